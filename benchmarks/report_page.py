@@ -24,8 +24,9 @@ from typing import Any
 from pytest_roofline.baselines.run_rows import rows_of_run
 from pytest_roofline.baselines.runs import Line, Run, assemble
 from pytest_roofline.core.facts import DeviceFacts, Environment, HardwareKey, HostFacts
+from pytest_roofline.core.judgements import Judgement
 from pytest_roofline.core.keys import Key
-from pytest_roofline.core.records import Ceiling, Footer, Header, Judgement, Measurement, Outcome
+from pytest_roofline.core.records import Ceiling, Footer, Header, Measurement, Outcome
 from pytest_roofline.core.rows import Row, worst_first
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work

@@ -3,8 +3,7 @@
 import sys
 
 import pytest_roofline.cli.main
-from pytest_roofline.engine import devices
-from pytest_roofline.machine import selftest
+from pytest_roofline.engine import ceiling, devices
 
 from .faithful import faithful, lab_facts, planted
 from .labs import FakeLab
@@ -15,7 +14,7 @@ def main() -> None:
     changes = planted()
     device = faithful(**changes)
     devices.open_device = lambda *_: device
-    selftest.TorchWorkloads = lambda _: FakeLab(device, lab_facts(**changes))
+    ceiling.TorchWorkloads = lambda _: FakeLab(device, lab_facts(**changes))
     pytest_roofline.cli.main.main(sys.argv[1:])
 
 

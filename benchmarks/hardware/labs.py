@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from pytest_roofline.engine.ceiling import Workloads
 from pytest_roofline.engine.devices import Device
-from pytest_roofline.machine.selftest import Workloads
 
 MIB = 2**20
 
@@ -129,7 +129,7 @@ class TorchLab:
     def __init__(self, device: Device) -> None:
         import torch
 
-        from pytest_roofline.machine.selftest import TorchWorkloads
+        from pytest_roofline.engine.ceiling import TorchWorkloads
 
         self.device = device
         self._where = torch.device(device.name)

@@ -153,7 +153,7 @@ def test_the_self_test_of_a_fake_that_deviates_fails(lab, monkeypatch, capsys):
     monkeypatch.setenv(lab.faithful.PLANTED, json.dumps({"reported_cache_bytes": 8 * MIB}))
     monkeypatch.setattr(sys, "argv", ["roofline", "selftest", "--json"])
     monkeypatch.setattr(faked.devices, "open_device", faked.devices.open_device)
-    monkeypatch.setattr(faked.workloads, "TorchWorkloads", faked.workloads.TorchWorkloads)
+    monkeypatch.setattr(faked.ceiling, "TorchWorkloads", faked.ceiling.TorchWorkloads)
     with pytest.raises(SystemExit):
         faked.main()
     told = {one["name"]: one["outcome"] for one in json.loads(capsys.readouterr().out)["properties"]}

@@ -3,8 +3,9 @@
 import pytest
 
 from pytest_roofline.baselines.run_rows import rows_of_run
+from pytest_roofline.core.judgements import Judgement, SessionRecord
 from pytest_roofline.core.memory import OutOfMemory
-from pytest_roofline.core.records import Judgement, Outcome, SessionRecord
+from pytest_roofline.core.records import Outcome
 from pytest_roofline.core.resources import ExactJudgement, ResourceKey, Resources
 from pytest_roofline.core.rows import plain, worst_first
 from pytest_roofline.core.samples import Samples

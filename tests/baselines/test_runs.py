@@ -7,7 +7,7 @@ import pytest
 
 from pytest_roofline.baselines.runs import encode_line, read_run
 from pytest_roofline.core.errors import BadFile
-from pytest_roofline.core.records import Judgement, SessionRecord, SpreadRecord
+from pytest_roofline.core.judgements import Judgement, SessionRecord, SpreadRecord
 from pytest_roofline.core.samples import Block, Calibration, Samples
 
 # Runs of before there were blocks, calibrations and modes; they are read like any other.

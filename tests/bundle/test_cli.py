@@ -19,7 +19,8 @@ from pytest_roofline.baselines.runs import encode_line
 from pytest_roofline.bundle.making import chosen
 from pytest_roofline.cli.main import main
 from pytest_roofline.core.facts import Environment
-from pytest_roofline.core.records import Header, Judgement, SessionRecord
+from pytest_roofline.core.judgements import Judgement, SessionRecord
+from pytest_roofline.core.records import Header
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.core.work import Work
 from pytest_roofline.engine.devices.fake import FakeDevice

@@ -12,9 +12,10 @@ from pytest_roofline.bundle.making import make_bundle
 from pytest_roofline.bundle.patterns import CATEGORIES
 from pytest_roofline.bundle.redacting import Redactor, command, redacted_run, summary_lines
 from pytest_roofline.core.errors import BadInput
+from pytest_roofline.core.judgements import Judgement, SessionRecord
 from pytest_roofline.core.memory import MemoryUse, OutOfMemory
 from pytest_roofline.core.profiles import Figure, Profile
-from pytest_roofline.core.records import Ceiling, Judgement, SessionRecord
+from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.resources import ExactJudgement, FigureChange, ResourceKey, Resources
 from pytest_roofline.core.samples import Block, Calibration, Ranks, Samples
 

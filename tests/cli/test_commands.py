@@ -22,8 +22,8 @@ from pytest_roofline.cli.main import main
 from pytest_roofline.cli.options import GONE, SECTIONS
 from pytest_roofline.core.entries import Baseline, ExactEntry
 from pytest_roofline.core.facts import Property
+from pytest_roofline.core.judgements import Judgement
 from pytest_roofline.core.memory import OutOfMemory
-from pytest_roofline.core.records import Judgement
 from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.core.rows import COLUMNS
 from pytest_roofline.core.storage import to_plain

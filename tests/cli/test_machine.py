@@ -12,7 +12,7 @@ import pytest
 from pytest_roofline.core.facts import Gpu, HostFacts, Machine
 from pytest_roofline.core.storage import to_plain
 from pytest_roofline.core.units import printable
-from pytest_roofline.engine import devices, host, inventory
+from pytest_roofline.engine import ceiling, devices, host, inventory
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.hardware import products
 from pytest_roofline.hardware.lookup import shipped
@@ -95,7 +95,7 @@ def accelerator(monkeypatch):
         device = FakeDevice(product, cache_bytes=256 * MIB)
         device.bytes_per_s = bytes_per_s
         monkeypatch.setattr(devices, "open_device", lambda name, option: device)
-        monkeypatch.setattr(selftest, "TorchWorkloads", FakeWorkloads)
+        monkeypatch.setattr(ceiling, "TorchWorkloads", FakeWorkloads)
         return device
 
     return install

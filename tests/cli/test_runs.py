@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_roofline.core.judgements import Judgement, SessionRecord, SpreadRecord
 from pytest_roofline.core.memory import MemoryUse
 from pytest_roofline.core.profiles import Figure, Profile
-from pytest_roofline.core.records import Judgement, SessionRecord, SpreadRecord
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.version import __version__
 

@@ -16,7 +16,7 @@ from pytest_roofline.engine.calibration import calibrate
 from pytest_roofline.engine.conditions import HOST_GAP
 from pytest_roofline.engine.devices.base import Traits
 from pytest_roofline.engine.devices.fake import FakeDevice
-from pytest_roofline.engine.sizing import (
+from pytest_roofline.engine.shape import (
     LONGEST_SPIN_S,
     MOST_CALLS,
     MOST_SAMPLES,

@@ -15,7 +15,7 @@ from pytest_roofline.core.errors import DeviceError
 from pytest_roofline.engine.calibration import calibrate
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.engine.log import known, median_half_width
-from pytest_roofline.engine.sizing import TICKS_PER_SAMPLE
+from pytest_roofline.engine.shape import TICKS_PER_SAMPLE
 from pytest_roofline.engine.timing import Engine, Plan
 
 # Powers of two, so that scripted times add up without rounding.

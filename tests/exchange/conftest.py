@@ -6,7 +6,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from pytest_roofline.core.records import Ceiling, Judgement
+from pytest_roofline.core.judgements import Judgement
+from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.exchange import export, read
 from pytest_roofline.exchange.records import Given

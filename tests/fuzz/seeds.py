@@ -16,9 +16,9 @@ from pytest_roofline.baselines.files import write_baseline
 from pytest_roofline.baselines.runs import LINE_TYPES, encode_line
 from pytest_roofline.core.entries import Baseline, ExactEntry, Renewal
 from pytest_roofline.core.facts import DeviceFacts, Environment, HostFacts
+from pytest_roofline.core.judgements import PeakJudgement, SpreadRecord
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.profiles import AttentionTime, ClassTime, KernelTime, PartTime
-from pytest_roofline.core.records import PeakJudgement, SpreadRecord
 from pytest_roofline.core.samples import Block, Calibration, Ranks, Samples
 from pytest_roofline.core.storage import to_plain
 from pytest_roofline.hardware.specs import Architecture, Catalogue, Name, Peak, Product

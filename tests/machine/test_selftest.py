@@ -13,12 +13,12 @@ from pytest_roofline.core.errors import DeviceError
 from pytest_roofline.engine.devices import Traits, cpu
 from pytest_roofline.engine.devices.base import BRAKE, HARDWARE, POWER_CAP, THERMAL
 from pytest_roofline.engine.devices.fake import FakeDevice
-from pytest_roofline.machine.selftest import Limits, selftest
+from pytest_roofline.machine.selftest import selftest
 
 MIB = 2**20
 BYTES_PER_S = 3e12
 PRODUCT_S = 1.5e-3
-RATED = Limits(1.1 * BYTES_PER_S)
+RATED = 1.1 * BYTES_PER_S
 HOST = {"launch_s": 8e-6, "record_s": 1.5e-6, "latency_s": 4e-6, "tick_s": 0.5e-6, "pair_s": 1e-6}
 
 STAMPS = "an empty pair of stamps is short, and the clock fine"
@@ -196,7 +196,7 @@ def test_a_device_broken_in_one_way_fails_that_property_alone():
         (lambda: sound(StuckDevice), RATED, {}, AHEAD),
         (lambda: sound(TiringDevice), RATED, {}, SPIN),
         (sound, RATED, {"seconds": lambda size_bytes: 1e-3}, COPY),
-        (sound, Limits(BYTES_PER_S / 1.04), {}, PEAK),
+        (sound, BYTES_PER_S / 1.04, {}, PEAK),
         (lambda: undersold(3), RATED, {}, FLUSH),
         (lambda: sound(DoublingDevice), RATED, {}, GRAPH),
         (lambda: sound(RefusingDevice), RATED, {}, GRAPH),
@@ -279,7 +279,7 @@ def test_a_spin_that_ends_at_once_fails_both_properties_of_spinning():
 
 def test_a_datasheet_is_believed_to_two_percent():
     for share, outcome in [(1.01, "holds"), (1.03, "FAILS")]:
-        assert outcome == prove(sound(), Limits(BYTES_PER_S / share))[PEAK].outcome, (share, outcome)
+        assert outcome == prove(sound(), BYTES_PER_S / share)[PEAK].outcome, (share, outcome)
 
 
 def test_a_cache_that_its_class_is_known_for_is_evicted_whatever_is_reported():
@@ -290,7 +290,7 @@ def test_a_cache_that_its_class_is_known_for_is_evicted_whatever_is_reported():
 
 def test_a_cache_many_times_larger_than_reported_is_found_without_a_datasheet():
     for factor in [3, 6, 64]:
-        assert {COPY, PEAK, FLUSH} & failing(undersold(factor), Limits()), factor
+        assert {COPY, PEAK, FLUSH} & failing(undersold(factor), None), factor
 
 
 @pytest.mark.parametrize("cause", [THERMAL, HARDWARE, BRAKE])
@@ -334,7 +334,7 @@ def test_the_load_lasts_as_long_as_asked(load_s):
 def test_the_whole_of_it_takes_less_than_a_minute():
     for facts in [{}, {"launch_s": 5e-5, "record_s": 1e-5}, {"queue_depth": 128}]:
         device = sound(**facts)
-        for _ in selftest(device, FakeWorkloads(device), Limits()):
+        for _ in selftest(device, FakeWorkloads(device), None):
             pass
         assert device.host_s() < 60, facts
 
@@ -342,7 +342,7 @@ def test_the_whole_of_it_takes_less_than_a_minute():
 WITHOUT = {
     "graphs": ({"graphs": False}, {}, RATED, {GRAPH}),
     "a spin": ({"spins": False}, {}, RATED, {AHEAD, SPIN, GRAPH}),
-    "a datasheet": ({}, {}, Limits(), {PEAK}),
+    "a datasheet": ({}, {}, None, {PEAK}),
     "a power cap that matters": ({}, {"product_s": None}, RATED, {LOAD}),
 }
 
@@ -409,7 +409,7 @@ def test_what_was_seen_and_what_must_be_are_told_of_every_property(proven):
 
 def test_a_property_is_told_before_the_next_is_tried():
     device = sound()
-    found = selftest(device, FakeWorkloads(device), Limits())
+    found = selftest(device, FakeWorkloads(device), None)
     assert (STAMPS, 0) == (next(found).name, device.works)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_roofline.baselines.runs import encode_line
-from pytest_roofline.core.records import Judgement, SessionRecord
+from pytest_roofline.core.judgements import Judgement, SessionRecord
 from pytest_roofline.stats.judgements import clock_change, common_shift, could_have_seen, judgement_of, modes
 from pytest_roofline.stats.limits import Limit
 from pytest_roofline.stats.looks import Looks

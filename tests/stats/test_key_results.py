@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_roofline.core.errors import BadInput
-from pytest_roofline.core.records import PeakJudgement
+from pytest_roofline.core.judgements import PeakJudgement
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.stats.key_results import KeyResults, judge_peak, typical_peak
 from pytest_roofline.stats.outlook import Policy

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..core.judgements import Judgement
 from ..core.keys import Key
 from ..core.memory import OutOfMemory
-from ..core.records import Judgement, Measurement
+from ..core.records import Measurement
 from ..core.resources import ExactJudgement, ResourceKey, Resources
 from ..core.rows import KERNEL, TIME, Row, finite
 from ..core.work import Work, rate_unit

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
+from ..core.judgements import Judgement
 from ..core.memory import OutOfMemory
-from ..core.records import Judgement, Measurement, Outcome
+from ..core.records import Measurement, Outcome
 from ..core.resources import ExactJudgement
 from ..core.rows import FAILED, MEASURED, Row
 from ..core.samples import OVERSUBSCRIBED, PROFILED

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import BadFile
+from ..core.judgements import Judgement
 from ..core.keys import told_by_position
 from ..core.memory import MemoryUse, OutOfMemory
 from ..core.profiles import Figure, Profile
-from ..core.records import Footer, Header, Judgement, Measurement, Outcome
+from ..core.records import Footer, Header, Measurement, Outcome
 from ..core.resources import ExactJudgement, Resources
 from ..core.samples import CANARY, MOST_EXCLUDED, OVERSUBSCRIBED, PROFILED, SIBLINGS, Calibration
 from ..core.storage import check_schema, decode_json, read_bytes, to_plain, to_record

@@ -37,9 +37,9 @@ def selftest(device: str | None, as_json: bool, output: Path | None) -> int:
     from ..core.storage import to_plain
     from ..core.writing import refuse_overwriting, write_json
     from ..engine.calibration import calibrate
+    from ..engine.ceiling import TorchWorkloads
     from ..engine.devices import open_device
     from ..engine.host import gather, unused_accelerator
-    from ..machine.selftest import Limits, TorchWorkloads
     from ..machine.selftest import selftest as prove
     from ..report.machine import property_line
 
@@ -54,7 +54,7 @@ def selftest(device: str | None, as_json: bool, output: Path | None) -> int:
     if warning:
         click.echo(f"WARNING: {warning}", err=True)
     properties = []
-    for found in prove(opened, TorchWorkloads(opened), Limits(_memory_peak(environment.device))):
+    for found in prove(opened, TorchWorkloads(opened), _memory_peak(environment.device)):
         properties.append(found)
         click.echo(property_line(found, _width()), err=as_json)
     failed = [found.name for found in properties if found.outcome == "FAILS"]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..baselines.comparing import Comparison
     from ..baselines.runs import Run
-    from ..core.records import Judgement
+    from ..core.judgements import Judgement
     from ..core.rows import Row
 
 # The exit status of pytest that found, or was left with, nothing to run; importing it takes longer than the command.

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .entries import Entry
+from .judgements import Judgement, PeakJudgement
 from .keys import Key, Scalar
 from .memory import OutOfMemory
-from .records import Header, Judgement, Measurement, Outcome, PeakJudgement, rate
+from .records import Header, Measurement, Outcome, rate
 from .resources import ExactJudgement, Resources
 from .work import Work
 

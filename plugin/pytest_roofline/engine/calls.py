@@ -1,4 +1,4 @@
-"""The measured function and its argument sets: called in turn, made as new, and verified on every rank."""
+"""A function and its argument sets: made, called in turn, rotated past the cache, and verified on every rank."""
 
 import contextlib
 import functools
@@ -18,6 +18,16 @@ from .request import Request, Timed
 
 # Sets that are filled again: enough to see work that was done only once.
 MOST_REFILLED = 4
+# A rotation must touch this many times the last-level cache before it comes back to a buffer.
+ROTATION_FACTOR = 4
+# More cost more in set-up than they can tell: so many of 4 KiB go through the largest known cache, 256 MiB.
+MOST_SETS = (1 << 18) + 1
+# The flush writes and reads this many times the last-level cache.
+FLUSH_FACTOR = 2
+# Of a device's whole memory. What is free changes from run to run, and runs of one command must be of one kind.
+MEMORY_SHARE = 0.5
+# Who waits so long for argument sets is told how long it will take.
+SLOW_S = 10.0
 
 
 class CallSequence:
@@ -152,8 +162,7 @@ class ForAll(Protocol):
 def renewal(peers: Peers, timed: Timed, sets: list[tuple[object, ...]]) -> Callable[[int], None] | None:
     """What makes the first so many sets as new: ruined all at once where `verify` can, else made once more.
 
-    None where no rank verifies, or nothing makes them. Where one rank makes its sets anew all of them do, since making
-    them may take a collective.
+    None where no rank verifies, or nothing makes them. Where one rank does so all do: it may take a collective.
     """
     rows = peers.gather((timed.verify is not None, isinstance(timed.verify, ForAll)))
     at_once = timed.verify if all(row[1] for row in rows) else None
@@ -173,16 +182,10 @@ def renewal(peers: Peers, timed: Timed, sets: list[tuple[object, ...]]) -> Calla
 
 
 def verified(peers: Peers, device: Device, timed: Timed, sets: Sequence[tuple[object, ...]]) -> tuple[bool | None, str]:
-    """Whether every rank's data are right; every rank comes here, and all learn the same.
+    """Whether every rank's data are right in the sets that were called with, and what is wrong where not.
 
-    Args:
-        peers: the ranks that measured together.
-        device: that was measured; all of its work is done.
-        timed: what was timed, as it was timed.
-        sets: the argument sets that were called with.
-
-    Returns:
-        None where no rank verifies; and what is wrong, in the words of this rank's own `verify` where that found it.
+    Every rank comes here once its device is done, and all learn the same, in the words of this rank's own `verify`
+    where that found it; None where no rank verifies.
     """
     rows = peers.gather((timed.verify is not None, timed.refill is not None))
     if not any(verifies for verifies, _ in rows):
@@ -236,18 +239,6 @@ def _agreed(peers: Peers, own: str) -> str:
     return own or (f"wrong data{of_ranks(wrong, peers.size)}; those of this rank are right" if wrong else "")
 
 
-# A rotation must touch this many times the last-level cache before it comes back to a buffer.
-ROTATION_FACTOR = 4
-# More cost more in set-up than they can tell: so many of 4 KiB go through the largest known cache, 256 MiB.
-MOST_SETS = (1 << 18) + 1
-# The flush writes and reads this many times the last-level cache.
-FLUSH_FACTOR = 2
-# Of a device's whole memory. What is free changes from run to run, and runs of one command must be of one kind.
-MEMORY_SHARE = 0.5
-# Who waits so long for argument sets is told how long it will take.
-SLOW_S = 10.0
-
-
 def bytes_per_set(work: Work) -> int:
     """Memory that one call touches: what it reads and writes, or carries."""
     return max(work.traffic_bytes, work.payload_bytes, work.wire_bytes, work.algbw_bytes)
@@ -277,14 +268,8 @@ def rotation_sets(work: Work, cache_bytes: int, memory_bytes: int | None, set_by
     """How many argument sets a rotation needs so that a buffer has left the cache when its turn comes again.
 
     A matter of sizes alone, as is `is_cold`: neither free memory nor the host's speed has a say, since what was timed
-    warm in one run and cold in the next cannot be compared. Fewer than needed where half of the memory does not hold
-    them.
-
-    Args:
-        work: of one call.
-        cache_bytes: the last-level cache.
-        memory_bytes: all of the device's memory, free or not; None where it does not tell.
-        set_bytes: that one set takes of it, where that is more than a call touches.
+    warm in one run and cold in the next cannot be compared. Fewer than needed where half of all the device's memory,
+    free or not (None where it does not tell), does not hold them.
     """
     touched = bytes_per_set(work)
     if touched == 0 or touched >= ROTATION_FACTOR * cache_bytes:
@@ -316,14 +301,9 @@ def is_cold(sets: int, work: Work, cache_bytes: int) -> bool:
 def fill(
     sets: list[tuple[object, ...]], request: Request, device: Device, peers: Peers, tell: Callable[[str], object]
 ) -> bool:
-    """Make the argument sets of a request, as many on every rank, however long that takes.
+    """Make the argument sets of a request in an empty list, as many on every rank, however long that takes.
 
-    Args:
-        sets: an empty list, which is filled.
-        request: what to make them for.
-        device: that holds them.
-        peers: the ranks that measure together.
-        tell: told once, after `SLOW_S`, how long it will take, and what would be faster.
+    `tell` is told once, after `SLOW_S`, how long it will take, and what would be faster.
 
     Returns:
         Whether what a call touches has left the cache when its turn comes.

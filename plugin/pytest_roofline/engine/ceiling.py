@@ -8,7 +8,7 @@ import contextlib
 import mmap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.errors import DeviceError
 from ..core.facts import HardwareKey
@@ -48,6 +48,8 @@ CPU_COPY_BYTES, COPY_BYTES = 64 * MIB, 256 * MIB
 CPU_ROWS, ROWS = 256, 2048
 # One launch is too short for any clock.
 LAUNCHES = 100
+# Rows of the product that draws all the power there is, for the self test.
+MATMUL_SIZE = 8192
 
 
 def measure_triad(device: Device, kind: str, cache_bytes: int) -> Ceiling | None:
@@ -270,3 +272,48 @@ def canary_of(device: Device, name: str) -> Canary:
 
     work = Work(calls=LAUNCHES)
     return Canary(launch, work, {"dtype": "fp32", "launches": LAUNCHES}, work.metric, "wall")
+
+
+class Workloads(Protocol):
+    """What the self test runs, each as a call that takes nothing."""
+
+    def copy(self, size_bytes: int) -> Callable[[], object]:
+        """Copies a buffer of so many bytes into another."""
+
+    def read(self, size_bytes: int) -> Callable[[], object]:
+        """Reads a buffer of so many bytes, and writes next to nothing."""
+
+    def matmul(self) -> Callable[[], object] | None:
+        """One large bf16 matrix product; None where no power cap could matter."""
+
+
+class TorchWorkloads:
+    """The same on any device of torch's."""
+
+    def __init__(self, device: Device) -> None:
+        import torch
+
+        self._where, self._torch = torch.device(device.name), torch
+
+    def copy(self, size_bytes: int) -> Callable[[], object]:
+        """`target.copy_(source)` of 8-byte integers, so that nothing can be compressed away."""
+        source = self._torch.randint(-(2**62), 2**62, (max(1, size_bytes // 8),), device=self._where)
+        target = self._torch.zeros_like(source)
+        return lambda: target.copy_(source)
+
+    def read(self, size_bytes: int) -> Callable[[], object]:
+        """The largest of so many bytes as 8-byte integers, which no sum of theirs could overflow."""
+        source = self._torch.randint(-(2**62), 2**62, (max(1, size_bytes // 8),), device=self._where)
+        out = self._torch.empty((), dtype=source.dtype, device=self._where)
+        return lambda: self._torch.amax(source, dim=(), out=out)
+
+    def matmul(self) -> Callable[[], object] | None:
+        """Products of [8192, 8192] matrices; none on a CPU."""
+        if self._where.type == "cpu":
+            return None
+        left, right = (
+            self._torch.randn((MATMUL_SIZE, MATMUL_SIZE), dtype=self._torch.bfloat16, device=self._where)
+            for _ in range(2)
+        )
+        out = self._torch.empty_like(left)
+        return lambda: self._torch.mm(left, right, out=out)

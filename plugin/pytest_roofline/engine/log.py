@@ -1,4 +1,8 @@
-"""What was measured so far: the blocks, and what holds for all of them; readable after Ctrl-C in the middle."""
+"""What was measured so far, and whether it is enough: warming up until nothing moves, blocks until the median is known.
+
+A fixed time is too short for a clock that droops for 300 ms, and too long for everything else. The log is readable
+after Ctrl-C in the middle.
+"""
 
 import itertools
 import math
@@ -11,7 +15,7 @@ from ..core.samples import Block, Calibration, Mode, Samples
 from .blocks import BlockTimes
 from .devices import Traits
 from .peers import BlockState
-from .sizing import TICKS_PER_SAMPLE
+from .shape import TICKS_PER_SAMPLE
 
 # Labels with which the host's time is stored beside the device's.
 WITH_WALL = {"host_bound", "waits_inside"}
@@ -21,18 +25,26 @@ ONE_CALL = 1.5
 GAP_SHARE = 0.02
 # Of fewer calls or samples in a row, the first, which began on an idle device, decides.
 FEW = 3
+# Calls, unless so many take longer than twice the floor.
+FEWEST_CALLS = 20
+# Of the measurement's budget, so that something is left to measure with.
+SHARE_QUEUED = 0.5
+SHARE_DIRECT = 0.2
+# A window is this share of the floor; two of them must agree.
+WINDOW_SHARE = 0.25
+# Spans in a window, so that its median means something.
+SPANS = 5
+CLOCK_AGREEMENT = 0.02
+FEWEST_BLOCKS = 5
+# A first and a second half that differ by more than this have a trend, however narrow the interval is.
+TREND = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class TimedBlock:
-    """A block in the log.
+    """A block in the log, with seconds per call of every sample, of ranks the longest beside this rank's `own`.
 
-    Args:
-        block: its record.
-        seconds: per call, of every sample; of ranks the longest.
-        wall_s: host seconds per call.
-        paced: whether the host set its pace.
-        own: as `seconds`, but this rank's own.
+    `paced` says whether the host set its pace.
     """
 
     block: Block
@@ -44,15 +56,7 @@ class TimedBlock:
 
 @dataclass(slots=True)
 class Log:
-    """What was measured so far.
-
-    Args:
-        argument_sets: that calls go through in turn.
-        wanted_first: of the very first calls, how many are kept.
-        kept: the blocks.
-        state: of the device, as of the last block.
-        first_calls_s: the very first calls, in host seconds; one more than wanted where none is.
-    """
+    """What was measured so far; of `first_calls_s` there is one more than wanted where none is."""
 
     argument_sets: int = 1
     wanted_first: int = 0
@@ -110,11 +114,9 @@ class Log:
             self.kept[index] = replace(self.kept[index], block=known)
 
     def say(self, precision: float, *, fell_back: bool) -> None:
-        """Label what a reader must know of the samples as a whole.
+        """Label what a reader must know of the samples, whose median is to be known to a share of `precision`.
 
-        Args:
-            precision: how well the median is to be known, as a share.
-            fell_back: whether the device's stamps could not be read, so that the host's clock was.
+        Where the device's stamps could not be read, timing `fell_back` on the host's clock.
         """
         label = ending(self.counted(), precision)
         self.labels |= {label} if label else set()
@@ -175,21 +177,6 @@ def sets_the_pace(taken: BlockTimes, calls: int) -> bool:
     return (taken.alone or samples < FEW) and launch_s > GAP_SHARE * span_s
 
 
-# Calls, unless so many take longer than twice the floor.
-FEWEST_CALLS = 20
-# Of the measurement's budget, so that something is left to measure with.
-SHARE_QUEUED = 0.5
-SHARE_DIRECT = 0.2
-# A window is this share of the floor; two of them must agree.
-WINDOW_SHARE = 0.25
-# Spans in a window, so that its median means something.
-SPANS = 5
-CLOCK_AGREEMENT = 0.02
-FEWEST_BLOCKS = 5
-# A first and a second half that differ by more than this have a trend, however narrow the interval is.
-TREND = 0.01
-
-
 @dataclass(slots=True)
 class _Window:
     seconds: list[float] = field(default_factory=list)
@@ -198,14 +185,7 @@ class _Window:
 
 
 class WarmUp:
-    """Calls in spans of growing count, gathered into windows.
-
-    Args:
-        traits: of the device.
-        budget_s: of the whole measurement.
-        most_calls: the longest span, in calls.
-        everyone: whether so says every rank, each with a clock of its own; alone it is enough to say so.
-    """
+    """Calls in spans of growing count, gathered into windows; `everyone` tells whether every rank says so."""
 
     def __init__(
         self, traits: Traits, budget_s: float, most_calls: int, everyone: Callable[[bool], bool] = bool
@@ -227,13 +207,7 @@ class WarmUp:
     def run(
         self, span_s: Callable[[int], float], clock_hz: Callable[[], float | None], host_s: Callable[[], float]
     ) -> float:
-        """Seconds per call at the end.
-
-        Args:
-            span_s: makes so many calls and gives the seconds that they took.
-            clock_hz: probes the clock.
-            host_s: the host's clock.
-        """
+        """Seconds per call at the end; `span_s` makes so many calls and gives the seconds that they took."""
         began_s, count, readable = host_s(), 1, False
         while not (self.lasted_s >= self.cap_s or (readable and self._converged)):
             before_s = host_s()
@@ -293,15 +267,10 @@ def trend(seconds: Sequence[float]) -> float:
 
 
 def is_steady(seconds: Sequence[float], precision: float, horizon: float = 1.0) -> bool:
-    """Whether nothing drifts that would matter by the end of the budget.
+    """Whether nothing drifts that would matter by the end of the budget, which is `horizon` times as long as so far.
 
-    A drift matters if the halves of what was measured differ by more than is to be known; or if it is more than noise,
-    and going on like this the halves of the whole budget would.
-
-    Args:
-        seconds: medians of blocks, in the order taken.
-        precision: how well the median is to be known, as a share.
-        horizon: how many times longer than so far the whole budget is.
+    A drift matters if the halves of what was measured, medians of blocks in the order taken, differ by more than is to
+    be known; or if it is more than noise, and going on like this the halves of the whole budget would.
     """
     limit = max(TREND, precision)
     moved = abs(trend(seconds))

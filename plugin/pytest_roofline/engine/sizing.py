@@ -11,136 +11,21 @@ from ..core.samples import Calibration, Mode
 from ..core.units import format_seconds
 from .blocks import LEAD_IN_S, PROBE_S, BlockTimes, Stopwatch
 from .calls import CallSequence
-from .devices import Device, Traits
-
-# A sample must span this many ticks of the clock, or its value is the clock's and not the device's.
-TICKS_PER_SAMPLE = 200
-# A sample is planned longer than it must be by this, since noise goes both ways.
-PLANNED_LONGER = 1.1
-# More calls between two stamps tell nothing new, and a function without work must come to an end.
-MOST_CALLS = 1 << 15
-# A block takes this share of the budget: enough of them fit to see a trend.
-BLOCK_SHARE = 1 / 25
-LONGEST_BLOCK_S = 0.05
-# Of a device that is waited for sample by sample, a block is as long as a few time slices of the scheduler.
-DIRECT_BLOCK_S = 0.01
-DIRECT_SHARE = 1 / 10
-# More samples in a block tell nothing new; they hold more calls instead.
-MOST_SAMPLES = 50
-# The spin outlasts the host's submitting by this, so that a hiccup does not spoil the block.
-SPIN_FACTOR = 1.5
-SPIN_MARGIN_S = 2e-4
-LONGEST_SPIN_S = 1.0
-# A device whose queue has no end that was found, or that was not searched (torch's own search assumes no less).
-ASSUMED_DEPTH = 512
-# A kernel is short, and its launches are better captured, below so many ticks of the clock as documented: 20 µs of
-# CUDA's events, 40 µs of HIP's. What is calibrated differs from process to process, and would decide what is compared.
-SHORT_TICKS = 40
-GRAPH_SPAN_S = 1e-3
-MOST_GRAPH_CALLS = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class BlockShape:
-    """A block's shape: `calls` per sample, `samples` per block, `spin_s` of spinning in front; 0 is none."""
-
-    calls: int
-    samples: int
-    spin_s: float = 0.0
-
-    def relaxed(self) -> "BlockShape":
-        """Easier for a host that fell behind: half the samples behind twice the spin."""
-        longer_s = max(self.spin_s, min(2 * self.spin_s, LONGEST_SPIN_S))
-        return BlockShape(self.calls, max(1, self.samples // 2), longer_s)
-
-    def smaller(self) -> "BlockShape | None":
-        """A quarter of the entries, since the queue may have been full; None where there is nothing to take away."""
-        if self.samples > 1:
-            return BlockShape(self.calls, self.samples // 4 or 1, self.spin_s)
-        return BlockShape(self.calls // 4 or 1, 1, self.spin_s) if self.calls > 1 else None
-
-
-def resolved_span_s(traits: Traits, calibration: Calibration) -> float:
-    """The shortest sample that the clock resolves, in seconds."""
-    return max(traits.shortest_span_s, TICKS_PER_SAMPLE * calibration.tick_s)
-
-
-def direct_shape(
-    call_s: float, span_s: float, budget_s: float, most_calls: int, flush_s: float = 0.0, batch: bool = True
-) -> BlockShape:
-    """For a device without a queue, or without a spin: samples are waited for one by one.
-
-    Args:
-        call_s: seconds of a call.
-        span_s: the shortest sample.
-        budget_s: of the measurement.
-        most_calls: per sample.
-        flush_s: seconds of a flush in front of every sample.
-        batch: whether more calls than the clock needs may share a sample; their waits would then be shared too.
-    """
-    aim_s = min(DIRECT_SHARE * budget_s, DIRECT_BLOCK_S)
-    calls = _calls(call_s, max(span_s, batch * aim_s / MOST_SAMPLES), most_calls)
-    return BlockShape(calls, _samples(calls * call_s + flush_s, aim_s))
-
-
-def queued_shape(
-    call_s: float,
-    host_s: float,
-    span_s: float,
-    budget_s: float,
-    most_calls: int,
-    depth: int | None,
-    flush_s: float = 0.0,
-) -> BlockShape:
-    """For a device that is kept busy while the host submits the whole block.
-
-    Args:
-        call_s: device seconds of a call.
-        host_s: host seconds to submit a call.
-        span_s: the shortest sample.
-        budget_s: of the measurement.
-        most_calls: per sample.
-        depth: of the queue. Half of it is used: how many entries a call makes is not known.
-        flush_s: device seconds of a flush in front of every sample.
-    """
-    room = (depth or ASSUMED_DEPTH) // 2
-    aim_s = min(BLOCK_SHARE * budget_s, LONGEST_BLOCK_S)
-    # The host submits while the device spins, and the device works while the host waits.
-    each_s = SPIN_FACTOR * host_s + call_s
-    calls = max(_calls(call_s, span_s, most_calls), _calls(each_s, aim_s / MOST_SAMPLES, most_calls))
-    # Better few samples than short ones, and better short ones than a full queue.
-    calls = min(calls, max(1, room - 2))
-    samples = min(_samples(calls * each_s + flush_s, aim_s), max(1, room // (calls + 2)))
-    return BlockShape(calls, samples, spin_for(calls * samples * host_s))
-
-
-def spin_for(host_s: float) -> float:
-    """How long to spin in front of a block that the host submits in `host_s`, in seconds."""
-    return min(SPIN_FACTOR * host_s + SPIN_MARGIN_S, LONGEST_SPIN_S)
-
-
-def _calls(call_s: float, span_s: float, most_calls: int) -> int:
-    return min(max(1, math.ceil(span_s / call_s)), most_calls)
-
-
-def _samples(each_s: float, aim_s: float) -> int:
-    return max(1, min(MOST_SAMPLES, int(aim_s / each_s)))
-
-
-def is_short(call_s: float, traits: Traits) -> bool:
-    """Whether a call is so short that stamps and launches around it matter."""
-    return call_s < SHORT_TICKS * traits.tick_s
-
-
-def graph_calls(call_s: float, sets: int) -> int | None:
-    """Calls in one graph: a millisecond of them, and whole turns through the sets, or a rotation would stay warm.
-
-    None where a whole turn does not fit.
-    """
-    turns = math.ceil(max(1, GRAPH_SPAN_S / call_s) / sets)
-    most = MOST_GRAPH_CALLS // sets
-    return min(turns, most) * sets if most else None
-
+from .devices import Device
+from .shape import (
+    BLOCK_SHARE,
+    LONGEST_SPIN_S,
+    MOST_CALLS,
+    MOST_SAMPLES,
+    PLANNED_LONGER,
+    BlockShape,
+    direct_shape,
+    graph_calls,
+    is_short,
+    queued_shape,
+    resolved_span_s,
+    spin_for,
+)  # fmt: skip
 
 # Attempts at a block that the host stays ahead of; each failure takes three quarters of the entries away.
 TRIES = 12
@@ -171,17 +56,7 @@ EMPTY_REPLAYS = 20
 
 @dataclass(frozen=True, slots=True)
 class BlockPlan:
-    """How the blocks of a measurement are taken.
-
-    Args:
-        shape: of a block.
-        submit: submits one sample.
-        mode: by which clock.
-        ahead: whether blocks stand behind a spin.
-        labels: what must be said of the numbers.
-        call_s: device seconds of a call, as far as known.
-        overhead_s: what stamps or an empty replay add to a call.
-    """
+    """How the blocks of a measurement are taken: `submit` submits a sample, `overhead_s` is what stamps add to it."""
 
     shape: BlockShape
     submit: Callable[[], None]
@@ -193,14 +68,7 @@ class BlockPlan:
 
 
 class Sizing:
-    """Tries blocks of a function until one is right.
-
-    Args:
-        watch: times on the device.
-        calls: the function.
-        calibration: of the device.
-        budget_s: of the measurement.
-    """
+    """Tries blocks of a function until one is right, within a budget."""
 
     def __init__(self, watch: Stopwatch, calls: CallSequence, calibration: Calibration, budget_s: float) -> None:
         self.watch = watch
@@ -211,10 +79,9 @@ class Sizing:
         self.resolved_s = resolved_span_s(self.traits, calibration)
         # A flush or a barrier goes before every call, so each call is a sample of its own.
         self.most_calls = 1 if watch.flush is not None or watch.isolated else MOST_CALLS
+        # Calls made on the way count as warm-up; captures make none.
         self.tried = 0
-        """Calls made on the way; they count as warm-up."""
         self.capturing_s = 0.0
-        """Seconds of captures, which make no call."""
         self.refused = ""
         """Why the device took no graph, where one was wanted."""
         self._flush_s = 0.0
@@ -241,13 +108,9 @@ class Sizing:
         return self._way(BlockShape(1, 1), "events" if self.traits.queues and not self.watch.wall else "host")
 
     def way(self, call_s: float, idle_s: float = 0.0, flush_s: float = 0.0, until_s: float = math.inf) -> BlockPlan:
-        """How to time a function.
+        """How to time a function of about `call_s` a call, which the host submits to an idle device in `idle_s`.
 
-        Args:
-            call_s: about so many seconds a call.
-            idle_s: host seconds to submit a call to an idle device.
-            flush_s: host seconds of a flush, waited for.
-            until_s: by the stopwatch's clock, when the budget is spent.
+        A flush takes `flush_s`, waited for; the budget is spent at `until_s`, by the stopwatch's clock.
         """
         call_s = max(call_s, self.calibration.tick_s / MOST_CALLS)
         self._flush_s = flush_s
@@ -301,9 +164,8 @@ class Sizing:
         return self._way(shape, "events" if self.traits.queues and not self.watch.wall else "host", call_s=call_s)
 
     def _direct_shape(self, call_s: float) -> BlockShape:
-        return direct_shape(
-            call_s, self.shortest_s(call_s), self.budget_s, self.most_calls, self._flush_s, batch=not self.watch.wall
-        )
+        span_s, batch = self.shortest_s(call_s), not self.watch.wall
+        return direct_shape(call_s, span_s, self.budget_s, self.most_calls, self._flush_s, batch=batch)
 
     def _behind(self, call_s: float, *labels: str) -> BlockPlan:
         """Samples with whatever gaps the host leaves in them; whether it set the pace shows in the blocks."""
@@ -369,12 +231,9 @@ class Sizing:
         return self.watch.ahead(submit, shape.samples, self.cycles(shape.spin_s), self.cycles(PROBE_S))
 
     def graphed(self, way: BlockPlan, wanted: bool | None = None, until_s: float = math.inf) -> BlockPlan:
-        """The same by replaying a graph of calls, where they are too short for launches and stamps of their own.
+        """The same by replaying a graph, where it is wanted, or calls are too short for launches and stamps.
 
-        Args:
-            way: found by `way`.
-            wanted: whether to do so; None leaves it to the length of a call.
-            until_s: by the stopwatch's clock, when the budget is spent; one replay is timed in any case.
+        The budget is spent at `until_s`; one replay is timed in any case.
         """
         if wanted is None:
             unresolved = way.call_s * way.shape.calls < self.resolved_s
@@ -385,7 +244,7 @@ class Sizing:
         if count is None:
             return way
         replay = self._captured(partial(self.calls, count))
-        timed = self._replayed(replay, way.call_s * count, count, until_s) if replay is not None else None
+        timed = replay and self._replayed(replay, way.call_s * count, count, until_s)
         if replay is None or timed is None:
             # What was captured may not have been done, so its sets do not count as called with.
             self.calls.made = made
@@ -404,7 +263,7 @@ class Sizing:
         """Device seconds of a replay, the first one apart, and the host's to submit it.
 
         None, with the reason in `refused`, where the host cannot get ahead of it, or where its time says that it did
-        not do its calls, which take `calls_s` one by one.
+        not do its calls.
         """
         self.tried += count
         host_s, lasted_s = self.watch.host_cost_s(replay, 0), 0.0

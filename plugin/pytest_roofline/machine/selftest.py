@@ -1,11 +1,8 @@
 """Proof that timing is right on the device at hand: what no fake can show, each property with the figures behind it."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
-from typing import Protocol
-
-import torch
 
 from ..core.facts import Property
 from ..core.samples import Samples
@@ -13,6 +10,7 @@ from ..core.units import format_amount, format_rate, format_seconds
 from ..engine.blocks import Stopwatch
 from ..engine.calibration import calibrate
 from ..engine.calls import FLUSH_FACTOR, ROTATION_FACTOR
+from ..engine.ceiling import Workloads
 from ..engine.devices import Device, Traits, cpu
 from ..engine.timing import Engine, Plan
 
@@ -37,71 +35,19 @@ LOAD_S = 10.0
 UPPER_BOUND = 1.02
 # A copy of so much comes from memory on every device known; on CPUs of half of it.
 BEYOND_BYTES = 2**29
-MATMUL_SIZE = 8192
 
 
-class Workloads(Protocol):
-    """What the self test runs."""
+def selftest(
+    device: Device, workloads: Workloads, memory_bytes_per_s: float | None, load_s: float = LOAD_S
+) -> Iterator[Property]:
+    """Every property in turn; the last keeps the device at its power cap for `load_s` seconds.
 
-    def copy(self, size_bytes: int) -> Callable[[], object]:
-        """Copies a buffer of so many bytes into another."""
-
-    def read(self, size_bytes: int) -> Callable[[], object]:
-        """Reads a buffer of so many bytes, and writes next to nothing."""
-
-    def matmul(self) -> Callable[[], object] | None:
-        """One large bf16 matrix product; None where no power cap could matter."""
-
-
-class TorchWorkloads:
-    """The same on any device of torch's."""
-
-    def __init__(self, device: Device) -> None:
-        self._where = torch.device(device.name)
-
-    def copy(self, size_bytes: int) -> Callable[[], object]:
-        """`target.copy_(source)` of 8-byte integers, so that nothing can be compressed away."""
-        source = torch.randint(-(2**62), 2**62, (max(1, size_bytes // 8),), device=self._where)
-        target = torch.zeros_like(source)
-        return lambda: target.copy_(source)
-
-    def read(self, size_bytes: int) -> Callable[[], object]:
-        """The largest of so many bytes as 8-byte integers, which no sum of theirs could overflow."""
-        source = torch.randint(-(2**62), 2**62, (max(1, size_bytes // 8),), device=self._where)
-        out = torch.empty((), dtype=source.dtype, device=self._where)
-        return lambda: torch.amax(source, dim=(), out=out)
-
-    def matmul(self) -> Callable[[], object] | None:
-        """Products of [8192, 8192] matrices; none on a CPU."""
-        if self._where.type == "cpu":
-            return None
-        left, right = (
-            torch.randn((MATMUL_SIZE, MATMUL_SIZE), dtype=torch.bfloat16, device=self._where) for _ in range(2)
-        )
-        out = torch.empty_like(left)
-        return lambda: torch.mm(left, right, out=out)
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What the machine's datasheet says; None where it is not known."""
-
-    memory_bytes_per_s: float | None = None
-
-
-def selftest(device: Device, workloads: Workloads, limits: Limits, load_s: float = LOAD_S) -> Iterator[Property]:
-    """Every property in turn.
-
-    Args:
-        device: to prove timing on.
-        workloads: known work for it.
-        limits: of its datasheet.
-        load_s: how long to keep it at the power cap, in seconds.
+    What its memory can by its datasheet is None where that is not known.
 
     Raises:
         DeviceError: the device stopped answering.
     """
-    checks = _Checks(device, workloads, limits, load_s)
+    checks = _Checks(device, workloads, memory_bytes_per_s, load_s)
     for check in (checks.stamps, checks.clock_agrees, checks.spin_ahead, checks.spin_lands, checks.copy_lands,
                   checks.below_peak, checks.flush_evicts, checks.graph_agrees, checks.runs_agree,
                   checks.under_load):  # fmt: skip
@@ -111,11 +57,11 @@ def selftest(device: Device, workloads: Workloads, limits: Limits, load_s: float
 
 
 class _Checks:
-    def __init__(self, device: Device, workloads: Workloads, limits: Limits, load_s: float) -> None:
+    def __init__(self, device: Device, workloads: Workloads, memory_bytes_per_s: float | None, load_s: float) -> None:
         self.device = device
         self.traits: Traits = device.traits
         self.workloads = workloads
-        self.limits = limits
+        self.memory_bytes_per_s = memory_bytes_per_s
         self.load_s = load_s
         facts = device.facts()
         self.cache_bytes, self._on_cpu = facts.last_level_cache_bytes or 0, facts.type == "cpu"
@@ -175,12 +121,11 @@ class _Checks:
 
     def spin_ahead(self) -> Property:
         """The host gets ahead of a spinning device, and the device catches up."""
-        name = "the host gets ahead of a spinning device"
-        known = calibrate(self.device)
-        if known.spin_hz is None:
+        name, spin_hz = "the host gets ahead of a spinning device", calibrate(self.device).spin_hz
+        if spin_hz is None:
             return _missing(name, "this device cannot spin")
         self.device.synchronize()
-        self.device.spin(int(SPIN_S * known.spin_hz))
+        self.device.spin(int(SPIN_S * spin_hz))
         first = self.device.stamp()
         last = [self.device.stamp() for _ in range(20)][-1]
         ahead = not self.device.reached(first)
@@ -195,18 +140,17 @@ class _Checks:
 
     def spin_lands(self) -> Property:
         """A spin of so many cycles takes as long as they do."""
-        name = "twice the cycles spin twice as long"
-        known = calibrate(self.device)
-        if known.spin_hz is None:
+        name, spin_hz = "twice the cycles spin twice as long", calibrate(self.device).spin_hz
+        if spin_hz is None:
             return _missing(name, "this device cannot spin")
-        spans = [median(self._spin_s(int(share * SPIN_S * known.spin_hz)) for _ in range(5)) for share in (1, 2)]
+        spans = [median(self._spin_s(int(share * SPIN_S * spin_hz)) for _ in range(5)) for share in (1, 2)]
         off = (spans[1] - spans[0]) / SPIN_S - 1
         return _property(
             name,
             abs(off) <= SPIN_TOLERANCE,
             f"{format_seconds(spans[0])} and {format_seconds(spans[1])}",
             f"{format_seconds(SPIN_S)} more for the longer one, within {SPIN_TOLERANCE:.0%}",
-            spin_hz=known.spin_hz,
+            spin_hz=spin_hz,
             off=off,
         )
 
@@ -218,9 +162,7 @@ class _Checks:
 
     def copy_lands(self) -> Property:
         """Known work takes its time: twice the bytes, twice the seconds."""
-        small_s, large_s = self._interleaved(
-            self.workloads.copy(self._beyond_cache), self.workloads.copy(2 * self._beyond_cache)
-        )
+        small_s, large_s = self._interleaved(*(self.workloads.copy(n * self._beyond_cache) for n in (1, 2)))
         off = large_s / small_s / 2 - 1
         allowed = max(COPY_TOLERANCE, self.traits.repeatability)
         return _property(
@@ -235,15 +177,15 @@ class _Checks:
     def below_peak(self) -> Property:
         """No copy beats the memory's datasheet."""
         name = "a copy stays below the memory's datasheet"
-        if self.limits.memory_bytes_per_s is None:
+        if self.memory_bytes_per_s is None:
             return _missing(name, "no datasheet is known for this device")
-        rate = 2 * self._beyond_cache / self._copy(self._beyond_cache).median_s
-        share = rate / self.limits.memory_bytes_per_s
+        rate = 2 * self._beyond_cache / self._time(self.workloads.copy(self._beyond_cache)).median_s
+        share = rate / self.memory_bytes_per_s
         return _property(
             name,
             share <= UPPER_BOUND,
             f"{format_rate(rate)}, {share:.0%}",
-            f"at most {UPPER_BOUND:.0%} of {format_rate(self.limits.memory_bytes_per_s)}",
+            f"at most {UPPER_BOUND:.0%} of {format_rate(self.memory_bytes_per_s)}",
             share=share,
         )
 
@@ -306,9 +248,7 @@ class _Checks:
 
     def runs_agree(self) -> Property:
         """Two measurements of the same thing, interleaved, say the same."""
-        one_s, other_s = self._interleaved(
-            self.workloads.copy(self._beyond_cache), self.workloads.copy(self._beyond_cache)
-        )
+        one_s, other_s = self._interleaved(*(self.workloads.copy(self._beyond_cache) for _ in range(2)))
         off = other_s / one_s - 1
         return _property(
             "two runs of the same agree",
@@ -359,9 +299,6 @@ class _Checks:
         """Seconds of two calls, measured in the order A B B A, which cancels a steady drift."""
         times = [self._time(call).median_s for call in (one, other, other, one)]
         return (times[0] + times[3]) / 2, (times[1] + times[2]) / 2
-
-    def _copy(self, size_bytes: int, flush: Callable[[], object] | None = None) -> Samples:
-        return self._time(self.workloads.copy(size_bytes), flush)
 
     def _read(self, size_bytes: int, flush: Callable[[], object] | None = None) -> Samples:
         return self._time(self.workloads.read(size_bytes), flush)

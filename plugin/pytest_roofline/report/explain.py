@@ -7,9 +7,10 @@ from statistics import median
 from typing import Any
 
 from ..baselines.runs import Run
+from ..core.judgements import Judgement, PeakJudgement, SpreadRecord
 from ..core.memory import MemoryUse
 from ..core.profiles import Figure, Profile
-from ..core.records import Judgement, Measurement, PeakJudgement, SpreadRecord
+from ..core.records import Measurement
 from ..core.rows import Row
 from ..core.units import count, format_memory, format_percent, format_seconds, format_tolerance, printable
 from ..kernel_gate.text import explanation as kernel_explanation

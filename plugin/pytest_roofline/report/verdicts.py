@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from ..core.facts import Finding
-from ..core.records import Judgement
+from ..core.judgements import Judgement
 from ..core.rows import Row
 from ..core.units import count, format_percent, format_seconds, format_tolerance, printable
 from ..stats.judgements import ClockChange, Modes, clock_change, modes

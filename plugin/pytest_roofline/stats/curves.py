@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from ..core.judgements import Judgement
 from ..core.keys import Key
-from ..core.records import CurveSummary, Judgement, Measurement
+from ..core.records import CurveSummary, Measurement
 from ..core.rows import Row
 from .looks import FALSE_IMPROVED, FALSE_PASS
 from .stats import CONFIDENCE, quantile

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from ..core.records import Judgement, SessionRecord, SpreadRecord
+from ..core.judgements import Judgement, SessionRecord, SpreadRecord
 from .outlook import WORTH_REPORTING
 from .spread import Spread
 from .verdicts import Verdict, changed_environment

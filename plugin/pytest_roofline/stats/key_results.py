@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from statistics import median_high, median_low
 
 from ..core.entries import Statistic
+from ..core.judgements import PeakJudgement
 from ..core.keys import Key
-from ..core.records import Measurement, PeakJudgement
+from ..core.records import Measurement
 from ..core.samples import MOST_EXCLUDED
 from ..core.units import MIB, format_memory, format_percent
 from .limits import Summary, exact, process_s

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from ..core.records import PeakJudgement
+from ..core.judgements import PeakJudgement
 from ..core.units import format_percent
 from .breaches import Breach, hold, may_decide, open_reason
 from .limits import Limit

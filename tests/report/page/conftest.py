@@ -2,9 +2,10 @@
 
 import pytest
 
+from pytest_roofline.core.judgements import Judgement, SessionRecord, SpreadRecord
 from pytest_roofline.core.memory import MemoryUse, OutOfMemory
 from pytest_roofline.core.profiles import AttentionTime, ClassTime, Figure, KernelTime, PartTime, Profile
-from pytest_roofline.core.records import Ceiling, CurveSummary, Judgement, Outcome, SessionRecord, SpreadRecord
+from pytest_roofline.core.records import Ceiling, CurveSummary, Outcome
 from pytest_roofline.core.resources import ExactJudgement, FigureChange, ResourceKey, Resources
 from pytest_roofline.core.samples import Block, Calibration, Ranks, Samples
 from pytest_roofline.core.work import Work

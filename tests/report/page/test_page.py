@@ -12,9 +12,10 @@ from html.parser import HTMLParser
 import pytest
 
 from pytest_roofline.baselines.run_rows import rows_of, rows_of_run
+from pytest_roofline.core.judgements import Judgement
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.profiles import Figure
-from pytest_roofline.core.records import Ceiling, Judgement, Outcome
+from pytest_roofline.core.records import Ceiling, Outcome
 from pytest_roofline.core.rows import worst_first
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.report import page_text

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 from markdown_it import MarkdownIt
 
-from pytest_roofline.core.records import Judgement, Outcome
+from pytest_roofline.core.judgements import Judgement
+from pytest_roofline.core.records import Outcome
 from pytest_roofline.core.resources import ExactJudgement
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.units import printable

@@ -33,7 +33,7 @@ class FakeDevice:
         architecture: as its driver would print it.
         memory_bytes: its memory, all free.
         driver: its driver's version.
-        slowdown: called with the number of the work item (from 0), gives the factor on its duration.
+        slowdown: gives the factor on the duration of a work item by its number, from 0.
         vanish_after: after this many stamps every further one fails, as a device that fell off the bus does.
         launch_s: host seconds to submit a piece of work.
         record_s: host seconds to submit a stamp.
@@ -50,10 +50,8 @@ class FakeDevice:
         skew_s: how much later this rank's host starts than the others'.
         clock_ramp_s: busy seconds that the clock takes from that of an idle card to the full one, in a straight line.
             An H100 idles at 345 of 1980 MHz (NVML's clock info of an idle card).
-        launch_gap_s: device seconds between two launches of a stream, which the nodes of a graph do not have (CUDA C++
-            Programming Guide, "CUDA Graphs": launch latencies are paid at instantiation).
-        graph_upload_s: device seconds a node of a graph's first replay, which uploads it (`cudaGraphInstantiate` does
-            so itself only with `cudaGraphInstantiateFlagUpload`, which torch's capture does not pass).
+        launch_gap_s: device seconds between two launches of a stream, which the nodes of a graph do not have.
+        graph_upload_s: device seconds a node of a graph's first replay, which uploads it.
         dirty_share: of the cache, that may hold what was written and is not yet in memory: a write-back cache; whoever
             evicts it pays.
         capture_fails: whether every capture fails, as where work is submitted that no graph can hold.
@@ -120,8 +118,7 @@ class FakeDevice:
         self.driver_bytes, self.context_bytes = driver_bytes, context_bytes
         # The share of its clock that the power cap leaves, and what was written and waits in the cache.
         self._capped, self._dirty_bytes = 1.0, 0
-        self._others = others_bytes, others_busy
-        self._counters_s = counters_s
+        self._others, self._counters_s = (others_bytes, others_busy), counters_s
         self._throttled_s: dict[str, float] = {}
         self._vanish_after = vanish_after
         self._ends: deque[float] = deque()
@@ -160,15 +157,10 @@ class FakeDevice:
         written_bytes: int = 0,
         watts: float = 0.0,
     ) -> None:
-        """Submit a kernel that keeps the device busy for so long at its full clock, times the scripted slowdown.
+        """Submit a kernel that keeps the device busy for so long at full clock, times the scripted slowdown.
 
-        Args:
-            seconds: at full clock, from memory.
-            touch: the buffer that it goes through; it stays in the cache until others, touched later, push it out.
-            size_bytes: of that buffer.
-            cached: the factor on its duration where the buffer is in the cache.
-            written_bytes: how much of that buffer it writes; the rest it reads.
-            watts: what it would draw without a power cap.
+        It goes through the buffer `touch` of `size_bytes`, of which it writes `written_bytes`; the buffer stays in the
+        cache until others, touched later, push it out, and there takes `cached` times as long. It would draw `watts`.
         """
 
         def takes_s() -> float:

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from pytest_roofline.baselines.run_rows import rows_of
-from pytest_roofline.core.records import Ceiling, SessionRecord
+from pytest_roofline.core.judgements import SessionRecord
+from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.rows import worst_first
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.core.work import Work
