@@ -157,7 +157,8 @@ def test_a_threshold_matches_where_what_it_names_agrees_and_its_counting(make):
             (make.published(**changes), make.key(), False)
             for changes in [
                 {"parameters": {"size_bytes": 1}}, {"parameters": {"memory": "pinned"}},
-                {"parameters": {"memory": None}}, {"cache": "flush"}, {"timing": "wall"}, {"hardware": HardwareKey(product="h100")}, {"name": "second"},
+                {"parameters": {"memory": None}}, {"cache": "flush"}, {"timing": "wall"}, {"name": "second"},
+                {"hardware": HardwareKey(product="h100")},
                 {"benchmark": "memcpy"},
             ]
         ),

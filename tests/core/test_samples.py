@@ -1,219 +1,180 @@
+"""Samples in blocks, and the ranks behind them: what they derive, refuse, and say of how they were taken."""
+
+import math
 from statistics import median
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_roofline.core.errors import BadInput
-from pytest_roofline.core.samples import ACHIEVED, Block, Samples, merged
+from pytest_roofline.baselines.runs import read_run
+from pytest_roofline.core.errors import BadFile, BadInput
+from pytest_roofline.core.samples import ACHIEVED, Block, Ranks, Samples, merged
 
-THERMAL = "thermal slowdown"
-GAP = "host gap"
-BAD_NUMBERS = (-1.0, float("nan"), float("inf"))
-brief = settings(max_examples=40, deadline=None)
+THERMAL, GAP = "thermal slowdown", "host gap"
+BAD_NUMBERS = (-1.0, math.nan, math.inf)
 seconds_of_a_block = st.lists(st.floats(1e-9, 10.0), min_size=1, max_size=8)
+blocks = st.lists(seconds_of_a_block, min_size=1, max_size=8)
 
 
-def in_blocks(*blocks, excluded=(), **changes):
+def one(*seconds, **changes):
+    """Samples without blocks, a second by default."""
+    return Samples(**{"seconds": seconds or (1.0,), "iterations": 1, "tick_s": 1e-9, **changes})
+
+
+def in_blocks(*given_blocks, excluded=(), **changes):
     """Samples of blocks given as lists of seconds; `excluded` says which do not count, by number or with a cause."""
     causes = excluded if isinstance(excluded, dict) else dict.fromkeys(excluded, THERMAL)
-    facts = {
-        "seconds": tuple(value for block in blocks for value in block),
-        "iterations": 1,
-        "tick_s": 1e-9,
-        "blocks": tuple(Block(len(block), causes.get(number, "")) for number, block in enumerate(blocks)),
-    }
-    return Samples(**(facts | changes))
+    made = tuple(Block(len(block), causes.get(number, "")) for number, block in enumerate(given_blocks))
+    return one(*(value for block in given_blocks for value in block), blocks=made, **changes)
 
 
-def of_blocks(*blocks, **changes):
+def of_blocks(*ready):
     """Samples of ready-made blocks, all of them a second a call."""
-    facts = {"seconds": (1.0,) * sum(block.samples for block in blocks), "iterations": 1, "tick_s": 1e-9}
-    return Samples(**(facts | {"blocks": blocks} | changes))
+    return one(*(1.0,) * max(1, sum(block.samples for block in ready)), blocks=ready)
 
 
-def test_every_block_has_its_median_in_the_order_taken():
-    assert in_blocks([3.0, 9.0, 4.0], [1.0, 2.0]).block_medians == (4.0, 1.5)
+def test_the_median_is_of_the_blocks_that_count_and_of_all_where_none_does():
+    for samples, medians in [
+        (in_blocks([3.0, 9.0, 4.0], [1.0, 2.0]), (4.0, 1.5)),
+        # Pooled it would be 9: the long block holds more than half of the samples.
+        (in_blocks([1.0], [2.0], [9.0, 9.0, 9.0, 9.0]), (1.0, 2.0, 9.0)),
+        (in_blocks([1.0, 1.0], [9.0, 9.0, 9.0], [2.0], [3.0], excluded=[1]), (1.0, 2.0, 3.0)),
+        (in_blocks([7.0, 8.0, 9.0], [1.0, 2.0], [5.0], excluded=[0]), (1.5, 5.0)),
+        (in_blocks([1.0, 3.0], [4.0], excluded=[0, 1]), (2.0, 4.0)),
+        (one(3.0, 1.0, 2.0), (3.0, 1.0, 2.0)),
+    ]:
+        assert (samples.block_medians, samples.median_s) == (medians, median(medians))
+    assert in_blocks([7.0, 8.0], [1.0, 2.0], excluded=[0]).kept == (1.0, 2.0)
 
 
-def test_the_median_is_of_the_blocks_and_not_of_all_samples():
-    # Pooled it would be 9: the long block holds more than half of the samples.
-    assert in_blocks([1.0], [2.0], [9.0, 9.0, 9.0, 9.0]).median_s == 2.0
-
-
-def test_an_excluded_block_has_no_say_in_the_median():
-    assert in_blocks([1.0, 1.0], [9.0, 9.0, 9.0], [2.0], [3.0], excluded=[1]).median_s == 2.0
-
-
-def test_samples_after_an_excluded_block_still_belong_to_their_own():
-    assert in_blocks([7.0, 8.0, 9.0], [1.0, 2.0], [5.0], excluded=[0]).block_medians == (1.5, 5.0)
-
-
-def test_where_nothing_counts_every_block_is_used():
-    assert in_blocks([1.0, 3.0], [4.0], excluded=[0, 1]).block_medians == (2.0, 4.0)
-
-
-def test_without_blocks_each_sample_is_its_own():
-    samples = Samples((3.0, 1.0, 2.0), iterations=1, tick_s=1e-9)
-    assert (samples.block_medians, samples.median_s) == ((3.0, 1.0, 2.0), 2.0)
-
-
-@brief
-@given(st.lists(seconds_of_a_block, min_size=1, max_size=8), st.randoms())
-def test_the_order_of_samples_within_a_block_does_not_matter(blocks, random):
-    shuffled = [random.sample(block, len(block)) for block in blocks]
-    assert in_blocks(*blocks).median_s == in_blocks(*shuffled).median_s
-
-
-@brief
-@given(st.lists(seconds_of_a_block, min_size=1, max_size=8), st.lists(seconds_of_a_block, min_size=1, max_size=8))
-def test_what_an_excluded_block_holds_does_not_matter(counted, spoiled):
-    early = range(len(spoiled))
+@settings(max_examples=40, deadline=None)
+@given(blocks, blocks, st.randoms())
+def test_neither_the_order_within_a_block_nor_what_an_excluded_one_holds_matters(counted, spoiled, random):
+    shuffled = [random.sample(block, len(block)) for block in counted]
+    assert in_blocks(*counted).median_s == in_blocks(*shuffled).median_s
     late = range(len(spoiled) + len(counted), 2 * len(spoiled) + len(counted))
-    mixed = in_blocks(*spoiled, *counted, *spoiled, excluded=[*early, *late])
+    mixed = in_blocks(*spoiled, *counted, *spoiled, excluded=[*range(len(spoiled)), *late])
     assert mixed.median_s == in_blocks(*counted).median_s
+    first = counted[0]
+    assert in_blocks(*([value] for value in first)).median_s == median(first)
 
 
-@brief
-@given(seconds_of_a_block)
-def test_blocks_of_one_sample_are_like_no_blocks(seconds):
-    assert in_blocks(*([value] for value in seconds)).median_s == median(seconds)
-
-
-def test_blocks_that_do_not_add_up_are_refused_with_both_counts():
-    for blocks in [(1,), (1, 1, 1), (4,)]:
+def test_blocks_and_times_that_cannot_be_are_refused():
+    for counts in [(1,), (1, 1, 1), (4,)]:
         with pytest.raises(BadInput) as error:
-            Samples((1.0, 2.0), iterations=1, tick_s=1e-9, blocks=tuple(map(Block, blocks)))
-        assert str(error.value) == f"the blocks hold {sum(blocks)} samples; expected the 2 that were taken", blocks
-
-
-def test_a_block_holds_at_least_one_sample():
+            one(1.0, 2.0, blocks=tuple(map(Block, counts)))
+        assert str(error.value) == f"the blocks hold {sum(counts)} samples; expected the 2 that were taken"
     for count in [0, -1]:
         with pytest.raises(BadInput, match=f"a block holds {count} samples; expected 1 or more"):
             Block(count)
-
-
-def test_the_clock_of_a_block_is_a_finite_number_above_zero():
-    for clock_hz in [0.0, *BAD_NUMBERS]:
+    for value in BAD_NUMBERS:
+        for field in ("overhead_s", "wall_s", "first_calls_s", "warm_calls_s"):
+            with pytest.raises(BadInput, match=field):
+                one(**{field: (value,) if field.endswith("calls_s") else value})
         with pytest.raises(BadInput):
-            Block(1, clock_hz=clock_hz)
+            Block(1, clock_hz=value)
+    for refused in (lambda: Block(1, clock_hz=0.0), lambda: one(wall_s=0.0)):
+        with pytest.raises(BadInput):
+            refused()
 
 
-def test_times_beside_the_samples_must_be_possible():
-    for field, value in [("overhead_s", value) for value in BAD_NUMBERS] + [
-        ("wall_s", value) for value in (0.0, *BAD_NUMBERS)
-    ]:
-        with pytest.raises(BadInput, match=field):
-            Samples((1.0,), iterations=1, tick_s=1e-9, **{field: value})
-
-
-def test_excluded_blocks_are_counted_by_cause():
-    samples = in_blocks([1.0], [1.0, 1.0], [1.0], [1.0], excluded={0: THERMAL, 1: GAP, 3: THERMAL})
-    assert samples.excluded == {THERMAL: 2, GAP: 1}
-
-
-def test_blocks_that_all_count_are_counted_under_no_cause():
-    assert in_blocks([1.0], [2.0]).excluded == {}
-
-
-def test_the_clock_is_the_median_of_the_blocks_that_count_and_were_probed():
+def test_the_clock_and_the_share_at_the_power_cap_are_of_the_blocks_where_they_are_known():
     clocks = [Block(1, clock_hz=2e9), Block(1), Block(1, THERMAL, clock_hz=9e8), Block(1, clock_hz=1.8e9)]
     assert of_blocks(*clocks, Block(1, clock_hz=1.5e9)).clock_hz == 1.8e9
-
-
-def test_a_clock_that_was_not_probed_is_unknown():
-    for blocks in [(), (Block(1),), (Block(1, THERMAL, clock_hz=1e9), Block(1))]:
-        assert of_blocks(*blocks, seconds=(1.0,) * max(1, len(blocks))).clock_hz is None, blocks
-
-
-def test_the_share_at_the_power_cap_is_of_the_blocks_where_it_is_known():
-    caps = (True, None, False, None, True, False)
-    assert of_blocks(*(Block(1, power_capped=capped) for capped in caps)).power_capped_share == 0.5
-
-
-def test_a_power_cap_that_was_never_active_is_no_unknown_one():
-    assert of_blocks(Block(1, power_capped=False)).power_capped_share == 0.0
-
-
-def test_a_power_cap_of_which_the_device_does_not_tell_is_unknown():
-    for blocks in [(), (Block(1), Block(1))]:
-        assert of_blocks(*blocks, seconds=(1.0,) * max(1, len(blocks))).power_capped_share is None, blocks
-
-
-def test_the_power_cap_is_no_trouble():
-    for capped in [True, None]:
-        assert of_blocks(*[Block(1, power_capped=capped)] * 4).trouble == "", capped
+    for unknown in [(), (Block(1),), (Block(1, THERMAL, clock_hz=1e9), Block(1))]:
+        assert of_blocks(*unknown).clock_hz is None
+    for caps, share in [
+        ((True, None, False, None, True, False), 0.5),
+        ((False,), 0.0),
+        ((None, None), None),
+        ((), None),
+    ]:
+        assert of_blocks(*(Block(1, power_capped=capped) for capped in caps)).power_capped_share == share, caps
 
 
 def test_a_majority_of_spoiled_blocks_is_trouble_that_says_causes_and_counts():
-    samples = in_blocks([1.0], [1.0, 1.0], [1.0], [1.0], [1.0], excluded={0: THERMAL, 1: GAP, 3: THERMAL})
+    causes = {0: THERMAL, 1: GAP, 3: THERMAL}
+    samples = in_blocks([1.0], [1.0, 1.0], [1.0], [1.0], [1.0], excluded=causes)
+    assert samples.excluded == {THERMAL: 2, GAP: 1}
     assert samples.trouble == f"3 of 5 blocks of samples were spoiled: 2 × {THERMAL}, 1 × {GAP}"
-
-
-def test_where_nothing_counts_the_trouble_says_so():
     assert in_blocks([1.0], [2.0], excluded=[0, 1]).trouble.startswith("2 of 2 blocks of samples were spoiled")
-
-
-def test_up_to_half_of_the_blocks_may_be_spoiled():
     for spoiled, count in [(0, 1), (1, 2), (2, 4), (2, 5), (3, 6)]:
         assert in_blocks(*[[1.0]] * count, excluded=range(spoiled)).trouble == "", (spoiled, count)
-
-
-def test_blocks_and_not_samples_make_the_majority():
-    assert in_blocks([1.0] * 50, [1.0], [1.0], excluded=[0]).trouble == ""
-    assert in_blocks([1.0] * 50, [1.0], [1.0], excluded=[1, 2]).trouble != ""
+    # Blocks and not samples make the majority.
+    for excluded, trouble in [([0], False), ([1, 2], True)]:
+        assert bool(in_blocks([1.0] * 50, [1.0], [1.0], excluded=excluded).trouble) == trouble
+    for capped in (True, None):
+        assert of_blocks(*[Block(1, power_capped=capped)] * 4).trouble == "", capped
 
 
 def test_an_unresolved_time_is_trouble_that_says_how_short_it_is_and_what_to_do():
-    trouble = Samples((2e-9,), iterations=50, tick_s=1e-8, labels=("unresolved",)).trouble
+    trouble = one(2e-9, iterations=50, tick_s=1e-8, labels=("unresolved",)).trouble
     assert trouble.startswith("a sample spans 10 ticks of the clock, not enough to tell a difference")
     assert "time more work in a call, or cache='rotate' or 'warm'" in trouble
-
-
-def test_an_unresolved_time_is_told_even_of_a_clock_of_unknown_resolution():
-    assert Samples((1e-9,), iterations=1, tick_s=0.0, labels=("unresolved",)).trouble != ""
-
-
-def test_a_label_alone_is_no_trouble():
+    # Also of a clock of unknown resolution; no other label is trouble.
+    assert one(1e-9, tick_s=0.0, labels=("unresolved",)).trouble != ""
     for label in ["noisy", "drifting", *ACHIEVED]:
-        assert Samples((1.0,), iterations=1, tick_s=1e-9, labels=(label,)).trouble == "", label
+        assert one(labels=(label,)).trouble == "", label
 
 
 def test_what_was_measured_in_place_of_what_was_asked_for_is_told_from_other_labels():
-    for label in ["host_bound", "cache_resident", "waits_inside", "wall_clock"]:
-        samples = Samples((1.0,), iterations=1, tick_s=1e-9, labels=("noisy", label, "drifting"))
-        assert samples.achieved == (label,), label
-
-
-def test_what_was_achieved_does_not_depend_on_the_order_of_labels():
-    one, other = (
-        Samples((1.0,), iterations=1, tick_s=1e-9, labels=labels).achieved
-        for labels in (("wall_clock", "host_bound"), ("host_bound", "wall_clock"))
-    )
-    assert one == other == ("host_bound", "wall_clock")
-
-
-def test_what_was_timed_as_asked_achieved_nothing_else():
-    for labels in [(), ("drifting", "noisy")]:
-        assert Samples((1.0,), iterations=1, tick_s=1e-9, labels=labels).achieved == (), labels
-
-
-def test_the_way_of_timing_is_named_in_a_comparison():
+    for labels, achieved in [
+        ((), ()), (("drifting", "noisy"), ()), *((("noisy", label), (label,)) for label in ACHIEVED),
+        (("wall_clock", "host_bound"), ("host_bound", "wall_clock")),
+    ]:  # fmt: skip
+        assert one(labels=labels).achieved == achieved, labels
     for mode in ["events", "graph", "host"]:
-        assert Samples((1.0,), iterations=1, tick_s=1e-9, mode=mode).comparable() == {"timed by": mode}, mode
+        assert one(mode=mode).comparable() == {"timed by": mode}, mode
+    assert (one().comparable(), one(mode="graph").achieved) == ({}, ("graph",))
 
 
 def test_passes_become_one_by_their_blocks_in_a_row():
-    blocked = Samples(
-        (1.0, 2.0, 3.0), 4, 1e-9, blocks=(Block(2), Block(1, excluded="thermal slowdown")), measuring_s=1.0
-    )
-    single = Samples((5.0,), 2, 1e-6, labels=("drifting",), measuring_s=0.5)
+    blocked = one(1.0, 2.0, 3.0, iterations=4, blocks=(Block(2), Block(1, excluded=THERMAL)), measuring_s=1.0)
+    single = one(5.0, iterations=2, tick_s=1e-6, labels=("drifting",), measuring_s=0.5)
     found = merged([blocked, single])
     assert (found.seconds, found.block_medians) == ((1.0, 2.0, 3.0, 5.0), (1.5, 5.0))
     assert (found.iterations, found.tick_s, found.measuring_s) == (2, 1e-6, 1.5)
-    assert (found.labels, found.excluded) == (("drifting",), {"thermal slowdown": 1})
-
-
-def test_a_neighbour_seen_in_one_pass_was_seen():
-    passes = [Samples((1.0,), 1, 1e-9, neighbours=word) for word in ("none", "seen", "unknown")]
+    assert (found.labels, found.excluded) == (("drifting",), {THERMAL: 1})
+    passes = [one(neighbours=word) for word in ("none", "seen", "unknown")]
     assert [merged(passes[:count]).neighbours for count in (1, 2, 3)] == ["none", "seen", "seen"]
+
+
+def ranks(**changes):
+    """Two ranks of one host, with two samples each."""
+    facts = {"size": 2, "launcher": "local", "backend": "gloo", "hosts": ("node7",) * 2, "seconds": ((1.0, 2.0),) * 2}
+    return Ranks(**facts | changes)
+
+
+def test_ranks_that_cannot_be_are_refused():
+    for changes, said in [
+        *(({"size": size, "hosts": (), "seconds": ()}, f"size is {size}; expected one rank") for size in (0, -1)),
+        *(({name: value}, f"{name} holds {len(value)} ranks; expected 2") for name, value in [
+            ("hosts", ("node7",)), ("hosts", ("node7",) * 3), ("seconds", ((1.0,),)), ("seconds", ((1.0,),) * 3),
+            ("lag_s", (0.1,)), ("lag_s", (0.1,) * 3)]),
+        ({"seconds": ((1.0, 2.0), (1.0,))}, "rows of different length; expected as many samples of every rank"),
+        *(({"seconds": ((1.0,), (value,))}, "seconds") for value in (0.0, *BAD_NUMBERS)),
+        *(({"straggler": late}, f"straggler is {late}; expected a rank from 0 to 1") for late in (-1, 2)),
+    ]:  # fmt: skip
+        with pytest.raises(BadInput, match=said):
+            ranks(**changes)
+    assert [ranks(straggler=late).straggler for late in (None, 0, 1)] == [None, 0, 1]
+    assert ranks(hosts=(), seconds=(), lag_s=()).nodes == 1
+
+
+def test_worth_naming_of_ranks_is_what_changes_the_time_without_being_part_of_the_key(make):
+    told = ranks(hosts=("a", "b"), threads=4, straggler=1, generation=3)
+    facts = {"launcher": "local", "back end": "gloo", "nodes": "2", "threads a rank": "4"}
+    assert (told.comparable(), make.measurement(ranks=told).comparable()) == (facts, facts)
+    assert ranks().comparable() == {"launcher": "local", "back end": "gloo", "nodes": "1"}
+
+
+def test_a_run_file_holds_every_ranks_times_by_the_same_rules(make, tmp_path):
+    told = ranks(straggler=1, lag_s=(0.0, 0.02), threads=1, algorithm="tree", protocol="simple", generation=2)
+    for written in (told, None):
+        (found,) = make.run(tmp_path / f"{written is None}.jsonl", make.measurement(ranks=written)).measurements
+        assert found.ranks == written
+    path = make.save(tmp_path / "run.jsonl", make.measurement(ranks=ranks(straggler=1)), make.footer())
+    path.write_text(path.read_text().replace('"straggler": 1', '"straggler": 7'))
+    with pytest.raises(BadFile, match="straggler is 7; expected a rank from 0 to 1"):
+        read_run(path)
