@@ -87,7 +87,7 @@ def test_what_is_shown_gives_its_value_back_and_steers_nothing(size_bytes, secon
 def test_shares_and_durations_are_read_in_the_ways_that_people_write_them():
     for read, cases in {
         parse_fraction: [
-            ("5%", 0.05), ("0.05", 0.05), (" 5 % ", 0.05), ("2.5%", 0.025), ("1e-2", 0.01), ("200%", 2.0), ("100%", 1.0),
+            ("5%", 0.05), ("0.05", 0.05), (" 5 % ", 0.05), ("2.5%", 0.025), ("1e-2", 0.01), ("200%", 2.0),
         ],
         parse_seconds: [("2", 2.0), ("0.5", 0.5), ("2s", 2.0), (" 2s ", 2.0), ("1e-3", 0.001)],
         parse_duration: [
