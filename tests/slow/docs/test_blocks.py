@@ -63,3 +63,11 @@ def test_every_link_leads_to_a_file():
         targets = re.findall(r"\]\((?!https?:)([^)#\s]+)", (ROOT / page).read_text(encoding="utf-8"))
         folder = (ROOT / page).parent
         assert [target for target in targets if not (folder / target).exists()] == [], page
+
+
+def test_every_module_that_the_page_on_the_design_names_is_there():
+    text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"\b[a-z_]+/(?:[a-z_]+/)*[a-z_]+\.py\b", text))
+    roots = (ROOT, ROOT / "plugin" / "pytest_roofline", ROOT / "kernels" / "roofline_kernels")
+    assert len(named) > 8
+    assert [name for name in sorted(named) if not any((root / name).exists() for root in roots)] == []
