@@ -198,13 +198,11 @@ def health_as_json(health: Health) -> dict[str, Any]:
         "devices": health.devices,
         "sessions": len(entry.sessions),
         "processes": len(entry.medians),
-        "process_spread": _spread_as_json(health.process),
-        "session_spread": _spread_as_json(health.session),
+        "process_spread": {"value": health.process.value, "origin": health.process.origin},
+        "session_spread": {"value": health.session.value, "origin": health.session.origin},
         "detectable": health.mde,
-        "tolerance": health.tolerance,
         "drivers": list(health.drivers),
-        "newest": health.newest,
-        "provisional": health.provisional,
+        **{name: getattr(health, name) for name in ("tolerance", "newest", "provisional")},
         "anchor": since(entry),
         "renewals": [asdict(renewal) for renewal in entry.renewals],
     }
@@ -226,10 +224,6 @@ def _named(entry: Entry) -> dict[str, Any]:
         "kind": entry.kind,
         "hardware": str(entry.hardware),
     }
-
-
-def _spread_as_json(spread: Spread) -> dict[str, Any]:
-    return {"value": spread.value, "origin": spread.origin}
 
 
 def proposal_as_json(proposal: Proposal, output: Path, notes: Sequence[str], provisional: str) -> dict[str, Any]:
@@ -274,10 +268,7 @@ def _change_as_json(change: Change) -> dict[str, Any]:
         "label": after.label,
         "hardware": str(after.hardware),
         "kind": after.kind,
-        "action": change.action,
-        "why": change.why,
-        "before_s": change.before_s,
-        "after_s": change.after_s,
+        **{name: getattr(change, name) for name in ("action", "why", "before_s", "after_s")},
         "sessions_before": len(before.sessions) if before else 0,
         "sessions_after": len(after.sessions),
         "processes_before": len(before.medians) if before else 0,

@@ -249,10 +249,9 @@ def _test(run: Run, label: str) -> dict[str, Any]:
         "processes": [_process(one) for one in run.measurements if one.label == label],
         "kernel": asdict(kernel) if kernel else None,
         "kernel_judgement": asdict(exact) if exact else None,
-        "figures": [asdict(one) for one in run.figures if one.label == label],
-        "memory_uses": [asdict(one) for one in run.memory_uses if one.label == label],
-        "profiles": [asdict(one) for one in run.profiles if one.label == label],
-    }
+        **{name: [asdict(one) for one in getattr(run, name) if one.label == label]
+           for name in ("figures", "memory_uses", "profiles")},
+    }  # fmt: skip
 
 
 def _process(one: Measurement) -> dict[str, Any]:

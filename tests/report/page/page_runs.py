@@ -1,5 +1,7 @@
 """Runs that hold something of everything that the report's page shows."""
 
+import itertools
+import math
 import random
 from dataclasses import replace
 
@@ -96,7 +98,7 @@ def _copies(make):
         seconds = 1.5e-6 + 2 * size / 4.0e12
         slower = {7: 1.3, 12: 1.12}.get(power, 1.0)
         key = make.key(size_bytes=size)
-        known = make.groups(3, process=0.004, centre=_log(seconds))
+        known = make.groups(3, process=0.004, centre=math.log(seconds))
         times = [seconds * slower * factor for factor in (0.998, 1.0, 1.003)]
         result = make.result(
             *times, key=key, reference=make.reference(*known, environments=({"driver": "550.54"},)), ceiling=PEAK
@@ -113,52 +115,27 @@ def _copies(make):
     return records
 
 
-def _log(value):
-    import math
-
-    return math.log(value)
-
-
 def _collectives(make):
     records = []
-    for world in (2, 4, 8):
-        for size in (MIB, 8 * MIB, 64 * MIB):
-            key = make.key(
-                "all_reduce",
-                parameters={"size_bytes": size, "world_size": world},
-                metric="busbw_GBps",
-                timing="isolated",
-            )
-            moved = size * 2 * (world - 1) // world
-            seconds = 2e-5 * world + moved / 4e11
-            ranks = Ranks(
-                world,
-                "local",
-                "nccl",
-                ("node",) * world,
-                straggler=1 if world == 4 else None,
-                lag_s=(0.0, 1e-5, 0.0, 0.0) if world == 4 else (),
-            )
-            records.append(
-                make.measurement(seconds, key=key, work=Work(algbw_bytes=size, busbw_bytes=moved), ranks=ranks)
-            )
+    for world, size in itertools.product((2, 4, 8), (MIB, 8 * MIB, 64 * MIB)):
+        parameters = {"size_bytes": size, "world_size": world}
+        key = make.key("all_reduce", parameters=parameters, metric="busbw_GBps", timing="isolated")
+        moved = size * 2 * (world - 1) // world
+        late = {"straggler": 1, "lag_s": (0.0, 1e-5, 0.0, 0.0)} if world == 4 else {}
+        work, ranks = (
+            Work(algbw_bytes=size, busbw_bytes=moved),
+            Ranks(world, "local", "nccl", ("node",) * world, **late),
+        )
+        records.append(make.measurement(2e-5 * world + moved / 4e11, key=key, work=work, ranks=ranks))
     return records
 
 
 def _peers(make):
-    records = []
-    for source in range(4):
-        for target in range(4):
-            if source != target:
-                key = make.key(
-                    "peer_copy",
-                    parameters={"size_bytes": 64 * MIB, "source": source, "target": target},
-                    metric="payload_GBps",
-                )
-                seconds = 64 * MIB / (4e11 if abs(source - target) == 1 else 3e11)
-                records.append(
-                    make.measurement(seconds, key=key, work=Work(payload_bytes=64 * MIB, wire_bytes=64 * MIB))
-                )
+    work, records = Work(payload_bytes=64 * MIB, wire_bytes=64 * MIB), []
+    for source, target in itertools.permutations(range(4), 2):
+        parameters = {"size_bytes": 64 * MIB, "source": source, "target": target}
+        key = make.key("peer_copy", parameters=parameters, metric="payload_GBps")
+        records.append(make.measurement(64 * MIB / (4e11 if abs(source - target) == 1 else 3e11), key=key, work=work))
     return records
 
 
@@ -182,51 +159,27 @@ def _steps(make):
         facts = {"peak_bytes": 9 * 2**30, "held_bytes": 2**30, "compile_s": 38.0 if mode == "compiled" else None}
         one = make.measurement(key=key, samples=samples, work=work, ceiling=MODEL, **facts)
         records += [one, judged(make, seconds, key=key, known=False, work=work)]
-    return [
-        *records,
-        _profile(),
-        _use(),
-        Figure("test_ranks.py::test_ddp", "transformer_ranks[2]", "p", "efficiency", 0.873, "share"),
-    ]
+    figure = Figure("test_ranks.py::test_ddp", "transformer_ranks[2]", "p", "efficiency", 0.873, "share")
+    return [*records, _profile(), _use(), figure]
 
 
 def _profile():
     kernel = KernelTime("void at::native::softmax_kernel<float>(int)", "attention softmax", 4e-3, 0.2, 8)
-    classes = (
-        ClassTime("matrix product", 1.2e-2, 0.6, 40),
-        ClassTime("attention softmax", 4e-3, 0.2, 8),
-        ClassTime("idle", 4e-3, 0.2),
-    )
+    classes = (ClassTime("matrix product", 1.2e-2, 0.6, 40), ClassTime("attention softmax", 4e-3, 0.2, 8),
+               ClassTime("idle", 4e-3, 0.2))  # fmt: skip
     return Profile(
-        test_id="test_transformer.py::test_transformer[small-eager]",
-        label="transformer[small-eager]",
-        process="p",
-        device="cuda:0",
-        calls=2,
-        on_device=True,
-        measured_s=11e-3,
-        profiled_s=12e-3,
-        span_s=2e-2,
-        busy_s=1.6e-2,
-        classes=classes,
-        kernels=(kernel,),
-        distinct=1,
-        trace="step.trace.json.gz",
-    )
+        test_id="test_transformer.py::test_transformer[small-eager]", label="transformer[small-eager]", process="p",
+        device="cuda:0", calls=2, on_device=True, measured_s=11e-3, profiled_s=12e-3, span_s=2e-2, busy_s=1.6e-2,
+        classes=classes, kernels=(kernel,), distinct=1, trace="step.trace.json.gz",
+    )  # fmt: skip
 
 
 def _use():
     return MemoryUse(
-        test_id="test_transformer.py::test_memory",
-        label="transformer_memory[small]",
-        process="p",
-        device="cuda:0",
-        name="",
-        peak_bytes=1024 * MIB,
-        phase="backward",
+        test_id="test_transformer.py::test_memory", label="transformer_memory[small]", process="p", device="cuda:0",
+        name="", peak_bytes=1024 * MIB, phase="backward", device_peak_bytes=1100 * MIB,
         categories={"parameters": 300 * MIB, "activations": 724 * MIB},
-        device_peak_bytes=1100 * MIB,
-    )
+    )  # fmt: skip
 
 
 def _kernel(target, name="", **figures):
@@ -240,49 +193,29 @@ def _kernel(target, name="", **figures):
 def _kernels():
     fine, worse = _kernel("sm_80"), _kernel("sm_90", registers=255, spill_stores=12)
     changes = (FigureChange("registers", 198, 255, "worse"), FigureChange("spill_stores", 0, 12, "worse"))
+    facts = {"changes": changes, "remarks": ("triton 3.8.0 → 3.9.0",)}
+    reason = "flash_forward[sm_90]: registers 198 → 255 REGRESSED"
     return [
-        fine,
-        ExactJudgement(fine.test_id, fine.label, "sm_80", "PASSED"),
-        worse,
-        ExactJudgement(
-            worse.test_id, worse.label, "sm_90", "REGRESSED", changes=changes, remarks=("triton 3.8.0 → 3.9.0",)
-        ),
-        Outcome(
-            worse.test_id,
-            "failed",
-            ("REGRESSED",),
-            "flash_forward[sm_90]: registers 198 → 255 REGRESSED",
-            by_verdict=True,
-        ),
+        fine, ExactJudgement(fine.test_id, fine.label, "sm_80", "PASSED"),
+        worse, ExactJudgement(worse.test_id, worse.label, "sm_90", "REGRESSED", **facts),
+        Outcome(worse.test_id, "failed", ("REGRESSED",), reason, by_verdict=True),
         Outcome(fine.test_id, "passed", ("PASSED",)),
-    ]
+    ]  # fmt: skip
 
 
 def _without_time(make):
     """INVALID, out of memory, failed for itself, skipped, expected to fail, interrupted."""
     spoiled = make.key("stream_triad", 8 * MIB)
-    invalid = make.measurement(
-        1e-3, key=spoiled, invalid="busy neighbours: others worked 40 % of the time on our cores"
-    )
+    busy = "busy neighbours: others worked 40 % of the time on our cores"
     exhausted = OutOfMemory(
-        "test_attention.py::test_eager[65536]",
-        "attention",
-        {"sequence": 65536},
-        "attention[eager-65536]",
-        "p",
-        "cuda:0",
-        "CUDA out of memory. Tried to allocate 64.00 GiB.",
-        asked_bytes=64 * 2**30,
-        free_bytes=40 * 2**30,
-        name="",
-        phase="calls",
-    )
+        "test_attention.py::test_eager[65536]", "attention", {"sequence": 65536}, "attention[eager-65536]", "p",
+        "cuda:0", "CUDA out of memory. Tried to allocate 64.00 GiB.", asked_bytes=64 * 2**30, free_bytes=40 * 2**30,
+        name="", phase="calls",
+    )  # fmt: skip
     return [
-        invalid,
-        replace(judged(make, 1e-3, key=spoiled, invalid=invalid.invalid)),
-        exhausted,
-        Outcome(exhausted.test_id, "passed", ("OUT OF MEMORY",)),
+        make.measurement(1e-3, key=spoiled, invalid=busy), judged(make, 1e-3, key=spoiled, invalid=busy),
+        exhausted, Outcome(exhausted.test_id, "passed", ("OUT OF MEMORY",)),
         Outcome("test_own.py::test_data", "failed", reason="AssertionError: the copy differs in 3 of 4096 values"),
         Outcome("test_own.py::test_four", "skipped", reason="needs 4 GPUs, found 1"),
         Outcome("test_own.py::test_known", "failed", reason="xfail: known to be slow"),
-    ]
+    ]  # fmt: skip

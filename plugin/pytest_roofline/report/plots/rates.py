@@ -90,12 +90,9 @@ def sweep_plots(rows: Sequence[Row]) -> list[Plot]:
             for number, part in enumerate(parts, 1):
                 told = f", part {number} of {len(parts)}" if len(parts) > 1 else ""
                 sheets.append((section, f"{benchmark} on {devices(members)}{told}", counted[suffix], part))
-        plots += limited(sheets, lambda sheet: _sweep(*sheet), lambda sheet: any(map(_red, sheet[3].values())))
+        red = lambda sheet: any(row.red for series in sheet[3].values() for row in series.values())  # noqa: E731
+        plots += limited(sheets, lambda sheet: _sweep(*sheet), red)
     return plots
-
-
-def _red(series: Series) -> bool:
-    return any(row.red for row in series.values())
 
 
 def _sweep(section: str, title: str, rate_name: str, every: dict[str, Series]) -> Plot:
