@@ -86,15 +86,21 @@ def test_without_a_model_and_an_optimizer_parameters_and_gradients_are_still_kno
     assert (alone.peak_bytes, alone.before_bytes) == (given.peak_bytes, given.before_bytes)
 
 
-def test_the_first_step_peaks_in_the_optimizer_where_the_batch_is_small():
+def test_what_a_step_holds_beside_its_activations(training):
+    # The first step peaks in the optimizer where the batch is small.
     found = Training(rows=1).follow()
     assert found.phase == "optimizer"
     assert found.categories["optimizer"] >= ADAMW
     assert found.categories["gradients"] == PARAMETERS
     assert found.phase_peaks["optimizer"] == found.peak_bytes
-
-
-def test_gradients_of_two_backwards_add_up_and_frozen_parameters_have_none(training):
+    # An optimizer alone is known without being given.
+    for parameter in training.model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    found = take(training.optimizer.step)
+    assert found.phase == "optimizer"
+    assert (found.categories["parameters"], found.categories["gradients"]) == (PARAMETERS, PARAMETERS)
+    # Gradients of two backwards add up, and frozen parameters have none.
+    training.optimizer.zero_grad()
     training.model[0].requires_grad_(False)
 
     def twice(x, gradient):
@@ -103,14 +109,6 @@ def test_gradients_of_two_backwards_add_up_and_frozen_parameters_have_none(train
 
     found = training.follow(twice)
     assert (found.categories["parameters"], found.categories["gradients"]) == (PARAMETERS, MATRIX)
-
-
-def test_an_optimizer_alone_is_known_without_being_given(training):
-    for parameter in training.model.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    found = take(training.optimizer.step)
-    assert found.phase == "optimizer"
-    assert (found.categories["parameters"], found.categories["gradients"]) == (PARAMETERS, PARAMETERS)
 
 
 def test_inference_and_checkpointing_as_they_are(training):
@@ -226,25 +224,6 @@ def test_compiled_code_runs_operator_by_operator_and_is_compiled_afterwards(trai
     assert len(graphs) == 1
 
 
-def test_a_transformer_layer_holds_by_its_operators_what_the_device_counts():
-    layers = nn.TransformerEncoder(
-        nn.TransformerEncoderLayer(32, 4, 64, 0.0, batch_first=True, norm_first=True), 2, enable_nested_tensor=False
-    )
-    optimizer, x = torch.optim.AdamW(layers.parameters()), torch.randn(4, 64, 32)
-
-    def step():
-        layers(x).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    step()
-    found = take(step, (), layers, optimizer)
-    # The device also counts what kernels take for themselves: at most a hundredth here.
-    assert found.peak_bytes <= found.device_peak_bytes <= 1.01 * found.peak_bytes
-    assert found.phase == "backward"
-    assert found.categories["parameters"] == sum(one.nbytes for one in layers.parameters())
-
-
 def test_what_the_device_counts_beside_the_operators(training):
     @torch.library.custom_op("roofline_tests::with_scratch", mutates_args=())
     def with_scratch(x: torch.Tensor) -> torch.Tensor:
@@ -346,12 +325,23 @@ class History:
             file.write(b"snapshot")
 
 
-def test_a_snapshot_is_taken_around_the_call_and_overwrites_none(monkeypatch, tmp_path):
+def test_a_snapshot_is_taken_around_the_call_overwrites_none_and_leaves_nothing_where_it_fails(monkeypatch, tmp_path):
     history = History(monkeypatch)
     seen = [snapshot(FakeDevice(), lambda: history.asked.append("call"), tmp_path / "new", "step") for _ in range(2)]
     assert history.asked == ["all", "call", None] * 2
     assert [path.name for path in seen] == ["step.pickle", "step~2.pickle"]
     assert [path.read_bytes() for path in seen] == [b"snapshot"] * 2
+
+    def call():
+        if not history.fails:
+            raise ValueError("in the call")
+
+    history.asked.clear()
+    for history.fails in (False, True):
+        with pytest.raises((OSError, ValueError)):
+            snapshot(FakeDevice(), call, tmp_path / "failing", "step")
+    assert history.asked == ["all", None] * 2
+    assert list((tmp_path / "failing").iterdir()) == []
 
 
 def test_a_call_that_runs_out_of_memory_leaves_the_history_up_to_there(monkeypatch, tmp_path):
@@ -367,17 +357,3 @@ def test_a_call_that_runs_out_of_memory_leaves_the_history_up_to_there(monkeypat
     assert history.asked == ["all", None]
     # While the call still held what it held.
     assert (path.read_bytes(), history.looked) == (b"snapshot", True)
-
-
-def test_a_snapshot_that_fails_leaves_no_file_and_no_history(monkeypatch, tmp_path):
-    history = History(monkeypatch)
-
-    def call():
-        if not history.fails:
-            raise ValueError("in the call")
-
-    for history.fails in (False, True):
-        with pytest.raises((OSError, ValueError)):
-            snapshot(FakeDevice(), call, tmp_path, "step")
-    assert history.asked == ["all", None] * 2
-    assert list(tmp_path.iterdir()) == []

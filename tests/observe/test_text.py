@@ -57,14 +57,12 @@ def test_a_profile_in_the_terminal_is_of_one_call():
 def test_the_table_of_kernels_fits_and_no_number_of_it_is_cut():
     wide = KernelTime("k" * 300, "other", 99.9e-3, 0.999, 2223)
     bare = replace(PROFILE, kernels=(KERNEL, *[wide] * 9), measured_s=None, profiled_s=None, span_s=0.0)
-    for width in (60, 72, 80, 81, 90, 100, 120, 200):
+    for width in (60, 81, 200):
         rows = profile_lines([bare], width)[3:11]
         assert all(len(line) <= width for line in rows), width
         for row, kernel in zip(rows, (KERNEL, *[wide] * 7), strict=True):
             assert "".join(kernel_cells(kernel, 2)).replace(" ", "") in row.replace(" ", "")
-
-
-def test_a_kernel_keeps_what_tells_it_apart():
+    # A kernel keeps what tells it apart.
     for name, short in (
         ("ampere_sgemm_128x64_tn", "ampere_sgemm_128x64_tn"),
         ("void at::native::reduce_kernel<512, at::native::ReduceOp<float>>(T3)", "reduce_kernel<512, ReduceOp<float>>"),

@@ -110,6 +110,8 @@ SENTENCES = (
     "name is 7; expected text, or None for the only call whose memory is followed",
     "both args and make_args",
 )
+NO_HISTORY = "no memory snapshot: fake keeps no history of its memory; torch has that on CUDA and ROCm devices"
+NO_RANKS = "--roofline-memory-snapshot: of ranks there are no snapshots, only of what `measure` times in this process"
 OUT_OF_MEMORY = """
 import pytest
 import torch
@@ -146,7 +148,7 @@ def lines_of(path, kind):
     return [line for line in map(json.loads, path.read_text().splitlines()) if line["type"] == kind]
 
 
-def test_a_calls_memory_is_recorded_at_once_and_shown_after_the_results(desk):
+def test_a_calls_memory_is_recorded_at_once_shown_after_the_results_and_in_no_baseline(desk):
     desk.suite(SUITE)
     result = desk.run("--roofline-save=it")
     result.assert_outcomes(passed=1)
@@ -158,17 +160,11 @@ def test_a_calls_memory_is_recorded_at_once_and_shown_after_the_results(desk):
     text = result.stdout.str()
     assert text.index("verdict") < text.index("memory of step: peak 10.5 KiB in forward")
     assert "activations 8.00 KiB (76 %), other 2.00 KiB (19 %), parameters 512 B (5 %)" in text
-    kinds = [json.loads(line)["type"] for line in run.path.read_text().splitlines()]
+    lines = run.path.read_text().splitlines()
+    kinds = [json.loads(line)["type"] for line in lines]
     assert kinds.index("memory_use") < kinds.index("outcome")
-
-
-def test_memory_has_no_part_in_a_baseline(desk):
-    desk.suite(SUITE)
-    desk.run("--roofline-save=it")
-    run = desk.saved("it")
-    assert len(run.memory_uses) == 2
     bare = desk.path / "bare.jsonl"
-    kept = [line for line in run.path.read_text().splitlines() if json.loads(line)["type"] != "memory_use"]
+    kept = [line for line, kind in zip(lines, kinds, strict=True) if kind != "memory_use"]
     bare.write_text("\n".join(kept) + "\n")
     with_memory, without = (propose([read_run(path)]).baseline.entries for path in (run.path, bare))
     assert with_memory == without
@@ -176,25 +172,14 @@ def test_memory_has_no_part_in_a_baseline(desk):
     assert compared[0].replace("it", "") == compared[1].replace("bare", "")
 
 
-@pytest.mark.parametrize("sentence", SENTENCES)
-def test_what_cannot_be_used_is_told(refusals, sentence):
-    assert sentence in refusals
-
-
-@pytest.fixture(scope="module")
-def _refusals():
-    return {}
-
-
-@pytest.fixture
-def refusals(desk, _refusals):
-    """What the run of all of them prints; one run for all."""
-    if not _refusals:
-        desk.suite(REFUSED)
-        result = desk.run()
-        result.assert_outcomes(failed=4)
-        _refusals["text"] = result.stdout.str()
-    return _refusals["text"]
+def test_what_cannot_be_used_is_told(desk, sentence):
+    desk.suite(REFUSED)
+    result = desk.run()
+    result.assert_outcomes(failed=4)
+    for told in SENTENCES:
+        assert told in result.stdout.str()
+    (desk.path / "shots").touch()
+    sentence(desk.run("--roofline-memory-snapshot=shots"), "--roofline-memory-snapshot=shots", "is no directory")
 
 
 def test_in_a_further_round_it_is_found_and_not_recorded(desk, monkeypatch):
@@ -216,31 +201,26 @@ def test_in_a_further_round_it_is_found_and_not_recorded(desk, monkeypatch):
 
 
 def test_running_out_of_memory_is_recorded_as_anywhere_else(desk):
+    desk.suite(OUT_OF_MEMORY.replace("2**50", "2"))
+    desk.run("--roofline-save=before").assert_outcomes(passed=1)
     desk.suite(OUT_OF_MEMORY)
-    result = desk.run("--roofline-save=it")
+    result = desk.run("--roofline-save=it", "--roofline-against=before")
     result.assert_outcomes(passed=1)
     (found,) = desk.saved("it").out_of_memory
-    assert found.asked_bytes == 2**52
-    assert (found.label, found.phase) == ("large.big", "memory")
-    # A baseline has times by name, and of this call it has none.
+    assert (found.asked_bytes, found.label, found.phase) == (2**52, "large.big", "memory")
+    # A baseline has times by name, and of this call it has none: no time is lost.
     assert found.name is None
+    assert "REGRESSED" not in result.stdout.str()
     assert "out of memory: large.big: asked for 4096 TiB" in result.stdout.str()
     assert "while its memory was followed" in result.stdout.str()
     assert desk.saved("it").memory_uses == ()
-
-
-def test_what_was_measured_under_the_same_name_before_is_no_lost_time(desk):
-    desk.suite(OUT_OF_MEMORY.replace("2**50", "2"))
-    desk.run("--roofline-save=it").assert_outcomes(passed=1)
-    desk.suite(OUT_OF_MEMORY)
-    result = desk.run("--roofline-against=it")
-    result.assert_outcomes(passed=1)
-    assert "REGRESSED" not in result.stdout.str()
-
-
-def test_a_call_that_fails_keeps_neither_its_arguments_nor_what_the_device_caches(desk):
+    # A call that fails keeps neither its arguments nor what the device caches.
     desk.suite(FAILS)
     desk.run().assert_outcomes(failed=1, passed=1)
+
+
+def warnings(result):
+    return [line for line in result.outlines if line.startswith("WARNING")]
 
 
 def test_every_measurement_gets_a_snapshot_and_a_second_run_overwrites_none(desk):
@@ -272,19 +252,7 @@ def test_what_runs_out_of_memory_leaves_a_snapshot_of_the_same_once_more(desk, w
     assert (found.phase, found.message) == (where, "CUDA out of memory. Time 1")
 
 
-def test_what_ranks_do_has_no_snapshot_and_that_is_said_once(desk):
-    desk.suite(OVER_RANKS)
-    result = desk.run("--roofline-memory-snapshot=shots")
-    result.assert_outcomes(failed=2)
-    warnings = [line for line in result.outlines if line.startswith("WARNING")]
-    assert warnings == [
-        "WARNING: --roofline-memory-snapshot: of ranks there are no snapshots, only of what `measure` times in this "
-        "process"
-    ]
-    assert "WARNING" not in desk.run().stdout.str()
-
-
-def test_a_snapshot_that_fails_is_a_warning_and_the_measurement_stands(desk):
+def test_a_snapshot_that_cannot_be_is_a_warning_and_the_measurement_stands(desk):
     desk.suite(HISTORY.format(fails=True))
     result = desk.run("--roofline-memory-snapshot=shots", "--roofline-save=it", "-k", "copy[1]")
     result.assert_outcomes(passed=1, deselected=1)
@@ -292,24 +260,17 @@ def test_a_snapshot_that_fails_is_a_warning_and_the_measurement_stands(desk):
     (measurement,) = desk.saved("it").measurements
     assert measurement.invalid == ""
     assert list((desk.path / "shots").iterdir()) == []
-
-
-def test_a_device_without_a_memory_history_is_named_once(desk):
-    desk.suite(SUITE + ONE.format(marks=""))
-    desk.ini("roofline_memory_snapshot = shots")
-    result = desk.run()
-    result.assert_outcomes(passed=2)
-    warnings = [line for line in result.outlines if line.startswith("WARNING")]
-    assert warnings == [
-        "WARNING: no memory snapshot: fake keeps no history of its memory; torch has that on CUDA and ROCm devices"
-    ]
-    assert not (desk.path / "shots").exists()
-
-
-def test_a_folder_for_snapshots_that_is_a_file_is_refused(desk, sentence):
-    desk.suite(ONE.format(marks=""))
-    (desk.path / "shots").touch()
-    sentence(desk.run("--roofline-memory-snapshot=shots"), "--roofline-memory-snapshot=shots", "is no directory")
+    # A device without a memory history is named once, and so are ranks.
+    for text, outcomes, told in (
+        (SUITE + ONE.format(marks=""), {"passed": 2}, NO_HISTORY),
+        (OVER_RANKS, {"failed": 2}, NO_RANKS),
+    ):
+        desk.suite(text)
+        result = desk.run("--roofline-memory-snapshot=others")
+        result.assert_outcomes(**outcomes)
+        assert warnings(result) == [f"WARNING: {told}"]
+        assert not (desk.path / "others").exists()
+    assert warnings(desk.run()) == []
 
 
 def test_the_example_of_the_documentation_passes(desk):

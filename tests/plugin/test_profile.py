@@ -1,6 +1,7 @@
 """`--roofline-profile`: an untimed pass behind the measurement, which is recorded, shown, and never judged."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -85,9 +86,14 @@ def loaded(tmp_path_factory):
     capture.take(CpuDevice(), "torch", calls, empty, tmp_path_factory.mktemp("first") / "trace.json")
 
 
-def test_a_profile_is_taken_behind_the_measurement_and_shown_below_the_table(desk):
+def test_a_profile_is_taken_behind_the_measurement_shown_below_the_table_and_recorded(desk):
     desk.suite(SUITE)
-    result = desk.run("-s", "--roofline-profile")
+    # Nobody asks by default.
+    desk.run()
+    assert () == desk.last_run().profiles
+    assert not (desk.path / ".roofline" / "profiles").exists()
+    desk.ini("roofline_profile = torch")
+    result = desk.run("-s", "--roofline-save=mine")
     assert result.ret == 0
     # One call warms the profiler up, three are looked at; no timed call paid for a hook.
     result.stdout.fnmatch_lines(["*with hooks 4 and none since True*"])
@@ -96,13 +102,8 @@ def test_a_profile_is_taken_behind_the_measurement_and_shown_below_the_table(des
         "  a call: 1.00 ms measured, * under the profiler",
         "*idle*of the span", "*operator*time*share*calls*", "*aten::addmm*", "  trace: *step.trace.json.gz*",
     ])  # fmt: skip
-    lines = [json.loads(line)["type"] for line in desk.run_paths()[-1].read_text().splitlines()]
+    lines = [json.loads(line)["type"] for line in desk.run_path("mine").read_text().splitlines()]
     assert lines.index("measurement") < lines.index("profile") < lines.index("outcome")
-
-
-def test_the_record_points_to_the_trace(desk):
-    desk.suite(SUITE)
-    desk.run("--roofline-profile=torch", "--roofline-save=mine")
     (profile,) = desk.saved("mine").profiles
     folder = desk.path / ".roofline" / "profiles" / "mine"
     assert str(folder / "step.trace.json.gz") == profile.trace
@@ -114,24 +115,14 @@ def test_the_record_points_to_the_trace(desk):
     assert profile.measured_s == pytest.approx(1e-3)
 
 
-def test_the_ini_file_asks_for_it_too_and_nobody_asks_by_default(desk):
-    desk.suite(SUITE)
-    desk.run()
-    assert () == desk.last_run().profiles
-    assert not (desk.path / ".roofline" / "profiles").exists()
-    desk.ini("roofline_profile = torch")
-    desk.run("--roofline-save=asked")
-    assert 1 == len(desk.saved("asked").profiles)
-
-
-def test_another_word_is_a_usage_error_that_says_how_to_write_it(desk, sentence):
+def test_what_cannot_be_profiled_is_told_and_the_measurement_stands(desk, sentence):
     path = desk.suite(SUITE)
-    sentence(
-        desk.run("--roofline-profile", path.name), "'test_suite.py'", "torch, external", "--roofline-profile=torch"
-    )
-
-
-def test_a_profiler_that_fails_is_a_warning_and_the_measurement_stands(desk):
+    words = ("'test_suite.py'", "torch, external", "--roofline-profile=torch")
+    sentence(desk.run("--roofline-profile", path.name), *words)
+    desk.suite(SUITE.replace("model=MODEL", "model=[MODEL]"))
+    result = desk.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*model is a list; expected a torch.nn.Module*"])
     desk.suite(FAILING)
     result = desk.run("--roofline-profile")
     result.assert_outcomes(passed=1)
@@ -139,9 +130,6 @@ def test_a_profiler_that_fails_is_a_warning_and_the_measurement_stands(desk):
     assert "\x1b[31m for" not in result.stdout.str()
     run = desk.last_run()
     assert (1, "", ()) == (len(run.measurements), run.measurements[0].invalid, run.profiles)
-
-
-def test_an_external_profiler_cannot_be_told_on_this_device_and_the_run_says_so_once(desk):
     desk.suite(TWO)
     result = desk.run("--roofline-profile=external")
     result.assert_outcomes(passed=2)
@@ -153,66 +141,52 @@ def labels(run):
     return {measurement.label: "profiled" in measurement.samples.labels for measurement in run.measurements}
 
 
-def test_what_is_measured_under_a_profiler_is_neither_judged_nor_proposed(desk, monkeypatch):
+def test_what_is_measured_under_or_behind_a_profiler_is_neither_judged_nor_proposed(desk, monkeypatch):
     desk.suite(TWO)
+    # A profile on the host leaves nothing attached, one of the device does.
+    desk.run("--roofline-profile", "--roofline-save=host")
+    assert {"first": False, "second": False} == labels(desk.saved("host"))
+    with monkeypatch.context() as patch:
+        patch.setattr(capture, "watches", lambda device: True)
+        result = desk.run("--roofline-profile", "--roofline-save=device")
+        assert {"first": False, "second": True} == labels(desk.saved("device"))
+        result.stdout.fnmatch_lines(["first *NO BASELINE*", "second *PROFILED*"])
     monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "1")
     result = desk.run("--roofline-save=it")
     result.assert_outcomes(passed=2)
     assert {"first": True, "second": True} == labels(desk.saved("it"))
-    result.stdout.fnmatch_lines([
-        "first *PROFILED*", "taken while a profiler was attached*never a baseline: first, second",
-        "THIS RUN GATES NOTHING: 0 of 2 compared (2 taken while a profiler was attached, or after one).",
-    ])  # fmt: skip
+    result.stdout.fnmatch_lines(
+        ["first *PROFILED*", "taken while a profiler was attached*never a baseline: first, second"]
+    )
+    assert "0 of 2 compared (2 taken while a profiler was attached, or after one)" in result.stdout.str()
     assert "baseline propose" not in result.stdout.str()
     proposed = desk.cli("baseline", "propose", str(desk.run_path("it")), "-o", "proposal.json")
     assert proposed.exit_code != 0
     assert "while a profiler was attached" in proposed.output
 
 
-def test_what_is_measured_behind_a_profile_of_the_device_is_labelled(desk, monkeypatch):
-    desk.suite(TWO)
-    monkeypatch.setattr(capture, "watches", lambda device: True)
-    result = desk.run("--roofline-profile", "--roofline-save=it")
-    result.assert_outcomes(passed=2)
-    assert {"first": False, "second": True} == labels(desk.saved("it"))
-    result.stdout.fnmatch_lines(["first *NO BASELINE*", "second *PROFILED*"])
-
-
-def test_a_profile_on_the_host_leaves_nothing_attached(desk):
-    desk.suite(TWO)
-    desk.run("--roofline-profile", "--roofline-save=it")
-    assert {"first": False, "second": False} == labels(desk.saved("it"))
-
-
-def test_where_the_run_goes_elsewhere_its_traces_go_too(desk):
-    desk.suite(SUITE)
+def test_a_trace_goes_where_the_run_goes_under_a_name_of_its_own(desk):
+    # pytest shortens each parameter that is too long, but not what they come to.
+    three = "".join(f'@pytest.mark.parametrize("{name}", ["{90 * name}"])\n' for name in "abc")
+    desk.suite("import pytest\n" + SUITE.replace("def test_step(", three + "def test_step(a, b, c, "))
     (desk.path / "taken").write_text("a file")
     result = desk.run("--roofline-profile", "--roofline-dir=taken")
     (trace,) = (Path(line.split()[1]) for line in result.outlines if line.startswith("  trace: "))
     (saved,) = (line for line in result.outlines if "saved as" in line)
     assert str(trace.parents[2]) in saved
-    assert trace.is_file()
-
-
-def test_a_profile_without_a_place_for_its_trace_is_kept_and_says_so(desk):
-    desk.suite(SUITE)
-    (desk.path / ".roofline").mkdir()
+    assert (trace.is_file(), trace.name.startswith("step-")) == (True, True)
+    marks = '@pytest.mark.parametrize("name", ["a-b", "a+b"])\n'
+    desk.suite("import pytest\n" + SUITE.replace("def test_step(", marks + "def test_step(name, "))
+    desk.run("--roofline-profile", "--roofline-save=mine")
+    assert 2 == len({profile.trace for profile in desk.saved("mine").profiles})
+    # Without a place for its trace a profile is kept, and says so.
+    shutil.rmtree(desk.path / ".roofline" / "profiles")
     (desk.path / ".roofline" / "profiles").write_text("a file")
+    desk.suite(SUITE)
     result = desk.run("--roofline-profile")
     result.stdout.fnmatch_lines(["profile of step *", "  not told: the trace: not written, since *"])
     (profile,) = desk.last_run().profiles
-    assert "" == profile.trace
-    assert profile.kernels
-
-
-def test_a_long_name_is_cut_in_the_name_of_its_file(desk):
-    # pytest shortens each parameter that is too long, but not what they come to.
-    three = "".join(f'@pytest.mark.parametrize("{name}", ["{90 * name}"])\n' for name in "abc")
-    desk.suite("import pytest\n" + SUITE.replace("def test_step(", three + "def test_step(a, b, c, "))
-    desk.run("--roofline-profile", "--roofline-save=it")
-    (profile,) = desk.saved("it").profiles
-    assert Path(profile.trace).name.startswith("step-")
-    assert Path(profile.trace).is_file()
+    assert ("", True) == (profile.trace, bool(profile.kernels))
 
 
 def test_the_profile_says_what_sets_it_apart_from_the_measurement(desk):
@@ -224,13 +198,6 @@ def test_the_profile_says_what_sets_it_apart_from_the_measurement(desk):
     plain = replace(measured, key=replace(measured.key, cache="warm"), samples=replace(measured.samples, labels=()))
     assert [] == not_as_measured(plain)
     assert [GRAPH] == not_as_measured(replace(plain, samples=replace(plain.samples, mode="graph")))
-
-
-def test_a_model_that_is_none_is_a_sentence(desk):
-    desk.suite(SUITE.replace("model=MODEL", "model=[MODEL]"))
-    result = desk.run()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*model is a list; expected a torch.nn.Module*"])
 
 
 def long_profile():
@@ -270,18 +237,13 @@ def run_of(profile="torch", in_round=None):
     )  # fmt: skip
 
 
-def test_a_further_round_takes_no_profile():
+def test_a_further_round_takes_no_profile_and_ranks_are_not_profiled():
     def never():
         raise AssertionError
 
     # Anything that it did would fail, with neither a device nor a measurement.
-    session = run_of(in_round=object())
-    assert take_profile(session, None, None, never, [()], None) is None
-    assert [] == session.warnings
-
-
-def test_ranks_are_not_profiled_and_only_who_asked_hears_of_it():
     asked, other, repeated = run_of(), run_of(profile=None), run_of(in_round=object())
+    assert take_profile(repeated, None, None, never, [()], None) is None
     for session in (asked, other, repeated):
         warn_of_ranks(session)
     assert ([NO_PROFILES], [], []) == (asked.warnings, other.warnings, repeated.warnings)
@@ -299,10 +261,3 @@ def test_an_attached_profiler_takes_the_place_of_torchs_on_a_gpu():
         found, word = tool_for(wanted, environment, device)
         assert (tool, wanted != tool) == (found, bool(word))
         assert all(name in word for name in environment if word)
-
-
-def test_two_tests_whose_names_differ_in_signs_keep_their_traces_apart(desk):
-    marks = '@pytest.mark.parametrize("name", ["a-b", "a+b"])\n'
-    desk.suite("import pytest\n" + SUITE.replace("def test_step(", marks + "def test_step(name, "))
-    desk.run("--roofline-profile", "--roofline-save=mine")
-    assert 2 == len({profile.trace for profile in desk.saved("mine").profiles})
