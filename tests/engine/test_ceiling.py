@@ -1,8 +1,12 @@
-"""The measured rooflines of a device without a datasheet."""
+"""The measured rooflines of a device without a datasheet, and canaries."""
+
+import math
 
 import pytest
 import torch
 
+from pytest_roofline.core.keys import CANARIES
+from pytest_roofline.core.samples import CANARY
 from pytest_roofline.core.units import MIB
 from pytest_roofline.core.work import Work
 from pytest_roofline.engine import ceiling as ceilings
@@ -14,54 +18,31 @@ from pytest_roofline.engine.ceiling import (
     measure_product,
     measure_triad,
 )
+from pytest_roofline.engine.devices.cpu import CpuDevice
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.hardware import above_peak
 from pytest_roofline.plugin.device_under_test import DeviceUnderTest
 
 
-@pytest.fixture
-def scripted(monkeypatch):
-    """A device on which every addition takes as long as the script says."""
+def test_a_triad_counts_two_reads_and_one_write_and_is_the_best_sample(monkeypatch):
+    add = torch.add
 
-    def make(seconds, **keywords):
+    def triad(seconds, cache_bytes=4096, **keywords):
         device = FakeDevice(tick_s=2.0**-30, **keywords)
-        add = torch.add
 
         def timed_add(*arguments, **how):
             device.work(seconds(device.works))
             return add(*arguments, **how)
 
         monkeypatch.setattr(torch, "add", timed_add)
-        return device
+        return measure_triad(device, "cpu", cache_bytes=cache_bytes)
 
-    return make
-
-
-def test_a_triad_counts_two_reads_and_one_write(scripted):
-    device = scripted(lambda _: 2.0**-8)
-    ceiling = measure_triad(device, "cpu", cache_bytes=4096)
-    assert ceiling.value == 3 * 4 * 4096 / 2.0**-8
-
-
-def test_a_ceiling_is_the_best_sample(scripted):
-    device = scripted(lambda number: 2.0**-8 * (1 + number % 3))
-    ceiling = measure_triad(device, "cpu", cache_bytes=4096)
-    assert ceiling.value == 3 * 4 * 4096 / 2.0**-8
-
-
-def test_a_triads_ceiling_is_labelled_measured(scripted):
-    ceiling = measure_triad(scripted(lambda _: 2.0**-8), "cpu", cache_bytes=4096)
-    assert (ceiling.source, ceiling.metric) == ("measured", "traffic_GBps")
-
-
-def test_the_arrays_of_a_triad_are_bounded(scripted):
-    device = scripted(lambda _: 2.0**-8, memory_bytes=6 * 256 * MIB - 1)
-    assert measure_triad(device, "cpu", cache_bytes=2**40) is None
-
-
-def test_a_triad_that_does_not_fit_gives_no_ceiling(scripted):
-    device = scripted(lambda _: 2.0**-8, memory_bytes=4096)
-    assert measure_triad(device, "cpu", cache_bytes=4096) is None
+    for seconds in (lambda _: 2.0**-8, lambda number: 2.0**-8 * (1 + number % 3)):
+        ceiling = triad(seconds)
+        assert (ceiling.value, ceiling.source, ceiling.metric) == (3 * 4 * 4096 / 2.0**-8, "measured", "traffic_GBps")
+    # Its arrays are bounded; where they do not fit there is none.
+    for cache_bytes, memory_bytes in [(2**40, 6 * 256 * MIB - 1), (4096, 4096)]:
+        assert triad(lambda _: 2.0**-8, cache_bytes, memory_bytes=memory_bytes) is None
 
 
 class Products:
@@ -93,77 +74,55 @@ def products(monkeypatch):
     return lambda seconds=lambda rows, _: 2 * rows**3 / 1e12, **keywords: Products(monkeypatch, seconds, **keywords)
 
 
-def test_a_product_counts_two_flops_for_each_of_its_steps(products):
-    made = products(lambda *_: 2.0**-8)
-    ceiling = measure_product(made.device, "cpu", "fp32_TFLOPS").ceiling
-    assert ceiling.value == 2 * 512**3 / 2.0**-8
-    assert (ceiling.source, ceiling.metric) == ("measured", "fp32_TFLOPS")
-    assert ceiling.origin.startswith("product of two 512 x 512 matrices, best of ")
+def test_a_product_counts_two_flops_a_step_and_is_the_best_sample(products):
+    for seconds in (lambda *_: 2.0**-8, lambda _, number: 2.0**-8 * (1 + number % 3)):
+        ceiling = measure_product(products(seconds).device, "cpu", "fp32_TFLOPS").ceiling
+        assert (ceiling.value, ceiling.source) == (2 * 512**3 / 2.0**-8, "measured")
+        assert ceiling.origin.startswith("product of two 512 x 512 matrices, best of ")
+        # A rate above it is no lie.
+        assert above_peak(ceiling, Work(flops=10**12), 5.0, ()) == ""
 
 
-def test_the_ceiling_of_arithmetic_is_the_best_sample(products):
-    made = products(lambda _, number: 2.0**-8 * (1 + number % 3))
-    assert measure_product(made.device, "cpu", "fp32_TFLOPS").ceiling.value == 2 * 512**3 / 2.0**-8
+def test_the_product_is_in_the_type_that_the_metric_names_and_no_other_metric_has_one(products):
+    for metric, dtype in [("fp32_TFLOPS", torch.float32), ("bf16_TFLOPS", torch.bfloat16),
+                          ("fp16_TFLOPS", torch.float16)]:  # fmt: skip
+        made = products()
+        assert measure_product(made.device, "cpu", metric).ceiling.metric == metric
+        assert {seen for _, seen in made.seen} == {dtype}
+    # A processor has none in TF32.
+    for metric in ["TFLOPS", "x_fp32_TFLOPS", "fp8_TFLOPS", "traffic_GBps", "tf32_TFLOPS", "fp32"]:
+        made = products()
+        assert (measure_product(made.device, "cpu", metric), made.seen) == (MeasuredProduct(None), []), metric
 
 
-@pytest.mark.parametrize(
-    ("metric", "dtype"),
-    [("fp32_TFLOPS", torch.float32), ("bf16_TFLOPS", torch.bfloat16), ("fp16_TFLOPS", torch.float16)],
-)
-def test_the_product_is_in_the_type_that_the_metric_names(products, metric, dtype):
-    made = products()
-    measure_product(made.device, "cpu", metric)
-    assert {seen for _, seen in made.seen} == {dtype}
-
-
-@pytest.mark.parametrize("metric", ["TFLOPS", "x_fp32_TFLOPS", "fp8_TFLOPS", "traffic_GBps", "tf32_TFLOPS", "fp32"])
-def test_no_other_metric_has_a_product_and_a_processor_none_in_tf32(products, metric):
-    made = products()
-    assert measure_product(made.device, "cpu", metric) == MeasuredProduct(None)
-    assert made.seen == []
-
-
-def test_a_product_grows_until_the_next_takes_too_long(products):
+def test_a_product_grows_until_the_next_takes_too_long_and_one_slow_call_ends_no_growth(products):
     made = products(lambda rows, _: LONGEST_PRODUCT_S * (rows / 256) ** 3)
     ceiling = measure_product(made.device, "cpu", "fp16_TFLOPS").ceiling
-    assert made.rows == [256, 512] or made.rows == [256, 512, 256]
-    assert "256 x 256" in ceiling.origin
+    assert (made.rows[:2], "256 x 256" in ceiling.origin) == ([256, 512], True)
     # The one that was too slow is called as often as patience allows, and no more.
     assert sum(rows == 512 for rows, _ in made.seen) == 1
-
-
-def test_the_smallest_product_is_the_ceiling_of_a_device_that_is_slow_beyond_measure(products):
     made = products(lambda rows, _: (rows / SMALLEST_PRODUCT) ** 3)
     ceiling = measure_product(made.device, "cpu", "fp16_TFLOPS").ceiling
-    assert ceiling.value == 2 * SMALLEST_PRODUCT**3
-    assert len(made.seen) <= 4
-
-
-def test_one_slow_call_ends_no_growth(products):
-    """Others may have the cores of a machine for a while."""
+    assert (ceiling.value, len(made.seen) <= 4) == (2 * SMALLEST_PRODUCT**3, True)
+    # Others may have the cores of a machine for a while.
     made = products(lambda rows, number: 0.05 if number == 2 else 2 * rows**3 / 1e12)
     assert "512 x 512" in measure_product(made.device, "cpu", "fp32_TFLOPS").ceiling.origin
-
-
-def test_a_product_takes_a_quarter_of_free_memory_at_most(products, monkeypatch):
-    monkeypatch.setattr(ceilings, "FAIR_PRODUCT", 256)
-    made = products(memory_bytes=4 * 3 * 256**2 * 4)
-    found = measure_product(made.device, "cpu", "fp32_TFLOPS")
-    assert "256 x 256" in found.ceiling.origin
-    assert (max(made.rows), found.settled) == (256, False)
-
-
-def test_a_product_that_memory_kept_small_is_no_ceiling(products):
-    made = products(memory_bytes=4 * 3 * 256**2 * 4)
-    assert measure_product(made.device, "cpu", "fp32_TFLOPS") == MeasuredProduct(None, settled=False)
 
 
 FULL = "DefaultCPUAllocator: can't allocate memory"
 
 
-def test_a_product_grows_to_what_a_limit_of_the_process_leaves(products, monkeypatch):
-    """A test that records running out of memory runs under a limit that free memory does not show."""
+def test_a_product_takes_a_quarter_of_free_memory_or_what_a_limit_leaves_and_a_small_one_is_no_ceiling(
+    products, monkeypatch
+):
+    small = {"memory_bytes": 4 * 3 * 256**2 * 4}
+    unsettled = MeasuredProduct(None, settled=False)
+    assert measure_product(products(**small).device, "cpu", "fp32_TFLOPS") == unsettled
     monkeypatch.setattr(ceilings, "FAIR_PRODUCT", 256)
+    made = products(**small)
+    found = measure_product(made.device, "cpu", "fp32_TFLOPS")
+    assert ("256 x 256" in found.ceiling.origin, max(made.rows), found.settled) == (True, 256, False)
+    # A test that records running out of memory runs under a limit that free memory does not show.
     matrices = ceilings.square_matrices
 
     def limited(rows, *how):
@@ -176,35 +135,39 @@ def test_a_product_grows_to_what_a_limit_of_the_process_leaves(products, monkeyp
     assert ("256 x 256" in found.ceiling.origin, found.settled) == (True, False)
 
 
-@pytest.mark.parametrize(("message", "settled"), [("not implemented for 'Half'", True), (FULL, False)])
-def test_a_type_that_cannot_be_multiplied_has_no_ceiling(products, message, settled):
+def refusing(message):
     def refuse(*_):
         raise RuntimeError(message)
 
-    assert measure_product(products(refuse).device, "cpu", "fp16_TFLOPS") == MeasuredProduct(None, settled)
+    return refuse
 
 
-@pytest.mark.parametrize("precision", ["highest", "high", "medium"])
-def test_what_a_test_set_for_itself_is_neither_used_nor_changed(products, precision):
-    seen = set()
+def test_a_type_that_cannot_be_multiplied_has_no_ceiling(products):
+    for message, settled in [("not implemented for 'Half'", True), (FULL, False)]:
+        found = measure_product(products(refusing(message)).device, "cpu", "fp16_TFLOPS")
+        assert found == MeasuredProduct(None, settled), message
 
-    def look(rows, _):
-        seen.update(setting.fp32_precision for setting in float32_settings())
-        return 2 * rows**3 / 1e12
 
+def test_what_a_test_set_for_itself_is_neither_used_nor_changed(products):
     before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(precision)
-    settings = [setting.fp32_precision for setting in float32_settings()]
-    try:
-        with torch.autocast("cpu"):
-            measure_product(products(look).device, "cpu", "fp32_TFLOPS")
-            assert torch.is_autocast_enabled("cpu")
-        assert torch.get_float32_matmul_precision() == precision
-        assert [setting.fp32_precision for setting in float32_settings()] == settings
-    finally:
-        torch.set_float32_matmul_precision(before)
-    assert seen == {"ieee"}
-    assert torch.is_grad_enabled()
+    for precision in ["highest", "high", "medium"]:
+        seen = set()
+
+        def look(rows, _, seen=seen):
+            seen.update(setting.fp32_precision for setting in float32_settings())
+            return 2 * rows**3 / 1e12
+
+        torch.set_float32_matmul_precision(precision)
+        settings = [setting.fp32_precision for setting in float32_settings()]
+        try:
+            with torch.autocast("cpu"):
+                measure_product(products(look).device, "cpu", "fp32_TFLOPS")
+                assert torch.is_autocast_enabled("cpu")
+            assert torch.get_float32_matmul_precision() == precision
+            assert [setting.fp32_precision for setting in float32_settings()] == settings
+        finally:
+            torch.set_float32_matmul_precision(before)
+        assert (seen, torch.is_grad_enabled()) == ({"ieee"}, True), precision
 
 
 FLOPS = Work(flops=8, read_bytes=8)
@@ -215,72 +178,57 @@ def under_test(make):
     """What is known of a device of some type that no hardware table has; it may multiply as `products` says."""
 
     def build(device, kind="cpu", product="Some Processor"):
+        device.name = kind
         environment = make.environment(product=product, device_type=kind)
         return DeviceUnderTest(device, environment, make.hardware(), comparator=None, entries=None, comparisons=1)
 
     return build
 
 
-def test_a_product_is_measured_once_a_type_and_only_where_a_metric_asks(products, under_test):
+def test_a_product_is_measured_once_a_type_and_only_where_a_metric_asks_and_no_datasheet_tells(products, under_test):
     made = products()
-    made.device.name = "cpu"
     known = under_test(made.device)
-    assert known.ceiling(FLOPS, "TFLOPS") is None
-    assert made.seen == []
+    assert (known.ceiling(FLOPS, "TFLOPS"), made.seen) == (None, [])
     first = known.ceiling(FLOPS, "fp32_TFLOPS")
     calls = len(made.seen)
     assert known.ceiling(Work(flops=9), "fp32_TFLOPS") is first
     assert len(made.seen) == calls > 0
     assert known.ceiling(FLOPS, "bf16_TFLOPS").metric == "bf16_TFLOPS"
+    made = products()
+    assert under_test(made.device, "cuda", "NVIDIA H200").ceiling(FLOPS, "bf16_TFLOPS").source == "datasheet"
+    assert (under_test(made.device, "fake").ceiling(FLOPS, "fp32_TFLOPS"), made.seen) == (None, [])
 
 
-def test_a_type_that_cannot_be_multiplied_is_tried_once(products, under_test):
-    def refuse(*_):
-        raise RuntimeError("not implemented for 'Half'")
-
-    made = products(refuse)
-    made.device.name = "cpu"
+def test_a_type_that_cannot_be_multiplied_is_tried_once_and_where_memory_was_too_full_again(products, under_test):
+    made = products(refusing("not implemented for 'Half'"))
     known = under_test(made.device)
     assert [known.ceiling(FLOPS, "fp16_TFLOPS") for _ in range(2)] == [None, None]
     assert len(made.seen) == 1
-
-
-def test_a_product_for_which_memory_was_too_full_is_measured_again(products, under_test):
     full = [True]
-
-    def multiply(rows, _):
-        if full:
-            raise RuntimeError(FULL)
-        return 2 * rows**3 / 1e12
-
-    made = products(multiply)
-    made.device.name = "cpu"
-    known = under_test(made.device)
+    known = under_test(products(lambda rows, _: refusing(FULL)() if full else 2 * rows**3 / 1e12).device)
     assert known.ceiling(FLOPS, "fp32_TFLOPS") is None
     full.clear()
     assert "512 x 512" in known.ceiling(FLOPS, "fp32_TFLOPS").origin
 
 
-def test_a_datasheets_peak_goes_before_a_product(products, under_test):
-    made = products()
-    ceiling = under_test(made.device, "cuda", "NVIDIA H200").ceiling(FLOPS, "bf16_TFLOPS")
-    assert (ceiling.source, made.seen) == ("datasheet", [])
-
-
-def test_a_scripted_device_multiplies_nothing(products, under_test):
-    made = products()
-    assert under_test(made.device, "fake").ceiling(FLOPS, "fp32_TFLOPS") is None
-    assert made.seen == []
-
-
-def test_a_rate_above_a_measured_ceiling_is_no_lie(products):
-    ceiling = measure_product(products().device, "cpu", "fp32_TFLOPS").ceiling
-    assert above_peak(ceiling, Work(flops=10**12), 5.0, ()) == ""
-
-
-def test_a_processor_multiplies_within_a_time_that_nobody_notices(make):
-    from pytest_roofline.engine.devices.cpu import CpuDevice
-
-    ceiling = measure_product(CpuDevice(), "cpu", "fp32_TFLOPS").ceiling
+def test_a_processor_multiplies_and_measures_its_canaries_within_a_time_that_nobody_notices(make):
     # Any processor of this century, beside any neighbours.
-    assert 1e6 < ceiling.value < 1e15
+    assert 1e6 < measure_product(CpuDevice(), "cpu", "fp32_TFLOPS").ceiling.value < 1e15
+    found = ceilings.measure_canaries(CpuDevice(), make.hardware(), "process-1")
+    assert [one.key.name for one in found] == list(CANARIES)
+    assert all(one.key.is_canary and CANARY in one.samples.labels and one.median_s > 0 for one in found)
+    assert math.fsum(one.samples.warmup_s + one.samples.measuring_s for one in found) < 1
+
+
+def test_a_canary_that_a_device_cannot_do_is_left_out(make, monkeypatch):
+    before = ceilings.canary_of
+
+    def without_products(device, name):
+        if name == "gemm":
+            raise RuntimeError("CUDA out of memory")
+        return before(device, name)
+
+    assert ceilings.measure_canaries(FakeDevice(), make.hardware(), "process-1") == []
+    monkeypatch.setattr(ceilings, "canary_of", without_products)
+    found = ceilings.measure_canaries(CpuDevice(), make.hardware(), "process-1")
+    assert [one.key.name for one in found] == ["copy", "launch"]
