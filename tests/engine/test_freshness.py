@@ -7,6 +7,7 @@ import time
 import pytest
 import torch
 
+from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.core.errors import BadInput, NoRoom
 from pytest_roofline.engine.freshness import Look, Refill, refill_of
 
@@ -373,39 +374,43 @@ REMEMBERS = (
 )
 
 
-def test_what_is_remembered_makes_a_measurement_invalid(suite):
-    suite.run(REMEMBERS.format(key="id(x)", more="", changed="False"))
-    (measurement,) = suite.saved().measurements
-    assert measurement.invalid.startswith("what a call writes to was spoiled before it")
-
-
-def test_a_function_that_holds_all_that_it_reads_is_looked_at_too(suite):
+def test_what_is_remembered_or_left_to_another_stream_makes_a_measurement_invalid_where_anybody_looks(suite):
+    suite.run(REMEMBERS.format(key="id(x)", more="", changed="False"), "--roofline-save=seen")
+    suite.run(REMEMBERS.format(key="id(x)", more=", refill=False", changed="False"), "--roofline-save=unseen")
     suite.run(
-        HEAD + "def test_it(roofline, fake):\n"
+        HEAD + "def holds(roofline, fake):\n"
         "    a = torch.rand(8, 8)\n"
         "    def fn():\n"
         "        fake.work(1e-3)\n"
         "        return known.setdefault(0, a @ a) if 0 not in known else known[0]\n\n"
-        "    roofline.measure(fn, work=WORK)\n"
+        "    roofline.measure(fn, work=WORK)\n\n"
+        "def beside(roofline, fake, seconds):\n"
+        "    roofline.measure(lambda: (fake.work(1e-6), fake.work_beside(seconds))[0], work=WORK)\n\n"
+        "def test_holds(roofline, fake): holds(roofline, fake)\n"
+        "def test_long(roofline, fake): beside(roofline, fake, 1e-3)\n"
+        "def test_short(roofline, fake): beside(roofline, fake, 1e-5)\n"
+        "def test_bad(roofline, fake): roofline.measure(lambda: fake.work(1e-3), work=WORK, refill='yes')\n",
+        "--roofline-save=held",
     )
-    assert suite.saved().measurements[0].invalid.startswith("what a call writes to was spoiled")
+    suite.result.stdout.fnmatch_lines(["*refill is 'yes'; expected one of None, True, False*"])
+    runs = {name: read_run(suite.pytester.path / f".roofline/runs/{name}.jsonl") for name in ("seen", "unseen", "held")}
+    assert runs["unseen"].measurements[0].invalid == ""
+    for name in ("seen", "held"):
+        assert runs[name].measurements[0].invalid.startswith(STALE), name
+    for beside in runs["held"].measurements[1:]:
+        assert "the device went on working after the calls were timed" in beside.invalid
+        assert "torch.cuda.current_stream().wait_stream(other)" in beside.invalid
 
 
-def test_nobody_looks_where_nobody_wants_it(suite):
-    suite.run(REMEMBERS.format(key="id(x)", more=", refill=False", changed="False"))
-    assert suite.saved().measurements[0].invalid == ""
-
-
-@pytest.mark.parametrize(("refill", "median_s"), [(None, 1e-5), (True, 1.01e-3)])
-def test_with_other_values_in_every_sample_what_is_remembered_by_content_takes_its_time(suite, refill, median_s):
+def test_with_other_values_in_every_sample_what_is_remembered_by_content_takes_its_time(suite):
     """A copy of what was remembered has memory of its own, as an honest result has."""
-    text = REMEMBERS.format(key="tuple(x.tolist())", more=f", refill={refill}", changed=str(bool(refill)))
-    suite.run(text.replace("return known[key]", "return known[key].clone()"))
-    (measurement,) = suite.saved().measurements
-    assert measurement.invalid == ""
-    assert measurement.median_s == pytest.approx(median_s)
-    assert ("refilled" in measurement.samples.achieved) == bool(refill)
-    assert refill is None or measurement.samples.iterations == 1
+    for refill, median_s in [(None, 1e-5), (True, 1.01e-3)]:
+        text = REMEMBERS.format(key="tuple(x.tolist())", more=f", refill={refill}", changed=str(bool(refill)))
+        suite.run(text.replace("return known[key]", "return known[key].clone()"), f"--roofline-save=r{refill}")
+        (measurement,) = read_run(suite.pytester.path / f".roofline/runs/r{refill}.jsonl").measurements
+        assert (measurement.invalid, measurement.median_s) == ("", pytest.approx(median_s)), refill
+        assert ("refilled" in measurement.samples.achieved) == bool(refill)
+        assert refill is None or measurement.samples.iterations == 1
 
 
 def test_in_a_rotation_the_set_that_comes_next_is_refilled(suite):
@@ -421,21 +426,3 @@ def test_in_a_rotation_the_set_that_comes_next_is_refilled(suite):
         # Before the samples, a few calls find out how to time them.
         "    assert len(seen) > 10 and len(again) > 100 and sum(again) < 5\n"
     ).assert_outcomes(passed=1)
-
-
-@pytest.mark.parametrize("calls_s", [1e-3, 1e-5])
-def test_work_on_another_stream_that_nothing_waits_for_makes_a_measurement_invalid(suite, calls_s):
-    suite.run(
-        f"def fn():\n    fake_.work(1e-6)\n    fake_.work_beside({calls_s})\n\n\n"
-        "def test_it(roofline, fake):\n    global fake_\n    fake_ = fake\n    roofline.measure(fn, work=WORK)\n"
-    )
-    (measurement,) = suite.saved().measurements
-    assert "the device went on working after the calls were timed" in measurement.invalid
-    assert "torch.cuda.current_stream().wait_stream(other)" in measurement.invalid
-
-
-def test_refill_is_yes_no_or_nothing(suite):
-    result = suite.run(
-        "def test_it(roofline, fake):\n    roofline.measure(lambda: fake.work(1e-3), work=WORK, refill='yes')\n"
-    )
-    result.stdout.fnmatch_lines(["*refill is 'yes'; expected one of None, True, False*"])
