@@ -1,11 +1,13 @@
 """What a run says of each test: one row a measurement, kernel, or test without either."""
 
+import math
+
 import pytest
 
 from pytest_roofline.baselines.run_rows import rows_of_run
 from pytest_roofline.core.judgements import Judgement, SessionRecord
 from pytest_roofline.core.memory import OutOfMemory
-from pytest_roofline.core.records import Outcome
+from pytest_roofline.core.records import Ceiling, Outcome
 from pytest_roofline.core.resources import ExactJudgement, ResourceKey, Resources
 from pytest_roofline.core.rows import plain, worst_first
 from pytest_roofline.core.samples import Samples
@@ -42,232 +44,147 @@ def test_processes_of_one_key_are_one_row_with_the_centre_of_those_judged(rows, 
     three = [make.measurement(seconds, process=f"p{seconds}") for seconds in (1e-3, 2e-3, 4e-3)]
     judgement = verdict_on(three[0], processes=3, new_s=2.1e-3, reference_s=1e-3)
     (row,) = rows(*three, judgement)
-    assert ("time", "PASSED", 2.1e-3, 3) == (row.what, row.verdict, row.time_s, len(row.measurements))
-    assert 2e-3 == row.measurement.median_s
-    assert 2 * 64 * MIB / 2.1e-3 == pytest.approx(row.rate)
-    assert 2 * 64 * MIB / 1e-3 == pytest.approx(row.baseline_rate)
-
-
-def test_of_one_process_the_median_stands(rows, make):
+    assert (row.what, row.verdict, row.time_s, len(row.measurements)) == ("time", "PASSED", 2.1e-3, 3)
+    assert row.measurement.median_s == 2e-3
+    assert (row.rate, row.baseline_rate) == pytest.approx((2 * 64 * MIB / 2.1e-3, 2 * 64 * MIB / 1e-3))
     one = make.measurement(1e-3)
     (row,) = rows(one, verdict_on(one, processes=1, new_s=9.0))
-    assert 1e-3 == row.time_s
+    assert row.time_s == 1e-3
+    # Processes that do not count stand behind no number.
+    mixed = [make.measurement(process=f"p{number}", invalid="busy" * (number == 2)) for number in range(3)]
+    for records, counted in [(mixed, 2), ((*mixed, verdict_on(mixed[0], processes=1)), 1), ((mixed[2],), None)]:
+        (row,) = rows(*records)
+        assert row.processes == counted
 
 
-def test_differences_are_shares_of_the_reference_s_time(rows, make):
+def test_differences_are_shares_of_the_references_time_and_what_was_not_compared_has_none(rows, make):
     one = make.measurement()
     sessions = (SessionRecord((1.0, 2.0)), SessionRecord((3.0,)))
-    (row,) = rows(
-        one, verdict_on(one, estimate=0.6931471805599453, interval=(0.0, 1.0986122886681098), reference=sessions)
-    )
-    assert 1.0 == pytest.approx(row.change)
-    assert (0.0, 2.0) == pytest.approx(row.interval)
-    assert (1.0, 2.0, 3.0) == row.baseline_medians_s
-
-
-def test_what_was_not_compared_has_neither_difference_nor_reference(rows, make):
+    (row,) = rows(one, verdict_on(one, estimate=math.log(2), interval=(0.0, math.log(3)), reference=sessions))
+    assert (row.change, *row.interval) == pytest.approx((1.0, 0.0, 2.0))
+    assert row.baseline_medians_s == (1.0, 2.0, 3.0)
     (row,) = rows(make.measurement())
-    assert (None, None, None, None, ()) == (
-        row.change, row.interval, row.baseline_time_s, row.baseline_rate, row.baseline_medians_s
-    )  # fmt: skip
+    told = row.change, row.interval, row.baseline_time_s, row.baseline_rate, row.roofline_share, row.baseline_medians_s
+    assert told == (None, None, None, None, None, ())
+    (row,) = rows(make.measurement(key=make.key(metric="time_s"), work=Work(calls=1)))
+    assert (row.time_s, row.rate) == (1e-3, None)
+    # The share of the roofline is that of the seconds shown.
+    roofed = make.measurement(1e-3, ceiling=Ceiling("traffic_GBps", 4 * 64 * MIB / 1e-3, "datasheet", "a sheet"))
+    (row,) = rows(roofed, verdict_on(roofed, processes=2, new_s=2e-3))
+    assert row.roofline_share == pytest.approx(0.25)
 
 
 def test_measurements_of_one_test_are_rows_of_their_own_and_each_has_its_verdict(rows, make):
     first, second = (make.measurement(key=make.key(name=name), test_id="test_a.py::t") for name in ("read", "write"))
     found = rows(first, second, verdict_on(second, "REGRESSED"), verdict_on(first, "PASSED"))
-    assert [("memcpy_d2d[64MiB].read", "PASSED"), ("memcpy_d2d[64MiB].write", "REGRESSED")] == [
-        (row.label, row.verdict) for row in found
+    assert [(row.label, row.verdict) for row in found] == [
+        ("memcpy_d2d[64MiB].read", "PASSED"),
+        ("memcpy_d2d[64MiB].write", "REGRESSED"),
     ]
 
 
-def test_a_number_that_nobody_compared_is_neither_green_nor_red(rows, make):
-    (row,) = rows(make.measurement())
-    assert ("MEASURED", "", False) == (row.verdict, row.reason, row.red)
-
-
-def test_an_invalid_number_without_a_verdict_is_invalid(rows, make):
-    (row,) = rows(make.measurement(invalid="busy neighbours"))
-    assert ("INVALID", "busy neighbours") == (row.verdict, row.reason)
-
-
-@pytest.mark.parametrize(
-    ("outcome", "word", "red"),
-    [
+def test_a_test_without_a_verdict_says_how_it_ended(rows, make):
+    for ended, word, red in [
         ({"outcome": "failed", "reason": "AssertionError: wrong"}, "FAILED", True),
         ({"outcome": "failed", "reason": "xfail: known"}, "XFAIL", False),
         ({"outcome": "failed", "reason": "[XPASS(strict)] known"}, "FAILED", True),
         ({"outcome": "skipped", "reason": "needs 2 GPUs"}, "SKIPPED", False),
-    ],
-)
-def test_a_test_without_a_verdict_says_how_it_ended(rows, make, outcome, word, red):
-    measured, bare = make.measurement(), Outcome("test_b.py::test_bare[x]", **outcome)
-    timed, untimed = rows(measured, make.outcome(measured, **outcome), bare)
-    assert [("time", word, outcome["reason"], red), ("test", word, outcome["reason"], red)] == [
-        (row.what, row.verdict, row.reason, row.red) for row in (timed, untimed)
-    ]
-    assert "test_bare[x]" == untimed.label
-
-
-@pytest.mark.parametrize(
-    ("test_id", "label"),
-    [
+    ]:
+        measured, bare = make.measurement(), Outcome("test_b.py::test_bare[x]", **ended)
+        timed, untimed = rows(measured, make.outcome(measured, **ended), bare)
+        assert [(row.what, row.verdict, row.reason, row.red) for row in (timed, untimed)] == [
+            ("time", word, ended["reason"], red),
+            ("test", word, ended["reason"], red),
+        ]
+    # A reason that nobody gave leaves no room behind; a test without a number is called by its name and parameters.
+    for reason, shown in [("xfail: ", ""), ("[XPASS(strict)] ", "[XPASS(strict)]")]:
+        (row,) = rows(Outcome("test_a.py::t", "failed", reason=reason))
+        assert row.reason == shown
+    for test_id, label in [
         ("a/test_b.py::test_c", "test_c"),
         ("a[1]/test_b.py::TestC::test_d[x::y]", "test_d[x::y]"),
         ("device health", "device health"),
-    ],
-)
-def test_a_test_without_a_number_is_called_by_its_name_and_parameters(rows, test_id, label):
-    (row,) = rows(Outcome(test_id, "failed", reason="x"))
-    assert label == row.label
-
-
-def test_a_test_that_the_run_never_ended_is_interrupted(rows, make):
+    ]:
+        (row,) = rows(Outcome(test_id, "failed", reason="x"))
+        assert row.label == label
     (row,) = rows(make.measurement(), ended=False)
-    assert ("INTERRUPTED", None, False) == (row.verdict, row.ended, row.red)
+    assert (row.verdict, row.ended, row.red) == ("INTERRUPTED", None, False)
+    ended = Outcome("device health", "failed", ("DEGRADED",), "DEGRADED: half the links", by_verdict=True)
+    (row,) = rows(ended)
+    assert (row.what, row.verdict, row.reason, row.red) == ("test", "DEGRADED", "DEGRADED: half the links", True)
 
 
-@pytest.mark.parametrize("label", ["oversubscribed", "profiled"])
-def test_what_is_never_judged_says_why_unless_its_test_failed(rows, make, label):
-    one = make.measurement(samples=Samples((1e-3,), 1, 1e-9, labels=(label,)))
-    (row,) = rows(one)
-    assert label.upper() == row.verdict
-    (row,) = rows(one, make.outcome(one, "failed", reason="wrong"))
-    assert ("FAILED", True) == (row.verdict, row.red)
-
-
-def test_a_rerun_that_passed_keeps_the_word_and_is_not_red(rows, make):
+def test_the_word_is_that_of_the_test_where_it_is_red_for_itself_and_else_the_verdict(rows, make):
     one = make.measurement()
-    (row,) = rows(one, make.outcome(one, "failed", reason="flaky"), make.outcome(one))
-    assert ("FAILED", "flaky", False) == (row.verdict, row.reason, row.red)
-
-
-@pytest.mark.parametrize("word", ["PASSED", "IMPROVED", "NO BASELINE", "INCONCLUSIVE", "INVALID", "REGRESSED"])
-def test_a_test_that_is_red_for_itself_has_failed_whatever_its_verdict(rows, make, word):
-    one = make.measurement()
-    (row,) = rows(one, make.outcome(one), make.outcome(one, "failed", reason="in teardown"), verdict_on(one, word))
-    assert ("FAILED", True) == (row.verdict, row.red)
-
-
-@pytest.mark.parametrize("word", ["REGRESSED", "NO BASELINE", "INCONCLUSIVE", "INVALID"])
-def test_a_test_that_is_red_by_verdict_has_that(rows, make, word):
-    one = make.measurement()
-    (row,) = rows(one, make.outcome(one, "failed", by_verdict=True), verdict_on(one, word, reason="why"))
-    assert (word, "why", True) == (row.verdict, row.reason, row.red)
-
-
-def test_a_rerun_that_is_red_by_verdict_has_that_and_not_the_failure_before_it(rows, make):
-    one = make.measurement()
-    ends = make.outcome(one, "failed", reason="flaky"), make.outcome(one, "failed", by_verdict=True)
-    (row,) = rows(one, *ends, verdict_on(one, "REGRESSED"))
-    assert ("REGRESSED", True) == (row.verdict, row.red)
-
-
-@pytest.mark.parametrize(
-    ("ended", "verdicts", "word"),
-    [
-        ("failed", ("REGRESSED",), "REGRESSED"),
-        ("failed", ("PASSED", "REGRESSED"), "REGRESSED"),
-        ("failed", ("NO BASELINE",), "NO BASELINE"),
-        ("passed", ("PASSED",), "PASSED"),
-        ("passed", ("PASSED", "IMPROVED"), "MEASURED"),
-        ("passed", ("<img>",), "MEASURED"),
-        ("passed", (), "MEASURED"),
-    ],
-)
-def test_without_a_judgement_the_outcome_tells_the_verdict(rows, make, ended, verdicts, word):
-    one = make.measurement()
-    (row,) = rows(one, make.outcome(one, ended, verdicts=verdicts, by_verdict=ended == "failed", reason="+20 %"))
-    assert (word, ended == "failed") == (row.verdict, row.red)
+    good, failed = make.outcome(one), make.outcome(one, "failed", reason="flaky")
+    by_verdict = make.outcome(one, "failed", by_verdict=True)
+    labelled = make.measurement(samples=Samples((1e-3,), 1, 1e-9, labels=("oversubscribed",)))
+    profiled = make.measurement(samples=Samples((1e-3,), 1, 1e-9, labels=("profiled",)))
+    for records, expected in [
+        ((one,), ("MEASURED", "", False)),
+        ((make.measurement(invalid="busy neighbours"),), ("INVALID", "busy neighbours", False)),
+        ((labelled,), ("OVERSUBSCRIBED", "", False)),
+        ((profiled,), ("PROFILED", "", False)),
+        ((profiled, make.outcome(profiled, "failed", reason="flaky")), ("FAILED", "flaky", True)),
+        # A rerun that passed keeps the word and is not red.
+        ((one, failed, good), ("FAILED", "flaky", False)),
+        # A rerun that is red by verdict has that and not the failure before it.
+        ((one, failed, by_verdict, verdict_on(one, "REGRESSED", reason="why")), ("REGRESSED", "flaky; why", True)),
+    ]:
+        (row,) = rows(*records)
+        assert (row.verdict, row.reason, row.red) == expected, records
+    for word in ("PASSED", "IMPROVED", "NO BASELINE", "INCONCLUSIVE", "INVALID", "REGRESSED"):
+        (row,) = rows(one, good, make.outcome(one, "failed", reason="in teardown"), verdict_on(one, word))
+        assert (row.verdict, row.red) == ("FAILED", True), word
+    for word in ("REGRESSED", "NO BASELINE", "INCONCLUSIVE", "INVALID"):
+        (row,) = rows(one, by_verdict, verdict_on(one, word, reason="why"))
+        assert (row.verdict, row.reason, row.red) == (word, "why", True)
+    # Without a judgement the outcome tells the verdict.
+    for ended, verdicts, word in [
+        *(("failed", ("REGRESSED",), "REGRESSED"), ("failed", ("PASSED", "REGRESSED"), "REGRESSED")),
+        *(("failed", ("NO BASELINE",), "NO BASELINE"), ("passed", ("PASSED",), "PASSED"), ("passed", (), "MEASURED")),
+        *(("passed", ("PASSED", "IMPROVED"), "MEASURED"), ("passed", ("<img>",), "MEASURED")),
+    ]:
+        outcome = make.outcome(one, ended, verdicts=verdicts, by_verdict=ended == "failed", reason="+20 %")
+        (row,) = rows(one, outcome)
+        assert (row.verdict, row.red) == (word, ended == "failed"), verdicts
 
 
 def test_what_is_no_verdict_is_not_repeated_as_one(rows, make):
     one, found = make.measurement(), kernel()
-    timed, compiled = rows(
-        one, found, verdict_on(one, "<b>" * 999), ExactJudgement(found.test_id, found.label, "sm_90", "@all")
-    )
-    assert ["UNKNOWN", "UNKNOWN"] == [timed.verdict, compiled.verdict]
-    assert "'@all'" in compiled.reason
-    assert 200 > len(timed.reason)
+    bad = ExactJudgement(found.test_id, found.label, "sm_90", "@all")
+    timed, compiled = rows(one, found, verdict_on(one, "<b>" * 999), bad)
+    assert [timed.verdict, compiled.verdict] == ["UNKNOWN", "UNKNOWN"]
+    assert ("'@all'" in compiled.reason, len(timed.reason) < 200) == (True, True)
 
 
-def test_the_health_of_the_device_has_its_own_word(rows):
-    ended = Outcome("device health", "failed", ("DEGRADED",), "DEGRADED: half the links", by_verdict=True)
-    (row,) = rows(ended)
-    assert ("test", "DEGRADED", "DEGRADED: half the links", True) == (row.what, row.verdict, row.reason, row.red)
-
-
-@pytest.mark.parametrize(("reason", "shown"), [("xfail: ", ""), ("[XPASS(strict)] ", "[XPASS(strict)]")])
-def test_a_reason_that_nobody_gave_leaves_no_room_behind(rows, reason, shown):
-    (row,) = rows(Outcome("test_a.py::t", "failed", reason=reason))
-    assert shown == row.reason
-
-
-def test_processes_that_do_not_count_stand_behind_no_number(rows, make):
-    three = [make.measurement(process=f"p{number}", invalid="busy" * (number == 2)) for number in range(3)]
-    (row,) = rows(*three)
-    assert (2, 3) == (row.processes, len(row.measurements))
-    (row,) = rows(*three, verdict_on(three[0], processes=1))
-    assert 1 == row.processes
-    (row,) = rows(make.measurement(invalid="busy"))
-    assert row.processes is None
-
-
-def test_kernels_have_their_exact_verdict(rows):
+def test_kernels_have_their_exact_verdict_or_were_only_measured(rows):
     found = kernel()
     judgement = ExactJudgement(found.test_id, found.label, "sm_90", "REGRESSED", reason="more registers")
     (row,) = rows(found, Outcome(found.test_id, "failed", by_verdict=True), judgement)
-    assert ("kernel", "REGRESSED", "more registers", True) == (row.what, row.verdict, row.reason, row.red)
-    assert (None, None, None) == (row.time_s, row.rate, row.roofline_share)
-
-
-def test_a_kernel_that_nobody_compared_was_only_measured(rows):
-    found = kernel()
+    assert (row.what, row.verdict, row.reason, row.red) == ("kernel", "REGRESSED", "more registers", True)
+    assert (row.time_s, row.rate, row.roofline_share) == (None, None, None)
     (row,) = rows(found, Outcome(found.test_id, "passed"))
-    assert "MEASURED" == row.verdict
+    assert row.verdict == "MEASURED"
 
 
-def test_running_out_of_memory_is_a_row_and_what_was_taken_before_is_none(rows, make):
-    partial = make.measurement(invalid="interrupted", test_id="test_a.py::test_big")
-    found = rows(partial, exhausted(name=""), Outcome("test_a.py::test_big", "passed"))
-    assert [("memory", "OUT OF MEMORY", "no", False)] == [(row.what, row.verdict, row.reason, row.red) for row in found]
-
-
-def test_a_test_that_ran_out_of_memory_unexpectedly_has_failed(rows):
-    (row,) = rows(exhausted(recorded=False), Outcome("test_a.py::test_big", "failed", ("OUT OF MEMORY",), "no"))
-    assert ("memory", "FAILED", True) == (row.what, row.verdict, row.red)
-
-
-def test_running_out_of_memory_where_the_baseline_has_a_time_is_a_regression(rows):
-    ended = Outcome("test_a.py::test_big", "failed", ("OUT OF MEMORY", "REGRESSED"), "slower", by_verdict=True)
-    (row,) = rows(exhausted(baseline_s=1e-3), ended)
-    assert ("memory", "REGRESSED", True) == (row.what, row.verdict, row.red)
-
-
-def test_what_ran_out_again_in_a_later_round_is_said_once(rows):
-    found = rows(exhausted(name=""), exhausted(name="", round=2), exhausted(name="other"))
-    assert ["memory", "memory"] == [row.what for row in found]
-
-
-def test_what_only_a_later_round_had_no_room_for_keeps_its_number(rows, make):
-    one = make.measurement()
-    assert ["time"] == [row.what for row in rows(one, exhausted(one.test_id, name="", round=2))]
-
-
-def test_the_share_of_the_roofline_is_that_of_the_seconds_shown(rows, make):
-    from pytest_roofline.core.records import Ceiling
-
-    ceiling = Ceiling("traffic_GBps", 4 * 64 * MIB / 1e-3, "datasheet", "a sheet")
-    one = make.measurement(1e-3, ceiling=ceiling)
-    (row,) = rows(one, verdict_on(one, processes=2, new_s=2e-3))
-    assert 0.25 == pytest.approx(row.roofline_share)
-    (row,) = rows(make.measurement())
-    assert row.roofline_share is None
-
-
-def test_seconds_that_are_no_rate_have_none(rows, make):
-    one = make.measurement(key=make.key(metric="time_s"), work=Work(calls=1))
-    (row,) = rows(one)
-    assert (1e-3, None) == (row.time_s, row.rate)
+def test_running_out_of_memory_is_one_row_and_what_was_taken_before_is_none(rows, make):
+    big = "test_a.py::test_big"
+    partial, one = make.measurement(invalid="interrupted", test_id=big), make.measurement()
+    slower = Outcome(big, "failed", ("OUT OF MEMORY", "REGRESSED"), "slower", by_verdict=True)
+    for records, expected in [
+        ((partial, exhausted(name=""), Outcome(big, "passed")), [("memory", "OUT OF MEMORY", False)]),
+        ((exhausted(recorded=False), Outcome(big, "failed", ("OUT OF MEMORY",), "no")), [("memory", "FAILED", True)]),
+        # Where the baseline has a time it is a regression.
+        ((exhausted(baseline_s=1e-3), slower), [("memory", "REGRESSED", True)]),
+        # What ran out again in a later round is said once; what only a later round had no room for keeps its number.
+        (
+            (exhausted(name=""), exhausted(name="", round=2), exhausted(name="other")),
+            [("memory", "OUT OF MEMORY", False)] * 2,
+        ),
+        ((one, exhausted(one.test_id, name="", round=2)), [("time", "MEASURED", False)]),
+    ]:
+        assert [(row.what, row.verdict, row.red) for row in rows(*records)] == expected
 
 
 def test_the_worst_come_first_and_the_slower_before_the_slow(rows, make):

@@ -31,7 +31,7 @@ from .comparators import (
     open_comparator,
     prior_of,
 )
-from .exhausted import Lost, kernels_lost_since, lost_since
+from .exhausted import Lost, lost_since
 from .files import nearest
 from .plausible import distrusted
 from .rows import compared_row, memory_row, together_row
@@ -85,8 +85,7 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
     known_kernels = known_by(before)
     new_kernels = known_by(after)
     kernels, only_old = compare_exact(known_kernels, new_kernels)
-    lost = lost_since(before, after)
-    lost += kernels_lost_since(known_kernels, after, {*new_kernels.kernels, *new_kernels.unfit})
+    lost = lost_since(before, after, known_kernels, {*new_kernels.kernels, *new_kernels.unfit})
     limited = any(gating for gating, _ in limits.values())
     if not count and not limited and not lost and not any(row.baseline_figures is not None for row in kernels):
         raise BadInput(f"{before.name} and {after.name} share no measurement{_why_not(before, after)}")

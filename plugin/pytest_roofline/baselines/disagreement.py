@@ -39,12 +39,12 @@ class Sessions:
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """A session that lies apart from the others.
+    """How far a session lies from the others.
 
     Args:
         run_id: whose it is.
         estimate: how much slower than the centre of the others, in log seconds: of several tests the median.
-        errors: the same in standard errors.
+        errors: the same in standard errors, with the degrees of freedom of these.
         tests: over how many tests.
         others: against how many other sessions, at most.
     """
@@ -52,17 +52,8 @@ class Disagreement:
     run_id: str
     estimate: float
     errors: float
-    tests: int
-    others: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Distance:
-    """One test's difference to its other sessions, in log seconds and in standard errors."""
-
-    estimate: float
-    errors: float
     freedom: float
+    tests: int
     others: int
 
 
@@ -75,13 +66,13 @@ def runs_apart(tests: Sequence[Sessions]) -> list[Disagreement]:
     left = list(dict.fromkeys(run_id for test in tests for run_id in test.groups))
     odd: list[str] = []
     while len(left) > 1:
-        found = {run_id: _distances(run_id, left, tests) for run_id in left}
-        apart = [name for name, distances in found.items() if _is_apart(distances, RUN_APART, _looks(len(left)))]
+        found = [one for run_id in left if (one := _run_apart(run_id, left, tests)) is not None]
+        apart = [one for one in found if _is_apart(one, RUN_APART, _looks(len(left)))]
         if not apart:
             break
-        odd.append(max(apart, key=lambda name: abs(_middle(name, found[name]).errors)))
+        odd.append(max(apart, key=lambda one: abs(one.errors)).run_id)
         left.remove(odd[-1])
-    return [_middle(run_id, _distances(run_id, left, tests)) for run_id in odd]
+    return [one for run_id in odd if (one := _run_apart(run_id, left, tests)) is not None]
 
 
 def sessions_apart(tests: Sequence[Sessions]) -> list[Disagreement | None]:
@@ -96,9 +87,8 @@ def _session_apart(test: Sessions, prior: Prior, looks: int) -> Disagreement | N
     found = []
     for run_id, group in test.groups.items():
         others = [other for name, other in test.groups.items() if name != run_id]
-        distances = [_distance(group, others, prior)] if others else []
-        if _is_apart(distances, TEST_APART, looks):
-            found.append(_middle(run_id, distances))
+        if others and _is_apart(one := _distance(run_id, group, others, prior), TEST_APART, looks):
+            found.append(one)
     return max(found, key=lambda apart: abs(apart.errors), default=None)
 
 
@@ -107,26 +97,22 @@ def _looks(sessions: int) -> int:
     return sessions if sessions > 2 else 1
 
 
-def _distances(run_id: str, among: Sequence[str], tests: Sequence[Sessions]) -> list[_Distance]:
-    """How far each test of a run lies from those of the others; of tests that another one has too."""
+def _run_apart(run_id: str, among: Sequence[str], tests: Sequence[Sessions]) -> Disagreement | None:
+    """How far the middle test of a run lies from those of the others; None where no test is of another one too."""
     rest = [(test, [test.groups[name] for name in among if name != run_id and name in test.groups]) for test in tests]
     known = [(test, others) for test, others in rest if others]
     assumed = _priors([(test.key, others) for test, others in known])
-    return [
-        _distance(test.groups[run_id], others, assumed[class_of_key(test.key)])
+    found = [
+        _distance(run_id, test.groups[run_id], others, assumed[class_of_key(test.key)])
         for test, others in known
         if run_id in test.groups
     ]
-
-
-def _middle(run_id: str, distances: Sequence[_Distance]) -> Disagreement:
-    return Disagreement(
-        run_id=run_id,
-        estimate=median(distance.estimate for distance in distances),
-        errors=median(distance.errors for distance in distances),
-        tests=len(distances),
-        others=max(distance.others for distance in distances),
+    if not found:
+        return None
+    estimate, errors, freedom = (
+        median(getattr(one, name) for one in found) for name in ("estimate", "errors", "freedom")
     )
+    return Disagreement(run_id, estimate, errors, freedom, len(found), max(one.others for one in found))
 
 
 def _priors(known: Sequence[tuple[Key, Sequence[Group]]]) -> dict[str, Prior]:
@@ -135,7 +121,7 @@ def _priors(known: Sequence[tuple[Key, Sequence[Group]]]) -> dict[str, Prior]:
     return {kind: prior_of(references, kind) for kind in priors()}
 
 
-def _distance(group: Group, others: Sequence[Group], prior: Prior) -> _Distance:
+def _distance(run_id: str, group: Group, others: Sequence[Group], prior: Prior) -> Disagreement:
     """How far a session lies from the others: the difference of a verdict, its spreads taken more carefully.
 
     A verdict may trust processes and sessions that happened to agree. Here nothing is trusted yet: the spread between
@@ -152,7 +138,7 @@ def _distance(group: Group, others: Sequence[Group], prior: Prior) -> _Distance:
     variance = found.error**2 + (session.value**2 - found.session.value**2) * (1 + 1 / held)
     known = [freedom, session.freedom, found.device.freedom if found.device else math.inf]
     # The least of all degrees of freedom: Satterthwaite's would count on a spread that came out small by luck.
-    return _Distance(found.estimate, found.estimate / math.sqrt(variance), min(known), held)
+    return Disagreement(run_id, found.estimate, found.estimate / math.sqrt(variance), min(known), 1, held)
 
 
 def _joined(session: Spread, assumed: float) -> Spread:
@@ -163,14 +149,11 @@ def _joined(session: Spread, assumed: float) -> Spread:
     return with_prior(session.value**2, session.freedom - PRIOR_FREEDOM, assumed, "estimated")
 
 
-def _is_apart(distances: Sequence[_Distance], limit: float, looks: int) -> bool:
+def _is_apart(found: Disagreement, limit: float, looks: int) -> bool:
     """Whether the middle test lies beyond `limit` standard errors, and chance is no excuse."""
-    if not distances:
-        return False
-    errors = abs(median(distance.errors for distance in distances))
-    freedom = median(distance.freedom for distance in distances)
+    errors, freedom = abs(found.errors), found.freedom
     tail = float(special.ndtr(-errors) if math.isinf(freedom) else special.stdtr(freedom, -errors))
-    counted = min(len(distances), INDEPENDENT)
+    counted = min(found.tests, INDEPENDENT)
     # At least half of the tests lie that far out, all on the same side.
     chance = 2 * float(special.bdtrc(math.ceil(counted / 2) - 1, counted, tail))
     return errors > limit and chance <= FALSE_ALARM / looks

@@ -81,37 +81,30 @@ class Lost:
         return f"ran out of memory{f' ({told})' if told else ''}, where it {before} before"
 
 
-def lost_since(before: Comparator, after: Comparator) -> list[Lost]:
-    """What a newer run has no time for any more, because the test ran out of memory; each measurement once."""
+def lost_since(before: Comparator, after: Comparator, known: ExactKnown, compiled: Collection[str]) -> list[Lost]:
+    """What a newer side has no time for, or compiled, any more, because the test ran out of memory; each once.
+
+    Args:
+        before: the older side, with its compiled kernels in `known`.
+        after: the newer one; runs alone can tell.
+        compiled: the identities of the kernels that it has.
+    """
     if not isinstance(after, RunComparator):
         return []
     measured: dict[tuple[str, str], set[str]] = {}
-    for key, _ in after.references():
+    for key in after.keys():  # noqa: SIM118
         measured.setdefault((key.benchmark, canonical(key.parameters)), set()).add(key.name)
-    found: dict[str, Lost] = {}
+    times: dict[str, Lost] = {}
+    kernels: dict[str, Lost] = {}
     for run in after.runs:
         hardware = key_of(run.header.environment)
         for record in run.out_of_memory:
-            names = measured.get((record.benchmark, canonical(record.parameters)), set())
-            times = lost_times(before, record.benchmark, record.parameters, hardware, names)
-            for name, seconds in times.items():
-                label = label_of(record.benchmark, record.parameters, name)
-                found.setdefault(label, Lost(label, seconds, record))
-    return list(found.values())
-
-
-def kernels_lost_since(before: ExactKnown, after: Comparator, compiled: Collection[str]) -> list[Lost]:
-    """What a newer run no longer compiled, because the test ran out of memory; each kernel once.
-
-    Args:
-        before: the older side.
-        after: the newer one.
-        compiled: the identities of the kernels that it has.
-    """
-    found: dict[str, Lost] = {}
-    for run in after.runs if isinstance(after, RunComparator) else ():
-        for record in run.out_of_memory:
-            for key in before.of(record.benchmark, record.parameters):
-                if key.identity not in compiled:
-                    found.setdefault(key.label, Lost(key.label, None, record))
-    return list(found.values())
+            benchmark, parameters = record.benchmark, record.parameters
+            names = measured.get((benchmark, canonical(parameters)), set())
+            for name, seconds in lost_times(before, benchmark, parameters, hardware, names).items():
+                label = label_of(benchmark, parameters, name)
+                times.setdefault(label, Lost(label, seconds, record))
+            for kernel in known.of(benchmark, parameters):
+                if kernel.identity not in compiled:
+                    kernels.setdefault(kernel.label, Lost(kernel.label, None, record))
+    return [*times.values(), *kernels.values()]

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..core.errors import BadFile
 from ..core.judgements import Judgement
@@ -32,6 +32,7 @@ Line = (
     | ExactJudgement
     | Footer
 )
+Record = TypeVar("Record", bound=Line)
 LINE_TYPES: dict[str, type[Line]] = {
     "header": Header,
     "calibration": Calibration,
@@ -236,36 +237,36 @@ def assemble(path: Path, records: list[Line], cut: bool) -> Run:
         raise BadFile(f"run file {path} starts with a {type(header).__name__.lower()}; expected its header")
     if sum(isinstance(record, Header) for record in records) > 1:
         raise BadFile(f"run file {path} has two headers; expected one run a file")
-    footers = [record for record in records if isinstance(record, Footer)]
     return Run(
         path=path,
         header=header,
-        measurements=tuple(record for record in records if isinstance(record, Measurement)),
-        outcomes=tuple(record for record in records if isinstance(record, Outcome)),
-        footer=footers[-1] if footers else None,
+        measurements=_all(records, Measurement),
+        outcomes=_all(records, Outcome),
+        footer=next(iter(_all(records[::-1], Footer)), None),
         cut=cut,
-        calibrations=tuple(record for record in records if isinstance(record, Calibration)),
-        judgements=tuple(record for record in records if isinstance(record, Judgement)),
-        out_of_memory=tuple(record for record in records if isinstance(record, OutOfMemory)),
-        spoiled=_spoiled([record for record in records if isinstance(record, Measurement)]),
-        resources=tuple(record for record in records if isinstance(record, Resources)),
-        exact=tuple(record for record in records if isinstance(record, ExactJudgement)),
-        figures=tuple(record for record in records if isinstance(record, Figure)),
-        memory_uses=tuple(record for record in records if isinstance(record, MemoryUse)),
-        profiles=tuple(record for record in records if isinstance(record, Profile)),
+        calibrations=_all(records, Calibration),
+        judgements=_all(records, Judgement),
+        out_of_memory=_all(records, OutOfMemory),
+        spoiled=_spoiled(_all(records, Measurement)),
+        resources=_all(records, Resources),
+        exact=_all(records, ExactJudgement),
+        figures=_all(records, Figure),
+        memory_uses=_all(records, MemoryUse),
+        profiles=_all(records, Profile),
     )
+
+
+def _all(records: Sequence[Line], kind: type[Record]) -> tuple[Record, ...]:
+    return tuple(record for record in records if isinstance(record, kind))
 
 
 def _spoiled(measurements: Sequence[Measurement]) -> dict[str, str]:
     """By key, why the sound processes of a run stand for nothing either: over half of all were invalid, as there."""
-    everyone: dict[str, set[str]] = {}
-    sound: dict[str, set[str]] = {}
+    everyone: dict[str, dict[str, bool]] = {}
     for measurement in measurements:
-        identity = measurement.key.identity
-        everyone.setdefault(identity, set()).add(measurement.process)
-        if not measurement.invalid:
-            sound.setdefault(identity, set()).add(measurement.process)
-    counts = {identity: (len(all_) - len(sound.get(identity, ())), len(all_)) for identity, all_ in everyone.items()}
+        sound = everyone.setdefault(measurement.key.identity, {})
+        sound[measurement.process] = sound.get(measurement.process, False) or not measurement.invalid
+    counts = {identity: (list(sound.values()).count(False), len(sound)) for identity, sound in everyone.items()}
     return {
         identity: f"{invalid} of its {total} processes were invalid"
         for identity, (invalid, total) in counts.items()

@@ -57,9 +57,10 @@ def mistakes(own: Catalogue, base: Catalogue) -> list[Mistake]:
     """
     found = list(_shared_names(own.products, own.over(base).products))
     for chip in own.architectures:
-        for dtype, flops in chip.flops_per_clock.items():
-            if not flops > 0:
-                found.append(Mistake(f"architectures {chip.name} {dtype}", f"{flops!r}", "a number above zero"))
+        wrong = {dtype: flops for dtype, flops in chip.flops_per_clock.items() if not flops > 0}
+        found += [
+            Mistake(f"architectures {chip.name} {one}", f"{wrong[one]!r}", "a number above zero") for one in wrong
+        ]
     for product in own.products:
         found += _identity(product)
         for part, allowed in (("peaks", PEAKS), ("facts", FACTS)):
@@ -83,23 +84,22 @@ def _shared_names(own: Sequence[Product], known: Sequence[Product]) -> Iterator[
 def _identity(product: Product) -> Iterator[Mistake]:
     where = " ".join(product.key)
     for what in ("family", "product"):
-        text = getattr(product, what)
         try:
-            check_name(text, what)
+            check_name(getattr(product, what), what)
         except BadInput:
-            yield Mistake(f"{where} {what}", repr(text), "letters, digits and ._+-, as in a file name")
+            expected = "letters, digits and ._+-, as in a file name"
+            yield Mistake(f"{where} {what}", repr(getattr(product, what)), expected)
     if product.memory_bytes is None:
         yield Mistake(f"{where} memory", repr(product.memory), "a whole number of GB, such as 80gb")
-    for what in ("variant", "architecture"):
-        if not getattr(product, what).strip():
-            yield Mistake(f"{where} {what}", "empty", "which it is, such as SXM4-80GB of architecture sm_80")
+    sources = {f"name {name.name!r} source": name.source for name in product.names}
+    texts = {"variant": product.variant, "architecture": product.architecture, **sources}
+    for what in [what for what, text in texts.items() if not text.strip()]:
+        yield Mistake(f"{where} {what}", "empty", "which it is, such as SXM4-80GB of sm_80, or where it was printed so")
     if not product.names:
         yield Mistake(f"{where} names", "empty", "the name that its driver prints")
     for name in product.names:
         if not name.name or name.name != name.name.strip() or printable(name.name) != name.name:
             yield Mistake(f"{where} names", repr(name.name), "a name exactly as printed, with no blanks around it")
-        if not name.source.strip():
-            yield Mistake(f"{where} name {name.name!r} source", "empty", "where it was printed so")
 
 
 def _figure(where: str, name: str, figure: Peak, allowed: tuple[str, ...]) -> Iterator[Mistake]:
