@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from pytest_roofline.baselines.disagreement import Sessions, runs_apart, sessions_apart
+from pytest_roofline.baselines.picking import Sessions, runs_apart, sessions_apart
 from pytest_roofline.stats.spread import Group
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pytest_roofline.baselines.pruning import PlannedTest, read_plan, unused
+from pytest_roofline.baselines.files import PlannedTest, read_plan, unused
 from pytest_roofline.core.errors import BadFile
 
 MIB = 2**20

@@ -10,8 +10,7 @@ from dataclasses import replace
 import pytest
 from filelock import SoftFileLock
 
-from pytest_roofline.baselines.files import read_baseline, write_baseline
-from pytest_roofline.baselines.pruning import Unused
+from pytest_roofline.baselines.files import Unused, read_baseline, write_baseline
 from pytest_roofline.baselines.renewal import (
     MOST_RENEWALS,
     MOST_SESSIONS,

@@ -11,8 +11,7 @@ from typing import Any
 import click
 from click.testing import CliRunner, Result
 
-from pytest_roofline.baselines.files import read_baseline
-from pytest_roofline.baselines.pruning import read_plan
+from pytest_roofline.baselines.files import read_baseline, read_plan
 from pytest_roofline.baselines.runs import ends_of, read_run
 from pytest_roofline.bundle.sources import pytest_settings
 from pytest_roofline.cli.main import main

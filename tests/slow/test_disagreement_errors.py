@@ -3,7 +3,7 @@
 import math
 import random
 
-from pytest_roofline.baselines.disagreement import Sessions, runs_apart, sessions_apart
+from pytest_roofline.baselines.picking import Sessions, runs_apart, sessions_apart
 from pytest_roofline.stats.spread import Group, priors
 
 from ..baselines.test_disagreement import day, names, sessions

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_roofline.baselines.pruning import unused
+from pytest_roofline.baselines.files import unused
 from pytest_roofline.cli.upkeep import _collect
 from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.keys import Key

@@ -16,7 +16,8 @@ from ..kernel_gate.targets import above_limit
 from ..stats.outlook import detectable
 from ..stats.spread import ENOUGH_SESSIONS, Group, Prior, Spread
 from ..stats.stats import Difference, difference
-from .comparators import class_of_key, default_tolerance, key_of_entry, priors_of, reference_of
+from .comparators import class_of_key, default_tolerance, priors_of, reference_of
+from .files import key_of_entry
 from .plausible import Flaw, absurd_entry, absurd_limit, family_of_key
 
 # Processes of one entry lie a few percent apart, on a bad CPU a factor of two.

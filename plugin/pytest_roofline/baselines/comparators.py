@@ -19,7 +19,7 @@ from ..stats.key_results import typical_peak
 from ..stats.limits import Summary, exact, process_s
 from ..stats.outlook import DEFAULT_TOLERANCES, Reference
 from ..stats.spread import Group, Prior, class_of, lend, priors
-from .files import Entries, nearest
+from .files import Entries, key_of_entry, nearest
 from .runs import Run, read_run
 
 
@@ -199,13 +199,6 @@ def _by_session(processes: dict[Process, float]) -> tuple[Group, ...]:
     for (session, _), seconds in processes.items():
         sessions.setdefault(session, []).append(seconds)
     return tuple(Group(tuple(medians), device, began) for (_, began, device), medians in sessions.items())
-
-
-def key_of_entry(entry: Entry) -> Key:
-    """The key of a measured entry."""
-    assert entry.cache is not None
-    assert entry.timing is not None
-    return Key(entry.benchmark, entry.parameters, entry.metric, entry.hardware, entry.cache, entry.timing, entry.name)
 
 
 def reference_of(entry: Entry, source: str) -> Reference:

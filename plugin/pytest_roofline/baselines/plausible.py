@@ -21,7 +21,7 @@ from ..hardware import (
     product_like,
 )
 from ..stats.outlook import Reference
-from .comparators import key_of_entry
+from .files import key_of_entry
 
 # From so many bytes up a copy comes near the roof.
 SATURATES_FROM_BYTES = 64 * MIB

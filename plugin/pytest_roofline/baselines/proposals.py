@@ -14,9 +14,9 @@ from ..hardware import family_of, identity_of
 from ..kernel_gate.recording import propose_exact
 from ..stats.key_results import by_process, typical_peak
 from ..stats.stats import growth
-from .comparators import key_of_entry, pooled_median, reference_of, typical_clock
-from .disagreement import Disagreement, Sessions, runs_apart, sessions_apart
-from .picking import is_fake
+from .comparators import pooled_median, reference_of, typical_clock
+from .files import key_of_entry
+from .picking import Disagreement, Sessions, is_fake, runs_apart, sessions_apart
 from .plausible import absurd_entry
 from .runs import Run
 

@@ -28,8 +28,8 @@ from ..stats.outlook import WORTH_REPORTING, Policy
 from ..stats.spread import Group, Prior
 from ..stats.stats import CONFIDENCE, Difference, difference, growth
 from ..stats.verdicts import Kind, judge, other_mode
-from .comparators import class_of_key, default_tolerance, key_of_entry, priors_of, reference_of
-from .files import read_baseline, write_baseline
+from .comparators import class_of_key, default_tolerance, priors_of, reference_of
+from .files import key_of_entry, read_baseline, write_baseline
 from .plausible import refuse_absurd
 from .runs import now
 

@@ -20,8 +20,8 @@ from .options import command, into_option, print_json, width
 
 if TYPE_CHECKING:
     from ..baselines.checks import Health
+    from ..baselines.files import PlannedTest, Unused
     from ..baselines.plausible import Flaw
-    from ..baselines.pruning import PlannedTest, Unused
     from ..core.entries import Baseline, Entry, ExactEntry
 
 # How much of a failed collection's output is shown.
@@ -162,7 +162,7 @@ def prune(into: Path, tests: tuple[str, ...], applied: bool, as_json: bool) -> N
 
     Exit status: 0 listed or removed, 2 the tests cannot be collected, or a file cannot be read or written.
     """
-    from ..baselines.pruning import unused
+    from ..baselines.files import unused
     from ..report.baseline_tables import counted, unused_as_json
 
     baselines = read_baselines((), into)
@@ -222,7 +222,7 @@ def _collect(tests: tuple[str, ...]) -> "list[PlannedTest]":
     Raises:
         BadInput: the collection failed, or found none: then nothing may be called unused.
     """
-    from ..baselines.pruning import read_plan
+    from ..baselines.files import read_plan
 
     with tempfile.TemporaryDirectory(prefix="roofline-") as folder:
         plan = Path(folder) / "plan.jsonl"

@@ -14,7 +14,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from ..baselines.comparators import BaselineComparator
-from ..baselines.pruning import PlannedTest, Selection, Unmeasured, unmeasured
+from ..baselines.files import PlannedTest, Selection, Unmeasured, unmeasured
 from ..baselines.rows import together_row
 from ..baselines.run_rows import DEGRADED, XFAIL, how_it_ended
 from ..core.entries import Entry

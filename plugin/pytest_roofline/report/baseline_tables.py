@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from ..baselines.checks import Health
+from ..baselines.files import Unused
 from ..baselines.plausible import Flaw
 from ..baselines.proposals import Proposal
-from ..baselines.pruning import Unused
 from ..baselines.renewal import Change, since, since_accepted
 from ..core.entries import Entry
 from ..core.facts import HardwareKey
