@@ -174,7 +174,7 @@ def test_what_moved_all_tests_is_said_once_and_first(make):
     changed = overview_lines(suite(make, *(0,) * 30, environment={"driver": "570.86"}))
     assert changed == ["changed since the baseline: driver 550.54 → 570.86"]
     some = [*suite(make, 0, 0), *suite(make, 0, environment={"driver": "570.86"})]
-    assert overview_lines(some) == ["changed since the baseline: driver 550.54 → 570.86 (1 tests)"]
+    assert overview_lines(some) == ["changed since the baseline: driver 550.54 → 570.86 (1 of 3 tests)"]
 
 
 def test_slowdowns_that_vanish_in_cycles_are_the_clocks(make):

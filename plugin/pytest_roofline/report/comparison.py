@@ -17,7 +17,7 @@ from ..stats.judgements import common_shift
 from ..stats.ladder import rung_of
 from ..stats.stats import growth
 from ..stats.verdicts import Kind, span_text
-from .overview import clock_line, device_line, shift_line, together_text
+from .overview import changed_texts, clock_line, device_line, shift_line, together_text
 from .tables import STYLES, new_table, render
 
 # Of the names of one side.
@@ -35,11 +35,8 @@ def comparison_lines(compared: Comparison, old: Sequence[Run], new: Sequence[Run
     rows = compared.rows
     lines = [f"REGRESSED: {together_text(compared.together)}"] if compared.together is not None else []
     lines += shift_line(rows) + clock_line(rows)
-    changes = Counter(change for row in rows if row.judgement is not None for change in row.judgement.changed)
-    both = sum(row.judgement is not None and bool(row.judgement.reference) for row in rows)
-    told = [change + (f" ({number} of {both} tests)" if number < both else "") for change, number in changes.items()]
-    apart = _apart(old, new)
-    lines += [printable(f"changed: {'; '.join([*apart, *told])}")] if apart or told else []
+    changed = _apart(old, new) + changed_texts(rows)
+    lines += [printable(f"changed: {'; '.join(changed)}")] if changed else []
     return lines + device_line(rows)
 
 

@@ -23,7 +23,10 @@ MOST_NAMED = 3
 def overview_lines(rows: Sequence[Row]) -> list[str]:
     """A shift of the whole suite, slowdowns that the clock explains, and what changed: once, ahead of the tests."""
     judged = [row for row in rows if row.judgement is not None and row.judgement.compared]
-    return shift_line(judged) + clock_line(judged) + _mode_lines(judged) + _change_lines(judged) + device_line(judged)
+    changed = changed_texts(judged)
+    lines = shift_line(judged) + clock_line(judged) + _mode_lines(judged)
+    lines += [printable(f"changed since the baseline: {'; '.join(changed)}")] if changed else []
+    return lines + device_line(judged)
 
 
 def shift_line(rows: Sequence[Row]) -> list[str]:
@@ -90,11 +93,12 @@ def _mode_lines(rows: Sequence[Row]) -> list[str]:
     return [f"processes have two modes: {listed(told, MOST_NAMED)}"] if told else []
 
 
-def _change_lines(rows: Sequence[Row]) -> list[str]:
-    """What differs from the baselines' environments, with how many tests it concerns where not all."""
-    counts = Counter(change for row in rows if row.judgement is not None for change in row.judgement.changed)
-    texts = [change + (f" ({number} tests)" if number < len(rows) else "") for change, number in counts.items()]
-    return [printable(f"changed since the baseline: {'; '.join(texts)}")] if texts else []
+def changed_texts(rows: Sequence[Row]) -> list[str]:
+    """What differs from the baselines' environments, with how many of the tests it concerns where not all."""
+    known = [row.judgement for row in rows if row.judgement is not None and row.judgement.reference]
+    counts = Counter(change for one in known for change in one.changed)
+    of = f" of {len(known)} tests)"
+    return [change + (f" ({number}{of}" if number < len(known) else "") for change, number in counts.items()]
 
 
 def power_lines(rows: Sequence[Row]) -> list[str]:
