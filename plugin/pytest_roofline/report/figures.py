@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 
 from ..core.keys import JOB_METRIC
@@ -18,6 +18,7 @@ from ..core.units import (
     format_percent,
     format_seconds,
     format_share,
+    listed,
     printable,
     three_digits,
 )
@@ -47,24 +48,18 @@ def figure_lines(figures: Sequence[Figure], at_most: int = MOST_LISTED) -> list[
 def figure_text(figure: Figure) -> str:
     """`efficiency 87.3 %`."""
     # Formatters choose a unit by size, so the sign is none of theirs.
-    return f"{figure.name} {'-' * (figure.value < 0)}{_amount(abs(figure.value), figure.unit)}"
+    return f"{figure.name} {'-' * (figure.value < 0)}{_FORMS[figure.unit](abs(figure.value))}"
 
 
-def _amount(value: float, unit: str) -> str:
-    match unit:
-        case "B":
-            return format_memory(value)
-        case "s":
-            return format_seconds(value)
-        case "share":
-            return format_share(value)
-        case "FLOP":
-            return format_flop_count(value)
-        case "tokens/s":
-            return f"{three_digits(value)} tokens/s"
-        case "x":
-            return format_factor(value)
-    return f"{value:,.0f}" if value.is_integer() else three_digits(value)
+_FORMS: dict[str, Callable[[float], str]] = {
+    "B": format_memory,
+    "s": format_seconds,
+    "share": format_share,
+    "FLOP": format_flop_count,
+    "tokens/s": lambda value: f"{three_digits(value)} tokens/s",
+    "x": format_factor,
+    "count": lambda value: f"{value:,.0f}" if value.is_integer() else three_digits(value),
+}
 
 
 # Of the calls behind call 0.
@@ -150,10 +145,10 @@ def rank_lines(rows: Sequence[Row]) -> list[str]:
     lines += [text for m, _ in known for text in job_text(m, [other for other, _ in known])]
     shared = [m for m, _ in known if OVERSUBSCRIBED in m.samples.labels]
     if shared:
-        names = ", ".join(printable(m.label) for m in shared[:MOST_RANKS])
-        more = f" and {len(shared) - MOST_RANKS} more" if len(shared) > MOST_RANKS else ""
-        lines.append(f"oversubscribed: more ranks on a host than cores, so these tell of the scheduler and never gate: "
-                     f"{names}{more}")  # fmt: skip
+        names = listed([printable(m.label) for m in shared], MOST_RANKS)
+        lines.append(
+            f"oversubscribed: more ranks on a host than cores, so these tell of the scheduler and never gate: {names}"
+        )
     return lines
 
 

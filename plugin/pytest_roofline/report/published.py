@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from ..core.entries import OUT_OF_MEMORY, PEAK_METRIC, Entry
 from ..core.keys import JOB_METRIC
 from ..core.rows import Row
-from ..core.units import count, format_memory, printable
+from ..core.units import count, format_memory, listed, printable
 from ..stats.limits import describe, only_below, published_s, value_text
 from .words import figure
 
@@ -135,7 +135,7 @@ def limit_lines(rows: Sequence[Row], at_most: int = 4) -> list[str]:
     for row in rows:
         if row.judgement is not None and row.judgement.limit_source:
             labels.setdefault(row.judgement.limit_source, []).append(row.label)
-    lines = [printable(f"limit: {whose}: {_some(names)}") for whose, names in labels.items()]
+    lines = [printable(f"limit: {whose}: {listed(list(dict.fromkeys(names)), 3)}") for whose, names in labels.items()]
     more = [f"… and limits of {count(len(lines) - at_most, 'more source')}"] if len(lines) > at_most else []
     return lines[:at_most] + more
 
@@ -146,9 +146,7 @@ def idle_lines(rows: Iterable[Row]) -> list[str]:
     for row in rows:
         for entry, why in row.idle:
             labels.setdefault(why, []).append(f"{row.label} ({value_text(entry)})")
-    return [printable(f"a published limit does not gate, since {why}: {_some(names)}") for why, names in labels.items()]
-
-
-def _some(names: Sequence[str], at_most: int = 3) -> str:
-    unique = list(dict.fromkeys(names))
-    return ", ".join(unique[:at_most]) + (f" and {len(unique) - at_most} more" if len(unique) > at_most else "")
+    return [
+        printable(f"a published limit does not gate, since {why}: {listed(list(dict.fromkeys(names)), 3)}")
+        for why, names in labels.items()
+    ]

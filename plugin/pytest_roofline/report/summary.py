@@ -246,17 +246,11 @@ def _command(row: Row, place: Place | None) -> str:
     if place is not None:
         file, number = place
         properties = {"file": file, **({"line": f"{number}"} if number is not None else {}), **properties}
-    told = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-    return f"::{'error' if row.red else 'warning'} {told}::{_data(sentence(row))}"
-
-
-def _data(text: str) -> str:
+    pairs = ((name, _escaped(value, "%\r\n:,", LONGEST_PROPERTY)) for name, value in properties.items())
+    told = ",".join(f"{name}={value}" for name, value in pairs)
     # What is printable has no line ends, but only what is escaped here may be relied upon.
-    return _escaped(text, "%\r\n", LONGEST_MESSAGE)
-
-
-def _property(text: str) -> str:
-    return _escaped(text, "%\r\n:,", LONGEST_PROPERTY)
+    message = _escaped(sentence(row), "%\r\n", LONGEST_MESSAGE)
+    return f"::{'error' if row.red else 'warning'} {told}::{message}"
 
 
 def _escaped(text: str, special: str, most_bytes: int) -> str:

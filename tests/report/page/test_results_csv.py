@@ -64,17 +64,6 @@ def test_text_that_a_spreadsheet_would_compute_has_an_apostrophe_in_front_and_nu
     assert math.expm1(-0.2) == float(row["change"])
 
 
-def test_the_names_of_the_columns_are_what_scripts_rely_on():
-    assert COLUMNS == (
-        "run", "run_id", "started", "test", "label", "benchmark", "name", "parameters", "metric", "value", "unit",
-        "time_s", "rate", "rate_unit", "counting", "tokens_per_second", "baseline_value", "baseline_time_s",
-        "baseline_rate", "change", "change_low", "change_high", "confidence", "tolerance", "detectable",
-        "processes", "baseline_processes", "baseline_sessions", "roofline_share", "roofline_source", "verdict",
-        "reason", "outcome", "size_bytes", "held_bytes", "compile_s", "asked_bytes", "free_bytes", "target",
-        "figures", "cache", "timing", "labels", "ranks", "hardware", "device", "driver", "torch", "host",
-    )  # fmt: skip
-
-
 def test_labels_reason_and_processes_are_what_the_run_says(make, report, tmp_path):
     one = make.measurement(samples=Samples((1e-3,), 1, 1e-9, labels=("cache_resident", "noisy")))
     assert ["cache_resident", "noisy"] == json.loads(rows_of_file(make, tmp_path, one)[0]["labels"])
