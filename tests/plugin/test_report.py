@@ -107,7 +107,7 @@ def test_the_report_of_a_red_run_is_that_of_its_file_however_that_is_named(desk,
 
 @pytest.mark.parametrize("broken", ["page", "run_json", "rows_of", "annotations"])
 def test_nothing_of_a_report_costs_anything_else(desk, report, github, step_summary, monkeypatch, broken):
-    import pytest_roofline.baselines.rows as rows
+    import pytest_roofline.baselines.run_rows as rows
     import pytest_roofline.report.files as writing
     import pytest_roofline.report.page as page
     import pytest_roofline.report.summary as annotations
