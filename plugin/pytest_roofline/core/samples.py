@@ -28,13 +28,10 @@ MOST_EXCLUDED = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Samples taken in one go.
+    """Samples taken in one go; `excluded` is the cause for which they do not count, never their values, else empty.
 
-    Args:
-        samples: how many.
-        excluded: the cause for which the block does not count; empty where it does. Never its values.
-        clock_hz: cycles per second of the spin kernel right behind the samples: the clock that they had.
-        power_capped: whether the software power cap was active, a normal state of a busy card; None is unknown.
+    `clock_hz` are cycles per second of the spin kernel right behind the samples. Whether the software power cap was
+    active, a normal state of a busy card, is None where nobody tells.
     """
 
     samples: int

@@ -21,17 +21,12 @@ LEAD_IN_S = 2e-4
 
 @dataclass(frozen=True, slots=True)
 class BlockTimes:
-    """A block as it was taken.
+    """A block as it was taken: seconds of every sample, of the host while submitting (`host_s`), and in all (`wall_s`).
 
-    Args:
-        spans: seconds of every sample.
-        ahead: whether the host was ahead of the device throughout; None without a spin.
-        host_s: host seconds spent submitting.
-        wall_s: host seconds of the whole block.
-        clocks_hz: the clock before and after, from the spins there; of ranks the lowest.
-        alone: whether each sample was waited for before the next was submitted.
-        left_s: host seconds that the device went on after its last stamp.
-        own: the same as this rank took it, where the rest is what all ranks agree upon; None where there is one only.
+    `ahead` says whether the host was ahead of the device throughout, None without a spin; `clocks_hz` are the clocks
+    before and after, from the spins there, of ranks the lowest; `alone` says that each sample was waited for before the
+    next was submitted; for `left_s` host seconds the device went on after its last stamp. `own` is the same as this
+    rank took it, where the rest is what all ranks agree upon.
     """
 
     spans: tuple[float, ...]
@@ -48,14 +43,8 @@ class Stopwatch:
     """Stamps and waits on a device, naming it where it fails; falls back to the host's clock where reading fails.
 
     With peers, what it gives is what all ranks agree upon: the longest span, the dearest host. They meet when a span or
-    block is over, never between two stamps.
-
-    Args:
-        device: that is measured.
-        wall: by the host's clock.
-        flush: goes before every call.
-        peers: the ranks that measure together.
-        isolated: whether every sample begins on idle devices, behind a barrier.
+    block is over, never between two stamps. A `flush` goes before every call; `isolated` samples begin on idle devices,
+    behind a barrier.
     """
 
     def __init__(
@@ -72,8 +61,8 @@ class Stopwatch:
         self.isolated = isolated
         self.agreement = Agreement(peers, device.host_s)
         self.fell_back = False
+        # Host seconds that submitting the last span took.
         self.submit_s = 0.0
-        """Host seconds that submitting the last span took."""
 
     def settle(self) -> None:
         """Wait until everything submitted is done."""
@@ -92,8 +81,7 @@ class Stopwatch:
 
     def alone_s(self, submit: Callable[[], None]) -> float:
         """Host seconds of what `submit` submits until all of it is done; it begins on every rank at once."""
-        if self.flush is not None:
-            self._flush(self.flush)
+        self._flush()
         self.settle()
         self.agreement.meet_s()
         began_s = self.device.host_s()
@@ -125,8 +113,7 @@ class Stopwatch:
             self.wall = self.fell_back = True
 
     def _own_span_s(self, submit: Callable[[], None]) -> float:
-        if self.flush is not None:
-            self._flush(self.flush)
+        self._flush()
         if self.wall:
             self.settle()
             began_s = self.device.host_s()
@@ -180,7 +167,7 @@ class Stopwatch:
         began_s = self.device.host_s()
         pairs = self._submit_pairs(submit, samples)
         host_s = self.device.host_s() - began_s
-        spans, left_s = self._read_pairs(pairs), self._left_s()
+        spans, left_s = tuple(self._read_s(*pair) for pair in pairs), self._left_s()
         wall_s = self.device.host_s() - began_s
         return self._agreed(BlockTimes(spans, None, host_s, wall_s, left_s=left_s))
 
@@ -201,7 +188,8 @@ class Stopwatch:
         clocks_hz = _both(self._clock_hz(lead, spin_cycles), self._clock_hz(tail, probe_cycles))
         left_s = self._left_s()
         wall_s = self.device.host_s() - began_s
-        return self._agreed(BlockTimes(self._read_pairs(pairs), ahead, host_s, wall_s, clocks_hz, left_s=left_s))
+        spans = tuple(self._read_s(*pair) for pair in pairs)
+        return self._agreed(BlockTimes(spans, ahead, host_s, wall_s, clocks_hz, left_s=left_s))
 
     def _left_s(self) -> float:
         """Host seconds until all is done, after the last stamp was waited for: work that no stamp is behind."""
@@ -258,19 +246,16 @@ class Stopwatch:
     def _submit_pairs(self, submit: Callable[[], None], samples: int) -> list[tuple[Stamp, Stamp]]:
         pairs = []
         for _ in range(samples):
-            if self.flush is not None:
-                self._flush(self.flush)
+            self._flush()
             start = self._stamp()
             submit()
             pairs.append((start, self._stamp()))
         return pairs
 
-    def _read_pairs(self, pairs: list[tuple[Stamp, Stamp]]) -> tuple[float, ...]:
-        return tuple(self._read_s(start, end) for start, end in pairs)
-
-    def _flush(self, flush: Callable[[], object]) -> None:
-        with self.answering():
-            flush()
+    def _flush(self) -> None:
+        if self.flush is not None:
+            with self.answering():
+                self.flush()
 
     def _stamp(self) -> Stamp:
         with self.answering():
@@ -303,11 +288,10 @@ def _both(before_hz: float | None, after_hz: float | None) -> tuple[float, float
 
 
 def within(seconds: float, question: Callable[[], float]) -> float:
-    """The answer, if it comes in time.
+    """The answer, or whatever the question raises, if it comes in time.
 
     Raises:
         TimeoutError: it does not. The thread goes on waiting and ends with the process.
-        Exception: whatever the question raises.
     """
     answers: list[float | BaseException] = []
 

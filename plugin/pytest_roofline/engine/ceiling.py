@@ -213,13 +213,7 @@ class Canary:
 
 
 def measure_canaries(device: Device, hardware: HardwareKey, process: str) -> list[Measurement]:
-    """Those that this device can do, each measured for a tenth of a second; a failure of one only leaves it out.
-
-    Args:
-        device: to measure on.
-        hardware: its key.
-        process: which process of the run this is.
-    """
+    """Those that this device can do, each measured for a tenth of a second; a failure of one only leaves it out."""
     found = []
     for name in CANARIES:
         # Of memory that is too full, or a device that failed, the tests themselves tell.

@@ -74,11 +74,7 @@ class Conditions:
         self._every_s = min(costs) / MOST_ASKING
 
     def begin(self, anew: bool = False) -> None:
-        """A block begins.
-
-        Args:
-            anew: it is the first of a row of blocks; of those before it nobody wants to know any more.
-        """
+        """A block begins; `anew` the first of a row of blocks: of those before it nobody wants to know any more."""
         if anew:
             self._waiting, self._asked_s, self._moved = 0, float("-inf"), False
         if self._waiting:
@@ -91,10 +87,7 @@ class Conditions:
     def cause(self, ahead: bool | None, clocks_hz: tuple[float, float] | None, wall_s: float) -> str:
         """Why the block that ends now does not count; empty where it does, or where nobody was asked yet.
 
-        Args:
-            ahead: whether the host was ahead of the device all the time; None where that plays no part.
-            clocks_hz: of the probes before and after it.
-            wall_s: how long it took.
+        Whether the host was `ahead` of the device all the time is None where that plays no part.
         """
         self._waiting += 1
         self._wall_s += wall_s

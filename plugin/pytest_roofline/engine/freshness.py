@@ -44,9 +44,6 @@ class Refill:
 
     Values are moved by a few places and made somewhat smaller, so that what was positive, a probability or normal stays
     so. A constant becomes a ramp below it.
-
-    Args:
-        arguments: of one call.
     """
 
     def __init__(self, arguments: tuple[object, ...]) -> None:
@@ -98,12 +95,9 @@ def _refilled(arguments: tuple[object, ...]) -> list[Any]:
 
 
 class Look:
-    """Looks whether calls with the first of these argument sets do their work.
+    """Looks whether calls with the first of these argument sets, and tensors that the function holds, do their work.
 
-    Args:
-        fn: the function; the tensors that it holds count as arguments.
-        sets: the first is looked at.
-        before: whether to note what it holds before the first call, which tells later whether calls write into it.
+    What is noted `before` the first call tells later whether calls write into it.
     """
 
     def __init__(self, fn: Callable[..., object], sets: Sequence[tuple[object, ...]], *, before: bool) -> None:
@@ -117,12 +111,7 @@ class Look:
     def why_stale(self, fn: Callable[..., object], settle: Callable[[], object], free_bytes: Callable[[], int]) -> str:
         """Why calls are not believed; empty where they are, or where nothing can be seen.
 
-        What was spoiled holds afterwards what it held before.
-
-        Args:
-            fn: the function, called a few times more.
-            settle: waits until the device has done what was submitted.
-            free_bytes: of the memory that holds what calls write to.
+        The function is called a few times more; what was spoiled holds afterwards what it held before.
         """
         kept: list[tuple[Any, Any]] = []
         try:

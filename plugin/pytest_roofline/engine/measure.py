@@ -23,6 +23,12 @@ from .timing import Engine, Plan
 
 # Calls of a look at whether they do their work, where they do.
 LOOK_CALLS = 6
+# Of a drill: spans that tell how long the function takes, before the first call that may be timed.
+SCOUTING = 5
+# Of a short function a span holds as many calls as make it so long, in ticks of the clock, and at most so many.
+SCOUTED_TICKS, MOST_SCOUTED = 200, 64
+# Long enough to submit a call in.
+SPIN_S = 2e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,14 +223,6 @@ class _Steps:
         return look.why_stale(engine.plan.fn, engine.settle, self.device.free_bytes)
 
 
-# Spans that tell how long the function takes, before the first call that may be timed.
-SCOUTING = 5
-# Of a short function a span holds as many calls as make it so long, in ticks of the clock, and at most so many.
-SCOUTED_TICKS, MOST_SCOUTED = 200, 64
-# Long enough to submit a call in.
-SPIN_S = 2e-3
-
-
 def slowed(
     fn: Callable[..., object],
     device: Device,
@@ -235,13 +233,8 @@ def slowed(
 ) -> Callable[..., object]:
     """`fn`, followed by a wait of `share` of its own duration: on the device where that queues, else on the host.
 
-    Args:
-        fn: a measured function.
-        device: that it works on.
-        share: 0.1 adds a tenth.
-        on_host: whether its work is the host's, whatever device there is.
-        sets: of arguments, through which short calls go in turn to be timed as they will be measured; None where every
-            rank must make the same calls, so that none may make more.
+    Short calls go through the argument sets in turn to be timed as they will be measured; None of them where every rank
+    must make the same calls, so that none may make more.
 
     Raises:
         BadInput: the device queues work but cannot be kept busy for a given time.
@@ -272,10 +265,7 @@ class _Spinning:
     def __init__(
         self, fn: Callable[..., object], device: Device, share: float, sets: Sequence[tuple[object, ...]] | None
     ) -> None:
-        self._fn = fn
-        self._device = device
-        self._share = share
-        self._sets = sets
+        self._fn, self._device, self._share, self._sets = fn, device, share, sets
         self._cycles: int | None = None
 
     def __call__(self, *arguments: object) -> object:

@@ -67,12 +67,7 @@ def host_number(peers: Peers) -> float:
 
 
 class Agreement:
-    """Agrees on numbers and, beside them, on the time: there is no collective of its own for reading a clock.
-
-    Args:
-        peers: who must agree.
-        host_s: this rank's own clock.
-    """
+    """Agrees on numbers and, beside them, on the time: there is no collective of its own for reading a clock."""
 
     def __init__(self, peers: Peers, host_s: Callable[[], float]) -> None:
         self.alone = peers.size == 1
@@ -114,16 +109,13 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class BlockState:
-    """The state of the devices in a block.
+    """The state of the devices in a block, None where none was seen and not all tell.
 
     Args:
-        cause: why it does not count; empty where it does.
-        power_capped: whether the software power cap was active on any; None where none did and not all tell.
-        neighbours: whether another process was seen on any.
+        cause: why it does not count; empty where it does; `said` names the ranks that it comes from.
+        spoiled: why none of the last `judged` blocks counts, this one among them; `power_capped` is of all of them.
+        neighbours: whether another process was seen on any device.
         throttle_known: whether every device tells of thermal slowdown and power brake.
-        said: the cause with the ranks that it comes from, where not all of them do.
-        spoiled: why none of the last `judged` blocks counts, this one among them; empty where they do.
-        judged: of how many blocks the last questions told; `spoiled` and `power_capped` are of all of them.
         clock_moved: whether the clock of any moved within a block, and nobody tells why.
     """
 
@@ -170,14 +162,9 @@ def of_ranks(ranks: Sequence[int], size: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What decides how many argument sets there are, in bytes.
+    """What decides how many argument sets there are, in bytes: what is free, the cache, all memory, what one set takes.
 
-    Args:
-        free_bytes: that an allocation can still get.
-        cache_bytes: the last-level cache.
-        memory_bytes: all of the device's memory, free or not; None where it does not tell.
-        set_bytes: that one set takes.
-        on_host: whether it is the host's memory, which the ranks of a host share; each device has its own.
+    The ranks of a host share its memory (`on_host`); each device has its own.
     """
 
     free_bytes: int
@@ -240,9 +227,7 @@ def require_alike(agreement: Agreement, traits: Traits) -> None:
 class CoreWatch:
     """Watches the processors from its making until `disturbed` is asked; every rank of the world does both.
 
-    Args:
-        peers: the ranks that measure together.
-        on_processors: whether it is them that are measured; beside others, what they do disturbs nobody.
+    Where something else is measured, what happens `on_processors` disturbs nobody.
     """
 
     def __init__(self, peers: Peers, *, on_processors: bool) -> None:

@@ -32,7 +32,7 @@ class Timed:
         call: timed as `call(*arguments)`; its result is ignored.
         make_args: makes one fresh set of arguments; None calls `call(*args)`.
         verify: called as `verify(*arguments)` on every set that was timed, after timing; False or an AssertionError
-            means wrong data. As that of `roofline.measure`, it may look at all sets at once. It must contain no
+            means wrong data. It may look at all sets at once, as that of `roofline.measure`. It must contain no
             collective: where one rank's data are wrong, the others would wait for it in vain.
         refill: called as `refill(*arguments)` on sets that were timed; `call` and `verify` then see new data in those
             very buffers, so that work which was only done once shows.
@@ -76,7 +76,6 @@ class RankOptions:
     """What a measurement over ranks asks for besides.
 
     Args:
-        size: ranks.
         backend: of torch.distributed; None is the device's own.
         timeout_s: seconds until every rank must have answered; None is the run's.
         collective: the one that is measured, for the roofline of its links; None where that is nobody's business.

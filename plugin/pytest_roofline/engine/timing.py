@@ -72,10 +72,10 @@ class Engine:
         before = plan.flush if plan.refill is None else self._refilled
         self._watch = Stopwatch(device, plan.timing == "wall", before, plan.peers, plan.isolated)
         self._conditions = Conditions(device)
+        # Why there was no graph, where one was wanted.
         self.refused = ""
-        """Why there was no graph, where one was wanted."""
+        # Seconds of the budget that went by before the first block.
         self._before_s = 0.0
-        """Seconds of the budget that went by before the first block."""
         self._left: list[bool] = []
 
     def run(self) -> None:

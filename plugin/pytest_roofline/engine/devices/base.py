@@ -173,9 +173,9 @@ class SiblingDevice(Protocol):
         """While it lasts, what is launched without naming a device goes to this one."""
 
     def busy_siblings(self) -> dict[str, float]:
-        """The share of the time that each other one of the machine was at work lately, by what it is called.
+        """The share of the time that each other one of the machine was at work lately, by `GPU 3 (GPU-8c2f…)`.
 
-        `GPU 3 (GPU-8c2f…)`. One that does not tell is left out. Never raises.
+        One that does not tell is left out. Never raises.
         """
 
 
@@ -188,12 +188,7 @@ class Managed(Protocol):
 
 
 def last_level_cache(reported_bytes: int, architecture: str) -> int:
-    """What must be evicted before a buffer is cold: what the device reports, but never less than its class has.
-
-    Args:
-        reported_bytes: as the driver says; 0 is unknown.
-        architecture: such as `sm_90` or `gfx942:sramecc+:xnack-`.
-    """
+    """What must be evicted before a buffer is cold: as reported (0 is unknown), but never less than its class has."""
     floor = INFINITY_CACHE_BYTES if architecture.split(":")[0] in INFINITY_CACHE_ARCHITECTURES else 0
     return max(reported_bytes, floor) or ASSUMED_CACHE_BYTES
 
@@ -302,12 +297,9 @@ def others_bytes(
 ) -> int | None:
     """Memory that processes of no part of this run hold; None where that cannot be known.
 
-    Args:
-        used_bytes: in use by all processes.
-        torch_bytes: of these, reserved by torch's allocator in this process.
-        holders: what each process holds that the driver lists; blind in containers, where this one is not on the list.
-        before_bytes: in use when this process had no context yet; None where nobody looked. Where less is in use by
-            now, it tells nothing any more.
+    Of what is in use, torch's allocator in this process has reserved `torch_bytes`. The `holders` that the driver lists
+    are blind in containers, where this process is not on the list. `before_bytes` were in use when it had no context
+    yet, None where nobody looked; where less is in use by now, it tells nothing any more.
     """
     if os.getpid() in holders:
         return max(0, used_bytes - sum(size for process, size in holders.items() if _is_own(process)))

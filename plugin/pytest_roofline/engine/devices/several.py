@@ -29,10 +29,7 @@ class Peer(Protocol):
 
 
 class SeveralDevices:
-    """Two devices or more, asked as one.
-
-    Args:
-        devices: of one kind; the first is the one whose facts stand for all.
+    """Two devices or more of one kind, asked as one; the facts of the first stand for all.
 
     Raises:
         BadInput: fewer than two, or devices that must be asked in different ways.
