@@ -196,9 +196,12 @@ REFUSED = {
     ),
     "one without product": (
         ["a100-all_reduce.log", "a6000-nvbandwidth.json"],
-        "a6000-nvbandwidth.json does not tell its pr",
+        "a6000-nvbandwidth.json on an unknown product; import",
     ),
-    "a CPU beside": (["a100-all_reduce.log", "pytest-benchmark-storage-0030.json"], "are of a CPU and of accelerators"),
+    "a CPU beside": (
+        ["a100-all_reduce.log", "pytest-benchmark-storage-0030.json"],
+        "storage-0030.json on a CPU; import them apart",
+    ),
     "twice": (["a100-all_reduce.log", "a100-all_reduce.log"], "hold the same; expected each run of a tool once"),
     "an unknown format": (
         ["a100-all_reduce.log", "--format", "osu"],

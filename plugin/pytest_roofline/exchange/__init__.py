@@ -13,14 +13,7 @@ from .records import Given, Imported, decode, lines, refuse
 
 @dataclass(frozen=True, slots=True)
 class ImportFormat:
-    """One format.
-
-    Args:
-        name: for `--format`.
-        title: what a person calls it.
-        sniff: whether a text looks like it.
-        read: what a text holds; given the name of the file, and what the user tells.
-    """
+    """One format: its name for `--format`, what a person calls it, whether a text looks like it, and its reader."""
 
     name: str
     title: str
@@ -93,14 +86,7 @@ def _refuse_idle(source: str, found: tuple[Imported, ...], given: Given) -> None
 
 @dataclass(frozen=True, slots=True)
 class ExportFormat:
-    """One format.
-
-    Args:
-        name: for `--to`.
-        name_of: what a measurement is called in it; no two may share a name.
-        why_not: why it cannot hold a measurement; empty where it can.
-        write: the whole document, as plain data.
-    """
+    """One format: its name for `--to`, what it calls a measurement, why it cannot hold one, and its writer."""
 
     name: str
     name_of: Callable[[Exportable], str]
@@ -130,13 +116,7 @@ EXPORT_NAMES = tuple(one.name for one in EXPORTS)
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A document for another tool; None where nothing is fit for it.
-
-    Args:
-        document: plain data.
-        names: what is in it, as the format calls it.
-        left_out: what is not, and why.
-    """
+    """A document for another tool as plain data, None where nothing is fit; what is in it, and what is not and why."""
 
     document: Any
     names: tuple[str, ...]

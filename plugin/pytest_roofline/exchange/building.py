@@ -87,28 +87,18 @@ def save(lines: Sequence[Line], path: Path) -> None:
 
 
 def _surroundings(imported: Sequence[Imported], given: Given) -> Imported:
-    """The file that tells of the machine, if any does; all that do must agree."""
-    named = [one for one in imported if one.product]
-    for one in named:
-        if given.product is not None and one.product != given.product:
+    """The file that tells of the machine, if any does; all must be of one."""
+    machines: dict[str, Imported] = {}
+    for one in imported:
+        if given.product is not None and one.product not in (None, given.product):
             where = f"{one.source} was measured on {one.product}"
             raise BadFile(f"{where}, but --product={given.product}; expected the same")
-        if one.product != named[0].product:
-            other = f"{one.source} on {one.product}"
-            raise BadFile(f"{named[0].source} was measured on {named[0].product}, {other}; import them apart")
-    types = {one.device_type for one in imported}
-    if len(types) > 1 and given.product is None:
-        raise BadFile(
-            f"{imported[0].source} and the other files are of a CPU and of accelerators; import them apart, or tell "
-            "with --product what all were measured on"
-        )
-    silent = [one for one in imported if not one.product and one.device_type != "cpu"]
-    if named and silent and given.product is None:
-        raise BadFile(
-            f"{silent[0].source} does not tell its product, {named[0].source} does ({named[0].product}); import them "
-            "apart, or tell with --product what both were measured on"
-        )
-    return next((one for one in named), imported[0])
+        unnamed = "a CPU" if one.device_type == "cpu" else "an unknown product"
+        machines.setdefault(given.product or one.product or unnamed, one)
+    if len(machines) > 1:
+        told = ", ".join(f"{one.source} on {product}" for product, one in machines.items())
+        raise BadFile(f"{told}; import them apart, or tell with --product what all were measured on")
+    return next((one for one in imported if one.product), imported[0])
 
 
 def _device(first: Imported, imported: Sequence[Imported], given: Given) -> DeviceFacts:

@@ -33,14 +33,7 @@ ROUNDED = 0.002
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One of the tests.
-
-    Args:
-        name: ours.
-        factor: the bus bandwidth as a multiple of the algorithm bandwidth, among n ranks.
-        reduces: whether a reduction stands in its rows; None where either may.
-        rooted: whether a root of 0 or more does.
-    """
+    """One of the tests: busbw as a multiple of algbw, whether its rows have a reduction (None: either), a root."""
 
     name: str
     factor: Callable[[int], Fraction]
@@ -85,15 +78,9 @@ def operation_of(program: str) -> Operation | None:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveLine:
-    """What one test printed of one size, one half of its line: what was moved, and what came of it.
+    """One half of a row: what was moved, and what came of it; rates in GB/s.
 
-    Args:
-        where: in the file.
-        redop: the reduction, or `none`.
-        root: -1 where there is none; None where the file does not tell.
-        place: `out_of_place` or `in_place`.
-        algbw: GB/s; as `busbw`.
-        wrong: elements that were wrong; None where nobody looked.
+    `root` is -1 where there is none and None where the file does not tell; `wrong` is None where nobody looked.
     """
 
     where: str
@@ -133,14 +120,7 @@ class CollectiveLine:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How a test was run.
-
-    Args:
-        tool: prefix of the benchmark: `nccl_tests`.
-        ranks: in the group that is reported.
-        devices: of all ranks together.
-        extra: what of the way of running belongs into the key, where it is not the default.
-    """
+    """How a test was run: ranks of the reported group, devices of all, and in `extra` what is not the default."""
 
     tool: str
     ranks: int

@@ -22,15 +22,10 @@ from ..stats.verdicts import Kind
 
 @dataclass(frozen=True, slots=True)
 class Exportable:
-    """One measurement that goes out, with its row; `row.measurements` are those of processes that may be trusted.
+    """One measurement that goes out; `row.measurements` are those of processes that may be trusted.
 
-    Args:
-        row: what its run says of it.
-        name: the node id of the test, with the name of the measurement behind it where that was not its first. Of what
-            another tool measured there is none, and the name of its file is another one tomorrow: the label.
-        measurement: the one that stands for all processes.
-        seconds: per call; the centre of the processes where several were judged.
-        imported: whether another tool measured it.
+    `name` is the node id of the test, with the name of the measurement behind it where that was not its first; of what
+    another tool measured the label. `seconds` is the centre of the processes where several were judged.
     """
 
     row: Row

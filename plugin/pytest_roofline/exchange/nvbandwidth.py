@@ -68,12 +68,7 @@ class _NvbandwidthFile(Struct):
 
 @dataclass(frozen=True, slots=True)
 class _Matrix:
-    """What the description of a test case tells of its matrix.
-
-    Args:
-        row: what a row is; None where a column is one device with all others.
-        part: of three matrices one below the other, `Total` is the last: each direction, and both together.
-    """
+    """What a description tells of its matrix; `row` is None where a column is one device with all others."""
 
     engine: str
     row: str | None

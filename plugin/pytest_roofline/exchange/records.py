@@ -35,14 +35,7 @@ SHOWN = 160
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What the user tells because a file does not.
-
-    Args:
-        product: as the driver prints it: `NVIDIA H100 80GB HBM3`.
-        devices: how many devices took part.
-        link: class of the link among them.
-        operation: the collective, where a log does not name it.
-    """
+    """What the user tells because a file does not; `product` as the driver prints it, `link` as a class of links."""
 
     product: str | None = None
     devices: int | None = None
@@ -52,18 +45,10 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One number of another tool, converted.
+    """One number of another tool, converted: `seconds` per call, several where the file has several.
 
-    Args:
-        benchmark: the tool and what it measured: `nccl_tests.all_reduce`.
-        statistic: what the seconds are of all calls: mean, best, median; it is part of the key.
-        work: of one call, counted as ours is.
-        seconds: per call; several where the file has several.
-        iterations: calls behind each of `seconds`.
-        devices: how many took part.
-        verified: whether the tool found the data right; None where it did not look, or does not tell.
-        invalid: why the number stands for nothing.
-        where: in the file: `line 12`, or `results[0].in_place` of JSON.
+    `statistic` says what they are of all calls (mean, best, median) and is part of the key; `invalid` why the number
+    stands for nothing; `verified` is None where the tool did not look, or the file does not tell.
     """
 
     benchmark: str
@@ -96,17 +81,8 @@ class Reading:
 class Imported:
     """What one process of another tool left in a file; what it does not tell is None.
 
-    Args:
-        source: the file, as the user named it.
-        tool: what wrote it: `nccl-tests`.
-        convention: how the tool counts and times, in a sentence, and what was converted.
-        product: of the devices, as the driver prints it.
-        host: name of the machine; of several the first.
-        software: versions and settings worth naming when they differ, by name.
-        started: in ISO 8601, as far as the file tells; empty where it does not.
-        left_out: of what was read but not taken, a line each that says why.
-        failed: tests that left no number, with the reason.
-        notes: what a reader should know.
+    `convention` says how the tool counts and times; `left_out` has a line for what was read but not taken, `failed` the
+    tests that left no number with the reason, `started` ISO 8601 as far as the file tells.
     """
 
     source: str
