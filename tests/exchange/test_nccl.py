@@ -186,6 +186,7 @@ REFUSED = (
     (lambda log: log[: log.index("    33554432")], "file ends before its 'Avg bus bandwidth'"),
     (change("134.44  235.26", "235.26"), "line 50: 11 columns; expected 12"),
     (change("134.44", "fast!!"), "line 50: 'fast!!' is not a number, zero or more"),
+    (change("63896", "0.000"), "line 50: algbw is 134.44 GB/s, but the time is 0 us"),
     (change("134.44", "   nan"), "line 50: 'nan' is not a number"),
     (change("134.44", "-134.4"), "line 50: '-134.4' is not a number"),
     (change("134.44", "134,44"), "line 50: '134,44' is not a number"),

@@ -102,6 +102,8 @@ class CollectiveLine:
             return f"reduction {self.redop!r} for {operation.name}; expected {'one' if operation.reduces else 'none'}"
         if self.root is not None and (self.root >= 0) != operation.rooted:
             return f"root {self.root} for {operation.name}"
+        if not self.time_us and self.algbw:
+            return f"algbw is {self.algbw:g} GB/s, but the time is 0 us"
         factor = float(operation.factor(ranks))
         # Rates are printed with two decimals, or as three digits.
         if abs(self.busbw - factor * self.algbw) > 0.006 * (1 + factor) + ROUNDED * self.busbw:
