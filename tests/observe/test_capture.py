@@ -66,16 +66,14 @@ def test_a_call_is_made_once_to_warm_up_and_as_often_as_fits_into_two_seconds(tm
             assert (made, profiled) == (len(count), found.calls)
             assert found.profiled_s > 0
             assert {"aten::sum", "aten::ones"} <= {row.name for row in found.kernels}
-    trace = json.loads(gzip.decompress((tmp_path / "t.json.gz").read_bytes()))
-    assert CALL in {one.get("name") for one in trace["traceEvents"]}
-
-
-def test_the_sets_of_a_rotation_are_called_in_turn():
+    # The sets of a rotation are called in turn.
     seen = []
     calls = Calls(seen.append, [(1,), (2,)], None, 1.0)
     for index in range(3):
         calls.call(index)
     assert [1, 2, 1] == seen
+    trace = json.loads(gzip.decompress((tmp_path / "t.json.gz").read_bytes()))
+    assert CALL in {one.get("name") for one in trace["traceEvents"]}
 
 
 def test_a_function_that_fails_leaves_no_hook_and_no_profiler_behind():

@@ -227,23 +227,6 @@ def test_a_controller_without_the_key_is_not_served_and_something_else_on_the_po
             impostor.shutdown(socket.SHUT_RDWR)
 
 
-def test_many_peers_may_come_at_once(listener, key):
-    ends = []
-
-    def come(number):
-        end = reach((HOST,), listener.endpoint.port, key, PATIENCE_S)
-        end.send(number)
-        ends.append(end)
-
-    threads = in_threads(40, come)
-    accepted = [listener.accept(PATIENCE_S) for _ in threads]
-    assert sorted(end.receive(PATIENCE_S) for end in accepted) == list(range(40))
-    for thread in threads:
-        thread.join()
-    for end in (*ends, *accepted):
-        end.close()
-
-
 def test_a_peer_tries_every_address_until_its_time_is_over(key):
     with socket.create_server((HOST, 0)) as reserved:
         port = reserved.getsockname()[1]

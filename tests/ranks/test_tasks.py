@@ -50,77 +50,32 @@ def imported(ref):
     return module
 
 
-def plain(rank):
-    return rank
-
-
-def wrapping(fn):
-    @functools.wraps(fn)
-    def wrapped(rank):
-        return fn(rank)
-
-    return wrapped
-
-
+FUNCTIONS = """
+import functools
+def plain(rank): return rank
+def wrapping(fn): return functools.wraps(fn)(lambda rank: fn(rank))
 @wrapping
-def decorated(rank):
-    return rank
-
-
+def decorated(rank): return rank
 shadowed = plain
-
-
-def plain_again(rank):
-    return rank
-
-
-hidden, plain_again = plain_again, None
-
-
+def again(rank): return rank
+hidden, again = again, None
 class Holder:
-    """Functions that stand in a class."""
-
     @staticmethod
-    def static(rank):
-        return rank
-
-    def method(self, rank):
-        return rank
-
+    def static(rank): return rank
+    def method(self, rank): return rank
     @classmethod
-    def of_class(cls, rank):
-        return rank
-
-    def __call__(self, rank):
-        return rank
-
-
-async def coroutine(rank):
-    return rank
-
-
-async def async_generator(rank):
-    yield rank
-
-
-def generator(rank):
-    yield rank
-
-
-def closure():
-    held = 3
-
-    def inner(rank):
-        return rank + held
-
+    def of_class(cls, rank): return rank
+    def __call__(self, rank): return rank
+async def coroutine(rank): return rank
+async def async_generator(rank): yield rank
+def generator(rank): yield rank
+def closing(held):
+    def inner(rank): return rank + held
     return inner
-
-
-def without_closure():
-    def inner(rank):
-        return rank
-
+def making():
+    def inner(rank): return rank
     return inner
+"""
 
 
 def refused(call, *arguments):
@@ -130,7 +85,8 @@ def refused(call, *arguments):
 
 
 def test_a_function_of_a_module_is_found_again(write):
-    for fn in (plain, decorated, shadowed, Holder.static):
+    module = imported(write(FUNCTIONS, name="plain"))
+    for fn in (module.plain, module.decorated, module.shadowed, module.Holder.static):
         assert load(reference(fn))(3) == 3
     # By the file and the digest of its text.
     ref = write()
@@ -138,28 +94,29 @@ def test_a_function_of_a_module_is_found_again(write):
 
 
 def test_what_no_other_process_can_find_is_refused_with_the_reason(write, tmp_path, monkeypatch):
-    module = type(sys)("typed_in_by_hand")
-    exec("def fn(rank): return rank", vars(module))
-    monkeypatch.setitem(sys.modules, "typed_in_by_hand", module)
-    gone = imported(write()).twice
-    (tmp_path / "rank_module.py").unlink()
+    own = imported(write(FUNCTIONS, module="functions_of_a_test"))
+    typed = type(sys)("typed_in_by_hand")
+    exec("def fn(rank): return rank", vars(typed))
+    monkeypatch.setitem(sys.modules, "typed_in_by_hand", typed)
+    gone = imported(write(file="gone.py")).twice
+    (tmp_path / "gone.py").unlink()
     for fn, why in (
         (lambda rank: rank, "a lambda"),
-        (closure(), "holds held of the function around it"),
-        (without_closure(), "defined inside another function"),
-        (functools.partial(plain, 1), "is a partial"),
-        (Holder().method, "method bound to an object"),
-        (Holder.of_class, "method bound to an object"),
-        (Holder(), "is a Holder"),
-        (Holder, "is a type"),
+        (own.closing(3), "holds held of the function around it"),
+        (own.making(), "defined inside another function"),
+        (functools.partial(own.plain, 1), "is a partial"),
+        (own.Holder().method, "method bound to an object"),
+        (own.Holder.of_class, "method bound to an object"),
+        (own.Holder(), "is a Holder"),
+        (own.Holder, "is a type"),
         (len, "is a builtin"),
         (3, "is a int"),
-        (coroutine, "is async"),
-        (async_generator, "is async"),
-        (generator, "is a generator"),
-        (hidden, "is not the function that was given"),
-        (module.fn, "typed_in_by_hand has no file"),
-        (gone, "rank_module.py cannot be read"),
+        (own.coroutine, "is async"),
+        (own.async_generator, "is async"),
+        (own.generator, "is a generator"),
+        (own.hidden, "is not the function that was given"),
+        (typed.fn, "typed_in_by_hand has no file"),
+        (gone, "gone.py cannot be read"),
     ):
         assert why in refused(reference, fn), why
 
