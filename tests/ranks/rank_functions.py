@@ -271,6 +271,13 @@ def hold_the_interpreter(rank, guilty):
     dist.all_reduce(torch.full((NUMEL,), -1.0))
 
 
+def hold_the_interpreter_once(rank, guilty):
+    """The same, where the signal that asks for its stack also sets it free."""
+    if rank == guilty:
+        ctypes.PyDLL(None).sleep(int(LONG_S))
+    dist.all_reduce(torch.full((NUMEL,), -1.0))
+
+
 def stuck_in_every_way(rank, started):
     """Rank 0 waits in a collective, rank 1 holds the interpreter, rank 2 is stopped."""
     (Path(started) / str(int(rank))).touch()

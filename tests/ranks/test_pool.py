@@ -223,13 +223,16 @@ class Scripted:
     def _come(self, endpoint, hello):
         end = connect(endpoint, PATIENCE_S)
         self._ends.append(end)
-        end.send({"kind": "hello", "host": "n7", "pid": 0, "space": "", "ticks": None} | hello)
+        end.send({"kind": "hello", "host": "n7", "pid": 0, "stacks": 0, "space": "", "ticks": None} | hello)
 
     def trouble(self):
         return self._trouble
 
     def fate(self, rank):
         return ""
+
+    def signal(self, rank, number):
+        return False
 
     def tail(self, rank):
         return f"words of rank {rank}"

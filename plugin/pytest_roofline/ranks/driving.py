@@ -2,6 +2,7 @@
 
 import contextlib
 import selectors
+import signal
 import socket
 import sys
 import time
@@ -14,7 +15,7 @@ from ..core.errors import RanksFailed
 from .blame import How, RankEnd
 from .channel import Channel
 from .listener import Listener, is_loopback
-from .processes import Placement, Started, is_same, process_space
+from .processes import SIGNAL_S, Placement, RemoteStacks, Started, is_same, process_space, signal_to, stacks_of_process
 from .tasks import Answer, Task, to_controller
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 GRACE_S = 1.0
 # For the last step of a task, when every rank has returned from the function.
 CLOSING_S = 5.0
-# For the stacks of stuck ranks, which they tell themselves.
+# For the stacks of stuck ranks, which they tell themselves; one whose interpreter is blocked, at a signal.
 ASK_S = 0.5
 POLL_S = 0.02
 
@@ -37,6 +38,7 @@ class Member:
     """A rank as the controller knows it.
 
     Args:
+        stacks: the descriptor of its file of stacks.
         space: what the number of its process is of, from `processes.process_space`.
     """
 
@@ -44,6 +46,7 @@ class Member:
     channel: Channel
     host: str
     process: Started
+    stacks: int
     space: str
     facts: "RankFacts | None" = None
     environment: "Environment | None" = None
@@ -52,7 +55,7 @@ class Member:
     def of(cls, channel: Channel, hello: dict[str, Any]) -> "Member":
         """A rank by its first message."""
         process = Started(hello["pid"], hello["ticks"])
-        return cls(hello["rank"], channel, hello["host"], process, hello["space"])
+        return cls(hello["rank"], channel, hello["host"], process, hello["stacks"], hello["space"])
 
     @property
     def name(self) -> str:
@@ -184,7 +187,7 @@ def ends(progress: Progress, members: Sequence[Member], placement: Placement) ->
     """How a task ended on every member, as far as it can be found out; asked before they are ended."""
     stuck = [member for member in members if progress.how(member.rank) == "stuck"]
     stopped = {member.rank for member in stuck if member.stopped}
-    stacks = stacks_of([member for member in stuck if member.rank not in stopped])
+    stacks = stacks_of([member for member in stuck if member.rank not in stopped], placement)
     fates = {rank: placement.fate(rank) for rank in progress.lost}
     nothing = Answer(0, "ok")
     return [
@@ -203,8 +206,23 @@ def ends(progress: Progress, members: Sequence[Member], placement: Placement) ->
     ]
 
 
-def stacks_of(members: Sequence[Member]) -> dict[int, str]:
-    """The stacks of ranks that do not answer, told by the thread of each that listens, where it can run."""
+def stacks_of(members: Sequence[Member], placement: Placement) -> dict[int, str]:
+    """The stacks of ranks that do not answer, as `faulthandler` writes them; those that could be had."""
+    found = _asked(members)
+    blocked = [member for member in members if member.rank not in found]
+    number = signal.SIGUSR1
+    here = [member for member in blocked if member.here]
+    here = [member for member in here if signal_to(member.process, number) or placement.signal(member.rank, number)]
+    if here:
+        time.sleep(SIGNAL_S)
+    found |= {member.rank: stacks_of_process(member.process.pid, member.stacks) for member in here}
+    if isinstance(placement, RemoteStacks):
+        found |= placement.stacks({member.rank: member.stacks for member in blocked if not member.here})
+    return found
+
+
+def _asked(members: Sequence[Member]) -> dict[int, str]:
+    """From the thread of each that listens to the controller."""
     found: dict[int, str] = {}
     for member in members:
         with contextlib.suppress(OSError):

@@ -134,6 +134,10 @@ class Launched:
             time.sleep(POLL_S)
         return ""
 
+    def signal(self, rank: int, number: int) -> bool:  # noqa: ARG002 - the seam's signature
+        """Never: launchers hand a signal to all ranks or to none."""
+        return False
+
     def tail(self, rank: int) -> str:
         """The last words of a rank; of all together where it has none of its own, or they cannot be told apart."""
         words = self._words()

@@ -19,10 +19,12 @@ from .processes import (
     MODULE,
     PARENT_VARIABLE,
     REAP_S,
+    SIGNAL_S,
     Placement,
     ending,
     last_words,
     loopback,
+    stacks_of_process,
     text_of,
 )
 
@@ -120,6 +122,21 @@ class Local:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(FATE_S)
         return "" if process.returncode is None else ending(process.returncode)
+
+    def signal(self, rank: int, number: int) -> bool:
+        """Send a signal to a rank; whether it could be reached."""
+        process = self._processes.get(rank)
+        if process is None or process.poll() is not None:
+            return False
+        process.send_signal(number)
+        return True
+
+    def stacks_of(self, rank: int, descriptor: int) -> str:
+        """What a blocked rank writes into its nameless file of stacks, at a signal; empty where it takes none."""
+        if not self.signal(rank, signal.SIGUSR1):
+            return ""
+        time.sleep(SIGNAL_S)
+        return stacks_of_process(self._processes[rank].pid, descriptor)
 
     def tail(self, rank: int) -> str:
         """The last words of its log."""

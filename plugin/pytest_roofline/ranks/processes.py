@@ -8,8 +8,9 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 MODULE = "pytest_roofline.ranks.worker"
 # Behind Gloo's reason for an abort come the stack and a list of modules.
@@ -38,6 +39,9 @@ class Placement(Protocol):
     def fate(self, rank: int) -> str:
         """How a rank that was lost ended: `killed by SIGKILL`, `exit code 3`; empty where nobody knows."""
 
+    def signal(self, rank: int, number: int) -> bool:
+        """Send a signal to a rank; whether it could be reached."""
+
     def tail(self, rank: int) -> str:
         """The last words of its log."""
 
@@ -46,6 +50,14 @@ class Placement(Protocol):
 
     def wait(self, seconds: float) -> bool:
         """After an orderly stop: whether everything has ended by itself within so many seconds."""
+
+
+@runtime_checkable
+class RemoteStacks(Protocol):
+    """A placement that can read what blocked ranks of other hosts write at a signal."""
+
+    def stacks(self, files: Mapping[int, int]) -> dict[int, str]:
+        """The stacks of ranks, by the descriptors of the files that they write them into."""
 
 
 def loopback() -> dict[str, str]:
@@ -84,6 +96,8 @@ def last_words(text: str) -> str:
 # Names the process that a rank must not outlive, where that is its parent.
 PARENT_VARIABLE = "ROOFLINE_RANK_PARENT"
 _PR_SET_PDEATHSIG = 1
+# For a signal to be taken, and the stacks to be written.
+SIGNAL_S = 0.2
 # How often a guard looks for its process where no descriptor tells of its end.
 LOOK_S = 0.2
 
@@ -131,6 +145,13 @@ def signal_to(process: Started, number: int) -> bool:
             os.kill(process.pid, number)
             return True
     return False
+
+
+def stacks_of_process(pid: int, descriptor: int) -> str:
+    """What a rank of this space has written into its nameless file of stacks; empty where it cannot be read."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/fd/{descriptor}").read_text(errors="replace")
+    return ""
 
 
 def descendants(pid: int) -> set[Started]:

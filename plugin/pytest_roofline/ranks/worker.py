@@ -57,6 +57,10 @@ class Server:
         self._channel = channel
         self._identity = identity
         self._inbox: queue.Queue[Any] = queue.Queue()
+        # Without a name: nothing is left behind, however this process ends.
+        self._stacks = tempfile.TemporaryFile("w+")  # noqa: SIM115 - open as long as the process lives
+        if hasattr(faulthandler, "register"):
+            faulthandler.register(signal.SIGUSR1, file=self._stacks, all_threads=True)
 
     def serve(self) -> int:
         """The rank's whole life."""
@@ -68,6 +72,7 @@ class Server:
                 "size": identity.size,
                 "host": socket.gethostname(),
                 "pid": os.getpid(),
+                "stacks": self._stacks.fileno(),
                 "space": process_space(),
                 "ticks": started(os.getpid()).ticks,
             }
@@ -135,6 +140,7 @@ class Server:
             _end_at_once()
 
     def _read_stacks(self) -> str:
+        # Not into the file of the signal, whose stacks are of the moment that was asked about.
         with tempfile.TemporaryFile("w+") as file:
             faulthandler.dump_traceback(file, all_threads=True)
             file.seek(0)
