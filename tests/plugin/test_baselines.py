@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from pytest_roofline.baselines.files import read_baseline
 
 
@@ -25,44 +23,39 @@ def commands_of(result):
 
 def test_the_printed_commands_make_the_next_run_compare(desk):
     desk.suite()
-    for command in commands_of(desk.run()):
-        answer = desk.cli(*command)
-        assert answer.exit_code == 0, answer.output
-    desk.run().stdout.fnmatch_lines(["2 of 2 compared: *"])
+    # Also with a folder of one's own.
+    for index, options in enumerate(((), ("--roofline-dir=results",), ("--roofline-require-baseline",))):
+        for command in commands_of(desk.run(*options)):
+            answer = desk.cli(*command)
+            assert answer.exit_code == 0, answer.output
+        desk.run().stdout.fnmatch_lines(["2 of 2 compared: *"])
+        (desk.path / "baselines").rename(desk.path / f"used{index}")
+        (desk.path / "h100-proposal.json").unlink()
 
 
-def test_the_printed_commands_work_with_a_folder_of_ones_own(desk):
-    desk.suite()
-    for command in commands_of(desk.run("--roofline-dir=results")):
-        answer = desk.cli(*command)
-        assert answer.exit_code == 0, answer.output
-    desk.run().stdout.fnmatch_lines(["2 of 2 compared: *"])
-
-
-def test_require_baseline_turns_a_missing_baseline_red(desk):
-    desk.suite()
-    result = desk.run("--roofline-require-baseline")
-    assert result.ret == 1
-    result.assert_outcomes(failed=2)
-    result.stdout.fnmatch_lines(["copy[[]64MiB]: NO BASELINE (*), and a baseline is required"])
-
-
-def test_require_baseline_lets_a_compared_run_pass(desk):
-    desk.baseline()
-    assert desk.run("--roofline-require-baseline").ret == 0
-
-
-def test_one_missing_entry_among_others_passes_and_is_named(desk):
+def test_a_missing_baseline_passes_unless_it_is_required(desk):
     raw = raw_baseline(desk)
+    assert desk.run("--roofline-require-baseline").ret == 0
+    # Another driver is the same hardware, and a test may move to another file.
+    desk.script(driver="570.86")
+    (desk.path / "test_suite.py").rename(desk.path / "test_moved.py")
+    result = desk.run("--roofline-require-baseline")
+    result.stdout.fnmatch_lines(["2 of 2 compared: 2 PASSED"])
     raw["entries"] = [entry for entry in raw["entries"] if entry["parameters"]["size_bytes"] == 64 * 2**20]
     h100(desk, json.dumps(raw))
     result = desk.run()
     assert result.ret == 0
     result.stdout.fnmatch_lines(["1 of 2 compared: *. NO BASELINE for copy[[]1GiB]: *"])
+    result = desk.run("--roofline-require-baseline")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["copy[[]1GiB]: NO BASELINE (*), and a baseline is required"])
 
 
-def test_a_baseline_of_another_product_is_not_used_and_the_nearest_is_named(desk):
+def test_what_is_something_else_is_not_compared_and_the_nearest_is_named(desk):
     raw = raw_baseline(desk)
+    desk.suite((desk.path / "test_suite.py").read_text().replace("write_bytes=size_bytes, ", ""))
+    desk.run().stdout.fnmatch_lines(["THIS RUN GATES NOTHING*the test's work changed from *"])
+    desk.suite()
     for entry in raw["entries"]:
         entry["hardware"]["product"] = "h100-pcie"
     h100(desk, json.dumps(raw))
@@ -76,38 +69,16 @@ def test_runs_of_another_hardware_are_refused_by_name(desk, sentence):
     against = desk.five_runs()
     desk.script(product="NVIDIA A100-SXM4-80GB")
     sentence(desk.run(*against), "run0", "a100", "h100-sxm5", "hardware")
-
-
-def test_less_memory_is_another_hardware(desk, sentence):
+    # Also with another memory alone.
     desk.script(product="Prototype X", memory_bytes=16 * 2**30)
-    desk.suite()
     desk.run("--roofline-save=small")
     desk.script(product="Prototype X", memory_bytes=32 * 2**30)
     sentence(desk.run("--roofline-against=small"), "16gib", "32gib")
 
 
-def test_another_driver_is_the_same_hardware(desk):
-    desk.baseline()
-    desk.script(driver="570.86")
-    desk.run("--roofline-require-baseline").assert_outcomes(passed=2)
-
-
-def test_changed_work_is_not_compared(desk):
-    desk.baseline()
-    desk.suite((desk.path / "test_suite.py").read_text().replace("write_bytes=size_bytes, ", ""))
-    result = desk.run()
-    result.stdout.fnmatch_lines(["THIS RUN GATES NOTHING*the test's work changed from *"])
-
-
-def test_a_test_that_moved_to_another_file_keeps_its_baseline(desk):
-    desk.baseline()
-    (desk.path / "test_suite.py").rename(desk.path / "test_moved.py")
-    desk.run().stdout.fnmatch_lines(["2 of 2 compared: 2 PASSED"])
-
-
-@pytest.mark.parametrize(
-    ("text", "word"),
-    [
+def test_a_damaged_baseline_is_a_usage_error_that_names_the_file(desk, sentence):
+    desk.suite()
+    for text, word in (
         ("", "empty"),
         ("  \n", "empty"),
         ('{"schema": 1, "family": "h1', "not JSON"),
@@ -119,141 +90,70 @@ def test_a_test_that_moved_to_another_file_keeps_its_baseline(desk):
         ('{"schema": 1, "family": "../h100", "entries": []}', "family"),
         ('{"schema": 1, "family": "h100", "entries": [], "entries": []}', "twice"),
         ("[" * 100_000, "h100.json"),
-    ],
-    ids=[
-        "empty",
-        "blank",
-        "truncated",
-        "no-json",
-        "list",
-        "schema-2",
-        "no-schema",
-        "unknown",
-        "family",
-        "twice",
-        "deep",
-    ],
-)
-def test_a_damaged_baseline_is_a_usage_error_that_names_the_file(desk, sentence, text, word):
-    desk.suite()
-    h100(desk, text)
-    sentence(desk.run(), "h100.json", word)
-
-
-def test_a_baseline_that_is_not_text_is_a_usage_error_that_names_the_file(desk, sentence):
-    desk.suite()
-    (desk.path / "baselines").mkdir()
+    ):
+        h100(desk, text)
+        sentence(desk.run(), "h100.json", word)
     (desk.path / "baselines" / "h100.json").write_bytes(b"\xff\xfe\x00{")
     sentence(desk.run(), "h100.json", "UTF-8")
-
-
-def edit_nan(entry):
-    entry["sessions"][0]["process_medians"] = [float("nan")]
-
-
-def edit_negative(entry):
-    entry["sessions"][0]["process_medians"] = [-1.0]
-
-
-def edit_zero(entry):
-    entry["sessions"][0]["process_medians"] = [0.0]
-
-
-def edit_infinite(entry):
-    entry["tolerance"] = float("inf")
-
-
-def edit_tolerance(entry):
-    entry["tolerance"] = -0.05
-
-
-def edit_unknown_field(entry):
-    entry["colour"] = "blue"
-
-
-def edit_wrong_type(entry):
-    entry["benchmark"] = 7
-
-
-def edit_no_sessions(entry):
-    entry["sessions"] = []
-
-
-def edit_kind(entry):
-    entry["kind"] = "guessed"
-
-
-@pytest.mark.parametrize(
-    ("edit", "word"),
-    [
-        (edit_nan, "NaN"),
-        (edit_negative, "process_medians"),
-        (edit_zero, "process_medians"),
-        (edit_infinite, "Infinity"),
-        (edit_tolerance, "tolerance"),
-        (edit_unknown_field, "colour"),
-        (edit_wrong_type, "benchmark"),
-        (edit_no_sessions, "sessions"),
-        (edit_kind, "guessed"),
-    ],
-    ids=lambda value: getattr(value, "__name__", "word"),
-)
-def test_an_impossible_entry_is_a_usage_error_that_names_file_and_entry(desk, sentence, edit, word):
-    raw = raw_baseline(desk)
-    edit(raw["entries"][1])
-    h100(desk, json.dumps(raw))
-    said = sentence(desk.run(), "h100.json", word)
-    assert word in ("NaN", "Infinity") or "entries[1]" in said
-
-
-def test_a_duplicate_entry_is_a_usage_error_that_names_both(desk, sentence):
-    raw = raw_baseline(desk)
-    raw["entries"].append(raw["entries"][0])
-    h100(desk, json.dumps(raw))
-    sentence(desk.run(), "h100.json", "entries 0 and 2")
-
-
-def test_a_damaged_baseline_of_another_family_does_not_disturb(desk):
-    desk.baseline()
+    # It does not disturb tests that do not measure, nor is one of another family any matter.
+    desk.suite("def test_nothing(): pass\n")
+    assert desk.run().ret == 0
+    desk.suite()
+    h100(desk, '{"schema": 1, "family": "h100", "entries": []}')
     (desk.path / "baselines" / "mi300x.json").write_text("{")
     assert desk.run().ret == 0
 
 
-def test_a_damaged_baseline_does_not_disturb_tests_that_do_not_measure(desk):
-    desk.suite("def test_nothing(): pass\n")
-    h100(desk, "{")
+def test_an_impossible_entry_is_a_usage_error_that_names_file_and_entry(desk, sentence):
+    raw = raw_baseline(desk)
+    session = raw["entries"][1]["sessions"][0]
+    for change, word in (
+        ({"sessions": [session | {"process_medians": [float("nan")]}]}, "NaN"),
+        ({"sessions": [session | {"process_medians": [-1.0]}]}, "process_medians"),
+        ({"sessions": [session | {"process_medians": [0.0]}]}, "process_medians"),
+        ({"tolerance": float("inf")}, "Infinity"),
+        ({"tolerance": -0.05}, "tolerance"),
+        ({"tolerance": 1e9}, "tolerance is"),
+        ({"tolerance": 0.8}, "tolerance is"),
+        ({"colour": "blue"}, "colour"),
+        ({"benchmark": 7}, "benchmark"),
+        ({"sessions": []}, "sessions"),
+        ({"kind": "guessed"}, "guessed"),
+    ):
+        first, second = raw["entries"]
+        h100(desk, json.dumps(raw | {"entries": [first, second | change]}))
+        said = sentence(desk.run(), "h100.json", word)
+        assert word in ("NaN", "Infinity") or "entries[1]" in said
+    # A wide tolerance that says why is used; the same entry twice is refused by both places.
+    h100(desk, json.dumps(raw | {"entries": [first | {"tolerance": 0.8, "reason": "the host is shared"}, second]}))
     assert desk.run().ret == 0
+    h100(desk, json.dumps(raw | {"entries": [first, second, first]}))
+    sentence(desk.run(), "h100.json", "entries 0 and 2")
 
 
-def test_a_folder_of_baselines_that_is_missing_is_a_usage_error(desk, sentence):
-    desk.suite()
-    sentence(desk.run("--roofline-baselines=nowhere"), "--roofline-baselines=nowhere", "nowhere")
-
-
-@pytest.mark.parametrize("text", ["", "{", '{"type": "outcome"}\n', '{"type": "header", "schema": 9}\n', "\x00\x01"])
-def test_a_damaged_run_is_a_usage_error_that_names_the_file(desk, sentence, text):
-    desk.suite()
-    desk.run_path("bad").parent.mkdir(parents=True)
-    desk.run_path("bad").write_text(text)
-    sentence(desk.run("--roofline-against=bad"), "bad.jsonl")
-
-
-def test_a_run_cut_in_the_middle_of_a_line_still_compares(desk):
-    desk.five_runs()
-    path = desk.run_path("run0")
-    path.write_text(path.read_text().rstrip("\n")[:-10])
-    desk.run("--roofline-against=run0").stdout.fnmatch_lines(["2 of 2 compared: 2 PASSED"])
-
-
-def test_a_missing_run_says_how_to_save_the_first(desk, sentence):
+def test_a_run_to_compare_with_that_is_damaged_or_missing_is_a_usage_error_that_names_it(desk, sentence):
     desk.suite()
     sentence(desk.run("--roofline-against=run9"), "run9", "--roofline-save=NAME")
-
-
-def test_a_run_and_a_baseline_cannot_both_be_compared_with(desk, sentence):
+    sentence(desk.run("--roofline-baselines=nowhere"), "--roofline-baselines=nowhere", "nowhere")
+    for option in ("--roofline-against=" + "a" * 400 + "/x", "--roofline-baselines=" + "a" * 400):
+        sentence(desk.run(option), "File name too long")
+    assert desk.cli("baseline", "propose", "a" * 400 + ".jsonl", "-o", "p.json").exit_code == 2
+    desk.run_path("bad").parent.mkdir(parents=True)
+    for text in ("", "{", '{"type": "outcome"}\n', '{"type": "header", "schema": 9}\n', "\x00\x01"):
+        desk.run_path("bad").write_text(text)
+        sentence(desk.run("--roofline-against=bad"), "bad.jsonl")
     desk.baseline("site")
     desk.five_runs()
     sentence(desk.run("--roofline-against=run0", "--roofline-against=site/h100.json"), "run0", "h100.json")
+    header, rest = desk.run_path("run1").read_text().split("\n", 1)
+    facts = json.loads(header)
+    facts["environment"]["host"]["threads"] = 10**400
+    desk.run_path("run1").write_text(json.dumps(facts) + "\n" + rest)
+    sentence(desk.run("--roofline-against=run1"), "401 digits")
+    # One that was cut in the middle of a line still compares.
+    path = desk.run_path("run0")
+    path.write_text(path.read_text().rstrip("\n")[:-10])
+    desk.run("--roofline-against=run0").stdout.fnmatch_lines(["2 of 2 compared: 2 PASSED"])
 
 
 def threshold(value, confidence="high"):
@@ -263,25 +163,22 @@ def threshold(value, confidence="high"):
     }  # fmt: skip
 
 
-def test_above_a_published_threshold_passes(desk):
+def test_a_published_limit_gates_where_it_can_be_trusted_and_a_reference_never(desk):
     desk.suite()
-    h100(desk, json.dumps({"schema": 1, "family": "h100", "entries": [threshold(1500)]}))
-    assert desk.run("--roofline-require-baseline").ret == 0
-
-
-@pytest.mark.parametrize("entry", [threshold(2500, "recalled"), threshold(2500, "low"), threshold([2500, 2600])])
-def test_a_figure_that_cannot_be_trusted_never_gates(desk, entry):
-    desk.suite()
-    h100(desk, json.dumps({"schema": 1, "family": "h100", "entries": [entry]}))
-    assert desk.run().ret == 0
-
-
-@pytest.mark.parametrize("value", [2500, [2500, 2600], "out of memory"])
-def test_a_reference_never_gates_and_never_satisfies_require_baseline(desk, value):
-    desk.suite()
-    h100(desk, json.dumps({"schema": 1, "family": "h100", "entries": [threshold(value) | {"kind": "reference"}]}))
-    assert desk.run().ret == 0
-    assert desk.run("--roofline-require-baseline").ret == 1
+    for entry, required in (
+        (threshold(1500), 0),
+        (threshold(2500), 1),
+        (threshold(2500, "recalled"), 1),
+        (threshold(2500, "low"), 1),
+        (threshold([2500, 2600]), 1),
+        (threshold(2500) | {"kind": "reference"}, 1),
+        (threshold([2500, 2600]) | {"kind": "reference"}, 1),
+        (threshold("out of memory") | {"kind": "reference"}, 1),
+    ):
+        h100(desk, json.dumps({"schema": 1, "family": "h100", "entries": [entry]}))
+        gates = entry == threshold(2500)
+        assert desk.run().ret == int(gates), entry
+        assert desk.run("--roofline-require-baseline").ret == required, entry
 
 
 def test_a_proposal_from_a_fake_device_says_so(desk):
@@ -291,36 +188,19 @@ def test_a_proposal_from_a_fake_device_says_so(desk):
     assert "note: these runs are of a fake device" in answer.output
 
 
-@pytest.mark.parametrize("seconds", [1e17, 3.0, 1e-7])
-def test_an_entry_that_no_machine_can_have_recorded_is_not_compared_with_and_named_with_its_file(desk, seconds):
+def test_an_entry_that_no_machine_can_have_recorded_is_not_compared_with_and_named_with_its_file(desk):
     raw = raw_baseline(desk)
-    for entry in raw["entries"]:
-        for session in entry["sessions"]:
-            session["process_medians"] = [seconds for _ in session["process_medians"]]
-    h100(desk, json.dumps(raw))
-    result = desk.run()
     said = "*baselines/h100.json holds copy[[]1GiB] with *expected *so nothing is compared with it*baseline check*"
-    result.stdout.fnmatch_lines([f"INVALID copy[[]1GiB]: {said}"])
-    assert desk.run("--roofline-fail-on=regressed,invalid").ret == 1
+    for seconds in (1e17, 3.0, 1e-7):
+        for entry in raw["entries"]:
+            for session in entry["sessions"]:
+                session["process_medians"] = [seconds for _ in session["process_medians"]]
+        h100(desk, json.dumps(raw))
+        desk.run().stdout.fnmatch_lines([f"INVALID copy[[]1GiB]: {said}"])
+        assert desk.run("--roofline-fail-on=regressed,invalid").ret == 1
 
 
-@pytest.mark.parametrize("tolerance", [1e9, 0.8])
-def test_an_entry_with_an_absurd_tolerance_is_refused_with_its_file_and_place(desk, sentence, tolerance):
-    raw = raw_baseline(desk)
-    raw["entries"][0]["tolerance"] = tolerance
-    h100(desk, json.dumps(raw))
-    sentence(desk.run(), "baselines/h100.json", "$.entries[0]", "tolerance is")
-
-
-def test_an_entry_with_a_wide_tolerance_that_says_why_is_used(desk):
-    raw = raw_baseline(desk)
-    raw["entries"][0] |= {"tolerance": 0.8, "reason": "the host is shared"}
-    h100(desk, json.dumps(raw))
-    assert desk.run().ret == 0
-
-
-@pytest.mark.parametrize("command", ["propose", "against", "compare"])
-def test_a_run_of_absurd_times_becomes_no_baseline_by_any_door(desk, command):
+def test_a_run_of_absurd_times_becomes_no_baseline_by_any_door(desk):
     desk.suite()
     desk.run("--roofline-save=good")
     lines = desk.run_path("good").read_text().splitlines()
@@ -333,14 +213,11 @@ def test_a_run_of_absurd_times_becomes_no_baseline_by_any_door(desk, command):
                 line["samples"]["seconds"] = [value * 1e-4 for value in line["samples"]["seconds"]]
                 line.pop("derived", None)
         desk.run_path(name).write_text("".join(f"{json.dumps(line)}\n" for line in changed))
-    if command == "propose":
-        answer = desk.cli("baseline", "propose", "bad-1", "bad-2", "-o", "p.json")
-        assert all("1GiB" not in entry.label for entry in read_baseline(desk.path / "p.json").entries)
-        assert "of the highest peak that applies; expected at most 110%" in answer.output
-    elif command == "against":
-        desk.run("--roofline-against=bad-1").stdout.fnmatch_lines(["INVALID copy*bad-1.jsonl holds copy*"])
-    else:
-        assert "INVALID" in desk.cli("compare", "bad-1", "good").output
+    answer = desk.cli("baseline", "propose", "bad-1", "bad-2", "-o", "p.json")
+    assert all("1GiB" not in entry.label for entry in read_baseline(desk.path / "p.json").entries)
+    assert "of the highest peak that applies; expected at most 110%" in answer.output
+    desk.run("--roofline-against=bad-1").stdout.fnmatch_lines(["INVALID copy*bad-1.jsonl holds copy*"])
+    assert "INVALID" in desk.cli("compare", "bad-1", "good").output
 
 
 def test_an_approval_of_absurd_times_or_of_another_family_is_refused(desk):

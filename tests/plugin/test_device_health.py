@@ -27,87 +27,73 @@ def cases_of(desk):
     return (suite.get("failures"), suite.get("errors")), {case.get("name"): case for case in suite.iter("testcase")}
 
 
-def test_a_sound_device_passes_and_is_not_mentioned(desk, against):
+def test_a_sound_device_passes_and_what_cannot_be_checked_is_named(desk, against):
+    desk.script(gpu=SOUND, slow=1.3)
+    assert "DEGRADED" not in desk.run(*against).stdout.str()
     desk.script(gpu=SOUND)
     result = desk.run(*against)
     assert result.ret == 0
     result.assert_outcomes(passed=3)
-    assert "DEGRADED" not in result.stdout.str()
-
-
-def test_what_cannot_be_checked_is_named_and_fails_nothing(desk, against):
     desk.script(gpu=SOUND | {"ecc_errors": None, "ecc": None})
     result = desk.run(*against)
     assert result.ret == 0
     result.stdout.fnmatch_lines(["device health: *ECC errors*withheld*"])
-
-
-def test_a_device_of_which_no_library_tells_has_no_item(desk, against):
+    # Of which no library tells, there is no item.
+    desk.script()
     result = desk.run(*against, "-v")
     result.assert_outcomes(passed=2)
     assert not any(line.startswith("device health PASSED") for line in result.stdout.lines)
 
 
-@pytest.mark.parametrize("options", [("--collect-only",), ("--collect-only", "-q"), ("--setup-plan",)], ids=" ".join)
-def test_where_nothing_runs_there_is_no_item(desk, options):
+def test_where_nothing_is_measured_there_is_no_item(desk):
     desk.suite()
     desk.script(gpu=SICK)
-    result = desk.run(*options)
-    assert result.ret == 0
-    assert "device health" not in result.stdout.str()
+    for options in (("--collect-only",), ("--collect-only", "-q"), ("--setup-plan",)):
+        result = desk.run(*options)
+        assert result.ret == 0
+        assert "device health" not in result.stdout.str()
     assert not (desk.path / "opened").exists()
-
-
-def test_a_suite_that_does_not_measure_has_no_item(desk):
     desk.suite("def test_nothing(): pass\n")
-    desk.script(gpu=SICK)
     desk.run().assert_outcomes(passed=1)
 
 
-@pytest.mark.parametrize("options", [("-k", "64MiB"), ("test_suite.py::test_copy[64MiB]",)], ids=["-k", "id"])
-def test_a_selection_leaves_the_item_in(desk, against, options):
+def test_a_sick_device_is_an_item_of_its_own_whatever_is_selected_unless_it_is_not_to_fail(desk, against):
     desk.script(gpu=SICK)
-    desk.run(*against, *options).assert_outcomes(passed=1, failed=1, deselected="-k" in options)
-
-
-def test_lf_after_a_sick_device_runs_all_tests_and_the_item_again(desk, against):
-    desk.script(gpu=SICK)
+    for options in (("-k", "64MiB"), ("test_suite.py::test_copy[64MiB]",)):
+        desk.run(*against, *options).assert_outcomes(passed=1, failed=1, deselected="-k" in options)
+    for flag in ("ci", "qualify"):
+        result = desk.run(*against, f"--roofline-{flag}", "--roofline-rounds=1", "--roofline-tolerance=20%")
+        result.assert_outcomes(passed=2, failed=1)
+    for ini, options in ((("roofline_fail_on = regressed",), ()), ((), ("--roofline-fail-on=regressed",))):
+        desk.ini(*ini)
+        result = desk.run(*against, *options)
+        assert result.ret == 0
+        result.assert_outcomes(passed=3)
+        result.stdout.fnmatch_lines([f"device health: DEGRADED: {CAUSE}*"])
+    # After it, --lf runs all tests and the item again.
     desk.run(*against)
     desk.script(gpu=SOUND)
     desk.run(*against, "--lf").assert_outcomes(passed=3)
     assert json.loads((desk.path / ".pytest_cache" / "v" / "cache" / "lastfailed").read_text()) == {}
-
-
-@pytest.mark.parametrize("how", ["command line", "ini"])
-def test_where_degraded_does_not_fail_it_is_said(desk, against, how):
+    desk.suite("def test_bad(roofline): assert False\n")
     desk.script(gpu=SICK)
-    if how == "ini":
-        desk.ini("roofline_fail_on = regressed")
-    result = desk.run(*against, *["--roofline-fail-on=regressed"] * (how == "command line"))
-    assert result.ret == 0
-    result.assert_outcomes(passed=3)
-    result.stdout.fnmatch_lines([f"device health: DEGRADED: {CAUSE}*"])
-
-
-@pytest.mark.parametrize("flag", ["ci", "qualify"])
-def test_a_gate_fails_on_a_sick_device(desk, against, flag):
-    desk.script(gpu=SICK)
-    result = desk.run(*against, f"--roofline-{flag}", "--roofline-rounds=1", "--roofline-tolerance=20%")
-    result.assert_outcomes(passed=2, failed=1)
+    result = desk.run()
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines([f"DEGRADED: {CAUSE}*"])
 
 
 def test_a_regressed_test_points_to_the_sick_device(desk, against):
     desk.script(gpu=SICK, slow=1.3)
-    result = desk.run(*against, "--junitxml=report.xml")
-    result.assert_outcomes(failed=3)
+    desk.run(*against, "--junitxml=report.xml").assert_outcomes(failed=3)
     _, cases = cases_of(desk)
     for name in ("test_copy[64MiB]", "test_copy[1GiB]"):
         (failure,) = cases[name].findall("failure")
         assert "+30.0 % time" in failure.get("message").splitlines()[0]
         assert f"the device is DEGRADED: {CAUSE}" in failure.get("message")
-
-
-def test_a_held_test_that_regressed_points_to_the_sick_device(desk):
+    # Also where the first failure ends the run, and where its verdict had to wait.
+    result = desk.run(*against, "-x")
+    assert result.ret == 1
+    assert f"DEGRADED: {CAUSE}" in result.stdout.str()
     text = """
 import pytest
 from pytest_roofline import Work
@@ -115,16 +101,11 @@ from pytest_roofline import Work
 def test_six(roofline, busy, n):
     roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
 """
-    against = desk.sessions(text)
+    six = desk.sessions(text)
     desk.script(gpu=SICK, slow=1.07)
-    result = desk.run(*against)
+    result = desk.run(*six)
     result.assert_outcomes(failed=7)
     assert result.stdout.str().count(f"the device is DEGRADED: {CAUSE}") == 6
-
-
-def test_a_regressed_test_on_a_sound_device_points_nowhere(desk, against):
-    desk.script(gpu=SOUND, slow=1.3)
-    assert "DEGRADED" not in desk.run(*against).stdout.str()
 
 
 FALLING = """
@@ -134,17 +115,27 @@ def test_copy_last(roofline, busy, fake):
 """
 
 
-@pytest.mark.parametrize(
-    ("fact", "value", "said"),
-    [("links", 16, "16 of 18 NVLinks up"), ("ecc_errors", 2, "2 uncorrected ECC errors"),
-     ("power_limit_w", 300.0, "power limit 300 W")],
-)  # fmt: skip
-def test_what_breaks_while_the_tests_run_is_found(desk, fact, value, said):
-    desk.suite("from pytest_roofline import Work\n" + FALLING.format(fact=fact, value=value))
+def test_what_breaks_while_the_tests_run_is_found(desk):
     desk.script(gpu=SOUND)
-    result = desk.run()
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines([f"DEGRADED: {said}*"])
+    for fact, value, said in (
+        ("links", 16, "16 of 18 NVLinks up"),
+        ("ecc_errors", 2, "2 uncorrected ECC errors"),
+        ("power_limit_w", 300.0, "power limit 300 W"),
+    ):
+        desk.suite("from pytest_roofline import Work\n" + FALLING.format(fact=fact, value=value))
+        result = desk.run()
+        result.assert_outcomes(passed=1, failed=1)
+        result.stdout.fnmatch_lines([f"DEGRADED: {said}*"])
+    # Fixtures of the tests are gone before the device is looked at.
+    desk.suite("""
+import pytest
+@pytest.fixture(scope="module")
+def holding(pytestconfig):
+    yield
+    pytestconfig.fake.told["power_limit_w"] = 400.0
+def test_one(roofline, holding): pass
+""")
+    desk.run().assert_outcomes(passed=1, failed=1)
 
 
 HOT = """
@@ -162,33 +153,9 @@ def test_a_device_that_was_slowed_down_all_the_time_is_degraded_and_not_only_its
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(["DEGRADED: thermal slowdown in * (100%)*"])
     assert [outcome.verdicts for outcome in desk.last_run().outcomes[:2]] == [("INVALID",)] * 2
-
-
-def test_the_software_power_cap_is_no_sickness(desk):
-    desk.suite()
+    # The software power cap is no sickness.
     desk.pytester.makeconftest(desk.conftest + HOT.format(causes=["software power cap"], gpu=SOUND))
     desk.run().assert_outcomes(passed=3)
-
-
-def test_the_cause_stands_also_where_the_last_test_fails(desk):
-    desk.suite("def test_bad(roofline): assert False\n")
-    desk.script(gpu=SICK)
-    result = desk.run()
-    result.assert_outcomes(failed=2)
-    result.stdout.fnmatch_lines([f"DEGRADED: {CAUSE}*"])
-
-
-def test_fixtures_of_the_tests_are_gone_before_the_device_is_looked_at(desk):
-    desk.suite("""
-import pytest
-@pytest.fixture(scope="module")
-def holding(pytestconfig):
-    yield
-    pytestconfig.fake.told["power_limit_w"] = 400.0
-def test_one(roofline, holding): pass
-""")
-    desk.script(gpu=SOUND)
-    desk.run().assert_outcomes(passed=1, failed=1)
 
 
 def expecting(desk, **changes):
@@ -198,31 +165,18 @@ def expecting(desk, **changes):
     return "--roofline-expect=node.json"
 
 
-@pytest.mark.parametrize("gpu", [SOUND, None], ids=["library", "no-library"])
-def test_a_node_that_lacks_what_is_expected_is_degraded(desk, against, gpu):
-    # The machine that runs these tests has no eight of them.
-    desk.script(gpu=gpu)
-    result = desk.run(*against, expecting(desk))
-    assert result.ret == 1
-    result.assert_outcomes(passed=2, failed=1)
-    result.stdout.fnmatch_lines([f"DEGRADED: * × {H100}, expected 8*"])
-
-
-def test_a_node_that_is_as_expected_passes(desk, against):
-    desk.script(gpu=SOUND)
+def test_a_node_that_lacks_what_is_expected_is_degraded(desk, against):
+    option = expecting(desk)
+    for ini, options, gpu in (
+        ((), (option,), SOUND),
+        ((), (option,), None),
+        (("roofline_expect = node.json",), (), SOUND),
+    ):
+        # The machine that runs these tests has no eight of them.
+        desk.script(gpu=gpu)
+        desk.ini(*ini)
+        result = desk.run(*against, *options)
+        result.assert_outcomes(passed=2, failed=1)
+        result.stdout.fnmatch_lines([f"DEGRADED: * × {H100}, expected 8*"])
+    desk.ini()
     assert desk.run(*against, expecting(desk, gpus=[{"product": H100, "count": 0}])).ret == 0
-
-
-@pytest.mark.parametrize("line", ["roofline_expect = node.json"])
-def test_the_ini_says_what_is_expected(desk, against, line):
-    expecting(desk)
-    desk.ini(line)
-    desk.script(gpu=SOUND)
-    assert desk.run(*against).ret == 1
-
-
-def test_under_x_the_first_failure_ends_the_run_and_still_names_the_sick_device(desk, against):
-    desk.script(gpu=SICK, slow=1.3)
-    result = desk.run(*against, "-x")
-    assert result.ret == 1
-    assert f"DEGRADED: {CAUSE}" in result.stdout.str()

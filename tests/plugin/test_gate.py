@@ -18,27 +18,17 @@ def test_the_message_of_a_regression_has_two_lines_in_the_promised_form(desk):
     assert second.startswith("  driver 550.54 → 570.86; ")
     assert "; 5 of 5 processes behind the baseline were faster" in second
     assert re.search(r"Details: \.roofline/runs/\S+\.jsonl; .*`roofline baseline propose", second)
-
-
-def test_lf_reruns_only_the_regressed_test(desk):
-    against = desk.five_runs()
-    desk.script(slow={"test_copy[64MiB]": 1.3})
-    desk.run(*against)
     result = desk.run("--lf", "-v", *against)
     result.assert_outcomes(failed=1)
     assert "1GiB" not in result.stdout.str()
 
 
-def test_what_is_within_the_tolerance_passes(desk):
+def test_what_is_within_the_tolerance_passes_and_one_saved_run_is_enough_to_catch_a_third(desk):
     against = desk.five_runs()
     desk.script(slow=1.03)
     result = desk.run(*against)
     assert result.ret == 0
     result.stdout.fnmatch_lines(["2 of 2 compared: 2 PASSED"])
-
-
-def test_one_saved_run_is_enough_to_catch_a_third(desk):
-    desk.five_runs()
     desk.script(slow=1.3)
     result = desk.run("--roofline-against=run0")
     assert result.ret == 1
@@ -59,41 +49,16 @@ def test_both(roofline, busy, request):
     result.stdout.fnmatch_lines(["both.down: +50.* REGRESSED*", "both.up: +50.* REGRESSED*", "2 measured, 3 rounds"])
 
 
-def test_approved_runs_let_an_equal_run_pass(desk):
-    desk.baseline()
+def test_a_sites_folder_gates_before_the_shipped_one_and_the_first_of_two_wins(desk):
+    desk.baseline("baselines", slow=1.0)
+    desk.baseline("site", slow=1.5)
     result = desk.run()
     assert result.ret == 0
     result.stdout.fnmatch_lines(["roofline *against *h100.json", "2 of 2 compared: 2 PASSED"])
-
-
-def test_a_sites_folder_gates(desk):
-    desk.baseline("site")
-    desk.script(slow=1.3)
-    assert desk.run().ret == 0
-    assert desk.run("--roofline-baselines=site").ret == 1
-
-
-def test_a_sites_value_goes_before_the_shipped_one(desk):
-    desk.baseline("baselines", slow=1.0)
-    desk.baseline("site", slow=1.5)
     desk.script(slow=1.5)
-    assert desk.run().ret == 1
-    result = desk.run("--roofline-baselines=site")
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["2 of 2 compared: 2 PASSED"])
-
-
-def test_the_first_of_two_site_folders_wins(desk):
-    desk.baseline("first", slow=1.5)
-    desk.baseline("second", slow=1.0)
-    desk.script(slow=1.5)
-    assert desk.run("--roofline-baselines=first", "--roofline-baselines=second").ret == 0
-    assert desk.run("--roofline-baselines=second", "--roofline-baselines=first").ret == 1
-
-
-def test_a_baseline_file_can_be_named_to_compare_with(desk):
-    desk.baseline("site")
-    desk.script(slow=1.3)
-    result = desk.run("--roofline-against=site/h100.json")
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(["copy*REGRESSED*"])
+    site, shipped = "--roofline-baselines=site", "--roofline-baselines=baselines"
+    against = ["--roofline-against=baselines/h100.json"]
+    for options, status in (([], 1), ([site], 0), ([site, shipped], 0), ([shipped, site], 1), (against, 1)):
+        result = desk.run(*options)
+        assert result.ret == status, options
+        result.stdout.fnmatch_lines(["copy*REGRESSED*" if status else "2 of 2 compared: 2 PASSED"])

@@ -26,10 +26,10 @@ NAMES = {
 SUITE = """
 import pytest
 from pytest_roofline import Work
-VALUE = {value!a}
-@pytest.mark.parametrize("value", [VALUE])
+VALUES = {values!a}
+@pytest.mark.parametrize("value", VALUES)
 def test_copy(roofline, busy, value):
-    assert value == VALUE
+    assert value in VALUES
     roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9, write_bytes=10**9))
 """
 
@@ -43,25 +43,23 @@ def assert_steady(text):
     assert not wild
 
 
-# pytest itself cannot put a raw lone surrogate into the environment, so that one is tried escaped only.
-IDS = [(name, raw_ids) for name in NAMES for raw_ids in (False, True) if (name, raw_ids) != ("surrogate", True)]
-
-
-@pytest.mark.parametrize(("name", "raw_ids"), IDS)
-def test_any_id_is_measured_written_and_read_back(desk, name, raw_ids):
-    value = NAMES[name]
+@pytest.mark.parametrize("raw_ids", [False, True])
+def test_any_id_is_measured_written_and_read_back(desk, raw_ids):
+    # pytest itself cannot put a raw lone surrogate into the environment, so that one is tried escaped only.
+    values = [value for name, value in NAMES.items() if not (raw_ids and name == "surrogate")]
     if raw_ids:
         # pytest escapes ids unless it is told not to.
         desk.ini("disable_test_id_escaping_and_forfeit_all_rights_to_community_support = true")
-    desk.suite(SUITE.format(value=value))
+    desk.suite(SUITE.format(values=values))
     before = files_below(desk.path.parent)
     result = desk.run("-p", "no:cacheprovider")
     assert result.ret == 0, result.stdout.str()
-    result.stdout.fnmatch_lines(["THIS RUN GATES NOTHING: 0 of 1 compared*", "1 measured"])
+    count = len(values)
+    result.stdout.fnmatch_lines([f"THIS RUN GATES NOTHING: 0 of {count} compared*", f"{count} measured"])
     assert_steady(result.stdout.str().partition("= roofline =")[2])
     run = desk.last_run()
-    (measurement,) = run.measurements
-    assert measurement.key.parameters["value"].encode() == value.encode("utf-8", "backslashreplace")
+    told = [measurement.key.parameters["value"].encode() for measurement in run.measurements]
+    assert told == [value.encode("utf-8", "backslashreplace") for value in values]
     assert run.not_passed == {}
     made = files_below(desk.path.parent) - before
     assert {path.parent for path in made} <= {
@@ -70,42 +68,40 @@ def test_any_id_is_measured_written_and_read_back(desk, name, raw_ids):
     assert len([path for path in made if path.suffix == ".jsonl"]) == 1
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_any_id_is_gated(desk, name):
-    text = SUITE.format(value=NAMES[name])
-    desk.suite(text)
+def test_any_id_is_gated_proposed_approved_and_compared(desk):
+    desk.suite(SUITE.format(values=list(NAMES.values())))
+    count = len(NAMES)
     desk.run("--roofline-save=before")
-    desk.script(slow=1.5)
+    proposed = desk.cli("baseline", "propose", "before", "-o", "p.json")
+    assert proposed.exit_code == 0, proposed.output
+    approved = desk.cli("baseline", "approve", "p.json", "--into", "site")
+    assert approved.exit_code == 0, approved.output
+    assert_steady(approved.output)
+    result = desk.run("--roofline-baselines=site", "--roofline-rounds=1")
+    result.stdout.fnmatch_lines([f"{count} of {count} compared: {count} PASSED"])
+    compared = desk.cli("compare", "before", "before")
+    assert compared.exit_code == 0, compared.output
+    assert_steady(compared.output)
+    # One of them that is slower.
+    slow = [measurement.test_id for measurement in desk.saved("before").measurements][-1]
+    desk.script(slow={slow.partition("::")[2]: 1.5})
     result = desk.run("--roofline-against=before", "--junitxml=junit.xml")
     assert result.ret == 1, result.stdout.str()
+    assert_steady(result.stdout.str().partition("= roofline =")[2])
+    assert "REGRESSED, tolerance" in result.stdout.str()
     assert "REGRESSED" in (desk.path / "junit.xml").read_text()
 
 
 def test_a_test_in_a_folder_whose_name_is_no_utf8_is_gated(desk):
     folder = desk.path / "caf\udce9"
     folder.mkdir()
-    (folder / "test_it.py").write_text(SUITE.format(value="v"))
+    (folder / "test_it.py").write_text(SUITE.format(values=["v"]))
     before = desk.run("--roofline-save=before", "-p", "no:cacheprovider")
     before.stdout.fnmatch_lines(["THIS RUN GATES NOTHING: 0 of 1 compared*", "1 measured"])
     desk.script(slow=1.5)
     result = desk.run("--roofline-against=before", "-p", "no:cacheprovider")
     assert result.ret == 1
     assert "REGRESSED, tolerance" in result.stdout.str()
-
-
-@pytest.mark.parametrize("name", ["quotes", "newline", "brackets", "closing", "html", "unicode", "escape", "dots"])
-def test_any_id_is_proposed_approved_and_compared(desk, name):
-    desk.suite(SUITE.format(value=NAMES[name]))
-    desk.run("--roofline-save=before")
-    proposed = desk.cli("baseline", "propose", "before", "-o", "p.json")
-    assert proposed.exit_code == 0, proposed.output
-    approved = desk.cli("baseline", "approve", "p.json")
-    assert approved.exit_code == 0, approved.output
-    assert_steady(approved.output)
-    desk.run().stdout.fnmatch_lines(["1 of 1 compared: 1 PASSED"])
-    compared = desk.cli("compare", "before", "before")
-    assert compared.exit_code == 0, compared.output
-    assert_steady(compared.output)
 
 
 def parameters_by_id(desk, suite, *args):
@@ -149,10 +145,10 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize("order", [list, reversed])
-def test_a_parameter_with_a_name_is_told_by_it_wherever_it_stands(desk, order):
-    _, found = parameters_by_id(desk, NAMED.format(values=", ".join(order(list(TOLD)))))
-    assert [one["value"] for one in found.values()] == list(order(list(TOLD.values())))
+def test_a_parameter_with_a_name_is_told_by_it_wherever_it_stands(desk):
+    for order in (list, reversed):
+        _, found = parameters_by_id(desk, NAMED.format(values=", ".join(order(list(TOLD)))))
+        assert [one["value"] for one in found.values()] == list(order(list(TOLD.values())))
 
 
 def test_a_parameter_that_is_an_object_is_told_by_the_id_that_the_test_gives_it(desk):
@@ -182,33 +178,25 @@ def test_a_parameter_without_a_name_is_said_to_be_told_by_its_position_and_becom
     desk.run("--roofline-against=a").stdout.fnmatch_lines(["*1 of 4 compared*"])
 
 
-def test_a_parameter_called_id_does_not_hide_the_others(desk):
-    desk.suite("""
-import pytest
-from pytest_roofline import Work
-@pytest.mark.parametrize(("shape", "id"), [((1, 2), 7), ((3, 4), 7)])
-def test_copy(roofline, busy, shape, id):
-    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
-""")
-    result = desk.run()
-    assert result.ret == 0, result.stderr.str()
-    assert len({str(measurement.key.parameters) for measurement in desk.last_run().measurements}) == 2
-
-
-@pytest.mark.parametrize("value", ["float('nan')", "float('inf')", "1e308", "10**400", "-0.0", "None", "True", "2.5"])
-def test_numbers_of_any_kind_are_gated(desk, value):
+def test_a_parameter_called_id_does_not_hide_the_others_and_numbers_of_any_kind_are_gated(desk):
+    values = ["float('nan')", "float('inf')", "1e308", "10**400", "-0.0", "None", "True", "2.5"]
     desk.suite(f"""
 import pytest
 from pytest_roofline import Work
-@pytest.mark.parametrize("value", [{value}], ids=["it"])
+@pytest.mark.parametrize(("shape", "id"), [((1, 2), 7), ((3, 4), 7)])
+def test_shape(roofline, busy, shape, id):
+    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
+@pytest.mark.parametrize("value", [{", ".join(values)}], ids={[str(n) for n in range(len(values))]})
 def test_copy(roofline, busy, value):
     roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
 """)
     desk.run("--roofline-save=before")
+    keys = {str(one.key.parameters) for one in desk.saved("before").measurements if one.key.benchmark == "shape"}
+    assert len(keys) == 2
     proposed = desk.cli("baseline", "propose", "before", "-o", "p.json")
     assert proposed.exit_code == 0, proposed.output or proposed.exception
     assert desk.cli("baseline", "approve", "p.json").exit_code == 0
-    desk.run().stdout.fnmatch_lines(["1 of 1 compared: 1 PASSED"])
+    desk.run().stdout.fnmatch_lines(["10 of 10 compared: 10 PASSED"])
 
 
 def test_a_measurement_name_of_any_kind_stays_in_the_table_and_the_folder(desk):

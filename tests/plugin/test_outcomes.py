@@ -23,6 +23,7 @@ def ending(desk, end, *args):
 
 def proposed(desk):
     """What `propose` took and what it said."""
+    (desk.path / "p.json").unlink(missing_ok=True)
     answer = desk.cli("baseline", "propose", "it", "-o", "p.json")
     assert answer.exit_code == 0, answer.output
     return answer.output, (desk.path / "p.json").read_text()
@@ -32,66 +33,41 @@ def row(result, name):
     return next(line for line in result.stdout.lines if line.startswith(f"{name} "))
 
 
-def test_an_assert_after_measuring_fails_plainly(desk):
+def test_a_test_that_fails_for_itself_fails_plainly_and_never_becomes_a_baseline(desk):
     result = ending(desk, "assert 1 == 2")
     assert result.ret == 1
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*assert 1 == 2*"])
     assert "REGRESSED" not in result.stdout.str()
-
-
-def test_a_failed_test_is_left_out_of_a_proposal_and_named(desk):
-    ending(desk, "assert 1 == 2")
     said, text = proposed(desk)
     assert "left out: other of it: its test failed" in said
-    assert '"benchmark": "other"' not in text
-    assert '"benchmark": "good"' in text
-
-
-def test_a_failed_test_is_left_out_even_where_slowdowns_are_accepted(desk):
-    ending(desk, "assert 1 == 2")
-    answer = desk.cli("baseline", "propose", "it", "-o", "p.json", "--accept-slower")
+    assert ('"benchmark": "other"' in text, '"benchmark": "good"' in text) == (False, True)
+    answer = desk.cli("baseline", "propose", "it", "-o", "slower.json", "--accept-slower")
     assert "left out: other of it" in answer.output
-
-
-def test_a_failed_test_is_not_compared_with(desk):
-    ending(desk, "assert 1 == 2")
     desk.suite(BODY.format(end="pass"))
     desk.run("--roofline-against=it").stdout.fnmatch_lines(["1 of 2 compared: *NO BASELINE for other*"])
 
 
-def test_a_teardown_that_fails_marks_the_measurement_too(desk):
-    ending(desk, "request.addfinalizer(lambda: 1 / 0)")
-    said, text = proposed(desk)
-    assert "left out: other of it" in said
-    assert '"benchmark": "other"' not in text
-
-
-def test_a_test_that_skips_after_measuring_is_not_called_failed(desk):
-    result = ending(desk, "pytest.skip('not today')")
-    assert result.ret == 0
-    result.assert_outcomes(passed=1, skipped=1)
-    assert "FAILED" not in result.stdout.str()
-
-
-def test_a_test_that_skips_after_measuring_counts_once(desk):
-    result = ending(desk, "pytest.skip('not today')")
-    last = next(line for line in result.stdout.lines if " measured" in line and not line.startswith("roofline"))
-    assert last in ("2 measured", "1 measured, 1 not measured (not today)")
-
-
-def test_a_test_that_skips_after_measuring_never_becomes_a_baseline(desk):
-    ending(desk, "pytest.skip('not today')")
-    said, text = proposed(desk)
-    assert "left out: other of it" in said
-    assert '"benchmark": "other"' not in text
-
-
-def test_a_test_that_xfails_after_measuring_is_not_called_failed(desk):
-    result = ending(desk, "pytest.xfail('known')")
-    assert result.ret == 0
-    result.assert_outcomes(passed=1, xfailed=1)
-    assert not row(result, "other").endswith("FAILED")
+def test_what_was_measured_before_a_test_ended_otherwise_never_becomes_a_baseline_either(desk):
+    for end, ended, word in (
+        ("request.addfinalizer(lambda: 1 / 0)", {"passed": 2, "errors": 1}, None),
+        ("pytest.skip('not today')", {"passed": 1, "skipped": 1}, "SKIPPED"),
+        ("pytest.xfail('known')", {"passed": 1, "xfailed": 1}, "XFAIL"),
+        ("roofline.measure(lambda: busy(1e-3), work=WORK, name='bad', verify=lambda: False)",
+         {"passed": 1, "failed": 1}, "FAILED"),
+    ):  # fmt: skip
+        desk.run_path("it").unlink(missing_ok=True)
+        result = ending(desk, end)
+        result.assert_outcomes(**ended)
+        said, text = proposed(desk)
+        assert "left out: other of it" in said or "left out: other.bad of it: wrong data" in said, end
+        assert word == "FAILED" or '"benchmark": "other"' not in text, end
+        assert '"name": "bad"' not in text
+        assert word is None or row(result, "other.bad" if word == "FAILED" else "other").endswith(word)
+        if word == "SKIPPED":
+            last = next(line for line in result.stdout.lines if " measured" in line and not line.startswith("roofline"))
+            assert last in ("2 measured", "1 measured, 1 not measured (not today)")
+    result.stdout.fnmatch_lines(["*other.bad: wrong data*"])
 
 
 SETUP = """
@@ -131,15 +107,8 @@ def test_what_is_measured_in_teardown_is_judged_or_refused(desk):
     assert desk.run("--roofline-require-baseline").ret == 1
 
 
-def test_measuring_twice_without_names_is_refused(desk):
-    result = ending(desk, "roofline.measure(lambda: busy(1e-3), work=WORK)")
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*measures twice under no name; give each measurement a name of its own*"])
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
+def test_a_measure_that_cannot_work_says_so_in_its_test(desk):
+    cases = [
         ("lambda: None", "work is None"),
         ("lambda: None, work=Work()", "no work"),
         ("lambda: None, work=Work(read_bytes=0)", "no work"),
@@ -152,36 +121,17 @@ def test_measuring_twice_without_names_is_refused(desk):
         ("lambda: None, work=WORK, tolerance=-1", "tolerance is -1"),
         ("lambda: None, work=WORK, args=(), make_args=tuple", "expected one of them"),
         ("lambda: None, work=WORK, cache='rotate'", "make_args"),
-    ],
-)
-def test_a_measure_that_cannot_work_says_so_in_its_test(desk, call, words):
-    desk.suite(f"""
-from pytest_roofline import Work
-WORK = Work(read_bytes=1)
-async def later(): pass
-def test_bad(roofline):
-    roofline.measure({call})
-""")
+        ("lambda: 1 / 0, work=WORK", "ZeroDivisionError"),
+    ]
+    tests = "".join(f"def test_bad{n}(roofline):\n    roofline.measure({call})\n" for n, (call, _) in enumerate(cases))
+    twice = "def test_twice(roofline, busy):\n" + 2 * "    roofline.measure(lambda: busy(1e-3), work=WORK)\n"
+    desk.suite(f"from pytest_roofline import Work\nWORK = Work(read_bytes=1)\nasync def later(): pass\n{tests}{twice}")
     result = desk.run()
-    result.assert_outcomes(failed=1)
-    errors = [line for line in result.stdout.lines if line.startswith("E  ") and words in line]
-    assert errors, result.stdout.str()
-    assert not (desk.path / ".roofline" / "runs").exists() or desk.last_run().measurements == ()
-
-
-def test_wrong_data_fails_the_test_and_never_becomes_a_baseline(desk):
-    result = ending(desk, "roofline.measure(lambda: busy(1e-3), work=WORK, name='bad', verify=lambda: False)")
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*other.bad: wrong data*"])
-    said, text = proposed(desk)
-    assert "left out: other.bad of it: wrong data" in said
-    assert '"name": "bad"' not in text
-
-
-def test_an_exception_in_the_function_is_the_cause_that_is_shown(desk):
-    result = ending(desk, "roofline.measure(lambda: 1 / 0, work=WORK, name='bad')")
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*ZeroDivisionError*"])
+    result.assert_outcomes(failed=len(cases) + 1)
+    errors = [line for line in result.stdout.lines if line.startswith("E  ")]
+    again = ("", "measures twice under no name; give each measurement a name of its own")
+    assert [words for _, words in [*cases, again] if not any(words in line for line in errors)] == []
+    assert [one.label for one in desk.last_run().measurements] == ["twice"]
 
 
 def test_a_device_that_vanishes_fails_its_test_and_keeps_what_was_measured(desk):
@@ -236,42 +186,24 @@ def drilled(desk, monkeypatch):
     return desk
 
 
-def test_a_drill_turns_the_gate_red(drilled):
+def test_a_drill_turns_the_gate_red_and_is_never_proposed_or_compared_with(drilled):
     against = drilled.five_runs()
     result = drill(drilled, *against)
     assert result.ret == 1
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["copy[[]64MiB]: +100.* REGRESSED*"])
-
-
-def test_a_drill_is_never_proposed(drilled):
-    drilled.suite()
-    drill(drilled)
     said, text = proposed(drilled)
     assert "left out: copy[64MiB] of it" in said
     assert "67108864" not in text
-
-
-def test_a_drill_is_never_compared_with(drilled):
-    drilled.suite()
-    drill(drilled)
     drilled.run("--roofline-against=it").stdout.fnmatch_lines(["1 of 2 compared: *"])
 
 
-TOO_FAST = BODY.replace("{end}", "roofline.measure(lambda: busy(1e-5), work=WORK, name='fast')")
-
-
-def test_a_rate_above_the_datasheet_is_invalid_and_said(desk):
-    desk.suite(TOO_FAST)
+def test_a_rate_above_the_datasheet_is_invalid_and_named_where_it_is_left_out(desk):
+    desk.suite(BODY.replace("{end}", "roofline.measure(lambda: busy(1e-5), work=WORK, name='fast')"))
     result = desk.run("--roofline-save=it")
     result.assert_outcomes(passed=2)
     assert row(result, "other.fast").endswith("INVALID")
     assert "datasheet's peak" in desk.saved("it").measurements[-1].invalid
-
-
-def test_an_invalid_measurement_is_left_out_of_a_proposal_and_named(desk):
-    desk.suite(TOO_FAST)
-    desk.run("--roofline-save=it")
     said, text = proposed(desk)
     assert "left out: other.fast of it" in said
     assert '"name": "fast"' not in text

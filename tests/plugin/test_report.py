@@ -9,7 +9,6 @@ import pytest
 import pytest_roofline.report.files  # noqa: F401
 
 # An inner run that imported these first would leave them behind, half forgotten.
-from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.plugin.report_files import ANNOTATING
 
 FILES = ["index.html", "results.csv", "run.json", "summary.md"]
@@ -80,29 +79,30 @@ def lines_of(result):
     return result.stdout.str().splitlines()
 
 
-def test_the_report_of_a_live_run_is_that_of_its_file(desk, report):
+def test_the_report_of_a_live_run_is_that_of_its_file_however_that_is_named(desk, report, monkeypatch):
+    monkeypatch.chdir(desk.path)
     desk.suite()
     result = desk.run("--roofline-report=out", "--roofline-save=night")
     assert (0, FILES) == (result.ret, report.files)
     assert f"report written to {report.path}, to be opened at {report.path}/index.html" in lines_of(result)
     assert {"copy[64MiB]": "NO BASELINE", "copy[1GiB]": "NO BASELINE"} == report.words
+    run, (told,) = desk.saved("night"), report.plain["runs"]
+    assert run.header.run_id == told["header"]["run_id"]
+    samples = [list(one.samples.seconds) for one in run.measurements]
+    assert samples == [one["samples"]["seconds"] for one in told["measurements"]]
     done = desk.cli("report", desk.run_path("night"), "-o", desk.path / "again")
     written = [str(desk.path / "again" / name) for name in ("run.json", "results.csv", "summary.md", "index.html")]
     assert (0, written) == (done.exit_code, done.output.splitlines())
-    for name in FILES:
-        assert (report.path / name).read_bytes() == (desk.path / "again" / name).read_bytes(), name
-
-
-@pytest.mark.parametrize("asked", ["name", "path"])
-def test_the_report_of_a_red_run_is_that_of_its_file_however_that_is_named(desk, report, monkeypatch, asked):
-    monkeypatch.chdir(desk.path)
     desk.suite(BROKEN.format(last="assert 0"))
-    assert 1 == desk.run("--roofline-report=out", "--roofline-save=night").ret
-    given = "night" if asked == "name" else os.path.relpath(desk.run_path("night"))
-    assert 0 == desk.cli("report", given, "-o", "again").exit_code
-    assert [] == [
-        name for name in FILES if (report.path / name).read_bytes() != (desk.path / "again" / name).read_bytes()
-    ]
+    assert 1 == desk.run("--roofline-report=red", "--roofline-save=red").ret
+    for given, ours, theirs in (
+        ("night", "out", "again"),
+        ("red", "red", "by-name"),
+        (os.path.relpath(desk.run_path("red")), "red", "by-path"),
+    ):
+        assert theirs == "again" or 0 == desk.cli("report", given, "-o", theirs).exit_code
+        for name in FILES:
+            assert (desk.path / ours / name).read_bytes() == (desk.path / theirs / name).read_bytes(), (theirs, name)
 
 
 @pytest.mark.parametrize("broken", ["page", "run_json", "rows_of", "annotations"])
@@ -150,39 +150,33 @@ def test_an_interrupted_test_whose_fixture_then_fails_leaves_a_report_all_the_sa
     assert desk.last_run().footer is not None
 
 
-def test_a_folder_in_the_ini_file_is_relative_to_that_file(desk, report):
-    desk.one()
-    desk.ini("roofline_report = out")
-    (desk.path / "below").mkdir()
-    assert 0 == desk.run("--rootdir", str(desk.path), "-c", str(desk.path / "pytest.ini"), str(desk.path)).ret
-    assert FILES == report.files
-
-
-@pytest.mark.parametrize(
-    ("make", "asked", "words"),
-    [
-        (lambda path: (path / "out").touch(), "out", ("--roofline-report=", "is no directory")),
-        (lambda path: (path / "file").touch(), "file/out", ("--roofline-report=", "file is no directory")),
-        (lambda path: (path / "out/index.html").mkdir(parents=True), "out", ("index.html is a directory",)),
-        (lambda path: (path / "out").symlink_to("out"), "out", ("out is no directory",)),
-        (lambda path: None, "", ("--roofline-report is empty",)),
-    ],
-)
-def test_a_folder_that_cannot_be_is_refused_before_anything_is_measured(desk, sentence, make, asked, words):
-    desk.one()
-    make(desk.path)
-    sentence(desk.run(f"--roofline-report={asked}"), *words)
-    assert not (desk.path / "opened").exists()
-
-
-def test_a_report_that_is_there_is_replaced_and_what_lies_beside_it_stays(desk, report):
+def test_a_report_is_written_where_the_ini_file_says_beside_what_is_there_also_without_a_terminal(desk, report):
     desk.one()
     report.path.mkdir()
     (report.path / "mine.txt").write_text("mine")
     (report.path / "run.json").write_text("old")
-    assert 0 == desk.run("--roofline-report=out").ret
+    desk.ini("roofline_report = out")
+    (desk.path / "below").mkdir()
+    options = ("--rootdir", str(desk.path), "-c", str(desk.path / "pytest.ini"), str(desk.path))
+    assert 0 == desk.run("-p", "no:terminal", *options).ret
     assert [*FILES[:1], "mine.txt", *FILES[1:]] == report.files
     assert {"one": "NO BASELINE"} == report.words
+
+
+def test_a_folder_that_cannot_be_is_refused_before_anything_is_measured(desk, sentence):
+    desk.one()
+    (desk.path / "file").touch()
+    (desk.path / "taken/index.html").mkdir(parents=True)
+    (desk.path / "loop").symlink_to("loop")
+    for asked, words in (
+        ("file", ("--roofline-report=", "is no directory")),
+        ("file/out", ("--roofline-report=", "file is no directory")),
+        ("taken", ("index.html is a directory",)),
+        ("loop", ("loop is no directory",)),
+        ("", ("--roofline-report is empty",)),
+    ):
+        sentence(desk.run(f"--roofline-report={asked}"), *words)
+    assert not (desk.path / "opened").exists()
 
 
 def test_a_report_that_could_not_be_written_fails_the_run_and_says_why(desk):
@@ -210,40 +204,26 @@ def test_what_could_not_be_saved_stands_in_the_report(desk, report, monkeypatch)
     assert "The run file could not be saved" in report.summary
 
 
-@pytest.mark.parametrize(
-    ("last", "status", "word"),
-    [("assert 0, 'wrong'", 1, "FAILED"), ("raise KeyboardInterrupt", 2, "INTERRUPTED")],
-)
-def test_whatever_became_of_the_tests_the_report_has_what_there_is(desk, report, last, status, word):
-    desk.suite(BROKEN.format(last=last))
-    assert status == desk.run("--roofline-report=out").ret
-    found = {
-        "test_broken_before": "FAILED",
-        "fine": "NO BASELINE",
-        "test_elsewhere": "SKIPPED",
-        "broken_after.half": word,
-    }
-    assert found == report.words
-    assert f"which ended with status {status}" in report.summary
-
-
-def test_a_test_that_failed_before_anything_was_measured_is_in_the_report(desk, report):
-    desk.suite(BROKEN.format(last="pass"))
+def test_whatever_became_of_the_tests_the_report_has_what_there_is(desk, report):
+    first = {"test_broken_before": "FAILED", "fine": "NO BASELINE", "test_elsewhere": "SKIPPED"}
+    for last, status, word in (("assert 0, 'wrong'", 1, "FAILED"), ("raise KeyboardInterrupt", 2, "INTERRUPTED")):
+        desk.suite(BROKEN.format(last=last))
+        assert status == desk.run("--roofline-report=out").ret
+        assert first | {"broken_after.half": word} == report.words
+        assert f"which ended with status {status}" in report.summary
+    # Also where nothing was measured at all; a run that nobody asked to report then writes no file.
+    before = desk.run_paths()
+    assert 1 == desk.run("-k", "before").ret
+    assert before == desk.run_paths()
     assert 1 == desk.run("--roofline-report=out", "-k", "before or elsewhere").ret
     assert {"test_broken_before": "FAILED", "test_elsewhere": "SKIPPED"} == report.words
 
 
-def test_without_a_terminal_the_report_is_written_all_the_same(desk, report):
+def test_where_nothing_is_measured_nothing_is_written(desk, report, step_summary, github):
     desk.one()
-    assert 0 == desk.run("-p", "no:terminal", "--roofline-report=out").ret
-    assert {"one": "NO BASELINE"} == report.words
-
-
-@pytest.mark.parametrize("option", ["--collect-only", "--setup-plan", "-k=nothing"])
-def test_where_nothing_is_measured_nothing_is_written(desk, report, step_summary, github, option):
-    desk.one()
-    desk.run(option, "--roofline-report=out")
-    assert ([], False) == (report.files, step_summary.exists())
+    for option in ("--collect-only", "--setup-plan", "-k=nothing"):
+        desk.run(option, "--roofline-report=out")
+        assert ([], False) == (report.files, step_summary.exists()), option
 
 
 def test_rounds_are_one_report_that_the_parent_writes(desk, report, step_summary):
@@ -319,21 +299,18 @@ def test_the_summary_of_a_job_is_appended_to_what_is_there_without_being_asked(d
     assert 2 == found.count(heading)
 
 
-@pytest.mark.parametrize(
-    ("spoil", "words"),
-    [
-        (lambda path: path.write_bytes(b"x" * (2**20 - 100)), "has no room for a summary; GitHub takes 1 MiB"),
-        (lambda path: path.mkdir(), "step.md cannot be written: Is a directory"),
-    ],
-)
-def test_a_summary_that_finds_no_room_is_a_warning_and_fails_nothing(desk, step_summary, spoil, words):
-    spoil(step_summary)
+def test_a_summary_that_finds_no_room_is_a_warning_and_fails_nothing(desk, step_summary):
     desk.one()
-    result = desk.run()
-    assert 0 == result.ret
-    (line,) = [line for line in lines_of(result) if line.startswith("WARNING: the summary of this job is not shown: ")]
-    assert line.endswith(words)
-    assert step_summary.is_dir() or 2**20 - 100 == step_summary.stat().st_size
+    for spoil, words in (
+        (lambda: step_summary.write_bytes(b"x" * (2**20 - 100)), "has no room for a summary; GitHub takes 1 MiB"),
+        (lambda: (step_summary.unlink(), step_summary.mkdir()), "step.md cannot be written: Is a directory"),
+    ):
+        spoil()
+        result = desk.run()
+        assert 0 == result.ret
+        (line,) = [one for one in lines_of(result) if one.startswith("WARNING: the summary of this job is not shown: ")]
+        assert line.endswith(words)
+        assert step_summary.is_dir() or 2**20 - 100 == step_summary.stat().st_size
 
 
 def commands(result):
@@ -365,30 +342,11 @@ def test_a_file_is_named_from_the_root_of_the_repository(desk, github, monkeypat
     assert warning.startswith("::warning title=")
 
 
-def test_beside_the_plugin_that_annotates_failures_no_error_is_told_twice(desk, github):
-    (desk.path / f"{ANNOTATING}.py").touch()
+def test_beside_the_plugin_that_annotates_failures_no_error_is_told_twice_and_elsewhere_nothing(desk, monkeypatch):
     desk.suite(BROKEN.format(last="pass"))
+    assert [] == commands(desk.run())
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    (desk.path / f"{ANNOTATING}.py").touch()
     desk.pytester.syspathinsert()
     found = commands(desk.run("-p", ANNOTATING))
     assert [True, True] == [line.startswith("::warning ") for line in found]
-
-
-def test_elsewhere_nothing_is_annotated(desk):
-    desk.suite(BROKEN.format(last="pass"))
-    assert [] == commands(desk.run())
-
-
-def test_a_run_that_nobody_asked_to_report_writes_no_file_for_tests_that_measured_nothing(desk):
-    desk.suite(BROKEN.format(last="pass"))
-    desk.run("-k", "before")
-    assert [] == desk.run_paths()
-
-
-def test_the_run_file_holds_what_the_report_tells(desk, report):
-    desk.suite()
-    desk.run("--roofline-report=out", "--roofline-save=night")
-    run = read_run(desk.run_path("night"))
-    assert run.header.run_id == report.plain["runs"][0]["header"]["run_id"]
-    assert [list(one.samples.seconds) for one in run.measurements] == [
-        one["samples"]["seconds"] for one in report.plain["runs"][0]["measurements"]
-    ]

@@ -266,6 +266,8 @@ def test_a_test_that_is_expected_to_be_slow_is_an_xfail_until_it_recovers(story)
     case = story.case("test_known_to_be_slow")
     assert (len(case.findall("skipped")), case.findall("failure")) == (1, [])
     assert story.verdict("known_to_be_slow").verdict == "REGRESSED"
+    (slow, *_) = [m for m in story.run.measurements if m.label == "known_to_be_slow"]
+    assert story.run.unfit(slow, accept_slower=False), "an acknowledged regression is no baseline"
     (failure,) = story.case("test_known_no_more").findall("failure")
     assert "XPASS(strict)" in failure.get("message")
     assert story.measured("known_no_more") == [(1, ""), (2, "")]

@@ -48,49 +48,32 @@ def interrupted(desk, after=IN_THE_MIDDLE):
     return desk.run("--roofline-save=stopped")
 
 
-def test_ctrl_c_ends_with_pytests_own_status(desk):
+def test_ctrl_c_keeps_what_is_finished_and_marks_the_rest(desk):
     result = interrupted(desk)
     assert result.ret == pytest.ExitCode.INTERRUPTED
     assert desk.saved("stopped").footer.exit_status == 2
-
-
-def test_ctrl_c_keeps_what_is_finished_and_marks_the_rest(desk):
-    interrupted(desk)
     first, second = desk.saved("stopped").measurements
     assert (first.label, first.invalid) == ("first", "")
     assert (second.label, second.invalid) == ("second", "interrupted")
     assert len(second.samples.seconds) < len(first.samples.seconds)
-
-
-def test_ctrl_c_still_prints_the_table(desk):
-    lines = interrupted(desk).stdout.lines
+    lines = result.stdout.lines
     assert any(line.startswith("first ") and "NO BASELINE" in line for line in lines)
     assert any(line.startswith("second ") and "NO BASELINE" not in line and "PASSED" not in line for line in lines)
-
-
-def test_ctrl_c_during_warm_up_leaves_no_measurement(desk):
-    interrupted(desk, after=3)
-    assert [measurement.label for measurement in desk.saved("stopped").measurements] == ["first"]
-
-
-def test_an_interrupted_run_is_proposed_without_its_partial_size(desk):
-    interrupted(desk)
     answer = desk.cli("baseline", "propose", "stopped", "-o", "p.json")
     assert answer.exit_code == 0
     assert "left out: second of stopped: interrupted" in answer.output
     assert '"benchmark": "second"' not in (desk.path / "p.json").read_text()
+    # During the warm-up it leaves no measurement.
+    desk.run_path("stopped").unlink()
+    interrupted(desk, after=3)
+    assert [measurement.label for measurement in desk.saved("stopped").measurements] == ["first"]
 
 
-def test_a_run_without_a_name_is_saved_too(desk):
+def test_a_run_without_a_name_is_saved_too_with_raw_samples_in_seconds(desk):
     desk.suite()
     desk.run()
     desk.run()
     assert len(desk.run_paths()) == 2
-
-
-def test_the_run_file_holds_raw_samples_in_seconds(desk):
-    desk.suite()
-    desk.run()
     samples = desk.last_run().measurements[0].samples
     assert len(samples.seconds) >= 20
     assert samples.seconds[0] == pytest.approx(2 * 64 * 2**20 / 2e12, rel=1e-3)
@@ -103,36 +86,26 @@ def fallback(result):
     return Path(re.search(r"saved as (\S+\.jsonl) instead", warnings[0])[1])
 
 
-@pytest.fixture(params=["a-file", "/dev/null/x", "/proc/x"])
-def unwritable(desk, request):
+def test_an_unwritable_folder_costs_a_warning_and_no_measurement(desk):
     """Something that no run folder can be made of, also not by root."""
     (desk.path / "a-file").write_text("in the way")
-    return request.param
-
-
-def test_an_unwritable_folder_costs_a_warning_and_no_measurement(desk, unwritable):
     desk.suite()
-    result = desk.run(f"--roofline-dir={unwritable}")
-    assert result.ret == 0
-    result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["copy *64 MiB *", "copy *1 GiB *", "2 measured"])
-    run = read_run(fallback(result))
-    assert len(run.measurements) == 2
-    assert run.footer is not None
-
-
-def test_a_named_run_that_cannot_be_saved_is_no_success(desk, unwritable):
-    desk.suite()
-    result = desk.run(f"--roofline-dir={unwritable}", "--roofline-save=kept")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert fallback(result).stem == "kept"
-
-
-def test_an_unwritable_folder_does_not_hide_a_regression(desk):
-    desk.suite()
+    for unwritable in ("a-file", "/dev/null/x", "/proc/x"):
+        result = desk.run(f"--roofline-dir={unwritable}")
+        assert result.ret == 0
+        result.assert_outcomes(passed=2)
+        result.stdout.fnmatch_lines(["copy *64 MiB *", "copy *1 GiB *", "2 measured"])
+        run = read_run(fallback(result))
+        assert (len(run.measurements), run.footer is None) == (2, False)
+        # Commands are printed for the file that they can find.
+        (line,) = [line for line in result.stdout.lines if "baseline propose" in line]
+        assert line.split()[3] == str(fallback(result))
+        # A named run that cannot be saved is no success.
+        result = desk.run(f"--roofline-dir={unwritable}", "--roofline-save=kept")
+        assert result.ret == pytest.ExitCode.TESTS_FAILED
+        assert fallback(result).stem == "kept"
     desk.script(slow=1.3)
     result = desk.run("--roofline-dir=/dev/null/x", "--roofline-min-percent=55")
-    assert result.ret == 1
     result.assert_outcomes(failed=1, passed=1)
 
 
@@ -197,14 +170,6 @@ def test_the_warning_names_a_file_only_where_it_holds_the_run(desk, monkeypatch)
     (warning,) = [line for line in desk.run().stdout.lines if line.startswith("WARNING: ")]
     assert "nowhere else" in warning
     assert "instead" not in warning
-
-
-def test_commands_are_printed_only_for_a_run_that_they_can_find(desk):
-    desk.suite()
-    result = desk.run("--roofline-dir=/dev/null/x")
-    (line,) = [line for line in result.stdout.lines if "baseline propose" in line]
-    name = line.split()[3]
-    assert name == str(fallback(result))
 
 
 def test_asking_for_a_name_is_answered_when_nothing_was_measured(desk):

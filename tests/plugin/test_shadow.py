@@ -34,9 +34,13 @@ def slowed(desk):
     return desk
 
 
-def test_what_is_red_in_a_gate_passes_is_marked_and_named_worst_first(slowed):
+def test_what_is_red_in_a_gate_passes_is_marked_and_named_worst_first(slowed, monkeypatch):
     assert slowed.run("--roofline-ci", *FAST).ret == 1
-    result = slowed.run(*SHADOW, "-v")
+    assert slowed.last_run().footer.shadow is None
+    assert '"shadow"' not in slowed.run_paths()[-1].read_text()
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(slowed.path / "summary.md"))
+    result = slowed.run(*SHADOW, "-v", "-x", "--roofline-save=night")
     assert result.ret == 0
     result.assert_outcomes(passed=3)
     slower, slow = alarms(result)
@@ -44,6 +48,16 @@ def test_what_is_red_in_a_gate_passes_is_marked_and_named_worst_first(slowed):
     assert (slower[:18], slow[:16]) == ("slower: +38.2 % ti", "slow: +10.6 % ti")
     marked = [line.partition(" ")[0] for line in result.stdout.lines if "; SHADOW: would have failed" in line]
     assert marked == ["test_suite.py::test_slow", "test_suite.py::test_slower"]
+    told = [line.partition(" ")[0] + line.partition("title=")[2].partition("::")[0] for line in result.stdout.lines
+            if line.startswith("::")]  # fmt: skip
+    assert told == ["::warningREGRESSED slower", "::warningREGRESSED slow"]
+    heading = (slowed.path / "summary.md").read_text().splitlines()[0]
+    assert heading == "## roofline: nothing failed, 3 of 3 results compared; the gate only watched, 2 would have failed"
+    # Nothing red is left for --lf, and no baseline is made of it.
+    slowed.run(*SHADOW, "--lf").assert_outcomes(passed=3)
+    slowed.cli("baseline", "propose", "night", "-o", "p.json")
+    entries = json.loads((slowed.path / "p.json").read_text())["entries"]
+    assert [entry["benchmark"] for entry in entries] == ["same"]
 
 
 def test_a_verdict_that_waited_for_a_round_passes_as_well(slowed):
@@ -55,70 +69,40 @@ def test_a_verdict_that_waited_for_a_round_passes_as_well(slowed):
     assert slow.startswith("slow: +20.0 % time")
 
 
-def test_a_regression_that_was_let_pass_becomes_no_baseline(slowed):
-    slowed.run(*SHADOW, "--roofline-save=night")
-    slowed.cli("baseline", "propose", "night", "-o", "p.json")
-    entries = json.loads((slowed.path / "p.json").read_text())["entries"]
-    assert [entry["benchmark"] for entry in entries] == ["same"]
-
-
-def test_a_run_without_shadow_records_none(slowed):
-    slowed.run("--roofline-ci", *FAST)
-    assert slowed.last_run().footer.shadow is None
-    assert '"shadow"' not in slowed.run_paths()[-1].read_text()
-
-
-def test_github_is_warned_of_it_and_told_how_many(slowed, monkeypatch):
-    monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(slowed.path / "summary.md"))
-    result = slowed.run(*SHADOW)
-    told = [line.partition(" ")[0] + line.partition("title=")[2].partition("::")[0] for line in result.stdout.lines
-            if line.startswith("::")]  # fmt: skip
-    assert told == ["::warningREGRESSED slower", "::warningREGRESSED slow"]
-    heading = (slowed.path / "summary.md").read_text().splitlines()[0]
-    assert heading == "## roofline: nothing failed, 3 of 3 results compared; the gate only watched, 2 would have failed"
-
-
-@pytest.mark.parametrize("body", ["assert False", "raise RuntimeError('broken')"])
-def test_a_test_that_fails_for_itself_is_red_all_the_same(slowed, body):
-    slowed.suite(FOUR + f"\ndef test_bad(roofline): {body}\n")
+def test_what_fails_for_itself_is_red_all_the_same_and_an_xfail_stays_one(slowed):
+    slowed.suite(FOUR + "\ndef test_bad(roofline): assert False\n")
     result = slowed.run(*SHADOW)
     assert result.ret == 1
     result.assert_outcomes(passed=3, failed=1)
-
-
-def test_a_slow_test_under_strict_xfail_is_an_expected_failure_as_in_a_gate(slowed):
     slowed.suite(FOUR.replace("def test_slow(", "@pytest.mark.xfail(strict=True)\ndef test_slow("))
-    for options in (SHADOW, ("--roofline-ci", *FAST)):
-        assert slowed.run(*options).parseoutcomes()["xfailed"] == 1
-    result = slowed.run(*SHADOW)
+    for options in (("--roofline-ci", *FAST), SHADOW):
+        result = slowed.run(*options)
+        assert result.parseoutcomes()["xfailed"] == 1
     assert result.ret == 0
     assert [alarm.partition(":")[0] for alarm in alarms(result)] == ["slower"]
 
 
-def test_x_and_lf_see_nothing_red(slowed):
-    slowed.run(*SHADOW, "-x").assert_outcomes(passed=3)
-    slowed.run(*SHADOW, "--lf").assert_outcomes(passed=3)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_what_the_gate_or_the_hardware_lacks_is_said_and_not_red(desk, monkeypatch):
+    nothing = "GATE: nothing was compared, since no test that measures was selected"
+    for text, said in (
         ("def test_quiet(roofline): pass\n", "GATE: nothing was compared, since 0 of 1 test measured anything"),
         (
             "def test_two(roofline): roofline.skip_for_hardware('needs 2 GPUs, found 1')\n",
             "test_two: needs 2 GPUs, found 1, and",
         ),
-        ("def test_plain(): pass\n", "GATE: nothing was compared, since no test that measures was selected"),
-        ("", "GATE: nothing was compared, since no test that measures was selected"),
-    ],
-)
-def test_nothing_compared_is_said_and_not_red(desk, text, said):
-    desk.suite(text)
-    assert desk.run("--roofline-ci").ret == 1
+        ("def test_plain(): pass\n", nothing),
+        ("", nothing),
+    ):
+        desk.suite(text)
+        assert desk.run("--roofline-ci").ret == 1
+        result = desk.run("--roofline-ci=shadow")
+        assert result.ret == 0
+        assert any(said in alarm for alarm in alarms(result)), result.stdout.str()
+    desk.one()
+    monkeypatch.setattr("pytest_roofline.engine.host.unused_accelerator", lambda device: "a GPU lies idle")
+    assert desk.run("--roofline-ci").ret == pytest.ExitCode.USAGE_ERROR
     result = desk.run("--roofline-ci=shadow")
-    assert result.ret == 0
-    assert any(said in alarm for alarm in alarms(result)), result.stdout.str()
+    assert (result.ret, alarms(result)[0]) == (0, "a GPU lies idle")
 
 
 def test_a_sick_device_is_named_first_and_not_red(slowed):
@@ -127,15 +111,6 @@ def test_a_sick_device_is_named_first_and_not_red(slowed):
     assert result.ret == 0
     assert alarms(result)[0].startswith("DEGRADED: power limit 400 W")
     assert len(alarms(result)) == 4
-
-
-def test_an_accelerator_that_torch_cannot_use_is_said_and_not_refused(desk, monkeypatch):
-    desk.one()
-    monkeypatch.setattr("pytest_roofline.engine.host.unused_accelerator", lambda device: "a GPU lies idle")
-    assert desk.run("--roofline-ci").ret == pytest.ExitCode.USAGE_ERROR
-    result = desk.run("--roofline-ci=shadow")
-    assert result.ret == 0
-    assert alarms(result)[0] == "a GPU lies idle"
 
 
 def test_a_green_night_says_so(slowed):
@@ -180,13 +155,7 @@ def test_after_fourteen_nights_it_prints_its_own_rate_of_alarms(slowed):
     assert rate(slowed.run(*SHADOW)).endswith("; switch the gate on by --roofline-ci")
 
 
-def test_two_runs_of_one_night_are_one_night(slowed):
-    slowed.script()
-    slowed.run(*SHADOW)
-    assert rate(slowed.run(*SHADOW)).startswith("SHADOW: in 1 night 0 of 2 runs ")
-
-
-def test_runs_on_other_hardware_of_no_gate_and_damaged_files_are_no_nights(slowed):
+def test_only_runs_that_watched_on_this_hardware_are_nights_and_two_of_one_are_one(slowed):
     slowed.script()
     slowed.run("--roofline-save=plain")
     slowed.run_path("plain").with_name("damaged.jsonl").write_text(
@@ -197,6 +166,7 @@ def test_runs_on_other_hardware_of_no_gate_and_damaged_files_are_no_nights(slowe
     slowed.run(*SHADOW)
     slowed.script()
     assert rate(slowed.run(*SHADOW)).startswith("SHADOW: in 1 night 0 of 1 run ")
+    assert rate(slowed.run(*SHADOW)).startswith("SHADOW: in 1 night 0 of 2 runs ")
 
 
 def test_every_night_counts_also_one_on_which_all_was_skipped(desk):
@@ -204,61 +174,45 @@ def test_every_night_counts_also_one_on_which_all_was_skipped(desk):
     assert rate(desk.run(*SHADOW)).startswith("SHADOW: in 1 night 1 of 1 run would have been red: ")
 
 
-@pytest.mark.parametrize(
-    ("given", "passed", "red"),
-    [
+def test_the_option_takes_no_path_for_its_value(desk):
+    (desk.path / "perf").mkdir()
+    (desk.path / "perf" / "test_suite.py").write_text("def test_quiet(roofline): pass\n")
+    desk.suite("def test_elsewhere(): assert False\n")
+    for given, passed, red in (
         (("--roofline-ci", "perf", "-k", "quiet"), 1, True),
         (("perf", "--roofline-ci"), 1, True),
         (("--roofline-ci=shadow", "perf"), 2, False),
         (("--roofline-ci", "perf/test_suite.py::test_quiet"), 1, True),
         (("--roofline-ci", "--roofline-ci=shadow", "perf"), 2, False),
         (("--roofline-ci=shadow", "--roofline-ci", "perf"), 1, True),
-    ],
-    ids=str,
-)
-def test_the_option_takes_no_path_for_its_value(desk, given, passed, red):
-    (desk.path / "perf").mkdir()
-    (desk.path / "perf" / "test_suite.py").write_text("def test_quiet(roofline): pass\n")
-    desk.suite("def test_elsewhere(): assert False\n")
-    result = desk.run(*given)
-    result.assert_outcomes(passed=passed, failed=int(red))
-    assert result.ret == int(red)
-
-
-def test_another_value_is_refused(desk):
-    desk.one()
+    ):
+        result = desk.run(*given)
+        result.assert_outcomes(passed=passed, failed=int(red))
+        assert result.ret == int(red), given
     result = desk.run("--roofline-ci=loud")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "--roofline-ci" in result.stderr.str()
     assert "loud" in result.stderr.str()
 
 
-@pytest.mark.parametrize(
-    ("line", "status", "watches"),
-    [
+def test_the_ini_and_a_toml_file_say_the_same(desk):
+    desk.one()
+    for line, status, watches in (
         ("roofline_ci = shadow", 0, True),
         ("roofline_ci = Shadow", 0, True),
         ("roofline_ci = true", 1, False),
         ("roofline_ci = 1", 1, False),
         ("roofline_ci = false", 0, False),
         ("roofline_ci =", 0, False),
-    ],
-)
-def test_the_ini_says_the_same(desk, line, status, watches):
-    desk.one()
-    desk.ini(line)
-    result = desk.run()
-    assert result.ret == status
-    assert bool(alarms(result)) == watches
-
-
-@pytest.mark.parametrize(("value", "status"), [("true", 1), ("false", 0), ('"shadow"', 0), ('"true"', 1)])
-@pytest.mark.parametrize("table", ["tool.pytest", "tool.pytest.ini_options"])
-def test_a_toml_file_says_the_same(desk, table, value, status):
-    desk.one()
+    ):
+        desk.ini(line)
+        result = desk.run()
+        assert (result.ret, bool(alarms(result))) == (status, watches), line
     (desk.path / "pytest.ini").unlink()
-    (desk.path / "pyproject.toml").write_text(f"[{table}]\nroofline_ci = {value}\n")
-    assert desk.run().ret == status
+    for table in ("tool.pytest", "tool.pytest.ini_options"):
+        for value, status in (("true", 1), ("false", 0), ('"shadow"', 0), ('"true"', 1)):
+            (desk.path / "pyproject.toml").write_text(f"[{table}]\nroofline_ci = {value}\n")
+            assert desk.run().ret == status, (table, value)
 
 
 def test_qualify_watches_too(slowed):

@@ -112,40 +112,27 @@ def machine(desk):
 APART = (1.0, 1.02, 0.98, 1.01, 0.99, 1.0, 1.03)
 
 
-def test_one_that_stays_slow_in_further_processes_is_named(machine, desk):
+def test_one_that_stays_slow_in_further_processes_is_named_and_one_that_was_slow_once_is_not(machine, desk):
     result = machine([1.085, 1.12], *APART, arguments=["--roofline-rounds=4"])
     assert result.ret == pytest.ExitCode.TESTS_FAILED, result.stdout.str()
     result.stdout.fnmatch_lines(["*cuda:0 (GPU-0) is * slower than its 7 siblings*"])
     (named,) = [one for one in desk.last_run().judgements if one.verdict == "REGRESSED"]
     assert (named.name, named.processes > 1) == ("cuda:0", True)
-
-
-def test_one_that_was_slow_once_is_not(machine, desk):
     result = machine([1.085, 1.0], *APART, arguments=["--roofline-rounds=4"])
     assert result.ret == 0, result.stdout.str()
     assert {one.verdict for one in desk.last_run().judgements} == {"PASSED"}
 
 
-def test_siblings_gate_under_the_profile_for_ci(machine):
-    assert machine(*[1.0] * 8, arguments=["--roofline-ci"]).ret == 0
+def test_siblings_gate_under_the_profile_for_ci_and_are_compared_with_nothing_else(machine, desk):
     assert machine(1.3, *[1.0] * 7, arguments=["--roofline-ci"]).ret == pytest.ExitCode.TESTS_FAILED
-
-
-def test_no_baseline_is_made_of_siblings(machine, desk):
-    assert machine(*[1.0] * 8, arguments=["--roofline-save=one"]).ret == 0
+    assert machine(*[1.0] * 8, arguments=["--roofline-ci", "--roofline-save=one"]).ret == 0
     told = desk.cli("baseline", "propose", desk.run_path("one"), "-o", desk.path / "proposal.json")
     assert told.exit_code != 0
     assert "held against each other" in told.output
-
-
-def test_a_saved_run_is_not_what_siblings_are_compared_with(machine, desk):
-    assert machine(*[1.0] * 8, arguments=["--roofline-save=one"]).ret == 0
     # All of them are slower than they were, which is what baselines of other tests are for.
     result = machine(*[1.5] * 8, arguments=["--roofline-against=one"])
     assert result.ret == 0, result.stdout.str()
-
-
-def test_a_drill_asks_nothing_of_siblings_which_it_slows_all_alike(machine, desk):
+    # Nor does a drill, which slows all alike, ask anything of them.
     assert machine(*[1.0] * 8, arguments=["--roofline-drill=30%", "--roofline-save=drill"]).ret == 0
     assert tell_drill(desk.saved("drill"), 0.3, as_json=False) == 2
 
