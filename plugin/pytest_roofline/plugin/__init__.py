@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .options import FIXTURE, MARKER, MARKER_KEYWORDS, PLAN_VARIABLE, RANKS_FIXTURE, add_options, is_configured
+from .options import FIXTURE, MARKER, MARKER_KEYWORDS, PLAN_VARIABLE, RANKS_FIXTURE, Hooks, add_options, is_configured
 from .round_child import begin as begin_round
 
 if TYPE_CHECKING:
@@ -25,9 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     """Register the hooks that others may implement."""
-    from . import hooks
-
-    pluginmanager.add_hookspecs(hooks)
+    pluginmanager.add_hookspecs(Hooks)
 
 
 @pytest.hookimpl(tryfirst=True)

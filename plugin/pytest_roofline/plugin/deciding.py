@@ -23,9 +23,9 @@ from .held_reports import run as run_item
 from .launcher import launcher_of
 from .observing import profiled_labels
 from .planned import measures
+from .results import OTHER, SLOWER, let_pass
 from .rounds import Rounds
 from .session import RooflineSession
-from .shadow import OTHER, SLOWER, let_pass
 
 
 class Deciding:

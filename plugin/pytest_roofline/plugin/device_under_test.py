@@ -27,8 +27,8 @@ from ..hardware import (
 from ..stats.spread import Prior, priors
 from .launcher import launcher_of, uses_ranks
 from .planned import Planned
+from .results import DEVICE, shadow_of
 from .settings import Options
-from .shadow import DEVICE, shadow_of
 
 if TYPE_CHECKING:
     from ..engine.devices import Device

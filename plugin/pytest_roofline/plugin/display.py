@@ -40,9 +40,9 @@ from ..version import __version__
 from .gate import shortfalls, unmeasured_entries
 from .held_reports import call_key, setup_key
 from .planned import Planned
+from .results import shadow_of
 from .session import RooflineSession
 from .settings import DEFAULT_FAIL_ON, FAIL_ON
-from .shadow import shadow_of
 
 # In pytest's cache: seconds of each test beside its budget, by the device that was measured.
 TOOK = "roofline/took"
@@ -285,9 +285,8 @@ def remember(session: RooflineSession) -> None:
             took_s = plan.item.stash.get(setup_key, 0.0) + call.duration
             beside[test_id] = round(took_s - _budget_s(session, plan), 3)
     if cache is not None and beside and session.round is None:
-        known = _known(session)
-        known[_here(session)] = known.get(_here(session), {}) | beside
-        cache.set(TOOK, known)
+        known, here = _known(session), _here(session)
+        cache.set(TOOK, known | {here: known.get(here, {}) | beside})
 
 
 def _budget_s(session: RooflineSession, plan: Planned) -> float:
@@ -301,16 +300,13 @@ def _here(session: RooflineSession) -> str:
 
 
 def _known(session: RooflineSession) -> dict[str, dict[str, float]]:
-    """What earlier runs remember; a cache that something else wrote holds nothing."""
+    """What earlier runs remember by device; a cache that something else wrote holds nothing."""
     cache = _cache(session)
     found = cache.get(TOOK, {}) if cache is not None else {}
-    if not isinstance(found, dict):
-        return {}
-    known = {}
-    for name, tests in found.items():
-        if isinstance(tests, dict):
-            known[name] = {one: value for one, value in tests.items() if isinstance(value, int | float)}
-    return known
+    tests = list(found.values()) if isinstance(found, dict) else [None]
+    numbers = (value for one in tests if isinstance(one, dict) for value in one.values())
+    fits = all(isinstance(one, dict) for one in tests) and all(isinstance(value, int | float) for value in numbers)
+    return found if fits else {}
 
 
 def _cache(session: RooflineSession) -> Any:

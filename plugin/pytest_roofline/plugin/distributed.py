@@ -9,7 +9,7 @@ import pytest
 from ..core.errors import BadInput, RanksSkipped
 from .launcher import Launcher, launcher_of, unmet, world_size_of
 from .planned import Marks, read_marks
-from .shadow import lack, require
+from .results import lack, require
 
 if TYPE_CHECKING:
     from ..ranks.driving import Member

@@ -11,7 +11,7 @@ from ..core.resources import ResourceKey, Resources, with_target
 from ..engine.request import Timed
 from ..kernel_gate.judging import check_slack
 from ..kernel_gate.targets import above_limit, shared_limits
-from .memory import MemoryPhase, notice
+from .observing import MemoryPhase, notice
 from .planned import encodable
 from .recording import CurrentTest
 

@@ -13,12 +13,12 @@ from ..core.work import Work
 from ..engine.request import Request, Timed, check_work, one_of, positive
 from . import in_process, over_ranks
 from .findings import Findings
+from .in_process import Siblings
 from .observing import profiled_labels, warn_of_ranks
 from .planned import WIDE_MARK, Marks
 from .recording import CurrentTest
+from .results import lack
 from .session import RooflineSession
-from .shadow import lack
-from .siblings import Siblings
 
 if TYPE_CHECKING:
     import torch

@@ -28,10 +28,10 @@ from ..report.messages import compared_of, gate_lines
 from ..report.overview import together_text
 from .options import NOT_RUNNING
 from .planned import Planned, encodable
+from .results import DEVICE, PROPERTY, fail, shadow_of
 from .round_child import in_round
 from .session import RooflineSession, session_key
 from .settings import Options
-from .shadow import DEVICE, PROPERTY, fail, shadow_of
 
 HEALTH = "device health"
 NAME = "roofline gate"

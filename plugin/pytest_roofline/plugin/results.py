@@ -1,9 +1,13 @@
-"""What a run knows: rows with their verdicts, of times and of compiled kernels, and what tests found besides."""
+"""What a run knows: rows with their verdicts, of times and of compiled kernels, what tests found besides, and what a
+gate that only watches (`--roofline-ci=shadow`) would have made red.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
 
 from ..baselines.files import BaselineFolders
 from ..baselines.rows import compiled_row
@@ -11,6 +15,7 @@ from ..core.memory import MemoryUse, OutOfMemory
 from ..core.profiles import Figure, Profile
 from ..core.resources import ExactJudgement, ResourceKey, Resources
 from ..core.rows import FAILED, Row
+from ..core.units import printable
 from ..kernel_gate.judging import ExactKnown, entry_of, judge_exact, known_by, known_in_baselines
 from .settings import Options
 
@@ -184,3 +189,63 @@ class Noted:
         """Say at the end of the run, once, what could not be had."""
         if sentence not in self.warnings:
             self.warnings.append(sentence)
+
+
+# Among the figures of a report: why the test would have failed.
+PROPERTY = "roofline.shadow"
+# What is said first; among slowdowns the largest is the worst.
+DEVICE, SLOWER, OTHER = range(3)
+
+
+class Shadow:
+    """Everything of a run that would have been red, once a test."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[int, float, str]] = {}
+
+    def note(self, test_id: str, why: str, rank: int = OTHER, slowdown: float = 0.0) -> None:
+        """Note what would have turned a test red."""
+        first = why.split("\n")[0]
+        self._found[test_id] = rank, -slowdown, printable(first)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """Why each would have failed, the worst first."""
+        return tuple(sentence for _, _, sentence in sorted(self._found.values(), key=lambda one: one[:2]))
+
+
+_shadow_key: pytest.StashKey[Shadow] = pytest.StashKey()
+
+
+def shadow_of(config: pytest.Config) -> Shadow:
+    """What this run would have failed so far."""
+    return config.stash.setdefault(_shadow_key, Shadow())
+
+
+def let_pass(item: pytest.Item, why: str, rank: int = OTHER, slowdown: float = 0.0) -> None:
+    """Note why a test would have failed, also among its figures."""
+    shadow_of(item.config).note(item.nodeid, why, rank, slowdown)
+    item.user_properties.append((PROPERTY, printable(why.split("\n")[0])))
+
+
+def fail(item: pytest.Item, options: Options, why: str, rank: int = OTHER) -> None:
+    """Fail a test for what a gate asks for; where nothing is to fail, note it."""
+    __tracebackhide__ = True
+    if not options.shadow:
+        pytest.fail(why, pytrace=False)
+    let_pass(item, why, rank)
+
+
+def require(item: pytest.Item, options: Options, why: str) -> None:
+    """Fail a test that lacks hardware, where that is required; note it where nothing is to fail."""
+    __tracebackhide__ = True
+    if options.require_hardware:
+        test = f"{item.name}: " * options.shadow
+        fail(item, options, f"{test}{why}, and --roofline-require-hardware is set")
+
+
+def lack(item: pytest.Item, options: Options, why: str) -> NoReturn:
+    """End a test that the hardware at hand is not enough for: a failure where it is required, else skipped."""
+    __tracebackhide__ = True
+    require(item, options, why)
+    pytest.skip(why)

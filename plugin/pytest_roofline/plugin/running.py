@@ -28,12 +28,12 @@ from .held_reports import (
     undecided,
 )
 from .launcher import by_world, launcher_of, uses_ranks
-from .memory import forget_locals, ran_out, watched
+from .observing import forget_locals, ran_out, watched
 from .options import NOT_RUNNING, SAVED_VARIABLE
 from .planned import measures, plan, read_marks, select
+from .results import require
 from .session import RooflineSession, session_key
 from .settings import parse_options
-from .shadow import require
 
 # A line of progress at most this often, so that a log of hours stays readable.
 PROGRESS_EVERY_S = 20.0

@@ -26,10 +26,9 @@ from .device_under_test import DeviceUnderTest, open_device_under_test
 from .launcher import unmet
 from .planned import Planned, encodable
 from .report_files import Reports
-from .results import CompiledKernels, Exhausted, Note, Noted
+from .results import CompiledKernels, Exhausted, Note, Noted, shadow_of
 from .round_child import in_round
 from .settings import Options
-from .shadow import shadow_of
 from .timed import TimedResults
 
 # What `--roofline-fail-on` calls a verdict.
