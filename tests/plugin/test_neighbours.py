@@ -1,5 +1,7 @@
 """Beside other plugins and pytest's own flows: reruns, xdist, and plugins switched off."""
 
+import shutil
+
 import pytest
 
 RERUN = """
@@ -16,6 +18,7 @@ FIRST_FAILS = "    assert len(attempts) > 1\n"
 def test_a_lucky_second_attempt_cannot_make_a_slow_one_unseen_and_all_samples_are_kept(desk):
     # Of a long call the slow attempt takes fewer samples, so the lucky one could outvote it.
     for seconds in (0.001, 0.02):
+        shutil.rmtree(desk.path / ".roofline", ignore_errors=True)
         against = desk.five_runs(RERUN.format(seconds=seconds, slow=False))
         desk.suite(RERUN.format(seconds=seconds, slow=True) + FIRST_FAILS)
         result = desk.run("--reruns", "1", *against)
