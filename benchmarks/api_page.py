@@ -106,8 +106,10 @@ def described(level: str, name: str, thing: Any) -> Iterator[str]:
 def parted(text: str) -> tuple[str, list[tuple[str, list[str]]]]:
     """A docstring's prose, and what stands under each of its headings as lines of a list."""
     first, *rest = re.split(rf"^({'|'.join(HEADINGS)}):\n", text, flags=re.MULTILINE)
-    sections = [(title, listed(body)) for title, body in zip(rest[::2], rest[1::2], strict=True)]
-    return first.strip(), sections
+    # What follows a heading's entries without their indentation is prose again.
+    parts = [re.split(r"\n\n(?=\S)", body, maxsplit=1) for body in rest[1::2]]
+    prose = "\n\n".join(part.strip() for part in [first, *(part for _, *after in parts for part in after)])
+    return prose.strip(), [(title, listed(body)) for title, (body, *_) in zip(rest[::2], parts, strict=True)]
 
 
 def listed(body: str) -> list[str]:

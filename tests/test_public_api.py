@@ -69,10 +69,12 @@ def test_a_docstring_becomes_prose_and_lists(program):
 
         Raises:
             BadInput: never.
+
+        The end of it.
         """
 
     lines = "\n".join(program.described("###", "told", told)).splitlines()
     assert [line for line in lines if line] == [
-        "### `told`", "`told(one, *, two=None)`", "Says it.", "More of it.", "Args:",
+        "### `told`", "`told(one, *, two=None)`", "Says it.", "More of it.", "The end of it.", "Args:",
         "- `one`: the first, over two lines.", "- `two`: the second.", "Raises:", "- `BadInput`: never.",
     ]  # fmt: skip
