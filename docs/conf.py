@@ -38,9 +38,8 @@ def setup(app: Sphinx) -> None:
     app.add_lexer("csv", TextLexer)
 
 
-def with_menu(app: Sphinx, page: str, source: list[str]) -> None:
+def with_menu(_app: Sphinx, page: str, source: list[str]) -> None:
     """Add the menu to the first page and the results to theirs; a link to a file of another folder is a download."""
-    del app
     outside = "../" * (page.count("/") + 1)
     source[0] = source[0].replace(f"]({outside}", f"](path:{outside}")
     if page == "index":
