@@ -169,8 +169,9 @@ def test_a_limit_names_the_exact_variant_who_vouches_for_it_and_a_rate_that_can_
     low = "a limit of 31.25% of the lowest peak that applies; expected at least 33% of a memory's"
     for value, told in [(2500.0, []), (2.5e6, [high]), (1600.0, []), (1500.0, [low])]:
         assert wrong(limit(make, value)) == told, value
-    # A small copy and a link may have any low limit; of several devices the links bound it from above.
+    # A small copy, a slice and a link may have any low limit; of several devices the links bound it from above.
     assert wrong(limit(make, 1.0, parameters={"size_bytes": 4096})) == []
+    assert wrong(limit(make, 600.0, hardware=make.hardware(partition="1g.18gb"))) == []
     link = {"benchmark": "memcpy_h2d", "metric": "payload_GBps"}
     assert [len(wrong(limit(make, value, **link))) for value in (4.8, 55e3)] == [0, 1]
     ring = make.hardware(devices=8, link="nvlink-switch")

@@ -6,7 +6,8 @@ import pytest
 
 from pytest_roofline.baselines.proposals import NothingFit, propose
 from pytest_roofline.core.errors import BadInput, OtherHardware
-from pytest_roofline.core.samples import SIBLINGS
+from pytest_roofline.core.keys import CANARIES, CANARY_BENCHMARK
+from pytest_roofline.core.samples import CANARY, SIBLINGS
 from pytest_roofline.core.work import Work
 
 
@@ -74,6 +75,11 @@ def test_what_is_not_fit_is_left_out_and_named(make, tmp_path):
     assert taken(make, tmp_path, [invalid, bad, good]) == (
         ["other[64MiB]"], ["memcpy_d2d[64MiB] of run-0: unresolved"],
     )  # fmt: skip
+    # A canary keeps its sound attempts, and is not told of.
+    key = make.key(CANARY_BENCHMARK, name=CANARIES[0])
+    canary = make.measurement(2.0, key=key, samples=replace(bad.samples, labels=(CANARY,)))
+    found, told = taken(make, tmp_path, [replace(canary, invalid="busy"), canary, good])
+    assert (len(found), key.label in found, told) == (2, True, [])
     hostile = make.measurement(label="x\x1b[31m\n", invalid="no\nway")
     assert taken(make, tmp_path, [hostile, good])[1] == ["x\\x1b[31m\\n of run-0: no\\nway"]
     # Another run with a good attempt stays in.

@@ -100,7 +100,7 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
     verdicts = {}
     for key, fresh, known_as, why_none in found:
         reference, policy = moved.get(key.identity, known_as), policies[key.identity]
-        changed = next((why for mode in fresh.achieved if (why := other_mode(mode, reference))), "")
+        changed = next((why for mode in sorted(fresh.achieved) if (why := other_mode(mode, reference))), "")
         changed = changed or distrusted(key, _work(after, key), reference)
         groups = after.judged(key) if isinstance(after, RunComparator) else fresh.groups
         gating, _ = limits[key.identity]

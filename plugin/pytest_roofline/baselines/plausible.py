@@ -153,8 +153,9 @@ def absurd_limit(entry: Entry) -> Flaw | None:
     if value > POWER_OF_TEN * most:
         observed = f"a limit of {value / most:.0%} of the highest peak that applies"
         return Flaw(observed, f"less than {POWER_OF_TEN:.0%}", remedy)
-    small = isinstance(size, int | float) and size < SATURATES_FROM_BYTES
-    if suffix == "traffic_GBps" and not _is_cpu(entry.hardware) and not small and value < LEAST_LIMIT * least:
+    whole = entry.hardware.partition in (None, "none")
+    large = not isinstance(size, int | float) or size >= SATURATES_FROM_BYTES
+    if suffix == "traffic_GBps" and whole and large and value < LEAST_LIMIT * least:
         observed = f"a limit of {value / least:.2%} of the lowest peak that applies"
         return Flaw(observed, f"at least {LEAST_LIMIT:.0%} of a memory's", remedy)
     return None

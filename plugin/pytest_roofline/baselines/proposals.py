@@ -92,21 +92,22 @@ def _fit(runs: Sequence[Run], gated: bool, accept_slower: bool) -> tuple[Taken, 
     taken: Taken = {}
     left_out: list[str] = []
     for run in runs:
+        fit: list[Measurement] = []
         unfit: dict[tuple[str, str], str] = {}
         for measurement in run.measurements:
             key = measurement.key
             why = run.unfit(measurement, accept_slower) or told_by_position(key.parameters)
             if not why and gated and not measurement.gate and not key.is_canary:
                 why = "not marked gate=True (take it with --all)"
-            if why:
-                unfit[_process(measurement)] = (
-                    "" if key.is_canary else f"{measurement.label} of {run.header.run_id}: {why}"
-                )
-        # Whatever spoiled a canary spoiled the tests beside it, of which it is said.
-        left_out += [printable(line) for line in dict.fromkeys(unfit.values()) if line]
+            if not why:
+                fit.append(measurement)
+            elif not key.is_canary:
+                # Whatever spoiled a canary spoiled the tests beside it, of which it is said.
+                unfit[_process(measurement)] = printable(f"{measurement.label} of {run.header.run_id}: {why}")
+        left_out += dict.fromkeys(unfit.values())
         # A process that has one unfit attempt under a key is unfit as a whole: keeping the good half would select.
         whole: dict[str, list[Measurement]] = {}
-        for measurement in run.measurements:
+        for measurement in fit:
             if _process(measurement) not in unfit:
                 whole.setdefault(measurement.key.identity, []).append(measurement)
         for identity, measurements in whole.items():
