@@ -13,7 +13,8 @@ from pytest_roofline.engine.conditions import MOST_ASKING, MOST_OTHERS_BUSY, OTH
 from pytest_roofline.engine.devices.base import Traits
 from pytest_roofline.engine.devices.cuda import CUDA, HIP
 from pytest_roofline.engine.devices.fake import IDLE_CLOCK
-from pytest_roofline.engine.shape import LEAST_LEFT, LONGEST_BLOCK_S, MOST_LOST
+from pytest_roofline.engine.shape import LONGEST_BLOCK_S
+from pytest_roofline.engine.sizing import LEAST_LEFT, MOST_LOST
 from pytest_roofline.machine.selftest import COLD_ADVANTAGE, SPIN_TOLERANCE
 from pytest_roofline.stats.outlook import DEFAULT_TOLERANCES
 
