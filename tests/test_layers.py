@@ -1,6 +1,8 @@
 """Imports point downward: who may import whom, held against every import statement, also those inside functions."""
 
 import ast
+import importlib
+import importlib.util
 import json
 import os
 import re
@@ -214,6 +216,23 @@ def test_a_feature_goes_with_its_folder_and_its_two_lines(tmp_path):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=120)
     assert (0, "") == (done.returncode, done.stderr)
     assert ("compare" in done.stdout, "fleet" in done.stdout, "bundle" in done.stdout) == (True, False, False)
+
+
+def test_the_developers_programs_import_what_is_there():
+    """Their own tests run only where they change, and a renamed module breaks them from here."""
+    root, missing = Path(__file__).parents[1], []
+    for path in [*(root / "benchmarks").rglob("*.py"), *(root / "baselines").rglob("*.py")]:
+        for name in imported(path.read_text(encoding="utf-8"), "program"):
+            module, _, member = name.rpartition(".")
+            if module.startswith(("pytest_roofline", "roofline_kernels")):
+                found = importlib.util.find_spec(name) if _is_package(module) else None
+                if found is None and not hasattr(importlib.import_module(module), member):
+                    missing.append(f"{path.relative_to(root)}: {name}")
+    assert missing == []
+
+
+def _is_package(module):
+    return hasattr(importlib.import_module(module), "__path__")
 
 
 def test_every_public_name_can_be_had_and_no_other():
