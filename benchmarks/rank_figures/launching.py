@@ -9,7 +9,7 @@ from .page import Figure, Goal, table
 
 
 def measure(folder: Path, slurm: dict[str, str]) -> Figure:
-    """Run the file of `tests/ranks/test_launchers.py` under each.
+    """Run the file of `tests/slow/ranks/test_launchers.py` under each.
 
     Args:
         folder: to run in.

@@ -27,7 +27,7 @@ OUTCOMES = {
     "test_hangs": "failed",
 }
 # Of launches with two ranks, and of one with four. Where ranks are started for the tests, there are as many as wanted,
-# and `test_engines` has it.
+# and `test_launching` has it.
 FOUR = "test_needs_4_ranks"
 OWN = ["--deselect", f"test_suite.py::{FOUR}"]
 
