@@ -10,6 +10,7 @@ import functools
 import gc
 import importlib
 import json
+import math
 import os
 import resource
 import shutil
@@ -27,8 +28,8 @@ import pytest
 WORKERS = 2
 # Tests of more than this run only with mutants that the others leave alive.
 QUICK_S = 1.0
-# Seconds of the processor, beside three times what its tests take without a mutant, and seconds in all.
-SPARE_CPU_S, MOST_S = 20, 1800
+# Seconds of the processor beside five times what a test takes without a mutant; seconds of a fork in all.
+SPARE_CPU_S, MOST_S = 5, 3600
 MOST_BYTES = 12 * 2**30  # a mutant that asks for more fails, and the machine lives
 STARTS = ("os.fork", "os.forkpty", "os.posix_spawn", "subprocess.Popen")
 ENDS = {0: "survived", -signal.SIGXCPU: "timeout", -signal.SIGALRM: "timeout", -signal.SIGKILL: "timeout"}
@@ -54,7 +55,7 @@ class Forks:
             importlib.import_module(".".join(path.with_suffix("").parts[-3:]))
         self._find()
         for part in range(WORKERS):
-            self._fork(functools.partial(self._watch, session.items[part::WORKERS]), MOST_S, self._watched)
+            self._fork(functools.partial(self._watch, session.items[part::WORKERS]), self._watched)
         self._wait_for_all()
         print(f"{len(self._seconds) - len(self._unfit)} of {len(self._seconds)} tests have a say", file=sys.__stderr__)
         self._pass(session.items, None, "unsettled", lambda test: self._seconds[test] <= QUICK_S)
@@ -83,9 +84,8 @@ class Forks:
         for mutant, function, code in self._mutants:
             if mutant.get(self._side) == ended:
                 tests = [item for item in self._tests(items, function) if fit(item.nodeid)]
-                cpu_s = SPARE_CPU_S + 3 * sum(self._seconds[item.nodeid] for item in tests)
                 work = functools.partial(self._try, function, code, tests)
-                self._fork(work, cpu_s, functools.partial(self._tried, mutant, survived))
+                self._fork(work, functools.partial(self._tried, mutant, survived))
             if len(self._forks) == WORKERS:
                 self._wait()
         self._wait_for_all()
@@ -101,7 +101,7 @@ class Forks:
         order = sorted(files, key=lambda file: (f"test_{function.path.stem}" not in file, seconds[file]))
         return [item for file in order for item in files[file]]
 
-    def _fork(self, work, cpu_s, then):
+    def _fork(self, work, then):
         """Start work, which gets a path to write to, in a fork; `then` gets how it ended and what it wrote."""
         folder = Path(tempfile.mkdtemp(prefix="mutant-"))
         if pid := os.fork():
@@ -112,7 +112,6 @@ class Forks:
             os.environ["PYTEST_DEBUG_TEMPROOT"] = str(folder)
             for stream in (1, 2):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-            resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s) + 1,) * 2)
             resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES,) * 2)
             signal.alarm(MOST_S)
             work(folder / "said")
@@ -163,6 +162,8 @@ class Forks:
             cache.cache_clear()
         self._failed = lambda test: (path.write_text(test), os._exit(1))
         for item, following in pairwise([*tests, None]):
+            until_s = time.process_time() + SPARE_CPU_S + 5 * self._seconds[item.nodeid]
+            resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(until_s), resource.RLIM_INFINITY))
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
 
     def _tried(self, mutant, survived, end, test):
