@@ -208,7 +208,7 @@ def test_a_new_driver_is_held_against_three_runs_of_the_old(story):
         "memcpy_d2d[256MiB]", "memcpy_d2d_triton[256MiB]",
     ]  # fmt: skip
     assert [label for label, word in verdicts.items() if word == "IMPROVED"] == ["memcpy_h2d[pinned-256MiB]"]
-    assert not any("WHOLE SUITE" in line for line in live)
+    assert not any("ALL TESTS SHIFTED" in line for line in live)
     # Rows for a machine say what changed and for which part they stand.
     rows = json.loads(story.desk.cli("compare", ",".join(SCATTER), "new", "--json").stdout)
     assert {row["label"]: row["rung"] for row in rows} == {
@@ -257,7 +257,7 @@ def test_a_shift_of_the_whole_suite_is_said_once_ahead_of_the_tests_here_and_off
     assert compared.exit_code == 1
     start = next(at for at, line in enumerate(result.stdout.lines) if "= roofline =" in line)
     for lines in (result.stdout.lines[start:], compared.output.splitlines()):
-        moved = [at for at, line in enumerate(lines) if "THE WHOLE SUITE MOVED: 6 of 6 tests are slower" in line]
+        moved = [at for at, line in enumerate(lines) if "ALL TESTS SHIFTED: 6 of 6 are slower" in line]
         table = next(at for at, line in enumerate(lines) if line.startswith("test "))
         assert len(moved) == 1
         assert moved[0] < table

@@ -72,7 +72,7 @@ def condition_lines(rows: Sequence[Row], at_most: int = 3, untold_since: str = "
         for label, s in samples
         if s.excluded
     ]
-    lines += _about("blocks left out by cause", spoiled, at_most)
+    lines += _about("blocks excluded", spoiled, at_most)
     capped = [
         f"{label} (in {s.power_capped_share:.0%} of its blocks"
         + (f", at {s.clock_hz / 1e6:.0f} MHz)" if s.clock_hz else ")")

@@ -30,15 +30,14 @@ def overview_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def shift_line(rows: Sequence[Row]) -> list[str]:
-    """That the whole suite moved together, where it did."""
+    """That all tests shifted together, where they did."""
     shift = common_shift(row.judgement for row in rows)
     if shift is None:
         return []
-    direction = "slower" if shift.estimate > 0 else "faster"
+    direction, by = "slower" if shift.estimate > 0 else "faster", format_percent(growth(shift.estimate))
     return [
-        f"THE WHOLE SUITE MOVED: {shift.moved} of {shift.tests} tests are {direction}, the middle one by "
-        f"{format_percent(growth(shift.estimate))}; look for one cause (clock, power limit, neighbours, "
-        "driver) before the single tests"
+        f"ALL TESTS SHIFTED: {shift.moved} of {shift.tests} are {direction}, by {by} in the median; look for one cause "
+        "(clock, power limit, neighbours, driver) before the single tests"
     ]
 
 
@@ -54,7 +53,7 @@ def together_text(row: Row) -> str:
 
 
 def clock_line(rows: Sequence[Row]) -> list[str]:
-    """Slowdowns that vanish in cycles."""
+    """Slowdowns that a lower clock explains: in cycles there is none."""
     slow = [row for row in rows if row.judgement is not None and row.judgement.verdict == Kind.REGRESSED]
     explained = []
     for row in slow:
@@ -62,7 +61,7 @@ def clock_line(rows: Sequence[Row]) -> list[str]:
         if clock is not None and clock.explains(row.tolerance or 0.0):
             explained.append(f"{printable(row.label)} (clock {format_percent(clock.after_hz / clock.before_hz - 1)})")
     told = listed(explained, MOST_NAMED)
-    return [f"clock, not code: {len(explained)} of {len(slow)} slowdowns vanish in cycles: {told}"] if told else []
+    return [f"a lower clock explains {len(explained)} of {len(slow)} slowdowns: {told}"] if told else []
 
 
 def device_line(rows: Sequence[Row]) -> list[str]:
@@ -106,11 +105,11 @@ def power_lines(rows: Sequence[Row]) -> list[str]:
     held = [row.judgement for row in rows if row.judgement is not None and row.judgement.compared]
     seen = could_have_seen(held)
     parts = [f"{format_tolerance(round(share, 6))} on {_of(caught, len(held))}" for share, caught, _ in seen]
-    lines = [f"would have caught {', '.join(parts)} (80 times in 100)"] if parts else []
-    if asleep := [judged.fewest for judged in held if judged.reach is None]:
+    lines = [f"detects a slowdown of {', '.join(parts)} (80 % power)"] if parts else []
+    if blind := [judged.fewest for judged in held if judged.reach is None]:
         lines.append(
-            f"would have caught nothing on {_of(len(asleep), len(held))}: red needs {max(asleep)} processes against "
-            "their baselines, more than this run takes (--roofline-rounds=auto)"
+            f"detects no slowdown on {_of(len(blind), len(held))}: red needs {max(blind)} processes against their "
+            "baselines, more than this run takes (--roofline-rounds=auto)"
         )
     return lines
 
