@@ -17,9 +17,10 @@ def run(report_page):
 
 
 def test_the_peer_has_the_same_rows_and_figures_and_the_same_marks(report_page, run):
-    text = report_page.peers_page(worst_first(rows_of_run(run)))
-    assert 400 == text.count("<th>") - len(report_page.results_table([], several=False).columns) - 1
-    assert len(report_page.plots_of(worst_first(rows_of_run(run)))) == text.count('class="plotly-graph-div"')
+    rows = worst_first(rows_of_run(run))
+    text = report_page.peers_page(rows)
+    assert 400 == text.count("<th>") - len(report_page.results_table(rows, several=False).columns) - 1
+    assert len(report_page.plots_of(rows)) == text.count('class="plotly-graph-div"')
     marks = [report_page.MARK.format(name=name) for name in (report_page.TABLE, report_page.FIRST, report_page.DRAWN)]
     assert sorted(map(text.index, marks)) == list(map(text.index, marks))
 
