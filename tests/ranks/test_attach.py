@@ -45,7 +45,7 @@ if how == "kill":
     os.kill(os.getpid(), signal.SIGKILL)
 if how.isdecimal():
     sys.exit(int(how))
-parent, end_s = os.getppid(), time.monotonic() + 600
+parent, end_s = int(os.environ["ROOFLINE_RANK_PARENT"]), time.monotonic() + 600
 while os.getppid() == parent and time.monotonic() < end_s:
     time.sleep(0.05)
 """
