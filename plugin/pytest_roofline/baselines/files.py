@@ -50,11 +50,6 @@ def _refuse_duplicates(entries: Sequence[Entry | ExactEntry], where: str) -> Non
 def write_baseline(path: Path, baseline: Baseline, *, new: bool = False) -> None:
     """Write a baseline so that a renewal is a reviewable diff: sorted entries and keys, two spaces, final newline.
 
-    Args:
-        path: of the file.
-        baseline: all of it.
-        new: whether nothing may be there yet.
-
     Raises:
         CannotStore: the file cannot be written, or is there although it must not be.
     """

@@ -189,11 +189,6 @@ def renew(
     """One entry of a proposal merged with the one that is there.
 
     An entry's tolerance is a person's decision: a renewal without one keeps the old.
-
-    Args:
-        proposed: of the same key as `before`.
-        assumed: priors by class.
-        replaces: see `changes`; `accept_slower` too.
     """
     anew = replace(proposed, sessions=newest(proposed.sessions))
     if before is None:

@@ -264,12 +264,7 @@ class Watched:
 
 
 def watched(folder: Path, hardware: HardwareKey) -> list[Watched]:
-    """The runs in a folder that watched on this hardware, in the order of their beginning; damaged files are left out.
-
-    Args:
-        folder: that holds `runs`.
-        hardware: of the device at hand.
-    """
+    """The runs in a folder that watched on this hardware, the oldest first; damaged files are left out."""
     found = []
     for path in (folder / "runs").glob("*.jsonl"):
         try:

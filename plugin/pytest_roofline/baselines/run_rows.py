@@ -74,12 +74,6 @@ def said(
 
     FAILED where the test failed for itself, else the verdict, else what its outcome tells of verdicts, else how the
     test ended.
-
-    Args:
-        ending: of the test.
-        judged: what was said of the result.
-        number: what was measured.
-        invalid: why that does not count.
     """
     if ending.by_itself:
         return FAILED, judged.reason if judged is not None else reason_of(ending.outcome)

@@ -50,12 +50,7 @@ class ClassTime:
 
 @dataclass(frozen=True, slots=True)
 class KernelTime:
-    """The launches of one kernel (on a CPU: the calls of one operator), of all profiled calls; seconds.
-
-    Args:
-        total_s: of an operator without those inside it.
-        share: of the span of the calls.
-    """
+    """The launches of one kernel (on a CPU: the calls of one operator), of all profiled calls; seconds."""
 
     name: str
     kind: ActivityClass

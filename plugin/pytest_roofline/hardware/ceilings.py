@@ -230,12 +230,6 @@ def collective_ceiling(
     are those of the least that must be moved (nccl-tests, PERFORMANCE.md). So it is at most what a device's links are
     rated at. Only where the switch itself adds up does an all_reduce need less: algbw (n+1)/n on the links of n devices
     (NVLS), so that its bus bandwidth may be 2(n-1)/(n+1) of their rate.
-
-    Args:
-        known: the product of every device.
-        work: of the whole collective.
-        metric: `busbw_GBps`.
-        operation: as the caller names it; empty is unknown.
     """
     ranks = hardware.devices or 0
     if known is None or ranks < 2 or rate_suffix(metric) != "busbw_GBps" or operation == _UNEVEN:

@@ -34,11 +34,7 @@ RANGES = {"GBps": (1.0, 1e5), "TFLOPS": (0.1, 1e5), "MHz": (100.0, 1e4), "Gbps":
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """Something in data of hardware that cannot be.
-
-    Args:
-        where: product and field.
-    """
+    """Something in data of hardware that cannot be."""
 
     where: str
     observed: str

@@ -243,13 +243,7 @@ _CAUSES = {
 
 
 def persistent_slowdown(label: str, measurements: Sequence[Measurement], active: Sequence[str] = ()) -> Finding | None:
-    """The slowdown that spoiled more than half of a run's blocks, or of those of three measurements; None without one.
-
-    Args:
-        label: of the device.
-        measurements: all that the run took on it.
-        active: what slows it after the last of them.
-    """
+    """The slowdown that spoiled most of a run's blocks, or most blocks of three measurements; None without one."""
     taken = [Counter(block.excluded for block in each.samples.blocks) for each in measurements]
     slowed = [sum(counts[cause] for cause in _CAUSES) for counts in taken]
     total = sum(counts.total() for counts in taken)

@@ -44,11 +44,7 @@ class NoBridge:
 
 
 class Bridge:
-    """Where pytest-benchmark is live: replays the first measurement of every test whose numbers can be trusted.
-
-    Args:
-        state: the run.
-    """
+    """Where pytest-benchmark is live: replays the first measurement of every test whose numbers can be trusted."""
 
     def __init__(self, state: "RooflineSession") -> None:
         self._state = state

@@ -37,14 +37,7 @@ COLLECTIVES = (
 
 @dataclass(frozen=True, slots=True)
 class RankResult:
-    """What came of a request: what all ranks agree upon, and the ranks behind it.
-
-    Args:
-        measured: of all ranks.
-        ranks: those that took part.
-        environment: of rank 0; None where it is not known.
-        link: class of the link between ranks of one host.
-    """
+    """What came of a request: what all ranks agree upon, and the ranks behind it."""
 
     measured: Measured
     ranks: Ranks

@@ -20,16 +20,7 @@ def judgement_of(
     environments: tuple[Mapping[str, str], ...] = (),
     clock_hz: float | None = None,
 ) -> Judgement:
-    """Everything that was said of a measurement, and what it rests on; `remarks` and `published` are for who knows.
-
-    Args:
-        verdict: on it.
-        label: of it.
-        name: that tells it from others of its test.
-        test_id: of its test.
-        environments: of the new processes.
-        clock_hz: their median clock.
-    """
+    """Everything that was said of a measurement, and what it rests on; `remarks` and `published` are for who knows."""
     found, reference, limit = verdict.difference, verdict.reference, verdict.limit
     before = reference.environments if reference is not None else ()
     changes = (change for facts in environments for change in changed_environment(dict(facts), before))

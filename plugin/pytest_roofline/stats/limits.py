@@ -160,11 +160,6 @@ def gating_limits(entries: Iterable[Entry], work: Work, summed: Summed) -> tuple
     """The published limits among `entries` that may fail a measurement of `work`; and those that could, but not here.
 
     Floors are none of them: see `floor_limits`.
-
-    Args:
-        entries: that match the measurement.
-        work: of one call.
-        summed: gives the new processes under a statistic.
     """
     limits, idle = [], []
     for entry in entries:

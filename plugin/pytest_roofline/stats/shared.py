@@ -80,13 +80,7 @@ class Shared:
 
 
 def shared_of(sides: Mapping[str, Side], tolerance: float, prior: Prior) -> Shared | None:
-    """What tests and canaries share, where enough of them were measured in the same sessions of the same device.
-
-    Args:
-        sides: by name.
-        tolerance: of the verdict on all together.
-        prior: what to assume of their class.
-    """
+    """What tests and canaries share, where enough of them were measured in the same sessions of the same device."""
     sessions = _sessions(sides)
     known = {name: side for name, side in sides.items() if all(one in sessions for one in _dated(side.reference))}
     days = sittings([Group((), device, started) for device, started in sessions])

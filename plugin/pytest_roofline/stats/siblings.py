@@ -92,12 +92,7 @@ def assumed_of(key: Key) -> Assumed:
 
 
 def judge_sibling(mine: Sibling, others: Sequence[Sibling]) -> Verdict:
-    """The verdict on one of several siblings.
-
-    Args:
-        mine: the one.
-        others: all but it.
-    """
+    """The verdict on one of several siblings."""
     sound = _elsewhere(mine, [one for one in others if not one.invalid])
     verdict = Verdict(Kind.INVALID, TOLERANCE, reason=mine.invalid, processes=len(mine.medians_s), siblings=len(sound))
     if mine.invalid:
@@ -168,12 +163,7 @@ def _figure(measurement: Measurement, seconds: float) -> str:
 
 
 def unless_busy(verdict: Verdict, measurements: Sequence[Measurement]) -> Verdict:
-    """A verdict, taken back where siblings were at work while a link was timed that they share.
-
-    Args:
-        verdict: as if nobody else had used the link.
-        measurements: behind it.
-    """
+    """A verdict, taken back where siblings were at work while a link was timed that they share."""
     busy = next((one.siblings_busy for one in measurements if one.siblings_busy and not one.invalid), "")
     if not busy or verdict.kind in (Kind.NO_BASELINE, Kind.INVALID):
         return verdict
