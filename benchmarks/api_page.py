@@ -97,8 +97,10 @@ def described(level: str, name: str, thing: Any) -> Iterator[str]:
     # The parameters of a dataclass that says nothing of them are its fields, which its prose tells of.
     yield f"{prose}\n" if prose else ""
     for title, lines in sections:
-        listed_below = "\n" if lines[0].startswith("- ") else " "
-        yield f"{title}:{listed_below}" + "\n".join(lines) + "\n"
+        if title in ("Args", "Attributes"):
+            yield f"{title}:\n" + "\n".join(lines) + "\n"
+        else:
+            yield f"{title}: " + " ".join(line.removeprefix("- ") for line in lines) + "\n"
     if inspect.isclass(thing) and is_dataclass(thing) and not any(title == "Args" for title, _ in sections):
         yield "Fields: " + ", ".join(f"`{name}`" for name in thing.__dataclass_fields__) + ".\n"
 

@@ -76,5 +76,5 @@ def test_a_docstring_becomes_prose_and_lists(program):
     lines = "\n".join(program.described("###", "told", told)).splitlines()
     assert [line for line in lines if line] == [
         "### `told`", "`told(one, *, two=None)`", "Says it.", "More of it.", "The end of it.", "Args:",
-        "- `one`: the first, over two lines.", "- `two`: the second.", "Raises:", "- `BadInput`: never.",
+        "- `one`: the first, over two lines.", "- `two`: the second.", "Raises: `BadInput`: never.",
     ]  # fmt: skip
