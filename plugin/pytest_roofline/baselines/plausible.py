@@ -40,8 +40,6 @@ POSSIBLE_S = (1e-10, 86_400.0)
 LEAST_OF_A_CPU = 0.1
 # Products of so much arithmetic, and so much of it a byte, saturate the units that do it.
 LARGE_PRODUCT_FLOPS, LARGE_PRODUCT_INTENSITY = 10**12, 1000.0
-# The family, and so the file, of published figures of hardware that its source does not name.
-UNNAMED = "unnamed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +62,6 @@ def family_of_key(hardware: HardwareKey) -> str | None:
     """The family whose file holds this hardware; None where the entry leaves its product open."""
     if _is_cpu(hardware):
         return "cpu"
-    if (hardware.product or "").startswith(f"{UNNAMED}-"):
-        return UNNAMED
     known = product_like(hardware.product, None)
     return known.family if known is not None else hardware.product
 
