@@ -266,6 +266,8 @@ def _in_ours(frames: list[Frame], name: str) -> bool:
 
 def _is_users(frame: Frame) -> bool:
     """Whether a line is of a rank function or what it calls, perhaps in a package: not Python's, torch's or ours."""
+    if frame.file.startswith((_OURS, "<")):
+        return False
     if any(place in frame.file for place in _PACKAGES):
         return not any(f"{place}torch/" in frame.file for place in _PACKAGES)
-    return not frame.file.startswith((_OURS, "<", _STDLIB))
+    return not frame.file.startswith(_STDLIB)
