@@ -11,6 +11,7 @@ from dataclasses import replace
 from enum import IntEnum
 from types import ModuleType, SimpleNamespace
 
+import pynvml
 import pytest
 import torch
 
@@ -407,7 +408,6 @@ def test_links_of_one_class_give_it_to_all_of_them_and_of_several_are_mixed(inst
 
 
 def test_the_numbers_of_capabilities_are_nvmls():
-    pynvml = pytest.importorskip("pynvml", reason="needs nvidia-ml-py, found none")
     numbers = (pynvml.NVML_P2P_CAPS_INDEX_WRITE, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
     assert (inventory._WRITE, inventory._NVLINK) == numbers
     # A stray comma makes a tuple of this one in nvidia-ml-py 13.

@@ -123,15 +123,3 @@ def test_an_unknown_product_has_no_percentage_and_is_told_how_to_be_added(bench,
     assert all(one.ceiling is None for one in bench.last.measurements)
     told = [line for line in result.stdout.lines if "roofline hardware" in line]
     assert len(told) == 1, result.stdout.str()
-
-
-def test_published_times_of_attention_stand_beside_those_of_an_a100(bench):
-    suite = str(SUITE / "test_attention.py")
-    # The slower its products, the fewer calls have to be made for real.
-    result = bench.run("a100-sxm4-40gb", Rates(tflops=0.02), suite, "--roofline-tier=full", "-k", "eager and d16-s256")
-    assert result.ret == 0, result.stdout.str()
-    assert verdicts(bench) == {"NO BASELINE": 2}
-    for passes in ("forward", "backward"):
-        result.stdout.fnmatch_lines(
-            [f"attention?eager-{passes}-d16-s256?: *; published *GFLOP/s (*), shown, never gating"]
-        )
