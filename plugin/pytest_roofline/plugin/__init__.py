@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .options import FIXTURE, MARKER, MARKER_KEYWORDS, PLAN_VARIABLE, RANKS_FIXTURE, Hooks, add_options, is_configured
-from .round_child import begin as begin_round
+from .options import (
+    FIXTURE,
+    MARKER,
+    MARKER_KEYWORDS,
+    PLAN_VARIABLE,
+    RANKS_FIXTURE,
+    ROUND_VARIABLE,
+    Hooks,
+    add_options,
+    is_configured,
+)
 
 if TYPE_CHECKING:
     from .distributed import Distributed
@@ -31,7 +40,10 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
     """Become a round of another run, or a rank of one, where that is what this process was started for."""
-    begin_round(config)
+    if os.environ.get(ROUND_VARIABLE):
+        from .round_child import begin
+
+        begin(config)
     if any(name in os.environ for name in _LAUNCHED):
         from .attaching import attach
 

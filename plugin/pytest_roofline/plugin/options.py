@@ -33,6 +33,9 @@ NOT_RUNNING = ("collectonly", "setupplan", "setuponly", "showfixtures", "show_fi
 # Names a file into which a run writes where it was saved; `roofline drill` reads it.
 SAVED_VARIABLE = "ROOFLINE_SAVED"
 
+# Names the file that tells a process to be a round of another run.
+ROUND_VARIABLE = "ROOFLINE_ROUND"
+
 # Names the file whose Markdown GitHub shows as the summary of a step.
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 
-VARIABLE = "ROOFLINE_ROUND"
+from .options import ROUND_VARIABLE as VARIABLE
+
 PARENT_EVERY_S = 0.5
 
 # Options of pytest and its usual companions that select, stop, repeat or report, with the value that does none of it.
@@ -103,7 +104,6 @@ def begin(config: pytest.Config) -> None:
             setattr(config.option, name, value)
     config.pluginmanager.register(_Watch(config.stash[_round_key]), "roofline-round")
     if config.stash[_round_key].own_process:
-        # Not before: whoever has the plugin installed and measures nothing pays for what is imported above.
         from ..engine.devices.base import started_by
 
         started_by(config.stash[_round_key].parent)

@@ -24,8 +24,8 @@ from ..core.records import Outcome
 from ..core.samples import CANARY
 from ..stats.key_results import LostRound
 from .launcher import launcher_of
+from .options import ROUND_VARIABLE
 from .planned import encodable
-from .round_child import VARIABLE
 from .session import RooflineSession
 
 # A test whose process died so often is not tried again.
@@ -132,7 +132,7 @@ class Rounds:
             child = subprocess.Popen(
                 command,
                 cwd=config.invocation_params.dir,
-                env=os.environ | {VARIABLE: str(asked)} | environ,
+                env=os.environ | {ROUND_VARIABLE: str(asked)} | environ,
                 pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
