@@ -44,24 +44,24 @@ PLAN_VARIABLE = "ROOFLINE_PLAN"
 
 # (option, its value as usage lines call it, help); every one has an ini twin with underscores and the same meaning.
 _VALUES = (
-    ("device", "DEVICE", "cpu, cuda, cuda:N, mps, xpu or xpu:N; the best there is by default"),
+    ("device", "DEVICE", "cpu, cuda, cuda:N, mps, xpu or xpu:N; by default the best device"),
     ("tier", "|".join(TIERS), "how many sizes: quick (default), nightly, full"),
     ("budget", "SECONDS", "measuring time of one measurement (default 1)"),
     (
         "tolerance",
         "SHARE",
-        "how much slower is still the same, as 5%% or 0.05 of the time (default 5%%, hosts 15%%; above 50%%, 80%%!)",
+        "slowdown that still counts as the same: 5%% or 0.05 (default 5%%, on a CPU 15%%; above 50%%: 80%%!)",
     ),
-    ("min-percent", "N", "least share of a datasheet's peak, in percent, where neither baseline nor limit is known"),
+    ("min-percent", "N", "fail below N %% of the datasheet's peak, beside whatever else gates"),
     (
         "rounds",
         "N|auto",
-        "run undecided tests again in fresh processes: N, or auto up to 12 (default: what looks slow, twice more)",
+        "repeat undecided tests in new processes: N, or auto up to 12 (default: what looks slow, up to twice more)",
     ),
-    ("time", "DURATION", "start no further round after so long: 1800, 30m or 1h"),
+    ("time", "DURATION", "start no further round after this time: 1800, 30m or 1h"),
     ("fail-on", "LIST", "what fails: regressed, and some of degraded, invalid, no-baseline, inconclusive"),
-    ("expect", "FILE", "the hardware that a good node has, from `roofline doctor --write-expect`"),
-    ("drill", "SHARE", "slow every measured function down by so much, to see the gate turn red"),
+    ("expect", "FILE", "expected hardware, from `roofline doctor --write-expect`"),
+    ("drill", "SHARE", "slow every measured function down by this share, to check that the gate fails"),
     (
         "profile",
         "|".join(PROFILERS),
@@ -72,12 +72,16 @@ _VALUES = (
     ("report", "DIR", "write run.json, results.csv, summary.md and index.html with plots there"),
     ("against", "NAME|PATH", "compare with this saved run or baseline file instead (repeatable)"),
     ("baselines", "DIR", "a site's own baselines, searched before the shipped ones (repeatable)"),
-    ("launcher", "|".join(LAUNCHERS), "how ranks are started: local (default), or what knows several nodes"),
+    (
+        "launcher",
+        "|".join(LAUNCHERS),
+        "how ranks are started: local (default), or on several nodes torchrun, mpirun, srun",
+    ),
     ("launcher-args", "ARGS", "further arguments for it, in one string: '--hostfile hosts'"),
     ("address", "HOST", "host name or IP that ranks on other nodes connect to (default: this host's name)"),
     ("rank-timeout", "SECONDS", "timeout of one distributed call (default 120 s and twenty budgets)"),
     ("boot-timeout", "SECONDS", "timeout for starting all ranks of a world (default 90)"),
-    ("dir", "DIR", "where runs are kept (default .roofline in the rootdir)"),
+    ("dir", "DIR", "where runs are saved (default .roofline in the rootdir)"),
 )
 _LISTS = ("against", "baselines")
 _FLAGS = (
