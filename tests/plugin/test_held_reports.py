@@ -73,7 +73,7 @@ def test_a_doubtful_test_alone_passes_and_a_doubtful_suite_turns_red_as_pytest_s
         told = {prop.get("name"): prop.get("value") for prop in case.iter("property")}
         assert (told["mine"], told["roofline.verdict"]) == ("kept", "REGRESSED")
     # The lines of a verbose run, and every phase once and in order.
-    held = [line.partition(" HELD, ")[0].rpartition("::")[2] for line in result.stdout.lines if "HELD" in line]
+    held = [line.partition(" PENDING, ")[0].rpartition("::")[2] for line in result.stdout.lines if "PENDING" in line]
     ended = [line for line in result.stdout.lines if line.startswith("test_suite.py::test_six") and "FAILED" in line]
     assert held == [line.partition(" ")[0].rpartition("::")[2] for line in ended] == names
     assert ended[-1].endswith("[100%]")
@@ -87,7 +87,7 @@ def test_a_doubtful_test_alone_passes_and_a_doubtful_suite_turns_red_as_pytest_s
     # --lf knows them, and forgets one that passes.
     desk.run("--collect-only", "--lf").stdout.fnmatch_lines(["run-last-failure: rerun previous 6 failures"])
     result = desk.run(*six, "--roofline-rounds=1", "-q", "-k", "six and 0")
-    assert (result.ret, "HELD" in result.stdout.str()) == (0, False)
+    assert (result.ret, "PENDING" in result.stdout.str()) == (0, False)
     result.stdout.fnmatch_lines(["1 of 1 compared: 1 INCONCLUSIVE"])
     known = json.loads((desk.path / ".pytest_cache" / "v" / "cache" / "lastfailed").read_text())
     assert sorted(known) == [f"test_suite.py::{name}" for name in names[1:]]
@@ -113,7 +113,7 @@ def test_a_test_whose_verdict_is_clear_is_not_held(desk):
     desk.script()
     result = desk.run(*against, "-v")
     result.assert_outcomes(passed=6)
-    assert "HELD" not in result.stdout.str()
+    assert "PENDING" not in result.stdout.str()
 
 
 def events_of(desk):
@@ -361,7 +361,7 @@ def test_a_rerun_can_neither_turn_slow_into_fast_nor_be_held(desk):
         desk.suite(LUCKY.format(mark=mark, slow=1.0) + "    assert len(attempts) > 1\n")
         desk.script(slow=DOUBTFUL)
         result = desk.run(*against, *options, "-v")
-        assert "HELD" not in result.stdout.str()
+        assert "PENDING" not in result.stdout.str()
         assert result.parseoutcomes() == {"passed": 1, "rerun": 1}
 
 
@@ -391,7 +391,7 @@ def test_a_test_of_which_one_part_is_open_is_held(desk):
     desk.suite(TWO_KINDS.format(first=1.0, second=DOUBTFUL))
     result = desk.run(*against, "-v")
     result.assert_outcomes(failed=1)
-    assert "HELD" in result.stdout.str()
+    assert "PENDING" in result.stdout.str()
 
 
 def test_an_attempt_that_failed_for_itself_cannot_be_shaken_off_by_a_rerun(desk):

@@ -295,7 +295,7 @@ def test_pytest_sees_every_test_once_as_it_ended(story):
     assert ended[-1].endswith("[100%]")
 
     def place(start):
-        return next(index for index, line in enumerate(story.lines) if line.startswith(start) and "HELD" not in line)
+        return next(index for index, line in enumerate(story.lines) if line.startswith(start) and "PENDING" not in line)
 
     # As soon as its verdict is out.
     assert place("test_story.py::test_recovers") < place("roofline: round 3") < place("test_story.py::test_slow")

@@ -324,7 +324,7 @@ def test_behind_every_compared_verdict_stand_its_spreads_its_chances_and_its_sid
     told = replace(row, judgement=replace(row.judgement, p_adjusted=0.012))
     assert detail_lines([told])[2].strip() == (
         f"standard error 0.55% (10.9 degrees of freedom), p {row.judgement.p:.2g}, "
-        f"adjusted for all tests 0.012, would have caught {row.judgement.reach:.1%}"
+        f"adjusted for all tests 0.012, detects {row.judgement.reach:.1%}"
     )
     for device, said in (("GPU-1", "on 1 device (paired)"), ("GPU-2", "on 1 device (another device)")):
         reference = make.reference(*make.groups(3, process=0.001, centre=MILLISECOND, device=device))

@@ -170,7 +170,7 @@ def test_a_share_of_the_roofline_is_passed_missed_or_left_open(make):
     assert by_share(make, 0.6).reason == (
         "BELOW 80 % OF THE ROOFLINE (observed 60 % of 3350 GB/s; the maker's datasheet), 1 process (1 % apart: prior)"
     )
-    more = "about 5 processes would decide where the centre stays (--roofline-rounds=auto)"
+    more = "about 5 processes would decide if the median stays (--roofline-rounds=auto)"
     assert more in by_share(make, 0.77).reason
     assert by_share(make, 0.77, count=5).kind is Kind.REGRESSED
     # From three processes on where rounds may follow.

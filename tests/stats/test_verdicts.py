@@ -92,7 +92,7 @@ MAY_BE = r"may be (>\+999|[+-]\d+\.\d) to (>\+999|[+-]\d+\.\d) % after \d+ proce
 WOULD_DECIDE = re.compile(
     rf"{MAY_BE}; "
     r"(about \d+ processes would decide.* \(--roofline-rounds=(auto|\d+)\)"
-    r"|.*, record .*|more sessions .* would decide.*)"
+    r"|.*[,:] record.*|more sessions .* would decide.*)"
     r"(, or --roofline-tolerance=\d+%!?)?"
 )
 TOO_FEW = re.compile(
@@ -304,7 +304,7 @@ def test_another_device_than_the_baselines_must_be_slower_by_more(make):
     """Devices of one product lie about 4 % apart, and the run knows only one of them."""
     same, other = (verdict(make, 8, device=device) for device in ("GPU-1", "GPU-2"))
     assert (same.kind, other.kind) == (Kind.REGRESSED, Kind.INCONCLUSIVE)
-    assert other.reason.endswith("the baseline knows other devices only (4.0% apart), record this one")
+    assert other.reason.endswith("the baseline has other devices only (4.0% apart): record this one")
     assert verdict(make, 50, device="GPU-2").kind is Kind.REGRESSED
 
 
@@ -373,7 +373,7 @@ def test_an_interval_that_reaches_the_limit_breaches_nothing_and_is_open(make):
     found = judge(of(2), None, Policy(), limits=limits)
     assert (found.kind, found.decided) == (Kind.INCONCLUSIVE, False)
     assert found.interval[0] < 0 < found.interval[1]
-    assert found.reason.endswith("; about 12 processes would decide where the centre stays (--roofline-rounds=auto)")
+    assert found.reason.endswith("; about 12 processes would decide if the median stays (--roofline-rounds=auto)")
     assert judge(of(*[2] * 12), None, Policy(looks=AUTO), limits=limits).kind is Kind.REGRESSED
     assert judge(of(4, 4.1, 3.9, 4, 4), None, Policy(), limits=limits).kind is Kind.REGRESSED
     # From three processes on where rounds may follow.

@@ -304,6 +304,6 @@ def _not_red(judgement: "Judgement", slowdown: float) -> str:
     if slowdown <= judgement.tolerance:
         return f"{text}: within its tolerance of {format_tolerance(judgement.tolerance)}"
     if judgement.reach is not None and judgement.reach > slowdown:
-        needed = f"this run would have caught slowdowns from {judgement.reach:.1%} up only"
+        needed = f"this run detects slowdowns from {judgement.reach:.1%} only"
         return f"{text}: {needed}; use --roofline-rounds=auto, or record more sessions"
     return f"{text}: {judgement.reason}" if judgement.reason else text

@@ -243,8 +243,8 @@ def failure_message(record: OutOfMemory, where: str) -> str:
     details = f"Details: {where}" if where else "The run could not be saved"
     return (
         f"{printable(record.label)}: ran out of memory{f' ({told})' if told else ''}, where the baseline has "
-        f"{', '.join(lost)} REGRESSED\n  {printable(record.message)}\n  {details}; if that is how it should be, take "
-        "its entry out of the baseline."
+        f"{', '.join(lost)} REGRESSED\n  {printable(record.message)}\n  {details}; if that is intended, remove "
+        "its entry from the baseline."
     )
 
 

@@ -56,7 +56,7 @@ class Deciding:
             self.held[test_id_of(item)] = held
             reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
             if reporter is not None and self.config.get_verbosity() > 0:
-                reporter.write("HELD, its verdict is open")
+                reporter.write("PENDING, more rounds to come")
         return True
 
     @pytest.hookimpl(wrapper=True)

@@ -181,7 +181,7 @@ def _chances(judgement: Judgement) -> str:
     parts = [f"standard error {judgement.error:.2%} ({freedom})"]
     parts += [f"p {judgement.p:.2g}"] if judgement.p is not None else []
     parts += [f"adjusted for all tests {judgement.p_adjusted:.2g}"] if judgement.p_adjusted is not None else []
-    parts += [f"would have caught {judgement.reach:.1%}"] if judgement.reach is not None else []
+    parts += [f"detects {judgement.reach:.1%}"] if judgement.reach is not None else []
     return ", ".join(parts)
 
 

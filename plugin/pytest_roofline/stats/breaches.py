@@ -144,7 +144,7 @@ def _remedy(breach: Breach, looks: Looks) -> str:
         plan = looks if processes <= looks.most else Looks(max(MOST_ROUNDS, looks.most))
         if processes > breach.processes and _decides(breach, plan, processes, breach.estimate):
             how = "auto" if processes <= MOST_ROUNDS else f"{processes}"
-            return f"about {processes} processes would decide where the centre stays (--roofline-rounds={how})"
+            return f"about {processes} processes would decide if the median stays (--roofline-rounds={how})"
     near = f"it lies too near the limit for {_counted(breach.sessions, 'session')}"
     return f"{near}: record others, and hold them against it together (roofline compare FILE.json RUN,RUN,…)"
 

@@ -232,15 +232,15 @@ class Outlook:
         for processes in WORTHWHILE:
             if processes > self.count and self._decides(processes):
                 how = "auto" if processes <= MOST_ROUNDS else f"{processes}"
-                return f"about {processes} processes would decide where the centre stays (--roofline-rounds={how})"
+                return f"about {processes} processes would decide if the median stays (--roofline-rounds={how})"
         if found.device is not None:
-            return f"the baseline knows other devices only ({found.device.value:.1%} apart), record this one"
+            return f"the baseline has other devices only ({found.device.value:.1%} apart): record this one"
         days = len(sittings(self.reference.groups))
         if days < ENOUGH_SESSIONS:
             sat = f"{behind}{' in one sitting' * (days == 1)}"
             return f"the baseline is of {sat}, record {ENOUGH_SESSIONS} sessions or more, each on another day"
         if self.error_at(WORTHWHILE[-1]) * NEAR > abs(found.estimate - self.limit):
-            return f"it lies too near the tolerance for the baseline of {behind}, record more of them"
+            return f"the baseline has only {behind}, too few this near the tolerance: record more"
         return f"more sessions and processes behind the baseline would decide (there are {behind})"
 
 
