@@ -209,8 +209,8 @@ def _save(folder: Path, files: dict[str, RunFile], asked: set[str], begun_ns: in
 
     What changed shortly before reading began may have changed again. Files that nobody asked for stay while they exist.
     """
-    others = [path for path in files if path not in asked and Path(path).exists()]
-    stay = set(others) if len(others) <= MOST_FILES else set()
+    others = files.keys() - asked
+    stay = {path for path in others if Path(path).exists()} if len(others) <= MOST_FILES else set()
     stay |= {path for path in asked if 0 <= files[path].mtime_ns < begun_ns - SETTLED_NS}
     kept = [file for path, file in files.items() if path in stay]
     numbers: dict[str, int] = {}
