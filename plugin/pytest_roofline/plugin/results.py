@@ -33,6 +33,8 @@ class Results:
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
+        # By the identity of its key, which takes long to make, where a row stands.
+        self._places: dict[str | None, int] = {}
         # By test, what its verdict waits for the end of the body.
         self._pending: dict[str, list[Any]] = {}
 
@@ -65,11 +67,8 @@ class Results:
             writer.write(judged)
 
     def _put(self, row: Row) -> None:
-        identities = [_identity(known) for known in self.rows]
-        if _identity(row) in identities:
-            self.rows[identities.index(_identity(row))] = row
-        else:
-            self.rows.append(row)
+        place = self._places.setdefault(_identity(row), len(self.rows))
+        self.rows[place : place + 1] = [row]
 
 
 def _judged(row: Row) -> Any:
