@@ -7,7 +7,7 @@ import pytest
 from pytest_roofline.baselines.runs import read_run
 
 from .. import warm
-from ..ranks.launches import PATIENCE_S, PYTEST, cases, environment, free_port, reports
+from ..ranks.launches import PATIENCE_S, PYTEST, SMALL, cases, environment, free_port, reports
 
 
 @pytest.fixture
@@ -45,29 +45,6 @@ class Bare:
 def bare(folder):
     """Two such processes."""
     return Bare(folder)
-
-
-SMALL = """
-import pytest
-import torch
-import torch.distributed as dist
-
-
-def total(rank):
-    values = torch.tensor([float(rank + 1)])
-    dist.all_reduce(values)
-    return values.item()
-
-
-def test_sums(distributed):
-    assert distributed.launcher == "attach"
-    assert distributed.run(total, world_size=2) == [3.0, 3.0]
-
-
-@pytest.mark.roofline(mpi=True, ranks=2)
-def test_needs_mpi(distributed):
-    distributed.run(total)
-"""
 
 
 MEASURES = """

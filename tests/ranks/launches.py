@@ -16,6 +16,28 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 MPIRUN = ["mpirun", "--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
 # torchrun's agent and mpirun start slowly, and so do ranks on a machine with others at work.
 PATIENCE_S = 180.0
+# A file of tests that every rank of a launch runs, one of which only MPI can.
+SMALL = """
+import pytest
+import torch
+import torch.distributed as dist
+
+
+def total(rank):
+    values = torch.tensor([float(rank + 1)])
+    dist.all_reduce(values)
+    return values.item()
+
+
+def test_sums(distributed):
+    assert distributed.launcher == "attach"
+    assert distributed.run(total, world_size=2) == [3.0, 3.0]
+
+
+@pytest.mark.roofline(mpi=True, ranks=2)
+def test_needs_mpi(distributed):
+    distributed.run(total)
+"""
 OUTCOMES = {
     "test_without_ranks": "passed",
     "test_passes": "passed",

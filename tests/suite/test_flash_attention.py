@@ -35,16 +35,6 @@ def sessions(tmp_path_factory):
     return done.stdout, run
 
 
-@pytest.fixture(scope="module")
-def printed(sessions):
-    return sessions[0]
-
-
-@pytest.fixture(scope="module")
-def run(sessions):
-    return sessions[1]
-
-
 # What gates
 
 

@@ -11,10 +11,9 @@ from roofline_kernels.training.estimates import bytes_at_least
 from roofline_kernels.training.precisions import precision_named
 from roofline_kernels.transformer import Config
 
-from .benchmarks import SUITE as FOLDER
-from .benchmarks import load, short_run_of
+from .benchmarks import SUITE, load, short_run_of
 
-SUITE = FOLDER / "test_transformer.py"
+FILE = SUITE / "test_transformer.py"
 PASSES = ("forward", "forward_backward", "step", "backward", "optimizer")
 
 # The suite's own functions on models that are no suite's: a tiny one, one that cannot fit anywhere, and one of which
@@ -26,7 +25,7 @@ import pytest
 
 from roofline_kernels.transformer import Config
 
-spec = importlib.util.spec_from_file_location("transformer_steps", {str(SUITE)!r})
+spec = importlib.util.spec_from_file_location("transformer_steps", {str(FILE)!r})
 suite = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(suite)
 TINY = Config(d_model=64, d_ff=256, layers=2, heads=2, vocab=100)
@@ -73,16 +72,6 @@ def sessions(tmp_path_factory):
     file = str(folder / "test_models.py")
     done, run = short_run_of(folder, "-v", "-rs", f"--rootdir={folder}", file, OMP_NUM_THREADS="1")
     return done.stdout, run
-
-
-@pytest.fixture(scope="module")
-def printed(sessions):
-    return sessions[0]
-
-
-@pytest.fixture(scope="module")
-def run(sessions):
-    return sessions[1]
 
 
 @pytest.fixture(scope="module")

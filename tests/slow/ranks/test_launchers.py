@@ -14,6 +14,7 @@ from ...ranks.launches import (
     LAUNCHES,
     PATIENCE_S,
     PYTEST,
+    SMALL,
     SUITE,
     TORCHRUN,
     affinities,
@@ -80,29 +81,6 @@ def cores_of(text):
     """`0-3,8` as numbers."""
     spans = [piece.partition("-") for piece in text.split(",")]
     return {core for first, _, last in spans for core in range(int(first), int(last or first) + 1)}
-
-
-SMALL = """
-import pytest
-import torch
-import torch.distributed as dist
-
-
-def total(rank):
-    values = torch.tensor([float(rank + 1)])
-    dist.all_reduce(values)
-    return values.item()
-
-
-def test_sums(distributed):
-    assert distributed.launcher == "attach"
-    assert distributed.run(total, world_size=2) == [3.0, 3.0]
-
-
-@pytest.mark.roofline(mpi=True, ranks=2)
-def test_needs_mpi(distributed):
-    distributed.run(total)
-"""
 
 
 PLAIN = """
