@@ -242,6 +242,7 @@ def test_what_cannot_be_used_is_told_in_a_sentence(checkout, make):
         (("night", "--test", ""), "no test whose name holds ''"),
         (("night", "--keep", "nonsense"), "--keep names nonsense; expected some of secrets, urls"),
         (("night", "-o", "no/x.zip"), "no/x.zip cannot be written: No such file or directory; choose another place"),
+        (("night", "-o", "helpers.py/x.zip"), "cannot be written: Not a directory; choose another place"),
         (("night", "-o", "."), "is a folder; expected the archive's own name behind -o"),
         (("night", "-o", "helpers.py"), "exists already; choose another name with -o"),
     ]

@@ -96,13 +96,16 @@ def _write(path: Path, data: bytes) -> None:
     """Write it; one that is there is not overwritten."""
     try:
         with path.open("xb") as file:
-            file.write(data)
+            try:
+                file.write(data)
+            except BaseException:
+                path.unlink(missing_ok=True)
+                raise
     except FileExistsError:
         if path.is_dir():
             raise BadInput(f"{path} is a folder; expected the archive's own name behind -o, as x.zip in it") from None
         raise BadInput(f"{path} exists already; choose another name with -o, or remove it") from None
     except OSError as error:
-        path.unlink(missing_ok=True)
         why = error.strerror or str(error)
         raise CannotStore(f"{path} cannot be written: {why}; choose another place with -o") from None
 
