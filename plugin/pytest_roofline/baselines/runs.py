@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -70,7 +71,7 @@ def new_run_id() -> str:
     return f"{stamp}-{os.getpid()}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Run:
     """One run file, read back."""
 
@@ -95,7 +96,7 @@ class Run:
         """What its tests measured: all but the canaries."""
         return tuple(one for one in self.measurements if CANARY not in one.samples.labels)
 
-    @property
+    @cached_property
     def not_passed(self) -> dict[str, Outcome]:
         """Tests that did not pass, with the outcome that says so; a rerun that passed does not undo a failure."""
         found: dict[str, Outcome] = {}
@@ -105,6 +106,10 @@ class Run:
             if outcome.outcome != "passed" and (known is None or known.by_verdict):
                 found[outcome.test_id] = outcome
         return found
+
+    @cached_property
+    def _ended(self) -> frozenset[str]:
+        return frozenset(outcome.test_id for outcome in self.outcomes)
 
     def unfit(self, measurement: Measurement, accept_slower: bool) -> str:
         """Why a measurement may not stand for this hardware in a comparison or a baseline; empty where it may.
@@ -152,7 +157,7 @@ class Run:
         return next((one.reason for one in found if one.verdict == "INVALID"), "")
 
     def _test_unfit(self, test_id: str, accept_slower: bool) -> str:
-        if all(outcome.test_id != test_id for outcome in self.outcomes):
+        if test_id not in self._ended:
             return "its test did not come to its end"
         ended = self.not_passed.get(test_id)
         # A test that failed for having no baseline is what a baseline is made from.

@@ -102,7 +102,7 @@ def make_bundle(run: Run, tests: Sequence[str], redactor: Redactor, root: Path) 
         )
     rows = [after[index] for index in about]
     made = again(redactor, clean, rows, [before[index].test for index in about], root)
-    files = {"explain.txt": explain_text(clean, rows), str(RUN_FILE): text}
+    files = {"explain.txt": explain_text(clean, rows, after), str(RUN_FILE): text}
     own = [data.decode() for name, data in made.files.items() if name != made.wheel]
     summary = redactor.summary([*files.values(), *own])
     files["README.txt"] = readme(clean, rows, made, summary, redactor.keep)
@@ -135,11 +135,11 @@ def _matching(ordered: Sequence[tuple[int, Row]], test: str) -> list[int]:
     return exact or [index for index, row in ordered if test and (test in row.label or test in row.test)]
 
 
-def explain_text(run: Run, rows: Sequence[Row]) -> str:
-    """Why each verdict is what it is, as `roofline explain` shows it."""
+def explain_text(run: Run, rows: Sequence[Row], every: Sequence[Row]) -> str:
+    """Why each verdict of some rows of a run is what it is, as `roofline explain` shows it."""
     blocks = [_explained(run, row) for row in {(row.label, row.what): row for row in rows}.values()]
     if any(row.verdict == "REGRESSED" for row in rows):
-        blocks.append(ladder_lines(ladder_of(rows_of_run(run))))
+        blocks.append(ladder_lines(ladder_of(every)))
     return "\n".join("\n".join(lines) + "\n" for lines in blocks if lines)
 
 

@@ -87,7 +87,8 @@ def analysed(profile: Profile, events: Iterable["FunctionEvent"], *, has_model: 
     host = [event for event in within if _is_on_host(event)]
     device = [event for event in within if not _is_on_host(event)]
     places = _places(host)
-    activities = list(_device_activities(device, host, places) if device else _host_activities(host, places))
+    at_host = list(_host_activities(host, places))
+    activities = list(_device_activities(device, host, places)) if device else at_host
     calls = [event for event in host if event.name == CALL]
     span_s = sum(event.time_range.elapsed_us() for event in calls) * 1e-6
     kernels = _kernel_times(activities, span_s)
@@ -98,7 +99,7 @@ def analysed(profile: Profile, events: Iterable["FunctionEvent"], *, has_model: 
         calls=len(calls),
         span_s=span_s,
         busy_s=_seconds(activities),
-        host_s=_seconds(_host_activities(host, places)),
+        host_s=_seconds(at_host),
         classes=tuple(_class_times(activities, span_s)),
         kernels=tuple(kernels[:MOST_KERNELS]),
         distinct=len(kernels),

@@ -171,13 +171,13 @@ def ladders(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
 def inside_of(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     """What was found inside of calls besides times: where time and memory go, and figures; lines by label."""
     names = run_names(runs)
+    labels = [(run, label) for run in runs for label in note_labels(run)]
     found = [
         (label + f", run {names[run.path]}" * (len(runs) > 1), note_lines(run, label, WIDTH)[1:])
-        for run in runs
-        for label in note_labels(run)
+        for run, label in labels[:MOST_TOLD]
     ]
-    left = len(found) - MOST_TOLD
-    return found[:MOST_TOLD] + ([(f"… and {left} more in the run file", [])] if left > 0 else [])
+    left = len(labels) - MOST_TOLD
+    return found + ([(f"… and {left} more in the run file", [])] if left > 0 else [])
 
 
 def changed_lines(rows: Sequence[Row]) -> list[str]:

@@ -38,7 +38,18 @@ from .chart import (
     wrapped,
 )
 from .rates import natural
-from .words import computes, devices, flop_unit, hover, of_run, roofs_of, sentence, share_words, verdicts
+from .words import (
+    computes,
+    devices,
+    flop_unit,
+    hover,
+    of_run,
+    of_several_runs,
+    roofs_of,
+    sentence,
+    share_words,
+    verdicts,
+)
 
 ATTENTION, TIME, MEMORY = "Attention by sequence length", "Where the time goes", "Where the memory goes"
 _SEQUENCE, _BACK_ENDS = "sequence", ("implementation", "name", "backend", "back_end", "attention")
@@ -56,6 +67,7 @@ def attention_plots(rows: Sequence[Row]) -> list[Plot]:
     """A plot for each benchmark and shape: those with a parameter `sequence` and one that names the back end."""
     computing = [row for row in rows if row.lost is not None or computes(row.counting)]
     groups: dict[str, list[Bar]] = {}
+    several = of_several_runs(computing)
     for row in computing:
         sequence = row.parameters.get(_SEQUENCE)
         name = next((name for name in _BACK_ENDS if isinstance(row.parameters.get(name), str)), None)
@@ -63,7 +75,7 @@ def attention_plots(rows: Sequence[Row]) -> list[Plot]:
             continue
         rest = [_told(other, value) for other, value in row.parameters.items() if other not in (_SEQUENCE, name)]
         title = ", ".join([row.benchmark + (f".{row.name}" if row.name else ""), *rest])
-        groups.setdefault(title, []).append((f"{row.parameters[name]}{of_run(row, computing)}", sequence, row))
+        groups.setdefault(title, []).append((f"{row.parameters[name]}{of_run(row, several)}", sequence, row))
     # Something stands beside something else, and one of them is a number.
     found = [pair for pair in groups.items() if len(pair[1]) > 1 and any(row.rate is not None for *_, row in pair[1])]
     return limited(found, lambda pair: _attention(*pair), lambda pair: any(row.red for *_, row in pair[1]))

@@ -12,6 +12,7 @@ from ...core.keys import Scalar
 from ...core.rows import Row
 from ...core.units import format_bytes, format_share, printable, size_label, three_digits
 from ...core.work import rate_suffix
+from ...stats.curves import FEWEST_POINTS
 from ...stats.verdicts import Kind
 from ..transfers import FEWEST_PAIRS, pair_of, title_of
 from .chart import (
@@ -42,6 +43,7 @@ from .words import (
     devices,
     hover,
     of_run,
+    of_several_runs,
     rate_unit,
     rate_words,
     roofs_of,
@@ -58,8 +60,6 @@ SECTIONS: tuple[tuple[str, dict[str, str], int], ...] = (
                                 "wirebw_GBps": "bytes over the link a second"}, 3),
     ("Collectives by size and world", {"busbw_GBps": "bus bandwidth", "algbw_GBps": "algorithm bandwidth"}, 2),
 )  # fmt: skip
-# Fewer sizes make no plateau; as in the terminal's line on a sweep.
-FEWEST_POINTS = 4
 # So many series are told in a sentence each.
 MOST_TOLD = 3
 BETWEEN = "Copies between devices"
@@ -252,6 +252,7 @@ def _plateau(rows: Sequence[Row]) -> str:
     if not rows:
         return "no size to be trusted"
     last, largest = rows[-max(2, len(rows) // 3) :], rows[-1]
+    # Fewer make no plateau; as in the terminal's line on a sweep.
     enough = len(rows) >= FEWEST_POINTS
     value = median(row.rate or 0.0 for row in last) if enough else largest.rate or 0.0
     reached = rate_words(value, largest.counting or "")
@@ -268,8 +269,9 @@ def peer_plots(rows: Sequence[Row]) -> list[Plot]:
     """A heat map for every benchmark and size that was measured between three pairs of devices or more."""
     groups: dict[tuple[str, str], list[Row]] = {}
     between = [row for row in rows if pair_of(row) is not None and rate_suffix(row.counting or "") is not None]
+    several = of_several_runs(between)
     for row in between:
-        groups.setdefault((f"{title_of(row)}, {row.counting}", of_run(row, between)), []).append(row)
+        groups.setdefault((f"{title_of(row)}, {row.counting}", of_run(row, several)), []).append(row)
     found = []
     for (title, run), members in groups.items():
         pairs = {pair: row for row in members if (pair := pair_of(row)) is not None}

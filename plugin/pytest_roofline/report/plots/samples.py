@@ -27,7 +27,7 @@ from .chart import (
     thinned,
     thinned_note,
 )
-from .words import of_run, sentence
+from .words import of_run, of_several_runs, sentence
 
 SECTION, INVALID_SECTION, FIRST_CALLS = "Samples of what failed", "Samples of what cannot be trusted", "First calls"
 # In a section; and ticks of a figure.
@@ -51,7 +51,8 @@ def sample_plots(rows: Sequence[Row]) -> list[Plot]:
 
 
 def _drawn(section: str, rows: Sequence[Row], how: str) -> list[Plot]:
-    plots = [_plot(section, row, of_run(row, rows)) for row in rows[:MOST_DRAWN]]
+    several = of_several_runs(rows)
+    plots = [_plot(section, row, of_run(row, several)) for row in rows[:MOST_DRAWN]]
     if len(rows) > MOST_DRAWN:
         more = f" {len(rows) - MOST_DRAWN} more {how}; `roofline explain` shows the samples of each."
         plots[-1] = replace(plots[-1], says=plots[-1].says + more)
@@ -143,7 +144,8 @@ def _says(row: Row, taken: Sequence[Sequence[Block]]) -> str:
 def first_call_plots(rows: Sequence[Row]) -> list[Plot]:
     """First calls as multiples of the steady one, for those who asked for more than the first alone."""
     asked = [row for row in rows if row.measurement is not None and len(row.measurement.samples.first_calls_s) > 1]
-    found = {row.label + of_run(row, asked): (row, _factors(row)) for row in asked if any(_factors(row))}
+    several = of_several_runs(asked)
+    found = {row.label + of_run(row, several): (row, _factors(row)) for row in asked if any(_factors(row))}
     shown = sorted(found, key=lambda name: -found[name][1][0])[:MOST_SERIES]
     traces = []
     for index, name in enumerate(shown):

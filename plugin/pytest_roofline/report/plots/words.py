@@ -131,9 +131,14 @@ def verdicts(rows: Sequence[Row], what: str, where: Callable[[Row], str]) -> str
     return "; ".join([*parts, *(f"{others[word]} {word}" for word in ("failed", "invalid") if others[word])])
 
 
-def of_run(row: Row, rows: Iterable[Row]) -> str:
-    """What stands behind the name of something of a row where the rows are of several runs: `, run nightly`."""
-    return f", run {row.run}" if len({one.run for one in rows}) > 1 else ""
+def of_several_runs(rows: Iterable[Row]) -> bool:
+    """Whether the rows are of several runs."""
+    return len({row.run for row in rows}) > 1
+
+
+def of_run(row: Row, several: bool) -> str:
+    """What stands behind the name of something of a row where its fellows are of several runs: `, run nightly`."""
+    return f", run {row.run}" if several else ""
 
 
 def devices(rows: Sequence[Row], at_most: int = 2) -> str:
