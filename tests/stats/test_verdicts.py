@@ -16,7 +16,7 @@ from pytest_roofline.stats.limits import Limit
 from pytest_roofline.stats.looks import FALSE_FAR, FALSE_PASS, FALSE_RED, Looks
 from pytest_roofline.stats.outlook import WORTH_REPORTING, Policy
 from pytest_roofline.stats.spread import PRIOR_FREEDOM, Group, priors
-from pytest_roofline.stats.verdicts import Kind, changed_environment, default_looks, interval_text, judge, settle
+from pytest_roofline.stats.verdicts import Kind, changed_environment, default_looks, judge, settle, span_text
 
 DEVICE_PRIOR = priors()["device"]
 EXCHANGEABLE = replace(DEVICE_PRIOR, session=0.0)
@@ -444,4 +444,4 @@ def test_what_changed_beside_the_code_is_named_and_an_interval_reads_in_percent(
     assert changed_environment({"driver": "570", "torch": "2", "new": "1"}, before) == ["driver 540, 550 → 570"]
     assert changed_environment({"driver": "550"}, before) == []
     found = replace(verdict(make, 0), interval=(math.log(0.99), math.log(1.254)))
-    assert interval_text(found) == "-1.0 … +25.4 %"
+    assert span_text(found.interval) == "-1.0 … +25.4 %"

@@ -276,5 +276,5 @@ def default_tolerance(key: Key) -> float:
 
 
 def class_of_key(key: Key) -> str:
-    """The class of a benchmark by its key. A CPU's partition names its cores; no accelerator's does."""
-    return class_of("cpu" if "-cores" in (key.hardware.partition or "") else "device", key.metric)
+    """The class of a benchmark by its key."""
+    return class_of("cpu" if key.hardware.is_cpu else "device", key.metric)

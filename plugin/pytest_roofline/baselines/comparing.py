@@ -164,9 +164,8 @@ def _shared(
 def _why_not(before: Comparator, after: Comparator) -> str:
     """What two sides that cannot be compared share all the same: measurements that are not fit for it, if any."""
     unfit = {m.key.identity: why for side in (before, after) for m, why in _unfit(side)}
-    shared = set.intersection(
-        *({key.identity for key in _keys(side)} | {m.key.identity for m, _ in _unfit(side)} for side in (before, after))
-    )
+    keys = ([*side.keys(), *(measurement.key for measurement, _ in _unfit(side))] for side in (before, after))
+    shared = set.intersection(*({key.identity for key in mine} for mine in keys))
     if not shared & unfit.keys():
         return "; expected runs of the same tests"
     first = unfit[min(shared & unfit.keys())]
@@ -219,10 +218,6 @@ def _unfit_rows(before: Comparator, after: Comparator, known: set[str], toleranc
             judgement = judgement_of(verdict, key.label, name=key.name, test_id=measurement.test_id)
             rows[key.identity] = compared_row(key, measurement.work, judgement, measurement.median_s)
     return list(rows.values())
-
-
-def _keys(comparator: Comparator) -> list[Key]:
-    return [key for key, _ in comparator.references()]
 
 
 def _own_tolerance(comparator: Comparator, key: Key) -> float | None:

@@ -12,9 +12,9 @@ from ..core.units import MIB, format_flops, format_rate
 from ..core.work import RATE_UNITS, Work, rate_suffix
 from ..hardware import (
     BOUNDED_FROM_BYTES,
-    BOUNDED_FROM_FLOPS,
     catalogue,
     collective_ceiling,
+    is_large,
     moved_bytes,
     pair_ceiling,
     product_ceiling,
@@ -60,7 +60,7 @@ class Flaw:
 
 def family_of_key(hardware: HardwareKey) -> str | None:
     """The family whose file holds this hardware; None where the entry leaves its product open."""
-    if _is_cpu(hardware):
+    if hardware.is_cpu:
         return "cpu"
     known = product_like(hardware.product, None)
     return known.family if known is not None else hardware.product
@@ -88,9 +88,8 @@ def absurd(key: Key, work: Work, medians_s: Sequence[float], achieved: Iterable[
     (least, most), computes = roof, rate_suffix(key.metric) == "TFLOPS"
     highest, lowest = (rate(work, key.metric, seconds) or 0.0 for seconds in (fastest, slowest))
     text = format_flops if computes else format_rate
-    cached = not computes and any("cache_resident" in mode for mode in achieved)
-    large = work.flops >= BOUNDED_FROM_FLOPS if computes else moved_bytes(work) >= BOUNDED_FROM_BYTES
-    if large and not cached and highest > ABSURD[1] * most:
+    large = is_large(work, [label for mode in achieved for label in mode], computes=computes)
+    if large and highest > ABSURD[1] * most:
         return Flaw(
             f"{text(highest)}, {highest / most:.0%} of the highest peak that applies",
             f"at most {ABSURD[1]:.0%}",
@@ -168,13 +167,9 @@ def distrusted(key: Key, work: Work, reference: Reference | None) -> str:
     )
 
 
-def _is_cpu(hardware: HardwareKey) -> bool:
-    return "-cores" in (hardware.partition or "")
-
-
 def _roof(key: Key, work: Work) -> tuple[float, float] | None:
     """The lowest and the highest peak that may apply, in bytes or FLOP per second; None of other work."""
-    hardware, is_cpu = key.hardware, _is_cpu(key.hardware)
+    hardware, is_cpu = key.hardware, key.hardware.is_cpu
     alone = hardware.devices in (None, 1)
     known = product_like(hardware.product, hardware.memory)
     if known is not None:
@@ -210,7 +205,7 @@ def vendor_of(product: str) -> str:
 
 def _saturates(key: Key, work: Work) -> bool:
     """Whether work must come near the roof on any sound machine: a large copy by a device, or a large product."""
-    if key.hardware.partition not in (None, "none") and not _is_cpu(key.hardware):
+    if key.hardware.partition not in (None, "none") and not key.hardware.is_cpu:
         return False
     intensity = work.operational_intensity or 0.0
     if rate_suffix(key.metric) == "TFLOPS":

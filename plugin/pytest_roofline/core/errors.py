@@ -110,16 +110,6 @@ def refuse_wide(tolerance: float | None, meant: bool, remedy: str) -> None:
         )
 
 
-def require_seconds(value: float, name: str) -> None:
-    """Refuse what is no duration.
-
-    Raises:
-        BadInput: negative, infinite, or no number.
-    """
-    if not 0 <= value < math.inf:
-        raise BadInput(f"{name} is {value!r}; expected a finite number, zero or more")
-
-
 def require_amounts(record: object, *, above_zero: tuple[str, ...] = (), from_zero: tuple[str, ...] = ()) -> None:
     """Refuse amounts that cannot be, of a record's fields: numbers, and lists and mappings of them; None is unknown.
 

@@ -46,6 +46,11 @@ class HardwareKey:
         return replace(self, devices=1, link="none")
 
     @property
+    def is_cpu(self) -> bool:
+        """Whether it is a CPU, whose partition names its cores; no accelerator's does."""
+        return "-cores" in (self.partition or "")
+
+    @property
     def complete(self) -> bool:
         """Whether no fact is left open."""
         return all(getattr(self, f.name) is not None for f in fields(self))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
 
-from .errors import BadInput, require_amounts, require_positive, require_seconds
+from .errors import BadInput, require_amounts, require_positive
 
 Mode = Literal["events", "graph", "host", "unknown"]
 # Labels that say another thing was measured than asked for: two such numbers are comparable only if both carry them.
@@ -92,13 +92,10 @@ class Samples:
         for name in ("iterations", "argument_sets"):
             if getattr(self, name) < 1:
                 raise BadInput(f"{name} is {getattr(self, name)}; expected 1 or more")
-        for name in ("tick_s", "warmup_s", "measuring_s", "overhead_s"):
-            require_seconds(getattr(self, name), name)
+        require_amounts(self, from_zero=("tick_s", "warmup_s", "measuring_s", "overhead_s"))
         if self.wall_s is not None:
             require_positive((self.wall_s,), "wall_s")
-        for name in ("first_calls_s", "warm_calls_s"):
-            for value in getattr(self, name):
-                require_seconds(value, name)
+        require_amounts(self, from_zero=("first_calls_s", "warm_calls_s"))
         if self.blocks and sum(block.samples for block in self.blocks) != len(self.seconds):
             held = sum(block.samples for block in self.blocks)
             raise BadInput(f"the blocks hold {held} samples; expected the {len(self.seconds)} that were taken")
@@ -238,8 +235,7 @@ class Calibration:
     process: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("tick_s", "event_pair_s", "record_host_s", "call_host_s"):
-            require_seconds(getattr(self, name), name)
+        require_amounts(self, from_zero=("tick_s", "event_pair_s", "record_host_s", "call_host_s"))
         if self.spin_hz is not None:
             require_positive((self.spin_hz,), "spin_hz")
         if self.queue_depth is not None and self.queue_depth < 0:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ..stats.outliers import MEDIAN_ERROR
 from ..stats.spread import class_of, priors
 from ..stats.stats import growth
 from .reading import Many
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 # A common change needs so many units: of fewer, one alone moves the middle.
 FEWEST_UNITS = 4
-# The error of a median, in errors of a mean.
-MEDIAN_ERROR = 1.2533
 # Of the units that a change is about, so many are asked what changed in their environment.
 MOST_ASKED = 200
 

@@ -281,8 +281,6 @@ class SeenDevice(RealDevice):
 
     def silent_library(self) -> str:
         """Why the vendor's management library tells nothing on this host; empty where it does."""
-        import torch
-
         return amd.silent() if torch.version.hip else nvidia.silent()
 
     def release(self) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import BadInput, RanksFailed
+from ..engine.host import numbers_of
 from . import engines
 from .engines import Wanted
 from .identity import identify, without_launch
@@ -267,17 +268,8 @@ def fates(text: str, dialect: str) -> dict[int, str]:
         found = {int(rank): ending(int(status)) for rank, status in reversed(_TORCHRUN.findall(text))}
     elif dialect == "srun":
         for ranks, how in reversed(_SRUN.findall(text)):
-            found |= dict.fromkeys(_numbers(ranks), _of_slurm(how))
+            found |= dict.fromkeys(numbers_of(ranks), _of_slurm(how))
     return found
-
-
-def _numbers(text: str) -> list[int]:
-    """`0,2-3` as numbers."""
-    numbers: list[int] = []
-    for piece in filter(None, text.split(",")):
-        first, _, last = piece.partition("-")
-        numbers += range(int(first), int(last or first) + 1)
-    return numbers
 
 
 def _of_slurm(how: str) -> str:

@@ -24,7 +24,7 @@ from .channel import Channel, connect
 from .identity import Identity, identify
 from .listener import keep_gloo_reachable
 from .processes import descendants, die_with_parent, guard_group, kill_each, process_space, started
-from .tasks import Answer, JobPlan, Task, pop_controller
+from .tasks import Answer, JobPlan, Task, load, pop_controller
 from .wire import decode, encode
 
 # For the controller, which listens before it has any rank started.
@@ -154,8 +154,6 @@ class Server:
         self._channel.send({"kind": "answer", "answer": answer})
 
     def _result(self, worlds: Any, task: Task) -> bytes:
-        from .tasks import load
-
         function = load(task.function)
         arguments = decode(task.arguments, "an argument")
         rank = worlds.enter(task.world)

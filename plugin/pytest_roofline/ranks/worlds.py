@@ -4,26 +4,19 @@ The world of a test is the default process group, so a plain `dist.all_reduce(x)
 size or back end is asked for; entering another takes some 30 ms with Gloo.
 """
 
+import contextlib
+import socket
 from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
-
-from ..core.errors import BadInput
-
-if TYPE_CHECKING:
-    from ..engine.devices import Device
-
-import contextlib
-import socket
-from typing import Any
-
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
-from ..engine.devices import Device
+from ..core.errors import BadInput
+from ..engine.devices import Device, torch_device
 from .blame import OUT_OF_STEP
 from .identity import Identity
 from .tasks import World
@@ -86,7 +79,7 @@ class Rank(int):
         rank = cls(number)
         rank.size, rank.local_rank, rank.host, rank.backend = size, local_rank, host, backend
         rank.meter, rank._side, rank._timeout = meter, side, timeout
-        rank.device = torch.device("cpu" if meter.name == "fake" else meter.name)
+        rank.device = torch_device(meter)
         rank._subgroups = OrderedDict()
         return rank
 
@@ -139,7 +132,7 @@ class Rank(int):
         self._subgroups.move_to_end(members)
         return self._subgroups[members]
 
-    def skip(self, reason: str) -> None:
+    def skip(self, reason: str) -> NoReturn:
         """End the test as skipped, for what only this rank can know.
 
         Raises:

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
-from ..core.keys import canonical
+from ..core.keys import canonical, label_of
 from ..core.rows import Row
-from ..core.units import format_bytes, format_seconds, printable, size_label, three_digits
+from ..core.units import format_bytes, format_seconds, printable, three_digits
 from ..core.work import RATE_UNITS, rate_suffix
 from ..hardware import link_peak, product_like
 from .tables import new_table, render
@@ -49,12 +49,8 @@ def index_of(row: Row, name: str) -> int | None:
 
 def title_of(row: Row) -> str:
     """The benchmark with its parameters other than the pair."""
-    rest = [
-        size_label(value) if name.endswith("_bytes") and isinstance(value, int) else f"{value}"
-        for name, value in row.parameters.items()
-        if name not in ("source", "target")
-    ]
-    return printable(row.benchmark + (f"[{'-'.join(rest)}]" if rest else "") + (f".{row.name}" if row.name else ""))
+    rest = {name: value for name, value in row.parameters.items() if name not in ("source", "target")}
+    return printable(label_of(row.benchmark, rest, row.name))
 
 
 def _unit(metric: str) -> str:

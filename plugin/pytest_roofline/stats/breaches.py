@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..core.units import format_tolerance
+from ..core.units import count, format_tolerance
 from .limits import Limit
 from .looks import FEWEST_RED, MOST_ROUNDS, PLAY, WORTHWHILE, Looks
 from .spread import Group, Prior, Spread, process_spread, session_spread, within
@@ -67,7 +67,7 @@ class Breach:
         """What stands behind it: `1 process (1 % apart: prior)`; of several devices also which one it is."""
         of = f"{self.device or 'a device without a UUID'} ({self.missed} of {self.devices} devices miss it), "
         spread = f"{format_tolerance(round(self.process.value, 3))} apart: {self.process.origin}"
-        return f"{of * (self.devices > 1)}{_counted(self.processes, 'process', 'es')} ({spread})"
+        return f"{of * (self.devices > 1)}{count(self.processes, 'process', 'es')} ({spread})"
 
     def error_at(self, processes: int) -> float:
         """The standard error with so many processes."""
@@ -145,7 +145,7 @@ def _remedy(breach: Breach, looks: Looks) -> str:
         if processes > breach.processes and _decides(breach, plan, processes, breach.estimate):
             how = "auto" if processes <= MOST_ROUNDS else f"{processes}"
             return f"about {processes} processes would decide if the median stays (--roofline-rounds={how})"
-    near = f"it lies too near the limit for {_counted(breach.sessions, 'session')}"
+    near = f"it lies too near the limit for {count(breach.sessions, 'session')}"
     return f"{near}: record others, and hold them against it together (roofline compare FILE.json RUN,RUN,…)"
 
 
@@ -163,7 +163,3 @@ def may_decide(breach: Breach, looks: Looks) -> bool:
         return False
     play = PLAY * breach.process.value * math.sqrt(1 / count - 1 / most)
     return breach.estimate <= play or _decides(breach, looks, most, breach.estimate + play)
-
-
-def _counted(number: int, noun: str, plural: str = "s") -> str:
-    return f"{number} {noun}{plural * (number != 1)}"

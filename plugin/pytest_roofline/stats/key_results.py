@@ -40,11 +40,10 @@ class KeyResults:
     def sound(self, reference: Reference | None) -> list[Measurement]:
         """One measurement for each process that can be judged: its slowest sound attempt."""
         standing: dict[str, Measurement] = {}
-        for attempt in self.measurements:
-            if not _trouble(attempt, reference):
-                known = standing.get(attempt.process)
-                if known is None or attempt.median_s > known.median_s:
-                    standing[attempt.process] = attempt
+        for attempt in self._sound_attempts(reference):
+            known = standing.get(attempt.process)
+            if known is None or attempt.median_s > known.median_s:
+                standing[attempt.process] = attempt
         return list(standing.values())
 
     def unsound(self, reference: Reference | None) -> dict[str, str]:
@@ -142,8 +141,7 @@ def judge_peak(new_bytes: int | None, reference: Reference | None, key: Key) -> 
             "device that tells, or an entry without a peak: `roofline baseline approve --replace`"
         )
         return PeakJudgement(Kind.INVALID.value, None, old_bytes, reason=why)
-    on_cpu = "-cores" in (key.hardware.partition or "")
-    allowed_bytes = max(int(PEAK_TOLERANCE * old_bytes), PAGE_BYTES if on_cpu else BLOCK_BYTES)
+    allowed_bytes = max(int(PEAK_TOLERANCE * old_bytes), PAGE_BYTES if key.hardware.is_cpu else BLOCK_BYTES)
     kind, why = Kind.PASSED, ""
     if abs(new_bytes - old_bytes) > allowed_bytes:
         kind = Kind.REGRESSED if new_bytes > old_bytes else Kind.IMPROVED

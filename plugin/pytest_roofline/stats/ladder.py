@@ -62,7 +62,7 @@ def rung_of(key: Key) -> Rung | None:
     Processors have no rungs: their copies, links and arithmetic are one thing. Copies between 64 KiB and 16 MiB are
     neither all launching nor all bandwidth. Copies from pageable memory tell of the host's processor.
     """
-    if "-cores" in (key.hardware.partition or ""):
+    if key.hardware.is_cpu:
         return None
     if rate_suffix(key.metric) == "TFLOPS":
         return Rung.PRODUCT if key.hardware.devices == 1 else None
@@ -181,7 +181,7 @@ def slowed_by(measurement: Measurement) -> str:
 
 def climb(found: Iterable[Evidence]) -> tuple[RungStep, ...]:
     """Every rung in a fixed order; none where nothing regressed on an accelerator, or nothing tells of a part alone."""
-    everything = [seen for seen in found if "-cores" not in (seen.key.hardware.partition or "")]
+    everything = [seen for seen in found if not seen.key.hardware.is_cpu]
     if not any(seen.word == Kind.REGRESSED.value for seen in everything):
         return ()
     by_rung: dict[Rung | None, list[Evidence]] = {}

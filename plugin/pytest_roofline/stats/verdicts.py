@@ -320,12 +320,6 @@ def changed_environment(now: dict[str, str], before: Sequence[dict[str, str]]) -
     return changes
 
 
-def interval_text(verdict: Verdict) -> str:
-    """The interval as a person reads it: `+24.2 … +25.9 %`."""
-    assert verdict.interval is not None
-    return span_text(verdict.interval)
-
-
 def span_text(interval: tuple[float, float]) -> str:
     """An interval of a difference in logs as a person reads it."""
     low, high = (format_percent(growth(bound)) for bound in interval)

@@ -6,7 +6,7 @@ import torch
 
 from ...core.errors import DeviceError
 from ...core.facts import DeviceFacts
-from .base import CountedMemory, RealDevice, Stamp, Traits
+from .base import CountedMemory, RealDevice, Stamp, Traits, last_level_cache
 
 # Large enough that submitting one takes less time than running it, small enough to be a fine measure of time.
 SPIN_SIZE = 1024
@@ -82,7 +82,7 @@ class XpuDevice(CountedMemory, RealDevice):
             index=self.index,
             memory_bytes=properties.total_memory,
             units=getattr(properties, "gpu_eu_count", None),
-            last_level_cache_bytes=int(getattr(properties, "last_level_cache_size", 0) or 0) or 64 * 2**20,
+            last_level_cache_bytes=last_level_cache(int(getattr(properties, "last_level_cache_size", 0) or 0), ""),
             driver=getattr(properties, "driver_version", None),
         )
 
