@@ -10,7 +10,7 @@ from pytest_roofline.engine.blocks import Stopwatch, within
 from pytest_roofline.engine.devices.base import Traits
 from pytest_roofline.engine.devices.fake import FakeDevice
 
-# The launch-queue model of measuring.md, 2.1.
+# The launch-queue model of docs/timing.md.
 COSTS = {"launch_s": 8e-6, "record_s": 1.5e-6, "latency_s": 4e-6, "tick_s": 0.5e-6}
 KERNEL_S, CLOCK_HZ, PATIENT_S = 2.3e-6, 2e9, 60.0
 PROBE_CYCLES = int(1e-4 * CLOCK_HZ)

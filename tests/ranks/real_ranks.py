@@ -37,6 +37,21 @@ def end_within(seconds, pids):
     return not any(map(runs, pids))
 
 
+def gone(pid):
+    """Whether a process has ended, reaped or not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in ("Z", "X")
+    except OSError:
+        return True
+
+
+def until(condition):
+    end_s = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end_s
+        time.sleep(0.02)
+
+
 class RealRanks:
     """A pool of ranks, their tasks numbered, and the processes of the last."""
 

@@ -29,6 +29,8 @@ from pytest_roofline.ranks.identity import Identity
 from pytest_roofline.ranks.local import Local
 from pytest_roofline.ranks.rendezvous import FileRendezvous, meet
 
+from .real_ranks import gone, until
+
 # In place of a rank: says what it was told, and then does what it is told.
 PROGRAM = """
 import os, signal, sys, time
@@ -51,21 +53,6 @@ while os.getppid() == parent and time.monotonic() < end_s:
 """
 COMMAND = (sys.executable, "-c", PROGRAM)
 KEY = {"ROOFLINE_RANK_CONTROLLER": "5ec4e7"}
-
-
-def until(condition):
-    end_s = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end_s
-        time.sleep(0.02)
-
-
-def gone(pid):
-    """Whether a process has ended, reaped or not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
 
 
 def pid_of(ranks):

@@ -5,7 +5,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,8 @@ from pytest_roofline.ranks import engines, launching
 from pytest_roofline.ranks.engines import Wanted, mpi_family, mpi_plugin, parse_arguments
 from pytest_roofline.ranks.launching import Launched, by_rank, fates
 from pytest_roofline.ranks.processes import last_words
+
+from .real_ranks import gone, until
 
 MODULE = "pytest_roofline.ranks.worker"
 KEY = "ROOFLINE_RANK_CONTROLLER"
@@ -189,21 +190,6 @@ class Scene:
 @pytest.fixture
 def scene(tmp_path, monkeypatch):
     return Scene(tmp_path, monkeypatch)
-
-
-def gone(pid):
-    """Whether a process has ended, reaped or not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
-
-
-def until(condition):
-    end_s = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end_s
-        time.sleep(0.02)
 
 
 def started(name, *arguments, variables=None, size=2, **more):

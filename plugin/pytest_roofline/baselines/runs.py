@@ -167,6 +167,11 @@ class Run:
         return f"its test {ended.outcome}: {ended.reason}" if ended.outcome == "failed" else "its test was skipped"
 
 
+def cut_note(path: Path | str) -> str:
+    """What to say of a run file that was cut."""
+    return f"{path} ends in the middle of a line, which is left out"
+
+
 def read_run(path: Path) -> Run:
     """A run file. A last line that was cut in the middle is left out, and said so by `cut`.
 

@@ -114,9 +114,10 @@ def _picked(names: tuple[str, ...], folder: Path, choice: "Choice") -> "Picked":
 
 def _notes(runs: "Iterable[Run]") -> list[str]:
     from ..baselines.picking import is_fake
+    from ..baselines.runs import cut_note
 
     taken = list(runs)
-    notes = [f"{run.path} ends in the middle of a line, which is left out" for run in taken if run.cut]
+    notes = [cut_note(run.path) for run in taken if run.cut]
     if any(is_fake(run) for run in taken):
         notes.append("these runs are of a fake device; approve them into no folder that real devices use")
     return notes

@@ -174,9 +174,11 @@ def print_document(text: str) -> None:
 
 def note_cuts(runs: "Iterable[Run]") -> None:
     """Say on standard error which runs end in the middle of a line."""
+    from ..baselines.runs import cut_note
+
     for run in runs:
         if run.cut:
-            click.echo(printable(f"note: {run.path} ends in the middle of a line, which is left out"), err=True)
+            click.echo(printable(f"note: {cut_note(run.path)}"), err=True)
 
 
 def width() -> int:

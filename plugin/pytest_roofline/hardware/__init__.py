@@ -20,7 +20,6 @@ from .ceilings import product_ceiling as product_ceiling
 from .ceilings import rank_ceiling as rank_ceiling
 from .keys import family_of as family_of
 from .keys import identity_of as identity_of
-from .keys import is_part as is_part
 from .keys import key_of as key_of
 from .keys import unknown_line as unknown_line
 from .lookup import catalogue as catalogue
@@ -28,6 +27,5 @@ from .lookup import product_like as product_like
 from .lookup import product_of as product_of
 from .lookup import products as products
 from .lookup import use_hardware as use_hardware
-from .specs import Name as Name
 from .specs import Peak as Peak
 from .specs import Product as Product

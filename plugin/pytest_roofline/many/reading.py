@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..baselines.runs import Run, read_run
+from ..baselines.runs import Run, cut_note, read_run
 from ..core.errors import BadFile, BadInput, CannotStore
 from ..core.facts import Environment
 from ..core.keys import Key
@@ -266,7 +266,7 @@ def many_of(files: Sequence[RunFile], notes: Sequence[str] = (), read: int = 0) 
     runs, more = _runs(readable, environments)
     if not len(runs):
         raise BadInput(f"none of {len(files)} run files can be used: {'; '.join(left_out[:MOST_NAMED])}")
-    cut = [f"{one.path} ends in the middle of a line, which is left out" for one in readable if one.cut]
+    cut = [cut_note(one.path) for one in readable if one.cut]
     number = {path: run for run, path in runs["path"].items()}
     found = [(number[one.path], *row) for one in readable if one.path in number for row in one.rows]
     table = DataFrame(found, columns=["run", "test", "unfit", "hosts", "seconds"])

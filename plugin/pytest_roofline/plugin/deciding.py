@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ..core.units import printable
+from ..core.units import count, listed, printable
 from ..kernel_gate.text import failure_message as kernel_message
 from ..kernel_gate.text import properties as kernel_properties
 from ..observe.text import failure_message as exhausted_message
@@ -219,9 +219,8 @@ def why_no_rounds(state: RooflineSession) -> str:
 
 
 def _tests(test_ids: Sequence[str]) -> str:
-    names = ", ".join(test_id.rpartition("::")[2] for test_id in test_ids[:3])
-    more = f" and {len(test_ids) - 3} more" if len(test_ids) > 3 else ""
-    return f"{len(test_ids)} test{'s' * (len(test_ids) > 1)} ({names}{more})"
+    names = [test_id.rpartition("::")[2] for test_id in test_ids]
+    return f"{count(len(names), 'test')} ({listed(names, 3)})"
 
 
 def _relative(path: Path | None, folder: Path) -> str:

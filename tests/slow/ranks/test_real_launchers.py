@@ -9,7 +9,8 @@ import pytest
 from pytest_roofline.ranks import engines
 from pytest_roofline.ranks.launching import Launched
 
-from ...ranks.test_launching import KEY, until
+from ...ranks.real_ranks import until
+from ...ranks.test_launching import KEY
 from ...tools import require_tools
 
 PROGRAM = """
