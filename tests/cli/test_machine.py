@@ -146,7 +146,7 @@ def machine(monkeypatch):
     """Puts a machine in the place of this one."""
 
     def install(found):
-        monkeypatch.setattr(inventory, "take_stock", lambda: found)
+        monkeypatch.setattr(inventory, "take_stock", lambda watch_s: found)
 
     install(NODE)
     return install
@@ -177,6 +177,19 @@ def test_the_doctor_lists_the_machine_its_findings_and_what_differs(command, mac
         "host: cpu_model expected AMD EPYC, found Intel Xeon",
         f"2 differences from {expected}",
     ]) == (result.exit_code, [line.partition("; mend: ")[0] for line in result.stdout.splitlines()[-3:]])  # fmt: skip
+
+
+def test_the_doctor_says_that_a_machine_is_too_busy_where_its_cpu_is_all_there_is_to_measure(
+    command, machine, expected
+):
+    busy = replace(NODE, gpus=(), torch_devices=0, cores_taken=60.5, taken_by=("cc1 (7) 1.0", "ld (8) 0.9"))
+    machine(busy)
+    result = command("doctor")
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (1, "this machine is too busy to be measured")
+    assert "60.5 of 64 cores busy (cc1 (7) 1.0, ld (8) 0.9)" in " ".join(result.stdout.split())
+    for other in (replace(busy, torch_devices=1), replace(busy, cores_taken=0.2), replace(busy, cores_taken=None)):
+        machine(other)
+        assert command("doctor").exit_code == 0
 
 
 def test_the_json_of_the_doctor_holds_the_machine_its_findings_and_the_differences(command, machine, expected):

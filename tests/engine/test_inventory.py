@@ -235,6 +235,26 @@ def test_the_pairs_without_peer_access_are_listed_where_torch_tells(monkeypatch)
         assert take_stock().no_peers == pairs, (cuda, devices)
 
 
+def test_who_keeps_the_cores_busy_is_named_while_the_machine_is_watched(monkeypatch, tmp_path):
+    ticks = os.sysconf("SC_CLK_TCK")
+    idle, busy, own = tmp_path / "proc/7/stat", tmp_path / "proc/8/stat", tmp_path / f"proc/{os.getpid()}/stat"
+
+    def write(path, name, seconds):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"1 ({name}) R " + "0 " * 10 + f"{int(seconds * ticks)} 0 0 0")
+
+    def pause(seconds):
+        write(busy, "cc1 (odd) name", 100 + 0.9 * seconds)
+        write(own, "pytest", 50 + seconds)
+
+    for path, name in ((idle, "sshd"), (busy, "cc1 (odd) name"), (own, "pytest")):
+        write(path, name, {idle: 3, busy: 100, own: 50}[path])
+    monkeypatch.setattr(inventory, "ROOT", tmp_path)
+    monkeypatch.setattr(inventory.time, "sleep", pause)
+    assert take_stock(watch_s=2.0).taken_by == ("cc1 (odd) name (8) 0.9",)
+    assert (take_stock().cores_taken, take_stock().taken_by) == (None, ())
+
+
 @pytest.fixture
 def cards(monkeypatch):
     """Four cards of torch's, in its own numbers, and the pairs of them that cannot reach each other."""

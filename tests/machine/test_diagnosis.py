@@ -45,6 +45,12 @@ FOUND = {
         "management library",
         "nvidia-ml-py is not installed",
     ),
+    "neighbours at work": (
+        {"cores_taken": 3.3, "taken_by": ("cc1 (7) 2.0",)},
+        "limit",
+        "busy machine",
+        "3.3 of 64 cores busy (cc1 (7) 2.0)",
+    ),
     "profiler": ({"profiler": "CUDA_INJECTION64_PATH"}, "limit", "profiler", "CUDA_INJECTION64_PATH is set"),
     "a power limit that is not told": ({"power_limit_w": None}, "unknown", GPU.label, "power limit withheld"),
     "a link that is not told": ({"pcie_width": None}, "unknown", GPU.label, "PCIe width withheld"),

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from ..core.facts import DeviceFacts, Finding, Machine, Unexpected
     from ..hardware import Peak, Product
 
+# How long `doctor` watches what other processes do.
+WATCH_S = 1.0
+
 
 def _width() -> int:
     return shutil.get_terminal_size((100, 24)).columns
@@ -98,16 +101,17 @@ def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> int
 
     Example: roofline doctor --expect node.json
 
-    Exit status: 0 listed, 1 the machine is not as --expect says, 2 a file cannot be used.
+    Exit status: 0 listed, 1 the machine is not as --expect says, or without --expect too busy to measure its CPU where
+    it has nothing else, 2 a file cannot be used.
     """
     from ..engine.inventory import take_stock
-    from ..machine.diagnosis import diagnose
+    from ..machine.diagnosis import BUSY, diagnose
     from ..machine.expectation import differences, expectation_of, read_expectation, write_expectation
 
     expected = read_expectation(expect) if expect is not None else None
     if write_expect is not None and write_expect.exists():
         raise CannotStore(f"{write_expect} exists already; choose another name or remove it")
-    machine = take_stock()
+    machine = take_stock(WATCH_S)
     findings = diagnose(machine)
     found = differences(expected, machine) if expected is not None else []
     if not as_json:
@@ -118,7 +122,11 @@ def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> int
         print_json(_as_plain(machine, findings, found))
     if write_expect is not None:
         click.echo(f"expectation written to {write_expect}; read it, and leave out what may differ", err=as_json)
-    return 1 if found else 0
+    alone = expect is None and write_expect is None and not machine.torch_devices
+    busy = alone and any(finding.subject == BUSY for finding in findings)
+    if busy:
+        click.echo("this machine is too busy to be measured", err=as_json)
+    return 1 if found or busy else 0
 
 
 def _as_plain(machine: "Machine", findings: "list[Finding]", found: "list[Unexpected]") -> dict[str, Any]:

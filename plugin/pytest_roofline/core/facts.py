@@ -218,6 +218,8 @@ class Machine:
         memlock_bytes: how much memory may be locked; None is unknown or without limit: see `memlock_known`.
         mps: whether a daemon shares the GPUs between processes (CUDA MPS).
         profiler: the variable that injects a profiler into CUDA programs, if one is set.
+        cores_taken: cores that other processes kept busy while this was asked; None where the system does not tell.
+        taken_by: the busiest of them, `python3 (812) 0.9`, as far as they may be read.
     """
 
     host: HostFacts
@@ -232,6 +234,8 @@ class Machine:
     memlock_known: bool = False
     mps: bool | None = None
     profiler: str = ""
+    cores_taken: float | None = None
+    taken_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from ..core.facts import Finding, Gpu, Machine
 from ..core.units import GIB, MIB, format_amount
+from ..engine.devices.cpu import are_taken
 from .health import degraded
 
 # NCCL and torch's loaders put their buffers here; a container's default of 64 MiB is too small for them.
@@ -13,6 +14,7 @@ LEAST_SHM_BYTES = GIB
 LEAST_MEMLOCK_BYTES = 64 * MIB
 # Idle contexts and the driver itself hold this much.
 OTHERS_BYTES = 256 * MIB
+BUSY = "busy machine"
 
 
 def diagnose(machine: Machine) -> list[Finding]:
@@ -146,6 +148,15 @@ def _sharing(machine: Machine) -> Iterator[Finding]:
 
 def _host(machine: Machine) -> Iterator[Finding]:
     host = machine.host
+    if are_taken(machine.cores_taken, host.usable_cores):
+        by = f" ({', '.join(machine.taken_by)})" if machine.taken_by else ""
+        yield Finding(
+            "limit",
+            BUSY,
+            f"other processes keep {machine.cores_taken:.1f} of {host.usable_cores} cores busy{by}",
+            "measurements of a CPU and of ranks on it become INVALID, and a host that submits late slows a GPU",
+            "wait until they end, or end them",
+        )
     if host.governor is None:
         yield Finding(
             "unknown",

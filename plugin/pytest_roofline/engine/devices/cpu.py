@@ -167,13 +167,18 @@ def _busy_s() -> float | None:
     return total / os.sysconf("SC_CLK_TCK") if seen else None
 
 
-def too_busy(cores_taken: float | None) -> str:
-    """Why a CPU measurement beside such neighbours tells nothing of the machine; empty where it does.
+def are_taken(cores_taken: float | None, usable: int) -> bool:
+    """Whether others keep so many of the usable cores busy that a CPU measurement tells nothing of the machine.
 
     A threaded copy that has to wait for one core waits for whole slices of the scheduler, so a little is too much.
     """
+    return cores_taken is not None and cores_taken > max(MOST_CORES_TAKEN, MOST_SHARE_TAKEN * usable)
+
+
+def too_busy(cores_taken: float | None) -> str:
+    """Why a CPU measurement beside such neighbours tells nothing of the machine; empty where it does."""
     usable = host.usable_cores()
-    if cores_taken is None or cores_taken <= max(MOST_CORES_TAKEN, MOST_SHARE_TAKEN * usable):
+    if not are_taken(cores_taken, usable):
         return ""
     return (
         f"other processes kept {cores_taken:.1f} of {usable} cores busy while it was timed; run it on a quiet machine"
