@@ -41,11 +41,6 @@ def test_without_torch_a_command_says_so_in_a_sentence():
         assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 
 
-def outcome_of(line):
-    """The outcome that a line begins with; empty for any other line."""
-    return next((outcome for outcome in OUTCOMES if line.startswith(outcome)), "")
-
-
 def test_the_self_test_on_this_cpu_prints_and_writes_the_same_outcomes(command, tmp_path, monkeypatch):
     # Small buffers and budgets.
     monkeypatch.setattr(host, "last_level_cache_bytes", lambda: 4 * MIB)
@@ -53,16 +48,11 @@ def test_the_self_test_on_this_cpu_prints_and_writes_the_same_outcomes(command, 
     monkeypatch.setattr(selftest, "BUDGET_S", 0.05)
     result = command("selftest", "--device=cpu", "-o", "figures/selftest.json")
     written = json.loads((tmp_path / "figures" / "selftest.json").read_text(encoding="utf-8"))
-    printed = [word for line in result.stdout.splitlines() if (word := outcome_of(line))]
-    properties = written["properties"]
-    assert [found["outcome"] for found in properties] == printed
-    assert result.exit_code == int("FAILS" in printed)
-    assert len(properties) == len({found["name"] for found in properties}) == 10
-    assert all(found["observed"] for found in properties)
+    printed = [outcome for line in result.stdout.splitlines() for outcome in OUTCOMES if line.startswith(outcome)]
+    assert [found["outcome"] for found in written["properties"]] == printed
+    assert (result.exit_code, len(printed)) == (int("FAILS" in printed), 10)
     assert {"environment", "calibration", "properties"} == set(written)
-    assert written["environment"]["device"]["type"] == "cpu"
-    assert written["calibration"]["tick_s"] > 0
-    lacking = " ".join(found["name"] for found in properties if found["outcome"] == "does not apply")
+    lacking = " ".join(found["name"] for found in written["properties"] if found["outcome"] == "does not apply")
     assert all(word in lacking for word in ("spinning", "cycles", "graph", "matrix products"))
 
 
@@ -121,10 +111,13 @@ def test_a_sound_device_can_be_trusted_and_a_failed_property_is_status_1(command
     assert lines[0].startswith("fake (evil")
 
 
-def test_what_the_self_test_cannot_use_is_one_sentence(refused, accelerator, tmp_path, monkeypatch):
+def test_what_the_self_test_cannot_use_is_one_sentence(command, refused, accelerator, tmp_path, monkeypatch):
     for name in ("gpux", "cuda:xx", "cpu:0x", "x", "cuda:99"):
         sentence = refused("selftest", f"--device={name}")
         assert (sentence.startswith("--device "), name in sentence) == (True, True), name
+    accelerator(0.9 * H100_BYTES_PER_S)._vanish_after = 0
+    result = command("selftest")
+    assert (result.exit_code, "fake stopped answering" in result.stderr) == (2, True)
     os.mkfifo(tmp_path / "pipe")
     cases = (("pipe", "cannot be written; expected a file in a folder"), ("run.jsonl", "has the name of a run file"))
     with monkeypatch.context() as patch:
@@ -133,12 +126,6 @@ def test_what_the_self_test_cannot_use_is_one_sentence(refused, accelerator, tmp
         for name, told in cases:
             assert told in refused("selftest", "--device=cpu", "-o", tmp_path / name)
     assert (tmp_path / "pipe").is_fifo()
-
-
-def test_a_device_that_vanishes_is_one_sentence(command, accelerator):
-    accelerator(0.9 * H100_BYTES_PER_S)._vanish_after = 0
-    result = command("selftest")
-    assert (result.exit_code, "fake stopped answering" in result.stderr) == (2, True)
 
 
 @pytest.fixture
@@ -193,19 +180,18 @@ def test_the_doctor_says_that_a_machine_is_too_busy_where_its_cpu_is_all_there_i
 
 
 def test_the_json_of_the_doctor_holds_the_machine_its_findings_and_the_differences(command, machine, expected):
-    assert json.loads(command("doctor", "--json", "--expect", expected).stdout)["differences"] == []
-    machine(replace(NARROW, host=replace(HOST, name="evil\n\x1b[31m")))
+    machine(NARROW)
     result = command("doctor", "--json", "--expect", expected)
     told = json.loads(result.stdout)
     assert (1, {"machine", "findings", "differences"}) == (result.exit_code, set(told))
-    assert (told["machine"]["gpus"][0]["pcie_width"], told["machine"]["host"]["name"]) == (8, "evil\n\x1b[31m")
+    assert told["machine"]["gpus"][0]["pcie_width"] == 8
     pcie = {"subject": GPU.label, "fact": "pcie_width", "expected": "16", "observed": "8"}
-    assert pcie in told["differences"]
+    assert told["differences"] == [pcie]
     names = {"kind", "subject", "observed", "effect", "remedy"}
     assert all(names == set(finding) for finding in told["findings"])
 
 
-def test_a_good_node_writes_what_it_has_and_that_holds_on_it(command, refused, machine, tmp_path, monkeypatch):
+def test_a_good_node_writes_what_it_has_and_that_holds_on_it(command, refused, machine, tmp_path):
     result = command("doctor", "--write-expect", "node.json")
     assert (0, expectation_of(NODE)) == (result.exit_code, read_expectation(tmp_path / "node.json"))
     assert "node.json" in result.stdout
@@ -215,13 +201,6 @@ def test_a_good_node_writes_what_it_has_and_that_holds_on_it(command, refused, m
     assert (result.exit_code, "cannot be written" in result.stderr) == (2, True)
     result = command("doctor", "--json", "--write-expect", "other.json")
     assert ("machine" in json.loads(result.stdout), "other.json" in result.stderr) == (True, True)
-    # This very machine can be looked at, and is as it says.
-    monkeypatch.undo()
-    monkeypatch.chdir(tmp_path)
-    assert command("doctor", "--write-expect", "this.json").exit_code == 0
-    result = command("doctor", "--expect", "this.json", "--json")
-    assert result.exit_code == 0
-    assert json.loads(result.stdout)["machine"]["host"]["cpu_model"] == host.host_facts().cpu_model
 
 
 def test_an_expectation_that_cannot_be_used_is_one_sentence_before_the_machine_is_looked_at(
@@ -230,13 +209,10 @@ def test_an_expectation_that_cannot_be_used_is_one_sentence_before_the_machine_i
     monkeypatch.setattr(inventory, "take_stock", None)
     cases = [
         (None, "does not exist"),
-        ("", "is empty"),
-        ("{", "is not JSON"),
         ('{"schema": 2, "gpus": []}', "schema version 2"),
         ('{"schema": 1, "gpus": [], "gpu": 8}', "gpu"),
         ('{"schema": 1, "gpus": [{"product": "A", "count": 1}, {"product": "A", "count": 1}]}', "twice"),
         ('{"schema": 1, "gpus": [{"product": "A", "count": -1}]}', "count is -1"),
-        ('{"schema": 1, "gpus": [], "memory_bytes": 0}', "memory_bytes"),
         ('{"schema": 1, "gpus": [{"product": "A\\nB", "count": -1}], "\\n": 1}', "node.json"),
     ]
     for text, sentence in cases:
@@ -318,7 +294,7 @@ def test_a_users_file_is_read_from_baselines_and_from_every_folder_that_is_named
     assert command("baseline", "check").stdout == "nothing wrong in 0 entries of 0 files\n"
 
 
-def test_a_file_with_what_cannot_be_lists_all_of_it_and_is_used_by_no_command(command, described):
+def test_a_file_with_what_cannot_be_lists_all_of_it_and_is_used_by_no_command(command, refused, described):
     path = described("baselines", fp16_TFLOPS=130e12, memory_GBps=3200e9)
     for result in (command("hardware", "check"), command("hardware", "check", path)):
         assert result.exit_code == 1
@@ -327,23 +303,8 @@ def test_a_file_with_what_cannot_be_lists_all_of_it_and_is_used_by_no_command(co
     found = json.loads(command("hardware", "check", path, "--json").stdout)
     assert {row["where"] for row in found} == {"t40-pcie 16gb peaks.fp16_TFLOPS", "t40-pcie 16gb peaks.memory_GBps"}
     assert all(row["file"] == str(path) for row in found)
+    for name, said in (("cut.json", "is not JSON"), ("gone.json", "does not exist")):
+        (path.parent / "cut.json").write_text("{", encoding="utf-8")
+        assert said in refused("hardware", "check", f"baselines/{name}")
     for arguments in (("hardware", "list"), ("hardware", "show", "Tesla T4"), ("compare", "a", "b")):
-        result = command(*arguments)
-        assert (result.exit_code, result.stdout) == (2, "")
-        assert result.stderr.startswith("roofline: hardware baselines/hardware.json: t40-pcie 16gb peaks.")
-        assert len(result.stderr.splitlines()) == 1
-
-
-def test_a_file_is_checked_beside_those_that_are_in_use(command, described):
-    first, second = described("a"), described("b")
-    text = second.read_text(encoding="utf-8").replace("t40-pcie", "t41-pcie")
-    second.write_text(text, encoding="utf-8")
-    assert command("hardware", "check", first).exit_code == 0
-    result = command("--hardware", "a", "--hardware", "b", "hardware", "check", first)
-    assert (result.exit_code, "name 'Prototype X' is that of t40-pcie" in result.stdout) == (1, True)
-    for content, said in (("{", "is not JSON"), (None, "does not exist")):
-        (first.parent / "mine.json").unlink(missing_ok=True)
-        if content is not None:
-            (first.parent / "mine.json").write_text(content, encoding="utf-8")
-        result = command("hardware", "check", "a/mine.json")
-        assert (result.exit_code, result.stdout, said in result.stderr) == (2, "", True)
+        assert refused(*arguments).startswith("hardware baselines/hardware.json: t40-pcie 16gb peaks.")

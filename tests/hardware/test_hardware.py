@@ -23,7 +23,6 @@ from pytest_roofline.hardware import (
     product_ceiling,
     product_of,
     products,
-    rank_ceiling,
 )
 
 MIB = 2**20
@@ -32,13 +31,61 @@ COPY = Work(read_bytes=64 * MIB, write_bytes=64 * MIB, payload_bytes=64 * MIB)
 ATTENTION = Work(flops=10**12)
 
 
-# GeForce boards boost beyond the clock that they are rated at; H100 NVL boards did 977 bf16 TFLOP/s, rated at 835.5.
-def test_boards_that_outrun_their_rated_clock_are_shown_a_share_that_bounds_nothing():
-    for name in ("NVIDIA GeForce RTX 3090", "NVIDIA GeForce RTX 4090", "NVIDIA H100 NVL"):
-        for dtype in ("bf16", "fp16", "tf32", "fp32"):
-            found = datasheet_ceiling(DeviceFacts("cuda", name), ATTENTION, f"{dtype}_TFLOPS")
-            assert "bounds nothing" in found.origin
-            assert above_peak(found, ATTENTION, 9.0, ()) == ""
+def ceiling(name, work, metric, **facts):
+    return datasheet_ceiling(DeviceFacts("cuda", name, **facts), work, metric)
+
+
+def test_a_rate_is_held_against_the_figure_of_its_kind():
+    for name, work, metric, gbps_or_tflops in (
+        ("NVIDIA H200", COPY, "triton_traffic_GBps", 4800),
+        ("NVIDIA H200", LINK, "payload_GBps", 63),
+        *(("NVIDIA H200", ATTENTION, f"{dtype}_TFLOPS", peak) for dtype, peak in
+          (("bf16", 989), ("fp16", 989), ("tf32", 494.5), ("fp32", 67), ("fp8", 1979))),
+        # Libraries multiply in full single precision on the matrix units, of which an MI250X has twice as many.
+        ("AMD Instinct MI250X", ATTENTION, "fp32_TFLOPS", 47.85),
+        # What no datasheet bounds has no roofline; nor has a type that a product has no units for.
+        *(("NVIDIA H200", ATTENTION, metric, None)
+          for metric in ("TFLOPS", "fp64_TFLOPS", "causal_bf16_TFLOPS", "memory_GBps")),
+        ("NVIDIA H200", COPY, "payload_GBps", None),
+        ("NVIDIA H200", COPY, "time_s", None),
+        ("Tesla V100-SXM2-16GB", ATTENTION, "bf16_TFLOPS", None),
+    ):  # fmt: skip
+        found = ceiling(name, work, metric)
+        expected = gbps_or_tflops and gbps_or_tflops * (1e12 if work is ATTENTION else 1e9)
+        assert (found and found.value) == expected, (name, metric)
+    peak = products()["NVIDIA H200"].peaks["memory_GBps"]
+    assert ceiling("NVIDIA H200", COPY, "traffic_GBps") == Ceiling(
+        "traffic_GBps", 4800e9, "datasheet", peak.source, confidence=peak.confidence
+    )
+    assert ceiling("NVIDIA H200", ATTENTION, "bf16_TFLOPS").metric == "bf16_TFLOPS"
+
+
+def test_what_the_units_can_do_at_the_highest_clock_is_believed():
+    """NVIDIA rates matrix units of an H200 at 1.83 GHz, and lets them run at 1.98 GHz."""
+    found = ceiling("NVIDIA H200", ATTENTION, "bf16_TFLOPS")
+    assert found.limit == pytest.approx(132 * 1.98e9 * 4096)
+    for tflops, believed in [(1070, True), (1090, True), (1100, False)]:
+        assert believed == (above_peak(found, ATTENTION, tflops * 1e12 / found.value, ()) == ""), tflops
+    # GeForce boards boost beyond the clock that they are rated at, and H100 NVL boards did 977 of 835.5 TFLOP/s.
+    for name in ("NVIDIA GeForce RTX 4090", "NVIDIA H100 NVL"):
+        found = ceiling(name, ATTENTION, "bf16_TFLOPS")
+        assert "bounds nothing" in found.origin
+        assert above_peak(found, ATTENTION, 9.0, ()) == ""
+
+
+def test_a_part_of_a_device_is_seen_by_its_memory_or_its_units_and_has_no_roofline(make):
+    mi300x, a100 = "AMD Instinct MI300X", "NVIDIA A100-SXM4-40GB"
+    for name, facts, partition in (
+        (mi300x, {"memory_bytes": 206_141_652_992}, "none"),
+        # In CPX mode it is eight devices of the same name, each with an eighth of the memory.
+        (mi300x, {"memory_bytes": 25_752_502_272}, "24gib"),
+        (a100, {"memory_bytes": 42_298_834_944, "units": 108}, "none"),
+        # The 7g.40gb has all memory.
+        (a100, {"memory_bytes": 42_298_834_944, "units": 98}, "98-units"),
+    ):
+        device = DeviceFacts("cuda", name, **facts)
+        assert key_of(replace(make.environment(), device=device)).partition == partition
+        assert (datasheet_ceiling(device, COPY, "traffic_GBps") is None) == (partition != "none")
 
 
 NEAR_MISSES = (
@@ -89,69 +136,16 @@ def test_a_device_has_a_family_and_a_key_that_what_it_runs_at_does_not_change(ma
         assert check_name(family, "family") == family, name
 
 
-def test_traffic_is_held_against_the_memorys_bandwidth():
-    peak = products()["NVIDIA H200"].peaks["memory_GBps"]
-    found = datasheet_ceiling(DeviceFacts("cuda", "NVIDIA H200"), COPY, "triton_traffic_GBps")
-    assert found == Ceiling("traffic_GBps", peak.value * 1e9, "datasheet", peak.source, confidence=peak.confidence)
-
-
-def test_a_payload_across_the_hosts_link_is_held_against_pcie():
-    name = next(name for name, product in products().items() if "pcie_GBps" in product.peaks)
-    found = datasheet_ceiling(DeviceFacts("cuda", name), LINK, "payload_GBps")
-    assert found.value == products()[name].peaks["pcie_GBps"].value * 1e9
-
-
-def test_what_no_datasheet_bounds_has_no_roofline():
-    unnamed = ["TFLOPS", "fp64_TFLOPS", "causal_bf16_TFLOPS", "bf16_tflops", "memory_GBps"]
-    others = [(COPY, "payload_GBps"), (COPY, "time_s")]
-    for work, metric in [*((ATTENTION, metric) for metric in unnamed), *others]:
-        assert datasheet_ceiling(DeviceFacts("cuda", "NVIDIA H200"), work, metric) is None, (work, metric)
-    # Nor a type that a product has no units for.
-    assert datasheet_ceiling(DeviceFacts("cuda", "Tesla V100-SXM2-16GB"), ATTENTION, "bf16_TFLOPS") is None
-
-
-def test_flops_are_held_against_the_peak_of_their_type():
-    for dtype in ("bf16", "fp16", "tf32", "fp32", "fp8"):
-        peak = products()["NVIDIA H200"].peaks[f"{dtype}_TFLOPS"]
-        found = datasheet_ceiling(DeviceFacts("cuda", "NVIDIA H200"), ATTENTION, f"{dtype}_TFLOPS")
-        assert (found.metric, found.value, found.origin) == (f"{dtype}_TFLOPS", peak.value * 1e12, peak.source)
-
-
-# NVIDIA rates matrix units of an H100 at 1.83 GHz, and lets them run at 1.98 GHz.
-def test_what_the_units_can_do_at_the_highest_clock_is_believed():
-    for tflops, believed in [(1070, True), (1090, True), (1100, False)]:
-        found = datasheet_ceiling(DeviceFacts("cuda", "NVIDIA H200"), ATTENTION, "bf16_TFLOPS")
-        assert found.limit == pytest.approx(132 * 1.98e9 * 4096), (tflops, believed)
-        assert believed == (above_peak(found, ATTENTION, tflops * 1e12 / found.value, ()) == ""), (tflops, believed)
-
-
-# Libraries multiply in full single precision on the matrix units, which an MI250X has twice as many of as vector units.
-def test_single_precision_is_held_against_the_faster_of_its_units():
-    for name, tflops in [("AMD Instinct MI250X", 47.85), ("AMD Instinct MI300X", 163.4), ("NVIDIA H200", 67)]:
-        found = datasheet_ceiling(DeviceFacts("cuda", name), ATTENTION, "fp32_TFLOPS")
-        assert (found.metric, found.value) == ("fp32_TFLOPS", tflops * 1e12), (name, tflops)
-
-
-def test_a_measurement_of_arithmetic_knows_its_share_of_the_peak(make):
-    key = make.key("flash_attention", metric="bf16_TFLOPS")
-    roof = datasheet_ceiling(DeviceFacts("cuda", "NVIDIA H200"), ATTENTION, "bf16_TFLOPS")
-    measurement = make.measurement(2e-3, key=key, work=ATTENTION, ceiling=roof)
-    assert measurement.share_of_ceiling == pytest.approx(500 / 989)
-
-
 PEAK = Ceiling("traffic_GBps", 1e12, "datasheet", "vendor")
 MATRIX_PEAK = Ceiling("bf16_TFLOPS", 989e12, "datasheet", "vendor")
 
 
-def test_a_roofline_is_shown_in_its_unit():
+def test_a_roofline_is_shown_in_its_unit_and_arithmetic_above_it_cannot_be_true():
     assert [(format_ceiling(c), is_arithmetic(c)) for c in (PEAK, MATRIX_PEAK)] == [
         ("1000 GB/s", False),
         ("989 TFLOP/s", True),
     ]
-
-
-# One report of 12,748 TFLOP/s was a tensor whose heads were taken for its sequence.
-def test_arithmetic_above_its_peak_cannot_be_true():
+    # One report of 12,748 TFLOP/s was a tensor whose heads were taken for its sequence.
     assert above_peak(MATRIX_PEAK, ATTENTION, 12748 / 989, ()) == (
         "1289% of the datasheet's peak (989 TFLOP/s): the work was not done, or not counted"
     )
@@ -203,30 +197,6 @@ def test_a_rate_is_bounded_by_its_peak_where_the_work_is_enough_and_no_cache_can
     assert above_peak(PEAK, COPY, 1.03, ()).startswith("103% of the datasheet's peak (1000 GB/s)")
 
 
-def test_one_gigaflop_takes_a_step_of_the_clock_at_the_highest_peak_in_half_precision():
-    highest = max(one.peaks["bf16_TFLOPS"].value for one in products().values() if "bf16_TFLOPS" in one.peaks)
-    assert BOUNDED_FROM_FLOPS / (highest * 1e12) == pytest.approx(0.5e-6, rel=0.2)
-
-
-def test_a_partition_that_no_driver_names_is_seen_by_its_memory_and_has_no_roofline(make):
-    # An MI300X in CPX mode is eight devices of the same name, each with an eighth of the memory.
-    for memory_bytes, partition in [(206_141_652_992, "none"), (25_752_502_272, "24gib")]:
-        device = DeviceFacts("cuda", "AMD Instinct MI300X", memory_bytes=memory_bytes)
-        assert key_of(replace(make.environment(), device=device)).partition == partition
-        assert (datasheet_ceiling(device, COPY, "traffic_GBps") is None) == (partition != "none")
-
-
-def test_a_slice_of_all_memory_and_fewer_units_is_a_part_too(make):
-    # The 7g.40gb of an A100 has 98 of 108 units.
-    part = DeviceFacts("cuda", "NVIDIA A100-SXM4-40GB", memory_bytes=42_298_834_944, units=98)
-    environment = replace(make.environment(), device=part)
-    assert datasheet_ceiling(part, COPY, "traffic_GBps") is None
-    assert (key_of(environment).partition, key_of(environment).memory) == ("98-units", "40gb")
-    whole = replace(part, units=108)
-    assert datasheet_ceiling(whole, COPY, "traffic_GBps").value == 1555e9
-    assert key_of(replace(environment, device=whole)).partition == "none"
-
-
 def test_a_figure_that_nobody_could_look_up_is_shown_and_bounds_nothing():
     for confidence, bounds in [("high", True), ("medium", True), ("low", False), ("recalled", False)]:
         product = replace(products()["NVIDIA H200"], peaks={"memory_GBps": Peak(4800, "a table", confidence)})
@@ -254,12 +224,6 @@ def test_a_name_that_several_products_share_is_told_by_what_else_is_known():
     ]:
         found = product_of(DeviceFacts("cuda", name, architecture="gfx942:sramecc+:xnack-", **facts))
         assert (found and found.key) == key, (name, facts, key)
-
-
-def test_bytes_of_ranks_cross_links_and_have_no_roofline_of_one_device(make):
-    environment = make.environment(product="NVIDIA H200")
-    assert rank_ceiling(environment, COPY, "traffic_GBps") is None
-    assert rank_ceiling(None, Work(flops=8), "bf16_TFLOPS") is None
 
 
 def test_a_host_of_an_older_generation_has_half_the_link_and_may_still_be_faster_than_it_says():

@@ -8,7 +8,6 @@ from pathlib import Path
 from pytest_roofline.core.facts import HARDWARE_FILE, DeviceFacts
 from pytest_roofline.hardware import product_of, products, use_hardware
 from pytest_roofline.hardware.lookup import FACTS, PEAKS, mistakes, read_hardware, shipped
-from pytest_roofline.hardware.specs import Catalogue
 from pytest_roofline.report.machine import peak_text
 
 from .hardware_physics import MATRIX, disagreements
@@ -31,7 +30,7 @@ def wrong(product):
 
 
 def test_everything_that_ships_is_well_formed_and_agrees_with_what_it_follows_from():
-    assert mistakes(BASE, Catalogue(1)) == []
+    assert mistakes(BASE) == []
     assert {name: [why for _, why in disagreements(product, BASE)] for name, product in PRODUCTS.items()} == {
         name: [] for name in PRODUCTS
     }
@@ -169,7 +168,7 @@ def test_the_pages_example_describes_hardware_that_is_not_known_yet_and_can_be_u
     path.write_text(example, encoding="utf-8")
     name = json.loads(example)["products"][0]["names"][0]["name"]
     assert name not in products()
-    assert mistakes(read_hardware(path), BASE) == []
+    assert mistakes(read_hardware(path)) == []
     restore = use_hardware([tmp_path])
     found = product_of(DeviceFacts("cuda", name))
     restore()

@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_roofline.core.facts import DeviceFacts
 from pytest_roofline.core.work import Work
 from pytest_roofline.hardware import above_peak, collective_ceiling, link_ceiling, products
 
@@ -49,10 +48,10 @@ def test_a_copy_between_two_devices_is_held_against_their_link_where_a_figure_is
         ("AMD Instinct MI300X", "xgmi", "xgmi_GBps"),
     ]:
         known = products()[product].peaks[peak]
-        found = link_ceiling(DeviceFacts("cuda", product), make.hardware(devices=2, link=link), PAYLOAD)
+        found = link_ceiling(products()[product], make.hardware(devices=2, link=link), PAYLOAD)
         assert (found.value, found.source, found.origin) == (known.value * 1e9, "datasheet", known.source)
     both = make.hardware(devices=2, link="nvlink-switch")
-    found = link_ceiling(DeviceFacts("cuda", "NVIDIA H200"), both, "bidir_sum_auto_payload_GBps")
+    found = link_ceiling(H200, both, "bidir_sum_auto_payload_GBps")
     assert (found.value, found.origin.split(":")[0]) == (900e9, "both ways added up")
     for product, link, devices, metric in [
         *(("NVIDIA H200", link, 2, PAYLOAD) for link in ("staged", "unknown", "mixed")),
@@ -63,7 +62,7 @@ def test_a_copy_between_two_devices_is_held_against_their_link_where_a_figure_is
         ("NVIDIA H20", "pcie", 2, PAYLOAD),
     ]:
         hardware = make.hardware(devices=devices, link=link)
-        assert link_ceiling(DeviceFacts("cuda", product), hardware, metric) is None, (product, link, devices, metric)
+        assert link_ceiling(products().get(product), hardware, metric) is None, (product, link, devices, metric)
 
 
 def test_without_a_figure_that_is_meant_a_collective_has_no_roofline(make):
@@ -87,7 +86,7 @@ def test_links_that_not_every_board_has_bound_nothing(make):
         hardware = make.hardware(devices=2, link=link)
         found = collective_ceiling(products()[name], hardware, work(2), "busbw_GBps")
         assert found is None or not found.bounds
-        assert link_ceiling(DeviceFacts("cuda", name), hardware, "payload_GBps") is None
+        assert link_ceiling(products()[name], hardware, "payload_GBps") is None
 
 
 def test_ranks_record_the_roofline_of_their_links_and_are_held_against_it(make, monkeypatch):

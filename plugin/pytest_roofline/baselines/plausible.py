@@ -15,8 +15,8 @@ from ..hardware import (
     catalogue,
     collective_ceiling,
     is_large,
+    link_ceiling,
     moved_bytes,
-    pair_ceiling,
     product_ceiling,
     product_like,
 )
@@ -179,7 +179,7 @@ def _roof(key: Key, work: Work) -> tuple[float, float] | None:
             operation = str(key.parameters.get("operation", key.benchmark))
             found = collective_ceiling(known, hardware, work, key.metric, operation)
         else:
-            found = pair_ceiling(known, hardware, key.metric)
+            found = link_ceiling(known, hardware, key.metric)
         return None if found is None else (found.value, _highest(found))
     # What a CPU computes may be emulated, and what its ranks pass each other crosses no link.
     if not alone or (is_cpu and rate_suffix(key.metric) != "traffic_GBps"):

@@ -1,7 +1,6 @@
 """`roofline doctor`, `selftest` and `hardware`: what this machine has, whether its clocks can be trusted, its peaks."""
 
 import os
-import shutil
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -19,10 +18,6 @@ if TYPE_CHECKING:
 
 # How long `doctor` watches what other processes do.
 WATCH_S = 1.0
-
-
-def _width() -> int:
-    return shutil.get_terminal_size((100, 24)).columns
 
 
 @command("Check on this device that timing is right, in a minute.")
@@ -59,7 +54,7 @@ def selftest(device: str | None, as_json: bool, output: Path | None) -> int:
     properties = []
     for found in prove(opened, TorchWorkloads(opened), _memory_peak(environment.device)):
         properties.append(found)
-        click.echo(property_line(found, _width()), err=as_json)
+        click.echo(property_line(found, width()), err=as_json)
     failed = [found.name for found in properties if found.outcome == "FAILS"]
     closing = f"{len(failed)} of {len(properties)} properties fail" if failed else "timing can be trusted here"
     click.echo(closing, err=as_json)
@@ -104,6 +99,7 @@ def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> int
     Exit status: 0 listed, 1 the machine is not as --expect says, or without --expect too busy to measure its CPU where
     it has nothing else, 2 a file cannot be used.
     """
+    from ..core.storage import to_plain
     from ..engine.inventory import take_stock
     from ..machine.diagnosis import BUSY, diagnose
     from ..machine.expectation import differences, expectation_of, read_expectation, write_expectation
@@ -119,7 +115,8 @@ def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> int
     if write_expect is not None:
         write_expectation(write_expect, expectation_of(machine))
     if as_json:
-        print_json(_as_plain(machine, findings, found))
+        told = {"findings": list(map(to_plain, findings)), "differences": list(map(to_plain, found))}
+        print_json({"machine": to_plain(machine)} | told)
     if write_expect is not None:
         click.echo(f"expectation written to {write_expect}; read it, and leave out what may differ", err=as_json)
     alone = expect is None and write_expect is None and not machine.torch_devices
@@ -127,16 +124,6 @@ def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> int
     if busy:
         click.echo("this machine is too busy to be measured", err=as_json)
     return 1 if found or busy else 0
-
-
-def _as_plain(machine: "Machine", findings: "list[Finding]", found: "list[Unexpected]") -> dict[str, Any]:
-    from ..core.storage import to_plain
-
-    return {
-        "machine": to_plain(machine),
-        "findings": [to_plain(finding) for finding in findings],
-        "differences": [to_plain(difference) for difference in found],
-    }
 
 
 def _print_doctor(
@@ -147,7 +134,7 @@ def _print_doctor(
     for line in machine_lines(machine):
         click.echo(line)
     click.echo("")
-    for line in finding_lines(findings, _width()):
+    for line in finding_lines(findings, width()):
         click.echo(line)
     if expect is not None:
         click.echo("")
@@ -194,7 +181,10 @@ def show(folders: tuple[Path, ...], name: str, as_json: bool) -> int:
     from ..hardware.keys import how_to_add, is_slice, part_line
     from ..report.machine import product_lines
 
-    found = [product for product in _products(folders) if _is_called(product, name)]
+    found = [
+        product for product in _products(folders)
+        if name in (product.product, " ".join(product.key), *(alias.name for alias in product.names))
+    ]  # fmt: skip
     if as_json:
         print_json([_product_json(product) for product in found])
     elif found:
@@ -213,33 +203,26 @@ def _products(folders: tuple[Path, ...]) -> "tuple[Product, ...]":
     return merged(hardware_files(folders)).catalogue.products
 
 
-def _is_called(product: "Product", name: str) -> bool:
-    """Whether a product goes by this: its key, the first word of it, or a name that is printed for it."""
-    return name in (product.product, " ".join(product.key), *(alias.name for alias in product.names))
-
-
 @command("Validate files of hardware.", group=hardware, name="check")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @click.pass_obj
 def check_hardware(folders: tuple[Path, ...], files: tuple[Path, ...], as_json: bool) -> int:
-    """Validate FILES of hardware, each together with the files in use (default: those).
-
-    Checked are the form, the names, the sources, and that every figure lies in the range of its unit.
+    """Validate FILES of hardware (default: those in use): form, names, sources, and the range of every figure.
 
     Example: roofline hardware check site/hardware.json
 
     Exit status: 0 nothing is wrong, 1 something is, 2 a file cannot be read.
     """
-    from ..hardware.lookup import hardware_files, mistakes_in
+    from ..hardware.lookup import hardware_files, mistakes, read_hardware
 
-    in_use = hardware_files(folders)
-    found = [(str(path), mistake) for path in files or in_use for mistake in mistakes_in(path, in_use)]
+    checked = files or hardware_files(folders)
+    found = [(str(path), mistake) for path in checked for mistake in mistakes(read_hardware(path))]
     if as_json:
         print_json([{"file": file, **asdict(mistake)} for file, mistake in found])
     else:
         for file, mistake in found:
             click.echo(f"{printable(file)}: {mistake}")
-        where = ", ".join(map(str, files or in_use)) or "no file of hardware: what ships is tested with the package"
+        where = ", ".join(map(str, checked)) or "no file of hardware: what ships is tested with the package"
         click.echo(f"{len(found) or 'nothing'} wrong in {printable(where)}")
     return 1 if found else 0
 

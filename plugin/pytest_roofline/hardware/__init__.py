@@ -15,7 +15,6 @@ from .ceilings import is_large as is_large
 from .ceilings import link_ceiling as link_ceiling
 from .ceilings import link_peak as link_peak
 from .ceilings import moved_bytes as moved_bytes
-from .ceilings import pair_ceiling as pair_ceiling
 from .ceilings import product_ceiling as product_ceiling
 from .ceilings import rank_ceiling as rank_ceiling
 from .keys import family_of as family_of

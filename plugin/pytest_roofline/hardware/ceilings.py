@@ -205,13 +205,8 @@ def link_peak(product: Product | None, link: str | None) -> Peak | None:
     return product.peaks.get(name) if product is not None and name is not None else None
 
 
-def link_ceiling(device: DeviceFacts, hardware: HardwareKey, metric: str) -> Ceiling | None:
-    """The roofline of a copy between two devices, one way or both, by their link; None of anything else."""
-    return pair_ceiling(product_of(device), hardware, metric)
-
-
-def pair_ceiling(known: Product | None, hardware: HardwareKey, metric: str) -> Ceiling | None:
-    """The same by the product of both devices."""
+def link_ceiling(known: Product | None, hardware: HardwareKey, metric: str) -> Ceiling | None:
+    """The roofline of a copy between two devices of a product, one way or both, by their link; None of others."""
     peak = link_peak(known, hardware.link)
     if peak is None or hardware.devices != 2 or rate_suffix(metric) != "payload_GBps":
         return None

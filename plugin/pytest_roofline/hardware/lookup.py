@@ -6,7 +6,6 @@ is *right* no file can tell: of what ships, a test holds each against the figure
 
 import functools
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from ..core.errors import BadFile, BadInput
 from ..core.facts import HARDWARE_FILE, DeviceFacts
 from ..core.storage import check_name, check_schema, decode_json, read_bytes, to_record
 from ..core.units import printable
-from .specs import Catalogue, Name, Peak, Product
+from .specs import Catalogue, Name, Product
 
 PEAKS = (
     "memory_GBps", "pcie_GBps", "nvlinks", "nvlink_GBps", "xgmi_GBps", "xgmi_link_GBps", "xgmi_total_GBps",
@@ -27,7 +26,6 @@ FACTS = (
     "units", "clock_MHz", "memory_GB", "memory_bus_bits", "memory_Gbps", "l2_MiB", "llc_MiB", "pcie_lanes",
     "nvlink_ports", "xgmi_ports",
 )  # fmt: skip
-COUNTS = ("nvlinks", "units", "memory_bus_bits", "pcie_lanes", "nvlink_ports", "xgmi_ports")
 # By the unit that a name ends in, wide enough for ten years of devices: what lies outside was read in another unit.
 RANGES = {"GBps": (1.0, 1e5), "TFLOPS": (0.1, 1e5), "MHz": (100.0, 1e4), "Gbps": (0.5, 100.0), "GB": (1.0, 1e4)}
 
@@ -44,40 +42,12 @@ class Mistake:
         return printable(f"{self.where} is {self.observed}; expected {self.expected}")
 
 
-def mistakes(own: Catalogue, base: Catalogue) -> list[Mistake]:
-    """Everything in a file that cannot be.
-
-    Args:
-        own: the file.
-        base: what it is laid over, whose names it may not take.
-    """
-    found = list(_shared_names(own.products, own.over(base).products))
-    for chip in own.architectures:
-        wrong = {dtype: flops for dtype, flops in chip.flops_per_clock.items() if not flops > 0}
-        found += [
-            Mistake(f"architectures {chip.name} {one}", f"{wrong[one]!r}", "a number above zero") for one in wrong
-        ]
-    for product in own.products:
-        found += _identity(product)
-        for part, allowed in (("peaks", PEAKS), ("facts", FACTS)):
-            for name, figure in getattr(product, part).items():
-                found += _figure(f"{' '.join(product.key)} {part}.{name}", name, figure, allowed)
-    return found
+def mistakes(own: Catalogue) -> list[Mistake]:
+    """Everything in a file that cannot be."""
+    return [found for product in own.products for found in (*_texts(product), *_figures(product))]
 
 
-def _shared_names(own: Sequence[Product], known: Sequence[Product]) -> Iterator[Mistake]:
-    """Products under one key, or under one name that nothing is said to tell apart."""
-    for key, count in Counter(product.key for product in own).items():
-        if count > 1:
-            yield Mistake(f"product {' '.join(key)}", f"there {count} times", "each product and memory once")
-    for text in dict.fromkeys(name.name for product in own for name in product.names):
-        owners = [(product, name) for product in known for name in product.names if name.name == text]
-        if len(owners) > 1 and not all(name.needs for _, name in owners):
-            keys = " and of ".join(" ".join(product.key) for product, _ in owners)
-            yield Mistake(f"name {text!r}", f"that of {keys}", "one; or `needs` in each, which tell them apart")
-
-
-def _identity(product: Product) -> Iterator[Mistake]:
+def _texts(product: Product) -> Iterator[Mistake]:
     where = " ".join(product.key)
     for what in ("family", "product"):
         try:
@@ -87,27 +57,28 @@ def _identity(product: Product) -> Iterator[Mistake]:
             yield Mistake(f"{where} {what}", repr(getattr(product, what)), expected)
     if product.memory_bytes is None:
         yield Mistake(f"{where} memory", repr(product.memory), "a whole number of GB, such as 80gb")
-    sources = {f"name {name.name!r} source": name.source for name in product.names}
-    texts = {"variant": product.variant, "architecture": product.architecture, **sources}
-    for what in [what for what, text in texts.items() if not text.strip()]:
-        yield Mistake(f"{where} {what}", "empty", "which it is, such as SXM4-80GB of sm_80, or where it was printed so")
     if not product.names:
         yield Mistake(f"{where} names", "empty", "the name that its driver prints")
     for name in product.names:
         if not name.name or name.name != name.name.strip() or printable(name.name) != name.name:
             yield Mistake(f"{where} names", repr(name.name), "a name exactly as printed, with no blanks around it")
+    sources = {f"name {name.name!r} source": name.source for name in product.names}
+    texts = {"variant": product.variant, "architecture": product.architecture, **sources}
+    for what in [what for what, text in texts.items() if not text.strip()]:
+        yield Mistake(f"{where} {what}", "empty", "which it is, such as SXM4-80GB of sm_80, or where it was printed so")
 
 
-def _figure(where: str, name: str, figure: Peak, allowed: tuple[str, ...]) -> Iterator[Mistake]:
-    if name not in allowed:
-        yield Mistake(where, "no field of ours", f"one of {', '.join(allowed)}")
-    if not figure.source.strip():
-        yield Mistake(f"{where} source", "empty", "who says so: an address, or `recalled` with that confidence")
-    if name in COUNTS and figure.value != int(figure.value):
-        yield Mistake(where, f"{figure.value:g}", "a whole number")
-    least, most = RANGES.get(name.rpartition("_")[2], (0.0, 1e5))
-    if not least <= figure.value <= most:
-        yield Mistake(where, f"{figure.value:g}", f"{least:g} to {most:g}")
+def _figures(product: Product) -> Iterator[Mistake]:
+    for part, allowed in (("peaks", PEAKS), ("facts", FACTS)):
+        for name, figure in getattr(product, part).items():
+            where = f"{' '.join(product.key)} {part}.{name}"
+            if name not in allowed:
+                yield Mistake(where, "no field of ours", f"one of {', '.join(allowed)}")
+            if not figure.source.strip():
+                yield Mistake(f"{where} source", "empty", "who says so: an address, or `recalled` with that confidence")
+            least, most = RANGES.get(name.rpartition("_")[2], (0.0, 1e5))
+            if not least <= figure.value <= most:
+                yield Mistake(where, f"{figure.value:g}", f"{least:g} to {most:g}")
 
 
 class Known:
@@ -169,24 +140,10 @@ def merged(paths: Sequence[Path]) -> Known:
     base = shipped().catalogue
     for path in reversed(paths):
         own = read_hardware(path)
-        if found := mistakes(own, base):
-            more = f" (and {len(found) - 1} more: `roofline hardware check {path}` lists them)" * (len(found) > 1)
-            raise BadFile(f"hardware {path}: {found[0]}{more}")
+        if found := mistakes(own):
+            raise BadFile(f"hardware {path}: {found[0]}; `roofline hardware check {path}` lists what else is wrong")
         base = own.over(base)
     return Known(base)
-
-
-def mistakes_in(path: Path, in_use: Sequence[Path]) -> list[Mistake]:
-    """What cannot be in one file, held beside every other file that is in use, and beside what ships.
-
-    Raises:
-        BadFile: one cannot be read.
-    """
-    base = shipped().catalogue
-    for other in reversed(in_use):
-        if other.resolve() != path.resolve():
-            base = read_hardware(other).over(base)
-    return mistakes(read_hardware(path), base)
 
 
 # What this run added; every run sets it anew, so that none sees another's.

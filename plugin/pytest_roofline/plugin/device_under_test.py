@@ -22,6 +22,7 @@ from ..hardware import (
     identity_of,
     key_of,
     link_ceiling,
+    product_of,
     use_hardware,
 )
 from ..stats.spread import Prior, priors
@@ -108,7 +109,7 @@ class DeviceUnderTest:
         devices, as `hardware` names them, it is that of the link.
         """
         if hardware is not None and hardware.devices not in (None, 1):
-            return link_ceiling(self.environment.device, hardware, metric)
+            return link_ceiling(product_of(self.environment.device), hardware, metric)
         found, kind = datasheet_ceiling(self.environment.device, work, metric), rate_suffix(metric)
         if found is not None:
             return at_generation(found, self.gpu) if found.metric == "payload_GBps" else found
