@@ -106,7 +106,7 @@ def save(
         reference=REFERENCE if reference_s else (), **more,
     )  # fmt: skip
     outcome = make.outcome(processes[0], "failed" if red else "passed", by_verdict=red and not failure, reason=failure)
-    header = Header("night", "2100-01-01T00:00:00Z", ("pytest",), "t", environment)
+    header = Header("night", "2100-01-01T00:00:00Z", ("pytest", "--roofline-budget=3"), "t", environment)
     path = folder / ".roofline" / "runs" / "night.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(
@@ -127,48 +127,15 @@ def unpacked(path="roofline-bundle-copy-2.zip"):
     return Path("unpacked", "roofline-bundle").resolve()
 
 
-@pytest.fixture(scope="session")
-def elsewhere(tmp_path_factory):
-    """What pip makes of the wheel of an archive, for a Python that finds pytest-roofline nowhere else."""
-    folder = tmp_path_factory.mktemp("elsewhere")
-
-    def install(wheel):
-        if not (folder / "pytest_roofline").exists():
-            pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", folder, wheel]
-            subprocess.run(pip, check=True, timeout=120)
-        return folder
-
-    return install
-
-
-def measured(folder, installed, *arguments, **environment):
-    """What the command of the archive prints where its wheel is installed, and its exit status."""
-    (line,) = [line.strip() for line in (folder / "README.txt").read_text().splitlines() if "python -m pytest" in line]
-    # Those of this environment that are in development lie behind it.
-    command = shlex.split(line.partition("&&")[2].replace("python -m", f"{sys.executable} -m", 1))
-    done = subprocess.run(
-        [*command, *arguments],
-        cwd=folder / "tests",
-        env=os.environ | {"PYTHONPATH": str(installed)} | environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    return done.stdout + done.stderr, done.returncode
-
-
 def test_the_worst_test_is_packed_with_all_that_support_asks_for(checkout):
-    Path("pytest.ini").write_text(
-        "[pytest]\npythonpath = src\nroofline_rank_timeout = 9m\nroofline_launcher_args = --hostfile hosts\n"
-        "addopts = --roofline-budget=3 -q\n"
-    )
+    Path("pytest.ini").write_text("[pytest]\npythonpath = src\nroofline_rank_timeout = 9m\naddopts = -q\n")
     Path("src").mkdir()
     Path("helpers.py").rename("src/helpers.py")
     lines = bundle("night").stdout.splitlines()
     assert re.fullmatch(r"roofline-bundle-copy-2\.zip: \d+ files, [\d.]+ [kM]B", lines[0])
     folder = unpacked()
     (wheel,) = folder.glob("*.whl")
-    options = "--roofline-rounds=auto --roofline-rank-timeout=9m --roofline-budget=3"
+    options = "--roofline-rounds=auto --roofline-budget=3"
     commands = [
         f"  python -m pip install ./{wheel.name}",
         f"  cd tests && python -m pytest 'test_copy.py::test_copy[2]' {options}",
@@ -177,9 +144,7 @@ def test_the_worst_test_is_packed_with_all_that_support_asks_for(checkout):
         "about REGRESSED copy[2]",
         "to measure it again: unpack it, then in roofline-bundle",
         *commands,
-        "note: names in strings and comments of test_copy.py were replaced too",
-        "note: the run had --roofline-launcher-args, which hold where it ran; add yours",
-        "replaced by placeholders: paths: 2 (3 times), devices: 2 (10 times), hosts: 1 (1 times), users: 1 (1 times)",
+        "replaced by placeholders: paths: 2, devices: 2, hosts: 1, users: 1",
         "read it before you send it: no rule finds every name",
     ]
     page = (folder / "README.txt").read_text(encoding="utf-8").splitlines()
@@ -191,7 +156,7 @@ def test_the_worst_test_is_packed_with_all_that_support_asks_for(checkout):
         "baselines/h100.json", "conftest.py", "src/helpers.py", "pytest.ini", "test_copy.py",
     }  # fmt: skip
     assert "# Made by user-1 for path-2." in (folder / "tests/test_copy.py").read_text()
-    assert (folder / "tests/pytest.ini").read_text() == "[pytest]\npythonpath = src\n"
+    assert (folder / "tests/pytest.ini").read_text() == ("[pytest]\npythonpath = src\nroofline_rank_timeout = 9m\n")
     told = CliRunner().invoke(main, ["explain", str(folder / "run.jsonl")])
     assert told.stdout.splitlines()[-1].startswith("REGRESSED: +100.0 % time")
     explained = (folder / "explain.txt").read_text(encoding="utf-8")
@@ -205,7 +170,7 @@ def test_two_bundles_of_one_run_are_the_same_file_and_json_tells_what_is_in_it(c
     assert Path("a.zip").read_bytes() == Path("b.zip").read_bytes()
     assert ("b.zip", 2, [], []) == (told["archive"], len(told["commands"]), told["left_out"], told["kept"])
     assert [{"test": TEST_ID, "label": LABEL, "verdict": "REGRESSED"}] == told["tests"]
-    assert {"values": 2, "times": 3} == told["replaced"]["paths"]
+    assert 2 == told["replaced"]["paths"]
     assert {"tests/test_copy.py", "tests/baselines/h100.json"} <= set(told["files"])
 
 
@@ -220,19 +185,6 @@ def test_folders_that_are_called_like_somebody_are_renamed_alike_in_files_and_id
     folder = unpacked()
     assert f"pytest 'user-1/{TEST_ID}'" in (folder / "README.txt").read_text()
     assert {"conftest.py", "helpers.py", "test_copy.py"} == {path.name for path in (folder / "tests/user-1").iterdir()}
-
-
-def test_code_that_names_somebody_is_not_given_away(checkout):
-    Path("test_copy.py").write_text(TEST.replace("def test_copy", "def test_by_alice(): pass\n\ndef test_copy"))
-    told = bundle("night").stdout
-    assert "the code of test_copy.py names what is redacted; --keep would let it pass" in told
-    assert not (unpacked() / "tests").exists()
-
-
-def test_what_is_kept_is_said_and_stays(checkout):
-    result = bundle("night", "--keep", "paths,users", "--keep=hosts")
-    assert "kept as they are: hosts, paths, users" in result.stdout
-    assert "see /home/alice/x" in (unpacked() / "run.jsonl").read_text()
 
 
 def test_what_cannot_be_used_is_told_in_a_sentence(checkout, make):
@@ -263,17 +215,6 @@ def test_tests_that_differ_in_a_name_only_are_refused(make, tmp_path, monkeypatc
         in bundle(path, "--test=h", status=2).output
     )
     bundle(path, "--test=h", "--keep=hosts")
-
-
-def test_without_the_sources_it_is_said_where_the_test_must_be_run(checkout):
-    Path("test_copy.py").unlink()
-    result = bundle("night")
-    assert "cannot be measured from it: test_copy.py::test_copy[2]: test_copy.py is not below path-" in result.stdout
-    folder = unpacked()
-    assert {"README.txt", "explain.txt", "run.jsonl"} == {path.name for path in folder.iterdir()}
-    page = (folder / "README.txt").read_text(encoding="utf-8")
-    assert "These cannot be measured from this archive:" in page
-    assert "installed, run them in a checkout of the tests." in page
 
 
 def test_sources_are_found_above_the_run_and_where_they_are_said_to_be(checkout, tmp_path, monkeypatch):
@@ -308,29 +249,48 @@ def test_named_tests_are_chosen_worst_first_and_each_once(make, tmp_path):
     assert [rows[index].label for index in chosen(rows, (), "r")] == ["memcpy_d2d[64MiB].a", "memcpy_d2d[64MiB].b"]
 
 
-def test_support_sees_what_the_run_saw(checkout, make, elsewhere):
+def test_support_sees_what_the_run_saw(checkout, make, tmp_path):
     bundle("night")
-    folder = unpacked()
-    installed = elsewhere(next(folder.glob("*.whl")))
-    text, status = measured(folder, installed)
-    assert status == 1, text
-    assert "copy[2]: +100.0 % time (500 GB/s, baseline 1000 GB/s) REGRESSED" in text
-    assert "it came in the archive" in text
-    (folder / "tests/helpers.py").write_text("SECONDS = 0.5e-3\n", encoding="utf-8")
-    text, status = measured(folder, installed)
-    # Another device of a product may differ by more than the tolerance, so that one process proves nothing finer.
-    assert (status, "may be -13.7 to +15.8 % after 1 process" in text) == (0, True), text
+    folder, installed = unpacked(), tmp_path / "elsewhere"
+    (wheel,) = folder.glob("*.whl")
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", installed, wheel]
+    subprocess.run(pip, check=True, timeout=120)
+    (line,) = [line.strip() for line in (folder / "README.txt").read_text().splitlines() if "python -m pytest" in line]
+    # What of this environment is in development lies behind it.
+    done = subprocess.run(
+        shlex.split(line.partition("&&")[2].replace("python -m", f"{sys.executable} -m", 1)),
+        cwd=folder / "tests",
+        env=os.environ | {"PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "copy[2]: +100.0 % time (500 GB/s, baseline 1000 GB/s) REGRESSED" in done.stdout
+    assert "it came in the archive" in done.stdout
+    # What was held against a limit has that in its baseline.
     save(make, checkout, reference_s=None, limit_s=1.9e-3)
     bundle("night", "-o", "limit.zip")
-    text, status = measured(unpacked("limit.zip"), installed)
-    assert (status, "REGRESSED" in text, "baselines/h100.json" in text) == (1, True, True), text
+    (entry,) = json.loads((unpacked("limit.zip") / "tests/baselines/h100.json").read_text())["entries"]
+    assert (entry["kind"], entry["metric"], entry["value"]) == ("threshold", "time_s", 1.9e-3)
 
 
-def test_a_test_that_failed_for_itself_says_what_it_raised(checkout, make):
-    save(make, checkout, failure="ValueError: bits flipped")
-    bundle("night")
-    page = (unpacked() / "README.txt").read_text().splitlines()
-    assert page[3:6] == ["FAILED copy[2]", "  test_copy.py::test_copy[2]", "  ValueError: bits flipped"]
+def test_the_archive_says_what_the_test_raised_what_is_kept_and_why_it_cannot_be_measured(checkout, make):
+    save(make, checkout, failure="ValueError: bits flipped in /home/alice/x")
+    Path("test_copy.py").write_text(TEST.replace("def test_copy", "def alice(): pass\n\ndef test_copy"))
+    printed = bundle("night", "--keep", "paths,emails", "--keep=hosts", "-o", "code.zip").stdout
+    why = "the code of test_copy.py names what is redacted; --keep would let it pass"
+    assert f"cannot be measured from it: {TEST_ID}: {why}" in printed
+    assert "kept as they are: emails, hosts, paths" in printed
+    Path("test_copy.py").unlink()
+    assert f"{TEST_ID}: test_copy.py is not below path-" in bundle("night").stdout
+    folder = unpacked()
+    assert {"README.txt", "explain.txt", "run.jsonl"} == {path.name for path in folder.iterdir()}
+    page = (folder / "README.txt").read_text(encoding="utf-8")
+    assert "FAILED copy[2]\n  test_copy.py::test_copy[2]\n  no verdict: the test failed for itself: Value" in page
+    assert "These cannot be measured from this archive:" in page
+    assert "installed, run them in a checkout of the tests." in page
 
 
 def blocks(language):

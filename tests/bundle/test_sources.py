@@ -1,6 +1,5 @@
 """A test is copied with what it imports of its checkout, and with nothing else; strings and comments lose names."""
 
-import ast
 import io
 import os
 import zipfile
@@ -9,11 +8,9 @@ from pathlib import Path
 from pytest_roofline.bundle.redacting import Redactor
 from pytest_roofline.bundle.sources import (
     kept_settings,
-    options_of,
     pytest_settings,
     redacted_source,
     sources_of,
-    words_of,
     zipped,
 )
 
@@ -128,13 +125,13 @@ def test_pytests_settings_are_found_where_pytest_reads_them(tmp_path):
         "setup.cfg": "[tool:pytest]\npythonpath = src lib\n",
         "tox.ini": "[tox]\nx = %s\n[pytest]\npythonpath =\n  src\n  lib\n",
         "pyproject.toml": "[tool.pytest.ini_options]\npythonpath = ['src', 'lib']\n",
-        "pytest.ini": "[pytest]\npythonpath = src lib\nmarkers =\n  a: one\n  b: two\ntestpaths = t\n",
+        "pytest.ini": "[pytest]\npythonpath = src lib\nmarkers =\n  a: one\n  b: two\nroofline_budget = 3\nx = t\n",
     }
     for name, text in files.items():
         write(tmp_path, **{name: text})
         assert pytest_settings(tmp_path)["pythonpath"].split() == ["src", "lib"], name
     assert kept_settings(pytest_settings(tmp_path)) == (
-        "[pytest]\npythonpath = src lib\nmarkers = a: one\n    b: two\n"
+        "[pytest]\npythonpath = src lib\nmarkers = a: one\n    b: two\nroofline_budget = 3\n"
     )
     write(tmp_path, **{"pytest.ini": ""})
     assert pytest_settings(tmp_path) == {}
@@ -143,62 +140,38 @@ def test_pytests_settings_are_found_where_pytest_reads_them(tmp_path):
         assert pytest_settings(tmp_path) == {}, broken
 
 
-def test_what_was_typed_beats_addopts_and_that_the_settings():
-    settings = {
-        "roofline_budget": "1",
-        "roofline_launcher": "srun",
-        "addopts": "--roofline-budget=2 --roofline-boot-timeout 5m",
-    }
-    typed = ["pytest", "--roofline-budget", "3", "-q", "--roofline-address=host-1"]
-    assert options_of(settings, typed) == {
-        "--roofline-budget": "3",
-        "--roofline-launcher": "srun",
-        "--roofline-boot-timeout": "5m",
-        "--roofline-address": "host-1",
-    }
-    # A quote without an end divides at spaces.
-    assert options_of({"addopts": "-k 'a --roofline-budget=2"}, ["pytest"]) == {"--roofline-budget": "2"}
-    assert words_of("it's src") == ["it's", "src"]
-
-
 # What is redacted in a file by someone whose name is alice; None where nothing is.
 SPELLINGS = (
-    ('PATH = "/home/alice/x"  # alice\n\nx = 1 / 2 / PATH', "PATH = 'path-1'  # user-1\n\nx = 1 / 2 / PATH"),
-    ('x = 1, """a\n10.1.2.3\n"""', "x = 1, 'a\\naddress-1\\n'"),
-    ('x = f"alice {1 + 1} at /srv/data/{2}"', "x = f'user-1 {1 + 1} at path-1{2}'"),
-    ("x = f'{f(\"alice\")}'", "x = f\"{f('user-1')}\""),
-    ('u"alice"', "u'user-1'"),
-    ('b"alice \\xff"', "b'user-1 \\xff'"),
-    ("'password=\\'it is\\''", "'password=secret-1'"),
-    ('"al\\x69ce"', "'user-1'"),
+    ('PATH = "/home/alice/x"  # alice\n\nx = 1 / 2 / PATH', 'PATH = "path-1"  # user-1\n\nx = 1 / 2 / PATH'),
+    ('x = 1, """a\n10.1.2.3\n"""', 'x = 1, """a\naddress-1\n"""'),
+    ('x = f"alice {1 + 1} at /srv/data/{2}"', 'x = f"user-1 {1 + 1} at path-1{2}"'),
+    ("x = f'{f(\"alice\")}'", "x = f'{f(\"user-1\")}'"),
+    ('b"alice \\xff"', 'b"user-1 \\xff"'),
     ("x = 'A_B=c' 'd'", "x = 'A_B=value-1' 'd'"),
-    ("rf'{1:>{2}} {x!r} alice'", "f'{1:>{2}} {x!r} user-1'"),
-    ('# alice\f\nx = "alice"', "# user-1\f\nx = 'user-1'"),
+    ('# alice\f\nx = "alice"', '# user-1\f\nx = "user-1"'),
     *(
         (text, None)
         for text in (
             '"""Job: x password="""', '"""Secret: """', "x = 'A_B=' 'c'", "f'MASTER_PORT={p}'", "f'--token={t}'",
             "f'{one.label} is INVALID: {one.invalid}'", "f'{FOLDER}/tests/{name}'", '"%s:\\n" % x',
-            '"rate in %s:\\t%d" % x', '"key:\\t%s, token=%s, A_B=%d, http://%s:%d" % x',
-            '"--token={} A_B={name}".format(1, name=2)', 're.compile("\\\\d+")', 'r"(\\\\d+)"', 'b"\\\\x00"',
-            'assert x, "basic comparison fails"', 'text.replace("</script", "|\\\\|")', 'x = "\\d"\r\n# a comment\r\n',
-            '"""Make `folder`/x, for each token: six"""',
+            '"key:\\t%s, token=%s, A_B=%d, http://%s:%d" % x', '"--token={} A_B={name}".format(1, name=2)',
+            're.compile("\\\\d+")', 'r"(\\\\d+)"', 'b"\\\\x00"', 'assert x, "basic comparison fails"',
+            'text.replace("</script", "|\\\\|")', 'x = "\\d"\r\n# a comment\r\n',
+            '"""Make `folder`/x, for each token: six"""', "token = 4711123\npassword = secret / host.local",
         )
     ),
 )  # fmt: skip
 
 
-def test_strings_and_comments_are_rewritten_by_their_value_and_code_is_not(recwarn):
+def test_names_in_strings_and_comments_are_replaced_and_code_is_not(recwarn):
     for text, redacted in SPELLINGS:
         redactor = Redactor()
         redactor.learn("users", "alice")
-        found = redacted_source(redactor, text)
-        # Quotes may be the others.
-        assert found == (text if redacted is None else redacted) or (
-            redacted is not None and ast.dump(ast.parse(found)) == ast.dump(ast.parse(redacted))
-        ), text
+        assert redacted_source(redactor, text) == (text if redacted is None else redacted)
     # A name in the code cannot be taken out, and what is no Python cannot be given away.
-    for text in ("def by_alice():\n    pass\n", "import node.alice", 'x = f"{alice}"', 'x = """alice'):
+    for text in ("def alice():\n    pass\n", "import node.alice", 'x = f"{alice}"', 'x = """alice', "x = \0"):
+        redactor = Redactor()
+        redactor.learn("users", "alice")
         assert redacted_source(redactor, text) is None, text
     assert [] == list(recwarn)
 
@@ -215,5 +188,4 @@ def test_equal_contents_are_equal_archives_that_say_nothing_of_who_packed_them()
     assert zipped(files) == zipped(dict(reversed(files.items())))
     found = zipfile.ZipFile(io.BytesIO(zipped(files))).infolist()
     assert [one.filename for one in found] == ["roofline-bundle/a.txt", "roofline-bundle/b/c.txt"]
-    told = {(one.date_time, one.extra, one.comment, one.create_system, one.external_attr >> 16) for one in found}
-    assert told == {((1980, 1, 1, 0, 0, 0), b"", b"", 3, 0o100644)}
+    assert {(one.date_time, one.extra, one.comment) for one in found} == {((1980, 1, 1, 0, 0, 0), b"", b"")}

@@ -5,7 +5,7 @@ import getpass
 import platform
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -70,7 +70,18 @@ def bundle(
     data = zipped(made.files)
     _write(path, data)
     if as_json:
-        print_json(_as_json(path, made, redactor.keep))
+        print_json(
+            {
+                "archive": str(path),
+                "tests": [{"test": row.test, "label": row.label, "verdict": row.verdict} for row in made.rows],
+                "files": sorted(made.files),
+                "commands": made.commands,
+                "left_out": made.left_out,
+                "notes": made.notes,
+                "replaced": made.summary,
+                "kept": sorted(redactor.keep),
+            }
+        )
         return
     for line in _lines(path, len(data), made, redactor.keep):
         click.echo(printable(line))
@@ -110,31 +121,18 @@ def _write(path: Path, data: bytes) -> None:
         raise CannotStore(f"{path} cannot be written: {why}; choose another place with -o") from None
 
 
-def _as_json(path: Path, made: "Bundle", keep: frozenset[str]) -> dict[str, Any]:
-    return {
-        "archive": str(path),
-        "tests": [{"test": row.test, "label": row.label, "verdict": row.verdict} for row in made.rows],
-        "files": sorted(made.files),
-        "commands": made.again.commands,
-        "left_out": made.again.left_out,
-        "notes": made.again.notes,
-        "replaced": {name: {"values": values, "times": times} for name, (values, times) in made.summary.items()},
-        "kept": sorted(keep),
-    }
-
-
 def _lines(path: Path, size_bytes: int, made: "Bundle", keep: frozenset[str]) -> Iterator[str]:
     from .redacting import summary_lines
 
     yield f"{path}: {len(made.files)} files, {format_amount(size_bytes)}"
     for row in made.rows:
         yield f"about {row.verdict} {row.label}"
-    if made.again.tests:
+    if made.tests:
         yield "to measure it again: unpack it, then in roofline-bundle"
-        yield from (f"  {command}" for command in made.again.commands)
-    for why in made.again.left_out:
+        yield from (f"  {command}" for command in made.commands)
+    for why in made.left_out:
         yield f"cannot be measured from it: {why}"
-    for note in made.again.notes:
+    for note in made.notes:
         yield f"note: {note}"
     yield from summary_lines(made.summary, keep)
     yield "read it before you send it: no rule finds every name"

@@ -1,7 +1,7 @@
 """A bundle from a run: names are taken out first, and all that is in the archive is made of what is left."""
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,21 +17,9 @@ from ..core.units import listed, printable
 from ..core.writing import json_text
 from ..hardware import family_of
 from ..report.explain import explanation, note_lines
-from ..report.overview import ladder_lines, ladder_of
 from ..version import __version__
 from .redacting import RUN_FILE, Redactor, redacted_run, summary_lines
-from .sources import (
-    CARRIED,
-    LOCAL,
-    Sources,
-    kept_settings,
-    options_of,
-    pytest_settings,
-    redacted_source,
-    sources_of,
-    wheel,
-    words_of,
-)
+from .sources import MEASURING, Sources, kept_settings, pytest_settings, redacted_source, sources_of, wheel
 
 FOLDER = "tests"
 # Columns of `explain.txt`.
@@ -44,39 +32,20 @@ run.jsonl    the whole run, for `roofline explain run.jsonl`, `roofline report` 
 
 
 @dataclass(slots=True)
-class Again:
-    """What measures tests again elsewhere: files by their path in the archive, and what must be said of them.
+class Bundle:
+    """What goes into an archive, by path, and what is to be said of it; names are replaced throughout.
 
-    Args:
-        tests: the ids of the tests that can be run, the worst first.
-        options: of the run, that change how it is measured.
-        wheel: what this package's wheel is called in the archive.
-        left_out: why other tests cannot be, a sentence each.
+    `tests` are the ids of those that can be measured from it, the worst first, and `commands` what does that in the
+    archive's folder; `left_out` says why others cannot be, `summary` counts what was replaced.
     """
 
+    rows: tuple[Row, ...]
     files: dict[str, bytes] = field(default_factory=dict)
     tests: list[str] = field(default_factory=list)
-    options: list[str] = field(default_factory=list)
-    wheel: str = ""
+    commands: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-
-    @property
-    def commands(self) -> list[str]:
-        """What a shell is to be told, in the archive's folder; nothing where no test can be run."""
-        words = shlex.join([*self.tests, "--roofline-rounds=auto", *self.options])
-        told = [f"python -m pip install ./{self.wheel}", f"cd {FOLDER} && python -m pytest {words}"]
-        return told if self.tests else []
-
-
-@dataclass(frozen=True, slots=True)
-class Bundle:
-    """What goes into an archive, by path, and what is to be said of it; names are replaced throughout."""
-
-    files: dict[str, bytes]
-    rows: tuple[Row, ...]
-    again: Again
-    summary: dict[str, tuple[int, int]]
+    summary: dict[str, int] = field(default_factory=dict)
 
 
 def make_bundle(run: Run, tests: Sequence[str], redactor: Redactor, root: Path) -> Bundle:
@@ -100,13 +69,18 @@ def make_bundle(run: Run, tests: Sequence[str], redactor: Redactor, root: Path) 
             f"{run.path} has {len(before)} tests, and {len(after)} without names: they differ in a name only; --keep "
             "the category of the names that tell them apart"
         )
-    rows = [after[index] for index in about]
-    made = again(redactor, clean, rows, [before[index].test for index in about], root)
-    files = {"explain.txt": explain_text(clean, rows, after), str(RUN_FILE): text}
-    own = [data.decode() for name, data in made.files.items() if name != made.wheel]
-    summary = redactor.summary([*files.values(), *own])
-    files["README.txt"] = readme(clean, rows, made, summary, redactor.keep)
-    return Bundle({name: text.encode() for name, text in files.items()} | made.files, tuple(rows), made, summary)
+    made = Bundle(tuple(after[index] for index in about))
+    _add_tests(made, redactor, clean, [before[index].test for index in about], root)
+    made.summary = redactor.summary()
+    blocks = [_explained(clean, row) for row in {(row.label, row.what): row for row in made.rows}.values()]
+    texts = {
+        str(RUN_FILE): text,
+        "explain.txt": "\n".join("\n".join(lines) + "\n" for lines in blocks),
+        "README.txt": "\n\n".join("\n".join(map(printable, part)) for part in _readme(clean, made, redactor.keep))
+        + "\n",
+    }
+    made.files |= {name: text.encode() for name, text in texts.items()}
+    return made
 
 
 def chosen(rows: Sequence[Row], tests: Sequence[str], run: str) -> list[int]:
@@ -135,47 +109,23 @@ def _matching(ordered: Sequence[tuple[int, Row]], test: str) -> list[int]:
     return exact or [index for index, row in ordered if test and (test in row.label or test in row.test)]
 
 
-def explain_text(run: Run, rows: Sequence[Row], every: Sequence[Row]) -> str:
-    """Why each verdict of some rows of a run is what it is, as `roofline explain` shows it."""
-    blocks = [_explained(run, row) for row in {(row.label, row.what): row for row in rows}.values()]
-    if any(row.verdict == "REGRESSED" for row in rows):
-        blocks.append(ladder_lines(ladder_of(every)))
-    return "\n".join("\n".join(lines) + "\n" for lines in blocks if lines)
-
-
 def _explained(run: Run, row: Row) -> list[str]:
-    lines = explanation(row, WIDTH) if row.what in ("time", "kernel") else []
-    lines += note_lines(run, row.label, WIDTH)
-    return lines or [printable(line) for line in (f"{row.label}: {row.verdict}", *_why(row))]
+    return explanation(row, WIDTH) + note_lines(run, row.label, WIDTH)
 
 
-def _why(row: Row) -> list[str]:
-    ended = row.ended.reason if row.ended is not None else ""
-    return (ended or row.reason).splitlines()
-
-
-def readme(
-    run: Run, rows: Sequence[Row], made: Again, summary: Mapping[str, tuple[int, int]], keep: Collection[str]
-) -> str:
+def _readme(run: Run, made: Bundle, keep: Collection[str]) -> Iterator[list[str]]:
     """The first page: what happened, how to measure it again, what was taken out, of a run without names."""
     head = f"A bundle of `roofline bundle` (pytest-roofline {__version__}) of the run {run.header.run_id}, "
-    inside = [f"{FOLDER}/       the test, what it imports, and its baseline", f"{made.wheel}  this package"]
-    parts = [
-        [f"{head}{run.header.started}.", f"It ran on {machine_text(run.header.environment)}."],
-        *([f"{row.verdict} {row.label}", f"  {row.test}", *(f"  {line}" for line in _told(row))] for row in rows),
-        ["How to measure it again", *_how(made)],
-        ["What was redacted", *(f"  {line}" for line in summary_lines(summary, keep))],
-        ["What is in it", *(f"  {line}" for line in [*_FILES.splitlines(), *(inside if made.tests else [])])],
-    ]
-    return "\n\n".join("\n".join(map(printable, lines)) for lines in parts) + "\n"
+    yield [f"{head}{run.header.started}.", f"It ran on {_machine_text(run.header.environment)}."]
+    for row in made.rows:
+        yield [f"{row.verdict} {row.label}", f"  {row.test}", f"  {_explained(run, row)[-1]}"]
+    yield ["How to measure it again", *(f"  {line}" for line in _how(made))]
+    yield ["What was redacted", *(f"  {line}" for line in summary_lines(made.summary, keep))]
+    inside = [f"{FOLDER}/       the test, what it imports, and its baseline", "*.whl        this package"]
+    yield ["What is in it", *(f"  {line}" for line in [*_FILES.splitlines(), *(inside if made.tests else [])])]
 
 
-def _told(row: Row) -> list[str]:
-    """The last sentence of what explains it, or what its test raised."""
-    return explanation(row, WIDTH)[-1:] if row.judgement is not None else _why(row)[:1]
-
-
-def machine_text(environment: Environment) -> str:
+def _machine_text(environment: Environment) -> str:
     """A machine in words, without its name: `NVIDIA H200, driver 570.86, kernel 6.8, torch 2.13.0`."""
     device, torch = environment.device, environment.software.get("torch")
     driver = device.driver and f"driver {device.driver}"
@@ -183,41 +133,32 @@ def machine_text(environment: Environment) -> str:
     return ", ".join(fact for fact in facts if fact)
 
 
-def _how(made: Again) -> list[str]:
-    lines = []
+def _how(made: Bundle) -> Iterator[str]:
     if made.tests:
-        lines += [
-            *made.commands,
-            "Use an environment of Python 3.11 or newer; the torch that it has stays. The test is held against the",
-            f"baseline of this run (in {FOLDER}/baselines), on the same product. Exit status: 1 it is slow, or",
-            "fails, there too; 0 it is not; `NO BASELINE` is another product, or nothing was known to compare with.",
-            *(f"Note: {note}." for note in made.notes),
-        ]
+        yield from made.commands
+        yield "Use an environment of Python 3.11 or newer; the torch that it has stays. The test is held against the"
+        yield f"baseline of this run (in {FOLDER}/baselines), on the same product. Exit status: 1 it is slow, or"
+        yield "fails, there too; 0 it is not; `NO BASELINE` is another product, or nothing was known to compare with."
+        yield from (f"Note: {note}." for note in made.notes)
     if made.left_out:
-        lines += [
-            "These cannot be measured from this archive:",
-            *(f"  {why}" for why in made.left_out),
-            f"With pytest-roofline {__version__} installed, run them in a checkout of the tests.",
-        ]
-    return [f"  {line}" for line in lines]
+        yield "These cannot be measured from this archive:"
+        yield from (f"  {why}" for why in made.left_out)
+        yield f"With pytest-roofline {__version__} installed, run them in a checkout of the tests."
 
 
-def again(redactor: Redactor, run: Run, rows: Sequence[Row], original_ids: Sequence[str], root: Path) -> Again:
-    """What measures some rows of a run again: files of their tests, the baseline of the run, and this package.
+def _add_tests(made: Bundle, redactor: Redactor, run: Run, original_ids: Sequence[str], root: Path) -> None:
+    """Put in what measures the rows again: files of their tests, the baseline of the run, and this package.
 
     Args:
         redactor: that knows the names of the run.
         run: without names.
-        rows: of it, the worst first.
-        original_ids: of each row, the test id as it is called in the checkout.
-        root: of the checkout: pytest's root of the run.
+        original_ids: those of the rows, as they were in the run, under which the files lie.
+        root: of the checkout.
     """
-    made = Again()
     settings = pytest_settings(root)
-    options = options_of(settings, run.header.command)
     sources: list[Sources] = []
-    for test_id, original in dict(zip((row.test for row in rows), original_ids, strict=True)).items():
-        found = sources_of(original, root, run.header.started, words_of(settings.get("pythonpath", "")))
+    for test_id, original in dict(zip((row.test for row in made.rows), original_ids, strict=True)).items():
+        found = sources_of(original, root, run.header.started, settings.get("pythonpath", "").split())
         why = _copy(redactor, made, found, test_id)
         if why:
             made.left_out.append(f"{test_id}: {redactor.text(why)}")
@@ -225,32 +166,37 @@ def again(redactor: Redactor, run: Run, rows: Sequence[Row], original_ids: Seque
             made.tests.append(test_id)
             sources.append(found)
     if not made.tests:
-        return Again(left_out=made.left_out)
-    texts = {"pytest.ini": kept_settings(settings), **_baseline(run, rows)}
+        return
+    texts = {"pytest.ini": kept_settings(settings), **_baseline(run, made.rows)}
     made.files |= {f"{FOLDER}/{name}": redactor.text(text).encode() for name, text in texts.items()}
-    device = ["--roofline-device=cpu"] if run.header.environment.device.type == "cpu" else []
-    made.options = device + [redactor.text(f"{name}={text}") for name, text in options.items() if name in CARRIED]
-    made.wheel, made.files[made.wheel] = wheel()
-    made.notes = list(dict.fromkeys([*made.notes, *_notes(redactor, sources, options)]))
-    return made
+    name, data = wheel()
+    made.files[name] = data
+    typed = tuple(f"--{option.replace('_', '-')}=" for option in MEASURING)
+    options = ["--roofline-device=cpu"] * (run.header.environment.device.type == "cpu")
+    options += [word for word in run.header.command if word.startswith(typed)]
+    words = shlex.join([*made.tests, "--roofline-rounds=auto", *options])
+    made.commands = [f"python -m pip install ./{name}", f"cd {FOLDER} && python -m pytest {words}"]
+    newer, needs = (
+        redactor.text(", ".join(sorted({name for found in sources for name in getattr(found, what)})))
+        for what in ("newer", "needs")
+    )
+    made.notes += [f"changed since the run: {newer}; what is copied is how they are now"] * bool(newer)
+    made.notes += [f"its files also import {needs}"] * bool(needs)
 
 
-def _copy(redactor: Redactor, made: Again, found: Sources, test_id: str) -> str:
+def _copy(redactor: Redactor, made: Bundle, found: Sources, test_id: str) -> str:
     """Put the files of a test into the archive; why not, where it cannot be."""
     if found.missing:
         return found.missing
     files: dict[str, bytes] = {}
-    changed: list[str] = []
     for name, text in found.files.items():
         redacted = redacted_source(redactor, text)
         if redacted is None:
             return f"the code of {name} names what is redacted; --keep would let it pass"
         files[f"{FOLDER}/{redactor.text(name)}"] = redacted.encode()
-        changed += [redactor.text(name)] if redacted != text else []
     if f"{FOLDER}/{test_id.partition('::')[0]}" not in files:
         return "its file is called differently without names"
     made.files |= files
-    made.notes += [f"names in strings and comments of {', '.join(changed)} were replaced too"] if changed else []
     return ""
 
 
@@ -296,16 +242,3 @@ def _entry(run: Run, row: Row) -> Entry | None:
         sessions=sessions,
         peak_bytes=judgement.peak.reference_bytes if judgement.peak is not None else None,
     )
-
-
-def _notes(redactor: Redactor, sources: Sequence[Sources], options: Mapping[str, str]) -> list[str]:
-    """What whoever runs it should know."""
-    newer = redactor.text(", ".join(sorted({name for found in sources for name in found.newer})))
-    needs = redactor.text(", ".join(sorted({name for found in sources for name in found.needs})))
-    local = ", ".join(name for name in LOCAL if name in options)
-    told = {
-        newer: f"changed since the run: {newer}; what is copied is how they are now",
-        needs: f"its files also import {needs}",
-        local: f"the run had {local}, which hold where it ran; add yours",
-    }
-    return [note for what, note in told.items() if what]

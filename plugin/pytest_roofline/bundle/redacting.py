@@ -19,7 +19,6 @@ from .patterns import CATEGORIES, COMMON, PATTERNS, SECRET_OPTION, hosts_in, is_
 RUN_FILE = Path("run.jsonl")
 # Shorter names are in too many words.
 SHORTEST = 2
-_PLACEHOLDER = re.compile(rf"\b(?:{'|'.join(CATEGORIES.values())})-\d+\b")
 # Fields that hold a name and nothing else, by themselves and the one around them.
 _NAMED = {
     ("host", "name"): "hosts",
@@ -103,16 +102,9 @@ class Redactor:
             self._redacted[text] = "".join(parts) + text[position:]
         return self._redacted[text]
 
-    def summary(self, texts: Iterable[str]) -> dict[str, tuple[int, int]]:
-        """By category, how many values are replaced in these texts, and how often."""
-        made = {placeholder: category for (category, _), placeholder in self._placeholders.items()}
-        times = Counter(word for text in texts for word in _PLACEHOLDER.findall(text) if word in made)
-        values = Counter(made[word] for word in times)
-        return {
-            category: (values[category], sum(count for word, count in times.items() if made[word] == category))
-            for category in CATEGORIES
-            if values[category]
-        }
+    def summary(self) -> dict[str, int]:
+        """By category, how many values were replaced."""
+        return {category: self._numbers[category] for category in CATEGORIES if self._numbers[category]}
 
     def _spans(self, text: str) -> Iterator[Span]:
         for rank, category in enumerate(CATEGORIES):
@@ -169,11 +161,11 @@ def _joined(spans: Iterable[Span]) -> list[Span]:
     return joined
 
 
-def summary_lines(summary: Mapping[str, tuple[int, int]], keep: Iterable[str]) -> list[str]:
+def summary_lines(summary: Mapping[str, int], keep: Iterable[str]) -> list[str]:
     """What was replaced and what was kept, by category, without a value."""
-    replaced = [f"{category}: {values} ({times} times)" for category, (values, times) in summary.items()]
+    replaced = ", ".join(f"{category}: {values}" for category, values in summary.items())
     kept = f"kept as they are: {', '.join(sorted(keep))}"
-    return [f"replaced by placeholders: {', '.join(replaced) or 'nothing'}", *[kept] * bool(keep)]
+    return [f"replaced by placeholders: {replaced or 'nothing'}", *[kept] * bool(keep)]
 
 
 def redacted_run(redactor: Redactor, run: Run) -> tuple[Run, str]:

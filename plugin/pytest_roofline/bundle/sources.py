@@ -6,7 +6,7 @@ import configparser
 import hashlib
 import importlib.util
 import io
-import shlex
+import re
 import sys
 import tokenize
 import tomllib
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import distribution
-from itertools import pairwise
+from itertools import accumulate
 from pathlib import Path, PurePosixPath
 
 from ..core.units import moment
@@ -27,17 +27,15 @@ PROVIDED = {"pytest_roofline", "roofline_kernels", "pytest", "_pytest", "torch",
 # As pytest looks for its settings: the file, and the part of it that is pytest's.
 _FILES = (("pytest.ini", "pytest"), (".pytest.ini", "pytest"), ("pyproject.toml", ""), ("tox.ini", "pytest"),
           ("setup.cfg", "tool:pytest"))  # fmt: skip
-_KEPT = ("pythonpath", "python_files", "python_classes", "python_functions", "markers")
-# Options of a run that change how a measurement is taken, wherever it is taken.
-CARRIED = ("--roofline-budget", "--roofline-launcher", "--roofline-rank-timeout", "--roofline-boot-timeout")
-# Those that hold for the run's own machines.
-LOCAL = ("--roofline-launcher-args", "--roofline-address")
+# What changes how a measurement is taken, wherever it is taken.
+MEASURING = ("roofline_budget", "roofline_launcher", "roofline_rank_timeout", "roofline_boot_timeout")
+_KEPT = ("pythonpath", "python_files", "python_classes", "python_functions", "markers", *MEASURING)
 TOP, PACKAGE = "roofline-bundle", "pytest-roofline"
-# The first moment that a zip file can name, and an ordinary file of Unix in one.
-_EPOCH, _UNIX, _MODE = (1980, 1, 1, 0, 0, 0), 3, 0o100644 << 16
 _WHEEL = "Wheel-Version: 1.0\nGenerator: roofline bundle\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-# Stands for the value before a part of a formatted string, behind which no path begins.
-_VALUE = "}"
+
+
+# A string of Python: what stands before its value, and the quotes behind it.
+_QUOTED = re.compile(r"(\w*(\"\"\"|'''|\"|'))(.*)\2", re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -159,102 +157,48 @@ def kept_settings(settings: dict[str, str]) -> str:
     return "\n".join(["[pytest]", *(f"{name} = {value}" for name, value in kept.items())]) + "\n"
 
 
-def options_of(settings: dict[str, str], command: Sequence[str]) -> dict[str, str]:
-    """The options of `CARRIED` and `LOCAL` that a run had: from its settings, from `addopts`, as they were typed."""
-    names = {option: option.removeprefix("--").replace("-", "_") for option in (*CARRIED, *LOCAL)}
-    found = {option: settings[name] for option, name in names.items() if settings.get(name)}
-    for words in (words_of(settings.get("addopts", "")), list(command)):
-        for word, following in pairwise([*words, ""]):
-            option, equals, value = word.partition("=")
-            if option in names:
-                found[option] = value if equals else following
-    return found
-
-
-def words_of(text: str) -> list[str]:
-    """A setting's words as a shell divides them, or at its spaces where a quote has no end."""
-    try:
-        return shlex.split(text)
-    except ValueError:
-        return text.split()
-
-
 def redacted_source(redactor: Redactor, text: str) -> str | None:
-    """A Python file with the names in its strings and comments replaced; None where that is not possible.
+    """A Python file with the names in its strings and comments replaced; None where the program would be another.
 
-    Identifiers stay, or the program would be another; a file whose identifiers name somebody cannot be given away.
+    A file whose identifiers name somebody cannot be given away.
     """
+    parts, position = [], 0
     try:
         with warnings.catch_warnings():
             # Of escapes that Python does not know, which are the author's.
             warnings.simplefilter("ignore")
-            tree = ast.parse(text)
-            if any(redactor.text(name) != name for name in _identifiers(tree)):
-                return None
-            parts, position = [], 0
-            for start, end in _pieces(text):
+            for start, end, names in _pieces(text):
                 piece = text[start:end]
-                parts += [text[position:start], _piece(redactor, piece)]
+                quoted = _QUOTED.fullmatch(piece)
+                redacted = quoted[1] + redactor.text(quoted[3]) + quoted[2] if quoted else redactor.text(piece)
+                if names and redacted != piece:
+                    return None
+                parts += [text[position:start], redacted]
                 position = end
-            redacted = "".join(parts) + text[position:]
-            return redacted if _shape(ast.parse(redacted)) == _shape(tree) else None
+            whole = "".join(parts) + text[position:]
+            return whole if _shape(whole) == _shape(text) else None
     except (tokenize.TokenError, SyntaxError, ValueError, RecursionError):
-        # ValueError: a null byte, or a formatted string that cannot be written in another way.
         return None
 
 
-def _identifiers(tree: ast.AST) -> set[str]:
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        for _, value in ast.iter_fields(node) if not isinstance(node, ast.Constant) else ():
-            names = value if isinstance(value, list) else [value]
-            found |= {part for name in names if isinstance(name, str) for part in name.split(".")}
-    return found
-
-
-def _pieces(text: str) -> Iterator[tuple[int, int]]:
-    """Where comments and strings stand; a formatted one is whole, whichever Python reads it."""
-    starts = [0]
-    for line in io.StringIO(text, newline=""):
-        starts.append(starts[-1] + len(line))
+def _pieces(text: str) -> Iterator[tuple[int, int, bool]]:
+    """Where comments, strings and names stand, and whether it is a name; a formatted string is one piece."""
+    starts = list(accumulate((len(line) for line in io.StringIO(text, newline="")), initial=0))
     depth, begun = 0, 0
     for token in tokenize.generate_tokens(io.StringIO(text, newline="").readline):
         kind = tokenize.tok_name[token.type]
         start, end = (starts[row - 1] + column for row, column in (token.start, token.end))
         if kind.endswith("STRING_START"):
-            begun = begun if depth else start
-            depth += 1
-        depth -= kind.endswith("STRING_END")
-        if not depth and (kind in ("COMMENT", "STRING") or kind.endswith("STRING_END")):
-            yield begun if kind.endswith("STRING_END") else start, end
+            begun, depth = begun if depth else start, depth + 1
+        ends = kind.endswith("STRING_END")
+        depth -= ends
+        if not depth and (ends or kind in ("COMMENT", "STRING", "NAME")):
+            yield begun if ends else start, end, kind == "NAME"
 
 
-def _piece(redactor: Redactor, piece: str) -> str:
-    """A comment, or a string by its value; one that holds no name is as it was written."""
-    if piece.startswith("#"):
-        return redactor.text(piece)
-    # In brackets, as some span lines.
-    tree = ast.parse(f"({piece})", mode="eval")
-    changed = False
-    for node in ast.walk(tree):
-        members = node.values if isinstance(node, ast.JoinedStr) else list(ast.iter_child_nodes(node))
-        for before, member in zip([None, *members], members, strict=False):
-            if isinstance(member, ast.Constant) and isinstance(member.value, str | bytes):
-                behind = _VALUE if isinstance(node, ast.JoinedStr) and before is not None else ""
-                value = _literal(redactor, member.value, behind)
-                changed |= value != member.value
-                member.value = value
-    return ast.unparse(tree) if changed else piece
-
-
-def _literal(redactor: Redactor, value: str | bytes, behind: str) -> str | bytes:
-    if isinstance(value, str):
-        return redactor.text(behind + value).removeprefix(behind)
-    return redactor.text(value.decode(errors="surrogateescape")).encode(errors="surrogateescape")
-
-
-def _shape(tree: ast.AST) -> str:
+def _shape(text: str) -> str:
     """A program without what its strings say."""
+    tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
             node.value, node.kind = type(node.value)(), None
@@ -295,8 +239,5 @@ def zipped(files: Mapping[str, bytes], top: str = f"{TOP}/") -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(files):
             # Without a time and an owner.
-            entry = zipfile.ZipInfo(f"{top}{name}", _EPOCH)
-            entry.create_system, entry.external_attr = _UNIX, _MODE
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, files[name])
+            archive.writestr(zipfile.ZipInfo(f"{top}{name}"), files[name], zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
