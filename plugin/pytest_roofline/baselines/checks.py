@@ -28,11 +28,7 @@ _ANEW = "record it anew with `roofline baseline propose`"
 
 
 def check(path: Path, baseline: Baseline, now: datetime.datetime) -> list[Flaw]:
-    """Everything that is wrong with a baseline file, in the order of its entries.
-
-    Args:
-        now: with a time zone; sessions must not be later.
-    """
+    """Everything that is wrong with a baseline file, in the order of its entries."""
     flaws = []
     if path.stem != baseline.family:
         remedy = "approve it, or rename it: files are found by name"
@@ -127,16 +123,7 @@ def _limit(entry: Entry) -> Iterator[Flaw]:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """One measured entry with what a comparison against it can tell.
-
-    Args:
-        time_s: the centre of its processes.
-        rate: bytes (or FLOP) per second under its metric; None where its work has none.
-        process: the spread between processes; `session` between sessions; both of log seconds.
-        mde: the slowdown, as a share of time, that one new process finds 80 times in 100 at the 1 % level.
-        newest: when its newest session began, ISO 8601; empty where no session says.
-        provisional: why it is no full baseline yet; empty where it is.
-    """
+    """One measured entry with what a comparison against it can tell."""
 
     entry: Entry
     time_s: float
@@ -152,11 +139,7 @@ class Health:
 
 
 def health_of(entries: Iterable[Entry], tolerance: float | None = None) -> list[Health]:
-    """The health of the measured entries, with what all of them tell of their class as the prior.
-
-    Args:
-        tolerance: of time, for entries that have none of their own; None is that of their class.
-    """
+    """The health of the measured entries, with what all of them tell of their class as the prior."""
     measured = [entry for entry in entries if entry.kind == "measured"]
     assumed = priors_of(measured)
     return [
@@ -186,14 +169,7 @@ def _health(entry: Entry, tolerance: float, prior: Prior) -> Health:
 
 
 def provisional(entry: Entry, tolerance: float, prior: Prior) -> str:
-    """Why an entry is no full baseline yet; empty where it is, and for published figures and canaries.
-
-    A label, never a refusal.
-
-    Args:
-        tolerance: of time: what a comparison against the entry shall find.
-        prior: what to assume where the entry does not tell.
-    """
+    """Why an entry is no full baseline yet; empty where it is, and for published figures and canaries."""
     if entry.kind != "measured" or entry.is_canary:
         return ""
     reasons = []

@@ -226,11 +226,7 @@ def pooled_median(measurements: Iterable[Measurement]) -> float:
 
 
 def open_comparator(paths: Sequence[Path]) -> Comparator:
-    """A comparator from run files or baseline files, by what is inside.
-
-    Raises:
-        BadFile: a file cannot be used, or runs and baselines are mixed.
-    """
+    """A comparator from run files or baseline files, by what is inside."""
     runs = [path for path in paths if path.suffix != ".json"]
     baselines = [path for path in paths if path.suffix == ".json"]
     if runs and baselines:

@@ -40,10 +40,7 @@ from .runs import Run
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Rows, worst first; what only the old side knows; the runs; compiled kernels; what was lost for want of memory.
-
-    `together` is the verdict on all tests as if they were one, where they are slower and that was taken out of them.
-    """
+    """Rows, worst first; what only the old side knows; the runs; compiled kernels; what was lost for want of memory."""
 
     rows: tuple[Row, ...]
     only_old: tuple[str, ...]
@@ -64,18 +61,7 @@ class Comparison:
 
 
 def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = None) -> Comparison:
-    """Every measurement and every compiled kernel of `new` against `old`.
-
-    Args:
-        old: runs, each a session, or baseline files.
-        new: the same.
-        tolerance: of time, where an entry of `old` has none of its own; None is that of each test's class.
-
-    Raises:
-        BadFile: a file cannot be used.
-        OtherHardware: the two are of different hardware.
-        BadInput: they share no measurement.
-    """
+    """Every measurement and every compiled kernel of `new` against `old`."""
     before, after = open_comparator(old), open_comparator(new)
     _refuse_other_hardware(before, after)
     everything = [(key, fresh, *find_reference(before, key, _work(after, key))) for key, fresh in after.references()]
@@ -257,17 +243,7 @@ def policy_of(
     asked: float | None,
     looks: Looks | None = None,
 ) -> Policy:
-    """The tolerance is the test's own, then its baseline's, then the one asked for, then that of its class.
-
-    Args:
-        key: of the measurement.
-        reference: that it is compared with; None where nothing is known of it.
-        prior: of its class.
-        comparisons: that the run makes.
-        own: the tolerance of its marker or argument, as a share of time.
-        asked: that of the command line or configuration.
-        looks: how many processes it may take; None where all that there will ever be are there.
-    """
+    """The tolerance is the test's own, then its baseline's, then the one asked for, then that of its class."""
     entry = reference.tolerance if reference is not None else None
     tolerance = own or entry or asked or default_tolerance(key)
     return Policy(tolerance, max(1, comparisons), prior, looks or Looks())
@@ -283,18 +259,7 @@ def limits_of(
     offline: bool = False,
     min_share: float | None = None,
 ) -> tuple[list[Limit], list[IdleLimit]]:
-    """Published limits, floors and the share of the roofline that was asked for; and what could be held, but not here.
-
-    Args:
-        entries: that match the measurement.
-        work: of one call.
-        summed: gives the new processes under a statistic.
-        measurement: whose roofline floors are shares of; None where there are but medians.
-        gpu: what the management library tells of the device; None where that is not known.
-        offline: whether the device is not at hand. Whether arithmetic ran at the power that the card is shipped with, a
-            run file does not tell.
-        min_share: of the roofline, that was asked for.
-    """
+    """Published limits, floors and the share of the roofline that was asked for; and what cannot be held here."""
     limits, idle = gating_limits(entries, work, summed)
     if measurement is None:
         return limits, idle

@@ -22,17 +22,7 @@ def lost_times(
     measured: Collection[str] = (),
     ran_out: tuple[Key, Work] | None = None,
 ) -> dict[str, float]:
-    """Measurements of a test that a baseline has times for, and that there is none of now: medians by name.
-
-    Args:
-        comparator: the baseline, or saved runs.
-        benchmark: of the test.
-        parameters: of the test.
-        hardware: that it ran on; how many devices a measurement uses makes no difference.
-        measured: names under which the test did measure something.
-        ran_out: the measurement in which memory ran out, with its work; what a baseline has under its name for another
-            metric, cache or work is another thing. None where it ran out outside of any.
-    """
+    """Measurements of a test that a baseline has times for, and that there is none of now: medians by name."""
     wanted = (benchmark, canonical(parameters), hardware.alone)
     lost = {
         key.name: reference.median_s
@@ -64,10 +54,7 @@ def also_out_of_memory(
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A measurement that one side of a comparison has, and the other ran out of memory for.
-
-    `old_s` is its time in seconds; None of a compiled kernel, which has none.
-    """
+    """A measurement that one side of a comparison has, and the other ran out of memory for."""
 
     label: str
     old_s: float | None
@@ -82,13 +69,7 @@ class Lost:
 
 
 def lost_since(before: Comparator, after: Comparator, known: ExactKnown, compiled: Collection[str]) -> list[Lost]:
-    """What a newer side has no time for, or compiled, any more, because the test ran out of memory; each once.
-
-    Args:
-        before: the older side, with its compiled kernels in `known`.
-        after: the newer one; runs alone can tell.
-        compiled: the identities of the kernels that it has.
-    """
+    """What a newer side has no time for, or compiled, any more, because the test ran out of memory; each once."""
     if not isinstance(after, RunComparator):
         return []
     measured: dict[tuple[str, str], set[str]] = {}

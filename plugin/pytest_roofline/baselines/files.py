@@ -17,11 +17,7 @@ from ..core.writing import json_text, write_atomically, write_new
 
 
 def read_baseline(path: Path) -> Baseline:
-    """A baseline file.
-
-    Raises:
-        BadFile: missing, empty, damaged, another schema version, unknown field, impossible value, duplicate entry.
-    """
+    """A baseline file."""
     where = f"baseline {path}"
     raw = decode_json(read_bytes(path, "baseline"), where)
     check_schema(raw, where)
@@ -48,11 +44,7 @@ def _refuse_duplicates(entries: Sequence[Entry | ExactEntry], where: str) -> Non
 
 
 def write_baseline(path: Path, baseline: Baseline, *, new: bool = False) -> None:
-    """Write a baseline so that a renewal is a reviewable diff: sorted entries and keys, two spaces, final newline.
-
-    Raises:
-        CannotStore: the file cannot be written, or is there although it must not be.
-    """
+    """Write a baseline so that a renewal is a reviewable diff: sorted entries and keys, two spaces, final newline."""
     entries, exact = tuple(sorted(baseline.entries, key=_order)), tuple(sorted(baseline.exact, key=_order))
     text = json_text(to_plain(Baseline(baseline.family, entries, exact=exact)))
     (write_new if new else write_atomically)(path, text)
@@ -74,27 +66,16 @@ class BaselineFolders:
         self.folders = tuple(folders)
 
     def family(self, family: str) -> "Entries":
-        """All entries of one hardware family.
-
-        Raises:
-            BadFile: one of the files cannot be used.
-        """
+        """All entries of one hardware family."""
         paths = [path for folder in self.folders if (path := folder / f"{family}.json").exists()]
         return Entries.merged(paths)
 
     def resources(self) -> "Entries":
-        """What compiled kernels ask for, on any machine.
-
-        Raises:
-            BadFile: one of the files cannot be used.
-        """
+        """What compiled kernels ask for, on any machine."""
         return self.family(RESOURCES)
 
     def everything(self) -> "Entries":
-        """All entries of all families, for questions that no device can be asked for.
-
-        A file that is no baseline is passed over: it is none of ours, or its own family will complain of it.
-        """
+        """All entries of all families, for questions that no device can be asked for."""
         paths = [path for folder in self.folders for path in sorted(folder.glob("*.json"))]
         return Entries.merged([path for path in paths if _is_baseline(path)])
 
@@ -190,11 +171,7 @@ class Unused:
 
 
 def read_plan(path: Path) -> list[PlannedTest]:
-    """The tests that a collection wrote down, one JSON object a line: `{"benchmark": …, "parameters": {…}}`.
-
-    Raises:
-        BadFile: missing, empty, or a line that is something else.
-    """
+    """The tests that a collection wrote down, one JSON object a line: `{"benchmark": …, "parameters": {…}}`."""
     planned = []
     for number, line in enumerate(read_bytes(path, "plan").split(b"\n"), 1):
         if not line.strip():
@@ -211,11 +188,7 @@ def read_plan(path: Path) -> list[PlannedTest]:
 
 
 def unused(entries: Iterable[Entry | ExactEntry], planned: Sequence[PlannedTest]) -> list[Unused]:
-    """The entries that none of the planned tests would be compared with, in their order.
-
-    What a program made from published figures holds those of sizes and worlds that no test has, and would hold them
-    again when it is next run.
-    """
+    """The entries that none of the planned tests would be compared with, in their order."""
     tests: dict[str, dict[str, dict[str, Any]]] = {}
     for test in planned:
         tests.setdefault(test.benchmark, {})[canonical(test.parameters)] = test.parameters
@@ -228,14 +201,7 @@ def unused(entries: Iterable[Entry | ExactEntry], planned: Sequence[PlannedTest]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a run took of the tests that were found.
-
-    Args:
-        found: every test that measures, before any was left out.
-        taken: those that ran.
-        parts: benchmarks of which single tests were asked for, so that the others may not have been looked for.
-        whole: whether tests were looked for everywhere, and none was left out.
-    """
+    """What a run took of the tests that were found."""
 
     found: Sequence[PlannedTest]
     taken: Sequence[PlannedTest]
@@ -254,13 +220,7 @@ class Unmeasured:
 def unmeasured(
     entries: Iterable[Entry], measured: Container[str], selection: Selection
 ) -> tuple[list[Unmeasured], int]:
-    """The recorded entries that a run covers and did not measure, and how many it left out on purpose.
-
-    Args:
-        entries: recorded ones of the hardware at hand.
-        measured: identities of the keys that need not be asked for: measured, or of a test that is red anyway.
-        selection: what the run took.
-    """
+    """The recorded entries that a run covers and did not measure, and how many it left out on purpose."""
     found, taken = _by_benchmark(selection.found), _by_benchmark(selection.taken)
     missing, left_out = [], 0
     for entry in entries:

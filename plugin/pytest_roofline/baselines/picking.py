@@ -60,11 +60,7 @@ class Picked:
 
 
 def parse_moment(text: str, what: str) -> datetime.datetime:
-    """A date or time that a user gave.
-
-    Raises:
-        BadInput: it is not ISO 8601.
-    """
+    """A date or time that a user gave."""
     time = moment(text.strip())
     if time is None:
         raise BadInput(f"{what} is {text!r}; expected a date or time in ISO 8601: 2026-03-01 or 2026-03-01T06:30Z")
@@ -78,11 +74,7 @@ def hardware_of(run: Run) -> HardwareKey:
 
 
 def pick(runs: Sequence[Run], choice: Choice) -> Picked:
-    """Those of the named runs that a choice takes.
-
-    Raises:
-        BadInput: none of them; the sentence tells which drivers and dates there are.
-    """
+    """Those of the named runs that a choice takes."""
     taken = [run for run in runs if _takes(choice, run, _exact(choice, runs))]
     if not taken:
         raise BadInput(f"no run matches {choice}; {describe(runs)}")
@@ -91,12 +83,7 @@ def pick(runs: Sequence[Run], choice: Choice) -> Picked:
 
 
 def scan(folder: Path, choice: Choice) -> Picked:
-    """The runs saved in a folder that a choice takes; files that cannot be read are named and left out.
-
-    Raises:
-        BadInput: there is no run, or none that the choice takes.
-        OtherHardware: those that it takes are of several.
-    """
+    """The runs saved in a folder that a choice takes; files that cannot be read are named and left out."""
     paths = sorted((folder / "runs").glob("*.jsonl"))
     runs, notes = _readable(paths)
     if not runs:
@@ -221,15 +208,7 @@ class Sessions:
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """How far a session lies from the others.
-
-    Args:
-        run_id: whose it is.
-        estimate: how much slower than the centre of the others, in log seconds: of several tests the median.
-        errors: the same in standard errors, with the degrees of freedom of these.
-        tests: over how many tests.
-        others: against how many other sessions, at most.
-    """
+    """How far a session lies from the others."""
 
     run_id: str
     estimate: float
@@ -240,11 +219,7 @@ class Disagreement:
 
 
 def runs_apart(tests: Sequence[Sessions]) -> list[Disagreement]:
-    """The runs that disagree with the others over most of their tests, worst first, and how far from those that agree.
-
-    One is set aside at a time, so that a run does not look odd beside the one that is. Where half of the runs or more
-    come back, nobody can tell which of them are right. Runs that share no test with another are not judged.
-    """
+    """The runs that disagree with the others over most of their tests, worst first; one is set aside at a time."""
     left = list(dict.fromkeys(run_id for test in tests for run_id in test.groups))
     odd: list[str] = []
     while len(left) > 1:

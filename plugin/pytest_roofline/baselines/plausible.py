@@ -44,12 +44,7 @@ LARGE_PRODUCT_FLOPS, LARGE_PRODUCT_INTENSITY = 10**12, 1000.0
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """Something in a baseline that should not be there.
-
-    Args:
-        hint: whether it may be meant; then it fails nothing.
-        entry: the label of its entry; empty for the file as a whole.
-    """
+    """Something in a baseline that should not be there."""
 
     observed: str
     expected: str
@@ -67,17 +62,7 @@ def family_of_key(hardware: HardwareKey) -> str | None:
 
 
 def absurd(key: Key, work: Work, medians_s: Sequence[float], achieved: Iterable[Sequence[str]]) -> Flaw | None:
-    """Why times cannot stand for a machine, whoever wrote them down; None where they can.
-
-    The roof is the datasheet's of the product, or where that is not known the widest of its vendor's products; of a CPU
-    that of any product. What stayed in a cache has no upper bound.
-
-    Args:
-        key: what was measured, and on what.
-        work: of one call.
-        medians_s: of every process, in seconds.
-        achieved: of every session, what was measured in place of what was asked for.
-    """
+    """Why times cannot stand for a machine, whoever wrote them down; None where they can."""
     fastest, slowest = min(medians_s), max(medians_s)
     if fastest < POSSIBLE_S[0] or slowest > POSSIBLE_S[1]:
         observed = f"processes of {fastest:.3g} to {slowest:.3g} s a call"
@@ -113,11 +98,7 @@ def absurd_entry(entry: Entry) -> Flaw | None:
 
 
 def refuse_absurd(proposal: Baseline) -> None:
-    """Refuse a proposal with entries that can stand for no machine, or not for that of its file.
-
-    Raises:
-        BadInput: an entry is of another family, or no machine can have taken its times.
-    """
+    """Refuse a proposal with entries that can stand for no machine, or not for that of its file."""
     for entry in proposal.entries:
         family = family_of_key(entry.hardware)
         if family not in (None, proposal.family):

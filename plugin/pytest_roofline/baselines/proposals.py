@@ -41,19 +41,7 @@ Taken = dict[str, list[tuple[Run, list[Measurement]]]]
 
 
 def propose(runs: Sequence[Run], *, everything: bool = False, accept_slower: bool = False) -> Proposal:
-    """Entries from whole runs: a session a run, the median of each process within; and the exact ones of kernels.
-
-    Args:
-        runs: runs of one hardware; several sessions make a baseline that knows how much they differ.
-        everything: take measurements without `gate=True` too, where some have it.
-        accept_slower: take measurements whose test failed only because they were slower: the slowdown is accepted; and
-            compiled kernels whose test failed only because they ask for more.
-
-    Raises:
-        OtherHardware: the runs are of different hardware, or some of a fake device.
-        BadInput: the same run twice, or runs that disagree with each other.
-        NothingFit: no measurement that is fit.
-    """
+    """Entries from whole runs: a session a run, the median of each process within; and the exact ones of kernels."""
     family = _one_family(runs)
     _refuse_repeated(runs)
     # What siblings measured becomes no baseline, so that its mark leaves nothing out.
@@ -120,11 +108,7 @@ def _process(measurement: Measurement) -> tuple[str, str]:
 
 
 def _agreeing(entries: Sequence[Entry], runs: Sequence[Run]) -> tuple[list[Entry], list[str]]:
-    """The entries whose sessions agree, and of each other one a line that says how far they lie apart.
-
-    Raises:
-        BadInput: a whole run disagrees with the others.
-    """
+    """The entries whose sessions agree, and of each other one a line that says how far they lie apart."""
     canaries = [entry for entry in entries if entry.is_canary]
     entries = [entry for entry in entries if not entry.is_canary]
     tests = [_sessions(entry) for entry in entries]

@@ -87,18 +87,7 @@ def changes(
     replaces: bool = False,
     accept_slower: bool = False,
 ) -> list[Change]:
-    """What approving `proposal` into `folder` would do to each of its entries that are not exact.
-
-    Args:
-        only: parts of labels; entries whose label has none of them are not touched. All entries where it is empty.
-        replaces: take the proposal's sessions in place of the old ones, whatever the comparison says.
-        accept_slower: take what became slower than its anchor by more than the tolerance too.
-
-    Raises:
-        BadFile: the file that is there cannot be read.
-        BadInput: a part that no label has, an entry that cannot be (see `refuse_absurd`), or one that is too slow for
-            its anchor.
-    """
+    """What approving `proposal` into `folder` would do to each of its entries that are not exact."""
     refuse_absurd(proposal)
     known = {entry.identity: entry for entry in _file(proposal.family, folder).entries}
     assumed = priors_of(known.values())
@@ -116,12 +105,7 @@ def changes(
 
 
 def kernel_changes(proposal: Baseline, folder: Path, *, only: Sequence[str] = ()) -> list[ExactChange]:
-    """The same for its exact entries, which go into a file of their own.
-
-    Raises:
-        BadFile: the file that is there cannot be read.
-        BadInput: a part that no label has.
-    """
+    """The same for its exact entries, which go into a file of their own."""
     return exact_changes(select(proposal.exact, only, [entry.label for entry in proposal.entries]), folder)
 
 
@@ -133,17 +117,7 @@ def approve(
     replaces: bool = False,
     accept_slower: bool = False,
 ) -> Path:
-    """Merge a proposal into the family's file in `folder`, whole or not at all; other entries stay as they are.
-
-    Of several at once each merges into what the one before it left. For the arguments see `changes`.
-
-    Exact entries have a file of their own: see `kernel_gate.recording.approve_exact`.
-
-    Raises:
-        BadFile: the file that is there cannot be read, so merging would lose it.
-        BadInput: as `changes`.
-        CannotStore: the file cannot be written.
-    """
+    """Merge a proposal into the family's file in `folder`, whole or not at all; other entries stay as they are."""
     path = folder / f"{proposal.family}.json"
     with alone(path):
         before = _file(proposal.family, folder)
@@ -160,16 +134,7 @@ def _file(family: str, folder: Path) -> Baseline:
 
 
 def select(entries: Sequence[Labelled], parts: Sequence[str], beside: Sequence[str] = ()) -> list[Labelled]:
-    """The entries whose label has one of `parts` in it; all of them where there are none.
-
-    Args:
-        entries: measured, published or exact ones.
-        parts: of labels.
-        beside: labels of entries of another kind that the parts may mean as well.
-
-    Raises:
-        BadInput: a part that is in no label.
-    """
+    """The entries whose label has one of `parts` in it; all of them where there are none."""
     labels = list(dict.fromkeys([*(entry.label for entry in entries), *beside]))
     for part in parts:
         if not any(part in label for label in labels):
@@ -186,10 +151,7 @@ def renew(
     replaces: bool = False,
     accept_slower: bool = False,
 ) -> Change:
-    """One entry of a proposal merged with the one that is there.
-
-    An entry's tolerance is a person's decision: a renewal without one keeps the old.
-    """
+    """One entry of a proposal merged with the one that is there."""
     anew = replace(proposed, sessions=newest(proposed.sessions))
     if before is None:
         return Change(anew, None, "new")
@@ -286,14 +248,7 @@ def _why_anew(fresh: Sequence[Session], before: Entry, tolerance: float, prior: 
 def _anchored(
     after: Entry, before: Entry, fresh: Sequence[Session], prior: Prior, anew: bool, accept_slower: bool
 ) -> tuple[Entry, str]:
-    """A renewed entry with its anchor and one more renewal, and why it is refused; empty where it is not.
-
-    Args:
-        after: the entry as it will stand, with the anchor and the renewals of `before`.
-        fresh: its sessions that `before` has not.
-        anew: whether they replace the others: where they are no slower than the anchor, the entry begins anew.
-        accept_slower: whether a drift beyond the tolerance is accepted: it begins a new anchor.
-    """
+    """A renewed entry with its anchor and one more renewal, and why it is refused; empty where it is not."""
     anchor = anchor_of(before)
     found = _against(fresh, replace(before, sessions=anchor, anchor=()), prior)
     if anew and found.estimate <= 0:

@@ -60,15 +60,7 @@ class DeviceChanges:
 
 @dataclass(frozen=True, slots=True)
 class RolloutSide:
-    """What became of the devices that got a change, or of the controls.
-
-    Args:
-        devices: that ran before and after; `gone` only before, `new` only after.
-        keys: of the tests, by identity.
-        changes: of each test that was measured on both sides, by identity.
-        lost: by a test's label, the devices with a sound time before and none after.
-        environment: what changed, with on how many devices: `driver 550.54 → 570.86`.
-    """
+    """What became of the devices that got a change, or of the controls."""
 
     devices: tuple[Place, ...]
     gone: tuple[str, ...]
@@ -81,15 +73,7 @@ class RolloutSide:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """A staged rollout.
-
-    Args:
-        rows: the effect on every test, worst first.
-        changes: of each row, by its key's identity.
-        treated: the devices that got the change; `controls` those that did not.
-        uncontrolled: labels of tests that no control measured.
-        spread: where the errors come from.
-    """
+    """A staged rollout."""
 
     rows: tuple[Row, ...]
     changes: Mapping[str, DeviceChanges]
@@ -123,17 +107,7 @@ def judge_rollout(
     control: tuple[Sequence[Run], Sequence[Run]],
     tolerance: float | None = None,
 ) -> Rollout:
-    """The effect of a change on every test.
-
-    Args:
-        before: runs of the devices that got it, from before.
-        after: the same from after. Devices that are among the controls as well count as these.
-        control: runs of devices that did not get it, from before and from after.
-        tolerance: None is that of each test's class.
-
-    Raises:
-        BadInput: no test was measured before and after on both kinds of devices.
-    """
+    """The effect of a change on every test."""
     controls = _side(*control, frozenset())
     treated = _side(before, after, frozenset(device for _, device in controls.devices))
     for side, what in ((treated, "the devices that are compared"), (controls, "the controls")):

@@ -28,14 +28,7 @@ def timed_row(
     standing: Measurement | None = None,
     **facts: Any,
 ) -> Row:
-    """The row of a measurement.
-
-    Args:
-        measurements: of every process, in the order taken.
-        judgement: what was said of them.
-        standing: the one that stands for all; by default of those that are sound the one in the middle.
-        facts: other columns and records of the row; `verdict` is by default that of the judgement.
-    """
+    """The row of a measurement."""
     one = standing or KeyResults(list(measurements)).standing(None)
     counted = judgement.processes if judgement is not None else 0
     found = {
@@ -62,15 +55,7 @@ def timed_row(
 
 
 def compared_row(key: Key, work: Work | None, judgement: Judgement | None, seconds: float | None, **facts: Any) -> Row:
-    """The row of a measurement of which a comparison knows no more than the centre of its processes.
-
-    Args:
-        key: of the measurement.
-        work: of one call.
-        judgement: what was said of it.
-        seconds: the centre; None where the comparison is of differences alone.
-        facts: other columns and records of the row.
-    """
+    """The row of a measurement of which a comparison knows no more than the centre of its processes."""
     known = {
         "benchmark": key.benchmark,
         "name": key.name,
@@ -126,14 +111,7 @@ def together_row(verdict: Verdict) -> Row:
 
 
 def kernel_row(key: ResourceKey, figures: dict[str, int], exact: ExactJudgement | None = None, **facts: Any) -> Row:
-    """The row of a compiled kernel.
-
-    Args:
-        key: of the kernel.
-        figures: what it asks for.
-        exact: what was said of that.
-        facts: other columns and records of the row; `verdict` and `reason` are by default those of `exact`.
-    """
+    """The row of a compiled kernel."""
     known = {
         "test": exact.test_id if exact is not None else "",
         "label": exact.label if exact is not None else key.label,
@@ -156,12 +134,7 @@ def compiled_row(resources: Resources, exact: ExactJudgement | None = None, **fa
 
 
 def memory_row(lost: OutOfMemory, **facts: Any) -> Row:
-    """The row of what ran out of memory.
-
-    Args:
-        lost: it.
-        facts: other columns and records of the row, the verdict among them.
-    """
+    """The row of what ran out of memory."""
     known = {
         "test": lost.test_id,
         "label": lost.label,

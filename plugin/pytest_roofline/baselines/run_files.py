@@ -20,22 +20,14 @@ MOST_NAMED = 5
 
 
 def run_path(name: str, folder: Path, what: str = "run name") -> Path:
-    """The path that a user's NAME|PATH means: a path if it has a `/` or ends in .json or .jsonl, else a saved name.
-
-    Raises:
-        BadInput: neither; the sentence calls it `what`.
-    """
+    """The path that a user's NAME|PATH means: a path if it has a `/` or ends in .json or .jsonl, else a saved name."""
     if "/" in name or os.sep in name or name.endswith((".json", ".jsonl")):
         return Path(name)
     return folder / "runs" / f"{check_name(name, what)}.jsonl"
 
 
 def resolve_run(name: str, folder: Path, what: str = "run name") -> Path:
-    """As `run_path`, of a run that is to be read: a name has to be one of those that are saved.
-
-    Raises:
-        BadInput: neither a path nor a name, or nothing is saved under it.
-    """
+    """As `run_path`, of a run that is to be read: a name has to be one of those that are saved."""
     path = run_path(name, folder, what)
     if path != Path(name) and not path.exists():
         raise BadInput(f"run file {path} does not exist; {saved_runs(folder)}")
@@ -51,11 +43,7 @@ def saved_runs(folder: Path) -> str:
 
 
 class RunWriter:
-    """Appends records to a run file, each on disk before the next test starts.
-
-    Where the folder cannot be written or is full, the whole run goes on in a file under the system's temporary folder,
-    and if that fails too, in memory alone; `trouble` then holds a sentence for the user.
-    """
+    """Appends records to a run file, each on disk before the next test starts."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
@@ -133,11 +121,7 @@ class RunWriter:
 
 
 def make_run_folder(folder: Path) -> None:
-    """Make `folder`/runs, which ignores itself in git; a folder that was there already is left as it is.
-
-    Raises:
-        OSError: it cannot be made.
-    """
+    """Make `folder`/runs, which ignores itself in git; a folder that was there already is left as it is."""
     runs = folder / "runs"
     if not runs.is_dir():
         runs.mkdir(parents=True)
@@ -145,11 +129,7 @@ def make_run_folder(folder: Path) -> None:
 
 
 def refuse_existing(folder: Path, name: str) -> None:
-    """Raise where a run of that name is already saved.
-
-    Raises:
-        CannotStore: with the path of the run that is there.
-    """
+    """Raise where a run of that name is already saved."""
     path = folder / "runs" / f"{name}.jsonl"
     if path.exists():
         raise CannotStore(f"a run named {name!r} is already saved as {path}; choose another name or remove that file")
@@ -159,17 +139,7 @@ SUFFIX = ".jsonl"
 
 
 def expand(arguments: Sequence[str], folder: Path, listed: Iterable[str] = ()) -> list[str]:
-    """Absolute paths of the run files that arguments name, sorted, each once.
-
-    Args:
-        arguments: saved names, paths, folders (every `.jsonl` below them) and patterns (`nodes/*/nightly-*.jsonl`);
-            `-` stands for `listed`.
-        folder: where saved runs lie, as `--dir` says.
-        listed: arguments from a list, one a line; empty lines do not count.
-
-    Raises:
-        BadInput: a folder or a pattern without a run file, or a name of none.
-    """
+    """Absolute paths of the run files that arguments name, sorted, each once."""
     found: dict[str, None] = {}
     for argument in _all(arguments, listed):
         for path in paths_of(argument, folder):
@@ -191,11 +161,7 @@ def _all(arguments: Sequence[str], listed: Iterable[str]) -> Iterable[str]:
 
 
 def paths_of(argument: str, folder: Path) -> list[str]:
-    """The files that a saved name, a path, a folder or a pattern means, as written; one that is named may not exist.
-
-    Raises:
-        BadInput: a folder or a pattern without a run file, or nothing is saved under a name.
-    """
+    """The files that a saved name, a path, a folder or a pattern means, as written; one that is named may not exist."""
     if os.path.isdir(argument) and not (folder / "runs" / f"{argument}{SUFFIX}").exists():  # noqa: PTH112
         return _below(argument)
     # A file may have brackets in its name; only what is no file is a pattern.
@@ -243,10 +209,7 @@ NIGHTS = 14
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A run that watched: its night, a date in UTC, and what would have been red, the worst first.
-
-    `failed` tells that tests failed for themselves, which they do under any profile.
-    """
+    """A run that watched: its night, a date in UTC, and what would have been red, the worst first."""
 
     night: str
     alarms: tuple[str, ...]

@@ -38,12 +38,7 @@ _GREEN = (Kind.PASSED.value, Kind.IMPROVED.value)
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a test ended.
-
-    Args:
-        outcome: that tells why it did not pass, if it ever did not; None where the run was cut before.
-        last: how it ended in the end.
-    """
+    """How a test ended."""
 
     outcome: Outcome | None = None
     last: Outcome | None = None
@@ -70,11 +65,7 @@ def endings(run: Run) -> dict[str, Ending]:
 def said(
     ending: Ending, judged: Judgement | ExactJudgement | None, number: Measurement | None = None, invalid: str = ""
 ) -> tuple[str, str]:
-    """The word for a result of a test, and why.
-
-    FAILED where the test failed for itself, else the verdict, else what its outcome tells of verdicts, else how the
-    test ended.
-    """
+    """The word for a result of a test, and why."""
     if ending.by_itself:
         return FAILED, judged.reason if judged is not None else reason_of(ending.outcome)
     if judged is not None and judged.verdict not in _VERDICTS:
@@ -143,12 +134,7 @@ def rows_of(runs: Sequence[Run]) -> list[Row]:
 
 
 def rows_of_run(run: Run, name: str = "") -> list[Row]:
-    """Everything that a run says of its tests, in the order in which it measured them.
-
-    Args:
-        run: one of a report.
-        name: what it is called there; by default as it is called alone.
-    """
+    """Everything that a run says of its tests, in the order in which it measured them."""
     ended = endings(run)
     rows = [*_timed(run, ended), *_kernels(run, ended), *_without_memory(run, ended)]
     told = {row.test for row in rows}

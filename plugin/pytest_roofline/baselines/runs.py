@@ -112,12 +112,7 @@ class Run:
         return frozenset(outcome.test_id for outcome in self.outcomes)
 
     def unfit(self, measurement: Measurement, accept_slower: bool) -> str:
-        """Why a measurement may not stand for this hardware in a comparison or a baseline; empty where it may.
-
-        Args:
-            measurement: one of this run's.
-            accept_slower: take it even if its test failed, as long as it failed only for being slower.
-        """
+        """Why a measurement may not stand for this hardware in a comparison or a baseline; empty where it may."""
         if measurement.invalid:
             return measurement.invalid
         if measurement.key.identity in self.spoiled:
@@ -138,20 +133,12 @@ class Run:
         return self._test_unfit(measurement.test_id, accept_slower)
 
     def unfit_resources(self, resources: Resources, accept_worse: bool) -> str:
-        """Why what a compiled kernel asks for may not be compared with or become a baseline; empty where it may.
-
-        Args:
-            resources: of this run.
-            accept_worse: take it even if its test failed, as long as it failed only for a verdict.
-        """
+        """Why what a compiled kernel asks for may not be compared with or become a baseline; empty where it may."""
         by_position = told_by_position(resources.key.parameters)
         return resources.invalid or by_position or self._test_unfit(resources.test_id, accept_worse)
 
     def unjudged(self, resources: Resources) -> str:
-        """Why a compiled kernel could not be held against the baseline that it had; empty where it could, or had none.
-
-        Its figures are true, but fewer: as a baseline they would end what the old one watches over.
-        """
+        """Why a compiled kernel could not be held against its baseline; empty where it could, or had none."""
         mine = resources.test_id, resources.key.name, resources.target
         found = (one for one in self.exact if (one.test_id, one.name, one.target) == mine)
         return next((one.reason for one in found if one.verdict == "INVALID"), "")
@@ -173,11 +160,7 @@ def cut_note(path: Path | str) -> str:
 
 
 def read_run(path: Path) -> Run:
-    """A run file. A last line that was cut in the middle is left out, and said so by `cut`.
-
-    Raises:
-        BadFile: missing, empty, not JSON lines, another schema version, or a line that cannot be understood.
-    """
+    """A run file. A last line that was cut in the middle is left out, and said so by `cut`."""
     lines = read_bytes(path, "run file").split(b"\n")
     tail = lines.pop()
     records: list[Line] = [read_line(line, number, path) for number, line in enumerate(lines, 1) if line.strip()]
@@ -193,12 +176,7 @@ def read_run(path: Path) -> Run:
 
 
 def ends_of(path: Path) -> tuple[Header, Footer] | None:
-    """The first and the last record of a run file, without what lies between; None where it did not come to its end.
-
-    Raises:
-        BadFile: one of the two cannot be understood.
-        OSError: it cannot be read.
-    """
+    """The first and the last record of a run file, without what lies between; None where it did not come to its end."""
     with path.open("rb") as file:
         first = file.readline()
         file.seek(max(0, path.stat().st_size - MOST_FOOTER_BYTES))
@@ -237,11 +215,7 @@ def _without_retired(raw: Any, kind: str) -> Any:
 
 
 def assemble(path: Path, records: list[Line], cut: bool) -> Run:
-    """The run of a file's records, its header first.
-
-    Raises:
-        BadFile: the first is none, or there are two.
-    """
+    """The run of a file's records, its header first."""
     header = records[0]
     if not isinstance(header, Header):
         raise BadFile(f"run file {path} starts with a {type(header).__name__.lower()}; expected its header")

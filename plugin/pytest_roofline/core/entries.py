@@ -195,10 +195,7 @@ class Entry:
 
     @property
     def gates(self) -> bool:
-        """Whether a result below this published value may fail a test: a number, from a source that can be trusted.
-
-        So does a floor, unless a site dropped it.
-        """
+        """Whether a result below this published value may fail a test: a number, from a source that can be trusted."""
         if self.kind == "floor":
             return bool(self.value)
         trusted = self.confidence in ("high", "medium") and not self.implausible
@@ -206,10 +203,7 @@ class Entry:
 
     @property
     def identity(self) -> str:
-        """What makes two entries the same one; published figures from different sources are different entries.
-
-        Of floors there is one, so that a site's own takes the place of the shipped one, whatever each rests on.
-        """
+        """What makes two entries the same one; published figures from different sources are different entries."""
         key = (self.benchmark, self.name, self.parameters, self.metric, self.kind, asdict(self.hardware))
         parts: list[object] = [
             *key,
@@ -237,10 +231,7 @@ class Entry:
         )
 
     def _counts(self, key: Key) -> bool:
-        """Whether a published entry is of what a measurement counts; the time of a call is not that of a program.
-
-        The most memory that a call holds is no metric of a key, but may stand beside its time.
-        """
+        """Whether a published entry is of what a measurement counts; the time of a call is not that of a program."""
         if key.metric == JOB_METRIC:
             return self.metric == JOB_METRIC
         return self.metric in (key.metric, rate_suffix(key.metric), "time_s", PEAK_METRIC)
@@ -267,11 +258,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class ExactEntry:
-    """What one compiled kernel asks of its target, to be met exactly: see `core.resources.Resources` for the fields.
-
-    It belongs to the target that it was compiled for, not to the machine that compiled it: so it has no hardware, and
-    no sessions, since a compiler says the same thing every time.
-    """
+    """What one compiled kernel asks of its target, to be met exactly: see `core.resources.Resources` for the fields."""
 
     benchmark: str
     target: str

@@ -111,11 +111,7 @@ def refuse_wide(tolerance: float | None, meant: bool, remedy: str) -> None:
 
 
 def require_amounts(record: object, *, above_zero: tuple[str, ...] = (), from_zero: tuple[str, ...] = ()) -> None:
-    """Refuse amounts that cannot be, of a record's fields: numbers, and lists and mappings of them; None is unknown.
-
-    Raises:
-        BadInput: one of them is negative, infinite or no number, or of the first ones zero.
-    """
+    """Refuse amounts that cannot be, of a record's fields: numbers, and lists and mappings of them; None is unknown."""
     for name in (*above_zero, *from_zero):
         value = getattr(record, name)
         if isinstance(value, dict | tuple):

@@ -96,10 +96,7 @@ class DeviceFacts:
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """The machine around the device: what it has, and how much of it this process may use.
-
-    `affinity` lists the cores that it may run on: `0-3,8`.
-    """
+    """The machine around the device: what it has, and how much of it this process may use."""
 
     name: str
     cpu_model: str

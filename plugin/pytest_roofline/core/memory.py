@@ -116,10 +116,7 @@ class OutOfMemory:
 
 
 def out_of_memory(error: BaseException | None) -> BaseException | None:
-    """The error that tells of memory running out: this one, or one that it was raised from; None where none does.
-
-    Of a group it is the first, where all of them do.
-    """
+    """The error that tells of memory running out: this one, or one that it was raised from; None where none does."""
     seen: set[int] = set()
     # Who asserts has drawn conclusions of their own.
     while isinstance(error, Exception) and not isinstance(error, AssertionError) and id(error) not in seen:
@@ -215,11 +212,7 @@ class MemoryUse:
 
     @property
     def unseen_bytes(self) -> int | None:
-        """How much more the call took by the device's counter than its operators show; None where there is no counter.
-
-        That is what libraries and fused kernels take for themselves, and what the allocator rounds up. A counter that
-        sees only what comes during the call, as a CPU's, adds what was there before and was given back in it.
-        """
+        """How much more the call took by the device's counter than its operators show; None without a counter."""
         if self.device_peak_bytes is None:
             return None
         before = self.before_bytes if self.device_before_bytes is None else self.device_before_bytes

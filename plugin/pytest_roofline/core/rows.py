@@ -36,12 +36,7 @@ WORST_FIRST = (
 
 
 def badness(verdict: str, change: float | None = None) -> tuple[int, float]:
-    """The key that sorts results worst first: by the word, then by how much worse.
-
-    Args:
-        verdict: in a word, as people read it.
-        change: the share by which it differs, positive is worse.
-    """
+    """The key that sorts results worst first: by the word, then by how much worse."""
     place = WORST_FIRST.index(verdict) if verdict in WORST_FIRST else len(WORST_FIRST)
     return place, -(change or 0.0)
 
@@ -225,12 +220,7 @@ class Row(Columns):
         return self.judgement.baseline_medians_s if self.judgement is not None else ()
 
     def rate_of(self, seconds: float | None, metric: str | None = None) -> float | None:
-        """Bytes (or FLOP) per second of this row's work done in `seconds`; None where no number above zero says it.
-
-        Args:
-            seconds: per call.
-            metric: whose counting; the key's own by default.
-        """
+        """Bytes (or FLOP) per second of this row's work done in `seconds`; None where no number above zero says it."""
         told = self.measurement is None or self.measurement.has_rate
         if self.key is None or self.work is None or not seconds or not told:
             return None

@@ -124,10 +124,7 @@ class Samples:
 
     @property
     def alone_s(self) -> float:
-        """Seconds of a warm call by itself until all of its work is done, which is what a first call compares with.
-
-        On a device that queues its work, launching and waiting are in it, and in no sample.
-        """
+        """Seconds of a warm call by itself until all of its work is done, which is what a first call compares with."""
         return median(self.warm_calls_s) if self.warm_calls_s else self.median_s
 
     @property
@@ -149,10 +146,7 @@ class Samples:
 
     @property
     def achieved(self) -> tuple[str, ...]:
-        """What was measured in place of what was asked for; two numbers compare only where these agree.
-
-        A graph's replay is another thing than its calls one by one: what lies between their launches is not in it.
-        """
+        """What was measured in place of what was asked for; two numbers compare only where these agree."""
         return tuple(label for label in ACHIEVED if label in self.labels or label == self.mode)
 
     def comparable(self) -> dict[str, str]:
@@ -185,11 +179,7 @@ class Samples:
 
 
 def merged(passes: Sequence[Samples]) -> Samples:
-    """Several passes over the same work in one process as one: their blocks in a row.
-
-    Args:
-        passes: one or more, in the order taken; `iterations` becomes the least of theirs.
-    """
+    """Several passes over the same work in one process as one: their blocks in a row."""
     blocks = [block for one in passes for block in one.blocks or (Block(1),) * len(one.seconds)]
     seen = {one.neighbours for one in passes}
     walls = [one.wall_s for one in passes if one.wall_s is not None]

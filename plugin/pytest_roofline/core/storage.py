@@ -25,22 +25,14 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,119}")
 
 
 def check_name(name: str, what: str) -> str:
-    """`name` where it can stand as a file name of its own.
-
-    Raises:
-        BadInput: it is empty, too long, starts with a dot, or holds anything but letters, digits and `._+-`.
-    """
+    """`name` where it can stand as a file name of its own."""
     if not NAME.fullmatch(name):
         raise BadInput(f"{what} is {name!r}; expected up to 120 letters, digits and ._+- and no leading dot")
     return name
 
 
 def read_bytes(path: Path, what: str) -> bytes:
-    """The content of a file.
-
-    Raises:
-        BadFile: the file is missing, empty, or no file.
-    """
+    """The content of a file."""
     try:
         if path.is_dir():
             raise BadFile(f"{what} {path} is a directory; expected a file")

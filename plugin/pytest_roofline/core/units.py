@@ -98,11 +98,7 @@ def three_digits(value: float) -> str:
 
 
 def parse_fraction(text: str, what: str) -> float:
-    """A share from `5%` or `0.05`.
-
-    Raises:
-        BadInput: not a number, not above zero, or a bare number above 1, which could mean either.
-    """
+    """A share from `5%` or `0.05`."""
     match = re.fullmatch(r"\s*([0-9.eE+-]+)\s*(%?)\s*", text)
     try:
         number = float(match[1]) if match else math.nan
@@ -119,11 +115,7 @@ def parse_fraction(text: str, what: str) -> float:
 
 
 def parse_tolerance(text: str, what: str) -> float:
-    """A tolerance from `5%` or `0.05`; one above 50 % ends in an exclamation mark, `80%!`, to say that it is meant.
-
-    Raises:
-        BadInput: no share, above 50 % without the mark, or above 200 %.
-    """
+    """A tolerance from `5%` or `0.05`; one above 50 % ends in an exclamation mark, `80%!`, to say that it is meant."""
     meant = text.rstrip().endswith("!")
     value = parse_fraction(text.rstrip().removesuffix("!"), what)
     try:
@@ -134,11 +126,7 @@ def parse_tolerance(text: str, what: str) -> float:
 
 
 def parse_seconds(text: str, what: str) -> float:
-    """A positive duration in seconds from `2`, `0.5` or `2s`.
-
-    Raises:
-        BadInput: not a positive finite number.
-    """
+    """A positive duration in seconds from `2`, `0.5` or `2s`."""
     try:
         value = float(text.strip().removesuffix("s"))
     except ValueError:
@@ -149,11 +137,7 @@ def parse_seconds(text: str, what: str) -> float:
 
 
 def parse_duration(text: str, what: str) -> float:
-    """A positive duration in seconds from `1800`, `90s`, `30m` or `1.5h`.
-
-    Raises:
-        BadInput: not a positive finite number with one of these units.
-    """
+    """A positive duration in seconds from `1800`, `90s`, `30m` or `1.5h`."""
     factor = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text.strip()[-1:])
     digits = text.strip()[:-1] if factor else text
     try:

@@ -19,11 +19,7 @@ PATIENCE_S, POLL_S = 60.0, 0.01
 
 
 def write_json(path: Path, plain: dict[str, Any]) -> None:
-    """Write plain data so that a change is a reviewable diff: sorted keys, two spaces, final newline.
-
-    Raises:
-        CannotStore: the file cannot be written.
-    """
+    """Write plain data so that a change is a reviewable diff: sorted keys, two spaces, final newline."""
     write_atomically(path, json_text(plain))
 
 
@@ -33,13 +29,7 @@ def json_text(plain: dict[str, Any]) -> str:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Replace a file whole: whoever reads it sees the old content or the new, never half.
-
-    A link goes on leading to its file, and a file keeps its permissions.
-
-    Raises:
-        CannotStore: a pipe or a device has that name, or the folder cannot be made or written, or is full.
-    """
+    """Replace a file whole: whoever reads it sees the old content or the new, never half."""
     try:
         mode = _mode(path)
         target = Path(os.path.realpath(path))
@@ -54,14 +44,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 @contextlib.contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Keep every other process of this project from changing a file, from reading it to writing it back.
-
-    The lock is a file beside it that only one process can make, of whatever user and on whatever host; it goes when the
-    file is written.
-
-    Raises:
-        CannotStore: the folder cannot be written, or another process holds the lock for longer than a minute.
-    """
+    """Keep every other process of this project from changing a file, from reading it to writing it back."""
     from filelock import SoftFileLock, Timeout
 
     target = Path(os.path.realpath(path))
@@ -84,11 +67,7 @@ def alone(path: Path) -> Iterator[None]:
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write a file that was not there before, whole or not at all.
-
-    Raises:
-        CannotStore: something of that name is there, or it cannot be written.
-    """
+    """Write a file that was not there before, whole or not at all."""
     try:
         data = text.encode()
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -106,11 +85,7 @@ def write_new(path: Path, text: str) -> None:
 
 
 def refuse_overwriting(path: Path, inputs: Iterable[Path] = ()) -> None:
-    """Raise where writing to `path` would cost a run, a baseline, or what the command itself reads.
-
-    Raises:
-        BadInput: it is one of `inputs`, has the name of a run file, or holds records of ours.
-    """
+    """Raise where writing to `path` would cost a run, a baseline, or what the command itself reads."""
     if any(_same(path, one) for one in inputs):
         raise BadInput(f"{path} is a file that this command reads; expected another name")
     if os.path.realpath(path).endswith(".jsonl"):

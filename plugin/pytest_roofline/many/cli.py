@@ -120,11 +120,7 @@ def _fleet_as_json(many: "Many", found: "Fleet", findings: "Sequence[SlowPart]")
 
 
 def _read(runs: Sequence[str], folder: Path, cache: bool, since: str | None, patterns: Sequence[str]) -> "Many":
-    """The runs that a user names, with what had to be left out said on stderr.
-
-    Raises:
-        BadInput: none can be used, or none is left.
-    """
+    """The runs that a user names, with what had to be left out said on stderr."""
     from ..baselines.run_files import expand
     from .reading import read_many
 

@@ -43,15 +43,7 @@ USUAL = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class SlowClass:
-    """A class of tests in which a part is slow.
-
-    Args:
-        kind: of the class.
-        change: share of the time above the middle of its peers; the bounds are those of 95 %.
-        p: of so slow a part by chance, after everything that it counts for.
-        tests: labels, the slowest first.
-        runs: behind it.
-    """
+    """A class of tests in which a part is slow."""
 
     kind: str
     change: float
@@ -80,20 +72,7 @@ class Sometimes:
 
 @dataclass(frozen=True, slots=True)
 class SlowPart:
-    """A part that is slower than its peers.
-
-    Args:
-        level: `node`, `gpu` or `link`.
-        part: its name: a node, the identity of a GPU, a link's ends.
-        node: where it is.
-        hardware: the product.
-        change: share of the time, where it is slowest.
-        slow: the classes in which it is slow, the slowest first; empty where it is so sometimes only.
-        fine: the classes in which it was looked at and is not.
-        differs: what of its environment is not as in most others: `driver 570.86 (others 580.10)`.
-        look_at: where the cause may be.
-        sometimes: where it is slow in some runs only.
-    """
+    """A part that is slower than its peers."""
 
     level: str
     part: str
@@ -109,10 +88,7 @@ class SlowPart:
 
 @dataclass(frozen=True, slots=True)
 class HardwareCount:
-    """How much there is of one hardware.
-
-    `detectable` says, by level, from which share of the time on a slow part would have been found in every class.
-    """
+    """How much there is of one hardware."""
 
     hardware: str
     nodes: int
@@ -126,13 +102,7 @@ class HardwareCount:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What is slow in a fleet, worst first, and what was looked at.
-
-    Args:
-        findings: always slow ones before those that are so sometimes.
-        hardware: what there is.
-        over_several_nodes: measurements that say nothing of a single node.
-    """
+    """What is slow in a fleet, worst first, and what was looked at."""
 
     findings: tuple[SlowPart, ...]
     hardware: tuple[HardwareCount, ...]
@@ -140,12 +110,7 @@ class Fleet:
 
 
 def fleet(many: Many, least: float = 0.05) -> Fleet:
-    """Which nodes, GPUs and links are slower than their peers of the same hardware.
-
-    Args:
-        many: the runs.
-        least: the smallest effect that is reported, a share of the time.
-    """
+    """Which nodes, GPUs and links are slower than their peers of the same hardware."""
     findings: list[SlowPart] = []
     hardware = []
     several_nodes = 0
@@ -263,11 +228,7 @@ class _Search:
 
 
 def _identities(many: Many) -> dict[str, str]:
-    """The identity of each GPU that copies between GPUs know by its number only.
-
-    Numbers tell only where every number of a node belongs to one GPU, and every GPU has one number: not where each run
-    saw one GPU alone, as number 0.
-    """
+    """The identity of each GPU that copies between GPUs know by its number only."""
     names = {}
     for node, pairs in many.runs[["node", "index", "device"]].drop_duplicates().groupby("node"):
         if pairs["index"].is_unique and pairs["device"].is_unique:

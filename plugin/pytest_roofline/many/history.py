@@ -88,14 +88,7 @@ class HistoryChange:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What became of the tests.
-
-    Args:
-        changes: those for the worse first, the largest first.
-        series: every series that was long enough; the common ones of tests that have one come first.
-        short: how many were too short to be looked at.
-        undated: runs without a date, which count nowhere.
-    """
+    """What became of the tests."""
 
     changes: tuple[HistoryChange, ...]
     series: tuple[RunSeries, ...]
@@ -104,13 +97,7 @@ class History:
 
 
 def history(many: Many, least: float = 0.02, by: str = "device") -> History:
-    """Steps and drifts of all tests.
-
-    Args:
-        many: the runs.
-        least: the smallest change that is reported, a share of the time.
-        by: what a series is of: `device`, `node`, or `hardware`.
-    """
+    """Steps and drifts of all tests."""
     single, short = _series(many, by)
     by_test: dict[int, list[RunSeries]] = {}
     for series in single:
@@ -173,11 +160,7 @@ def _units(many: Many, points: "DataFrame", by: str) -> "Values":
 
 
 def _middle(series: Sequence[RunSeries]) -> RunSeries | None:
-    """The middle of all units of one test: what they did together; None of fewer units or points than that takes.
-
-    Every unit counts from its own median, so that it does not matter which of them were measured when. As many runs as
-    there are units make one point.
-    """
+    """The middle of all units of one test: what they did together; None of fewer units or points than that takes."""
     import numpy
 
     if len(series) < FEWEST_UNITS:
@@ -202,10 +185,7 @@ def _middle(series: Sequence[RunSeries]) -> RunSeries | None:
 
 
 def _without(series: RunSeries, common: Sequence[SeriesChange], followed: dict[int, list[str]]) -> RunSeries:
-    """A series without the common changes that it follows, which are noted by their `id`.
-
-    One that a unit does not follow, such as the update that its node never got, must not become a step of its own.
-    """
+    """A series without the common changes that it follows, which are noted by their `id`."""
     import numpy
 
     logs = series.logs
@@ -223,10 +203,7 @@ def _without(series: RunSeries, common: Sequence[SeriesChange], followed: dict[i
 
 
 def _grouped(many: Many, found: Sequence[SeriesChange]) -> list[list[SeriesChange]]:
-    """Steps of one hardware in one direction whose times may be the same; drifts of one unit in one direction.
-
-    The intervals of all in a group meet, so that a chain of neighbours does not join what lies far apart.
-    """
+    """Steps of one hardware in one direction whose times may be the same; drifts of one unit in one direction."""
     groups: dict[tuple[object, ...], list[tuple[int, int, list[SeriesChange]]]] = {}
     for one in sorted(found, key=lambda one: (one.before, one.after)):
         unit = one.series.unit if one.kind == "drift" else ""

@@ -120,11 +120,7 @@ def _ends(test: Test) -> tuple[int, int]:
 
 
 def _middles(cells: "DataFrame", tests: tuple[Test, ...]) -> "Series[float]":
-    """Of each row the middle of what it compares with, not a number where that is of fewer than four parts.
-
-    A link is compared with the same two places in other nodes, since places differ in a node; of few nodes, with all
-    links of its class.
-    """
+    """Of each row the middle of what it compares with, not a number where that is of fewer than four parts."""
     wider = {number: _without_ends(test) for number, test in enumerate(tests)}
     by_part = cells.groupby(["test", "part"], sort=False)["log"].median().reset_index()
 
@@ -192,13 +188,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """Every part that is slower than chance allows.
-
-    Args:
-        found: these parts, nodes first.
-        seen: by level and part, the classes in which it was looked at.
-        reach: by level, the log seconds from which a part would have been found in every class.
-    """
+    """Every part that is slower than chance allows."""
 
     found: tuple[Effect, ...]
     seen: dict[tuple[str, str], set[str]]
@@ -206,13 +196,7 @@ class Levels:
 
 
 def levels_of(cells: "DataFrame", least: float, device_spread: float) -> Levels:
-    """Every part that is slower than chance allows, level by level.
-
-    Args:
-        cells: of one hardware, as `cells_of` gives them.
-        least: the smallest effect that is reported, in log seconds.
-        device_spread: what is assumed between devices, in log seconds.
-    """
+    """Every part that is slower than chance allows, level by level."""
     keys = ["sort", "class", "part", "node", "first", "second"]
     # The middle of a part's runs, test by test, and then of its tests.
     by_test = cells.groupby([*keys, "test"], sort=True)["excess"].median()
@@ -290,17 +274,7 @@ def _gpus_of_links(group: "DataFrame") -> "DataFrame":
 
 
 def _slow(level: "DataFrame | None", name: str, least: float, suspects: set[tuple[str, str, str]]) -> Sequence[Effect]:
-    """The parts that are slow. A p counts for every part and class, and for every level.
-
-    What is known to be slow was not picked from many: in its other classes its p counts for these alone. So it does of
-    a node one of whose GPUs is slow: whether it is the node is then the question.
-
-    Args:
-        level: as `_level` gives it.
-        name: of the level.
-        least: the smallest effect, in log seconds.
-        suspects: such nodes, with the sort of cells and the class.
-    """
+    """The parts that are slow. A p counts for every part and class, and for every level."""
     if level is None:
         return []
     every = level[level["size"] > least]

@@ -69,10 +69,7 @@ class _Stored(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """What may be compared with itself: a key, its work, and what was measured in place of what was asked for.
-
-    `label` is what people call it: `memcpy_d2d[64MiB]`.
-    """
+    """What may be compared with itself: a key, its work, and what was measured in place of what was asked for."""
 
     key: Key
     work: Work
@@ -129,16 +126,7 @@ class Many:
 
 
 def read_many(paths: Sequence[str], cache: Path | None = None, progress: Progress | None = None) -> Many:
-    """Many run files as tables; those that cannot be used are named and left out.
-
-    Args:
-        paths: absolute, each once.
-        cache: the folder of the index; None reads every file and keeps nothing.
-        progress: called now and then with how many files of how many have been read.
-
-    Raises:
-        BadInput: none of the files can be used.
-    """
+    """Many run files as tables; those that cannot be used are named and left out."""
     known, notes = load_index(cache / INDEX) if cache is not None else ({}, [])
     stats = {path: _stat(path) for path in paths}
     new = [path for path in paths if path not in known or (known[path].size, known[path].mtime_ns) != stats[path]]
@@ -205,10 +193,7 @@ def load_index(path: Path) -> tuple[dict[str, RunFile], list[str]]:
 
 
 def _save(folder: Path, files: dict[str, RunFile], asked: set[str], begun_ns: int) -> list[str]:
-    """Keep what is known; returns a note where it cannot be written.
-
-    What changed shortly before reading began may have changed again. Files that nobody asked for stay while they exist.
-    """
+    """Keep what is known; returns a note where it cannot be written."""
     others = files.keys() - asked
     stay = {path for path in others if Path(path).exists()} if len(others) <= MOST_FILES else set()
     stay |= {path for path in asked if 0 <= files[path].mtime_ns < begun_ns - SETTLED_NS}
@@ -252,12 +237,7 @@ def _hosts(measurement: Measurement) -> str:
 
 
 def many_of(files: Sequence[RunFile], notes: Sequence[str] = (), read: int = 0) -> Many:
-    """Runs, tests and rows of what was read.
-
-    Raises:
-        BadInput: no file can be used.
-        BadFile: a text is no record; other errors of plain data where it is something else altogether.
-    """
+    """Runs, tests and rows of what was read."""
     from pandas import DataFrame
 
     left_out = [one.broken for one in files if one.broken]

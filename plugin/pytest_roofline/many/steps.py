@@ -62,10 +62,7 @@ class RunSeries:
         return self.raw is not None
 
     def around(self, cut: int, low: float, high: float) -> tuple[int, int]:
-        """The last run before the step in front of point `cut`, from level `low` to `high`, and the first behind it.
-
-        A point of a common series has a run of every unit; among these the step is where both levels fit best.
-        """
+        """The last run before the step in front of point `cut`, from level `low` to `high`, and the first behind it."""
         if self.raw is None:
             return int(self.runs[cut - 1]), int(self.runs[cut])
         import numpy
@@ -81,13 +78,7 @@ class RunSeries:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Steps before points `cuts` with levels between them, or a slope through all.
-
-    Args:
-        cuts: number of the first point behind each step.
-        levels: of each segment, in log seconds; none of a slope.
-        rest: of each point, what is left of the drawn-in value.
-    """
+    """Steps before points `cuts` with levels between them, or a slope through all."""
 
     cuts: tuple[int, ...]
     levels: tuple[float, ...]
@@ -187,13 +178,7 @@ class SeriesChange:
 
 
 def examine(series: Sequence[RunSeries], priors: dict[str, Prior], least: float) -> list[SeriesChange]:
-    """Steps and drifts of series that are looked at together.
-
-    Args:
-        series: of one level: devices with devices, or common ones with common ones.
-        priors: the spread that is assumed, by class of noise.
-        least: the smallest effect that is reported, a share of the time.
-    """
+    """Steps and drifts of series that are looked at together."""
     if not series:
         return []
     cases = []
@@ -208,10 +193,7 @@ def examine(series: Sequence[RunSeries], priors: dict[str, Prior], least: float)
 
 
 def _noises(series: Sequence[RunSeries]) -> list[float]:
-    """The standard deviation of each series, from the differences of neighbours, which steps and drifts hardly touch.
-
-    Each is drawn towards the middle of all: few differences tell little.
-    """
+    """The standard deviation of each series by the differences of neighbours, which steps and drifts hardly touch."""
     import numpy
 
     own = [float(numpy.median(numpy.abs(numpy.diff(one.logs)))) / MAD / math.sqrt(2) for one in series]

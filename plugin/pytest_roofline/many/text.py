@@ -29,10 +29,7 @@ WORDS = {"node": "node", "gpu": "GPU", "link": "link"}
 
 
 def trend(logs: Sequence[float], width: int = 16) -> str:
-    """Log seconds in the order of time as ticks of eight heights, the middle of each stretch where there are many.
-
-    From the lowest tick to the highest it is 4 % of time at least, so that noise does not look like a mountain.
-    """
+    """Log seconds in the order of time as ticks of eight heights, the middle of each stretch where there are many."""
     if not logs:
         return ""
     count = min(width, len(logs))

@@ -22,20 +22,7 @@ FAR_APART = 5
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """New processes of one device held against a limit.
-
-    Args:
-        limit: the limit.
-        estimate: by how much they lie beyond it, in log seconds; below zero it is met.
-        error: the standard error of that.
-        freedom: of the t distribution that goes with it.
-        process: the spread between processes, assumed or estimated.
-        processes: how many there are.
-        sessions: of how many sessions.
-        share: of the chance of a false alarm, what may be spent now; 0 where more processes must come first.
-        device: which one it is of several, by its UUID; empty of a single one.
-        devices: how many were held against the limit, and `missed` how many of them lie beyond it.
-    """
+    """New processes of one device held against a limit."""
 
     limit: Limit
     estimate: float

@@ -95,15 +95,7 @@ def fit_latency_bandwidth(sizes: Floats, seconds: Floats) -> tuple[float, float,
 
 @dataclass(frozen=True, slots=True)
 class CurveVerdict:
-    """One verdict on a sweep. Differences are in log seconds; the worst region is given by its sizes in bytes.
-
-    Args:
-        estimate: the mean difference of its sizes.
-        interval: of that, at 99 %.
-        passed: how many of its sizes PASSED or IMPROVED, of `points`.
-        worst: smallest and largest size of the region that got slowest.
-        worst_estimate: its mean difference.
-    """
+    """One verdict on a sweep. Differences are in log seconds; the worst region is given by its sizes in bytes."""
 
     label: str
     metric: str
@@ -136,10 +128,7 @@ def judge_curves(rows: Iterable[Row]) -> list[CurveVerdict]:
 
 
 def _judge_curve(label: str, metric: str, points: Sequence[tuple[int, Judgement]], *, red: bool) -> CurveVerdict:
-    """Red where a size is red; green where the mean of its sizes is.
-
-    The sizes of a process are slow together when the process is, so the error of their mean is that of one of them.
-    """
+    """Red where a size is red; green where the mean of its sizes is."""
     judged = [one for _, one in points]
     estimates = [one.estimate or 0.0 for one in judged]
     estimate, error = fmean(estimates), fmean(one.error or 0.0 for one in judged)

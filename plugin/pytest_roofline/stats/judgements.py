@@ -157,11 +157,7 @@ def clock_change(judgement: Judgement) -> ClockChange | None:
 
 
 def modes(old_s: Sequence[float], new_s: Sequence[float]) -> Modes | None:
-    """Two modes among the baseline's processes, or among those of both sides, where the dip test sees more than one.
-
-    How often the slow mode is occupied is another question than where the modes lie, so both are told. Two sides of
-    one mode each are a difference and no modes: of both together, one must lie in both groups.
-    """
+    """Two modes among the baseline's processes, or among those of both sides, where the dip test sees more than one."""
     old, new = ([math.log(value) for value in side] for side in (old_s, new_s))
     for known, clearly in ((sorted(old), 0.0), (sorted(old + new), CLEARLY)):
         gap = _parted(known, clearly)
@@ -190,10 +186,7 @@ def _parted(logs: Sequence[float], clearly: float) -> int:
 
 
 def could_have_seen(judgements: Sequence[Judgement]) -> list[tuple[float, int, int]]:
-    """What slowdowns a run would have caught, 80 times in 100: (slowdown, tests that would, tests), the telling two.
-
-    The first is the smallest round figure that half of the tests reach, the second the smallest that all do.
-    """
+    """What slowdowns a run would have caught, 80 times in 100: (slowdown, tests that would, tests), the telling two."""
     reaches = sorted(one.reach for one in judgements if one.reach is not None)
     if not reaches:
         return []

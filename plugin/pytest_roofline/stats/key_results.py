@@ -124,13 +124,7 @@ def typical_peak(processes: Iterable[Iterable[Measurement]]) -> int | None:
 
 
 def judge_peak(new_bytes: int | None, reference: Reference | None, key: Key) -> PeakJudgement | None:
-    """The verdict on a peak; None where there is none on either side.
-
-    Args:
-        new_bytes: now; None where nobody asked for it, or the device does not tell.
-        reference: what the times are compared with.
-        key: of the measurement.
-    """
+    """The verdict on a peak; None where there is none on either side."""
     old_bytes = reference.peak_bytes if reference is not None else None
     if old_bytes is None:
         why = "no baseline" if reference is None else NO_PEAK

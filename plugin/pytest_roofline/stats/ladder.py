@@ -57,11 +57,7 @@ _OPERATIONS = {
 
 
 def rung_of(key: Key) -> Rung | None:
-    """The part of a device that a measurement exercises above all; None where it is none, or several.
-
-    Processors have no rungs: their copies, links and arithmetic are one thing. Copies between 64 KiB and 16 MiB are
-    neither all launching nor all bandwidth. Copies from pageable memory tell of the host's processor.
-    """
+    """The part of a device that a measurement exercises above all; None where it is none, or several."""
     if key.hardware.is_cpu:
         return None
     if rate_suffix(key.metric) == "TFLOPS":
@@ -119,17 +115,7 @@ class RungState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a run found of one measurement, as far as the ladder asks.
-
-    Args:
-        key: of the measurement.
-        word: its verdict, or how its test ended.
-        tolerance: of time.
-        estimate: how much slower, in log seconds; None where nothing was compared.
-        interval: of that.
-        clock: how the device's clock moved since the baseline, in logs; negative is slower. None is unknown.
-        slowed: the cause that spoiled most of its blocks; empty where none did.
-    """
+    """What a run found of one measurement, as far as the ladder asks."""
 
     key: Key
     word: str
@@ -154,13 +140,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class RungStep:
-    """One rung with what is known of it.
-
-    Args:
-        change: the middle change of what is sick, as log time; of a clock, as the log of its frequency.
-        sick: how many measurements are sick, of `seen` that were compared.
-        cause: why a clock is slow, where the device tells.
-    """
+    """One rung with what is known of it."""
 
     rung: Rung
     state: RungState
@@ -194,11 +174,7 @@ def climb(found: Iterable[Evidence]) -> tuple[RungStep, ...]:
 
 
 def _clock(found: Sequence[Evidence]) -> RungStep:
-    """Sick where it fell in enough of the sick tests, or the device slowed itself down; fine where it fell in none.
-
-    A clock under copies tells nothing of that under arithmetic, which draws the power, so sick products are asked
-    alone.
-    """
+    """Sick where it fell in enough of the sick tests, or the device slowed itself down; fine where it fell in none."""
     sick = [seen for seen in found if seen.sick]
     asked = [seen for seen in sick if rung_of(seen.key) is Rung.PRODUCT] or sick
     moved = [seen.clock for seen in asked if seen.clock is not None]

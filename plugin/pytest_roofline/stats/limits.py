@@ -157,10 +157,7 @@ Summed = Callable[[Statistic], Summary | str]
 
 
 def gating_limits(entries: Iterable[Entry], work: Work, summed: Summed) -> tuple[list[Limit], list[IdleLimit]]:
-    """The published limits among `entries` that may fail a measurement of `work`; and those that could, but not here.
-
-    Floors are none of them: see `floor_limits`.
-    """
+    """The published limits among `entries` that may fail a measurement of `work`; and those that cannot here."""
     limits, idle = [], []
     for entry in entries:
         if not entry.gates or entry.kind == "floor":
@@ -179,12 +176,7 @@ def gating_limits(entries: Iterable[Entry], work: Work, summed: Summed) -> tuple
 
 
 def roofline_limit(measurement: Measurement, share: float) -> Limit | None:
-    """The time that reaches a share of the roofline; None where no roofline is to be trusted for that.
-
-    It takes a datasheet's peak of high or medium confidence, a whole device, work that is too large for a clock's step
-    or a cache to flatter it, and no copy of pageable memory, which the host and not the link holds up. A ceiling that
-    was measured moves with the machine, so a machine that got slower would lower its own limit.
-    """
+    """The time that reaches a share of the roofline; None where no roofline is to be trusted for that."""
     ceiling = measurement.ceiling
     if ceiling is None or ceiling.source != "datasheet":
         return None
@@ -203,16 +195,7 @@ def roofline_limit(measurement: Measurement, share: float) -> Limit | None:
 def floor_limits(
     entries: Iterable[Entry], measurement: Measurement, gpu: Gpu | None
 ) -> tuple[list[Limit], list[IdleLimit]]:
-    """The floors among `entries` that a measurement is held against; and those that could apply, but not here.
-
-    A floor is for work that saturates what it uses: enough of it in one call, and no byte out of a cache. Below that,
-    nothing is said of it.
-
-    Args:
-        entries: that match the measurement.
-        measurement: with the datasheet's peak that applies as its roofline.
-        gpu: what the management library tells of the device; None where that is not known.
-    """
+    """The floors among `entries` that a measurement is held against; and those that could apply, but not here."""
     limits, idle = [], []
     for entry in entries:
         amount = measurement.work.amount(entry.metric)
@@ -258,10 +241,7 @@ _WORDS: dict[Statistic, str] = {"median": "median", "mean": "mean", "best": "fas
 
 
 def describe(entry: Entry) -> str:
-    """A published figure in words: `threshold 235 GB/s (payload, 1e9; fastest call; vendor's acceptance guide)`.
-
-    Of a floor `floor 86 % of the datasheet's peak (figures of 2 sources: …)`.
-    """
+    """A published figure in words: `threshold 235 GB/s (payload, 1e9; fastest call; vendor's acceptance guide)`."""
     if entry.kind == "floor":
         return f"floor {value_text(entry)} ({rests_on(entry)})"
     how = f"; {_WORDS[entry.statistic]}" if entry.statistic else ""
@@ -299,10 +279,7 @@ def limit_seconds(entry: Entry, work: Work) -> float | None:
 
 
 def published_s(entry: Entry, value: float, work: Work) -> float | None:
-    """The time that `work` takes at a value of an entry's metric.
-
-    None where the work has nothing of what it counts, and for the lower end of a range from nothing.
-    """
+    """The time that `work` takes at a value of an entry's metric."""
     suffix = rate_suffix(entry.metric)
     if value == 0 or entry.metric == PEAK_METRIC or entry.kind == "floor":
         return None

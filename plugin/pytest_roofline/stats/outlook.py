@@ -97,14 +97,7 @@ def detectable(found: Difference) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """A comparison under the policy of its run: what more processes would make of it.
-
-    Args:
-        found: the difference so far.
-        count: how many new processes stand behind it.
-        fewest: how many of them REGRESSED needs.
-        hot: by how much further rounds lie above the first process, in log seconds; 0 where chance is an excuse.
-    """
+    """A comparison under the policy of its run: what more processes would make of it."""
 
     found: Difference
     reference: Reference
@@ -135,10 +128,7 @@ class Outlook:
 
     @property
     def reach(self) -> float | None:
-        """The slowdown that is found 80 times in 100 after all rounds: beyond the tolerance, surely worth reporting.
-
-        None where red needs more processes than the run may take.
-        """
+        """The slowdown that is found 80 times in 100 after all rounds: beyond the tolerance, surely worth reporting."""
         looks = self.policy.looks
         most = self.count if looks.ended else max(self.count, looks.most)
         level = self._red_level(looks, most)
@@ -171,10 +161,7 @@ class Outlook:
 
     @property
     def may_decide(self) -> bool:
-        """Whether the last look could still be green or red, if the processes to come moved the centre by two errors.
-
-        Stopping where it could not costs hardly any power and no chance of error: it can only leave a test undecided.
-        """
+        """Whether a last look could be green or red, if the processes to come move the centre by two errors."""
         found, looks, count = self.found, self.policy.looks, self.count
         most = looks.most
         if count >= most or looks.ended or (looks.slow_only and not self.looks_slow):

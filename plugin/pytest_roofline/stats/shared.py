@@ -101,13 +101,7 @@ def shared_of(sides: Mapping[str, Side], tolerance: float, prior: Prior) -> Shar
 def hold_shared(
     sides: Mapping[str, Side], tolerances: Sequence[float], classes: Sequence[str]
 ) -> tuple[Shared | None, dict[str, Reference]]:
-    """What tests share, and the reference of each test as it would be today.
-
-    Args:
-        sides: tests and canaries by name.
-        tolerances: of the tests; the middle one is that of all together.
-        classes: of the tests; what is assumed is that of most.
-    """
+    """What tests share, and the reference of each test as it would be today."""
     found = shared_of(sides, median(tolerances), priors()[mode(classes)]) if tolerances else None
     tests = {name: side.reference for name, side in sides.items() if not side.canary}
     return found, {name: found.held(name, one) if found is not None else one for name, one in tests.items()}

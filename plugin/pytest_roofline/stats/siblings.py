@@ -56,13 +56,7 @@ STEADY, UNSTEADY = Assumed(0.01), Assumed(0.05)
 
 @dataclass(frozen=True, slots=True)
 class Sibling:
-    """One card, or one link between two, with all of its processes.
-
-    Args:
-        standing: the measurement that stands for all.
-        medians_s: of its sound processes, in seconds; none where it has no sound one.
-        invalid: why its numbers cannot be trusted; empty where they can.
-    """
+    """One card, or one link between two, with all of its processes."""
 
     standing: Measurement
     medians_s: tuple[float, ...]

@@ -125,15 +125,7 @@ def judge(
     limits: Sequence[Limit] = (),
     why_none: str = "",
 ) -> Verdict:
-    """The verdict on new processes.
-
-    Args:
-        new: their medians, by session.
-        reference: what to compare with; None gives NO BASELINE, unless a limit speaks.
-        invalid: why the measurement cannot be trusted, `` if it can.
-        limits: that apply, whatever the reference says.
-        why_none: why there is no reference.
-    """
+    """The verdict on new processes."""
     count = sum(len(group.medians_s) for group in new)
     if invalid:
         return Verdict(Kind.INVALID, policy.tolerance, reason=invalid, reference=reference, processes=count)
@@ -241,13 +233,7 @@ def kind_unless_red(
 
 
 def default_looks(reference: Reference | None, device: str, prior: Prior) -> Looks:
-    """The plan of a run that asks for no number of rounds: more processes for what looks slow, as many as red needs.
-
-    Args:
-        reference: what the test is compared with; None where nothing is known of it.
-        device: that the run measures on.
-        prior: of the test's class.
-    """
+    """The plan of a run that asks for no number of rounds: more processes for what looks slow, as many as red needs."""
     if reference is None:
         return Looks(1)
     known = sum(len(group.medians_s) for group in reference.on({device}))
@@ -274,12 +260,7 @@ def _hot(new: Sequence[Group], known: Sequence[Group], found: Difference) -> flo
 
 
 def settle(verdicts: Mapping[str, Verdict], comparisons: int) -> dict[str, Verdict]:
-    """The verdicts of a run, each held against all others: p adjusted, and what that turns red.
-
-    Args:
-        verdicts: by any name.
-        comparisons: how many tests were planned; those without a verdict count as unchanged.
-    """
+    """The verdicts of a run, each held against all others: p adjusted, and what that turns red."""
     spent = {name: verdict.p_spent for name, verdict in verdicts.items() if verdict.p_spent is not None}
     corrected = dict(zip(spent, adjusted(list(spent.values()), comparisons), strict=True)) if spent else {}
     settled = {}
