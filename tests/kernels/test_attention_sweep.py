@@ -1,5 +1,6 @@
 """The sweep of naive attention: its inputs, and that its cheap checks see what is wrong."""
 
+import itertools
 import sys
 
 import pytest
@@ -25,69 +26,50 @@ def gradients_of(inputs):
 
 
 def test_inputs_are_of_the_sweeps_shape_alike_every_time_and_differ_from_each_other(inputs):
-    assert [(tuple(one.shape), one.dtype, one.requires_grad) for one in inputs] == [
-        ((8, 1, SEQUENCE, D_MODEL), torch.float32, True)
-    ] * 3
+    shapes = [(tuple(one.shape), one.dtype, one.requires_grad) for one in inputs]
+    assert shapes == [((8, 1, SEQUENCE, D_MODEL), torch.float32, True)] * 3
     again = sweep.inputs(SEQUENCE, D_MODEL, CPU)
     assert all(torch.equal(one, other) for one, other in zip(inputs, again, strict=True))
-    assert not torch.equal(inputs[0], inputs[1])
-    assert not torch.equal(inputs[1], inputs[2])
+    assert not any(torch.equal(one, other) for one, other in itertools.pairwise(inputs))
 
 
-def test_right_results_are_right():
+def test_right_results_are_right_and_a_backward_pass_adds_nothing_up():
     for sequence in [1, 2, 15, 16, 17, 64]:
         inputs = sweep.inputs(sequence, D_MODEL, CPU)
-        sweep.check_output(sweep.forward(*inputs), *inputs)
-        grad, gradients = gradients_of(inputs)
-        sweep.check_gradients(gradients, grad, *inputs)
-
-
-def test_attention_without_a_mask_is_wrong(inputs):
-    with pytest.raises(AssertionError, match="output is off by"):
-        sweep.check_output(torch.nn.functional.scaled_dot_product_attention(*inputs), *inputs)
-
-
-@pytest.mark.parametrize("batch", [0, 7])
-@pytest.mark.parametrize("row", [0, SEQUENCE // 2, SEQUENCE - 1])
-def test_a_wrong_row_is_seen(inputs, batch, row):
-    output = sweep.forward(*inputs).detach()
-    output[batch, 0, row] += 0.01
-    with pytest.raises(AssertionError, match="output is off by"):
+        output = sweep.forward(*inputs)
         sweep.check_output(output, *inputs)
+        grad = sweep.output_gradient(output)
+        first, second = (sweep.backward(output, grad, *inputs) for _ in range(2))
+        sweep.check_gradients(first, grad, *inputs)
+        assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
+        assert [one.grad for one in inputs] == [None] * 3
 
 
-@pytest.mark.parametrize("which", [0, 1, 2])
-def test_a_wrong_gradient_is_seen(inputs, which):
-    grad, gradients = gradients_of(inputs)
-    gradients[which][0, 0, -1] *= 1.01
-    with pytest.raises(AssertionError, match=f"d{'qkv'[which]} is off by"):
-        sweep.check_gradients(gradients, grad, *inputs)
+def test_a_missing_mask_and_a_wrong_row_are_seen(inputs):
+    wrong = [torch.nn.functional.scaled_dot_product_attention(*inputs)]
+    for batch, row in itertools.product([0, 7], [0, SEQUENCE // 2, SEQUENCE - 1]):
+        wrong.append(sweep.forward(*inputs).detach())
+        wrong[-1][batch, 0, row] += 0.01
+    for output in wrong:
+        with pytest.raises(AssertionError, match="output is off by"):
+            sweep.check_output(output, *inputs)
 
 
-@pytest.mark.parametrize("which", [0, 1, 2])
-def test_a_gradient_that_is_not_finite_is_seen_anywhere(inputs, which):
-    grad, gradients = gradients_of(inputs)
-    gradients[which][3, 0, 7, 5] = torch.nan
-    with pytest.raises(AssertionError, match=f"d{'qkv'[which]} is not finite"):
-        sweep.check_gradients(gradients, grad, *inputs)
+def test_a_wrong_gradient_is_seen_and_one_that_is_not_finite_anywhere(inputs):
+    for which, (place, change, told) in itertools.product(
+        range(3), [((0, 0, -1), 1.01, "off by"), ((3, 0, 7, 5), torch.nan, "not finite")]
+    ):
+        grad, gradients = gradients_of(inputs)
+        gradients[which][place] *= change
+        with pytest.raises(AssertionError, match=f"d{'qkv'[which]} is {told}"):
+            sweep.check_gradients(gradients, grad, *inputs)
 
 
-def test_a_backward_pass_can_be_repeated_and_adds_nothing_up(inputs):
-    output = sweep.forward(*inputs)
-    grad = sweep.output_gradient(output)
-    first, second = (sweep.backward(output, grad, *inputs) for _ in range(2))
-    assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
-    assert [one.grad for one in inputs] == [None] * 3
-
-
-def test_without_a_compiler_a_cpu_compiles_nothing(monkeypatch):
+def test_without_a_compiler_or_triton_nothing_is_compiled(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert compiling.why_not_compiled(CPU) == "needs a C++ compiler for torch.compile, found no no-such-compiler"
     monkeypatch.setenv("CXX", sys.executable)
     assert compiling.why_not_compiled(CPU) == ""
-
-
-def test_without_triton_a_gpu_compiles_nothing(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert compiling.why_not_compiled(torch.device("cuda")) == "needs triton for torch.compile, found none"
 
