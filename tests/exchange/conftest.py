@@ -43,64 +43,6 @@ def one(take):
     return one
 
 
-@pytest.fixture(scope="session")
-def nccl_json():
-    """A file of nccl-tests' -J, by what `src/util.cu` writes.
-
-    `rows` are size, count, and of each half microseconds and wrong elements; `changes` replace top-level values.
-    """
-
-    def body(size, time_us, wrong, ranks):
-        algbw = size / time_us / 1e3
-        figures = {"time": time_us, "alg_bw": algbw, "bus_bw": algbw * 2 * (ranks - 1) / ranks}
-        return {name: round(value, 6) for name, value in figures.items()} | {"nwrong": wrong}
-
-    def write(rows=((8589934592, 2147483648, 63896.0, 63959.0),), ranks=8, wrong=0.0, **changes):
-        devices = [
-            {"rank": rank, "group": 0, "pid": 1, "hostname": "dgx", "device": rank, "device_hex": "0000:0f:00"}
-            | {"device_info": "NVIDIA A100-SXM4-80GB"}
-            for rank in range(ranks)
-        ]
-        config = {"nthreads": 1, "ngpus": ranks, "minimum_bytes": 8, "maximum_bytes": 2**33, "step_factor": 2}
-        config |= {"warmup_iters": 1, "iterations": 20, "aggregated_iterations": 1, "validation": 1, "graph": 0}
-        config |= {"blocking_collectives": "false", "parallel_init": "false", "devices": devices}
-        results = []
-        for size, count, out_us, in_us in rows:
-            shared = {"size": size, "count": count, "type": "float", "redop": "sum", "root": "    -1"}
-            halves = {
-                "out_of_place": body(size, out_us, wrong, ranks),
-                "in_place": body(size, in_us, wrong, ranks),
-            }
-            results.append(shared | halves | {"actual_iterations": 20, "experiment_name": ""})
-        rates = [half["bus_bw"] for row in results for half in (row["out_of_place"], row["in_place"])]
-        top = {"version": 1, "start_time": "2026-01-02 10:11:12", "args": ["./build/all_reduce_perf", "-g", "8"]}
-        top |= {"env": ["HOME=/root"], "nccl_version": 22809, "config": config, "results": results}
-        top |= {"out_of_bounds": {"count": 0, "okay": "true"}}
-        top |= {"average_bus_bandwidth": {"bandwidth": round(sum(rates) / len(rates), 6), "okay": "unchecked"}}
-        top |= {"errors": [""], "end_time": "2026-01-02 10:12:00"}
-        return json.dumps(top | changes, indent=1)
-
-    return write
-
-
-@pytest.fixture(scope="session")
-def rccl_json():
-    """A file of rccl-tests' JSON: one record for each half of a row."""
-
-    def write(size=134217728, times_us=(801.4, 811.1), ranks=8, wrong="0", **changes):
-        records = []
-        for place, time_us in enumerate(times_us):
-            algbw = size / time_us / 1e3
-            record = {"numCycle": 0, "name": "AllReduce", "nodes": 1, "ranks": ranks, "ranksPerNode": ranks}
-            record |= {"gpusPerRank": 1, "size": size, "type": "float", "redop": "sum", "inPlace": place}
-            record |= {"time": time_us, "algBw": round(algbw, 6)}
-            record |= {"busBw": round(algbw * 2 * (ranks - 1) / ranks, 6), "wrong": wrong}
-            records.append(json.dumps(record | changes))
-        return records
-
-    return write
-
-
 @pytest.fixture
 def exported(make, tmp_path):
     """Export records as a format would: what comes of one run that holds them."""

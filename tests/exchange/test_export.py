@@ -2,12 +2,10 @@
 
 import ast
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pytest_roofline.baselines.runs import encode_line, read_run
 from pytest_roofline.core.errors import BadInput, OtherHardware
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import Outcome
@@ -15,10 +13,8 @@ from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.core.units import slug
 from pytest_roofline.core.work import Work, rate_suffix
-from pytest_roofline.exchange import EXPORT_NAMES, export, read
-from pytest_roofline.exchange.building import build, save
+from pytest_roofline.exchange import EXPORT_NAMES, export
 from pytest_roofline.exchange.exportable import exportable
-from pytest_roofline.exchange.records import Given
 from roofline_kernels.gemm import KINDS
 from roofline_kernels.training.precisions import PRECISIONS
 
@@ -141,40 +137,6 @@ def test_runs_go_out_together_where_they_are_of_one_hardware_and_each_test_once(
         export([one], "junit")
 
 
-STREAM = """Using HIP device AMD Instinct MI300X
-Driver: 60241133
-function,num_times,n_elements,sizeof,max_mbytes_per_sec,min_runtime,max_runtime,avg_runtime
-Triad,50,268435456,8,3.94806e+06,0.0016318,0.0018,{mean}
-"""
-
-
-def test_two_files_of_another_tool_are_two_processes_under_one_name(tmp_path):
-    given = Given()
-    read_files = [
-        one
-        for name, mean in (("a.csv", 0.00166), ("b.csv", 0.0017))
-        for one in read(STREAM.format(mean=mean).encode(), name, given)
-    ]
-    path = tmp_path / "imported.jsonl"
-    save(build(read_files, given, "imported", "pytest-roofline", ("roofline", "import", "a.csv", "b.csv")), path)
-    fit, left_out = exportable([read_run(path)])
-    mean = next(one for one in fit if one.measurement.key.name == "mean")
-    assert ("babelstream.triad[2GiB-fp64].mean", (0.00166, 0.0017)) == (mean.name, mean.rounds_s)
-    assert ((0.00166, 0.0017), 3, []) == (mean.bounds_s, len(fit), left_out)
-    assert 3 == len(export([read_run(path)], "bencher").document)
-
-
-def test_a_file_of_another_tool_with_wrong_data_stays_at_home_and_the_other_goes_out(make, tmp_path):
-    right, wrong = (make.measurement(test_id=f"{name}.log::x", process=name, verified=None) for name in "ab")
-    wrong = replace(wrong, invalid="5 elements are wrong")
-    header = replace(make.header(), command=("roofline", "import", "a.log", "b.log"))
-    path = tmp_path / "imported.jsonl"
-    path.write_text("".join(map(encode_line, (header, right, wrong, make.outcome(right), make.outcome(wrong)))))
-    fit, left_out = exportable([read_run(path)])
-    assert [("a",)] == [tuple(process.process for process in one.processes) for one in fit]
-    assert ["5 elements are wrong"] == [one.reason for one in left_out]
-
-
 def test_times_are_nanoseconds_whatever_their_size(exported, make, validate):
     sizes = {1: 2e-7, 64: 1e-3, 4096: 3.5}
     found = exported(TIMES, *(make.measurement(value, key=make.key(size_bytes=size)) for size, value in sizes.items()))
@@ -248,23 +210,6 @@ def test_what_bencher_is_told_beside_a_rate(exported, make, validate):
     assert document[LABEL]["latency"] == {"value": 1e6}
     assert (document[LABEL]["peak-memory"], document[LABEL]["held-memory"]) == ({"value": 4096.0}, {"value": 0.0})
     assert list(document[job.label]) == ["latency", "throughput"]
-
-
-def test_a_name_that_bencher_would_change_is_left_out(exported, make):
-    cases = [
-        ("", "0 bytes; Bencher takes 1 to 1024"),
-        ("x" * 1025, "1025 bytes; Bencher takes 1 to 1024"),
-        # It counts bytes, not characters.
-        ("ü" * 513, "1026 bytes; Bencher takes 1 to 1024"),
-        ("copy-bencher-ignore", "ends in -bencher-ignore, which Bencher takes away, and then never alerts"),
-        ("copy_bencher_ignore", "ends in _bencher_ignore, which Bencher takes away, and then never alerts"),
-        ("TestCopy.fastBencherIgnore", "ends in BencherIgnore, which Bencher takes away, and then never alerts"),
-    ]
-    for label, why in cases:
-        found = exported(BENCHER, make.measurement(label=label), make.measurement(key=make.key(size_bytes=1)))
-        assert ([one.label for one in found.left_out], why in found.left_out[0].reason) == ([label], True)
-    for label in ("x" * 1024, "ü" * 512, "copy_bencher_ignore[64MiB]", "BencherIgnored"):
-        assert exported(BENCHER, make.measurement(label=label)).names == (label,)
 
 
 # What the suite fills into the name of a metric.

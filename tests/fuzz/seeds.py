@@ -5,7 +5,6 @@ A seed is the text of a file; what it is made of is told beside it, so that a ch
 
 import dataclasses
 import json
-import math
 import os
 import tempfile
 from collections.abc import Callable
@@ -238,46 +237,4 @@ def _others() -> list[Seed]:
     names = [path.name for path in sorted(DATA.iterdir()) if path.suffix in (".log", ".csv") or "nv" in path.name]
     # These do not say which collective they are of.
     names = [name for name in names if name not in ("a100-all_gather.log", "a100-all_to_all.log")]
-    found = [Seed(name, name, (DATA / name).read_bytes()) for name in [*names, "pytest-benchmark-storage-0030.json"]]
-    return [*found, Seed("nccl.json", "nccl.json", _nccl_json()), Seed("rccl.json", "rccl.json", _rccl_json())]
-
-
-def _half(size: int, time_us: float, names: tuple[str, str, str]) -> dict[str, float]:
-    rate = size / time_us / 1e3
-    return dict(zip(names, (time_us, round(rate, 6), round(rate * 2 * 7 / 8, 6)), strict=True))
-
-
-def _nccl_json() -> bytes:
-    """As `src/util.cu` of nccl-tests writes it: two rows of an all_reduce among eight."""
-    device = {
-        "group": 0,
-        "pid": 1,
-        "hostname": "dgx",
-        "device_hex": "0000:0f:00",
-        "device_info": "NVIDIA A100-SXM4-80GB",
-    }
-    config = {"nthreads": 1, "ngpus": 8, "minimum_bytes": 8, "maximum_bytes": 2**33, "step_factor": 2}
-    config |= {"warmup_iters": 1, "iterations": 20, "aggregated_iterations": 1, "validation": 1, "graph": 0}
-    config |= {"blocking_collectives": "false", "parallel_init": "false"}
-    config |= {"devices": [device | {"rank": rank, "device": rank} for rank in range(8)]}
-    results, rates = [], []
-    for size, out_us, in_us in ((2**30, 8000.0, 8010.0), (2**33, 63896.0, 63959.0)):
-        row = {"size": size, "count": size // 4, "type": "float", "redop": "sum", "root": "-1"}
-        for place, time_us in (("out_of_place", out_us), ("in_place", in_us)):
-            row[place] = _half(size, time_us, ("time", "alg_bw", "bus_bw")) | {"nwrong": 0.0}
-            rates.append(row[place]["bus_bw"])
-        results.append(row | {"actual_iterations": 20, "experiment_name": ""})
-    top = {"version": 1, "start_time": "2026-01-02 10:11:12", "args": ["./build/all_reduce_perf", "-g", "8"], "env": []}
-    top |= {"nccl_version": 22809, "config": config, "results": results, "out_of_bounds": {"count": 0, "okay": "true"}}
-    top |= {"average_bus_bandwidth": {"bandwidth": round(math.fsum(rates) / len(rates), 6), "okay": "unchecked"}}
-    return json.dumps(top | {"errors": [""], "end_time": "2026-01-02 10:12:00"}, indent=1).encode()
-
-
-def _rccl_json() -> bytes:
-    shared = {"numCycle": 0, "name": "AllReduce", "nodes": 1, "ranks": 8, "ranksPerNode": 8, "gpusPerRank": 1}
-    shared |= {"size": 2**27, "type": "float", "redop": "sum"}
-    records = [
-        shared | {"inPlace": place} | _half(2**27, time_us, ("time", "algBw", "busBw")) | {"wrong": "0"}
-        for place, time_us in enumerate((801.4, 811.1))
-    ]
-    return json.dumps(records, indent=1).encode()
+    return [Seed(name, name, (DATA / name).read_bytes()) for name in [*names, "pytest-benchmark-storage-0030.json"]]

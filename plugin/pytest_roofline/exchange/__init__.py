@@ -6,7 +6,7 @@ from typing import Any
 
 from ..baselines.runs import Run
 from ..core.errors import LARGEST, SMALLEST, BadFile, BadInput
-from . import babelstream, dashboards, nccl_json, nccl_tests, nvbandwidth, pytest_benchmark
+from . import babelstream, dashboards, nccl_tests, nvbandwidth, pytest_benchmark
 from .exportable import Exportable, LeftOut, exportable, refuse_twice
 from .records import Given, Imported, decode, lines, refuse
 
@@ -24,8 +24,6 @@ class ImportFormat:
 # A further format is a module with these two functions, and a line here.
 FORMATS = (
     ImportFormat("nccl-tests", "log of nccl-tests or rccl-tests", nccl_tests.sniff, nccl_tests.read),
-    ImportFormat("nccl-tests-json", "JSON of nccl-tests (-J)", nccl_json.sniff, nccl_json.read),
-    ImportFormat("rccl-tests-json", "JSON of rccl-tests", nccl_json.sniff_rccl, nccl_json.read_rccl),
     ImportFormat("nvbandwidth", "JSON of nvbandwidth (-j)", nvbandwidth.sniff, nvbandwidth.read),
     ImportFormat("babelstream", "CSV of BabelStream (--csv)", babelstream.sniff, babelstream.read),
     ImportFormat("pytest-benchmark", "JSON of pytest-benchmark", pytest_benchmark.sniff, pytest_benchmark.read),
@@ -109,7 +107,7 @@ EXPORTS = (
     ExportFormat("pytest-benchmark", lambda one: one.name, _never, pytest_benchmark.write),
     ExportFormat("github-action-benchmark", _label, _never, dashboards.write_times),
     ExportFormat("github-action-benchmark-rates", _label, dashboards.why_no_rate, dashboards.write_rates),
-    ExportFormat("bencher", _label, dashboards.why_not_bencher, dashboards.write_bencher),
+    ExportFormat("bencher", _label, _never, dashboards.write_bencher),
 )
 EXPORT_NAMES = tuple(one.name for one in EXPORTS)
 

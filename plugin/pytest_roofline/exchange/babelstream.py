@@ -19,12 +19,10 @@ UNITS = {
 # Arrays read and written by each kernel: `src/benchmark.h`.
 KERNELS = {"Copy": (1, 1), "Mul": (1, 1), "Add": (2, 1), "Triad": (2, 1), "Dot": (2, 0), "Nstream": (3, 1)}
 _DTYPES = {4: "fp32", 8: "fp64"}
-# The second of versions 3.4 and 4.0 with --triad-only: the time of all calls together.
-_TABLE = re.compile(
-    r"function,num_times,n_elements,sizeof,"
-    r"(?:max_(\w+)_per_sec,min_runtime,max_runtime,avg_runtime|(gbytes|gibytes)_per_sec,runtime)"
-)
+_COLUMNS = 8
+_TABLE = re.compile(r"function,num_times,n_elements,sizeof,max_(\w+)_per_sec,min_runtime,max_runtime,avg_runtime")
 _ROW = re.compile(r"[A-Z][a-z]+,\d.*")
+# Of version 5.0, timed once each.
 _PHASE = re.compile(r"(?:Init|Read),\d+,\d+,[^,]+,[^,]+")
 _DEVICE = re.compile(r'Using (?:CUDA|HIP|OpenCL|SYCL|HC) device:? (\S.*?) *|CUDA Device \d+: "(.*)" \d+ SMs.*')
 _DRIVER = re.compile(r"(?:CUDA )?Driver: (\S+) *")
@@ -36,12 +34,10 @@ class _Table:
     """One run: what stood before its table, and the rows."""
 
     unit: str = ""
-    columns: int = 0
     readings: list[Reading] = field(default_factory=list)
     product: str | None = None
     driver: str | None = None
     wrong: bool = False
-    phases: int = 0
 
 
 class _Tables(list[_Table]):
@@ -62,8 +58,8 @@ def _take_driver(tables: _Tables, _: int, match: re.Match[str]) -> None:
     tables.head().driver = match[1]
 
 
-def _take_phase(tables: _Tables, _: int, __: re.Match[str]) -> None:
-    tables.head().phases += 1
+def _skip(_: _Tables, __: int, ___: re.Match[str]) -> None:
+    """No row of a kernel."""
 
 
 def _take_wrong(tables: _Tables, _: int, __: re.Match[str]) -> None:
@@ -72,17 +68,17 @@ def _take_wrong(tables: _Tables, _: int, __: re.Match[str]) -> None:
 
 
 def _take_columns(tables: _Tables, _: int, match: re.Match[str]) -> None:
-    unit = match[1] or match[2]
+    unit = match[1]
     if unit not in UNITS:
         raise Refused(f"unit {unit!r}; expected one of {', '.join(UNITS)}")
-    table = tables.head()
-    table.unit, table.columns = unit, match[0].count(",") + 1
+    tables.head().unit = unit
 
 
 def _take_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
     values = match[0].split(",")
-    if not tables or len(values) != tables[-1].columns:
-        expected = tables[-1].columns if tables and tables[-1].unit else "the line that names them above"
+    known = bool(tables and tables[-1].unit)
+    if not known or len(values) != _COLUMNS:
+        expected = _COLUMNS if known else "the line that names them above"
         raise Refused(f"{len(values)} columns; expected {expected}")
     table, kernel = tables[-1], values[0]
     if kernel not in KERNELS:
@@ -93,27 +89,19 @@ def _take_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
         raise Refused("a count, a size or a time that cannot be; expected two calls or more of fp32 or fp64")
     array_bytes = elements * element_bytes
     work = Work(read_bytes=KERNELS[kernel][0] * array_bytes, write_bytes=KERNELS[kernel][1] * array_bytes)
-    taken = _statistics(calls, times_s)
+    best, slowest, mean = times_s
     parameters: dict[str, Scalar] = {"size_bytes": array_bytes, "dtype": _DTYPES[element_bytes]}
     table.readings += [
         Reading(
             f"babelstream.{kernel.lower()}", parameters, "traffic_GBps", name, work, (seconds,), f"line {number}",
             iterations, 1,
         )
-        for name, seconds, iterations in taken
+        for name, seconds, iterations in (("best", best, 1), ("mean", mean, calls - 1), ("slowest", slowest, 1))
     ]  # fmt: skip
 
 
-def _statistics(calls: int, times_s: list[float]) -> list[tuple[str, float, int]]:
-    """Name, seconds per call, and calls behind it; the first call is in none."""
-    if len(times_s) == 1:
-        return [("mean", times_s[0] / calls, calls)]
-    best, slowest, mean = times_s
-    return [("best", best, 1), ("mean", mean, calls - 1), ("slowest", slowest, 1)]
-
-
 _RULES: tuple[Rule[_Tables], ...] = (
-    (_PHASE, _take_phase), (_ROW, _take_row), (_TABLE, _take_columns), (_DEVICE, _take_device),
+    (_PHASE, _skip), (_ROW, _take_row), (_TABLE, _take_columns), (_DEVICE, _take_device),
     (_DRIVER, _take_driver), (_WRONG, _take_wrong),
 )  # fmt: skip
 
@@ -138,7 +126,6 @@ def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:
 
 def _imported(table: _Table, source: str) -> Imported:
     invalid = "the tool's own check found wrong data, and the file does not tell which kernel's" if table.wrong else ""
-    phases = (f"{table.phases} phases (init, read), which are timed once each",) if table.phases else ()
     return Imported(
         source=source,
         tool="BabelStream",
@@ -146,5 +133,4 @@ def _imported(table: _Table, source: str) -> Imported:
         readings=pooled([replace(one, invalid=invalid, verified=False if invalid else None) for one in table.readings]),
         product=table.product,
         driver=table.driver,
-        left_out=phases,
     )

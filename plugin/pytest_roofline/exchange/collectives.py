@@ -53,7 +53,7 @@ def _one(_: int) -> Fraction:
     return Fraction(1)
 
 
-# By the binary without `_perf` (alltoall_perf) and by the name in rccl-tests' JSON (AlltoAll), both in lower case.
+# By the binary without `_perf` (`all_reduce_perf`), without underscores.
 OPERATIONS = {
     "allreduce": Operation("all_reduce", _twice, True, False),
     "allgather": Operation("all_gather", _share, False, False),
@@ -65,7 +65,6 @@ OPERATIONS = {
     "gather": Operation("gather", _share, False, True),
     "scatter": Operation("scatter", _share, False, True),
     "sendrecv": Operation("send_recv", _one, None, False),
-    "hypercube": Operation("hypercube", _one, False, False),
 }
 NAMES = tuple(operation.name for operation in OPERATIONS.values())
 
@@ -80,14 +79,14 @@ def operation_of(program: str) -> Operation | None:
 class CollectiveLine:
     """One half of a row: what was moved, and what came of it; rates in GB/s.
 
-    `root` is -1 where there is none and None where the file does not tell; `wrong` is None where nobody looked.
+    `root` is -1 where there is none; `wrong` is None where nobody looked.
     """
 
     where: str
     size_bytes: int
     dtype: str
     redop: str
-    root: int | None
+    root: int
     place: str
     time_us: float
     algbw: float
@@ -100,7 +99,7 @@ class CollectiveLine:
             return f"type {self.dtype!r}; expected one of {', '.join(DTYPES)}"
         if operation.reduces is not None and (self.redop in REDUCTIONS) != operation.reduces:
             return f"reduction {self.redop!r} for {operation.name}; expected {'one' if operation.reduces else 'none'}"
-        if self.root is not None and (self.root >= 0) != operation.rooted:
+        if (self.root >= 0) != operation.rooted:
             return f"root {self.root} for {operation.name}"
         if not self.time_us and self.algbw:
             return f"algbw is {self.algbw:g} GB/s, but the time is 0 us"
@@ -112,12 +111,8 @@ class CollectiveLine:
 
     def work(self, operation: Operation, ranks: int) -> Work:
         """The bytes of one call: S, and S times the factor, in whole bytes, halves up."""
-        size_bytes = self.size_bytes
-        if operation.name == "hypercube":
-            # It prints the bytes of all n parts, and divides those of the n - 1 that arrive by the time.
-            size_bytes = size_bytes // ranks * (ranks - 1)
-        busbw_bytes = int(size_bytes * operation.factor(ranks) + Fraction(1, 2))
-        return Work(algbw_bytes=size_bytes, busbw_bytes=busbw_bytes, calls=0 if size_bytes else 1)
+        busbw_bytes = int(self.size_bytes * operation.factor(ranks) + Fraction(1, 2))
+        return Work(algbw_bytes=self.size_bytes, busbw_bytes=busbw_bytes, calls=0 if self.size_bytes else 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +144,7 @@ def chosen(told: str, given: Given, rows: Sequence[CollectiveLine], ranks: int, 
     moved = [row for row in rows if row.size_bytes]
     fits = [
         one for one in OPERATIONS.values()
-        if one.name not in ("hypercube", "all_to_all_v") and not any(row.trouble(one, ranks) for row in moved)
+        if one.name != "all_to_all_v" and not any(row.trouble(one, ranks) for row in moved)
     ]  # fmt: skip
     if len(fits) != 1:
         names = ", ".join(one.name for one in fits) or "which none fits"
@@ -182,7 +177,7 @@ def _reading(row: CollectiveLine, operation: Operation, setting: Setting) -> Rea
     parameters: dict[str, Scalar] = {"size_bytes": row.size_bytes, "dtype": DTYPES[row.dtype][1]}
     if row.redop in REDUCTIONS:
         parameters["redop"] = row.redop
-    if row.root is not None and row.root >= 0:
+    if row.root >= 0:
         parameters["root"] = row.root
     return Reading(
         benchmark=f"{setting.tool}.{operation.name}",
@@ -199,8 +194,3 @@ def _reading(row: CollectiveLine, operation: Operation, setting: Setting) -> Rea
         verified=None if row.wrong is None else not row.wrong,
         invalid=f"{row.wrong:g} elements were wrong in the tool's own check" if row.wrong else "",
     )
-
-
-def ways(**found: Scalar) -> dict[str, Scalar]:
-    """Ways of running that belong into the key: those that are not the default, which is 0 or empty."""
-    return {name: value for name, value in found.items() if value}

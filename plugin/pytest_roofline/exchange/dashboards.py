@@ -10,22 +10,7 @@ from typing import Any
 from ..core.units import slug, three_digits
 from .exportable import Exportable, inverse, rate_of, sentence
 
-# The most bytes of UTF-8 that Bencher takes as the name of a benchmark.
-MOST_NAME = 1024
-# A name that ends in one of these is stored without it, and raises no alert.
-_IGNORED = ("_bencher_ignore", "BencherIgnore", "-bencher-ignore")
 _NS = 1e9
-
-
-def why_not_bencher(one: Exportable) -> str:
-    """Why Bencher could not take a measurement under its name; empty where it can."""
-    size_bytes = len(one.row.label.encode("utf-8", "surrogatepass"))
-    if not 0 < size_bytes <= MOST_NAME:
-        return f"its name has {size_bytes} bytes; Bencher takes 1 to {MOST_NAME}"
-    ignored = next((end for end in _IGNORED if one.row.label.endswith(end)), "")
-    if ignored:
-        return f"its name ends in {ignored}, which Bencher takes away, and then never alerts; give it another one"
-    return ""
 
 
 def write_bencher(found: Sequence[Exportable]) -> dict[str, dict[str, Any]]:

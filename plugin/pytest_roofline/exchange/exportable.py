@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ..baselines.picking import hardware_of, is_imported
-from ..baselines.rows import timed_row
 from ..baselines.run_rows import rows_of_run
 from ..baselines.runs import Run
 from ..core.errors import BadInput, OtherHardware
@@ -77,7 +76,7 @@ def exportable(runs: Sequence[Run]) -> tuple[list[Exportable], list[LeftOut]]:
     left_out: list[LeftOut] = []
     for run in runs:
         places, imported = _places(run), is_imported(run)
-        for row in _joined(run):
+        for row in rows_of_run(run):
             why, one = _why_not(run, row), row.measurement
             if why:
                 left_out.append(LeftOut(row.label, why, row.what == "time"))
@@ -99,25 +98,6 @@ def _places(run: Run) -> dict[str, list[str]]:
     return known
 
 
-def _joined(run: Run) -> list[Row]:
-    """The rows of a run. Several files of another tool that hold one measurement are several processes of it."""
-    rows = rows_of_run(run)
-    if not is_imported(run):
-        return rows
-    alone = [row for row in rows if row.measurement is None or _why_not(run, row)]
-    known: dict[str, list[Row]] = {}
-    for row in rows:
-        if row.measurement is not None and not _why_not(run, row):
-            known.setdefault(row.measurement.key.identity, []).append(row)
-    return [*(_as_one(same) for same in known.values()), *alone]
-
-
-def _as_one(rows: Sequence[Row]) -> Row:
-    first, measurements = rows[0], tuple(one for row in rows for one in row.measurements)
-    facts = {name: getattr(first, name) for name in ("verdict", "reason", "run", "header", "path", "red", "ended")}
-    return timed_row(measurements, first.judgement, test=first.test, label=first.label, **facts)
-
-
 def refuse_twice(names: Iterable[tuple[str, Exportable]]) -> None:
     """Raise where one name stands for two measurements: a reader would keep one of them.
 
@@ -130,8 +110,8 @@ def refuse_twice(names: Iterable[tuple[str, Exportable]]) -> None:
         if first is not one:
             runs = " and ".join(dict.fromkeys(str(each.row.path) for each in (first, one)))
             raise BadInput(
-                f"{name} stands twice in {runs}; expected each measurement once, so export each run into a file of its "
-                "own"
+                f"{name} stands twice in {runs}; expected each measurement once: export each run, and import each "
+                "file of another tool, into one of its own"
             )
 
 

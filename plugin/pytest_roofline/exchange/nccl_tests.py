@@ -4,7 +4,8 @@ import re
 from dataclasses import dataclass, field, replace
 
 from ..core.errors import BadFile
-from .collectives import CONVENTION, CollectiveLine, Setting, chosen, readings_of, ways
+from ..core.keys import Scalar
+from .collectives import CONVENTION, CollectiveLine, Setting, chosen, readings_of
 from .records import Given, Imported, Reading, Refused, Rule, amount, scan, whole
 
 _CONFIG = re.compile(
@@ -226,6 +227,11 @@ def _setting(log: _Log, source: str, given: Given) -> Setting:
     several, hosts = len(set(groups)), len({host for _, host, _ in log.ranks})
     # "wait and barrier …", "wait …, no barrier", and both around the outer loop.
     blocking = 3 if "outer" in log.blocking else 2 if "no barrier" in log.blocking else int(bool(log.blocking))
+    # Those that are not the default belong into the key.
+    ways: dict[str, Scalar] = {
+        "nodes": hosts if hosts > 1 else 0, "groups": several if several > 1 else 0,
+        "agg_iters": together if together > 1 else 0, "graph": graph, "unalign": unalign, "blocking": blocking,
+    }  # fmt: skip
     return Setting(
         tool="rccl_tests" if "rccl-tests" in log.software else "nccl_tests",
         ranks=groups.count(groups[0]) if groups else devices,
@@ -233,12 +239,5 @@ def _setting(log: _Log, source: str, given: Given) -> Setting:
         iterations=max(1, iterations) * max(1, together) * max(1, graph),
         warmup_iterations=warmup,
         timing="isolated" if blocking else "pipelined",
-        extra=ways(
-            nodes=hosts if hosts > 1 else 0,
-            groups=several if several > 1 else 0,
-            agg_iters=together if together > 1 else 0,
-            graph=graph,
-            unalign=unalign,
-            blocking=blocking,
-        ),
+        extra={name: value for name, value in ways.items() if value},
     )

@@ -225,8 +225,9 @@ def round_stats(seconds: Sequence[float]) -> dict[str, Any]:
     """
     ordered = sorted(seconds)
     mean, total = statistics.mean(ordered), sum(seconds)
-    stddev = statistics.stdev(ordered) if len(ordered) > 1 else 0.0
-    q1, q3 = _lower_quartile(ordered), _lower_quartile(ordered[::-1])
+    several = len(ordered) > 1
+    stddev = statistics.stdev(ordered) if several else 0.0
+    q1, median, q3 = statistics.quantiles(ordered, method="inclusive") if several else ordered * 3
     low, high = q1 - _FENCE * (q3 - q1), q3 + _FENCE * (q3 - q1)
     far, outside = _beyond(ordered, mean - stddev, mean + stddev), _beyond(ordered, low, high)
     return {
@@ -235,7 +236,7 @@ def round_stats(seconds: Sequence[float]) -> dict[str, Any]:
         "mean": mean,
         "stddev": stddev,
         "rounds": len(ordered),
-        "median": statistics.median(ordered),
+        "median": median,
         "iqr": q3 - q1,
         "q1": q1,
         "q3": q3,
@@ -247,21 +248,6 @@ def round_stats(seconds: Sequence[float]) -> dict[str, Any]:
         "ops": len(ordered) / total,
         "total": total,
     }
-
-
-def _lower_quartile(ordered: Sequence[float]) -> float:
-    """The first quartile; of values in falling order the third.
-
-    Of an even count the median of its half. Of an odd one a weighted mean of two neighbours, which lies between the
-    halves with and without the value in the middle.
-    """
-    count = len(ordered)
-    if count == 1:
-        return ordered[0]
-    if count % 2 == 0:
-        return statistics.median(ordered[: count // 2])
-    at, weight = (count // 4 - 1, 0.25) if count % 4 == 1 else (count // 4, 0.75)
-    return weight * ordered[at] + (1 - weight) * ordered[at + 1]
 
 
 def _beyond(values: Sequence[float], low: float, high: float) -> int:

@@ -98,7 +98,6 @@ class Imported:
     kernel: str | None = None
     software: dict[str, str] = field(default_factory=dict)
     started: str = ""
-    finished: str = ""
     left_out: tuple[str, ...] = ()
     failed: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
