@@ -62,64 +62,48 @@ def test_runs_become_a_baseline_in_two_steps(baseline, runs, tmp_path):
     assert held(tmp_path / "baselines" / "h200.json") == {"memcpy_d2d[64MiB]": NIGHTS}
     again = baseline("approve", "p.json").stdout
     assert again == "nothing to change: baselines/h200.json already holds all that it proposes\n"
+    # What is provisional is told, and recorded all the same.
+    told = "provisional: 1 of 1 entry (1 with fewer than 3 sessions, "
+    proposed = baseline("propose", "n0", "-o", "q.json").stdout
+    assert (told in proposed, "see `roofline baseline show q.json`" in proposed) == (True, True)
+    assert told in baseline("approve", "q.json", "--into", "other").stdout
 
 
 def test_without_names_all_saved_runs_are_chosen_by_driver_and_date(baseline, refused, runs, tmp_path):
     result = baseline("propose", "-o", "p.json", "--driver", "550")
     assert (result.exit_code, result.stderr) == (0, "note: 2 of 4 runs match --driver 550\n")
     assert held(tmp_path / "p.json") == {"memcpy_d2d[64MiB]": NIGHTS[:2]}
-    result = baseline("propose", "-o", "q.json", "--after", "2026-02-02", "--before", "2026-02-05")
-    assert result.exit_code == 0
+    assert baseline("propose", "-o", "q.json", "--after", "2026-02-02", "--before", "2026-02-05").exit_code == 0
     assert held(tmp_path / "q.json") == {"memcpy_d2d[64MiB]": NIGHTS[1:]}
-    # A run that disagrees with the others is refused by name.
+    # A run that disagrees with the others is refused by name, and a proposal is a new file.
     sentence = refused("baseline", "propose", "-o", "r.json")
     assert sentence.startswith(".roofline/runs/slow.jsonl is ")
     assert " slower than the others (" in sentence
     assert not (tmp_path / "r.json").exists()
+    before = (runs / "n0.jsonl").read_text()
+    assert "exists already; choose another name with -o" in refused(
+        "baseline", "propose", "n0", "-o", runs / "n0.jsonl"
+    )
+    assert before == (runs / "n0.jsonl").read_text()
 
 
 def test_what_is_left_out_of_a_proposal_is_named_on_stderr(baseline, make, save, runs, tmp_path):
-    save("half", make.measurement(), make.measurement(key=make.key("bad"), invalid="wrong data"))
-    assert baseline("propose", "half", "-o", "p.json").stderr == "left out: bad[64MiB] of half: wrong data\n"
     save("bad", *[make.measurement(key=make.key(f"t{number}"), invalid="wrong data") for number in range(40)])
     result = baseline("propose", "bad", "-o", "none.json")
     assert (result.exit_code, result.stdout, (tmp_path / "none.json").exists()) == (2, "", False)
     lines = result.stderr.splitlines()
-    assert lines[:13] == [
-        *(f"left out: t{number}[64MiB] of bad: wrong data" for number in range(12)), "and 28 more",
-    ]  # fmt: skip
+    shown = [f"left out: t{number}[64MiB] of bad: wrong data" for number in range(12)]
+    assert lines[:13] == [*shown, "and 28 more"]
     assert lines[13].startswith("roofline: no measurement in .roofline/runs/bad.jsonl is fit for a baseline: ")
     assert (len(lines), max(map(len, lines)) < 200) == (14, True)
-    whole = (runs / "n0.jsonl").read_text()
-    (runs / "n0.jsonl").write_text(whole + whole[:20])
-    result = baseline("propose", "n0", "-o", "cut.json")
-    note = "note: .roofline/runs/n0.jsonl ends in the middle of a line, which is left out\n"
-    assert (result.exit_code, result.stderr) == (0, note)
-
-
-def test_the_flags_of_propose_reach_the_choice(baseline, make, save):
+    # With --all and --accept-slower tests that do not gate, or were only slower, are in it.
     slow = make.measurement(key=make.key("slow"))
-    gated = make.measurement(key=make.key("gated"), gate=True)
-    save("r", gated, slow, make.outcome(slow, "failed", by_verdict=True))
-    assert baseline("propose", "r", "-o", "p.json", "--all", "--accept-slower").stdout.startswith("2 entries for ")
-    save("evil", make.measurement(key=make.key(hardware=make.hardware(product="evil\nname\x07"))))
-    assert "for evil\\nname\\x07, 141gb" in baseline("propose", "evil", "-o", "q.json").stdout
-
-
-def test_a_proposal_is_a_new_file(refused, runs, tmp_path):
-    (tmp_path / "file").write_text("x")
-    assert "file/p.json cannot be written" in refused("baseline", "propose", "n0", "-o", "file/p.json")
-    before = (runs / "n0.jsonl").read_text()
-    refused("baseline", "propose", "n0", "-o", runs / "n0.jsonl")
-    assert before == (runs / "n0.jsonl").read_text()
-
-
-def test_what_is_provisional_is_told_and_kept_all_the_same(baseline, runs, tmp_path):
-    proposed = baseline("propose", "n0", "-o", "p.json").stdout
-    assert "provisional: 1 of 1 entry (1 with fewer than 3 sessions, " in proposed
-    assert "see `roofline baseline show p.json`" in proposed
-    assert "provisional: 1 of 1 entry" in baseline("approve", "p.json").stdout
-    assert held(tmp_path / "baselines" / "h200.json") == {"memcpy_d2d[64MiB]": NIGHTS[:1]}
+    save("r", make.measurement(gate=True), slow, make.outcome(slow, "failed", by_verdict=True))
+    whole = (runs / "r.jsonl").read_text()
+    (runs / "r.jsonl").write_text(whole + whole[:20])
+    result = baseline("propose", "r", "-o", "p.json", "--all", "--accept-slower")
+    note = "note: .roofline/runs/r.jsonl ends in the middle of a line, which is left out\n"
+    assert (result.stderr, result.stdout.startswith("2 entries for ")) == (note, True)
 
 
 def proposal(make, path, *seconds, benchmark="memcpy_d2d", first=0, driver="570.86", more=()):
@@ -133,16 +117,23 @@ def proposal(make, path, *seconds, benchmark="memcpy_d2d", first=0, driver="570.
     return path
 
 
-def test_the_diff_tells_of_each_entry_what_happens_to_it(baseline, refused, make, tmp_path):
+def entry_of(make, folder, benchmark, *seconds, **told):
+    return read_baseline(proposal(make, folder / "x.json", *seconds, benchmark=benchmark, **told)).entries[0]
+
+
+def test_the_diff_tells_of_each_entry_what_happens_to_it_and_only_parts_can_be_approved(
+    baseline, refused, make, tmp_path
+):
     def three(path, first, a, b, c):
-        others = [
-            read_baseline(proposal(make, tmp_path / "x.json", *values, benchmark=name, first=first)).entries[0]
-            for name, values in (("b", b), ("c", c))
-        ]
+        others = [entry_of(make, tmp_path, name, *values, first=first) for name, values in (("b", b), ("c", c))]
         return proposal(make, tmp_path / path, *a, benchmark="a", first=first, more=others)
 
     steady = (1e-3, 1.002e-3, 0.999e-3, 1.001e-3)
-    baseline("approve", three("p.json", 0, steady, steady, steady))
+    path = three("p.json", 0, steady, steady, steady)
+    assert "no entry has 'nothing' in its label" in refused("baseline", "approve", path, "--only", "nothing")
+    assert "2 entries written" in baseline("approve", path, "--only", "a[64MiB]", "--only", "c[").stdout
+    assert list(held(tmp_path / "baselines" / "h200.json")) == ["a[64MiB]", "c[64MiB]"]
+    assert "1 entry written" in baseline("approve", path).stdout
     result = baseline("approve", three("q.json", 9, [0.9e-3] * 2, steady, [1.2e-3] * 2), "--accept-slower")
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
     assert lines[2:5] == [
@@ -150,21 +141,19 @@ def test_the_diff_tells_of_each_entry_what_happens_to_it(baseline, refused, make
         "b[64MiB] 1.00 ms 1.00 ms 4 → 8 4 → 8 joined (+0.0 %)",
         "c[64MiB] 1.00 ms 1.20 ms 4 → 2 4 → 2 replaced (slower +19.9 %)",
     ]
-    again = baseline("approve", tmp_path / "q.json", "--replace").stdout
-    assert "b[64MiB]" in again
-    assert "8 → 4" in again
+    assert "8 → 4" in baseline("approve", tmp_path / "q.json", "--replace").stdout
 
 
-def test_code_that_crept_is_refused_until_it_is_accepted_and_shown(baseline, refused, make, tmp_path):
-    def week(number, dry=()):
+def test_code_that_crept_is_refused_until_it_is_accepted_and_shown(baseline, make, tmp_path):
+    def week(number, *options):
         seconds = (1e-3 * 1.01**number,) * 3
-        return baseline("approve", proposal(make, tmp_path / "w.json", *seconds, first=3 * number), *dry)
+        return baseline("approve", proposal(make, tmp_path / "w.json", *seconds, first=3 * number), *options)
 
     assert [week(number).exit_code for number in range(5)] == [0] * 5
     path = tmp_path / "baselines" / "h200.json"
     text = path.read_text()
-    for dry in ((), ["--dry-run"], ["--replace"]):
-        assert week(5, dry).stderr == (
+    for options in ((), ["--dry-run"], ["--replace"]):
+        assert week(5, *options).stderr == (
             "roofline: "
             "memcpy_d2d[64MiB] takes +5.1 % time since 2026-01-01, over 5 renewals (tolerance 5 %); expected no more "
             "than the tolerance, however many renewals it took; find out what made it slower, approve other entries "
@@ -173,24 +162,10 @@ def test_code_that_crept_is_refused_until_it_is_accepted_and_shown(baseline, ref
     assert path.read_text() == text
     line = "memcpy_d2d[64MiB]: +4.1 % since 2026-01-01, in 4 renewals (+1.0, +2.0, +3.0, +4.1 %)"
     assert line in baseline("show").stdout.splitlines()
-    assert week(5, ["--accept-slower"]).exit_code == 0
+    assert week(5, "--accept-slower").exit_code == 0
     (row,) = json.loads(baseline("show", "--json").stdout)
     assert (row["anchor"], row["renewals"][-1]["accepted_slower"]) == ("2026-01-16", True)
     assert [round(renewal["drift"], 3) for renewal in row["renewals"]] == [0.01, 0.02, 0.03, 0.041, 0.051]
-    told = "memcpy_d2d[64MiB]: since 2026-01-16; slower accepted "
-    assert any(line.startswith(told) for line in baseline("show").stdout.splitlines())
-
-
-def test_only_the_selected_entries_are_approved(baseline, refused, make, tmp_path):
-    other = read_baseline(proposal(make, tmp_path / "x.json", 2e-3, benchmark="other")).entries[0]
-    path = proposal(make, tmp_path / "p.json", 1e-3, more=(other,))
-    result = baseline("approve", path, "--only", "memcpy_d2d[64MiB]")
-    assert "1 entry written" in result.stdout
-    assert "other" not in result.stdout
-    assert held(tmp_path / "baselines" / "h200.json") == {"memcpy_d2d[64MiB]": (1e-3,)}
-    assert "no entry has 'nothing' in its label" in refused("baseline", "approve", path, "--only", "nothing")
-    assert "1 entry written" in baseline("approve", path, "--only", "memcpy", "--only", "other").stdout
-    assert held(tmp_path / "baselines" / "h200.json")["other[64MiB]"] == (2e-3,)
 
 
 def test_a_proposal_or_baseline_that_cannot_be_used_changes_nothing(command, refused, make, runs, tmp_path):
@@ -203,10 +178,10 @@ def test_a_proposal_or_baseline_that_cannot_be_used_changes_nothing(command, ref
         write_baseline(tmp_path / "p.json", Baseline(family, (make.measured(),)))
         assert f"family is {family!r}" in refused("baseline", "approve", "p.json", "--into", "deep/baselines")
     assert not (tmp_path / "deep").exists()
+    write_baseline(tmp_path / "p.json", Baseline("h200", (make.measured(key=make.key(parameters={"seed": 12345})),)))
+    whole = (tmp_path / "p.json").read_text()
     for value in ("1e999", '"\\ud800"', "1" + "0" * 400):
-        key = make.key(parameters={"seed": 12345})
-        write_baseline(tmp_path / "p.json", Baseline("h200", (make.measured(key=key),)))
-        (tmp_path / "p.json").write_text((tmp_path / "p.json").read_text().replace("12345", value))
+        (tmp_path / "p.json").write_text(whole.replace("12345", value))
         result = command("baseline", "approve", "p.json", "--into", "other")
         assert result.exit_code in (0, 2)
         assert result.exception is None or isinstance(result.exception, SystemExit)
@@ -216,7 +191,7 @@ def test_a_proposal_or_baseline_that_cannot_be_used_changes_nothing(command, ref
 def kept(make, tmp_path):
     """Baselines of two families: one with a second benchmark and a threshold, one damaged in nothing."""
     folder = tmp_path / "baselines"
-    other = read_baseline(proposal(make, tmp_path / "x.json", 5e-5, benchmark="other")).entries[0]
+    other = entry_of(make, tmp_path, "other", 5e-5)
     limit = make.published(value=2500.0, hardware=make.hardware(), provenance={"ticket": "42"})
     proposal(make, folder / "h200.json", 4e-5, 4.01e-5, 3.99e-5, more=(other, limit))
     entry = make.measured(5e-5, key=make.key("h100only", hardware=make.hardware(product="h100-sxm5", memory="80gb")))

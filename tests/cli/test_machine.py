@@ -1,7 +1,6 @@
 """`roofline selftest`, `doctor` and `hardware`: tables, JSON and exit status."""
 
 import json
-import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -118,14 +117,9 @@ def test_what_the_self_test_cannot_use_is_one_sentence(command, refused, acceler
     accelerator(0.9 * H100_BYTES_PER_S)._vanish_after = 0
     result = command("selftest")
     assert (result.exit_code, "fake stopped answering" in result.stderr) == (2, True)
-    os.mkfifo(tmp_path / "pipe")
-    cases = (("pipe", "cannot be written; expected a file in a folder"), ("run.jsonl", "has the name of a run file"))
-    with monkeypatch.context() as patch:
-        # Refused before anything is measured.
-        patch.setattr(selftest, "selftest", None)
-        for name, told in cases:
-            assert told in refused("selftest", "--device=cpu", "-o", tmp_path / name)
-    assert (tmp_path / "pipe").is_fifo()
+    # Refused before anything is measured.
+    monkeypatch.setattr(selftest, "selftest", None)
+    assert "has the name of a run file" in refused("selftest", "--device=cpu", "-o", tmp_path / "run.jsonl")
 
 
 @pytest.fixture

@@ -187,52 +187,32 @@ def test_the_key_has_the_product_that_the_user_tells_or_the_host(call, here):
     assert (measurement.rate, measurement.derived()) == (None, {"median_s": measurement.median_s})
 
 
-REFUSED = {
-    "no such file": (["nowhere.log"], "nowhere.log does not exist"),
-    "a folder": (["."], ". is a directory; expected a file"),
-    "two products": (
-        ["a100-all_reduce.log", "mi300x-all_reduce.log"],
-        "mi300x-all_reduce.log on AMD Instinct MI300X VF; i",
-    ),
-    "one without product": (
-        ["a100-all_reduce.log", "a6000-nvbandwidth.json"],
-        "a6000-nvbandwidth.json on an unknown product; import",
-    ),
-    "a CPU beside": (
-        ["a100-all_reduce.log", "pytest-benchmark-storage-0030.json"],
-        "storage-0030.json on a CPU; import them apart",
-    ),
-    "twice": (["a100-all_reduce.log", "a100-all_reduce.log"], "hold the same; expected each run of a tool once"),
-    "an unknown format": (
-        ["a100-all_reduce.log", "--format", "osu"],
-        "--format is 'osu'; expected one of nccl-tests, ",
-    ),
-    "an unknown link": (["a100-all_reduce.log", "--link", "string"], "--link is 'string'; expected one of nvlink, "),
-    "an unknown collective": (["a100-all_reduce.log", "--operation", "sort"], "--operation is 'sort'; expected one of"),
-    "a collective of none": (
-        ["mi300x-babelstream.csv", "--operation", "reduce"],
-        "which knows no collectives; expected",
-    ),
-    "devices of none": (["mi300x-babelstream.csv", "--devices", "8"], "has readings of 1 devices, but --devices=8"),
-    "no devices": (["a100-all_reduce.log", "--devices", "0"], "--devices is 0; expected 1 or more"),
-    "no product": (["a100-all_reduce.log", "--product", " "], "--product is empty; expected a name as the driver"),
-    "a product that is no text": (
-        ["a100-all_reduce.log", "--product", "A\udcff"],
-        "--product is 'A\\udcff'; expected printable text",
-    ),
-    "two names": (["a100-all_reduce.log", "--save", "a", "-o", "a.jsonl"], "--save and -o both name the run"),
-    "a name that is none": (
-        ["a100-all_reduce.log", "--save", "../up"],
-        "--save is '../up'; expected up to 120 letters",
-    ),
-    "no run file": (["a100-all_reduce.log", "-o", "run.json"], "run.json does not end in .jsonl, as a run file must"),
-    "another format": (["a100-all_reduce.log", "--format", "nvbandwidth"], "a100-all_reduce.log is not JSON"),
-}
+LOG = "a100-all_reduce.log"
+REFUSED = (
+    (["nowhere.log"], "nowhere.log cannot be read: No such file or directory; name a file that a tool wrote, or - for"),
+    (["."], ". cannot be read: Is a directory; name a file"),
+    ([LOG, "mi300x-all_reduce.log"], "mi300x-all_reduce.log on AMD Instinct MI300X VF; import them apart"),
+    ([LOG, "a6000-nvbandwidth.json"], "a6000-nvbandwidth.json on an unknown product; import them apart"),
+    ([LOG, "pytest-benchmark-storage-0030.json"], "storage-0030.json on a CPU; import them apart"),
+    ([LOG, LOG], "hold the same; name each run of a tool once"),
+    ([LOG, "--format", "osu"], "--format is 'osu'; expected one of nccl-tests, "),
+    ([LOG, "--format", "nvbandwidth"], "a100-all_reduce.log is not JSON"),
+    ([LOG, "--link", "string"], "--link is 'string'; expected one of nvlink, "),
+    ([LOG, "--operation", "sort"], "--operation is 'sort'; expected one of"),
+    (["mi300x-babelstream.csv", "--operation", "reduce"], "which knows no collectives; expected"),
+    (["mi300x-babelstream.csv", "--devices", "8"], "has readings of 1 devices, but --devices=8"),
+    ([LOG, "--devices", "0"], "--devices is 0; expected 1 or more"),
+    ([LOG, "--product", " "], "--product is empty; expected a name as the driver"),
+    ([LOG, "--product", "A\udcff"], "--product is 'A\\udcff'; expected printable text"),
+    ([LOG, "--save", "a", "-o", "a.jsonl"], "--save and -o both name the run"),
+    ([LOG, "--save", "../up"], "--save is '../up'; expected up to 120 letters"),
+    ([LOG, "-o", "run.json"], "run.json does not end in .jsonl, as a run file must"),
+)
 
 
 def test_what_cannot_be_used_is_refused_and_nothing_is_written(call, here):
     before = sorted(here.rglob("*.json*"))
-    for arguments, message in REFUSED.values():
+    for arguments, message in REFUSED:
         done = call("import", *arguments)
         assert (done.exit_code, message in done.output) == (2, True), done.output
         assert done.output.startswith("roofline: ")

@@ -1,7 +1,7 @@
 """`roofline baseline propose` and `approve`: runs become a proposal, which a person reads and approves."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ..baselines.proposals import Proposal
     from ..baselines.runs import Run
     from ..core.entries import Entry
-    from ..kernel_gate.recording import ExactChange
 
 
 @click.group(cls=InOrder, short_help="Make, renew and check baselines.")
@@ -66,7 +65,7 @@ def propose(
     from ..report.baseline_tables import proposal_as_json
 
     if output.exists():
-        raise CannotStore(f"{output} exists already, and a proposal is a new file; choose another name or remove it")
+        raise CannotStore(f"{output} exists already; choose another name with -o, or remove it")
     choice = Choice(
         driver=driver,
         before=parse_moment(before, "--before") if before else None,
@@ -94,8 +93,8 @@ def _print(proposal: "Proposal", output: Path) -> None:
         sessions = max(len(entry.sessions) for entry in entries)
         made = f"{counted(len(entries), 'entry', 'entries')} for {printable(str(entries[0].hardware))}"
         click.echo(f"{made}, from up to {counted(sessions, 'session', 'sessions')}, in {output}")
-        for line in provisional_lines(entries, output):
-            click.echo(line)
+        if note := provisional(entries, output):
+            click.echo(note)
     if exact:
         targets = printable(", ".join(sorted({entry.target for entry in exact})))
         click.echo(f"{counted(len(exact), 'exact entry', 'exact entries')} for {targets}, in {output}")
@@ -143,18 +142,13 @@ def _say(lines: Iterable[str], start: str) -> None:
         click.echo(line, err=True)
 
 
-def provisional(entries: "Iterable[Entry]") -> str:
-    """Of which entries too little is known, in a sentence; empty where of none."""
+def provisional(entries: "Iterable[Entry]", path: Path | None = None) -> str:
+    """Of which entries too little is known, in a sentence, for a person with where to look; empty where of none."""
     from ..baselines.checks import health_of
     from ..report.baseline_tables import provisional_note
 
-    return provisional_note(health_of(entries)) or ""
-
-
-def provisional_lines(entries: "Iterable[Entry]", path: Path) -> list[str]:
-    """The same for a person, with where to look; no line where there is nothing to say."""
-    note = provisional(entries)
-    return [f"{note}; see `roofline baseline show {path}`"] if note else []
+    note = provisional_note(health_of(entries)) or ""
+    return f"{note}; see `roofline baseline show {path}`" if note and path is not None else note
 
 
 @command("Merge a proposal into the baselines.", into_option)
@@ -194,10 +188,12 @@ def approve(
     from ..baselines.renewal import changes, kernel_changes
     from ..kernel_gate.recording import approve_exact, exact_path
     from ..report.baseline_tables import changes_as_json, changes_table, counted
+    from ..report.tables import exact_change_lines, exact_table
 
     if not proposal.exists():
-        raise BadFile(f"proposal {proposal} does not exist; expected a file that `roofline baseline propose` wrote")
-    say = _silent if as_json else click.echo
+        raise BadFile(f"proposal {proposal} does not exist; write it with: roofline baseline propose -o {proposal}")
+    # With --json, standard output is for the machine alone.
+    say: Callable[[str], None] = (lambda _: None) if as_json else click.echo
     proposed = read_baseline(proposal)
     path, kernel_path = into / f"{proposed.family}.json", exact_path(into)
     found = changes(proposed, into, only=only, replaces=replace, accept_slower=accept_slower)
@@ -210,13 +206,14 @@ def approve(
     done = "would change in" if dry_run else "written to"
     if pending:
         say(changes_table(found, 80, sys.stdout.isatty()))
-        for line in provisional_lines([change.entry for change in found], proposal if dry_run else path):
-            say(line)
+        if note := provisional([change.entry for change in found], proposal if dry_run else path):
+            say(note)
         if not dry_run:
             approve_entries(proposed, into, only=only, replaces=replace, accept_slower=accept_slower)
         say(f"{counted(len(pending), 'entry', 'entries')} {done} {path}")
     if exact:
-        for line in _exact_lines(exact):
+        say(exact_table([change.entry for change in exact], 80, sys.stdout.isatty()))
+        for line in exact_change_lines(exact):
             say(line)
         if not dry_run:
             try:
@@ -227,17 +224,6 @@ def approve(
     if as_json:
         written = bool(pending or exact) and not dry_run
         print_json(changes_as_json(found, kernels, path, kernel_path, written=written))
-
-
-def _silent(_: str) -> None:
-    """Says nothing: standard output is for the machine alone."""
-
-
-def _exact_lines(changes: "Sequence[ExactChange]") -> list[str]:
-    from ..report.tables import exact_change_lines, exact_table
-
-    table = exact_table([change.entry for change in changes], 80, sys.stdout.isatty())
-    return [table, *exact_change_lines(changes)]
 
 
 for _command in (propose, approve, show, check, prune):

@@ -92,20 +92,13 @@ def _source(file: str) -> str:
 def _content(file: str) -> bytes:
     """The bytes of a file, or of standard input."""
     try:
-        if file == "-":
-            data = sys.stdin.buffer.read(MOST_BYTES + 1)
-        else:
-            path = Path(file)
-            if path.is_dir():
-                raise BadFile(f"{file} is a directory; expected a file")
-            with path.open("rb") as opened:
-                data = opened.read(MOST_BYTES + 1)
-    except FileNotFoundError:
-        raise BadFile(f"{file} does not exist") from None
+        with sys.stdin.buffer if file == "-" else Path(file).open("rb") as opened:
+            data = opened.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
-        raise BadFile(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        why = getattr(error, "strerror", None) or error
+        raise BadFile(f"{file} cannot be read: {why}; name a file that a tool wrote, or - for standard input") from None
     if len(data) > MOST_BYTES:
-        raise BadFile(f"{_source(file)} has more than {MOST_BYTES} bytes; expected the output of one tool")
+        raise BadFile(f"{_source(file)} has more than {MOST_BYTES} bytes; name the output of one tool")
     return data
 
 
@@ -113,7 +106,7 @@ def _refuse_twice(files: Sequence[str], contents: Sequence[bytes]) -> None:
     for index, content in enumerate(contents):
         first = contents.index(content)
         if first != index:
-            raise BadInput(f"{files[first]} and {files[index]} hold the same; expected each run of a tool once")
+            raise BadInput(f"{files[first]} and {files[index]} hold the same; name each run of a tool once")
 
 
 def _path(name: str | None, output: Path | None, run_id: str, folder: Path) -> Path:
@@ -122,14 +115,14 @@ def _path(name: str | None, output: Path | None, run_id: str, folder: Path) -> P
 
     if output is not None:
         if name is not None:
-            raise BadInput("--save and -o both name the run; expected one of them")
+            raise BadInput("--save and -o both name the run; give one of them")
         return output
     name = check_name(name if name is not None else run_id, "--save")
     refuse_existing(folder, name)
     try:
         make_run_folder(folder)
     except OSError as error:
-        raise CannotStore(f"{folder} cannot be written: {error.strerror or error}") from None
+        raise CannotStore(f"{folder} cannot be written: {error.strerror}; name another with --dir or -o") from None
     return folder / "runs" / f"{name}.jsonl"
 
 
@@ -231,7 +224,7 @@ def export(runs: tuple[str, ...], format_name: str, output: Path | None, as_json
     _tell(exported.left_out)
     measured = len(exported.names) + sum(one.measured for one in exported.left_out)
     if exported.document is None:
-        raise BadInput(f"none of {measured} measurements may go out as {format_name}; expected one at least")
+        raise BadInput(f"none of {measured} measurements may go out as {format_name}; name a run that has one")
     counted = f"{len(exported.names)} of {measured} measurements exported"
     text = json.dumps(exported.document, indent=2, allow_nan=False) + "\n"
     if into is None:

@@ -63,15 +63,15 @@ def report(runs: tuple[str, ...], output: str | None, as_json: bool, as_schema: 
     """
     if as_schema:
         if runs or output is not None or as_json:
-            raise BadInput("--schema is given beside others; expected it alone, since it is the same for all runs")
+            raise BadInput("--schema is the same for all runs; give it alone: roofline report --schema")
         from ..report.files import schema
 
         print_json(schema())
         return
     if not runs:
-        raise BadInput("no RUN is given; expected the name or path of a saved run, or several")
+        raise BadInput("no RUN is given; name one, or several: roofline report RUN -o DIR")
     if output is None and not as_json:
-        raise BadInput("neither -o DIR nor --json is given; expected where to write the report, or --json to print it")
+        raise BadInput(f"neither -o DIR nor --json is given; type: roofline report {' '.join(runs)} -o report")
     into = None if output is None else _checked(output)
     read = _read(runs, folder)
     if into is not None:
@@ -87,7 +87,7 @@ def _checked(output: str) -> Path:
 
     if not output:
         # An empty variable in a script; as a path it would be the folder that everything lies in.
-        raise BadInput("-o is empty; expected a path")
+        raise BadInput("-o is empty; give a path: -o report")
     return check_folder(Path(output), "-o")
 
 
@@ -101,7 +101,7 @@ def _read(names: tuple[str, ...], folder: Path) -> "list[Run]":
         # A copy under another name would count everything twice.
         same = next((other for other, known in zip(names, runs, strict=False) if known.header == run.header), None)
         if same is not None:
-            raise BadInput(f"{same!r} and {name!r} are the same run; expected each once")
+            raise BadInput(f"{same!r} and {name!r} are the same run; name it once")
         note_cuts([run])
         # As the run itself would name it, so that its report is the same.
         runs.append(replace(run, path=run.path.resolve()))
@@ -171,12 +171,14 @@ def init(folder: Path, ci: tuple[str, ...], force: bool, as_json: bool) -> None:
     configured = next((name for name, told in CONFIGURED.items() if _holds(folder / name, told)), "")
     left_out |= {"pytest.ini"} if configured else set()
     files = {name: data for name, data in shipped().items() if name not in left_out}
-    new = {name: data for name, data in files.items() if _state(folder / name, folder) != data}
-    taken = [name for name in new if (folder / name).exists()]
+    new = {
+        name: data for name, data in files.items()
+        if not (folder / name).is_file() or (folder / name).read_bytes() != data
+    }  # fmt: skip
+    taken = [name for name in new if os.path.lexists(folder / name)]
     if taken and not force:
         raise BadInput(
-            f"{', '.join(taken)} {'are' if len(taken) > 1 else 'is'} there already and differ{'s' * (len(taken) == 1)} "
-            "from what ships; nothing was written, --force overwrites"
+            f"there already, and not what ships: {', '.join(taken)}; nothing was written, overwrite with --force"
         )
     _write(folder, new)
     if as_json:
@@ -193,31 +195,15 @@ def _holds(path: Path, told: str) -> bool:
     return path.is_file() and told in path.read_text(encoding="utf-8", errors="replace")
 
 
-def _state(path: Path, folder: Path) -> bytes | None:
-    """What is in a file; None where there is none.
-
-    Raises:
-        BadInput: it is no file, or lies outside of the folder by a link.
-    """
-    try:
-        if not path.resolve().is_relative_to(folder.resolve()):
-            raise BadInput(f"{path} leads out of {folder} by a link; nothing was written")
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except (OSError, RuntimeError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise BadInput(f"{path} is no file that can be read: {why}; nothing was written") from None
-
-
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     for count, (name, data) in enumerate(files.items()):
         try:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(data)
-        except OSError as error:
-            done = f"{count} of {len(files)} files are written, call it again with --force for the others"
-            raise CannotStore(f"{folder / name} cannot be written: {error.strerror}; {done}") from None
+        except (OSError, RuntimeError) as error:
+            done = f"{count} of {len(files)} files are written; mend that, and call it again with --force"
+            why = getattr(error, "strerror", None) or str(error)
+            raise CannotStore(f"{folder / name} cannot be written: {why}; {done}") from None
 
 
 def _lines(folder: Path, new: Mapping[str, bytes], ci: Iterable[str]) -> Iterator[str]:

@@ -15,7 +15,7 @@ import click
 
 from ..core.errors import BadInput
 from ..core.samples import SIBLINGS
-from ..core.units import format_percent, format_tolerance, parse_fraction, parse_tolerance, printable
+from ..core.units import format_percent, format_tolerance, listed, parse_fraction, parse_tolerance, printable
 from ..plugin.options import SAVED_VARIABLE
 from .options import command, folder_option, note_cuts, print_json, width
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 # The exit status of pytest that found, or was left with, nothing to run; importing it takes longer than the command.
 NO_TESTS = 5
+# Of a run of hundreds, so many names are enough to see how tests are called.
+SHOWN = 8
 
 
 @command("Compare a run with another or a baseline, worst first.", folder_option)
@@ -170,9 +172,10 @@ def _matching(run: "Run", rows: "Sequence[Row]", test: str) -> dict[str, str]:
     exact = [label for label in labels if test in (label, ids[label], *_parameters(label))]
     found = exact or [label for label in labels if test in label or test in ids[label]]
     if not found:
-        known = ", ".join(labels[:8]) + (", …" if len(labels) > 8 else "")
-        told = known or "nothing at all"
-        raise BadInput(f"{run.path} measured nothing whose name holds {test!r}; it measured {told}")
+        if not labels:
+            raise BadInput(f"{run.path} has no test {test!r}: it measured nothing at all; name another run")
+        told = listed(labels, SHOWN)
+        raise BadInput(f"{run.path} measured nothing whose name holds {test!r}; name one of these: {told}")
     return {label: ids[label] for label in found}
 
 
@@ -211,9 +214,12 @@ def drill(share: str, arguments: tuple[str, ...], as_json: bool) -> int:
         done = subprocess.run(words, check=False, env=os.environ | {SAVED_VARIABLE: str(told)}, **redirected)
         path = Path(told.read_text(encoding="utf-8")) if told.exists() else None
     if done.returncode == NO_TESTS:
-        raise BadInput("pytest selected no test, so nothing was measured; look at its paths and at -k")
+        raise BadInput("pytest selected no test, so nothing was measured; name others by path or -k")
     if done.returncode not in (0, 1) or path is None or not path.exists():
-        raise BadInput(f"pytest ended with status {done.returncode} and measured nothing that could be judged")
+        raise BadInput(
+            f"pytest ended with status {done.returncode} and measured nothing that could be judged; mend what it says, "
+            "or name other tests"
+        )
     return tell_drill(read_run(path), slowdown, as_json=as_json)
 
 
