@@ -4,9 +4,10 @@ import sys
 
 import pytest
 
+from pytest_roofline.core.facts import BRAKE, POWER_CAP, THERMAL
 from pytest_roofline.engine.devices import amd
-from pytest_roofline.engine.devices.amd import Amdsmi, busy_others, started_amdsmi
-from pytest_roofline.engine.devices.base import BRAKE, POWER_CAP, THERMAL, Counters
+from pytest_roofline.engine.devices.amd import busy_others, gpu_at, started_amdsmi
+from pytest_roofline.engine.devices.base import Counters
 from pytest_roofline.engine.devices.cuda import HIP
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.engine.timing import Engine, Plan
@@ -24,7 +25,7 @@ def device(monkeypatch):
         gpu = {name: answer for name, answer in (MI300X | answers).items() if name not in lacking}
         second = MI300X | {"gpu_device_bdf": "0000:c2:00.0", "gpu_device_uuid": "second"}
         monkeypatch.setitem(sys.modules, "amdsmi", FakeAmdsmi(gpu, second))
-        return Amdsmi(address)
+        return gpu_at(address)
 
     return device
 
@@ -106,7 +107,7 @@ def samples_of(monkeypatch, *raised, asks=True):
     device = Mi300xDevice(launch_s=8e-6, latency_s=4e-6, traits=HIP)
     if asks:
         monkeypatch.setitem(sys.modules, "amdsmi", Waiting(device, *raised))
-        device.library = Amdsmi(ADDRESS)
+        device.library = gpu_at(ADDRESS)
     engine = Engine(device, Plan(lambda: device.work(4e-4), [()], budget_s=1.0))
     engine.run()
     return device, engine.samples()
@@ -202,7 +203,7 @@ def rocm(tmp_path, monkeypatch):
 def test_a_library_that_only_rocm_ships_is_found_behind_the_one_that_the_user_names_and_an_installed_one(
     rocm, monkeypatch, tmp_path
 ):
-    assert amd.silent(ADDRESS) == "amdsmi is not installed (ROCm ships it: pip install /opt/rocm/share/amd_smi)"
+    assert amd.silent() == "amdsmi is not installed (ROCm ships it: pip install /opt/rocm/share/amd_smi)"
     before = list(sys.path)
     rocm("opt/rocm-7.0.2")
     assert (started_amdsmi().TOLD, sys.path) == ("ROCm's own", before)
@@ -223,7 +224,7 @@ def test_an_import_that_fails_in_any_way_prints_nothing_and_leaves_everything_un
         (tmp_path / str(number) / "amdsmi.py").write_text(f"print('Unable to find')\nraise {error}\n")
         monkeypatch.syspath_prepend(tmp_path / str(number))
         monkeypatch.delitem(sys.modules, "amdsmi", raising=False)
-        device = Amdsmi(ADDRESS)
+        device = gpu_at(ADDRESS)
         assert (device.counters(0), device.facts(), capsys.readouterr().out) == (Counters(), {}, ""), error
 
 
@@ -232,15 +233,15 @@ def test_a_library_that_cannot_be_asked_says_why(monkeypatch):
     broken = MI300X | {"gpu_device_bdf": RuntimeError("NOT_LOADED")}
     for library, address, why in [
         (FakeAmdsmi(MI300X, starts=RuntimeError("NOT_LOADED")), ADDRESS, driver),
-        (FakeAmdsmi(broken), ADDRESS, driver),
+        (FakeAmdsmi(broken), ADDRESS, "amdsmi does not know this device"),
         (FakeAmdsmi(MI300X), "0000:c3:00.0", "amdsmi does not know this device"),
         (FakeAmdsmi(MI300X), ADDRESS, ""),
         (FakeAmdsmi(MI300X), None, ""),
     ]:
         monkeypatch.setitem(sys.modules, "amdsmi", library)
-        assert amd.silent(address) == why
+        assert amd.silent() == (why if why == driver else "")
         if address is not None:
-            assert (Amdsmi(address).silent, Amdsmi(address).counters(0) == Counters()) == (why, bool(why))
+            assert (gpu_at(address).silent, gpu_at(address).counters(0) == Counters()) == (why, bool(why))
 
 
 def test_the_share_of_the_time_of_every_other_gpu_is_told_where_ours_is_among_them(monkeypatch):

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.core.facts import Gpu
-from pytest_roofline.engine.devices.base import BRAKE, POWER_CAP, THERMAL, Allocated, Counters, Traits
+from pytest_roofline.core.facts import BRAKE, POWER_CAP, THERMAL, Gpu
+from pytest_roofline.engine.devices.base import Allocated, Counters, Traits
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.engine.timing import Engine, Plan
 from pytest_roofline.machine.health import degraded

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from pytest_roofline.core.errors import BadInput, DeviceError
-from pytest_roofline.engine.devices import Allocated, several
-from pytest_roofline.engine.devices.base import THERMAL, Counters, Traits
+from pytest_roofline.core.facts import THERMAL
+from pytest_roofline.engine.devices import several
+from pytest_roofline.engine.devices.base import Counters, Traits
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.engine.devices.several import SeveralDevices
 from pytest_roofline.engine.timing import Engine, Plan
@@ -143,30 +144,8 @@ def test_of_their_states_the_worst_stands_and_what_one_does_not_tell_is_unknown(
     assert THERMAL in timed(pair({}, late), lambda a, b: (a.work(1e-4), b.work(1e-4))).excluded
 
 
-def test_memory_adds_up_over_the_devices_of_one_call_and_is_free_where_it_is_on_all(monkeypatch):
-    assert pair({"memory_bytes": 3 * GIB}, {"memory_bytes": 2 * GIB}).free_bytes() == 2 * GIB
-    group, calls = pair(), []
-
-    class Result:
-        def __init__(self):
-            calls.append(1)
-            for device, size_bytes in zip(group.devices, (100, 20), strict=True):
-                device.allocate(size_bytes)
-
-        def __del__(self):
-            for device, size_bytes in zip(group.devices, (100, 20), strict=True):
-                device.allocate(-size_bytes)
-
-    # The result is kept until all have counted.
-    assert (group.held_bytes(Result), group.peak_bytes(Result), calls) == (120, 120, [1, 1])
-    assert group.allocated() == Allocated(0, 120)
-    for name, told in [("peak_bytes", lambda call: call()), ("allocated", lambda: Allocated(1, None))]:
-        monkeypatch.setattr(group.devices[1], name, told)
-    assert (group.peak_bytes(lambda: None), group.allocated()) == (None, Allocated(1, None))
-
-
 def test_flushes_and_releases_go_to_every_device_and_facts_are_those_of_the_first(monkeypatch):
-    group, released = pair({"driver": "1"}, {"driver": "2"}), []
+    group, released = pair({"driver": "1"}, {"driver": "2", "memory_bytes": 2 * GIB}), []
     group.flusher(1000)()
     for device in group.devices:
         monkeypatch.setattr(device, "release", lambda device=device: released.append(device))

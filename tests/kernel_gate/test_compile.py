@@ -275,8 +275,8 @@ def test_amd_figures_come_from_metadata_comments_and_instructions():
     assert (figures["instructions"], figures["v_fma"]) == (11, 5)
     for gone in (".vgpr_count", ".sgpr_spill_count", ".private_segment_fixed_size:", "Occupancy", ".amdgpu_metadata"):
         assert gone.strip(".:") in refusal(CompileFailed, targets.read_assembly, ASSEMBLY.replace(gone, "gone"))
-    binary_only = types.SimpleNamespace(asm={"hsaco": b""})
-    assert "expected TRITON_STORE_BINARY_ONLY unset" in refusal(CompileFailed, targets.read_amd, binary_only)
+    kept = types.SimpleNamespace(asm={"hsaco": b""})
+    assert "expected TRITON_STORE_BINARY_ONLY unset" in refusal(CompileFailed, targets.read_binary, kept, "gfx942")
 
 
 def test_the_page_names_every_figure():

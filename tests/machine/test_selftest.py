@@ -10,8 +10,8 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from pytest_roofline.core.errors import DeviceError
+from pytest_roofline.core.facts import BRAKE, HARDWARE, POWER_CAP, THERMAL
 from pytest_roofline.engine.devices import Traits, cpu
-from pytest_roofline.engine.devices.base import BRAKE, HARDWARE, POWER_CAP, THERMAL
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.machine.selftest import selftest
 

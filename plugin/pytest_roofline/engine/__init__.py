@@ -1,1 +1,1 @@
-"""How fast is it? Devices, their facts, cache policy and the timing engine: the only folder that imports torch."""
+"""How fast is it? Devices, their facts, cache policy and the timing engine."""

@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
+from ..core.facts import BRAKE, HARDWARE, POWER_CAP, THERMAL
 from .devices import Counters, Device
-from .devices.base import BRAKE, HARDWARE, POWER_CAP, THERMAL, SiblingDevice
+from .devices.base import SiblingDevice
 
 CAUSES = (THERMAL, HARDWARE, BRAKE)
 HOST_GAP = "host gap"

@@ -159,7 +159,7 @@ def _data_headroom_bytes() -> int | None:
     if held is None or resource is None:
         return None
     soft, _ = resource.getrlimit(resource.RLIMIT_DATA)
-    return None if soft == resource.RLIM_INFINITY else soft - held
+    return None if soft == resource.RLIM_INFINITY else int(soft) - held
 
 
 def limits() -> Any:
@@ -187,7 +187,7 @@ def free_memory_bytes() -> int:
 
 
 def usable_cpus() -> set[int]:
-    """The numbers of those cores."""
+    """The numbers of the cores that this process may run on."""
     everything = set(range(os.cpu_count() or 1))
     # OpenMP binds the main thread alone when it loads; the others get the other cores, so its affinity is not ours.
     bound = os.environ.get("OMP_PROC_BIND", "false").lower() not in ("", "false")
@@ -200,19 +200,11 @@ def usable_cores() -> int:
 
 
 def affinity() -> str:
-    """The cores that this process may run on: `0-3,8`."""
-    return _ranges(sorted(usable_cpus()))
-
-
-def _ranges(numbers: list[int]) -> str:
-    """Ascending numbers as the kernel writes them: `0-3,8`."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
+    """The cores that this process may run on, as the kernel writes them: `0-3,8`."""
+    usable = usable_cpus()
+    starts = sorted(number for number in usable if number - 1 not in usable)
+    ends = sorted(number for number in usable if number + 1 not in usable)
+    return ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in zip(starts, ends, strict=True))
 
 
 def numbers_of(ranges: str) -> set[int]:
@@ -227,6 +219,8 @@ def numbers_of(ranges: str) -> set[int]:
 @functools.cache
 def host_facts() -> HostFacts:
     """The host as this process sees it; read once."""
+    import torch
+
     nodes = len(list((ROOT / "sys/devices/system/node").glob("node[0-9]*")))
     limit = cgroup_memory_bytes()
     return HostFacts(
@@ -237,19 +231,13 @@ def host_facts() -> HostFacts:
         memory_bytes=memory_bytes(),
         usable_memory_bytes=min(memory_bytes(), limit or _UNLIMITED),
         kernel=platform.release(),
-        threads=_torch_threads(),
+        threads=torch.get_num_threads(),
         numa_nodes=nodes or None,
         cgroup_cpus=cgroup_cpus(),
         cgroup_memory_bytes=limit,
         governor=read(ROOT / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         affinity=affinity(),
     )
-
-
-def _torch_threads() -> int:
-    import torch
-
-    return torch.get_num_threads()
 
 
 def gather(device: "Device") -> Environment:

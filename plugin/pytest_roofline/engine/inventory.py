@@ -12,6 +12,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+
 from ..core.facts import Machine
 from .devices import amd, nvidia
 from .devices.cpu import Neighbours
@@ -33,25 +35,20 @@ Kind = Literal["nvlink", "nvlink-switch", "xgmi", "pcie", "staged", "unknown"]
 
 
 def take_stock(watch_s: float = 0.0) -> Machine:
-    """The machine as this process sees it; a question that nobody answers stays unknown.
-
-    Args:
-        watch_s: how long to watch what other processes do; without, they stay unknown.
-    """
+    """The machine as this process sees it, watching what other processes do for so long; without, they stay unknown."""
     neighbours, before = Neighbours(), _process_s() if watch_s else {}
     time.sleep(watch_s)
     cores_taken, taken_by = neighbours.cores_taken(), _busiest(before, watch_s)
     known = {"NVML": nvidia.gpus(), "amdsmi": amd.gpus()}
-    devices = _torch_devices()
     memlock_bytes, memlock_known = _memlock()
     return Machine(
         host=host_facts(),
         gpus=tuple(gpu for gpus in known.values() for gpu in gpus or ()),
-        torch_devices=devices,
+        torch_devices=torch.accelerator.device_count(),
         accelerator_nodes=tuple(str(node) for node in ACCELERATOR_NODES if node.exists()),
         libraries=tuple(name for name, gpus in known.items() if gpus is not None),
         silent=tuple(why for why in (nvidia.silent(), amd.silent()) if why),
-        no_peers=_no_peers(devices),
+        no_peers=_no_peers(),
         shm_bytes=_shm_bytes(),
         memlock_bytes=memlock_bytes,
         memlock_known=memlock_known,
@@ -81,19 +78,9 @@ def _busiest(before: dict[str, float], watched_s: float) -> tuple[str, ...]:
     return tuple(f"{name} {worked[name]:.1f}" for name in most if worked[name] > LEAST_CORES)
 
 
-def _torch_devices() -> int | None:
-    with contextlib.suppress(ImportError):
-        import torch
-
-        return torch.accelerator.device_count()
-    return None
-
-
-def _no_peers(devices: int | None) -> tuple[tuple[int, int], ...] | None:
+def _no_peers() -> tuple[tuple[int, int], ...] | None:
     """Pairs of CUDA or ROCm devices that cannot reach each other's memory."""
-    import torch
-
-    if devices is None or devices < 2 or not torch.cuda.is_available():
+    if torch.accelerator.device_count() < 2 or not torch.cuda.is_available():
         return None
     pairs = combinations(range(torch.cuda.device_count()), 2)
     return tuple(pair for pair in pairs if not torch.cuda.can_device_access_peer(*pair))
@@ -141,8 +128,6 @@ STAGED, UNKNOWN = Link("staged"), Link("unknown")
 
 def between(first: int, second: int) -> Link:
     """The way between two GPUs, by their indices in torch."""
-    import torch
-
     if not (torch.cuda.can_device_access_peer(first, second) and torch.cuda.can_device_access_peer(second, first)):
         return STAGED
     properties: list[Any] = [torch.cuda.get_device_properties(index) for index in (first, second)]

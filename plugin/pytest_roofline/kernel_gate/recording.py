@@ -17,10 +17,7 @@ from .judging import entry_of, figure_changes, provenance_of
 def propose_exact(runs: Sequence[Run], *, accept_worse: bool = False) -> tuple[tuple[ExactEntry, ...], tuple[str, ...]]:
     """Exact entries, and what was left out with the reason.
 
-    Args:
-        runs: of any machines: a kernel belongs to its target.
-        accept_worse: take kernels whose test failed only for a verdict, or that lack a figure which their baseline
-            has: what they ask for now is accepted.
+    With `accept_worse` also kernels whose test failed only for a verdict, or that lack a figure of their baseline.
     """
     taken: dict[str, list[tuple[Run, ExactEntry]]] = {}
     unfit: dict[tuple[str, str], str] = {}
@@ -32,15 +29,13 @@ def propose_exact(runs: Sequence[Run], *, accept_worse: bool = False) -> tuple[t
                 unfit[identity, run.header.run_id] = f"{resources.label} of {run.header.run_id}: {why}"
             else:
                 taken.setdefault(identity, []).append((run, entry_of(resources, provenance_of(run))))
-    left_out = [printable(line) for line in dict.fromkeys(unfit.values())]
-    entries = []
-    for found in taken.values():
-        why = _disagreement(found)
-        if why:
-            left_out.append(printable(why))
-        else:
-            entries.append(max(found, key=lambda one: one[0].header.started)[1])
-    return tuple(entries), tuple(left_out)
+    disagreeing = {identity: why for identity, found in taken.items() if (why := _disagreement(found))}
+    newest = (
+        max(found, key=lambda one: one[0].header.started)[1]
+        for identity, found in taken.items()
+        if identity not in disagreeing
+    )
+    return tuple(newest), tuple(map(printable, [*dict.fromkeys(unfit.values()), *disagreeing.values()]))
 
 
 def _disagreement(found: Sequence[tuple[Run, ExactEntry]]) -> str:
@@ -85,14 +80,10 @@ def exact_changes(entries: Sequence[ExactEntry], folder: Path) -> list[ExactChan
 def _change(entry: ExactEntry, before: ExactEntry | None) -> ExactChange:
     if before is None:
         return ExactChange(entry, None, "new")
-    if _told(entry) == _told(before):
-        # The same again from a later run is no news, and no diff to review.
+    # The same again from a later run is no news, and no diff to review.
+    if replace(entry, provenance=before.provenance) == before:
         return ExactChange(before, before, "unchanged")
     return ExactChange(entry, before, "replaced", figure_changes(before.figures, entry.figures, {}))
-
-
-def _told(entry: ExactEntry) -> tuple[object, ...]:
-    return entry.figures, entry.options, entry.arguments, entry.compiler
 
 
 def approve_exact(entries: Sequence[ExactEntry], folder: Path) -> Path:
@@ -106,7 +97,7 @@ def approve_exact(entries: Sequence[ExactEntry], folder: Path) -> Path:
     with alone(path):
         before = _file(folder)
         known = {entry.identity: entry for entry in before.exact}
-        known |= {change.entry.identity: change.entry for change in exact_changes(entries, folder)}
+        known |= {entry.identity: _change(entry, known.get(entry.identity)).entry for entry in entries}
         write_baseline(path, replace(before, exact=tuple(known.values())))
     return path
 

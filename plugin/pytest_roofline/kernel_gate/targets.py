@@ -39,16 +39,11 @@ def canonical(target: object) -> str:
     raise BadInput(f"target is {target!r}; expected the likes of sm_80, sm_90, sm_100, gfx90a, gfx942 or gfx1100")
 
 
-def is_nvidia(target: str) -> bool:
-    """Whether a canonical target is one of NVIDIA's; AMD's else."""
-    return target.startswith("sm_")
-
-
 def gpu_target(target: str) -> Any:
     """Triton's own name of a canonical target."""
     from triton.backends.compiler import GPUTarget
 
-    if is_nvidia(target):
+    if target.startswith("sm_"):
         return GPUTarget("cuda", int(target.removeprefix("sm_")), 32)
     found = _AMD.fullmatch(target)
     assert found is not None
@@ -74,16 +69,10 @@ def shared_limits() -> dict[str, int]:
     return _limits("shared_limit_bytes")
 
 
-def tensor_memory_limits() -> dict[str, int]:
-    """Columns of tensor memory that a block can have at most, by target."""
-    return _limits("tensor_memory_columns")
-
-
 @functools.cache
 def _limits(what: str) -> dict[str, int]:
     text = resources.files(__package__).joinpath("targets.json").read_text(encoding="utf-8")
-    tables = json.loads(text)[what]
-    return {target: limit for table in tables for target, limit in table["targets"].items()}
+    return {target: limit for table in json.loads(text)[what] for target, limit in table["targets"].items()}
 
 
 def above_limit(target: str, figures: Mapping[str, int]) -> str:
@@ -94,23 +83,19 @@ def above_limit(target: str, figures: Mapping[str, int]) -> str:
             f"needs {shared:,} bytes of shared memory ({format_bytes(shared)}), {target} has {shared_limit:,} "
             f"({format_bytes(shared_limit)}) for a block"
         )
-    columns, columns_limit = figures.get("tmem_columns", 0), tensor_memory_limits().get(target)
+    columns, columns_limit = figures.get("tmem_columns", 0), _limits("tensor_memory_columns").get(target)
     if columns_limit is not None and columns > columns_limit:
         return f"needs {columns} columns of tensor memory, {target} has {columns_limit} for a block"
     return ""
 
 
-# Figures by name, versions of the tools that made them, and what could not be read.
-Read = tuple[dict[str, int], dict[str, str], str]
-
-
-def read_binary(compiled: Any, target: str) -> Read:
-    """What a compiled kernel asks for, shared memory apart.
+def read_binary(compiled: Any, target: str) -> tuple[dict[str, int], dict[str, str], str]:
+    """What a compiled kernel asks for, shared memory apart: figures, versions of the tools, what could not be read.
 
     Raises:
         CompileFailed: a tool or the assembly is missing, or says something else than expected.
     """
-    return (read_nvidia if is_nvidia(target) else read_amd)(compiled)
+    return (_read_nvidia if target.startswith("sm_") else _read_amd)(compiled)
 
 
 # NVIDIA.
@@ -174,12 +159,7 @@ def count_nvidia(opcodes: list[str]) -> dict[str, int]:
     return counts | {kind: kinds[kind] for kind in named if kinds[kind]}
 
 
-def read_nvidia(compiled: Any) -> tuple[dict[str, int], dict[str, str], str]:
-    """Figures of a compiled kernel, the version of its assembler, and what could not be read.
-
-    Raises:
-        CompileFailed: a tool is missing, fails, or prints something else.
-    """
+def _read_nvidia(compiled: Any) -> tuple[dict[str, int], dict[str, str], str]:
     with tempfile.TemporaryDirectory(prefix="roofline-cubin-") as folder:
         cubin = Path(folder) / "kernel.cubin"
         cubin.write_bytes(compiled.asm["cubin"])
@@ -295,12 +275,7 @@ def _kind_on_amd(opcode: str) -> str:
     return _AMD_SAME.get(kind, kind)
 
 
-def read_amd(compiled: Any) -> tuple[dict[str, int], dict[str, str], str]:
-    """Figures of a compiled kernel, and the revision of LLVM that made it where Triton tells.
-
-    Raises:
-        CompileFailed: its assembly was not kept, or lacks a figure.
-    """
+def _read_amd(compiled: Any) -> tuple[dict[str, int], dict[str, str], str]:
     from triton.backends.amd import compiler
 
     text = compiled.asm.get("amdgcn")

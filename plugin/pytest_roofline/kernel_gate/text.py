@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ..core.resources import ExactJudgement, FigureChange, Resources
 from ..core.rows import Row
-from ..core.units import format_bytes, printable
+from ..core.units import format_bytes, listed, printable
 from ..stats.verdicts import Kind
 
 # So many changed figures fit in a line that a person still reads.
@@ -27,9 +27,7 @@ def change_text(change: FigureChange) -> str:
 
 def changes_text(changes: Sequence[FigureChange], at_most: int | None = MOST_CHANGES) -> str:
     """Several of them; of very many the first."""
-    shown = changes[:at_most]
-    more = len(changes) - len(shown)
-    return ", ".join(map(change_text, shown)) + (f" and {more} more" if more else "")
+    return listed([change_text(change) for change in changes], len(changes) if at_most is None else at_most)
 
 
 def difference_lines(rows: Sequence[Row], at_most: int = 12) -> list[str]:

@@ -5,12 +5,11 @@ import io
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...core.facts import Gpu
-from .base import BRAKE, OWN_CONTEXT_BYTES, POWER_CAP, THERMAL, Counters, others_bytes
+from ...core.facts import BRAKE, POWER_CAP, THERMAL, Gpu
+from .base import OWN_CONTEXT_BYTES, Counters, Silent, others_bytes
 
 # How long a cause was active, of `amdsmi_get_gpu_metrics_info` (version 1.6 of the table: MI300 and newer, amdsmi of
 # ROCm 6.3 and newer), and what it means here. PROCHOT is a signal from outside.
@@ -83,38 +82,52 @@ def _shipped() -> Iterator[Path]:
             yield folder
 
 
-def silent(pci_address: str | None = None) -> str:
-    """Why the library tells nothing, of any device or of this one; empty where it does."""
+def _opened() -> tuple[Any, list[Any]]:
+    """The library and the handles of all GPUs.
+
+    Raises:
+        Silent: it is nowhere, or finds no driver.
+    """
     try:
         smi = started_amdsmi()
-        handles = smi.amdsmi_get_processor_handles()
-        addresses = [smi.amdsmi_get_gpu_device_bdf(handle).lower() for handle in handles]
+        return smi, list(smi.amdsmi_get_processor_handles())
     except Exception as error:  # The library has a tree of its own exceptions.
-        missing = isinstance(error, ModuleNotFoundError) and error.name == "amdsmi"
-        return NOT_INSTALLED if missing else NO_DRIVER.format(" ".join(str(error).split()) or type(error).__name__)
-    return "" if pci_address is None or pci_address.lower() in addresses else UNKNOWN_DEVICE
+        if isinstance(error, ModuleNotFoundError) and error.name == "amdsmi":
+            raise Silent(NOT_INSTALLED) from error
+        raise Silent(NO_DRIVER.format(" ".join(str(error).split()) or type(error).__name__)) from error
+
+
+def silent() -> str:
+    """Why the library answers nothing; empty where it does."""
+    try:
+        _opened()
+    except Silent as why:
+        return str(why)
+    return ""
+
+
+def gpu_at(pci_address: str | None) -> "Amdsmi":
+    """The GPU with this PCI address; one that tells nothing where the library does not know it."""
+    try:
+        smi, handles = _opened()
+    except Silent as why:
+        return Amdsmi(silent=str(why))
+    found = (one for index, handle in enumerate(handles) if (one := Amdsmi(smi, handle, index)).is_at(pci_address))
+    return next(found, Amdsmi(silent=UNKNOWN_DEVICE))
 
 
 class Amdsmi:
-    """One GPU behind amdsmi, found by its PCI address. Every question may go unanswered."""
+    """One GPU behind amdsmi. Every question may go unanswered; `silent` is why all of them do."""
 
-    def __init__(self, pci_address: str | None) -> None:
-        self._smi: Any = None
-        self._handle: Any = None
-        self._index = 0
-        with contextlib.suppress(Exception):
-            amdsmi = started_amdsmi()
-            for index, handle in enumerate(amdsmi.amdsmi_get_processor_handles()):
-                with contextlib.suppress(Exception):
-                    if pci_address and amdsmi.amdsmi_get_gpu_device_bdf(handle).lower() == pci_address.lower():
-                        self._smi, self._handle, self._index = amdsmi, handle, index
-        self.silent = silent(pci_address) if self._smi is None else ""
-        """Why the library cannot be asked about this device; empty where it can."""
+    def __init__(self, smi: Any = None, handle: Any = None, index: int = 0, *, silent: str = "") -> None:
+        self._smi, self._handle, self._index, self.silent = smi, handle, index, silent
+
+    def is_at(self, pci_address: str | None) -> bool:
+        """Whether this is its address, however it is spelt."""
+        return bool(pci_address) and str(self._ask("amdsmi_get_gpu_device_bdf")).lower() == str(pci_address).lower()
 
     def counters(self, own_bytes: int) -> Counters:
         """The state right now; what is in use beyond `own_bytes` belongs to others."""
-        if self._smi is None:
-            return Counters()
         metrics = self._ask("amdsmi_get_gpu_metrics_info") or {}
         seconds: dict[str, float] = {}
         for field, cause in _RESIDENCIES.items():
@@ -139,8 +152,6 @@ class Amdsmi:
 
     def facts(self) -> dict[str, Any]:
         """Power limit, PCIe link as running and partition, of what the library answers."""
-        if self._smi is None:
-            return {}
         link = (self._ask("amdsmi_get_pcie_info") or {}).get("pcie_metric", {})
         partition = self._ask("amdsmi_get_gpu_compute_partition")
         return _known(
@@ -173,16 +184,25 @@ class Amdsmi:
     def gpu(self, *, working: bool = True) -> Gpu | None:
         """This very GPU, now; None where the library does not know it.
 
-        Args:
-            working: whether this process works on it. amdsmi has only the speed that the link runs at, which falls
-                while it idles: less than all of it is then no fact.
+        amdsmi has only the speed that the link runs at, which falls while it idles: where this process is `working` on
+        it, less than all of it is no fact.
         """
-        if self._smi is None:
+        if self._ask("amdsmi_get_gpu_device_bdf") is None:
             return None
         found = self._inventory()
         if working and found.get("pcie_generation") != found.get("pcie_generation_rated"):
             found.pop("pcie_generation", None)
         return Gpu(index=self._index, **found)
+
+    @property
+    def name(self) -> str:
+        """`GPU 3 (8c2f…)`."""
+        return f"GPU {self._index} ({self._ask('amdsmi_get_gpu_device_uuid')})"
+
+    def busy(self) -> float | None:
+        """The share of the time that it was at work lately; None where it does not tell."""
+        percent = _number((self._ask("amdsmi_get_gpu_activity") or {}).get("gfx_activity"))
+        return None if percent is None else percent / 100
 
     def _memory_errors(self) -> dict[str, Any]:
         """Whether the memory corrects errors, those that it could not, and what became of their pages."""
@@ -207,36 +227,26 @@ class Amdsmi:
 
 
 def gpus() -> list[Gpu] | None:
-    """Every AMD GPU of this machine; None where amdsmi does not answer. A lost one is listed all the same."""
-    found = []
-    with contextlib.suppress(Exception):
-        smi = started_amdsmi()
-        for index, handle in enumerate(smi.amdsmi_get_processor_handles()):
-            gpu = None
-            with contextlib.suppress(Exception):
-                gpu = Amdsmi(smi.amdsmi_get_gpu_device_bdf(handle)).gpu(working=False)
-            found.append(replace(gpu, index=index) if gpu is not None else Gpu(index=index, product="unknown"))
-        return found
-    return None
+    """Every AMD GPU of this machine, a lost one too; None where amdsmi does not answer."""
+    try:
+        smi, handles = _opened()
+    except Silent:
+        return None
+    each = (Amdsmi(smi, handle, index).gpu(working=False) for index, handle in enumerate(handles))
+    return [gpu or Gpu(index=index, product="unknown") for index, gpu in enumerate(each)]
 
 
 def busy_others(pci_address: str | None) -> dict[str, float]:
     """How much of the time every other GPU of this machine was at work lately, by what it is called; those that tell.
 
     Raises:
-        Exception: what the library raises where it is not there; it has a tree of its own.
+        Silent: the library cannot be asked.
     """
-    found, ours = {}, False
-    smi = started_amdsmi()
-    for index, handle in enumerate(smi.amdsmi_get_processor_handles()):
-        with contextlib.suppress(Exception):
-            if smi.amdsmi_get_gpu_device_bdf(handle).lower() == (pci_address or "").lower():
-                ours = True
-                continue
-            busy = _number(smi.amdsmi_get_gpu_activity(handle).get("gfx_activity"))
-            if busy is not None:
-                found[f"GPU {index} ({smi.amdsmi_get_gpu_device_uuid(handle)})"] = busy / 100
-    return found if ours else {}
+    smi, handles = _opened()
+    gpus = [Amdsmi(smi, handle, index) for index, handle in enumerate(handles)]
+    others = [gpu for gpu in gpus if not gpu.is_at(pci_address)]
+    busy = {gpu.name: share for gpu in others if (share := gpu.busy()) is not None}
+    return busy if len(others) < len(gpus) else {}
 
 
 def _known(**facts: Any) -> dict[str, Any]:

@@ -8,26 +8,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from ...core.facts import BRAKE, HARDWARE, POWER_CAP, THERMAL, DeviceFacts, Gpu
+from ...core.facts import DeviceFacts, Gpu
 
-__all__ = [
-    "BRAKE",
-    "HARDWARE",
-    "POWER_CAP",
-    "THERMAL",
-    "Allocated",
-    "Counters",
-    "Device",
-    "Managed",
-    "RealDevice",
-    "SiblingDevice",
-    "Stamp",
-    "Traits",
-]
-
-Stamp = object
+Stamp = Any
+"""What marks a point in a device's work: an event, or a time."""
 
 # AMD's MI300 class reports the 4 MiB L2 of one die, while 256 MiB of Infinity Cache stand between it and memory.
 INFINITY_CACHE_BYTES = 256 * 2**20
@@ -162,6 +148,10 @@ class Device(Protocol):
         """What its management library tells of this very device now; None where none does. Never raises."""
 
 
+class Silent(Exception):
+    """Why a vendor's management library cannot be asked, in words."""
+
+
 @runtime_checkable
 class SiblingDevice(Protocol):
     """A device of a kind of which a process may see several."""
@@ -199,7 +189,6 @@ class RealDevice:
     name = ""
 
     def host_s(self) -> float:
-        """Seconds of `time.perf_counter`."""
         return time.perf_counter()
 
     def reached(self, stamp: Stamp) -> bool:
@@ -227,59 +216,69 @@ class RealDevice:
         return flush
 
     def counters(self) -> Counters:
-        """Everything unknown."""
         return Counters()
 
     def peak_bytes(self, call: Callable[[], object]) -> int | None:  # noqa: ARG002
-        """Unknown."""
         return None
 
     def held_bytes(self, call: Callable[[], object]) -> int | None:  # noqa: ARG002
-        """Unknown."""
         return None
 
     def allocated(self) -> Allocated:
-        """Unknown."""
         return Allocated()
 
     def gpu(self) -> Gpu | None:
-        """No management library knows it."""
         return None
 
 
-class CountedMemory:
-    """A device whose memory torch's allocator counts: what it has handed out, and not what it caches."""
+class EventDevice(RealDevice):
+    """A GPU behind torch's events, on its current stream, and torch's allocator, which counts what it handed out."""
 
-    index: int
     library: ModuleType
     """`torch.cuda` or `torch.xpu`."""
 
+    def __init__(self, index: int) -> None:
+        self.name = f"{self.library.__name__.removeprefix('torch.')}:{index}"
+        self.index = index
+
+    def stamp(self) -> Stamp:
+        event = self.library.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def reached(self, stamp: Stamp) -> bool:
+        return bool(stamp.query())
+
+    def elapsed_s(self, start: Stamp, end: Stamp) -> float:
+        end.synchronize()
+        return float(start.elapsed_time(end)) * 1e-3
+
     def synchronize(self) -> None:
-        """Wait until all submitted work is done."""
-        raise NotImplementedError
+        """Wait for every stream of the device."""
+        self.library.synchronize(self.index)
 
     def peak_bytes(self, call: Callable[[], object]) -> int:
-        """By torch's allocator, above what was allocated before."""
+        return self._counted(call)[0]
+
+    def held_bytes(self, call: Callable[[], object]) -> int:
+        return self._counted(call)[1]
+
+    def _counted(self, call: Callable[[], object]) -> tuple[int, int]:
+        """The most that was allocated during a call and what is behind it, above what was allocated before."""
         self.synchronize()
         before = self.library.memory_allocated(self.index)
         self.library.reset_peak_memory_stats(self.index)
-        call()
-        self.synchronize()
-        return max(0, int(self.library.max_memory_allocated(self.index) - before))
-
-    def held_bytes(self, call: Callable[[], object]) -> int:
-        """By torch's allocator, which counts what is handed out and not what it caches."""
-        self.synchronize()
-        before = self.library.memory_allocated(self.index)
         kept = call()
         self.synchronize()
-        held = max(0, int(self.library.memory_allocated(self.index) - before))
+        now = self.allocated()
         del kept
-        return held
+        return max(0, int(now.most_bytes or 0) - before), max(0, int(now.now_bytes or 0) - before)
 
     def allocated(self) -> Allocated:
-        """By torch's allocator."""
         return Allocated(self.library.memory_allocated(self.index), self.library.max_memory_allocated(self.index))
+
+    def release(self) -> None:
+        self.library.empty_cache()
 
 
 # What a process's context takes beside torch's allocator: 0.45 to 0.6 GB under CUDA, and more with cuBLAS and cuDNN.

@@ -35,8 +35,6 @@ class CpuDevice(RealDevice):
 
     def __init__(self) -> None:
         self.name = "cpu"
-        # Asked for by every measurement, and none of it changes but the clock, which is that of the beginning.
-        self._facts: DeviceFacts | None = None
         self.traits = Traits(
             tick_s=_tick_s(),
             # Long enough that one interrupt of the operating system does not double a sample.
@@ -51,14 +49,10 @@ class CpuDevice(RealDevice):
         )
 
     def stamp(self) -> Stamp:
-        """The clock, in nanoseconds."""
         return time.perf_counter_ns()
 
     def elapsed_s(self, start: Stamp, end: Stamp) -> float:
-        """Seconds between two readings."""
-        assert isinstance(start, int)
-        assert isinstance(end, int)
-        return (end - start) * 1e-9
+        return float(end - start) * 1e-9
 
     def synchronize(self) -> None:
         """Nothing to wait for."""
@@ -89,12 +83,11 @@ class CpuDevice(RealDevice):
         """Nothing is cached here: freed host memory is free."""
 
     def facts(self) -> DeviceFacts:
-        """Model, family, cores and last-level cache."""
-        if self._facts is None:
-            self._facts = self._read_facts()
         return self._facts
 
-    def _read_facts(self) -> DeviceFacts:
+    @functools.cached_property
+    def _facts(self) -> DeviceFacts:
+        """Model, family, cores and last-level cache; the clock is that of the beginning."""
         facts = host.host_facts()
         return DeviceFacts(
             type="cpu",
@@ -120,7 +113,7 @@ def _allocations(call: Callable[[], object]) -> list[int] | None:
 
 
 def preemptions() -> int | None:
-    """How often the scheduler took a core from this process against its will; None where the system does not tell."""
+    """How often the scheduler took a core from this process against its will; None where nobody tells."""
     resource = host.limits()
     return None if resource is None else int(resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw)
 

@@ -12,7 +12,7 @@ import torch
 from ...core.errors import DeviceError
 from ...core.facts import DeviceFacts, Gpu
 from . import amd, nvidia
-from .base import CountedMemory, Counters, RealDevice, Stamp, Traits, last_level_cache
+from .base import Counters, EventDevice, Traits, last_level_cache
 
 # Events resolve about 0.5 µs under CUDA and 1 µs under HIP (the vendors' manuals).
 CUDA = Traits(tick_s=0.5e-6, shortest_span_s=100e-6, spins=True, graphs=True)
@@ -22,14 +22,13 @@ HIP = Traits(tick_s=1e-6, shortest_span_s=1e-3, spins=True, graphs=True)
 CONSTANT_SPIN = ("gfx11", "gfx12")
 
 
-class CudaDevice(CountedMemory, RealDevice):
+class CudaDevice(EventDevice):
     """One GPU behind torch.cuda, which is NVIDIA's CUDA or AMD's HIP."""
 
     library = torch.cuda
 
     def __init__(self, index: int) -> None:
-        self.name = f"cuda:{index}"
-        self.index = index
+        super().__init__(index)
         self.is_hip = torch.version.hip is not None
         self.traits = _traits(torch.cuda.get_device_properties(index) if self.is_hip else None)
         self._before_bytes = self._in_use()
@@ -42,28 +41,6 @@ class CudaDevice(CountedMemory, RealDevice):
             with contextlib.suppress(Exception):
                 return nvidia.in_use(_uuid(torch.cuda.get_device_properties(self.index)))
         return None
-
-    def stamp(self) -> Stamp:
-        """An event behind the work on the current stream."""
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
-
-    def reached(self, stamp: Stamp) -> bool:
-        """Whether the event has happened."""
-        assert isinstance(stamp, torch.cuda.Event)
-        return bool(stamp.query())
-
-    def elapsed_s(self, start: Stamp, end: Stamp) -> float:
-        """Seconds between two events, after waiting for the later one."""
-        assert isinstance(start, torch.cuda.Event)
-        assert isinstance(end, torch.cuda.Event)
-        end.synchronize()
-        return float(start.elapsed_time(end)) * 1e-3
-
-    def synchronize(self) -> None:
-        """Wait for every stream of the device."""
-        torch.cuda.synchronize(self.index)
 
     def spin(self, cycles: int) -> None:
         """One thread counts the clock; the rest of the device idles."""
@@ -99,14 +76,13 @@ class CudaDevice(CountedMemory, RealDevice):
 
     def counters(self) -> Counters:
         """Throttle counters and neighbours, from the vendor's management library."""
-        own_bytes = torch.cuda.memory_reserved(self.index)
-        return self._library.counters(own_bytes)
+        return self._library.counters(torch.cuda.memory_reserved(self.index))
 
     @functools.cached_property
     def _library(self) -> "nvidia.Nvml | amd.Amdsmi":
         properties: Any = torch.cuda.get_device_properties(self.index)
         if self.is_hip:
-            return amd.Amdsmi(amd.pci_address(properties))
+            return amd.gpu_at(amd.pci_address(properties))
         return nvidia.Nvml(_uuid(properties), self._before_bytes)
 
     def silent_library(self) -> str:
@@ -114,11 +90,9 @@ class CudaDevice(CountedMemory, RealDevice):
         return self._library.silent
 
     def siblings(self) -> tuple[str, ...]:
-        """Every GPU that this process sees."""
         return tuple(f"cuda:{index}" for index in range(torch.cuda.device_count()))
 
     def current(self) -> contextlib.AbstractContextManager[object]:
-        """As torch's current device."""
         return torch.cuda.device(self.index)
 
     def busy_siblings(self) -> dict[str, float]:
@@ -137,7 +111,7 @@ class CudaDevice(CountedMemory, RealDevice):
 
     def release(self) -> None:
         """Give torch's cached blocks back to the driver, and cached page-locked memory to the host."""
-        torch.cuda.empty_cache()
+        super().release()
         # Nobody else gets what torch keeps of it, in powers of two; an older torch has no way to give it back.
         getattr(torch._C, "_host_emptyCache", lambda: None)()
 

@@ -15,8 +15,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any, Literal
 
-from ...core.facts import DeviceFacts, Gpu
-from .base import POWER_CAP, Allocated, Counters, Stamp, Traits, last_level_cache
+from ...core.facts import POWER_CAP, DeviceFacts, Gpu
+from .base import Allocated, Counters, Stamp, Traits, last_level_cache
 
 # The clock of an idle card as a share of its full one: 345 of 1980 MHz.
 IDLE_CLOCK = 345 / 1980

@@ -25,13 +25,10 @@ class MpsDevice(RealDevice):
 
     def elapsed_s(self, start: Stamp, end: Stamp) -> float:
         """Seconds between two events, after the whole device is done."""
-        assert isinstance(start, torch.mps.Event)
-        assert isinstance(end, torch.mps.Event)
         torch.mps.synchronize()
         return float(start.elapsed_time(end)) * 1e-3
 
     def synchronize(self) -> None:
-        """Wait for the device."""
         torch.mps.synchronize()
 
     def free_bytes(self) -> int:
@@ -43,7 +40,6 @@ class MpsDevice(RealDevice):
         return Allocated(torch.mps.current_allocated_memory())
 
     def release(self) -> None:
-        """Give torch's cached blocks back."""
         torch.mps.empty_cache()
 
     def facts(self) -> DeviceFacts:

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...core.facts import Gpu
-from .base import BRAKE, HARDWARE, OWN_CONTEXT_BYTES, POWER_CAP, THERMAL, Counters, others_bytes
+from ...core.facts import BRAKE, HARDWARE, POWER_CAP, THERMAL, Gpu
+from .base import OWN_CONTEXT_BYTES, Counters, Silent, others_bytes
 
 # Bits of the clocks' event reasons (nvml.h).
 _REASONS = {0x4: POWER_CAP, 0x8: HARDWARE, 0x20: THERMAL, 0x40: THERMAL, 0x80: BRAKE}
@@ -31,10 +31,6 @@ NO_DRIVER = (
     "NVML finds no driver ({}; in a container, hand its utilities in: NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
 )
 UNKNOWN_DEVICE = "NVML does not know this device"
-
-
-class Silent(Exception):
-    """Why the library cannot be asked, in words."""
 
 
 def started_nvml() -> Any:
@@ -150,9 +146,8 @@ def in_use(uuid: str | None) -> int | None:
 class Nvml:
     """One GPU behind NVML, open until the process ends. Every question may go unanswered.
 
-    Args:
-        uuid: of the GPU.
-        before_bytes: the memory in use when this process had no context on it; None where nobody looked.
+    `before_bytes` of memory were in use when this process had no context on it; None where nobody looked. `silent` is
+    why the library cannot be asked about this device; empty where it can.
     """
 
     def __init__(self, uuid: str | None, before_bytes: int | None = None) -> None:
@@ -160,7 +155,6 @@ class Nvml:
         self._handle: Any = None
         self._before_bytes = before_bytes
         self.silent = ""
-        """Why the library cannot be asked about this device; empty where it can."""
         # From now on: the library remembers who worked here before us.
         self._asked_us = time.time_ns() // 1000
         try:
@@ -169,10 +163,7 @@ class Nvml:
             self.silent = str(silent)
             return
         self._handle = ask(nvml, handle_of, nvml, uuid)
-        if self._handle is None:
-            self.silent = UNKNOWN_DEVICE
-        else:
-            self._nvml = nvml
+        self._nvml, self.silent = (None, UNKNOWN_DEVICE) if self._handle is None else (nvml, "")
 
     def counters(self, own_bytes: int) -> Counters:
         """The state right now, with `own_bytes` allocated by torch in this process."""
@@ -255,10 +246,7 @@ def facts(uuid: str | None) -> dict[str, Any]:
 
 
 def gpus() -> list[Gpu] | None:
-    """Every NVIDIA GPU of this machine; None where NVML does not answer.
-
-    A lost one is listed all the same: it is the first thing to know of this machine.
-    """
+    """Every NVIDIA GPU of this machine, a lost one too; None where NVML does not answer."""
     with opened() as nvml:
         count = None if nvml is None else ask(nvml, "nvmlDeviceGetCount")
         if count is None:
@@ -314,10 +302,7 @@ def _gpu(nvml: Any, handle: Any, index: int) -> Gpu:
 
 
 def busy_others(uuid: str | None) -> dict[str, float]:
-    """How much of the time every other GPU of this machine was at work lately, by what it is called; those that tell.
-
-    NVML averages over the last sixth of a second to a second, by product.
-    """
+    """How much of the time every other GPU of this machine was at work lately, by what it is called."""
     found: dict[str, float] = {}
     with opened() as nvml:
         for index in range(0 if nvml is None else ask(nvml, "nvmlDeviceGetCount") or 0):

@@ -13,8 +13,8 @@ from typing import Protocol, TypeVar, runtime_checkable
 import torch
 
 from ...core.errors import BadInput
-from ...core.facts import DeviceFacts, Gpu
-from .base import Allocated, Counters, Device, Stamp
+from ...core.facts import DeviceFacts
+from .base import Counters, Device, RealDevice, Stamp
 from .cuda import CudaDevice, open_cuda
 
 Number = TypeVar("Number", int, float)
@@ -28,7 +28,7 @@ class Peer(Protocol):
         """Let what is submitted from now on begin only when another device has come to its stamp."""
 
 
-class SeveralDevices:
+class SeveralDevices(RealDevice):
     """Two devices or more of one kind, asked as one; the facts of the first stand for all.
 
     Raises:
@@ -69,30 +69,24 @@ class SeveralDevices:
 
     def reached(self, stamp: Stamp) -> bool:
         """Whether any of them has come to it: then the host is no longer ahead of all."""
-        return any(device.reached(own) for device, own in zip(self.devices, _each(stamp), strict=True))
+        return any(device.reached(own) for device, own in zip(self.devices, stamp, strict=True))
 
     def elapsed_s(self, start: Stamp, end: Stamp) -> float:
         """The longest that any of them saw between its own two, in seconds."""
-        pairs = zip(self.devices, _each(start), _each(end), strict=True)
+        pairs = zip(self.devices, start, end, strict=True)
         spans = [device.elapsed_s(began, ended) for device, began, ended in pairs]
         # One whose stamps run backwards makes all of it meaningless, and must not hide behind the longest.
         return min(spans) if min(spans) < 0 else max(spans)
 
     def synchronize(self) -> None:
-        """Wait for every one of them, after which they are together."""
         for device in self.devices:
             device.synchronize()
         self._spun = self._spin_ended = False
 
     def spin(self, cycles: int) -> None:
-        """Keep all of them busy."""
         for device in self.devices:
             device.spin(cycles)
         self._spun, self._spin_ended = True, False
-
-    def capture(self, submit: Callable[[], None]) -> Callable[[], None]:
-        """Never asked for: see `traits`."""
-        raise NotImplementedError
 
     def flusher(self, size_bytes: int) -> Callable[[], None]:
         """Evicts the cache of every one of them."""
@@ -121,63 +115,19 @@ class SeveralDevices:
         )  # fmt: skip
 
     def host_s(self) -> float:
-        """The host's clock, which is one for all."""
         return self.devices[0].host_s()
 
     def free_bytes(self) -> int:
         """What an allocation on any of them can still get."""
         return min(device.free_bytes() for device in self.devices)
 
-    def peak_bytes(self, call: Callable[[], object]) -> int | None:
-        """Each one's most, added up, though not all need to have been at it at one time."""
-        return self._added_up("peak_bytes", call)
-
-    def held_bytes(self, call: Callable[[], object]) -> int | None:
-        """What each of them holds, added up."""
-        return self._added_up("held_bytes", call)
-
-    def _added_up(self, what: str, call: Callable[[], object]) -> int | None:
-        """What each device tells of one call, which is made while all of them watch."""
-        found: list[int | None] = []
-
-        def on(devices: Sequence[Device]) -> object:
-            if not devices:
-                return call()
-            kept: list[object] = []
-            found.append(getattr(devices[0], what)(lambda: kept.append(on(devices[1:]))))
-            return kept
-
-        on(self.devices)
-        return _sum(found)
-
-    def allocated(self) -> Allocated:
-        """What is allocated on all of them together; their most need not have been at one time."""
-        each = [device.allocated() for device in self.devices]
-        return Allocated(_sum([one.now_bytes for one in each]), _sum([one.most_bytes for one in each]))
-
     def release(self) -> None:
-        """Give back what each of them holds."""
         for device in self.devices:
             device.release()
 
     def facts(self) -> DeviceFacts:
         """Those of the first."""
         return self.devices[0].facts()
-
-    def gpu(self) -> Gpu | None:
-        """What is told of the first."""
-        return self.devices[0].gpu()
-
-
-def _each(stamp: Stamp) -> tuple[Stamp, ...]:
-    assert isinstance(stamp, tuple)
-    return stamp
-
-
-def _sum(sizes: Sequence[int | None]) -> int | None:
-    """All added up; None where one is unknown."""
-    known = [size_bytes for size_bytes in sizes if size_bytes is not None]
-    return sum(known) if len(known) == len(sizes) else None
 
 
 def _most(values: Sequence[Number | None]) -> Number | None:
@@ -200,13 +150,11 @@ class CudaPeer(CudaDevice):
             return super().stamp()
 
     def spin(self, cycles: int) -> None:
-        """On this very GPU."""
         with torch.cuda.device(self.index):
             super().spin(cycles)
 
     def wait_for(self, stamp: Stamp) -> None:
         """Its current stream goes on when another GPU's event has happened."""
-        assert isinstance(stamp, torch.cuda.Event)
         torch.cuda.current_stream(self.index).wait_event(stamp)
 
 

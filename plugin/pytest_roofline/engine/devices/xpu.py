@@ -6,37 +6,25 @@ import torch
 
 from ...core.errors import DeviceError
 from ...core.facts import DeviceFacts
-from .base import CountedMemory, RealDevice, Stamp, Traits, last_level_cache
+from .base import EventDevice, Stamp, Traits, last_level_cache
 
 # Large enough that submitting one takes less time than running it, small enough to be a fine measure of time.
 SPIN_SIZE = 1024
 CYCLES_PER_LINK = 100_000
 
 
-class XpuDevice(CountedMemory, RealDevice):
+class XpuDevice(EventDevice):
     """One Intel GPU."""
 
     library = torch.xpu
 
     def __init__(self, index: int) -> None:
-        self.name = f"xpu:{index}"
-        self.index = index
+        super().__init__(index)
         # torch has no kernel here that counts cycles: a chain of small matrix products keeps the device busy instead;
         # idle gaps would corrupt the times of its events (intel/llvm 6514).
         self.traits = Traits(tick_s=1e-6, shortest_span_s=200e-6, spins=True, spin_is_clock=False)
         self._links: tuple[torch.Tensor, torch.Tensor] | None = None
         torch.xpu.set_device(index)
-
-    def stamp(self) -> Stamp:
-        """An event behind the work on the current stream."""
-        event = torch.xpu.Event(enable_timing=True)
-        event.record()
-        return event
-
-    def reached(self, stamp: Stamp) -> bool:
-        """Whether the event has happened."""
-        assert isinstance(stamp, torch.xpu.Event)
-        return bool(stamp.query())
 
     def spin(self, cycles: int) -> None:
         """A chain of small matrix products, one for every `CYCLES_PER_LINK` cycles asked for."""
@@ -48,33 +36,20 @@ class XpuDevice(CountedMemory, RealDevice):
             torch.mm(left, left, out=out)
 
     def elapsed_s(self, start: Stamp, end: Stamp) -> float:
-        """Seconds between two events, after waiting for the later one."""
-        assert isinstance(start, torch.xpu.Event)
-        assert isinstance(end, torch.xpu.Event)
-        end.synchronize()
         try:
-            return float(start.elapsed_time(end)) * 1e-3
+            return super().elapsed_s(start, end)
         except NotImplementedError:
             raise DeviceError(
                 f"{self.name} cannot time its events with torch {torch.__version__}; expected one that was "
                 "built with oneAPI 2025 or newer, or --roofline-device=cpu"
             ) from None
 
-    def synchronize(self) -> None:
-        """Wait for the device."""
-        torch.xpu.synchronize(self.index)
-
     def free_bytes(self) -> int:
         """Memory that is not allocated; from the total where the driver does not tell."""
         total = int(torch.xpu.get_device_properties(self.index).total_memory)
         return total - torch.xpu.memory_allocated(self.index)
 
-    def release(self) -> None:
-        """Give torch's cached blocks back."""
-        torch.xpu.empty_cache()
-
     def facts(self) -> DeviceFacts:
-        """torch's properties."""
         properties: Any = torch.xpu.get_device_properties(self.index)
         return DeviceFacts(
             type="xpu",
