@@ -1,6 +1,5 @@
 """Where a CPU emulates a type, steps that would take for ever are refused; nowhere else."""
 
-import pytest
 import torch
 
 from roofline_kernels.training import emulation
@@ -11,39 +10,25 @@ CPU = torch.device("cpu")
 MINUTE_OF_EMULATION = 60 * 10**9
 
 
-@pytest.fixture(autouse=True)
-def emulated(monkeypatch):
-    """A CPU that multiplies float32 at 100 GFLOP/s, bfloat16 at a fifth of it, and float16 at 1 GFLOP/s."""
+def test_an_emulated_type_is_refused_beyond_a_minute_with_what_it_takes_and_what_was_found(monkeypatch):
+    # A CPU that multiplies float32 at 100 GFLOP/s, bfloat16 at a fifth of it, and float16 at 1 GFLOP/s.
     rates = {torch.float32: 1e11, torch.bfloat16: 2e10, torch.float16: 1e9}
     monkeypatch.setattr(emulation, "product_rate", rates.__getitem__)
-
-
-def test_an_emulated_type_is_refused_with_what_it_takes_and_what_was_found():
-    assert why_too_slow(40 * MINUTE_OF_EMULATION, precision_named("fp16_autocast"), CPU) == (
+    emulated = precision_named("fp16_autocast")
+    assert why_too_slow(40 * MINUTE_OF_EMULATION, emulated, CPU) == (
         "needs about 40 min a call, found 1.00 GFLOP/s in torch.float16, 100 x below float32; expected 60 s a call at "
         "most where a type is emulated"
     )
-
-
-def test_a_minute_is_waited_for():
-    assert why_too_slow(MINUTE_OF_EMULATION, precision_named("fp16_autocast"), CPU) == ""
-
-
-def test_what_is_not_emulated_may_take_its_time():
+    assert why_too_slow(MINUTE_OF_EMULATION, emulated, CPU) == ""
+    assert why_too_slow(10**18, emulated, torch.device("meta")) == ""
     for precision in ["fp32", "bf16", "bf16_autocast"]:
         assert why_too_slow(10**16, precision_named(precision), CPU) == "", precision
 
 
-def test_accelerators_are_not_asked():
-    assert why_too_slow(10**18, precision_named("fp16_autocast"), torch.device("meta")) == ""
-
-
-def test_a_rate_is_measured(monkeypatch):
+def test_a_rate_is_measured_without_the_first_product(monkeypatch):
     monkeypatch.setattr(emulation, "PATIENCE_S", 0.0)
     assert product_rate.__wrapped__(torch.float32) > 0
-
-
-def test_the_first_product_of_a_type_does_not_count(monkeypatch):
+    monkeypatch.undo()
     # It makes the kernels: 0.8 s here, which took bfloat16 for emulated where it is faster than float32.
     taken_s = iter([0.8, 1e-3, 0.6])
     monkeypatch.setattr(emulation, "_product_s", lambda factor: next(taken_s))

@@ -3,8 +3,6 @@
 import itertools
 import math
 import os
-import subprocess
-import sys
 import warnings
 
 import pytest
@@ -16,6 +14,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from roofline_kernels.attention import flash_attention
 
+from .. import warm
 from .attention_cases import (
     CHOICES,
     FAULTS,
@@ -375,8 +374,7 @@ print(float(products[0, 0]), float(narrowed))
 def test_triton_still_multiplies_and_narrows_bfloat16_by_its_bit_patterns(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(UNMENDED, encoding="utf-8")
-    env = os.environ | {"TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, program], env=env, capture_output=True, text=True, timeout=120)
+    done = warm.run([program], env=os.environ | {"TRITON_INTERPRET": "1"})
     assert done.returncode == 0, done.stderr
     product, narrowed = map(float, done.stdout.split())
     mending = "roofline_kernels/attention/interpreting.py"

@@ -4,10 +4,12 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+from .. import warm
 
 triton = pytest.importorskip("triton", reason="needs Triton, found none")
 
@@ -17,76 +19,43 @@ import torch
 from roofline_kernels import memcpy
 
 cpu = torch.device("cpu")
-copy = memcpy.triton_copy(block={block})
-results = dict()
-for size in {sizes}:
+copy = memcpy.triton_copy(block=4096)
+results = {}
+for size in (1, 15, 4096, 65_537):
     for odd in (False, True):
         source, target = memcpy.CopyBuffers(size, cpu, cpu, odd_address=odd).pair()
         # A guard behind the target: a tail that is not masked would write into it.
         roomy = torch.full((size + 64,), 77, dtype=torch.uint8)
         inside = roomy[1 : 1 + size] if odd else roomy[:size]
         copy(source, inside)
-        results[f"{{size}} {{odd}}"] = dict(
-            same=memcpy.same(source, inside), guarded=int((roomy == 77).sum()) >= 64 and int(roomy[-1]) == 77
-        )
+        guarded = int((roomy == 77).sum()) >= 64 and int(roomy[-1]) == 77
         copy(source, target)
-        results[f"{{size}} {{odd}}"]["pair"] = memcpy.same(source, target)
+        results[f"{size} {odd}"] = [memcpy.same(source, inside), guarded, memcpy.same(source, target)]
 print(json.dumps(results))
 """
-SIZES = (1, 15, 4096, 65_537)
-CASES = [(size, odd) for size in SIZES for odd in (False, True)]
 
 
-def run(program):
-    """What a program printed as JSON, run with Triton's interpreter."""
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=os.environ | {"TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+def test_the_kernel_copies_every_byte_and_writes_nothing_beside_its_target():
+    done = warm.run(["-c", INTERPRETED], env=os.environ | {"TRITON_INTERPRET": "1"})
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-@pytest.fixture(scope="module")
-def interpreted():
-    """Results of the kernel in the interpreter, by size and address."""
-    return run(INTERPRETED.format(block=4096, sizes=SIZES))
-
-
-@pytest.mark.parametrize(("size", "odd"), CASES)
-def test_the_kernel_copies_every_byte(interpreted, size, odd):
-    assert interpreted[f"{size} {odd}"]["same"]
-
-
-@pytest.mark.parametrize(("size", "odd"), CASES)
-def test_the_kernel_writes_nothing_beside_its_target(interpreted, size, odd):
-    assert interpreted[f"{size} {odd}"]["guarded"]
-
-
-@pytest.mark.parametrize(("size", "odd"), CASES)
-def test_the_kernel_copies_pairs_as_the_sweep_makes_them(interpreted, size, odd):
-    assert interpreted[f"{size} {odd}"]["pair"]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert (len(found), {case: good for case, good in found.items() if good != [True] * 3}) == (8, {})
 
 
 TARGETS = {"sm_90": ("cuda", 90, 32), "gfx942": ("hip", "gfx942", 64)}
 
 
-def compiled(target, element, cache):
+def compiled(target, cache):
     """The kernel as binary for a GPU that is not here, for addresses and counts divisible by 16."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
     from roofline_kernels.memcpy_triton import copy_kernel
 
-    signature = {"source": f"*{element}", "target": f"*{element}", "count": "i32", "BLOCK": "constexpr"}
     source = ASTSource(
         fn=copy_kernel,
-        signature=signature,
-        constexprs={"BLOCK": 16_384 // (8 if element == "i64" else 1)},
+        signature={"source": "*i64", "target": "*i64", "count": "i32", "BLOCK": "constexpr"},
+        constexprs={"BLOCK": 16_384 // 8},
         attrs={(index,): [["tt.divisibility", 16]] for index in range(3)},
     )
     with triton.knobs.cache.scope():
@@ -94,64 +63,32 @@ def compiled(target, element, cache):
         return triton.compile(source, target=GPUTarget(*TARGETS[target]), options={"num_warps": 8})
 
 
-@pytest.fixture(scope="module")
-def sass(compiler, tmp_path_factory):
-    """The instructions of the kernel for an H100."""
+@pytest.mark.usefixtures("compiler")
+def test_an_h100_copies_sixteen_bytes_at_once_and_spills_no_register(tmp_path):
     disassembler = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     if not disassembler.exists():
         pytest.skip(f"needs Triton's cuobjdump, found none at {disassembler}")
-    folder = tmp_path_factory.mktemp("sass")
-    binary = folder / "copy.cubin"
-    binary.write_bytes(compiled("sm_90", "i64", folder / "cache").asm["cubin"])
-    search = f"{disassembler.parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        [str(disassembler), "-sass", str(binary)],
-        env=os.environ | {"PATH": search},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def gcn(compiler, tmp_path_factory):
-    """The instructions of the kernel for an MI300X."""
-    return compiled("gfx942", "i64", tmp_path_factory.mktemp("gcn")).asm["amdgcn"]
-
-
-def test_an_h100_loads_sixteen_bytes_at_once(sass):
-    assert {".128"} == set(re.findall(r"\bLDG\.E\S*?(\.128|\.64|\.U8|(?=\s))", sass))
-
-
-def test_an_h100_stores_sixteen_bytes_at_once(sass):
-    assert {".128"} == set(re.findall(r"\bSTG\.E\S*?(\.128|\.64|\.U8|(?=\s))", sass))
-
-
-def test_an_mi300x_loads_sixteen_bytes_at_once(gcn):
-    assert {"dwordx4"} == set(re.findall(r"\b(?:global|buffer|flat)_load_(\w+)", gcn))
-
-
-def test_an_mi300x_stores_sixteen_bytes_at_once(gcn):
-    assert {"dwordx4"} == set(re.findall(r"\b(?:global|buffer|flat)_store_(\w+)", gcn))
-
-
-def test_an_h100_spills_no_register(sass):
+    binary = tmp_path / "copy.cubin"
+    binary.write_bytes(compiled("sm_90", tmp_path / "cache").asm["cubin"])
+    env = os.environ | {"PATH": f"{disassembler.parent}{os.pathsep}{os.environ['PATH']}"}
+    sass = subprocess.check_output([disassembler, "-sass", binary], env=env, text=True, timeout=60)
+    for operation in ("LDG", "STG"):
+        assert {".128"} == set(re.findall(rf"\b{operation}\.E\S*?(\.128|\.64|\.U8|(?=\s))", sass))
     assert not re.findall(r"\b(?:STL|LDL)\b", sass)
 
 
-def test_an_mi300x_spills_no_register(gcn):
+@pytest.mark.usefixtures("compiler")
+def test_an_mi300x_copies_sixteen_bytes_at_once_and_spills_no_register(tmp_path):
+    gcn = compiled("gfx942", tmp_path).asm["amdgcn"]
+    for operation in ("load", "store"):
+        assert {"dwordx4"} == set(re.findall(rf"\b(?:global|buffer|flat)_{operation}_(\w+)", gcn))
     assert {"0"} == set(re.findall(r"\.vgpr_spill_count:\s+(\d+)", gcn))
 
 
-def launched(monkeypatch, size, shift, block=16_384):
-    """What `launch` gives the kernel: its grid, element size, count and block."""
-    import torch
-
+def test_elements_are_wide_where_size_and_address_allow_and_the_grid_covers_every_byte_without_empty_blocks(
+    monkeypatch,
+):
     from roofline_kernels import memcpy_triton
-
-    seen = {}
 
     class Kernel:
         def __getitem__(self, grid):
@@ -161,24 +98,16 @@ def launched(monkeypatch, size, shift, block=16_384):
             return call
 
     monkeypatch.setattr(memcpy_triton, "copy_kernel", Kernel())
-    roomy = torch.zeros(size + 64, dtype=torch.uint8)
-    aligned = -roomy.data_ptr() % 16
-    buffer = roomy[aligned + shift : aligned + shift + size]
-    memcpy_triton.launch(buffer, buffer, block)
-    return seen
-
-
-@pytest.mark.parametrize(
-    ("size", "shift", "element"), [(4096, 0, 8), (4096, 1, 1), (4096, 8, 1), (4097, 0, 1), (65_537, 1, 1), (8, 0, 8)]
-)
-def test_elements_are_wide_where_size_and_address_allow(monkeypatch, size, shift, element):
-    assert element == launched(monkeypatch, size, shift)["element"]
-
-
-@pytest.mark.parametrize("size", [1, 8, 4096, 16_384, 16_385, 65_537, 2**20])
-def test_the_grid_covers_every_byte_and_no_block_is_empty(monkeypatch, size):
-    seen = launched(monkeypatch, size, 0)
-    (programs,) = seen["grid"]
-    covered = programs * seen["block"]
-    assert covered - seen["block"] < seen["count"] <= covered
-    assert size == seen["count"] * seen["element"]
+    for size, shift, element in [
+        *((4096, 0, 8), (4096, 1, 1), (4096, 8, 1), (4097, 0, 1), (65_537, 1, 1), (8, 0, 8), (1, 0, 1)),
+        *((16_384, 0, 8), (16_385, 0, 1), (2**20, 0, 8)),
+    ]:
+        seen = {}
+        roomy = torch.zeros(size + 64, dtype=torch.uint8)
+        start = -roomy.data_ptr() % 16 + shift
+        buffer = roomy[start : start + size]
+        memcpy_triton.launch(buffer, buffer, 16_384)
+        (programs,) = seen["grid"]
+        covered = programs * seen["block"]
+        assert (seen["element"], seen["count"] * seen["element"]) == (element, size), (size, shift)
+        assert covered - seen["block"] < seen["count"] <= covered, (size, shift)
