@@ -68,22 +68,21 @@ def typed(dtype):
 
 def main():
     mpi.check_world(COMM.size, 2)
-    sizes = (1, 4096, 65_537, 2**20)
-    ways = {"mpi": by_mpi, "staged": by_staging}
+    ways = [(by_mpi, size, back) for size in (1, 4096, 65_537, 2**20) for back in (False, True)]
+    ways += [(by_staging, size, back) for _, size, back in ways]
+    ways += [(mutant, 65_537, False) for mutant in (nothing, without_the_last, first_again)]
     found = {
-        f"{name} {size} {'back' if returns else 'one way'}": exchanged(size, way, returns)
-        for name, way in ways.items()
-        for size in sizes
-        for returns in (False, True)
+        way.__name__ if way in MUTANTS else f"{way.__name__} {size} {back}": exchanged(size, way, back)
+        for way, size, back in ways
     }
-    for mutant in (nothing, without_the_last, first_again):
-        found[mutant.__name__] = exchanged(65_537, mutant, False)
     found |= {str(dtype): typed(dtype) for dtype in (torch.float16, torch.bfloat16)}
     found["survives"] = all(mpi.survives(COMM, RANK, CPU, size) for size in mpi.SIZES_BYTES)
     every = COMM.gather([found, mpi.version()])
     if RANK == 0:
         json.dump(every, sys.stdout)
 
+
+MUTANTS = (nothing, without_the_last, first_again)
 
 if __name__ == "__main__":
     main()
