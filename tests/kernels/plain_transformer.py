@@ -24,7 +24,7 @@ def plain_results(state, tokens, targets, **shape):
     logits = plain_logits(weights, tokens, **shape)
     loss = plain_loss(logits, targets)
     gradients = torch.autograd.grad(loss, list(weights.values()))
-    return logits.detach(), loss.detach(), dict(zip(weights, gradients, strict=True))
+    return {"logits": logits.detach(), "loss": loss.detach()} | dict(zip(weights, gradients, strict=True))
 
 
 def _one_sequence(weights, tokens, layers, heads, theta, eps):

@@ -29,22 +29,13 @@ def points(some):
     return {point for start, end in some for point in range(start, end)}
 
 
-@given(intervals)
-def test_a_union_covers_the_same_and_nothing_twice(some):
-    found = union(some)
-    assert points(found) == points(some)
-    assert length(some) == len(points(some))
-    assert all(end < start for (_, end), (start, _) in zip(found, found[1:], strict=False))
-
-
 @given(intervals, intervals)
-def test_common_and_without_are_those_of_sets(some, others):
+def test_intervals_are_united_met_and_taken_away_as_sets_are(some, others):
+    found = union(some)
+    assert (points(found), length(some)) == (points(some), len(points(some)))
+    assert all(end < start for (_, end), (start, _) in zip(found, found[1:], strict=False))
     assert points(common(some, others)) == points(some) & points(others)
     assert points(without(some, others)) == points(some) - points(others)
-    assert length(common(some, others)) + length(without(some, others)) == length(some)
-
-
-def test_an_interval_that_ends_before_it_starts_is_refused():
     with pytest.raises(ValueError) as error:
         length([(0, 1), (3, 2)])
     assert str(error.value) == "an interval from 3 to 2; expected an end that is not before the start"
@@ -56,46 +47,36 @@ def event(name, start, end, kind="CPU"):
     )
 
 
-def seconds(*microseconds):
-    return pytest.approx(tuple(value * 1e-6 for value in microseconds))
-
-
-def told(*events):
-    found = communication_of(events)
-    return found.step_s, found.communication_s, found.exposed_s
-
-
-def test_over_gloo_what_no_operator_covers_is_exposed():
-    steps = [event(STEP, 0, 100), event(STEP, 200, 300)]
-    sums = [event("gloo:all_reduce", 40, 80), event("gloo:all_reduce", 60, 90), event("gloo:all_gather", 210, 220)]
+STEPS = [event(STEP, 0, 100), event(STEP, 200, 300)]
+RANGES = [event(name, 0, 100, kind) for name in (STEP, "nccl:all_reduce", "FSDP::x (3)") for kind in ("CPU", "CUDA")]
+PROFILES = {
     # Hidden: 40 to 50 by a product, 85 to 90 by a copy. What surrounds operators hides nothing.
-    work = [event("aten::mm", 30, 50), event("fsdp::chunk_cat", 85, 95), event("AddmmBackward0", 30, 95)]
-    assert told(*steps, *sums, *work) == seconds(200, 60, 45)
+    "over Gloo what no operator covers is exposed": (
+        *((*STEPS, event("gloo:all_reduce", 40, 80), event("gloo:all_reduce", 60, 90)), (200, 60, 45)),
+        (event("gloo:all_gather", 210, 220), event("aten::mm", 30, 50), event("fsdp::chunk_cat", 85, 95)),
+        (event("AddmmBackward0", 30, 95),),
+    ),
+    "what is outside of steps does not count": (
+        *((event(STEP, 100, 200), event("gloo:all_reduce", 50, 110)), (100, 20, 20)),
+        (event("gloo:broadcast", 190, 400),),
+    ),
+    "on a device kernels decide and not the host": (
+        *((event(STEP, 0, 100), event("aten::mm", 0, 90), event("nccl:all_reduce", 10, 12)), (100, 40, 15)),
+        (event("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 40, 80, "CUDA"),),
+        (event("sgemm_128x64_tn", 30, 60, "CUDA"), event("Memcpy DtoD (Device -> Device)", 75, 90, "CUDA")),
+    ),
+    "ranges that are shown on the device too are no kernels": (
+        *(RANGES, (100, 10, 10)),
+        (event("ncclDevKernel_AllGather", 20, 30, "CUDA"),),
+    ),
+}
 
 
-def test_what_is_outside_of_steps_does_not_count():
-    assert told(event(STEP, 100, 200), event("gloo:all_reduce", 50, 110), event("gloo:broadcast", 190, 400)) == seconds(
-        100, 20, 20
-    )
-
-
-def test_on_a_device_kernels_decide_and_not_the_host():
-    host = [event(STEP, 0, 100), event("aten::mm", 0, 90), event("nccl:all_reduce", 10, 12), event("c10d::x", 10, 12)]
-    kernels = [
-        event("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 40, 80, "CUDA"),
-        event("ampere_sgemm_128x64_tn", 30, 60, "CUDA"),
-        event("Memcpy DtoD (Device -> Device)", 75, 90, "CUDA"),
-    ]
-    assert told(*host, *kernels) == seconds(100, 40, 15)
-
-
-def test_ranges_that_are_shown_on_the_device_too_are_no_kernels():
-    names = (STEP, "nccl:all_reduce", "FSDP::all_gather (3)")
-    ranges = [event(name, 0, 100, kind) for name in names for kind in ("CPU", "CUDA")]
-    assert told(*ranges, event("ncclDevKernel_AllGather", 20, 30, "CUDA")) == seconds(100, 10, 10)
-
-
-def test_a_profile_without_a_step_is_refused():
+def test_a_profile_tells_of_steps_communication_and_what_of_it_nothing_hides():
+    for what, (events, expected, *more) in PROFILES.items():
+        found = communication_of([*events, *(one for some in more for one in some)])
+        microseconds = [1e6 * value for value in (found.step_s, found.communication_s, found.exposed_s)]
+        assert microseconds == pytest.approx(expected), what
     with pytest.raises(ValueError) as error:
         communication_of([event("gloo:all_reduce", 0, 1)])
     assert str(error.value) == f"the profile has no range {STEP!r}; expected one around each step"
@@ -107,51 +88,27 @@ def ranks():
     return printed_by("parallel_ranks.py")
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_gradients_are_those_of_one_process_with_all_batches(ranks, strategy):
-    assert [own[strategy]["gradients"] < TOLERANCE for own in ranks] == [True, True]
+def test_steps_are_those_of_one_process_with_all_batches(ranks):
+    for own in ranks:
+        for strategy in STRATEGIES:
+            found = own[strategy]
+            far = {name: found[name] for name in ("gradients", "parameters", "average error")}
+            assert {name: value for name, value in far.items() if not value < TOLERANCE} == {}, strategy
+            # A finite loss verifies also under autocast.
+            assert (found["verified"], found["mixed verified"]) == (True, True), strategy
+            step_s, communication_s, exposed_s = found["profile"]
+            assert 0 < exposed_s <= communication_s < step_s
+        # Without the other ranks' batches gradients are others.
+        assert own["alone"]["gradients"] > TOLERANCE
+        assert own["ddp"]["elements"] == TINY.parameters
+        assert (own["fsdp2"]["elements"], own["fsdp2"]["units"]) == (TINY.parameters // 2, TINY.layers + 1)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_parameters_after_three_steps_are_those_of_one_process(ranks, strategy):
-    assert [own[strategy]["parameters"] < TOLERANCE for own in ranks] == [True, True]
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_an_average_is_held_against_a_sum_over_ranks(ranks, strategy):
-    assert [own[strategy]["average error"] < TOLERANCE for own in ranks] == [True, True]
-
-
-def test_ddp_leaves_the_same_model_on_all_ranks_to_the_last_bit(ranks):
+def test_ddp_leaves_the_same_model_on_all_ranks_to_the_last_bit_and_without_synchronisation_it_does_not(ranks):
     first, second = (own["ddp"]["fingerprint"] for own in ranks)
-    assert first == second
-    assert len(first) == 2 * 9 + 2
-
-
-def test_without_synchronisation_ranks_go_their_own_ways(ranks):
+    assert (first == second, len(first)) == (True, 2 * 9 + 2)
     first, second = (own["ddp"]["fingerprint alone"] for own in ranks)
     assert first != second
-
-
-@pytest.mark.parametrize(("strategy", "share"), [("ddp", 1), ("fsdp2", 2)])
-def test_fsdp2_leaves_each_rank_its_share_of_the_parameters(ranks, strategy, share):
-    assert [own[strategy]["elements"] for own in ranks] == [TINY.parameters // share] * 2
-
-
-def test_fsdp2_gathers_block_by_block(ranks):
-    assert [own["fsdp2"]["units"] for own in ranks] == [TINY.layers + 1] * 2
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_finite_loss_verifies_also_under_autocast(ranks, strategy):
-    assert [(own[strategy]["verified"], own[strategy]["mixed verified"]) for own in ranks] == [(True, True)] * 2
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_profile_of_real_steps_tells_of_communication(ranks, strategy):
-    for own in ranks:
-        step_s, communication_s, exposed_s = own[strategy]["profile"]
-        assert 0 < exposed_s <= communication_s < step_s
 
 
 def test_one_bucket_at_the_end_of_the_backward_pass_is_all_exposed(ranks):
@@ -163,19 +120,19 @@ def test_one_bucket_at_the_end_of_the_backward_pass_is_all_exposed(ranks):
     assert exposed_s > 0.9 * communication_s
 
 
-def test_a_plain_model_trains_without_ranks():
-    step = ParallelStep(TINY, None, batch=2, context=8, group=None, device=CPU, learning_rate=1e-3)
+def plain_step(**options):
+    return ParallelStep(TINY, None, **{"batch": 2, "context": 8, "group": None, "device": CPU} | options)
+
+
+def test_a_plain_model_trains_without_ranks_and_a_loss_that_is_no_number_does_not_verify():
+    step = plain_step(learning_rate=1e-3)
+    assert not step.verify()
     step.step()
     before = step.loss.item()
     for _ in range(20):
         step.step()
     assert step.verify()
     assert step.loss.item() < before
-
-
-def test_a_loss_that_is_no_number_does_not_verify():
-    step = ParallelStep(TINY, None, batch=2, context=8, group=None, device=CPU)
-    assert not step.verify()
     with torch.no_grad():
         step.model.embedding.weight[0, 0] = float("nan")
     step.step()
@@ -187,17 +144,12 @@ def test_what_cannot_be_is_refused():
         ({"strategy": "ddp"}, "ddp without a group of ranks; expected the group that trains together"),
         ({"strategy": "fsdp"}, "strategy is 'fsdp'; expected one of ddp, fsdp2"),
         (
-            {"precision": "fp16_autocast"},
+            {"strategy": None, "precision": "fp16_autocast"},
             "precision is fp16_autocast, whose loss is scaled; expected one that needs no scaling, as bf16_autocast",
         ),
     ]:
-        given = {"strategy": None, "batch": 2, "context": 8, "group": None, "device": CPU} | arguments
         with pytest.raises(ValueError) as error:
-            ParallelStep(TINY, **given)
-        assert str(error.value) == message, (arguments, message)
-
-
-def test_a_step_without_synchronisation_needs_ddp():
-    step = ParallelStep(TINY, None, batch=2, context=8, group=None, device=CPU)
+            ParallelStep(TINY, **{"batch": 2, "context": 8, "group": None, "device": CPU} | arguments)
+        assert str(error.value) == message
     with pytest.raises(ValueError, match="a step without synchronisation with None; expected ddp, which has no_sync"):
-        step.step_alone()
+        plain_step().step_alone()

@@ -1,5 +1,6 @@
 """The transformer against a plain one, in every precision and compiled, and what it promises otherwise."""
 
+import itertools
 import math
 
 import pytest
@@ -14,16 +15,10 @@ from .plain_transformer import plain_results
 # Heads that are no power of two, a sequence that is none and is shorter than the context.
 TINY = Config(d_model=24, d_ff=40, layers=2, heads=3, vocab=50)
 BATCH, SEQUENCE, CONTEXT = 2, 11, 16
-SHAPE = {"layers": TINY.layers, "heads": TINY.heads}
 # The largest error over the largest value, of logits and of each gradient. A half keeps 8 or 11 bits, and errors of
 # some twenty roundings add up.
 CLOSE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 6e-2}
 HALVES = (torch.bfloat16, torch.float16)
-# Triton has no float64.
-KINDS = [
-    (attention, dtype) for attention in ATTENTIONS for dtype in CLOSE if (attention, dtype) != ("triton", torch.float64)
-]
-EVERY_ATTENTION = pytest.mark.parametrize("attention", ATTENTIONS)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -56,90 +51,60 @@ def results(model, run=None, autocast=None):
         loss = loss_of(logits, targets)
     gradients = torch.autograd.grad(loss, list(model.parameters()))
     names = [name for name, _ in model.named_parameters()]
-    return logits.detach(), loss.detach(), dict(zip(names, gradients, strict=True))
+    return {"logits": logits.detach(), "loss": loss.detach()} | dict(zip(names, gradients, strict=True))
 
 
-def error(found, expected):
-    """The largest error over the largest value."""
-    return float((found.double() - expected.double()).abs().max() / expected.double().abs().max())
-
-
-def errors(found, expected):
-    """Of logits, loss and every gradient, the larger first."""
-    (logits, loss, gradients), (wanted_logits, wanted_loss, wanted) = found, expected
-    assert gradients.keys() == wanted.keys()
-    own = {"logits": error(logits, wanted_logits), "loss": error(loss, wanted_loss)}
-    own |= {name: error(gradients[name], wanted[name]) for name in wanted}
-    return dict(sorted(own.items(), key=lambda item: -item[1]))
-
-
-def assert_close(found, expected, tolerance):
-    beyond = {name: value for name, value in errors(found, expected).items() if not value <= tolerance}
-    assert beyond == {}
+def assert_close(found, expected, tolerance, what):
+    """No largest error over the largest value, of logits, loss and every gradient, is beyond the tolerance."""
+    assert found.keys() == expected.keys()
+    errors = {
+        name: float((found[name].double() - one.double()).abs().max() / one.double().abs().max())
+        for name, one in expected.items()
+    }
+    assert {name: error for name, error in errors.items() if not error <= tolerance} == {}, what
 
 
 # Against the plain one
 
 
-def test_outputs_and_all_gradients_are_those_of_the_plain_model():
-    for attention, dtype in KINDS:
-        model = tiny(attention, dtype)
-        assert_close(results(model), plain_results(model.state_dict(), *batch(), **SHAPE), CLOSE[dtype])
-
-
-@EVERY_ATTENTION
-@pytest.mark.parametrize("dtype", HALVES, ids=str)
-def test_autocast_stays_as_close_as_a_model_of_that_type(attention, dtype):
-    model = tiny(attention)
-    expected = plain_results(model.state_dict(), *batch(), **SHAPE)
-    assert_close(results(model, autocast=dtype), expected, CLOSE[dtype])
-
-
-# Compiled
-
-
-def assert_compiled_is_eager(model, backend):
-    try:
-        compiled = torch.compile(model, fullgraph=True, dynamic=False, backend=backend)
-        assert_close(results(model, compiled), results(model), CLOSE[torch.float32])
-    finally:
-        torch.compiler.reset()
+def test_outputs_and_all_gradients_are_those_of_the_plain_model_under_autocast_too():
+    for attention in ATTENTIONS:
+        for dtype in CLOSE:
+            # Triton has no float64.
+            if (attention, dtype) != ("triton", torch.float64):
+                model = tiny(attention, dtype)
+                expected = plain_results(model.state_dict(), *batch(), layers=TINY.layers, heads=TINY.heads)
+                assert_close(results(model), expected, CLOSE[dtype], (attention, dtype))
+        model = tiny(attention)
+        expected = plain_results(model.state_dict(), *batch(), layers=TINY.layers, heads=TINY.heads)
+        for dtype in HALVES:
+            assert_close(results(model, autocast=dtype), expected, CLOSE[dtype], (attention, dtype, "autocast"))
 
 
 def test_compiled_gives_what_eager_gives():
     require_tools("g++")
-    assert_compiled_is_eager(tiny(config=Config(24, 40, 1, 3, vocab=50)), "inductor")
+    model = tiny(config=Config(24, 40, 1, 3, vocab=50))
+    try:
+        compiled = torch.compile(model, fullgraph=True, dynamic=False, backend="inductor")
+        assert_close(results(model, compiled), results(model), CLOSE[torch.float32], "compiled")
+    finally:
+        torch.compiler.reset()
 
 
-# Causality
-
-
-@EVERY_ATTENTION
-def test_a_later_token_changes_no_earlier_logits_and_all_that_follow(attention):
-    model, (tokens, _) = tiny(attention), batch()
-    changed = tokens.clone()
-    changed[:, 6] = (changed[:, 6] + 1) % TINY.vocab
-    with torch.no_grad():
-        moved = (model(tokens) - model(changed)).abs().amax(dim=-1)
-    assert (float(moved[:, :6].max()), bool((moved[:, 6:] > 1e-6).all())) == (0.0, True)
-
-
-@EVERY_ATTENTION
-def test_logits_have_a_gradient_by_their_own_and_all_earlier_embeddings_and_by_no_later_one(attention):
-    model, (tokens, _) = tiny(attention), batch()
-    embedded = []
-    model.embedding.register_forward_hook(lambda _module, _inputs, output: embedded.append(output))
-    logits = model(tokens)
-    (gradient,) = torch.autograd.grad(logits[:, 6].square().sum(), embedded)
-    reached = gradient.abs().amax(dim=-1)
-    assert (bool((reached[:, :7] > 0).all()), float(reached[:, 7:].max())) == (True, 0.0)
-
-
-@EVERY_ATTENTION
-def test_sequences_of_a_batch_do_not_see_each_other(attention):
-    model, (tokens, _) = tiny(attention), batch()
-    with torch.no_grad():
-        torch.testing.assert_close(model(tokens)[1:], model(tokens[1:]))
+def test_logits_depend_on_their_own_and_all_earlier_tokens_and_on_no_other():
+    for attention in ATTENTIONS:
+        model, (tokens, _) = tiny(attention), batch()
+        changed = tokens.clone()
+        changed[:, 6] = (changed[:, 6] + 1) % TINY.vocab
+        with torch.no_grad():
+            moved = (model(tokens) - model(changed)).abs().amax(dim=-1)
+            torch.testing.assert_close(model(tokens)[1:], model(tokens[1:]))
+        assert (float(moved[:, :6].max()), bool((moved[:, 6:] > 1e-6).all())) == (0.0, True), attention
+        embedded = []
+        model.embedding.register_forward_hook(lambda _module, _inputs, output, told=embedded: told.append(output))
+        (gradient,) = torch.autograd.grad(model(tokens)[:, 6].square().sum(), embedded)
+        reached = gradient.abs().amax(dim=-1)
+        assert (bool((reached[:, :7] > 0).all()), float(reached[:, 7:].max())) == (True, 0.0), attention
 
 
 # Precision
@@ -154,47 +119,41 @@ def test_a_half_model_is_the_float32_model_rounded_except_for_its_rotary_tables(
         assert all(torch.equal(value, expected[name]) for name, value in model.state_dict().items()), dtype
 
 
-@EVERY_ATTENTION
-def test_autocast_has_halves_in_products_and_float32_in_stream_norms_and_loss(attention):
-    model, (tokens, targets) = tiny(attention), batch()
-    seen = {}
-    for name in ("embedding", "blocks.0.attention_norm", "blocks.0.attention.rotary", "blocks.0.attention", "blocks.1"):
-        keep = lambda _module, _inputs, output, name=name: seen.update({name: output.dtype})  # noqa: E731
-        model.get_submodule(name).register_forward_hook(keep)
-    with torch.autocast("cpu", torch.bfloat16):
-        seen["logits"] = (logits := model(tokens)).dtype
-        seen["loss"] = loss_of(logits, targets).dtype
-    assert {name for name, dtype in seen.items() if dtype == torch.bfloat16} == {
-        "blocks.0.attention.rotary",
-        "blocks.0.attention",
-        "logits",
-    }
-    assert {name for name, dtype in seen.items() if dtype == torch.float32} == {
-        "embedding",
-        "blocks.0.attention_norm",
-        "blocks.1",
-        "loss",
-    }
+def test_autocast_has_halves_in_products_and_float32_in_stream_norms_and_loss():
+    halves, whole = ("blocks.0.attention.rotary", "blocks.0.attention"), ("blocks.0.attention_norm", "blocks.1")
+    for attention in ATTENTIONS:
+        model, (tokens, targets), seen = tiny(attention), batch(), {}
+        for name in ("embedding", *halves, *whole):
+            keep = lambda _module, _inputs, output, name=name, seen=seen: seen.update({name: output.dtype})  # noqa: E731
+            model.get_submodule(name).register_forward_hook(keep)
+        with torch.autocast("cpu", torch.bfloat16):
+            seen["logits"] = (logits := model(tokens)).dtype
+            seen["loss"] = loss_of(logits, targets).dtype
+        expected = dict.fromkeys((*halves, "logits"), torch.bfloat16)
+        assert seen == expected | dict.fromkeys(("embedding", *whole, "loss"), torch.float32), attention
 
 
-# Parameters
+def test_the_loss_of_halves_is_worked_out_in_float32():
+    for dtype, computed in [(torch.bfloat16, torch.float32), (torch.float64, torch.float64)]:
+        logits = torch.randn(2, 3, 50, generator=torch.Generator().manual_seed(1)).to(dtype)
+        targets = batch(sequence=3)[1]
+        expected = -logits.double().log_softmax(dim=-1).gather(-1, targets[..., None]).mean()
+        loss = loss_of(logits, targets)
+        assert loss.dtype == computed, dtype
+        torch.testing.assert_close(loss.double(), expected, rtol=1e-6, atol=0)
 
 
-COUNTS = {"small": 120_945_408, "medium": 412_943_360, "large": 956_611_840, "xl": 1_982_235_200, "2.7B": 3_381_209_600}
+# Parameters and batches
 
 
-def test_the_sizes_have_the_seeds_parameters():
-    assert {name: config.parameters for name, config in SIZES.items()} == COUNTS
-
-
-def test_the_sizes_are_the_seeds():
-    shapes = {name: (c.d_model, c.d_ff, c.layers, c.heads, c.vocab) for name, c in SIZES.items()}
+def test_the_sizes_are_the_seeds_and_have_their_parameters():
+    shapes = {name: (c.d_model, c.d_ff, c.layers, c.heads, c.vocab, c.parameters) for name, c in SIZES.items()}
     assert shapes == {
-        "small": (768, 3072, 12, 12, 10_000),
-        "medium": (1024, 4096, 24, 16, 10_000),
-        "large": (1280, 5120, 36, 20, 10_000),
-        "xl": (1600, 6400, 48, 25, 10_000),
-        "2.7B": (2560, 10240, 32, 32, 10_000),
+        "small": (768, 3072, 12, 12, 10_000, 120_945_408),
+        "medium": (1024, 4096, 24, 16, 10_000, 412_943_360),
+        "large": (1280, 5120, 36, 20, 10_000, 956_611_840),
+        "xl": (1600, 6400, 48, 25, 10_000, 1_982_235_200),
+        "2.7B": (2560, 10240, 32, 32, 10_000, 3_381_209_600),
     }
 
 
@@ -209,71 +168,58 @@ def test_the_head_is_the_embedding():
     assert not any("head" in name for name in model.state_dict())
 
 
-def test_the_same_seed_gives_the_same_model_and_another_seed_another():
+def test_the_same_seed_gives_the_same_model_and_batch_and_another_seed_another():
     one, again, other = (Transformer(TINY, context=CONTEXT, seed=seed).state_dict() for seed in (1, 1, 2))
-    matrices = [name for name, value in one.items() if value.dim() == 2]
     assert all(torch.equal(one[name], again[name]) for name in one)
-    assert not any(torch.equal(one[name], other[name]) for name in matrices)
+    assert not any(torch.equal(value, other[name]) for name, value in one.items() if value.dim() == 2)
+    one, again, other = (make_batch(TINY, 2, 20, "cpu", seed)[0] for seed in (1, 1, 2))
+    assert (torch.equal(one, again), torch.equal(one, other)) == (True, False)
 
 
-def test_a_new_model_bets_on_no_token():
+def test_a_new_model_bets_on_no_token_and_its_stream_is_about_one_however_many_its_layers():
     config = Config(64, 128, 4, 4)
-    model = Transformer(config, context=64)
     tokens, targets = make_batch(config, 4, 64, "cpu")
     with torch.no_grad():
-        assert float(loss_of(model(tokens), targets)) == pytest.approx(math.log(10_000), abs=0.05)
-
-
-@pytest.mark.parametrize("layers", [2, 24])
-def test_a_new_models_stream_is_about_one_after_all_blocks_however_many(layers):
-    config = Config(64, 256, layers, 2)
-    model = Transformer(config, context=32)
-    left = []
-    model.blocks[-1].register_forward_hook(lambda _module, _inputs, output: left.append(output.square().mean().sqrt()))
-    with torch.no_grad():
-        model(make_batch(config, 2, 32, "cpu")[0])
-    assert 0.3 < float(left[0]) < 1.5
+        loss = loss_of(Transformer(config, context=64)(tokens), targets)
+    assert float(loss) == pytest.approx(math.log(10_000), abs=0.05)
+    for layers in [2, 24]:
+        config, left = Config(64, 256, layers, 2), []
+        model = Transformer(config, context=32)
+        model.blocks[-1].register_forward_hook(lambda _module, _inputs, output, left=left: left.append(output))
+        with torch.no_grad():
+            model(make_batch(config, 2, 32, "cpu")[0])
+        assert 0.3 < float(left[0].square().mean().sqrt()) < 1.5, layers
 
 
 def test_a_step_down_the_gradient_lowers_the_loss():
-    model, (tokens, targets) = tiny(), batch()
+    model, (tokens, targets), losses = tiny(), batch(), []
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    losses = []
     for _ in range(8):
         loss = loss_of(model(tokens), targets)
         losses.append(float(loss.detach()))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    assert all(later < earlier for earlier, later in zip(losses, losses[1:], strict=False))
+    assert all(later < earlier for earlier, later in itertools.pairwise(losses))
 
 
-# What profiles and memory tables show
+def test_parts_have_the_names_that_profiles_show_and_all_layers_share_their_rotary_tables():
+    for attention in ATTENTIONS:
+        names = {name for name, _ in tiny(attention).named_modules() if not name.startswith("blocks.1")}
+        inner = ("scores", "softmax", "values") if attention == "naive" else ()
+        parts = {f"attention.{part}" for part in ("query", "key", "value", "rotary", "core", "output")}
+        parts |= {f"attention.core.{part}" for part in inner}
+        parts |= {f"feed_forward.{part}" for part in ("gate", "up", "activation", "down")}
+        parts |= {"attention_norm", "attention", "feed_forward_norm", "feed_forward"}
+        assert names == {"", "embedding", "blocks", "blocks.0", "norm"} | {f"blocks.0.{part}" for part in parts}
+    assert len({buffer.data_ptr() for _, buffer in tiny().named_buffers(remove_duplicate=False)}) == 2
 
 
-@EVERY_ATTENTION
-def test_parts_have_the_names_that_profiles_show(attention):
-    names = {name for name, _ in tiny(attention).named_modules() if not name.startswith("blocks.1")}
-    core = {f"attention.core.{part}" for part in ("scores", "softmax", "values")} if attention == "naive" else set()
-    parts = {f"attention.{part}" for part in ("query", "key", "value", "rotary", "core", "output")} | core
-    parts |= {f"feed_forward.{part}" for part in ("gate", "up", "activation", "down")}
-    parts |= {"attention_norm", "attention", "feed_forward_norm", "feed_forward"}
-    assert names == {"", "embedding", "blocks", "blocks.0", "norm"} | {f"blocks.0.{part}" for part in parts}
-
-
-def test_all_layers_share_their_rotary_tables():
-    tables = {buffer.data_ptr() for _, buffer in tiny().named_buffers(remove_duplicate=False)}
-    assert len(tables) == 2
-
-
-# Devices and batches
-
-
-@EVERY_ATTENTION
-def test_a_model_without_memory_has_logits_without_memory(attention):
-    model = Transformer(TINY, context=CONTEXT, attention=attention, device="meta")
-    tokens, _ = make_batch(TINY, BATCH, SEQUENCE, "meta")
-    assert (model(tokens).shape, model(tokens).device.type) == ((BATCH, SEQUENCE, TINY.vocab), "meta")
+def test_a_model_without_memory_has_logits_without_memory():
+    for attention in ATTENTIONS:
+        model = Transformer(TINY, context=CONTEXT, attention=attention, device="meta")
+        found = model(make_batch(TINY, BATCH, SEQUENCE, "meta")[0])
+        assert (found.shape, found.device.type) == ((BATCH, SEQUENCE, TINY.vocab), "meta"), attention
 
 
 def test_targets_are_the_tokens_that_come_next():
@@ -283,25 +229,7 @@ def test_targets_are_the_tokens_that_come_next():
     assert (tokens.is_contiguous(), targets.is_contiguous()) == (True, True)
 
 
-def test_the_same_seed_gives_the_same_batch_and_another_seed_another():
-    one, again, other = (make_batch(TINY, 2, 20, "cpu", seed)[0] for seed in (1, 1, 2))
-    assert (torch.equal(one, again), torch.equal(one, other)) == (True, False)
-
-
-def test_the_loss_of_halves_is_worked_out_in_float32():
-    for dtype, kept in [(torch.bfloat16, torch.float32), (torch.float64, torch.float64)]:
-        logits = torch.randn(2, 3, 50, generator=torch.Generator().manual_seed(1)).to(dtype)
-        targets = batch(sequence=3)[1]
-        expected = -logits.double().log_softmax(dim=-1).gather(-1, targets[..., None]).mean()
-        loss = loss_of(logits, targets)
-        assert loss.dtype == kept, (dtype, kept)
-        torch.testing.assert_close(loss.double(), expected, rtol=1e-6, atol=0)
-
-
-# What is refused
-
-
-def test_what_is_no_shape_is_refused():
+def test_what_is_no_shape_no_context_and_no_tokens_is_refused():
     for changes, told in [
         ({"heads": 5}, "d_model 24 with 5 heads; expected heads that divide it"),
         ({"heads": 8}, "d_model 24 with 8 heads has heads of width 3; expected an even one"),
@@ -309,23 +237,12 @@ def test_what_is_no_shape_is_refused():
     ]:
         with pytest.raises(ValueError, match=told):
             Config(**({"d_model": 24, "d_ff": 40, "layers": 2, "heads": 3} | changes))
-
-
-def test_a_model_without_context_is_refused():
     with pytest.raises(ValueError, match="context is 0; expected 1 or more"):
         tiny(context=0)
-
-
-def test_a_sequence_beyond_the_context_is_refused_with_the_remedy():
-    for length in [0, CONTEXT + 1]:
-        with pytest.raises(
-            ValueError, match=rf"a sequence of {length} tokens; expected 1 … 16, .*: make it with a longer"
-        ):
-            tiny()(torch.zeros(1, length, dtype=torch.int64))
-
-
-def test_what_are_no_tokens_is_refused():
+    beyond = r"a sequence of 17 tokens; expected 1 … 16, .*: make it with a longer"
     for tokens, told in [
+        (torch.zeros(1, 0, dtype=torch.int64), "a sequence of 0 tokens; expected 1 … 16"),
+        (torch.zeros(1, 17, dtype=torch.int64), beyond),
         (torch.zeros(1, 4), r"tokens are \[1, 4\], torch.float32; expected \[batch, sequence\], torch.int64"),
         (torch.zeros(1, 4, dtype=torch.int32), r"tokens are \[1, 4\], torch.int32"),
         (torch.zeros(4, dtype=torch.int64), r"tokens are \[4\], torch.int64"),
