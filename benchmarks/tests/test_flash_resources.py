@@ -59,13 +59,7 @@ def made(resources, tmp_path, capsys):
     return make
 
 
-def rows_of(text, title):
-    """The rows of the first table below a title, each as its cells."""
-    lines = text.partition(f"## {title}\n")[2].partition("\n## ")[0].splitlines()
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")][2:]
-
-
-def test_a_row_says_what_was_compiled_and_what_it_asks_for(made):
+def test_a_row_says_what_was_compiled_and_what_it_asks_for(made, rows_of):
     status, text, _ = made(FORWARD, AMD, OTHER)
     assert status == 0
     assert rows_of(text, "sm_90") == [
@@ -79,7 +73,7 @@ def test_a_row_says_what_was_compiled_and_what_it_asks_for(made):
     assert "sm_80" not in text
 
 
-def test_what_spills_is_marked_and_comes_first(made):
+def test_what_spills_is_marked_and_comes_first(made, rows_of):
     text = made(FORWARD, LARGE)[1]
     assert rows_of(text, "What stands out") == [
         ["sm_90", "d_queries", "bf16", "256", "causal", "**1,234**", "720", "yes"]

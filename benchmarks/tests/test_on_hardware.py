@@ -285,11 +285,6 @@ def test_a_front_page_holds_the_table_that_the_program_makes(lab, name):
     assert text[: text.index(lab.devices_table.BEGIN)].count("\n") <= 24
 
 
-def test_a_committed_page_is_what_its_facts_make(lab):
-    for name, facts in lab.devices_table.committed():
-        assert (lab.devices_table.RESULTS / f"{name}.md").read_text() == lab.page.page(facts)
-
-
 def test_facts_of_a_card_make_its_line(lab, header, probed, tmp_path, monkeypatch):
     facts, _ = probed()
     facts.header |= {"device": "cuda"}

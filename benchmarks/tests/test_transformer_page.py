@@ -48,13 +48,7 @@ def shown(transformer, make, tmp_path, capsys):
     return show
 
 
-def rows_of(text, title):
-    """The rows of the table below a title, each as its cells."""
-    lines = text.partition(f"### {title}\n")[2].partition("\n#")[0].splitlines()
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")][2:]
-
-
-def test_a_step_has_its_time_its_rates_its_share_of_the_peak_and_its_memory(shown, step):
+def test_a_step_has_its_time_its_rates_its_share_of_the_peak_and_its_memory(shown, step, rows_of):
     text = shown(step(2.0, ceiling=PEAK, peak_bytes=3 * 2**30))
     assert rows_of(text, "Steps") == [
         ["transformer[small-forward-128-fp32]", "2000", "256", "50.0", "62.5%", "3.00 GiB", "–"]
@@ -62,7 +56,7 @@ def test_a_step_has_its_time_its_rates_its_share_of_the_peak_and_its_memory(show
     assert "`fp32_TFLOPS` 80.0 GFLOP/s, measured (product of 1024 x 1024, best of 9)" in text
 
 
-def test_a_time_that_must_not_be_trusted_is_not_shown(shown, step):
+def test_a_time_that_must_not_be_trusted_is_not_shown(shown, step, rows_of):
     text = shown(step(2.0, invalid="busy neighbours"))
     assert rows_of(text, "Steps")[0][1:] == ["not sound", "–", "–", "–", "–", "–"]
     assert "1 of 1 measurements are not sound" in text
@@ -77,7 +71,7 @@ def test_a_time_that_must_not_be_trusted_is_not_shown(shown, step):
         (None, "out of memory, asked for 1.00 GiB"),
     ],
 )
-def test_what_ran_out_of_memory_stands_with_what_it_asked_for(shown, step, phase, told):
+def test_what_ran_out_of_memory_stands_with_what_it_asked_for(shown, step, phase, told, rows_of):
     record = OutOfMemory(
         test_id="t", benchmark="transformer", parameters=CASE | {"size": "xl"}, label="transformer[xl]", process="p",
         device="cuda:0", message="CUDA out of memory", recorded=True, asked_bytes=2**30,
@@ -87,13 +81,13 @@ def test_what_ran_out_of_memory_stands_with_what_it_asked_for(shown, step, phase
     assert rows[1][:2] == ["transformer[xl]", told]
 
 
-def test_how_long_compiling_took_stands_apart_from_the_time(shown, step):
+def test_how_long_compiling_took_stands_apart_from_the_time(shown, step, rows_of):
     text = shown(step(1.0, execution="eager"), step(0.5, execution="compile", compile_s=41.0))
     assert [row[1:2] + row[6:] for row in rows_of(text, "Steps")] == [["1000", "–"], ["500", "41.0 s"]]
     assert rows_of(text, "execution: compile against eager")[0][1:] == ["1.00 s", "500 ms", "-500 ms", "-50.0 %"]
 
 
-def test_precisions_stand_beside_each_other_with_difference_and_percent(shown, step):
+def test_precisions_stand_beside_each_other_with_difference_and_percent(shown, step, rows_of):
     cases = (("fp32", "forward", 0.1398), ("bf16_autocast", "forward", 0.0965))
     text = shown(*(step(seconds, precision=precision, passes=passes) for precision, passes, seconds in cases))
     rows = rows_of(text, "precision: bf16_autocast against fp32")
@@ -111,7 +105,7 @@ def test_memory_and_profiles_stand_as_the_run_has_them(shown, step):
     assert "matrix product 50.0 %" in text.partition("### Profile of transformer[small]")[2]
 
 
-def test_worlds_stand_with_the_figures_of_their_tests(shown, step):
+def test_worlds_stand_with_the_figures_of_their_tests(shown, step, rows_of):
     worlds = [step(seconds, "transformer_ranks", name) for name, seconds in (("alone", 1.0), ("together", 1.25))]
     figure = Figure(worlds[0].test_id, "transformer_ranks[ddp-2]", "p", "efficiency", 0.8, "share")
     text = shown(*worlds, figure)
