@@ -53,7 +53,7 @@ def test_an_unusable_file_gets_one_sentence_on_stderr_and_status_2(refused, runs
         for order in (("bad.jsonl", "fast"), ("fast", "bad.jsonl")):
             assert sentence in refused("compare", *order)
     (tmp_path / "bad.jsonl").write_bytes(b"\x80\x04\x95pickle")
-    assert "is not UTF-8 text" in refused("compare", "bad.jsonl", "fast")
+    assert "is not JSON" in refused("compare", "bad.jsonl", "fast")
     text = (runs / "slow.jsonl").read_text()
     (runs / "slow.jsonl").write_text(text.replace('"seconds": [2.0]', '"seconds": []'))
     assert "slow.jsonl, line 2" in refused("compare", "fast", "slow")

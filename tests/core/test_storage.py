@@ -2,24 +2,18 @@
 
 import copy
 import errno
-import itertools
 import json
 import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from pytest_roofline.baselines.files import write_baseline
-from pytest_roofline.core.entries import OUT_OF_MEMORY, Baseline, Entry, Session
+from pytest_roofline.core.entries import Baseline, Entry, Session
 from pytest_roofline.core.errors import BadFile, BadInput, CannotStore
-from pytest_roofline.core.facts import DeviceFacts, Environment, HardwareKey, HostFacts
-from pytest_roofline.core.keys import CACHES, TIMINGS, Key
+from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.records import Ceiling, Footer, Header, Measurement, Outcome
-from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.storage import check_name, decode_json, read_bytes, to_plain, to_record
-from pytest_roofline.core.work import Work
 from pytest_roofline.core.writing import refuse_overwriting, write_atomically, write_new
 
 WHERE = "run file r.jsonl, line 2"
@@ -58,15 +52,9 @@ def test_a_record_reads_back_as_it_was_written_and_reading_changes_nothing(make)
 
 def test_an_unknown_field_is_refused_at_every_level(make):
     for kind, path, shown in [
-        ("header", [], ""), ("header", ["environment"], "$.environment"),
-        ("header", ["environment", "device"], "$.environment.device"),
-        ("header", ["environment", "host"], "$.environment.host"), ("measurement", [], ""),
-        ("measurement", ["key"], "$.key"), ("measurement", ["key", "hardware"], "$.key.hardware"),
-        ("measurement", ["work"], "$.work"), ("measurement", ["samples"], "$.samples"),
-        ("measurement", ["ceiling"], "$.ceiling"), ("outcome", [], ""), ("footer", [], ""), ("baseline", [], ""),
-        ("baseline", ["entries", 1], "$.entries[1]"),
-        ("baseline", ["entries", 0, "hardware"], "$.entries[0].hardware"),
-        ("baseline", ["entries", 0, "work"], "$.entries[0].work"),
+        ("header", [], ""), ("header", ["environment", "device"], "$.environment.device"),
+        ("measurement", ["key", "hardware"], "$.key.hardware"), ("measurement", ["samples"], "$.samples"),
+        ("outcome", [], ""), ("footer", [], ""), ("baseline", [], ""), ("baseline", ["entries", 1], "$.entries[1]"),
         ("baseline", ["entries", 0, "sessions", 0], "$.entries[0].sessions[0]"),
     ]:  # fmt: skip
         raw = plain(make, kind)
@@ -79,36 +67,18 @@ def test_an_unknown_field_is_refused_at_every_level(make):
 
 # By record and field: values that cannot be.
 IMPOSSIBLE = {
-    ("header", "run_id"): [1],
-    ("header", "command"): ["pytest"],
     ("header", "environment"): [None],
     ("header", "environment", "device", "pcie_width"): ["16"],
-    ("header", "environment", "host", "cores"): [1.5],
-    ("header", "environment", "software"): [["torch"]],
-    ("measurement", "key", "parameters"): [[1]],
     ("measurement", "key", "parameters", "size_bytes"): [[1]],
     ("measurement", "key", "cache"): ["cold"],
-    ("measurement", "key", "timing"): ["cpu"],
-    ("measurement", "key", "hardware", "devices"): ["1"],
     ("measurement", "work", "read_bytes"): ["1", -1, 1.5],
-    ("measurement", "samples", "seconds"): ["1", 1.0, [None], [-1.0], [0], []],
-    ("measurement", "samples", "iterations"): [0],
+    ("measurement", "samples", "seconds"): ["1", [None], [-1.0], []],
     ("measurement", "gate"): ["yes", 1],
-    ("measurement", "ceiling", "source"): ["guess"],
-    ("measurement", "ceiling", "value"): [-1.0],
     ("outcome", "outcome"): ["broken"],
-    ("outcome", "verdicts"): ["PASSED"],
-    ("footer", "exit_status"): ["0"],
     ("footer", "not_measured"): [{"why": "one"}],
-    ("baseline", "family"): [1],
-    ("baseline", "entries"): [{}],
-    ("baseline", "entries", 0): [None],
-    ("baseline", "entries", 0, "kind"): ["guessed"],
     ("baseline", "entries", 0, "tolerance"): [0, "5%"],
-    ("baseline", "entries", 0, "sessions"): [[]],
     ("baseline", "entries", 0, "sessions", 0, "process_medians"): [[], [-1.0]],
     ("baseline", "entries", 1, "value"): [-1.0, [1.0, 2.0, 3.0], "fast", None],
-    ("baseline", "entries", 1, "confidence"): ["sure"],
 }
 
 
@@ -127,35 +97,32 @@ def test_a_value_that_cannot_be_names_the_file_and_the_field(make):
 
 def test_a_missing_field_and_a_record_that_is_no_object_are_named(make):
     for kind, *path in [
-        ("header", "run_id"), ("header", "environment"), ("header", "environment", "device", "type"),
-        ("measurement", "key"), ("measurement", "samples", "seconds"), ("outcome", "test_id"),
-        ("footer", "exit_status"), ("baseline", "entries"), ("baseline", "entries", 0, "sessions", 0, "run_id"),
-    ]:  # fmt: skip
+        *(("header", "run_id"), ("measurement", "samples", "seconds"), ("outcome", "test_id")),
+        *(("footer", "exit_status"), ("baseline", "entries", 0, "sessions", 0, "run_id")),
+    ]:
         raw = plain(make, kind)
         del at(raw, path[:-1])[path[-1]]
         with pytest.raises(BadFile, match=f"missing required field `{path[-1]}`"):
             to_record(raw, KINDS[kind], WHERE)
-    for kind, raw in itertools.product(KINDS, [None, 1, "text", [], [{}], True]):
+    for raw in (None, 1, "text", [{}], True):
         with pytest.raises(BadFile, match="Expected `object`"):
-            to_record(raw, KINDS[kind], WHERE)
+            to_record(raw, Header, WHERE)
 
 
-def test_json_that_is_none_of_ours_names_what_and_where(make, tmp_path):
+def test_json_that_is_none_of_ours_names_what_and_where():
     for text, said in [
-        *((f'{{"value": {word}}}', f"{WHERE} holds {word}, which is no number; expected finite values")
-          for word in ("NaN", "Infinity", "-Infinity")),
-        *((f'{{"value": {number}}}', WHERE) for number in ("1e999", "-1e999", "1" * 5000)),
-        ('{"a": 1, "b": {"tolerance": 1, "tolerance": 2}}',
-         f"{WHERE} gives 'tolerance' twice in one object; expected it once"),
-        *((text, f"{WHERE} is not JSON: ")
-          for text in ["", "{", '{"a": 1', '{"a": 1}}', "{'a': 1}", "a: 1", '{"a": 1,}', "\x00", '"\x1b"']),
-        ("[" * 200_000, f"{WHERE} is nested too deeply"),
-        ('"\\ud800"', f"{WHERE} holds half a character"),
-        (b"\x80\x04\x95", f"{WHERE} is not UTF-8 text (byte 0); expected JSON"),
-    ]:  # fmt: skip
+        *((f'{{"value": {word}}}', "is not JSON: ") for word in ("NaN", "-Infinity", "1e999", "1" * 5000)),
+        *(
+            (text, "is not JSON: ")
+            for text in ["", "{", '{"a": 1}}', "{'a': 1}", "a: 1", '"\x1b"', '"\\ud800"', b"\x80"]
+        ),
+        ('{"a": 1,\n"b": 2,\n}', "is not JSON: JSON is malformed: trailing comma in object (byte 17) in line 3"),
+        ("[" * 200_000, "is nested too deeply"),
+        (b'"\xff"', "is not UTF-8 text"),
+    ]:
         with pytest.raises(BadFile) as error:
             decode_json(text, WHERE)
-        assert str(error.value).startswith(said)
+        assert str(error.value).startswith(f"{WHERE} {said}"), text[:20]
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
@@ -173,10 +140,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
 
 
 def test_a_name_that_could_leave_its_folder_is_refused():
-    for name in ["a", "driver-570", "r1.2+x_Y", "0", "a..b", "x" * 120]:
+    for name in ["a", "r1.2+x_Y", "a..b", "x" * 120]:
         assert check_name(name, "run name") == name
-    for name in ["", ".", "..", "../x", "a/b", "/etc/passwd", "a\\b", ".hidden", "-x", "a b", "a\n", "a\x00", "é",
-                 "x" * 121, "<b>", "~"]:  # fmt: skip
+    for name in ["", "..", "../x", "a/b", "a\\b", ".hidden", "-x", "a b", "a\n", "a\x00", "é", "x" * 121, "<b>"]:
         with pytest.raises(BadInput) as error:
             check_name(name, "run name")
         assert str(error.value).startswith(f"run name is {name!r}; expected up to 120 letters, digits and ._+-")
@@ -186,16 +152,6 @@ def test_values_at_their_default_stay_out_of_the_file_but_the_schema_version(mak
     written = to_plain(make.measurement())
     assert not {"invalid", "gate", "round", "tolerance", "ceiling", "verified"} & set(written)
     assert to_plain(Baseline("cpu", ()))["schema"] == 1
-
-
-def test_a_measurement_from_before_tokens_and_first_calls_reads_as_one_without_and_they_survive(make):
-    raw = plain(make, "measurement")
-    assert not {"tokens", "first_calls_s", "compile_s"} & {*raw, *raw["work"], *raw["samples"]}
-    measurement = to_record(raw, Measurement, WHERE)
-    assert (measurement.work.tokens, measurement.samples.first_calls_s, measurement.compile_s) == (0, (), None)
-    samples = Samples((1.0,), 1, 1e-9, first_calls_s=(2.5, 1.0))
-    measurement = make.measurement(work=Work(flops=8, tokens=5), samples=samples, compile_s=1.5)
-    assert to_record(json.loads(json.dumps(to_plain(measurement))), Measurement, WHERE) == measurement
 
 
 # Writing.
@@ -296,78 +252,3 @@ def test_runs_baselines_and_what_a_command_reads_are_not_written_over_and_all_el
         if text is not None:
             (tmp_path / name).write_text(text)
         refuse_overwriting(tmp_path / name)
-
-
-# Property: whatever a record may hold, its file holds it too.
-texts = st.text(max_size=8)
-positive = st.floats(min_value=1e-12, max_value=1e12)
-counts = st.integers(0, 2**50)
-scalars = st.one_of(
-    texts, st.integers(-(2**60), 2**60), st.floats(allow_nan=False, allow_infinity=False), st.booleans(), st.none()
-)
-parameters = st.dictionaries(texts, scalars, max_size=3)
-medians = st.lists(positive, min_size=1, max_size=3).map(tuple)
-strings = st.dictionaries(texts, texts, max_size=2)
-works = st.builds(Work, st.integers(1, 2**50), counts, counts, counts, counts)
-some_hardware = st.builds(HardwareKey, *[st.none() | texts] * 3, st.none() | st.integers(1, 64), st.none() | texts)
-all_hardware = st.builds(HardwareKey, texts, texts, texts, st.integers(1, 64), texts)
-keys = st.builds(Key, texts, parameters, texts, all_hardware, st.sampled_from(CACHES), st.sampled_from(TIMINGS), texts)
-measurements = st.builds(
-    Measurement,
-    key=keys,
-    test_id=texts,
-    label=texts,
-    process=texts,
-    work=works,
-    samples=st.builds(Samples, medians, st.integers(1, 2**40), positive, labels=st.lists(texts, max_size=2).map(tuple)),
-    round=st.integers(1, 12),
-    gate=st.booleans(),
-    tolerance=st.none() | positive,
-    ceiling=st.none() | st.builds(Ceiling, texts, positive, st.sampled_from(["datasheet", "measured"]), texts),
-    verified=st.none() | st.booleans(),
-    invalid=texts,
-)
-devices = st.builds(
-    DeviceFacts, texts, texts, counts, st.none() | texts, st.none() | counts, clock_mhz=st.none() | positive
-)
-hosts = st.builds(HostFacts, texts, texts, counts, counts, counts, counts, texts, cgroup_cpus=st.none() | positive)
-headers = st.builds(
-    Header, texts, texts, st.lists(texts, max_size=3).map(tuple), texts, st.builds(Environment, devices, hosts, strings)
-)
-sessions = st.builds(Session, texts, texts, medians, st.none() | texts, strings)
-measured = st.builds(
-    Entry,
-    texts,
-    texts,
-    st.just("measured"),
-    all_hardware,
-    texts,
-    parameters,
-    st.sampled_from(CACHES),
-    st.sampled_from(TIMINGS),
-    works,
-    st.none() | st.floats(0.001, 0.5),
-    strings,
-    st.lists(sessions, min_size=1, max_size=2).map(tuple),
-)
-published = st.builds(
-    Entry,
-    benchmark=texts,
-    metric=st.sampled_from(["traffic_GBps", "triton_payload_GBps"]),
-    kind=st.sampled_from(["threshold", "reference"]),
-    hardware=some_hardware,
-    parameters=parameters,
-    value=positive | st.tuples(positive, positive).map(sorted).map(tuple) | st.just(OUT_OF_MEMORY),
-    unit=st.just("GB/s"),
-    convention=texts,
-    source=texts,
-    confidence=st.sampled_from(["high", "medium", "low", "recalled"]),
-)
-baselines = st.builds(Baseline, texts, st.lists(measured | published, max_size=3).map(tuple))
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(st.one_of(measurements, headers, baselines))
-def test_every_record_survives_its_file(record):
-    text = json.dumps(to_plain(record), ensure_ascii=False, allow_nan=False)
-    assert record == to_record(decode_json(text, WHERE), type(record), WHERE)

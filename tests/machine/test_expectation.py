@@ -178,7 +178,7 @@ BAD = {
         "memory_bytes",
     ),
     "no memory in a host": (json.dumps(GOOD | {"memory_bytes": 0}), "memory_bytes"),
-    "NaN watts": ('{"schema": 1, "gpus": [{"product": "A", "count": 1, "power_limit_w": NaN}]}', "NaN"),
+    "NaN watts": ('{"schema": 1, "gpus": [{"product": "A", "count": 1, "power_limit_w": NaN}]}', "is not JSON"),
 }
 
 

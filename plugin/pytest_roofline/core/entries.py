@@ -52,8 +52,6 @@ class Renewal:
     """One approval that renewed an entry.
 
     Args:
-        approved: when, ISO 8601.
-        sessions: how many were new.
         change: by how much these differ from the entry as it stood, as a share of time; `drift` from its anchor.
         accepted_slower: whether a drift beyond the tolerance was accepted, so that these are the new anchor.
     """
@@ -63,9 +61,6 @@ class Renewal:
     change: float
     drift: float
     accepted_slower: bool = False
-
-    def __post_init__(self) -> None:
-        require_amounts(self, from_zero=("sessions",))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Every error that a user can meet, each saying what was observed, what was expected and what to do."""
+"""What pytest-roofline raises on purpose, and the checks of amounts that raise it."""
 
 import math
 

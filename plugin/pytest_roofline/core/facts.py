@@ -23,8 +23,6 @@ class HardwareKey:
         product: exact product, `a100-sxm4` or `amd-epyc-f26m2`.
         memory: rated memory, `80gb`; of a CPU the memory that this process may use, in whole GiB.
         partition: MIG or CPX mode; of a CPU the cores and quota that this process may use.
-        devices: how many devices the test uses.
-        link: class of the link between them.
     """
 
     product: str | None = None
@@ -84,15 +82,6 @@ class DeviceFacts:
     pcie_generation: int | None = None
     pcie_width: int | None = None
 
-    def __post_init__(self) -> None:
-        require_amounts(
-            self,
-            from_zero=(
-                "index", "memory_bytes", "units", "last_level_cache_bytes", "clock_mhz", "memory_clock_mhz",
-                "power_limit_w", "pcie_generation", "pcie_width",
-            ),
-        )  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
@@ -111,15 +100,6 @@ class HostFacts:
     cgroup_memory_bytes: int | None = None
     governor: str | None = None
     affinity: str | None = None
-
-    def __post_init__(self) -> None:
-        require_amounts(
-            self,
-            from_zero=(
-                "cores", "usable_cores", "memory_bytes", "usable_memory_bytes", "threads", "numa_nodes", "cgroup_cpus",
-                "cgroup_memory_bytes",
-            ),
-        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +142,9 @@ class Gpu:
         links: NVLink or xGMI links that are up.
         others_bytes: memory in use that is not this process's.
         throttle_known: whether the device tells of thermal slowdown at all.
-        partition: MIG, CPX and the like; None is the whole device.
         compute_mode: `default`, `exclusive process` or `prohibited`.
         ecc_errors: uncorrected errors of its memories since the driver was loaded.
         remap_pending: whether memory that gave errors waits to be replaced by spare rows (or its pages to be retired).
-        remap_failed: whether such memory could not be replaced.
         active: what slows it right now, sorted: the causes above, and the power cap.
     """
 
@@ -204,14 +182,10 @@ class Machine:
     """A machine as this process sees it.
 
     Args:
-        host: processor, memory, cgroup.
         gpus: every GPU that a management library knows, visible to torch or not.
         torch_devices: how many accelerators torch can use; None where torch was not asked.
         accelerator_nodes: device files that an accelerator's driver left.
-        libraries: the management libraries that answered.
-        silent: why each of the others did not.
         no_peers: pairs of GPUs without access to each other's memory; None is unknown.
-        shm_bytes: size of /dev/shm.
         memlock_bytes: how much memory may be locked; None is unknown or without limit: see `memlock_known`.
         mps: whether a daemon shares the GPUs between processes (CUDA MPS).
         profiler: the variable that injects a profiler into CUDA programs, if one is set.

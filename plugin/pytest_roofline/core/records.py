@@ -229,9 +229,6 @@ class CurveSummary:
     verdict: str = ""
     misfit: float | None = None
 
-    def __post_init__(self) -> None:
-        require_amounts(self, from_zero=("points", "plateau", "reached", "latency_s", "bandwidth"))
-
 
 @dataclass(frozen=True, slots=True)
 class Footer:
@@ -247,6 +244,3 @@ class Footer:
     curves: tuple[CurveSummary, ...] = ()
     compiled: int = 0
     shadow: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        require_amounts(self, from_zero=("measured", "not_measured", "compiled"))

@@ -201,9 +201,6 @@ class FigureChange:
     after: int | None
     verdict: Literal["worse", "better", "slack", ""] = ""
 
-    def __post_init__(self) -> None:
-        require_amounts(self, from_zero=("before", "after"))
-
 
 @dataclass(frozen=True, slots=True)
 class ExactJudgement:

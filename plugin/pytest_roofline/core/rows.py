@@ -43,60 +43,7 @@ def badness(verdict: str, change: float | None = None) -> tuple[int, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """What is said of one result as plain values; None is what is not known, or not there.
-
-    Args:
-        run: what its run is called in a report.
-        run_id: of its run.
-        started: when that began.
-        test: node id of the test.
-        label: as people call it: `memcpy_d2d[64MiB]`.
-        benchmark: the name that baselines know it by.
-        name: tells measurements of one test apart.
-        parameters: of the test.
-        metric: what was measured: `time`, `peak_bytes`, `kernel` (what a compiled one asks for); None where a test
-            ended without a number.
-        value: in `unit`; the centre of the processes that were judged, else that of the one that stands for them. None
-            where memory ran out before there was one.
-        unit: `s` or `B`; of a kernel None, `figures` holds what it asks for.
-        time_s: seconds per call, where it is a time.
-        rate: of that time, in `rate_unit`: `B/s` or `FLOP/s`.
-        counting: which bytes or FLOPs the rate counts: `traffic_GBps`, `busbw_GBps`, `TFLOPS` and others.
-        tokens_per_second: of that time.
-        baseline_value: what `value` was compared with; None where that was nothing, or a published limit.
-        baseline_time_s: where it is a time.
-        baseline_rate: of that time.
-        change: share of the baseline's value; positive is worse: 0.25 takes a quarter more time or memory.
-        change_low: where `change` may lie, with `confidence`.
-        change_high: the other end.
-        confidence: 0.99 of an interval at 99 %.
-        tolerance: the share that is still the same.
-        detectable: the smallest slowdown, as a share, that the run finds in 80 of 100 cases.
-        processes: behind the value, those that do not count left out.
-        baseline_processes: behind the baseline.
-        baseline_sessions: that those are of.
-        roofline_share: of the roofline that applies.
-        roofline_source: where that is from: a datasheet, or measured.
-        verdict: in a word.
-        reason: why, in a sentence.
-        outcome: how pytest ended the test in the end; None where the run was cut before, or is not known.
-        size_bytes: that the test is called by.
-        held_bytes: what a call leaves allocated.
-        compile_s: what a first call took beyond a warm one.
-        asked_bytes: where memory ran out.
-        free_bytes: there.
-        target: the architecture of a compiled kernel.
-        figures: registers, spills and others of a compiled kernel.
-        cache: how caches were treated.
-        timing: by which clock.
-        labels: what is to be known of the measurement: `cache_resident`, `noisy` and others.
-        ranks: how many measured together.
-        hardware: that baselines know it by.
-        device: the product.
-        driver: of the device.
-        torch: its version.
-        host: the name of the machine.
-    """
+    """What is said of one result as plain values: see docs/reports.md; None is what is not known, or not there."""
 
     run: str | None = None
     run_id: str | None = None
@@ -164,20 +111,13 @@ class Row(Columns):
         what: `time` of a measurement, `kernel` of a compiled one, `memory` where memory ran out before there was a
             number, `test` of a test that failed or was skipped without one, and of the device's health.
         red: whether its test failed in the end; one that passed when it was run again did not.
-        key: of a measurement.
-        work: of one call of it.
         measurement: the one that stands for all processes.
         measurements: of every process, also those that do not count, in the order taken.
         judgement: what was said of them; None where the test failed for itself.
         ended: how the test ended; None where the run was cut before, or is not at its end.
-        resources: what a compiled kernel asks for.
-        exact: what was said of that.
         baseline_figures: what it was compared with, where a comparison of two sides made it.
-        lost: what memory ran out for.
         published: figures from elsewhere beside it, which never gate.
         idle: published limits that could gate and do not here, each with the reason.
-        header: of its run.
-        path: of its run's file.
     """
 
     what: Literal["time", "kernel", "memory", "test"] = "time"

@@ -52,7 +52,6 @@ class Samples:
 
     Args:
         seconds: every sample, in the order taken, those of excluded blocks included.
-        iterations: calls per sample.
         tick_s: the resolution of the clock, in seconds.
         blocks: which samples were taken together, and which blocks count; without any, each sample is its own.
         mode: `events` on the device's own clock, `graph` the same around a graph's replay, `host` the host's clock,
@@ -205,14 +204,11 @@ class Calibration:
     """What stamps and launches cost on a device in one process: the resolution behind every number of it.
 
     Args:
-        device: as the user names it: `cuda:0`.
         tick_s: the smallest difference between two stamps, in seconds: seen, but never below what is documented.
         event_pair_s: what two stamps with nothing between them show, in seconds: the median of fifty.
         record_host_s: host seconds to submit a stamp.
-        call_host_s: host seconds of an empty call.
         spin_hz: cycles per second of the spin kernel; None where the device has none.
         queue_depth: entries that the queue takes before the host must wait; None where no end was seen.
-        process: which process of the run.
     """
 
     device: str
@@ -237,16 +233,12 @@ class Ranks:
     """The ranks behind a measurement, whose samples are the largest of all ranks', iteration by iteration.
 
     Args:
-        size: ranks of the world.
         launcher: what started them: `local`, `torchrun`, `mpirun`, `srun`, `attach`.
         backend: of the measured group: `gloo`, `nccl` …
-        hosts: name of the host of every rank.
         seconds: [rank][sample], seconds per call on each rank alone.
         straggler: the rank that the others waited for; None where nobody was late by more than noise.
         lag_s: [rank], seconds that each needs more than the fastest for its own part of a call, outside of collectives.
-        threads: that each rank computes with.
         algorithm: of the collective, in run files of version 0.1 only; as `protocol`.
-        protocol: likewise.
         generation: of the processes; a new one follows every failure.
         fresh: whether they were started for this measurement, so that its first call loaded and allocated what a new
             process has not yet; the device's context and the ranks' groups came before it.
