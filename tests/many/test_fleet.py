@@ -130,18 +130,6 @@ def test_a_node_that_is_slow_in_half_of_its_runs_is_told_so_and_a_cpu_gets_advic
     assert "look at: other load, memory channels" in text
 
 
-def test_a_gpu_that_is_slow_in_some_runs_only_is_told_so(made):
-    many = made.a_fleet(
-        nights=20, keys=(made.COPY,), effect=lambda key, n, g, night: 0.15 * ((n, g) == (1, 1) and night % 4 == 0)
-    )
-    finding = only(fleet(many))
-    assert (("GPU-1-1", ()), (5, 20)) == (
-        (finding.part, finding.slow),
-        (finding.sometimes.slow_runs, finding.sometimes.runs),
-    )
-    assert finding.change == pytest.approx(0.16, abs=0.03)
-
-
 def test_what_differs_from_the_others_is_named(made):
     runs = made.Runs()
     rng = np.random.default_rng(0)

@@ -18,7 +18,7 @@ from ..stats.spread import ENOUGH_SESSIONS, Group, Prior, Spread
 from ..stats.stats import Difference, difference
 from .comparators import class_of_key, default_tolerance, priors_of, reference_of
 from .files import key_of_entry
-from .plausible import Flaw, absurd_entry, absurd_limit, family_of_key
+from .plausible import Flaw, absurd_entry, family_of_key
 
 # Processes of one entry lie a few percent apart, on a bad CPU a factor of two.
 MOST_APART = 3.0
@@ -116,9 +116,6 @@ def _limit(entry: Entry) -> Iterator[Flaw]:
         )
     if not _has_provenance(entry):
         yield Flaw("no provenance", "who wrote the limit down, and when", "say it in `provenance`", hint=True)
-    flaw = absurd_limit(entry) if entry.kind == "threshold" else None
-    if flaw is not None:
-        yield flaw
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,10 +187,10 @@ def _refuse_several(runs: Sequence[Run]) -> None:
         )
 
 
-# Standard errors between a session and the others: of a whole run, by its middle test, and of a single test.
-RUN_APART, TEST_APART = 4.0, 5.0
-# Of a proposal whose runs are all honest: the chance that any run is refused, and that any test is left out. Where few
-# processes stand behind the standard error, this asks for more of them than the above.
+# Standard errors between the middle test of a run and those of the others.
+RUN_APART = 4.0
+# Of a proposal whose runs are all honest: the chance that any run is refused. Where few processes stand behind the
+# standard error, this asks for more of them than the above.
 FALSE_ALARM = 0.005
 # From so many degrees of freedom on, a spread between processes is believed as it was found.
 MANY = 2 * PRIOR_FREEDOM
@@ -215,7 +215,6 @@ class Disagreement:
     errors: float
     freedom: float
     tests: int
-    others: int
 
 
 def runs_apart(tests: Sequence[Sessions]) -> list[Disagreement]:
@@ -224,29 +223,12 @@ def runs_apart(tests: Sequence[Sessions]) -> list[Disagreement]:
     odd: list[str] = []
     while len(left) > 1:
         found = [one for run_id in left if (one := _run_apart(run_id, left, tests)) is not None]
-        apart = [one for one in found if _is_apart(one, RUN_APART, _looks(len(left)))]
+        apart = [one for one in found if _is_apart(one, _looks(len(left)))]
         if not apart:
             break
         odd.append(max(apart, key=lambda one: abs(one.errors)).run_id)
         left.remove(odd[-1])
     return [one for run_id in odd if (one := _run_apart(run_id, left, tests)) is not None]
-
-
-def sessions_apart(tests: Sequence[Sessions]) -> list[Disagreement | None]:
-    """Of each test the session that lies far from its others; None where they agree, or there is but one."""
-    several = [test for test in tests if len(test.groups) > 1]
-    assumed = _priors([(test.key, list(test.groups.values())) for test in several])
-    looks = sum(_looks(len(test.groups)) for test in several)
-    return [_session_apart(test, assumed[class_of_key(test.key)], looks) for test in tests]
-
-
-def _session_apart(test: Sessions, prior: Prior, looks: int) -> Disagreement | None:
-    found = []
-    for run_id, group in test.groups.items():
-        others = [other for name, other in test.groups.items() if name != run_id]
-        if others and _is_apart(one := _distance(run_id, group, others, prior), TEST_APART, looks):
-            found.append(one)
-    return max(found, key=lambda apart: abs(apart.errors), default=None)
 
 
 def _looks(sessions: int) -> int:
@@ -269,7 +251,7 @@ def _run_apart(run_id: str, among: Sequence[str], tests: Sequence[Sessions]) -> 
     estimate, errors, freedom = (
         median(getattr(one, name) for one in found) for name in ("estimate", "errors", "freedom")
     )
-    return Disagreement(run_id, estimate, errors, freedom, len(found), max(one.others for one in found))
+    return Disagreement(run_id, estimate, errors, freedom, len(found))
 
 
 def _priors(known: Sequence[tuple[Key, Sequence[Group]]]) -> dict[str, Prior]:
@@ -295,7 +277,7 @@ def _distance(run_id: str, group: Group, others: Sequence[Group], prior: Prior) 
     variance = found.error**2 + (session.value**2 - found.session.value**2) * (1 + 1 / held)
     known = [freedom, session.freedom, found.device.freedom if found.device else math.inf]
     # The least of all degrees of freedom: Satterthwaite's would count on a spread that came out small by luck.
-    return Disagreement(run_id, found.estimate, found.estimate / math.sqrt(variance), min(known), 1, held)
+    return Disagreement(run_id, found.estimate, found.estimate / math.sqrt(variance), min(known), 1)
 
 
 def _joined(session: Spread, assumed: float) -> Spread:
@@ -306,11 +288,11 @@ def _joined(session: Spread, assumed: float) -> Spread:
     return with_prior(session.value**2, session.freedom - PRIOR_FREEDOM, assumed, "estimated")
 
 
-def _is_apart(found: Disagreement, limit: float, looks: int) -> bool:
-    """Whether the middle test lies beyond `limit` standard errors, and chance is no excuse."""
+def _is_apart(found: Disagreement, looks: int) -> bool:
+    """Whether the middle test lies too many standard errors away, and chance is no excuse."""
     errors, freedom = abs(found.errors), found.freedom
     tail = float(special.ndtr(-errors) if math.isinf(freedom) else special.stdtr(freedom, -errors))
     counted = min(found.tests, INDEPENDENT)
     # At least half of the tests lie that far out, all on the same side.
     chance = 2 * float(special.bdtrc(math.ceil(counted / 2) - 1, counted, tail))
-    return errors > limit and chance <= FALSE_ALARM / looks
+    return errors > RUN_APART and chance <= FALSE_ALARM / looks

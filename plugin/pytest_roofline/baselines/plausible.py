@@ -9,9 +9,8 @@ from ..core.facts import HardwareKey
 from ..core.keys import Key
 from ..core.records import Ceiling, rate
 from ..core.units import MIB, format_flops, format_rate
-from ..core.work import RATE_UNITS, Work, rate_suffix
+from ..core.work import Work, rate_suffix
 from ..hardware import (
-    BOUNDED_FROM_BYTES,
     catalogue,
     collective_ceiling,
     is_large,
@@ -32,8 +31,6 @@ BEYOND_DOUBT = 5.0
 LEAST_ARITHMETIC = 1.0
 # Beyond these shares of the peak nothing was measured: below, of a copy or a product that is large enough to saturate.
 ABSURD = (0.01, 1.10)
-# A limit so many times the peak was read in another unit; one of a device's memory below this share fails nobody.
-POWER_OF_TEN, LEAST_LIMIT = 10.0, 1 / 3
 # No call takes less than a cycle of the fastest clock, and none is timed for longer than a day.
 POSSIBLE_S = (1e-10, 86_400.0)
 # A cgroup may leave so small a share of a machine's memory to a CPU.
@@ -109,32 +106,6 @@ def refuse_absurd(proposal: Baseline) -> None:
         flaw = absurd_entry(entry)
         if flaw is not None:
             raise BadInput(f"{entry.label} has {flaw.observed}; expected {flaw.expected}; {flaw.remedy}")
-
-
-def absurd_limit(entry: Entry) -> Flaw | None:
-    """Why a published rate must be in another unit: a power of ten beyond the highest peak that applies, or of a
-    memory less than a third of the lowest, which every machine reaches.
-    """
-    suffix = rate_suffix(entry.metric)
-    told = entry.value if isinstance(entry.value, tuple) else (entry.value,)
-    values = [one for one in told if isinstance(one, float | int)]
-    to_host = BOUNDED_FROM_BYTES * entry.benchmark.startswith(("memcpy_h2d", "memcpy_d2h"))
-    work = Work(read_bytes=BOUNDED_FROM_BYTES, payload_bytes=BOUNDED_FROM_BYTES, wire_bytes=to_host)
-    key = Key(entry.benchmark, entry.parameters, entry.metric, entry.hardware, "warm", "device")
-    roof = _roof(key, work) if suffix is not None and values else None
-    if roof is None or suffix is None:
-        return None
-    value, (least, most), size = max(values) * RATE_UNITS[suffix], roof, entry.parameters.get("size_bytes")
-    remedy = "read its source again, its unit first"
-    if value > POWER_OF_TEN * most:
-        observed = f"a limit of {value / most:.0%} of the highest peak that applies"
-        return Flaw(observed, f"less than {POWER_OF_TEN:.0%}", remedy)
-    whole = entry.hardware.partition in (None, "none")
-    large = not isinstance(size, int | float) or size >= SATURATES_FROM_BYTES
-    if suffix == "traffic_GBps" and whole and large and value < LEAST_LIMIT * least:
-        observed = f"a limit of {value / least:.2%} of the lowest peak that applies"
-        return Flaw(observed, f"at least {LEAST_LIMIT:.0%} of a memory's", remedy)
-    return None
 
 
 def distrusted(key: Key, work: Work, reference: Reference | None) -> str:

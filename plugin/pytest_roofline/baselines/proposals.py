@@ -16,7 +16,7 @@ from ..stats.key_results import by_process, typical_peak
 from ..stats.stats import growth
 from .comparators import pooled_median, reference_of, typical_clock
 from .files import key_of_entry
-from .picking import Disagreement, Sessions, is_fake, runs_apart, sessions_apart
+from .picking import Disagreement, Sessions, is_fake, runs_apart
 from .plausible import absurd_entry
 from .runs import Run
 
@@ -61,9 +61,9 @@ def propose(runs: Sequence[Run], *, everything: bool = False, accept_slower: boo
             entries.append(entry)
         else:
             left_out.append(printable(f"{entry.label}: {flaw.observed}; expected {flaw.expected}; {flaw.remedy}"))
-    entries, apart = _agreeing(entries, runs)
+    _refuse_disagreeing(entries, runs)
     exact, exact_left_out = propose_exact(runs, accept_worse=accept_slower)
-    left_out += [*apart, *exact_left_out]
+    left_out += exact_left_out
     if all(entry.is_canary for entry in entries):
         # They tell how the machine was while the tests beside them were measured.
         entries = []
@@ -107,22 +107,11 @@ def _process(measurement: Measurement) -> tuple[str, str]:
     return measurement.key.identity, measurement.process
 
 
-def _agreeing(entries: Sequence[Entry], runs: Sequence[Run]) -> tuple[list[Entry], list[str]]:
-    """The entries whose sessions agree, and of each other one a line that says how far they lie apart."""
-    canaries = [entry for entry in entries if entry.is_canary]
-    entries = [entry for entry in entries if not entry.is_canary]
-    tests = [_sessions(entry) for entry in entries]
-    odd = runs_apart(tests)
+def _refuse_disagreeing(entries: Sequence[Entry], runs: Sequence[Run]) -> None:
+    """Refuse runs of which one disagrees with the others; how far canaries lie apart is what they are there to tell."""
+    odd = runs_apart([_sessions(entry) for entry in entries if not entry.is_canary])
     if odd:
         raise BadInput(_disagreement(odd, runs))
-    found = sessions_apart(tests)
-    lines = [
-        printable(f"{entry.label}: {_one_apart(apart, entry)}")
-        for entry, apart in zip(entries, found, strict=True)
-        if apart is not None
-    ]
-    # How far canaries lie apart is what they are there to tell.
-    return [*(entry for entry, apart in zip(entries, found, strict=True) if apart is None), *canaries], lines
 
 
 def _sessions(entry: Entry) -> Sessions:
@@ -141,15 +130,6 @@ def _disagreement(odd: Sequence[Disagreement], runs: Sequence[Run]) -> str:
         return f"{told}: the {len(runs)} runs disagree, so that nobody can tell which are right; {remedy}"
     them = "it" if len(odd) == 1 else "them"
     return f"{told}: more than runs of unchanged code differ; find out why, and propose the runs without {them}"
-
-
-def _one_apart(apart: Disagreement, entry: Entry) -> str:
-    """The same of one entry, whose sessions disagree while the runs do not."""
-    other = next(session.run_id for session in entry.sessions if session.run_id != apart.run_id)
-    if len(entry.sessions) == 2:
-        return f"{apart.run_id} is {_how_far(apart, other)}, and two sessions cannot tell which is right"
-    far = _how_far(apart, f"its {apart.others} other sessions")
-    return f"{apart.run_id} is {far}; find out why, or propose without that run"
 
 
 def _how_far(apart: Disagreement, than: str) -> str:

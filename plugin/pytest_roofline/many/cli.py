@@ -2,7 +2,6 @@
 
 import fnmatch
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from .history import History
     from .reading import Many
 
-# Reading that takes less is not worth a word; then a word every so often where no terminal shows one line anew.
-QUIET_S, WORD_S = 1.0, 10.0
 # Files that cannot be used are named up to so many.
 MOST_NAMED = 5
 
@@ -125,7 +122,7 @@ def _read(runs: Sequence[str], folder: Path, cache: bool, since: str | None, pat
     from .reading import read_many
 
     paths = expand(runs, folder, sys.stdin if "-" in runs else ())
-    many = read_many(paths, folder / "cache" if cache else None, _progress())
+    many = read_many(paths, folder / "cache" if cache else None)
     for note in many.notes[:MOST_NAMED]:
         click.echo(f"note: {printable(note)}", err=True)
     if many.left_out:
@@ -135,23 +132,6 @@ def _read(runs: Sequence[str], folder: Path, cache: bool, since: str | None, pat
         if len(many.left_out) > MOST_NAMED:
             click.echo(f"  … and {len(many.left_out) - MOST_NAMED} more", err=True)
     return _matching(_since(many, since), patterns)
-
-
-def _progress() -> Callable[[int, int], None]:
-    """Says how far reading is, on stderr, once it takes a while."""
-    begun = last = time.monotonic()
-    terminal = sys.stderr.isatty()
-
-    def tell(done: int, of: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - begun < QUIET_S or (not terminal and now - last < WORD_S):
-            return
-        last = now
-        text = f"reading {done:,} of {of:,} run files"
-        click.echo(f"\r{text}" if terminal else text, err=True, nl=not terminal or done == of)
-
-    return tell
 
 
 def _since(many: "Many", since: str | None) -> "Many":

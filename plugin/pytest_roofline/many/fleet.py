@@ -10,18 +10,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..stats.outliers import LEVEL, MEDIAN_ERROR
+from ..stats.outliers import MEDIAN_ERROR
 from ..stats.spread import class_of, priors
 from ..stats.stats import growth, quantile
 from .levels import (
     FEWEST,
     GPU,
     HOST,
-    LEVELS,
     LINK,
     LOOK,
     LOOK_AT_CPU,
-    NODE,
     Effect,
     Levels,
     cells_of,
@@ -32,13 +30,6 @@ from .reading import Many
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-# A run is slow by itself where it lies so many standard deviations above its part's middle.
-FAR = 4.0
-# Fewer runs, or fewer slow ones, are no habit.
-FEWEST_RUNS, FEWEST_SLOW = 8, 3
-# Runs are this often slow at least, whatever this fleet shows: something always happens.
-USUAL = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +51,6 @@ class SlowClass:
 
 
 @dataclass(frozen=True, slots=True)
-class Sometimes:
-    """A part that is slow in `slow_runs` of its `runs`, by `change` in the middle of these."""
-
-    kind: str
-    slow_runs: int
-    runs: int
-    change: float
-    p: float
-
-
-@dataclass(frozen=True, slots=True)
 class SlowPart:
     """A part that is slower than its peers."""
 
@@ -83,7 +63,6 @@ class SlowPart:
     fine: tuple[str, ...]
     differs: tuple[str, ...]
     look_at: str
-    sometimes: Sometimes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +99,10 @@ def fleet(many: Many, least: float = 0.05) -> Fleet:
         reach: dict[str, float] = {}
         if len(cells):
             search = _Search(many, name, cells, math.log1p(least))
-            findings += [*search.findings(), *search.sometimes()]
+            findings += search.findings()
             reach = search.levels.reach
         hardware.append(_of_hardware(many, name, cells, reach))
-    findings.sort(key=lambda one: (not one.slow, -one.change, one.part))
+    findings.sort(key=lambda one: (-one.change, one.part))
     return Fleet(tuple(findings), tuple(hardware), several_nodes)
 
 
@@ -151,7 +130,6 @@ class _Search:
         kind = str(many.runs["type"][int(cells["run"].iloc[0])])
         self.look = LOOK_AT_CPU if kind == "cpu" else LOOK
         self.levels: Levels = levels_of(cells, least, priors()[class_of(kind)].device)
-        self._known: set[tuple[str, str]] = set()
 
     def findings(self) -> Iterator[SlowPart]:
         """Parts that are slow on the whole, each once with all of its classes."""
@@ -165,7 +143,6 @@ class _Search:
 
     def _finding(self, level: str, part: str, effects: Sequence[Effect]) -> SlowPart:
         node, kinds = effects[0].node, [one.kind for one in effects]
-        self._known |= {(place, kind) for kind in kinds for place in (part, node if level == NODE else part)}
         aliases = {part, *(one.part for one in effects)}
         looked = set().union(*(self.levels.seen.get((level, name), set()) for name in aliases))
         return SlowPart(
@@ -200,31 +177,6 @@ class _Search:
         cells = self.cells
         mine = (cells["sort"] == effect.sort) & (cells["class"] == effect.kind) & (cells["node"] == effect.node)
         return cells[mine & effect.holds(cells)]
-
-    def sometimes(self) -> Iterator[SlowPart]:
-        """Parts that are slow in more of their runs than chance allows: two modes, which no median shows."""
-        from scipy.stats import binom, median_abs_deviation
-
-        keys = ["sort", "class", "part", "node"]
-        by_run = self.cells.groupby([*keys, "run"], sort=True)["excess"].median().reset_index()
-        by_run["rest"] = by_run["excess"] - by_run.groupby(keys)["excess"].transform("median")
-        times = LEVELS * len(by_run[keys].drop_duplicates())
-        for (sort, kind), group in by_run.groupby(["sort", "class"], sort=True):
-            spread = float(median_abs_deviation(group["rest"], scale="normal"))
-            slow = group["rest"] > max(self.least, FAR * spread)
-            usual = max(USUAL, float(slow.mean()))
-            counts = slow.groupby([group["part"], group["node"]]).agg(["sum", "count"])
-            for (part, node), (slow_runs, count) in zip(counts.index, counts.to_numpy().tolist(), strict=True):
-                p = float(binom.sf(slow_runs - 1, count, usual)) * times
-                known = {(part, kind), (node, kind)} & self._known
-                if slow_runs >= FEWEST_SLOW and count >= FEWEST_RUNS and p <= LEVEL and not known:
-                    change = growth(float(group["rest"][slow & (group["part"] == part)].median()))
-                    told = Sometimes(str(kind), slow_runs, count, change, min(1.0, p))
-                    yield self._at_times(str(sort), part, node, told)
-
-    def _at_times(self, level: str, part: str, node: str, told: Sometimes) -> SlowPart:
-        differs = _differs(self.many, part, node, level)
-        return SlowPart(level, part, node, self.hardware, told.change, (), (), differs, self.look[told.kind], told)
 
 
 def _identities(many: Many) -> dict[str, str]:

@@ -143,8 +143,8 @@ def _without_ends(test: Test) -> str:
 
 # Fewer links than this say nothing of the GPU at their end.
 FEWEST_LINKS = 3
-# Nodes, GPUs, links, and parts that are slow sometimes.
-LEVELS = 4
+# Nodes, GPUs, links.
+LEVELS = 3
 # A link has no clocks of its own: links of one class lie closer together than GPUs, by this share of their spread.
 LINK_SHARE = 0.25
 VALUES = ["part", "node", "excess", "count"]

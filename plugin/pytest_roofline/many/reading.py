@@ -5,7 +5,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,15 +29,12 @@ if TYPE_CHECKING:
 
 # Reasons that are printed of files that are left out.
 MOST_NAMED = 5
-Progress = Callable[[int, int], None]
 # `test` (JSON), `unfit`, `hosts` (JSON) and seconds per call: the median of a process.
 MeasuredRow = tuple[str, str, str, float]
 
 # What was read of run files is kept beside the runs, so that ten thousand of them are read once. A file counts as the
 # same while its path, size and time of change are. Whatever is wrong with the index, the files are read anew.
 INDEX = "runs.msgpack"
-# Files that nobody asked for stay in the index up to so many, or it would grow for ever.
-MOST_FILES = 100_000
 # A file that changed this short a time ago may change again without its time of change showing it, as clocks of file
 # systems are coarse: it is read, but not remembered.
 SETTLED_NS = 2_000_000_000
@@ -125,25 +122,16 @@ class Many:
         return {str(reason): int(count) for reason, count in reasons.value_counts().items()}
 
 
-def read_many(paths: Sequence[str], cache: Path | None = None, progress: Progress | None = None) -> Many:
+def read_many(paths: Sequence[str], cache: Path | None = None) -> Many:
     """Many run files as tables; those that cannot be used are named and left out."""
     known, notes = load_index(cache / INDEX) if cache is not None else ({}, [])
     stats = {path: _stat(path) for path in paths}
     new = [path for path in paths if path not in known or (known[path].size, known[path].mtime_ns) != stats[path]]
     begun_ns = time.time_ns()
-    files = known | {one.path: one for one in _read_new(new, stats, progress)}
+    files = known | {one.path: one for one in _read_new(new, stats)}
     if cache is not None and (new or notes):
         notes += _save(cache, files, set(paths), begun_ns)
-    try:
-        return many_of([files[path] for path in paths], notes, len(new))
-    except (BadFile, LookupError, TypeError, ValueError) as error:
-        if isinstance(error, BadInput):
-            raise
-        # The index alone holds what is checked here; the run files behind it were checked as they were read.
-        told = f"the index in {cache} cannot be used ({error}), so the run files are read anew"
-        files = {one.path: one for one in _read_new(paths, stats, progress)}
-        notes += _save(cache, files, set(paths), begun_ns) if cache is not None else []
-        return many_of(list(files.values()), [told, *notes], len(paths))
+    return many_of([files[path] for path in paths], notes, len(new))
 
 
 def _stat(path: str) -> tuple[int, int]:
@@ -155,14 +143,12 @@ def _stat(path: str) -> tuple[int, int]:
     return seen.st_size, seen.st_mtime_ns
 
 
-def _read_new(paths: Sequence[str], stats: dict[str, tuple[int, int]], progress: Progress | None) -> Iterable[RunFile]:
-    for done, path in enumerate(paths, 1):
+def _read_new(paths: Sequence[str], stats: dict[str, tuple[int, int]]) -> Iterable[RunFile]:
+    for path in paths:
         try:
             yield file_of(read_run(Path(path)), path, *stats[path])
         except BadFile as error:
             yield RunFile(path, *stats[path], str(error))
-        if progress is not None and (done % 50 == 0 or done == len(paths)):
-            progress(done, len(paths))
 
 
 def file_of(run: Run, path: str, size: int, mtime_ns: int) -> RunFile:
@@ -180,8 +166,6 @@ def load_index(path: Path) -> tuple[dict[str, RunFile], list[str]]:
         if stored.made_by != _made_by():
             return {}, []
         texts = [sys.intern(text) for text in stored.texts]
-        if any(min(row[:3]) < 0 for rows in stored.rows for row in rows):
-            raise ValueError("a number points at nothing")
         for file, rows in zip(stored.files, stored.rows, strict=True):
             file.rows = [(texts[test], texts[unfit], texts[hosts], seconds) for test, unfit, hosts, seconds in rows]
     except FileNotFoundError:
@@ -194,8 +178,7 @@ def load_index(path: Path) -> tuple[dict[str, RunFile], list[str]]:
 
 def _save(folder: Path, files: dict[str, RunFile], asked: set[str], begun_ns: int) -> list[str]:
     """Keep what is known; returns a note where it cannot be written."""
-    others = files.keys() - asked
-    stay = {path for path in others if Path(path).exists()} if len(others) <= MOST_FILES else set()
+    stay = {path for path in files.keys() - asked if Path(path).exists()}
     stay |= {path for path in asked if 0 <= files[path].mtime_ns < begun_ns - SETTLED_NS}
     kept = [file for path, file in files.items() if path in stay]
     numbers: dict[str, int] = {}

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from ..stats.outlook import WORTH_REPORTING
 from ..stats.spread import Prior, borrow
 from ..stats.stats import quantile
 
@@ -145,8 +146,7 @@ def drawn_in(logs: "Values", noise: float) -> "Values":
 MAD = 0.6745
 # The chance of one invented finding among all series.
 LEVEL = 0.01
-# As in verdicts: what is tested is "no more than 0.4 of the least effect", what is required besides is the whole of it.
-WORTH = 0.4
+# As in verdicts, what is tested is "no more than what is worth reporting"; what is required besides is the whole of it.
 # How many degrees of freedom the noise of all series is worth to one of them, for the search alone.
 SHARED_FREEDOM = 4.0
 # How many runs the share of outliers among all series is worth to one of them; that of a normal distribution at least.
@@ -292,7 +292,7 @@ class _Judge:
         means = self._of_mean(shape, start, cut, variance) + self._of_mean(shape, cut, end, variance)
         error = math.sqrt(self.inflation * means)
         size = shape.levels[number + 1] - shape.levels[number]
-        score = (abs(size) - WORTH * self.least) / error
+        score = (abs(size) - WORTH_REPORTING * self.least) / error
         p = 2 * float(special.stdtr(freedom, -score)) * _places(len(self.values))
         # As many outliers in a row, wherever in the series.
         p = self.times * max(p, len(self.values) * self.outliers ** min(cut - start, end - cut))

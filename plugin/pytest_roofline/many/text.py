@@ -156,9 +156,6 @@ def _findings_table(findings: Sequence[SlowPart], width: int, colour: bool) -> s
             kind = one.kind if one.steady else f"{one.kind}, sometimes"
             span = _span(one.change_low, one.change_high)
             table.add_row(str(number), word, f"{name}: {kind}", format_percent(one.change), span)
-        if finding.sometimes is not None:
-            told, often = finding.sometimes, f"in {finding.sometimes.slow_runs} of {finding.sometimes.runs}"
-            table.add_row(str(number), word, f"{name}: {told.kind}, sometimes", format_percent(told.change), often)
     return render(table, width, colour)
 
 
@@ -169,9 +166,6 @@ def _behind(number: int, finding: SlowPart) -> list[str]:
     for one in finding.slow:
         often = "" if one.steady else f", not in all of them{history}"
         lines.append(f"   slow in {one.kind}: {listed(one.tests, MOST_NAMED)} in {one.runs} runs{often}")
-    if finding.sometimes is not None:
-        told = finding.sometimes
-        lines.append(f"   slow in {told.kind} in {told.slow_runs} of {told.runs} runs only{history}")
     if finding.fine:
         lines.append(f"   as fast as others in {', '.join(finding.fine)}")
     if finding.differs:
