@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_roofline.baselines.checks import check, health_of, provisional
-from pytest_roofline.baselines.files import read_baseline
-from pytest_roofline.baselines.plausible import absurd_entry, absurd_limit
+from pytest_roofline.baselines.plausible import absurd_entry
 from pytest_roofline.core.entries import Baseline, Session
 from pytest_roofline.core.work import Work
 from pytest_roofline.stats.spread import Prior, priors
@@ -20,13 +19,6 @@ MIB = 2**20
 NOW = datetime.datetime(2026, 6, 1, 12, tzinfo=datetime.UTC)
 # The datasheet of the product that `make` stands for.
 PEAK = 4.8e12
-GATING = [
-    (path, entry)
-    for path in sorted((Path(__file__).parents[2] / "baselines").glob("*.json"))
-    if path.stem != "resources"
-    for entry in read_baseline(path).entries
-    if entry.gates and entry.kind == "threshold"
-]
 PROVENANCE = {"tool": "pytest-roofline 0.1.0", "device": "NVIDIA H200"}
 
 
@@ -160,24 +152,11 @@ def test_what_crosses_links_between_devices_is_bounded_by_them(make):
         assert (wrong(copy(make, key=key, work=work, sessions=(session,))) == []) == sane, (benchmark, gbps)
 
 
-def test_a_limit_names_the_exact_variant_who_vouches_for_it_and_a_rate_that_can_be(make):
+def test_a_limit_names_the_exact_variant_and_who_vouches_for_it(make):
     variant = "the exact variant, such as product h100-sxm5, memory 80gb, partition none"
     for field, note in itertools.product(("product", "memory", "partition"), ("", "meant so")):
         entry = limit(make, 2500.0, hardware=replace(make.hardware(), **{field: None}), note=note)
         assert wrong(entry) == [f"a limit for any {field}; expected {variant}"], field
-    high = "a limit of 52083% of the highest peak that applies; expected less than 1000%"
-    low = "a limit of 31.25% of the lowest peak that applies; expected at least 33% of a memory's"
-    for value, told in [(2500.0, []), (2.5e6, [high]), (1600.0, []), (1500.0, [low])]:
-        assert wrong(limit(make, value)) == told, value
-    # A small copy, a slice and a link may have any low limit; of several devices the links bound it from above.
-    assert wrong(limit(make, 1.0, parameters={"size_bytes": 4096})) == []
-    assert wrong(limit(make, 600.0, hardware=make.hardware(partition="1g.18gb"))) == []
-    link = {"benchmark": "memcpy_h2d", "metric": "payload_GBps"}
-    assert [len(wrong(limit(make, value, **link))) for value in (4.8, 55e3)] == [0, 1]
-    ring = make.hardware(devices=8, link="nvlink-switch")
-    several = {"benchmark": "all_gather", "metric": "busbw_GBps", "hardware": ring}
-    assert [len(wrong(limit(make, value, **several))) for value in (300.0, 46e2)] == [0, 1]
-    assert [wrong(entry) for path, entry in GATING if absurd_limit(entry)] == []
     (flaw,) = flaws(limit(make, 2500.0, provenance={"ticket": " "}))
     assert (flaw.observed, flaw.hint) == ("no provenance", True)
 

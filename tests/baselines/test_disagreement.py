@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from pytest_roofline.baselines.picking import Sessions, runs_apart, sessions_apart
+from pytest_roofline.baselines.picking import Sessions, runs_apart
 from pytest_roofline.stats.spread import Group
 
 
@@ -46,8 +46,7 @@ def test_runs_that_agree_or_share_nothing_agree(make):
     # The spread between processes comes out as nothing; sessions differ by more than that all the same.
     assert runs_apart(suite(make, 1.0, 1.0, 1.0, 1.0, 1.01, processes=5)) == []
     alone = [sessions(make, 1.0, None, benchmark="a"), sessions(make, None, 9.0, benchmark="b")]
-    assert (runs_apart(alone), sessions_apart(alone)) == ([], [None, None])
-    assert (runs_apart([]), sessions_apart([]), sessions_apart([sessions(make, 1.0)])) == ([], [], [None])
+    assert runs_apart(alone) == runs_apart([]) == []
 
 
 def test_the_one_of_three_that_is_off_is_named_alone_and_several_worst_first(make):
@@ -55,20 +54,12 @@ def test_the_one_of_three_that_is_off_is_named_alone_and_several_worst_first(mak
         factors = [1.0, 1.004, 0.997]
         factors[place] *= factor
         (apart,) = runs_apart(suite(make, *factors, processes=processes))
-        assert (apart.run_id, apart.tests, apart.others) == (f"r{place}", 12, 2), (place, factor, processes)
+        assert (apart.run_id, apart.tests) == (f"r{place}", 12), (place, factor, processes)
         assert apart.estimate == pytest.approx(math.log(factor), abs=0.01)
         assert abs(apart.errors) > 4
-    (apart,) = runs_apart(suite(make, 1.0, 1.2))
-    assert (apart.tests, apart.others) == (12, 1)
     assert names(runs_apart(suite(make, 1.0, 1.003, 0.998, 1.001, 1.0, 2.0, 1.3))) == ["r5", "r6"]
-
-
-def test_one_slow_test_makes_not_its_run_but_its_session_the_odd_one(make):
+    # One slow test does not make its run the odd one.
     assert runs_apart([*suite(make, 1.0, 1.0, 1.0, 1.0), sessions(make, 1.0, 1.0, 1.0, 2.0)]) == []
-    *others, found = sessions_apart([*suite(make, 1.0, 1.0, 1.0, 1.0), sessions(make, 1.0, 1.002, 1.001, 1.4)])
-    assert others == [None] * 12
-    assert (found.run_id, found.tests, found.others) == ("r3", 1, 3)
-    assert found.estimate == pytest.approx(math.log(1.4), abs=0.01)
 
 
 def test_a_cpu_or_another_device_may_be_further_off_and_each_device_is_held_against_itself(make):

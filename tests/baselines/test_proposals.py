@@ -164,27 +164,6 @@ def test_runs_that_disagree_with_the_others_are_named_by_how_much_and_over_how_m
         assert "nobody can tell which are right; choose runs of one kind (--driver, --before, --after)" in sentence
 
 
-def test_an_entry_whose_sessions_disagree_is_left_out_and_named(make, tmp_path):
-    odd = make.key("odd")
-    records = [[*suite(make, 1.0), make.measurement(value, key=odd)] for value in (1.0, 1.01, 0.99, 1.4)]
-    found, (line,) = taken(make, tmp_path, *records)
-    assert ("odd[64MiB]" in found, len(found)) == (False, 6)
-    assert line.startswith("odd[64MiB]: run-3 is 40.0 % slower than its 3 other sessions (")
-    assert line.endswith("find out why, or propose without that run")
-    # Of two neither is blamed.
-    _, (line,) = taken(make, tmp_path, *[[*suite(make, 1.0), make.measurement(t, key=odd)] for t in (1.0, 3.0)])
-    assert "run-0 is 66.7 % faster than run-1 (" in line
-    assert line.endswith("two sessions cannot tell which is right")
-    # Half of the tests are three times slower in one run, the other half in the other: no run is the odd one.
-    halves = [
-        [make.measurement(3.0 if test % 2 == run else 1.0, key=make.key(f"t{test}")) for test in range(8)]
-        for run in range(2)
-    ]
-    with pytest.raises(NothingFit) as error:
-        propose(runs_of(make, tmp_path, *halves))
-    assert len(error.value.left_out) == 8
-
-
 def test_what_is_measured_alone_or_left_out_for_itself_disagrees_with_nothing(make, tmp_path):
     records = [[make.measurement(1.0)], [make.measurement(1.0)], [make.measurement(9.0, key=make.key("other"))]]
     assert taken(make, tmp_path, *records)[0] == ["memcpy_d2d[64MiB]", "other[64MiB]"]

@@ -3,7 +3,7 @@
 import math
 import random
 
-from pytest_roofline.baselines.picking import Sessions, runs_apart, sessions_apart
+from pytest_roofline.baselines.picking import Sessions, runs_apart
 from pytest_roofline.stats.spread import Group, priors
 
 from ..baselines.test_disagreement import day, names, sessions
@@ -45,7 +45,6 @@ def test_honest_runs_pass(make):
         dice = random.Random(1)
         tried = [honest(make, dice, runs, tests, processes, shared=shared) for _ in range(times)]
         assert sum(bool(runs_apart(one)) for one in tried) <= 0.01 * times, (runs, tests, processes)
-        assert sum(any(sessions_apart(one)) for one in tried) <= 0.01 * times, (runs, tests, processes)
     dice = random.Random(2)
     wide = [honest(make, dice, 5, 2, 1, process=0.059) for _ in range(300)]
     assert sum(bool(runs_apart(one)) for one in wide) <= 3
