@@ -1,13 +1,9 @@
 """A headless Chromium of our own, which ends with what started it."""
 
-import base64
 import contextlib
 import json
 import os
-import re
 import shutil
-import zlib
-from collections import Counter
 
 # The page is looked at as most people have it.
 WIDTH, HEIGHT = 1280, 900
@@ -66,17 +62,6 @@ def main_thread(driver):
     """What the page's main thread computed since `Performance.enable`, in seconds of its own clock by what it was."""
     metrics = driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
     return {metric["name"]: metric["value"] for metric in metrics}
-
-
-def printed(driver):
-    """The fill colours of a printed page, each with how often it is set, by red, green and blue from 0 to 1."""
-    pdf = base64.b64decode(driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": False})["data"])
-    found = Counter()
-    for stream in re.findall(rb"stream\r?\n(.*?)endstream", pdf, re.DOTALL):
-        # Fonts are packed too, and hold no such words.
-        with contextlib.suppress(zlib.error):
-            found.update(re.findall(rb"([\d.]+ [\d.]+ [\d.]+) rg\b", zlib.decompress(stream)))
-    return found
 
 
 def complaints(driver):

@@ -25,7 +25,7 @@ from .page_text import (
     MEANINGS,
     changed_lines,
     chips,
-    ended_lines,
+    drill_line,
     family,
     inside_of,
     known_lines,
@@ -34,15 +34,18 @@ from .page_text import (
     published_of,
     reason,
     reds,
+    run_lines,
     sentence,
     shape,
 )
 from .plots import plots_of
 from .plots.chart import Plot
-from .plots.samples import SECTION as SAMPLES
 from .tables import kernel_cells
 from .words import cells
 
+# What draws, the largest part of a page: `plotly.js-basic-dist-min` 4.1.1 of npm (scatter, bar, pie), as it came. To
+# renew it, `npm pack plotly.js-basic-dist-min@VERSION`; take its .js and its LICENSE, and say the version here.
+PLOTLY = "plotly-basic.min.js"
 # So many rows stand in the page at once; more are drawn when somebody asks, so that ten thousand open quickly.
 SHOWN_ROWS = 200
 # What a column means where its heading does not tell.
@@ -62,6 +65,8 @@ _MEANS = {
     "matrix": "instructions that multiply matrices",
     "changed": "against the baseline, exactly",
 }
+# What stands in front of all other columns of the results.
+_FIRST = ("time", "rate", "roof", "diff %", "99 %", "baseline")
 _TEXTS = ("test", "run", "verdict", "kernel", "target", "changed")
 _UNITS: dict[str, Callable[[float], str]] = {
     "bytes": format_memory,
@@ -123,11 +128,13 @@ def results_table(rows: Sequence[Row], several: bool) -> Table:
 
 
 def _result(row: Row, several: bool) -> dict[str, Cell]:
+    told = {name: Cell(text, _finite(value)) for name, (text, value) in cells(row).items()}
     return {
         "test": Cell(row.label, full=row.test),
-        "run": Cell((row.run or "") * several),
-        **{name: Cell(text, _finite(value)) for name, (text, value) in cells(row).items()},
         "verdict": Cell(row.verdict, badness(row.verdict)[0], why=reason(row), word=row.verdict),
+        "run": Cell((row.run or "") * several),
+        **{name: told[name] for name in _FIRST},
+        **told,
     }
 
 
@@ -146,10 +153,10 @@ def _kernel(row: Row) -> dict[str, Cell]:
     asked = zip(("registers", "shared", "spills", "matrix"), kernel_cells(row.resources.figures), strict=True)
     return {
         "kernel": Cell(row.label.removesuffix(f"@{row.resources.target}")),
+        "verdict": Cell(row.verdict, word=row.verdict),
         "target": Cell(row.resources.target),
         **{name: Cell(text) for name, text in asked},
         "changed": Cell(changes_text(row.exact.changes if row.exact is not None else (), None)),
-        "verdict": Cell(row.verdict, word=row.verdict),
     }
 
 
@@ -198,19 +205,9 @@ def page(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
         rows: what `rows_of` makes of them, where that is known already.
     """
     worst = worst_first(rows_of(runs) if rows is None else rows)
-    return rendered(runs, worst, plots_of(worst, runs))
-
-
-def rendered(runs: Sequence[Run], rows: Sequence[Row], plots: Sequence[Plot]) -> str:
-    """The page of rows and plots that are made already.
-
-    Args:
-        runs: that the rows are from.
-        rows: worst first.
-        plots: in the order of their sections.
-    """
-    # Plotly is the largest part of the page by far, and nothing without plots.
-    scripts = [asset("page.js"), *([plotly_script()] if plots else [])]
+    content = _content(runs, worst)
+    drawn = any(red.plot for red in content["reds"]) or content["sections"]
+    scripts = [asset("page.js"), *([asset(PLOTLY)] if drawn else [])]
     return (
         _templates()
         .get_template("page.html.j2")
@@ -218,27 +215,27 @@ def rendered(runs: Sequence[Run], rows: Sequence[Row], plots: Sequence[Plot]) ->
             policy=_policy(scripts),
             style=Markup(asset("page.css")),
             scripts=[Markup(script) for script in scripts],
-            **_content(runs, rows, plots),
+            **content,
         )
     )
 
 
-def _content(runs: Sequence[Run], rows: Sequence[Row], plots: Sequence[Plot]) -> dict[str, Any]:
+def _content(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, Any]:
     """Everything that the template shows, by its name there."""
     products = dict.fromkeys(printable(run.header.environment.device.product) for run in runs)
-    sections: dict[str, list[tuple[int, Plot]]] = {}
-    for number, plot in enumerate(plots, 1):
-        sections.setdefault(plot.section, []).append((number, plot))
+    sections: dict[str, list[Plot]] = {}
+    for plot in plots_of(rows, runs):
+        sections.setdefault(plot.section, []).append(plot)
     red = reds(rows)
     return {
         "title": f"Roofline report: {listed(list(products), 3)}" if products else "Roofline report",
         "sentence": sentence(runs, rows),
-        "ended": ended_lines(runs),
+        "drill": drill_line(runs),
+        "runs": run_lines(runs),
         "chips": chips(rows),
         "reds": red,
         "more_red": not_told(rows),
         "ladders": ladders(runs, rows) if red else [],
-        "samples": sections.pop(SAMPLES, []),
         "results": results_table(rows, len(runs) > 1),
         "sweeps": [curve_line(curve) for run in runs if run.footer is not None for curve in run.footer.curves],
         "published": published_of(rows),
@@ -264,6 +261,8 @@ def _templates() -> Environment:
         lstrip_blocks=True,
         finalize=_shown,
     )
+    # In text that is shown, the end of a line would be written as an escape.
+    made.globals["newline"] = Markup("\n")
     made.filters |= {"shape": shape, "family": family, "slug": slug, "for_script": for_script}
     return made
 
@@ -280,15 +279,6 @@ def _shown(value: Any) -> Any:
 def asset(name: str) -> str:
     """The text of a style sheet or script of ours."""
     return (files(__package__) / "assets" / name).read_text(encoding="utf-8")
-
-
-@cache
-def plotly_script() -> str:
-    """Plotly's own JavaScript, without the two marks that a script element cannot hold."""
-    from plotly.offline import get_plotlyjs
-
-    text: str = get_plotlyjs()
-    return text.replace("</script", "<\\/script").replace("<!--", "\\u003c!--").replace("\r\n", "\n")
 
 
 def _policy(scripts: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from ..baselines.run_files import run_names
 from ..baselines.run_rows import DEGRADED, INTERRUPTED, OUT_OF_MEMORY, SHADOW, SKIPPED, XFAIL
 from ..baselines.runs import Run
 from ..core.rows import FAILED, MEASURED, Row, worst_first
-from ..core.units import count, printable, slug
+from ..core.units import count, listed, printable, slug
 from ..kernel_gate.text import figures_text
 from ..observe.text import circumstances
 from ..stats.verdicts import Kind
@@ -17,12 +17,16 @@ from .explain import explanation, note_labels, note_lines
 from .figures import first_call_lines, rank_lines
 from .messages import condition_lines, counts_line
 from .overview import ladder_lines, ladder_of
+from .plots.chart import Plot
+from .plots.samples import sample_plot
 from .summary import headline, remarks_of
 from .tables import roofline_note
 from .words import compared, cut, difference_text
 
 # Of so many failed tests, and of so many measurements of each, everything is told; the others stand in the table.
 MOST_DETAILED, MOST_OF_A_TEST = 40, 5
+# Of so many the samples are drawn.
+MOST_DRAWN = 10
 # Of each kind of line, of the lines on how runs ended, and of calls that were looked into; the run file has all.
 MOST_TOLD, MOST_ENDED = 40, 8
 # The item that looks at the device, which has no file to run it from.
@@ -107,17 +111,20 @@ def reason(row: Row) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Red:
-    """A failed test as the page tells it: why, how that came about where there is a number, and what to type next."""
+    """A failed test as the page tells it: why, its samples, how that came about, and what to type next."""
 
     row: Row
-    message: str
+    message: tuple[str, ...]
+    plot: Plot | None
     explained: tuple[str, ...]
     commands: tuple[str, ...]
 
 
 def reds(rows: Sequence[Row]) -> list[Red]:
     """The measurements of failed tests, in the order given, up to the number that anybody reads."""
-    return [_red(row) for test in _by_test(rows)[:MOST_DETAILED] for row in test[:MOST_OF_A_TEST]]
+    told = [row for test in _by_test(rows)[:MOST_DETAILED] for row in test[:MOST_OF_A_TEST]]
+    drawn = [id(row) for row in told if row.measurements][:MOST_DRAWN]
+    return [_red(row, plotted=id(row) in drawn) for row in told]
 
 
 def not_told(rows: Sequence[Row]) -> str:
@@ -137,27 +144,25 @@ def _by_test(rows: Sequence[Row]) -> list[list[Row]]:
     return list(tests.values())
 
 
-def _red(row: Row) -> Red:
+def _red(row: Row, *, plotted: bool) -> Red:
     ended = row.ended.reason if row.ended is not None else ""
-    explained = explanation(row, WIDTH)[1:] if row.what in ("time", "kernel") else []
     # The message of a verdict begins with the name, which stands above it already.
-    message = ended.removeprefix(f"{row.label}: ") or reason(row)
-    return Red(row, message, tuple(explained), _commands(row))
+    message = (ended.removeprefix(f"{row.label}: ") or reason(row)).splitlines()
+    lines = explanation(row, WIDTH)[1:] if row.what in ("time", "kernel") else []
+    # Nor does what explains a verdict say it once more.
+    explained = [line for line in lines if not line.startswith(("difference ", row.verdict))]
+    return Red(row, tuple(message), sample_plot(row) if plotted else None, tuple(explained), _commands(row))
 
 
 def _commands(row: Row) -> tuple[str, ...]:
-    if row.test != DEVICE:
-        rounds = ["--roofline-rounds=auto"] if row.what == "time" else []
-        again = ["python", "-m", "pytest", row.test, *rounds]
-    else:
-        # Its tests are the load. A name that a run was saved under is not given twice.
-        save, arguments = "--roofline-save", row.header.command[1:] if row.header is not None else ()
-        pairs = zip(("", *arguments), arguments, strict=False)
-        kept = [one for before, one in pairs if save not in (before, one) and not one.startswith(f"{save}=")]
-        again = ["python", "-m", "pytest", *kept]
+    """What to type next; nothing for what looks at the device, which is no test."""
+    if row.test == DEVICE:
+        return ()
+    rounds = ["--roofline-rounds=auto"] if row.what == "time" else []
     # What holds no number explains nothing, and a run that could not be saved is told of by its report alone.
     explained = row.what in ("time", "kernel") and row.path.is_file()
-    commands = [["roofline", "explain", str(row.path), row.label]] * explained + [again]
+    commands = [["roofline", "explain", str(row.path), row.label]] * explained
+    commands += [["python", "-m", "pytest", row.test, *rounds]]
     # Nobody can type what is written otherwise: a name is another one then.
     return tuple(shlex.join(words) for words in commands if all(word == printable(word) for word in words))
 
@@ -200,13 +205,30 @@ def published_of(rows: Sequence[Row]) -> list[str]:
     return cut(lines, MOST_TOLD, "of this kind")
 
 
-def ended_lines(runs: Sequence[Run]) -> list[str]:
-    """How many were measured in each run, what was not and why, and that a run was cut."""
-    lines, called = [], run_names(runs)
-    for run in runs:
-        name = f"{called[run.path]}: " * (len(runs) > 1)
-        if run.footer is None or run.cut:
-            lines.append(f"{name}the run was cut before its end, so that what follows is what it had until then")
-        if run.footer is not None:
-            lines.append(name + counts_line(run.footer.measured, run.footer.not_measured, run.footer.compiled))
-    return cut(lines, MOST_ENDED, "of this kind")
+def run_lines(runs: Sequence[Run]) -> list[str]:
+    """For each run its name, when and where it was, how many were measured, and that it was cut."""
+    called = run_names(runs)
+    several = len({run.header.environment.device.product for run in runs}) > 1
+    return cut([_run_line(run, called[run.path], several) for run in runs], MOST_ENDED, "runs")
+
+
+def _run_line(run: Run, name: str, several: bool) -> str:
+    header, footer = run.header, run.footer
+    facts = [f"run {name}", header.started.replace("T", " ").replace("Z", " UTC"), header.environment.host.name]
+    facts += [header.environment.device.product] * several
+    if footer is not None:
+        facts.append(counts_line(footer.measured, footer.not_measured, footer.compiled))
+    if footer is None or run.cut:
+        facts.append("cut before its end: what follows is what it had until then")
+    return " · ".join(filter(None, facts))
+
+
+def drill_line(runs: Sequence[Run]) -> str:
+    """That what was measured had been slowed down on purpose, and by how much where the command says so."""
+    if not any("replaced" in one.samples.labels for run in runs for one in run.measurements):
+        return ""
+    words = [word for run in runs for word in run.header.command]
+    shares = [word.partition("=")[2] or after for word, after in zip(words, [*words[1:], ""], strict=True)
+              if word.partition("=")[0] == "--roofline-drill"]  # fmt: skip
+    by = f", by {listed(list(dict.fromkeys(shares)), 3)}" if shares else ""
+    return f"This was a drill: what was measured had been slowed down or replaced on purpose{by}."

@@ -18,7 +18,6 @@ from pytest_roofline.core.profiles import Figure
 from pytest_roofline.core.records import Ceiling, Outcome
 from pytest_roofline.core.rows import worst_first
 from pytest_roofline.core.samples import Block, Samples
-from pytest_roofline.report import page_text
 from pytest_roofline.report.page import (
     SHOWN_ROWS,
     asset,
@@ -26,23 +25,22 @@ from pytest_roofline.report.page import (
     kernels_table,
     machine_table,
     page,
-    plotly_script,
-    rendered,
     results_table,
 )
 from pytest_roofline.report.page_text import (
     MOST_DETAILED,
+    MOST_DRAWN,
     MOST_OF_A_TEST,
+    MOST_TOLD,
     changed_lines,
-    ended_lines,
+    drill_line,
     inside_of,
     not_told,
     published_of,
     reds,
+    run_lines,
     sentence,
 )
-from pytest_roofline.report.plots.chart import Plot
-from pytest_roofline.report.plots.samples import INVALID_SECTION, SECTION
 
 from .page_runs import everything, hostile, judged, many
 
@@ -101,19 +99,23 @@ def test_the_page_is_sound_markup_in_its_order_with_every_link_and_name_answered
     ids = [attributes["id"] for _, attributes in reader.found if "id" in attributes]
     assert sorted(set(ids)) == sorted(ids)
     links = [attributes["href"].removeprefix("#") for attributes in reader.all("a")]
-    asked = [attributes[name] for _, attributes in reader.found for name in ("aria-labelledby", "aria-describedby")
-             if name in attributes]  # fmt: skip
+    names = ("aria-labelledby", "aria-describedby", "data-figure")
+    asked = [attributes[name] for _, attributes in reader.found for name in names if name in attributes]
     assert {*links, *asked} <= set(ids)
     levels = [int(tag[1]) for tag, _ in reader.found if re.fullmatch("h[1-6]", tag)]
     assert (1, 1) == (levels[0], levels.count(1))
     assert all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False))
     order = [attributes["id"] for attributes in reader.all("section")]
     plots = [name for name in order if name.startswith("plots-")]
-    assert ["red", "samples", "results", *plots, "inside", "kernels", "machine", "reading"] == order
-    assert full.index('class="sentence"') < full.index('id="red"')
+    assert ["red", "results", *plots, "inside", "kernels", "machine", "reading"] == order
+    # Every plot says what it shows beside it, and is told by its title.
+    canvases = [one for one in reader.all("div") if "data-figure" in one]
+    # Two of what failed, and all sections but the matrix.
+    assert (9, 8) == (len(canvases), len(reader.all("figure")))
+    assert all(one["role"] == "img" and one["aria-label"] and one["aria-describedby"] for one in canvases)
 
 
-def test_nothing_is_loaded_and_exactly_the_pages_own_scripts_run(full):
+def test_nothing_is_loaded_and_exactly_the_pages_own_scripts_run(full, make, tmp_path):
     reader = Reader(full)
     assert not [
         value for _, found in reader.found for name, value in found.items() if name in ("src", "data", "action")
@@ -127,9 +129,11 @@ def test_nothing_is_loaded_and_exactly_the_pages_own_scripts_run(full):
     assert ("default-src 'none'" in policy, "unsafe-eval" in policy) == (True, False)
 
 
-def test_plotly_stays_out_of_a_page_without_plots(make, tmp_path):
-    run = make.run(tmp_path / "run.jsonl", make.footer())
-    assert len(page([run])) < 100_000 < len(plotly_script())
+def test_a_page_of_a_hundred_rows_weighs_less_than_a_megabyte_and_a_half_and_without_plots_nothing(make, tmp_path):
+    text = page([many(make, tmp_path / "many.jsonl", 100, red=12)])
+    assert MOST_DRAWN < text.count('data-figure="') < 40
+    assert len(text.encode()) <= 1_500_000
+    assert len(page([make.run(tmp_path / "run.jsonl", make.footer())])) < 100_000
 
 
 def test_json_in_a_script_comes_back_as_it_was_and_cannot_end_it():
@@ -159,38 +163,41 @@ def test_hostile_texts_are_nothing_but_text(make, tmp_path):
     assert "no file \\udce9" in shown
 
 
-def test_a_red_test_is_told_with_its_interval_its_sessions_its_processes_and_a_command(make, run, full, tmp_path):
-    red = html.unescape(full[full.index('id="red"') : full.index('id="samples"')])
+def test_a_red_test_is_told_with_its_plot_its_cause_behind_a_fold_and_a_command(make, run, full, tmp_path):
+    red = html.unescape(full[full.index('id="red"') : full.index('id="results"')])
     for told in (
         "▲</span> REGRESSED</span> memcpy_d2d[512KiB]",
-        "difference +30.0 % time (99 % interval +27.8 … +32.4 %), tolerance 5 %",
-        "driver 550.54 → 570.86",
-        "session of 2026-01-01T03:04:05Z on GPU-1",
         "AssertionError: the copy differs in 3 of 4096 values",
     ):
         assert told in red
     assert re.search(r"roofline explain \S+full\.jsonl 'memcpy_d2d\[512KiB\]'", red)
+    # The difference is told once, and statistics stand behind a fold, a line each.
+    card = next(part for part in red.split("<article")[1:] if "memcpy_d2d[512KiB]</h3>" in part)
+    shown, _, folded = card.partition("<details>")
+    assert ("+30 % time" in shown, "+30.0 % time" in card) == (True, False)
+    assert ("standard error" in shown, "\n  session of 2026-01-01T03:04:05Z on GPU-1: 5 pro" in folded) == (False, True)
+    assert "note: driver 550.54 → 570.86\n" in folded
+    assert ("3 of 3 processes slower than all 15 of the baseline." in shown, 'data-figure="plot-2"' in card) == (
+        True,
+        True,
+    )
     found = {one.row.label: one for one in reds(rows_of_run(run))}
     explained = found["memcpy_d2d[512KiB]"].explained
-    assert (3, 3) == tuple(
-        sum(line.startswith(start) and told in line for line in explained)
-        for start, told in (("  round ", ""), ("  session of", "5 processes"))
+    assert (3, 3) == tuple(sum(line.startswith(start) for line in explained) for start in ("  round ", "  session of"))
+    assert (("AssertionError: the copy differs in 3 of 4096 values",), None) == (
+        found["test_data"].message,
+        found["test_data"].plot,
     )
-    assert "AssertionError: the copy differs in 3 of 4096 values" == found["test_data"].message
     assert ("python -m pytest test_own.py::test_data",) == found["test_data"].commands
     # A run that was never saved is not named in a command.
     assert "roofline explain" not in page([replace(run, path=tmp_path / "gone.jsonl")])
 
 
 def test_commands_are_what_somebody_can_type(make, tmp_path):
-    def commands(*records, **changes):
-        run = make.run(tmp_path / "run.jsonl", *records)
-        return [red.commands for red in reds(rows_of_run(replace(run, header=replace(run.header, **changes))))]
+    def commands(*records):
+        return [red.commands for red in reds(rows_of_run(make.run(tmp_path / "run.jsonl", *records)))]
 
-    sick = Outcome("device health", "failed", reason="DEGRADED: power limit")
-    for saved in (["--roofline-save", "n"], ["--roofline-save=n"]):
-        again = commands(sick, command=("pytest", "perf tests", *saved, "-k", "copy"))
-        assert [("python -m pytest 'perf tests' -k copy",)] == again
+    assert [()] == commands(Outcome("device health", "failed", reason="DEGRADED: power limit"))
     ran_out = OutOfMemory("test_big.py::test_big", "big", {}, "big[9]", "p", "cuda:0", "tried to allocate", name="")
     found = commands(ran_out, Outcome("test_big.py::test_big", "failed", reason="out of memory"))
     assert [("python -m pytest test_big.py::test_big",)] == found
@@ -208,6 +215,7 @@ def test_a_block_that_was_left_out_is_told_with_its_cause(make, tmp_path):
 def test_of_very_many_failed_tests_and_measurements_some_are_told_and_the_others_counted(make, tmp_path):
     text = page([many(make, tmp_path / "many.jsonl", MOST_DETAILED + 9, red=MOST_DETAILED + 3)])
     assert (MOST_DETAILED, True) == (text.count('<article class="red"'), "… and 3 more failed tests, in the" in text)
+    assert MOST_DRAWN == text.count('data-figure="plot-')
     run, one = many(make, tmp_path / "many.jsonl", 60, red=60), "test_own.py::test_sixty"
     judgements = [replace(found, test_id=one, name=found.label) for found in run.judgements]
     measured = [replace(m, test_id=one, key=replace(m.key, name=m.label)) for m in run.measurements]
@@ -244,7 +252,8 @@ def test_a_result_fills_every_column_and_what_is_empty_everywhere_has_none(make,
 def test_cells_carry_the_number_they_are_sorted_by_and_rows_their_test_id(make, tmp_path):
     one = make.measurement(2e-3, test_id='test_a.py::test_"copy"')
     text = page([make.run(tmp_path / "run.jsonl", one, make.footer())])
-    assert '<td data-v="67108864">64 MiB</td><td data-v="0.002">2.00 ms</td>' in text
+    assert '<td data-v="0.002">2.00 ms</td>' in text
+    assert '<td data-v="67108864">64 MiB</td>' in text
     assert '<th scope="row" title="test_a.py::test_&#34;copy&#34;">memcpy_d2d[64MiB]</th>' in text
 
 
@@ -265,14 +274,30 @@ def test_kernels_what_ran_out_of_memory_and_what_calls_go_into_are_told(run, ful
         assert told in html.unescape(full)
 
 
-def test_what_is_folded_away_and_how_runs_ended_is_cut_short_with_a_word(make, run, tmp_path, monkeypatch):
-    monkeypatch.setattr(page_text, "MOST_TOLD", 2)
-    assert ("… and 1 more in the run file", []) == inside_of([run])[2]
+def test_the_header_says_run_date_host_and_drill_and_whatever_is_long_is_cut_with_a_word(make, run, full, tmp_path):
+    (line,) = run_lines([run])
+    assert "run full · 2026-01-02 03:04:05 UTC · node · 40 measured, 2 not measured (needs 4 GPUs, found 1)" == line
+    header = full[full.index("<header>") : full.index("</header>")]
+    for told in ("Roofline report: NVIDIA H200", line, '<p class="sentence">4 of 57 tests failed'):
+        assert told in header
     runs = [make.run(tmp_path / f"{number}.jsonl", make.footer(measured=number)) for number in range(12)]
-    lines = ended_lines(runs)
-    assert ("0: 0 measured", "7: 7 measured", "… and 4 more of this kind") == (lines[0], lines[7], lines[-1])
-    assert "… and 1 more of this kind" == ended_lines(runs[:9])[-1]
-    assert "the run was cut before its end" in page([make.run(tmp_path / "c.jsonl", make.measurement(), ended=False)])
+    lines = run_lines(runs)
+    assert (True, "… and 4 more runs") == (lines[7].endswith("7 measured"), lines[-1])
+    cut = make.run(tmp_path / "c.jsonl", make.measurement(), ended=False)
+    assert run_lines([cut])[0].endswith("cut before its end: what follows is what it had until then")
+    others = [make.run(tmp_path / f"{name}.jsonl", make.footer(), product=name) for name in ("A", "B")]
+    assert ["run A", "A"] == run_lines(others)[0].split(" · ")[:4:3]
+    notes = [Figure("t", f"f{number}", "p", "loss", 0.5, "x") for number in range(MOST_TOLD + 3)]
+    assert ("… and 3 more in the run file", []) == inside_of([make.run(tmp_path / "n.jsonl", *notes)])[-1]
+    assert "" == drill_line([run])
+    samples = Samples((1e-3,), 10, 1e-9, labels=("replaced",))
+    slowed = make.run(tmp_path / "d.jsonl", make.measurement(samples=samples))
+    told = "This was a drill: what was measured had been slowed down or replaced on purpose"
+    for command, by in ((("pytest",), "."), (("pytest", "--roofline-drill=10%"), ", by 10%."),
+                        (("pytest", "--roofline-drill", "0.2", "a"), ", by 0.2.")):  # fmt: skip
+        one = replace(slowed, header=replace(slowed.header, command=command))
+        assert told + by == drill_line([one])
+    assert told in page([slowed])
 
 
 def test_the_environment_has_units_and_what_differs_between_runs_says_so(make, run, tmp_path):
@@ -290,7 +315,7 @@ def test_the_environment_has_units_and_what_differs_between_runs_says_so(make, r
     assert ["fact", "a/n", "b/n", "between runs"] == [column.name for column in table.columns]
     drivers = next(row for row in texts(table) if row["fact"] == "device driver")
     assert ("a", "b", "differs") == (drivers["a/n"], drivers["b/n"], drivers["between runs"])
-    assert ["a/n: 1 measured", "b/n: 1 measured"] == ended_lines(runs)
+    assert ["run a/n", "run b/n"] == [line.split(" · ")[0] for line in run_lines(runs)]
     assert ["a/n", "b/n"] == [row["run"] for row in texts(results_table(rows_of(runs), several=True))]
 
 
@@ -336,21 +361,6 @@ def test_the_sentence_tells_how_it_went_and_the_worst_or_why_nothing_was_compare
     assert "4 of 57 tests failed, the worst test_data: FAILED." == sentence([run], rows_of_run(run))
     reader = Reader(page([]))
     assert ([], [], True) == (reader.open, reader.crossed, "Nothing was measured." in "".join(reader.texts["p"]))
-
-
-def test_plots_stand_by_section_with_their_sentence_and_description(make, tmp_path):
-    run = make.run(tmp_path / "run.jsonl", make.footer())
-    figure = {"data": [{"y": [1]}], "layout": {"height": 300}}
-    sections = (SECTION, "Copies", INVALID_SECTION, "Copies")
-    text = rendered([run], [], [Plot(name, "How <fast>", "It is fast.", figure) for name in sections])
-    order = [attributes["id"] for attributes in Reader(text).all("section")]
-    assert ["samples", "results", "plots-copies", "plots-samples-of-what-cannot-be-trusted"] == order[:4]
-    canvas = next(one for one in Reader(text).all("div") if "data-figure" in one)
-    assert ("img", "plot-1-title", "plot-1-says") == tuple(
-        canvas[name] for name in ("role", "aria-labelledby", "aria-describedby")
-    )
-    assert '<h3 id="plot-1-title">How &lt;fast&gt;</h3>\n<p id="plot-1-says">It is fast.</p>' in text
-    assert '<script type="application/json" id="figure-1">{"data":[{"y":[1]}],"layout":{"height":300}}</script>' in text
 
 
 def luminance(colour):

@@ -46,7 +46,8 @@ def test_wheel_carries_every_file_of_both_packages(wheel):
         if path.is_file() and "__pycache__" not in path.parts
     }
     # What the page of a report is made of.
-    assets = {f"report/assets/{name}" for name in ("page.html.j2", "page.css", "page.js")}
+    shipped = ("page.html.j2", "page.css", "page.js", "plotly-basic.min.js", "plotly-LICENSE")
+    assets = {f"report/assets/{name}" for name in shipped}
     assert {f"pytest_roofline/{name}" for name in assets} <= files
     assert files <= set(contents(wheel))
 

@@ -1,5 +1,5 @@
 "use strict";
-// What the page does by itself: tables that sort and filter, dark mode, plots drawn when they come into view.
+// What the page does by itself: tables that sort and filter, a theme, plots drawn when they come into view.
 // Without it everything but the plots is there.
 (() => {
   const STEP = 200;
@@ -7,7 +7,6 @@
   const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
   const collator = new Intl.Collator("en", { numeric: true });
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const printing = matchMedia("print");
 
   // A table's rows: those that stand in it, and behind them those that the page holds as text until somebody asks.
   class Rows {
@@ -139,15 +138,12 @@
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", xaxis: axis, yaxis: axis,
       font: { color: text, family: getComputedStyle(document.body).fontFamily, size: 13 },
       hoverlabel: { bgcolor: colour("raised"), bordercolor: colour("control"), font: { color: text } },
-      modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("control"), activecolor: colour("link") },
     };
     probe.remove();
     return { layout };
   }
 
-  const CONFIG = { responsive: true, displaylogo: false, showEditInChartStudio: false, showSendToCloud: false,
-    modeBarButtonsToRemove: ["sendDataToCloud", "editInChartStudio", "select2d", "lasso2d"] };
-  const PRINTED_WIDTH = 660;
+  const CONFIG = { responsive: true, displayModeBar: false };
   const waiting = new Set(all(".canvas"));
 
   function draw(canvas) {
@@ -156,9 +152,9 @@
     Plotly.newPlot(canvas, figure.data, { ...figure.layout, template: template() }, CONFIG);
   }
 
-  function recolour(more = {}) {
+  function recolour() {
     const now = template();
-    for (const canvas of all(".canvas.js-plotly-plot")) Plotly.relayout(canvas, { template: now, ...more });
+    for (const canvas of all(".canvas.js-plotly-plot")) Plotly.relayout(canvas, { template: now });
   }
 
   // One plot a task, so that the page answers in between; the first screen is done when nothing more waits in view.
@@ -185,41 +181,19 @@
     for (const canvas of waiting) watch.observe(canvas);
   }
 
-  // Paper shows everything: plots that nobody scrolled to, what is folded, and light colours. The style of paper comes
-  // after `beforeprint`, so that what is drawn here would have the screen's colours if the theme stayed.
-  let folded = null, themed = "";
-  function toPaper() {
-    if (folded) return;
-    folded = all("details:not([open])");
-    for (const details of folded) details.open = true;
-    themed = root.dataset.theme ?? "";
-    root.dataset.theme = "light";
-    if (!window.Plotly) return;
-    for (const canvas of [...waiting]) draw(canvas);
-    recolour({ width: PRINTED_WIDTH });
-  }
-
-  function fromPaper() {
-    if (!folded) return;
-    for (const details of folded) details.open = false;
-    folded = null;
-    if (themed) root.dataset.theme = themed;
-    else delete root.dataset.theme;
-    tellTheme({ width: null, autosize: true });
-  }
-
-  function tellTheme(more = {}) {
+  // The button says the theme that it switches to.
+  function tellTheme() {
     const on = root.dataset.theme ? root.dataset.theme === "dark" : dark.matches;
-    document.getElementById("dark").setAttribute("aria-pressed", String(on));
-    if (window.Plotly) recolour(more);
+    document.getElementById("theme").textContent = on ? "Light theme" : "Dark theme";
+    if (window.Plotly) recolour();
   }
 
-  function darkMode() {
-    document.getElementById("dark").addEventListener("click", (event) => {
-      root.dataset.theme = event.currentTarget.getAttribute("aria-pressed") === "true" ? "light" : "dark";
+  function themes() {
+    document.getElementById("theme").addEventListener("click", (event) => {
+      root.dataset.theme = event.currentTarget.textContent === "Dark theme" ? "dark" : "light";
       tellTheme();
     });
-    dark.addEventListener("change", () => tellTheme());
+    dark.addEventListener("change", tellTheme);
     tellTheme();
   }
 
@@ -227,9 +201,8 @@
   const results = tables.find((rows) => rows.table.id === "results-table");
   filters(results);
   performance.mark("table usable");
-  darkMode();
+  themes();
   document.addEventListener("DOMContentLoaded", drawInView);
-  printing.addEventListener("change", () => (printing.matches ? toPaper() : fromPaper()));
-  addEventListener("beforeprint", toPaper);
-  addEventListener("afterprint", fromPaper);
+  // On paper, plots that nobody scrolled to stand as well.
+  addEventListener("beforeprint", () => [...waiting].forEach(draw));
 })();

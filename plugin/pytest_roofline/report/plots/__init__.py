@@ -6,9 +6,9 @@ from ...baselines.runs import Run
 from ...core.rows import Row
 from .bars import attention_plots, memory_plots, time_plots
 from .chart import Plot
+from .pairs import pair_plots
 from .rates import peer_plots, sweep_plots
 from .roofline import roofline_plots
-from .samples import INVALID_SECTION, first_call_plots, sample_plots
 
 
 def plots_of(rows: Sequence[Row], runs: Sequence[Run] = ()) -> list[Plot]:
@@ -19,16 +19,12 @@ def plots_of(rows: Sequence[Row], runs: Sequence[Run] = ()) -> list[Plot]:
         runs: with what else they tell of their calls: profiles, and what memory goes into.
     """
     measured = [row for row in rows if row.measurement is not None]
-    samples = sample_plots(measured)
     return [
-        *(plot for plot in samples if plot.section != INVALID_SECTION),
         *sweep_plots(measured),
         *peer_plots(measured),
         *attention_plots(rows),
+        *pair_plots(measured),
         *time_plots(runs),
-        *first_call_plots(measured),
         *memory_plots(runs),
         *roofline_plots(measured),
-        # What nobody can trust answers nothing; it stands behind what does.
-        *(plot for plot in samples if plot.section == INVALID_SECTION),
     ]

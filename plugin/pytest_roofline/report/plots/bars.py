@@ -22,6 +22,7 @@ from ...core.units import (
 )
 from ...stats.verdicts import Kind
 from .chart import (
+    DASHES,
     Plot,
     Trace,
     axis,
@@ -54,7 +55,7 @@ from .words import (
 ATTENTION, TIME, MEMORY = "Attention by sequence length", "Where the time goes", "Where the memory goes"
 _SEQUENCE, _BACK_ENDS = "sequence", ("implementation", "name", "backend", "back_end", "attention")
 # More bars than these leave no room for a number on each; of bars below each other a person still reads so many.
-_MOST_NUMBERED, MOST_BARS = 16, 20
+_MOST_NUMBERED, MOST_BARS = 8, 20
 
 Note = TypeVar("Note", Profile, MemoryUse)
 # A back end, a sequence length, and its row: a measurement, or memory that ran out before there was one.
@@ -69,9 +70,8 @@ def attention_plots(rows: Sequence[Row]) -> list[Plot]:
     groups: dict[str, list[Bar]] = {}
     several = of_several_runs(computing)
     for row in computing:
-        sequence = row.parameters.get(_SEQUENCE)
-        name = next((name for name in _BACK_ENDS if isinstance(row.parameters.get(name), str)), None)
-        if name is None or not isinstance(sequence, int) or isinstance(sequence, bool):
+        sequence, name = row.parameters.get(_SEQUENCE), of_attention(row)
+        if name is None or not isinstance(sequence, int):
             continue
         rest = [_told(other, value) for other, value in row.parameters.items() if other not in (_SEQUENCE, name)]
         title = ", ".join([row.benchmark + (f".{row.name}" if row.name else ""), *rest])
@@ -79,6 +79,14 @@ def attention_plots(rows: Sequence[Row]) -> list[Plot]:
     # Something stands beside something else, and one of them is a number.
     found = [pair for pair in groups.items() if len(pair[1]) > 1 and any(row.rate is not None for *_, row in pair[1])]
     return limited(found, lambda pair: _attention(*pair), lambda pair: any(row.red for *_, row in pair[1]))
+
+
+def of_attention(row: Row) -> str | None:
+    """The parameter that names the back end, of what has a sequence length too; else None."""
+    sequence = row.parameters.get(_SEQUENCE)
+    if not isinstance(sequence, int) or isinstance(sequence, bool):
+        return None
+    return next((name for name in _BACK_ENDS if isinstance(row.parameters.get(name), str)), None)
 
 
 def _told(name: str, value: Scalar) -> str:
@@ -96,8 +104,8 @@ def _attention(title: str, bars: Sequence[Bar]) -> Plot:
     for index, name in enumerate(sorted({name for name, *_ in bars}, key=natural)):
         mine = [bar for bar in bars if bar[0] == name]
         traces.append(_back_end(mine, index, sequences, scale, numbered=len(bars) <= _MOST_NUMBERED))
-    for ceiling, label in roofs_of(rows):
-        traces += dashed(span, [ceiling.value / scale] * 2, label)
+    for number, (ceiling, label) in enumerate(roofs_of(rows), 1):
+        traces += dashed(span, [ceiling.value / scale] * 2, label, DASHES[number % len(DASHES)])
     most = max(y for trace in traces for y in trace["y"])
     ticks = {"tickvals": list(range(len(sequences))), "ticktext": [f"{sequence}" for sequence in sequences]}
     layout = {

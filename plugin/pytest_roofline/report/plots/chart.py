@@ -1,6 +1,5 @@
 """What all plots share: colours, marks, axes, text that cannot inject, and a figure as plain data."""
 
-import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,17 +34,29 @@ _DRAWN = (1e-30, 1e30)
 
 
 @dataclass(frozen=True, slots=True)
+class Grid:
+    """A matrix as a table of coloured cells: headings of its columns, and rows of a heading and cells.
+
+    A cell is its text, how far it lies below the best (0 to 1), and what stands beside the pointer.
+    """
+
+    corner: str
+    columns: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[tuple[str, float, str]]]]
+
+
+@dataclass(frozen=True, slots=True)
 class Plot:
     """One figure of the page, under the heading `section`; `says` is its sentence, also for a screen reader.
 
     `figure` is `data` and `layout` as Plotly's JavaScript takes them, without colours of the page itself (background,
-    text, grid), which follow the light or dark mode.
+    text, grid), which follow the light or dark mode; a matrix is drawn by the page itself.
     """
 
     section: str
     title: str
     says: str
-    figure: dict[str, Any]
+    figure: dict[str, Any] | Grid
 
 
 def safe(text: str) -> str:
@@ -104,13 +115,7 @@ def limited(groups: Sequence[Item], draw: Callable[[Item], Plot], red: Callable[
 
 
 def plain_figure(traces: Sequence[Trace], layout: Mapping[str, Any], height: int = 420) -> dict[str, Any]:
-    """A figure as Plotly's JavaScript takes it: lists, texts and numbers, checked by Plotly, without page colours.
-
-    Raises:
-        ValueError: a property that Plotly does not know.
-    """
-    import plotly.graph_objects as go
-
+    """A figure as Plotly's JavaScript takes it, without the colours of a page."""
     base = {
         "autosize": True,
         "height": height,
@@ -122,11 +127,7 @@ def plain_figure(traces: Sequence[Trace], layout: Mapping[str, Any], height: int
         "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 0, "yref": "container", "yanchor": "bottom",
                    "tracegroupgap": 0, "traceorder": "normal"},
     }  # fmt: skip
-    # A template would bring page colours, and whatever a person has set as the default.
-    figure = go.Figure(data=list(traces), layout={"template": go.layout.Template(), **base, **layout})
-    found: dict[str, Any] = json.loads(figure.to_json())
-    found["layout"].pop("template", None)
-    return found
+    return {"data": list(traces), "layout": base | dict(layout)}
 
 
 def with_legend(height: int, entries: int, at_most: int = 6) -> int:
@@ -178,14 +179,12 @@ def marks_explained(rows: Iterable[Row]) -> list[Trace]:
     ]  # fmt: skip
 
 
-def dashed(xs: Sequence[float], ys: Sequence[float], name: str, **changes: Any) -> list[Trace]:
-    """A grey line that is no series, with its name at its end; none where a point of it has no place."""
+def dashed(xs: Sequence[float], ys: Sequence[float], name: str, dash: str = "dash") -> list[Trace]:
+    """A grey line that is no series, named in the legend; none where a point of it has no place."""
     if xs[0] > xs[-1] or not all(map(drawable, ys)):
         return []
-    text = [""] * (len(xs) - 1) + [safe(name)]
-    shown = {"type": "scatter", "mode": "lines+text", "line": {"color": GREY, "dash": "dash", "width": 2}}
-    place = {"x": list(xs), "y": list(ys), "text": text, "textposition": "top left"}
-    return [{**shown, **place, "name": safe(name), "hoverinfo": "text", "hovertext": safe(name), **changes}]
+    look = {"type": "scatter", "mode": "lines", "line": {"color": GREY, "dash": dash, "width": 2}}
+    return [{**look, "x": list(xs), "y": list(ys), "name": safe(name), "hoverinfo": "text", "hovertext": safe(name)}]
 
 
 def bar_marker(index: int, **more: Any) -> dict[str, Any]:

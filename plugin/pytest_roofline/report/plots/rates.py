@@ -1,4 +1,4 @@
-"""Rates against size, with roofline and baseline; and copies between devices as a heat map."""
+"""Rates against size, with roofline and baseline; and copies between devices as a matrix."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -17,12 +17,13 @@ from ...stats.verdicts import Kind
 from ..transfers import FEWEST_PAIRS, pair_of, title_of
 from .chart import (
     COLOURS,
+    DASHES,
     GREY,
     MOST_POINTS,
     MOST_SERIES,
+    Grid,
     Plot,
     Trace,
-    axis,
     dashed,
     drawable,
     limited,
@@ -31,7 +32,6 @@ from .chart import (
     marks,
     marks_explained,
     plain_figure,
-    safe,
     size_axis,
     thinned,
     thinned_note,
@@ -52,22 +52,23 @@ from .words import (
 )
 
 SIZE = "size_bytes"
-# By section, what a rate counts, by metric; and how many sizes make a line. A world is a line of its own, so that two
-# sizes of each already show what size and world do.
-SECTIONS: tuple[tuple[str, dict[str, str], int], ...] = (
+# So many sizes make a line.
+_FEWEST = 3
+# By section, what a rate counts, by metric.
+SECTIONS: tuple[tuple[str, dict[str, str]], ...] = (
     ("Bandwidth against size", {"traffic_GBps": "bytes read and written a second",
                                 "payload_GBps": "bytes arrived a second",
-                                "wirebw_GBps": "bytes over the link a second"}, 3),
-    ("Collectives by size and world", {"busbw_GBps": "bus bandwidth", "algbw_GBps": "algorithm bandwidth"}, 2),
+                                "wirebw_GBps": "bytes over the link a second"}),
+    ("Collectives by size and world", {"busbw_GBps": "bus bandwidth", "algbw_GBps": "algorithm bandwidth"}),
 )  # fmt: skip
 # So many series are told in a sentence each.
 MOST_TOLD = 3
 BETWEEN = "Copies between devices"
-# The darkest colour of a heat map is at most this share of the brightest one's rate.
+# The rate of the darkest cell is at most this share of the brightest one's.
 _LEAST_SPAN = 0.7
 _RED = "✕"
-# Sources and targets of one figure: those of a rack; more of them than the second leave cells no room for numbers.
-MOST_DEVICES, _MOST_NUMBERED = 72, 16
+# Sources and targets of one matrix: those of a rack.
+MOST_DEVICES = 72
 
 # The rows of one line by size in bytes, smallest first.
 Series = dict[int, Row]
@@ -77,7 +78,7 @@ Pairs = dict[tuple[int, int], Row]
 def sweep_plots(rows: Sequence[Row]) -> list[Plot]:
     """A plot for each benchmark with several sizes; with many series it takes several."""
     plots = []
-    for section, counted, fewest in SECTIONS:
+    for section, counted in SECTIONS:
         groups: dict[tuple[str, str], list[Row]] = {}
         for row in rows:
             suffix = rate_suffix(row.counting or "")
@@ -85,7 +86,7 @@ def sweep_plots(rows: Sequence[Row]) -> list[Plot]:
                 groups.setdefault((row.benchmark, suffix), []).append(row)
         sheets = []
         for (benchmark, suffix), members in groups.items():
-            found = list(series_of(members, fewest).items())
+            found = list(series_of(members).items())
             parts = [dict(found[start : start + MOST_SERIES]) for start in range(0, len(found), MOST_SERIES)]
             for number, part in enumerate(parts, 1):
                 told = f", part {number} of {len(parts)}" if len(parts) > 1 else ""
@@ -102,8 +103,9 @@ def _sweep(section: str, title: str, rate_name: str, every: dict[str, Series]) -
     unit, unit_name = rate_unit(rows[0].counting or "")
     sizes = [size for series in drawn.values() for size in series]
     traces: list[Trace] = []
-    for ceiling, label in roofs_of(rows):
-        traces += dashed([min(sizes), max(sizes)], [ceiling.value / unit] * 2, label)
+    for number, (ceiling, label) in enumerate(roofs_of(rows), 1):
+        dash = DASHES[number % len(DASHES)]
+        traces += dashed([min(sizes), max(sizes)], [ceiling.value / unit] * 2, label, dash)
     for index, (name, series) in enumerate(drawn.items()):
         traces += _baseline(series, index, unit, explained=not any(one["name"] == "baseline" for one in traces))
         ys = [(row.rate or 0.0) / unit for row in series.values()]
@@ -158,8 +160,8 @@ def _limits(drawn: Iterable[Series], unit: float) -> list[Trace]:
     return [trace] if held else []
 
 
-def series_of(rows: Sequence[Row], fewest: int) -> dict[str, Series]:
-    """The series of one benchmark by name, each of at least so many sizes; none where no parameter is the size."""
+def series_of(rows: Sequence[Row]) -> dict[str, Series]:
+    """The series of one benchmark by name, each of three sizes or more; none where no parameter is the size."""
     parameter = size_parameter(rows)
     found: dict[tuple[str, ...], Series] = {}
     for row in rows:
@@ -167,7 +169,7 @@ def series_of(rows: Sequence[Row], fewest: int) -> dict[str, Series]:
         if parameter is not None and _whole(size) and drawable(row.rate):
             found.setdefault(_parts(row, parameter), {})[size] = row
     names = _names(list(found))
-    made = {names[parts]: dict(sorted(series.items())) for parts, series in found.items() if len(series) >= fewest}
+    made = {names[parts]: dict(sorted(series.items())) for parts, series in found.items() if len(series) >= _FEWEST}
     return dict(sorted(made.items(), key=lambda pair: natural(pair[0])))
 
 
@@ -266,7 +268,7 @@ def _plateau(rows: Sequence[Row]) -> str:
 
 
 def peer_plots(rows: Sequence[Row]) -> list[Plot]:
-    """A heat map for every benchmark and size that was measured between three pairs of devices or more."""
+    """A matrix for every benchmark and size that was measured between three pairs of devices or more."""
     groups: dict[tuple[str, str], list[Row]] = {}
     between = [row for row in rows if pair_of(row) is not None and rate_suffix(row.counting or "") is not None]
     several = of_several_runs(between)
@@ -277,7 +279,7 @@ def peer_plots(rows: Sequence[Row]) -> list[Plot]:
         pairs = {pair: row for row in members if (pair := pair_of(row)) is not None}
         if len(pairs) >= FEWEST_PAIRS:
             found.append((f"{title} on {devices(members)}{run}", pairs))
-    return limited(found, lambda one: _heat_map(*one), lambda one: any(row.red for row in one[1].values()))
+    return limited(found, lambda one: _matrix(*one), lambda one: any(row.red for row in one[1].values()))
 
 
 def _shown(known: Pairs) -> Pairs:
@@ -291,46 +293,30 @@ def _shown(known: Pairs) -> Pairs:
     return {pair: row for pair, row in known.items() if pair[0] in sources and pair[1] in targets}
 
 
-def _heat_map(title: str, known: Pairs) -> Plot:
+def _matrix(title: str, known: Pairs) -> Plot:
     shown = _shown(known)
-    sources, targets = ([*map(str, sorted({pair[end] for pair in shown}))] for end in (0, 1))
+    sources, targets = (sorted({pair[end] for pair in shown}) for end in (0, 1))
     unit, unit_name = rate_unit(next(iter(shown.values())).counting or "")
-    numbered = max(len(sources), len(targets)) <= _MOST_NUMBERED
-    cells = {(str(source), str(target)): row for (source, target), row in shown.items()}
-    heights = {at: row.rate / unit for at, row in cells.items() if row.rate is not None and row.verdict != Kind.INVALID}
-    texts = {at: "<br>".join([three_digits(height)] * numbered + [_RED] * cells[at].red)
-             for at, height in heights.items()}  # fmt: skip
-    told = {at: lines_of(hover(row, row.label)) for at, row in cells.items()}
+    sound = [row.rate for row in shown.values() if row.rate is not None and row.verdict != Kind.INVALID]
+    high = max(sound, default=1.0)
+    # From zero a few percent would not show; from the lowest they would look like a collapse.
+    low = min([*sound, _LEAST_SPAN * high])
 
-    def grid(of: dict[tuple[str, str], Any], empty: str | None) -> list[list[Any]]:
-        return [[of.get((source, target), empty) for target in targets] for source in sources]
+    def cell(pair: tuple[int, int]) -> tuple[str, float, str]:
+        row = shown.get(pair)
+        if row is None:
+            return "", 0.0, ""
+        told = "; ".join(filter(None, hover(row, row.label)))
+        if row.rate is None or row.verdict == Kind.INVALID:
+            return "?" if row.rate is None else "inv.", 0.0, told
+        text = f"{three_digits(row.rate / unit)}{f' {_RED}' * row.red}"
+        return text, round((high - row.rate) / ((high - low) or 1.0), 2), told
 
-    trace = {
-        "type": "heatmap", "x": targets, "y": sources, "z": grid(heights, None), "name": safe(title),
-        "text": grid(texts, ""), "texttemplate": "%{text}", "hoverinfo": "text", "hovertext": grid(told, ""),
-        # From zero, a few percent would not show; from the lowest, they would look like a collapse.
-        "zmin": min([*heights.values(), _LEAST_SPAN * max(heights.values(), default=0.0)]),
-        "zmax": max(heights.values(), default=1.0),
-        # Perceptually even, and made to look the same to the colour-blind.
-        "colorscale": "Cividis", "xgap": 2, "ygap": 2,
-        "colorbar": {"title": {"text": unit_name}, "thickness": 12, "len": 0.9},
-    }  # fmt: skip
-    # What stands in a cell without a number, whose background is the page's.
-    bare = [
-        {"x": target, "y": source, "showarrow": False, "font": {"size": 10},
-         "text": "inv." if row.verdict == Kind.INVALID else "?"}
-        for (source, target), row in cells.items() if (source, target) not in heights
-    ]  # fmt: skip
-    layout = {
-        "xaxis": axis("target", type="category", showgrid=False),
-        "yaxis": axis("source", type="category", autorange="reversed", showgrid=False),
-        "annotations": bare,
-    }
-    figure = plain_figure([trace], layout, height=120 + (44 if numbered else 22) * max(4, len(sources)))
+    rows = [(f"{source}", [cell((source, target)) for target in targets]) for source in sources]
     roofs = {ceiling for row in known.values() if (ceiling := ceiling_of(row)) is not None}
     title = ", ".join([title, *(ceiling_words(roof) for roof in roofs if len(roofs) == 1)])
     says = _pairs_text(known) + thinned_note(len(shown), len(known), "pairs")
-    return Plot(BETWEEN, printable(title), says, figure)
+    return Plot(BETWEEN, printable(title), says, Grid(f"{unit_name} from ↓ to →", [*map(str, targets)], rows))
 
 
 def _pairs_text(known: Pairs) -> str:
@@ -347,4 +333,4 @@ def _pairs_text(known: Pairs) -> str:
         f"highest {rate_words(sound[high], metric)} for {high[0]}→{high[1]}"
     )
     crossed = f" {_RED} marks a failed test." if any(row.red for row in known.values()) else ""
-    return f"{text}; {told} Rows are sources, columns targets.{crossed}"
+    return f"{text}; {told} The darker a cell, the slower.{crossed}"

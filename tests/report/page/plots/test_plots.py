@@ -1,13 +1,11 @@
 """The plots of a report: what each draws and says, whatever things are named and however many there are."""
 
 import itertools
-import json
 import math
 from dataclasses import replace
 
 import pytest
 
-from pytest_roofline.baselines.run_rows import rows_of
 from pytest_roofline.core.judgements import SessionRecord
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.rows import worst_first
@@ -21,14 +19,12 @@ from pytest_roofline.report.plots.chart import (
     SYMBOLS,
     bar_marker,
     drawable,
-    lines_of,
     log_axis,
-    plain_figure,
-    safe,
     size_axis,
     thinned,
     wrapped,
 )
+from pytest_roofline.report.plots.samples import sample_plot
 
 from .conftest import H200, checked, of_section, runs_of, traces
 
@@ -36,9 +32,8 @@ KIB, MIB, GIB = 2**10, 2**20, 2**30
 SIZES = [4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB, GIB]
 HOSTILE = '<a href="javascript:alert(1)">x</a><b>%{y}\x1b[31m&lt;'
 SWEEPS, WORLDS = "Bandwidth against size", "Collectives by size and world"
-FAILED, INVALID = "Samples of what failed", "Samples of what cannot be trusted"
-PAIRS, ATTENTION = "Copies between devices", "Attention by sequence length"
-TIME, MEMORY, FIRST, ROOFLINE = "Where the time goes", "Where the memory goes", "First calls", "Roofline"
+MATRIX, ATTENTION, PAIRS = "Copies between devices", "Attention by sequence length", "Two ways side by side"
+TIME, MEMORY, ROOFLINE = "Where the time goes", "Where the memory goes", "Roofline"
 
 
 def texts_of(value):
@@ -50,63 +45,60 @@ def texts_of(value):
             yield from texts_of(each)
 
 
-def test_every_kind_has_its_plot_in_its_order_and_nothing_has_none(bench):
+def test_every_kind_has_its_plot_in_its_order_and_what_has_no_content_has_none(bench):
+    make = bench.make
     rows = bench.sweep([2**12, 2**16, 2**20], slower=[2**20]) + bench.collectives() + bench.peers(4)
-    rows += bench.attention() + bench.step() + bench.streams()
-    rows += bench.rows(bench.judged(1e-3, key=bench.make.key("odd"), invalid="a neighbour"))
+    rows += bench.attention() + bench.step() + bench.streams() + bench.ways()
     sections = [checked(plot).section for plot in plots_of(rows, runs_of(rows))]
-    order = [FAILED, SWEEPS, WORLDS, PAIRS, ATTENTION, TIME, FIRST, MEMORY, ROOFLINE, INVALID]
-    assert order == list(dict.fromkeys(sections))
-    assert [] == plots_of([])
-    # A single size is a row of the table, two are no sweep, and other parameters are no size.
-    tiles = [bench.judged(1e-3, key=bench.make.key("tile", parameters={"tile": tile})) for tile in (16, 32, 64)]
-    for few in (bench.sweep([2**20]), bench.sweep(SIZES[:2]), bench.rows(*tiles)):
+    assert [SWEEPS, WORLDS, MATRIX, ATTENTION, PAIRS, TIME, MEMORY, ROOFLINE] == list(dict.fromkeys(sections))
+    # A single size is a row of the table, two are no sweep, other parameters are no size, two devices no matrix, one
+    # back end is beside no other, and FLOPs or bytes alone have no place on a roofline.
+    tiles = [bench.judged(1e-3, key=make.key("tile", parameters={"tile": tile})) for tile in (16, 32, 64)]
+    flops = [bench.judged(1e-3, key=make.key(f"f{n}", metric="TFLOPS"), work=Work(flops=10**9)) for n in range(4)]
+    for few in (
+        [], bench.sweep([2**20]), bench.sweep(SIZES[:2]), bench.rows(*tiles), bench.rows(*flops),
+        bench.collectives(sizes=(2**14, 2**30)), bench.peers(2),
+        bench.attention(sequences=(512,), back_ends=("triton",), lacking=()),
+        bench.attention(sequences=(512,), back_ends=("eager", "triton"), lacking=("eager", "triton")),
+    ):  # fmt: skip
         assert [] == plots_of(few)
 
 
-def test_a_sweep_stands_in_its_units_below_the_roofline_with_all_that_is_known_of_a_point(bench):
+def test_a_sweep_stands_in_its_units_below_the_roofline_with_all_that_is_known_of_a_point(bench, make):
     (plot,) = of_section(bench.sweep(SIZES, slower=[64 * MIB]), SWEEPS)
     found, layout = traces(plot), plot.figure["layout"]
     assert ("log", "log", "memcpy_d2d on NVIDIA H200") == (layout["xaxis"]["type"], layout["yaxis"]["type"], plot.title)
     assert "4<br>KiB" in layout["xaxis"]["ticktext"]
     assert "GB/s" in layout["yaxis"]["title"]["text"]
-    roof = found["Roofline 4.8 TB/s (datasheet)"]
-    assert ("dash", [4800.0, 4800.0]) == (roof["line"]["dash"], roof["y"])
+    assert [4800.0, 4800.0] == found["Roofline 4.8 TB/s (datasheet)"]["y"]
     # The median of the two largest of six sizes: 134 MB in 42.7 µs and 2.15 GB in 539 µs.
     assert plot.says.startswith("Plateau 3.57 TB/s, 74.3 % of the datasheet's 4.8 TB/s; 1 of 6 sizes slower")
     assert "worst 64 MiB (+20.0 % time)" in plot.says
     told = found["this run"]["hovertext"][SIZES.index(64 * MIB)].split("<br>")
     assert told[:3] == ["this run", "64 MiB, 42.7 µs, 3.15 TB/s", "65.5 % of the roofline 4.8 TB/s (datasheet)"]
     assert told[3].startswith("+20.0 % time against the baseline, 99 % interval +")
-    assert told[4] == "3 processes: REGRESSED"
+    assert ("3 processes: REGRESSED", True) == (told[4], "test failed" in found)
     assert "x" == found["this run"]["marker"]["symbol"][SIZES.index(64 * MIB)]
-    assert "test failed" in found
 
-
-def test_bars_reach_from_the_slowest_to_the_fastest_process_of_sizes_that_have_a_baseline(bench, make):
+    # Bars reach from the slowest to the fastest process, of sizes that have a baseline.
     known = {4 * KIB: 1e-6, 64 * KIB: 2e-6, MIB: None, 16 * MIB: 9e-6}
     records = [bench.judged(seconds or 4e-6, seconds, key=make.key(size_bytes=size)) for size, seconds in known.items()]
-    (plot,) = of_section(bench.rows(*records), SWEEPS)
-    bars, points = traces(plot)["baseline"], traces(plot)["this run"]
-    assert [4 * KIB, 64 * KIB, 16 * MIB] == bars["x"]
-    up, down = bars["error_y"]["array"], bars["error_y"]["arrayminus"]
-    mine = [points["y"][points["x"].index(size)] for size in bars["x"]]
-    assert all(y - low < own < y + high for y, low, high, own in zip(bars["y"], down, up, mine, strict=True))
-    assert "A bar reaches from the slowest to the fastest process of the baseline." in plot.says
-
-
-def test_invalid_points_are_open_and_those_of_no_rate_are_left_out(bench, make):
-    records = [bench.judged(1e-5 * at, 1e-5 * at, key=make.key(size_bytes=size)) for at, size in enumerate(SIZES, 1)]
-    records[1] = bench.judged(2e-5, 1e-5, key=make.key(size_bytes=SIZES[1]), invalid="a neighbour")
+    # What cannot be trusted is hollow, and what has no rate left out.
+    records[1] = bench.judged(2e-6, 2e-6, key=make.key(size_bytes=64 * KIB), invalid="a neighbour")
     short = Samples((1e-9,), iterations=1, tick_s=1e-9, labels=("unresolved",))
     records.append(bench.judged(1e-9, key=make.key(size_bytes=512), samples=short))
     (plot,) = of_section(bench.rows(*records), SWEEPS)
-    assert ["circle", "circle-open", *["circle"] * 4] == traces(plot)["this run"]["marker"]["symbol"]
+    bars, points = traces(plot)["baseline"], traces(plot)["this run"]
+    assert [4 * KIB, 64 * KIB, 16 * MIB] == bars["x"]
+    mine = [points["y"][points["x"].index(size)] for size in bars["x"]]
+    spans = zip(bars["y"], bars["error_y"]["arrayminus"], bars["error_y"]["array"], mine, strict=True)
+    assert all(y - low < own < y + high for y, low, high, own in spans)
+    assert ["circle", "circle-open", "circle", "circle"] == points["marker"]["symbol"]
     assert "INVALID: not to be trusted" in traces(plot)
-    assert "1 invalid" in plot.says
+    assert "1 invalid. A bar reaches from the slowest to the fastest process of the baseline." in plot.says
 
 
-def test_runs_lie_over_each_other_and_measured_rooflines_are_one_by_device(bench):
+def test_runs_lie_over_each_other_and_rooflines_are_one_by_device(bench):
     rows = []
     for name, value in {"before": 30e9, "after": 36e9, "third": 35e9}.items():
         roof = Ceiling("traffic_GBps", value, "measured", "triad")
@@ -115,18 +107,16 @@ def test_runs_lie_over_each_other_and_measured_rooflines_are_one_by_device(bench
     found = traces(plot)
     before, after = found["run before"], found["run after"]
     assert (before["marker"]["symbol"], before["line"]["dash"]) != (after["marker"]["symbol"], after["line"]["dash"])
-    assert "run after: " in plot.says
-    assert "of the measured" in plot.says
+    assert ("run after: " in plot.says, "of the measured" in plot.says) == (True, True)
     assert [35.0, 35.0] == found["Roofline 35.0 GB/s (measured, median of 3)"]["y"]
     other = bench.sweep(SIZES[:3], ceiling=Ceiling("traffic_GBps", 8e12, "datasheet", "a sheet"))
     rows = bench.sweep(SIZES[:3]) + [replace(row, device="NVIDIA B200") for row in other]
-    (plot,) = of_section(rows, SWEEPS)
-    assert {"Roofline 4.8 TB/s (datasheet, NVIDIA H200)", "Roofline 8 TB/s (datasheet, NVIDIA B200)"} == {
-        name for name in traces(plot) if name.startswith("Roofline")
-    }
+    roofs = {name: one for name, one in traces(*of_section(rows, SWEEPS)).items() if name.startswith("Roofline")}
+    assert {"Roofline 4.8 TB/s (datasheet, NVIDIA H200)", "Roofline 8 TB/s (datasheet, NVIDIA B200)"} == set(roofs)
+    assert 2 == len({one["line"]["dash"] for one in roofs.values()})
 
 
-def test_a_limit_that_gates_is_a_mark_at_its_own_rate_and_none_where_it_is_not_kept(bench, make):
+def test_a_limit_that_gates_is_a_mark_at_its_own_rate_and_none_where_it_is_not_known(bench, make):
     # The difference is not of the median alone where a limit holds for the fastest call, or sums up several processes.
     breach = {"estimate": 0.1, "verdict": "REGRESSED", "reason": "BELOW THRESHOLD: 4 GB/s"}
     for limit_s in (0.5e-3, None):
@@ -156,11 +146,8 @@ def test_many_series_benchmarks_and_points_are_cut_to_what_is_read_and_the_rest_
         return lambda size: make.key(parameters={"way": f"way {way}", "size_bytes": size})
 
     first, second = of_section([row for way in range(10) for row in bench.sweep(SIZES[:3], key=key(way))], SWEEPS)
-    assert ["memcpy_d2d on NVIDIA H200, part 1 of 2", "memcpy_d2d on NVIDIA H200, part 2 of 2"] == [
-        first.title,
-        second.title,
-    ]
-    assert "5 more series are in the figure" in first.says
+    parts = [f"memcpy_d2d on NVIDIA H200, part {number} of 2" for number in (1, 2)]
+    assert (parts, True) == ([first.title, second.title], "5 more series are in the figure" in first.says)
     rows = []
     for number in range(30):
         slower = [MIB] if number == 29 else ()
@@ -172,8 +159,7 @@ def test_many_series_benchmarks_and_points_are_cut_to_what_is_read_and_the_rest_
     sizes = [KIB * (index + 1) for index in range(2400)]
     records = (make.measurement(1e-6 + size / 1e12, key=make.key(size_bytes=size)) for size in sizes)
     (plot,) = of_section(bench.rows(*records), SWEEPS)
-    assert 2000 == len(traces(plot)["this run"]["x"])
-    assert "2000 of 2400 points are shown" in plot.says
+    assert (2000, True) == (len(traces(plot)["this run"]["x"]), "2000 of 2400 points are shown" in plot.says)
 
 
 def test_collectives_have_a_series_for_each_world_in_an_order_that_failing_does_not_change(bench):
@@ -187,42 +173,37 @@ def test_collectives_have_a_series_for_each_world_in_an_order_that_failing_does_
     assert "1 of 3 sizes slower than the baseline or limit, worst 4 MiB (+30.0 % time)" in plot.says
 
 
-def test_pairs_of_devices_are_a_heat_map_that_marks_the_slow_and_the_invalid(bench):
-    (plot,) = of_section(bench.peers(4, slow=[(2, 1)], invalid=[(3, 0)]), PAIRS)
-    ((trace,), layout) = checked(plot).figure["data"], plot.figure["layout"]
-    assert ["0", "1", "2", "3"] == trace["x"] == trace["y"]
-    assert "reversed" == layout["yaxis"]["autorange"]
-    assert ["", "390", "390", "390"] == trace["text"][0]
-    assert (None, None, "") == (trace["z"][0][0], trace["z"][3][0], trace["text"][3][0])
-    assert [("0", "3", "inv.")] == [(mark["x"], mark["y"], mark["text"]) for mark in layout["annotations"]]
-    assert "390 GB/s" in trace["hovertext"][0][1]
+def test_pairs_of_devices_are_a_matrix_that_marks_the_slow_and_the_invalid(bench, make):
+    (plot,) = of_section(bench.peers(4, slow=[(2, 1)], invalid=[(3, 0)]), MATRIX)
+    grid = checked(plot).figure
+    assert ("GB/s from ↓ to →", ["0", "1", "2", "3"]) == (grid.corner, grid.columns)
+    cells = {name: dict(zip(grid.columns, row, strict=True)) for name, row in grid.rows}
+    assert ["", "390", "390", "390"] == [text for text, *_ in cells["0"].values()]
+    assert ("inv.", 0.0) == cells["3"]["0"][:2]
+    assert ("294 ✕", 0.84) == cells["2"]["1"][:2]
+    assert 0 < cells["0"]["1"][1] < 0.1
+    assert "390 GB/s" in cells["0"]["1"][2]
     assert plot.title.endswith("auto_payload_GBps on NVIDIA H200, roofline 450 GB/s (datasheet)")
     assert plot.says.startswith("Lowest 294 GB/s for 2→1, median 391 GB/s, highest 393 GB/s for 3→1; 1 of 12 pairs")
     for told in ("worst 2→1 (+32.7 % time)", "✕ marks a failed test", "1 invalid"):
         assert told in plot.says
-    assert "294<br>✕" == trace["text"][2][1]
-    assert trace["zmin"] < trace["z"][2][1] < 0.8 * trace["zmax"]
 
-
-def test_a_heat_map_of_equals_is_no_collapse_and_has_a_size_and_a_run_each(bench, make):
-    plots = of_section(bench.peers(3) + bench.peers(3, size=2**15), PAIRS)
+    # Equals are no collapse; every size and run has its own; and of very many devices those of failed tests come first.
+    plots = of_section(bench.peers(3) + bench.peers(3, size=2**15), MATRIX)
     assert [True, True] == [size in plot.title for size, plot in zip(("512MiB", "32KiB"), plots, strict=True)]
-    assert plots[0].title.endswith("run run-1, roofline 450 GB/s (datasheet)")
-    (trace,) = plots[0].figure["data"]
-    assert trace["zmin"] == 0.7 * trace["zmax"]
-    assert [] == of_section(bench.peers(2), PAIRS)
-    every = list(itertools.product(range(3), repeat=2))
-    (plot,) = of_section(bench.peers(3, invalid=every), PAIRS)
+    assert "run run-2, roofline" in plots[0].title
+    assert max(slow for _, row in plots[0].figure.rows for _, slow, _ in row) < 0.1
+    (plot,) = of_section(bench.peers(3, invalid=list(itertools.product(range(3), repeat=2))), MATRIX)
     assert checked(plot).says.startswith("No pair has a number to be trusted")
     keys = [make.key("peer_copy", parameters={"source": 2 * at, "target": 2 * at + 1}) for at in range(300)]
     records = [make.measurement(key=key) for key in keys]
-    (plot,) = of_section(bench.rows(*records, failed=[records[-1].test_id]), PAIRS)
-    (trace,) = checked(plot).figure["data"]
-    assert (72, 72, True) == (len(trace["x"]), len(trace["y"]), "598" in trace["y"])
+    (plot,) = of_section(bench.rows(*records, failed=[records[-1].test_id]), MATRIX)
+    grid = checked(plot).figure
+    assert (72, 72, True) == (len(grid.columns), len(grid.rows), "598" in dict(grid.rows))
     assert "72 of 300 pairs are shown" in plot.says
 
 
-def test_attention_has_its_back_ends_side_by_side_and_marks_where_memory_ran_out(bench):
+def test_attention_has_its_back_ends_side_by_side_and_marks_where_memory_ran_out(bench, make):
     (plot,) = of_section(bench.attention(), ATTENTION)
     found, layout = traces(plot), plot.figure["layout"]
     assert ("group", ["512", "1024", "2048"]) == (layout["barmode"], layout["xaxis"]["ticktext"])
@@ -240,12 +221,8 @@ def test_attention_has_its_back_ends_side_by_side_and_marks_where_memory_ran_out
     assert "eager runs out of memory (OOM) from 2048 tokens on" in plot.says
     twice = bench.attention(sequences=(512, 1024)) + bench.attention(sequences=(512, 1024))
     assert {"triton, run run-2", "triton, run run-3"} <= set(traces(*of_section(twice, ATTENTION)))
-    alone = bench.attention(sequences=(512,), back_ends=("triton",), lacking=())
-    lost = bench.attention(sequences=(512,), back_ends=("eager", "triton"), lacking=("eager", "triton"))
-    assert [[], []] == [of_section(rows, ATTENTION) for rows in (alone, lost)]
 
-
-def test_attention_on_a_cpu_is_in_its_own_unit_and_invalid_numbers_are_pale(bench, make):
+    # A CPU's own unit; and what is INVALID is pale.
     def key(name, sequence):
         return make.key("attention", metric="fp32_TFLOPS", parameters={"implementation": name, "sequence": sequence})
 
@@ -253,15 +230,36 @@ def test_attention_on_a_cpu_is_in_its_own_unit_and_invalid_numbers_are_pale(benc
     records = [bench.judged(1e-3, key=key("compiled", sequence), work=work) for sequence in (256, 512)]
     records.append(bench.judged(1e-3, key=key("eager", 512), work=work, invalid="a neighbour"))
     (plot,) = of_section(bench.rows(*records), ATTENTION)
+    found = traces(plot)
     assert "GFLOP/s" == plot.figure["layout"]["yaxis"]["title"]["text"]
-    assert ([20.0, 20.0], ["20.0", "20.0"]) == (traces(plot)["compiled"]["y"], traces(plot)["compiled"]["text"])
-    assert ([0.35], ["inv."]) == (traces(plot)["eager"]["marker"]["opacity"], traces(plot)["eager"]["text"])
-    assert "compiled is fastest" in plot.says
-    assert "1 invalid" in plot.says
+    assert ([20.0, 20.0], ["20.0", "20.0"]) == (found["compiled"]["y"], found["compiled"]["text"])
+    assert ([0.35], ["inv."]) == (found["eager"]["marker"]["opacity"], found["eager"]["text"])
+    assert ("compiled is fastest" in plot.says, "1 invalid" in plot.says) == (True, True)
 
 
-@pytest.fixture
-def failed(bench, make):
+def test_two_values_of_a_parameter_stand_side_by_side_with_their_ratio_at_the_same_work(bench, make):
+    (plot,) = of_section(bench.ways(sizes=("small",)), PAIRS)
+    assert "transformer: compiled and eager on NVIDIA H200" == plot.title
+    assert plot.says.startswith("Compiled is 1.56 times as fast as eager (90.0 ms against 140 ms). No interval")
+    found = traces(plot)
+    assert ([90.0], [140.0]) == (found["compiled"]["x"], found["eager"]["x"])
+    assert ([1], ["small"]) == (found["eager"]["y"], plot.figure["layout"]["yaxis"]["ticktext"])
+    (plot,) = of_section(bench.ways(sizes=("small", "large", "huge")), PAIRS)
+    assert "Compiled is 1.56 times as fast as eager (median of 3 pairs; 1.40 to 1.75)." in plot.says
+    assert [1, 2, 3] == traces(plot)["compiled"]["y"]
+    # The line between the two of a pair ends before the next pair.
+    assert [90.0, 140.0, None] == plot.figure["data"][0]["x"][:3]
+    (plot,) = of_section(bench.ways(sizes=("small", "large", "huge"), invalid="busy"), PAIRS)
+    assert "No pair of numbers to be trusted." == plot.says
+    # More work takes longer, three values are no two, and a value without its other is no pair.
+    sizes = [bench.judged(1e-3 * n, key=make.key("f", parameters={"n": n}), work=Work(flops=n)) for n in (1, 2)]
+    three = [bench.judged(1e-3, key=make.key("f", parameters={"way": way}), work=Work(flops=1)) for way in "abc"]
+    alone = [bench.judged(1e-3, key=make.key("f", parameters={"way": way, "n": n}), work=Work(flops=1))
+             for n, way in enumerate("ab")]  # fmt: skip
+    assert [[], [], []] == [of_section(bench.rows(*records), PAIRS) for records in (sizes, three, alone)]
+
+
+def test_samples_of_what_failed_stand_beside_the_baseline_and_its_tolerance(bench, make):
     """Three processes a fifth slower than their baseline, each with a block left out, and one that does not count."""
 
     def samples(seconds):
@@ -271,42 +269,27 @@ def failed(bench, make):
     times = (1.2e-3, 1.21e-3, 1.22e-3)
     measured = [make.measurement(samples=samples(s), process=f"p{at}", round=at) for at, s in enumerate(times, 1)]
     measured.append(make.measurement(9e-3, round=4, invalid="a neighbour"))
-    return bench.rows(*measured, make.result(*times).judgement, failed=[measured[0].test_id])
-
-
-def test_samples_of_what_failed_stand_beside_the_baseline_and_its_tolerance(failed):
-    (plot,) = of_section(failed, FAILED)
+    (row,) = bench.rows(*measured, make.result(*times).judgement, failed=[measured[0].test_id])
+    plot = sample_plot(row)
     found, layout = traces(plot), plot.figure["layout"]
     assert ["baseline", "round 1", "round 2", "round 3", "round 4"] == layout["xaxis"]["ticktext"]
     assert "time of a call (ms)" == layout["yaxis"]["title"]["text"]
     assert [1.2, 1.2, 1.21, 1.21, 1.22, 1.22] == pytest.approx(found["block of this run"]["y"][:6])
     assert 15 == len(found["process of the baseline, its median"]["y"])
-    levels = [found[name]["y"][0] for name in ("baseline 1.00 ms", "tolerance 5 %: 1.05 ms")]
-    assert [1.0, 1.05] == pytest.approx(levels, rel=1e-4)
+    levels = [found[name] for name in ("baseline 1.00 ms", "tolerance 5 %: 1.05 ms")]
+    assert [1.0, 1.05] == pytest.approx([one["y"][0] for one in levels], rel=1e-4)
+    assert 2 == len({one["line"]["dash"] for one in levels})
     left = found["block left out"]
     assert ("circle-open", [2.4, 2.42, 2.44]) == (left["marker"]["symbol"], pytest.approx(left["y"]))
     assert "left out: cores taken by the scheduler" in left["hovertext"][0]
-    assert plot.says.startswith(
-        "+21.0 % time against the baseline; 3 of 3 processes slower than all 15 of the baseline"
-    )
-    assert "3 of 10 blocks left out" in plot.says
+    assert "3 of 3 processes slower than all 15 of the baseline; 3 of 10 blocks left out." == plot.says
 
-
-def test_samples_of_what_is_invalid_stand_elsewhere_ten_of_each_and_the_others_counted(bench, make):
-    records = [make.measurement(key=make.key(f"copy_{number}"), invalid="a neighbour") for number in range(12)]
-    rows = bench.rows(*records, failed=[records[0].test_id])
-    assert (1, 10) == (len(of_section(rows, FAILED)), len(of_section(rows, INVALID)))
-    assert "1 more cannot be trusted; `roofline explain` shows the samples" in of_section(rows, INVALID)[-1].says
-    records = [bench.judged(1e-3 * (1.2 + number / 100), 1e-3, key=make.key(f"copy_{number}")) for number in range(13)]
-    found = of_section(bench.rows(*records, failed=[one.test_id for one, _ in records]), FAILED)
-    assert 10 == len(found)
-    assert found[0].title.startswith("copy_12[64MiB] on NVIDIA H200: REGRESSED")
-    assert found[-1].says.endswith("3 more failed; `roofline explain` shows the samples of each.")
-    again = bench.rows(*(make.measurement(seconds, invalid="a neighbour") for seconds in (1e-3, 2e-3)))
-    (plot,) = of_section(again, INVALID)
-    assert ["round 1, attempt 1", "round 1, attempt 2"] == plot.figure["layout"]["xaxis"]["ticktext"]
+    (row,) = bench.rows(*(make.measurement(seconds, invalid="a neighbour") for seconds in (1e-3, 2e-3)))
+    assert ["round 1, attempt 1", "round 1, attempt 2"] == sample_plot(row).figure["layout"]["xaxis"]["ticktext"]
+    assert "2 processes measured." == sample_plot(row).says
     long = Samples(tuple(1e-6 + 1e-12 * index for index in range(5000)), iterations=1, tick_s=1e-9)
-    (plot,) = of_section(bench.rows(make.measurement(samples=long, invalid="a neighbour")), INVALID)
+    (row,) = bench.rows(make.measurement(samples=long))
+    plot = sample_plot(row)
     assert 2000 == len(traces(plot)["block of this run"]["x"])
     assert "2000 of 5000 blocks are shown" in plot.says
     assert "time of a call (µs)" == plot.figure["layout"]["yaxis"]["title"]["text"]
@@ -320,15 +303,13 @@ def test_time_and_memory_of_a_call_are_stacked_by_what_they_go_into(bench):
     # In the order of the classes, so that bars of several runs compare.
     assert ["matrix product", "attention fused", "elementwise", "optimizer", "idle"] == list(found)
     assert 100 == pytest.approx(sum(trace["x"][0] for trace in found.values()))
-    assert (
-        "matrix product: 55.0 %<br>77.0 ms a call<br>40 launches in 2 calls" in found["matrix product"]["hovertext"][0]
-    )
+    told = "matrix product: 55.0 %<br>77.0 ms a call<br>40 launches in 2 calls"
+    assert told in found["matrix product"]["hovertext"][0]
     assert time.says.startswith("Most of the time of transformer[small-step] goes into matrix product (55.0 %).")
     assert [300 / 1024] == traces(memory)["parameters"]["x"]
     assert "peak memory (GiB)" == memory.figure["layout"]["xaxis"]["title"]["text"]
-    assert "The highest peak is that of transformer[small-step], 1.00 GiB; most of it is activations (70.3 %)." == (
-        memory.says
-    )
+    says = "The highest peak is that of transformer[small-step], 1.00 GiB; most of it is activations (70.3 %)."
+    assert says == memory.says
     uses = tuple(replace(run.memory_uses[0], test_id=f"test_{number}") for number in range(60))
     (many,) = of_section(rows, MEMORY, [replace(run, memory_uses=uses)])
     assert (20, True) == (len(many.figure["layout"]["yaxis"]["tickvals"]), "20 of 60 calls are shown" in many.says)
@@ -338,60 +319,27 @@ def test_time_and_memory_of_a_call_are_stacked_by_what_they_go_into(bench):
     assert labels == plot.figure["layout"]["yaxis"]["ticktext"]
 
 
-def test_first_calls_are_multiples_of_the_steady_one(bench, make):
-    (plot,) = of_section(bench.step(), FIRST)
-    assert [1.76 / 0.14, 0.15 / 0.14] == pytest.approx(traces(plot)["transformer[small-step]"]["y"][:2])
-    assert "The first call of transformer[small-step] took 1.76 s, 12.6 x the steady 140 ms." == plot.says
-    samples = Samples((0.14,), 1, 1e-9, first_calls_s=(1.0,) * 400)
-    records = [make.measurement(key=make.key(f"step_{number}"), samples=samples) for number in range(9)]
-    (plot,) = of_section(bench.rows(*records), FIRST)
-    assert "8 of 9 measurements, those that pay most, are shown" in plot.says
-    assert MOST_SERIES + 1 == len(checked(plot).figure["data"])
-    for first, warm, drawn in (((1.0, 0.0), (), True), ((0.0, 0.0), (), False), ((0.0, 0.0), (0.0, 0.0), False)):
-        rows = bench.step(samples=Samples((0.14,), 1, 1e-9, first_calls_s=first, warm_calls_s=warm))
-        plots = of_section(rows, FIRST)
-        assert drawn == bool(plots)
-        # What takes no time has no place on a logarithmic axis.
-        assert not drawn or traces(*plots)["transformer[small-step]"]["y"][1] is None
-
-
-def test_points_stand_at_their_intensity_and_what_has_none_in_a_strip_below_its_own_roof(bench):
+def test_points_stand_at_their_intensity_below_roofs_that_meet_at_the_ridge(bench, make):
     rows = bench.streams() + bench.peers(3) + bench.collectives()
     rows += bench.step(ceiling=Ceiling("bf16_TFLOPS", 989e12, "datasheet", "a sheet"))
     (plot,) = of_section(rows, ROOFLINE)
     found, layout = traces(plot), plot.figure["layout"]
-    # A FLOP in 24 bytes and two in 32; 4 of 4.8 TB/s on the very slope that goes on to the left.
+    # A FLOP in 24 bytes and two in 32, at 4 TB/s; the copy has no FLOPs, the step no bytes.
     x, y = found["stream"]["x"], found["stream"]["y"]
-    assert [1 / 24, 2 / 32] == pytest.approx(x[:2])
-    assert [4.0] * 3 == pytest.approx([height / place for place, height in zip(x, y, strict=True)])
-    left, right = layout["shapes"]
-    assert left["x0"] < x[2] < left["x1"] < 1 / 24
-    assert right["x0"] < found["transformer"]["x"][0] < right["x1"]
-    assert [1 / 0.14] == pytest.approx(found["transformer"]["y"])
+    assert [1 / 24, 2 / 32] == pytest.approx(x)
+    assert [4.0] * 2 == pytest.approx([height / place for place, height in zip(x, y, strict=True)])
     slope, flat = found["memory 4.8 TB/s (datasheet)"], found["bf16 989 TFLOP/s (datasheet)"]
-    assert [4.8] * 3 == pytest.approx([y / x for x, y in zip(slope["x"], slope["y"], strict=True)])
-    assert (989.0, 989.0) == tuple(flat["y"])
-    # They meet at the ridge and reach to both ends.
+    assert [4.8] * 2 == pytest.approx([y / x for x, y in zip(slope["x"], slope["y"], strict=True)])
     assert (slope["x"][-1], slope["y"][-1]) == pytest.approx((flat["x"][0], flat["y"][0]))
-    assert (slope["x"][0], flat["x"][-1]) == pytest.approx((left["x0"], right["x1"]))
-    for name in ("link 450 GB/s (datasheet)", "bus 450 GB/s (datasheet)"):
-        assert [0.45] * 3 == pytest.approx([y / x for x, y in zip(found[name]["x"], found[name]["y"], strict=True)])
-        assert found[name]["x"][-1] < 1 / 24
-    assert ["bytes<br>only", "FLOPs<br>only"] == layout["xaxis"]["ticktext"][-2:]
-    numbers = layout["xaxis"]["tickvals"][:-2]
-    assert 1 <= len(numbers) <= 3
-    assert all(left["x1"] < tick < right["x0"] for tick in numbers)
-    assert plot.says.startswith(f"{len(rows)} measurements: nearest to its roof peer_copy_one_way[")
-    assert "farthest all_reduce[2-16KiB-fp32]" in plot.says or "farthest transformer" in plot.says
-    assert "without FLOPs, such as copies, at the left end. 1 with FLOPs whose bytes nobody counted" in plot.says
-
-
-def test_a_share_of_the_roof_is_of_the_lower_one_and_none_out_of_a_cache(bench, make):
-    (plot,) = of_section(bench.streams(), ROOFLINE)
-    assert "4 measurements: nearest to its roof stream[" in plot.says
+    assert (989.0, True) == (flat["y"][0], slope["line"]["dash"] != flat["line"]["dash"])
+    low, high = layout["xaxis"]["range"]
+    assert low < math.log10(min(x)) < math.log10(flat["x"][-1]) < high
+    assert {"stream", "product"} == set(found) - {"memory 4.8 TB/s (datasheet)", "bf16 989 TFLOP/s (datasheet)"}
+    assert plot.says.startswith("3 measurements: nearest to its roof stream[")
     assert "farthest product[8192] (70.8 %)" in plot.says
-    work = Work(read_bytes=2**40, flops=2**20)
-    cached = Samples((1e-3,), 1, 1e-9, labels=("cache_resident",))
+    assert plot.says.endswith(f" {len(rows) - 3} without FLOPs or bytes stand in the table alone.")
+    # Bytes out of a cache are no share of the memory's roof.
+    work, cached = Work(read_bytes=2**40, flops=2**20), Samples((1e-3,), 1, 1e-9, labels=("cache_resident",))
     cases = [
         ({"samples": cached, "ceiling": H200}, "none of them can be held to a roof"),
         ({}, "no roof is known for what is shown"),
@@ -400,21 +348,13 @@ def test_a_share_of_the_roof_is_of_the_lower_one_and_none_out_of_a_cache(bench, 
     for facts, told in cases:
         (plot,) = of_section(bench.rows(bench.judged(1e-3, work=work, **facts)), ROOFLINE)
         assert told in checked(plot).says
-    assert [] == of_section(bench.sweep(SIZES), ROOFLINE)
-
-
-def test_hundreds_of_points_in_a_strip_each_have_a_place_and_devices_a_plot_each(bench, make):
-    records = [make.measurement(1e-3, key=make.key(size_bytes=2**12 + 64 * number)) for number in range(300)]
-    product = make.measurement(key=make.key("product"), work=Work(flops=10**9))
-    found = traces(*of_section(bench.rows(*records, product), ROOFLINE))["memcpy_d2d"]
-    assert (300, {6}) == (len(set(found["x"])), set(found["marker"]["size"]))
     rows = bench.streams()
     part = make.key(hardware=make.hardware(partition="1g.18gb"))
     rows += bench.rows(bench.judged(1e-3, key=part, work=rows[0].measurement.work))
     assert 2 == len({plot.title for plot in of_section(rows, ROOFLINE)})
 
 
-def test_names_cannot_inject(bench, make):
+def test_names_cannot_inject_and_runs_of_one_file_name_are_told_apart(bench, make):
     def hostile(size):
         return make.key(HOSTILE, parameters={"way": HOSTILE, "size_bytes": size}, name=HOSTILE)
 
@@ -422,59 +362,35 @@ def test_names_cannot_inject(bench, make):
                for size in (2**12, 2**16, 2**20)]  # fmt: skip
     rows = bench.rows(*records, failed=[records[0][0].test_id], product=HOSTILE)
     rows += bench.step(label=HOSTILE, test_id=HOSTILE)
-    plots = plots_of(rows, runs_of(rows))
-    assert {FAILED, SWEEPS, FIRST, TIME, MEMORY, ROOFLINE} <= {plot.section for plot in plots}
+    rows += bench.ways(sizes=(HOSTILE, "small"), names=(HOSTILE, "eager"))
+    plots = [sample_plot(next(row for row in rows if row.red)), *plots_of(rows, runs_of(rows))]
+    assert {"", SWEEPS, PAIRS, TIME, MEMORY, ROOFLINE} == {plot.section for plot in plots}
     for plot in plots:
         texts = list(texts_of(checked(plot).figure))
         assert not any("<" in text.replace("<br>", "") for text in texts)
         assert not any("\x1b" in text for text in [*texts, plot.title, plot.says])
         # A template would fill in what stands in braces.
-        assert {None} == {
-            trace.get(name) for trace in plot.figure["data"] for name in ("hovertemplate", "texttemplate")
-        }
-    assert ('&lt;a href="x"&gt;', "&amp;lt;") == (safe('<a href="x">'), safe("&lt;"))
-    assert "&lt;br&gt;<br>b" == lines_of(["<br>", "", "b"])
-    assert "&lt;b&gt;bold&lt;/b&gt;<br>and long" == wrapped("<b>bold</b> and long", width=12)
-
-
-def test_runs_of_one_file_name_are_told_apart_in_all_plots(make, bench, tmp_path):
-    facts = {"ceiling": Ceiling("traffic_GBps", 4e12, "measured", ""), "invalid": "a neighbour"}
-    runs = []
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        keys = (make.key(size_bytes=size) for size in (2**12, 2**16, 2**20))
-        records = itertools.chain(*(bench.judged(2e-3, 1e-3, key=key, **facts) for key in keys))
-        runs.append(make.run(tmp_path / folder / "n.jsonl", *records))
-    plots = plots_of(rows_of(runs))
-    titles = [plot.title for plot in plots]
-    assert len(set(titles)) == len(titles)
-    for name in ("run a/n", "run b/n"):
-        assert any(name in text for plot in plots for text in [plot.title, *texts_of(plot.figure)])
+        assert not any(name in trace for trace in plot.figure["data"] for name in ("hovertemplate", "texttemplate"))
+    twice = [bench.ways() + bench.sweep(SIZES[:3], key=lambda size: make.key("f", size_bytes=size)) for _ in "ab"]
+    titles = [plot.title for plot in of_section([row for rows in twice for row in rows], PAIRS)]
+    assert 2 == len(set(titles)) == sum("run run-" in title for title in titles)
 
 
 def test_no_figure_fails_on_what_a_file_made_by_hand_may_hold(bench, make):
     """Times of calls are bounded; rooflines, differences and limits are not."""
-    values = [
-        (
-            "reference",
-            (
-                SessionRecord(
-                    (1e-9, 1e3),
-                ),
-            ),
-        )
-    ]
+    values = [("reference", (SessionRecord((1e-9, 1e3)),))]
     values += [(name, value) for name in ("limit_s", "estimate", "tolerance") for value in (5e-324, 1.7e308)]
     for name, value in values:
         roof = Ceiling("traffic_GBps", 4e12, "measured", "")
         keys = [make.key(size_bytes=size) for size in (2**12, 2**16, 2**20)]
         records = [bench.judged(1e-3, 1e-3, key=key, ceiling=roof) for key in keys]
         records[0][1] = replace(records[0][1], processes=3, **{name: value})
-        product = make.measurement(key=make.key("product", metric="TFLOPS"), work=Work(flops=10**9))
+        product = make.measurement(key=make.key("product", metric="TFLOPS"), work=Work(flops=10**9, read_bytes=1))
         rows = bench.rows(*records, product, failed=[records[0][0].test_id])
         roof = replace(roof, value=value if isinstance(value, float) else 1e-300)
         rows += [replace(row, measurement=replace(row.measurement, ceiling=roof)) for row in rows]
-        assert {FAILED, SWEEPS, ROOFLINE} == {checked(plot).section for plot in plots_of(rows)}, name
+        assert {SWEEPS, ROOFLINE} == {checked(plot).section for plot in plots_of(rows)}, name
+        checked(sample_plot(rows[0]))
 
 
 def test_looks_differ_and_colours_are_seen_on_black_and_on_white():
@@ -487,23 +403,13 @@ def test_looks_differ_and_colours_are_seen_on_black_and_on_white():
         assert ((seen + 0.05) / 0.05 > 3, 1.05 / (seen + 0.05) > 2) == (True, True), colour
 
 
-def test_thinning_keeps_what_matters_and_the_order():
+def test_thinning_keeps_what_matters_and_a_label_its_end_which_tells_runs_apart():
     kept = thinned(range(1000), 10, lambda number: number in (3, 997))
     assert (10, sorted(kept), True) == (len(kept), kept, {3, 997} <= set(kept))
-    assert list(range(10)) == thinned(range(10), 10)
     assert [0, 1, 2] == thinned(range(100), 3, lambda _: True)
-
-
-def test_a_figure_is_plain_data_without_anybodys_template_and_of_known_properties(monkeypatch):
-    import plotly.io as pio
-
-    monkeypatch.setattr(pio.templates, "default", "plotly_dark")
-    figure = plain_figure([{"type": "scatter", "x": (1.0, 2.0), "y": [None, 2.0]}], {"barmode": "group"})
-    assert [1.0, 2.0] == figure["data"][0]["x"]
-    assert ("template" in figure["layout"], figure["layout"]["paper_bgcolor"]) == (False, "rgba(0,0,0,0)")
-    assert figure == json.loads(json.dumps(figure, allow_nan=False))
-    with pytest.raises(ValueError, match="colour"):
-        plain_figure([{"type": "scatter", "colour": "red"}], {})
+    lines = wrapped("a_benchmark_of_transformers[small-c128-fp32-forward-with-remat], run nightly").split("<br>")
+    assert (4, "a_benchmark_of_", "nightly", True) == (len(lines), lines[0], lines[-1], "…" in lines[2])
+    assert all(len(line) <= 18 for line in lines)
 
 
 def test_axes_have_few_round_ticks_written_out_and_leave_out_what_has_no_place():
@@ -522,10 +428,3 @@ def test_axes_have_few_round_ticks_written_out_and_leave_out_what_has_no_place()
     for sizes in ([1000], [1000, 1001], [1, 3]):
         low, high = size_axis("size", sizes)["range"]
         assert low < math.log10(min(sizes)) <= math.log10(max(sizes)) < high
-
-
-def test_a_long_label_keeps_its_end_which_tells_runs_apart():
-    lines = wrapped("a_benchmark_of_transformers[small-c128-fp32-forward-with-remat], run nightly").split("<br>")
-    assert (4, "a_benchmark_of_", "nightly") == (len(lines), lines[0], lines[-1])
-    assert all(len(line) <= 18 for line in lines)
-    assert "…" in lines[2]
