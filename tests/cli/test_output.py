@@ -13,6 +13,8 @@ from click.testing import CliRunner
 
 from pytest_roofline.cli import output as cli_init
 from pytest_roofline.cli.main import main
+from pytest_roofline.core.errors import CannotStore
+from pytest_roofline.report import files as report_files
 
 from .. import warm
 
@@ -227,6 +229,23 @@ def test_what_cannot_be_reported_is_one_sentence_and_status_2(report, runs, tmp_
         assert (2, 1) == (result.exit_code, len(result.stderr.splitlines())), arguments
         assert told in result.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_one_file_that_cannot_be_written_does_not_take_the_others_along(report, runs, tmp_path, monkeypatch):
+    write = report_files.write_atomically
+
+    def no_room(path, text):
+        if path.name == "run.json":
+            raise CannotStore(f"{path} cannot be written: No space left on device")
+        write(path, text)
+
+    monkeypatch.setattr(report_files, "write_atomically", no_room)
+    result = report("old", "-o", "out")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "roofline: out/run.json cannot be written: No space left on device\n",
+    )
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"index.html", "results.csv", "summary.md"}
 
 
 def test_runs_of_one_file_name_are_told_apart_in_every_file(report, make, tmp_path):

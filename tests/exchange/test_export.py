@@ -1,7 +1,5 @@
 """What may go out and what may not; the lists of github-action-benchmark and Bencher's format, by their schemas."""
 
-import ast
-import re
 from pathlib import Path
 
 import pytest
@@ -11,12 +9,9 @@ from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import Outcome
 from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.core.samples import Block, Samples
-from pytest_roofline.core.units import slug
-from pytest_roofline.core.work import Work, rate_suffix
+from pytest_roofline.core.work import Work
 from pytest_roofline.exchange import EXPORT_NAMES, export
 from pytest_roofline.exchange.exportable import exportable
-from roofline_kernels.gemm import KINDS
-from roofline_kernels.training.precisions import PRECISIONS
 
 ROOT = Path(__file__).parents[2]
 LABEL = "memcpy_d2d[64MiB]"
@@ -210,35 +205,3 @@ def test_what_bencher_is_told_beside_a_rate(exported, make, validate):
     assert document[LABEL]["latency"] == {"value": 1e6}
     assert (document[LABEL]["peak-memory"], document[LABEL]["held-memory"]) == ({"value": 4096.0}, {"value": 0.0})
     assert list(document[job.label]) == ["latency", "throughput"]
-
-
-# What the suite fills into the name of a metric.
-FILLED_IN = {"{memory}": ("pinned", "pageable")}
-
-
-def named_metrics(path):
-    """The metrics whose names stand in a file of the suite."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if not isinstance(node, ast.Constant | ast.JoinedStr):
-            continue
-        text = ast.unparse(node).removeprefix("f").strip("'\"")
-        if re.fullmatch(r"[\w{}]+", text) and rate_suffix(text):
-            (hole,) = re.findall(r"\{.*?\}", text) or ("",)
-            yield from (text.replace(hole, word) for word in FILLED_IN[hole]) if hole else (text,)
-
-
-def test_the_page_has_the_measure_of_every_metric_of_the_suite():
-    page = (ROOT / "docs" / "exchange.md").read_text(encoding="utf-8")
-    table = page.partition("| measure | unit |")[2].partition("\n\n")[0]
-    told = {name for row in table.splitlines() for name in re.findall("`(.*?)`", row.partition(" | ")[0])}
-    suite = {metric for path in (ROOT / "perf_tests").glob("test_*.py") for metric in named_metrics(path)}
-    assert {"pageable_auto_payload_GBps", "sm_traffic_GBps", "bidir_sum_auto_payload_GBps"} < suite
-    # Where a test names none, its work does.
-    suite |= {one.metric for one in (*PRECISIONS.values(), *KINDS.values())} | {
-        "traffic_GBps",
-        "busbw_GBps",
-        "algbw_GBps",
-        "TFLOPS",
-    }
-    ours = {"latency", "throughput", "roofline-share", "peak-memory", "held-memory"}
-    assert ours | {slug(metric) for metric in suite} == told
