@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -85,13 +84,12 @@ def test_names_in_a_run_cannot_steer_the_terminal_and_a_cut_run_is_noted(command
     assert "fast.jsonl ends in the middle of a line" in command("compare", "fast", "same").stderr
 
 
-def test_the_process_ends_with_the_status_and_without_a_traceback(runs, tmp_path):
-    for arguments, status in ((("compare", "fast", "slow"), 1), (("compare", "fast", "gone"), 2), (("--version",), 0)):
-        program = "from pytest_roofline.cli.main import main; main()"
-        line = [sys.executable, "-c", program, *arguments]
-        result = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-        assert (result.returncode, "Traceback" in result.stderr) == (status, False)
-    assert result.stdout == f"roofline, version {__version__}\n"
+def test_the_process_ends_with_the_status_and_without_a_traceback(command, runs, tmp_path):
+    program = "from pytest_roofline.cli.main import main; main()"
+    line = [sys.executable, "-c", program, "compare", "fast", "slow"]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+    assert command("--version").stdout == f"roofline, version {__version__}\n"
 
 
 def judged(measurement, verdict="REGRESSED", **changes):
@@ -140,21 +138,6 @@ def told(make, tmp_path):
     other = make.measurement(2e-3, key=make.key("other"))
     path = tmp_path / ".roofline" / "runs" / "new.jsonl"
     return make.save(path, *slow, other, judged(slow[0]), judged(other, "PASSED", estimate=0.001))
-
-
-def test_explain_shows_every_process_with_its_round_and_median(command, told):
-    result = command("explain", "new", "slow")
-    shown = [line for line in result.stdout.splitlines() if line.lstrip().startswith("round ")]
-    assert [re.match(r" *round (\d), process (\w+): ([0-9.]+ \w+)", line).groups() for line in shown] == [
-        ("1", "aaaaaa", "1.30 ms"),
-        ("2", "bbbbbb", "1.31 ms"),
-        ("3", "cccccc", "500 µs"),
-    ]
-    assert ["does not count" in line for line in shown] == [False, False, True]
-    assert "datasheet" in shown[2]
-    strips = [line for line in result.stdout.splitlines() if "|" in line]
-    assert strips
-    assert all(len(line.partition(";")[0]) <= 80 for line in strips)
 
 
 def test_a_name_under_which_nothing_is_saved_is_answered_with_those_that_are(command, refused, told, make, tmp_path):

@@ -1,6 +1,5 @@
 """What may go out and what may not; the lists of github-action-benchmark and Bencher's format, by their schemas."""
 
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,6 @@ from pytest_roofline.core.work import Work
 from pytest_roofline.exchange import EXPORT_NAMES, export
 from pytest_roofline.exchange.exportable import exportable
 
-ROOT = Path(__file__).parents[2]
 LABEL = "memcpy_d2d[64MiB]"
 TIMES, RATES, BENCHER = "github-action-benchmark", "github-action-benchmark-rates", "bencher"
 GITHUB_SCHEMA, BENCHER_SCHEMA = "github-action-benchmark-custom", "bencher-metric-format"

@@ -1,7 +1,6 @@
 """`roofline import` as a user types it."""
 
 import json
-import os
 import re
 import shutil
 from pathlib import Path
@@ -82,18 +81,6 @@ def test_the_command_says_what_was_read_how_it_counts_and_what_was_left_out(call
     assert "note: 'NVIDIA GB10' is no product that pytest-roofline knows" in done.output
     done = call("import", "a6000-nvbandwidth.json")
     assert "note: the files do not tell the product; tell with --product" in done.output
-
-
-def test_a_file_whose_name_is_no_text_is_imported_under_its_escapes(call, here):
-    folder = here / os.fsdecode(b"d\xff")
-    folder.mkdir()
-    shutil.move(here / "a100-all_reduce.log", folder)
-    done = call("import", f"{folder.name}/a100-all_reduce.log", "--save", "night", "--json")
-    assert 0 == done.exit_code, done.output
-    run = read_run(here / ".roofline" / "runs" / "night.jsonl")
-    name = "d\\udcff/a100-all_reduce.log"
-    assert (name, name) == (run.header.command[-1], run.measurements[0].test_id.split("::")[0])
-    assert name == json.loads(done.stdout)["files"][0]["source"]
 
 
 def test_imports_are_compared_and_proposed_like_runs(call, slower, here, make):
@@ -246,12 +233,3 @@ def test_an_import_overwrites_nothing(call, here):
     call("import", "a100-all_reduce.log", "--save", "old")
     done = call("import", "a100-reduce.log", "--save", "old")
     assert (done.exit_code, "a run named 'old' is already saved" in done.output) == (2, True)
-
-
-def test_a_test_case_without_a_number_is_a_failed_test(call, here):
-    raw = json.loads((here / "readme-nvbandwidth.json").read_text(encoding="utf-8"))
-    raw["nvbandwidth"]["testcases"][2] = {"name": "host_device_latency_sm", "status": "Error"}
-    (here / "failed.json").write_text(json.dumps(raw), encoding="utf-8")
-    done = call("import", "failed.json", "--save", "failed")
-    assert "FAILED nvbandwidth.host_device_latency_sm: the test case failed" in done.output
-    assert len(read_run(here / ".roofline" / "runs" / "failed.jsonl").not_passed) == 1

@@ -1,8 +1,6 @@
 """Files of nvbandwidth and BabelStream; every file is read as its own format and as no other."""
 
 import json
-import random
-import re
 from dataclasses import replace
 
 import pytest
@@ -135,42 +133,20 @@ def test_rates_of_babelstream_are_what_it_printed(text, take):
         best = readings[f"babelstream.{kernel}[2GiB-fp64].best"]
         assert rate(best.work, best.metric, best.seconds[0]) == pytest.approx(expected, rel=2e-5)
         assert (best.metric, best.timing, best.devices) == ("traffic_GBps", "wall", 1)
-    assert (found.product, found.driver) == ("AMD Instinct MI300X", "60241133")
-
-
-def test_best_mean_and_slowest_stand_apart_with_the_calls_behind_them(text, one):
-    readings = one(text("mi300x-babelstream.csv"))
-    found = {name: readings[f"babelstream.triad[2GiB-fp64].{name}"] for name in ("best", "mean", "slowest")}
-    assert {name: reading.seconds for name, reading in found.items()} == {
-        "best": (0.0016318,),
-        "mean": (0.00166,),
-        "slowest": (0.0018,),
-    }
-    assert {name: reading.iterations for name, reading in found.items()} == {"best": 1, "mean": 49, "slowest": 1}
-    assert len(readings) == 15
-
-
-def test_arrays_read_and_written_are_those_of_the_kernel(one):
-    for kernel, read, written in (("Copy", 1, 1), ("Add", 2, 1), ("Dot", 2, 0), ("Nstream", 3, 1)):
-        gigabytes = (read + written) * 8 * N / 1e9
-        table = "function,num_times,n_elements,sizeof,max_GB_per_sec,min_runtime,max_runtime,avg_runtime\n"
-        reading = one(f"{table}{kernel},100,{N},8,{gigabytes / 0.0025:.6g},0.0025,0.003,0.0026\n")[
-            f"babelstream.{kernel.lower()}[2GiB-fp64].best"
-        ]
-        assert reading.work == Work(read_bytes=read * 8 * N, write_bytes=written * 8 * N)
+    assert (found.product, found.driver, len(readings)) == ("AMD Instinct MI300X", "60241133", 15)
+    # Best, mean and slowest stand apart, with the calls behind them.
+    triad = {name: readings[f"babelstream.triad[2GiB-fp64].{name}"] for name in ("best", "mean", "slowest")}
+    assert {name: (reading.seconds, reading.iterations) for name, reading in triad.items()} == {
+        "best": ((0.0016318,), 1), "mean": ((0.00166,), 49), "slowest": ((0.0018,), 1),
+    }  # fmt: skip
+    size = 8 * N
+    for kernel, read, written in (("copy", 1, 1), ("add", 2, 1), ("dot", 2, 0)):
+        work = readings[f"babelstream.{kernel}[2GiB-fp64].best"].work
+        assert work == Work(read_bytes=read * size, write_bytes=written * size)
 
 
 def test_every_unit_that_babelstream_has_is_told(take):
-    units = {
-        "mbytes": 1e6,
-        "mibytes": 2**20,
-        "MB": 1e6,
-        "MiB": 2**20,
-        "GB": 1e9,
-        "GiB": 2**30,
-        "TB": 1e12,
-        "TiB": 2**40,
-    }
+    units = {"mbytes": 1e6, "mibytes": 2**20, "MB": 1e6, "MiB": 2**20, "GB": 1e9, "GiB": 2**30, "TB": 1e12}
     for unit, factor in units.items():
         # mbytes and mibytes up to version 4, the others from 5 on: `src/Unit.h`.
         table = f"function,num_times,n_elements,sizeof,max_{unit}_per_sec,min_runtime,max_runtime,avg_runtime\n"
@@ -254,23 +230,3 @@ def test_a_file_is_recognised_as_one_format_and_no_other(text, take):
             else:
                 with pytest.raises(BadFile):
                     take(text(name), other)
-
-
-def taken(take, changed, own):
-    """The readings of a changed file; none where it is refused, by name and in one line."""
-    try:
-        return [reading for one in take(changed, own) for reading in one.readings]
-    except BadFile as refused:
-        told = str(refused)
-    assert told.startswith("file")
-    assert "\n" not in told
-    return []
-
-
-def test_a_file_with_another_digit_is_read_or_refused_by_name_and_in_one_line(text, take):
-    draw = random.Random(8)
-    for name, own in FILES.items():
-        whole = text(name)
-        for at in draw.sample([match.start() for match in re.finditer(r"\d", whole)], 40):
-            changed = whole[:at] + draw.choice("0123456789x") + whole[at + 1 :]
-            assert all(reading.seconds[0] > 0 for reading in taken(take, changed, own))
