@@ -1,7 +1,5 @@
 """A drill: every measured function slower by a share, through the seam of the tests; a check that the gate fails."""
 
-import time
-
 import pytest
 
 from pytest_roofline.core.errors import BadInput
@@ -26,7 +24,7 @@ def test_every_measured_function_takes_longer_by_the_share(desk):
     for device in ({}, LIFELIKE):
         desk.script(**device)
         before, _ = medians(desk)
-        for share, wanted in (("1%", 1.01), ("10%", 1.1), ("0.5", 1.5), ("150%", 2.5)):
+        for share, wanted in (("1%", 1.01), ("150%", 2.5)):
             after, _ = medians(desk, f"--roofline-drill={share}")
             taken = {label: after[label] / before[label] for label in before}
             assert taken == pytest.approx(dict.fromkeys(before, wanted), rel=0.01), (device, share)
@@ -46,41 +44,17 @@ def pytest_roofline_function(item, name, fn):
 """
 
 
-def test_a_short_function_is_slowed_down_as_well_whatever_the_way_of_timing(desk):
-    desk.suite("""
-import pytest
-from pytest_roofline import Work
-@pytest.mark.parametrize("cache", ["warm", "rotate", "flush"])
-def test_short(roofline, busy, cache):
-    work = Work(read_bytes=10**7, write_bytes=10**7, payload_bytes=10**7)
-    roofline.measure(lambda *_: busy(1e-5), work=work, make_args=lambda: (), cache=cache, budget=0.1)
-""")
-    for tick_s in (1e-9, 1e-6):
-        desk.script(tick_s=tick_s)
-        before, _ = medians(desk)
-        after, _ = medians(desk, "--roofline-drill=20%")
-        assert {name: after[name] / before[name] for name in before} == pytest.approx(
-            dict.fromkeys(before, 1.2), rel=0.01
-        )
-
-
-def test_what_a_drill_measured_never_becomes_a_baseline_and_is_never_compared_with(desk):
-    desk.suite()
-    desk.run("--roofline-drill=10%", "--roofline-save=it")
-    answer = desk.cli("baseline", "propose", "it", "-o", "p.json", "--accept-slower")
-    assert (answer.exit_code, "replaced" in answer.output) == (2, True)
-    assert not (desk.path / "p.json").exists()
-    desk.run("--roofline-against=it").stdout.fnmatch_lines(["THIS RUN GATES NOTHING: 0 of 2 compared*"])
-
-
 def test_a_drill_beyond_the_tolerance_turns_every_test_red_and_within_none(desk):
     against = desk.sessions()
     result = desk.run(*against, "--roofline-drill=20%")
     result.assert_outcomes(failed=2)
     result.stdout.fnmatch_lines(["2 of 2 compared: 2 REGRESSED"])
     desk.run(*against, "--roofline-drill=3%").assert_outcomes(passed=2)
-    desk.ini("roofline_drill = 20%")
-    desk.run(*against).assert_outcomes(failed=2)
+    # What it measured never becomes a baseline, and is never compared with.
+    desk.run("--roofline-drill=10%", "--roofline-save=it")
+    answer = desk.cli("baseline", "propose", "it", "-o", "p.json", "--accept-slower")
+    assert (answer.exit_code, "replaced" in answer.output) == (2, True)
+    desk.run("--roofline-against=it").stdout.fnmatch_lines(["THIS RUN GATES NOTHING: 0 of 2 compared*"])
 
 
 def test_a_drill_changes_neither_arguments_nor_data_nor_what_a_function_raises(desk):
@@ -131,24 +105,6 @@ def test_on_the_host_a_call_waits_for_a_share_of_its_own_duration(monkeypatch):
     assert measure.slowed(lambda a, b: (b, a), CpuDevice(), 0.1)(1, 2) == (2, 1)
 
 
-@pytest.mark.serial
-def test_on_this_cpu_a_function_takes_several_times_as_long_when_drilled():
-    """Shared machines pause at will, which only lengthens a call: the fastest of many is looked at."""
-
-    def work():
-        end_s = time.perf_counter() + 2e-4
-        while time.perf_counter() < end_s:
-            pass
-
-    def once_s(fn):
-        began_s = time.perf_counter()
-        fn()
-        return time.perf_counter() - began_s
-
-    drilled = measure.slowed(work, CpuDevice(), 4.0)
-    assert min(once_s(drilled) for _ in range(200)) == pytest.approx(1e-3, rel=0.2)
-
-
 @pytest.fixture
 def told(desk, monkeypatch, capfd):
     """Runs `roofline drill` in the folder of the desk with a real pytest; its exit status and all that was printed."""
@@ -161,16 +117,7 @@ def told(desk, monkeypatch, capfd):
     return run
 
 
-def test_the_command_ends_with_0_where_every_compared_test_turned_red(desk, told):
-    against = desk.sessions()
-    status, text = told("20%", *against, "-k", "copy")
-    assert status == 0, text
-    assert "drill of +20 %: 2 of 2 tests turned red" in text
-    (name,) = [path.stem for path in desk.run_paths() if path.stem.startswith("drill-")]
-    assert all("replaced" in m.samples.labels for m in desk.saved(name).measurements)
-
-
-def test_the_command_ends_with_1_where_a_test_did_not_turn_red_and_says_why(desk, told):
+def test_the_command_counts_what_turned_red_and_says_why_the_others_did_not(desk, told):
     against = desk.sessions()
     text = (desk.path / "test_suite.py").read_text()
     desk.suite(text.replace("work=work)", "work=work, tolerance=0.5 if size_bytes > 10**9 else None)"))
@@ -178,10 +125,8 @@ def test_the_command_ends_with_1_where_a_test_did_not_turn_red_and_says_why(desk
     assert status == 1, text
     assert "drill of +20 %: 1 of 2 tests turned red" in text
     assert "not red: copy[1GiB] PASSED, seen as +20.0 %: within its tolerance of 50 %" in text
-
-
-def test_the_command_ends_with_2_where_nothing_was_compared(desk, told):
-    desk.suite()
+    (name,) = [path.stem for path in desk.run_paths() if path.stem.startswith("drill-")]
+    assert all("replaced" in m.samples.labels for m in desk.saved(name).measurements)
+    # Where nothing was compared, nothing could turn red.
     status, text = told("20%")
-    assert status == 2, text
-    assert "nothing was compared" in text
+    assert (status, "nothing was compared" in text) == (2, True), text

@@ -55,20 +55,6 @@ def test_a_limit_on_the_fastest_call_of_a_batched_test_does_not_gate_and_that_is
     result.stdout.fnmatch_lines(["THIS RUN GATES NOTHING*"])
 
 
-def test_a_batched_test_that_meets_a_limit_on_the_fastest_call_could_only_pass_and_is_not_counted(desk):
-    desk.suite()
-    shipped(desk, entry(1500, statistic="best", parameters={"size_bytes": 2**26}))
-    result = desk.run("--roofline-require-baseline", "-k", "64MiB")
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(
-        [
-            "copy*NO BASELINE",
-            "a published limit does not gate, since *, which meets it: it can pass only: copy[[]64MiB] (1500 GB/s)",
-            "THIS RUN GATES NOTHING*",
-        ]
-    )
-
-
 def test_baselines_limits_and_shares_are_counted_apart(desk):
     desk.baseline(text=LARGE)
     path = desk.path / "baselines" / "h100.json"
@@ -86,8 +72,7 @@ def test_baselines_limits_and_shares_are_counted_apart(desk):
 
 def test_what_misses_its_share_of_the_roofline_is_red(desk):
     desk.suite(LARGE)
-    for percent, status, word in (("80", 1, "REGRESSED"), ("80%", 1, "REGRESSED"), ("60.5", 0, "INCONCLUSIVE"),
-                                  ("50", 0, "PASSED")):  # fmt: skip
+    for percent, status, word in (("80", 1, "REGRESSED"), ("60.5", 0, "INCONCLUSIVE"), ("50", 0, "PASSED")):
         result = desk.run(f"--roofline-min-percent={percent}")
         assert result.ret == status
         result.stdout.fnmatch_lines([f"copy *{word}", f"2 of 2 compared with a share of the roofline alone: 2 {word}"])
@@ -102,16 +87,6 @@ def test_what_misses_its_share_of_the_roofline_is_red(desk):
     result = desk.run("--roofline-min-percent=90")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["THIS RUN GATES NOTHING*"])
-
-
-def test_neither_a_baseline_nor_a_lax_limit_shields_from_the_share_that_was_asked_for(desk):
-    desk.baseline(text=LARGE)
-    for known in ("a baseline", "a lax limit"):
-        if known == "a lax limit":
-            shipped(desk, entry(1500))
-        result = desk.run("--roofline-min-percent=75")
-        assert result.ret == 1, known
-        result.stdout.fnmatch_lines(["copy[[]1GiB]: *BELOW 75 % OF THE ROOFLINE (observed 59.7 % of 3350 GB/s; *"])
 
 
 def floor(share, **changes):
@@ -141,7 +116,7 @@ def test_a_floor_is_for_work_that_saturates_and_says_nothing_of_less(desk):
     assert all("does not gate" not in line for line in result.stdout.lines)
 
 
-def test_a_site_lowers_or_drops_a_floor_with_a_reason_in_its_own_baselines(desk, sentence):
+def test_a_site_lowers_or_drops_a_floor_with_a_reason_in_its_own_baselines(desk):
     desk.suite(LARGE)
     shipped(desk, floor(0.8))
     for site, status in ((0.55, 0), (0.7, 1), (0, 0)):
@@ -150,16 +125,6 @@ def test_a_site_lowers_or_drops_a_floor_with_a_reason_in_its_own_baselines(desk,
         assert result.ret == status
         said = "floor*set here, since clocks are capped here" if site else "it was dropped here: clocks are capped here"
         result.stdout.fnmatch_lines([f"*{said}*"])
-    # One that rests on nothing, or is no share, is refused.
-    for changes, words in (
-        ({"value": 0.5, "figures": None}, "rests on 0 figures; expected one source at least, or the reason"),
-        ({"value": 0}, "the reason why this site lowers or drops it"),
-        ({"value": 86, "unit": "share"}, "a share of the peak from 0 to 1"),
-        ({"unit": "GB/s"}, "unit 'share'"),
-        ({"metric": "time_s"}, "a floor is held under a rate"),
-    ):
-        shipped(desk, floor(0.8) | changes)
-        sentence(desk.run(), "h100.json", words)
 
 
 def test_rounds_go_on_while_a_limit_is_open_and_end_when_it_is_decided(desk):
@@ -167,14 +132,6 @@ def test_rounds_go_on_while_a_limit_is_open_and_end_when_it_is_decided(desk):
     shipped(desk, entry(2050, benchmark="one"))
     result = desk.run("--roofline-rounds=2")
     result.stdout.fnmatch_lines(["roofline: round 2 of at most 2: *", "1 of 1 compared with published limits alone: *"])
-    assert len(desk.last_run().measurements) == 2
-
-
-def test_rounds_decide_an_open_share_of_the_roofline(desk):
-    desk.one()
-    result = desk.run("--roofline-min-percent=70", "--roofline-ci", "--roofline-rounds=2")
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(["roofline: round 2 of at most 2: *", "*BELOW 70 % OF THE ROOFLINE*"])
     assert len(desk.last_run().measurements) == 2
 
 

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from .conftest import write_sessions
-from .rank_runs import RankRuns, by_label
+from ...plugin.conftest import write_sessions
+from ...plugin.rank_runs import RankRuns, by_label
 
 # The clock moves only when a test says so, a little where it is read: the same verdicts on the busiest machine.
 SUITE = """

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.cli.main import main
 
-from .conftest import CONFTEST, write_sessions
+from ...plugin.conftest import CONFTEST, write_sessions
 
 # One run of up to three rounds in which everything happens; the first tests look at what it left.
 EVENTS = """

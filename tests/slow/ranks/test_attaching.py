@@ -6,8 +6,8 @@ import pytest
 
 from pytest_roofline.baselines.runs import read_run
 
-from .. import warm
-from ..ranks.launches import PATIENCE_S, PYTEST, SMALL, cases, environment, free_port, reports
+from ... import warm
+from ...ranks.launches import PATIENCE_S, PYTEST, SMALL, cases, environment, free_port, reports
 
 
 @pytest.fixture
