@@ -75,21 +75,6 @@ def test_a_saved_run_holds_three_and_says_nothing_of_them(birds):
     assert not names_any(json.dumps(json.loads((birds.path / "report" / "run.json").read_text())["results"]))
 
 
-@pytest.mark.parametrize("options", [[], ["--roofline-save=it", "--collect-only"]])
-def test_other_runs_measure_none(birds, options):
-    birds.run(*options)
-    assert json.loads((birds.path / "canaries").read_text()) == []
-
-
-def test_a_drill_does_not_slow_them(birds):
-    birds.run("--roofline-drill=50%", "--roofline-save=it")
-    run = birds.saved("it")
-    assert [one.median_s for one in canaries(run)] == pytest.approx([1e-3] * 3)
-    assert run.tested[0].median_s == pytest.approx(1.5e-3, rel=0.01)
-    # Alone they make no baseline.
-    assert birds.cli("baseline", "propose", birds.run_path("it"), "-o", birds.path / "p.json").exit_code == 2
-
-
 def test_rounds_hand_theirs_to_the_run_and_the_first_process_measures_before_them(birds):
     options = recorded(birds)
     birds.script(slow=1.06)
@@ -121,26 +106,11 @@ def test_a_baseline_holds_them_for_each_session_and_nobody_asks_for_them(birds):
     assert not names_any(pruned.output)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [["compare", "day1", "day2"], ["explain", "day1"], ["export", "day1", "--to=bencher"]],
-    ids=lambda command: command[0],
-)
-def test_no_command_shows_them(birds, command):
+def test_no_command_shows_them_and_only_a_saved_run_measures_them(birds):
     recorded(birds)
-    said = birds.cli(*command)
-    assert said.exit_code in (0, 1), said.output
-    assert not names_any(said.output)
-
-
-def test_a_baseline_does_without_a_spoiled_one_and_says_nothing(birds):
-    recorded(birds)
-    path = birds.run_path("day1")
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    for line in lines:
-        if line.get("key", {}).get("name") == "copy":
-            line["invalid"] = "3 of 5 blocks of samples were spoiled"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    said = birds.cli("baseline", "propose", path, "-o", birds.path / "p.json")
-    assert (said.exit_code, names_any(said.output)) == (0, False), said.output
-    assert {entry.name for entry in read_baseline(birds.path / "p.json").entries} == {"", "gemm", "launch"}
+    for command in (["compare", "day1", "day2"], ["explain", "day1"], ["export", "day1", "--to=bencher"]):
+        said = birds.cli(*command)
+        assert said.exit_code in (0, 1), said.output
+        assert not names_any(said.output), command
+    birds.run()
+    assert json.loads((birds.path / "canaries").read_text()) == []

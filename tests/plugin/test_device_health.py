@@ -45,31 +45,14 @@ def test_a_sound_device_passes_and_what_cannot_be_checked_is_named(desk, against
     assert not any(line.startswith("device health PASSED") for line in result.stdout.lines)
 
 
-def test_where_nothing_is_measured_there_is_no_item(desk):
-    desk.suite()
-    desk.script(gpu=SICK)
-    for options in (("--collect-only",), ("--collect-only", "-q"), ("--setup-plan",)):
-        result = desk.run(*options)
-        assert result.ret == 0
-        assert "device health" not in result.stdout.str()
-    assert not (desk.path / "opened").exists()
-    desk.suite("def test_nothing(): pass\n")
-    desk.run().assert_outcomes(passed=1)
-
-
 def test_a_sick_device_is_an_item_of_its_own_whatever_is_selected_unless_it_is_not_to_fail(desk, against):
     desk.script(gpu=SICK)
     for options in (("-k", "64MiB"), ("test_suite.py::test_copy[64MiB]",)):
         desk.run(*against, *options).assert_outcomes(passed=1, failed=1, deselected="-k" in options)
-    for flag in ("ci", "qualify"):
-        result = desk.run(*against, f"--roofline-{flag}", "--roofline-rounds=1", "--roofline-tolerance=20%")
-        result.assert_outcomes(passed=2, failed=1)
-    for ini, options in ((("roofline_fail_on = regressed",), ()), ((), ("--roofline-fail-on=regressed",))):
-        desk.ini(*ini)
-        result = desk.run(*against, *options)
-        assert result.ret == 0
-        result.assert_outcomes(passed=3)
-        result.stdout.fnmatch_lines([f"device health: DEGRADED: {CAUSE}*"])
+    result = desk.run(*against, "--roofline-fail-on=regressed")
+    assert result.ret == 0
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines([f"device health: DEGRADED: {CAUSE}*"])
     # After it, --lf runs all tests and the item again.
     desk.run(*against)
     desk.script(gpu=SOUND)
@@ -90,42 +73,21 @@ def test_a_regressed_test_points_to_the_sick_device(desk, against):
         (failure,) = cases[name].findall("failure")
         assert "+30.0 % time" in failure.get("message").splitlines()[0]
         assert f"the device is DEGRADED: {CAUSE}" in failure.get("message")
-    # Also where the first failure ends the run, and where its verdict had to wait.
-    result = desk.run(*against, "-x")
-    assert result.ret == 1
-    assert f"DEGRADED: {CAUSE}" in result.stdout.str()
-    text = """
-import pytest
-from pytest_roofline import Work
-@pytest.mark.parametrize("n", range(6))
-def test_six(roofline, busy, n):
-    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
-"""
-    six = desk.sessions(text)
-    desk.script(gpu=SICK, slow=1.07)
-    result = desk.run(*six)
-    result.assert_outcomes(failed=7)
-    assert result.stdout.str().count(f"the device is DEGRADED: {CAUSE}") == 6
 
 
 FALLING = """
 def test_copy_last(roofline, busy, fake):
     roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9, write_bytes=10**9))
-    fake.told["{fact}"] = {value}
+    fake.told["links"] = 16
 """
 
 
 def test_what_breaks_while_the_tests_run_is_found(desk):
     desk.script(gpu=SOUND)
-    for fact, value, said in (
-        ("links", 16, "16 of 18 NVLinks up"),
-        ("ecc_errors", 2, "2 uncorrected ECC errors"),
-        ("power_limit_w", 300.0, "power limit 300 W"),
-    ):
-        desk.suite("from pytest_roofline import Work\n" + FALLING.format(fact=fact, value=value))
-        result = desk.run()
-        result.assert_outcomes(passed=1, failed=1)
-        result.stdout.fnmatch_lines([f"DEGRADED: {said}*"])
+    desk.suite("from pytest_roofline import Work\n" + FALLING)
+    result = desk.run()
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["DEGRADED: 16 of 18 NVLinks up*"])
     # Fixtures of the tests are gone before the device is looked at.
     desk.suite("""
 import pytest
@@ -167,16 +129,10 @@ def expecting(desk, **changes):
 
 def test_a_node_that_lacks_what_is_expected_is_degraded(desk, against):
     option = expecting(desk)
-    for ini, options, gpu in (
-        ((), (option,), SOUND),
-        ((), (option,), None),
-        (("roofline_expect = node.json",), (), SOUND),
-    ):
+    for gpu in (SOUND, None):
         # The machine that runs these tests has no eight of them.
         desk.script(gpu=gpu)
-        desk.ini(*ini)
-        result = desk.run(*against, *options)
+        result = desk.run(*against, option)
         result.assert_outcomes(passed=2, failed=1)
         result.stdout.fnmatch_lines([f"DEGRADED: * × {H100}, expected 8*"])
-    desk.ini()
     assert desk.run(*against, expecting(desk, gpus=[{"product": H100, "count": 0}])).ret == 0

@@ -29,8 +29,7 @@ import pytest
 
 @pytest.mark.parametrize(
     "arguments",
-    [("", 1, "s"), (None, 1, "s"), ("a", "1", "s"), ("a", True, "s"), ("a", None, "s"), ("a", 1, "ms"),
-     ("a", float("nan"), "s"), ("a", float("inf"), "s")],
+    [("", 1, "s"), ("a", True, "s"), ("a", 1, "ms"), ("a", float("nan"), "s")],
     ids=lambda arguments: "it",
 )
 def test_refused(roofline, arguments):
@@ -42,13 +41,9 @@ def test_twice(roofline):
 """
 SENTENCES = (
     "figure was given the name ''; expected text that says what it is",
-    "figure was given the name None; expected text that says what it is",
-    "the figure 'a' is '1'; expected a number in one of B, s, share, count, FLOP, tokens/s, x",
     "the figure 'a' is True; expected a number in one of",
-    "the figure 'a' is None; expected a number in one of",
     "the unit of 'a' is 'ms'; expected one of B, s, share, count, FLOP, tokens/s, x",
     "'a' is nan; expected a finite number",
-    "'a' is inf; expected a finite number",
     "this test gives the figure 'a' twice; give each figure a name of its own",
 )
 
@@ -84,8 +79,7 @@ def test_a_figure_is_no_part_of_a_baseline_a_comparison_or_a_verdict(desk):
     assert (len(plain.figures), len(told.figures)) == (0, 1)
     assert all("found" not in json.dumps(judgement.label) for judgement in told.judgements)
     assert [entry.label for entry in propose([told]).baseline.entries] == ["one"]
-    compared = desk.cli("compare", str(desk.run_path("plain")), str(desk.run_path("told")))
-    assert "found" not in compared.output
+    assert "found" not in desk.cli("compare", "plain", "told").output
 
 
 def test_what_is_no_figure_is_refused_with_what_was_seen(desk):

@@ -55,21 +55,6 @@ def test_a_limit_on_the_fastest_call_of_a_batched_test_does_not_gate_and_that_is
     result.stdout.fnmatch_lines(["THIS RUN GATES NOTHING*"])
 
 
-def test_baselines_limits_and_shares_are_counted_apart(desk):
-    desk.baseline(text=LARGE)
-    path = desk.path / "baselines" / "h100.json"
-    raw = json.loads(path.read_text())
-    raw["entries"] = [one for one in raw["entries"] if one["parameters"]["size_bytes"] == 2**30]
-    text = (desk.path / "test_suite.py").read_text()
-    desk.suite(text + text[text.index("@pytest") :].replace("test_copy", "test_other"))
-    path.write_text(json.dumps(raw | {"entries": [*raw["entries"], entry(1500, parameters={"size_bytes": 2**31})]}))
-    result = desk.run("--roofline-min-percent=44")
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(
-        ["4 of 4 compared (1 with a recorded baseline, 1 with published limits, 2 with a share of the roofline): *"]
-    )
-
-
 def test_what_misses_its_share_of_the_roofline_is_red(desk):
     desk.suite(LARGE)
     for percent, status, word in (("80", 1, "REGRESSED"), ("60.5", 0, "INCONCLUSIVE"), ("50", 0, "PASSED")):

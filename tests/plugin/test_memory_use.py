@@ -1,7 +1,6 @@
 """`roofline.memory` and `--roofline-memory-snapshot`: what a run keeps, shows, and never judges."""
 
 import json
-import os
 import re
 from pathlib import Path
 
@@ -15,7 +14,6 @@ import pytest_roofline.observe.memory_use
 import pytest_roofline.observe.tracker  # noqa: F401
 from pytest_roofline.baselines.proposals import propose
 from pytest_roofline.baselines.runs import read_run
-from pytest_roofline.plugin.round_child import VARIABLE
 
 from .conftest import ONE
 
@@ -144,10 +142,6 @@ def test_next(roofline):
 """
 
 
-def lines_of(path, kind):
-    return [line for line in map(json.loads, path.read_text().splitlines()) if line["type"] == kind]
-
-
 def test_a_calls_memory_is_recorded_at_once_shown_after_the_results_and_in_no_baseline(desk):
     desk.suite(SUITE)
     result = desk.run("--roofline-save=it")
@@ -180,24 +174,6 @@ def test_what_cannot_be_used_is_told(desk, sentence):
         assert told in result.stdout.str()
     (desk.path / "shots").touch()
     sentence(desk.run("--roofline-memory-snapshot=shots"), "--roofline-memory-snapshot=shots", "is no directory")
-
-
-def test_in_a_further_round_it_is_found_and_not_recorded(desk, monkeypatch):
-    desk.suite(SUITE)
-    folder = desk.path / "round"
-    folder.mkdir()
-    (folder / "status").touch()
-    asked = {
-        "round": 2, "ids": ["test_suite.py::test_step"], "folder": str(folder), "parent": os.getppid(),
-        "deadline": None, "status": str(folder / "status"),
-    }  # fmt: skip
-    (folder / "round.json").write_text(json.dumps(asked))
-    monkeypatch.setenv(VARIABLE, str(folder / "round.json"))
-    desk.run("--roofline-memory-snapshot=shots").assert_outcomes(passed=1)
-    (path,) = (folder / "runs").glob("*.jsonl")
-    assert len(lines_of(path, "measurement")) == 1
-    assert lines_of(path, "memory_use") == []
-    assert not (desk.path / "shots").exists()
 
 
 def test_running_out_of_memory_is_recorded_as_anywhere_else(desk):

@@ -43,8 +43,6 @@ def test_the_argument_goes_before_marker_entry_command_line_ini_and_default(desk
     assert judged_by(desk, option, text=MARKED, entry=0.12) == "10"
     assert judged_by(desk, option, text=argument, entry=0.12) == "8"
     assert judged_by(desk, text=nearest) == "10"
-    for text in ("7%", "0.07", "7 %", "7e-2"):
-        assert judged_by(desk, f"--roofline-tolerance={text}") == "7"
     # It holds offline as it does live.
     desk.ini()
     desk.suite(ONE)
@@ -58,8 +56,7 @@ def test_the_argument_goes_before_marker_entry_command_line_ini_and_default(desk
 
 def test_a_wide_tolerance_says_that_it_is_meant_or_why(desk, sentence):
     desk.suite()
-    for text in ("80%!", "0.8!", "80 %!"):
-        desk.run(f"--roofline-tolerance={text}").stdout.fnmatch_lines(["roofline: *tolerance 80 %*"])
+    desk.run("--roofline-tolerance=80%!").stdout.fnmatch_lines(["roofline: *tolerance 80 %*"])
     for marks, words in (
         ("tolerance=0.8", ["80 %", "tolerance_reason"]),
         ("tolerance=1e9, tolerance_reason='busy'", ["at most 200%"]),
@@ -125,24 +122,6 @@ def test_the_ini_sets_what_the_command_line_does_and_comes_behind_it(desk):
     desk.suite("def test_two(roofline): roofline.skip_for_hardware('needs 2 GPUs, found 1')\n")
     desk.ini("roofline_require_hardware = true")
     assert desk.run().ret == 1
-
-
-def test_paths_on_the_command_line_are_relative_to_where_it_is_typed(desk, monkeypatch):
-    desk.baseline("below/site")
-    monkeypatch.chdir(desk.path / "below")
-    result = desk.run("..", "--roofline-baselines=site", "--roofline-dir=results")
-    result.stdout.fnmatch_lines(["2 of 2 compared: 2 PASSED"])
-    assert (desk.path / "below" / "results" / "runs").is_dir()
-
-
-def test_a_folder_of_ones_own_gets_no_gitignore_beside_the_tests(desk):
-    # "*" in a .gitignore hides whatever else lies there: here the whole checkout.
-    desk.suite()
-    desk.run("--roofline-dir=.")
-    assert not (desk.path / ".gitignore").exists()
-    # The default folder ignores itself.
-    desk.run()
-    assert (desk.path / ".roofline" / "runs" / ".gitignore").read_text() == "*\n"
 
 
 def test_the_marker_is_registered_with_its_keywords_and_sets_cache_and_gate(desk):

@@ -1,7 +1,6 @@
 """Out of memory as a result: recorded where a test says so, red where the baseline has a time, and the run goes on."""
 
 import json
-import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
@@ -43,7 +42,6 @@ def test_next(roofline, busy):
 RECORD = '@pytest.mark.roofline(oom="record")'
 FIRST = 'roofline.measure(lambda: busy(1e-3), work=WORK, name="first")'
 SECOND = 'roofline.measure(lambda: busy(2e-3) if ROOM else run_out(), work=WORK, name="second")'
-THIRD = 'roofline.measure(lambda: busy(4e-3), work=WORK, name="third")'
 
 
 def suite(*body, marks=RECORD):
@@ -94,16 +92,6 @@ def test_the_run_file_tells_what_happened_where_and_how_full_the_device_was(oom)
     # A proposal has no entry for it and all that was measured before.
     entries = propose([oom.last_run()], everything=True).baseline.entries
     assert {(entry.benchmark, entry.name) for entry in entries} == {("one", "first"), ("next", "")}
-
-
-def test_what_the_error_does_not_tell_is_asked_of_the_device(oom):
-    oom.run("-q", body=("raise MemoryError",))
-    (record,) = oom.last_run().out_of_memory
-    assert (record.asked_bytes, record.free_bytes, record.message) == (None, 80 * GIB, "MemoryError")
-    # A device that fails to answer leaves it unknown.
-    oom.run("-q", body=(DEVICE, "fake.free_bytes = fake.allocated = lambda: 1 / 0", "raise MemoryError"))
-    (record,) = oom.last_run().out_of_memory
-    assert (record.free_bytes, record.allocated_bytes, record.peak_bytes) == (None, None, None)
 
 
 def test_it_is_told_what_was_going_on(oom):
@@ -164,37 +152,6 @@ def test_it_is_red_where_the_baseline_has_a_time(oom, desk):
     everything = oom.run("-v", against, body=("run_out()", FIRST, SECOND))
     everything.assert_outcomes(failed=1, passed=1)
     assert "where the baseline has 1.00 ms for first, 2.00 ms for second REGRESSED" in texts(everything)
-
-
-def test_a_measurement_that_was_not_reached_any_more_is_missed_and_one_before_judged_as_usual(oom):
-    against = oom.recorded(FIRST, THIRD)
-    oom.script(slow={"test_one": 2.0})
-    result = oom.run("-v", against, "--roofline-rounds=1", body=(FIRST, SECOND, THIRD))
-    result.assert_outcomes(failed=1, passed=1)
-    assert "where the baseline has 4.00 ms for third REGRESSED" in texts(result)
-    assert "one.first: looks 100 % slower" in texts(result)
-
-
-def test_a_rerun_with_room_does_not_shake_it_off(oom):
-    body = ("ROOM = bool(ATTEMPTS)", "ATTEMPTS.append(1)", SECOND)
-    result = oom.run("-v", oom.recorded(SECOND), "--reruns=1", body=body, marks=f"ATTEMPTS = []\n{RECORD}")
-    assert result.parseoutcomes() == {"failed": 1, "passed": 1, "rerun": 1}
-    # What is recorded and passes is not rerun.
-    assert oom.run("-v", "--reruns=2").parseoutcomes() == {"passed": 2}
-
-
-def test_an_attempt_that_failed_for_it_is_no_part_of_the_rerun_that_passed(oom):
-    body = ("ROOM = bool(ATTEMPTS)", "ATTEMPTS.append(1)", SECOND)
-    result = oom.run("-v", "--reruns=1", "--junitxml=report.xml", body=body, marks="ATTEMPTS = []")
-    assert result.parseoutcomes() == {"passed": 2, "rerun": 1}
-    assert "OUT OF MEMORY" not in texts(result).partition("::test_one RERUN")[2]
-    assert "out of memory: one" not in texts(result)
-    names = [one.get("name") for one in ET.parse(oom.path / "report.xml").iter("property")]
-    assert names.count("roofline.second.verdict") == 1
-    ended = [one for one in oom.last_run().outcomes if one.test_id.endswith("test_one")]
-    assert [("OUT OF MEMORY" in one.verdicts) for one in ended] == [True, False]
-    # The run file keeps what happened.
-    assert len(oom.last_run().out_of_memory) == 1
 
 
 def test_a_baseline_that_cannot_be_recorded_is_not_required(oom):
@@ -314,19 +271,6 @@ def test_one(roofline, busy, pytestconfig):
 """
 
 
-def test_a_round_without_room_is_told_and_decides_nothing(desk):
-    against = desk.sessions(IN_ROUNDS.format(marks=RECORD))
-    desk.script(slow=1.06)
-    result = desk.run("-v", "--roofline-rounds=6", *against)
-    result.assert_outcomes(passed=1)
-    run = desk.last_run()
-    assert [record.round for record in run.out_of_memory] == [2, 3]
-    assert run.footer.not_measured == {}, "it was measured in the first round"
-    out = texts(result).replace("\n", " ")
-    assert "out of memory: one: asked for 2.00 GiB" in out
-    assert "in round 3" in out
-
-
 def test_a_round_whose_room_ends_after_timing_makes_nothing_invalid(desk):
     """The child writes what it had timed as unsound; to the parent it is a round without a number, and no fault."""
     raising = '        raise OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")\n'
@@ -355,22 +299,3 @@ def test_a_round_whose_room_ends_after_timing_makes_nothing_invalid(desk):
     assert "2 processes left out: it ran out of memory in round 3" in remarks
     assert told["other"][1] == 3
     assert "left out" not in told["other"][2]
-
-
-def test_a_round_without_room_and_without_the_marker_fails_as_any_error_does(desk):
-    against = desk.sessions(IN_ROUNDS.format(marks=""))
-    desk.script(slow=1.06)
-    result = desk.run("-v", "--roofline-rounds=6", *against)
-    result.assert_outcomes(failed=1)
-    assert "failed in round 2, in a fresh process" in texts(result)
-
-
-def test_memory_is_not_limited_where_a_device_is_measured(desk):
-    """The limit is for CPUs: a device refuses by itself."""
-    desk.suite(
-        "import resource\nimport pytest\n"
-        '@pytest.mark.roofline(oom="record")\n'
-        "def test_free(roofline):\n"
-        "    assert resource.getrlimit(resource.RLIMIT_DATA)[0] == resource.RLIM_INFINITY\n"
-    )
-    desk.run("-q").assert_outcomes(passed=1)

@@ -1,7 +1,5 @@
 """How a test ends decides what its numbers are worth: failures, skips, set-up, vanished devices, drills."""
 
-import pytest
-
 BODY = """
 import pytest
 from pytest_roofline import Work
@@ -94,13 +92,6 @@ def test_what_a_fixture_measures_is_gated_like_the_body(desk):
     result.assert_outcomes(failed=1, errors=0)
 
 
-def test_what_a_fixture_measures_before_set_up_fails_stands_in_the_table(desk):
-    desk.suite(SETUP.format(inner="") + "    \n@pytest.fixture(autouse=True)\ndef broken(measured): 1 / 0\n")
-    result = desk.run()
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["1 measured"])
-
-
 def test_what_is_measured_in_teardown_is_judged_or_refused(desk):
     # Never green for want of a judge.
     desk.suite(SETUP.format(inner="yield\n    "))
@@ -157,14 +148,6 @@ def test_second(roofline, busy):
     assert "fell off the bus" in second.invalid
 
 
-def test_a_device_that_vanishes_leaves_table_and_footer(desk):
-    desk.suite()
-    desk.script(vanish_after=100)
-    result = desk.run("--roofline-save=it")
-    assert "INTERNALERROR" not in result.stdout.str()
-    result.stdout.fnmatch_lines(["*= 2 failed in *"])
-
-
 DRILL = """
 import pytest
 
@@ -178,24 +161,6 @@ def pytest_roofline_function(item, name, fn):
 def drill(desk, *args):
     desk.pytester.path.joinpath("drill.py").write_text(DRILL)
     return desk.run("-p", "drill", "--roofline-save=it", *args)
-
-
-@pytest.fixture
-def drilled(desk, monkeypatch):
-    monkeypatch.syspath_prepend(desk.path)
-    return desk
-
-
-def test_a_drill_turns_the_gate_red_and_is_never_proposed_or_compared_with(drilled):
-    against = drilled.five_runs()
-    result = drill(drilled, *against)
-    assert result.ret == 1
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["copy[[]64MiB]: +100.* REGRESSED*"])
-    said, text = proposed(drilled)
-    assert "left out: copy[64MiB] of it" in said
-    assert "67108864" not in text
-    drilled.run("--roofline-against=it").stdout.fnmatch_lines(["1 of 2 compared: *"])
 
 
 def test_a_rate_above_the_datasheet_is_invalid_and_named_where_it_is_left_out(desk):

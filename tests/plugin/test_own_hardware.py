@@ -39,13 +39,6 @@ def test_unknown_hardware_is_measured_without_a_share_and_one_line_says_how_to_a
     assert [measured.ceiling for measured in desk.last_run().measurements] == [None, None]
 
 
-def test_known_hardware_says_nothing_of_it(desk):
-    desk.suite()
-    text = desk.run().stdout.str()
-    assert "no peaks are known" not in text
-    assert "60%" in text
-
-
 def test_a_users_own_hardware_holds_in_a_run_and_its_rounds_and_no_longer(desk):
     describe(desk, "site")
     desk.script(product=NEW)

@@ -9,10 +9,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from pytest_roofline.baselines.runs import encode_line
-
 # pytester forgets what an inner run imported first; these belong to the process.
-from pytest_roofline.core.profiles import ClassTime, KernelTime, Profile
+from pytest_roofline.core.profiles import Profile
 from pytest_roofline.engine.devices.cpu import CpuDevice
 from pytest_roofline.observe import capture
 from pytest_roofline.observe.external import tool_for
@@ -198,33 +196,6 @@ def test_the_profile_says_what_sets_it_apart_from_the_measurement(desk):
     plain = replace(measured, key=replace(measured.key, cache="warm"), samples=replace(measured.samples, labels=()))
     assert [] == not_as_measured(plain)
     assert [GRAPH] == not_as_measured(replace(plain, samples=replace(plain.samples, mode="graph")))
-
-
-def long_profile():
-    """A profile with all of its parts."""
-    return Profile(
-        "test_suite.py::test_one", "one", "process", "cuda:0", 3, measured_s=1.0, profiled_s=1.2, span_s=3.3,
-        busy_s=3.0, classes=(ClassTime("matrix product", 3.0, 0.9, 6, ("gemm",)),),
-        kernels=(KernelTime("gemm", "matrix product", 3.0, 0.9, 6),),
-    )  # fmt: skip
-
-
-def test_proposals_and_comparisons_do_not_look_at_profiles(desk):
-    desk.five_runs()
-    paths = [str(desk.run_path(f"run{index}")) for index in range(5)]
-
-    def answers():
-        proposed = desk.cli("baseline", "propose", *paths, "-o", "proposal.json")
-        compared = desk.cli("compare", *paths[:2])
-        return (desk.path / "proposal.json").read_text(), proposed.exit_code, compared.output, compared.exit_code
-
-    before = answers()
-    for path in paths:
-        lines = desk.path.joinpath(path).read_text().splitlines(keepends=True)
-        desk.path.joinpath(path).write_text("".join([lines[0], encode_line(long_profile()), *lines[1:]]))
-    assert (long_profile(),) == desk.saved("run0").profiles
-    (desk.path / "proposal.json").unlink()
-    assert before == answers()
 
 
 def run_of(profile="torch", in_round=None):

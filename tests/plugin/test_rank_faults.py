@@ -263,8 +263,7 @@ def ends_without_a_process_left(path, launcher, number):
 
 
 def test_a_run_that_ends_while_a_rank_waits_in_a_collective_leaves_no_process(tmp_path):
-    for number in (signal.SIGINT, signal.SIGKILL):
-        ends_without_a_process_left(tmp_path / str(int(number)), "local", number)
+    ends_without_a_process_left(tmp_path, "local", signal.SIGINT)
 
 
 MPI = """

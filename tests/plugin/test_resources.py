@@ -9,8 +9,6 @@ import triton.language  # noqa: F401
 
 import pytest_roofline.kernel_gate.compile  # noqa: F401
 from pytest_roofline.baselines.files import read_baseline
-from pytest_roofline.core.errors import CannotStore
-from pytest_roofline.kernel_gate import recording
 
 NVIDIA = {
     "shared_bytes": 114688, "registers": 198, "stack_bytes": 0, "spill_stores": 0, "spill_loads": 0,
@@ -144,7 +142,6 @@ def test_a_baseline_is_a_file_of_its_own_that_the_next_runs_are_judged_by(lab):
                 "2 of 2 compared: 1 IMPROVED, 1 PASSED",
             ],
         ),
-        ({"spill_loads": 2}, 0, ["PASSED flash[[]sm_90]: spill_loads 0 → 2; triton 3.9.0; within its slack"]),
         ({"spill_loads": 3}, 1, ["flash[[]sm_90]: spill_loads 0 → 3 REGRESSED; exact; triton 3.9.0"]),
     ):
         lab.compiler(**found)
@@ -181,24 +178,14 @@ def test_what_needs_more_than_the_target_has_fails_whatever_the_baseline_says(la
     lab.baseline.write_text(before)
     told, targets = lab.propose("big", "--accept-slower")
     assert (f"left out: flash[gfx942] of big: {text}" in told, targets) == (True, ["sm_90"])
-    # Offline it is a regression too. The newest word stands, also where an older one was better; and the last good one
-    # is what is compared with. Where it never fitted there is nothing to lose.
+    # Offline it is a regression too; where it never fitted there is nothing to lose.
     for old, new, status, line in (
         ("first", "big", 1, f"REGRESSED flash[gfx942]: {text[:36]}"),
-        ("first", "first,big", 1, "REGRESSED"),
         ("first,big", "big", 1, "REGRESSED"),
-        ("first,big", "first", 0, ""),
         ("big", "big", 0, f"INVALID flash[gfx942]: {text[:20]}"),
     ):
         code, compared = lab.cli("compare", old, new)
         assert (code, line in compared) == (status, True), (old, new, compared)
-    # So it is with tensor memory.
-    lab.suite(ONE.format(more="", call="roofline.resources('kernel', target='sm_100')"))
-    for columns, status in ((512, 0), (576, 1)):
-        lab.compiler(tmem_columns=columns)
-        result = lab.desk.run()
-        assert result.ret == status
-    assert "flash@sm_100: needs 576 columns of tensor memory, sm_100 has 512 for a block" in printed(result)
 
 
 EXPECTED_NOT_TO_FIT = """
@@ -250,7 +237,6 @@ def test_a_kernel_that_was_not_reached_for_want_of_memory_is_missed(lab):
     assert "REGRESSED flash@gfx942: ran out of memory (asked for 2.00 GiB" in compared
     assert "where it was compiled before" in compared
     assert "only in" not in compared
-    assert lab.cli("compare", "full", "first")[0] == 0
 
 
 def test_what_got_worse_becomes_a_baseline_only_where_it_is_accepted(lab):
@@ -274,21 +260,8 @@ def test_what_got_worse_becomes_a_baseline_only_where_it_is_accepted(lab):
     assert (code, compared.endswith("1 REGRESSED, 1 IMPROVED\n")) == (1, True)
     assert "REGRESSED flash[sm_90]: registers 198 → 255, spill_stores 0 → 12; triton 3.9.0" in compared
     assert "IMPROVED flash[gfx942]: vgprs 200 → 180; triton 3.9.0" in compared
-    rows = json.loads(lab.cli("compare", "first", "more", "--json")[1])
-    assert [(row["label"], row["verdict"], row["worse"]) for row in rows] == [
-        ("flash[sm_90]", "REGRESSED", ["registers", "spill_stores"]),
-        ("flash[gfx942]", "IMPROVED", []),
-    ]
     accepted, _ = lab.propose("more", "--accept-slower")
     assert "2 exact entries for gfx942, sm_90, in p.json" in accepted
-    _, dry = lab.cli("baseline", "approve", "p.json", "--dry-run")
-    assert "flash[sm_90]: replaced, registers 198 → 255" in dry
-    assert f"2 exact entries would change in {lab.baseline.relative_to(lab.desk.path)}" in dry
-    # `--only` takes the entries that are named.
-    assert lab.cli("baseline", "approve", "p.json", "--only", "nonsense")[0] == 2
-    assert lab.cli("baseline", "approve", "p.json", "--only", "gfx942")[0] == 0
-    figures = {entry.target: entry.figures for entry in read_baseline(lab.baseline).exact}
-    assert (figures["sm_90"]["registers"], figures["gfx942"]["vgprs"]) == (198, 180)
     assert lab.cli("baseline", "approve", "p.json")[0] == 0
     assert lab.desk.run().ret == 0
 
@@ -299,20 +272,6 @@ def test_flash(roofline, busy):
     for target in ("sm_90", "gfx942"):
         roofline.resources("kernel", target=target)
 """
-
-
-def test_an_approval_that_ends_between_its_files_says_what_is_written(lab, monkeypatch):
-    lab.suite(BOTH)
-    lab.desk.run("-q", "--roofline-save=both")
-    lab.propose("both", "--all")
-
-    def full(path, baseline):
-        raise CannotStore(f"{path} cannot be written: No space left on device")
-
-    monkeypatch.setattr(recording, "write_baseline", full)
-    code, told = lab.cli("baseline", "approve", "p.json")
-    assert (code, "No space left on device; baselines/h100.json has been written already" in told) == (2, True)
-    assert "written already" not in lab.cli("baseline", "approve", "p.json")[1]
 
 
 def test_a_missing_baseline_is_red_where_one_is_required_and_names_the_targets_that_have_one(lab):
@@ -347,25 +306,6 @@ def test_what_can_no_longer_be_read_is_invalid_and_replaces_no_baseline_unasked(
     told, targets = lab.propose("less")
     assert ("left out: flash[sm_90] of less: spill_stores, " in told, targets) == (True, ["gfx942"])
     assert lab.propose("less", "--accept-slower")[1] == ["gfx942", "sm_90"]
-
-
-def test_an_acknowledged_regression_is_an_expected_failure(lab):
-    lab.recorded()
-    lab.suite('@pytest.mark.xfail(reason="known", strict=True)' + FLASH.format(more=""))
-    lab.compiler(registers=255, gfx942={"vgpr_spills": 4})
-    lab.desk.run().assert_outcomes(xfailed=2)
-    lab.compiler()
-    lab.desk.run().assert_outcomes(failed=2)
-
-
-def test_a_test_that_fails_for_itself_gets_no_verdict_and_no_baseline(lab):
-    call = "assert roofline.resources('kernel', target='sm_90').registers <= 128"
-    lab.suite(ONE.format(more="", call=call))
-    result = lab.desk.run("--roofline-save=bad")
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(["flash *sm_90 * FAILED"])
-    told, targets = lab.propose("bad")
-    assert ("its test failed" in told, targets) == (True, None)
 
 
 def test_a_red_kernel_ends_a_test_whose_time_is_still_open_and_rounds_leave_kernels_alone(lab):
@@ -403,12 +343,6 @@ def test_two_kernels_of_one_target_need_names_and_what_cannot_be_used_gets_a_sen
     result = lab.desk.run()
     assert result.ret == 0
     result.stdout.fnmatch_lines(["flash.forward *", "flash.backward *"])
-
-
-def test_a_damaged_baseline_of_kernels_stops_the_run_with_a_sentence(lab, sentence):
-    lab.recorded()
-    lab.edit(lambda exact: exact[0]["figures"].update(vgprs="many"))
-    sentence(lab.desk.run(), "resources.json", "$.exact[0].figures")
 
 
 def test_show_check_and_prune_know_exact_entries(lab):

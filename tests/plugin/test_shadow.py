@@ -113,15 +113,6 @@ def test_a_sick_device_is_named_first_and_not_red(slowed):
     assert len(alarms(result)) == 4
 
 
-def test_a_green_night_says_so(slowed):
-    slowed.script()
-    result = slowed.run(*SHADOW)
-    assert alarms(result) == []
-    result.stdout.fnmatch_lines(
-        ["SHADOW: nothing would have failed", "SHADOW: in 1 night 0 of 1 run would have been red; from 14 nights on *"]
-    )
-
-
 def nights(desk, dates, red=()):
     """Copies of the last run, as of other nights; of those in `red` the first test would have failed."""
     text = desk.run_paths()[-1].read_text()
@@ -180,10 +171,7 @@ def test_the_option_takes_no_path_for_its_value(desk):
     desk.suite("def test_elsewhere(): assert False\n")
     for given, passed, red in (
         (("--roofline-ci", "perf", "-k", "quiet"), 1, True),
-        (("perf", "--roofline-ci"), 1, True),
         (("--roofline-ci=shadow", "perf"), 2, False),
-        (("--roofline-ci", "perf/test_suite.py::test_quiet"), 1, True),
-        (("--roofline-ci", "--roofline-ci=shadow", "perf"), 2, False),
         (("--roofline-ci=shadow", "--roofline-ci", "perf"), 1, True),
     ):
         result = desk.run(*given)
@@ -199,24 +187,13 @@ def test_the_ini_and_a_toml_file_say_the_same(desk):
     desk.one()
     for line, status, watches in (
         ("roofline_ci = shadow", 0, True),
-        ("roofline_ci = Shadow", 0, True),
         ("roofline_ci = true", 1, False),
-        ("roofline_ci = 1", 1, False),
         ("roofline_ci = false", 0, False),
-        ("roofline_ci =", 0, False),
     ):
         desk.ini(line)
         result = desk.run()
         assert (result.ret, bool(alarms(result))) == (status, watches), line
     (desk.path / "pytest.ini").unlink()
-    for table in ("tool.pytest", "tool.pytest.ini_options"):
-        for value, status in (("true", 1), ("false", 0), ('"shadow"', 0), ('"true"', 1)):
-            (desk.path / "pyproject.toml").write_text(f"[{table}]\nroofline_ci = {value}\n")
-            assert desk.run().ret == status, (table, value)
-
-
-def test_qualify_watches_too(slowed):
-    slowed.script(slow={"*": 1.035})
-    result = slowed.run(*SHADOW, "--roofline-qualify")
-    assert result.ret == 0
-    assert "inconclusive" in next(line for line in result.stdout.lines if "only watches" in line)
+    for value, status in (("true", 1), ('"shadow"', 0)):
+        (desk.path / "pyproject.toml").write_text(f"[tool.pytest.ini_options]\nroofline_ci = {value}\n")
+        assert desk.run().ret == status, value

@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-import pytest_roofline.engine.conditions
-import pytest_roofline.engine.measure
 from pytest_roofline.cli.runs import tell_drill
 
 CARDS = '''
@@ -144,14 +142,3 @@ def test_links_are_held_against_those_of_their_class(machine, desk):
     named = {one.name for one in desk.last_run().judgements if one.verdict == "REGRESSED"}
     assert named == {f"cuda:2 to cuda:{target}" for target in (0, 1, 3, 4)}
     assert {one.key.hardware.devices for one in desk.last_run().measurements} == {2}
-
-
-def test_other_devices_are_asked_twice_a_test_and_not_in_every_pass(machine, monkeypatch):
-    asked = []
-    for module in (pytest_roofline.engine.conditions, pytest_roofline.engine.measure):
-        monkeypatch.setattr(module, "busy_text", lambda device: asked.append(device.index) or "")
-    host_link = SUITE.replace("read_bytes=10**9, write_bytes=10**9", "payload_bytes=10**7, wire_bytes=10**7")
-    assert machine(*[1.0] * 5, suite=host_link, arguments=["--roofline-rounds=1"]).ret == 0
-    assert asked == [0, 4]
-    assert machine(*[1.0] * 5, arguments=["--roofline-rounds=1"]).ret == 0
-    assert asked == [0, 4], "a copy on the device itself is nobody else's business"
