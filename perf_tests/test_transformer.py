@@ -14,7 +14,7 @@ from itertools import product
 import pytest
 import torch
 
-from pytest_roofline import Timed, Work, option_value, usable_cores
+from pytest_roofline import Timed, Work, option_value
 from roofline_kernels.attention.implementations import Unavailable, implementation, make_case, once
 from roofline_kernels.training import executing, precisions
 from roofline_kernels.training.checking import check
@@ -36,11 +36,6 @@ WARM_UP_CONTEXT = 256
 WARM_UP_TIMEOUT_S = 7200.0
 
 ON_ANY = {("small", passes, 128, "fp32", "sdpa", "eager") for passes in PASSES}
-# What set-up and checks take beside the budget, in forward passes, and FLOP/s of a core; measured on two cores.
-FORWARDS = {"forward": 7, "forward_backward": 17, "backward": 15, "step": 18, "optimizer": 5}
-MEMORY_FORWARDS = {"forward": 1, "step": 7}
-# A core of two machines had 63 and 136 GFLOP/s.
-CORE_FLOPS = 95e9
 # On two cores a forward pass of the small size takes a second at a context of 128.
 ON_ACCELERATORS = {
     ("small", passes, 512, precision, "sdpa", "eager")
@@ -103,15 +98,6 @@ def _shape(context):
     return f"c{context}" if BATCH == DEFAULT_BATCH else f"c{context}-b{BATCH}"
 
 
-def _setup_s(on_accelerator, size, context, forwards):
-    """About how long set-up and checks take, for the header; None on an accelerator, where that is soon done."""
-    if on_accelerator:
-        return None
-    config = SIZES[size]
-    forward = transformer_flops(config.d_model, config.d_ff, config.layers, config.vocab, BATCH, context)
-    return forwards * forward["flops"] / (CORE_FLOPS * usable_cores())
-
-
 def _cases(on_accelerator):
     chosen = ON_ANY | ON_ACCELERATORS if on_accelerator else ON_ANY
     for case in _combinations():
@@ -124,7 +110,6 @@ def _cases(on_accelerator):
             gate=quick and execution == "eager" and passes in ("forward", "step"),
             needs=needs,
             oom="record",
-            setup=_setup_s(on_accelerator, size, context, FORWARDS[passes]),
         )
         name = f"{size}-{passes}-{_shape(context)}-{precision}-{attention}-{execution}"
         yield pytest.param(*case, BATCH, id=name, marks=marks)
@@ -261,7 +246,7 @@ def _warm_up_here(roofline, device, config, passes, context, work, batch):
             )
 
 
-def _memory_cases(on_accelerator):
+def _memory_cases(_on_accelerator):
     for size, context, precision, passes in product(SIZES, CONTEXTS, PRECISIONS, ("forward", "step")):
         # Where float32 is rounded before it is multiplied, memory is the same.
         if precision != "tf32":
@@ -269,7 +254,6 @@ def _memory_cases(on_accelerator):
             marks = pytest.mark.roofline(
                 tier="quick" if quick else _tier(size, context),
                 oom="record",
-                setup=_setup_s(on_accelerator, size, context, MEMORY_FORWARDS[passes]),
             )
             name = f"{size}-{_shape(context)}-{precision}-{passes}"
             yield pytest.param(size, context, precision, passes, BATCH, id=name, marks=marks)

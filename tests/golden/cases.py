@@ -87,7 +87,7 @@ SETTINGS = (
 MARKERS = (
     "colour='blue'", "tolerence=0.1", "0.05", "tolerance=0", "tolerance=-0.1", "tolerance=float('nan')",
     "tolerance='5%'", "tolerance=True", "budget=0", "cache='cold'", "cache=[]", "ranks=0", "ranks=1.5", "gate=1",
-    "gate='yes'", "tier='huge'", "needs='gpu'", "tier=None", "gate=None", "setup=-1",
+    "gate='yes'", "tier='huge'", "needs='gpu'", "tier=None", "gate=None",
 )  # fmt: skip
 
 

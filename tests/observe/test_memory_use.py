@@ -22,7 +22,7 @@ from pytest_roofline.engine.devices.base import Allocated
 from pytest_roofline.engine.devices.cpu import CpuDevice
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.observe import memory_use
-from pytest_roofline.observe.memory_use import FollowedCall, follow, snapshot
+from pytest_roofline.observe.memory_use import FollowedCall, follow
 
 EMPTY = MemoryUse("t", "t", "p", "cpu", "", 0)
 ROWS, WIDTH, INNER, FLOAT = 64, 8, 16, 4
@@ -289,59 +289,3 @@ def test_what_operators_do_not_show_is_what_the_device_counts_beside_them():
     # Memory from before is no memory that operators did not show; a counter of changes alone starts with it.
     assert replace(use, before_bytes=300, device_before_bytes=350, device_peak_bytes=1130).unseen_bytes == 80
     assert replace(use, before_bytes=300, device_peak_bytes=1040).unseen_bytes == 40
-
-
-# Snapshots.
-
-
-class History:
-    """torch's memory history as far as a snapshot uses it."""
-
-    def __init__(self, monkeypatch):
-        self.asked, self.fails, self.look = [], False, bool
-        monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", self.record)
-        monkeypatch.setattr(torch.cuda.memory, "_dump_snapshot", self.dump)
-
-    def record(self, enabled="all", **_):
-        self.asked.append(enabled)
-
-    def dump(self, path):
-        if self.fails:
-            raise OSError("disk full")
-        self.looked = self.look()
-        with open(path, "wb") as file:  # noqa: PTH123
-            file.write(b"snapshot")
-
-
-def test_a_snapshot_is_taken_around_the_call_overwrites_none_and_leaves_nothing_where_it_fails(monkeypatch, tmp_path):
-    history = History(monkeypatch)
-    seen = [snapshot(FakeDevice(), lambda: history.asked.append("call"), tmp_path / "new", "step") for _ in range(2)]
-    assert history.asked == ["all", "call", None] * 2
-    assert [path.name for path in seen] == ["step.pickle", "step~2.pickle"]
-    assert [path.read_bytes() for path in seen] == [b"snapshot"] * 2
-
-    def call():
-        if not history.fails:
-            raise ValueError("in the call")
-
-    history.asked.clear()
-    for history.fails in (False, True):
-        with pytest.raises((OSError, ValueError)):
-            snapshot(FakeDevice(), call, tmp_path / "failing", "step")
-    assert history.asked == ["all", None] * 2
-    assert list((tmp_path / "failing").iterdir()) == []
-
-
-def test_a_call_that_runs_out_of_memory_leaves_the_history_up_to_there(monkeypatch, tmp_path):
-    history, held = History(monkeypatch), []
-
-    def call():
-        tensor = torch.ones(10)
-        held.append(weakref.ref(tensor))
-        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
-
-    history.look = lambda: held[0]() is not None
-    path = snapshot(FakeDevice(), call, tmp_path, "step")
-    assert history.asked == ["all", None]
-    # While the call still held what it held.
-    assert (path.read_bytes(), history.looked) == (b"snapshot", True)

@@ -1,8 +1,7 @@
-"""Profiles, uses of memory and snapshots in words, and what older versions wrote of them."""
+"""Profiles, and uses of memory in words, and what older versions wrote of them."""
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 from pytest_roofline.baselines.runs import OLDER, encode_line, read_run
 from pytest_roofline.core.memory import MemoryUse
@@ -12,7 +11,6 @@ from pytest_roofline.observe.text import (
     memory_lines,
     profile_lines,
     short_name,
-    snapshot_lines,
     use_lines,
 )
 
@@ -107,14 +105,6 @@ def test_a_use_of_memory_has_its_peak_its_categories_and_what_the_device_counted
     assert "-6.00 MiB not seen" in use_lines(replace(USE, device_peak_bytes=1024 * MIB))[3]
     assert use_lines(replace(USE, device_peak_bytes=1030 * MIB))[3].endswith("1.01 GiB, the same")
     assert "counter" not in "".join(use_lines(replace(USE, device_peak_bytes=None)))
-
-
-def test_snapshots_stand_behind_their_labels():
-    shots = [(f"step[{number}]", Path(f"/shots/step-{number}.pickle")) for number in range(9)]
-    lines = snapshot_lines(shots)
-    assert lines[0] == "memory snapshots, to open at https://pytorch.org/memory_viz:"
-    assert (lines[1], lines[-1]) == ("  step[0]: /shots/step-0.pickle", "  … and 1 more in /shots")
-    assert snapshot_lines([]) == []
 
 
 def test_nothing_in_a_name_reaches_the_terminal():

@@ -1,10 +1,8 @@
-"""`roofline.memory` and `--roofline-memory-snapshot`: what a run keeps, shows, and never judges."""
+"""`roofline.memory`: what a run keeps, shows, and never judges."""
 
 import json
 import re
 from pathlib import Path
-
-import pytest
 
 # An inner run would import them, and forget them again.
 import torch._dynamo
@@ -14,8 +12,6 @@ import pytest_roofline.observe.memory_use
 import pytest_roofline.observe.tracker  # noqa: F401
 from pytest_roofline.baselines.proposals import propose
 from pytest_roofline.baselines.runs import read_run
-
-from .conftest import ONE
 
 SUITE = """
 import pytest
@@ -30,60 +26,6 @@ def test_step(roofline, busy):
     assert use.phase == "forward"
     assert use.categories == {"activations": 2 * 64 * 16 * 4, "other": x.nbytes, "parameters": 8 * 16 * 4}
     roofline.memory(lambda x: x + 1, make_args=lambda: (x,), name="sum")
-"""
-# On a GPU as far as a fixture can make one: its name, and torch's memory history.
-HISTORY = """
-import pytest
-import torch
-from pytest_roofline import Work
-
-def told():
-    return "snapshot"
-
-@pytest.fixture(autouse=True)
-def history(monkeypatch, fake):
-    fake.name, seen = "cuda:0", []
-    def dump(path):
-        if {fails}:
-            raise RuntimeError("no room for a snapshot")
-        open(path, "w").write(told())
-    monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda enabled="all", **_: seen.append(enabled))
-    monkeypatch.setattr(torch.cuda.memory, "_dump_snapshot", dump)
-    yield seen
-    assert seen == ["all", None]
-
-@pytest.mark.parametrize("size", [1, 2])
-def test_copy(roofline, busy, history, size):
-    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9, payload_bytes=size))
-"""
-RUNS_OUT = """
-import torch
-import weakref
-
-TIMES, HELD = [], []
-
-class Buffer: pass
-
-def told():
-    return f"run out {len(TIMES)} times, alive: {sum(one() is not None for one in HELD)}"
-
-def make():
-    return ()
-
-def run_out(*_):
-    held = Buffer()
-    HELD.append(weakref.ref(held))
-    TIMES.append(1)
-    raise torch.OutOfMemoryError(f"CUDA out of memory. Time {len(TIMES)}")
-"""
-# Refused before any rank is started.
-OVER_RANKS = """
-import pytest
-from pytest_roofline import Work
-
-@pytest.mark.parametrize("measure", ["measure_ranks", "measure_job"])
-def test_ranks(roofline, distributed, measure):
-    getattr(roofline, measure)(distributed, lambda rank: None, work=Work(read_bytes=8), world_size=2)
 """
 REFUSED = """
 import torch
@@ -108,8 +50,6 @@ SENTENCES = (
     "name is 7; expected text, or None for the only call whose memory is followed",
     "both args and make_args",
 )
-NO_HISTORY = "no memory snapshot: fake keeps no history of its memory; torch has that on CUDA and ROCm devices"
-NO_RANKS = "--roofline-memory-snapshot: of ranks there are no snapshots, only of what `measure` times in this process"
 OUT_OF_MEMORY = """
 import pytest
 import torch
@@ -172,8 +112,9 @@ def test_what_cannot_be_used_is_told(desk, sentence):
     result.assert_outcomes(failed=4)
     for told in SENTENCES:
         assert told in result.stdout.str()
-    (desk.path / "shots").touch()
-    sentence(desk.run("--roofline-memory-snapshot=shots"), "--roofline-memory-snapshot=shots", "is no directory")
+    sentence(
+        desk.run("--roofline-memory-snapshot=shots"), "--roofline-memory-snapshot was taken away", "_dump_snapshot"
+    )
 
 
 def test_running_out_of_memory_is_recorded_as_anywhere_else(desk):
@@ -193,60 +134,6 @@ def test_running_out_of_memory_is_recorded_as_anywhere_else(desk):
     # A call that fails keeps neither its arguments nor what the device caches.
     desk.suite(FAILS)
     desk.run().assert_outcomes(failed=1, passed=1)
-
-
-def warnings(result):
-    return [line for line in result.outlines if line.startswith("WARNING")]
-
-
-def test_every_measurement_gets_a_snapshot_and_a_second_run_overwrites_none(desk):
-    desk.suite(HISTORY.format(fails=False))
-    result = desk.run("--roofline-memory-snapshot=shots")
-    result.assert_outcomes(passed=2)
-    shots = desk.path / "shots"
-    assert sorted(path.name for path in shots.iterdir()) == ["copy-1.pickle", "copy-2.pickle"]
-    lines = ("memory snapshots, to open at https://pytorch.org/memory_viz:", *(
-        f"  copy[{number}]: {shots / f'copy-{number}.pickle'}" for number in (1, 2)
-    ))  # fmt: skip
-    assert "\n".join(lines) in result.stdout.str()
-    desk.run("--roofline-memory-snapshot=shots", "-k", "copy[1]").assert_outcomes(passed=1, deselected=1)
-    assert sorted(path.name for path in shots.iterdir()) == ["copy-1.pickle", "copy-1~2.pickle", "copy-2.pickle"]
-
-
-@pytest.mark.parametrize("where", ["arguments", "calls"])
-def test_what_runs_out_of_memory_leaves_a_snapshot_of_the_same_once_more(desk, where):
-    given = {"arguments": "busy, make_args=run_out", "calls": "run_out, make_args=make"}[where]
-    desk.suite(HISTORY.format(fails=False).replace("lambda: busy(1e-3)", given) + RUNS_OUT)
-    result = desk.run("--roofline-memory-snapshot=shots", "--roofline-save=it", "-k", "copy[1]")
-    result.assert_outcomes(failed=1, deselected=1)
-    assert "CUDA out of memory" in result.stdout.str()
-    shot = desk.path / "shots" / "copy-1.pickle"
-    assert f"  copy[1]: {shot}" in result.stdout.str()
-    # Of the second time: the first was over before anything was recorded, and held nothing any more.
-    assert shot.read_text() == "run out 2 times, alive: 1"
-    (found,) = desk.saved("it").out_of_memory
-    assert (found.phase, found.message) == (where, "CUDA out of memory. Time 1")
-
-
-def test_a_snapshot_that_cannot_be_is_a_warning_and_the_measurement_stands(desk):
-    desk.suite(HISTORY.format(fails=True))
-    result = desk.run("--roofline-memory-snapshot=shots", "--roofline-save=it", "-k", "copy[1]")
-    result.assert_outcomes(passed=1, deselected=1)
-    assert "WARNING: no memory snapshot of copy[1]: RuntimeError: no room for a snapshot" in result.stdout.str()
-    (measurement,) = desk.saved("it").measurements
-    assert measurement.invalid == ""
-    assert list((desk.path / "shots").iterdir()) == []
-    # A device without a memory history is named once, and so are ranks.
-    for text, outcomes, told in (
-        (SUITE + ONE.format(marks=""), {"passed": 2}, NO_HISTORY),
-        (OVER_RANKS, {"failed": 2}, NO_RANKS),
-    ):
-        desk.suite(text)
-        result = desk.run("--roofline-memory-snapshot=others")
-        result.assert_outcomes(**outcomes)
-        assert warnings(result) == [f"WARNING: {told}"]
-        assert not (desk.path / "others").exists()
-    assert warnings(desk.run()) == []
 
 
 def test_the_example_of_the_documentation_passes(desk):

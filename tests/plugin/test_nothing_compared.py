@@ -158,16 +158,9 @@ def test_an_entry_that_nobody_measured_is_red_and_the_cure_is_named(recorded):
     result.stdout.fnmatch_lines(["new: NO BASELINE *", "GATE: *entries not measured (other: there is no such test)"])
     recorded.suite(TWO.replace(OTHER, f"{OTHER}\n    assert False"))
     recorded.run(*ONCE, "--roofline-ci").assert_outcomes(passed=2, failed=1)
-    # Without a profile the last line says it and nothing fails.
-    recorded.suite(TWO.replace("def test_other", "def helper_other") + "\ndef test_quiet(roofline): pass\n")
-    result = recorded.run()
-    result.assert_outcomes(passed=3)
-    missed = MISSED.format("other: there is no such test")
-    said = f"--roofline-ci would fail this run: 1 test ended without a measurement (test_quiet); {missed}"
-    assert result.stdout.lines[-3:-1] == ["2 measured", said]
 
 
-def test_what_a_selection_leaves_out_is_counted_and_fails_nothing(recorded):
+def test_what_a_selection_leaves_out_fails_nothing(recorded):
     nightly = TWO.replace("def test_other", "@pytest.mark.roofline(tier='nightly')\ndef test_other")
     deleted = TWO.replace("def test_other", "def helper_other")
     for text, options, left_out in (
@@ -184,8 +177,7 @@ def test_what_a_selection_leaves_out_is_counted_and_fails_nothing(recorded):
         recorded.suite(text)
         result = recorded.run(*ONCE, "--roofline-ci", *options)
         assert result.ret == 0, options
-        told = f", {left_out} of the baseline's entries left out by the selection" if left_out else ""
-        assert f"{3 - left_out} measured{told}" in result.stdout.lines, options
+        assert f"{3 - left_out} measured" in result.stdout.lines, options
 
 
 def test_paths_where_pytest_looks_by_itself_are_no_selection(recorded):

@@ -224,31 +224,6 @@ def test_everything_that_the_test_held_is_let_go_of_before_the_next(oom):
     assert out.index("BODY") < out.index("RELEASED")
 
 
-REFERENCE = {
-    "benchmark": "one",
-    "metric": "time_s",
-    "kind": "reference",
-    "hardware": {},
-    "value": "out of memory",
-    "unit": "s",
-    "convention": "100 passes",
-    "source": "a student's table",
-    "confidence": "high",
-}
-
-
-def test_it_is_shown_beside_others_that_ran_out_as_well(oom, desk):
-    (desk.path / "baselines").mkdir()
-    plain = {"schema": 1, "family": "h100", "entries": [REFERENCE, REFERENCE | {"name": "first"}]}
-    (desk.path / "baselines" / "h100.json").write_text(json.dumps(plain))
-    result = oom.run("-v", body=(FIRST, SECOND))
-    result.assert_outcomes(passed=2)
-    said = texts(result).replace("\n", " ")
-    assert "also out of memory in a student's table (100 passes)" in said
-    # And so is a measured time.
-    assert "one.first: 2000 GB/s; published out of memory (a student's table), shown, never gating" in said
-
-
 # Rounds: the first process finds room, which is the child's own to find or not.
 IN_ROUNDS = """
 import json

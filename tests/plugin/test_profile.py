@@ -202,7 +202,7 @@ def run_of(profile="torch", in_round=None):
     """As much of a session as a profile looks at."""
     warnings = []
     return SimpleNamespace(
-        options=SimpleNamespace(profile=profile, memory_snapshot=None), round=in_round,
+        options=SimpleNamespace(profile=profile), round=in_round,
         noted=SimpleNamespace(warn=warnings.append),
         warnings=warnings,
     )  # fmt: skip

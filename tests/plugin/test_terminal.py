@@ -54,27 +54,6 @@ def test_the_header_counts_what_is_selected_and_knows_what_a_test_took_the_last_
     assert planned_s(desk.run("-p", "no:cacheprovider")) == 2
 
 
-def test_a_test_may_say_how_long_its_set_up_takes_and_recordings_count_as_often_as_they_are_made(desk):
-    desk.suite(SLOW_TO_SET_UP.format(marks=", setup=40", sleeps=0))
-    nothing_runs = "\n\ndef pytest_runtestloop(session):\n    return True\n"
-    (desk.path / "conftest.py").write_text(desk.conftest + nothing_runs)
-    assert planned_s(desk.run()) == 41
-    # Three times that and two starts, in minutes.
-    assert planned_s(desk.run("--roofline-rounds=3", "--roofline-save=run")) == 120
-
-
-def test_what_takes_over_a_minute_is_named_before_it_begins(desk):
-    slow = SLOW_TO_SET_UP.format(marks=", setup=100", sleeps=0)
-    slower = slow.partition("@pytest.mark")[2].replace("setup=100", "setup=170").replace("test_one", "test_other")
-    desk.suite(f"{slow}\n\n@pytest.mark{slower}")
-    desk.run().stdout.fnmatch_lines(
-        [
-            "roofline: 2 tests of these take over a minute, for set-up and checks more than for measuring; the longest "
-            "test_other, about 3 min"
-        ]
-    )
-
-
 def test_a_suite_that_does_not_measure_sees_and_imports_nothing_of_it(desk):
     desk.suite("def test_nothing(): pass\n")
     result = desk.run("-v")

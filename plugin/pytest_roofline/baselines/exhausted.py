@@ -1,9 +1,8 @@
-"""What is known of a test that ran out of memory: times that it took before, and others that ran out as well."""
+"""What is known of a test that ran out of memory: times that it took before."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from ..core.entries import OUT_OF_MEMORY, Entry
 from ..core.facts import HardwareKey
 from ..core.keys import Key, canonical, label_of
 from ..core.memory import OutOfMemory
@@ -36,20 +35,6 @@ def lost_times(
         # First: it is the one to name.
         lost = ({ran_out[0].name: reference.median_s} if reference is not None else {}) | lost
     return lost
-
-
-def also_out_of_memory(
-    entries: Iterable[Entry], benchmark: str, parameters: Mapping[str, object], hardware: HardwareKey
-) -> list[Entry]:
-    """Published figures that say of a test on this hardware that it runs out of memory."""
-    return [
-        entry
-        for entry in entries
-        if entry.value == OUT_OF_MEMORY
-        and entry.benchmark == benchmark
-        and entry.hardware.covers(hardware)
-        and entry.speaks_of(parameters)
-    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,12 +217,10 @@ class Unmeasured:
     why: str
 
 
-def unmeasured(
-    entries: Iterable[Entry], measured: Container[str], selection: Selection
-) -> tuple[list[Unmeasured], int]:
-    """The recorded entries that a run covers and did not measure, and how many it left out on purpose."""
+def unmeasured(entries: Iterable[Entry], measured: Container[str], selection: Selection) -> list[Unmeasured]:
+    """The recorded entries that a run covers and did not measure."""
     found, taken = _by_benchmark(selection.found), _by_benchmark(selection.taken)
-    missing, left_out = [], 0
+    missing = []
     for entry in entries:
         name, parameters = entry.benchmark, canonical(entry.parameters)
         if key_of_entry(entry).identity in measured:
@@ -236,9 +234,7 @@ def unmeasured(
             why = "there is no such test"
         if why:
             missing.append(Unmeasured(entry, why))
-        else:
-            left_out += 1
-    return missing, left_out
+    return missing
 
 
 def _by_benchmark(tests: Sequence[PlannedTest]) -> dict[str, set[str]]:

@@ -72,17 +72,8 @@ class Observer:
     def found(self, measured: Measured, fn: Callable[..., object], sets: Sequence[tuple[object, ...]]) -> None:
         """All is found; `fn` was called with each of these argument sets in turn."""
 
-    def failed(
-        self, error: BaseException, phase: Phase, measured: Measured | None, once_more: Callable[[], object]
-    ) -> None:
-        """Something went wrong, and nothing is released yet.
-
-        Args:
-            error: what.
-            phase: in which it did.
-            measured: what there is; None where there is no sample.
-            once_more: does the same call again.
-        """
+    def failed(self, error: BaseException, phase: Phase, measured: Measured | None) -> None:
+        """Something went wrong in a phase, and nothing is released yet; `measured` is None without a sample."""
 
 
 def measure_request(device: Device, request: Request, observer: Observer, peers: Peers = ALONE) -> Measured:
@@ -104,7 +95,7 @@ def measure_request(device: Device, request: Request, observer: Observer, peers:
     try:
         return steps.run()
     except BaseException as error:
-        observer.failed(error, steps.phase, steps.partial(), steps.once_more)
+        observer.failed(error, steps.phase, steps.partial())
         raise
     finally:
         steps.close()
@@ -162,15 +153,6 @@ class _Steps:
         if engine is None or samples is None:
             return None
         return Measured(samples, engine.log.calibration, engine.log.own)
-
-    def once_more(self) -> object:
-        """The same call again; before there was any, its arguments."""
-        if self.engine is None:
-            made: list[tuple[object, ...]] = []
-            calls.fill(made, self.request, self.device, self.peers, self.observer.tell)
-            return made
-        # A set is empty where there was no room for its successor.
-        return self.fn(*(self.sets[0] or self.request.target.arguments()))
 
     def close(self) -> None:
         """Let go of everything: the traceback of a failure holds on to frames, and must not hold on to buffers."""

@@ -1,14 +1,8 @@
-"""What the memory of a call goes into: torch's own tracker follows the storages of every operator of one call.
+"""What the memory of a call goes into: torch's own tracker follows the storages of every operator of one call."""
 
-And torch's record of a call's allocations, with their stacks, as a file for the viewer at pytorch.org/memory_viz.
-"""
-
-import contextlib
 import gc
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,7 +11,7 @@ from torch.optim.optimizer import Optimizer
 from torch.utils._pytree import tree_leaves
 
 from ..core.errors import BadInput
-from ..core.memory import MemoryUse, out_of_memory
+from ..core.memory import MemoryUse
 from ..engine.devices import Device, torch_device
 
 if TYPE_CHECKING:
@@ -137,67 +131,3 @@ def is_compiled(function: object) -> bool:
         modules = list(function.modules())
         return any(hasattr(one, "_orig_mod") or getattr(one, "_compiled_call_impl", None) for one in modules)
     return hasattr(function, "_torchdynamo_orig_callable")
-
-
-# Snapshots.
-
-# Of a step of the largest transformer some 30,000 are expected; older ones are dropped, so that memory has an end.
-MOST_EVENTS = 200_000
-
-
-def why_no_snapshot(device: Device) -> str:
-    """Why there can be no snapshot on a device; empty where there can."""
-    if not device.name.startswith("cuda"):
-        return f"{device.name} keeps no history of its memory; torch has that on CUDA and ROCm devices"
-    if not hasattr(torch.cuda.memory, "_record_memory_history"):
-        return f"torch {torch.__version__} keeps no history of its memory"
-    return ""
-
-
-def snapshot(device: Device, call: Callable[[], object], folder: Path, name: str) -> Path:
-    """Make a call under torch's memory history and write what that saw; the file, never one that was there.
-
-    Of a call that runs out of memory it is the history up to there, while it still holds what it holds.
-
-    Both functions of torch are documented, whatever their names say (docs.pytorch.org, "Understanding CUDA Memory
-    Usage").
-
-    Args:
-        device: a CUDA or ROCm device.
-        call: what to look at.
-        folder: made where it is not there.
-        name: of the file, without its ending and without `~`, behind which a number stands where it is taken.
-
-    Raises:
-        OSError: the folder or the file cannot be written.
-        Exception: whatever the call raises, apart from running out of memory.
-    """
-    path = _reserved(folder, name)
-    try:
-        torch.cuda.memory._record_memory_history(max_entries=MOST_EVENTS)
-        try:
-            call()
-            device.synchronize()
-            torch.cuda.memory._dump_snapshot(str(path))
-        except Exception as error:
-            if out_of_memory(error) is None:
-                raise
-            torch.cuda.memory._dump_snapshot(str(path))
-        finally:
-            torch.cuda.memory._record_memory_history(enabled=None)
-    except BaseException:
-        # What is half a snapshot, or none, must not look like one.
-        path.unlink(missing_ok=True)
-        raise
-    return path
-
-
-def _reserved(folder: Path, name: str) -> Path:
-    """A new and empty file."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for number in itertools.count(1):
-        path = folder / f"{name}{f'~{number}' if number > 1 else ''}.pickle"
-        with contextlib.suppress(FileExistsError):
-            path.touch(exist_ok=False)
-            break
-    return path

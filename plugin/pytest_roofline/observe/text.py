@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 from ..core.memory import WORD, MemoryUse, OutOfMemory
 from ..core.profiles import AttentionTime, KernelTime, Profile
@@ -205,16 +204,6 @@ def _share(share: float) -> str:
 def _signed(size_bytes: int) -> str:
     # Formatters choose a unit by size, so the sign is none of theirs.
     return "-" * (size_bytes < 0) + format_memory(abs(size_bytes))
-
-
-def snapshot_lines(snapshots: Sequence[tuple[str, Path]], at_most: int = MOST_SHOWN) -> list[str]:
-    """Where memory snapshots lie, each behind the label of what was called, and what for."""
-    if not snapshots:
-        return []
-    lines = ["memory snapshots, to open at https://pytorch.org/memory_viz:"]
-    lines += [printable(f"  {label}: {path}") for label, path in snapshots[:at_most]]
-    more = len(snapshots) - at_most
-    return lines + ([printable(f"  … and {more} more in {snapshots[0][1].parent}")] if more > 0 else [])
 
 
 def asked_text(record: OutOfMemory) -> str:

@@ -5,7 +5,6 @@ stamps that begin at zero, so that the difference of two is the sample itself, t
 """
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,26 +22,6 @@ THEIRS = "benchmark"
 THEIR_SESSION = "pytest-benchmark"
 
 
-@dataclass(slots=True)
-class Replay:
-    """What pytest-benchmark was given of a test.
-
-    Args:
-        measurement: whose samples they are.
-        extra_info: the benchmark's own, which is written when the run ends.
-    """
-
-    measurement: "Measurement"
-    extra_info: dict[str, Any]
-
-
-class NoBridge:
-    """Where pytest-benchmark is not there, or times nothing in this run."""
-
-    def replay(self, item: pytest.Item) -> None:
-        """Do nothing."""
-
-
 class Bridge:
     """Where pytest-benchmark is live: replays the first measurement of every test whose numbers can be trusted."""
 
@@ -50,7 +29,8 @@ class Bridge:
         self._state = state
         self._request: pytest.FixtureRequest | None = None
         self._made: object = None
-        self._replays: dict[str, Replay] = {}
+        # By test the measurement whose samples they have, and the benchmark's own facts, which are written at the end.
+        self._replays: dict[str, tuple[Measurement, dict[str, Any]]] = {}
         self._withdrawn: list[dict[str, Any]] = []
         self._failed: set[str] = set()
 
@@ -63,13 +43,7 @@ class Bridge:
             self._made = request.node
 
     def replay(self, item: pytest.Item) -> None:
-        """Give pytest-benchmark what the test measured, in its call phase, behind the judgement.
-
-        Whatever goes wrong on their side is a warning: the test was measured and has its verdict.
-
-        Args:
-            item: a test whose body ended well.
-        """
+        """Give pytest-benchmark what a test measured whose body ended well; what goes wrong there is a warning."""
         request, self._request = self._request, None
         test_id = encodable(item.nodeid)
         rows = self._state.timed.of(test_id)
@@ -84,8 +58,12 @@ class Bridge:
             text = f"{item.nodeid} was measured, but could not be replayed into pytest-benchmark: {error!r}"
             item.warn(pytest.PytestWarning(text))
             return
-        if replay is not None:
-            self._take(test_id, replay)
+        if replay is None:
+            return
+        if test_id in self._replays:
+            # One row a test: an attempt before this one gives way.
+            self._withdrawn.append(self._replays[test_id][1])
+        self._replays[test_id] = measurement, replay
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -96,12 +74,12 @@ class Bridge:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self) -> Generator[None, object, object]:
         """Say of every benchmark how it was judged in the end, ahead of their session, which writes its files here."""
-        for test_id, replay in self._replays.items():
+        for test_id, (measurement, extra_info) in self._replays.items():
             rows = self._state.timed.of(test_id)
             if test_id in self._failed or not rows or not _sound(rows[0]):
-                self._withdrawn.append(replay.extra_info)
+                self._withdrawn.append(extra_info)
             else:
-                replay.extra_info.update(_facts(self._state, replay.measurement, rows))
+                extra_info.update(_facts(self._state, measurement, rows))
         return (yield)
 
     @pytest.hookimpl(optionalhook=True)
@@ -117,7 +95,7 @@ class Bridge:
     def _standing(self, benchmarks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         return [one for one in benchmarks if not any(one["extra_info"] is gone for gone in self._withdrawn)]
 
-    def _run(self, request: pytest.FixtureRequest, measurement: "Measurement") -> Replay | None:
+    def _run(self, request: pytest.FixtureRequest, measurement: "Measurement") -> dict[str, Any] | None:
         """Make their fixture for this test alone, on our clock; None where the test has made it for itself."""
         from ..exchange.pytest_benchmark import clock_of, warmed_up
 
@@ -140,13 +118,7 @@ class Bridge:
         if benchmark.stats is None:
             return None
         benchmark.stats.iterations = samples.iterations
-        return Replay(measurement, benchmark.extra_info)
-
-    def _take(self, test_id: str, replay: Replay) -> None:
-        """One row a test: an attempt before this one gives way."""
-        if test_id in self._replays:
-            self._withdrawn.append(self._replays[test_id].extra_info)
-        self._replays[test_id] = replay
+        return benchmark.extra_info  # type: ignore[no-any-return]
 
 
 class AmongBenchmarks:
@@ -169,22 +141,16 @@ class AmongBenchmarks:
                 names.remove(THEIRS)
 
 
-def bridge_of(state: "RooflineSession") -> Bridge | NoBridge:
-    """The bridge of a run."""
+def bridge_of(state: "RooflineSession") -> Bridge | None:
+    """The bridge of a run; None where pytest-benchmark is not there, or times nothing in it."""
     config = state.config
     skipped = config.getoption("benchmark_skip", False) and not config.getoption("benchmark_only", False)
     stands_down = skipped or config.getoption("codspeed", False)
-    return Bridge(state) if config.pluginmanager.hasplugin(THEIR_SESSION) and not stands_down else NoBridge()
+    return Bridge(state) if config.pluginmanager.hasplugin(THEIR_SESSION) and not stands_down else None
 
 
 def _facts(state: "RooflineSession", measurement: "Measurement", rows: "Sequence[Row]") -> dict[str, Any]:
-    """By name, units in the names; what is not known is not there.
-
-    Args:
-        state: the run.
-        measurement: the one that is replayed, of the first process.
-        rows: all that was said of its test in the end, of this measurement first.
-    """
+    """Facts of the measurement that is replayed and of the test's others, by name; what is not known is not there."""
     from ..exchange.exportable import facts as told_of
     from ..exchange.exportable import origin
 

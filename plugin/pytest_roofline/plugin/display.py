@@ -17,7 +17,7 @@ from ..core.entries import RESOURCES
 from ..core.units import GIB, count, format_tolerance, printable
 from ..hardware import family_of, unknown_line
 from ..kernel_gate.text import difference_lines
-from ..observe.text import memory_lines, out_of_memory_lines, profile_lines, snapshot_lines
+from ..observe.text import memory_lines, out_of_memory_lines, profile_lines
 from ..report.explain import detail_lines
 from ..report.figures import figure_lines, first_call_lines, rank_lines
 from ..report.messages import (
@@ -37,7 +37,6 @@ from ..stats.curves import judge_curves, summarise
 from ..stats.outlook import DEFAULT_TOLERANCES
 from ..stats.spread import class_of
 from ..version import __version__
-from .gate import shortfalls, unmeasured_entries
 from .held_reports import call_key, setup_key
 from .planned import Planned
 from .results import shadow_of
@@ -212,7 +211,6 @@ def summary_lines(session: RooflineSession, width: int, colour: bool) -> list[st
         lines += difference_lines(session.compiled.rows)
     lines += figure_lines(session.noted.figures)
     lines += memory_lines(session.noted.memory_uses)
-    lines += snapshot_lines(session.noted.snapshots)
     lines += profile_lines(session.noted.profiles, width)
     return lines + _closing_lines(session)
 
@@ -249,12 +247,7 @@ def _closing_lines(session: RooflineSession) -> list[str]:
     family = RESOURCES if kernels and not rows else family
     lines += gate_lines([*rows, *kernels], len(session.planned), _run_argument(session), family)
     rounds = f", {session.rounds_used} rounds" if session.rounds_used > 1 else ""
-    left_out = unmeasured_entries(session)[1]
-    unasked = f", {left_out} of the baseline's entries left out by the selection" if left_out else ""
-    lines.append(counts_line(len(rows), session.not_measured, len(kernels)) + rounds + unasked)
-    lacking = [] if session.options.gate else shortfalls(session)
-    if lacking:
-        lines.append(f"--roofline-ci would fail this run: {'; '.join(one.text for one in lacking)}")
+    lines.append(counts_line(len(rows), session.not_measured, len(kernels)) + rounds)
     return lines
 
 
@@ -263,7 +256,7 @@ def seconds_each(session: RooflineSession, tests: Iterable[Planned]) -> dict[str
     took = _known(session).get(_here(session), {})
     seconds = {}
     for plan in tests:
-        beside_s = took.get(plan.item.nodeid, BESIDE_S if plan.marks.setup is None else plan.marks.setup)
+        beside_s = took.get(plan.item.nodeid, BESIDE_S)
         seconds[plan.item.nodeid] = max(0.0, _budget_s(session, plan) + beside_s)
     return seconds
 

@@ -159,7 +159,7 @@ class Gatekeeper:
         if looking or stopped or in_round(config) is not None or hasattr(config, "workerinput"):
             return result
         state = _opened(config)
-        found = nothing_compared(state) + (shortfalls(state, complete=True) if state is not None else [])
+        found = nothing_compared(state) + (shortfalls(state) if state is not None else [])
         if found:
             Gate.from_parent(session, options=self._options, state=state, found=found).run_last()
         return result
@@ -213,13 +213,10 @@ def nothing_compared(state: RooflineSession | None) -> list[Shortfall]:
     return [Shortfall(f"nothing was compared: 0 of {count(len(rows), 'result')}", "\n  ".join(lines))]
 
 
-def shortfalls(state: RooflineSession, *, complete: bool = False) -> list[Shortfall]:
-    """What slipped through: tests that gave no number, or no verdict on it, and entries that nobody measured.
-
-    Where every test was to run, the run is `complete`, and one without an end did not.
-    """
-    silent, escaped = list(_silent(state, complete)), list(_escaped(state))
-    missing = [f"{printable(one.entry.label)}: {one.why}" for one in unmeasured_entries(state, complete=complete)[0]]
+def shortfalls(state: RooflineSession) -> list[Shortfall]:
+    """What slipped through: tests that gave no number, or no verdict on it, and entries that nobody measured."""
+    silent, escaped = list(_silent(state)), list(_escaped(state))
+    missing = [f"{printable(one.entry.label)}: {one.why}" for one in _unmeasured_entries(state)]
     found = (
         (
             silent,
@@ -240,12 +237,12 @@ def shortfalls(state: RooflineSession, *, complete: bool = False) -> list[Shortf
     return [Shortfall(f"{text} ({listed(names, MOST_NAMED)})", remedy) for names, text, remedy in found if names]
 
 
-def _silent(state: RooflineSession, complete: bool) -> Iterator[str]:
+def _silent(state: RooflineSession) -> Iterator[str]:
     """Tests that passed, or never ran, and recorded nothing at all."""
     recorded = {one.test_id for one in (*state.noted.all, *state.exhausted.found)} | {row.test for row in state.rows}
     for test_id, plan in state.planned.items():
         ended = state.outcomes.get(encodable(test_id))
-        passed = complete if ended is None else ended.outcome == "passed"
+        passed = ended is None or ended.outcome == "passed"
         if passed and plan.marks.measures and encodable(test_id) not in recorded:
             yield printable(plan.item.name)
 
@@ -262,18 +259,18 @@ def _escaped(state: RooflineSession) -> Iterator[str]:
             yield printable(plan.item.name)
 
 
-def unmeasured_entries(state: RooflineSession, *, complete: bool = False) -> tuple[list[Unmeasured], int]:
-    """The entries of the baseline that this run covers and did not measure, and how many its selection left out.
+def _unmeasured_entries(state: RooflineSession) -> list[Unmeasured]:
+    """The entries of the baseline that this run covers and did not measure, but for those of a test that is red.
 
-    A test that is red says enough, and a saved run in place of a baseline may hold whatever somebody selected then.
+    A saved run in place of a baseline may hold whatever somebody selected then.
     """
     comparator = state.under_test.comparator
     if not isinstance(comparator, BaselineComparator):
-        return [], 0
+        return []
     excused = set()
     for test_id, plan in state.planned.items():
         ended = state.outcomes.get(encodable(test_id))
-        red = not complete if ended is None else ended.outcome == "failed" and how_it_ended(ended)[0] != XFAIL
+        red = ended is not None and ended.outcome == "failed" and how_it_ended(ended)[0] != XFAIL
         if red or state.exhausted.of(encodable(test_id)):
             excused.add((plan.benchmark, canonical(plan.parameters)))
     keys = [row.key for row in state.timed.rows if row.key is not None]

@@ -5,7 +5,6 @@ several as one, and of every like device in turn.
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..baselines.comparators import find_reference
@@ -21,7 +20,7 @@ from ..engine.measure import Measured, Observer, measure_request
 from ..engine.request import Request, Timed
 from ..hardware import key_of
 from ..stats.siblings import BETWEEN, FEWEST
-from .observing import MemoryPhase, notice, profiled_labels, take_profile, take_snapshot, take_snapshot_of_failure
+from .observing import MemoryPhase, notice, profiled_labels, take_profile
 from .recording import CurrentTest, key_for, record, why_partial
 from .results import lack
 
@@ -56,7 +55,7 @@ def measure(test: CurrentTest, request: Request) -> Measurement:
 
 
 class _Recorder(Observer):
-    """Writes the measurement down, with a snapshot and a profile where they were asked for."""
+    """Writes the measurement down, with a profile where one was asked for."""
 
     def __init__(self, test: CurrentTest, request: Request, device: "Device", key: Key) -> None:
         self._test = test
@@ -81,25 +80,19 @@ class _Recorder(Observer):
     def found(self, measured: Measured, fn: Callable[..., object], sets: Sequence[tuple[object, ...]]) -> None:
         """Write it down; then what was asked for besides, so that whatever that does, nothing is lost."""
         self.measurement = self._record(measured)
-        take_snapshot(self._session, self._device, self.measurement.label, partial(fn, *sets[0]))
         if not measured.wrong:
             take_profile(self._session, self._device, self.measurement, fn, sets, self._request.model)
 
-    def failed(
-        self, error: BaseException, phase: Phase, measured: Measured | None, once_more: Callable[[], object]
-    ) -> None:
+    def failed(self, error: BaseException, phase: Phase, measured: Measured | None) -> None:
         """Keep how full memory was, and what was measured before, marked so that nobody takes it for a result."""
         request = self._request
         notice(error, MemoryPhase(self._device, request.name, phase, (self._key, request.work)))
-        if self.measurement is not None:
+        if self.measurement is not None or measured is None:
             # What is interrupted after the record was written has been measured.
             return
         # Whatever happens to the record, what happened to the measurement is what must be told.
         with contextlib.suppress(Exception):
-            if measured is not None:
-                self._record(measured, why_partial(error, f"raised {type(error).__name__}: {error}"))
-            label = self._test.label(request.name)
-            take_snapshot_of_failure(self._session, self._device, label, error, once_more)
+            self._record(measured, why_partial(error, f"raised {type(error).__name__}: {error}"))
 
     def _record(self, measured: Measured, invalid: str = "") -> Measurement:
         right = measured.verified is not False

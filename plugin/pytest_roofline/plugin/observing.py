@@ -1,4 +1,4 @@
-"""What is seen of a test besides its times: memory that ran out, memory snapshots, and where the time goes.
+"""What is seen of a test besides its times: memory that ran out, and where the time goes.
 
 Out of memory is a result where a test is marked `oom="record"`: the run goes on.
 """
@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..baselines.comparators import BaselineComparator
-from ..baselines.exhausted import also_out_of_memory, lost_times
+from ..baselines.exhausted import lost_times
 from ..core.errors import RooflineError
 from ..core.keys import Key
 from ..core.memory import OutOfMemory, Phase, asked_bytes, out_of_memory, told_free_bytes
@@ -158,7 +157,7 @@ def _record(session: RooflineSession, item: pytest.Item, cause: BaseException, s
 
 
 def _held_against(session: RooflineSession, record: OutOfMemory, place: MemoryPhase | None) -> OutOfMemory:
-    """With what the baseline and others know of the same test."""
+    """With what the baseline knows of the same test."""
     under_test = session.under_test
     lost = lost_times(
         under_test.comparator,
@@ -168,17 +167,12 @@ def _held_against(session: RooflineSession, record: OutOfMemory, place: MemoryPh
         measured=session.timed.measured_names(record.test_id) - ({record.name} if record.name is not None else set()),
         ran_out=place.measured if place is not None else None,
     )
-    entries = {entry.identity: entry for entry in under_test.entries}
-    if isinstance(under_test.comparator, BaselineComparator):
-        entries |= {entry.identity: entry for entry in under_test.comparator.entries}
-    published = also_out_of_memory(entries.values(), record.benchmark, record.parameters, under_test.hardware)
     kernels = session.compiled.missed(record.test_id, record.benchmark, record.parameters)
     return replace(
         record,
         baseline_s=next(iter(lost.values()), None),
         lost=lost,
         lost_kernels=tuple(key.label for key in kernels),
-        published=tuple(f"{entry.source} ({entry.convention})" for entry in published),
     )
 
 
@@ -205,9 +199,6 @@ LONGEST_WORDS = 300
 MOST_NAME = 200
 TRACE = ".trace.json.gz"
 NO_PROFILES = "--roofline-profile: ranks are not profiled, only what `measure` times in this process is"
-NO_SNAPSHOTS = (
-    "--roofline-memory-snapshot: of ranks there are no snapshots, only of what `measure` times in this process"
-)
 NOT_TOLD = (
     "no profile: an external profiler is told what to look at through CUDA or ROCm, and this is {device}; "
     "use --roofline-profile=torch"
@@ -216,48 +207,6 @@ NOT_TOLD = (
 GRAPH = "a graph's replay: the measurement replayed one, and this pass calls the function itself, launch by launch"
 FLUSHED = "cold caches: the measurement flushed them before every call, and this pass does not"
 REPLACED = "the function of the test: a drill or pytest_roofline_function had replaced it, and this is what ran instead"
-
-
-def take_snapshot(session: RooflineSession, device: "Device", label: str, call: Callable[[], object]) -> None:
-    """Write the memory snapshot of a call, if that was asked for; a failure is told at the end and changes nothing."""
-    folder = _snapshots(session)
-    if folder is None:
-        return
-    from ..observe.memory_use import snapshot, why_no_snapshot
-
-    why = why_no_snapshot(device)
-    if why:
-        session.noted.warn(f"no memory snapshot: {why}")
-        return
-    try:
-        path = snapshot(device, call, folder, slug(label)[:MOST_NAME])
-    except Exception as error:
-        told = encodable(f"{type(error).__name__}: {error}".splitlines()[0])[:LONGEST_WORDS]
-        session.noted.warn(f"no memory snapshot of {label}: {told}")
-    else:
-        session.noted.snapshots.append((label, path))
-
-
-def take_snapshot_of_failure(
-    session: RooflineSession, device: "Device", label: str, error: BaseException, call: Callable[[], object]
-) -> None:
-    """The same of a measurement that ran out of memory, which the call is to do once more under the history.
-
-    Recorded from the start, the history of every allocation would have slowed what was measured.
-    """
-    if _snapshots(session) is None or out_of_memory(error) is None:
-        return
-    # What the failed call holds would make the next one end before it comes to where this one did.
-    forget_locals(error)
-    gc.collect()
-    with contextlib.suppress(Exception):
-        device.release()
-    take_snapshot(session, device, label, call)
-
-
-def _snapshots(session: RooflineSession) -> Path | None:
-    """Where snapshots go; None where none are wanted. A further round only repeats a test."""
-    return session.options.memory_snapshot if session.round is None else None
 
 
 def profiled_labels(session: RooflineSession) -> set[str]:
@@ -342,8 +291,6 @@ def _trace_path(session: RooflineSession, label: str) -> tuple[Path | None, list
 
 
 def warn_of_ranks(session: RooflineSession) -> None:
-    """Say of what was asked for that it is not done of ranks."""
-    if _snapshots(session) is not None:
-        session.noted.warn(NO_SNAPSHOTS)
+    """Say that ranks are not profiled, where that was asked for."""
     if session.options.profile is not None and session.round is None:
         session.noted.warn(NO_PROFILES)

@@ -15,7 +15,7 @@ FIXTURE = "roofline"
 # Tests that use this fixture run functions on ranks.
 RANKS_FIXTURE = "distributed"
 MARKER_KEYWORDS = (
-    "tolerance", "tolerance_reason", "cache", "budget", "setup", "ranks", "gate", "tier", "needs", "mpi", "oom",
+    "tolerance", "tolerance_reason", "cache", "budget", "ranks", "gate", "tier", "needs", "mpi", "oom",
     "measures",
 )  # fmt: skip
 NEEDS = ("cpu", "accelerator", "siblings")
@@ -67,7 +67,6 @@ _VALUES = (
         "|".join(PROFILERS),
         "also show where the time goes, in an untimed pass under torch.profiler (default), or for nsys, ncu or rocprof",
     ),
-    ("memory-snapshot", "DIR", "write torch's memory snapshot of every measurement there (CUDA, ROCm)"),
     ("save", "NAME", "save this run under a name"),
     ("report", "DIR", "write run.json, results.csv, summary.md and index.html with plots there"),
     ("against", "NAME|PATH", "compare with this saved run or baseline file instead (repeatable)"),
@@ -89,6 +88,11 @@ _FLAGS = (
     ("require-baseline", "fail a test that has nothing to compare with"),
     ("require-hardware", "fail a test that would be skipped for lack of hardware"),
 )
+# Options that were taken away, which for one version say what to use instead.
+GONE = {
+    "memory-snapshot": "call torch.cuda.memory._record_memory_history() and _dump_snapshot() in the test, or "
+    "`roofline.memory` for what the memory of a call goes into"
+}
 _CI = (
     "a gate: baseline and hardware required, rounds auto, invalid, degraded and nothing compared fail, at most 30 "
     f"minutes; with ={SHADOW} nothing fails, it says what would have, and after 14 nights how often"
@@ -124,6 +128,9 @@ def add_options(parser: pytest.Parser) -> None:
     for name, text in _FLAGS:
         group.addoption(f"--roofline-{name}", action="store_true", default=None, help=text)
         parser.addini(_ini(name), text, type="bool", default=False)
+    for name in GONE:
+        group.addoption(f"--roofline-{name}", default=None, help=argparse.SUPPRESS)
+        parser.addini(_ini(name), "taken away")
     group.addoption("--roofline-ci", action=_Profile, default=None, help=_CI)
     # In a TOML file `true` is no text; only pytest from 9.2 on takes either.
     kind = bool | str if pytest.version_tuple >= (9, 2) else "string"
@@ -132,7 +139,7 @@ def add_options(parser: pytest.Parser) -> None:
 
 def is_configured(config: pytest.Config) -> bool:
     """Whether any option or ini value of ours is set."""
-    names = [name for name, *_ in (*_VALUES, *_FLAGS)] + ["ci"]
+    names = [name for name, *_ in (*_VALUES, *_FLAGS)] + ["ci", *GONE]
     return any(option_value(config, name) is not None for name in names)
 
 

@@ -44,7 +44,6 @@ class Marks:
     mpi: bool = False
     oom: str | None = None
     measures: bool = True
-    setup: float | None = None
 
 
 # How a test says that a wide tolerance is meant.
@@ -87,7 +86,6 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "tolerance": (_is_positive, "a share above zero, such as 0.05"),
     "tolerance_reason": (lambda value: isinstance(value, str) and bool(value.strip()), "a sentence"),
     "budget": (_is_positive, "seconds above zero"),
-    "setup": (_is_positive, "about how many seconds set-up and checks take"),
     "cache": (lambda value: value in CACHES, f"one of {', '.join(CACHES)}"),
     "ranks": (lambda value: _is_positive(value) and isinstance(value, int), "a whole number above zero"),
     "gate": (_is_bool, "True or False"),

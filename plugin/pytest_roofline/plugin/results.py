@@ -4,7 +4,6 @@ gate that only watches (`--roofline-ci=shadow`) would have made red.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -163,8 +162,6 @@ class Noted:
     figures: list[Figure] = field(default_factory=list)
     memory_uses: list[MemoryUse] = field(default_factory=list)
     profiles: list[Profile] = field(default_factory=list)
-    # Memory snapshots for torch's viewer, each behind the label of what was called.
-    snapshots: list[tuple[str, Path]] = field(default_factory=list)
     # Whether torch.profiler has watched a device in this process: what it hooked into the driver may stay there.
     watched: bool = False
     # Each said once at the end of the run.

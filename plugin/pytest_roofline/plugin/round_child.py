@@ -51,7 +51,6 @@ _NEUTRAL: dict[str, Any] = {
     "benchmark_compare_fail": None,
     "benchmark_histogram": [],
     "roofline_save": None,
-    "roofline_memory_snapshot": None,
     "roofline_profile": None,
     "roofline_rounds": None,
 }

@@ -11,7 +11,7 @@ import pytest
 
 from ..core.errors import BadInput, RooflineError
 from ..core.units import parse_duration, parse_fraction, parse_seconds, parse_tolerance
-from .options import LAUNCHERS, PROFILERS, SHADOW, TIERS, option_value
+from .options import GONE, LAUNCHERS, PROFILERS, SHADOW, TIERS, option_value
 from .round_child import in_round
 
 # `--roofline-rounds=auto`; `stats.looks` plans for the same number.
@@ -59,7 +59,6 @@ class Options:
     expect: Path | None = None
     drill: float | None = None
     profile: str | None = None
-    memory_snapshot: Path | None = None
     launcher: str = LAUNCHERS[0]
     launcher_args: tuple[str, ...] = ()
     address: str | None = None
@@ -151,6 +150,9 @@ def parse_options(config: pytest.Config) -> Options:
 
 
 def _parse(config: pytest.Config) -> Options:
+    for name, instead in GONE.items():
+        if option_value(config, name) is not None:
+            raise BadInput(f"--roofline-{name} was taken away; {instead}")
     given = {
         field: parse(text, f"--roofline-{name}")
         for field, (name, parse) in _PARSED.items()
@@ -168,7 +170,6 @@ def _parse(config: pytest.Config) -> Options:
         folder=asked_round.folder if asked_round else folder,
         baselines=_folders(config),
         expect=_expect(config),
-        memory_snapshot=_snapshots(config),
         command=tuple(str(argument) for argument in config.invocation_params.args),
         **_gate(config) | given,
     )
@@ -261,14 +262,6 @@ def _report(config: pytest.Config) -> Path | None:
     from ..report.folder import check_folder
 
     return check_folder(folder, "--roofline-report")
-
-
-def _snapshots(config: pytest.Config) -> Path | None:
-    folder = _path(config, "memory-snapshot")
-    if folder is not None and folder.exists() and not folder.is_dir():
-        text = option_value(config, "memory-snapshot")
-        raise BadInput(f"--roofline-memory-snapshot={text}: {folder} is no directory; expected one, or a new name")
-    return folder
 
 
 def _expect(config: pytest.Config) -> Path | None:
