@@ -120,7 +120,7 @@ Factor = float | str | list[float | str]
 class Desk:
     """Runs suites on the fake device and reads what they leave behind."""
 
-    def __init__(self, pytester: pytest.Pytester, recorded: dict[str, list[str]]) -> None:
+    def __init__(self, pytester: pytest.Pytester, recorded: dict[str, str]) -> None:
         self.pytester = pytester
         self.path = pytester.path
         self._recorded = recorded
@@ -165,21 +165,8 @@ class Desk:
         return self.pytester.runpytest_subprocess(*map(str, args))
 
     def five_runs(self, text: str = SUITE) -> list[str]:
-        """Five saved runs of a suite on five days, as the options that compare with them; measured once."""
-        names = [f"run{index}" for index in range(len(SCATTER))]
-        self.suite(text)
-        if text not in self._recorded:
-            for name, factor in zip(names, SCATTER, strict=True):
-                self.script(slow=factor)
-                result = self.run("-q", f"--roofline-save={name}")
-                assert result.ret == 0, result.stdout.str()
-            contents = [self.run_path(name).read_text() for name in names]
-            self._recorded[text] = [_on(content, f"2026-01-{day:02}") for day, content in enumerate(contents, 1)]
-            self.script()
-        for name, content in zip(names, self._recorded[text], strict=True):
-            self.run_path(name).parent.mkdir(parents=True, exist_ok=True)
-            self.run_path(name).write_text(content)
-        return [f"--roofline-against={name}" for name in names]
+        """Five saved runs of a suite on five days, as the options that compare with them."""
+        return self.sessions(text, SCATTER, together=True, name="run")
 
     def five_runs_of_one(self, marks: str = "") -> list[str]:
         """Five saved runs of the single test of a millisecond, which then stands there with `marks`."""
@@ -187,17 +174,16 @@ class Desk:
         self.one(marks)
         return options
 
-    def sessions(self, text: str = SUITE, scatter: tuple[float, ...] = NOISY, *, together: bool = False) -> list[str]:
+    def sessions(self, text: str = SUITE, scatter: tuple[float, ...] = NOISY, **more: Any) -> list[str]:
         """A saved run for each day and factor, as the options that compare with them. Measured once, then scaled."""
         self.suite(text)
-        if f"once {text}" not in self._recorded:
+        if text not in self._recorded:
             self.script()
             result = self.run("-q", "--roofline-save=once")
             assert result.ret == 0, result.stdout.str()
-            self._recorded[f"once {text}"] = [self.run_path("once").read_text()]
+            self._recorded[text] = self.run_path("once").read_text()
             self.run_path("once").unlink()
-        (content,) = self._recorded[f"once {text}"]
-        return write_sessions(self.run_path("any").parent, content, scatter, together=together)
+        return write_sessions(self.run_path("any").parent, self._recorded[text], scatter, **more)
 
     def five_sessions_of_one(self) -> list[str]:
         """Five sessions of the single test of a millisecond."""
@@ -244,14 +230,14 @@ class Desk:
 
 
 def write_sessions(
-    folder: Path, content: str, scatter: tuple[float, ...] = NOISY, *, together: bool = False
+    folder: Path, content: str, scatter: tuple[float, ...] = NOISY, *, together: bool = False, name: str = "day"
 ) -> list[str]:
     """Save a run once for each factor, as of a day of its own; then the options that compare with these sessions.
 
-    `together` lets all tests have their slow day on the same.
+    `together` lets all tests have their slow day on the same. They are `day1`, `day2` …, or `run0`, `run1` ….
     """
     folder.mkdir(parents=True, exist_ok=True)
-    names = [f"day{day}" for day in range(1, len(scatter) + 1)]
+    names = [f"{name}{day + (name == 'day')}" for day in range(len(scatter))]
     for day, name in enumerate(names, 1):
         records = [json.loads(line) for line in content.splitlines()]
         # Each test has its slow day on another: what all did together would be the machine's.
@@ -268,12 +254,6 @@ def write_sessions(
     return [f"--roofline-against={name}" for name in names]
 
 
-def _on(content: str, day: str) -> str:
-    """A run file as of another day."""
-    header, rest = content.split("\n", 1)
-    return json.dumps(json.loads(header) | {"started": f"{day}T12:00:00Z"}) + "\n" + rest
-
-
 def _as_of(record: dict[str, Any], name: str, day: str, factor: float) -> dict[str, Any]:
     """A line of a run file, as of another run on another day, on which everything took `factor` times as long."""
     if record["type"] == "header":
@@ -285,12 +265,12 @@ def _as_of(record: dict[str, Any], name: str, day: str, factor: float) -> dict[s
 
 
 @pytest.fixture(scope="session")
-def _recorded() -> dict[str, list[str]]:
+def _recorded() -> dict[str, str]:
     return {}
 
 
 @pytest.fixture
-def desk(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, _recorded: dict[str, list[str]]) -> Desk:
+def desk(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, _recorded: dict[str, str]) -> Desk:
     """A folder with a fake device, in which pytest runs."""
     monkeypatch.setenv("COLUMNS", "80")
     for name in ("FORCE_COLOR", "NO_COLOR", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "CI", "PYTEST_ADDOPTS"):
