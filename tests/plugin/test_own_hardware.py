@@ -72,4 +72,4 @@ def test_a_description_of_what_cannot_be_ends_the_run_in_one_sentence(desk, sent
     desk.script(product=NEW)
     desk.one()
     said = sentence(desk.run(), str(path), "prototype-x-oam 80gb peaks.memory_GBps is 2.5e+12; expected ")
-    assert f"`roofline hardware check {path}` lists them" in said
+    assert f"`roofline hardware check {path}` lists what else is wrong" in said

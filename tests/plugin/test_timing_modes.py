@@ -235,7 +235,7 @@ def test_a_throttled_device_makes_its_measurements_invalid_with_cause_and_count(
     assert result.ret == 0
     one, two = desk.saved("r").measurements
     count = len(one.samples.blocks)
-    assert {block.spoiled for block in one.samples.blocks} == {cause}
+    assert {block.excluded for block in one.samples.blocks} == {cause}
     assert one.invalid == f"{count} of {count} blocks of samples were spoiled: {count} × {cause}"
     assert two.invalid == ""
     assert len(lines_with(result, f"INVALID one: {one.invalid}")) == 1

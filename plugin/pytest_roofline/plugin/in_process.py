@@ -194,7 +194,7 @@ class Siblings:
         ours = self._session.under_test.device
         wanted = [(name,) for name in siblings_of(ours)] if among is None else [tuple(names) for names in among]
         ones = _alike([self._open(names) for names in wanted])
-        why_not = self._too_few(among is not None, len(wanted)) if not ones else self._no_room(ones)
+        why_not = self._no_room(ones) if ones else self._too_few(among is not None, len(wanted))
         if why_not:
             return [], why_not
         busy = self._busy(ones) if among is None else ""
@@ -206,6 +206,8 @@ class Siblings:
             # What happened is what must be told, whatever happens to the records.
             with contextlib.suppress(Exception):
                 self._write(ones, busy, f"not all siblings were measured: {type(error).__name__}")
+            if isinstance(error, NoRoom):
+                lack(self._test.item, self._session.options, str(error))
             raise
         return self._write(ones, busy, ""), ""
 
@@ -249,20 +251,7 @@ class Siblings:
             free = min(part.free_bytes() for part in one.parts)
             if free < self._needs_bytes:
                 return f"needs {format_amount(self._needs_bytes)} on {one.called}, found {format_amount(free)}"
-            why_not = self._no_room_for_sets(one.device.facts(), free)
-            if why_not:
-                return f"{one.called}: {why_not}"
         return ""
-
-    def _no_room_for_sets(self, facts: DeviceFacts, free_bytes: int) -> str:
-        from ..engine import calls
-
-        if self._request.cache != "rotate":
-            return ""
-        work = self._request.work
-        # Of sets that hold more than a call touches it is told when the first was made.
-        count = calls.rotation_sets(work, facts.last_level_cache_bytes or 0, facts.memory_bytes)
-        return calls.no_room(count, calls.bytes_per_set(work), free_bytes)
 
     def _pass(self, one: _Sibling) -> None:
         from ..engine.devices.base import SiblingDevice

@@ -20,7 +20,6 @@ import pytest
 
 from ..baselines.runs import Run, read_run
 from ..core.errors import BadFile
-from ..core.records import Outcome
 from ..core.samples import CANARY
 from ..stats.key_results import LostRound
 from .launcher import launcher_of
@@ -33,7 +32,6 @@ MOST_CRASHES = 2
 # A child that says nothing for so long, or for so many times the test's first duration, hangs.
 QUIET_S, QUIET_FACTOR = 180.0, 10.0
 POLL_S = 0.05
-TELL_EVERY_S = 20.0
 TAIL_LINES, TAIL_COLUMNS = 10, 160
 
 
@@ -141,26 +139,22 @@ class Rounds:
                 start_new_session=True,
             )
             try:
-                code = self._wait(child, status, number, len(test_ids))
+                code = self._wait(child, status)
             finally:
                 _end(child)
                 self._take_in(folder, number)
         started, finished = _events(status)
         return Ended(started, finished, code, _tail(log))
 
-    def _wait(self, child: "subprocess.Popen[bytes]", status: Path, number: int, count: int) -> int | None:
+    def _wait(self, child: "subprocess.Popen[bytes]", status: Path) -> int | None:
         """The child's exit status; None where it said nothing for too long."""
         said_bytes, heard_s = -1, time.monotonic()
-        told_s = heard_s
         while (code := child.poll()) is None:
             size, now_s = status.stat().st_size, time.monotonic()
             if size != said_bytes:
                 said_bytes, heard_s = size, now_s
             elif now_s - heard_s > self._quiet_s:
                 return None
-            if now_s - told_s > TELL_EVERY_S:
-                told_s = now_s
-                self._say(f"roofline: round {number}: {len(_events(status)[1])} of {count} tests done")
             time.sleep(POLL_S)
         return code
 
@@ -204,11 +198,7 @@ class Rounds:
         for calibration in run.calibrations:
             self._state.writer.write(calibration)
         for test_id, outcome in failed.items():
-            self.failures[test_id] = _failure(number, outcome)
-
-
-def _failure(number: int, outcome: Outcome) -> str:
-    return f"failed in round {number}, in a fresh process: {outcome.reason}"
+            self.failures[test_id] = f"failed in round {number}, in a fresh process: {outcome.reason}"
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
@@ -232,10 +222,5 @@ def _tail(log: Path) -> str:
     """The last words of a child; where Python told of a fatal error, from there on."""
     lines = [line[:TAIL_COLUMNS] for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
     lines = [line for line in lines if line.strip()]
-    fatal = [index for index, line in enumerate(lines) if "Fatal Python error" in line]
-    if not fatal:
-        return "\n".join(lines[-TAIL_LINES:])
-    # The other threads, of which this plugin has some, only stand in the way of the one that died.
-    died = [index for index, line in enumerate(lines) if index > fatal[-1] and line.startswith("Current thread")]
-    start = died[0] if died else fatal[-1] + 1
-    return "\n".join([lines[fatal[-1]], *lines[start : start + TAIL_LINES - 1]])
+    fatal = next((index for index, line in enumerate(lines) if "Fatal Python error" in line), -TAIL_LINES)
+    return "\n".join(lines[fatal:][:TAIL_LINES])

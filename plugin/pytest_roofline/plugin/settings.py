@@ -102,19 +102,14 @@ def _percent_of_roofline(text: str, what: str) -> float:
     """The share that is meant by `80` or `80%`."""
     from ..hardware import UPPER_BOUND
 
-    number = text.strip()
     try:
-        percent = float(number.removesuffix("%"))
+        percent = float(text.strip().removesuffix("%"))
     except ValueError:
         percent = math.nan
-    if 0 < percent < 1 and not number.endswith("%"):
+    # Below one percent a share was meant.
+    if not (percent >= 1 or text.strip().endswith("%")) or not 0 < percent <= UPPER_BOUND * 100:
         raise BadInput(
-            f"{what} is {text!r}, less than one percent of the roofline; was {percent * 100:g} meant? "
-            f"(expected percent, as in {what}=80; with a % behind it, {number}% is taken as it stands)"
-        )
-    if not 0 < percent <= UPPER_BOUND * 100:
-        raise BadInput(
-            f"{what} is {text!r}; expected percent of the roofline above 0 and up to {UPPER_BOUND:.0%}, as in {what}=80"
+            f"{what} is {text!r}; expected percent of the roofline from 1 up to {UPPER_BOUND:.0%}, as in {what}=80"
         )
     return percent / 100
 
