@@ -219,8 +219,12 @@ def _events(status: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _tail(log: Path) -> str:
-    """The last words of a child; where Python told of a fatal error, from there on."""
+    """The last words of a child; where Python told of a fatal error, that and the thread that died of it."""
     lines = [line[:TAIL_COLUMNS] for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
     lines = [line for line in lines if line.strip()]
-    fatal = next((index for index, line in enumerate(lines) if "Fatal Python error" in line), -TAIL_LINES)
-    return "\n".join(lines[fatal:][:TAIL_LINES])
+    fatal = [index for index, line in enumerate(lines) if "Fatal Python error" in line]
+    if not fatal:
+        return "\n".join(lines[-TAIL_LINES:])
+    died = [index for index, line in enumerate(lines) if index > fatal[-1] and line.startswith("Current thread")]
+    start = died[0] if died else fatal[-1] + 1
+    return "\n".join([lines[fatal[-1]], *lines[start : start + TAIL_LINES - 1]])
