@@ -201,18 +201,9 @@ def test_an_expectation_that_cannot_be_used_is_one_sentence_before_the_machine_i
     refused, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(inventory, "take_stock", None)
-    cases = [
-        (None, "does not exist"),
-        ('{"schema": 2, "gpus": []}', "schema version 2"),
-        ('{"schema": 1, "gpus": [], "gpu": 8}', "gpu"),
-        ('{"schema": 1, "gpus": [{"product": "A", "count": 1}, {"product": "A", "count": 1}]}', "twice"),
-        ('{"schema": 1, "gpus": [{"product": "A", "count": -1}]}', "count is -1"),
-        ('{"schema": 1, "gpus": [{"product": "A\\nB", "count": -1}], "\\n": 1}', "node.json"),
-    ]
-    for text, sentence in cases:
-        if text is not None:
-            (tmp_path / "node.json").write_text(text)
-        assert sentence in refused("doctor", "--expect", tmp_path / "node.json")
+    assert "does not exist" in refused("doctor", "--expect", "node.json")
+    (tmp_path / "node.json").write_text('{"schema": 1, "gpus": [{"product": "A\\nB", "count": -1}], "\\n": 1}')
+    assert "node.json" in refused("doctor", "--expect", "node.json")
 
 
 def test_hostile_names_neither_break_lines_nor_steer_the_terminal(command, machine, tmp_path):

@@ -1,6 +1,5 @@
 """What may go out and what may not; the lists of github-action-benchmark and Bencher's format, by their schemas."""
 
-
 import pytest
 
 from pytest_roofline.core.errors import BadInput, OtherHardware

@@ -21,11 +21,11 @@ TELLING = ("NCCL", "RCCL", "CUDA", "HIP", "HSA", "ROCM", "ROCR", "GPU", "OMP", "
            "PYTORCH", "TRITON", "GLOO", "UCX", "ROOFLINE", "OMPI_MCA", "I_MPI", "NVIDIA")  # fmt: skip
 # Words that are somebody's name now and then, and mean something else everywhere: not looked for in sentences.
 _COMMON_WORDS = (
-    "a admin all any baseline bool build builder ci cluster compute cpu cuda data default dev device dict docker event "
-    "events float gloo gpu graph home host hosts int job kernel linux list local localhost login main master me "
-    "memory mpi nccl node nodes none null opt optional pytest python pytorch rank ranks rocm roofline root run runner "
-    "runs server shared slurm srun str system test tests the time torch triton true ubuntu unknown user users warm "
-    "worker work"
+    "a admin all any baseline bool build builder ci cluster compute cpu cuda data default dev device dict docker "
+    "event events failed float gloo gpu graph home host hosts int job kernel linux list local localhost login main "
+    "master me memory mpi nccl node nodes none null opt optional passed pytest python pytorch rank ranks rocm "
+    "roofline root run runner runs server shared skipped slurm srun str system test tests the time torch triton true "
+    "ubuntu unknown user users warm worker work"
 )
 COMMON = frozenset(_COMMON_WORDS.split())
 # Files and folders that every machine with Linux, or with a toolkit of a vendor, has.

@@ -1,15 +1,12 @@
 """Stable placeholders in place of names: `host-1` is the same host in every text, run and source of an archive."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from ..baselines.runs import LINE_TYPES, Line, Run, assemble, encode_line
+from ..baselines.runs import Line, Run, assemble, encode_line
 from ..core.errors import BadInput
 from ..core.storage import to_plain, to_record
 from ..hardware.lookup import products
@@ -26,6 +23,8 @@ _NAMED = {
     ("device", "uuid"): "devices",
     ("reference", "device"): "devices",
 }
+# Objects whose names are no fields of ours.
+_FREE = ("parameters", "software", "options", "arguments", "compiler", "not_measured")
 # Words that the names of processors are made of: a machine may be called so, and the processor must stay.
 _PROCESSORS = (
     "Intel Xeon Platinum Gold Silver Bronze Max Core Ultra AMD EPYC Ryzen Threadripper Processor Neoverse Grace NVIDIA "
@@ -189,18 +188,12 @@ def _learn(redactor: Redactor, run: Run, lines: Iterable[Plain]) -> None:
     device = environment.device
     names = " ".join([*products(), device.architecture or "", _PROCESSORS])
     versions = [text for text in (device.driver, device.firmware, *environment.software.values()) if text]
-    redactor.leave([*re.split(r"[^A-Za-z0-9]+", names), *_schema_words()])
+    redactor.leave(re.split(r"[^A-Za-z0-9]+", names))
     redactor.leave(text for text in versions if re.fullmatch(r"\d+(?:\.\d+)+", text))
     for around, name, text in (found for line in lines for found in _texts(line)):
         if (around, name) in _NAMED:
             redactor.learn(_NAMED[around, name], text)
         redactor.learn_from(text)
-
-
-def _schema_words() -> set[str]:
-    """Names of fields and the words that a field may hold: a machine that is called so must not undo the file."""
-    _, records = msgspec.json.schema_components(list(LINE_TYPES.values()))
-    return set(re.findall(r"\w+", json.dumps([record | {"description": ""} for record in records.values()])))
 
 
 def _texts(value: Any, around: str = "", name: str = "") -> Iterator[tuple[str, str, str]]:
@@ -219,7 +212,8 @@ def _texts(value: Any, around: str = "", name: str = "") -> Iterator[tuple[str, 
 
 def _value(redactor: Redactor, around: str, name: str, value: Any) -> Any:
     if isinstance(value, dict):
-        return {redactor.text(key): _value(redactor, name, key, inner) for key, inner in value.items()}
+        named = redactor.text if name in _FREE else str
+        return {named(key): _value(redactor, name, key, inner) for key, inner in value.items()}
     if name == "command" and isinstance(value, list):
         return command(redactor, value)
     if isinstance(value, list):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.units import slug, three_digits
-from .exportable import Exportable, inverse, rate_of, sentence
+from .exportable import Exportable, sentence
 
 _NS = 1e9
 
@@ -23,16 +23,13 @@ def write_bencher(found: Sequence[Exportable]) -> dict[str, dict[str, Any]]:
 
 
 def _measures(one: Exportable) -> dict[str, Any]:
-    per_second, bounds_s = 1 / one.seconds, one.bounds_s
-    measures = {
-        "latency": _metric(one.seconds * _NS, (bounds_s[0] * _NS, bounds_s[1] * _NS) if bounds_s else None),
-        "throughput": _metric(per_second, inverse(one, per_second)),
-    }
-    rate, share = rate_of(one), one.row.roofline_share
-    if rate is not None:
-        measures[slug(rate.metric)] = _metric(rate.value, rate.bounds)
-    if share is not None:
-        measures["roofline-share"] = _metric(100 * share, inverse(one, 100 * share))
+    measures = {"latency": _metric(one.seconds * _NS, _in_ns(one.bounds_s))}
+    rates = {"throughput": 1 / one.seconds}
+    if one.rate is not None:
+        rates[slug(one.measurement.key.metric)] = one.rate[0]
+    if one.row.roofline_share is not None:
+        rates["roofline-share"] = 100 * one.row.roofline_share
+    measures |= {name: _metric(value, one.inverse(value)) for name, value in rates.items()}
     for name, size_bytes in (("peak-memory", one.measurement.peak_bytes), ("held-memory", one.measurement.held_bytes)):
         if size_bytes is not None:
             measures[name] = _metric(float(size_bytes), None)
@@ -45,7 +42,7 @@ def _metric(value: float, bounds: tuple[float, float] | None) -> dict[str, float
 
 def why_no_rate(one: Exportable) -> str:
     """Why a measurement is no rate; empty where it is one."""
-    return "" if rate_of(one) else "it is a time without a rate; take `--to github-action-benchmark` for times"
+    return "" if one.rate else "it is a time without a rate; take `--to github-action-benchmark` for times"
 
 
 def write_times(found: Sequence[Exportable]) -> list[dict[str, Any]]:
@@ -55,8 +52,10 @@ def write_times(found: Sequence[Exportable]) -> list[dict[str, Any]]:
 
 def write_rates(found: Sequence[Exportable]) -> list[dict[str, Any]]:
     """GB/s and TFLOP/s, for `tool: customBiggerIsBetter`; the name says how bytes are counted."""
-    rates = ((one, rate_of(one)) for one in found)
-    return [_entry(one, rate.unit, rate.value, rate.bounds, f"{rate.metric}\n") for one, rate in rates if rate]
+    return [
+        _entry(one, one.rate[1], one.rate[0], one.inverse(one.rate[0]), f"{one.measurement.key.metric}\n")
+        for one in found if one.rate
+    ]  # fmt: skip
 
 
 def _in_ns(bounds_s: tuple[float, float] | None) -> tuple[float, float] | None:

@@ -21,7 +21,7 @@ from ..stats.verdicts import Kind
 
 @dataclass(frozen=True, slots=True)
 class Exportable:
-    """One measurement that goes out; `row.measurements` are those of processes that may be trusted.
+    """One measurement that goes out; `row.measurements` are those of processes that may be trusted, in order.
 
     `name` is the node id of the test, with the name of the measurement behind it where that was not its first; of what
     another tool measured the label. `seconds` is the centre of the processes where several were judged.
@@ -35,14 +35,20 @@ class Exportable:
 
     @property
     def processes(self) -> tuple[Measurement, ...]:
-        """Of each process that may be trusted its slowest attempt, in the order taken."""
+        """Of each process that may be trusted its slowest attempt."""
         return self.row.measurements
 
     @property
-    def bounds_s(self) -> tuple[float, float] | None:
-        """The smallest and the largest median of a process, in seconds per call; of a single process those of a block.
+    def header(self) -> Header:
+        """That of its run."""
+        assert self.row.header is not None
+        return self.row.header
 
-        The centre lies between them. None where there is but one median, which tells nothing of its spread.
+    @property
+    def bounds_s(self) -> tuple[float, float] | None:
+        """The smallest and the largest median of a process, or of a single one's blocks; None where there is but one.
+
+        The centre lies between them.
         """
         alone = len(self.processes) == 1
         medians = self.measurement.samples.block_medians if alone else [one.median_s for one in self.processes]
@@ -52,6 +58,18 @@ class Exportable:
     def rounds_s(self) -> tuple[float, ...]:
         """Every sample behind it, in seconds per call: of all its processes, blocks that do not count left out."""
         return tuple(value for one in self.processes for value in one.samples.kept)
+
+    @property
+    def rate(self) -> tuple[float, str] | None:
+        """GB/s or TFLOP/s, as the key's metric counts, and the unit; None where a time is all there is."""
+        return _rate(self.row)
+
+    def inverse(self, value: float) -> tuple[float, float] | None:
+        """The bounds of a value that falls as the time rises: the fastest process has the highest rate."""
+        if self.bounds_s is None:
+            return None
+        fastest, slowest = self.bounds_s
+        return value * self.seconds / slowest, value * self.seconds / fastest
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +101,18 @@ def exportable(runs: Sequence[Run]) -> tuple[list[Exportable], list[LeftOut]]:
             elif one is not None and row.time_s is not None:
                 place = places[row.test].index(one.key.name)
                 numbered = f"{row.test}.{one.key.name or place + 1}" if place else row.test
-                trusted = replace(row, measurements=_trusted(run, row))
-                fit.append(Exportable(trusted, row.label if imported else numbered, one, row.time_s, imported))
+                trusted = [each for each in row.measurements if not run.unfit(each, accept_slower=True)]
+                sound = replace(row, measurements=tuple(KeyResults(trusted).sound(None)))
+                fit.append(Exportable(sound, row.label if imported else numbered, one, row.time_s, imported))
     return fit, left_out
 
 
 def _places(run: Run) -> dict[str, list[str]]:
     """The names of each test's measurements, in the order taken."""
-    known: dict[str, list[str]] = {}
+    known: dict[str, dict[str, None]] = {}
     for one in run.measurements:
-        names = known.setdefault(one.test_id, [])
-        if one.key.name not in names:
-            names.append(one.key.name)
-    return known
+        known.setdefault(one.test_id, {})[one.key.name] = None
+    return {test: list(names) for test, names in known.items()}
 
 
 def refuse_twice(names: Iterable[tuple[str, Exportable]]) -> None:
@@ -140,37 +157,6 @@ def _why_not(run: Run, row: Row) -> str:
     return f"its test {'failed' if row.ended.outcome == 'failed' else 'was skipped'}: {row.reason}"
 
 
-def _trusted(run: Run, row: Row) -> tuple[Measurement, ...]:
-    """Of each process that may be trusted its slowest attempt."""
-    fit = [one for one in row.measurements if not run.unfit(one, accept_slower=True)]
-    return tuple(KeyResults(fit).sound(None))
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """A rate in the unit that its metric names, GB/s or TFLOP/s, and its bounds; `metric` says how it counts."""
-
-    value: float
-    bounds: tuple[float, float] | None
-    unit: str
-    metric: str
-
-
-def rate_of(one: Exportable) -> Rate | None:
-    """The rate under the key's metric; None where a time is all there is."""
-    metric = one.measurement.key.metric
-    value, unit = _rate(one.row)
-    return None if value is None or unit is None else Rate(value, inverse(one, value), unit, metric)
-
-
-def inverse(one: Exportable, value: float) -> tuple[float, float] | None:
-    """The bounds of a value that falls as the time rises: the fastest process has the highest rate."""
-    if one.bounds_s is None:
-        return None
-    fastest, slowest = one.bounds_s
-    return value * one.seconds / slowest, value * one.seconds / fastest
-
-
 def facts(row: Row, behind: Sequence[Measurement]) -> dict[str, Any]:
     """By name, units in the names; what is not known is not there.
 
@@ -180,7 +166,7 @@ def facts(row: Row, behind: Sequence[Measurement]) -> dict[str, Any]:
     """
     one = row.measurement
     assert one is not None
-    rate, unit = _rate(row)
+    rate, unit = _rate(row) or (None, None)
     return _known(
         {
             "label": row.label,
@@ -229,7 +215,7 @@ def origin(header: Header) -> dict[str, Any]:
 def sentence(one: Exportable) -> str:
     """What stands beside a number on a dashboard, a line each: verdict, roofline, hardware, driver, run."""
     row = one.row
-    told = facts(row, one.processes) | origin(header_of(row))
+    told = facts(row, one.processes) | origin(one.header)
     lines = [f"verdict: {row.verdict}"]
     if row.tolerance is not None:
         lines[0] += f" (tolerance {format_tolerance(row.tolerance)})"
@@ -239,18 +225,12 @@ def sentence(one: Exportable) -> str:
     return "\n".join(lines)
 
 
-def _rate(row: Row) -> tuple[float, str] | tuple[None, None]:
+def _rate(row: Row) -> tuple[float, str] | None:
     """The rate of a row's time, and its unit."""
     suffix, rate = rate_suffix(row.counting or ""), row.rate
     if suffix is None or rate is None:
-        return None, None
+        return None
     return rate / RATE_UNITS[suffix], "TFLOP/s" if suffix == "TFLOPS" else "GB/s"
-
-
-def header_of(row: Row) -> Header:
-    """The header of the run that a row is from."""
-    assert row.header is not None
-    return row.header
 
 
 def _known(told: dict[str, Any]) -> dict[str, Any]:

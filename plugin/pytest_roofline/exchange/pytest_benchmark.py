@@ -12,7 +12,7 @@ from ..core.keys import Scalar
 from ..core.samples import Samples
 from ..core.units import moment
 from ..core.work import Work
-from .exportable import Exportable, facts, header_of, origin
+from .exportable import Exportable, facts, origin
 from .records import Given, Imported, Reading, from_json, looks_like_json
 
 CONVENTION = (
@@ -132,9 +132,9 @@ def _text(told: dict[str, Any], *names: str) -> str | None:
 
 def write(found: Sequence[Exportable]) -> dict[str, Any]:
     """One session of pytest-benchmark: a benchmark each measurement, a round each sample of its processes."""
-    header = header_of(found[0].row)
+    header = found[0].header
     time = moment(header.started)
-    hosts = dict.fromkeys(header_of(one.row).environment.host.name for one in found)
+    hosts = dict.fromkeys(one.header.environment.host.name for one in found)
     return {
         "machine_info": _machine_info(header.environment, ", ".join(hosts)),
         "commit_info": _commit_info(header.environment.software.get("commit")),
@@ -162,7 +162,7 @@ def _benchmark(one: Exportable) -> dict[str, Any]:
         "fullname": one.name,
         "params": dict(key.parameters) or None,
         "param": _param(one),
-        "extra_info": facts(one.row, one.processes) | origin(header_of(one.row)),
+        "extra_info": facts(one.row, one.processes) | origin(one.header),
         "options": _options(one),
         "stats": round_stats(rounds) | {"data": list(rounds), "iterations": one.processes[0].samples.iterations},
     }
