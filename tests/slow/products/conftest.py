@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-import roofline_kernels.gemm
 import roofline_kernels.memcpy
 import roofline_kernels.stream  # noqa: F401
 from pytest_roofline.baselines.files import read_baseline, write_baseline
@@ -17,13 +16,18 @@ from pytest_roofline.core.entries import Baseline
 
 from ... import preloaded  # noqa: F401
 from .group import Group
-from .limits import file_of
 from .machine import ASKED, Machine
 from .recorded import facts_of
 from .standin import Rates, StandIn
 
 ROOT = Path(__file__).resolve().parents[3]
 SUITE = ROOT / "perf_tests"
+COPIES, STREAM = (str(SUITE / f"test_{name}.py") for name in ("memcpy", "stream"))
+H2D, D2H = "test_memcpy_h2d[512MiB-pinned]", "test_memcpy_d2h[512MiB-pinned]"
+
+
+def _address(test: str) -> str:
+    return f"{COPIES if 'memcpy' in test else STREAM}::{test}"
 
 
 class Bench:
@@ -40,26 +44,20 @@ class Bench:
         machine = Machine(StandIn(facts_of(product), rates))
         return self._pytester.runpytest_inprocess(*self._options, *arguments, plugins=[machine])
 
-    def run_whole(self, plugin: object, file: str) -> pytest.RunResult:
-        """One run of a file of benchmarks with the budget that they have by default."""
-        options = [option for option in self._options if not option.startswith("--roofline-budget")]
-        return self._pytester.runpytest_inprocess(*options, str(SUITE / file), plugins=[plugin])
-
     def run_group(self, group: Group, *arguments: str) -> pytest.RunResult:
         """One run on several stand-ins."""
         return self._pytester.runpytest_inprocess(*self._options, *arguments, plugins=[group])
 
     def run_tests(self, product: str, rates: Rates, *tests: str) -> pytest.RunResult:
         """One run of some tests by their ids."""
-        return self.run(product, rates, *(f"{SUITE / file_of(test)}::{test}" for test in tests))
+        return self.run(product, rates, *map(_address, tests))
 
     def run_rounds(self, rounds: int, product: str, rates: Rates, *tests: str) -> pytest.RunResult:
         """The same in so many rounds at most, each after the first in a process of its own."""
         self._monkeypatch.setenv(ASKED, json.dumps({"product": product, "rates": asdict(rates)}))
         self._monkeypatch.setenv("PYTHONPATH", str(ROOT))
-        asked = [f"{SUITE / file_of(test)}::{test}" for test in tests]
         options = ["-p", Machine.__module__, f"--roofline-rounds={rounds}"]
-        return self._pytester.runpytest_inprocess(*self._options, *options, *asked)
+        return self._pytester.runpytest_inprocess(*self._options, *options, *map(_address, tests))
 
     @property
     def _options(self) -> list[str]:

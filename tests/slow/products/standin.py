@@ -1,12 +1,11 @@
 """An accelerator without hardware: torch computes on the CPU, and a scripted clock goes by what it computes.
 
 Whatever torch does in a test is seen by a dispatch mode. Each operator is one entry of the fake device's stream, and
-takes as long as its bytes do in memory or over the host's link, or its FLOPs, whichever is longer. Nothing sleeps.
+takes as long as its bytes do in memory or over the host's link. Nothing sleeps.
 
 Of large vectors only the first of every 64 MiB is really there, in part: operators on them are done on these parts
 alone, so that 2 GiB cost as little as 4 MiB, and pages that nobody touches take no memory. What a test verifies is
-verified there. An operator that was done on the same values before is not done again, but takes its time. Of large
-matrices nothing is there but the rows and columns that are looked at: see `matrices.py`.
+verified there. An operator that was done on the same values before is not done again, but takes its time.
 """
 
 import itertools
@@ -18,14 +17,10 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
-from torch.utils.flop_counter import flop_registry
 
 from pytest_roofline.core.facts import DeviceFacts
 from pytest_roofline.engine.devices.cuda import CUDA, HIP
 from pytest_roofline.engine.devices.fake import FakeDevice
-from roofline_kernels import gemm
-
-from .matrices import Filled, Matrices, Normal
 
 MIB = 2**20
 # Vectors from here up are there in part: of every STRIDE bytes of their storage the first PART.
@@ -44,14 +39,7 @@ ELEMENTWISE = {
 }
 # What they write they do not read.
 OVERWRITING = {ATEN.copy_.default, ATEN.fill_.Scalar, ATEN.zero_.default}
-# left, right, and for the second scales of both, into memory that is there.
-PRODUCTS = {ATEN.mm.out, ATEN._scaled_mm.out}
-TYPES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float8_e4m3fn: "fp8", torch.float8_e4m3fnuz: "fp8"}
 EMPTY = {ATEN.empty.memory_format, ATEN.empty_strided.default, ATEN.empty_like.default}
-
-
-# As it is before a stand-in takes its place.
-NORMAL = gemm.normal
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +50,8 @@ class Rates:
         memory_GBps: read + write.
         h2d_GBps: pinned memory, one way; `d2h_GBps` likewise.
         pageable: the share of these from pageable memory.
-        tflops: of matrix products whose type has no rate of its own.
-        type_tflops: of matrix products by type: `bf16`, `fp16`, `tf32`, `fp32`, `fp8`.
-        kernel_GBps: read + write, by what moves it: `copy_engine`, `triton`, a STREAM operation, `gemm`; where it is
-            not `memory_GBps`.
+        kernel_GBps: read + write, by what moves it: `copy_engine`, `triton`, a STREAM operation; where it is not
+            `memory_GBps`.
         slow_memory: factor on times of the memory.
         slow_link: factor on times of the host's link.
     """
@@ -74,10 +60,8 @@ class Rates:
     h2d_GBps: float = 20.0
     d2h_GBps: float = 20.0
     pageable: float = 0.4
-    tflops: float = 10.0
     slow_memory: float = 1.0
     slow_link: float = 1.0
-    type_tflops: Mapping[str, float] = field(default_factory=dict)
     kernel_GBps: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -116,8 +100,8 @@ class StandIn(FakeDevice):
     def held_bytes(self, call: Any) -> None:
         """It does not tell."""
 
-    def done(self, func: Any, read_bytes: int, write_bytes: int, flops: int, numbers: str | None = None) -> None:
-        """An operator was done, on numbers of a type: its entry in the stream."""
+    def done(self, func: Any, read_bytes: int, write_bytes: int) -> None:
+        """An operator was done: its entry in the stream."""
         rates = self.rates
         over_link = self.way is not None and func is ATEN.copy_.default
         if over_link:
@@ -127,7 +111,7 @@ class StandIn(FakeDevice):
         else:
             memory_GBps = rates.kernel_GBps.get(self.kernel or "", rates.memory_GBps)
             seconds = (read_bytes + write_bytes) / (memory_GBps * 1e9) * rates.slow_memory
-        self.work(max(SHORTEST_S, seconds, flops / (rates.type_tflops.get(numbers or "", rates.tflops) * 1e12)))
+        self.work(max(SHORTEST_S, seconds))
         if func is ATEN._local_scalar_dense.default or (over_link and self.memory != "pinned"):
             # The host waits for a number, and for what it has to stage itself.
             self.synchronize()
@@ -145,15 +129,6 @@ class Clockwork(TorchDispatchMode):
         self._written: dict[int, int] = {}
         # By operator and vectors, who had written these last when it was done.
         self._done: dict[object, tuple[int, ...]] = {}
-        self._matrices = Matrices()
-
-    def normal(self, rows: int, columns: int, dtype: torch.dtype, device: torch.device, seed: int) -> torch.Tensor:
-        """In the place of `gemm.normal`, which is asked where the matrix is small."""
-        if rows * columns * dtype.itemsize < LARGE_BYTES:
-            return NORMAL(rows, columns, dtype, device, seed)
-        with torch.utils._python_dispatch._disable_current_modes():
-            matrix = torch.empty(rows, columns, dtype=dtype)
-        return self._matrices.hold(matrix, Normal(columns, dtype, seed))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
@@ -166,47 +141,13 @@ class Clockwork(TorchDispatchMode):
             return new
         if _is_view(func):
             return func(*args, **kwargs)
-        if func in PRODUCTS:
-            return self._multiplied(func, args, kwargs)
-        held = [one for one in _tensors((args, kwargs)) if one in self._matrices]
-        if held or (func is ATEN.full.default and len(args[0]) == 2 and _size_bytes(args, kwargs) >= LARGE_BYTES):
-            found = self._looked_at(func, args, kwargs)
-            if found is not None:
-                return found
-            for one in held:
-                self._matrices.settle(one)
         result = self._once(func, args, kwargs)
         written = {id(tensor): tensor for tensor in (*_mutated(func, args, kwargs), *_tensors(result))}
         read = [one for one in _tensors((args, kwargs)) if func not in OVERWRITING or id(one) not in written]
         if func._overloadname == "out":
             read = [one for one in read if id(one) not in written]
-        counts = flop_registry.get(func._overloadpacket)
-        flops = counts(*args, **kwargs, out_val=result) if counts is not None else 0
-        self._device.done(func, _bytes(read), _bytes(written.values()), flops)
+        self._device.done(func, _bytes(read), _bytes(written.values()))
         return result
-
-    def _multiplied(self, func: Any, args: Any, kwargs: Any) -> torch.Tensor:
-        """A matrix product, of large matrices by their name alone."""
-        left, right, out = args[0], args[1], kwargs["out"]
-        if any(one in self._matrices or one.numel() * one.itemsize >= LARGE_BYTES for one in (left, right, out)):
-            self._matrices.multiply(left, right, out, args[2:4] if func is ATEN._scaled_mm.out else None)
-        else:
-            func(*args, **kwargs)
-        flops = 2 * left.shape[0] * left.shape[1] * right.shape[1]
-        self._device.done(func, _bytes((left, right)), _bytes((out,)), flops, _numbers(left.dtype))
-        return out
-
-    def _looked_at(self, func: Any, args: Any, kwargs: Any) -> torch.Tensor | None:
-        """What is taken of a large matrix, or made as one; None for whatever needs all of it."""
-        if func is ATEN.full.default:
-            new = torch.empty(*args[0], **kwargs)
-            return self._matrices.hold(new, Filled(args[0][1], new.dtype, args[1]))
-        if func is ATEN.index_select.default and args[1] == 0:
-            return self._matrices.source(args[0]).rows(args[2]).view(args[0].dtype)
-        if func is ATEN.index.Tensor and len(args[1]) == 2:
-            rows, columns = args[1]
-            return self._matrices.source(args[0]).elements(rows.reshape(-1), columns)
-        return None
 
     def _once(self, func: Any, args: Any, kwargs: Any) -> Any:
         """The result of an operator, which is there already where it overwrites one vector by the same values again."""
@@ -251,18 +192,6 @@ def _do(func: Any, args: Any, kwargs: Any) -> Any:
         there = sum(some[0].numel() for some, _ in parts)
         return sum(func(*some, **named) for some, named in parts) * (vectors[0].numel() / there)
     return func(*args, **kwargs)
-
-
-def _numbers(dtype: torch.dtype) -> str | None:
-    """The type of a product by that of its operands, and by how torch is told to multiply float32."""
-    if dtype != torch.float32:
-        return TYPES.get(dtype)
-    try:
-        exact = torch.get_float32_matmul_precision() == "highest"
-    except RuntimeError:
-        # Someone has used the settings that torch has by library since 2.9.
-        exact = torch.backends.cuda.matmul.fp32_precision != "tf32"
-    return "fp32" if exact else "tf32"
 
 
 def _memory(tensor: torch.Tensor) -> int:
