@@ -123,73 +123,50 @@ def judged(result):
     return subprocess.run(["bash", "-e", "-c", step["run"]], env=environ, capture_output=True, text=True, check=False)
 
 
-def test_the_workflow_obeys_the_published_schema():
+def test_the_workflow_obeys_the_published_schema_and_the_rules_of_a_safe_one():
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(FILE)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "ok -- validation done\n"), done.stdout
+    # No two jobs share the GPU, and none that waits is ended.
+    assert WORKFLOW["concurrency"] == {"group": "roofline-gpu", "cancel-in-progress": False, "queue": "max"}
+    assert WORKFLOW["permissions"] == {"contents": "read"}
+    assert "permissions" not in JOB | GATE
+    every = [*STEPS.values(), *GATE["steps"]]
+    assert [step for step in every if "${{" in step.get("run", "")] == []
+    used = [step["uses"] for step in every if "uses" in step]
+    assert [name for name in used if not re.fullmatch(r"actions/[a-z/-]+@v\d+", name)] == []
 
 
-def test_it_runs_every_night_for_pull_requests_for_merge_queues_and_by_hand():
+def test_it_runs_every_night_for_pull_requests_of_ours_for_merge_queues_and_by_hand():
     assert {"schedule", "pull_request", "merge_group", "workflow_dispatch"} == set(EVENTS)
     assert all(true(JOB["if"], github=event(name)) for name in EVENTS)
-
-
-def test_no_two_jobs_share_the_gpu_and_none_that_waits_is_ended():
-    assert WORKFLOW["concurrency"] == {"group": "roofline-gpu", "cancel-in-progress": False, "queue": "max"}
-
-
-def test_a_strangers_pull_request_reaches_no_machine_of_ours():
     # A fork that was deleted since has no name.
-    assert [False, False] == [
-        true(JOB["if"], github=event("pull_request", source)) for source in ("theirs/project", None)
-    ]
+    strangers = [event("pull_request", source) for source in ("theirs/project", None)]
+    assert [true(JOB["if"], github=one) for one in strangers] == [False, False]
 
 
-@pytest.mark.parametrize(
-    ("result", "words"),
-    [("skipped", "comes from a fork"), ("failure", "ended as failure"), ("cancelled", "ended as cancelled")],
-)
-def test_what_was_not_measured_and_what_is_red_fails_the_check_to_require(result, words):
-    done = judged(result)
-    assert (done.returncode, done.stdout.startswith("::error::"), words in done.stdout) == (1, True, True)
-
-
-def test_what_was_measured_and_green_passes_the_check_to_require():
+def test_the_check_to_require_fails_for_what_is_red_and_what_was_not_measured_and_is_never_skipped():
     assert (judged("success").returncode, judged("success").stdout) == (0, "")
-
-
-@pytest.mark.parametrize("failed", [False, True])
-def test_the_check_to_require_is_never_skipped_and_needs_no_machine_of_ours(failed):
-    assert (GATE["needs"], true(GATE["if"], failed=failed)) == ("measure", True)
-    assert GATE["runs-on"] == "ubuntu-latest" != JOB["runs-on"]
+    for result, words in [
+        ("skipped", "comes from a fork"),
+        ("failure", "ended as failure"),
+        ("cancelled", "ended as cancelled"),
+    ]:
+        done = judged(result)
+        assert (done.returncode, done.stdout.startswith("::error::"), words in done.stdout) == (1, True, True)
+    assert [true(GATE["if"], failed=failed) for failed in (False, True)] == [True, True]
+    assert (GATE["needs"], GATE["runs-on"]) == ("measure", "ubuntu-latest")
     # Not even a checkout: what a stranger wrote is not executed there either.
     assert ["uses" in step for step in GATE["steps"]] == [False]
 
 
-def test_it_may_read_the_repository_and_nothing_else():
-    assert WORKFLOW["permissions"] == {"contents": "read"}
-    assert "permissions" not in JOB | GATE
-
-
-def test_no_step_pastes_an_expression_into_a_shell():
-    assert [name for name, step in STEPS.items() if "${{" in step.get("run", "")] == []
-    assert "${{" not in GATE["steps"][0]["run"]
-
-
-def test_every_action_is_of_github_itself_and_of_one_version():
-    used = [step["uses"] for step in STEPS.values() if "uses" in step]
-    assert [name for name in used if not re.fullmatch(r"actions/[a-z/-]+@v\d+", name)] == []
-
-
-def test_the_cache_that_is_saved_is_the_one_that_the_next_job_looks_for():
-    restore, save = STEPS["actions/cache/restore@v4"]["with"], STEPS["actions/cache/save@v4"]["with"]
-    assert (restore["path"], restore["key"]) == (save["path"], save["key"])
-    assert save["key"].startswith(restore["restore-keys"])
-
-
-def test_runs_are_kept_by_a_name_of_ours_since_some_runners_have_a_new_one_for_each_job():
-    key = STEPS["actions/cache/restore@v4"]["with"]["restore-keys"]
-    assert filled(key, env={"ROOFLINE_MACHINES": "h100"}) == "roofline-runs-h100-"
+def test_the_cache_is_found_again_by_a_name_of_ours_and_only_jobs_of_a_branch_that_stays_fill_it():
+    restore, save = STEPS["actions/cache/restore@v4"]["with"], STEPS["actions/cache/save@v4"]
+    assert (restore["path"], restore["key"]) == (save["with"]["path"], save["with"]["key"])
+    assert save["with"]["key"].startswith(restore["restore-keys"])
+    assert filled(restore["restore-keys"], env={"ROOFLINE_MACHINES": "h100"}) == "roofline-runs-h100-"
+    kept = {name for name in EVENTS if true(save["if"], failed=True, github=event(name))}
+    assert kept == {"schedule", "workflow_dispatch"}
 
 
 def test_torch_and_triton_of_the_machine_are_pinned_while_installing(jobs):
@@ -199,74 +176,45 @@ def test_torch_and_triton_of_the_machine_are_pinned_while_installing(jobs):
     assert WANTED == constraints
 
 
-def test_until_it_is_told_what_to_install_it_stops_with_a_sentence(tmp_path):
-    checkout = Checkout(tmp_path)
+def test_without_a_package_or_torch_it_stops_with_a_sentence_and_installs_nothing(checkout, tmp_path):
     assert yaml.safe_load(FILE.read_text(encoding="utf-8"))["env"]["ROOFLINE_PACKAGE"] == ""
-    for package in ("", "pytest-roofline==0.1.0"):
-        job = Runner(checkout, tmp_path / package).run(ROOFLINE_PACKAGE=package)
+    for number, (environ, said) in enumerate(
+        [
+            ({"ROOFLINE_PACKAGE": ""}, "ROOFLINE_PACKAGE is ''; write the path or URL of a wheel"),
+            ({"ROOFLINE_PACKAGE": "pytest-roofline==0.1.0"}, "write the path or URL of a wheel"),
+            ({"STANDIN_INSTALLED": "numpy==2.2.0\n"}, "the python3 of this runner has no torch"),
+        ]
+    ):
+        job = Runner(checkout, tmp_path / str(number)).run(**environ)
         assert (job.failed, checkout.log.exists()) == ("Install", False)
-        assert f"::error::ROOFLINE_PACKAGE is '{package}'; write the path or URL of a wheel" in job.printed["Install"]
-
-
-def test_a_machine_without_torch_installs_nothing(tmp_path):
-    checkout = Checkout(tmp_path)
-    job = Runner(checkout, tmp_path).run(STANDIN_INSTALLED="numpy==2.2.0\n")
-    assert (job.failed, checkout.log.exists()) == ("Install", False)
-    assert "::error::the python3 of this runner has no torch" in job.printed["Install"]
-    assert "Measure" not in job.printed
-
-
-def test_the_log_tells_what_the_machine_has(jobs):
-    assert "torch" in jobs.first.printed["Look at the machine"]
+        assert "::error::" in job.printed["Install"]
+        assert said in job.printed["Install"]
+        assert "Measure" not in job.printed
 
 
 def test_on_day_one_it_is_green_by_its_floors_and_proposes_a_baseline_when_asked(jobs):
     assert jobs.first.failed == "", jobs.first.printed
+    assert "torch" in jobs.first.printed["Look at the machine"]
     assert "NO BASELINE" in jobs.first.printed["Measure"]
     assert REPORT | {"proposal.json"} == jobs.first.report
 
 
-def test_a_healthy_machine_is_green(jobs):
-    assert jobs.healthy.failed == "", jobs.healthy.printed
+def test_a_healthy_machine_is_green_and_a_slower_one_red_with_report_summary_and_annotations(jobs):
+    assert (jobs.healthy.failed, jobs.red.failed) == ("", "Measure"), jobs.healthy.printed
     assert ALL_PASSED.search(jobs.healthy.printed["Measure"])
-    assert "Propose a baseline" not in jobs.healthy.printed
-
-
-def test_a_slower_machine_is_red(jobs):
-    assert jobs.red.failed == "Measure"
     assert SOME_REGRESSED.search(jobs.red.printed["Measure"])
-
-
-def test_the_report_that_is_uploaded_is_there_whatever_the_outcome(jobs):
+    assert "Propose a baseline" not in jobs.healthy.printed
     assert [REPORT, REPORT] == [jobs.healthy.report, jobs.red.report]
+    for job, red in ((jobs.red, True), (jobs.healthy, False)):
+        assert ("REGRESSED" in job.summary, "::error" in job.printed["Measure"]) == (red, red)
+        assert "memcpy_d2d" in job.summary
+    # Every step that has a condition was run by one of the jobs.
+    assert set(STEPS) == {name for job in (jobs.first, jobs.healthy, jobs.red) for name in job.printed}
 
 
-def test_every_job_writes_its_summary(jobs):
-    assert "REGRESSED" in jobs.red.summary
-    assert "REGRESSED" not in jobs.healthy.summary
-    assert "memcpy_d2d" in jobs.healthy.summary
-
-
-def test_red_is_annotated_and_green_is_not(jobs):
-    assert "::error" in jobs.red.printed["Measure"]
-    assert "::error" not in jobs.healthy.printed["Measure"]
-
-
-def test_runs_are_kept_by_job_and_attempt_and_a_pull_request_leaves_none_in_the_cache(jobs):
+def test_runs_are_saved_by_job_and_attempt_and_a_pull_request_leaves_none_in_the_cache(jobs):
     assert {"github-101-1", "github-102-1", "github-103-1"} == runs(jobs.checkout.path / ".roofline" / "runs")
     assert [{"github-101-1"}, {"github-101-1", "github-102-1"}] == [runs(kept) for kept in jobs.cache.values()]
-
-
-@pytest.mark.parametrize(
-    ("name", "kept"), [("schedule", True), ("workflow_dispatch", True), ("pull_request", False), ("merge_group", False)]
-)
-def test_only_jobs_of_a_branch_that_stays_keep_their_runs(name, kept):
-    assert true(STEPS["actions/cache/save@v4"]["if"], failed=True, github=event(name)) is kept
-
-
-def test_every_step_that_has_a_condition_was_run_by_one_of_the_jobs(jobs):
-    seen = {name for job in (jobs.first, jobs.healthy, jobs.red) for name in job.printed}
-    assert set(STEPS) == seen
 
 
 def test_below_the_top_of_a_repository_it_works_with_the_changes_that_init_names(tmp_path):

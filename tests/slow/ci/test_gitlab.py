@@ -73,27 +73,14 @@ def jobs(tmp_path_factory):
     return SimpleNamespace(first=first, healthy=healthy, red=red, checkout=checkout, cache=runner.cache)
 
 
-def test_the_file_obeys_the_published_schema():
+def test_the_file_obeys_the_published_schema_and_no_two_jobs_share_the_gpu():
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.gitlab-ci", str(FILE)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "ok -- validation done\n"), done.stdout
-
-
-def test_it_runs_by_schedule_for_merge_requests_and_by_hand():
     assert list(VARIABLES) == ["schedule", "merge_request_event", "web"]
-
-
-def test_no_two_jobs_share_the_gpu():
     assert (JOB["resource_group"], JOB["interruptible"]) == ("roofline-gpu", False)
-
-
-def test_runs_are_kept_by_a_name_of_ours():
     assert JOB["cache"]["key"] == "roofline-runs-$ROOFLINE_MACHINES"
     assert all("ROOFLINE_MACHINES" in variables for variables in VARIABLES.values())
-
-
-def test_the_report_is_an_artifact_whatever_the_outcome(jobs):
-    assert [REPORT, REPORT] == [jobs.healthy.report, jobs.red.report]
 
 
 def test_torch_and_triton_of_the_machine_are_pinned_while_installing(jobs):
@@ -102,44 +89,28 @@ def test_torch_and_triton_of_the_machine_are_pinned_while_installing(jobs):
     assert WANTED == constraints
 
 
-def test_until_it_is_told_what_to_install_it_stops_with_a_sentence(checkout):
+def test_without_a_package_or_torch_it_stops_with_a_sentence_and_installs_nothing(checkout):
     shipped = yaml.safe_load(FILE.read_text(encoding="utf-8"))["roofline"]["variables"]["ROOFLINE_PACKAGE"]
-    for package in (shipped, "pytest-roofline==0.1.0"):
-        base = checkout.environment() | JOB["variables"] | {"ROOFLINE_PACKAGE": package}
+    wanted = "ROOFLINE_PACKAGE is '{}'; write the path or URL of a wheel"
+    for environ, said in [
+        ({"ROOFLINE_PACKAGE": shipped}, wanted.format(shipped)),
+        ({"ROOFLINE_PACKAGE": "pytest-roofline==0.1.0"}, wanted.format("pytest-roofline==0.1.0")),
+        ({"STANDIN_INSTALLED": "numpy==2.2.0\n"}, "the python3 of this runner has no torch\n"),
+    ]:
+        base = checkout.environment() | JOB["variables"] | {"CI_PROJECT_DIR": str(checkout.path)} | environ
         done = checkout.bash("\n".join(JOB["before_script"]), base, *SHELL)
-        assert (done.returncode, checkout.log.exists()) == (1, False)
-        assert done.stdout.startswith(f"ROOFLINE_PACKAGE is '{package}'; write the path or URL of a wheel")
+        assert (done.returncode, checkout.log.exists(), done.stdout.startswith(said)) == (1, False, True), done.stdout
 
 
-def test_a_machine_without_torch_installs_nothing(checkout):
-    base = checkout.environment() | JOB["variables"] | {"CI_PROJECT_DIR": str(checkout.path)}
-    done = checkout.bash("\n".join(JOB["before_script"]), base | {"STANDIN_INSTALLED": "numpy==2.2.0\n"}, *SHELL)
-    assert (done.returncode, done.stdout) == (1, "the python3 of this runner has no torch\n")
-    assert not checkout.log.exists()
-
-
-def test_on_day_one_it_is_green_by_its_floors_and_proposes_a_baseline_when_asked(jobs):
-    assert jobs.first.status == 0, jobs.first.said
+def test_green_on_day_one_with_a_proposal_green_when_healthy_and_red_when_slower_with_a_report_each_time(jobs):
+    assert [jobs.first.status, jobs.healthy.status, jobs.red.status] == [0, 0, 1], jobs.first.said
     assert "NO BASELINE" in jobs.first.said
-    assert REPORT | {"proposal.json"} == jobs.first.report
-
-
-def test_a_healthy_machine_is_green(jobs):
-    assert jobs.healthy.status == 0, jobs.healthy.said
     assert ALL_PASSED.search(jobs.healthy.said)
-
-
-def test_a_slower_machine_is_red(jobs):
-    assert jobs.red.status == 1
     assert SOME_REGRESSED.search(jobs.red.said)
-
-
-def test_what_follows_the_script_succeeds_after_green_and_after_red(jobs):
+    assert [jobs.first.report, jobs.healthy.report, jobs.red.report] == [REPORT | {"proposal.json"}, REPORT, REPORT]
     for job in (jobs.first, jobs.healthy, jobs.red):
         assert job.after.returncode == 0, job.after.stdout + job.after.stderr
-
-
-def test_runs_are_kept_by_job_and_those_of_merge_requests_are_not(jobs):
+    # Those of merge requests are not in the cache.
     assert {"gitlab-1", "gitlab-2", "gitlab-3"} == runs(jobs.checkout.path / ".roofline" / "runs")
     assert {"gitlab-1", "gitlab-2"} == runs(jobs.cache)
 

@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 import yaml
 
 from .conftest import ROOT, SHIPPED
@@ -10,9 +9,8 @@ from .conftest import ROOT, SHIPPED
 PAGE = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
 
 
-def measuring(name):
+def measuring(name, text):
     """The command of a file that measures, without line ends and with the same name for the run and the report."""
-    text = (SHIPPED / name).read_text(encoding="utf-8")
     if name == "github-actions.yml":
         steps = yaml.safe_load(text)["jobs"]["measure"]["steps"]
         text = next(step["run"] for step in steps if step.get("name") == "Measure")
@@ -23,22 +21,16 @@ def measuring(name):
         text = text[text.index("exec python") :]
         text = text.removeprefix("exec python -m ").replace("$tests", "$ROOFLINE_TESTS").replace("/$name", "")
         text = text.replace('${launcher[@]+"${launcher[@]}"} ', "")
-    return re.sub(r"--roofline-save=\S+", "--roofline-save=NAME", " ".join(text.replace("\\\n", " ").split())).replace(
-        '"', ""
-    )
+    plain = " ".join(text.replace("\\\n", " ").replace('"', "").split())
+    return re.sub(r"--roofline-save=\S+", "--roofline-save=NAME", plain)
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in SHIPPED.iterdir()))
-def test_the_command_of_the_page_is_that_of_each_file(name):
+def test_the_command_of_the_page_is_that_of_each_file_and_selects_tests_that_the_suite_has():
     (command,) = re.findall(r"```sh\n(.*ROOFLINE_TESTS.*)\n```", PAGE)
-    assert command.replace('"', "") == measuring(name)
-
-
-@pytest.mark.parametrize("name", sorted(path.name for path in SHIPPED.iterdir()))
-def test_every_file_selects_tests_that_the_suite_has(name):
-    (selection,) = re.findall(
-        r"ROOFLINE_TESTS(?::-|: )(.*?)}?$", (SHIPPED / name).read_text(encoding="utf-8"), re.MULTILINE
-    )
     suite = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "perf_tests").glob("test_*.py"))
-    assert selection == "memcpy or stream"
-    assert all(re.search(rf"^def test_{word}", suite, re.MULTILINE) for word in selection.split(" or "))
+    for path in SHIPPED.iterdir():
+        text = path.read_text(encoding="utf-8")
+        assert command.replace('"', "") == measuring(path.name, text), path.name
+        (selection,) = re.findall(r"ROOFLINE_TESTS(?::-|: )(.*?)}?$", text, re.MULTILINE)
+        assert selection == "memcpy or stream", path.name
+        assert all(re.search(rf"^def test_{word}", suite, re.MULTILINE) for word in selection.split(" or "))

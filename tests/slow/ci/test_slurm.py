@@ -3,8 +3,6 @@
 import os
 import re
 import subprocess
-import tempfile
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,8 +10,7 @@ from click.testing import CliRunner
 
 from pytest_roofline.cli.main import main
 
-from ...ranks.slurm import TOOLS, two_nodes, until
-from ...tools import require_tools
+from ...ranks.slurm import until
 from .conftest import ALL_PASSED, REPORT, SHIPPED, SOME_REGRESSED, Checkout, files, runs
 
 FILE = SHIPPED / "slurm.sbatch"
@@ -34,15 +31,6 @@ def test_all_reduce(roofline, distributed):
     work = Work(algbw_bytes=2**20, busbw_bytes=2**20)
     roofline.measure_ranks(distributed, all_reduce, 2**18, world_size=2, work=work)
 """
-
-
-@pytest.fixture(scope="module")
-def slurm():
-    """Two Slurm nodes on this host."""
-    require_tools(*TOOLS)
-    # Sockets lie in the folder, and their paths may not be long.
-    with tempfile.TemporaryDirectory(prefix="slurm-") as folder, two_nodes(Path(folder)) as nodes:
-        yield nodes
 
 
 class Job:
@@ -96,45 +84,28 @@ def jobs(slurm, tmp_path_factory):
         job.waiting.communicate(timeout=60)
 
 
-def test_the_script_is_bash():
+def test_the_script_is_bash_that_slurm_would_take_and_old_ones_know(slurm, checkout):
+    text = FILE.read_text()
     done = subprocess.run(["bash", "-n", str(FILE)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_no_array_that_may_be_empty_is_unbound_for_an_old_bash():
-    every = re.findall(r'(\S*)"\$\{(\w+)\[@\]\}"', FILE.read_text())
+    # An array that may be empty is unbound for an old bash.
+    every = re.findall(r'(\S*)"\$\{(\w+)\[@\]\}"', text)
     assert every == [(f"${{{name}[@]+", name) for _, name in every] != []
-
-
-def test_nodes_are_exclusive_and_the_job_may_be_requeued():
-    told = set(re.findall(r"^#SBATCH (\S+)", FILE.read_text(), re.MULTILINE))
+    told = set(re.findall(r"^#SBATCH (\S+)", text, re.MULTILINE))
     assert {"--exclusive", "--requeue", "--open-mode=append"} <= told
-
-
-def test_slurm_would_take_the_script(slurm, checkout):
-    done = subprocess.run(
-        ["sbatch", "--test-only", NAME], cwd=checkout.path, env=os.environ | slurm.environ, capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
+    command, environ = ["sbatch", "--test-only", NAME], os.environ | slurm.environ
+    done = subprocess.run(command, cwd=checkout.path, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert re.search(r"Job \d+ to start at .* on nodes n[12]", done.stderr)
 
 
-def test_on_day_one_the_job_is_green_by_its_floors(jobs):
-    assert (jobs.first.status, "NO BASELINE" in jobs.first.said) == (0, True), jobs.first.said
-
-
-def test_a_healthy_machine_is_green(jobs):
-    assert jobs.healthy.status == 0, jobs.healthy.said
+def test_green_on_day_one_and_when_healthy_red_when_slower_with_run_and_report_by_job(jobs):
+    assert [jobs.first.status, jobs.healthy.status, jobs.red.status] == [0, 0, 1], jobs.first.said
+    assert "NO BASELINE" in jobs.first.said
     assert ALL_PASSED.search(jobs.healthy.said)
-
-
-def test_a_slower_machine_is_red(jobs):
-    assert jobs.red.status == 1
     assert SOME_REGRESSED.search(jobs.red.said)
-
-
-def test_runs_and_reports_are_kept_by_job(jobs):
+    # A sbatch that waits hands the status on.
+    assert jobs.first.waiting.wait(60) == jobs.first.status
     names = {f"slurm-{job.number}-0" for job in (jobs.first, jobs.healthy, jobs.red)}
     assert names <= runs(jobs.checkout.path / ".roofline" / "runs")
     for name in names:
@@ -166,7 +137,3 @@ def test_on_two_nodes_srun_starts_the_ranks(slurm, checkout):
     assert "1 measured" in job.said
     # Nothing is known of these nodes yet.
     assert (job.status, "NO BASELINE" in job.said or "INVALID" in job.said or "OVERSUBSCRIBED" in job.said) == (1, True)
-
-
-def test_a_sbatch_that_waits_hands_the_status_on(jobs):
-    assert jobs.first.waiting.wait(60) == jobs.first.status

@@ -1,12 +1,12 @@
-"""What the tests of ranks share."""
+"""What the slow tests share."""
 
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from ...ranks.slurm import TOOLS, two_nodes
-from ...tools import require_tools
+from ..ranks.slurm import TOOLS, two_nodes
+from ..tools import require_tools
 
 
 @pytest.fixture(scope="session")
