@@ -139,7 +139,7 @@ def test_names_tell_the_measurements_of_a_test_apart_and_twice_under_one_is_refu
     result = suite.run(module(twice), "--roofline-save=twice")
     result.assert_outcomes(failed=2)
     for under in ("no name", "the name 'a'"):
-        said = f"E *BadInput: this test measures twice under {under}; give each measurement a name of its own"
+        said = f"E *BadInput: this test has two measurements under {under}; give each a name of its own"
         result.stdout.fnmatch_lines([said])
 
 

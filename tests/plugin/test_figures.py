@@ -44,7 +44,7 @@ SENTENCES = (
     "the figure 'a' is True; expected a number in one of",
     "the unit of 'a' is 'ms'; expected one of B, s, share, count, FLOP, tokens/s, x",
     "'a' is nan; expected a finite number",
-    "this test gives the figure 'a' twice; give each figure a name of its own",
+    "this test has two figures under the name 'a'; give each a name of its own",
 )
 
 

@@ -45,9 +45,9 @@ def test_both(roofline):
     roofline.memory(lambda: 3, args=(), make_args=lambda: ())
 """
 SENTENCES = (
-    "this test follows memory twice under no name; give each call a name of its own",
+    "this test has two memory uses under no name; give each a name of its own",
     "memory was given 3; expected a function to call",
-    "name is 7; expected text, or None for the only call whose memory is followed",
+    "name is 7; expected text, or None for the only memory use of a test",
     "both args and make_args",
 )
 OUT_OF_MEMORY = """

@@ -303,7 +303,7 @@ def test_wrong_data_are_named_by_rank_and_fit_for_nothing(story, measured):
         assert f"{name}: {found.invalid}" in reason
         assert (found.verified, found.ranks.straggler) == (False, None)
     # The second measurement under a name is refused, and the first fit for nothing.
-    assert "this test measures twice under the name 'a'" in story.cases()["test_twice_under_one_name"][1]
+    assert "this test has two measurements under the name 'a'" in story.cases()["test_twice_under_one_name"][1]
     first = measured["twice_under_one_name.a"]
     # So short a copy may itself span too few ticks of the clock.
     assert "twice" not in first.invalid

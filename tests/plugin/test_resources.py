@@ -329,7 +329,7 @@ def test_two_kernels_of_one_target_need_names_and_what_cannot_be_used_gets_a_sen
     twice = "[roofline.resources('kernel', target='sm_90', name=name) for name in {}]"
     ready = "monkeypatch.setattr(compiling, 'is_compiled', lambda kernel: True); roofline.resources('kernel', {})"
     for call, told in (
-        (twice.format((None, None)), "this test compiles twice for sm_90 under no name; give each measurement a name"),
+        (twice.format((None, None)), "this test has two sm_90 kernels under no name; give each a name"),
         ("roofline.resources('kernel')", "no target is given"),
         ("roofline.resources('kernel', target='sm_90', slack={'FFMA': 1})", "slack names 'FFMA'"),
         ("roofline.resources('kernel', target='sm_90', arguments=['*bf16'])", "arguments is ['*bf16']; expected a map"),

@@ -175,33 +175,3 @@ def test_a_round_tells_of_what_failed_there_and_not_of_what_is_expected_to_be_sl
         marked = f"@pytest.mark.xfail(strict={strict}, reason='known')\ndef test_first"
         seen = child([FIRST], text=SUITE.replace("def test_first", marked))
         assert [outcome.outcome for outcome in seen.run.outcomes] == ["passed"]
-
-
-NAMES = ["a b", "x[y]z", "tab\\there", "µ-é-日本", "a::b", "a/b", "-k", '"', "'", "a\\\\b", "%s{0}"]
-NAMED = """
-import pytest
-from pytest_roofline import Work
-
-@pytest.mark.parametrize("way", {names}, ids=str)
-def test_way(roofline, busy, way):
-    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
-"""
-
-
-def test_a_round_finds_its_tests_by_any_id(child, desk):
-    desk.suite(NAMED.format(names=NAMES + [f"other {name}" for name in NAMES]))
-    for escaped in (True, False):
-        if not escaped:
-            desk.ini("disable_test_id_escaping_and_forfeit_all_rights_to_community_support = true")
-        lines = desk.run("--collect-only", "-q").stdout.lines
-        ids = [line for line in lines if "::test_way[" in line and "other" not in line]
-        assert len(ids) == len(NAMES)
-        assert any("µ" in test_id for test_id in ids) is not escaped
-        seen = child(ids, text=None)
-        assert seen.measured == ids
-        assert seen.events == [(event, test_id) for test_id in ids for event in ("start", "end")]
-    # A byte that is no UTF-8 stands as a surrogate in ids; pytest's own cache cannot write it.
-    desk.suite(SUITE, "test_\udce4")
-    seen = child(["test_\udce4.py::test_first"], "-p", "no:cacheprovider", text=None)
-    assert seen.measured == ["test_\\udce4.py::test_first"]
-    assert seen.events == [(event, "test_\udce4.py::test_first") for event in ("start", "end")]

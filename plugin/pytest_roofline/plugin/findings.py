@@ -64,7 +64,7 @@ class Findings:
         self._test.require_open()
         test, allowed = self._test, check_slack(slack)
         compiled = _compiled(kernel, target, arguments, options)
-        called = test.fresh_name(name, compiled.target)
+        called = test.fresh(f"{compiled.target} kernel", name)
         plan, too_much = test.planned, above_limit(compiled.target, compiled.figures)
         resources = Resources(
             key=ResourceKey(plan.benchmark, plan.parameters, compiled.target, called),  # type: ignore[arg-type]
@@ -112,7 +112,7 @@ class Findings:
             value=float(value),
             unit=unit,
         )
-        test.fresh_figure(figure.name)
+        test.fresh("figure", figure.name)
         test.session.note(figure)
         return figure
 
@@ -154,7 +154,7 @@ class Findings:
         test = self._test
         if not callable(fn):
             raise BadInput(f"memory was given {fn!r}; expected a function to call")
-        timed, called = Timed(fn, make_args=make_args, args=args), test.fresh_memory(name)
+        timed, called = Timed(fn, make_args=make_args, args=args), test.fresh("memory use", name)
         device = test.session.under_test.device
         arguments: list[object] = []
         call = FollowedCall(fn, arguments, model, optimizer)

@@ -110,7 +110,7 @@ class Roofline(Findings):
         request = self._request(
             work=work,
             budget=budget,
-            name=self._test.fresh_name(name),
+            name=self._test.fresh("measurement", name),
             cache=cache,
             tolerance=tolerance,
             timed=Timed(fn, make_args=make_args, verify=verify, args=args),
@@ -335,7 +335,7 @@ class Roofline(Findings):
         self._test.require_open()
         # What nobody could measure is refused before a lack of ranks skips the test.
         over_ranks.check_call(distributed, fn, args)
-        asked["name"] = self._test.fresh_name(asked["name"])
+        asked["name"] = self._test.fresh("measurement", asked["name"])
         asked["labels"] = tuple(profiled_labels(self._session))
         request = self._request(**asked, ranks=over_ranks.rank_options(distributed, **ranks))
         return over_ranks.measure_over(self._test, distributed, fn, args, request)

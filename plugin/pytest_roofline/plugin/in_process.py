@@ -299,7 +299,7 @@ class Siblings:
         for one in ones:
             if not one.passes:
                 continue
-            key = self._key(replace(one, name=self._test.fresh_name(one.name)))
+            key = self._key(replace(one, name=self._test.fresh("measurement", one.name)))
             like_ours = key.hardware.alone == session.under_test.hardware
             ceiling = session.under_test.ceiling(work, key.metric, key.hardware) if like_ours else None
             measured = replace(one.measured, siblings_busy=busy)

@@ -48,30 +48,16 @@ class CurrentTest:
         """The benchmark with the test's own id text and the measurement's name: `TestCopies.d2d[64MiB].cold`."""
         return self.planned.label + (f".{name}" if name else "")
 
-    def fresh_name(self, name: str | None, target: str = "") -> str:
-        """The name of a measurement, or of a kernel that is compiled for a target; none is given twice."""
-        what = f"compiles twice for {target}" if target else "measures twice"
-        return self._fresh(f"for {target}", name, what, "measurement", "measurement of a test")
-
-    def fresh_memory(self, name: str | None) -> str:
-        """The name of a call whose memory is followed, which a measurement of the test may have too."""
-        return self._fresh("memory", name, "follows memory twice", "call", "call whose memory is followed")
-
-    def _fresh(self, kind: str, name: str | None, what: str, each: str, only: str) -> str:
+    def fresh(self, kind: str, name: str | None) -> str:
+        """The name of a measurement, or of something else that the test finds; no kind has one twice."""
         if name is not None and not (isinstance(name, str) and name):
-            raise BadInput(f"name is {name!r}; expected text, or None for the only {only}")
+            raise BadInput(f"name is {name!r}; expected text, or None for the only {kind} of a test")
         fresh = encodable(name or "")
         if (kind, fresh) in self._names:
             called = f"the name {fresh!r}" if fresh else "no name"
-            raise BadInput(f"this test {what} under {called}; give each {each} a name of its own")
+            raise BadInput(f"this test has two {kind}s under {called}; give each a name of its own")
         self._names.add((kind, fresh))
         return fresh
-
-    def fresh_figure(self, name: str) -> None:
-        """Take the name of a figure, which a measurement of the test may have too."""
-        if ("figure", name) in self._names:
-            raise BadInput(f"this test gives the figure {name!r} twice; give each figure a name of its own")
-        self._names.add(("figure", name))
 
     def require_open(self) -> None:
         """Refuse a measurement that nobody would judge, and a note that nobody would show."""

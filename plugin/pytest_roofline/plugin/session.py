@@ -100,7 +100,7 @@ class RooflineSession:
 
     def rows_of(self, test_id: str) -> list[Row]:
         """Of what a test has measured and compiled."""
-        return [*self.timed.of(test_id), *self.compiled.of(test_id)]
+        return [row for row in self.rows if row.test == test_id]
 
     @property
     def looks(self) -> Looks | None:
