@@ -156,13 +156,6 @@ def test_what_is_no_rate_is_left_out_of_rates_and_stands_among_times(exported, m
     assert 2 == len(times.document)
 
 
-def test_the_range_is_that_of_the_processes(exported, processes):
-    (entry,) = exported(TIMES, *processes([1e-3], [1.25e-3], [1.1e-3])).document
-    assert ("1000000 … 1250000", pytest.approx(1.1e6)) == (entry["range"], entry["value"])
-    (entry,) = exported(RATES, *processes([1e-3], [1.25e-3], [1.1e-3])).document
-    assert "107 … 134" == entry["range"]
-
-
 def test_the_extra_says_on_what_it_ran_and_what_was_said_of_it(exported, processes, judged):
     (measurement,) = processes([1e-3])
     (entry,) = exported(TIMES, measurement, judged(measurement)).document
@@ -170,9 +163,19 @@ def test_the_extra_says_on_what_it_ran_and_what_was_said_of_it(exported, process
     assert ["verdict: PASSED (tolerance 5 %)", "roofline: 13.4 % (datasheet)", "hardware: h200-sxm, 141gb"] == lines[:3]
     assert {"driver: 570.86", "processes: 1", "run_id: run"} == set(lines[3:])
     assert "range" not in entry
+    (entry,) = exported(TIMES, *processes([1e-3], [1.25e-3], [1.1e-3])).document
+    assert ("1000000 … 1250000", pytest.approx(1.1e6)) == (entry["range"], entry["value"])
+    (entry,) = exported(RATES, *processes([1e-3], [1.25e-3], [1.1e-3])).document
+    assert "107 … 134" == entry["range"]
 
 
-def test_every_measure_has_its_unit_and_bounds_in_its_own_direction(exported, processes, validate):
+def test_every_measure_has_its_unit_and_bounds_in_its_own_direction(exported, make, processes, validate):
+    job = make.measurement(2.0, key=make.key("job", metric="job_wall_s"), label='x["\\ü\n</script>]')
+    document = exported(BENCHER, make.measurement(peak_bytes=4096, held_bytes=0), job).document
+    validate(BENCHER_SCHEMA, document)
+    assert document[LABEL]["latency"] == {"value": 1e6}
+    assert (document[LABEL]["peak-memory"], document[LABEL]["held-memory"]) == ({"value": 4096.0}, {"value": 0.0})
+    assert list(document[job.label]) == ["latency", "throughput"]
     found = exported("bencher", *processes([1e-3], [1.25e-3], [1.1e-3]))
     validate(BENCHER_SCHEMA, found.document)
     near = pytest.approx
@@ -192,13 +195,3 @@ def test_every_measure_has_its_unit_and_bounds_in_its_own_direction(exported, pr
             },
         }
     } == found.document
-
-
-def test_what_bencher_is_told_beside_a_rate(exported, make, validate):
-    measured = make.measurement(peak_bytes=4096, held_bytes=0)
-    job = make.measurement(2.0, key=make.key("job", metric="job_wall_s"), label='x["\\ü\n</script>]')
-    document = exported(BENCHER, measured, job).document
-    validate(BENCHER_SCHEMA, document)
-    assert document[LABEL]["latency"] == {"value": 1e6}
-    assert (document[LABEL]["peak-memory"], document[LABEL]["held-memory"]) == ({"value": 4096.0}, {"value": 0.0})
-    assert list(document[job.label]) == ["latency", "throughput"]

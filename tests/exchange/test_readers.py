@@ -16,11 +16,8 @@ N = 2**28
 def write():
     """A file with one test case, by `json_output.cpp`."""
 
-    def write(matrix, description, name="host_to_device_memcpy_ce", total=None, top=None, **changes):
-        numbers = [float(value) for row in matrix for value in row if value != "N/A"]
-        changes.pop("sum", None)
+    def write(matrix, description, name="host_to_device_memcpy_ce", top=None, **changes):
         case = {"name": name, "status": "Passed", "bandwidth_description": description, "bandwidth_matrix": matrix}
-        case |= {"sum": sum(numbers) if total is None else total}
         listed = ["0: NVIDIA H100 80GB HBM3 (00000000:19:00): (node1)", "1: NVIDIA H100 80GB HBM3 (00000000:3b:00)"]
         top = {"version": "v0.8", "Driver Version": "570.86", "GPU Device list": listed} | (top or {})
         return json.dumps({"nvbandwidth": top | {"testcases": [case | changes]}}, indent=1)
@@ -72,44 +69,24 @@ def test_what_a_case_of_nvbandwidth_measures_is_in_its_key(write, one, take):
 
 
 def test_both_directions_of_a_bidirectional_copy_and_their_sum_stand_apart(write, one):
-    matrix = [
-        ["N/A", "180.5"],
-        ["181.5", "N/A"],
-        ["N/A", "182.5"],
-        ["183.5", "N/A"],
-        ["N/A", "360.5"],
-        ["361.5", "N/A"],
-    ]
-    readings = one(
-        write(
-            matrix,
-            "memcpy CE GPU(row) <-> GPU(column) Total bandwidth (GB/s)",
-            "device_to_device_bidirectional_memcpy_read_ce",
-            total=722.0,
-        )
-    )
+    pairs = ((180.5, 181.5), (182.5, 183.5), (360.5, 361.5))
+    matrix = [row for first, second in pairs for row in (["N/A", str(first)], [str(second), "N/A"])]
+    text = "memcpy CE GPU(row) <-> GPU(column) Total bandwidth (GB/s)"
+    readings = one(write(matrix, text, "device_to_device_bidirectional_memcpy_read_ce"))
+    each, total = "bidir_per_dir_ce_payload_GBps", "bidir_sum_ce_payload_GBps"
     found = {reading.parameters["direction"]: reading.metric for reading in readings.values()}
-    assert found == {
-        "1": "bidir_per_dir_ce_payload_GBps",
-        "2": "bidir_per_dir_ce_payload_GBps",
-        "sum": "bidir_sum_ce_payload_GBps",
-    }
-    assert len(readings) == 6
+    assert (found, len(readings)) == ({"1": each, "2": each, "sum": total}, 6)
 
 
 ONE = {"matrix": [["26.03"]]}
 REFUSED = (
     (ONE | {"bandwidth_matrix": [["fast"]]}, "'fast' is not a number, zero or more in the matrix of host_to_device_"),
-    (ONE | {"bandwidth_matrix": [["-26.03"]]}, "'-26.03' is not a number"),
-    (ONE | {"bandwidth_matrix": [["nan"]]}, "'nan' is not a number"),
     (ONE | {"bandwidth_matrix": [[26.03]]}, "Expected `str`, got `float`"),
     ({"matrix": [["1", "2"], ["3"]]}, "the matrix of host_to_device_memcpy_ce has rows of several lengths, or none"),
-    ({"matrix": []}, "rows of several lengths, or none"),
     (ONE | {"bandwidth_description": H2D.replace("GB", "GiB")}, "is no description that this importer knows"),
     (ONE | {"status": "Running"}, "has status 'Running'; expected Passed, Waived or Error"),
     (ONE | {"top": {"error": "no GPU"}}, "the run ended with 'no GPU'"),
     (ONE | {"top": {"GPU Device list": ["0: NVIDIA H200 (1:2:3)", "1: Tesla T4 (1:2:4)"]}}, "expected one product"),
-    (ONE | {"top": {"GPU Device list": ["H200"]}}, "expected one product"),
     (
         {"matrix": [["1"]], "bandwidth_description": H2D.replace("->", "<->").replace("band", "Read1 band")},
         "is not the three that its description tells of",
@@ -190,18 +167,13 @@ def change(old, new):
 REFUSED_TABLES = (
     (lambda csv: csv[: csv.rindex(",")], "line 9: 7 columns; expected 8"),
     (lambda csv: csv[: csv.index("Copy")], "file ends without rows of a table"),
-    (change("Triad,50,", "Triad,"), "line 8: 7 columns; expected 8"),
     (change("max_mbytes", "max_furlongs"), "line 4: unit 'furlongs'; expected one"),
     (change("3.94806e+06", "fast"), "line 8: 'fast' is not a number"),
-    (change("3.94806e+06", "nan"), "line 8: 'nan' is not a number"),
-    (change("3.94806e+06", "-3.9e+06"), "line 8: '-3.9e.06' is not a number"),
     (change("0.0016318", "0"), "line 8: a count, a size or a time that cannot be"),
     (change("Triad,50,268435456", f"Triad,50,{10**18}"), r"file: Work.read_bytes is 16000000\d+; expected .* 2\^63"),
     (change("Triad,50,268435456,8", "Triad,50,268435456,3"), "line 8: a count, a size or a time that cannot be"),
-    (change("Triad,50", "Triad,1"), "line 8: a count, a size or a time that cannot be"),
     (change("Triad", "Quad"), "line 8: kernel 'Quad'; expected one of Copy"),
     (lambda csv: csv.split("\n", 4)[4], "line 1: 8 columns; expected the line that names them above"),
-    (change(",", ";"), "file ends without rows of a table"),
 )
 
 

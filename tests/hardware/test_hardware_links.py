@@ -1,6 +1,5 @@
 """Rooflines of collectives: what the links of a device carry, and what a switch that adds up makes of it."""
 
-from types import SimpleNamespace
 
 import pytest
 
@@ -87,16 +86,3 @@ def test_links_that_not_every_board_has_bound_nothing(make):
         found = collective_ceiling(products()[name], hardware, work(2), "busbw_GBps")
         assert found is None or not found.bounds
         assert link_ceiling(products()[name], hardware, "payload_GBps") is None
-
-
-def test_ranks_record_the_roofline_of_their_links_and_are_held_against_it(make, monkeypatch):
-    from pytest_roofline.engine.request import RankOptions, Request
-    from pytest_roofline.plugin.over_ranks import _ceiling
-
-    taken = SimpleNamespace(environment=make.environment())
-    ranks = RankOptions(8, collective="all_reduce")
-    request = Request(work(8), 1.0, timing="isolated", metric="busbw_GBps", ranks=ranks)
-    hardware = make.hardware(devices=8, link="nvlink-switch")
-    assert _ceiling(request, taken, hardware).value == 450e9
-    taken.environment = None
-    assert _ceiling(request, taken, hardware) is None
