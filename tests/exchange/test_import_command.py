@@ -71,16 +71,16 @@ def test_the_command_says_what_was_read_how_it_counts_and_what_was_left_out(call
     done = call("import", "a100-all_reduce.log")
     assert re.search(r"nccl_tests\.all_reduce +busbw_GBps +mean +64\n", done.output)
     assert "left out: line 17, out_of_place: moves nothing\n" in done.output
-    assert "nccl-tests counts so: size is S, for all_gather" in done.output
-    assert "note: it does not tell of 64 of 64 readings that data were checked" in done.output
+    assert "how nccl-tests counts: size is S, for all_gather" in done.output
+    assert "note: 64 of 64 readings do not say whether their data were checked" in done.output
     printed = json.loads(call("import", "mi300x-all_reduce.log", "--json").output)
     (file,) = printed["files"]
     assert (file["tool"], len(file["readings"]), file["readings"][0]["where"]) == ("rccl-tests", 50, "line 17")
     assert Path(printed["run"]).exists()
     done = call("import", "gb10-two-nodes-all_gather.log")
-    assert "note: 'NVIDIA GB10' is no product that pytest-roofline knows" in done.output
+    assert "note: 'NVIDIA GB10' is not a product that pytest-roofline knows" in done.output
     done = call("import", "a6000-nvbandwidth.json")
-    assert "note: the files do not tell the product; tell with --product" in done.output
+    assert "note: the files do not name the product; name it with --product" in done.output
 
 
 def test_imports_are_compared_and_proposed_like_runs(call, slower, here, make):

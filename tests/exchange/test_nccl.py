@@ -76,7 +76,7 @@ def test_wrong_elements_spoil_their_half_of_a_row_and_of_an_old_log_all(text, on
     old = text("a100-all_reduce.log").replace("    N/A", "  4e-07")
     assert {(reading.verified, reading.invalid) for reading in one(old).values()} == {(True, "")}
     spoiled = one(old.replace("values : 0 OK", "values : 3 FAILED")).values()
-    assert {reading.invalid for reading in spoiled} == {"3 values were out of bounds, and the log does not tell where"}
+    assert {reading.invalid for reading in spoiled} == {"3 values were out of bounds, and the log does not say where"}
 
 
 def seconds(readings):

@@ -28,10 +28,10 @@ LINES = 5
 @command("Read files of other tools into a run.", folder_option, name="import")
 @click.argument("files", nargs=-1, required=True)
 @click.option("--format", "format_name", help="Format of the files; default: recognised.")
-@click.option("--product", help="The device, as its driver prints it, where the files do not tell.")
-@click.option("--devices", type=int, help="How many devices took part, where the files do not tell.")
-@click.option("--link", help="What lies between the devices: nvlink, nvlink-switch, xgmi, pcie, …")
-@click.option("--operation", help="The collective, where a log does not name it: all_gather, …")
+@click.option("--product", help="The device, as its driver prints it, if the files do not name it.")
+@click.option("--devices", type=int, help="How many devices took part, if the files do not say.")
+@click.option("--link", help="How the devices are linked: nvlink, nvlink-switch, xgmi, pcie, …")
+@click.option("--operation", help="The collective, if a log does not name it: all_gather, …")
 @click.option("--save", "name", help="Name of the run; default: made from the content.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the run to this .jsonl file instead.")
 def import_(
@@ -48,8 +48,8 @@ def import_(
 ) -> None:
     """Read FILES of other tools into one run: nccl-tests, rccl-tests, nvbandwidth, BabelStream, pytest-benchmark.
 
-    All FILES are of one machine; `-` is standard input. A line that is not understood is refused by its number, and
-    then nothing is written.
+    All FILES are of one machine; `-` is standard input. A line that cannot be read is refused with its number, and then
+    nothing is written.
 
     Example: roofline import all_reduce.log --save nccl --product "NVIDIA H100 80GB HBM3"
 
@@ -143,7 +143,7 @@ def _print_imported(imported: Sequence["Imported"]) -> None:
         for line in _remarks(one):
             click.echo(printable(line))
     for tool, convention in {one.tool: one.convention for one in imported}.items():
-        click.echo(f"{tool} counts so: {convention}")
+        click.echo(f"how {tool} counts: {convention}")
 
 
 def _remarks(one: "Imported") -> list[str]:
@@ -151,7 +151,7 @@ def _remarks(one: "Imported") -> list[str]:
     lines += [f"FAILED {name}: {why}" for name, why in one.failed]
     unchecked = sum(reading.verified is None for reading in one.readings)
     if unchecked:
-        lines.append(f"note: it does not tell of {unchecked} of {len(one.readings)} readings that data were checked")
+        lines.append(f"note: {unchecked} of {len(one.readings)} readings do not say whether their data were checked")
     lines += [f"note: {note}" for note in one.notes]
     lines += [f"left out: {line}" for line in one.left_out[:LINES]]
     if len(one.left_out) > LINES:

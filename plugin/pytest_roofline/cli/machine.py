@@ -130,7 +130,7 @@ def _print_doctor(
             click.echo(line)
 
 
-@click.group(cls=InOrder, short_help="Say which products are known, and what they can reach.")
+@click.group(cls=InOrder, short_help="List known hardware and what it can reach.")
 def hardware() -> None:
     """Which products are known, what they can reach, and whether that can be true.
 

@@ -49,7 +49,7 @@ def json_option_for(what: str) -> Callable[[Command], Command]:
 json_option = json_option_for("Print machine-readable JSON.")
 folder_option = click.option(
     "--dir", "folder", type=click.Path(path_type=Path), default=Path(".roofline"), show_default=True,
-    help="Where runs are kept; a NAME means DIR/runs/NAME.jsonl.",
+    help="Where runs are saved; a NAME means DIR/runs/NAME.jsonl.",
 )  # fmt: skip
 into_option = click.option(
     "--into", type=click.Path(path_type=Path), default=Path("baselines"), show_default=True,

@@ -36,16 +36,16 @@ SHOWN = 8
 @command("Compare a run with another or a baseline, worst first.", folder_option)
 @click.argument("old")
 @click.argument("new")
-@click.option("--tolerance", help="How much slower is still the same: 5% or 0.05 (default: 5%, of hosts 15%).")
+@click.option("--tolerance", help="Slowdown that still counts as the same: 5% or 0.05 (default: 5%, on a CPU 15%).")
 @click.option(
-    "--control", nargs=2, metavar="OLD NEW", help="Runs of devices that did not change: from before, and after."
+    "--control", nargs=2, metavar="OLD NEW", help="Runs of devices that did not change, from before and after."
 )
 def compare(
     old: str, new: str, tolerance: str | None, control: tuple[str, str] | None, as_json: bool, folder: Path
 ) -> int:
     """Compare NEW with OLD, worst first. Each is a saved run (NAME or PATH), a folder, a pattern, or a baseline.
 
-    Several are given with commas between.
+    Separate several by commas.
 
     With --control a staged rollout: each device is compared with itself, less what the devices of --control did
     meanwhile. These may be among OLD and NEW as well.
@@ -189,16 +189,16 @@ def _parameters(label: str) -> list[str]:
 def drill(share: str, arguments: tuple[str, ...], as_json: bool) -> int:
     """Run pytest with every measured function slowed down by SHARE (10%), and say which tests turned red.
 
-    Undecided tests are run again, as a gate does it. It also says how much slower each test really was: whatever else
-    slows the machine down turns tests red too.
+    Undecided tests are repeated as in a gate. The real slowdown of the tests is printed: other load on the machine can
+    turn a gate red as well.
 
     ARGUMENTS are pytest's: paths, -k, --roofline-against and so on. With --json, what pytest prints goes to standard
     error.
 
     Example: roofline drill 20% perf_tests -k memcpy
 
-    Exit status: 0 every compared test turned red by what was asked for, 1 one did not, or was slowed down by more or
-    less than that, 2 nothing was compared, or the input cannot be used.
+    Exit status: 0 every compared test turned red by SHARE, 1 one stayed green, or was slowed down by more or less, 2
+    nothing was compared, or the input cannot be used.
     """
     from ..baselines.runs import read_run
 

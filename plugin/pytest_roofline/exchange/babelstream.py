@@ -125,7 +125,7 @@ def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:
 
 
 def _imported(table: _Table, source: str) -> Imported:
-    invalid = "the tool's own check found wrong data, and the file does not tell which kernel's" if table.wrong else ""
+    invalid = "the tool's own check found wrong data, and the file does not say which kernel's" if table.wrong else ""
     return Imported(
         source=source,
         tool="BabelStream",

@@ -171,5 +171,5 @@ def unknown_product(environment: Environment) -> str:
     if environment.device.type == "cpu" or product in products():
         return ""
     if product == UNKNOWN:
-        return "the files do not tell the product; tell with --product, as the driver prints it"
-    return f"{product!r} is no product that pytest-roofline knows, so its figures stand under that name alone"
+        return "the files do not name the product; name it with --product, as the driver prints it"
+    return f"{product!r} is not a product that pytest-roofline knows, so no share of a peak is shown"

@@ -208,7 +208,7 @@ def _spoiled(reading: Reading, log: _Log) -> Reading:
     """A reading of a log that counts wrong values as a whole, and does not tell where they were."""
     if not log.bounds or any(row.wrong for row in log.rows):
         return reading
-    why = f"{log.bounds} values were out of bounds, and the log does not tell where"
+    why = f"{log.bounds} values were out of bounds, and the log does not say where"
     return replace(reading, verified=None if reading.verified is None else False, invalid=why)
 
 

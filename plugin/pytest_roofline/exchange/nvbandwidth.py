@@ -15,7 +15,7 @@ from .records import Given, Imported, Reading, Refused, amount, from_json, looks
 
 CONVENTION = (
     "payload that arrives, one way, also for copies within a device; of bidirectional copies the measured direction; "
-    "GB is 1e9 bytes; median of the samples, or their mean under -m, which the file does not tell; seconds are those "
+    "GB is 1e9 bytes; median of the samples, or their mean under -m, which the file does not say; seconds are those "
     "of 1 GB, since the file has rates only"
 )
 # What a rate is kept of: the bytes that take a second at 1 GB/s.
