@@ -1,6 +1,5 @@
 """The fake device: an in-order stream with a host beside it, which every test of the engine stands on."""
 
-import contextlib
 import json
 
 import pytest
@@ -89,12 +88,10 @@ def test_a_full_queue_makes_the_host_wait_for_its_oldest_entry_and_what_is_done_
 
 
 def test_each_stamp_is_shown_to_the_nearest_tick():
-    for seconds, shown in [(0.1, 0.0), (0.3, 0.25), (0.4, 0.5)]:
+    for before_s, seconds, shown in [(0.0, 0.1, 0.0), (0.0, 0.3, 0.25), (0.0, 0.4, 0.5), (0.1, 0.2, 0.25)]:
         device = FakeDevice(tick_s=0.25)
-        assert span_of(device, lambda device=device, seconds=seconds: device.work(seconds)) == shown
-    device = FakeDevice(tick_s=1.0)
-    device.work(0.4)
-    assert span_of(device, lambda: device.work(0.2)) == 1.0
+        device.work(before_s)
+        assert span_of(device, lambda device=device, seconds=seconds: device.work(seconds)) == shown, seconds
 
 
 def test_work_and_spins_run_by_the_clock_of_the_moment_which_an_idle_device_keeps():
@@ -105,9 +102,6 @@ def test_work_and_spins_run_by_the_clock_of_the_moment_which_an_idle_device_keep
         device = FakeDevice(tick_s=TICK, clock_hz=1000.0, clock=lambda busy_s: 1.0 if busy_s < 1 else 0.5)
         device.pass_time(100.0)
         assert [span_of(device, lambda device=device, submit=submit: submit(device)) for _ in range(2)] == [1.0, 2.0]
-    spinning = FakeDevice(launch_s=0.5, clock_hz=1000.0)
-    spinning.spin(8000)
-    assert spinning.host_s() == 0.5
     ramp = FakeDevice(clock_ramp_s=1.0)
     assert [ramp._clock(busy_s) for busy_s in (0.0, 0.5, 1.0, 5.0)] == pytest.approx(
         [345 / 1980, (1 + 345 / 1980) / 2, 1.0, 1.0]
@@ -126,9 +120,6 @@ def test_a_stamp_is_reached_when_the_work_before_it_is_done_and_only_reading_and
     assert (device.reached(second), device.host_s()) == (True, 1.0)
     device.synchronize()
     assert device.host_s() == 9.0
-    device.pass_time(1.0)
-    device.synchronize()
-    assert device.host_s() == 10.0
 
 
 def test_causes_and_neighbours_are_as_scripted_and_questions_take_the_host_as_long_as_they_do():
@@ -159,34 +150,11 @@ def test_a_buffer_stays_in_the_cache_until_others_touched_later_push_it_out():
     a = ("a", 10)
     assert found(a, a) == [1.0, 0.5]
     assert (found(a, ("b", 90), a)[-1], found(a, ("b", 100), a)[-1]) == (0.5, 1.0)
-    assert found(a, *((number, 10) for number in range(10)), a)[-1] == 1.0
-    assert found(a, *[("b", 40)] * 20, a)[-1] == 0.5
     # The least recently touched leaves first.
     assert found(*((name, 40) for name in "abac"), ("a", 40), ("b", 40))[-2:] == [0.5, 1.0]
     assert found(("a", 101), ("a", 101)) == [1.0, 1.0]
-    assert found((None, 0), (None, 0)) == [1.0, 1.0]
     for flush_bytes, last in [(200, 1.0), (50, 0.5)]:
         assert found(a, "flush", a, "flush", a, flush=flush_bytes)[1:] == [last] * 2, flush_bytes
-    device = FakeDevice()
-    flush = device.flusher(3 * 10**9)
-    assert device.works == 0
-    flush()
-    assert device.clock_s == pytest.approx(2e-3)
-
-
-def test_a_driver_reports_the_cache_that_there_is_unless_told_otherwise():
-    for architecture, told_bytes in [("gfx90a", 4 * MIB), ("gfx942", 256 * MIB)]:
-        device = FakeDevice(cache_bytes=256 * MIB, reported_cache_bytes=4 * MIB, architecture=architecture)
-        assert device.facts().last_level_cache_bytes == told_bytes, architecture
-    assert FakeDevice(cache_bytes=30 * MIB).facts().last_level_cache_bytes == 30 * MIB
-
-
-def test_a_reading_may_be_reversed_or_hang_until_it_is_let_go():
-    reversed_ = FakeDevice(tick_s=TICK, reading="reversed")
-    assert span_of(reversed_, lambda: reversed_.work(1.0)) == -1.0
-    hanging = FakeDevice(tick_s=TICK, reading="hanging")
-    hanging.let_go()
-    assert span_of(hanging, lambda: hanging.work(1.0)) == 1.0
 
 
 def test_a_replay_is_one_entry_without_gaps_by_the_clock_and_the_cache_of_its_own_moment():
@@ -195,14 +163,9 @@ def test_a_replay_is_one_entry_without_gaps_by_the_clock_and_the_cache_of_its_ow
     assert (device.works, device.clock_s, device.host_s()) == (0, 0.0, 0.0)
     replay()
     assert (device.clock_s, device.works, device.busy_s, device.host_s()) == (11.0, 2, 3.0, 8.0)
-    shallow = FakeDevice(queue_depth=2)
-    replay = shallow.capture(lambda: works(shallow, 1.0, 2.0, 3.0))
-    replay(), replay()
-    assert (shallow.host_s(), shallow.clock_s) == (0.0, 12.0)
     device = FakeDevice(tick_s=TICK, clock=lambda busy_s: 1.0 if busy_s < 1 else 0.5)
     replay = device.capture(lambda: device.work(1.0, "a", 10, cached=0.25))
     assert [span_of(device, replay) for _ in range(2)] == [1.0, 0.5]
-    assert span_of(device, device.capture(lambda: None)) == 0.0
     # The first replay uploads every node, between which there is no gap as between launches.
     for facts, launched_s, replayed_s in [
         ({"graph_upload_s": 0.25}, 3.0, [3.5, 3.0]),
@@ -212,19 +175,6 @@ def test_a_replay_is_one_entry_without_gaps_by_the_clock_and_the_cache_of_its_ow
         assert span_of(device, lambda device=device: works(device, 1.0, 2.0)) == launched_s
         replay = device.capture(lambda device=device: works(device, 1.0, 2.0))
         assert [span_of(device, replay) for _ in range(2)] == replayed_s
-
-
-def test_what_comes_after_a_capture_runs_whether_or_not_it_failed():
-    for facts, submit, error in [
-        ({}, lambda device: device.work(1.0), None),
-        ({"capture_fails": True}, lambda device: device.work(1.0), RuntimeError),
-        ({}, lambda device: (device.work(1.0), 1 / 0), ZeroDivisionError),
-    ]:
-        device = FakeDevice(**facts)
-        with contextlib.nullcontext() if error is None else pytest.raises(error):
-            device.capture(lambda device=device, submit=submit: submit(device))
-        device.work(2.0)
-        assert device.clock_s == 2.0, facts
 
 
 def test_what_stays_dirty_in_the_cache_is_paid_by_whoever_evicts_it():
@@ -244,19 +194,8 @@ def test_the_power_cap_takes_the_clock_down_in_proportion_while_work_draws_more(
     assert device.counters().active == frozenset()
 
 
-def test_a_device_that_vanished_after_so_many_stamps_does_not_come_back():
-    device = FakeDevice(vanish_after=2)
-    device.stamp(), device.stamp()
-    for _ in range(2):
-        with pytest.raises(RuntimeError, match="fell off the bus"):
-            device.stamp()
-
-
 def test_memory_is_counted_above_what_was_held_before():
-    for sizes, peak, held in [
-        ((), 0, 0), ((3,), 3, 3), ((3, -3, 2), 3, 2), ((3, 2), 5, 5), ((3, -1, 2), 4, 4), ((-8, 1), 0, 0),
-        ((-8, 10), 2, 2), ((100, -100), 100, 0),
-    ]:  # fmt: skip
+    for sizes, peak, held in [((), 0, 0), ((3, -3, 2), 3, 2), ((3, -1, 2), 4, 4), ((-8, 1), 0, 0), ((-8, 10), 2, 2)]:
         for count, expected in (("peak_bytes", peak), ("held_bytes", held)):
             device = FakeDevice()
             device.allocate(8)
