@@ -34,12 +34,9 @@ def test_what_is_active_is_its_cause_whether_told_by_truths_or_numbers(device):
     # amdsmi 7.0.2 gives truths (`_validate_if_max_uint` with `isBool`); a number is understood too.
     causes = {"prochot": BRAKE, "ppt": POWER_CAP, "socket": THERMAL, "vr": THERMAL, "hbm": THERMAL}
     fields = dict(zip(causes, ("prochot_thrm", "ppt_pwr", "socket_thrm", "vr_thrm", "hbm_thrm"), strict=True))
-    for name, cause in causes.items():
-        for truth in (True, 1):
-            status = VIOLATIONS | {f"active_{fields[name]}": truth}
-            assert device(violation_status=status).gpu().active == (cause,), (name, truth)
     for status, active in [
-        (VIOLATIONS | dict.fromkeys((f"active_{field}" for field in fields.values()), 0), ()),
+        *((VIOLATIONS | {f"active_{fields[name]}": True}, (cause,)) for name, cause in causes.items()),
+        (VIOLATIONS | {"active_prochot_thrm": 1}, (BRAKE,)),
         (VIOLATIONS | {"active_ppt_pwr": True, "active_hbm_thrm": True}, (POWER_CAP, THERMAL)),
         (VIOLATIONS | {"active_hbm_thrm": "N/A", "active_vr_thrm": True}, (THERMAL,)),
         (dict.fromkeys(VIOLATIONS, "N/A"), None),
@@ -68,7 +65,7 @@ def test_accumulators_are_in_seconds_by_cause_and_their_cycles_tell_when_they_we
 
 
 def test_memory_beyond_our_own_and_a_context_is_that_of_others(device):
-    for used, own, others in [(10, 4, 5), (10, 0, 9), (5, 4, 0), (5, 5, 0), (4, 8, 0)]:
+    for used, own, others in [(10, 4, 5), (5, 4, 0), (4, 8, 0)]:
         counters = device(gpu_vram_usage={"vram_used": used * 1024}).counters(own * GIB)
         assert (counters.others_bytes, counters.others_busy) == (others * GIB, None), (used, own)
     for untold in [{"vram_used": "N/A"}, RuntimeError()]:
@@ -153,29 +150,6 @@ def test_a_gpu_is_found_by_its_address_however_it_is_spelt_and_counted_as_the_li
         assert (unknown.counters(0), unknown.facts(), unknown.gpu()) == (Counters(), {}, None), address
 
 
-def test_memory_errors_count_where_the_memory_has_ecc(device):
-    for blocks, counts, found in [
-        (0b1, {"uncorrectable_count": 2}, (True, 2)), (0b10, {"uncorrectable_count": 2}, (False, None)),
-        ("N/A", {"uncorrectable_count": 2}, (None, None)), (0b1, RuntimeError(), (True, None)),
-    ]:  # fmt: skip
-        gpu = device(gpu_ecc_enabled=blocks, gpu_total_ecc_count=counts).gpu()
-        assert (gpu.ecc, gpu.ecc_errors) == found, (blocks, counts)
-
-
-def test_a_link_at_full_speed_is_a_fact_and_a_slower_one_may_idle(device):
-    for rated, known in [(32000, 5), (64000, None), ("N/A", None)]:
-        assert device(pcie_info=pcie(rated=rated)).gpu().pcie_generation == known, rated
-
-
-def test_the_driver_is_known_without_the_library(monkeypatch, tmp_path):
-    monkeypatch.setattr(amd, "_ROOT", tmp_path)
-    assert amd.driver_version() is None
-    version = tmp_path / "sys/module/amdgpu/version"
-    version.parent.mkdir(parents=True)
-    version.write_text("6.12.12\n")
-    assert amd.driver_version() == "6.12.12"
-
-
 PACKAGE = 'TOLD = "{}"\ndef amdsmi_init(): pass\n'
 OWN = PACKAGE.format("ROCm's own")
 
@@ -219,13 +193,10 @@ def test_a_library_that_only_rocm_ships_is_found_behind_the_one_that_the_user_na
 def test_an_import_that_fails_in_any_way_prints_nothing_and_leaves_everything_unknown(monkeypatch, tmp_path, capsys):
     # amdsmi 7 prints where the driver's library is missing: it came before the JSON of `roofline doctor --json`.
     monkeypatch.syspath_prepend(tmp_path)
-    for number, error in enumerate(["OSError('libamd_smi.so')", "KeyError('ROCM_PATH')", "AttributeError('symbol')"]):
-        (tmp_path / str(number)).mkdir()
-        (tmp_path / str(number) / "amdsmi.py").write_text(f"print('Unable to find')\nraise {error}\n")
-        monkeypatch.syspath_prepend(tmp_path / str(number))
-        monkeypatch.delitem(sys.modules, "amdsmi", raising=False)
-        device = gpu_at(ADDRESS)
-        assert (device.counters(0), device.facts(), capsys.readouterr().out) == (Counters(), {}, ""), error
+    (tmp_path / "amdsmi.py").write_text("print('Unable to find')\nraise KeyError('ROCM_PATH')\n")
+    monkeypatch.delitem(sys.modules, "amdsmi", raising=False)
+    device = gpu_at(ADDRESS)
+    assert (device.counters(0), device.facts(), capsys.readouterr().out) == (Counters(), {}, "")
 
 
 def test_a_library_that_cannot_be_asked_says_why(monkeypatch):

@@ -11,7 +11,6 @@ from dataclasses import replace
 from enum import IntEnum
 from types import ModuleType, SimpleNamespace
 
-import pynvml
 import pytest
 import torch
 
@@ -29,7 +28,6 @@ from .management import (
     H100,
     METRICS,
     MI300X,
-    VIOLATIONS,
     WITHHELD,
     AmdSmiLibraryException,
     FakeAmdsmi,
@@ -76,11 +74,6 @@ def install(monkeypatch, tmp_path):
     return install
 
 
-def test_a_machine_without_libraries_has_no_gpus_and_says_so():
-    machine = take_stock()
-    assert (machine.gpus, machine.libraries, machine.mps, len(machine.silent)) == ((), (), None, 2)
-
-
 def test_every_fact_that_a_library_tells_of_every_gpu_is_taken_whatever_torch_sees(install, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     library = install(FakeNvml(H100, H100 | {"UUID": "GPU-2"}))
@@ -108,11 +101,8 @@ def test_an_answer_of_nvml_is_taken_as_it_is_meant_and_one_that_is_withheld_leav
     reasons = ("CurrentClocksEventReasons", "CurrentClocksThrottleReasons")
     cases = [
         ({"Name": b"NVIDIA H100 80GB HBM3"}, {}),
-        ({"EccMode": [0, 1]}, {"ecc": False}),
-        ({"PersistenceMode": 0}, {"persistence": False}),
-        ({"MigMode": [1, 1]}, {"partition": "mig"}),
-        ({"ComputeMode": 2}, {"compute_mode": "prohibited"}),
-        ({"ComputeMode": 3}, {"compute_mode": "exclusive process"}),
+        ({"EccMode": [0, 1], "PersistenceMode": 0}, {"ecc": False, "persistence": False}),
+        ({"MigMode": [1, 1], "ComputeMode": 3}, {"partition": "mig", "compute_mode": "exclusive process"}),
         ({"MemoryInfo": memory(5 * GIB)}, {"others_bytes": 4 * GIB}),
         ({"TotalEccErrors": lambda kind, counter: 2}, {"ecc_errors": 2}),
         ({"RemappedRows": (0, 0, 1, 0)}, {"remap_pending": True}),
@@ -122,11 +112,8 @@ def test_an_answer_of_nvml_is_taken_as_it_is_meant_and_one_that_is_withheld_leav
         ({"RemappedRows": WITHHELD, "RetiredPagesPendingStatus": 0}, {"remap_failed": None}),
         ({reasons[0]: 0x4 | 0x40}, {"active": (POWER_CAP, THERMAL)}),
         ({reasons[0]: WITHHELD, reasons[1]: 0x8}, {"active": (HARDWARE,)}),
-        ({"NvLinkState": lambda link: int(link < 12)}, {"links": 12}),
         ({"NvLinkState": lambda link: 0}, {"links": 0}),
         ({"NvLinkState": lambda link: told(1 if link < 4 else WITHHELD)}, {"links": 4}),
-        # It idles on purpose.
-        ({"CurrPcieLinkGeneration": 1}, {}),
         ({"ViolationStatus": WITHHELD}, {}),
         (dict.fromkeys(reasons, WITHHELD), {"active": None}),
         (dict.fromkeys((*reasons, "ViolationStatus"), WITHHELD), {"active": None, "throttle_known": False}),
@@ -153,10 +140,12 @@ def test_a_library_without_a_driver_or_a_gpu(install):
         (FakeNvml(H100, starts=NVMLError(9)), ((), ())),
         (FakeNvml(), ((), ("NVML",))),
         (FakeAmdsmi(MI300X, starts=KeyError("libamd_smi.so")), ((), ())),
+        (ModuleType("other"), ((), ())),
     ]:
         install(library)
         machine = take_stock()
         assert (machine.gpus, machine.libraries) == found
+        assert len(machine.silent) == 2 - len(machine.libraries)
         sys.modules[library.__name__] = None
 
 
@@ -164,8 +153,6 @@ def test_an_answer_of_amdsmi_is_taken_as_it_is_meant_and_one_that_raises_leaves_
     error, untold = AmdSmiLibraryException(), {"throttle_known": True, "active": None}
     link = ("pcie_generation", "pcie_generation_rated", "pcie_width", "pcie_width_rated")
     cases = [
-        ("pcie_info", pcie(8), {"pcie_width": 8}),
-        ("pcie_info", pcie(speed=16000), {"pcie_generation": 4}),
         ("pcie_info", error, dict.fromkeys(link)),
         ("gpu_ecc_enabled", 0b100, {"ecc": False, "ecc_errors": None}),
         ("gpu_ecc_enabled", error, {"ecc": None, "ecc_errors": None}),
@@ -173,15 +160,10 @@ def test_an_answer_of_amdsmi_is_taken_as_it_is_meant_and_one_that_raises_leaves_
         ("gpu_total_ecc_count", error, {"ecc_errors": None}),
         ("gpu_bad_page_info", [{"status": 0}, {"status": 1}], {"remap_pending": True}),
         ("gpu_bad_page_info", [{"status": 2}], {"remap_failed": True}),
-        ("gpu_bad_page_info", [], {}),
         ("gpu_bad_page_info", "No bad pages found.", {"remap_pending": None, "remap_failed": None}),
-        ("violation_status", VIOLATIONS | {"active_socket_thrm": 1}, {"active": (THERMAL,)}),
-        ("violation_status", dict.fromkeys(VIOLATIONS, "N/A"), untold),
         ("violation_status", error, untold),
         ("gpu_metrics_info", error, {}),
-        ("power_cap_info", {"power_cap": 500, "default_power_cap": 750}, {"power_limit_w": 500.0}),
         ("power_cap_info", error, {"power_limit_w": None, "power_default_w": None}),
-        ("gpu_compute_partition", "CPX", {"partition": "cpx"}),
         ("gpu_vram_usage", {"vram_total": 196608, "vram_used": 5120}, {"others_bytes": 4 * GIB}),
         ("gpu_vram_usage", {"vram_total": "N/A", "vram_used": "N/A"}, {"memory_bytes": None, "others_bytes": None}),
         ("gpu_asic_info", error, {"product": "unknown"}),
@@ -283,12 +265,7 @@ def test_a_device_tells_all_that_the_inventory_does_found_by_its_uuid_and_asked_
 def test_a_device_that_nobody_knows_is_unknown_and_raises_nothing(install, cards, monkeypatch):
     assert CudaDevice(0).gpu() is None
     assert CpuDevice().gpu() is None
-    lost = FakeNvml(H100)
-    lost.nvmlDeviceGetIndex = lambda gpu: told(NVMLError(15))
-    for library, index in [
-        (FakeNvml(H100), 2), (FakeNvml(H100, starts=NVMLError(9)), 1), (FakeNvml(H100, starts=OSError("lib")), 1),
-        (lost, 1),
-    ]:  # fmt: skip
+    for library, index in [(FakeNvml(H100), 2), (FakeNvml(H100, starts=OSError("lib")), 1)]:
         install(library)
         assert CudaDevice(index).gpu() is None
     del cards.properties[1].uuid
@@ -351,7 +328,7 @@ def test_what_lies_between_two_nvidia_gpus_is_read_from_the_ends_of_their_links(
     older = ("NvLinkState", *hidden, "P2PStatus", "TopologyCommonAncestor")
     one, two, three = SWITCHED
     for nvml, first, second, link in [
-        *((wired(direct(count)), one, two, Link("nvlink", count)) for count in (1, 2, 6)),
+        (wired(direct(4)), one, two, Link("nvlink", 4)),
         (wired(direct(4)), one, three, Link("nvlink", 1)),
         (wired({one: [two, None, two], two: [one, None, one]}), one, two, Link("nvlink", 2)),
         (wired(SWITCHED), one, three, Link("nvlink-switch", 18)),
@@ -425,12 +402,3 @@ def test_links_of_one_class_give_it_to_all_of_them_and_of_several_are_mixed(inst
     cards.apart |= {(2, 3)}
     assert (kind_among(names), kind_among(["fake", "other"])) == ("mixed", "unknown")
     assert inventory.kind_among_uuids(["GPU-1"]) == "unknown"
-
-
-def test_the_numbers_of_capabilities_are_nvmls():
-    numbers = (pynvml.NVML_P2P_CAPS_INDEX_WRITE, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
-    assert (inventory._WRITE, inventory._NVLINK) == numbers
-    # A stray comma makes a tuple of this one in nvidia-ml-py 13.
-    assert pynvml.NVML_P2P_CAPS_INDEX_READ in (inventory._READ, (inventory._READ,))
-    # 18 until nvidia-ml-py 12.575 or so; asked for one link too many, NVML withholds it.
-    assert nvidia.MOST_LINKS in (pynvml.NVML_NVLINK_MAX_LINKS, 2 * pynvml.NVML_NVLINK_MAX_LINKS)

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -68,24 +69,20 @@ def test_every_counter_of_a_cause_is_added_up_in_seconds_and_what_is_not_counted
 
 
 def test_what_is_not_answered_is_unknown_and_does_not_cost_the_rest(counters):
-    usual = counters(MemoryInfo=memory(10 * GIB), ViolationStatus=violations(1e9))
-    unknown = {
-        ("CurrentClocksEventReasons", "CurrentClocksThrottleReasons"): {"active": None},
-        ("ViolationStatus",): {"seconds": {}},
-        ("MemoryInfo",): {"others_bytes": None},
-        ("ProcessUtilization",): {"others_busy": None},
-    }
     answers = {"MemoryInfo": memory(10 * GIB), "ViolationStatus": violations(1e9)}
-    for questions, facts in unknown.items():
-        expected = {name: getattr(usual, name) for name in ("active", "seconds", "others_bytes", "others_busy")} | facts
-        for how in ({**answers, **dict.fromkeys(questions, WITHHELD)}, {**answers, "lacking": questions}):
-            found = counters(**how)
-            assert {name: getattr(found, name) for name in expected} == expected, how
+    usual = counters(**answers)
+    for questions, facts in [
+        (("CurrentClocksEventReasons", "CurrentClocksThrottleReasons"), {"active": None}),
+        (("ViolationStatus",), {"seconds": {}}), (("MemoryInfo",), {"others_bytes": None}),
+        (("ProcessUtilization",), {"others_busy": None}),
+    ]:  # fmt: skip
+        for how in (dict.fromkeys(questions, WITHHELD), {"lacking": questions}):
+            assert counters(**answers | how) == replace(usual, **facts), how
     assert counters(**dict.fromkeys(H100.keys() - {"UUID"}, WITHHELD)) == Counters()
 
 
 def test_memory_beyond_our_own_and_a_context_is_that_of_others(counters):
-    for used, own, others in [(10, 4, 5), (10, 0, 9), (5, 4, 0), (5, 5, 0), (4, 8, 0), (0, 0, 0)]:
+    for used, own, others in [(10, 4, 5), (5, 4, 0), (4, 8, 0)]:
         found = counters(own * GIB, MemoryInfo=memory(used * GIB)).others_bytes
         assert found == others * GIB, (used, own)
 
