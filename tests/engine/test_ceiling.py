@@ -12,7 +12,6 @@ from pytest_roofline.core.work import Work
 from pytest_roofline.engine import ceiling as ceilings
 from pytest_roofline.engine.ceiling import (
     LONGEST_PRODUCT_S,
-    SMALLEST_PRODUCT,
     MeasuredProduct,
     float32_settings,
     measure_product,
@@ -37,9 +36,8 @@ def test_a_triad_counts_two_reads_and_one_write_and_is_the_best_sample(monkeypat
         monkeypatch.setattr(torch, "add", timed_add)
         return measure_triad(device, "cpu", cache_bytes=cache_bytes)
 
-    for seconds in (lambda _: 2.0**-8, lambda number: 2.0**-8 * (1 + number % 3)):
-        ceiling = triad(seconds)
-        assert (ceiling.value, ceiling.source, ceiling.metric) == (3 * 4 * 4096 / 2.0**-8, "measured", "traffic_GBps")
+    ceiling = triad(lambda number: 2.0**-8 * (1 + number % 3))
+    assert (ceiling.value, ceiling.source, ceiling.metric) == (3 * 4 * 4096 / 2.0**-8, "measured", "traffic_GBps")
     # Its arrays are bounded; where they do not fit there is none.
     for cache_bytes, memory_bytes in [(2**40, 6 * 256 * MIB - 1), (4096, 4096)]:
         assert triad(lambda _: 2.0**-8, cache_bytes, memory_bytes=memory_bytes) is None
@@ -75,12 +73,12 @@ def products(monkeypatch):
 
 
 def test_a_product_counts_two_flops_a_step_and_is_the_best_sample(products):
-    for seconds in (lambda *_: 2.0**-8, lambda _, number: 2.0**-8 * (1 + number % 3)):
-        ceiling = measure_product(products(seconds).device, "cpu", "fp32_TFLOPS").ceiling
-        assert (ceiling.value, ceiling.source) == (2 * 512**3 / 2.0**-8, "measured")
-        assert ceiling.origin.startswith("product of two 512 x 512 matrices, best of ")
-        # A rate above it is no lie.
-        assert above_peak(ceiling, Work(flops=10**12), 5.0, ()) == ""
+    made = products(lambda _, number: 2.0**-8 * (1 + number % 3))
+    ceiling = measure_product(made.device, "cpu", "fp32_TFLOPS").ceiling
+    assert (ceiling.value, ceiling.source) == (2 * 512**3 / 2.0**-8, "measured")
+    assert ceiling.origin.startswith("product of two 512 x 512 matrices, best of ")
+    # A rate above it is no lie.
+    assert above_peak(ceiling, Work(flops=10**12), 5.0, ()) == ""
 
 
 def test_the_product_is_in_the_type_that_the_metric_names_and_no_other_metric_has_one(products):
@@ -90,7 +88,7 @@ def test_the_product_is_in_the_type_that_the_metric_names_and_no_other_metric_ha
         assert measure_product(made.device, "cpu", metric).ceiling.metric == metric
         assert {seen for _, seen in made.seen} == {dtype}
     # A processor has none in TF32.
-    for metric in ["TFLOPS", "x_fp32_TFLOPS", "fp8_TFLOPS", "traffic_GBps", "tf32_TFLOPS", "fp32"]:
+    for metric in ["TFLOPS", "fp8_TFLOPS", "traffic_GBps", "tf32_TFLOPS"]:
         made = products()
         assert (measure_product(made.device, "cpu", metric), made.seen) == (MeasuredProduct(None), []), metric
 
@@ -101,9 +99,6 @@ def test_a_product_grows_until_the_next_takes_too_long_and_one_slow_call_ends_no
     assert (made.rows[:2], "256 x 256" in ceiling.origin) == ([256, 512], True)
     # The one that was too slow is called as often as patience allows, and no more.
     assert sum(rows == 512 for rows, _ in made.seen) == 1
-    made = products(lambda rows, _: (rows / SMALLEST_PRODUCT) ** 3)
-    ceiling = measure_product(made.device, "cpu", "fp16_TFLOPS").ceiling
-    assert (ceiling.value, len(made.seen) <= 4) == (2 * SMALLEST_PRODUCT**3, True)
     # Others may have the cores of a machine for a while.
     made = products(lambda rows, number: 0.05 if number == 2 else 2 * rows**3 / 1e12)
     assert "512 x 512" in measure_product(made.device, "cpu", "fp32_TFLOPS").ceiling.origin
@@ -142,15 +137,9 @@ def refusing(message):
     return refuse
 
 
-def test_a_type_that_cannot_be_multiplied_has_no_ceiling(products):
-    for message, settled in [("not implemented for 'Half'", True), (FULL, False)]:
-        found = measure_product(products(refusing(message)).device, "cpu", "fp16_TFLOPS")
-        assert found == MeasuredProduct(None, settled), message
-
-
 def test_what_a_test_set_for_itself_is_neither_used_nor_changed(products):
     before = torch.get_float32_matmul_precision()
-    for precision in ["highest", "high", "medium"]:
+    for precision in ["highest", "medium"]:
         seen = set()
 
         def look(rows, _, seen=seen):

@@ -133,19 +133,19 @@ def log(monkeypatch):
     return Event.log
 
 
-def test_reading_apples_events_waits_for_the_device_and_never_for_the_event(log):
-    # Waiting for the event first makes reading hang (pytorch 162872).
+def test_apples_gpu_is_waited_for_and_its_events_are_never_read(log):
+    # Waiting for an event first makes reading hang (pytorch 162872).
     device = MpsDevice()
-    assert device.elapsed_s(device.stamp(), device.stamp()) == 1.5
+    assert 0 <= device.elapsed_s(device.stamp(), device.stamp()) < 10
     device.synchronize(), device.release()
-    assert log == ["record", "record", "wait for the device", "read", "wait for the device", "release"]
+    assert log == ["wait for the device"] * 3 + ["release"]
 
 
 def test_apples_gpu_can_what_it_can_and_its_state_is_unknown(machine, monkeypatch):
     device = MpsDevice()
     traits = device.traits
     assert (traits.queues, traits.spins, traits.graphs, traits.shortest_span_s) == (True, False, False, 5e-3)
-    assert traits.watchdog_s > 0
+    assert not traits.stamps
     assert (device.counters(), device.peak_bytes(lambda: 1 / 0)) == (Counters(), None)
     for recommended, allocated, free in [(10, 4, 6), (4, 10, 0)]:
         monkeypatch.setattr(torch.mps, "recommended_max_memory", lambda value=recommended: value * GIB)

@@ -210,7 +210,7 @@ def test_memory_is_counted_above_what_was_held_before():
 def test_a_fake_can_do_everything_unless_told_otherwise_and_is_never_another():
     traits = FakeDevice(tick_s=1e-6).traits
     assert (traits.tick_s, traits.queues, traits.spins, traits.spin_is_clock, traits.graphs) == (1e-6, *[True] * 4)
-    less = Traits(tick_s=1e-6, shortest_span_s=5e-3, watchdog_s=0.1)
+    less = Traits(tick_s=1e-6, shortest_span_s=5e-3, stamps=False)
     # The calibration of one must not be taken for that of the other.
     assert (FakeDevice(traits=less).traits, len({FakeDevice(), FakeDevice()})) == (less, 2)
 

@@ -41,17 +41,8 @@ def of_later(later=False):
     return fn
 
 
-def held_into():
-    torch.mm(HELD, HELD, out=INTO)
-
-
 def nothing_seen(a, b):
     torch.mm(a, b, out=UNSEEN["out"])
-
-
-def into_cache(cache, row, at=[0]):  # noqa: B006 - it is to be remembered
-    cache[at[0] % len(cache)] = row
-    at[0] += 97
 
 
 def copies(to, source):
@@ -61,10 +52,6 @@ def copies(to, source):
 def step(weight):
     weight.grad = torch.ones_like(weight)
     torch.optim.SGD([weight], lr=0.1).step()
-
-
-def whole_out(x, out, room):
-    torch.neg(x, out=out)
 
 
 def halves(x):
@@ -85,61 +72,41 @@ HONEST = {
     "into an argument": (lambda a, b, c: torch.mm(a, b, out=c), randn(8, 8), randn(8, 8), torch.empty(8, 8)),
     "into what nobody sees": (nothing_seen, randn(8, 8), randn(8, 8)),
     "copy": (lambda to, source: to.copy_(source), torch.zeros(1000), randn(1000)),
-    "copy of zeros": (lambda to, source: to.copy_(source), torch.zeros(1000), torch.zeros(1000)),
-    "copy without a result": (copies, torch.zeros(1000), torch.ones(1000)),
     "in place": (lambda x: x.add_(1), torch.zeros(100)),
     "overwritten": (lambda x: x.zero_(), torch.zeros(100)),
     "sum as a number": (lambda x: x.sum().item(), torch.ones(100)),
-    "sum": (torch.sum, randn(100)),
     "scaled away": (lambda x: torch.nn.functional.layer_norm(x, (16,)), randn(4, 16)),
     "the same of all constants": (lambda x: torch.softmax(x, -1), torch.ones(4, 4)),
-    "made anew": (torch.zeros_like, randn(100)),
     "yes or no": (torch.allclose, randn(100), randn(100)),
-    "any": (lambda x: x.isnan().any(), randn(100)),
     "whole numbers": (lambda x: x + 1, torch.arange(100)),
-    "embedding": (torch.nn.functional.embedding, torch.tensor([1, 2, 3]), randn(10, 4)),
-    "a row of a cache, each time another": (into_cache, randn(1000, 1000), torch.ones(1000)),
     "refuses other values": (lambda x: torch.linalg.cholesky(x), torch.eye(8)),
     "bfloat16": (torch.mm, randn(8, 8, dtype=torch.bfloat16), randn(8, 8, dtype=torch.bfloat16)),
-    "float8": (lambda x: x.to(torch.float32), randn(64, dtype=torch.float8_e4m3fn)),
     "complex": (lambda x: x * x, torch.ones(8, dtype=torch.complex64)),
     "a transposed view": (lambda x: x * 2, randn(8, 4).t()),
     "an expanded view": (lambda x: x * 2, randn(1, 4).expand(8, 4)),
     "parts of one tensor": (torch.mm, *randn(16, 8).split(8)),
     "in a mapping": (lambda x: {"out": x["in"] * 2}, {"in": randn(8)}),
     "a step of an optimizer": (step, torch.nn.Parameter(randn(100))),
-    "no arguments": (lambda: None,),
     "a name that is not set yet": (of_later(), randn(8)),
     "of its own": (lambda: torch.mm(HELD, HELD),),
     "of its own, into what it holds": (lambda: torch.mm(HELD, HELD, out=INTO).numel(),),
-    "of its own, into what it holds, without a result": (held_into,),
     "a partial": (functools.partial(torch.mm, randn(8, 8), mat2=randn(8, 8)),),
     "idempotent in place": (lambda x, y: x.relu_(), randn(100), randn(100)),
     "clamped in place": (lambda x, low, high: x.clamp_(low, high), randn(100), -torch.ones(100), torch.ones(100)),
-    "a remainder in place": (lambda x, y: x.fmod_(y), torch.full((100,), 15.0), torch.full((100,), 10.0)),
     "a running minimum": (lambda x, low: torch.minimum(x, low, out=low), randn(100) + 50, torch.full((100,), 1e9)),
     "a running maximum": (lambda x, top: torch.maximum(x, top, out=top), randn(100) - 50, torch.full((100,), -1e9)),
     "too little to be added": (lambda x, y: x.add_(y, alpha=1e-5), randn(1000).bfloat16(), randn(1000).bfloat16()),
-    "by shape": (lambda x: torch.arange(len(x)).float().cos(), randn(100)),
     "seeded": (lambda x: (torch.manual_seed(0), torch.rand_like(x))[1], randn(100)),
-    "a number by shape": (lambda x: float(len(x)), randn(100)),
-    "a histogram of its own range": (lambda x: torch.histc(x, 4), randn(100)),
     "from whole numbers alone": (lambda x, room: x.sort().values, torch.arange(100), randn(100)),
-    "whole numbers into an argument": (whole_out, torch.arange(100), torch.zeros(100).long(), randn(100)),
-    "a few of many rows": (lambda at, x: x[at], torch.tensor([90000, 91000]), torch.rand(100000, 64)),
     "a row of a large cache": (lambda cache, row: cache[90000].copy_(row), torch.zeros(100000, 64), randn(64)),
-    "into what it holds itself": (lambda a, b: torch.mm(a, b, out=UNSEEN["out"]), randn(8, 8), randn(8, 8)),
     "until it converges": (halves, torch.tensor(8.0)),
-    "normal in place": (lambda x: x.div_(x.norm()), randn(1000)),
     "a share, whatever the scale": (lambda x, y: ((x > 0) == (y > 0)).float().mean().item(), randn(100), randn(100)),
-    "a place, whatever the scale": (lambda x: x.argmax(), randn(100)),
     "an address": (lambda x: x.data_ptr(), randn(100)),
     "another number each time": (lambda x: x.argmax().item() + time.perf_counter(), randn(100)),
     "of a model": (lambda model, x: model(x).argmax(), torch.nn.Linear(8, 8), randn(4, 8)),
     "of a result with a past": (lambda x: x.sign(), randn(100).requires_grad_() * 1),
     "made in inference mode": (torch.inference_mode()(copies), *torch.inference_mode()(pair)()),
     "to be conjugated": (torch.mm, randn(8, 8, dtype=torch.cfloat), randn(8, 8, dtype=torch.cfloat).mH),
-    "nested": (lambda x, y: y * 2, torch.nested.nested_tensor([randn(3), randn(4)]), randn(8)),
     "float4": (lambda x, y: y * 2, torch.zeros(8, dtype=torch.uint8).view(torch.float4_e2m1fn_x2), randn(8)),
 }
 
@@ -242,33 +209,19 @@ def by_version(a, b):
     return a.data_ptr(), b.data_ptr(), a._version, b._version
 
 
-def copies_into_its_own():
-    product, out = remembers(by_id)(), torch.zeros(8, 8)
-
-    def fn(a, b):
-        out.copy_(product(a, b))
-
-    return fn
-
-
 COPIES = {
     "copies, by object": (gives_copies(by_id, torch.clone), 2),
     "copies, by address and version": (gives_copies(by_version, torch.clone), 2),
     "copies into an argument": (gives_copies(by_id, lambda known, out: copies(out, known)), 3),
-    "copies into what it holds": (copies_into_its_own, 2),
     "a number": (gives_copies(by_id, lambda known: known.sum().item()), 2),
-    "numbers in a mapping": (gives_copies(by_id, lambda known: {"sums": known.sum(0).tolist()}), 2),
 }
 CHEATS = {
     "holds what it reads and remembers": (holds_all, 0),
     "holds what it reads, and remembers in a list": (holds_in_a_list, 0),
     "holds what it reads and what it wrote once": (holds_what_it_writes, 0),
-    "remembers by address": (remembers(lambda a, b: (a.data_ptr(), b.data_ptr())), 2),
     "remembers by address and version": (remembers(lambda a, b: (a.data_ptr(), a._version, b._version)), 2),
     "remembers by object": (remembers(lambda a, b: (id(a), id(b))), 2),
     "remembers by content": (remembers(lambda a, b: str(a.tolist() + b.tolist())), 2),
-    "remembers for good": (remembers(lambda a, b: ""), 2),
-    "works in every second call": (skips(2), 2),
     "works in every tenth call": (skips(10), 2),
     "leaves what the first call wrote": (leaves_stale, 3),
 }
@@ -316,33 +269,26 @@ def test_whoever_gives_copies_of_what_he_remembers_is_not_believed():
         assert [torch.equal(*pair) for pair in zip(given, first, strict=False)] == [True, True], case
 
 
-def test_without_room_for_copies_nothing_is_looked_at():
-    make, _ = CHEATS["remembers by object"]
-    assert why(make(), randn(8, 8), randn(8, 8), free_bytes=100) == ""
-    make, _ = COPIES["copies, by object"]
-    assert why(make(), randn(8, 8), randn(8, 8), free_bytes=1023) == ""
-    assert why(make(), randn(8, 8), randn(8, 8), free_bytes=1024) != ""
-    with pytest.raises(NoRoom, match=r"needs 2\.05 kB of free memory to change all arguments, found 100 B"):
-        refill_of(torch.mm, [(randn(8, 8), randn(8, 8))], 100)
-
-
 def test_every_refill_gives_values_of_the_same_kind_that_were_not_there_before():
     x, ones, kept = randn(1000).abs(), torch.ones(1000), torch.arange(10)
-    refill, seen = Refill((x, [ones], {"at": kept})), []
+    refill, seen = Refill((x, [ones], {"at": kept})), set()
     for _ in range(50):
         refill()
-        seen.append((x.tolist(), ones.tolist()))
+        seen.add(str((x.tolist(), ones.tolist())))
         assert 0 <= x.min() <= x.max() <= 5
         assert 0 < ones.min() < ones.max() <= 1
-    assert len({str(one) for one in seen}) == 50
+    assert len(seen) == 50
     assert kept.tolist() == list(range(10))
 
 
-def test_many_sets_are_refilled_where_there_is_room_for_what_is_kept_of_each():
+def test_sets_are_looked_at_or_refilled_where_there_is_room_for_what_is_kept_of_each():
+    make, _ = COPIES["copies, by object"]
+    for free_bytes, seen in [(100, False), (1023, False), (1024, True)]:
+        assert bool(why(make(), randn(8, 8), randn(8, 8), free_bytes=free_bytes)) == seen, free_bytes
     sets = [(randn(1000),) for _ in range(100)]
     refill_of(torch.neg, sets, 103 * 4000)(99)
     assert not torch.equal(sets[99][0], sets[98][0])
-    with pytest.raises(NoRoom, match="change all arguments, found 408 kB"):
+    with pytest.raises(NoRoom, match=r"needs 412 kB of free memory to change all arguments, found 408 kB"):
         refill_of(torch.neg, sets, 102 * 4000)
 
 
@@ -351,9 +297,6 @@ def test_a_refill_reaches_what_was_made_in_inference_mode_and_leaves_what_cannot
     refill_of(torch.neg, [(made, packed.view(torch.float4_e2m1fn_x2))], ROOM)(0)
     assert made.min() < 1
     assert not packed.any()
-
-
-def test_a_refill_without_anything_to_fill_is_refused():
     with pytest.raises(BadInput, match="refill=True found no tensor of floating-point numbers among the arguments"):
         refill_of(torch.neg, [(torch.arange(4),)], ROOM)
 

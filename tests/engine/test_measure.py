@@ -50,11 +50,6 @@ def refused_as_baseline(suite, why, name=None):
 
 # Each holds by itself; the cache has 4000 bytes, so that a rotation takes nine sets.
 HOLDS_TRUE = {
-    "arguments are given": (
-        "seen = set()",
-        "roofline.measure(lambda *a: seen.add(a) or fake.work(1e-3), work=WORK, args=(1, 2))",
-        "assert seen == {(1, 2)}",
-    ),
     "a list of arguments is several": (
         "seen = set()",
         "roofline.measure(lambda *a: seen.add(a) or fake.work(1e-3), work=WORK, args=[1, 2])",
@@ -92,18 +87,7 @@ HOLDS_TRUE = {
         "    roofline.measure(lambda: 1 / 0, work=WORK, name='bad')",
         "assert len(released) == 2",
     ),
-    "tensors are released": (
-        "held = []",
-        "def make():",
-        "    tensor = torch.zeros(1000)",
-        "    held.append(weakref.ref(tensor))",
-        "    return (tensor,)",
-        f"{MEASURE}, make_args=make, name='one')",
-        f"{MEASURE}, make_args=make, name='many', cache='rotate')",
-        "assert len(held) == 10 and {reference() for reference in held} == {None}",
-    ),
     "the device is one of torch": ("assert roofline.device == torch.device('cpu')",),
-    "memory that is just there is no skip": ("roofline.require_memory(fake.free_bytes())",),
 }
 
 
@@ -149,17 +133,7 @@ BAD = {
         "async def fn(a): pass", "functools.partial(fn, 1), work=WORK",
         "* is async*expected a plain function*",
     ),
-    "async callable": (
-        "class Fn:\n        async def __call__(self): pass", "Fn(), work=WORK",
-        "* is async*expected a plain function*",
-    ),
-    "async method": (
-        "class Fn:\n        async def go(self): pass", "Fn().go, work=WORK",
-        "'go' is async*expected a plain function*",
-    ),
-    "async generator": ("async def fn(): yield", "fn, work=WORK", "'fn' is async*expected a plain function*"),
     "no function": ("fn = 5", "fn, work=WORK", "what is to be timed is 5; expected a function, such as lambda: …"),
-    "a result": ("fn = None", "fn, work=WORK", "what is to be timed is None; expected a function, *"),
     "a tensor": (
         "import torch; fn = torch.zeros(1000, 2)", "fn, work=WORK",
         "what is to be timed is a Tensor of shape (1000, 2); expected a function, *",
@@ -170,31 +144,20 @@ BAD = {
         "Work.read_bytes is a Tensor of shape (3,); expected a whole number",
     ),
     "no work": ("", "fn", "work is None; expected Work(*"),
-    "bytes for work": ("", "fn, work=4096", "work is 4096; expected Work(*"),
     "zero work": ("", "fn, work=Work()", "Work is zero throughout; expected at least one of *"),
-    "zero bytes": ("", "fn, work=Work(read_bytes=0, write_bytes=0)", "Work is zero throughout; expected *"),
     "negative work": ("", "fn, work=Work(read_bytes=-1)", "Work.read_bytes is -1; expected zero or more*"),
     "both arguments": ("", "fn, work=WORK, args=(), make_args=tuple", "both args and make_args were given; *"),
-    "no maker": ("", "fn, work=WORK, make_args=5", "make_args is 5; expected a function that makes one set *"),
     "bare argument": ("", "fn, work=WORK, args=5", "args is a int; expected a tuple of arguments"),
-    "text argument": ("", "fn, work=WORK, args='ab'", "args is a str; expected a tuple of arguments"),
     "rotation without a maker": ("", "fn, work=WORK, cache='rotate'", "cache='rotate' needs make_args, *"),
-    "given rotation": ("", "fn, work=WORK, cache='rotate', args=(1,)", "cache='rotate' needs make_args, *"),
     "cache": ("", "fn, work=WORK, cache='hot'", "cache is 'hot'; expected one of warm, rotate, flush"),
     "timing": ("", "fn, work=WORK, timing='cpu'", "timing is 'cpu'; expected one of device, wall"),
     "zero budget": ("", "fn, work=WORK, budget=0", "budget is 0; expected a number above zero"),
-    "negative budget": ("", "fn, work=WORK, budget=-1.0", "budget is -1.0; expected a number above zero"),
     "no number as budget": ("", "fn, work=WORK, budget='1s'", "budget is '1s'; expected a number above zero"),
-    "NaN as budget": ("", "fn, work=WORK, budget=float('nan')", "budget is nan; expected a number above zero"),
     "infinite budget": ("", "fn, work=WORK, budget=float('inf')", "budget is inf; expected a number above zero"),
-    "truth as budget": ("", "fn, work=WORK, budget=True", "budget is True; expected a number above zero"),
-    "zero tolerance": ("", "fn, work=WORK, tolerance=0", "tolerance is 0; expected a number above zero"),
     "negative tolerance": ("", "fn, work=WORK, tolerance=-0.1", "tolerance is -0.1; expected a number above zero"),
     "bare bandwidth": ("", "fn, work=WORK, metric='bandwidth'", "metric is 'bandwidth'; expected a name that ends *"),
     "metric without amount": ("", "fn, work=WORK, metric='TFLOPS'", "metric is 'TFLOPS', but work has none of *"),
-    "metric no text": ("", "fn, work=WORK, metric=5", "metric is 5; expected a name that ends *"),
     "name no text": ("", "fn, work=WORK, name=5", "name is 5; expected text*"),
-    "empty name": ("", "fn, work=WORK, name=''", "name is ''; expected text*"),
     "verify no function": ("", "fn, work=WORK, verify=True", "verify is True; expected a function *"),
 }  # fmt: skip
 
@@ -223,11 +186,10 @@ def test_bad_input_is_refused_in_one_sentence_and_measures_nothing(suite):
 
 WRONG = {
     "False": "lambda *_: False",
-    "zero": "lambda *_: 0",
     "tensor": "lambda *_: torch.tensor(False)",
     "assertion": "lambda *_: pytest.fail.__class__ and (_ for _ in ()).throw(AssertionError('byte 7 is 0'))",
 }
-RIGHT = ("True", "None", "torch.tensor(True)", "1")
+RIGHT = ("True", "None", "torch.tensor(True)")
 
 
 def test_wrong_data_fail_their_test_are_marked_and_never_a_baseline_and_right_data_pass(suite):
@@ -240,7 +202,7 @@ def test_wrong_data_fail_their_test_are_marked_and_never_a_baseline_and_right_da
         result.stdout.fnmatch_lines([f"E *WrongData: {name}: wrong data in argument set 0*"])
     result.stdout.fnmatch_lines(["E *WrongData: assertion: wrong data in argument set 0: byte 7 is 0"])
     found = [(one.verified, one.invalid[:28]) for one in suite.saved().measurements]
-    assert found == [(False, "wrong data in argument set 0")] * 5 + [(True, "")] * len(RIGHT)
+    assert found == [(False, "wrong data in argument set 0")] * 4 + [(True, "")] * len(RIGHT)
     suite.run(module({"swallowed": swallowed}), "--roofline-save=swallowed")
     refused_as_baseline(suite, "wrong data in argument set 0", "swallowed")
 
@@ -393,11 +355,11 @@ DEVICE.flusher = flusher
 def test_tensors_and_the_flushs_buffer_are_released_before_the_next_test_however_a_measurement_ends(suite):
     suite.device(body=FLUSHING)
     tests = [body(f"{MEASURE}, make_args=make, verify=lambda _: False)", name="wrong")]
-    tests += [failing(after, ", make_args=make", name=f"made_{after}") for after in (0, 10, 40)]
-    tests += [failing(after, ", cache='flush'", name=f"flushed_{after}") for after in (0, 10, 40)]
+    tests += [failing(after, ", make_args=make", name=f"made_{after}") for after in (0, 40)]
+    tests += [failing(after, ", cache='flush'", name=f"flushed_{after}") for after in (10, 40)]
     tests += [body(f"{MEASURE}, cache='flush')", "assert {one() for one in fake.held} == {None}", name="well")]
     source = HOLDING + "".join(test + NEXT.format(at=at) for at, test in enumerate(tests))
-    suite.run(source).assert_outcomes(failed=7, passed=9)
+    suite.run(source).assert_outcomes(failed=5, passed=7)
 
 
 def test_a_device_that_vanishes_is_named_and_what_it_measured_marked(suite):
@@ -549,20 +511,6 @@ def test_nothing_on_a_processor_is_invalid_whatever_work_is_claimed(pytester):
     assert all("is `work` right, and does the function do it?" in one for one in why.values()), why
 
 
-def test_memory_that_is_not_there_is_a_skip_and_a_failure_where_hardware_is_required(suite, machine):
-    machine.memory(64 * GIB, 2 * 10**9)
-    suite.device("memory_bytes=2 * 10**9")
-    text = module(
-        {where: (f"roofline.require_memory(4_730_000_000, where='{where}')",) for where in ("device", "host")}
-    )
-    for arguments, outcome, line in [
-        (("-rs",), "skipped", "SKIPPED*needs 4.73 GB of {} memory, found 2.00 GB"),
-        (("--roofline-require-hardware",), "failed", "*needs 4.73 GB of {} memory, found 2.00 GB, and --roofline-req*"),
-    ]:
-        suite.run(text, *arguments).assert_outcomes(**{outcome: 2})
-        suite.result.stdout.fnmatch_lines([line.format(where) for where in ("device", "host")])
-
-
 def test_a_replaced_function_is_what_is_measured_and_labelled_and_never_a_baseline(suite):
     suite.device(
         body="def pytest_roofline_function(item, name, fn):\n    return lambda: (fn(), DEVICE.work(3e-3))\n",
@@ -598,13 +546,6 @@ def test_the_peak_of_a_call_and_what_it_holds_are_above_what_was_before_in_a_cal
     assert suite.lines("measurement")[0]["held_bytes"] == MIB
 
 
-def test_a_call_that_fails_while_its_peak_is_taken_keeps_the_samples_and_marks_them(suite):
-    suite.device(body="def peak(call):\n    raise RuntimeError('out of memory')\nDEVICE.peak_bytes = peak\n")
-    suite.run(body(f"{BOTH})")).assert_outcomes(failed=1)
-    (measurement,) = suite.saved().measurements
-    assert (measurement.invalid, measurement.peak_bytes) == ("raised RuntimeError: out of memory", None)
-
-
 def test_a_cpu_holds_what_autograd_saves_and_tells_nothing_inside_a_profiler_of_the_users(monkeypatch):
     x = torch.ones(MIB // 4, requires_grad=True)
     # The result of exp is what it saves; sin saves its input, which is such a result; the last is the output.
@@ -622,7 +563,6 @@ def test_a_cpu_holds_what_autograd_saves_and_tells_nothing_inside_a_profiler_of_
 
 
 def test_ranks_and_siblings_ask_nobody_whether_others_are_busy_and_one_device_alone_does():
-    """The others are the ranks and siblings of the measurement itself."""
     copy = Work(payload_bytes=2**20, wire_bytes=2**20)
 
     def asks(**changes):

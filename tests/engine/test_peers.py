@@ -211,19 +211,6 @@ def test_a_host_that_falls_behind_on_one_rank_is_a_gap_on_all():
     assert f"{HOST_GAP} (rank 1)" in gaps[0]
 
 
-def test_a_device_that_reads_nonsense_on_one_rank_puts_all_on_the_hosts_clock():
-    # In the warm-up, and in a block.
-    for at in (200, 1500):
-        traits = Traits(tick_s=1e-6, shortest_span_s=5e-3, watchdog_s=10.0)
-        devices = [FakeDevice(tick_s=1e-6, traits=traits) for _ in range(2)]
-        last, right = devices[1], devices[1].elapsed_s
-        last.elapsed_s = lambda start, end, last=last, right=right, at=at: (
-            -1.0 if last.works > at else right(start, end)
-        )
-        ran, calls = engines(devices, [1e-4, 1e-4])
-        assert ([engine.log.mode for engine in ran], len(set(calls))) == (["host", "host"], 1), at
-
-
 def stopwatches(seconds, body):
     """What `body(stopwatch, submit)` gives on ranks whose hosts need so long for a call of 1 and 2 ms."""
 

@@ -15,14 +15,14 @@ from .conftest import NOISY, texts, write_sessions
 CONFTEST = """
 
 def pytest_configure(config):
+    import contextlib
     from pytest_roofline.core.work import Work
     from pytest_roofline.engine import ceiling
 
-    def measured(device, hardware, process, name):
-        one = ceiling.Canary(lambda: device.work(1e-3), Work(calls=1), {"dtype": "fp32"}, "time_s")
-        return ceiling.measure_canary(device, hardware, process, name, one)
+    def canary_of(device, name):
+        return ceiling.Canary(lambda: device.work(1e-3), Work(calls=1), {"dtype": "fp32"}, "time_s")
 
-    ceiling._measure = measured
+    ceiling.canary_of, ceiling.multiplying = canary_of, lambda *_: contextlib.nullcontext()
 
 
 def pytest_sessionfinish(session):
@@ -37,8 +37,9 @@ def pytest_sessionfinish(session):
 @pytest.fixture
 def birds(desk, monkeypatch):
     """A desk whose fake device has canaries."""
-    # The inner conftest.py replaces it in this process too.
-    monkeypatch.setattr(ceiling, "_measure", ceiling._measure)
+    # The inner conftest.py replaces them in this process too.
+    for name in ("canary_of", "multiplying"):
+        monkeypatch.setattr(ceiling, name, getattr(ceiling, name))
     desk.pytester.makeconftest(desk.conftest + CONFTEST)
     desk.one()
     return desk

@@ -23,7 +23,7 @@ SCRIPT = json.loads(Path(__file__).with_name("script.json").read_text())
 
 
 def pytest_roofline_device(config, name):
-    traits = Traits(tick_s=1e-9, shortest_span_s=2e-7, watchdog_s=5.0)
+    traits = Traits(tick_s=1e-9, shortest_span_s=2e-7, stamps=SCRIPT["device"].pop("stamps", True))
     config.fake = FakeDevice(**SCRIPT["device"], traits=traits)
     return config.fake
 
@@ -83,7 +83,7 @@ def test_short(roofline, busy):
 MODES = {
     "host-bound": ({}, {"queue_depth": 4, "launch_s": 1e-3}),
     "cache-resident": ({}, {"cache_bytes": 1024 * MIB}),
-    "wall-clock": ({"latency_s": 4e-6}, {"latency_s": 4e-6, "reading": "reversed"}),
+    "wall-clock": ({"latency_s": 4e-6}, {"latency_s": 4e-6, "stamps": False}),
 }
 DIRECTIONS = [(0, 1), (1, 0)]
 

@@ -5,7 +5,6 @@ if the device has not reached the block's first stamp when the host has submitte
 """
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -40,7 +39,7 @@ class BlockTimes:
 
 
 class Stopwatch:
-    """Stamps and waits on a device, naming it where it fails; falls back to the host's clock where reading fails.
+    """Stamps and waits on a device, naming it where it fails; without stamps that can be trusted, by the host's clock.
 
     With peers, what it gives is what all ranks agree upon: the longest span, the dearest host. They meet when a span or
     block is over, never between two stamps. A `flush` goes before every call; `isolated` samples begin on idle devices,
@@ -57,10 +56,9 @@ class Stopwatch:
     ) -> None:
         self.device = device
         self.flush = flush
-        self.wall = wall
+        self.wall = wall or not device.traits.stamps
         self.isolated = isolated
         self.agreement = Agreement(peers, device.host_s)
-        self.fell_back = False
         # Host seconds that submitting the last span took.
         self.submit_s = 0.0
 
@@ -75,8 +73,7 @@ class Stopwatch:
         span_s = self._own_span_s(submit)
         if self.agreement.alone:
             return span_s
-        span_s, self.submit_s, fell_back = self.agreement.most(span_s, self.submit_s, self.fell_back)
-        self._fall_back(bool(fell_back))
+        span_s, self.submit_s = self.agreement.most(span_s, self.submit_s)
         return span_s
 
     def alone_s(self, submit: Callable[[], None]) -> float:
@@ -107,11 +104,6 @@ class Stopwatch:
             self.settle()
             self.agreement.barrier()
 
-    def _fall_back(self, fell_back: bool) -> None:
-        """To the host's clock on every rank, if one of them had to."""
-        if fell_back:
-            self.wall = self.fell_back = True
-
     def _own_span_s(self, submit: Callable[[], None]) -> float:
         self._flush()
         if self.wall:
@@ -120,8 +112,6 @@ class Stopwatch:
             self._submit(submit)
             self.settle()
             return self.device.host_s() - began_s
-        if self.device.traits.watchdog_s is not None:
-            return self._watched_span_s(submit, self.device.traits.watchdog_s)
         start = self._stamp()
         self._submit(submit)
         return self._read_s(start, self._stamp())
@@ -130,24 +120,6 @@ class Stopwatch:
         began_s = self.device.host_s()
         submit()
         self.submit_s = self.device.host_s() - began_s
-
-    def _watched_span_s(self, submit: Callable[[], None], watchdog_s: float) -> float:
-        """One pair, the whole device waited for, and the host's clock beside it in case the pair makes no sense."""
-        self.settle()
-        began_s = self.device.host_s()
-        start = self._stamp()
-        self._submit(submit)
-        end = self._stamp()
-        self.settle()
-        wall_s = self.device.host_s() - began_s
-        try:
-            span_s = within(watchdog_s, lambda: self.device.elapsed_s(start, end))
-        except Exception:  # It hung, or did not know its own events: both were seen.
-            span_s = -1.0
-        if 0 <= span_s <= wall_s + self.device.traits.tick_s:
-            return span_s
-        self._fall_back(True)
-        return wall_s
 
     def plain(self, submit: Callable[[], None], samples: int) -> BlockTimes:
         """Samples one after the other, each waited for."""
@@ -216,9 +188,8 @@ class Stopwatch:
         if self.agreement.alone:
             return own
         clocks = (-clock_hz for clock_hz in own.clocks_hz or (0.0, 0.0))
-        most = self.agreement.most(*own.spans, own.host_s, own.wall_s, own.ahead is False, self.fell_back, *clocks)
-        spans, (host_s, wall_s, behind, fell_back, *lowest) = most[: len(own.spans)], most[len(own.spans) :]
-        self._fall_back(bool(fell_back))
+        most = self.agreement.most(*own.spans, own.host_s, own.wall_s, own.ahead is False, *clocks)
+        spans, (host_s, wall_s, behind, *lowest) = most[: len(own.spans)], most[len(own.spans) :]
         ahead = None if own.ahead is None else not behind
         clocks_hz = _both(-lowest[0], -lowest[1])
         return BlockTimes(spans, ahead, host_s, wall_s, clocks_hz, own.alone, own=own)
@@ -285,27 +256,3 @@ class Stopwatch:
 
 def _both(before_hz: float | None, after_hz: float | None) -> tuple[float, float] | None:
     return (before_hz, after_hz) if before_hz and after_hz else None
-
-
-def within(seconds: float, question: Callable[[], float]) -> float:
-    """The answer, or whatever the question raises, if it comes in time.
-
-    Raises:
-        TimeoutError: it does not. The thread goes on waiting and ends with the process.
-    """
-    answers: list[float | BaseException] = []
-
-    def ask() -> None:
-        try:
-            answers.append(question())
-        except BaseException as error:  # Handed on to whoever waits.
-            answers.append(error)
-
-    thread = threading.Thread(target=ask, daemon=True, name="roofline-watchdog")
-    thread.start()
-    thread.join(seconds)
-    if not answers:
-        raise TimeoutError(f"no answer within {seconds:g} s")
-    if isinstance(answers[0], BaseException):
-        raise answers[0]
-    return answers[0]

@@ -42,11 +42,7 @@ class CallSequence:
         self.made = 0
 
     def first(self) -> None:
-        """The very first call: whatever only promises to work is found out here.
-
-        Raises:
-            BadInput: the function returned what is not done, or cannot be: see `refuse_promise`.
-        """
+        """The very first call: whatever only promises to work is found out here."""
         self.made += 1
         refuse_promise(self.fn(*self.sets[0]))
 
@@ -96,11 +92,7 @@ _WAITS_BY = {
 
 
 def refuse_promise(result: object) -> None:
-    """Refuse what only promises to work, or works where nothing can be computed.
-
-    Raises:
-        BadInput: it is a coroutine, a generator, the handle of a collective, a future, or a tensor on `meta`.
-    """
+    """Refuse what only promises to work, or works where nothing can be computed."""
     if isinstance(result, list | tuple):
         for one in result:
             refuse_promise(one)
@@ -307,9 +299,6 @@ def fill(
 
     Returns:
         Whether what a call touches has left the cache when its turn comes.
-
-    Raises:
-        NoRoom: they do not fit into what is free.
     """
     timed, work, facts = request.target, request.work, device.facts()
     cache_bytes = facts.last_level_cache_bytes or 0

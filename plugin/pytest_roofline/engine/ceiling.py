@@ -93,16 +93,7 @@ class MeasuredProduct:
 
 
 def measure_product(device: Device, kind: str, metric: str) -> MeasuredProduct:
-    """The FLOP/s that the product of two square matrices reaches in the type that a metric names, 2n³ for n rows.
-
-    Args:
-        device: to measure on.
-        kind: where its tensors live: `cpu`, `cuda:0`.
-        metric: `fp32_TFLOPS`, `tf32_TFLOPS`, `bf16_TFLOPS` or `fp16_TFLOPS`.
-
-    Returns:
-        The best sample; no ceiling for another metric, or where the device does not multiply that type.
-    """
+    """The most FLOP/s of a product of two square matrices in the type that a metric names, 2n³ for n rows."""
     name = metric.removesuffix("_TFLOPS")
     if name not in TYPES or not metric.endswith("_TFLOPS") or (name == "tf32" and not kind.startswith("cuda")):
         return MeasuredProduct(None)
@@ -121,7 +112,8 @@ def _best_product(device: Device, kind: str, name: str) -> MeasuredProduct:
     rows = matrices[0].shape[0]
     if cut and rows < FAIR_PRODUCT:
         return MeasuredProduct(None, settled=False)
-    samples = time_plan(device, Plan(lambda: _multiply(*matrices), sets=[()], budget_s=BUDGET_S))
+    left, right, out = matrices
+    samples = time_plan(device, Plan(lambda: torch.mm(left, right, out=out), sets=[()], budget_s=BUDGET_S))
     ceiling = Ceiling(
         metric=f"{name}_TFLOPS",
         value=2 * rows**3 / min(samples.seconds),
@@ -160,20 +152,17 @@ def square_matrices(rows: int, kind: str, dtype: "torch.dtype") -> tuple["torch.
 
 def _product_s(device: Device, matrices: tuple["torch.Tensor", ...]) -> float:
     """The least host seconds of a product, over a few; in the first of a size libraries choose and load a kernel."""
+    import torch
+
+    left, right, out = matrices
     seconds: list[float] = []
     while sum(seconds) < PATIENCE_S and (len(seconds) < TRIES or min(seconds) > LONGEST_PRODUCT_S):
         device.synchronize()
         began_s = device.host_s()
-        _multiply(*matrices)
+        torch.mm(left, right, out=out)
         device.synchronize()
         seconds.append(device.host_s() - began_s)
     return min(seconds)
-
-
-def _multiply(left: "torch.Tensor", right: "torch.Tensor", out: "torch.Tensor") -> None:
-    import torch
-
-    torch.mm(left, right, out=out)
 
 
 @contextlib.contextmanager
@@ -217,16 +206,11 @@ def measure_canaries(device: Device, hardware: HardwareKey, process: str) -> lis
     found = []
     for name in CANARIES:
         # Of memory that is too full, or a device that failed, the tests themselves tell.
-        with contextlib.suppress(Exception):
-            found.append(_measure(device, hardware, process, name))
+        with contextlib.suppress(Exception), multiplying(device.name, "fp32"):
+            found.append(measure_canary(device, hardware, process, name, canary_of(device, name)))
     with contextlib.suppress(Exception):
         device.release()
     return found
-
-
-def _measure(device: Device, hardware: HardwareKey, process: str, name: str) -> Measurement:
-    with multiplying(device.name, "fp32"):
-        return measure_canary(device, hardware, process, name, canary_of(device, name))
 
 
 def measure_canary(device: Device, hardware: HardwareKey, process: str, name: str, canary: Canary) -> Measurement:
@@ -240,11 +224,7 @@ def measure_canary(device: Device, hardware: HardwareKey, process: str, name: st
 
 
 def canary_of(device: Device, name: str) -> Canary:
-    """One of the three, with its buffers on the device.
-
-    Raises:
-        Exception: whatever the device cannot do, the fake one all of them.
-    """
+    """One of the three, with its buffers on the device."""
     import torch
 
     on_cpu = device.name == "cpu"

@@ -63,10 +63,7 @@ class Conditions:
         """Whether the clock moved within a block by more than `PROBE_SPREAD`, and nobody tells why."""
 
     def pace(self) -> None:
-        """Learn what a round of questions costs, and so how often to ask.
-
-        The first of a process opens the library, which is not the cost of asking.
-        """
+        """Learn what a round of questions costs, and so how often to ask; the first one opens the library."""
         costs = []
         for _ in range(2):
             began_s = self._device.host_s()
@@ -201,14 +198,10 @@ def siblings_of(device: Device) -> tuple[str, ...]:
 
 
 def busy_text(device: Device, pause: Callable[[float], object] = time.sleep) -> str:
-    """Which other devices of the machine are at work, in words; empty where none is seen, or nobody tells.
-
-    Args:
-        device: that is measured, by this process alone.
-        pause: waits so many seconds before the second question: what is busy once may be what this process just did.
-    """
+    """Which other devices of the machine are at work, in words; empty where none is seen, or nobody tells."""
     if not isinstance(device, SiblingDevice) or not _busy(device):
         return ""
+    # What is busy once may be what this process just did.
     pause(FORGOTTEN_S)
     found = _busy(device)
     return ", ".join(f"{name} was {share * 100:.0f} % busy" for name, share in found.items())

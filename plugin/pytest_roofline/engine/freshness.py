@@ -66,12 +66,7 @@ class Refill:
 
 
 def refill_of(fn: Callable[..., object], sets: Sequence[tuple[object, ...]], free_bytes: int) -> Callable[[int], None]:
-    """What gives the set of an index other values, and the tensors that a function holds itself.
-
-    Raises:
-        BadInput: the sets hold no tensor of floating-point numbers.
-        NoRoom: their values cannot be kept beside them.
-    """
+    """What gives the set of an index other values, and the tensors that a function holds itself."""
     wide_bytes = sum(part.numel() * max(4, part.element_size()) for part in _refilled((sets[0], held_by(fn))))
     needed = (len(sets) + COPIES) * wide_bytes
     if needed > free_bytes:

@@ -277,16 +277,10 @@ def unused_accelerator(device: "Device") -> str:
 
 @contextlib.contextmanager
 def limited() -> Iterator[int | None]:
-    """Let this process get the memory that is free now, less a margin; restored afterwards.
+    """Let this process get the memory that is free now, less a margin: the limit in bytes, None but on Linux.
 
-    What cannot fit then fails at once, with its size, and can be recorded. A CPU has no allocator that says no: Linux
-    hands out addresses freely, and when the memory behind them is used up, it ends a process by SIGKILL, which is
-    seldom the one that asked for too much. The limit is RLIMIT_DATA: since Linux 4.7 it counts all private writable
-    memory, also what malloc gets by mmap (setrlimit(2)). A lower limit that is set already stays; children started
-    meanwhile inherit it, each for itself.
-
-    Yields:
-        The limit of the data segment, in bytes; None where there is none, as on every system but Linux.
+    What cannot fit then fails at once, with its size; without, Linux hands out addresses freely and ends some process
+    by SIGKILL later. RLIMIT_DATA counts all private writable memory, also malloc's by mmap, since 4.7 (setrlimit(2)).
     """
     import torch
 

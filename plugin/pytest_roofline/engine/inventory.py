@@ -141,11 +141,7 @@ def between(first: int, second: int) -> Link:
 
 
 def kind_among(names: Sequence[str]) -> str:
-    """The class of the links among devices, as a hardware key has it: one kind, or `mixed`.
-
-    Args:
-        names: `cuda:0` …; devices of another kind are `unknown` to each other.
-    """
+    """The class of the links among devices, `cuda:0` …, as a hardware key has it: one kind, `mixed`, or `unknown`."""
     if not all(name.startswith("cuda:") for name in names):
         return "unknown"
     indices = [int(name.removeprefix("cuda:")) for name in names]
@@ -203,11 +199,7 @@ def _bus(info: Any) -> str | None:
 
 
 def of_amd(smi: Any, first: str | None, second: str | None) -> Link:
-    """The way between two AMD GPUs that can reach each other, by what an open amdsmi answers of PCI addresses.
-
-    Raises:
-        Exception: what the library raises; it has a tree of its own.
-    """
+    """The way between two AMD GPUs that can reach each other, by what an open amdsmi answers of PCI addresses."""
     handles = {smi.amdsmi_get_gpu_device_bdf(handle).lower(): handle for handle in smi.amdsmi_get_processor_handles()}
     if first is None or second is None or not {first.lower(), second.lower()} <= handles.keys():
         return UNKNOWN

@@ -113,18 +113,12 @@ class Log:
             known = replace(block, excluded=block.excluded or state.spoiled, power_capped=capped)
             self.kept[index] = replace(self.kept[index], block=known)
 
-    def say(self, precision: float, *, fell_back: bool) -> None:
-        """Label what a reader must know of the samples, whose median is to be known to a share of `precision`.
-
-        Where the device's stamps could not be read, timing `fell_back` on the host's clock.
-        """
+    def say(self, precision: float) -> None:
+        """Label what a reader must know of the samples, whose median is to be known to a share of `precision`."""
         label = ending(self.counted(), precision)
         self.labels |= {label} if label else set()
         if self.state.clock_moved:
             self.labels.add("clock_moved")
-        if fell_back:
-            self.labels.add("wall_clock")
-            self.mode = "host"
         counted = [kept for kept in self.kept if not kept.block.excluded] or self.kept
         # Of most blocks, since one hiccup of the host says nothing of the rest.
         if 2 * sum(kept.paced for kept in counted) > len(counted):

@@ -79,12 +79,6 @@ class Observer:
 def measure_request(device: Device, request: Request, observer: Observer, peers: Peers = ALONE) -> Measured:
     """What a request measures on a device: arguments → warm-up → blocks → memory → data → whether calls are believed.
 
-    Args:
-        device: to measure on.
-        request: what to measure.
-        observer: told of it while the buffers are there.
-        peers: the ranks that measure together, all with the same request.
-
     Raises:
         BadInput: the function returned what only promises to work, or the ranks are too different.
         NoRoom: what the measurement needs does not fit into free memory.
@@ -217,9 +211,6 @@ def slowed(
 
     Short calls go through the argument sets in turn to be timed as they will be measured; None of them where every rank
     must make the same calls, so that none may make more.
-
-    Raises:
-        BadInput: the device queues work but cannot be kept busy for a given time.
     """
     if on_host or not device.traits.queues:
         return lambda *arguments: _then_wait(fn, arguments, share)

@@ -20,7 +20,7 @@ from .devices import Traits, cpu
 CODES = ("", HOST_GAP, *CAUSES, NEIGHBOUR)
 NEIGHBOURS: tuple[Literal["none", "unknown", "seen"], ...] = ("none", "unknown", "seen")
 # Of the traits, those that decide how blocks are taken. Ticks may differ: the coarsest is calibrated.
-DECISIVE = ("shortest_span_s", "queues", "spins", "graphs", "watchdog_s", "warmup_floor_s", "precision")
+DECISIVE = ("shortest_span_s", "queues", "spins", "graphs", "stamps", "warmup_floor_s", "precision")
 UNKNOWN = -1.0
 
 
@@ -208,11 +208,7 @@ def agreed_calibration(agreement: Agreement, own: Calibration) -> Calibration:
 
 
 def require_alike(agreement: Agreement, traits: Traits) -> None:
-    """Refuse ranks that would have to be timed in different ways.
-
-    Raises:
-        BadInput: their devices are of different kinds.
-    """
+    """Refuse ranks that would have to be timed in different ways."""
     values = [getattr(traits, name) for name in DECISIVE]
     rows = agreement.rows(*(UNKNOWN if value is None else float(value) for value in values))
     for rank, row in enumerate(rows):
@@ -249,9 +245,7 @@ class CoreWatch:
 def most_taken(rows: list[tuple[float, float, float]]) -> float | None:
     """Cores that processes outside of this world kept busy, on the host where it is most; None where no host tells.
 
-    Args:
-        rows: by rank: cores that all but this rank kept busy (negative is unknown), cores that it kept busy itself,
-            and its host.
+    A row of each rank: cores that all others kept busy (negative is unknown), cores that it kept busy, and its host.
     """
     beside = [
         taken - sum(other_own for other, (_, other_own, at) in enumerate(rows) if other != rank and at == where)

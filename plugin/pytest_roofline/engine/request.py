@@ -184,22 +184,14 @@ def as_tuple(arguments: object) -> tuple[object, ...]:
 
 
 def one_of(what: str, value: Any, allowed: tuple[Any, ...]) -> Any:
-    """The value of an argument, if it is one of these.
-
-    Raises:
-        BadInput: it is not.
-    """
+    """The value of an argument, if it is one of these."""
     if value not in allowed:
         raise BadInput(f"{what} is {shown(value)}; expected one of {', '.join(map(str, allowed))}")
     return value
 
 
 def positive(what: str, value: float | None) -> float | None:
-    """A number above zero, or None.
-
-    Raises:
-        BadInput: it is neither.
-    """
+    """A number above zero, or None."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
@@ -208,11 +200,7 @@ def positive(what: str, value: float | None) -> float | None:
 
 
 def check_work(work: object) -> Work:
-    """The work of a call.
-
-    Raises:
-        BadInput: it is something else.
-    """
+    """The work of a call."""
     if not isinstance(work, Work):
         raise BadInput(f"work is {shown(work)}; expected Work(read_bytes=…, write_bytes=…, flops=…)")
     return work

@@ -68,6 +68,8 @@ class Engine:
         self.device = device
         self.plan = plan
         self.log = Log(len(plan.sets), plan.first_calls)
+        if plan.timing == "device" and not device.traits.stamps:
+            self.log.labels.add("wall_clock")
         self.calls = CallSequence(plan.fn, plan.sets)
         before = plan.flush if plan.refill is None else self._refilled
         self._watch = Stopwatch(device, plan.timing == "wall", before, plan.peers, plan.isolated)
@@ -90,7 +92,7 @@ class Engine:
                 if self.plan.renew is not None:
                     self._renew(self.plan.renew)
                 self._take(sizing, self._graphed(sizing, way) if self.device.traits.graphs else way)
-            self.log.say(self.device.traits.precision, fell_back=self._watch.fell_back)
+            self.log.say(self.device.traits.precision)
 
     def _refilled(self) -> None:
         """Before a sample: the next set with other values, then what evicts them where that was asked for."""
@@ -272,7 +274,7 @@ class Engine:
         clock_hz = taken.clocks_hz[1] if taken.clocks_hz and self.device.traits.spin_is_clock else None
         wall_s = taken.wall_s / (calls * len(taken.spans))
         # Of a call that waits inside, the host's time is the device's too: that label stands for both.
-        free = not way.ahead and way.mode == "events" and not self._watch.fell_back and "waits_inside" not in way.labels
+        free = not way.ahead and way.mode == "events" and "waits_inside" not in way.labels
         paced = free and sets_the_pace(taken, calls)
         state = BlockState(UNKNOWN, said=UNKNOWN)
         try:

@@ -51,18 +51,7 @@ def compile_for(
     arguments: Mapping[str, object],
     options: Mapping[str, object] | None = None,
 ) -> Compiled:
-    """Compile a kernel for a target, without line information, and read the binary.
-
-    Args:
-        kernel: a `@triton.jit` function.
-        target: `sm_90`, `gfx942`.
-        arguments: by parameter: a type as Triton writes it, a tensor, a number, or the value of a constant.
-        options: of Triton's compiler: num_warps, num_stages, ….
-
-    Raises:
-        BadInput: an argument or option cannot be used as given.
-        CompileFailed: the compiler refuses, or its result cannot be read.
-    """
+    """Compile a `@triton.jit` function for a target, without line information, and read the binary."""
     triton = usable_triton()
     name = canonical(target)
     function = function_of(kernel, triton)
@@ -89,16 +78,7 @@ def compile_for(
 
 
 def read(compiled: Any, *, given: Mapping[str, object] | None = None, wanted: str = "") -> Compiled:
-    """What the binary of an already compiled kernel asks for.
-
-    Args:
-        compiled: Triton's CompiledKernel, as `warmup` or a launch returns it.
-        given: the options that were asked for.
-        wanted: the target that was asked for.
-
-    Raises:
-        CompileFailed: it is of another target, or cannot be read.
-    """
+    """What the binary of Triton's CompiledKernel asks for, as `warmup` or a launch returns it."""
     metadata = compiled.metadata
     target = name_of(metadata.target)
     arch = str(getattr(metadata, "arch", "")).replace("sm", "sm_", 1)
@@ -160,11 +140,7 @@ OLDEST_TRITON = (3, 6)
 
 
 def usable_triton() -> Any:
-    """The module.
-
-    Raises:
-        BadInput: it is not installed, cannot be imported, or is too old.
-    """
+    """The module."""
     try:
         import triton
     except ImportError as error:
@@ -239,13 +215,7 @@ _DIVISIBLE = [["tt.divisibility", 16]]
 def source_of(kernel: Any, arguments: Mapping[str, object], backend: Any) -> Any:
     """Triton's `ASTSource`: the kernel with the signature under which a launch with such arguments would compile.
 
-    Args:
-        kernel: a JITFunction.
-        arguments: by parameter: a type as Triton writes it, a tensor, a dtype, a number, None, or a constant's value.
-        backend: Triton's, of the target: it knows what else a launch finds out about a tensor.
-
-    Raises:
-        BadInput: parameters without an argument, arguments without a parameter, or one that cannot be compiled for.
+    By parameter they are a type as Triton writes it, a tensor, a dtype, a number, None, or a constant's value.
     """
     _refuse_other_names(kernel, arguments)
     types: dict[str, str] = {}

@@ -45,11 +45,7 @@ def entry_of(resources: Resources, provenance: Mapping[str, str]) -> ExactEntry:
 
 
 def check_slack(slack: Mapping[str, int] | None) -> dict[str, int]:
-    """The slack that a test gives, by figure.
-
-    Raises:
-        BadInput: a figure that is never judged, or an amount that is none.
-    """
+    """The slack that a test gives, by figure."""
     for figure, amount in (slack or {}).items():
         if figure not in JUDGED:
             raise BadInput(f"slack names {figure!r}; expected one of {', '.join(JUDGED)}, which are judged")
@@ -67,15 +63,9 @@ def judge_exact(
     why_none: str = "",
     unread: str = "",
 ) -> ExactJudgement:
-    """The verdict on what a kernel asks for, of no test so far.
+    """The verdict on what a kernel asks for, of no test so far; `slack` says by figure what is still no regression.
 
-    Args:
-        found: now.
-        reference: before; None where there is nothing to compare with.
-        slack: by figure, how much worse is still no regression; `registers` means vgprs where a target calls them so.
-        source: the file of the reference.
-        why_none: why there is none.
-        unread: why some figures could not be read now.
+    `registers` means vgprs there where a target calls them so; `source` is the file of the reference.
     """
     said = ExactJudgement("", found.label, found.target, Kind.NO_BASELINE.value, found.name, reason=why_none)
     if reference is None:
@@ -188,13 +178,9 @@ class KnownKernel:
 
 
 class ExactKnown:
-    """What is known of compiled kernels.
+    """What is known of compiled kernels, by identity; `name` is of the files, for a person.
 
-    Args:
-        kernels: by identity.
-        name: the files, for a person; empty where there is none.
-        unfit: what runs found last and cannot vouch for, by identity, with the reason; an older word on the same
-            kernel may stand in `kernels`.
+    `unfit` is what runs found last and cannot vouch for, with the reason; `kernels` may hold an older word on it.
     """
 
     def __init__(

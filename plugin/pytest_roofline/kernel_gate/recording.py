@@ -68,11 +68,7 @@ def exact_path(folder: Path) -> Path:
 
 
 def exact_changes(entries: Sequence[ExactEntry], folder: Path) -> list[ExactChange]:
-    """What approving entries into a folder would do to each.
-
-    Raises:
-        BadFile: the file that is there cannot be read.
-    """
+    """What approving entries into a folder would do to each."""
     known = {entry.identity: entry for entry in _file(folder).exact}
     return [_change(entry, known.get(entry.identity)) for entry in entries]
 
@@ -87,12 +83,7 @@ def _change(entry: ExactEntry, before: ExactEntry | None) -> ExactChange:
 
 
 def approve_exact(entries: Sequence[ExactEntry], folder: Path) -> Path:
-    """Merge entries into the file of a folder, whole or not at all; other entries stay as they are.
-
-    Raises:
-        BadFile: the file that is there cannot be read, so merging would lose it.
-        CannotStore: the file cannot be written.
-    """
+    """Merge entries into the file of a folder, whole or not at all; other entries stay as they are."""
     path = exact_path(folder)
     with alone(path):
         before = _file(folder)

@@ -26,11 +26,7 @@ FIRST_OF_32_LANES = 10
 
 
 def canonical(target: object) -> str:
-    """A target as files name it: `sm_90`, `gfx942`.
-
-    Raises:
-        BadInput: no spelling of one.
-    """
+    """A target as files name it: `sm_90`, `gfx942`."""
     text = target.strip() if isinstance(target, str) else ""
     if found := _NVIDIA.fullmatch(text):
         return f"sm_{found['capability']}"
@@ -51,11 +47,7 @@ def gpu_target(target: str) -> Any:
 
 
 def name_of(gpu: Any) -> str:
-    """The canonical name of one of Triton's targets.
-
-    Raises:
-        CompileFailed: it is of a back end whose binaries nobody here can read.
-    """
+    """The canonical name of one of Triton's targets."""
     if gpu.backend not in ("cuda", "hip"):
         raise CompileFailed(
             f"the kernel was compiled for {gpu.arch} by Triton's back end {gpu.backend!r}; expected cuda or hip, whose "
@@ -90,11 +82,7 @@ def above_limit(target: str, figures: Mapping[str, int]) -> str:
 
 
 def read_binary(compiled: Any, target: str) -> tuple[dict[str, int], dict[str, str], str]:
-    """What a compiled kernel asks for, shared memory apart: figures, versions of the tools, what could not be read.
-
-    Raises:
-        CompileFailed: a tool or the assembly is missing, or says something else than expected.
-    """
+    """What a compiled kernel asks for, shared memory apart: figures, versions of the tools, what could not be read."""
     return (_read_nvidia if target.startswith("sm_") else _read_amd)(compiled)
 
 
@@ -110,11 +98,7 @@ _GAVE_UP = re.compile(r'CUDA architecture "\w+" is deprecated[^\n]*')
 
 
 def read_usage(text: str, kernel: str) -> dict[str, int]:
-    """Registers and bytes of stack of a thread, from what `cuobjdump --dump-resource-usage` printed.
-
-    Raises:
-        CompileFailed: the kernel is not there in the form that is expected.
-    """
+    """Registers and bytes of stack of a thread, from what `cuobjdump --dump-resource-usage` printed."""
     found = {match["function"]: match for match in _USAGE.finditer(text)}
     if kernel not in found:
         raise CompileFailed(
@@ -125,11 +109,7 @@ def read_usage(text: str, kernel: str) -> dict[str, int]:
 
 
 def read_instructions(text: str) -> tuple[dict[str, int], str]:
-    """Counts of instructions from what `nvdisasm -json` printed, and the assembler's version if it signed its work.
-
-    Raises:
-        CompileFailed: not the JSON that is expected.
-    """
+    """Counts of instructions from what `nvdisasm -json` printed, and the assembler's version if it signed its work."""
     try:
         head, functions = json.loads(text)
         opcodes = [one["opcode"] for function in functions for one in function["sass-instructions"]]
@@ -233,11 +213,7 @@ _AMD_SECOND = re.compile(r"::\s*(v_dual_[a-z0-9_]+)")
 
 
 def read_assembly(text: str) -> dict[str, int]:
-    """All figures of the kernel in `amdgcn` assembly, shared memory apart.
-
-    Raises:
-        CompileFailed: what is looked for is not there.
-    """
+    """All figures of the kernel in `amdgcn` assembly, shared memory apart."""
     body, found, metadata = text.partition(".amdgpu_metadata")
     if not found:
         raise CompileFailed(f"the assembly has no .amdgpu_metadata; expected {', '.join(_AMD_FIELDS.values())} there")

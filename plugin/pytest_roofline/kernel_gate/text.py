@@ -60,12 +60,7 @@ def status_word(row: Row) -> str:
 
 
 def failure_message(row: Row, where: str) -> str:
-    """Why a test is red, what got worse first; a second line says what else differs and how to accept it.
-
-    Args:
-        row: of a kernel with a failing verdict.
-        where: the run file.
-    """
+    """Why a test is red, what got worse first; a second line says what else differs and how to accept it."""
     found, exact = row.resources, row.exact
     assert found is not None
     assert exact is not None

@@ -17,23 +17,14 @@ _NAMES = re.compile(r"(cpu|mps|(cuda|xpu)(:(\d{1,3}))?)")
 
 
 def check_device_name(name: str, option: str = OPTION) -> str:
-    """`name` where it names a kind of device.
-
-    Raises:
-        BadInput: it does not.
-    """
+    """`name` where it names a kind of device."""
     if not _NAMES.fullmatch(name):
         raise BadInput(f"{option} is {name!r}; expected cpu, cuda, cuda:N, mps, xpu or xpu:N")
     return name
 
 
 def open_device(name: str | None, option: str = OPTION) -> Device:
-    """The device that the user asked for, or the best that there is: CUDA or ROCm, XPU, MPS, then the CPU.
-
-    Raises:
-        BadInput: `name` names no kind of device.
-        DeviceError: the device asked for is not there.
-    """
+    """The device that the user asked for, or the best that there is: CUDA or ROCm, XPU, MPS, then the CPU."""
     wanted = check_device_name(name, option) if name else _best()
     kind, _, index = wanted.partition(":")
     # Each kind is imported only when opened: a torch without it may lack the whole module.

@@ -47,10 +47,6 @@ def started_amdsmi() -> Any:
 
     The package loads the driver's library when imported, fails in many ways where there is none, and says so on
     standard output, which is not ours to give away.
-
-    Raises:
-        ModuleNotFoundError: it is nowhere.
-        Exception: what else the library raises; it has a tree of its own.
     """
     with contextlib.redirect_stdout(io.StringIO()):
         amdsmi = _imported()
@@ -83,11 +79,7 @@ def _shipped() -> Iterator[Path]:
 
 
 def _opened() -> tuple[Any, list[Any]]:
-    """The library and the handles of all GPUs.
-
-    Raises:
-        Silent: it is nowhere, or finds no driver.
-    """
+    """The library and the handles of all GPUs."""
     try:
         smi = started_amdsmi()
         return smi, list(smi.amdsmi_get_processor_handles())
@@ -237,11 +229,7 @@ def gpus() -> list[Gpu] | None:
 
 
 def busy_others(pci_address: str | None) -> dict[str, float]:
-    """How much of the time every other GPU of this machine was at work lately, by what it is called; those that tell.
-
-    Raises:
-        Silent: the library cannot be asked.
-    """
+    """How much of the time every other GPU of this machine was at work lately, by what it is called."""
     smi, handles = _opened()
     gpus = [Amdsmi(smi, handle, index) for index, handle in enumerate(handles)]
     others = [gpu for gpu in gpus if not gpu.is_at(pci_address)]

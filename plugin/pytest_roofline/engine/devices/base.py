@@ -33,7 +33,7 @@ class Traits:
         spins: whether it can be kept busy for a number of cycles while the host runs ahead.
         spin_is_clock: whether spinning counts cycles of the clock that kernels run by.
         graphs: whether calls can be captured and replayed.
-        watchdog_s: how long reading two stamps may take before they are given up; None where it cannot hang.
+        stamps: whether its stamps time its work; without, the host's clock does, which waits for all of it.
         warmup_floor_s: the least time of warming up, in seconds.
         precision: how well the median is to be known, as a share; finer than processes differ tells nothing.
         repeatability: how far two measurements in a row may be apart, as a share, before something is wrong.
@@ -45,7 +45,7 @@ class Traits:
     spins: bool = False
     spin_is_clock: bool = True
     graphs: bool = False
-    watchdog_s: float | None = None
+    stamps: bool = True
     warmup_floor_s: float = 0.1
     precision: float = 0.01
     repeatability: float = 0.02

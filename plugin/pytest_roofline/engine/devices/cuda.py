@@ -165,11 +165,7 @@ def _capability(properties: Any) -> str:
 
 
 def open_cuda(index: int, option: str = "--roofline-device") -> CudaDevice:
-    """The GPU with this index among the visible ones.
-
-    Raises:
-        DeviceError: no such device.
-    """
+    """The GPU with this index among the visible ones."""
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if index >= count:
         found = (

@@ -10,10 +10,9 @@ was submitted or when the device is free, and a full queue makes the host wait. 
         device.work(2.3e-6)      # three kernels of 2.3 µs that the host submits more slowly than the device runs them
 """
 
-import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 from ...core.facts import POWER_CAP, DeviceFacts, Gpu
 from .base import Allocated, Counters, Stamp, Traits, last_level_cache
@@ -60,7 +59,6 @@ class FakeDevice:
         driver_bytes: of its memory, kept back by the driver: NVML's first account calls them used, its second reserved
             (nvmlMemory_t and nvmlMemory_v2_t).
         context_bytes: of its memory, that a process takes beside what it allocates: code, queues, libraries' buffers.
-        reading: `reversed` swaps what two stamps show, `hanging` never answers (until `let_go`), as Apple's events did.
         traits: what it can do, instead of everything.
         gpu: what a management library tells of it, as arguments of `Gpu`: `{"power_limit_w": 400}`, all else but its
             product unknown; None is a device that no library knows. A test may change `told` while it runs.
@@ -98,7 +96,6 @@ class FakeDevice:
         power_cap_w: float | None = None,
         driver_bytes: int = 0,
         context_bytes: int = 0,
-        reading: Literal["right", "reversed", "hanging"] = "right",
         traits: Traits | None = None,
         gpu: dict[str, Any] | None = None,
     ) -> None:
@@ -106,7 +103,7 @@ class FakeDevice:
         self.traits = traits or Traits(tick_s=tick_s, shortest_span_s=200 * tick_s, spins=True, graphs=True)
         self.tick_s, self.launch_s, self.record_s = tick_s, launch_s, record_s
         self.pair_s, self.latency_s, self.queue_depth = pair_s, latency_s, queue_depth
-        self.clock_hz, self.reading, self.told = clock_hz, reading, gpu
+        self.clock_hz, self.told = clock_hz, gpu
         self.clock_s = self.busy_s = 0.0
         self.works = self.stamps = 0
         self._host_s = skew_s
@@ -125,7 +122,6 @@ class FakeDevice:
         self._recording: list[Callable[[], float]] | None = None
         self._cached: OrderedDict[object, int] = OrderedDict()
         self._held_bytes = self._most_bytes = 0
-        self._released = threading.Event()
         told_bytes = cache_bytes if reported_cache_bytes is None else reported_cache_bytes
         self._facts = DeviceFacts(
             type="fake",
@@ -237,14 +233,7 @@ class FakeDevice:
         assert isinstance(start, float)
         assert isinstance(end, float)
         self._host_s = max(self._host_s, end)
-        if self.reading == "hanging":
-            self._released.wait()
-        ticks = round(end / self.tick_s) - round(start / self.tick_s)
-        return (-ticks if self.reading == "reversed" else ticks) * self.tick_s
-
-    def let_go(self) -> None:
-        """Answer whoever hangs."""
-        self._released.set()
+        return (round(end / self.tick_s) - round(start / self.tick_s)) * self.tick_s
 
     def synchronize(self) -> None:
         """The host waits for the device. A measured function may call it too, as one that reads a result does."""

@@ -34,11 +34,7 @@ UNKNOWN_DEVICE = "NVML does not know this device"
 
 
 def started_nvml() -> Any:
-    """The library, ready to be asked.
-
-    Raises:
-        Silent: it is not installed, or finds no driver.
-    """
+    """The library, ready to be asked."""
     try:
         import pynvml
     except ImportError as error:
@@ -91,9 +87,6 @@ def handle_of(nvml: Any, uuid: str | None) -> Any:
     """The device by UUID, never by index: CUDA_VISIBLE_DEVICES renumbers, NVML does not.
 
     Torch tells a UUID without a prefix, in MIG mode that of the instance.
-
-    Raises:
-        NVMLError: no such device.
     """
     if uuid is None:
         raise nvml.NVMLError(nvml.NVML_ERROR_NOT_FOUND)
@@ -106,12 +99,7 @@ def handle_of(nvml: Any, uuid: str | None) -> Any:
 
 
 def causes(nvml: Any, handle: Any) -> frozenset[str]:
-    """What slows the device right now, and the power cap.
-
-    Raises:
-        NVMLError: the device does not tell.
-        AttributeError: the library is older than the question.
-    """
+    """What slows the device right now, and the power cap."""
     try:
         bits = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
     except (nvml.NVMLError, AttributeError):
@@ -125,9 +113,6 @@ def used_bytes(nvml: Any, handle: Any) -> int:
 
     The first version of NVML's account counts what the driver keeps for itself as used too, some 900 MB on an A100
     with nothing on it; the second has that apart (nvml.h: nvmlMemory_v2_t).
-
-    Raises:
-        NVMLError: the device does not tell.
     """
     try:
         return int(nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2).used)

@@ -29,11 +29,7 @@ class Peer(Protocol):
 
 
 class SeveralDevices(RealDevice):
-    """Two devices or more of one kind, asked as one; the facts of the first stand for all.
-
-    Raises:
-        BadInput: fewer than two, or devices that must be asked in different ways.
-    """
+    """Two devices or more of one kind, asked as one; the facts of the first stand for all."""
 
     def __init__(self, devices: Sequence[Device]) -> None:
         if len(devices) < 2:
@@ -159,11 +155,7 @@ class CudaPeer(CudaDevice):
 
 
 def open_peer(name: str) -> CudaPeer:
-    """The GPU that is named `cuda:N`, to be timed beside others.
-
-    Raises:
-        DeviceError: there is no such GPU.
-    """
+    """The GPU that is named `cuda:N`, to be timed beside others."""
     current = torch.cuda.current_device() if torch.cuda.is_available() else 0
     # The usual opener tells what there is where this one is not.
     index = open_cuda(int(name.partition(":")[2] or 0), "devices").index

@@ -63,11 +63,7 @@ class XpuDevice(EventDevice):
 
 
 def open_xpu(index: int, option: str = "--roofline-device") -> XpuDevice:
-    """The Intel GPU with this index.
-
-    Raises:
-        DeviceError: no such device.
-    """
+    """The Intel GPU with this index."""
     count = torch.xpu.device_count() if torch.xpu.is_available() else 0
     if index >= count:
         raise DeviceError(f"{option} asks for xpu:{index}, found {count} of its kind")
