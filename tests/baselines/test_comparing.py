@@ -82,7 +82,11 @@ def test_what_cannot_be_compared_is_refused_with_the_reason(make, tmp_path):
     spoiled = [make.measurement(1.0, key=make.key(name), invalid="neighbours") for name in ("a", "b")]
     for before, after, words_ in [
         (times(make, a=1.0), times(make, b=1.0), "share no measurement; expected runs of the same tests"),
-        (times(make, a=1.0, b=1.0), spoiled, "fit on both sides: of 2 that they share, the first is not, since neigh"),
+        (
+            times(make, a=1.0, b=1.0),
+            spoiled,
+            "have no valid measurement in common: of 2 that they share, the first is not: neigh",
+        ),
         ([], times(make, a=1.0), "share no measurement"),
         (times(make, a=1.0), [], "share no measurement"),
     ]:

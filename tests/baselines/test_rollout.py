@@ -106,7 +106,7 @@ def test_one_upgraded_device_leans_on_what_is_assumed_or_on_the_other_tests(make
 def test_what_is_open_says_how_many_nodes_would_decide(make):
     found = with_controls(Fleet(make, 3, noise=3).add(4)).judged()
     reasons = [row.reason for row in found.rows if row.verdict == "INCONCLUSIVE"]
-    assert any("nodes on either side would decide" in reason for reason in reasons)
+    assert any("nodes on either side" in reason for reason in reasons)
 
 
 def test_devices_that_are_controls_as_well_count_as_these(make):

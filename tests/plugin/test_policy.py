@@ -67,7 +67,7 @@ def test_a_policy_says_which_verdicts_fail_and_each_message_what_to_do(desk):
         assert all(outcome.by_verdict == (outcome.outcome == "failed") for outcome in outcomes.values())
         if policy == "qualify":
             result.stdout.fnmatch_lines(
-                ["doubtful: +3.5 % time * INCONCLUSIVE, *", "*would decide*--roofline-rounds=*"]
+                ["doubtful: +3.5 % time * INCONCLUSIVE, *", "*needs about * processes (--roofline-rounds=*"]
             )
             result.stdout.fnmatch_lines(["invalid: INVALID (*datasheet*"])
             result.stdout.fnmatch_lines(["new: NO BASELINE (*", "*record one with `roofline baseline propose`*"])
@@ -94,7 +94,7 @@ def test_without_being_asked_a_run_starts_no_child_and_says_what_would_decide(de
     result = desk.run(*against)
     assert result.ret == 0
     assert "round 2" not in result.stdout.str()
-    result.stdout.fnmatch_lines(["INCONCLUSIVE one: may be *; about * processes would decide*--roofline-rounds=*"])
+    result.stdout.fnmatch_lines(["INCONCLUSIVE one: may be *; needs about * processes (--roofline-rounds=*"])
     # Nor counts what it could have seen on rounds that did not run.
     desk.run(*against, "--roofline-rounds=auto", "--roofline-time=0.001s")
     assert [judgement.reach for judgement in desk.last_run().judgements] == [None]

@@ -89,7 +89,7 @@ def test_a_failure_begins_with_the_difference_and_goes_on_with_what_changed_and_
 def test_a_failure_without_a_difference_says_why_and_what_to_do(make):
     first, second = failure_message(make.result(1.04e-3, reference=vague(make)), "r").split("\n")
     assert re.search(rf"INCONCLUSIVE, tolerance 5 %, 99 % interval {INTERVAL}, 1 against 5 processes", first)
-    assert re.match(r"  may be .*(would decide|record)", second)
+    assert re.match(r"  may be .*(needs|record)", second)
     first, second = failure_message(make.result(known=False), "r").split("\n")
     assert first == f"{LABEL}: NO BASELINE (no baseline recorded), and a baseline is required"
     assert "`roofline baseline propose`" in second
@@ -274,7 +274,7 @@ def test_the_baseline_is_explained_session_by_session_and_the_rule_step_by_step(
 def test_what_was_not_compared_or_stays_open_is_explained_by_its_reason(make, tmp_path):
     open_one = judged(make, 1.04e-3, reference=vague(make), policy=Policy(looks=Looks(12)))
     last = explained(make, tmp_path, timed(make, 1.04e-3), open_one)[-1]
-    assert re.match(r"INCONCLUSIVE: may be .* % after 1 process .*; .*(would decide|record)", last)
+    assert re.match(r"INCONCLUSIVE: may be .* % after 1 process .*; .*(needs|record)", last)
     limited = judged(make, 1.25e-3, known=False, limits=[Limit(make.published(), 1e-3)])
     text = "\n".join(explained(make, tmp_path, timed(make, 1.25e-3), limited))
     assert "REGRESSED: BELOW THRESHOLD" in text

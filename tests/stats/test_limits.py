@@ -55,7 +55,7 @@ def verdict_on(make, entries, *measurements, policy=None, reference=None):
     limits, idle = gating_limits(entries, measurements[0].work, summed)
     medians = results.group(reference, "GPU-1", "2026-01-02T03:04:05Z")
     found = judge([medians], reference, policy or Policy(), limits=limits, why_none="no baseline recorded")
-    return found, [one.why for one in idle]
+    return found, [why for _, why in idle]
 
 
 def timed_limit(make, seconds, statistic=None, **changes):
@@ -170,7 +170,7 @@ def test_a_share_of_the_roofline_is_passed_missed_or_left_open(make):
     assert by_share(make, 0.6).reason == (
         "BELOW 80 % OF THE ROOFLINE (observed 60 % of 3350 GB/s; the maker's datasheet), 1 process (1 % apart: prior)"
     )
-    more = "about 5 processes would decide if the median stays (--roofline-rounds=auto)"
+    more = "needs about 5 processes (--roofline-rounds=auto)"
     assert more in by_share(make, 0.77).reason
     assert by_share(make, 0.77, count=5).kind is Kind.REGRESSED
     # From three processes on where rounds may follow.
@@ -223,7 +223,10 @@ def test_a_first_process_waits_for_others_unless_it_takes_half_as_long_again_or_
 def test_what_lies_too_near_a_limit_for_any_number_of_processes_is_given_up(make):
     for beyond, futile in [(0.004, True), (0.03, False), (-0.001, False)]:
         found = held(make, make.group(*[beyond] * 6), looks=Looks(12))
-        assert (found.futile, "record others, and hold them against it" in found.reason) == (futile, futile), beyond
+        assert (found.futile, "too few this near the limit: record more and compare" in found.reason) == (
+            futile,
+            futile,
+        ), beyond
     found = held(make, make.group(*[0.015] * 100), looks=Looks(100))
     assert found.reason.endswith("(roofline compare FILE.json RUN,RUN,…)")
 
@@ -276,14 +279,14 @@ def test_a_floor_is_a_time_at_its_share_of_the_peak_where_it_applies(make):
         ({}, capped, ""),
     ]:
         limits, idle = floor_limits([floor()], copied(make, **facts), gpu)
-        assert (len(limits), [why in one.why for one in idle]) == ((0, [True]) if why else (1, [])), (facts, why)
+        assert (len(limits), [why in told for _, told in idle]) == ((0, [True]) if why else (1, [])), (facts, why)
     # Of arithmetic only at the power that the card is shipped with.
     product = Ceiling("bf16_TFLOPS", 989e12, "datasheet", "the maker", "high")
     one = make.measurement(key=make.key(metric="bf16_TFLOPS"), ceiling=product, work=Work(flops=10**12))
     for gpu, count in [(capped, 0), (replace(capped, power_limit_w=700.0), 1), (None, 1)]:
         limits, idle = floor_limits([floor(metric="bf16_TFLOPS")], one, gpu)
         why = "the power limit is 500 W, and the card is shipped with 700 W"
-        assert (len(limits), [one.why for one in idle]) == (count, [why] * (1 - count)), gpu
+        assert (len(limits), [told for _, told in idle]) == (count, [why] * (1 - count)), gpu
 
 
 def test_a_floor_of_a_collective_is_a_share_of_what_the_links_carry(make, monkeypatch):
@@ -297,7 +300,7 @@ def test_a_floor_of_a_collective_is_a_share_of_what_the_links_carry(make, monkey
     (limit,), _ = floor_limits([entry], one, None)
     assert limit.seconds == pytest.approx(work.busbw_bytes / (0.9 * 450e9))
     monkeypatch.setenv("NCCL_ALGO", "RING")
-    assert floor_limits([entry], one, None)[1][0].why.startswith("NCCL_ALGO chooses for the library")
+    assert floor_limits([entry], one, None)[1][0][1].startswith("NCCL_ALGO chooses for the library")
 
 
 def compared(make, tmp_path, entries, *measurements):

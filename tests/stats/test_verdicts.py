@@ -91,8 +91,8 @@ def test_passed_is_shown_by_statsmodels_test_of_equivalence_and_improved_is_sure
 MAY_BE = r"may be (>\+999|[+-]\d+\.\d) to (>\+999|[+-]\d+\.\d) % after \d+ process(es)? \([\d.]+ % apart: [^;]+\)"
 WOULD_DECIDE = re.compile(
     rf"{MAY_BE}; "
-    r"(about \d+ processes would decide.* \(--roofline-rounds=(auto|\d+)\)"
-    r"|.*[,:] record.*|more sessions .* would decide.*)"
+    r"(needs about \d+ processes \(--roofline-rounds=(auto|\d+)\)"
+    r"|.*[,:] record.*|needs more sessions .*)"
     r"(, or --roofline-tolerance=\d+%!?)?"
 )
 TOO_FEW = re.compile(
@@ -107,7 +107,7 @@ HOT = re.compile(
 
 def asked(reason):
     """How many processes a reason asks for; None where more would not help."""
-    count = re.search(r"about (\d+) processes would decide", reason)
+    count = re.search(r"needs about (\d+) processes", reason)
     return count and int(count[1])
 
 
@@ -373,7 +373,7 @@ def test_an_interval_that_reaches_the_limit_breaches_nothing_and_is_open(make):
     found = judge(of(2), None, Policy(), limits=limits)
     assert (found.kind, found.decided) == (Kind.INCONCLUSIVE, False)
     assert found.interval[0] < 0 < found.interval[1]
-    assert found.reason.endswith("; about 12 processes would decide if the median stays (--roofline-rounds=auto)")
+    assert found.reason.endswith("; needs about 12 processes (--roofline-rounds=auto)")
     assert judge(of(*[2] * 12), None, Policy(looks=AUTO), limits=limits).kind is Kind.REGRESSED
     assert judge(of(4, 4.1, 3.9, 4, 4), None, Policy(), limits=limits).kind is Kind.REGRESSED
     # From three processes on where rounds may follow.

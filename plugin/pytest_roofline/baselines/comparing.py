@@ -15,11 +15,11 @@ from ..core.work import Work, rate_suffix
 from ..kernel_gate.judging import compare_exact, known_by
 from ..stats.judgements import judgement_of
 from ..stats.key_results import judge_peak
-from ..stats.limits import MEDIANS_ONLY, IdleLimit, Limit, Summary, Summed, floor_limits, gating_limits, roofline_limit
+from ..stats.limits import MEDIANS_ONLY, Idle, Limit, Summary, Summed, floor_limits, gating_limits, roofline_limit
 from ..stats.looks import Looks
 from ..stats.outlook import Policy, Reference
 from ..stats.shared import Shared, Side, hold_shared
-from ..stats.spread import Prior, priors
+from ..stats.spread import Group, Prior, priors
 from ..stats.verdicts import Kind, Verdict, judge, other_mode, settle
 from .comparators import (
     BaselineComparator,
@@ -61,52 +61,27 @@ class Comparison:
 
 
 def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = None) -> Comparison:
-    """Every measurement and every compiled kernel of `new` against `old`."""
+    """Every measurement and every compiled kernel of `new`, runs or baseline files, against `old`; worst first."""
     before, after = open_comparator(old), open_comparator(new)
     _refuse_other_hardware(before, after)
-    everything = [(key, fresh, *find_reference(before, key, _work(after, key))) for key, fresh in after.references()]
-    found = [one for one in everything if not one[0].is_canary]
-    limits = {key.identity: _limits(before, after, key) for key, *_ in found}
-    count = sum(reference is not None for _, _, reference, _ in found)
-    known_kernels = known_by(before)
-    new_kernels = known_by(after)
-    kernels, only_old = compare_exact(known_kernels, new_kernels)
+    found = [_Pair(key, fresh, *find_reference(before, key, _work(after, key))) for key, fresh in after.references()]
+    tests = [one for one in found if not one.key.is_canary]
+    limits = {one.key.identity: _limits(before, after, one.key) for one in tests}
+    known_kernels, new_kernels = known_by(before), known_by(after)
+    kernels, only_kernels = compare_exact(known_kernels, new_kernels)
     lost = lost_since(before, after, known_kernels, {*new_kernels.kernels, *new_kernels.unfit})
-    limited = any(gating for gating, _ in limits.values())
-    if not count and not limited and not lost and not any(row.baseline_figures is not None for row in kernels):
-        raise BadInput(f"{before.name} and {after.name} share no measurement{_why_not(before, after)}")
-    known = [pair for pair in before.references() if not pair[0].is_canary]
-    kinds = {kind: prior_of(known, kind) for kind in {class_of_key(key) for key, _ in known}}
-    policies = {}
-    for key, _, reference, _ in found:
-        prior = kinds.get(class_of_key(key), priors()[class_of_key(key)])
-        own = _own_tolerance(after, key)
-        policies[key.identity] = policy_of(key, reference, prior, count, own=own, asked=tolerance)
-    shared, moved = _shared(after, everything, {identity: policy.tolerance for identity, policy in policies.items()})
-    verdicts = {}
-    for key, fresh, known_as, why_none in found:
-        reference, policy = moved.get(key.identity, known_as), policies[key.identity]
-        changed = next((why for mode in sorted(fresh.achieved) if (why := other_mode(mode, reference))), "")
-        changed = changed or distrusted(key, _work(after, key), reference)
-        groups = after.judged(key) if isinstance(after, RunComparator) else fresh.groups
-        gating, _ = limits[key.identity]
-        verdict = judge(groups, reference, policy, invalid=changed, limits=gating, why_none=why_none)
-        peak = None if changed else judge_peak(fresh.peak_bytes, reference, key)
-        verdicts[key.identity] = replace(verdict, peak=peak)
-    settled = settle(verdicts, max(1, count))
-    rows = [
-        _row(after, key, fresh, settled[key.identity], tuple((one.entry, one.why) for one in limits[key.identity][1]))
-        for key, fresh, *_ in found
-    ]
-    keys = {key.identity for key, *_ in found}
-    rows += _unfit_rows(before, after, keys, tolerance)
-    keys |= {row.key.identity for row in rows if row.key is not None}
+    compared = any(one.reference is not None for one in tests) or any(gating for gating, _ in limits.values())
+    if not compared and not lost and not any(row.baseline_figures is not None for row in kernels):
+        raise BadInput(_why_nothing(before, after))
+    settled, shared = _verdicts(before, after, found, limits, tolerance)
+    rows = [_row(after, one, settled[one.key.identity], limits[one.key.identity][1]) for one in tests]
+    rows += _unfit_rows(before, after, set(settled), tolerance)
+    keys = [row.key for row in rows if row.key is not None]
+    only = [*_only_before(before, after, keys), *only_kernels]
     gone = {one.label for one in lost}
-    only = [key.label for key, _ in known if key.identity not in keys]
-    only += [entry.label for entry in _unmet(before, after, [row.key for row in rows if row.key is not None])]
     return Comparison(
         rows=tuple(sorted(rows, key=lambda row: badness(row.verdict, row.change))),
-        only_old=tuple(label for label in dict.fromkeys([*only, *only_old]) if label not in gone),
+        only_old=tuple(label for label in dict.fromkeys(only) if label not in gone),
         runs=tuple(run for side in (before, after) if isinstance(side, RunComparator) for run in side.runs),
         kernels=kernels,
         lost=tuple(map(_lost_row, lost)),
@@ -114,9 +89,62 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
     )
 
 
-def _row(
-    after: Comparator, key: Key, fresh: Reference, verdict: Verdict, idle: tuple[tuple[Entry, str], ...] = ()
-) -> Row:
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A measurement of the new side with what it is compared with, or why there is nothing."""
+
+    key: Key
+    fresh: Reference
+    reference: Reference | None
+    why_none: str
+
+
+def _verdicts(
+    before: Comparator,
+    after: Comparator,
+    found: Sequence[_Pair],
+    limits: Mapping[str, tuple[list[Limit], list[Idle]]],
+    tolerance: float | None,
+) -> tuple[dict[str, Verdict], Shared | None]:
+    """The verdicts on the tests among the pairs, each held against the others; and what all tests share."""
+    tests = [one for one in found if not one.key.is_canary]
+    count = sum(one.reference is not None for one in tests)
+    known = [pair for pair in before.references() if not pair[0].is_canary]
+    kinds = priors() | {kind: prior_of(known, kind) for kind in {class_of_key(key) for key, _ in known}}
+    policies = {
+        key.identity: policy_of(
+            key, one.reference, kinds[class_of_key(key)], count, own=_own_tolerance(after, key), asked=tolerance
+        )
+        for one in tests
+        for key in [one.key]
+    }
+    shared, moved = _shared(after, found, {identity: policy.tolerance for identity, policy in policies.items()})
+    verdicts = {}
+    for one in tests:
+        identity = one.key.identity
+        reference = moved.get(identity, one.reference)
+        changed = next((why for mode in sorted(one.fresh.achieved) if (why := other_mode(mode, reference))), "")
+        changed = changed or distrusted(one.key, _work(after, one.key), reference)
+        groups, gating = _judged(after, one), limits[identity][0]
+        verdict = judge(groups, reference, policies[identity], invalid=changed, limits=gating, why_none=one.why_none)
+        peak = None if changed else judge_peak(one.fresh.peak_bytes, reference, one.key)
+        verdicts[identity] = replace(verdict, peak=peak)
+    return settle(verdicts, max(1, count)), shared
+
+
+def _judged(after: Comparator, one: _Pair) -> Sequence[Group]:
+    return after.judged(one.key) if isinstance(after, RunComparator) else one.fresh.groups
+
+
+def _only_before(before: Comparator, after: Comparator, keys: Sequence[Key]) -> list[str]:
+    """What the older side alone has: measurements, and limits for the new side's hardware that speak of nothing."""
+    measured = {key.identity for key in keys}
+    only = [key.label for key in before.keys() if not key.is_canary and key.identity not in measured]  # noqa: SIM118
+    return only + [entry.label for entry in _unmet(before, after, keys)]
+
+
+def _row(after: Comparator, one: _Pair, verdict: Verdict, idle: Sequence[Idle]) -> Row:
+    key, fresh = one.key, one.fresh
     judgement = judgement_of(
         verdict,
         key.label,
@@ -125,7 +153,7 @@ def _row(
         environments=fresh.environments,
         clock_hz=fresh.clock_hz,
     )
-    return compared_row(key, _work(after, key), judgement, fresh.median_s, idle=idle)
+    return compared_row(key, _work(after, key), judgement, fresh.median_s, idle=tuple(idle))
 
 
 def _lost_row(lost: Lost) -> Row:
@@ -134,35 +162,36 @@ def _lost_row(lost: Lost) -> Row:
 
 
 def _shared(
-    after: Comparator, found: Sequence[tuple[Key, Reference, Reference | None, str]], tolerances: Mapping[str, float]
+    after: Comparator, found: Sequence[_Pair], tolerances: Mapping[str, float]
 ) -> tuple[Shared | None, dict[str, Reference]]:
     """What the tests of one new session share; several sessions at once move each in its own way."""
     sides = {}
-    for key, fresh, reference, _ in found:
-        groups = after.judged(key) if isinstance(after, RunComparator) else fresh.groups
-        if reference is not None and len({(group.device, group.started) for group in groups}) == 1:
+    for one in found:
+        groups = _judged(after, one)
+        if one.reference is not None and len({(group.device, group.started) for group in groups}) == 1:
             medians = tuple(value for group in groups for value in group.medians_s)
-            sides[key.identity] = Side(replace(groups[0], medians_s=medians), reference, key.is_canary)
-    tests = [key for key, *_ in found if key.identity in sides and not key.is_canary]
+            sides[one.key.identity] = Side(replace(groups[0], medians_s=medians), one.reference, one.key.is_canary)
+    tests = [one.key for one in found if one.key.identity in sides and not one.key.is_canary]
     return hold_shared(sides, [tolerances[key.identity] for key in tests], [class_of_key(key) for key in tests])
 
 
-def _why_not(before: Comparator, after: Comparator) -> str:
-    """What two sides that cannot be compared share all the same: measurements that are not fit for it, if any."""
+def _why_nothing(before: Comparator, after: Comparator) -> str:
+    """Why two sides cannot be compared, and what they share all the same: measurements that are not fit for it."""
     unfit = {m.key.identity: why for side in (before, after) for m, why in _unfit(side)}
     keys = ([*side.keys(), *(measurement.key for measurement, _ in _unfit(side))] for side in (before, after))
     shared = set.intersection(*({key.identity for key in mine} for mine in keys))
+    sides = f"{before.name} and {after.name}"
     if not shared & unfit.keys():
-        return "; expected runs of the same tests"
+        return f"{sides} share no measurement; expected runs of the same tests"
     first = unfit[min(shared & unfit.keys())]
-    return f" that is fit on both sides: of {len(shared)} that they share, the first is not, since {first}"
+    return f"{sides} have no valid measurement in common: of {len(shared)} that they share, the first is not: {first}"
 
 
 def _unfit(side: Comparator) -> list[tuple[Measurement, str]]:
     return side.unfit if isinstance(side, RunComparator) else []
 
 
-def _limits(before: Comparator, after: Comparator, key: Key) -> tuple[list[Limit], list[IdleLimit]]:
+def _limits(before: Comparator, after: Comparator, key: Key) -> tuple[list[Limit], list[Idle]]:
     """The published limits and floors of a baseline file that speak of a measurement; and what cannot be judged."""
     if not isinstance(before, BaselineComparator):
         return [], []
@@ -258,7 +287,7 @@ def limits_of(
     gpu: Gpu | None = None,
     offline: bool = False,
     min_share: float | None = None,
-) -> tuple[list[Limit], list[IdleLimit]]:
+) -> tuple[list[Limit], list[Idle]]:
     """Published limits, floors and the share of the roofline that was asked for; and what cannot be held here."""
     limits, idle = gating_limits(entries, work, summed)
     if measurement is None:

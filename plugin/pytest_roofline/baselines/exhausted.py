@@ -10,6 +10,7 @@ from ..core.units import format_seconds
 from ..core.work import Work
 from ..hardware import key_of
 from ..kernel_gate.judging import ExactKnown
+from ..stats.outlook import Reference
 from .comparators import Comparator, RunComparator, find_reference
 
 
@@ -23,18 +24,15 @@ def lost_times(
 ) -> dict[str, float]:
     """Measurements of a test that a baseline has times for, and that there is none of now: medians by name."""
     wanted = (benchmark, canonical(parameters), hardware.alone)
-    lost = {
-        key.name: reference.median_s
-        for key, reference in comparator.references()
-        if (key.benchmark, canonical(key.parameters), key.hardware.alone) == wanted
-        and key.name not in measured
-        and (ran_out is None or key.name != ran_out[0].name)
-    }
+    lost: dict[str, Reference | None] = {}
     if ran_out is not None:
-        reference, _ = find_reference(comparator, *ran_out)
         # First: it is the one to name.
-        lost = ({ran_out[0].name: reference.median_s} if reference is not None else {}) | lost
-    return lost
+        lost[ran_out[0].name], _ = find_reference(comparator, *ran_out)
+    for key in comparator.keys():  # noqa: SIM118
+        mine = (key.benchmark, canonical(key.parameters), key.hardware.alone) == wanted
+        if mine and key.name not in measured and key.name not in lost:
+            lost[key.name] = comparator.reference(key)
+    return {name: reference.median_s for name, reference in lost.items() if reference is not None}
 
 
 @dataclass(frozen=True, slots=True)

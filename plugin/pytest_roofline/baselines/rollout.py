@@ -279,5 +279,5 @@ def _reason(verdict: Verdict, found: Difference, changes: DeviceChanges, tests: 
         more = replace(found, error=found.error * math.sqrt(now / count), freedom=freedom)
         surely = found.estimate - worth > more.bound(1 - FALSE_RED / max(tests, FEWEST_TESTS))
         if (verdict.looks_slow and surely) or _kind(more, verdict.tolerance) is not Kind.INCONCLUSIVE:
-            return f"{told}; about {count} {unit} on either side would decide"
-    return f"{told}; it lies too near the tolerance for {WORTHWHILE[-1]} {unit}: allow more, or measure more often"
+            return f"{told}; needs about {count} {unit} on either side"
+    return f"{told}; {WORTHWHILE[-1]} {unit} are too few this near the tolerance: allow more, or measure more often"

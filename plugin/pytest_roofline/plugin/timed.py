@@ -21,7 +21,7 @@ from ..report.published import figure_texts
 from ..report.verdicts import remarks
 from ..stats.judgements import judgement_of
 from ..stats.key_results import KeyResults, LostRound, judge_peak
-from ..stats.limits import IdleLimit, Limit, Summary
+from ..stats.limits import Idle, Limit, Summary
 from ..stats.looks import Looks
 from ..stats.outlook import Policy, Reference
 from ..stats.shared import Shared, Side, hold_shared
@@ -277,7 +277,7 @@ class TimedResults(Results):
         if verdict.kind is not Kind.INVALID:
             peak = judge_peak(trial.peak_bytes(reference), reference, measurement.key)
             verdict = replace(verdict, peak=peak)
-        return verdict, standing, tuple((one.entry, one.why) for one in idle)
+        return verdict, standing, tuple(idle)
 
     def _among_siblings(self, measurement: Measurement) -> Verdict:
         """The verdict on one of several like devices, which no baseline is asked for: the others stand for it."""
@@ -294,7 +294,7 @@ class TimedResults(Results):
 
     def _limits(
         self, standing: Measurement, trial: KeyResults, reference: Reference | None, entries: Sequence[Entry]
-    ) -> tuple[list[Limit], list[IdleLimit]]:
+    ) -> tuple[list[Limit], list[Idle]]:
         def summed(statistic: Statistic) -> Summary:
             return trial.summary(reference, self._under_test.identity, self._started, statistic)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from ..core.units import count, format_tolerance
 from .limits import Limit
-from .looks import FEWEST_RED, MOST_ROUNDS, PLAY, WORTHWHILE, Looks
+from .looks import FEWEST_RED, MOST_ROUNDS, PLAY, WORTHWHILE, Looks, needs_processes
 from .spread import Group, Prior, Spread, process_spread, session_spread, within
 from .stats import CONFIDENCE, Centre, centre_of, quantile
 
@@ -130,10 +130,9 @@ def _remedy(breach: Breach, looks: Looks) -> str:
     for processes in WORTHWHILE:
         plan = looks if processes <= looks.most else Looks(max(MOST_ROUNDS, looks.most))
         if processes > breach.processes and _decides(breach, plan, processes, breach.estimate):
-            how = "auto" if processes <= MOST_ROUNDS else f"{processes}"
-            return f"about {processes} processes would decide if the median stays (--roofline-rounds={how})"
-    near = f"it lies too near the limit for {count(breach.sessions, 'session')}"
-    return f"{near}: record others, and hold them against it together (roofline compare FILE.json RUN,RUN,…)"
+            return needs_processes(processes)
+    few = f"{count(breach.sessions, 'session')} {'is' if breach.sessions == 1 else 'are'} too few this near the limit"
+    return f"{few}: record more and compare them together (roofline compare FILE.json RUN,RUN,…)"
 
 
 def _decides(breach: Breach, looks: Looks, processes: int, estimate: float) -> bool:

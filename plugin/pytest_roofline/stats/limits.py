@@ -30,8 +30,8 @@ MEDIANS_ONLY = "it does not hold for the median, and a baseline file holds media
 BATCHED = "it holds for the fastest single call, and a sample here is the mean of several calls"
 # What somebody may do about a card below its floor.
 FLOOR_REMEDY = (
-    "a healthy card of this product reaches it: `roofline doctor` tells what holds this one back; where the set-up is "
-    "meant, lower or drop the floor with a reason in a baseline of your own (docs/verdicts.md)"
+    "a healthy card of this product reaches it: `roofline doctor` tells what holds this one back; if this set-up is "
+    "intended, lower or drop the floor with a reason in your own baseline (docs/verdicts.md)"
 )
 # What takes a collective's algorithm out of the library's hands.
 FORCED = {"NCCL_ALGO", "NCCL_PROTO", "RCCL_MSCCL_ENABLE"}
@@ -117,12 +117,8 @@ class Limit:
         return f"BELOW {format_tolerance(least)} OF THE ROOFLINE ({told})"
 
 
-@dataclass(frozen=True, slots=True)
-class IdleLimit:
-    """A published limit that could gate, and why it does not gate this measurement."""
-
-    entry: Entry
-    why: str
+# A published limit that could gate, and why it does not gate a measurement.
+Idle = tuple[Entry, str]
 
 
 def process_s(samples: Samples, statistic: Statistic | None) -> float:
@@ -156,7 +152,7 @@ class Summary:
 Summed = Callable[[Statistic], Summary | str]
 
 
-def gating_limits(entries: Iterable[Entry], work: Work, summed: Summed) -> tuple[list[Limit], list[IdleLimit]]:
+def gating_limits(entries: Iterable[Entry], work: Work, summed: Summed) -> tuple[list[Limit], list[Idle]]:
     """The published limits among `entries` that may fail a measurement of `work`; and those that cannot here."""
     limits, idle = [], []
     for entry in entries:
@@ -165,13 +161,13 @@ def gating_limits(entries: Iterable[Entry], work: Work, summed: Summed) -> tuple
         seconds = limit_seconds(entry, work)
         new = summed(entry.statistic or "median")
         if seconds is None:
-            idle.append(IdleLimit(entry, f"it counts {entry.metric}, of which the test's work has none"))
+            idle.append((entry, f"it counts {entry.metric}, of which the test's work has none"))
         elif isinstance(new, str):
-            idle.append(IdleLimit(entry, new))
+            idle.append((entry, new))
         elif new.exact:
             limits.append(Limit(entry, seconds, tuple(new.groups)))
         else:
-            idle.append(IdleLimit(entry, CAN_PASS_ONLY if new.meets(seconds) else BATCHED))
+            idle.append((entry, CAN_PASS_ONLY if new.meets(seconds) else BATCHED))
     return limits, idle
 
 
@@ -192,9 +188,7 @@ def roofline_limit(measurement: Measurement, share: float) -> Limit | None:
     return Limit(RooflineShare(share, ceiling), amount / (ceiling.value * share))
 
 
-def floor_limits(
-    entries: Iterable[Entry], measurement: Measurement, gpu: Gpu | None
-) -> tuple[list[Limit], list[IdleLimit]]:
+def floor_limits(entries: Iterable[Entry], measurement: Measurement, gpu: Gpu | None) -> tuple[list[Limit], list[Idle]]:
     """The floors among `entries` that a measurement is held against; and those that could apply, but not here."""
     limits, idle = [], []
     for entry in entries:
@@ -203,7 +197,7 @@ def floor_limits(
             continue
         peak = _floor_peak(measurement)
         if why := _no_floor(entry, measurement, peak, gpu):
-            idle.append(IdleLimit(entry, why))
+            idle.append((entry, why))
         elif peak is not None:
             floor = Floor(entry, peak)
             limits.append(Limit(floor, amount / (peak.value * floor.share)))

@@ -213,3 +213,9 @@ def adjusted(spent: Sequence[float], comparisons: int) -> list[float]:
 
     missing = max(0, max(comparisons, FEWEST_TESTS) - len(spent))
     return [float(p) for p in false_discovery_control([*spent, *[1.0] * missing])[: len(spent)]]
+
+
+def needs_processes(processes: int) -> str:
+    """What decides an open test if its median stays."""
+    how = "auto" if processes <= MOST_ROUNDS else f"{processes}"
+    return f"needs about {processes} processes (--roofline-rounds={how})"

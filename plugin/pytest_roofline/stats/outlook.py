@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ..core.errors import MOST_TOLERANCE, WIDE_TOLERANCE
 from ..core.units import format_percent, format_tolerance
-from .looks import FALSE_RED, FEWEST_TESTS, MOST_ROUNDS, PLAY, WORTHWHILE, Looks
+from .looks import FALSE_RED, FEWEST_TESTS, MOST_ROUNDS, PLAY, WORTHWHILE, Looks, needs_processes
 from .spread import ENOUGH_SESSIONS, Group, Prior, priors, sittings
 from .stats import CONFIDENCE, Difference, growth, quantile
 
@@ -218,17 +218,16 @@ class Outlook:
         found, behind = self.found, self.reference.behind
         for processes in WORTHWHILE:
             if processes > self.count and self._decides(processes):
-                how = "auto" if processes <= MOST_ROUNDS else f"{processes}"
-                return f"about {processes} processes would decide if the median stays (--roofline-rounds={how})"
+                return needs_processes(processes)
         if found.device is not None:
             return f"the baseline has other devices only ({found.device.value:.1%} apart): record this one"
         days = len(sittings(self.reference.groups))
         if days < ENOUGH_SESSIONS:
-            sat = f"{behind}{' in one sitting' * (days == 1)}"
-            return f"the baseline is of {sat}, record {ENOUGH_SESSIONS} sessions or more, each on another day"
+            of = f"{behind}{' of one day' * (days == 1)}"
+            return f"the baseline has {of}: record {ENOUGH_SESSIONS} sessions or more, each on another day"
         if self.error_at(WORTHWHILE[-1]) * NEAR > abs(found.estimate - self.limit):
             return f"the baseline has only {behind}, too few this near the tolerance: record more"
-        return f"more sessions and processes behind the baseline would decide (there are {behind})"
+        return f"needs more sessions and processes behind the baseline (there are {behind})"
 
 
 def _share(value: float) -> str:
