@@ -26,78 +26,40 @@ def write(root, **files):
 
 
 # What is in the checkout, what of it is not copied, and the packages of others that it needs.
-CHECKOUTS = {
-    "every conftest around the test": (
-        {"conftest.py": "", "perf/conftest.py": "", "perf/test_a.py": "import torch"},
-        {"perf/test_b.py": "", "other/conftest.py": ""},
+CHECKOUTS = (
+    (
+        {"conftest.py": "", "perf/conftest.py": "", "perf/test_a.py": "import beside\nfrom tools.shapes import sizes",
+         "perf/beside.py": "def f():\n    import third", "perf/third.py": "import beside", "tools/__init__.py": "",
+         "tools/shapes.py": ""},
+        {"perf/test_b.py": "", "other/conftest.py": "", "tools/unused.py": ""},
         set(),
     ),
-    "from root and folder, and on from there": (
-        {
-            "perf/test_a.py": "import beside\nfrom tools.shapes import sizes",
-            "perf/beside.py": "def f():\n    import third",
-            "perf/third.py": "import beside",
-            "tools/__init__.py": "",
-            "tools/shapes.py": "",
-        },
-        {"tools/unused.py": ""},
-        set(),
-    ),
-    "relative": (
-        {
-            "perf/__init__.py": "",
-            "perf/test_a.py": "from . import beside\nfrom .deep.inner import x",
-            "perf/beside.py": "from .two import *",
-            "perf/two.py": "",
-            "perf/deep/__init__.py": "",
-            "perf/deep/inner.py": "from .. import two",
-        },
+    # Relative, and from folders without an init.
+    (
+        {"perf/__init__.py": "", "perf/test_a.py": "from . import beside\nfrom .deep.inner import x\nfrom t.m import y",
+         "perf/beside.py": "from .two import *", "perf/two.py": "", "perf/deep/__init__.py": "",
+         "perf/deep/inner.py": "from .. import two", "t/m.py": ""},
         {},
         set(),
     ),
-    "plugins": (
-        {
-            "conftest.py": "pytest_plugins: list[str] = ['fixtures_of_us', 'tools.more', 'xdist', *MORE, '', '/etc/x']",
-            "perf/test_a.py": "",
-            "fixtures_of_us.py": "",
-            "tools/__init__.py": "",
-            "tools/more.py": "",
-        },
-        {},
-        {"xdist"},
-    ),
-    "a folder without init": (
-        {
-            "perf/beside.py": "",
-            "perf/conftest.py": "",
-            "perf/pkg/__init__.py": "",
-            "perf/pkg/shapes.py": "",
-            "perf/test_a.py": "import beside\nfrom pkg.shapes import sizes\nfrom tools.deep.more import x",
-            "tools/deep/more.py": "",
-        },
-        {},
-        set(),
-    ),
-    "packages of others": (
-        {
-            "perf/test_a.py": "import json, pytest, torch, numpy.linalg, triton\nfrom pkg import CONSTANT, gone\n"
-            "from pytest_roofline import Work",
-            "pkg/__init__.py": "CONSTANT = 1",
-        },
+    # Plugins, and packages of others.
+    (
+        {"conftest.py": "pytest_plugins: list[str] = ['fixtures_of_us', 'tools.more', 'xdist', *MORE, '', '/etc/x']",
+         "perf/test_a.py": "import json, pytest, torch, numpy.linalg, triton\nfrom pkg import CONSTANT, gone\n"
+                           "from pytest_roofline import Work",
+         "fixtures_of_us.py": "", "tools/__init__.py": "", "tools/more.py": "", "pkg/__init__.py": "CONSTANT = 1"},
         {"triton/README.md": "a folder without a module is none of the checkout's"},
-        {"numpy", "triton"},
+        {"xdist", "numpy", "triton"},
     ),
-}
+)  # fmt: skip
 
 
 def test_a_test_comes_with_what_it_imports_and_nothing_else(tmp_path):
-    for name, (files, others, needs) in CHECKOUTS.items():
-        write(tmp_path / name, **files, **others)
-        found = sources_of("perf/test_a.py::test_x[1]", tmp_path / name, LATE)
-        assert (found.missing, set(found.files), found.needs) == ("", set(files), needs), name
-
-
-def test_what_pythonpath_names_is_imported_from_within_the_checkout_only(tmp_path):
+    for number, (files, others, needs) in enumerate(CHECKOUTS):
+        write(tmp_path / str(number), **files, **others)
+        found = sources_of("perf/test_a.py::test_x[1]", tmp_path / str(number), LATE)
+        assert (found.missing, set(found.files), found.needs) == ("", set(files), needs), number
+    # What pythonpath names is imported from within the checkout only.
     root = tmp_path / "root"
     write(tmp_path, **{"other/outside.py": ""})
     write(root, **{"perf/test_a.py": "import mylib, outside", "src/mylib/__init__.py": ""})

@@ -2,12 +2,10 @@
 
 import json
 import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 
-import pytest_roofline.cli.upkeep
 from pytest_roofline.baselines.files import read_baseline, write_baseline
 from pytest_roofline.baselines.runs import encode_line
 from pytest_roofline.core.entries import Baseline, Session
@@ -239,19 +237,16 @@ def test_check_names_what_is_wrong_and_fails_and_a_hint_fails_nothing(baseline, 
 
 @pytest.fixture
 def collection(monkeypatch):
-    """In place of pytest: writes a plan of these tests, and remembers how it was called."""
-    calls = []
+    """In place of pytest: writes a plan of these tests."""
 
     def of(*tests, status=0):
         def run(command, env, **_):
-            calls.append((command, env))
             lines = [json.dumps({"benchmark": name, "parameters": parameters}) + "\n" for name, parameters in tests]
             with open(env["ROOFLINE_PLAN"], "w") as file:  # noqa: PTH123
                 file.writelines(lines)
             return subprocess.CompletedProcess(command, status, stdout="ERROR test_x.py: no\n", stderr="")
 
-        monkeypatch.setattr(pytest_roofline.cli.upkeep.subprocess, "run", run)
-        return calls
+        monkeypatch.setattr(subprocess, "run", run)
 
     return of
 
@@ -296,16 +291,6 @@ def test_a_collection_that_failed_or_found_other_tests_deletes_nothing(baseline,
         assert (result.exit_code, said in result.stderr.splitlines()[-1]) == (2, True), said
         assert status == 0 or result.stderr.splitlines()[0] == "ERROR test_x.py: no"
     assert contents(kept) == before
-
-
-def test_the_collection_takes_all_tiers_and_no_choice_from_outside(baseline, kept, collection, monkeypatch):
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-k nothing")
-    calls = collection(("memcpy_d2d", SIZE))
-    baseline("prune", "--tests", "perf_tests", "--tests", "more")
-    ((line, surroundings),) = calls
-    assert line[:5] == [sys.executable, "-m", "pytest", "perf_tests", "more"]
-    assert {"--collect-only", "--roofline-tier=full"} <= set(line)
-    assert "PYTEST_ADDOPTS" not in surroundings
 
 
 def test_prune_asks_a_real_pytest_for_its_tests(baseline, kept, tmp_path):

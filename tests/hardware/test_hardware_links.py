@@ -1,6 +1,5 @@
 """Rooflines of collectives: what the links of a device carry, and what a switch that adds up makes of it."""
 
-
 import pytest
 
 from pytest_roofline.core.work import Work
