@@ -21,6 +21,9 @@ PATTERNS = tuple(
     for pattern, instead in (
         # Lines of pytest itself, of which each version has its own.
         (r"^(platform |cachedir:|rootdir:|configfile:|plugins:).*\n", ""),
+        # The terminal is wide, so that no path breaks a line at a place of its own.
+        (r"([=_!])\1{9,}", r"\1\1\1\1\1"),
+        (r" {2,}\[ *(\d+)%\]$", r" [\1%]"),
         # Frames of this package in a traceback, and the module of an error of its own.
         (r"^\S*pytest_roofline/\S+: in \w+\n(    .*\n)+", ""),
         (r"\bpytest_roofline(\.\w+)+\.([A-Z])", r"\2"),

@@ -66,6 +66,7 @@ def _step(step, case, desk, against):
 @pytest.mark.parametrize("name", CASES)
 def test_golden(name, desk, monkeypatch):
     desk.ini(OPTIONS)
+    desk.verbose = ()
     # Beside xdist it is another, and run files tell it.
     monkeypatch.setattr("sys.argv", ["pytest"])
     now = play(CASES[name], desk)

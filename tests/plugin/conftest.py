@@ -124,6 +124,8 @@ class Desk:
         self.pytester = pytester
         self.path = pytester.path
         self._recorded = recorded
+        # All that is said of a run; `test_terminal.py` and the golden cases look at what is shown without.
+        self.verbose = ("-v",)
         self.pytester.makeconftest(CONFTEST)
         self.pytester.makefile(".ini", pytest="[pytest]\n")
         self.script()
@@ -158,7 +160,10 @@ class Desk:
     def run(self, *args: str) -> pytest.RunResult:
         """pytest in this process. Ctrl-C inside ends the inner run only."""
         # Hypothesis would be imported anew in every inner run, which takes longer than all the rest.
-        return self.pytester.runpytest_inprocess("-p", "no:hypothesispytest", *map(str, args), no_reraise_ctrlc=True)
+        words = ["-p", "no:hypothesispytest", *self.verbose, *map(str, args)]
+        if {"-q", "-v", "-vv", "no:terminal"} & {*words[2 + len(self.verbose) :]}:
+            words[2 : 2 + len(self.verbose)] = []
+        return self.pytester.runpytest_inprocess(*words, no_reraise_ctrlc=True)
 
     def subprocess(self, *args: str) -> pytest.RunResult:
         """pytest in a process of its own."""
@@ -272,7 +277,8 @@ def _recorded() -> dict[str, str]:
 @pytest.fixture
 def desk(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, _recorded: dict[str, str]) -> Desk:
     """A folder with a fake device, in which pytest runs."""
-    monkeypatch.setenv("COLUMNS", "80")
+    # Wide, so that sentences stay whole; `test_terminal.py` has a narrow one.
+    monkeypatch.setenv("COLUMNS", "1000")
     for name in ("FORCE_COLOR", "NO_COLOR", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "CI", "PYTEST_ADDOPTS"):
         monkeypatch.delenv(name, raising=False)
     return Desk(pytester, _recorded)

@@ -86,9 +86,9 @@ class RankRuns:
     def start(self, *args: str, under: tuple[str, ...] = (), **environ: str) -> warm.Process:
         """pytest, started, maybe by a module that launches it; what it says goes to `output`."""
         known = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "PYTEST_ADDOPTS")}
-        own = {MARK: self.mark, "TMPDIR": str(self.temporary), "COLUMNS": "120", "NO_COLOR": "1"}
+        own = {MARK: self.mark, "TMPDIR": str(self.temporary), "COLUMNS": "1000", "NO_COLOR": "1"}
         without = [f"-pno:{plugin}" for plugin in ("hypothesispytest", "benchmark")]
-        command = [*under, "-m", "pytest", *without, "--junitxml=junit.xml", *args]
+        command = [*under, "-m", "pytest", "-v", *without, "--junitxml=junit.xml", *args]
         output = self.path / "output"
         output.write_text("")
         return warm.Process(command, cwd=self.path, env=known | own | environ, stdout=output)

@@ -107,7 +107,7 @@ def test_the_example_of_the_page_prints_what_stands_below_it(pytester):
     chapter = page.partition("## Starts, tokens and figures")[2]
     example, shown = (re.search(rf"```{kind}\n(.*?)```", chapter, re.DOTALL)[1] for kind in ("python", "text"))
     pytester.makepyfile("import torch\nfrom pytest_roofline import Work\n" + example)
-    options = ("-p", "no:hypothesispytest", "--roofline-device=cpu", "--roofline-budget=0.05")
+    options = ("-v", "-p", "no:hypothesispytest", "--roofline-device=cpu", "--roofline-budget=0.05")
     result = pytester.runpytest_inprocess(*options)
     result.assert_outcomes(passed=1)
     first_calls, parameters = shown.splitlines()

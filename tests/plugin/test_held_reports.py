@@ -58,7 +58,7 @@ def test_a_doubtful_test_alone_passes_and_a_doubtful_suite_turns_red_as_pytest_s
     result = desk.run(*six, "-v", "--junitxml=report.xml")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(failed=6, errors=0)
-    result.stdout.fnmatch_lines(["6 of 6 compared: 6 REGRESSED"])
+    result.stdout.fnmatch_lines(["RED: 6 REGRESSED, 0 of 6 *"])
     run, names = desk.last_run(), [f"test_six[{n}]" for n in range(6)]
     assert [(outcome.outcome, outcome.by_verdict) for outcome in run.outcomes] == [("failed", True)] * 6
     assert {judgement.verdict for judgement in run.judgements} == {"REGRESSED"}
@@ -85,7 +85,7 @@ def test_a_doubtful_test_alone_passes_and_a_doubtful_suite_turns_red_as_pytest_s
     desk.run("--collect-only", "--lf").stdout.fnmatch_lines(["run-last-failure: rerun previous 6 failures"])
     result = desk.run(*six, "--roofline-rounds=1", "-q", "-k", "six and 0")
     assert (result.ret, "PENDING" in result.stdout.str()) == (0, False)
-    result.stdout.fnmatch_lines(["1 of 1 compared: 1 INCONCLUSIVE"])
+    result.stdout.fnmatch_lines(["GREY: 0 of 1 *, 1 undecided (1 INCONCLUSIVE)"])
     known = json.loads((desk.path / ".pytest_cache" / "v" / "cache" / "lastfailed").read_text())
     assert sorted(known) == [f"test_suite.py::{name}" for name in names[1:]]
 
@@ -328,7 +328,9 @@ def test_a_rerun_can_neither_turn_slow_into_fast_nor_be_held(desk):
         desk.script()
         result = desk.run(*against, *options)
         assert result.ret == 0
-        result.stdout.fnmatch_lines(["INCONCLUSIVE *: looks 30 % slower;*", "1 of 1 compared: 1 INCONCLUSIVE"])
+        result.stdout.fnmatch_lines(
+            ["INCONCLUSIVE *: looks 30 % slower;*", "GREY: 0 of 1 *, 1 undecided (1 INCONCLUSIVE)"]
+        )
         assert "round 2" not in result.stdout.str()
         # Slow in both attempts, of which the first fails.
         desk.suite(LUCKY.format(mark=mark, slow=1.0) + "    assert len(attempts) > 1\n")
@@ -346,4 +348,4 @@ def test_where_no_test_can_be_held_what_looks_slow_stays_open(desk, monkeypatch)
     for option in ("--setup-show", "--pdb"):
         result = desk.run(*against, option, "--roofline-rounds=auto", "-k", "six and 0")
         assert result.ret == 0, option
-        result.stdout.fnmatch_lines(["1 of 1 compared: 1 INCONCLUSIVE"])
+        result.stdout.fnmatch_lines(["GREY: 0 of 1 *, 1 undecided (1 INCONCLUSIVE)"])

@@ -112,7 +112,7 @@ def test_the_ini_sets_what_the_command_line_does_and_comes_behind_it(desk):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(desk.path / "below")
         result = desk.run("..")
-    result.stdout.fnmatch_lines(["roofline: *about * s (tier full*", "2 of 2 compared: 2 PASSED"])
+    result.stdout.fnmatch_lines(["roofline: *planned*(tier full*", "GREEN: 2 of 2 *"])
     assert (desk.path / "results" / "runs" / "kept.jsonl").is_file()
     desk.run("--roofline-tier=nightly", "--roofline-save=other").stdout.fnmatch_lines(["roofline: *(tier nightly*"])
     desk.ini("roofline_against = run0 run1")

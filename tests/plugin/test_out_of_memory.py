@@ -63,7 +63,7 @@ def oom(desk):
             """A saved run in which there was room, as the option that compares with it."""
             self.room(True)
             desk.suite(suite(*body))
-            result = desk.run("-q", "--roofline-save=before")
+            result = desk.run("--roofline-save=before")
             assert result.ret == 0, texts(result)
             return "--roofline-against=before"
 

@@ -44,7 +44,7 @@ def test_a_users_own_hardware_holds_in_a_run_and_its_rounds_and_no_longer(desk):
     desk.script(product=NEW)
     desk.suite(ONE.format(marks=""))
     site = f"--roofline-baselines={desk.path / 'site'}"
-    assert desk.run("-q", "--roofline-save=once", site).ret == 0
+    assert desk.run("--roofline-save=once", site).ret == 0
     options = write_sessions(desk.run_path("any").parent, desk.run_path("once").read_text())
     desk.run_path("once").unlink()
     # Neither surely slower nor surely not, so that a further round must look again.

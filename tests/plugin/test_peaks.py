@@ -73,13 +73,13 @@ def known(steps):
 
 
 def test_a_tenth_more_is_red_though_the_time_is_not(known):
-    result = known.run(1.1, "-q")
+    result = known.run(1.1)
     result.assert_outcomes(failed=1)
     text = texts(result)
     assert "step: REGRESSED peak memory +10.0 % (1.10 GiB, baseline 1.00 GiB), tolerated 51.2 MiB" in text
     assert "its time: 2000 GB/s PASSED" in text
     assert "accept with `roofline baseline propose --accept-slower`" in text
-    assert "1 of 1 compared: 1 REGRESSED" in text
+    assert "RED: 1 REGRESSED, 0 of 1 fast enough" in text
     (judged,) = known.desk.last_run().judgements
     assert (judged.verdict, judged.peak.verdict) == ("PASSED", "REGRESSED")
     assert (judged.peak.new_bytes, judged.peak.reference_bytes) == (int(1.1 * GIB), GIB)
@@ -87,7 +87,7 @@ def test_a_tenth_more_is_red_though_the_time_is_not(known):
 
 def test_a_hundredth_more_and_anything_less_is_green_and_less_an_improvement(known):
     for gib, word in ((1.01, "PASSED"), (1.0, "PASSED"), (0.99, "PASSED"), (0.9, "IMPROVED")):
-        result = known.run(gib, "-q")
+        result = known.run(gib)
         result.assert_outcomes(passed=1)
         assert known.peak.verdict == word
     result.stdout.fnmatch_lines(["peak IMPROVED step: peak memory -10.0 % (922 MiB, baseline 1.00 GiB)*"])

@@ -82,7 +82,7 @@ class Lab:
         self.approve("first")
 
     def approve(self, name, *options):
-        run = self.desk.run("-q", f"--roofline-save={name}")
+        run = self.desk.run(f"--roofline-save={name}")
         proposed = self.desk.cli("baseline", "propose", name, "-o", f"{name}.json", *options)
         assert proposed.exit_code == 0, proposed.output
         approved = self.desk.cli("baseline", "approve", f"{name}.json")
@@ -133,13 +133,13 @@ def test_a_baseline_is_a_file_of_its_own_that_the_next_runs_are_judged_by(lab):
     assert lab.baseline.read_text() == json.dumps(json.loads(lab.baseline.read_text()), indent=2, sort_keys=True) + "\n"
     for found, status, lines in (
         # Kernels belong to their target, and not to the machine that compiles them.
-        ({}, 0, ["2 of 2 compared: 2 PASSED"]),
+        ({}, 0, ["GREEN: 2 of 2 *"]),
         (
             {"registers": 168},
             0,
             [
                 "IMPROVED flash[[]sm_90]: registers 198 → 168; triton 3.9.0; the baseline wants renewing",
-                "2 of 2 compared: 1 IMPROVED, 1 PASSED",
+                "GREEN: 2 of 2 *",
             ],
         ),
         ({"spill_loads": 3}, 1, ["flash[[]sm_90]: spill_loads 0 → 3 REGRESSED; exact; triton 3.9.0"]),
@@ -154,7 +154,7 @@ def test_a_baseline_is_a_file_of_its_own_that_the_next_runs_are_judged_by(lab):
     for against in ("first", "first.json"):
         result = lab.desk.run(f"--roofline-against={against}")
         assert result.ret == 1
-        result.stdout.fnmatch_lines(["2 of 2 compared: 1 REGRESSED, 1 PASSED"])
+        result.stdout.fnmatch_lines(["RED: 1 REGRESSED, 1 of 2 *"])
 
 
 def test_what_needs_more_than_the_target_has_fails_whatever_the_baseline_says(lab):
@@ -229,7 +229,7 @@ def test_a_kernel_that_was_not_reached_for_want_of_memory_is_missed(lab):
     result.stdout.fnmatch_lines(
         [
             "flash: ran out of memory (asked for 2.00 GiB*), where the baseline has the kernel flash@gfx942 REGRESSED",
-            "1 of 1 compared: 1 PASSED",
+            "RED: 1 REGRESSED, 1 of 1 no worse",
         ]
     )
     code, compared = lab.cli("compare", "first", "full")
@@ -247,7 +247,7 @@ def test_what_got_worse_becomes_a_baseline_only_where_it_is_accepted(lab):
     assert approved.stdout == "nothing to change: baselines/resources.json already holds all that it proposes\n"
     assert lab.baseline.read_text() == before
     lab.compiler(registers=255, spill_stores=12, gfx942={"vgprs": 180})
-    lab.desk.run("-q", "--roofline-save=more")
+    lab.desk.run("--roofline-save=more")
     told, targets = lab.propose("more")
     assert "left out: flash[sm_90] of more: its test failed: Failed: flash[sm_90]: registers 198 → 255" in told
     assert targets == ["gfx942"]
@@ -284,7 +284,7 @@ def test_a_missing_baseline_is_red_where_one_is_required_and_names_the_targets_t
             "  compiled: 198 registers, 112 KiB shared, 0 spills, 24 matrix instructions. Details: *; record one *",
         ]
     )
-    lab.desk.run("-q", "--roofline-save=whole")
+    lab.desk.run("--roofline-save=whole")
     # Saved runs of kernels alone are found without naming them.
     told, targets = lab.propose()
     assert targets == ["gfx942", "sm_90"], told
@@ -297,7 +297,7 @@ def test_what_can_no_longer_be_read_is_invalid_and_replaces_no_baseline_unasked(
     """A disassembler that gives a target up would else end the watch over spills in silence."""
     lab.recorded()
     lab.compiler(**GONE)
-    assert lab.desk.run("-q", "--roofline-save=less").ret == 0
+    assert lab.desk.run("--roofline-save=less").ret == 0
     result = lab.desk.run("--roofline-fail-on=regressed,invalid", "-k", "sm_90")
     assert result.ret == 1
     result.stdout.fnmatch_lines(

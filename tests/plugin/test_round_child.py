@@ -110,7 +110,7 @@ def test_a_round_judges_nothing_starts_no_rounds_and_looks_at_no_device(child, d
 def test_what_selects_stops_or_repeats_in_the_run_does_not_in_its_rounds(child, desk):
     desk.suite(FAILS_FIRST)
     # The last run knows of another failure, and of a place to go on from.
-    desk.run("-q", "--deselect", FIRST, "--sw")
+    desk.run("--deselect", FIRST, "--sw")
     for ini, options in (
         ("markers = slow", ("-k", "third", "-m", "slow", "--maxfail=1", "--reruns=2")),
         ("markers = slow", ("-x", "--lf", "--deselect", FIRST, "--force-reruns=2")),

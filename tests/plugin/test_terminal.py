@@ -7,51 +7,70 @@ def table_of(result):
     """The lines of the closing table, head first."""
     lines = result.stdout.lines
     start = next(index for index, line in enumerate(lines) if line.startswith("test ") and "verdict" in line)
-    end = next(index for index in range(start, len(lines)) if lines[index].startswith(("roof:", "run saved", "copy:")))
+    end = next(
+        index
+        for index in range(start, len(lines))
+        if lines[index].startswith(("of roof:", "roof:", "run saved", "copy:"))
+    )
     return lines[start:end]
 
 
-def planned_s(result):
-    """Seconds that the header of a run foresees."""
-    (line,) = [line for line in result.stdout.lines if " planned, about " in line]
-    value, unit = line.split("about ")[1].split(" (")[0].split()
-    return float(value) * {"s": 1, "min": 60}[unit]
+def narrow(desk, monkeypatch, *options):
+    """The section of ours in a run on a terminal of 80 columns, without -v."""
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = desk.pytester.runpytest_inprocess("-p", "no:hypothesispytest", *options).stdout.lines
+    start = next((at for at, line in enumerate(lines) if "= roofline =" in line), None)
+    end = next(at for at, line in enumerate(lines) if at > start and line.startswith("="))
+    # Beside xdist pytest begins a section with an empty line.
+    return [line for line in lines[start + 1 : end] if line]
 
 
-SLOW_TO_SET_UP = """
-import time
-import pytest
-from pytest_roofline import Work
+def test_a_green_run_shows_a_table_and_a_sentence_and_says_once_what_the_columns_are(desk, monkeypatch):
+    against = desk.five_runs()
+    first, second = (narrow(desk, monkeypatch, *against) for _ in range(2))
+    assert second == [
+        "test            time  GB/s  of roof    against baseline  verdict",
+        "─" * 64,
+        "copy[64MiB]  67.1 µs  2000    cache  +0.0 % (-2.7…+2.8)  PASSED",
+        "copy[1GiB]   1.07 ms  2000      60%  +0.0 % (-2.7…+2.8)  PASSED",
+        *(line for line in second if line.startswith("run saved as") or ".jsonl" in line),
+        "GREEN: 2 of 2 fast enough",
+    ]
+    told = " ".join(line.strip() for line in first[4:7])
+    assert told.startswith("of roof: share of the hardware's peak (* measured here); against baseline: ")
+    text = " ".join(desk.run("--help").stdout.str().split())
+    assert "against baseline: change of the time, in brackets where it lies with 99 % confidence" in text
 
-@pytest.fixture
-def slow():
-    time.sleep(0.6)
 
-@pytest.mark.roofline(budget=1{marks})
-def test_one(roofline, fake, slow):
-    roofline.measure(lambda: fake.work(1e-3), work=Work(read_bytes=8))
-    time.sleep({sleeps})
-"""
+def test_a_red_run_ends_with_what_failed_in_words_of_at_most_80_columns(desk, monkeypatch):
+    against = desk.five_runs()
+    desk.script(slow={"test_copy[1GiB]": 1.3})
+    lines = narrow(desk, monkeypatch, *against)
+    assert lines[-3:] == [
+        "copy[1GiB]: +30.0 % time (1538 GB/s, baseline 2000 GB/s) REGRESSED, tolerance",
+        "  5 %, 99 % interval +27.0 … +33.1 %, 3 against 5 processes",
+        "RED: 1 REGRESSED, 1 of 2 fast enough",
+    ]
+    assert all(len(line) <= 80 for line in lines if str(desk.path) not in line and ".jsonl" not in line)
+    assert narrow(desk, monkeypatch, "-q", *against) == lines[-3:]
 
 
-def test_the_header_counts_what_is_selected_and_knows_what_a_test_took_the_last_time(desk):
-    """The device's seconds are scripted, so the test takes what it sleeps; until then nobody knew."""
+def test_a_run_of_which_most_is_open_is_grey_and_says_what_would_decide(desk, monkeypatch):
     desk.suite()
-    desk.run("--roofline-budget=3").stdout.fnmatch_lines(["roofline: 2 measuring tests planned, about 9 s*"])
-    desk.run("-k", "64MiB").stdout.fnmatch_lines(["roofline: 1 measuring test* planned*"])
-    desk.suite(SLOW_TO_SET_UP.format(marks="", sleeps=2.4))
-    assert [planned_s(desk.run()), planned_s(desk.run())] == [2, 3]
-    desk.script(product="NVIDIA A100-SXM4-80GB")
-    desk.suite(SLOW_TO_SET_UP.format(marks="", sleeps="0)\n    raise ValueError(1"))
-    assert planned_s(desk.run()) == 2, "another device"
-    # A test that failed tells nothing, and a cache that something else wrote is no trouble.
-    desk.script()
-    assert [planned_s(desk.run()), planned_s(desk.run())] == [3, 3]
-    path = desk.path / ".pytest_cache" / "v" / "roofline" / "took"
-    for text in ("[]", "{", '{"NVIDIA H100 80GB HBM3": 3}'):
-        path.write_text(text)
-        assert planned_s(desk.run("-o", "cache_dir=.pytest_cache")) == 2
-    assert planned_s(desk.run("-p", "no:cacheprovider")) == 2
+    lines = narrow(desk, monkeypatch)
+    assert lines[-5].startswith("Record a baseline")
+    assert lines[-2].startswith("NO BASELINE copy[64MiB]: no baseline recorded")
+    assert lines[-1] == "GREY: nothing was compared (2 NO BASELINE)"
+    against = desk.five_runs()
+    desk.script(slow=1.06)
+    lines = " ".join(line.strip() for line in narrow(desk, monkeypatch, *against, "--roofline-rounds=1"))
+    assert "INCONCLUSIVE copy[64MiB]: looks 6 % slower; --roofline-rounds=auto decides" in lines
+    assert lines.endswith("GREY: 0 of 2 fast enough, 2 undecided (2 INCONCLUSIVE)")
+
+
+def test_what_broke_is_red_beside_what_is_slower(desk, monkeypatch):
+    desk.suite("def test_broken(roofline): raise ValueError('no such thing')\ndef test_plain(): pass\n")
+    assert narrow(desk, monkeypatch)[-2:] == ["ValueError: no such thing", "RED: 1 FAILED, 0 of 1 fast enough"]
 
 
 def test_a_suite_that_does_not_measure_sees_and_imports_nothing_of_it(desk):
@@ -83,24 +102,24 @@ def test_other_tests_keep_their_status_word(desk):
     assert re.search(r"::test_plain PASSED +\[", result.stdout.str())
 
 
-def test_long_names_fold_inside_eighty_columns_and_lose_nothing(desk):
+def test_a_long_name_has_a_line_of_its_own_and_loses_nothing(desk, monkeypatch):
     name = "a_benchmark_whose_name_goes_on_and_on_and_on_for_longer_than_any_table_is_wide_and_then_some_more"
     desk.suite(f"""
 from pytest_roofline import Work
 def test_{name}(roofline, busy):
     roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9, write_bytes=10**9))
 """)
-    table = table_of(desk.run())
-    assert max(map(len, table)) <= 80
-    assert name in "".join(line.partition(" ")[0] for line in table[2:])
-    assert any("1.00 ms" in line and "2000" in line and "NO BASELINE" in line for line in table)
+    lines = narrow(desk, monkeypatch)
+    start = next(at for at, line in enumerate(lines) if line.startswith("a_benchmark"))
+    assert "".join(lines[start : start + 2]) == name
+    assert re.fullmatch(r" +1.00 ms +2000 +60% +NO BASELINE", lines[start + 2])
 
 
 def test_colour_that_is_asked_for_colours_the_verdict_and_a_quiet_run_still_gates(desk):
     desk.suite()
     desk.script(slow=1.3)
     lines = desk.run("--color=yes", "--roofline-min-percent=55").stdout.lines
-    assert any("\x1b" in line and "REGRESSED" in line and "1 GiB" in line for line in lines)
+    assert any("\x1b" in line and "REGRESSED" in line and "copy[1GiB]" in line for line in lines)
     for quiet in ("-q", "-qq"):
         result = desk.run(quiet, "--roofline-min-percent=55")
         assert (result.ret, "REGRESSED" in result.stdout.str()) == (1, True)
@@ -119,4 +138,6 @@ def test_both(roofline, busy, way, size_bytes):
     roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9, write_bytes=10**9))
 """)
     table = "\n".join(table_of(desk.run()))
-    assert [word for word in ("copy[bold]", "copy[h2d-pinned]", "copy[:fire:]", "both[red]") if word not in table] == []
+    assert [
+        word for word in ("copy[bold]", "copy[h2d-pinned]", "copy[:fire:]", "both[red-67108864]") if word not in table
+    ] == []

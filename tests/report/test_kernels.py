@@ -16,7 +16,7 @@ from pytest_roofline.kernel_gate.text import (
     status_word,
 )
 from pytest_roofline.plugin.results import DOES_NOT_FIT
-from pytest_roofline.report.messages import counts_line, gate_lines
+from pytest_roofline.report.messages import closing_lines, counts_line
 from pytest_roofline.report.tables import exact_change_lines, exact_reason_lines, exact_table, kernels_table
 
 HOSTILE = "x\x1b[31m\r\ny\u202e[bold]"
@@ -105,7 +105,11 @@ def test_no_text_of_a_user_or_a_file_reaches_the_terminal_raw():
         judged(label=HOSTILE, unread=HOSTILE, figures=FEWER | {"registers": 255}),
     ):
         table = kernels_table([result], 80, colour=False)
-        texts = [failure_message(result, "r"), *difference_lines([result]), *gate_lines([result], 1, "r", "resources")]
+        texts = [
+            failure_message(result, "r"),
+            *difference_lines([result]),
+            *closing_lines([result], {}, (), "r", "resources"),
+        ]
         texts += explanation("r", result.resources, result.judgement)
         assert not set("".join([table, *texts])) & STEERS
         assert all(len(text.split("\n")) <= 2 for text in texts)
@@ -128,8 +132,8 @@ def test_properties_carry_name_target_and_what_the_baseline_has_and_kernels_are_
     assert ("255", "198", "REGRESSED") == tuple(
         found[f"roofline.forward.sm_90.{name}"] for name in ("registers", "baseline_registers", "verdict")
     )
-    (line,) = gate_lines([make.result(), judged(), worse()], 3, "r1", "h200")
-    assert line == "3 of 3 compared: 1 REGRESSED, 2 PASSED"
+    (line,) = closing_lines([judged(), judged()], {}, (), "r1", "h200")
+    assert line == "GREEN: 2 of 2 no worse"
     assert counts_line(1, {"needs 2 GPUs": 2}, 2) == "1 measured, 2 compiled, 2 not measured (needs 2 GPUs)"
 
 

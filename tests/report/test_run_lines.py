@@ -7,12 +7,11 @@ from dataclasses import replace
 from pytest_roofline.core.records import CurveSummary
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.report.messages import (
+    closing_lines,
     condition_lines,
     counts_line,
     curve_line,
-    gate_lines,
     reason_lines,
-    verdicts_line,
 )
 from pytest_roofline.report.overview import curve_verdict_line, overview_lines, power_lines
 from pytest_roofline.stats.curves import judge_curves
@@ -42,34 +41,54 @@ def test_what_was_not_measured_is_counted_with_its_reason_and_verdicts_worst_fir
     ]
     for measured, not_measured, line in cases:
         assert counts_line(measured, not_measured) == line
-    results = [make.result(seconds) for seconds in (1e-3, 2e-3, 1e-3, 0.5e-3)] + [make.result(known=False)]
-    results += [make.result(1.04e-3, reference=vague(make)), make.result(invalid="bad")]
-    assert verdicts_line(results) == ("1 REGRESSED, 1 INVALID, 1 INCONCLUSIVE, 1 NO BASELINE, 1 IMPROVED, 2 PASSED")
 
 
-def test_the_gate_says_what_was_compared_and_the_command_that_changes_it(make):
-    def told(*results, run="r1", planned=9):
-        return gate_lines(results, planned, run, "h200")
+def closing(*results, reds=None, run="", planned=(), most=1):
+    return closing_lines(results, reds or {}, planned, run, "h200", most)
 
+
+def test_a_run_ends_in_a_sentence_in_one_of_three_colours(make):
+    good, better, new = make.result(), make.result(0.5e-3), make.result(known=False, test_id="t.py::new")
+    unknown = make.result(1.04e-3, reference=vague(make), test_id="t.py::open")
+    slow = make.result(2e-3, test_id="t.py::slow")
+    red = {"t.py::slow": ("REGRESSED", "slow: +100 %")}
+    by_limit = make.result(known=False, limits=[Limit(make.published(), 1.2e-3)])
+    for rows, reds, said in (
+        ([good, better], {}, "GREEN: 2 of 2 fast enough"),
+        ([good, new], {}, "GREEN: 1 of 2 fast enough, 1 undecided (1 NO BASELINE)"),
+        ([good, by_limit], {}, "GREEN: 2 of 2 fast enough (1 by published limits)"),
+        ([good, new, unknown], {}, "GREY: 1 of 3 fast enough, 2 undecided (1 INCONCLUSIVE, 1 NO BASELINE)"),
+        ([new, make.result(invalid="bad")], {}, "GREY: nothing was compared (1 INVALID, 1 NO BASELINE)"),
+        ([make.row(make.measurement())], {}, "GREY: nothing was compared (1 FAILED)"),
+        ([], {}, "GREY: nothing was compared, since 0 of 2 tests measured anything"),
+        ([good, slow, new], red, "RED: 1 REGRESSED, 1 of 3 fast enough, 1 undecided (1 NO BASELINE)"),
+        ([good], {"a": ("FAILED", "boom")}, "RED: 1 FAILED, 1 of 2 fast enough"),
+        # What is no test of the plan, as the gate's own, is no result.
+        ([good], {"roofline gate": ("GATE", "it lacks")}, "RED: 1 GATE, 1 of 1 fast enough"),
+    ):
+        assert closing(*rows, reds=reds, planned=("a", "b"))[-1] == said
+
+
+def test_above_the_sentence_stands_what_failed_or_what_would_decide(make):
     new = make.result(known=False)
-    assert told(new, new) == [
-        "THIS RUN GATES NOTHING: 0 of 2 compared (no baseline recorded). Record a baseline with",
+    commands = [
+        "Record a baseline, best of three runs on three days:",
         "  roofline baseline propose r1 -o h200-proposal.json",
         "  roofline baseline approve h200-proposal.json",
     ]
-    # A run that could not be saved has no name for a command.
-    assert told(new, run="") == ["THIS RUN GATES NOTHING: 0 of 1 compared (no baseline recorded)."]
+    said = "NO BASELINE memcpy_d2d[64MiB]: no baseline recorded"
+    assert closing(new, new, run="r1")[:-1] == [*commands, said]
+    # A run that could not be saved has no name for a command; with -v the details have said the rest.
+    assert (closing(new)[:-1], closing(new, run="r1", most=0)[:-1]) == ([said], commands)
+    limit = make.result(known=False, limits=[Limit(make.published(), 1.2e-3)])
+    assert closing(limit, run="r1")[0] == f"A limit finds only what falls below it. {commands[0]}"
+    assert closing(make.result(), new, run="r1")[:-1] == [said]
     busy = "others kept a core busy; run it on a quiet machine"
-    assert told(make.result(invalid=busy), make.result(invalid="wrong data")) == [
-        f"THIS RUN GATES NOTHING: 0 of 2 compared (2 INVALID, the first, memcpy_d2d[64MiB], since {busy})."
-    ]
-    assert told(make.row(make.measurement()))[0].startswith("THIS RUN GATES NOTHING: 0 of 1 compared")
-    assert told() == ["THIS RUN GATES NOTHING: 0 of 9 compared, since nothing was measured"]
-    assert told(make.result(), make.result(2e-3)) == ["2 of 2 compared: 1 REGRESSED, 1 PASSED"]
-    missing = [make.result(known=False, label=f"m{number}") for number in range(4)]
-    (line,) = told(make.result(), *missing)
-    assert line.endswith("NO BASELINE for m0, m1, m2, …: no baseline recorded")
-    assert not set("".join(told(make.result(known=False, why_none=HOSTILE)))) & STEERS
+    assert closing(new, make.result(invalid=busy))[0] == f"INVALID memcpy_d2d[64MiB]: {busy}"
+    reds = {f"t{number}": ("FAILED", f"why {number}") for number in range(7)}
+    assert closing(reds=reds)[-3:-1] == ["why 4", "… and 2 more that failed"]
+    hostile = closing(make.result(known=False, why_none=HOSTILE)) + closing(reds={"t": ("FAILED", HOSTILE)})
+    assert not set("".join(hostile)) & STEERS
 
 
 def test_a_sweep_is_one_line_with_what_fits_it():

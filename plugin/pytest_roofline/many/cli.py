@@ -41,7 +41,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
 @_options
 @click.option("--minimum", default="2%", show_default=True, help="The smallest change that is reported: 2% or 0.02.")
 @click.option("--by", type=click.Choice(["device", "node", "hardware"]), default="device", show_default=True,
-              help="What a series is of; CPUs are nodes where these stay, else all of a kind.")  # fmt: skip
+              help="What a series is of; CPUs count as nodes if hosts keep their names.")  # fmt: skip
 def history(minimum: str, by: str, as_json: bool, **chosen: Any) -> None:
     """Show every test of RUNS over time: steps, and drift that no single comparison sees; worst first.
 

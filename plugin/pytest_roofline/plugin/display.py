@@ -1,19 +1,20 @@
-"""What a run prints, put together from the parts in `report`: the header with about how long it will take, progress,
-and the closing summary.
-"""
+"""What a run prints, put together from the parts in `report`: the header, progress, and the closing summary."""
 
 import contextlib
 import shlex
+import textwrap
 import time
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from ..baselines.comparators import BaselineComparator, RunComparator
+from ..baselines.comparators import RunComparator
 from ..baselines.run_files import watched
+from ..baselines.run_rows import Ending
 from ..core.entries import RESOURCES
+from ..core.facts import DeviceFacts
+from ..core.records import Outcome
+from ..core.rows import FAILED, badness
 from ..core.units import GIB, count, format_tolerance, printable
 from ..hardware import family_of, unknown_line
 from ..kernel_gate.text import difference_lines
@@ -21,36 +22,34 @@ from ..observe.text import memory_lines, out_of_memory_lines, profile_lines
 from ..report.explain import detail_lines
 from ..report.figures import figure_lines, first_call_lines, rank_lines
 from ..report.messages import (
+    closing_lines,
     condition_lines,
     counts_line,
     curve_line,
-    gate_lines,
     peak_lines,
     reason_lines,
     shadow_lines,
 )
 from ..report.overview import curve_verdict_line, ladder_lines, ladder_of, overview_lines, power_lines
 from ..report.published import idle_lines, limit_lines, published_lines
-from ..report.tables import kernels_table, results_table, roofline_note
+from ..report.tables import kernels_table, more_table, results_table, roofline_note
 from ..report.transfers import matrix_lines, transfer_lines
+from ..report.words import sentence
 from ..stats.curves import judge_curves, summarise
 from ..stats.outlook import DEFAULT_TOLERANCES
 from ..stats.spread import class_of
+from ..stats.verdicts import Kind
 from ..version import __version__
-from .held_reports import call_key, setup_key
-from .planned import Planned
+from .gate import NAME
+from .options import COLUMNS
+from .planned import encodable
 from .results import shadow_of
 from .session import RooflineSession
 from .settings import DEFAULT_FAIL_ON, FAIL_ON
 
-# In pytest's cache: seconds of each test beside its budget, by the device that was measured.
-TOOK = "roofline/took"
-# Where nothing is known: making and checking buffers, warm-up. Measured on a CPU sweep; an estimate for a person.
-BESIDE_S = 1.5
-# A further process starts, imports torch and collects: four took 13.6 s and one 3.8 s, on two cores.
-PROCESS_S = 3.0
-# A test that takes longer is named before it begins.
-LONG_S = 60.0
+# A file in the folder of runs that says that the columns were explained once.
+SEEN = "columns-explained"
+LEGEND = f"{COLUMNS}. (Shown once; pytest --help says it again.)"
 
 
 def header_lines(session: RooflineSession) -> list[str]:
@@ -63,22 +62,13 @@ def header_lines(session: RooflineSession) -> list[str]:
     facts += [f"driver {printable(device.driver)}"] if device.driver else []
     facts += [f"torch {software['torch']}"] if "torch" in software else []
     lines = [f"roofline {__version__}: {', '.join(facts)}, against {_against(session)}"]
-    tests = [p for p in session.planned.values() if session.unmet(p.marks.needs) is None]
-    each = seconds_each(session, tests)
-    seconds = seconds_of_all(session, sum(each.values()))
+    tests = [plan for plan in session.planned.values() if session.unmet(plan.marks.needs) is None]
+    seconds = sum(plan.marks.budget or session.options.budget_s for plan in tests)
     tolerance = session.options.tolerance or DEFAULT_TOLERANCES[class_of(device.type)]
     lines.append(
-        f"roofline: {count(len(tests), 'measuring test')} planned, about {_duration(seconds)} "
+        f"roofline: {count(len(tests), 'measuring test')} planned, {_duration(seconds)} of measuring "
         f"(tier {session.options.tier}, tolerance {format_tolerance(tolerance)}{_mode(session)})"
     )
-    slow = [test_id for test_id, one_s in each.items() if one_s > LONG_S]
-    if slow:
-        longest = max(slow, key=lambda test_id: each[test_id])
-        lines.append(
-            f"roofline: {count(len(slow), 'test')} of these {'take' if len(slow) > 1 else 'takes'} over a minute, for "
-            f"set-up and checks more than for measuring; the longest {printable(longest.rpartition('::')[2])}, about "
-            f"{_duration(each[longest])}"
-        )
     if session.warning:
         lines.append(f"roofline WARNING: {session.warning}")
     return lines
@@ -107,22 +97,9 @@ def _against(session: RooflineSession) -> str:
         names = [printable(run.header.run_id) for run in comparator.runs]
         return f"{len(names)} saved run{'s' * (len(names) > 1)} ({', '.join(names)})"
     kernels = session.compiled.known.name
-    nothing = isinstance(comparator, BaselineComparator) and not comparator.entries.paths
     # A file may hold both.
     names = [comparator.name] + [f"{kernels} for compiled kernels"] * (kernels not in ("", comparator.name))
-    limits = "" if nothing or isinstance(comparator, RunComparator) else _limits_alone(session)
-    return printable(", ".join(names) + limits)
-
-
-def _limits_alone(session: RooflineSession) -> str:
-    """How many published limits and floors gate here, where nothing was recorded on this hardware; else empty."""
-    under_test = session.under_test
-    mine = [entry for entry in under_test.entries if entry.hardware.alone.covers(under_test.hardware.alone)]
-    if any(entry.kind == "measured" for entry in mine):
-        return ""
-    limits, floors = (sum(e.gates and e.kind == kind for e in mine) for kind in ("threshold", "floor"))
-    told = [count(limits, "published limit")] * bool(limits or not floors) + [count(floors, "floor")] * bool(floors)
-    return f" (nothing recorded on this hardware, {', '.join(told)})"
+    return printable(", ".join(names))
 
 
 def _duration(seconds: float) -> str:
@@ -181,54 +158,111 @@ def _untold_since(session: RooflineSession) -> str:
 
 
 def summary_lines(session: RooflineSession, width: int, colour: bool) -> list[str]:
-    """What explains the run as a whole, the table, the curves, the counts and the closing sentences."""
+    """The table, what explains it, what failed, and last the sentence that says how the run ended.
+
+    With -q only what failed and the sentence; with -v also how the numbers were taken, with -vv each in full.
+    """
+    verbosity = session.config.get_verbosity()
     lines: list[str] = []
-    rows = session.timed.rows
+    if verbosity >= 0:
+        lines += _tables(session, width, colour)
+        lines += _details(session, width) if verbosity > 0 else []
+        lines += _notes(session, width) + _saved(session)
+    lines += _explained(session) if verbosity >= 0 else []
+    family = RESOURCES if not session.timed.rows and session.compiled.rows else family_of(_device(session))
+    reds = reds_of(session)
+    tests = [encodable(test_id) for test_id in session.planned]
+    # With -v the details name all that is open.
+    ended = closing_lines(session.rows, reds, tests, _run_argument(session), family, most=int(verbosity <= 0))
+    if session.options.shadow or (verbosity < 0 and not reds):
+        # The lines of the watching gate have said why.
+        ended = ended[-1:]
+    return [part for line in [*lines, *ended] for part in wrapped(line, width)]
+
+
+def wrapped(line: str, width: int) -> list[str]:
+    """A line of ours broken between words where it is too long; what is coloured, as tables are, fits already."""
+    if len(line) <= width or "\x1b" in line:
+        return [line]
+    indent = line[: len(line) - len(line.lstrip())] + "  "
+    # A number keeps its unit.
+    parts = textwrap.wrap(
+        line.replace(" %", "\xa0%"), width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    return [part.replace("\xa0%", " %") for part in parts]
+
+
+def reds_of(session: RooflineSession) -> dict[str, tuple[str, str]]:
+    """By test, what is red about it: the word and a sentence, worst first."""
+    reds = {}
+    for test_id, outcome in session.outcomes.items():
+        if Ending(outcome, outcome).red or outcome.shadow:
+            reds[test_id] = _word(outcome), printable(outcome.reason).removeprefix("Failed: ") or test_id
+    for row in session.rows:
+        if row.verdict == Kind.REGRESSED and row.test not in reds:
+            reds[row.test] = row.verdict, f"{row.label}: {sentence(row)}"
+    return dict(sorted(reds.items(), key=lambda red: badness(red[1][0])))
+
+
+def _word(outcome: Outcome) -> str:
+    """The worst verdict that turned a test red; FAILED where it failed for itself."""
+    if not outcome.by_verdict:
+        return FAILED
+    return min(outcome.verdicts, key=badness, default="GATE" if outcome.test_id == NAME else Kind.REGRESSED.value)
+
+
+def _tables(session: RooflineSession, width: int, colour: bool) -> list[str]:
+    rows, exhausted, lines = session.timed.rows, session.exhausted.found, []
     if session.options.drill is not None:
         lines.append(f"DRILL: every measured function was slowed down by {format_tolerance(session.options.drill)}")
-    exhausted = session.exhausted.found
     if rows or exhausted:
-        lines += overview_lines(rows)
-        lines += ladder_lines(ladder_of(rows))
         lines += results_table(rows, width, colour, exhausted).split("\n")
-        lines += [line for line in (roofline_note(rows), _unknown_hardware(session)) if line]
-        lines += limit_lines(rows)
-        lines += _curve_lines(session)
-        lines += matrix_lines(rows, width)
-        lines += transfer_lines(rows)
-        lines += rank_lines(rows)
-        lines += first_call_lines(rows)
-        lines += out_of_memory_lines(exhausted)
-        lines += reason_lines(rows)
-        lines += peak_lines(rows)
-        lines += condition_lines(rows, untold_since=_untold_since(session))
-        lines += idle_lines(rows)
-        lines += published_lines(rows, verbose=session.config.get_verbosity() > 0)
-        if session.config.get_verbosity() > 1:
-            lines += detail_lines(rows)
+        lines += _legend(session)
     if session.compiled.rows:
         lines += kernels_table(session.compiled.rows, width, colour).split("\n")
         lines += difference_lines(session.compiled.rows)
-    lines += figure_lines(session.noted.figures)
-    lines += memory_lines(session.noted.memory_uses)
-    lines += profile_lines(session.noted.profiles, width)
-    return lines + _closing_lines(session)
+    return lines
 
 
-def _unknown_hardware(session: RooflineSession) -> str:
-    return unknown_line(session.under_test.environment.device) if session.timed.rows else ""
+def _legend(session: RooflineSession) -> list[str]:
+    """What the columns mean, below the first table that a user ever sees."""
+    seen = session.options.folder / SEEN
+    if seen.exists():
+        return []
+    with contextlib.suppress(OSError):
+        seen.parent.mkdir(parents=True, exist_ok=True)
+        seen.touch()
+    return [LEGEND]
 
 
-def _curve_lines(session: RooflineSession) -> list[str]:
+def _details(session: RooflineSession, width: int) -> list[str]:
+    """How the numbers were taken, and what they tell beside the verdicts."""
     rows = session.timed.rows
-    lines = [curve_verdict_line(curve) for curve in judge_curves(rows)]
-    measured = (row.measurement for row in rows if row.measurement is not None)
-    return lines + [curve_line(curve) for curve in summarise(measured)]
+    lines = [more_table(rows, width)] if rows else []
+    lines += [roofline_note(rows), unknown_line(_device(session)) if rows else ""]
+    lines += limit_lines(rows)
+    lines += [curve_verdict_line(curve) for curve in judge_curves(rows)]
+    lines += [curve_line(curve) for curve in summarise(row.measurement for row in rows if row.measurement is not None)]
+    lines += matrix_lines(rows, width) + transfer_lines(rows) + rank_lines(rows) + first_call_lines(rows)
+    lines += reason_lines(rows) + peak_lines(rows)
+    lines += condition_lines(rows, untold_since=_untold_since(session)) if rows else []
+    lines += idle_lines(rows) + published_lines(rows, verbose=True) + power_lines(rows)
+    lines += detail_lines(rows) if session.config.get_verbosity() > 1 else []
+    rounds = f", {session.rounds_used} rounds" if session.rounds_used > 1 else ""
+    lines.append(counts_line(len(rows), session.not_measured, len(session.compiled.rows)) + rounds)
+    return [part for line in lines for part in line.split("\n") if part]
 
 
-def _closing_lines(session: RooflineSession) -> list[str]:
-    rows, lines = session.timed.rows, []
-    family = family_of(session.under_test.environment.device)
+def _notes(session: RooflineSession, width: int) -> list[str]:
+    """What tests found besides times, each because it was asked for."""
+    lines = out_of_memory_lines(session.exhausted.found) + figure_lines(session.noted.figures)
+    lines += memory_lines(session.noted.memory_uses)
+    return lines + profile_lines(session.noted.profiles, width)
+
+
+def _saved(session: RooflineSession) -> list[str]:
+    """What is left of the run, and what stood in its way."""
+    lines = []
     if session.writer.trouble:
         lines.append(f"WARNING: {session.writer.trouble}")
     elif session.writer.path is not None:
@@ -237,71 +271,19 @@ def _closing_lines(session: RooflineSession) -> list[str]:
     lines += [f"WARNING: {printable(sentence)}" for sentence in session.noted.warnings]
     if session.rounds_refused:
         lines.append(f"WARNING: no further rounds: {session.rounds_refused}")
-    if session.health:
-        lines.append(f"device health: {session.health.splitlines()[0]}")
-    lines += power_lines(rows)
-    if session.options.shadow:
-        known = watched(session.options.folder, session.under_test.hardware)
-        lines += shadow_lines(shadow_of(session.config).sentences, known)
-    kernels = session.compiled.rows
-    family = RESOURCES if kernels and not rows else family
-    lines += gate_lines([*rows, *kernels], len(session.planned), _run_argument(session), family)
-    rounds = f", {session.rounds_used} rounds" if session.rounds_used > 1 else ""
-    lines.append(counts_line(len(rows), session.not_measured, len(kernels)) + rounds)
     return lines
 
 
-def seconds_each(session: RooflineSession, tests: Iterable[Planned]) -> dict[str, float]:
-    """About how long each of these tests will take in one process, by its name."""
-    took = _known(session).get(_here(session), {})
-    seconds = {}
-    for plan in tests:
-        beside_s = took.get(plan.item.nodeid, BESIDE_S)
-        seconds[plan.item.nodeid] = max(0.0, _budget_s(session, plan) + beside_s)
-    return seconds
+def _explained(session: RooflineSession) -> list[str]:
+    """What moved many tests, and what the device is: before what each test says of itself."""
+    rows = session.timed.rows
+    lines = overview_lines(rows) + ladder_lines(ladder_of(rows))
+    lines += [f"device health: {session.health.splitlines()[0]}"] if session.health else []
+    if session.options.shadow:
+        known = watched(session.options.folder, session.under_test.hardware)
+        lines += shadow_lines(shadow_of(session.config).sentences, known)
+    return lines
 
 
-def seconds_of_all(session: RooflineSession, alone_s: float) -> float:
-    """About how long tests will take that take so long in one process, in as many as record them."""
-    comparator = session.under_test.comparator
-    records = isinstance(comparator, BaselineComparator) and not comparator.entries.paths
-    further = session.options.recording - 1 if records else 0
-    return alone_s + further * (alone_s + PROCESS_S)
-
-
-def remember(session: RooflineSession) -> None:
-    """Keep how long the tests of this run took, for the headers of later ones; not of those that did not end well."""
-    cache, beside = _cache(session), {}
-    for test_id, plan in session.planned.items():
-        call = plan.item.stash.get(call_key, None)
-        if call is not None and call.excinfo is None:
-            took_s = plan.item.stash.get(setup_key, 0.0) + call.duration
-            beside[test_id] = round(took_s - _budget_s(session, plan), 3)
-    if cache is not None and beside and session.round is None:
-        known, here = _known(session), _here(session)
-        cache.set(TOOK, known | {here: known.get(here, {}) | beside})
-
-
-def _budget_s(session: RooflineSession, plan: Planned) -> float:
-    return plan.marks.budget or session.options.budget_s
-
-
-def _here(session: RooflineSession) -> str:
-    """The device, and the cores beside it, which make and check what it computes."""
-    environment = session.under_test.environment
-    return f"{environment.device.product}, {environment.host.cpu_model}, {environment.host.usable_cores} cores"
-
-
-def _known(session: RooflineSession) -> dict[str, dict[str, float]]:
-    """What earlier runs remember by device; a cache that something else wrote holds nothing."""
-    cache = _cache(session)
-    found = cache.get(TOOK, {}) if cache is not None else {}
-    tests = list(found.values()) if isinstance(found, dict) else [None]
-    numbers = (value for one in tests if isinstance(one, dict) for value in one.values())
-    fits = all(isinstance(one, dict) for one in tests) and all(isinstance(value, int | float) for value in numbers)
-    return found if fits else {}
-
-
-def _cache(session: RooflineSession) -> Any:
-    """pytest's cache; None where it is switched off."""
-    return getattr(session.config, "cache", None)
+def _device(session: RooflineSession) -> DeviceFacts:
+    return session.under_test.environment.device

@@ -24,7 +24,7 @@ from ..core.keys import canonical
 from ..core.records import Outcome
 from ..core.units import count, listed, printable
 from ..hardware import family_of
-from ..report.messages import compared_of, gate_lines
+from ..report.messages import compared_of, recording
 from ..report.overview import together_text
 from .options import NOT_RUNNING
 from .planned import Planned, encodable
@@ -209,8 +209,9 @@ def nothing_compared(state: RooflineSession | None) -> list[Shortfall]:
         text = f"nothing was compared, since 0 of {count(len(state.planned), 'test')} measured anything{reasons}"
         return [Shortfall(text, "Mend what kept them from measuring, or select others.")]
     run = state.run_name if state.writer.path is not None else ""
-    lines = gate_lines(rows, len(state.planned), run, family_of(state.under_test.environment.device))
-    return [Shortfall(f"nothing was compared: 0 of {count(len(rows), 'result')}", "\n  ".join(lines))]
+    open_rows = list(dict.fromkeys(printable(f"{row.verdict} {row.label}: {row.reason}") for row in rows))
+    told = [listed(open_rows, MOST_NAMED), *recording(rows, run, family_of(state.under_test.environment.device))]
+    return [Shortfall(f"nothing was compared: 0 of {count(len(rows), 'result')}", "\n  ".join(told))]
 
 
 def shortfalls(state: RooflineSession) -> list[Shortfall]:

@@ -84,7 +84,7 @@ _VALUES = (
 )
 _LISTS = ("against", "baselines")
 _FLAGS = (
-    ("qualify", "the same for a new driver or node, where inconclusive fails too"),
+    ("qualify", "the gate for a new driver or node: inconclusive fails too"),
     ("require-baseline", "fail a test that has nothing to compare with"),
     ("require-hardware", "fail a test that would be skipped for lack of hardware"),
 )
@@ -93,9 +93,14 @@ GONE = {
     "memory-snapshot": "call torch.cuda.memory._record_memory_history() and _dump_snapshot() in the test, or "
     "`roofline.memory` for what the memory of a call goes into"
 }
+# What the columns of the table mean.
+COLUMNS = (
+    "of roof: share of the hardware's peak (* measured here); against baseline: change of the time, in brackets where "
+    "it lies with 99 % confidence, by all processes"
+)
 _CI = (
-    "a gate: baseline and hardware required, rounds auto, invalid, degraded and nothing compared fail, at most 30 "
-    f"minutes; with ={SHADOW} nothing fails, it says what would have, and after 14 nights how often"
+    "gate: baseline and hardware required; invalid, degraded and nothing compared fail; up to 12 rounds, 30 minutes; "
+    f"={SHADOW} fails nothing and reports what would have failed"
 )
 
 
@@ -116,7 +121,9 @@ class _Profile(argparse.Action):
 
 def add_options(parser: pytest.Parser) -> None:
     """Register every option with its ini twin."""
-    group = parser.getgroup("roofline", "roofline: is this machine as fast as it should be?")
+    group = parser.getgroup(
+        "roofline", f"roofline: is this machine as fast as it should be? Columns of its table: {COLUMNS}"
+    )
     for name, metavar, text in _VALUES:
         many = name in _LISTS
         # A profiler need not be named.

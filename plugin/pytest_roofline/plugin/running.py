@@ -12,7 +12,7 @@ from ..observe.text import status_word as exhausted_word
 from ..report.verdicts import status_words
 from .bridge import bridge_of
 from .deciding import Deciding, pass_in_shadow, publish, why_no_rounds
-from .display import header_lines, progress_line, remember, summary_lines
+from .display import header_lines, progress_line, summary_lines, wrapped
 from .fixture import Roofline
 from .gate import DeviceHealth, look, looks_at_device
 from .held_reports import (
@@ -37,6 +37,9 @@ from .settings import parse_options
 
 # A line of progress at most this often, so that a log of hours stays readable.
 PROGRESS_EVERY_S = 20.0
+
+# Of the sentence that says how the run ended.
+MARKUP = {"GREEN": {"green": True}, "GREY": {"yellow": True}, "RED": {"red": True, "bold": True}}
 
 XDIST = (
     "roofline measures, and pytest-xdist runs tests side by side (-n above 0), which disturbs every timing; "
@@ -128,7 +131,11 @@ class Running:
 
     def pytest_report_collectionfinish(self) -> list[str]:
         """The header line, once it is known that something will be measured."""
-        return header_lines(self.state) if self.state.planned else []
+        if not self.state.planned or self.config.get_verbosity() < 0:
+            return []
+        reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
+        width = reporter._tw.fullwidth if reporter is not None else 80
+        return [part for line in header_lines(self.state) for part in wrapped(line, width)]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -237,7 +244,6 @@ class Running:
         if not self.state.opened:
             return
         self.state.close(int(exitstatus))
-        remember(self.state)
         told = os.environ.get(SAVED_VARIABLE)
         if told and self.state.writer.path is not None and self.state.round is None:
             Path(told).write_text(str(self.state.writer.path), encoding="utf-8")
@@ -261,7 +267,7 @@ class Running:
         terminalreporter.section("roofline")
         writer = terminalreporter._tw
         for line in summary_lines(self.state, width=writer.fullwidth, colour=writer.hasmarkup):
-            terminalreporter.write_line(line)
+            terminalreporter.write_line(line, **MARKUP.get(line.partition(":")[0], {}))
         for line in self.state.reports.annotations:
             terminalreporter.write_line(line)
 

@@ -1,12 +1,11 @@
 """The closing lines of a run: reasons, conditions, curves, counts, and what the gate compared."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..baselines.run_files import NIGHTS, Watched
 from ..core.records import CurveSummary
 from ..core.rows import Row, badness
-from ..core.samples import PROFILED
 from ..core.units import count, format_bytes, format_seconds, listed, printable, three_digits
 from ..core.work import rate_suffix
 from ..stats.key_results import NO_PEAK
@@ -40,7 +39,7 @@ def reason_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
     lines = [
         printable(f"{row.verdict} {row.label}: {row.judgement.reason}")
         for row in rows
-        if row.judgement is not None and row.judgement.verdict in (Kind.INCONCLUSIVE, Kind.INVALID)
+        if row.judgement is not None and row.judgement.verdict in (Kind.INCONCLUSIVE, Kind.INVALID, Kind.NO_BASELINE)
     ]
     return cut(lines, at_most, "of these")
 
@@ -123,12 +122,6 @@ def counts_line(measured: int, not_measured: Mapping[str, int], compiled: int = 
     return line
 
 
-def verdicts_line(rows: Sequence[Row]) -> str:
-    """How many of each verdict, the worst first: `1 REGRESSED, 6 PASSED`."""
-    counts = Counter(row.verdict for row in _judged(rows))
-    return ", ".join(f"{counts[word]} {word}" for word in sorted(counts, key=badness))
-
-
 def compared_of(rows: Sequence[Row]) -> int:
     """How many results were compared with anything."""
     return sum(_own(row) not in (Kind.NO_BASELINE, Kind.INVALID) for row in _judged(rows))
@@ -143,6 +136,71 @@ def _own(row: Row) -> str:
     return row.judgement.verdict if row.judgement is not None else row.verdict
 
 
+# Of what failed so many are told of above the closing sentence.
+MOST_FAILURES = 5
+GREEN, GREY, RED = "GREEN", "GREY", "RED"
+# By test, what is red about it: a word, and a sentence.
+Reds = Mapping[str, tuple[str, str]]
+
+
+def colour_of(rows: Sequence[Row], reds: Reds) -> str:
+    """RED where a test is slower or broken, GREEN where at least half of all results are fast enough, else GREY."""
+    if reds:
+        return RED
+    return GREEN if rows and 2 * sum(map(is_green, rows)) >= len(rows) else GREY
+
+
+def is_green(row: Row) -> bool:
+    """Whether a result was compared and is no worse."""
+    return row.verdict in (Kind.PASSED, Kind.IMPROVED)
+
+
+def closing_lines(
+    rows: Sequence[Row], reds: Reds, planned: Sequence[str], run: str, family: str, most: int = 1
+) -> list[str]:
+    """What is red, or what would decide what is open; and behind that the sentence that says how the run ended.
+
+    Args:
+        rows: what was measured, and what was compiled.
+        reds: what is red.
+        planned: the tests that were to measure.
+        run: the run's name or path, for a command; empty where it could not be saved.
+        family: the hardware family.
+        most: of what is open, so many are told of.
+    """
+    undecided = sorted((row for row in rows if not is_green(row) and row.test not in reds), key=_badness)
+    if reds:
+        above = cut([printable(sentence) for _, sentence in reds.values()], MOST_FAILURES, "that failed")
+    else:
+        above = [printable(f"{row.verdict} {row.label}: {_reason(row)}") for row in undecided[:most] if _reason(row)]
+    return [*recording(rows, run, family), *above, _sentence(rows, reds, undecided, planned)]
+
+
+def _badness(row: Row) -> tuple[int, float]:
+    return badness(row.verdict, row.change)
+
+
+def _sentence(rows: Sequence[Row], reds: Reds, undecided: Sequence[Row], planned: Sequence[str]) -> str:
+    """`RED: 1 REGRESSED, 11 of 14 fast enough, 2 undecided (2 INCONCLUSIVE)`; `GREY: nothing was compared, …`."""
+    colour = colour_of(rows, reds)
+    if not rows and not reds:
+        return f"{colour}: nothing was compared, since 0 of {count(len(planned), 'test')} measured anything"
+    open_words = f" ({_counts(row.verdict for row in undecided)})"
+    if not reds and compared_of(rows) == 0:
+        return f"{colour}: nothing was compared{open_words}"
+    total = len(rows) + len(reds.keys() & set(planned) - {row.test for row in rows})
+    fine = "no worse" if rows and all(row.resources is not None for row in rows) else "fast enough"
+    parts = [_counts(word for word, _ in reds.values())] if reds else []
+    parts += [f"{sum(map(is_green, rows))} of {total} {fine}{_behind(rows)}"]
+    parts += [f"{len(undecided)} undecided{open_words}"] if undecided else []
+    return f"{colour}: {', '.join(parts)}"
+
+
+def _counts(words: Iterable[str]) -> str:
+    counts = Counter(words)
+    return ", ".join(f"{counts[word]} {word}" for word in sorted(counts, key=badness))
+
+
 _LIMITS = {
     "published": "published limits",
     "floor": "floors of published figures",
@@ -150,65 +208,35 @@ _LIMITS = {
 }
 
 
-def gate_lines(rows: Sequence[Row], planned: int, run: str, family: str) -> list[str]:
-    """The closing sentence on what was compared, and the command that changes it where nothing was.
+def _limit_of(row: Row) -> str:
+    return _LIMITS[row.judgement.limit] if row.judgement is not None and row.judgement.limit else ""
 
-    Args:
-        rows: what was measured, and what was compiled.
-        planned: how many tests were to measure.
-        run: the run's name or path, for the command; empty where it could not be saved.
-        family: the hardware family.
-    """
-    compared = compared_of(rows)
-    if not rows:
-        return [f"THIS RUN GATES NOTHING: 0 of {planned} compared, since nothing was measured"]
-    profiled = sum(row.verdict == PROFILED.upper() for row in rows)
-    said = [f"{profiled} taken while a profiler was attached, or after one"] * bool(profiled)
-    missing = [row for row in _judged(rows) if _own(row) == Kind.NO_BASELINE]
-    if compared == 0:
-        reasons = {_reason(row) for row in missing}
-        said += _invalid(rows)
-        why = f" ({printable('; '.join([*said, *sorted(reasons)]))})" if said or reasons else ""
-        line = f"THIS RUN GATES NOTHING: 0 of {len(rows)} compared{why}."
-        if not run or not reasons:
-            return [line]
-        return [f"{line} Record a baseline with", *_recording(run, family)]
-    limited, behind = _behind(rows, compared)
-    told = behind + "".join(f" ({why})" for why in said)
-    line = f"{compared} of {len(rows)} compared{told}: {verdicts_line(rows)}"
-    if missing:
-        names = ", ".join(printable(row.label) for row in missing[:3]) + (", …" if len(missing) > 3 else "")
-        line += f". NO BASELINE for {names}: {printable(_reason(missing[0]))}"
-    if limited < compared:
-        return [line]
-    alone = "A limit finds only what falls below it; a baseline also finds what got slower"
-    return [line, f"{alone}. Record one with", *_recording(run, family)] if run else [line, f"{alone}."]
+
+def _behind(rows: Sequence[Row]) -> str:
+    """What stands behind verdicts where that is no recorded baseline: ` (3 by published limits)`."""
+    counts = Counter(filter(None, map(_limit_of, filter(is_green, rows))))
+    siblings = sum(row.judgement is not None and row.judgement.siblings > 0 for row in rows if is_green(row))
+    counts.update({"their siblings": siblings} if siblings else {})
+    return f" ({', '.join(f'{number} by {what}' for what, number in counts.items())})" if counts else ""
 
 
 def _reason(row: Row) -> str:
     return row.judgement.reason if row.judgement is not None else row.reason
 
 
-def _invalid(rows: Sequence[Row]) -> list[str]:
-    """How many numbers cannot be trusted and why the first cannot, with what would help; else empty."""
-    invalid = [row for row in _judged(rows) if _own(row) == Kind.INVALID]
-    return [f"{len(invalid)} INVALID, the first, {invalid[0].label}, since {_reason(invalid[0])}"] if invalid else []
-
-
-def _behind(rows: Sequence[Row], compared: int) -> tuple[int, str]:
-    """How many were held against a limit for want of a baseline; and in words what stood behind those compared."""
-    judged = [row.judgement for row in rows if row.judgement is not None]
-    counts = Counter(_LIMITS[one.limit] for one in judged if one.limit)
-    # Siblings stand for a reference, of one that counts as compared.
-    siblings = sum(bool(one.siblings) and one.verdict != Kind.INVALID for one in judged)
-    limited = counts.total()
-    counts.update({"their siblings": siblings} if siblings else {})
-    if not counts:
-        return 0, ""
-    if counts.total() == compared and len(counts) == 1:
-        return limited, f" with {next(iter(counts))} alone"
-    parts = {"a recorded baseline": compared - counts.total(), **counts}
-    return limited, f" ({', '.join(f'{number} with {what}' for what, number in parts.items() if number)})"
+def recording(rows: Sequence[Row], run: str, family: str) -> list[str]:
+    """How to record a baseline, where nothing was held against one."""
+    compared = compared_of(rows)
+    by_limit = sum(bool(_limit_of(row)) for row in rows)
+    missing = any(_own(row) == Kind.NO_BASELINE for row in _judged(rows))
+    if not run or compared > by_limit or not (missing or by_limit):
+        return []
+    why = "A limit finds only what falls below it. " if by_limit else ""
+    return [
+        f"{why}Record a baseline, best of three runs on three days:",
+        f"  roofline baseline propose {run} -o {family}-proposal.json",
+        f"  roofline baseline approve {family}-proposal.json",
+    ]
 
 
 def shadow_lines(sentences: Sequence[str], known: Sequence[Watched]) -> list[str]:
@@ -226,11 +254,3 @@ def shadow_lines(sentences: Sequence[str], known: Sequence[Watched]) -> list[str
     if nights < NIGHTS:
         return [*lines, f"{told}; from {NIGHTS} nights on this rate tells whether to switch the gate on"]
     return [*lines, f"{told}; switch the gate on by --roofline-ci"]
-
-
-def _recording(run: str, family: str) -> list[str]:
-    """The commands that make a run the baseline."""
-    return [
-        f"  roofline baseline propose {run} -o {family}-proposal.json",
-        f"  roofline baseline approve {family}-proposal.json",
-    ]

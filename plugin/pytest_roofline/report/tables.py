@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich import box
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -19,7 +19,7 @@ from ..hardware import format_ceiling
 from ..kernel_gate.recording import ExactChange
 from ..kernel_gate.text import changes_text
 from ..stats.verdicts import Kind
-from .words import CACHED, cells, difference_text, peak_text, processes_text, roof_text, span_text
+from .words import CACHED, against_text, cells, difference_text, peak_text, processes_text, roof_text, span_text
 
 
 def new_table(*columns: tuple[str, str]) -> Table:
@@ -34,14 +34,16 @@ def new_table(*columns: tuple[str, str]) -> Table:
 
 def render(table: Table, width: int, colour: bool) -> str:
     """A table as text of at most `width` columns; no line ends in spaces."""
+    return _printed(table, width, colour)
+
+
+def _printed(what: Table | Text, width: int, colour: bool) -> str:
     out = io.StringIO()
     console = Console(
         file=out, width=width, force_terminal=colour, color_system="standard" if colour else None, highlight=False,
-        legacy_windows=False,
-        markup=False,
-        emoji=False,
+        legacy_windows=False, markup=False, emoji=False,
     )  # fmt: skip
-    console.print(table)
+    console.print(what, soft_wrap=isinstance(what, Text))
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip("\n").split("\n"))
 
 
@@ -54,10 +56,10 @@ STYLES = {
     "FAILED": "bold red",
     WORD: "yellow",
 }
-# Between a test's name and its verdict, of `words.cells`.
-COLUMNS = ("size", "time", "rate", "tokens/s", "roof", "limit", "peak", "held", "compile", "diff %", "99 %", "n")
-# With less room for longer names than this many characters, tests get a second table, of these columns.
-NAME_ROOM, APART = 24, ("tokens/s", "limit", "peak", "held", "compile")
+# Behind a test's id and before its verdict.
+_COLUMNS = ("time", "rate", "of roof", "against baseline")
+# What a verbose run shows in a table of its own.
+_MORE = ("size", "tokens/s", "limit", "baseline", "peak", "held", "compile", "n")
 # What the share is called where work has tokens.
 _MFU = {
     "datasheet": " (with tokens: MFU)",
@@ -68,61 +70,52 @@ MOST_CACHED = 3
 
 
 def results_table(rows: Sequence[Row], width: int, colour: bool, exhausted: Sequence[OutOfMemory] = ()) -> str:
-    """Test, size, time, rates, roofline, limit, memory, compiling, difference with its interval, processes, verdict.
+    """Test, time, rate, share of the roofline, difference to the baseline with its interval, verdict.
 
-    The worst come first where a test failed.
-    Behind them, without figures, stand the tests that ran out of memory. Where there is no room for names, tokens,
-    limits, memory and compiling stand in a second table.
+    The worst come first where a test failed. Behind them, without figures, stand the tests that ran out of memory.
     """
     failed = any(row.verdict in ("FAILED", Kind.REGRESSED) for row in rows)
     ordered = sorted(rows, key=lambda row: badness(row.verdict, row.change)) if failed else list(rows)
-    found = [cells(row) for row in ordered]
-    # One unit for all goes into the heading, which leaves its room to the tests' names.
-    units = {known["rate"][0].rpartition(" ")[2] for known in found if known["rate"][0]}
-    heading = units.pop() if len(units) == 1 else ""
-    columns = [("test", "left"), *((heading or name if name == "rate" else name, "right") for name in COLUMNS),
-               ("verdict", "left")]  # fmt: skip
-    lines: list[Sequence[str | Text]] = [
-        [_short(row), *(_cell(name, known[name][0], heading) for name in COLUMNS), styled(row.verdict)]
-        for row, known in zip(ordered, found, strict=True)
-    ]
-    lines += [[printable(record.label), *[""] * len(COLUMNS), styled(record.word)] for record in exhausted]
-    # A column with nothing in it only takes room from the tests' names.
-    filled = [index for index in range(len(columns)) if any(row[index] for row in lines)]
-    tables = [[columns[index][0] for index in filled]]
-    longest = max((cell_len(str(row[0])) for row in lines), default=0)
-    if _room(columns, lines, filled, width) < min(NAME_ROOM, longest):
-        apart = [name for name in tables[0] if name in APART]
-        tables = [[name for name in tables[0] if name not in apart], *([["test", *apart]] if apart else [])]
-    return "\n".join(_rendered(columns, lines, names, width, colour) for names in tables)
+    lines = [[row.label, *_figures(row), row.verdict] for row in ordered]
+    # One unit for all goes into the heading, which leaves its room to the tests' ids.
+    units = {line[2].rpartition(" ")[2] for line in lines if line[2]}
+    unit = units.pop() if len(units) == 1 else ""
+    for line in lines if unit else []:
+        line[2] = line[2].removesuffix(f" {unit}")
+    lines += [[record.label, *[""] * len(_COLUMNS), record.word] for record in exhausted]
+    headings = ["test", *(unit or name if name == "rate" else name for name in _COLUMNS), "verdict"]
+    return _aligned(headings, lines, width, colour)
 
 
-def _room(
-    columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str | Text]], filled: Sequence[int], width: int
-) -> int:
-    """Characters of a line that are left for the tests' names, which stand in the first column."""
-    widths = (max(cell_len(str(cell)) for cell in (columns[i][0], *(row[i] for row in rows))) for i in filled[1:])
-    return width - sum(2 + each for each in widths)
+def _figures(row: Row) -> list[str]:
+    known = cells(row)
+    return [*(known[name][0] for name in ("time", "rate", "roof")), against_text(row)]
 
 
-def _rendered(
-    columns: Sequence[tuple[str, str]],
-    rows: Sequence[Sequence[str | Text]],
-    names: Sequence[str],
-    width: int,
-    colour: bool,
-) -> str:
-    """A table of some of the columns; behind the first, rows without any of them are left out."""
-    chosen = [index for index, column in enumerate(columns) if column[0] in names]
-    table = new_table(*(columns[index] for index in chosen))
-    for row in rows:
-        if any(row[index] for index in chosen[1:]):
-            table.add_row(*(row[index] for index in chosen))
-    return render(table, width, colour)
+def more_table(rows: Sequence[Row], width: int) -> str:
+    """What else is known of each test: size, tokens, limit, baseline, memory, compiling, processes; else empty."""
+    lines = [[row.label, *(cells(row)[name][0] for name in _MORE), ""] for row in rows]
+    return _aligned(["test", *_MORE, ""], lines, width, colour=False) if any(any(line[1:]) for line in lines) else ""
 
 
-def _cell(name: str, text: str, unit: str) -> str:
-    return text.removesuffix(unit).strip() if name == "rate" else text
+def _aligned(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int, colour: bool) -> str:
+    """Columns with anything in them, the first and the last to the left; an id without room gets its own line."""
+    rows = [[printable(cell) for cell in row] for row in rows]
+    filled = [0, *(index for index in range(1, len(headings)) if any(row[index] for row in rows))]
+    table = [[headings[index] for index in filled], *([row[index] for index in filled] for row in rows)]
+    widths = [max(cell_len(row[index]) for row in table) for index in range(len(filled))]
+    widths[0] = max(len("test"), min(widths[0], width - sum(each + 2 for each in widths[1:])))
+    out = Text()
+    for number, row in enumerate(table):
+        name, *values, verdict = row
+        if cell_len(name) > widths[0]:
+            out.append("\n".join([*chop_cells(name, width), ""]))
+            name = ""
+        cells_of_row = [set_cell_size(name, widths[0])]
+        cells_of_row += [" " * (room - cell_len(cell)) + cell for cell, room in zip(values, widths[1:-1], strict=True)]
+        out.append("  ".join([*cells_of_row, ""])).append(f"{verdict}\n", STYLES.get(verdict, ""))
+        out.append("─" * (sum(widths) + 2 * len(widths) - 2) + "\n" if number == 0 else "")
+    return _printed(out, width, colour)
 
 
 def styled(word: str) -> Text:
@@ -175,14 +168,6 @@ def _old(row: Row) -> str:
     if row.baseline_time_s is None:
         return "" if limit_s is None else f"≤ {format_seconds(limit_s)}"
     return format_seconds(row.baseline_time_s)
-
-
-def _short(row: Row) -> str:
-    """The benchmark with its parameters other than the size, which has a column of its own."""
-    if "size_bytes" not in row.parameters:
-        return printable(row.label)
-    rest = "-".join(f"{value}" for name, value in row.parameters.items() if name != "size_bytes")
-    return printable(row.benchmark + (f"[{rest}]" if rest else "") + (f".{row.name}" if row.name else ""))
 
 
 _FIGURES = (("registers", "right"), ("shared", "right"), ("spills", "right"), ("matrix", "right"))

@@ -122,6 +122,14 @@ def cells(row: Row) -> dict[str, tuple[str, float | None]]:
     }
 
 
+def against_text(row: Row) -> str:
+    """`+30.0 % (+25.8…+34.4)`, what it changed against its baseline; of a limit alone `limit 235 GB/s`."""
+    if limit_text(row) and row.baseline_time_s is None:
+        return f"limit {limit_text(row)}"
+    span = span_text(row).replace(" … ", "…").removesuffix(" %")
+    return difference_text(row) + (f" ({span})" if span else "")
+
+
 def _amount(value: float | None, form: Callable[[float], str]) -> tuple[str, float | None]:
     return ("", None) if value is None else (form(value), value)
 

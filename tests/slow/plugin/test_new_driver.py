@@ -248,7 +248,7 @@ def test_a_new_driver_is_held_against_three_runs_of_the_old(story):
     assert (result.ret, ladders(result.stdout.lines)) == (0, [])
 
 
-def test_a_shift_of_the_whole_suite_is_said_once_ahead_of_the_tests_here_and_offline(story):
+def test_a_shift_of_the_whole_suite_is_said_once_here_and_offline(story):
     story.record()
     story.desk.script(driver=NEW, slow=1.2)
     result = story.desk.run("perf_tests", *against(), "--roofline-save=new")
@@ -258,9 +258,7 @@ def test_a_shift_of_the_whole_suite_is_said_once_ahead_of_the_tests_here_and_off
     start = next(at for at, line in enumerate(result.stdout.lines) if "= roofline =" in line)
     for lines in (result.stdout.lines[start:], compared.output.splitlines()):
         moved = [at for at, line in enumerate(lines) if "ALL TESTS SHIFTED: 6 of 6 are slower" in line]
-        table = next(at for at, line in enumerate(lines) if line.startswith("test "))
         assert len(moved) == 1
-        assert moved[0] < table
         assert any("Look at what all share: the driver" in line for line in lines)
     story.desk.script(driver=NEW, slow=1.06)
     story.desk.run("perf_tests", *against(), "--roofline-save=moved")

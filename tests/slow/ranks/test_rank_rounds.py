@@ -84,7 +84,7 @@ def test_ranks_are_compared_with_saved_runs(decided):
     assert "against 5 saved runs (day1, day2, day3, day4, day5)" in decided.text
     verdicts = {judgement.label: judgement.verdict for judgement in decided.saved("decided").judgements}
     assert verdicts == {"steady": "INCONCLUSIVE", "slow": "REGRESSED", "open": "INCONCLUSIVE"}
-    assert "3 of 3 compared" in decided.text
+    assert "RED: 1 REGRESSED, 0 of 3 fast enough, 2 undecided (2 INCONCLUSIVE)" in decided.text
     outcomes = {name: outcome for name, (outcome, _) in decided.cases().items()}
     assert outcomes == {"test_steady": "passed", "test_slow": "failed", "test_open": "passed"}
     assert decided.status == 1
