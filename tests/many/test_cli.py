@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -90,6 +91,17 @@ def test_too_few_devices_or_runs_end_with_2(runs, command):
     done = command("history", folder)
     assert (done.exit_code, "no test has 6 runs that count on one device" in done.stderr) == (2, True)
     assert "shorter series; what is INVALID or failed is left out\n" in done.stderr
+
+
+def test_what_many_runs_need_is_an_extra_that_is_named_with_its_command(runs, command, monkeypatch):
+    folder = runs(lambda node, night: 0.0, nodes=1, nights=1)
+    for names, told in ((["pandas"], "no pandas;"), (["pandas", "ruptures"], "no pandas and no ruptures;")):
+        for name in names:
+            monkeypatch.setitem(sys.modules, name, None)
+        for one in ("history", "fleet"):
+            done = command(one, folder)
+            assert (done.exit_code, done.stdout, told in done.stderr) == (2, "", True)
+            assert "expected the extra: pip install 'pytest-roofline[report]'" in done.stderr
 
 
 def test_history_tells_the_step_when_where_and_what_changed_and_fails(runs, command):

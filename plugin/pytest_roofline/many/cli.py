@@ -1,6 +1,7 @@
 """`roofline history` and `roofline fleet`: thousands of run files named, read, chosen from and judged."""
 
 import fnmatch
+import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 # Files that cannot be used are named up to so many.
 MOST_NAMED = 5
+EXTRA = "pip install 'pytest-roofline[report]'"
 
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
@@ -118,6 +120,9 @@ def _fleet_as_json(many: "Many", found: "Fleet", findings: "Sequence[SlowPart]")
 
 def _read(runs: Sequence[str], folder: Path, cache: bool, since: str | None, patterns: Sequence[str]) -> "Many":
     """The runs that a user names, with what had to be left out said on stderr."""
+    missing = [name for name in ("pandas", "ruptures") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise BadInput(f"history and fleet found no {' and no '.join(missing)}; expected the extra: {EXTRA}")
     from ..baselines.run_files import expand
     from .reading import read_many
 

@@ -3,8 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import fmean
-from typing import TYPE_CHECKING
+from statistics import fmean, median
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +16,6 @@ from .looks import FALSE_IMPROVED, FALSE_PASS
 from .stats import CONFIDENCE, quantile
 from .verdicts import Kind, kind_unless_red
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 Floats = npt.NDArray[np.float64]
 
 FEWEST_POINTS = 4
@@ -28,21 +24,14 @@ SHARES = (0.5, 0.8, 0.9)
 
 def summarise(measurements: Iterable[Measurement]) -> list[CurveSummary]:
     """One summary for each sweep of at least four sizes: tests alike but for the parameter `size_bytes`."""
-    rows = [
-        {"sweep": _sweep(m.key), "metric": m.key.metric, "size": m.key.parameters["size_bytes"], "seconds": m.median_s,
-         "rate": m.rate}
-        for m in measurements
-        if isinstance(m.key.parameters.get("size_bytes"), int) and m.rate is not None and not m.invalid
-    ]  # fmt: skip
-    if not rows:
-        return []
-    # As the optimizers below: only sweeps need it, and every run would load it.
-    import pandas as pd
-
-    table = pd.DataFrame(rows).groupby(["sweep", "metric", "size"], sort=False, as_index=False).median()
+    sweeps: dict[tuple[str, str], dict[int, list[tuple[float, float]]]] = {}
+    for m in measurements:
+        size = m.key.parameters.get("size_bytes")
+        if isinstance(size, int) and m.rate is not None and not m.invalid:
+            sweeps.setdefault((_sweep(m.key), m.key.metric), {}).setdefault(size, []).append((m.median_s, m.rate))
     return [
-        _summary(str(sweep), str(metric), points.sort_values("size"))
-        for (sweep, metric), points in table.groupby(["sweep", "metric"], sort=False)
+        _summary(*names, {size: points[size] for size in sorted(points)})
+        for names, points in sweeps.items()
         if len(points) >= FEWEST_POINTS
     ]
 
@@ -53,8 +42,9 @@ def _sweep(key: Key) -> str:
     return key.benchmark + (f"[{'-'.join(rest)}]" if rest else "") + name
 
 
-def _summary(label: str, metric: str, points: "pd.DataFrame") -> CurveSummary:
-    sizes, seconds, rates = (points[name].to_numpy(dtype=float) for name in ("size", "seconds", "rate"))
+def _summary(label: str, metric: str, points: dict[int, list[tuple[float, float]]]) -> CurveSummary:
+    sizes = np.array(list(points), dtype=float)
+    seconds, rates = (np.array([median(one[at] for one in of) for of in points.values()]) for at in (0, 1))
     plateau = float(np.median(rates[-max(2, len(rates) // 3) :]))
     latency_s, seconds_per_byte, misfit = fit_latency_bandwidth(sizes, seconds)
     # In the metric's own counting: a local copy's traffic is twice its size.

@@ -125,7 +125,7 @@ def test_the_readmes_command_refuses_a_torch_that_is_too_old_and_leaves_it(torch
 
 def test_the_lowest_versions_are_tried():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = ("docs", "mpi", "test", "triton")
+    extras = ("docs", "mpi", "report", "test", "triton")
     asked = project["dependencies"] + [need for extra in extras for need in project["optional-dependencies"][extra]]
     lowest = dict(re.fullmatch(r"([\w-]+)>=([\w.]+)(?:;.*)?", need).groups() for need in asked)
     text = (ROOT / "constraints-oldest.txt").read_text(encoding="utf-8")
