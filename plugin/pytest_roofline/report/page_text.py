@@ -147,7 +147,7 @@ def _by_test(rows: Sequence[Row]) -> list[list[Row]]:
 def _red(row: Row, *, plotted: bool) -> Red:
     ended = row.ended.reason if row.ended is not None else ""
     # The message of a verdict begins with the name, which stands above it already.
-    message = (ended.removeprefix(f"{row.label}: ") or reason(row)).splitlines()
+    message = (ended.removeprefix("Failed: ").removeprefix(f"{row.label}: ") or reason(row)).splitlines()
     lines = explanation(row, WIDTH)[1:] if row.what in ("time", "kernel") else []
     # Nor does what explains a verdict say it once more.
     explained = [line for line in lines if not line.startswith(("difference ", row.verdict))]
@@ -217,7 +217,9 @@ def _run_line(run: Run, name: str, several: bool) -> str:
     facts = [f"run {name}", header.started.replace("T", " ").replace("Z", " UTC"), header.environment.host.name]
     facts += [header.environment.device.product] * several
     if footer is not None:
-        facts.append(counts_line(footer.measured, footer.not_measured, footer.compiled))
+        # Why, the rows of the tests say.
+        left = sum(footer.not_measured.values())
+        facts.append(counts_line(footer.measured, {}, footer.compiled) + f", {left} not measured" * bool(left))
     if footer is None or run.cut:
         facts.append("cut before its end: what follows is what it had until then")
     return " · ".join(filter(None, facts))

@@ -108,7 +108,7 @@ def _copies(make):
             records.append(replace(result.measurement, process=f"process-{index}", round=index + 1, samples=samples))
         records.append(result.judgement)
         failed = result.verdict == "REGRESSED"
-        reason = f"{key.label}: +30 % time REGRESSED, tolerance 5 %" if failed else ""
+        reason = f"Failed: {key.label}: +30 % time REGRESSED, tolerance 5 %" if failed else ""
         records.append(
             make.outcome(result.measurement, "failed" if failed else "passed", reason=reason, by_verdict=failed)
         )
