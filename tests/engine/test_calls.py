@@ -3,12 +3,10 @@
 import itertools
 from types import SimpleNamespace
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.facts import DeviceFacts
 from pytest_roofline.core.work import Work
 from pytest_roofline.engine import calls
@@ -16,7 +14,7 @@ from pytest_roofline.engine.calls import CallSequence
 from pytest_roofline.engine.devices.base import INFINITY_CACHE_BYTES, Traits, last_level_cache
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.engine.peers import ALONE
-from pytest_roofline.engine.request import Request, Timed, as_tuple
+from pytest_roofline.engine.request import Request, Timed
 from pytest_roofline.engine.timing import Engine, Plan
 
 from .test_peers import engines
@@ -48,27 +46,6 @@ def test_the_sets_take_turns_however_calls_are_batched():
     assert list(sequence.touched) == []
     sequence(1)
     assert called[-1] == "new"
-
-
-def test_what_only_promises_to_work_is_refused_at_the_first_call_and_an_exception_raised_as_it_is():
-    class Promise:
-        def __await__(self):
-            yield
-
-    async def fn():
-        """Does its work only when awaited."""
-
-    for promising, said in [(fn, "coroutine, which does its work only when awaited"), (Promise, "Promise, which")]:
-        with pytest.raises(BadInput, match=f"the measured function returned {said}"):
-            CallSequence(promising, [()]).first()
-    error = RuntimeError("out of memory")
-
-    def raises():
-        raise error
-
-    with pytest.raises(RuntimeError) as caught:
-        CallSequence(raises, [()])(1)
-    assert caught.value is error
 
 
 # Rotations.
@@ -154,14 +131,6 @@ def test_as_many_sets_are_made_as_asked_for_and_who_waits_long_is_told_once_how_
         "make_args took 10 s for 21 of the 1000 sets of arguments to rotate through: about 500 s for all; let it "
         "return parts of one allocation, or use cache='flush', which takes one set"
     ]
-
-
-def test_arguments_become_a_tuple():
-    tensor = torch.zeros(3)
-    for given_arguments, expected in [((1, 2), (1, 2)), ([1, 2], (1, 2)), (None, ()), (1, (1,)), ("ab", ("ab",)),
-                                      ((), ())]:  # fmt: skip
-        assert as_tuple(given_arguments) == expected
-    assert as_tuple(tensor)[0] is tensor
 
 
 def test_the_last_level_cache_is_what_the_device_reports_but_never_less_than_its_class_has():

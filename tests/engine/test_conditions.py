@@ -188,23 +188,6 @@ def test_a_neighbour_at_work_is_trouble_and_an_idle_one_that_holds_memory_exclud
         assert (samples.excluded, samples.neighbours) == ({}, "seen"), (seconds, launch_s)
 
 
-class Interrupted(FakeDevice):
-    """A processor that the scheduler takes away so many times a second."""
-
-    rate_hz = 0.0
-
-    def counters(self):
-        return Counters(preemptions=int(self.rate_hz * self.host_s()))
-
-
-def test_a_processor_that_is_taken_away_often_is_excluded_for_that():
-    for rate_hz, excluded in [(0, False), (30, False), (400, True)]:
-        device = Interrupted()
-        device.rate_hz = rate_hz
-        samples = run(device, 1e-3, 0.5)
-        assert samples.excluded == ({PREEMPTED: len(samples.blocks)} if excluded else {}), rate_hz
-
-
 def asked(told, cost_s, blocks, wall_s=0.05):
     """How often a device that takes so long to answer is asked about blocks, and what is known of each in the end.
 

@@ -39,7 +39,7 @@ def test_the_cpu_times_by_a_clock_of_known_tick_and_has_done_its_work_when_a_cal
 
 
 def test_facts_of_the_cpu_are_the_hosts(machine, monkeypatch):
-    monkeypatch.setattr(host, "usable_cores", lambda: 3)
+    monkeypatch.setattr(host, "usable_cpus", lambda: {0, 1, 2})
     machine.memory(64 * GIB, 20 * GIB)
     machine.write("proc/cpuinfo", "cpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC\n")
     facts = CpuDevice().facts()

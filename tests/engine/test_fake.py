@@ -6,11 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.core.facts import BRAKE, POWER_CAP, THERMAL, Gpu
-from pytest_roofline.engine.devices.base import Allocated, Counters, Traits
+from pytest_roofline.core.facts import BRAKE, POWER_CAP, Gpu
+from pytest_roofline.engine.devices.base import Allocated, Counters
 from pytest_roofline.engine.devices.fake import FakeDevice
-from pytest_roofline.engine.timing import Engine, Plan
-from pytest_roofline.machine.health import degraded
 
 MIB = 2**20
 # A tick without a rounding error of its own.
@@ -205,27 +203,6 @@ def test_memory_is_counted_above_what_was_held_before():
     device.allocate(5), device.allocate(-2)
     # NVML's first account holds what the driver keeps back, and its second does not.
     assert (device.memory_accounts(), device.allocated()) == ((960, 60), Allocated(3, 5))
-
-
-def test_a_fake_can_do_everything_unless_told_otherwise_and_is_never_another():
-    traits = FakeDevice(tick_s=1e-6).traits
-    assert (traits.tick_s, traits.queues, traits.spins, traits.spin_is_clock, traits.graphs) == (1e-6, *[True] * 4)
-    less = Traits(tick_s=1e-6, shortest_span_s=5e-3, stamps=False)
-    # The calibration of one must not be taken for that of the other.
-    assert (FakeDevice(traits=less).traits, len({FakeDevice(), FakeDevice()})) == (less, 2)
-
-
-def test_a_device_that_is_hot_for_most_of_a_measurement_is_degraded_by_it(make):
-    for throttle, found in [
-        (lambda busy_s: frozenset({THERMAL}), True),
-        (lambda busy_s: frozenset({THERMAL} if busy_s % 1 > 0.8 else ()), False),
-        (lambda busy_s: frozenset({POWER_CAP}), False),
-    ]:
-        device = FakeDevice(tick_s=TICK, throttle=throttle)
-        engine = Engine(device, Plan(fn=lambda device=device: device.work(1e-3), sets=[()], budget_s=5.0))
-        engine.run()
-        findings = degraded(device.gpu(), device.gpu(), [make.measurement(samples=engine.samples())])
-        assert found == any(THERMAL in finding.observed for finding in findings)
 
 
 def test_what_is_told_of_a_device_is_known_and_may_change_while_it_runs():

@@ -270,8 +270,8 @@ def test_one_wrong_set_among_many_is_found_also_by_a_verify_for_all_of_them_at_o
 
 PROMISES = {
     "later()": "coroutine",
+    "Later()": "Later, which does its work only when awaited",
     "(n for n in range(9))": "a generator, which does its work only when something takes its values",
-    "concurrent.futures.Future()": "Future, whose work may not be done yet; *call .result() on it inside",
     "torch.futures.Future()": "Future, whose work may not be done yet; *call .wait() on it inside",
     "(1, [torch.futures.Future()])": "Future, whose work may not be done yet; *call .wait() on it inside",
     "POOL.apply_async(len, ((),))": "ApplyResult, whose work may not be done yet; *call .get() on it inside",
@@ -280,9 +280,10 @@ PROMISES = {
 
 
 def test_a_function_whose_result_is_not_there_yet_is_refused(suite):
-    header = "import concurrent.futures, multiprocessing.pool\nPOOL = multiprocessing.pool.ThreadPool(1)\n"
+    header = "import multiprocessing.pool\nPOOL = multiprocessing.pool.ThreadPool(1)\n"
     cases = {f"at{at}": (f"roofline.measure(lambda: {makes}, work=WORK)",) for at, makes in enumerate(PROMISES)}
-    result = suite.run(header + "async def later(): pass\n" + module(cases))
+    header += "async def later(): pass\nclass Later:\n    def __await__(self): yield\n"
+    result = suite.run(header + module(cases))
     result.assert_outcomes(failed=len(PROMISES))
     for said in PROMISES.values():
         result.stdout.fnmatch_lines([f"E *BadInput: the measured function returned {said}*"])

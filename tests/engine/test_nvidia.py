@@ -97,17 +97,6 @@ def test_what_the_driver_keeps_is_no_neighbour_and_an_idle_one_shows_also_in_a_c
         assert others(2 * GIB, before, 3 * GIB) > OTHERS_BYTES, before
 
 
-def test_a_driver_or_library_without_the_second_account_is_asked_for_the_first(counters):
-    for older in [NVMLError(13), TypeError("unexpected keyword"), AttributeError("nvmlMemory_v2")]:
-
-        def first(version=None, older=older):
-            if version is not None:
-                raise older
-            return SimpleNamespace(used=4 * GIB)
-
-        assert counters(MemoryInfo=first).others_bytes == 3 * GIB, older
-
-
 def test_where_this_process_is_on_the_list_the_rest_is_the_others(counters):
     # 3 GiB by torch and 7 by NCCL, which torch does not count.
     running = holding(mine=CONTEXT + 10 * GIB, p7=2 * GIB)

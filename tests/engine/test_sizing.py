@@ -100,7 +100,7 @@ def test_a_call_that_is_long_enough_is_a_sample_by_itself():
 
 
 def test_a_queue_gives_the_devices_time_or_says_that_the_host_waits_inside():
-    for graphs, number, depth in itertools.product([True, False], [1, 3, 40, 300, 700], [100, 1000]):
+    for graphs, number, depth in itertools.product([True, False], [3, 40, 700], [100, 1000]):
         device = device_with(graphs, queue_depth=depth)
         samples = timed(device, kernels(device, number))
         right = samples.median_s == pytest.approx(2.3e-6 * number, rel=0.01)
@@ -139,7 +139,7 @@ def test_a_slow_host_is_not_in_the_time_or_is_named():
 
 
 def test_a_host_slower_than_the_device_is_hidden_by_the_spin_as_far_as_there_is_one():
-    for seconds, python_s, graphs in itertools.product([20e-6, 200e-6, 1e-3], [1e-4, 1e-3, 1e-2], [True, False]):
+    for seconds, python_s, graphs in itertools.product([20e-6, 1e-3], [1e-4, 1e-2], [True, False]):
         device = device_with(graphs)
         samples = timed(device, kernels(device, 1, seconds, python_s), budget_s=2.0)
         assert (samples.median_s, samples.wall_s) == (pytest.approx(seconds, rel=0.01), None), (seconds, python_s)
@@ -287,11 +287,11 @@ def test_a_graph_makes_whole_turns_through_the_argument_sets_and_none_where_each
 
 
 def test_a_graph_is_believed_whatever_lies_between_launches_and_its_first_replay_uploads():
-    for saved in [0.15, 0.24, 0.26, 0.4, 0.7]:
+    for saved in [0.24, 0.26, 0.7]:
         device = device_with(launch_gap_s=2e-6 * saved)
         samples = timed(device, kernels(device, 1, 2e-6 * (1 - saved)))
         assert (samples.mode, samples.median_s) == ("graph", pytest.approx(2e-6 * (1 - saved), rel=0.01)), saved
-    for sets, upload_s in itertools.product([1, 500, 3201], [0.4e-6, 0.8e-6, 5e-6]):
+    for sets, upload_s in itertools.product([1, 3201], [0.4e-6, 5e-6]):
         device = device_with(graph_upload_s=upload_s)
         samples = timed(device, kernels(device), sets=numbered(sets))
         assert (samples.mode, samples.labels) == ("graph", ()), (sets, upload_s)

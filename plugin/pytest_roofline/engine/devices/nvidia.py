@@ -114,11 +114,7 @@ def used_bytes(nvml: Any, handle: Any) -> int:
     The first version of NVML's account counts what the driver keeps for itself as used too, some 900 MB on an A100
     with nothing on it; the second has that apart (nvml.h: nvmlMemory_v2_t).
     """
-    try:
-        return int(nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2).used)
-    except (nvml.NVMLError, AttributeError, TypeError):
-        # A driver or a library from before 2022.
-        return int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
+    return int(nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2).used)
 
 
 def in_use(uuid: str | None) -> int | None:
