@@ -70,11 +70,7 @@ def _require_above_zero(expected: object, *names: str) -> None:
 
 
 def read_expectation(path: Path) -> Expectation:
-    """An expectation file.
-
-    Raises:
-        BadFile: missing, not JSON, another schema version, or a field that is unknown or impossible.
-    """
+    """An expectation file."""
     where = f"expectation file {path}"
     raw = decode_json(read_bytes(path, "expectation file"), where)
     check_schema(raw, where)
@@ -82,11 +78,7 @@ def read_expectation(path: Path) -> Expectation:
 
 
 def write_expectation(path: Path, expectation: Expectation) -> None:
-    """Write an expectation for people to read and edit.
-
-    Raises:
-        CannotStore: the file cannot be written.
-    """
+    """Write an expectation for people to read and edit."""
     write_json(path, to_plain(expectation))
 
 

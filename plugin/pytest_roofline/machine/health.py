@@ -36,12 +36,6 @@ def degraded(
     A power limit, a lost link and a memory error count if seen at either end of the run. A PCIe link counts by the
     better of both ends: it may be narrowed while the device idles (manual of nvidia-smi), so what was whole once is
     whole. A slowdown counts by the blocks that it spoiled. The software power cap is a normal state and never counts.
-
-    Args:
-        before: the device ahead of the first test, where its management library tells of it.
-        after: the same right behind the last test.
-        measurements: all that the run took on it.
-        differences: of the machine from its expectation; one that is found anyway is not said twice.
     """
     ends = [gpu for gpu in (before, after) if gpu is not None]
     own = _own(ends, measurements)

@@ -43,9 +43,6 @@ def selftest(
     """Every property in turn; the last keeps the device at its power cap for `load_s` seconds.
 
     What its memory can by its datasheet is None where that is not known.
-
-    Raises:
-        DeviceError: the device stopped answering.
     """
     checks = _Checks(device, workloads, memory_bytes_per_s, load_s)
     for check in (checks.stamps, checks.clock_agrees, checks.spin_ahead, checks.spin_lands, checks.copy_lands,

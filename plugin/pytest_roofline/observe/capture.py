@@ -77,19 +77,7 @@ def watches(device: Device) -> bool:
 
 
 def take(device: Device, tool: Tool, calls: Calls, empty: Profile, trace: Path | None) -> Profile:
-    """A profile of some calls: `empty`, which names what was measured, with what the pass found.
-
-    Args:
-        device: the one that is measured.
-        tool: what looks.
-        calls: what to call.
-        empty: the profile as far as it is known without them.
-        trace: where torch's Chrome trace goes; None for nowhere.
-
-    Raises:
-        NoProfile: the profiler cannot be used here.
-        Exception: whatever the function or the profiler raises.
-    """
+    """A profile of some calls: `empty`, which names what was measured, with what the pass found."""
     known = replace(empty, tool=tool, calls=calls.count, missing=tuple(_not_seen(device, tool)))
     if tool == "external":
         return replace(known, profiled_s=_under_external(device, calls))
@@ -193,10 +181,6 @@ def annotated(model: nn.Module | None, marks: Marks | None) -> Iterator[None]:
     """Every part of a model is a range inside; the hooks are gone behind it, whatever happens.
 
     They are set only as long as the profiled calls last: a timed call pays nothing for them.
-
-    Args:
-        model: None leaves everything as it is.
-        marks: what else is told of the begin and the end of a range.
     """
     with contextlib.ExitStack() as hooks:
         if model is not None:

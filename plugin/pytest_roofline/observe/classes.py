@@ -113,13 +113,7 @@ def first_rule(rules: tuple[Rule, ...], name: str) -> Rule | None:
 
 
 def class_of(around: Sequence[str], ranges: tuple[str, ...], kernel: str = "") -> str:
-    """The class of an operator's own work, or of a kernel.
-
-    Args:
-        around: the operators and torch's own ranges that it is in, itself included, the outermost first.
-        ranges: of the model's parts around it, the outermost first.
-        kernel: its name; empty for an operator.
-    """
+    """The class of an operator's own work, or of a kernel."""
     known = [rule for name in around if (rule := first_rule(OPERATORS, name)) is not None]
     by_name = first_rule(KERNELS, kernel) if kernel else None
     # An optimizer that is spread over ranks communicates.

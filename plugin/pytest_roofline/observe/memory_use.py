@@ -55,12 +55,7 @@ class FollowedCall:
 
 
 def follow(device: Device, call: FollowedCall, empty: MemoryUse) -> MemoryUse:
-    """Make the call, and tell in `empty`, which names it, what its memory went into.
-
-    Raises:
-        BadInput: this torch has no tracker, or nothing of the call lies on the device.
-        Exception: whatever the function raises; the model, the optimizer and torch are then as they were before.
-    """
+    """Make the call, and tell in `empty`, which names it, what its memory went into."""
     tracker = _tracker(device)
     # What only a collection would let go of is nothing that the call needs.
     gc.collect()

@@ -76,13 +76,7 @@ class Activity:
 
 
 def analysed(profile: Profile, events: Iterable["FunctionEvent"], *, has_model: bool) -> Profile:
-    """A profile with everything that the events of its calls tell.
-
-    Args:
-        profile: with as much as is known without them.
-        events: of torch.profiler, with shapes and FLOPs.
-        has_model: whether a model was given, so that its parts would be ranges if they ran.
-    """
+    """A profile with everything that the events of its calls tell."""
     within = _in_calls(events)
     host = [event for event in within if _is_on_host(event)]
     device = [event for event in within if not _is_on_host(event)]

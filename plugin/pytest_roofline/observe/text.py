@@ -217,12 +217,7 @@ def status_word(record: OutOfMemory) -> str:
 
 
 def failure_message(record: OutOfMemory, where: str) -> str:
-    """Why a test is red that ran out of memory, where the baseline has a time or a compiled kernel.
-
-    Args:
-        record: with what was lost.
-        where: the run file.
-    """
+    """Why a test is red that ran out of memory, where the baseline has a time or a compiled kernel."""
     told = record.sizes
     lost = [
         format_seconds(seconds) + (f" for {printable(name)}" if name and name != record.name else "")

@@ -45,11 +45,7 @@ class NoModules(ModTracker):
 
 
 class Tracker(MemTracker):
-    """The storages of one call on one device by category, with the peak of each of its phases.
-
-    Args:
-        device: whose memory.
-    """
+    """The storages of one call on one device by category, with the peak of each of its phases."""
 
     def __init__(self, device: torch.device) -> None:
         super().__init__()

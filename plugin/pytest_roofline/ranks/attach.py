@@ -37,15 +37,7 @@ _ORDERS = ("start_one", "trouble", "fate", "signal", "stacks_of", "tail", "kill"
 
 
 class Attached:
-    """The processes of a launch, as rank 0 sees them.
-
-    Args:
-        identity: of rank 0.
-        channels: to the others, by rank.
-        hosts: of the others, by rank.
-        local_ranks: of the others, by rank.
-        borrowed: whether this is a round, whose parent leads them before and behind it.
-    """
+    """The processes of a launch, as rank 0 sees them."""
 
     def __init__(
         self,
@@ -140,17 +132,7 @@ def borrowed(identity: Identity) -> Attached | None:
 
 
 def gather(identity: Identity, rendezvous: Rendezvous, timeout: float = MEET_S, bind: str = "") -> Attached:
-    """Wait, as rank 0, until every other process of the launch has come.
-
-    Args:
-        identity: of rank 0.
-        rendezvous: of the launch.
-        timeout: seconds.
-        bind: address to listen on; empty is all.
-
-    Raises:
-        RanksFailed: some did not come.
-    """
+    """Wait, as rank 0, until every other process of the launch has come."""
     until_s = time.monotonic() + timeout
 
     def check(missing: list[int]) -> None:
@@ -174,12 +156,7 @@ def gather(identity: Identity, rendezvous: Rendezvous, timeout: float = MEET_S, 
 
 
 class AttachPlacement:
-    """Ranks as children of the processes that a launcher has started.
-
-    Args:
-        attached: those processes.
-        local: starts this process's own rank.
-    """
+    """Ranks as children of the processes that a launcher has started."""
 
     name = "attach"
 
@@ -255,11 +232,7 @@ class AttachPlacement:
 
 
 def follow(identity: Identity, rendezvous: Rendezvous, timeout: float) -> Channel:
-    """Meet rank 0, and say who this is.
-
-    Raises:
-        RanksFailed: rank 0 was not met within `timeout` seconds.
-    """
+    """Meet rank 0, and say who this is."""
     channel = meet(identity, rendezvous, timeout)
     who = {"rank": identity.rank, "size": identity.size, "local_rank": identity.local_rank}
     channel.send(who | {"host": socket.gethostname(), "pid": os.getpid()})
@@ -267,12 +240,7 @@ def follow(identity: Identity, rendezvous: Rendezvous, timeout: float) -> Channe
 
 
 def supervise(channel: Channel, local: Local | None = None) -> int | None:
-    """Serve rank 0 to the end: start the rank that this process stands for, and do with it as rank 0 says.
-
-    Returns:
-        The exit status: 0 after rank 0 said so, 1 where it is gone. None where rank 0 has no test for these ranks, and
-        this process goes on by itself.
-    """
+    """Serve rank 0: exit status 0 after its orderly end, 1 where it is gone; None where pytest goes on here."""
     local = local or Local()
     with _calm():
         try:

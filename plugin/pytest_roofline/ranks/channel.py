@@ -58,11 +58,7 @@ class Endpoint:
 
     @classmethod
     def parse(cls, text: str) -> "Endpoint":
-        """What `text` wrote.
-
-        Raises:
-            ValueError: it is something else.
-        """
+        """What `text` wrote."""
         try:
             plain = json.loads(text)
             return cls(tuple(map(str, plain["addresses"])), int(plain["port"]), bytes.fromhex(plain["key"]))
@@ -95,11 +91,7 @@ class Channel:
         return str(self._socket.getsockname()[0]), str(self._socket.getpeername()[0])
 
     def send(self, message: object, timeout: float | None = None) -> None:
-        """Send plain data, within so many seconds or (None) whenever the peer takes it.
-
-        Raises:
-            OSError: the peer is gone, or took nothing in time; nothing can be sent to it any more then.
-        """
+        """Send plain data, within so many seconds or (None) whenever the peer takes it."""
         data = encode(message, "a message", _MOST_FRAME)
         until_s = None if timeout is None else time.monotonic() + timeout
         with self._sending:
@@ -124,12 +116,7 @@ class Channel:
         return bool(poller.poll(None if seconds is None else 1e3 * seconds))
 
     def poll(self) -> list[Any]:
-        """Every whole message that has arrived, without waiting.
-
-        Raises:
-            EOFError: the peer is gone, and nothing of it is left to read.
-            OSError: the connection was closed at this end.
-        """
+        """Every whole message that has arrived, without waiting."""
         gone = self._read_what_is_there()
         messages = []
         while (message := self._take()) is not None:
@@ -139,13 +126,7 @@ class Channel:
         return messages
 
     def receive(self, timeout: float | None = None) -> Any:
-        """The next message, within so many seconds or (None) whenever it comes.
-
-        Raises:
-            EOFError: the peer is gone.
-            TimeoutError: nothing came in time.
-            OSError: the connection was closed at this end.
-        """
+        """The next message, within so many seconds or (None) whenever it comes."""
         until_s = None if timeout is None else time.monotonic() + timeout
         while (message := self._take()) is None:
             left_s = None if until_s is None else max(0.0, until_s - time.monotonic())
@@ -194,11 +175,7 @@ class Channel:
 
 
 def greet(connection: socket.socket, key: bytes) -> None:
-    """The listener's side of the handshake.
-
-    Raises:
-        OSError: the peer does not know the key, is gone, or says nothing.
-    """
+    """The listener's side of the handshake."""
     connection.settimeout(HANDSHAKE_S)
     own = secrets.token_bytes(_NONCE)
     connection.sendall(_HELLO + own)
@@ -209,11 +186,7 @@ def greet(connection: socket.socket, key: bytes) -> None:
 
 
 def connect(endpoint: Endpoint, timeout: float) -> Channel:
-    """A connection to whoever listens, by the first of the addresses that answers.
-
-    Raises:
-        ConnectionError: nobody who knows the key answered in time; the text has the last reason.
-    """
+    """A connection to whoever listens, by the first of the addresses that answers."""
     until_s, why = time.monotonic() + timeout, "no address was given"
     while True:
         for address in endpoint.addresses:

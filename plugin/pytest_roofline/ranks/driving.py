@@ -239,13 +239,7 @@ def _asked(members: Sequence[Member]) -> dict[int, str]:
 
 
 class Boot:
-    """Ranks are started, come, say what they are, are found to fit together, and get their devices.
-
-    Args:
-        kind: of the devices that they are to own: `cpu`, `cuda` or `xpu`.
-        address: that they reach this process on; empty is any.
-        asked: whether somebody asked for that kind of device.
-    """
+    """Ranks are started, come, say what they are, are found to fit together, and get their devices."""
 
     def __init__(
         self, placement: Placement, size: int, kind: str, address: str, seconds: float, *, asked: bool = True
@@ -256,13 +250,7 @@ class Boot:
         self._until_s = time.monotonic() + seconds
 
     def run(self, store_port: int) -> None:
-        """Start the ranks, and wait until they are ready; `members` has those that came, also after a failure.
-
-        Raises:
-            RanksFailed: they did not come, or do not fit together.
-            RanksSkipped: a host has fewer devices than ranks.
-            BadInput: the launcher cannot be used.
-        """
+        """Start the ranks, and wait until they are ready; `members` has those that came, also after a failure."""
         listener = Listener(self._address)
         came: dict[int, tuple[Channel, Any]] = {}
         try:

@@ -67,11 +67,7 @@ class Wanted:
 
 
 def parse_arguments(name: str, text: str) -> tuple[str, ...]:
-    """The user's arguments for a launcher.
-
-    Raises:
-        BadInput: quotes that do not close, or an argument that sets the number of ranks.
-    """
+    """The user's arguments for a launcher."""
     try:
         arguments = tuple(shlex.split(text))
     except ValueError as error:
@@ -83,11 +79,7 @@ def parse_arguments(name: str, text: str) -> tuple[str, ...]:
 
 
 def mpi_family(version: str) -> MpiFamily:
-    """Which mpirun this is.
-
-    Raises:
-        BadInput: it is none of those whose options are known.
-    """
+    """Which mpirun this is."""
     # The marks are in the order of trust: Intel's is built on Hydra too.
     marks: tuple[tuple[str, MpiFamily], ...] = (
         (r"Open MPI|Open RTE|OpenRTE|PRRTE|Spectrum MPI", "openmpi"),
@@ -107,11 +99,7 @@ def is_tried(version: str) -> bool:
 
 
 def mpi_plugin(listing: str) -> str:
-    """Slurm's plugin by which MPI ranks find each other.
-
-    Raises:
-        BadInput: this Slurm was built without PMIx.
-    """
+    """Slurm's plugin by which MPI ranks find each other."""
     names = re.findall(r"\bpmix(?:_v\d+)?\b", listing)
     if not names:
         known = ", ".join(re.findall(r"^\s+(\w+)\s*$", listing, re.MULTILINE)) or "none"
@@ -120,11 +108,7 @@ def mpi_plugin(listing: str) -> str:
 
 
 def torchrun(wanted: Wanted, endpoint: str = "", run_id: str = "") -> list[str]:
-    """torchrun's command: on this node, or in a Slurm allocation of several nodes once on each of them.
-
-    Raises:
-        BadInput: the ranks cannot be spread evenly over the nodes.
-    """
+    """torchrun's command: on this node, or in a Slurm allocation of several nodes once on each of them."""
     nodes = min(wanted.nodes, wanted.size)
     if wanted.size % nodes:
         raise BadInput(

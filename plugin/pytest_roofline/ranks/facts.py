@@ -50,13 +50,7 @@ class RankFacts:
 
 
 def gather(rank: int, local_rank: int, kind: str) -> RankFacts:
-    """The facts of this process.
-
-    Args:
-        rank: its number.
-        local_rank: its number on its host.
-        kind: of the devices that ranks are to own: `cpu`, `cuda` or `xpu`.
-    """
+    """The facts of this process."""
     return RankFacts(
         rank=rank,
         local_rank=local_rank,
@@ -134,11 +128,7 @@ def versions(kind: str) -> dict[str, str]:
 
 
 def check(facts: Sequence[RankFacts], own: Mapping[str, str] | None = None) -> None:
-    """Refuse ranks that do not fit together.
-
-    Raises:
-        RanksFailed: versions differ between ranks, or from the controller's, naming the nodes.
-    """
+    """Refuse ranks that do not fit together."""
     for name in dict.fromkeys(name for one in facts for name in one.versions):
         holders: dict[str, list[RankFacts]] = defaultdict(list)
         for one in facts:
@@ -159,11 +149,7 @@ def _named(ranks: Sequence[RankFacts]) -> str:
 
 
 def check_products(products: Mapping[int, tuple[str, str]]) -> None:
-    """Refuse ranks that own different products: what is measured over them would be neither's.
-
-    Raises:
-        RanksFailed: they differ; the first rank of each is named.
-    """
+    """Refuse ranks that own different products: what is measured over them would be neither's."""
     first: dict[str, str] = {}
     for rank, (host, product) in sorted(products.items()):
         first.setdefault(product, f"rank {rank} on {host} has {product}")
@@ -187,10 +173,6 @@ def assign(facts: Sequence[RankFacts]) -> dict[int, int]:
 
     A rank that sees several takes the one with its local number where that is free, so that neighbours stay
     neighbours; one that was given a single one takes that, whatever its number.
-
-    Raises:
-        RanksSkipped: a host has fewer than ranks.
-        RanksFailed: two ranks were given the same, while the host has others.
     """
     _check_number(facts)
     # Only the controller assigns, so ranks are spared these imports.
@@ -256,11 +238,7 @@ def _by_host(facts: Sequence[RankFacts]) -> dict[str, list[RankFacts]]:
 
 
 class SeenDevice(RealDevice):
-    """What the device of rank 0 is, for a header, a key and a look at its health.
-
-    Args:
-        environment: as rank 0 told.
-    """
+    """What the device of rank 0 is, for a header, a key and a look at its health."""
 
     def __init__(self, environment: Environment) -> None:
         self._facts = environment.device

@@ -45,11 +45,7 @@ class Forked:
         return self.returncode
 
     def wait(self, timeout: float) -> int:
-        """Its exit status.
-
-        Raises:
-            subprocess.TimeoutExpired: it has not ended within so many seconds.
-        """
+        """Its exit status."""
         until_s = time.monotonic() + timeout
         while self.poll() is None:
             left_s = until_s - time.monotonic()
@@ -67,11 +63,7 @@ class Forked:
 
 
 class ForkServer:
-    """The process that ranks are forked from; started at once, and of use when it has imported what they need.
-
-    Args:
-        environ: of it, which torch reads when it is imported.
-    """
+    """The process that ranks are forked from; started at once, and of use when it has imported what they need."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = _lasting(environ)

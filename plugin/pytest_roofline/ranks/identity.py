@@ -74,15 +74,7 @@ _SLURM = _Source("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ("SLURM_LOCALID
 
 
 def identify(environ: Mapping[str, str]) -> Identity | None:
-    """What a launcher made of this process.
-
-    Returns:
-        The identity, also of a world of one; None where nothing launched this process as a rank, which includes the
-        shells of `salloc` and `sbatch`.
-
-    Raises:
-        BadInput: the launcher's variables contradict each other, or are no numbers.
-    """
+    """What a launcher made of this process."""
     for source in _SOURCES:
         if source.rank in environ and source.size in environ:
             return _read(environ, source, _launcher(environ, source))

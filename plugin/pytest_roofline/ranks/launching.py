@@ -45,14 +45,7 @@ _SIGNALS = {signal.strsignal(number): number for number in signal.valid_signals(
 
 
 class Launched:
-    """Ranks under `torchrun`, `mpirun` or `srun`.
-
-    Args:
-        name: of the launcher.
-        arguments: the user's own for it, from `engines.parse_arguments`.
-        mpi: whether ranks will use MPI; srun must then offer it.
-        address: of this host, as other nodes reach it; empty finds out.
-    """
+    """Ranks under `torchrun`, `mpirun` or `srun`."""
 
     def __init__(self, name: str, arguments: tuple[str, ...] = (), *, mpi: bool = False, address: str = "") -> None:
         self.name = name
@@ -69,11 +62,7 @@ class Launched:
         self._store: Any = None
 
     def start(self, size: int, variables: dict[str, str]) -> None:
-        """Start the launcher.
-
-        Raises:
-            BadInput: it is not there, or cannot be used for this.
-        """
+        """Start the launcher."""
         launched = identify(os.environ) is not None
         if self.bind == "127.0.0.1":
             variables = variables | loopback()
@@ -253,12 +242,7 @@ def by_rank(text: str, dialect: str) -> dict[int | None, str]:
 
 
 def fates(text: str, dialect: str) -> dict[int, str]:
-    """How ranks ended, as far as the launcher tells; of several reports on a rank the first counts.
-
-    Args:
-        text: what the launcher itself said.
-        dialect: `openmpi`, `srun` or `torchrun`; others name no rank.
-    """
+    """How ranks ended, as far as the launcher tells; of several reports on a rank the first counts."""
     found: dict[int, str] = {}
     if dialect == "openmpi":
         told = [(int(rank), -int(number)) for rank, number in _OPENMPI_SIGNAL.findall(text)]

@@ -29,16 +29,7 @@ _IPV6 = Path("/proc/net/if_inet6")
 
 
 class Listener:
-    """Accepts connections in a thread, so that a stranger who says nothing keeps nobody waiting.
-
-    Args:
-        address: to bind to; empty is every interface.
-        port: 0 takes a free one, which stays bound.
-        key: that peers must know; a fresh one by default.
-
-    Raises:
-        RanksFailed: the port is taken, or the address is not this machine's.
-    """
+    """Accepts connections in a thread, so that a stranger who says nothing keeps nobody waiting."""
 
     def __init__(self, address: str, port: int = 0, key: bytes = b"") -> None:
         self._socket = server(address, port)
@@ -62,18 +53,7 @@ class Listener:
         check: Callable[[list[int]], None],
         remedy: str = "",
     ) -> None:
-        """Wait until every one of some ranks has come and said who it is.
-
-        Args:
-            ranks: their numbers.
-            size: of the world that each must name.
-            came: gets the channel and the first message of each.
-            check: called with those that are missing, again and again; raises to give up.
-            remedy: where one came that does not belong here.
-
-        Raises:
-            RanksFailed: one came that does not belong here.
-        """
+        """Wait until every one of some ranks has come and said who it is."""
         while len(came) < len(ranks):
             channel = self.accept(POLL_S)
             hello = None if channel is None else _first_word(channel)
@@ -126,11 +106,7 @@ def _first_word(channel: Channel) -> dict[str, Any] | None:
 
 
 def server(address: str, port: int = 0) -> socket.socket:
-    """A socket that listens on an address of either family; of a name, and where none is given, by IPv4 if it can be.
-
-    Raises:
-        RanksFailed: the port is taken, or the address is not this machine's.
-    """
+    """A socket that listens on an address of either family; of a name, and where none is given, by IPv4 if it can be."""
     try:
         entries = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM) if address else ()
         family = socket.AF_INET6 if {entry[0] for entry in entries} == {socket.AF_INET6} else socket.AF_INET

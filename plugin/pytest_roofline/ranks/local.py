@@ -48,12 +48,7 @@ class Process(Protocol):
 
 
 class Local:
-    """Ranks as children of this process.
-
-    Args:
-        forks: whether they are forked from a process that has torch already; for ranks on processors.
-        command: of a rank that is not forked.
-    """
+    """Ranks as children of this process."""
 
     name = "local"
     bind = "127.0.0.1"

@@ -53,14 +53,7 @@ def measure(
     request: Request,
     tell: Callable[[dict[str, Any]], None],
 ) -> RankTimes:
-    """Time what `fn(rank, *args)` gives; every rank of the world must come here with the same request.
-
-    Raises:
-        BadInput: the ranks do not all have the same kind of thing timed, or their devices differ in kind.
-        Skipped: the argument sets need more memory than a rank has free now.
-        DeviceError: the device stopped answering.
-        Exception: whatever `fn` raises; what was held is released.
-    """
+    """Time what `fn(rank, *args)` gives; every rank of the world must come here with the same request."""
     observer = _RankObserver(rank, request, tell)
     try:
         timed = what_is_timed(rank, fn, args)
@@ -71,11 +64,7 @@ def measure(
 
 
 def what_is_timed(rank: Rank, fn: Callable[..., object], args: tuple[object, ...]) -> Timed:
-    """What `fn(rank, *args)` gives to time: a `Timed` or a function; if neither, that very call.
-
-    Raises:
-        BadInput: on every rank, where the ranks have different kinds of thing timed.
-    """
+    """What `fn(rank, *args)` gives to time: a `Timed` or a function; if neither, that very call."""
     given = fn(rank, *args)
     kind = 2 + (given.make_args is not None) if isinstance(given, Timed) else int(callable(given))
     rows = rank.gather((kind, isinstance(given, Timed) and given.on_host))
@@ -155,15 +144,7 @@ CALLS = ((1 / 5, 1), (1 / 25, 3), (0.0, 5))
 
 
 def straggler(calls: Sequence[Sequence[tuple[float, float]]]) -> tuple[int | None, tuple[float, ...]]:
-    """The late rank, and by how much each one lags.
-
-    Args:
-        calls: of every call, by rank: seconds outside of collectives, and seconds of the whole call.
-
-    Returns:
-        The rank that is later than noise explains, or None; by rank, how much longer than the fastest it needs for
-        its own part, in seconds: the median over the calls.
-    """
+    """The late rank, and by how much each one lags."""
     lags = [[own_s - min(own_s for own_s, _ in row) for own_s, _ in row] for row in calls]
     lag_s = tuple(median(column) for column in zip(*lags, strict=True))
     call_s = median(max(whole_s for _, whole_s in row) for row in calls)

@@ -36,11 +36,7 @@ def world(size: int) -> Any:
 
 
 def check_world(found: int, size: int) -> None:
-    """Refuse a world of `found` ranks where `size` were asked for.
-
-    Raises:
-        BadInput: these differ.
-    """
+    """Refuse a world of `found` ranks where `size` were asked for."""
     if found == size:
         return
     why = (
@@ -60,11 +56,7 @@ def version() -> str:
 
 
 def probe(rank: Rank) -> dict[str, Any]:
-    """Send device buffers from rank 0 to rank 1 and back, in a world that may die of it; see `gpu_awareness`.
-
-    Returns:
-        The library's `version`, and `wrong`: the sizes in bytes that did not arrive as they were sent.
-    """
+    """Send device buffers from rank 0 to rank 1 and back, in a world that may die of it; see `gpu_awareness`."""
     comm = world(rank.size)
     wrong = [size for size in SIZES_BYTES if not survives(comm, int(rank), rank.device, size)]
     return {"wrong": wrong, "device": str(rank.device), "version": version()}

@@ -30,16 +30,7 @@ GROUP_FACTOR, GROUP_S = 4.0, 600.0
 
 
 class Pool:
-    """So many ranks of one launcher, of which a task takes the first few.
-
-    Args:
-        placement: starts them.
-        size: how many; may be changed while none are running.
-        kind: of the devices that they own: `cpu`, `cuda` or `xpu`.
-        address: that they reach this process on; None leaves it to the placement.
-        boot_s: seconds until all must have come.
-        asked: whether somebody asked for that kind of device; else ranks refuse the CPU where they have better.
-    """
+    """So many ranks of one launcher, of which a task takes the first few."""
 
     def __init__(
         self,
@@ -69,12 +60,7 @@ class Pool:
 
     @property
     def members(self) -> list[Member]:
-        """Its ranks, started where they are not there yet.
-
-        Raises:
-            RanksFailed: they did not come.
-            RanksSkipped: a host has fewer devices than ranks.
-        """
+        """Its ranks, started where they are not there yet."""
         self._ensure(self.size)
         return [self._members[rank] for rank in sorted(self._members)]
 
@@ -98,16 +84,7 @@ class Pool:
         plan: object = None,
         tell: Tell | None = None,
     ) -> list[Any]:
-        """Have the first ranks do a task.
-
-        Returns:
-            The results by rank.
-
-        Raises:
-            BadInput: the arguments are no plain data, or this torch lacks the device's own back end.
-            RanksFailed: a rank raised, was lost, or did not answer; the next task gets ranks of a new generation.
-            RanksSkipped: a rank found that this cannot run here, or a host has fewer devices than ranks.
-        """
+        """Have the first ranks do a task."""
         # For pytest, which takes this as a wish; whoever reads a failure wants the test's own line.
         __tracebackhide__ = True
         data = encode(tuple(arguments), "an argument")

@@ -52,11 +52,7 @@ class Rendezvous(Protocol):
 
 
 class FileRendezvous:
-    """A file that only its owner can read, in a folder that every node sees.
-
-    Args:
-        path: of the file.
-    """
+    """A file that only its owner can read, in a folder that every node sees."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -66,11 +62,7 @@ class FileRendezvous:
         )
 
     def listen(self, bind: str) -> Listener:
-        """Listen, and write where, at once and as a whole.
-
-        Raises:
-            RanksFailed: the file cannot be written.
-        """
+        """Listen, and write where, at once and as a whole."""
         listener = Listener(bind)
         try:
             self._write(listener.endpoint.text)
@@ -92,11 +84,7 @@ class FileRendezvous:
         Path(name).replace(self._path)
 
     def endpoints(self) -> list[Endpoint]:
-        """What stands in the file, if it is this user's and nobody else could have written or read it.
-
-        Raises:
-            ValueError: something else stands there.
-        """
+        """What stands in the file, if it is this user's and nobody else could have written or read it."""
         with contextlib.suppress(OSError):
             # Network file systems remember for long that a file is missing, unless its folder is looked at.
             os.listdir(self._path.parent)  # noqa: PTH208 - the names are not wanted
@@ -113,13 +101,7 @@ class FileRendezvous:
 
 
 class SecretRendezvous:
-    """A port of MASTER_ADDR, guarded by a secret that every process of the launch knows.
-
-    Args:
-        host: MASTER_ADDR.
-        ports: of which rank 0 takes the first that is free.
-        key: made of the secret, another for every launch.
-    """
+    """A port of MASTER_ADDR, guarded by a secret that every process of the launch knows."""
 
     def __init__(self, host: str, ports: range, key: bytes) -> None:
         self._host, self._ports, self._key = host, ports, key
@@ -128,11 +110,7 @@ class SecretRendezvous:
         )
 
     def listen(self, bind: str) -> Listener:  # noqa: ARG002 - the others come by MASTER_ADDR
-        """Listen.
-
-        Raises:
-            RanksFailed: no port is free.
-        """
+        """Listen."""
         why = ""
         for port in self._ports:
             try:
@@ -152,11 +130,7 @@ class SecretRendezvous:
 
 
 def rendezvous_of(identity: Identity, environ: Mapping[str, str], folder: Path) -> Rendezvous:
-    """Where the processes of a launch meet.
-
-    Raises:
-        BadInput: the launcher gives nothing to meet by, or the secret is too short to be one.
-    """
+    """Where the processes of a launch meet."""
     host, port, secret = (environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT", SECRET_VARIABLE))
     if secret and len(secret) < SHORTEST_SECRET:
         raise BadInput(
@@ -179,11 +153,7 @@ def rendezvous_of(identity: Identity, environ: Mapping[str, str], folder: Path) 
 
 
 def meet(identity: Identity, rendezvous: Rendezvous, timeout: float = MEET_S) -> Channel:
-    """Connect to rank 0, past what an earlier launch of the same name may have left.
-
-    Raises:
-        RanksFailed: it was not met within `timeout` seconds; the text says how far this rank came.
-    """
+    """Connect to rank 0, past what an earlier launch of the same name may have left."""
     until_s, why = time.monotonic() + timeout, "nothing was posted there"
     while (left_s := until_s - time.monotonic()) > 0:
         try:

@@ -32,11 +32,7 @@ class FunctionRef:
 
 
 def reference(fn: Callable[..., object]) -> FunctionRef:
-    """Where `fn` is, so that every rank can load it.
-
-    Raises:
-        BadInput: it is no function at the top of a module: a lambda, a closure, a method, a partial, a builtin …
-    """
+    """Where `fn` is, so that every rank can load it."""
     # For pytest, which takes this as a wish; whoever reads a refusal wants the test's own line.
     __tracebackhide__ = True
     _refuse(fn)
@@ -91,11 +87,7 @@ def _digest(path: Path) -> str:
 
 
 def load(ref: FunctionRef) -> Callable[..., object]:
-    """The function, on a rank.
-
-    Raises:
-        BadInput: this host has no such file, another version of it, or no such function in it.
-    """
+    """The function, on a rank."""
     path, host = Path(ref.file), socket.gethostname()
     try:
         found = _digest(path)
@@ -226,11 +218,7 @@ def to_controller(endpoint: Endpoint) -> dict[str, str]:
 
 
 def pop_controller() -> Endpoint:
-    """Where this rank's controller listens, taken away so that nothing a rank function starts can read the key.
-
-    Raises:
-        BadInput: nobody said so.
-    """
+    """Where this rank's controller listens, taken away so that nothing a rank function starts can read the key."""
     try:
         return Endpoint.parse(bytes.fromhex(os.environ.pop(CONTROLLER_VARIABLE, "")).decode())
     except ValueError:

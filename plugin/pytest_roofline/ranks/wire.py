@@ -30,11 +30,7 @@ _EXPECTED = "expected numbers, text, bytes, None, tuples, lists, sets, dicts, te
 
 
 def encode(value: object, what: str, most_bytes: int = MOST_BYTES) -> bytes:
-    """`value` as bytes.
-
-    Raises:
-        BadInput: something in it is no plain data, or it is too large.
-    """
+    """`value` as bytes."""
     buffer = io.BytesIO()
     try:
         _Pickler(buffer, most_bytes).dump(value)
@@ -50,11 +46,7 @@ def encode(value: object, what: str, most_bytes: int = MOST_BYTES) -> bytes:
 
 
 def decode(data: bytes, what: str) -> Any:
-    """What `encode` wrote.
-
-    Raises:
-        BadInput: it is damaged, or holds something else than plain data.
-    """
+    """What `encode` wrote."""
     try:
         return _Unpickler(io.BytesIO(data)).load()
     except BadInput as error:

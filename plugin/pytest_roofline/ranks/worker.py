@@ -37,11 +37,7 @@ _MOST_TRACEBACK = 20_000
 
 
 def serve(identity: Identity) -> int:
-    """Serve a controller until it says stop.
-
-    Returns:
-        0 after an orderly stop; 1 where there was no controller to meet.
-    """
+    """Serve a controller until it says stop."""
     try:
         channel = connect(pop_controller(), CONNECT_S)
     except ConnectionError as error:

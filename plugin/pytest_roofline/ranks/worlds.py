@@ -165,14 +165,7 @@ def link_kind(rank: Rank, hosts: Sequence[str], uuids: Sequence[str | None]) -> 
 
 
 class Worlds:
-    """Enters and leaves worlds on one rank.
-
-    Args:
-        identity: of this rank, whatever its world.
-        meter: its device.
-        address: of the host whose store the members meet in.
-        port: of that store.
-    """
+    """Enters and leaves worlds on one rank."""
 
     def __init__(self, identity: Identity, meter: Device, address: str, port: int) -> None:
         self._identity, self._meter = identity, meter
@@ -223,11 +216,7 @@ class Worlds:
         return rank
 
     def in_step(self, number: int) -> None:
-        """Make sure that every member has come to the end of the same task, with no collective left over.
-
-        Raises:
-            RuntimeError: what met is another task's, or another operation.
-        """
+        """Make sure that every member has come to the end of the same task, with no collective left over."""
         rank = self._rank
         if rank is None or rank.size == 1:
             return
@@ -259,11 +248,7 @@ def default_backend(kind: str) -> str:
 
 
 def backend_of(kind: str, asked: str | None) -> str:
-    """The back end that a world over a kind of device is to have: the one asked for, or the device's own.
-
-    Raises:
-        BadInput: this torch was built without the device's own.
-    """
+    """The back end that a world over a kind of device is to have: the one asked for, or the device's own."""
     name = asked or default_backend(kind)
     if asked is None and not dist.is_backend_available(name):
         raise BadInput(
@@ -282,11 +267,7 @@ def backends(kind: str) -> tuple[str, ...]:
 
 
 def check_backend(backend: str | None) -> str | None:
-    """A back end as a user names it; None is the device's own.
-
-    Raises:
-        BadInput: this torch has none of that name.
-    """
+    """A back end as a user names it; None is the device's own."""
     if backend is not None and not (isinstance(backend, str) and dist.is_backend_available(backend)):
         known = [name for name in dist.Backend.backend_list if name not in ("undefined", "fake")]
         there = ", ".join(name for name in known if dist.is_backend_available(name))
