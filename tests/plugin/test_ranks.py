@@ -390,8 +390,8 @@ class Odd: pass
 
 
 FUNCTIONS = (
-    (lambda rank: None, "a lambda in test_suite was given"),
-    (functools.partial(good, 1), "is a partial"),
+    (lambda rank: None, "<lambda> is no function at the top of a module"),
+    (functools.partial(good, 1), "functools.partial.* is no function"),
     (decorated.__wrapped__, "a decorator replaced it"),
 )
 ARGUMENTS = (

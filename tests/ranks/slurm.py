@@ -99,34 +99,33 @@ class Slurm:
             f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={CPUS} State=UNKNOWN"
             for node, port in zip(NODES, ports, strict=True)
         ]
-        lines = [
-            "ClusterName=roofline",
-            f"SlurmctldHost={host}(127.0.0.1)",
-            f"SlurmctldPort={control}",
-            f"SlurmUser={getpass.getuser()}",
-            f"SlurmdUser={getpass.getuser()}",
-            f"AuthInfo=socket={munge}",
-            f"StateSaveLocation={folder / 'state'}",
-            f"SlurmdSpoolDir={folder}/spool-%n",
-            f"SlurmctldPidFile={folder / 'slurmctld.pid'}",
-            f"SlurmdPidFile={folder}/slurmd-%n.pid",
-            f"SlurmctldLogFile={folder / 'slurmctld.log'}",
-            f"SlurmdLogFile={folder}/slurmd-%n.log",
-            "ProctrackType=proctrack/linuxproc",
-            "TaskPlugin=task/none",
-            "MpiDefault=none",
-            "SwitchType=switch/none",
-            "JobAcctGatherType=jobacct_gather/none",
-            "ReturnToService=2",
-            "SlurmdParameters=config_overrides",
-            "SelectType=select/cons_tres",
-            "SelectTypeParameters=CR_CPU",
-            "SchedulerParameters=sched_interval=1,batch_sched_delay=0",
-            "KillWait=2",
-            *nodes,
-            f"PartitionName=test Nodes={','.join(NODES)} Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:4",
-        ]
-        Path(self._environ["SLURM_CONF"]).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        text = f"""\
+ClusterName=roofline
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={control}
+SlurmUser={getpass.getuser()}
+SlurmdUser={getpass.getuser()}
+AuthInfo=socket={munge}
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd-%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SwitchType=switch/none
+JobAcctGatherType=jobacct_gather/none
+ReturnToService=2
+SlurmdParameters=config_overrides
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerParameters=sched_interval=1,batch_sched_delay=0
+KillWait=2
+PartitionName=test Nodes={",".join(NODES)} Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:4
+"""
+        Path(self._environ["SLURM_CONF"]).write_text("\n".join([*nodes, text]), encoding="utf-8")
 
     def _daemon(self, tool: str, *arguments: str, log: str = "") -> None:
         with (self._folder / f"{log or tool}.out").open("wb") as output:

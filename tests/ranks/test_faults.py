@@ -54,10 +54,9 @@ def stack_of(text, rank):
 
 
 def test_an_error_is_blamed_on_the_rank_that_raised_it(two, monkeypatch):
-    for function, guilty in ((ranks.raise_before, 0), (ranks.raise_during, 1), (ranks.raise_after, 0)):
-        when = function.__name__.removeprefix("raise_")
-        text = two.blamed(guilty, f"raised ValueError: {when} the collective", function, guilty)
-        assert "in raise_" in text
+    for when, guilty in (("before", 0), ("during", 1), ("after", 0)):
+        text = two.blamed(guilty, f"raised ValueError: {when} the collective", ranks.raise_at, guilty, when)
+        assert "in raise_at" in text
         assert "worker.py" not in text
     two.blamed(1, "raised MemoryError", ranks.out_of_memory, 1)
     # Also where its peer noticed first.

@@ -1,12 +1,12 @@
 """Ranks that are forked from a process that has torch already are like any, and nothing of it stays."""
 
+import atexit
 import os
 import signal
 
 import pytest
 
 from pytest_roofline.core.errors import RanksFailed
-from pytest_roofline.ranks import fork_server
 from pytest_roofline.ranks.local import Local, whole_processes
 from pytest_roofline.ranks.pool import Pool
 from pytest_roofline.ranks.tasks import reference
@@ -79,11 +79,12 @@ def test_nothing_stays_of_a_pool_that_nobody_holds_any_more_and_what_a_job_impor
     assert server != os.getpid()
     own.pool.kill()
     assert runs(server)
+    atexit.unregister(own.pool.kill)
     own.pool.placement = None
     assert end_within(PATIENCE_S, [server])
 
 
-def test_why_it_cannot_import_what_ranks_need_is_told(monkeypatch, tmp_path):
+def test_why_it_cannot_import_what_ranks_need_is_told_and_one_that_takes_for_ever_is_ended(monkeypatch, tmp_path):
     (tmp_path / "torch.py").write_text("raise ImportError('libtorch_cpu.so: cannot open shared object file')\n")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     pool = Pool(Local(forks=True), 2, "cpu", boot_s=PATIENCE_S)
@@ -92,25 +93,11 @@ def test_why_it_cannot_import_what_ranks_need_is_told(monkeypatch, tmp_path):
     first, *rest = str(caught.value).splitlines()
     assert "rank 0 ended during its boot: exit code 1" in first
     assert "libtorch_cpu.so: cannot open shared object file" in "\n".join(rest)
-
-
-def test_ranks_that_are_not_there_yet_are_ended_with_their_server(monkeypatch, tmp_path):
+    # Ranks that are not there yet are ended with their server.
     (tmp_path / "torch.py").write_text("import time\ntime.sleep(600)\n")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     placement = Local(forks=True)
     pool = Pool(placement, 2, "cpu", boot_s=0.5)
     with pytest.raises(RanksFailed, match=r"did not come within 0\.5 s"):
         pool.run(reference(ranks.echo), (), 2, timeout_s=PATIENCE_S)
     assert not placement.trouble()
     pool.stop()
-
-
-def test_a_fork_that_the_system_refuses_is_told(monkeypatch):
-    placement = Local(forks=True)
-    server = fork_server.ForkServer(dict(os.environ))
-    forked = fork_server.Forked(server)
-    server._forked[1] = forked
-    server._note("failed", 1, "EAGAIN: Resource temporarily unavailable")
-    placement._processes = {0: forked}
-    assert "EAGAIN: Resource temporarily unavailable" in placement.trouble()
-    server.end()

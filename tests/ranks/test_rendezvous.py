@@ -15,30 +15,26 @@ import pytest
 from pytest_roofline.core.errors import BadInput, RanksFailed
 from pytest_roofline.ranks import rendezvous
 from pytest_roofline.ranks.attach import BYE, follow, gather
-from pytest_roofline.ranks.channel import Endpoint, new_key
+from pytest_roofline.ranks.channel import Endpoint
 from pytest_roofline.ranks.identity import Identity
 from pytest_roofline.ranks.listener import Listener
 from pytest_roofline.ranks.rendezvous import FileRendezvous, SecretRendezvous, meet, rendezvous_of
 
-ONE = Identity(1, 2, 0, None, "srun")
+from .launches import free_port
+
+ONE, MPI, ENV = Identity(1, 2, 0, None, "srun"), Identity(1, 2, 1, 2, "mpirun"), Identity(1, 2, 0, None, "env")
 STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "2"}
 HOST = socket.gethostname()
 MASTER = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
 ELASTIC = MASTER | {"TORCHELASTIC_RUN_ID": "a/b", "TORCHELASTIC_RESTART_COUNT": "1"}
 AGENT = {"TORCHELASTIC_USE_AGENT_STORE": "True"}
-KEY = new_key()
+KEY = b"a key of this test"
 SECRET = {"ROOFLINE_ATTACH_KEY": "0123456789abcdef"}
 
 
 @pytest.fixture
 def by_file(tmp_path):
     return FileRendezvous(tmp_path / "attach" / "srun-7-2")
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def test_what_rank_0_writes_is_its_owners_only_is_believed_only_as_such_and_is_taken_down(
@@ -64,18 +60,25 @@ def test_what_rank_0_writes_is_its_owners_only_is_believed_only_as_such_and_is_t
         by_file.listen("127.0.0.1")
 
 
-def test_what_an_earlier_launch_left_costs_a_retry_only(by_file, monkeypatch, tmp_path):
-    monkeypatch.setattr(rendezvous, "ATTEMPT_S", 0.2)
+def test_what_an_earlier_launch_left_costs_a_retry_only_and_where_nothing_comes_it_is_said(
+    by_file, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(rendezvous, "ATTEMPT_S", 0.1)
+    with pytest.raises(RanksFailed) as caught:
+        meet(ONE, by_file, 0.2)
+    assert str(caught.value).startswith(
+        f"rank 1 of 2 on {HOST} did not meet rank 0 within 0.2 s by {tmp_path}/attach/srun-7-2, which every node must "
+        "see"
+    )
+    assert "nothing was posted there. Expected every process of this launch (srun) to run" in str(caught.value)
+    by_file.listen("127.0.0.1").close()
+    with pytest.raises(RanksFailed, match=r"it leads nowhere: .*refused"):
+        meet(ONE, by_file, 0.3)
     path = tmp_path / "attach" / "srun-7-2"
-    path.parent.mkdir()
     with contextlib.closing(Listener("127.0.0.1")) as other:
-        for left in (
-            Endpoint(("127.0.0.1",), free_port(), KEY).text,
-            Endpoint(("127.0.0.1",), other.endpoint.port, KEY).text,
-            "{",
-        ):
-            path.touch(0o600)
+        for left in (Endpoint(("127.0.0.1",), other.endpoint.port, KEY).text, "{"):
             path.write_text(left)
+            path.chmod(0o600)
             met = []
             thread = threading.Thread(target=lambda met=met: met.append(meet(ONE, by_file, 60)))
             thread.start()
@@ -86,75 +89,60 @@ def test_what_an_earlier_launch_left_costs_a_retry_only(by_file, monkeypatch, tm
             met[0].close()
 
 
-def test_a_rank_that_never_meets_rank_0_says_where_it_looked_and_how_far_it_came(by_file, tmp_path, monkeypatch):
-    with pytest.raises(RanksFailed) as caught:
-        meet(ONE, by_file, 0.2)
-    assert str(caught.value).startswith(
-        f"rank 1 of 2 on {HOST} did not meet rank 0 within 0.2 s by {tmp_path}/attach/srun-7-2, which every node must "
-        "see"
-    )
-    assert "nothing was posted there. Expected every process of this launch (srun) to run the same pytest" in str(
-        caught.value
-    )
-    monkeypatch.setattr(rendezvous, "ATTEMPT_S", 0.1)
-    by_file.listen("127.0.0.1").close()
-    with pytest.raises(RanksFailed, match=r"it leads nowhere: .*refused"):
-        meet(ONE, by_file, 0.3)
-
-
 def test_a_launch_without_a_secret_meets_by_a_file_of_its_own(tmp_path):
     for number, (identity, environ, where) in enumerate((
-        (ONE, STEP, "srun-7-2"),
-        (Identity(1, 2, 1, 2, "mpirun"), {"PMIX_NAMESPACE": "prterun-1@1", "SLURM_JOB_ID": "7"}, "mpirun-prterun-1@1"),
-        (Identity(1, 2, 1, 2, "mpirun"), {"PMIX_NAMESPACE": "../../etc/x"}, "mpirun-.._.._etc_x"),
-        (Identity(1, 2, 0, 1, "mpirun"), {"PBS_JOBID": "42.server"}, "mpirun-42.server"),
-        (Identity(1, 2, 1, 2, "mpirun"), {}, f"mpirun-{HOST}-{os.getppid()}"),
-        (Identity(1, 2, 0, 1, "mpirun"), MASTER, f"mpirun-{HOST}-127.0.0.1-29500"),
         (ONE, STEP | MASTER, "srun-7-2"),
         (ONE, STEP | SECRET, "srun-7-2"),
-        (Identity(1, 2, 0, None, "env"), MASTER, f"env-{HOST}-127.0.0.1-29500"),
-        (Identity(1, 2, 0, None, "env"), MASTER | {"MASTER_ADDR": "localhost"}, f"env-{HOST}-localhost-29500"),
-        (Identity(1, 2, 0, None, "env"), MASTER | {"MASTER_ADDR": "10.0.0.1"}, "env-10.0.0.1-29500"),
+        (MPI, {"PMIX_NAMESPACE": "prterun-1@1", "SLURM_JOB_ID": "7"}, "mpirun-prterun-1@1"),
+        (MPI, {"PMIX_NAMESPACE": "../../etc/x"}, "mpirun-.._.._etc_x"),
+        (Identity(1, 2, 0, 1, "mpirun"), {"PBS_JOBID": "42.server"}, "mpirun-42.server"),
+        (MPI, {}, f"mpirun-{HOST}-{os.getppid()}"),
+        (Identity(1, 2, 0, 1, "mpirun"), MASTER, f"mpirun-{HOST}-127.0.0.1-29500"),
+        (ENV, MASTER | {"MASTER_ADDR": "localhost"}, f"env-{HOST}-localhost-29500"),
+        (ENV, MASTER | {"MASTER_ADDR": "10.0.0.1"}, "env-10.0.0.1-29500"),
         (Identity(1, 2, 1, 2, "torchrun"), ELASTIC, f"torchrun-{HOST}-127.0.0.1-29500-a_b-1"),
     )):  # fmt: skip
         folder = tmp_path / str(number)
         rendezvous_of(identity, environ, folder).listen("127.0.0.1").close()
-        found = [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()]
-        assert found == [f"attach/{where}"]
+        assert [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()] == [f"attach/{where}"]
+    for launcher, environ, told in (
+        ("env", {}, "RANK=1 and WORLD_SIZE=2 are set, but not MASTER_ADDR and MASTER_PORT"),
+        ("env", {"MASTER_ADDR": "a"}, "but not MASTER_PORT; set them to rank 0's host and a free port"),
+        ("torchrun", {"MASTER_ADDR": "a", "MASTER_PORT": "70000"}, "MASTER_PORT='70000'; expected a port"),
+        ("mpirun", {}, "this mpirun names no job that rank 1 of 2 could know its own by"),
+        ("srun", STEP | MASTER | {"ROOFLINE_ATTACH_KEY": "12345"}, "has 5 characters; expected at least 16, as of `op"),
+    ):
+        with pytest.raises(BadInput) as caught:
+            rendezvous_of(Identity(1, 2, 0, None, launcher), environ, tmp_path)
+        assert told in str(caught.value)
 
 
-@pytest.mark.parametrize("launcher", ["srun", "torchrun"])
-def test_a_launch_with_a_secret_and_a_master_meets_there_and_writes_no_file(launcher, tmp_path):
-    environ = STEP | MASTER | SECRET | {"MASTER_PORT": str(free_port())}
-    # torchrun's agent holds the port itself.
-    environ |= AGENT if launcher == "torchrun" else {}
-    gathered = []
+def test_a_launch_with_a_secret_and_a_master_meets_there_and_writes_no_file(tmp_path):
+    for launcher in ("srun", "torchrun"):
+        environ = STEP | MASTER | SECRET | {"MASTER_PORT": str(free_port())}
+        # torchrun's agent holds the port itself.
+        environ |= AGENT if launcher == "torchrun" else {}
+        zero, one = Identity(0, 2, 0, None, launcher), Identity(1, 2, 0, None, launcher)
+        gathered = []
 
-    def lead():
-        zero = Identity(0, 2, 0, None, launcher)
-        gathered.append(gather(zero, rendezvous_of(zero, environ, tmp_path), 30, "127.0.0.1"))
+        def lead(zero=zero, environ=environ, gathered=gathered):
+            gathered.append(gather(zero, rendezvous_of(zero, environ, tmp_path), 30, "127.0.0.1"))
 
-    agent = socket.create_server(("", int(environ["MASTER_PORT"]))) if launcher == "torchrun" else None
-    thread = threading.Thread(target=lead)
-    thread.start()
-    one = Identity(1, 2, 0, None, launcher)
-    channel = follow(one, rendezvous_of(one, environ, tmp_path), 30)
-    thread.join(30)
-    assert [attached.size for attached in gathered] == [2]
-    gathered[0].tell(BYE)
-    channel.close()
+        with contextlib.ExitStack() as stack:
+            if launcher == "torchrun":
+                stack.enter_context(socket.create_server(("", int(environ["MASTER_PORT"]))))
+            thread = threading.Thread(target=lead)
+            thread.start()
+            channel = follow(one, rendezvous_of(one, environ, tmp_path), 30)
+            thread.join(30)
+        assert [attached.size for attached in gathered] == [2]
+        gathered[0].tell(BYE)
+        channel.close()
     assert list(tmp_path.rglob("*")) == []
-    if agent is not None:
-        agent.close()
-
-
-def test_launches_of_one_user_with_one_secret_have_different_keys(tmp_path):
+    # Launches of one user with one secret have different keys.
     environs = [MASTER | SECRET | {"TORCHELASTIC_RESTART_COUNT": count} for count in "01"]
-    keys = {rendezvous_of(ONE, environ, tmp_path).endpoints()[0].key for environ in environs}
-    assert len(keys) == 2
-
-
-def test_rank_0_takes_the_first_port_that_is_free_and_says_where_none_is():
+    assert len({rendezvous_of(ONE, environ, tmp_path).endpoints()[0].key for environ in environs}) == 2
+    # Rank 0 takes the first port that is free, and says where none is.
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(RanksFailed, match=rf"rank 0 cannot listen on .*:{port}: Address already in use \(MASTER_P"):
@@ -235,16 +223,3 @@ def test_another_user_of_the_machine_gets_no_rank(monkeypatch):
     # He would get who believes him.
     monkeypatch.setattr(FileRendezvous, "endpoints", lambda own: [Endpoint.parse(own._path.read_text())])
     assert lured("srun", {})
-
-
-def test_a_launch_that_gives_nothing_to_meet_by_is_refused(tmp_path):
-    for launcher, environ, told in (
-        ("env", {}, "RANK=1 and WORLD_SIZE=2 are set, but not MASTER_ADDR and MASTER_PORT"),
-        ("env", {"MASTER_ADDR": "a"}, "but not MASTER_PORT; set them to rank 0's host and a free port"),
-        ("torchrun", {"MASTER_ADDR": "a", "MASTER_PORT": "70000"}, "MASTER_PORT='70000'; expected a port"),
-        ("mpirun", {}, "this mpirun names no job that rank 1 of 2 could know its own by"),
-        ("srun", STEP | MASTER | {"ROOFLINE_ATTACH_KEY": "12345"}, "has 5 characters; expected at least 16, as of `op"),
-    ):
-        with pytest.raises(BadInput) as caught:
-            rendezvous_of(Identity(1, 2, 0, None, launcher), environ, tmp_path)
-        assert told in str(caught.value)

@@ -200,8 +200,7 @@ def checked_call(fn: Callable[..., object], args: tuple[object, ...]) -> "Functi
         BadInput: ranks cannot load the function, or its arguments are no plain data.
     """
     __tracebackhide__ = True
-    from ..ranks.tasks import reference
-    from ..ranks.wire import encode
+    from ..ranks.tasks import encode, reference
 
     function = reference(fn)
     encode(args, "an argument")

@@ -180,8 +180,7 @@ class Launcher:
             from ..ranks.local import Local
 
             return Local(forks=self.kind == "cpu")
-        from ..ranks.engines import parse_arguments
-        from ..ranks.launching import Launched
+        from ..ranks.launching import Launched, parse_arguments
 
         arguments = () if apart else parse_arguments(name, shlex.join(self.options.launcher_args))
         # Of ranks on this host alone nobody else needs to know the address.

@@ -265,7 +265,7 @@ def take_jobs(call: RankCall, keep: Keep) -> RankResult:
     """Time whole programs: from starting the processes to their orderly end, each with ranks of its own."""
     __tracebackhide__ = True
     from ..ranks.local import whole_processes
-    from ..ranks.tasks import JobPlan
+    from ..ranks.tasks import JOB
 
     seconds: list[float] = []
     members: list[Member] = []
@@ -278,7 +278,7 @@ def take_jobs(call: RankCall, keep: Keep) -> RankResult:
                 len(seconds) < MOST_JOBS and time.perf_counter() - began_s < call.request.budget_s
             ):
                 started_s = time.perf_counter()
-                call.send(JobPlan())
+                call.send(JOB)
                 members = pool.present
                 pool.stop()
                 seconds.append(time.perf_counter() - started_s)

@@ -11,7 +11,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -33,7 +33,7 @@ ASK_S = 10.0
 LENT_VARIABLE = "ROOFLINE_ATTACH_LENT"
 JOIN, ALONE, BYE = "join", "on your own", "bye"
 # What rank 0 may have the others do with their ranks: methods of `Local`.
-_ORDERS = ("start_one", "trouble", "fate", "signal", "stacks_of", "tail", "kill", "wait")
+_ORDERS = ("start_one", "trouble", "fate", "stacks_of", "tail", "kill", "wait")
 
 
 class Attached:
@@ -191,14 +191,9 @@ class AttachPlacement:
         told = self._ask(rank, "fate", rank, seconds=FATE_S + ASK_S)
         return self._gone(rank) if told is None else str(told)
 
-    def signal(self, rank: int, number: int) -> bool:
-        """Send a signal to a rank; whether it could be reached."""
-        return bool(self._ask(rank, "signal", rank, int(number)))
-
-    def stacks(self, files: Mapping[int, int]) -> dict[int, str]:
-        """What blocked ranks of other processes write into their files of stacks, at a signal."""
-        found = {rank: self._ask(rank, "stacks_of", rank, descriptor) for rank, descriptor in files.items() if rank}
-        return {rank: text for rank, text in found.items() if text}
+    def stacks_of(self, rank: int, descriptor: int) -> str:
+        """What a blocked rank writes into its file of stacks, at a signal."""
+        return self._ask(rank, "stacks_of", rank, descriptor) or ""
 
     def tail(self, rank: int) -> str:
         """The last words of its log."""

@@ -34,16 +34,8 @@ _WRAPPERS = ("wrapper", "_wrapper", "inner")
 class RankEnd:
     """How a task ended on one rank.
 
-    Args:
-        rank: its number.
-        host: that it ran on.
-        pid: of its process.
-        how: `stuck` did not answer, `closing` has returned from the function and waits for the others.
-        order: when the controller heard of it, counting.
-        text: the error, the fate, or the reason of a skip.
-        details: the traceback, or the stacks of a stuck rank.
-        stopped: whether its process is stopped by a signal.
-        collectives: how many operations it had submitted; None is unknown.
+    `stuck` did not answer, `closing` has returned from the function and waits for the others; `order` counts when the
+    controller heard of it, `collectives` the operations that it had submitted.
     """
 
     rank: int
@@ -96,7 +88,7 @@ def _suspicion(end: RankEnd, alike: Mapping[str, int]) -> tuple[int, float, int]
 def _first_line(bad: Sequence[RankEnd], timeout_s: float) -> str:
     guilty = bad[0]
     if guilty.how == "lost":
-        return f"{guilty.name} was lost: {guilty.text or 'its connection ended, and nobody here can tell why'}"
+        return f"{guilty.name} was lost: {guilty.text or 'its connection ended'}"
     if guilty.how == "raised":
         return f"{guilty.name} raised {guilty.text}"
     if guilty.how == "skipped":
@@ -167,19 +159,13 @@ def _about(group: Sequence[RankEnd], bad: Sequence[RankEnd], tails: Mapping[int,
         raised = f"then raised {first.text}" if first.text else "waits for the others"
         lines = [f"  {names}: has returned from the function, and {raised}", *_cut(first.details)]
     else:
-        details = [] if _is_victim(first, bad) else _cut(first.details)
+        # The traceback of one that only lost its peer leads nowhere.
+        details = [] if first.lost_its_peer and first is not bad[0] else _cut(first.details)
         text = f": {first.text}" if first.text and not details and bad[0] not in group else ""
         lines = [f"  {names}: {first.how}{text}", *details]
     if first.how in ("lost", "stuck") and tails.get(first.rank):
         lines += ["    the last words of its log:", *(f"    | {line}" for line in tails[first.rank].splitlines())]
     return lines
-
-
-def _is_victim(end: RankEnd, bad: Sequence[RankEnd]) -> bool:
-    """Whether a rank only raised that another one had gone before: its traceback leads nowhere."""
-    others = [other for other in bad if other is not end and other.how in ("lost", "raised")]
-    cause = any(other.order < end.order or not _PEER_GONE.search(other.text) for other in others)
-    return cause and end.lost_its_peer
 
 
 def _cut(text: str) -> list[str]:
@@ -200,16 +186,18 @@ class Frame(NamedTuple):
     line: str
     name: str
 
+    @property
+    def is_users(self) -> bool:
+        """Whether it is of a rank function or what it calls, perhaps in a package: not Python's, torch's or ours."""
+        if self.file.startswith((_OURS, "<")):
+            return False
+        if any(place in self.file for place in _PACKAGES):
+            return not any(f"{place}torch/" in self.file for place in _PACKAGES)
+        return not self.file.startswith(_STDLIB)
 
-@dataclass(frozen=True, slots=True)
-class Position:
-    """Where a rank is.
 
-    Args:
-        place: the innermost line of the user's own code: `f.py:12 in step`.
-        collective: the operation of torch.distributed that it waits in; empty where it is in none.
-        inside: the innermost function, where that is not the user's own.
-    """
+class Position(NamedTuple):
+    """Where a rank is: the user's innermost line; the collective it waits in; else the innermost function."""
 
     place: str = ""
     collective: str = ""
@@ -227,7 +215,7 @@ class Position:
 def position(text: str) -> Position:
     """Where the main thread of a rank is, by the text of all its stacks."""
     frames = main_frames(text)
-    own = next((frame for frame in frames if _is_users(frame)), None)
+    own = next((frame for frame in frames if frame.is_users), None)
     outside = frames[: frames.index(own)] if own is not None else frames
     called = [frame for frame in outside if frame.file.endswith(_COLLECTIVES) and frame.name not in _WRAPPERS]
     inner = next((frame for frame in outside if frame.name not in _WRAPPERS), None)
@@ -262,12 +250,3 @@ def main_text(text: str) -> str:
 
 def _in_ours(frames: list[Frame], name: str) -> bool:
     return any(frame.name == name and frame.file.startswith(_OURS) for frame in frames)
-
-
-def _is_users(frame: Frame) -> bool:
-    """Whether a line is of a rank function or what it calls, perhaps in a package: not Python's, torch's or ours."""
-    if frame.file.startswith((_OURS, "<")):
-        return False
-    if any(place in frame.file for place in _PACKAGES):
-        return not any(f"{place}torch/" in frame.file for place in _PACKAGES)
-    return not frame.file.startswith(_STDLIB)

@@ -5,36 +5,34 @@ are plain data in frames of bounded length; the end of the connection is the end
 """
 
 import contextlib
-import errno
 import hmac
 import json
+import os
 import secrets
-import select
 import socket
 import struct
 import threading
 import time
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from typing import Any
 
 from ..core.errors import BadInput
-from .wire import MOST_BYTES, decode, encode
+from .tasks import MOST_BYTES, decode, encode
 
-_HELLO = b"pytest-roofline-2"
+_HELLO = b"pytest-roofline-3"
 _NONCE = 32
-_LENGTH = struct.Struct(">Q")
 # A result of the largest size, with what is wrapped around it.
 _MOST_FRAME = MOST_BYTES + 2**20
+# Where the controller listens, with the key that both know, in hexadecimal digits: no launcher's quoting harms them.
+CONTROLLER_VARIABLE = "ROOFLINE_RANK_CONTROLLER"
 # Strangers that connect and say nothing are dropped after so many seconds.
 HANDSHAKE_S = 5.0
 POLL_S = 0.05
+# A rank that is stopped in the middle of a message must not stop its controller.
+STALL_S = 3
 # A peer whose machine is gone ends no connection by itself: the kernel asks after it, and gives up in some 15 seconds.
 _KEEPALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 3), ("TCP_KEEPCNT", 3))
-
-
-def new_key() -> bytes:
-    """A fresh secret."""
-    return secrets.token_bytes(_NONCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,112 +64,90 @@ class Endpoint:
             raise ValueError(f"no endpoint: {error!r}") from None
 
 
-class Channel:
-    """A connection whose peer has shown that it knows the key. One thread may receive, any may send."""
+def to_controller(endpoint: Endpoint) -> dict[str, str]:
+    """The variable for ranks; never on a command line."""
+    return {CONTROLLER_VARIABLE: endpoint.text.encode().hex()}
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._socket = connection
-        self._buffer = bytearray()
+
+def pop_controller() -> Endpoint:
+    """Where this rank's controller listens, taken away so that nothing a rank function starts can read the key."""
+    try:
+        return Endpoint.parse(bytes.fromhex(os.environ.pop(CONTROLLER_VARIABLE, "")).decode())
+    except ValueError:
+        raise BadInput(f"{CONTROLLER_VARIABLE} is not set; ranks are started by pytest, not by hand") from None
+
+
+class Channel:
+    """A connection whose peer has shown that it knows the key. One thread may receive, any may send.
+
+    At the end that has `stall_s`, a peer that moves no byte for so long in the middle of a message counts as gone.
+    """
+
+    def __init__(self, connection: socket.socket, stall_s: int = 0) -> None:
         self._sending = threading.Lock()
         self._cut_off = False
+        self.addresses = str(connection.getsockname()[0]), str(connection.getpeername()[0])
+        """Of this end and of the other."""
         connection.settimeout(None)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _KEEPALIVE:
             if hasattr(socket, name):
                 connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO) if stall_s else ():
+            connection.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", stall_s, 0))
+        self._connection: Connection[Any, Any] = Connection(connection.detach())
 
     def fileno(self) -> int:
         """For selectors."""
-        return self._socket.fileno()
+        return self._connection.fileno()
 
-    @property
-    def addresses(self) -> tuple[str, str]:
-        """Of this end and of the other."""
-        return str(self._socket.getsockname()[0]), str(self._socket.getpeername()[0])
-
-    def send(self, message: object, timeout: float | None = None) -> None:
-        """Send plain data, within so many seconds or (None) whenever the peer takes it."""
+    def send(self, message: object) -> None:
+        """Send plain data; OSError where the peer is gone or takes nothing, and nothing can be sent any more then."""
         data = encode(message, "a message", _MOST_FRAME)
-        until_s = None if timeout is None else time.monotonic() + timeout
         with self._sending:
-            left = memoryview(_LENGTH.pack(len(data)) + data)
-            while left:
-                left_s = None if until_s is None else max(0.0, until_s - time.monotonic())
-                if self._cut_off:
-                    raise TimeoutError("the peer took no message in time before, and would not know where one begins")
-                if not self._ready(select.POLLOUT, left_s):
-                    # The rest of a message that was begun will never come.
-                    self._cut_off = True
-                    raise TimeoutError(f"the peer took no message within {timeout or 0.0:g} s")
-                with contextlib.suppress(BlockingIOError):
-                    left = left[self._socket.send(left, socket.MSG_DONTWAIT) :]
-
-    def _ready(self, what: int, seconds: float | None) -> bool:
-        """Whether the socket is ready, or has ended, within so many seconds; any descriptor may have any number."""
-        if self._socket.fileno() < 0:
-            raise OSError(errno.EBADF, "the connection was closed at this end")
-        poller = select.poll()
-        poller.register(self._socket, what)
-        return bool(poller.poll(None if seconds is None else 1e3 * seconds))
+            if self._cut_off:
+                raise TimeoutError("the peer took no message in time before, and would not know where one begins")
+            try:
+                self._connection.send_bytes(data)
+            except BlockingIOError:
+                # The rest of a message that was begun will never come.
+                self._cut_off = True
+                raise TimeoutError("the peer took no message in time") from None
 
     def poll(self) -> list[Any]:
-        """Every whole message that has arrived, without waiting."""
-        gone = self._read_what_is_there()
-        messages = []
-        while (message := self._take()) is not None:
-            messages.append(message[0])
-        if gone and not messages:
-            raise EOFError("the connection has ended")
+        """Every message that has arrived; EOFError where the peer is gone and nothing of it is left to read."""
+        messages: list[Any] = []
+        while self._connection.poll(0.0):
+            try:
+                messages.append(self._read())
+            except EOFError:
+                if messages:
+                    break
+                raise
         return messages
 
     def receive(self, timeout: float | None = None) -> Any:
-        """The next message, within so many seconds or (None) whenever it comes."""
-        until_s = None if timeout is None else time.monotonic() + timeout
-        while (message := self._take()) is None:
-            left_s = None if until_s is None else max(0.0, until_s - time.monotonic())
-            if not self._ready(select.POLLIN, left_s):
-                raise TimeoutError(f"no message within {timeout or 0.0:g} s")
-            if self._read_some(0):
-                raise EOFError("the connection has ended")
-        return message[0]
+        """The next message, within so many seconds or (None) whenever it comes; EOFError where the peer is gone."""
+        if not self._connection.poll(timeout):
+            raise TimeoutError(f"no message within {timeout or 0.0:g} s")
+        return self._read()
 
     def close(self, *, shut: bool = True) -> None:
         """End the connection; or only this process's part in it, where another one has inherited it."""
-        with contextlib.suppress(OSError):
+        if self._connection.closed:
+            return
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self.fileno())) as own:
             if shut:
-                self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+                own.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
 
-    def _read_what_is_there(self) -> bool:
-        """Fill the buffer; whether the peer is gone."""
-        while self._ready(select.POLLIN, 0.0):
-            if self._read_some(socket.MSG_DONTWAIT):
-                return True
-        return False
-
-    def _read_some(self, flags: int) -> bool:
+    def _read(self) -> Any:
         try:
-            data = self._socket.recv(2**20, flags)
-        except BlockingIOError:
-            return False
+            data = self._connection.recv_bytes(_MOST_FRAME)
         except OSError:
-            data = b""
-        self._buffer += data
-        return not data
-
-    def _take(self) -> tuple[Any] | None:
-        """The first message of the buffer, if it is whole."""
-        if len(self._buffer) < _LENGTH.size:
-            return None
-        (length,) = _LENGTH.unpack_from(self._buffer)
-        if length > _MOST_FRAME:
-            raise BadInput(f"a message of {length} bytes was announced; expected at most {_MOST_FRAME}")
-        if len(self._buffer) < _LENGTH.size + length:
-            return None
-        data = bytes(self._buffer[_LENGTH.size : _LENGTH.size + length])
-        del self._buffer[: _LENGTH.size + length]
-        return (decode(data, "a message"),)
+            raise EOFError("the connection has ended") from None
+        return decode(data, "a message")
 
 
 def greet(connection: socket.socket, key: bytes) -> None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import selectors
-import signal
 import socket
 import sys
 import time
@@ -13,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import RanksFailed
 from .blame import How, RankEnd
-from .channel import Channel
+from .channel import Channel, to_controller
 from .listener import Listener, is_loopback
-from .processes import SIGNAL_S, Placement, RemoteStacks, Started, is_same, process_space, signal_to, stacks_of_process
-from .tasks import Answer, Task, to_controller
+from .processes import Placement, Started, is_same, process_space, stacks_at_a_signal, stat
+from .tasks import Answer, Task
 
 if TYPE_CHECKING:
     from ..core.facts import Environment
@@ -81,9 +80,8 @@ class Member:
         """Whether a signal has stopped its process, as far as this host can tell."""
         if not self.here or not is_same(self.process):
             return False
-        with contextlib.suppress(OSError, IndexError):
-            return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
-        return False
+        told = stat(self.process.pid)
+        return told is not None and told.state in ("T", "t")
 
 
 @dataclass(slots=True)
@@ -151,7 +149,7 @@ def drive(task: Task, members: Sequence[Member], timeout_s: float, tell: Tell | 
     for member in members:
         # One that is just gone shows as the end of its connection below.
         with contextlib.suppress(OSError):
-            member.channel.send({"kind": "run", "task": task}, max(0.0, progress.until_s - time.monotonic()))
+            member.channel.send({"kind": "run", "task": task})
     with listening(members) as selector:
         while progress.waiting and (left_s := progress.until_s - time.monotonic()) > 0:
             for key, _ in selector.select(left_s):
@@ -189,7 +187,7 @@ def ends(progress: Progress, members: Sequence[Member], placement: Placement) ->
     stopped = {member.rank for member in stuck if member.stopped}
     stacks = stacks_of([member for member in stuck if member.rank not in stopped], placement)
     fates = {rank: placement.fate(rank) for rank in progress.lost}
-    nothing = Answer(0, "ok")
+    nothing = Answer("ok")
     return [
         RankEnd(
             rank=member.rank,
@@ -210,15 +208,8 @@ def stacks_of(members: Sequence[Member], placement: Placement) -> dict[int, str]
     """The stacks of ranks that do not answer, as `faulthandler` writes them; those that could be had."""
     found = _asked(members)
     blocked = [member for member in members if member.rank not in found]
-    number = signal.SIGUSR1
-    here = [member for member in blocked if member.here]
-    here = [member for member in here if signal_to(member.process, number) or placement.signal(member.rank, number)]
-    if here:
-        time.sleep(SIGNAL_S)
-    found |= {member.rank: stacks_of_process(member.process.pid, member.stacks) for member in here}
-    if isinstance(placement, RemoteStacks):
-        found |= placement.stacks({member.rank: member.stacks for member in blocked if not member.here})
-    return found
+    found |= stacks_at_a_signal({one.rank: (one.process, one.stacks) for one in blocked if one.here})
+    return found | {one.rank: placement.stacks_of(one.rank, one.stacks) for one in blocked if not one.here}
 
 
 def _asked(members: Sequence[Member]) -> dict[int, str]:
@@ -226,7 +217,7 @@ def _asked(members: Sequence[Member]) -> dict[int, str]:
     found: dict[int, str] = {}
     for member in members:
         with contextlib.suppress(OSError):
-            member.channel.send({"kind": "stacks"}, ASK_S)
+            member.channel.send({"kind": "stacks"})
     until_s = time.monotonic() + ASK_S
     while len(found) < len(members) and time.monotonic() < until_s:
         for member in members:

@@ -16,7 +16,7 @@ from ..core.errors import DeviceError, RanksFailed, RanksSkipped
 from ..core.facts import DeviceFacts, Environment, Gpu
 from ..engine.devices import Device, amd, nvidia
 from ..engine.devices.base import RealDevice, Traits
-from ..engine.host import ACCELERATOR_NODES, affinity, cgroup_cpus, numbers_of, unused_accelerator, usable_cores
+from ..engine.host import affinity, cgroup_cpus, numbers_of, unused_accelerator, usable_cores
 from ..version import __version__
 
 
@@ -25,14 +25,8 @@ class RankFacts:
     """What a rank says of itself.
 
     Args:
-        rank: its number among all that were started.
-        local_rank: its number on its host.
-        host: name of its host.
-        pid: of its process.
         devices: of each accelerator that it can see, in torch's order, what tells it from every other: the UUID.
-        versions: of what must agree between ranks.
         affinity: the cores that it may run on: `0-3,8`.
-        cores: how many these are.
         threads: that it computes with.
         quota: cores that its control groups leave it; None without a limit.
     """
@@ -82,35 +76,20 @@ def device_count(kind: str) -> int:
 
 def visible_devices(kind: str) -> tuple[str, ...]:
     """What tells each visible accelerator from every other of its host, in torch's order; none for a CPU."""
-    found: list[str] = []
-    for index, properties in enumerate(_properties(kind)):
-        uuid, pci = str(getattr(properties, "uuid", "") or ""), _pci(properties)
-        # ROCm tells some devices' UUID as all zeros.
-        if uuid.strip("GPU0-"):
-            found.append(uuid)
-            continue
-        # Without a UUID its place on the bus tells as much within a host; a bare number would not.
-        name = f"PCI {pci}" if pci else f"#{index}"
-        parts = sum(known.partition(" part ")[0] == name for known in found)
-        # Partitions of one device share its place.
-        found.append(f"{name} part {parts}" if parts else name)
-    return tuple(found)
-
-
-def _properties(kind: str) -> list[Any]:
-    """What torch tells of each visible accelerator; nothing of a CPU."""
     module = getattr(torch, kind, None) if kind != "cpu" else None
     if module is None or not module.is_available():
-        return []
-    return [module.get_device_properties(index) for index in range(module.device_count())]
+        return ()
+    names = [_name(index, module.get_device_properties(index)) for index in range(module.device_count())]
+    # Partitions of one device share its place.
+    return tuple(f"{name} part {names[:i].count(name)}" if name in names[:i] else name for i, name in enumerate(names))
 
 
-def _pci(properties: Any) -> str:
-    """Domain, bus and device; empty where torch does not tell the bus."""
-    bus = getattr(properties, "pci_bus_id", None)
-    if bus is None:
-        return ""
-    return f"{getattr(properties, 'pci_domain_id', 0):04x}:{bus:02x}:{getattr(properties, 'pci_device_id', 0):02x}"
+def _name(index: int, properties: Any) -> str:
+    uuid, bus = str(getattr(properties, "uuid", "") or ""), getattr(properties, "pci_bus_id", None)
+    # ROCm tells some devices' UUID as all zeros; the place on the bus tells as much within a host.
+    if uuid.strip("GPU0-") or bus is None:
+        return uuid if uuid.strip("GPU0-") else f"#{index}"
+    return f"PCI {getattr(properties, 'pci_domain_id', 0):04x}:{bus:02x}:{getattr(properties, 'pci_device_id', 0):02x}"
 
 
 def versions(kind: str) -> dict[str, str]:
@@ -127,25 +106,16 @@ def versions(kind: str) -> dict[str, str]:
     return found
 
 
-def check(facts: Sequence[RankFacts], own: Mapping[str, str] | None = None) -> None:
-    """Refuse ranks that do not fit together."""
-    for name in dict.fromkeys(name for one in facts for name in one.versions):
-        holders: dict[str, list[RankFacts]] = defaultdict(list)
+def check(facts: Sequence[RankFacts], own: Mapping[str, str]) -> None:
+    """Refuse ranks whose versions differ, or are others than the controller's, by the names of their nodes."""
+    for name in dict.fromkeys([*own, *(name for one in facts for name in one.versions)]):
+        holders: dict[str, list[str]] = defaultdict(list)
+        holders[own.get(name, "none")].append(f"pytest on {socket.gethostname()}")
         for one in facts:
-            holders[one.versions.get(name, "none")].append(one)
-        controllers = None if own is None else own.get(name, "none")
-        if len(holders.keys() | {controllers} - {None}) > 1:
-            seen = [f"{version} on {_named(ranks)}" for version, ranks in holders.items()]
-            seen += [f"{controllers} in pytest on {socket.gethostname()}"] if controllers is not None else []
-            whose = "the ranks have" if len(holders) > 1 else "pytest and its ranks have"
-            raise RanksFailed(
-                f"{whose} different versions of {name}: {'; '.join(seen)}; expected one, bring the nodes into line"
-            )
-
-
-def _named(ranks: Sequence[RankFacts]) -> str:
-    hosts = ", ".join(sorted({one.host for one in ranks}))
-    return f"{hosts} (ranks {', '.join(str(one.rank) for one in ranks)})"
+            holders[one.versions.get(name, "none")].append(f"rank {one.rank} on {one.host}")
+        if len(holders) > 1:
+            seen = "; ".join(f"{version}: {', '.join(who)}" for version, who in holders.items())
+            raise RanksFailed(f"pytest and its ranks have different versions of {name} ({seen}); expected one")
 
 
 def check_products(products: Mapping[int, tuple[str, str]]) -> None:
@@ -159,12 +129,11 @@ def check_products(products: Mapping[int, tuple[str, str]]) -> None:
 
 def unwanted_cpu(device: Device) -> str:
     """Why ranks should not take the CPU of this host where nobody asked for it; empty where all is well."""
-    nodes = [str(node) for node in ACCELERATOR_NODES if node.exists()]
-    if not nodes or not torch.cuda.is_available():
+    if not torch.cuda.is_available():
         return unused_accelerator(device)
     return (
-        f"this machine has an accelerator ({', '.join(nodes)}), but pytest's own host has none that torch can use, "
-        "so the CPU is measured; ask for --roofline-device=cuda, or for --roofline-device=cpu"
+        "this machine has an accelerator, but pytest's own host has none that torch can use, so the CPU is measured; "
+        "ask for --roofline-device=cuda, or for --roofline-device=cpu"
     )
 
 
@@ -172,42 +141,27 @@ def assign(facts: Sequence[RankFacts]) -> dict[int, int]:
     """Which of its visible accelerators each rank owns, as an index there: no two ranks of a host the same.
 
     A rank that sees several takes the one with its local number where that is free, so that neighbours stay
-    neighbours; one that was given a single one takes that, whatever its number.
+    neighbours; who has the least choice comes first.
     """
-    _check_number(facts)
-    # Only the controller assigns, so ranks are spared these imports.
-    import numpy as np
-    from scipy.optimize import linear_sum_assignment
-
-    # What no rank can have costs more than all wishes together; a device's name tells it apart only within its host.
-    devices = list(dict.fromkeys((one.host, uuid) for one in facts for uuid in one.devices))
-    never = float(2 * (len(facts) + 1) * (len(devices) + 1))
-    costs = np.full((len(facts), max(len(devices), len(facts))), never)
-    for row, one in enumerate(facts):
-        for index, uuid in enumerate(one.devices):
-            other = 1.0 + index * (len(facts) - row) / never**2
-            costs[row, devices.index((one.host, uuid))] = 0.0 if index == one.local_rank else other
-    rows, columns = linear_sum_assignment(costs)
-    owned = {int(row): devices[column] for row, column in zip(rows, columns, strict=True) if costs[row, column] < never}
-    for row, one in enumerate(facts):
-        if row not in owned:
-            raise RanksFailed(_no_device(one, {device: facts[row] for row, device in owned.items()}))
-    return {facts[row].rank: facts[row].devices.index(uuid) for row, (_, uuid) in owned.items()}
-
-
-def _check_number(facts: Sequence[RankFacts]) -> None:
     for host, ranks in _by_host(facts).items():
         there = {uuid for one in ranks for uuid in one.devices}
         if len(there) < len(ranks):
             raise RanksSkipped(f"needs {len(ranks)} GPUs, found {len(there)} on {host}")
+    owners: dict[tuple[str, str], RankFacts] = {}
+    owned: dict[int, int] = {}
+    for one in sorted(facts, key=lambda one: (len(one.devices), one.rank)):
+        free = [index for index, uuid in enumerate(one.devices) if (one.host, uuid) not in owners]
+        if not free:
+            raise RanksFailed(_no_device(one, owners))
+        owned[one.rank] = one.local_rank if one.local_rank in free else free[0]
+        owners[one.host, one.devices[owned[one.rank]]] = one
+    return owned
 
 
 def _no_device(one: RankFacts, owners: Mapping[tuple[str, str], RankFacts]) -> str:
-    if not one.devices:
-        return f"rank {one.rank} on {one.host} sees no accelerator; expected one for every rank"
     taken = "; ".join(f"{uuid} is rank {owners[one.host, uuid].rank}'s" for uuid in one.devices)
     return (
-        f"rank {one.rank} on {one.host} has no accelerator of its own: it sees {len(one.devices)}, and {taken}; "
+        f"rank {one.rank} on {one.host} has no accelerator of its own: it sees {len(one.devices)} ({taken}); "
         "expected a different one for every rank: start fewer ranks on that host, or let each see its own or all"
     )
 

@@ -55,12 +55,6 @@ class Forked:
         assert self.returncode is not None
         return self.returncode
 
-    def send_signal(self, number: int) -> None:
-        """Nothing where it is not there, or has ended."""
-        if self.poll() is None and self.pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
-
 
 class ForkServer:
     """The process that ranks are forked from; started at once, and of use when it has imported what they need."""

@@ -79,7 +79,7 @@ def identify(environ: Mapping[str, str]) -> Identity | None:
         if source.rank in environ and source.size in environ:
             return _read(environ, source, _launcher(environ, source))
     if in_slurm_step(environ):
-        return _of_slurm(environ)
+        return _read(environ, _SLURM, "srun")
     if "PMIX_RANK" in environ and "SLURM_STEP_ID" not in environ:
         raise BadInput(
             f"PMIX_RANK={environ['PMIX_RANK']} is set, but no variable says how many ranks there are; "
@@ -108,27 +108,17 @@ def _launcher(environ: Mapping[str, str], source: _Source) -> str:
     return "srun" if source.rank == "PMI_RANK" and in_slurm_step(environ) and same else source.launcher
 
 
-def _of_slurm(environ: Mapping[str, str]) -> Identity:
-    identity = _read(environ, _SLURM, "srun")
-    told = environ.get("PMIX_RANK", str(identity.rank))
-    if told != str(identity.rank):
-        raise BadInput(f"PMIX_RANK={told} and SLURM_PROCID={identity.rank}; expected the same number from one srun")
-    return identity
-
-
 def _read(environ: Mapping[str, str], source: _Source, launcher: str) -> Identity:
     size, rank = _number(environ, source.size, least=1), _number(environ, source.rank, least=0)
     local = next((name for name in source.local_rank if name in environ), None)
     of_size = next((name for name in source.local_size if name in environ), None)
-    local_rank = _number(environ, local, least=0) if local else 0
-    local_size = _number(environ, of_size, least=1) if of_size else None
     if rank >= size:
-        raise _contradiction(environ, source.rank, source.size, f"a rank from 0 to {size - 1}")
-    if local and of_size and local_size is not None and local_rank >= local_size:
-        raise _contradiction(environ, local, of_size, f"a local rank from 0 to {local_size - 1}")
-    if of_size and local_size is not None and local_size > size:
-        raise _contradiction(environ, of_size, source.size, "no more ranks on a host than in the world")
-    return Identity(rank, size, local_rank, local_size, launcher)
+        raise BadInput(
+            f"{source.rank}={rank} and {source.size}={size} contradict each other; expected a rank from 0 to "
+            f"{size - 1}. Unset both to run without a launcher"
+        )
+    local_rank = _number(environ, local, least=0) if local else 0
+    return Identity(rank, size, local_rank, _number(environ, of_size, least=1) if of_size else None, launcher)
 
 
 def _number(environ: Mapping[str, str], name: str, least: int) -> int:
@@ -136,10 +126,3 @@ def _number(environ: Mapping[str, str], name: str, least: int) -> int:
     if not (text.isascii() and text.isdecimal()) or int(text) < least:
         raise BadInput(f"{name}={environ[name]!r}; expected a whole number of at least {least} from the launcher")
     return int(text)
-
-
-def _contradiction(environ: Mapping[str, str], one: str, other: str, expected: str) -> BadInput:
-    return BadInput(
-        f"{one}={environ[one]} and {other}={environ[other]} contradict each other; expected {expected}. "
-        "Unset both to run without a launcher"
-    )

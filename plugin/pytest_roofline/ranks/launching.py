@@ -1,47 +1,53 @@
-"""Ranks past one node: an existing launcher as a child process, with its output in a file."""
+"""Ranks past one node: torchrun, mpirun or srun as a child process, with its output in a file."""
 
 import contextlib
 import operator
 import os
 import re
 import secrets
+import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
-import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ..core.errors import BadInput, RanksFailed
-from ..engine.host import numbers_of
-from . import engines
-from .engines import Wanted
 from .identity import identify, without_launch
 from .listener import own_addresses, store_server
-from .processes import FATE_S, REAP_S, descendants, ending, kill_each, last_words, loopback, text_of
+from .processes import FATE_S, MODULE, REAP_S, descendants, ending, kill_each, last_words, loopback, text_of
 
 # What ranks did, or an address that is none, says itself where it lies; our own frames do not help.
 __tracebackhide__ = operator.methodcaller("errisinstance", RanksFailed)
 
-POLL_S = 0.05
 # For a launcher to clear away; its ranks end before, when their controller hangs up, and a report waits for this.
 TERMINATE_S = 1.0
 PROBE_S = 20.0
-# How each launcher labels what ranks print, as it is asked to: the rank is the group.
-_LABELS = {
-    "openmpi": re.compile(r"\[(?:\d+|[^\s\[\],]+@\d+),(\d+)\]<std(?:out|err)>:"),
-    "mpich": re.compile(r"^\[(\d+)\] ", re.MULTILINE),
-    "intel": re.compile(r"^\[(\d+)\] ", re.MULTILINE),
-    "srun": re.compile(r"^(\d+): ?", re.MULTILINE),
-    "torchrun": re.compile(r"^\[default(\d+)\]:", re.MULTILINE),
+# How launchers label what a rank prints, as they are asked to: torchrun, Open MPI, MPICH and srun.
+_LABEL = re.compile(r"\[default(\d+)\]:|\[(?:[^\s\[\],]+,)?(\d+)\](?:<std(?:out|err)>:| )|(\d+): ?")
+MpiFamily = Literal["openmpi", "mpich", "intel"]
+
+NOT_FOUND = {
+    "mpirun": "install Open MPI (Debian: openmpi-bin) or MPICH, or load its environment module",
+    "srun": "run on a node of a Slurm cluster (Debian: slurm-client), or choose another launcher",
 }
-_OPENMPI_SIGNAL = re.compile(r"process rank (\d+) with PID \d+ on node \S+ exited on signal (\d+)")
-# Since its version 5, Open MPI names a process by its daemon.
-_OPENMPI_EXIT = re.compile(r"Process name: \[(?:\[\d+,\d+\]|\S+@\d+),(\d+)\]\s+Exit code:\s+(\d+)")
-_TORCHRUN = re.compile(r"^\s*rank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-?\d+)", re.MULTILINE)
-_SRUN = re.compile(r"^srun: error: \S+: tasks? ([\d,-]+): (.+?)\s*$", re.MULTILINE)
-_SIGNALS = {signal.strsignal(number): number for number in signal.valid_signals()}
+_RANK = (sys.executable, "-m", MODULE)
+# The number of ranks comes from the tests' worlds, never from these arguments.
+_COUNTS = {
+    "torchrun": ("--nproc-per-node", "--nproc_per_node", "--nnodes", "--standalone"),
+    "mpirun": ("-n", "-np", "--n", "--np", "-c"),
+    "srun": ("-n", "--ntasks"),
+}
+# What users set for a run they expect on every rank, also where a launcher forwards nothing by itself.
+_FORWARDED = re.compile(
+    r"(PATH|LD_LIBRARY_PATH|PYTHONPATH|VIRTUAL_ENV|CONDA_PREFIX"
+    r"|(CUDA|FI|GLOO|HIP|HSA|MKL|NCCL|NVIDIA|OMP|PYTORCH|RCCL|ROCR|ROOFLINE|TORCH|TRITON|UCC|UCX)_.*)"
+)
 
 
 class Launched:
@@ -54,31 +60,21 @@ class Launched:
         self.bind = address or ("127.0.0.1" if here else "")
         self._arguments = arguments
         self._mpi = mpi
-        self._dialect = name
-        self._tried = True
-        self._several = False
         self._folder = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._store: Any = None
 
     def start(self, size: int, variables: dict[str, str]) -> None:
         """Start the launcher."""
-        launched = identify(os.environ) is not None
         if self.bind == "127.0.0.1":
             variables = variables | loopback()
+        launched = identify(os.environ) is not None
         environ = (without_launch(os.environ) if launched else dict(os.environ)) | variables
-        folder = tempfile.mkdtemp(prefix="roofline-launch-")
+        self._folder = tempfile.mkdtemp(prefix="roofline-launch-")
         try:
-            command = self._command(
-                Wanted(size, self._arguments, tuple(variables), environ, as_root=os.geteuid() == 0, folder=folder)
-            )
+            command = self._command(Wanted(size, self._arguments, tuple(variables), environ, self._folder))
             if shutil.which(command[0]) is None:
                 raise _not_found(command[0])
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-        self._folder = folder
-        try:
             self._run(command, environ)
         except BaseException:
             self._forget()
@@ -102,39 +98,31 @@ class Launched:
         """Why ranks will not come: the launcher has ended; with its last words."""
         if self._process is None or self._process.poll() is None:
             return ""
-        words = self._words()
-        ranks = [last_words(text) for rank, text in sorted(_of_ranks(words).items())]
-        said = "\n".join(filter(None, [*ranks[:1], last_words(words.get(None, ""))]))
-        return f"{self.name} has ended: {ending(self._process.returncode)}\n{said}".rstrip()
+        return (
+            f"{self.name} has ended: {ending(self._process.returncode)}\n{last_words(text_of(self._output))}".rstrip()
+        )
 
-    def fate(self, rank: int) -> str:
-        """How a rank ended, where its launcher tells."""
-        until_s = time.monotonic() + FATE_S
-        while self._process is not None:
-            ended = self._process.poll() is not None
-            known = fates(text_of(self._output), self._dialect)
-            if rank in known or self._dialect in ("mpich", "intel"):
-                return known.get(rank, "")
-            if ended and self._process.returncode:
-                return ""
-            if ended or time.monotonic() > until_s:
-                # Launchers tell of every failure, and of nothing that ends as if it had done its work. Of a version
-                # that nobody has tried, what it tells may not be known when it is seen.
-                return f"{ending(0)}, as {self.name} tells of no failure" if ended or self._tried else ""
-            time.sleep(POLL_S)
+    def fate(self, rank: int) -> str:  # noqa: ARG002 - the seam's signature
+        """Unknown, after a moment in which the launcher may say what it knows, which its last words then show."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if self._process is not None:
+                self._process.wait(FATE_S)
         return ""
 
-    def signal(self, rank: int, number: int) -> bool:  # noqa: ARG002 - the seam's signature
-        """Never: launchers hand a signal to all ranks or to none."""
-        return False
+    def stacks_of(self, rank: int, descriptor: int) -> str:  # noqa: ARG002 - the seam's signature
+        """None: launchers hand a signal to all ranks or to none."""
+        return ""
 
     def tail(self, rank: int) -> str:
-        """The last words of a rank; of all together where it has none of its own, or they cannot be told apart."""
-        words = self._words()
-        said = _of_ranks(words)
+        """The last words of a rank and of its launcher; of all where they cannot be told apart."""
+        text = text_of(self._output)
+        labels = [(_LABEL.match(line), line) for line in text.splitlines()]
+        own = [line[label.end() :] for label, line in labels if label and int(label[label.lastindex or 0]) == rank]
         # The agents of several nodes label by the number on the node.
-        own = "\n".join(said.values()) if self._several else said.get(rank, "")
-        return last_words(own) or last_words(text_of(self._output))
+        if self._store is not None or not own:
+            return last_words(text)
+        launchers = [line for label, line in labels if not label]
+        return "\n".join(filter(None, (last_words("\n".join(own)), last_words("\n".join(launchers)))))
 
     def kill(self) -> None:
         """End the launcher, and with it all that it started; ranks also end when their controller hangs up."""
@@ -168,17 +156,14 @@ class Launched:
     def _output(self) -> Path:
         return Path(self._folder) / "output"
 
-    def _command(self, wanted: Wanted) -> list[str]:
+    def _command(self, wanted: "Wanted") -> list[str]:
         if self.name == "mpirun":
-            version = _probe("mpirun", "--version")
-            self._dialect, self._tried = engines.mpi_family(version), engines.is_tried(version)
-            return engines.mpirun(wanted, self._dialect)
+            return mpirun(wanted, mpi_family(_probe("mpirun", "--version")))
         if self.name == "srun":
-            return engines.srun(wanted, engines.mpi_plugin(_probe("srun", "--mpi=list")) if self._mpi else "none")
-        self._several = min(wanted.nodes, wanted.size) > 1
-        if not self._several:
-            return engines.torchrun(wanted)
-        return engines.torchrun(wanted, self._endpoint(), secrets.token_hex(8))
+            return srun(wanted, mpi_plugin(_probe("srun", "--mpi=list")) if self._mpi else "none")
+        if min(wanted.nodes, wanted.size) == 1:
+            return torchrun(wanted)
+        return torchrun(wanted, self._endpoint(), secrets.token_hex(8))
 
     def _endpoint(self) -> str:
         """Of a store for torchrun's agents on other nodes."""
@@ -186,18 +171,11 @@ class Launched:
         host = own_addresses(self.bind)[0]
         return f"[{host}]:{self._store.port}" if ":" in host else f"{host}:{self._store.port}"
 
-    def _words(self) -> dict[int | None, str]:
-        return by_rank(text_of(self._output), self._dialect)
-
     def _forget(self) -> None:
         self._process = None
         self._store = None
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _of_ranks(words: dict[int | None, str]) -> dict[int, str]:
-    return {rank: text for rank, text in words.items() if rank is not None}
 
 
 def _probe(command: str, option: str) -> str:
@@ -223,42 +201,136 @@ def _probe(command: str, option: str) -> str:
 
 
 def _not_found(command: str) -> BadInput:
-    return BadInput(f"`{command}` is not in PATH; {engines.NOT_FOUND[command]}")
+    return BadInput(f"`{command}` is not in PATH; {NOT_FOUND[command]}")
 
 
-def by_rank(text: str, dialect: str) -> dict[int | None, str]:
-    """What each rank printed, and under None what the launcher itself said."""
-    label = _LABELS[dialect]
-    found: dict[int | None, list[str]] = {}
-    for line in text.splitlines():
-        # Open MPI may change from one rank to another within a line, so there a label is where a text begins.
-        start, owner = 0, None
-        for match in label.finditer(line):
-            if line[start : match.start()] or owner is not None:
-                found.setdefault(owner, []).append(line[start : match.start()])
-            start, owner = match.end(), int(match.group(1))
-        found.setdefault(owner, []).append(line[start:] + "\n")
-    return {owner: "".join(pieces) for owner, pieces in found.items()}
+# Command lines of the launchers.
 
 
-def fates(text: str, dialect: str) -> dict[int, str]:
-    """How ranks ended, as far as the launcher tells; of several reports on a rank the first counts."""
-    found: dict[int, str] = {}
-    if dialect == "openmpi":
-        told = [(int(rank), -int(number)) for rank, number in _OPENMPI_SIGNAL.findall(text)]
-        told += [(int(rank), int(code)) for rank, code in _OPENMPI_EXIT.findall(text)]
-        found = {rank: ending(status) for rank, status in reversed(told)}
-    elif dialect == "torchrun":
-        found = {int(rank): ending(int(status)) for rank, status in reversed(_TORCHRUN.findall(text))}
-    elif dialect == "srun":
-        for ranks, how in reversed(_SRUN.findall(text)):
-            found |= dict.fromkeys(numbers_of(ranks), _of_slurm(how))
-    return found
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What an engine is to start.
+
+    Args:
+        size: ranks.
+        arguments: the user's own, for the launcher.
+        exported: names of variables that every rank must get; their values are in the launcher's environment.
+        environ: that pytest itself runs in.
+        folder: for files that the launcher keeps.
+    """
+
+    size: int
+    arguments: tuple[str, ...] = ()
+    exported: tuple[str, ...] = ()
+    environ: Mapping[str, str] = field(default_factory=dict)
+    folder: str = ""
+
+    @property
+    def forwarded(self) -> list[str]:
+        """Every variable to hand on: the exported ones, and what of the user's own bears on a measurement."""
+        own = [name for name in self.environ if _FORWARDED.fullmatch(name)]
+        return list(dict.fromkeys([*self.exported, *sorted(own)]))
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of the Slurm allocation that pytest runs in; 1 outside of one."""
+        text = self.environ.get("SLURM_JOB_NUM_NODES", "1")
+        return int(text) if text.isdecimal() else 1
 
 
-def _of_slurm(how: str) -> str:
-    exited = re.fullmatch(r"Exited with exit code (\d+)", how)
-    if exited:
-        return ending(int(exited.group(1)))
-    plain = how.removesuffix(" (core dumped)")
-    return ending(-_SIGNALS[plain]) if plain in _SIGNALS else f"as srun says: {how}"
+def parse_arguments(name: str, text: str) -> tuple[str, ...]:
+    """The user's arguments for a launcher."""
+    try:
+        arguments = tuple(shlex.split(text))
+    except ValueError as error:
+        raise BadInput(f"launcher arguments {text!r}: {error}; expected them as in a shell") from None
+    for argument in arguments:
+        if argument.split("=")[0] in _COUNTS[name]:
+            raise BadInput(
+                f"launcher arguments {text!r} have {argument}; expected none, since the number of ranks comes from the "
+                "tests (world_size, or the marker ranks=N) and the nodes from a Slurm allocation; elsewhere start "
+                "`torchrun --nnodes=… -m pytest …` on every node: pytest then uses the ranks of that launch"
+            )
+    return arguments
+
+
+def mpi_family(version: str) -> MpiFamily:
+    """Which mpirun this is."""
+    # The marks are in the order of trust: Intel's is built on Hydra too.
+    marks: tuple[tuple[str, MpiFamily], ...] = (
+        (r"Open MPI|Open RTE|OpenRTE|PRRTE|Spectrum MPI", "openmpi"),
+        (r"Intel\(R\) MPI", "intel"),
+        (r"HYDRA|MPICH|MVAPICH", "mpich"),
+    )
+    for mark, family in marks:
+        if re.search(mark, version, re.IGNORECASE):
+            return family
+    first = version.strip().partition("\n")[0]
+    raise BadInput(f"`mpirun --version` says {first!r}; expected Open MPI, MPICH, MVAPICH or Intel MPI")
+
+
+def mpi_plugin(listing: str) -> str:
+    """Slurm's plugin by which MPI ranks find each other."""
+    names = re.findall(r"\bpmix(?:_v\d+)?\b", listing)
+    if not names:
+        known = ", ".join(re.findall(r"^\s+(\w+)\s*$", listing, re.MULTILINE)) or "none"
+        raise BadInput(f"`srun --mpi=list` knows {known}; expected pmix, or use --roofline-launcher=mpirun for MPI")
+    return "pmix" if "pmix" in names else names[-1]
+
+
+def torchrun(wanted: Wanted, endpoint: str = "", run_id: str = "") -> list[str]:
+    """torchrun's command: on this node, or in a Slurm allocation of several nodes once on each of them."""
+    nodes = min(wanted.nodes, wanted.size)
+    if wanted.size % nodes:
+        raise BadInput(
+            f"{wanted.size} ranks on {nodes} nodes under torchrun, which starts as many on each; "
+            "expected a multiple, or use --roofline-launcher=srun"
+        )
+    ranks = [f"--nproc-per-node={wanted.size // nodes}", "--max-restarts=0", "--tee=3", f"--log-dir={wanted.folder}"]
+    agent = [sys.executable, "-m", "torch.distributed.run", *ranks]
+    if nodes == 1:
+        return [*agent, "--standalone", *wanted.arguments, *_RANK[1:]]
+    meeting = [f"--rdzv-endpoint={endpoint}", "--rdzv-backend=c10d", f"--rdzv-id={run_id}", "--rdzv-conf=is_host=0"]
+    step = ["srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", *_step_options(wanted, "none")]
+    return [*step, *agent, f"--nnodes={nodes}", *meeting, *wanted.arguments, *_RANK[1:]]
+
+
+def mpirun(wanted: Wanted, family: MpiFamily) -> list[str]:
+    """mpirun's command; ranks are not bound to cores, since a launcher's binding would show in what is measured."""
+    if family == "openmpi":
+        defaults = [("--bind-to", "none"), ("--oversubscribe", ""), ("--tag-output", "")]
+        if os.geteuid() == 0:
+            defaults.append(("--allow-run-as-root", ""))
+        # The user's own word on a variable stands; mpirun refuses two.
+        given = {after.split("=")[0] for word, after in pairwise(wanted.arguments) if word == "-x"}
+        variables = [word for name in wanted.forwarded if name not in given for word in ("-x", name)]
+    else:
+        # Hydra hands on the whole environment, over its own connections.
+        defaults = [("-bind-to", "none"), ("-prepend-rank", ""), ("-genvall", "")]
+        if family == "intel":
+            defaults[0] = ("-genv", "I_MPI_PIN=0")
+        variables = []
+    options = _unless_given(defaults, wanted.arguments)
+    return ["mpirun", "-n", str(wanted.size), *options, *variables, *wanted.arguments, *_RANK]
+
+
+def srun(wanted: Wanted, plugin: str = "none") -> list[str]:
+    """srun's command."""
+    options = _step_options(wanted, plugin)
+    return ["srun", f"--ntasks={wanted.size}", "--label", *options, *wanted.arguments, *_RANK]
+
+
+def _step_options(wanted: Wanted, plugin: str) -> list[str]:
+    defaults = [("--kill-on-bad-exit", "1"), ("--cpu-bind", "none"), ("--mpi", plugin), ("--export", "ALL")]
+    options = _unless_given(defaults, wanted.arguments, joined=True)
+    # Within a step, the resources are the step's own, and a second one would wait for them for ever.
+    return [*options, "--overlap"] if "SLURM_STEP_ID" in wanted.environ else options
+
+
+def _unless_given(defaults: Sequence[tuple[str, str]], given: Sequence[str], joined: bool = False) -> list[str]:
+    """Options with their values, without those that the user gives, which launchers refuse to take twice."""
+    names = {argument.split("=")[0].lstrip("-") for argument in given if argument.startswith("-")}
+    kept = [(name, value) for name, value in defaults if name.lstrip("-") not in names]
+    if joined:
+        return [f"{name}={value}" for name, value in kept]
+    return [word for option in kept for word in option if word]

@@ -5,15 +5,15 @@ import ipaddress
 import operator
 import os
 import queue
+import secrets
 import socket
 import struct
 import threading
-from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
+from collections.abc import Callable, Collection
 from typing import Any
 
 from ..core.errors import BadInput, RanksFailed
-from .channel import POLL_S, Channel, Endpoint, greet, new_key
+from .channel import POLL_S, STALL_S, Channel, Endpoint, greet
 
 # What ranks did, or an address that is none, says itself where it lies; our own frames do not help.
 __tracebackhide__ = operator.methodcaller("errisinstance", RanksFailed)
@@ -25,7 +25,6 @@ GLOO_VARIABLE = "GLOO_SOCKET_IFNAME"
 _SIOCGIFADDR = 0x8915
 _IFREQ = struct.Struct("16s240x")
 _ADDRESS = slice(20, 24)
-_IPV6 = Path("/proc/net/if_inet6")
 
 
 class Listener:
@@ -33,7 +32,9 @@ class Listener:
 
     def __init__(self, address: str, port: int = 0, key: bytes = b"") -> None:
         self._socket = server(address, port)
-        self.endpoint = Endpoint(own_addresses(address), int(self._socket.getsockname()[1]), key or new_key())
+        self.endpoint = Endpoint(
+            own_addresses(address), int(self._socket.getsockname()[1]), key or secrets.token_bytes(32)
+        )
         self.refused = 0
         """Connections that did not know the key, or said nothing."""
         self._accepted: queue.Queue[Channel] = queue.Queue()
@@ -92,7 +93,7 @@ class Listener:
             self.refused += 1
             connection.close()
             return
-        self._accepted.put(Channel(connection))
+        self._accepted.put(Channel(connection, STALL_S))
 
 
 def _first_word(channel: Channel) -> dict[str, Any] | None:
@@ -106,7 +107,7 @@ def _first_word(channel: Channel) -> dict[str, Any] | None:
 
 
 def server(address: str, port: int = 0) -> socket.socket:
-    """A socket that listens on an address of either family; of a name, and where none is given, by IPv4 if it can be."""
+    """A socket that listens on an address of either family; of a name, or of none, by IPv4 if it can be."""
     try:
         entries = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM) if address else ()
         family = socket.AF_INET6 if {entry[0] for entry in entries} == {socket.AF_INET6} else socket.AF_INET
@@ -163,40 +164,19 @@ def is_loopback(address: str) -> bool:
     """Whether an address leads to this host only."""
     with contextlib.suppress(ValueError):
         known = ipaddress.ip_address(address.partition("%")[0])
-        mapped = known.ipv4_mapped if isinstance(known, ipaddress.IPv6Address) else None
-        return (mapped or known).is_loopback
+        return ((known.ipv4_mapped if known.version == 6 else None) or known).is_loopback
     return False
 
 
 def interface_of(address: str) -> str | None:
-    """The interface that holds an address; None where the system does not tell, or none does."""
-    try:
-        wanted = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return None
-    if isinstance(wanted, ipaddress.IPv6Address) and wanted.ipv4_mapped is not None:
-        wanted = wanted.ipv4_mapped
-    known = _ipv4() if isinstance(wanted, ipaddress.IPv4Address) else _ipv6()
-    return known.get(wanted)
+    """The interface that holds an IPv4 address; None where the system does not tell, or none does."""
+    import fcntl
 
-
-def _ipv4() -> Mapping[ipaddress.IPv4Address | ipaddress.IPv6Address, str]:
-    found: dict[ipaddress.IPv4Address | ipaddress.IPv6Address, str] = {}
-    try:
-        import fcntl
-    except ImportError:
-        return found
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        wanted = socket.inet_aton(address)
         for _, name in socket.if_nameindex():
             # One without an address refuses to answer.
             with contextlib.suppress(OSError):
-                record = fcntl.ioctl(asked, _SIOCGIFADDR, _IFREQ.pack(name.encode()))
-                found.setdefault(ipaddress.IPv4Address(record[_ADDRESS]), name)
-    return found
-
-
-def _ipv6() -> Mapping[ipaddress.IPv4Address | ipaddress.IPv6Address, str]:
-    with contextlib.suppress(OSError):
-        rows = [line.split() for line in _IPV6.read_text(encoding="ascii").splitlines()]
-        return {ipaddress.IPv6Address(bytes.fromhex(row[0])): row[5] for row in rows if len(row) > 5}
-    return {}
+                if fcntl.ioctl(asked, _SIOCGIFADDR, _IFREQ.pack(name.encode()))[_ADDRESS] == wanted:
+                    return name
+    return None

@@ -10,7 +10,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from .fork_server import SUPPORTED, Forked, ForkServer
 from .identity import Identity, without_launch
@@ -19,32 +18,16 @@ from .processes import (
     MODULE,
     PARENT_VARIABLE,
     REAP_S,
-    SIGNAL_S,
     Placement,
+    Started,
     ending,
     last_words,
     loopback,
-    stacks_of_process,
+    stacks_at_a_signal,
     text_of,
 )
 
 RANK_COMMAND = (sys.executable, "-m", MODULE)
-
-
-class Process(Protocol):
-    """What is used of a `subprocess.Popen`."""
-
-    pid: int
-    returncode: int | None
-
-    def poll(self) -> int | None:
-        """Its exit status; None while it runs."""
-
-    def wait(self, timeout: float) -> int:
-        """Its exit status, within so many seconds."""
-
-    def send_signal(self, number: int) -> None:
-        """Send it a signal."""
 
 
 class Local:
@@ -57,7 +40,7 @@ class Local:
         self.forks = forks and SUPPORTED
         self._command = list(command)
         self._server: ForkServer | None = None
-        self._processes: dict[int, Process] = {}
+        self._processes: dict[int, subprocess.Popen[bytes] | Forked] = {}
         self._folder = ""
 
     def start(self, size: int, variables: dict[str, str]) -> None:
@@ -118,20 +101,12 @@ class Local:
             process.wait(FATE_S)
         return "" if process.returncode is None else ending(process.returncode)
 
-    def signal(self, rank: int, number: int) -> bool:
-        """Send a signal to a rank; whether it could be reached."""
-        process = self._processes.get(rank)
-        if process is None or process.poll() is not None:
-            return False
-        process.send_signal(number)
-        return True
-
     def stacks_of(self, rank: int, descriptor: int) -> str:
         """What a blocked rank writes into its nameless file of stacks, at a signal; empty where it takes none."""
-        if not self.signal(rank, signal.SIGUSR1):
+        process = self._processes.get(rank)
+        if process is None or process.poll() is not None:
             return ""
-        time.sleep(SIGNAL_S)
-        return stacks_of_process(self._processes[rank].pid, descriptor)
+        return stacks_at_a_signal({rank: (Started(process.pid, None), descriptor)}).get(rank, "")
 
     def tail(self, rank: int) -> str:
         """The last words of its log."""

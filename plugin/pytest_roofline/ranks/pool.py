@@ -4,7 +4,6 @@ import atexit
 import contextlib
 import operator
 import signal
-import weakref
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
@@ -14,8 +13,7 @@ from .blame import report
 from .driving import Boot, Member, Progress, Tell, drive, ends
 from .listener import store_server
 from .processes import Placement, signal_to
-from .tasks import Answer, FunctionRef, Task, World
-from .wire import decode, encode
+from .tasks import Answer, FunctionRef, Task, World, decode, encode
 
 # What ranks did, or an address that is none, says itself where it lies; our own frames do not help.
 __tracebackhide__ = operator.methodcaller("errisinstance", RanksFailed)
@@ -56,7 +54,8 @@ class Pool:
         self._inside = 0
         # By number of ranks, how boots in a row have failed: what cannot be is not tried again and again.
         self._failed: dict[int, list[RanksFailed | RanksSkipped]] = defaultdict(list)
-        _ended_at_exit(self)
+        # However pytest ends, its ranks do not outlive it.
+        atexit.register(self.kill)
 
     @property
     def members(self) -> list[Member]:
@@ -145,7 +144,7 @@ class Pool:
         """Have ranks that the next world has not leave the last one: letting go of a group may take all its members."""
         for rank in range(size, self._inside):
             with contextlib.suppress(OSError):
-                self._members[rank].channel.send({"kind": "leave"}, STOP_S)
+                self._members[rank].channel.send({"kind": "leave"})
         self._inside = size
 
     def _forget(self) -> dict[int, Member]:
@@ -223,15 +222,3 @@ def _skip_text(skipped: dict[int, Answer], members: Sequence[Member]) -> str:
         names = ", ".join(f"{rank} on {members[rank].host}" for rank in ranks)
         parts.append(reason if len(ranks) == len(members) else f"{reason} (rank{'s' * (len(ranks) > 1)} {names})")
     return "; ".join(parts)
-
-
-def _ended_at_exit(pool: Pool) -> None:
-    """However pytest ends, its ranks do not outlive it."""
-    known = weakref.ref(pool)
-
-    def end() -> None:
-        alive = known()
-        if alive is not None:
-            alive.kill()
-
-    atexit.register(end)

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 MODULE = "pytest_roofline.ranks.worker"
 # Behind Gloo's reason for an abort come the stack and a list of modules.
@@ -39,8 +39,8 @@ class Placement(Protocol):
     def fate(self, rank: int) -> str:
         """How a rank that was lost ended: `killed by SIGKILL`, `exit code 3`; empty where nobody knows."""
 
-    def signal(self, rank: int, number: int) -> bool:
-        """Send a signal to a rank; whether it could be reached."""
+    def stacks_of(self, rank: int, descriptor: int) -> str:
+        """What a blocked rank writes into its file of stacks at a signal; empty where it cannot be had."""
 
     def tail(self, rank: int) -> str:
         """The last words of its log."""
@@ -50,14 +50,6 @@ class Placement(Protocol):
 
     def wait(self, seconds: float) -> bool:
         """After an orderly stop: whether everything has ended by itself within so many seconds."""
-
-
-@runtime_checkable
-class RemoteStacks(Protocol):
-    """A placement that can read what blocked ranks of other hosts write at a signal."""
-
-    def stacks(self, files: Mapping[int, int]) -> dict[int, str]:
-        """The stacks of ranks, by the descriptors of the files that they write them into."""
 
 
 def loopback() -> dict[str, str]:
@@ -98,8 +90,6 @@ PARENT_VARIABLE = "ROOFLINE_RANK_PARENT"
 _PR_SET_PDEATHSIG = 1
 # For a signal to be taken, and the stacks to be written.
 SIGNAL_S = 0.2
-# How often a guard looks for its process where no descriptor tells of its end.
-LOOK_S = 0.2
 
 
 class Started(NamedTuple):
@@ -129,8 +119,8 @@ def process_space() -> str:
 
 def started(pid: int) -> Started:
     """A process of this one's space, as it is now."""
-    told = _stat(pid)
-    return Started(pid, None if told is None else told[1])
+    told = stat(pid)
+    return Started(pid, None if told is None else told.ticks)
 
 
 def is_same(process: Started) -> bool:
@@ -147,20 +137,25 @@ def signal_to(process: Started, number: int) -> bool:
     return False
 
 
-def stacks_of_process(pid: int, descriptor: int) -> str:
-    """What a rank of this space has written into its nameless file of stacks; empty where it cannot be read."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/fd/{descriptor}").read_text(errors="replace")
-    return ""
+def stacks_at_a_signal(ranks: Mapping[int, tuple[Started, int]]) -> dict[int, str]:
+    """What blocked ranks of this space write into their files of stacks, by their processes and descriptors."""
+    asked = [rank for rank, (process, _) in ranks.items() if signal_to(process, signal.SIGUSR1)]
+    time.sleep(SIGNAL_S if asked else 0.0)
+    found = {}
+    for rank in asked:
+        process, descriptor = ranks[rank]
+        with contextlib.suppress(OSError):
+            found[rank] = Path(f"/proc/{process.pid}/fd/{descriptor}").read_text(errors="replace")
+    return found
 
 
 def descendants(pid: int) -> set[Started]:
     """Everything that descends from a process now; empty where the system has no `/proc`."""
     family: dict[int, list[Started]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
-        told = _stat(int(entry.name))
+        told = stat(int(entry.name))
         if told is not None:
-            family.setdefault(told[0], []).append(Started(int(entry.name), told[1]))
+            family.setdefault(told.parent, []).append(Started(int(entry.name), told.ticks))
     found: set[Started] = set()
     left = [pid]
     while left:
@@ -214,20 +209,25 @@ def _guard(guarded: Started) -> None:
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - the names are numbers
         with contextlib.suppress(OSError):
             os.close(int(name))
-    try:
-        select.select([os.pidfd_open(guarded.pid)], [], [])
-    except (AttributeError, OSError):
-        # Linux before 5.3, a Python that was built there, or it is gone. A zombie has no command line.
-        with contextlib.suppress(OSError):
-            while is_same(guarded) and Path(f"/proc/{guarded.pid}/cmdline").read_bytes():
-                time.sleep(LOOK_S)
-    os.killpg(guarded.pid, signal.SIGKILL)
+    # Linux before 5.3, or a Python that was built there, knows no such descriptor, and so no guard.
+    with contextlib.suppress(AttributeError):
+        with contextlib.suppress(ProcessLookupError):
+            select.select([os.pidfd_open(guarded.pid)], [], [])
+        os.killpg(guarded.pid, signal.SIGKILL)
 
 
-def _stat(pid: int) -> tuple[int, int] | None:
-    """Parent and start of a process (man 5 proc, fields 4 and 22); None where it is gone."""
+class Stat(NamedTuple):
+    """State, parent and start of a process (man 5 proc, fields 3, 4 and 22)."""
+
+    state: str
+    parent: int
+    ticks: int
+
+
+def stat(pid: int) -> Stat | None:
+    """Of a process now; None where it is gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        return int(fields[1]), int(fields[19])
+        return Stat(fields[0], int(fields[1]), int(fields[19]))
     except (OSError, IndexError, ValueError):
         return None

@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
 
 from ..core.errors import BadInput, RanksFailed
 from .channel import Channel, Endpoint, connect
@@ -35,22 +34,6 @@ _JOB_NAMES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")
 _MASTER_NAMES = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
 
 
-class Rendezvous(Protocol):
-    """Where rank 0 of a launch listens, and how the others find that."""
-
-    where: str
-    """For messages."""
-
-    def listen(self, bind: str) -> Listener:
-        """As rank 0: listen, on an address or (empty) on every interface, and let the others know."""
-
-    def endpoints(self) -> list[Endpoint]:
-        """Where rank 0 may be now; empty where it has told nothing yet."""
-
-    def close(self) -> None:
-        """As rank 0: all are there, or it is over; nobody is to come any more."""
-
-
 class FileRendezvous:
     """A file that only its owner can read, in a folder that every node sees."""
 
@@ -62,26 +45,23 @@ class FileRendezvous:
         )
 
     def listen(self, bind: str) -> Listener:
-        """Listen, and write where, at once and as a whole."""
+        """As rank 0: listen, and write where, at once and as a whole."""
         listener = Listener(bind)
         try:
-            self._write(listener.endpoint.text)
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            # mkstemp gives mode 0600.
+            descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(listener.endpoint.text)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(self._path)
         except OSError as error:
             listener.close()
             raise RanksFailed(
                 f"rank 0 cannot write {self._path}: {error.strerror}; the other ranks look there"
             ) from None
         return listener
-
-    def _write(self, text: str) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        # mkstemp gives mode 0600.
-        descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(self._path)
 
     def endpoints(self) -> list[Endpoint]:
         """What stands in the file, if it is this user's and nobody else could have written or read it."""
@@ -127,6 +107,9 @@ class SecretRendezvous:
 
     def close(self) -> None:
         """Nothing was written anywhere."""
+
+
+Rendezvous = FileRendezvous | SecretRendezvous
 
 
 def rendezvous_of(identity: Identity, environ: Mapping[str, str], folder: Path) -> Rendezvous:

@@ -1,24 +1,43 @@
-"""What the controller asks of ranks, and what they answer: tasks whose functions are named by file and qualified name.
+"""What the controller asks of ranks, and what they answer: functions by file and name, plain data and tensors as bytes.
 
-A function is found again on every rank, and refused where that cannot work.
+A function is found again on every rank, and refused where that cannot work. The bytes are data only, never code: pickle
+with the two doors shut that make it unsafe and surprising: what is written must be plain, and what is read may name
+nothing but the few classes below.
 """
 
-import functools
+import dataclasses
 import hashlib
 import importlib
 import importlib.util
 import inspect
-import os
+import io
+import pickle
 import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..core.errors import BadInput
-from .channel import Endpoint
+
+# Torch is there where a tensor is: what starts a rank sends its first words without it.
+if TYPE_CHECKING:
+    import torch
+
+# Of one result or one set of arguments: more belongs into a file, or stays on the rank.
+MOST_BYTES = 64 * 2**20
+# Records of ours that may travel, by the modules that they are defined in.
+_OURS = (
+    "pytest_roofline.core.",
+    "pytest_roofline.ranks.",
+    "pytest_roofline.engine.request",
+    "pytest_roofline.engine.measure",
+    "pytest_roofline.engine.log",
+)
+_BUILTINS = ("complex", "bytearray", "range", "slice", "set", "frozenset", "int", "tuple")
+_EXPECTED = "expected numbers, text, bytes, None, tuples, lists, sets, dicts, tensors and dtypes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +51,7 @@ class FunctionRef:
 
 
 def reference(fn: Callable[..., object]) -> FunctionRef:
-    """Where `fn` is, so that every rank can load it."""
+    """Where `fn` is, so that every rank can load it; BadInput where it is no function at the top of a module."""
     # For pytest, which takes this as a wish; whoever reads a refusal wants the test's own line.
     __tracebackhide__ = True
     _refuse(fn)
@@ -45,10 +64,7 @@ def reference(fn: Callable[..., object]) -> FunctionRef:
             f"{fn.__module__}.{name} is not the function that was given (a decorator replaced it?); ranks load a "
             "function by that name, so give the one that stands there"
         )
-    file = getattr(module, "__file__", None)
-    if file is None:
-        raise BadInput(f"{fn.__module__} has no file; expected a rank function from a file that ranks can load")
-    path = Path(file).resolve()
+    path = Path(getattr(module, "__file__", None) or f"<{fn.__module__}>").resolve()
     try:
         return FunctionRef(str(path), _digest(path), fn.__module__, name)
     except OSError as error:
@@ -57,33 +73,18 @@ def reference(fn: Callable[..., object]) -> FunctionRef:
 
 def _refuse(fn: object) -> None:
     __tracebackhide__ = True
-    remedy = "expected a function at the top of a module, since ranks load it by file and name"
-    if isinstance(fn, functools.partial):
-        raise BadInput(f"{fn!r} is a partial; {remedy}: pass its arguments beside it")
-    if inspect.ismethod(fn):
-        raise BadInput(f"{fn.__qualname__} is a method bound to an object, which no other process has; {remedy}")
-    if not inspect.isfunction(fn):
-        raise BadInput(f"{fn!r} is a {type(fn).__name__}; {remedy}")
-    if fn.__name__ == "<lambda>":
-        raise BadInput(f"a lambda in {fn.__module__} was given; {remedy}")
-    if "<locals>" in fn.__qualname__:
-        held = ", ".join(fn.__code__.co_freevars)
-        why = f"which holds {held} of the function around it" if held else "which exists only while that function runs"
-        raise BadInput(f"{fn.__qualname__} is defined inside another function, {why}; {remedy}: pass values beside it")
-    if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
-        raise BadInput(f"{fn.__qualname__} is async, so calling it does no work; expected a plain function")
-    if inspect.isgeneratorfunction(fn):
-        raise BadInput(f"{fn.__qualname__} is a generator, so calling it does no work; expected a plain function")
-
-
-@functools.lru_cache(maxsize=256)
-def _digest_at(path: str, changed_ns: int, size_bytes: int) -> str:  # noqa: ARG001 - the last two renew the cache
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    name = getattr(fn, "__qualname__", repr(fn))
+    if not inspect.isfunction(fn) or "<lambda>" in name or "<locals>" in name:
+        raise BadInput(
+            f"{name} is no function at the top of a module (a lambda, a closure, a method, a partial?); ranks load it "
+            "by file and name: pass what it holds as arguments beside it"
+        )
+    if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn):
+        raise BadInput(f"{name} is async or a generator, so calling it does no work; expected a plain function")
 
 
 def _digest(path: Path) -> str:
-    told = path.stat()
-    return _digest_at(str(path), told.st_mtime_ns, told.st_size)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def load(ref: FunctionRef) -> Callable[..., object]:
@@ -156,8 +157,8 @@ def _by_file(name: str, path: Path) -> ModuleType:
     return module
 
 
-# Where the controller listens, with the key that both know, in hexadecimal digits: no launcher's quoting harms them.
-CONTROLLER_VARIABLE = "ROOFLINE_RANK_CONTROLLER"
+# Says of a task that it is a whole program, of which nobody wants the result.
+JOB = "job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +176,9 @@ class Task:
     """Something for the ranks of a world to do.
 
     Args:
-        number: new for every task.
-        world: that it runs in.
         function: what to call as `function(rank, *arguments)`.
         arguments: encoded, since a rank must answer for what it cannot read.
-        plan: a `Request` to measure, a `JobPlan` to do it once; None calls the function once and sends its result.
+        plan: a `Request` to measure, `JOB` to do it once; None calls the function once and sends its result.
     """
 
     number: int
@@ -190,36 +189,131 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class JobPlan:
-    """Says of a task that it is a whole program, of which nobody wants the result."""
-
-
-@dataclass(frozen=True, slots=True)
 class Answer:
-    """How a task ended on a rank.
+    """How a task ended on a rank: its encoded result, what was raised and where, or the reason of a skip."""
 
-    Args:
-        number: of the task.
-        value: the encoded result.
-        error: what was raised, in a line; or the reason of a skip.
-        traceback: where.
-    """
-
-    number: int
     status: Literal["ok", "raised", "skipped"]
     value: bytes = b""
     error: str = ""
     traceback: str = ""
 
 
-def to_controller(endpoint: Endpoint) -> dict[str, str]:
-    """The variable for ranks; never on a command line."""
-    return {CONTROLLER_VARIABLE: endpoint.text.encode().hex()}
+# Plain data and tensors as bytes.
 
 
-def pop_controller() -> Endpoint:
-    """Where this rank's controller listens, taken away so that nothing a rank function starts can read the key."""
+def encode(value: object, what: str, most_bytes: int = MOST_BYTES) -> bytes:
+    """`value` as bytes; BadInput where something in it is no plain data, or it is too large."""
+    buffer = io.BytesIO()
     try:
-        return Endpoint.parse(bytes.fromhex(os.environ.pop(CONTROLLER_VARIABLE, "")).decode())
-    except ValueError:
-        raise BadInput(f"{CONTROLLER_VARIABLE} is not set; ranks are started by pytest, not by hand") from None
+        _Pickler(buffer, most_bytes).dump(value)
+        _check_size(buffer.tell(), most_bytes)
+    except BadInput as error:
+        raise BadInput(f"{what} {error}") from None
+    except RecursionError:
+        raise BadInput(f"{what} is nested too deeply; {_EXPECTED}") from None
+    return buffer.getvalue()
+
+
+def decode(data: bytes, what: str) -> Any:
+    """What `encode` wrote; BadInput where it is damaged, or holds something else than plain data."""
+    try:
+        return _Unpickler(io.BytesIO(data)).load()
+    except BadInput as error:
+        raise BadInput(f"{what} {error}") from None
+    except Exception as error:  # pickle raises whatever a damaged stream leads it to.
+        raise BadInput(f"{what} cannot be read: {type(error).__name__}: {error}") from None
+
+
+def _check_size(size_bytes: int, most_bytes: int) -> None:
+    if size_bytes > most_bytes:
+        raise BadInput(
+            f"is {size_bytes / 2**20:.0f} MiB or more; expected at most {most_bytes / 2**20:.0f} MiB: "
+            "reduce it on the rank, or write it to a file there"
+        )
+
+
+def _not_plain(value: object) -> BadInput:
+    kind = type(value)
+    name = getattr(value, "__qualname__", None) if isinstance(value, type) or callable(value) else None
+    return BadInput(f"holds {name or f'a {kind.__module__}.{kind.__qualname__}'}; {_EXPECTED}")
+
+
+class _Pickler(pickle.Pickler):
+    """Asks about everything that is not built from the plainest types."""
+
+    def __init__(self, buffer: io.BytesIO, most_bytes: int) -> None:
+        super().__init__(buffer, protocol=5)
+        self._most_bytes = most_bytes
+        self._tensor_bytes = 0
+
+    def reducer_override(self, value: Any) -> Any:
+        import torch
+
+        kind = type(value)
+        if kind in (complex, bytearray, range, slice):
+            return NotImplemented
+        if any(value is known for known in (_tensor, _dtype, int, tuple, complex, bytearray, range, slice)):
+            return NotImplemented
+        if isinstance(value, torch.Tensor):
+            return self._reduce_tensor(value)
+        if kind is torch.dtype:
+            return _dtype, (str(value).removeprefix("torch."),)
+        if kind is torch.Size:
+            return tuple, (tuple(value),)
+        if isinstance(value, type) and _is_record(value):
+            return NotImplemented
+        if _is_record(kind):
+            return kind, tuple(getattr(value, field.name) for field in dataclasses.fields(value))
+        if isinstance(value, int) and not isinstance(value, bool) and kind.__module__.startswith(_OURS):
+            return int, (int(value),)
+        raise _not_plain(value)
+
+    def _reduce_tensor(self, value: "torch.Tensor") -> Any:
+        import torch
+
+        if value.layout != torch.strided or value.is_quantized or value.is_meta:
+            raise _not_plain(value)
+        self._tensor_bytes += value.numel() * value.element_size()
+        _check_size(self._tensor_bytes, self._most_bytes)
+        plain = value.detach().cpu().resolve_conj().resolve_neg().reshape(-1)
+        # Not `contiguous()`, which leaves a single element with whatever stride it has.
+        plain = plain.clone(memory_format=torch.contiguous_format)
+        data = bytes(plain.view(torch.uint8).numpy()) if plain.numel() else b""
+        return _tensor, (str(value.dtype).removeprefix("torch."), tuple(value.shape), data)
+
+
+class _Unpickler(pickle.Unpickler):
+    """Knows nothing but plain types, tensors and our records."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module == __name__ and name in ("_tensor", "_dtype"):
+            return globals()[name]
+        if module == "builtins" and name in _BUILTINS:
+            return super().find_class(module, name)
+        if module.startswith(_OURS):
+            kind = super().find_class(module, name)
+            if isinstance(kind, type) and _is_record(kind):
+                return kind
+        raise BadInput(f"names {module}.{name}; {_EXPECTED}")
+
+
+def _is_record(kind: type) -> bool:
+    return dataclasses.is_dataclass(kind) and kind.__module__.startswith(_OURS)
+
+
+def _tensor(dtype: str, shape: tuple[int, ...], data: bytes) -> "torch.Tensor":
+    import torch
+
+    kind = _dtype(dtype)
+    if not data:
+        return torch.empty(shape, dtype=kind)
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8).view(kind).reshape(shape)
+
+
+def _dtype(name: str) -> "torch.dtype":
+    import torch
+
+    kind = getattr(torch, name, None)
+    if not isinstance(kind, torch.dtype):
+        raise BadInput(f"names the dtype {name!r}, which this torch has not")
+    return kind

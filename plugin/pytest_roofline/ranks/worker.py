@@ -20,12 +20,11 @@ from types import TracebackType
 from typing import Any
 
 from ..engine.devices.base import started_by
-from .channel import Channel, connect
+from .channel import Channel, connect, pop_controller
 from .identity import Identity, identify
 from .listener import keep_gloo_reachable
 from .processes import descendants, die_with_parent, guard_group, kill_each, process_space, started
-from .tasks import Answer, JobPlan, Task, load, pop_controller
-from .wire import decode, encode
+from .tasks import JOB, Answer, Task, decode, encode, load
 
 # For the controller, which listens before it has any rank started.
 CONNECT_S = 60.0
@@ -144,9 +143,9 @@ class Server:
 
     def _do(self, worlds: Any, task: Task) -> None:
         try:
-            answer = Answer(task.number, "ok", self._result(worlds, task))
+            answer = Answer("ok", self._result(worlds, task))
         except BaseException as error:  # Also SystemExit: a rank ends when its controller says so.
-            answer = _answer(task.number, error)
+            answer = _answer(error)
         self._channel.send({"kind": "answer", "answer": answer})
 
     def _result(self, worlds: Any, task: Task) -> bytes:
@@ -156,7 +155,7 @@ class Server:
         value: object = None
         if task.plan is None:
             value = function(rank, *arguments)
-        elif isinstance(task.plan, JobPlan):
+        elif task.plan == JOB:
             from .lockstep import run_once
 
             run_once(rank, function, arguments)
@@ -174,7 +173,7 @@ class Server:
         self._channel.send({"kind": "progress", "progress": progress})
 
 
-def _answer(number: int, error: BaseException) -> Answer:
+def _answer(error: BaseException) -> Answer:
     from .worlds import Skipped
 
     name = type(error).__name__
@@ -184,7 +183,7 @@ def _answer(number: int, error: BaseException) -> Answer:
         text = f"(its text cannot be had: {type(broken).__name__})"
     # pytest's own skip is known by its name, since ranks never import pytest by themselves.
     if isinstance(error, Skipped) or name == "Skipped":
-        return Answer(number, "skipped", error=_printable(text)[:_MOST_TEXT])
+        return Answer("skipped", error=_printable(text)[:_MOST_TEXT])
     # What led to the rank function is none of its author's business.
     error.__traceback__ = _from_the_function(error.__traceback__)
     try:
@@ -192,7 +191,7 @@ def _answer(number: int, error: BaseException) -> Answer:
     except Exception:
         where = "".join(traceback.format_tb(error.__traceback__)) + name
     line = f"{name}: {text}" if text else name
-    return Answer(number, "raised", error=_printable(line)[:_MOST_TEXT], traceback=_shortened(_printable(where)))
+    return Answer("raised", error=_printable(line)[:_MOST_TEXT], traceback=_shortened(_printable(where)))
 
 
 def _from_the_function(frames: TracebackType | None) -> TracebackType | None:

@@ -6,7 +6,6 @@ size or back end is asked for; entering another takes some 30 ms with Gloo.
 
 import contextlib
 import socket
-from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, NoReturn
@@ -20,9 +19,6 @@ from ..engine.devices import Device, torch_device
 from .blame import OUT_OF_STEP
 from .identity import Identity
 from .tasks import World
-
-# Communicators hold device memory, so only so many sub-groups are kept.
-MOST_SUBGROUPS = 8
 
 
 class Skipped(Exception):
@@ -49,7 +45,7 @@ class Rank(int):
     meter: "Device"
     _side: dist.ProcessGroup | None
     _timeout: timedelta | None
-    _subgroups: "OrderedDict[tuple[int, ...], dist.ProcessGroup | None]"
+    _subgroups: dict[tuple[int, ...], dist.ProcessGroup | None]
 
     @classmethod
     def make(
@@ -64,23 +60,12 @@ class Rank(int):
         side: dist.ProcessGroup | None,
         timeout: timedelta | None = None,
     ) -> "Rank":
-        """A rank.
-
-        Args:
-            number: of the rank, 0 … size − 1.
-            size: ranks in its world.
-            local_rank: its number on its host.
-            host: name of its host.
-            backend: of the default group.
-            meter: the device that it owns.
-            side: a Gloo group of the same ranks, for what is not measured; None without a process group.
-            timeout: of the default group's operations, for those of sub-groups; None is torch's own.
-        """
+        """A rank: `side` is a Gloo group of the same ranks for what is not measured; None without a process group."""
         rank = cls(number)
         rank.size, rank.local_rank, rank.host, rank.backend = size, local_rank, host, backend
         rank.meter, rank._side, rank._timeout = meter, side, timeout
         rank.device = torch_device(meter)
-        rank._subgroups = OrderedDict()
+        rank._subgroups = {}
         return rank
 
     @property
@@ -123,13 +108,8 @@ class Rank(int):
         if not members or list(members) != sorted(set(members)) or not 0 <= members[0] <= members[-1] < self.size:
             raise BadInput(f"subgroup of {list(ranks)}; expected ascending ranks from 0 to {self.size - 1}")
         if members not in self._subgroups:
-            while len(self._subgroups) >= MOST_SUBGROUPS:
-                _, oldest = self._subgroups.popitem(last=False)
-                if oldest is not None:
-                    dist.destroy_process_group(oldest)
             made = dist.new_group(list(members), timeout=self._timeout)
             self._subgroups[members] = made if int(self) in members else None
-        self._subgroups.move_to_end(members)
         return self._subgroups[members]
 
     def skip(self, reason: str) -> NoReturn:
@@ -260,10 +240,9 @@ def backend_of(kind: str, asked: str | None) -> str:
 
 def backends(kind: str) -> tuple[str, ...]:
     """Back ends of this torch that can serve a kind of device, the default first."""
-    known = {"nccl": dist.is_nccl_available, "mpi": dist.is_mpi_available, "gloo": dist.is_gloo_available}
-    usable = [name for name in (default_backend(kind), "mpi", "gloo") if name == "xccl" or known[name]()]
     # Gloo carries an accelerator's tensors through host memory, which is another thing than to be measured there.
-    return tuple(dict.fromkeys(name for name in usable if kind == "cpu" or name != "gloo"))
+    wanted = ("gloo", "mpi") if kind == "cpu" else (default_backend(kind), "mpi")
+    return tuple(name for name in wanted if dist.is_backend_available(name))
 
 
 def check_backend(backend: str | None) -> str | None:
