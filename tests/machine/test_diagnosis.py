@@ -107,75 +107,36 @@ FINE = {
     "several accelerators": {"torch_devices": 8},
 }
 
-WORST = changed(**{name: value for facts, *_ in FOUND.values() for name, value in facts.items()})
 
-
-def test_a_fact_that_limits_trust_is_found_once():
-    for fact in FOUND:
-        facts, kind, subject, observed = FOUND[fact]
+def test_a_fact_that_limits_trust_is_found_once_with_what_it_does_and_what_would_mend_it():
+    for fact, (facts, kind, subject, observed) in FOUND.items():
         (finding,) = added(changed(**facts))
         assert (kind, subject) == (finding.kind, finding.subject), fact
         assert observed in finding.observed, fact
-
-
-def test_a_fact_that_limits_nothing_is_not_found():
-    for fact in FINE:
-        assert added(changed(**FINE[fact])) == [], fact
-
-
-def test_every_finding_says_what_it_does_and_what_would_mend_it():
-    for fact in FOUND:
-        (finding,) = added(changed(**FOUND[fact][0]))
         assert all((finding.effect.strip(), finding.remedy.strip())), fact
+    for fact, facts in FINE.items():
+        assert added(changed(**facts)) == [], fact
 
 
-def test_a_good_node_without_gpus_has_no_findings():
-    assert diagnose(CPU_NODE) == []
-
-
-def test_memlock_limits_nothing_where_there_is_no_accelerator():
-    for facts in [{"memlock_bytes": 0}, {"memlock_known": False}]:
+def test_a_good_node_has_no_findings_and_what_no_accelerator_needs_limits_nothing():
+    for facts in ({}, {"memlock_bytes": 0}, {"memlock_known": False}, {"torch_devices": None, "libraries": ()}):
         assert diagnose(replace(CPU_NODE, **facts)) == [], facts
-
-
-def test_of_a_good_gpu_node_only_time_slicing_is_unknown():
     assert [("unknown", "time slicing")] == [(finding.kind, finding.subject) for finding in diagnose(GPU_NODE)]
 
 
-def test_a_machine_without_accelerators_misses_no_torch_and_no_library():
-    for torch_devices in [0, None]:
-        assert diagnose(replace(CPU_NODE, torch_devices=torch_devices, libraries=())) == [], torch_devices
-
-
-def test_limits_stand_before_what_is_unknown():
-    kinds = [finding.kind for finding in diagnose(WORST)]
-    assert {"limit", "unknown"} == set(kinds)
-    assert sorted(kinds) == kinds
-
-
-def test_gpus_keep_their_order_within_limits_and_within_what_is_unknown():
-    bad = replace(GPU, persistence=False, throttle_known=False)
-    gpus = tuple(replace(bad, index=index) for index in range(8))
+def test_limits_stand_before_what_is_unknown_and_gpus_keep_their_order_and_their_names():
+    worst = changed(**{name: value for facts, *_ in FOUND.values() for name, value in facts.items()})
+    kinds = [finding.kind for finding in diagnose(worst)]
+    assert ({"limit", "unknown"}, sorted(kinds)) == (set(kinds), kinds)
+    gpus = tuple(replace(GPU, index=index, persistence=False, throttle_known=False) for index in range(8))
     found = diagnose(replace(GPU_NODE, gpus=gpus))
     labels = [gpu.label for gpu in gpus]
     for kind in ("limit", "unknown"):
         assert labels == [f.subject for f in found if f.kind == kind and f.subject in labels]
-
-
-def test_only_the_gpu_that_has_it_is_named():
-    gpus = tuple(replace(GPU, index=index, pcie_width=8 if index == 3 else 16) for index in range(8))
+    gpus = tuple(replace(GPU, index=index, power_limit_w=450.5 if index == 5 else 700.0) for index in range(8))
     (finding,) = added(replace(GPU_NODE, gpus=gpus))
-    assert finding.subject == "GPU 3 (NVIDIA H100 80GB HBM3)"
-
-
-def test_a_lowered_power_limit_names_the_gpu_and_the_limit_to_set():
-    gpu = replace(GPU, index=5, power_limit_w=450.5)
-    (finding,) = added(replace(GPU_NODE, gpus=(gpu,)))
+    assert finding.subject == "GPU 5 (NVIDIA H100 80GB HBM3)"
     assert "nvidia-smi -i 5 -pl 700" in finding.remedy
-
-
-def test_many_pairs_without_peer_access_are_counted():
-    for pairs, told in [(6, "0–6 cannot"), (7, "0–6 and 1 more"), (28, "0–6 and 22 more")]:
-        no_peers = tuple((0, other) for other in range(1, pairs + 1))
-        (finding,) = added(changed(no_peers=no_peers))
+    for pairs, told in [(6, "0–6 cannot"), (7, "0–6 and 1 more")]:
+        (finding,) = added(changed(no_peers=tuple((0, other) for other in range(1, pairs + 1))))
         assert told in finding.observed, (pairs, told)

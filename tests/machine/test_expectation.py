@@ -5,10 +5,8 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from pytest_roofline.core.errors import BadFile, BadInput, CannotStore
+from pytest_roofline.core.errors import BadFile, CannotStore
 from pytest_roofline.core.facts import Gpu, HostFacts, Machine, Unexpected
 from pytest_roofline.machine.expectation import (
     Expectation,
@@ -42,44 +40,15 @@ def with_host(**facts):
     return replace(NODE, host=replace(HOST, **facts))
 
 
-maybe = st.none() | st.integers(0, 20)
-words = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=8)
-partitions = st.none() | st.sampled_from(["mig", "cpx"])
-
-
-@st.composite
-def machines(draw):
-    """Machines with up to five GPUs of up to two products, whose links run as they are rated."""
-    driver, count = draw(st.none() | words), draw(st.integers(0, 5))
-    products = draw(st.lists(words, min_size=2, max_size=2))
-    gpus = []
-    for index in range(count):
-        generation, width = draw(maybe), draw(maybe)
-        gpus.append(
-            Gpu(
-                index, draw(st.sampled_from(products)), driver=driver,
-                memory_bytes=draw(st.none() | st.integers(1, 2**40)),
-                power_limit_w=draw(st.none() | st.floats(50, 2000)), pcie_generation=generation, pcie_width=width,
-                pcie_generation_rated=draw(st.sampled_from([None, generation])),
-                pcie_width_rated=draw(st.sampled_from([None, width])), links=draw(maybe),
-                ecc=draw(st.sampled_from([None, True, False])), partition=draw(partitions),
-            )
-        )  # fmt: skip
-    memory = draw(st.integers(1, 2**50))
-    return Machine(
-        HostFacts("node", draw(words), 64, draw(st.integers(1, 64)), memory, memory, kernel="6.8"), tuple(gpus)
-    )
-
-
-@given(machines())
-def test_an_expectation_holds_on_its_machine_reads_back_and_leaves_open_what_it_omits(tmp_path_factory, machine):
-    expected = expectation_of(machine)
-    assert differences(expected, machine) == []
-    path = tmp_path_factory.getbasetemp() / "node.json"
-    write_expectation(path, expected)
-    assert read_expectation(path) == expected
-    counts = Counter(gpu.product for gpu in machine.gpus)
-    assert differences(Expectation(tuple(ExpectedGpus(*counted) for counted in counts.items())), machine) == []
+def test_an_expectation_holds_on_its_machine_reads_back_and_leaves_open_what_it_omits(tmp_path):
+    bare = Gpu(0, "AMD Instinct MI300X", partition="cpx", power_limit_w=750.5)
+    for machine in (NODE, replace(NODE, gpus=()), replace(NODE, gpus=(GPU, bare, replace(bare, index=1, ecc=False)))):
+        expected, path = expectation_of(machine), tmp_path / "node.json"
+        assert differences(expected, machine) == []
+        write_expectation(path, expected)
+        assert read_expectation(path) == expected
+        counts = Counter(gpu.product for gpu in machine.gpus)
+        assert differences(Expectation(tuple(ExpectedGpus(*counted) for counted in counts.items())), machine) == []
 
 
 def test_gpus_of_a_product_are_one_group_whose_facts_are_those_that_all_share():
@@ -159,43 +128,34 @@ def test_the_file_is_short_json_for_people_who_write_whole_watts_without_a_point
     assert differences(read_expectation(path), NODE) == []
 
 
-GOOD = {"schema": 1, "gpus": [{"product": H100, "count": 8}]}
-BAD = {
-    "empty": ("", "is empty; expected JSON"),
-    "no JSON": ("{", "is not JSON"),
-    "a list": ("[]", "is a list; expected an object"),
-    "another schema": (json.dumps(GOOD | {"schema": 2}), "has schema version 2"),
-    "no schema": (json.dumps({"gpus": []}), "has no schema version"),
-    "no GPUs": (json.dumps({"schema": 1}), "gpus"),
-    "an unknown field": (json.dumps(GOOD | {"gpu_count": 8}), "gpu_count"),
-    "an unknown fact": (json.dumps({"schema": 1, "gpus": [{"product": H100, "count": 8, "lanes": 16}]}), "lanes"),
-    "a product without a count": (json.dumps({"schema": 1, "gpus": [{"product": H100}]}), "count"),
-    "the same product twice": (json.dumps({"schema": 1, "gpus": 2 * GOOD["gpus"]}), "twice"),
-    "a negative count": (json.dumps({"schema": 1, "gpus": [{"product": H100, "count": -1}]}), "count is -1"),
-    "a count in words": (json.dumps({"schema": 1, "gpus": [{"product": H100, "count": "8"}]}), "count"),
-    "no memory in a GPU": (
-        json.dumps({"schema": 1, "gpus": [{"product": H100, "count": 8, "memory_bytes": 0}]}),
-        "memory_bytes",
-    ),
-    "no memory in a host": (json.dumps(GOOD | {"memory_bytes": 0}), "memory_bytes"),
-    "NaN watts": ('{"schema": 1, "gpus": [{"product": "A", "count": 1, "power_limit_w": NaN}]}', "is not JSON"),
-}
+GPUS = {"product": H100, "count": 8}
+BAD = (
+    ("", "is empty; expected JSON"),
+    ("{", "is not JSON"),
+    ("[]", "is a list; expected an object"),
+    ('{"schema": 1, "gpus": [{"product": "A", "count": 1, "power_limit_w": NaN}]}', "is not JSON"),
+    ({"schema": 2}, "has schema version 2"),
+    ({"schema": None, "gpus": []}, "schema"),
+    ({}, "gpus"),
+    ({"gpus": [], "gpu_count": 8}, "gpu_count"),
+    ({"gpus": [GPUS | {"lanes": 16}]}, "lanes"),
+    ({"gpus": [{"product": H100}]}, "count"),
+    ({"gpus": [GPUS, GPUS]}, "twice"),
+    ({"gpus": [GPUS | {"count": -1}]}, "count is -1"),
+    ({"gpus": [GPUS | {"memory_bytes": 0}]}, "memory_bytes is 0"),
+    ({"gpus": [GPUS | {"links": -1}]}, "links is -1"),
+)
 
 
-def test_a_file_that_cannot_be_used_says_which_and_why(tmp_path):
+def test_a_file_that_cannot_be_an_expectation_is_refused_with_its_path_and_the_reason(tmp_path):
     path = tmp_path / "node.json"
-    for fault, (text, reason) in (BAD | {"missing": (None, "does not exist")}).items():
-        path.unlink(missing_ok=True)
-        if text is not None:
-            path.write_text(text)
+    for content, reason in BAD:
+        path.write_text(content if isinstance(content, str) else json.dumps({"schema": 1} | content))
         with pytest.raises(BadFile) as refused:
             read_expectation(path)
-        assert (str(path) in str(refused.value), reason in str(refused.value)) == (True, True), fault
-    (tmp_path / "file").write_text("")
+        assert (str(path) in str(refused.value), reason in str(refused.value)) == (True, True), reason
     with pytest.raises(CannotStore, match=r"node\.json cannot be written"):
-        write_expectation(tmp_path / "file" / "node.json", EXPECTED)
-    with pytest.raises(BadInput, match="twice"):
-        Expectation((ExpectedGpus(H100, 1), ExpectedGpus(H100, 2)))
+        write_expectation(path / "node.json", EXPECTED)
 
 
 def test_a_card_is_rated_by_what_its_site_expects_of_it_and_else_keeps_its_rating():

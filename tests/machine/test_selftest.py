@@ -35,14 +35,9 @@ ALL = [STAMPS, CLOCK, AHEAD, SPIN, COPY, PEAK, FLUSH, GRAPH, RUNS, LOAD]
 
 
 class FakeWorkloads:
-    """Copies at a scripted rate, more than three times as fast from the cache, and a product that may heat the device.
+    """Copies at a scripted rate, three times as fast from the cache, and a product that may heat the device.
 
-    Args:
-        device: that they run on.
-        seconds: of a copy, by the size of its buffer.
-        buffers: the factor on the time of each copy that is asked for, in turn.
-        product_s: of a matrix product; None is a device without.
-        heat: called whenever a product is submitted.
+    `buffers` has the factor on the time of each copy that is asked for, in turn; without `product_s` there is none.
     """
 
     def __init__(
@@ -57,26 +52,17 @@ class FakeWorkloads:
         self._buffers = enumerate(itertools.cycle(buffers))
 
     def copy(self, size_bytes):
-        """Touches a pair of buffers of its own, and writes one of them."""
         number, factor = next(self._buffers)
-        time_s = factor * self.seconds(size_bytes)
-        return lambda: self.device.work(
-            time_s, touch=number, size_bytes=2 * size_bytes, cached=0.3, written_bytes=size_bytes
-        )
+        time_s, facts = factor * self.seconds(size_bytes), {"size_bytes": 2 * size_bytes, "written_bytes": size_bytes}
+        return lambda: self.device.work(time_s, touch=number, cached=0.3, **facts)
 
     def read(self, size_bytes):
-        """Touches a buffer of its own, in half the time of its copy."""
         number, factor = next(self._buffers)
         time_s = factor * self.seconds(size_bytes) / 2
         return lambda: self.device.work(time_s, touch=number, size_bytes=size_bytes, cached=0.3)
 
     def matmul(self):
-        """A product of one duration."""
-        return None if self.product_s is None else self._product
-
-    def _product(self):
-        self.heat()
-        self.device.work(self.product_s)
+        return None if self.product_s is None else lambda: (self.heat(), self.device.work(self.product_s))
 
 
 def sound(kind=FakeDevice, **changes):
@@ -105,24 +91,17 @@ def failing(*arguments, **keywords):
     return outcomes(prove(*arguments, **keywords), "FAILS")
 
 
-@pytest.fixture(scope="module")
-def proven():
-    """The properties of a sound device."""
-    return prove(sound())
-
-
 class RestlessDevice(FakeDevice):
     """Its spin ends at once."""
 
     def spin(self, cycles):
-        """Nothing."""
+        pass
 
 
 class HastyDevice(FakeDevice):
     """Claims to have reached every stamp."""
 
     def reached(self, stamp):
-        """Always."""
         return True
 
 
@@ -130,7 +109,6 @@ class StuckDevice(FakeDevice):
     """Never tells that it has reached a stamp."""
 
     def reached(self, stamp):
-        """Never."""
         return False
 
 
@@ -138,7 +116,6 @@ class TiringDevice(FakeDevice):
     """Spins half as long again once a spin is long."""
 
     def spin(self, cycles):
-        """Not in proportion."""
         super().spin(cycles if cycles < 15e6 else cycles + cycles // 2)
 
 
@@ -146,7 +123,6 @@ class DoublingDevice(FakeDevice):
     """Its graphs run everything twice."""
 
     def capture(self, submit):
-        """A replay of twice the work."""
         return super().capture(lambda: (submit(), submit()))
 
 
@@ -154,7 +130,6 @@ class RefusingDevice(FakeDevice):
     """Its graphs take nothing."""
 
     def capture(self, submit):
-        """Not permitted."""
         raise RuntimeError("operation not permitted when stream is capturing")
 
 
@@ -162,7 +137,6 @@ class EmptyDevice(FakeDevice):
     """Its graphs leave out what they were given."""
 
     def capture(self, submit):
-        """A replay of nothing."""
         return super().capture(lambda: None)
 
 
@@ -180,7 +154,8 @@ FIGURES = {
 }  # fmt: skip
 
 
-def test_every_property_holds_on_a_sound_device_with_the_figures_behind_it(proven):
+def test_every_property_holds_on_a_sound_device_with_the_figures_behind_it():
+    proven = prove(sound())
     assert {name: found.outcome for name, found in proven.items()} == dict.fromkeys(ALL, "holds")
     assert list(proven) == ALL
     assert all(found.observed and found.expected for found in proven.values())
@@ -214,11 +189,8 @@ HEALTHY = {
     )
 )
 @example(HEALTHY)
-@example({"clock_ramp_s": 0.02})
 @example({"clock_ramp_s": 0.3})
 @example({"dirty_share": 0.6, "cache_bytes": 40 * MIB})
-@example({"dirty_share": 1.0, "cache_bytes": 256 * MIB})
-@example({"launch_gap_s": 0.5e-6, "cache_bytes": 50 * MIB})
 @example({"launch_gap_s": 3e-6, "cache_bytes": 50 * MIB})
 def test_no_property_fails_for_what_launches_stamps_and_healthy_cards_cost(facts):
     assert failing(sound(**facts)) == set()
@@ -239,24 +211,19 @@ def test_a_device_broken_in_one_way_fails_that_property_alone():
     ]:
         assert failing(device(), limits, **workloads) == {name}, name
     assert prove(sound(), BYTES_PER_S / 1.01)[PEAK].outcome == "holds"
-
-
-def test_a_device_broken_in_other_ways_is_found_all_the_same():
     promised = Traits(tick_s=1e-6, shortest_span_s=2e-4, spins=True, graphs=True)
-    for device, limits, names in [
-        (sound(pair_s=2e-4), RATED, {STAMPS}),
-        (sound(pair_s=5e-5, tick_s=3e-5, traits=promised), RATED, {STAMPS}),
-        (sound(HastyDevice), RATED, {AHEAD}),
-        (sound(RestlessDevice), RATED, {AHEAD, SPIN}),
-        (sound(others_busy=0.5), RATED, {LOAD}),
+    for device, names in [
+        (sound(pair_s=2e-4), {STAMPS}),
+        (sound(pair_s=5e-5, tick_s=3e-5, traits=promised), {STAMPS}),
+        (sound(HastyDevice), {AHEAD}),
+        (sound(RestlessDevice), {AHEAD, SPIN}),
+        (sound(others_busy=0.5), {LOAD}),
     ]:
-        assert names <= failing(device, limits), names
+        assert names <= failing(device), names
     # A cache many times larger than reported is found without a datasheet, unless its class is known for it.
-    for factor in [3, 6, 64]:
+    for factor in [3, 64]:
         assert {COPY, PEAK, FLUSH} & failing(undersold(factor), None), factor
-    for architecture in ["gfx942", "gfx942:sramecc+:xnack-", "gfx950"]:
-        device = sound(reported_cache_bytes=4 * MIB, architecture=architecture)
-        assert prove(device)[FLUSH].outcome == "holds", architecture
+    assert prove(sound(reported_cache_bytes=4 * MIB, architecture="gfx942:sramecc+"))[FLUSH].outcome == "holds"
 
 
 def test_a_graph_that_is_refused_is_told_with_the_devices_own_words_or_both_times():

@@ -10,7 +10,7 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoi
 
 from pytest_roofline.core.profiles import Profile
 from pytest_roofline.engine.devices.cpu import CpuDevice
-from pytest_roofline.observe import capture, external
+from pytest_roofline.observe import capture
 from pytest_roofline.observe.capture import Calls, NoProfile, annotated, class_name, nvtx_of, part_names, take
 from pytest_roofline.observe.shares import CALL
 
@@ -146,12 +146,6 @@ def test_a_compiled_model_is_not_compiled_again_for_its_hooks():
     assert torch.equal(expected, compiled(x))
     assert all("record_function" not in str(node.target) for graph in graphs for node in graph.graph.nodes)
     torch.compiler.reset()
-
-
-def test_an_attached_profiler_is_seen_by_what_it_sets():
-    for name in external.ATTACHED:
-        assert f"{name} is set" in external.attached({name: "1"})
-        assert "" == external.attached({name: ""})
 
 
 def test_parts_have_the_names_that_their_author_gave_them():

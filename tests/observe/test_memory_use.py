@@ -14,7 +14,7 @@ import torch
 # Optimizers load it at their first step; every collection of garbage would then go through all of it.
 import torch._dynamo
 from torch import nn
-from torch.utils.checkpoint import checkpoint
+from torch.testing._internal.two_tensor import TwoTensor
 
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.memory import MemoryUse
@@ -84,46 +84,12 @@ def test_without_a_model_and_an_optimizer_parameters_and_gradients_are_still_kno
     state = given.categories.pop("optimizer")
     assert alone.categories == given.categories | {"other": given.categories["other"] + state}
     assert (alone.peak_bytes, alone.before_bytes) == (given.peak_bytes, given.before_bytes)
-
-
-def test_what_a_step_holds_beside_its_activations(training):
     # The first step peaks in the optimizer where the batch is small.
     found = Training(rows=1).follow()
     assert found.phase == "optimizer"
     assert found.categories["optimizer"] >= ADAMW
     assert found.categories["gradients"] == PARAMETERS
     assert found.phase_peaks["optimizer"] == found.peak_bytes
-    # An optimizer alone is known without being given.
-    for parameter in training.model.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    found = take(training.optimizer.step)
-    assert found.phase == "optimizer"
-    assert (found.categories["parameters"], found.categories["gradients"]) == (PARAMETERS, PARAMETERS)
-    # Gradients of two backwards add up, and frozen parameters have none.
-    training.optimizer.zero_grad()
-    training.model[0].requires_grad_(False)
-
-    def twice(x, gradient):
-        training.model(x).backward(gradient)
-        training.model(x).backward(gradient)
-
-    found = training.follow(twice)
-    assert (found.categories["parameters"], found.categories["gradients"]) == (PARAMETERS, MATRIX)
-
-
-def test_inference_and_checkpointing_as_they_are(training):
-    with torch.no_grad():
-        found = training.follow(training.model, arguments=training.inputs[:1], optimizer=None)
-    assert found.categories == {"activations": 2 * WIDE, "other": NARROW, "parameters": PARAMETERS}
-    assert found.phase_peaks == {"forward": found.peak_bytes}
-
-    def step(x, gradient):
-        checkpoint(training.model, x, use_reentrant=False).backward(gradient)
-
-    found = training.follow(step)
-    # What is computed anew in the backward is none that was kept for it.
-    assert found.categories["activations"] == NARROW
-    assert found.categories["temporaries"] >= 2 * WIDE
 
 
 def test_what_is_no_allocation_and_what_is():
@@ -144,37 +110,12 @@ def test_what_is_no_allocation_and_what_is():
     assert take(resized).peak_bytes == 4000
     # What the function held itself.
     assert take(lambda: x + 1).categories == {"other": 400, "activations": 400}
+    # A tensor made of tensors is what those are.
+    two = TwoTensor(torch.ones(100), torch.ones(100))
+    assert take(lambda pair: pair * 2, (two,)).categories == {"other": 800, "activations": 800}
     # Sparse gradients are made of what is not sparse.
     table = nn.Embedding(50, WIDTH, sparse=True)
     assert take(lambda: table(torch.arange(10)).sum().backward(), model=table).categories["parameters"] == 1600
-
-
-class Pair(torch.Tensor):
-    """A tensor made of two others, with no memory of its own."""
-
-    @staticmethod
-    def __new__(cls, left, right):
-        return torch.Tensor._make_wrapper_subclass(cls, left.shape, dtype=left.dtype, device=left.device)
-
-    def __init__(self, left, right):
-        self.left, self.right = left, right
-
-    def __tensor_flatten__(self):
-        return ["left", "right"], None
-
-    @staticmethod
-    def __tensor_unflatten__(inner, meta, size, stride):
-        return Pair(inner["left"], inner["right"])
-
-    @classmethod
-    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
-        sides = [[getattr(one, side) if isinstance(one, Pair) else one for one in args] for side in ("left", "right")]
-        return Pair(*(func(*side, **(kwargs or {})) for side in sides))
-
-
-def test_a_tensor_made_of_tensors_is_what_those_are():
-    found = take(lambda pair: pair * 2, (Pair(torch.ones(100), torch.ones(100)),))
-    assert found.categories == {"other": 800, "activations": 800}
 
 
 def test_what_cannot_be_followed_is_refused(training, monkeypatch):
@@ -191,6 +132,23 @@ def test_what_cannot_be_followed_is_refused(training, monkeypatch):
 
 
 def test_whatever_is_raised_nothing_stays_behind(training):
+    class Failing(FakeDevice):
+        def peak_bytes(self, call):
+            call()
+            raise RuntimeError("lost the device")
+
+    kept = []
+
+    def forward():
+        y = torch.ones(10)
+        kept.append(weakref.ref(y))
+        return y
+
+    with pytest.raises(RuntimeError, match="lost the device") as _held:
+        take(forward, device=Failing())
+    gc.collect()
+    assert kept[0]() is None
+
     def fail(x, gradient):
         training.model(x)
         raise ValueError("in the middle")
@@ -259,29 +217,6 @@ def test_a_call_that_passes_no_operator_is_said_to_be_unseen(training, monkeypat
     monkeypatch.setattr(memory_use, "WITH_GRAPHS", ("cpu",))
     assert take(lambda: x.add_(1)).missing[0].startswith(unseen)
     assert take(lambda: x + 1).missing == ()
-
-
-def test_nothing_that_was_followed_is_kept_also_by_a_device_that_fails_behind_it(training):
-    class Failing(FakeDevice):
-        def peak_bytes(self, call):
-            call()
-            raise RuntimeError("lost the device")
-
-    kept = []
-
-    def forward():
-        y = torch.ones(10)
-        kept.append(weakref.ref(y))
-        return y
-
-    take(forward)
-    with pytest.raises(RuntimeError, match="lost the device") as _held:
-        take(forward, device=Failing())
-    gc.collect()
-    assert [one() for one in kept] == [None, None]
-
-
-# The record.
 
 
 def test_what_operators_do_not_show_is_what_the_device_counts_beside_them():
