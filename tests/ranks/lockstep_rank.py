@@ -35,10 +35,6 @@ class Outcome:
     calls: int = 0
     error: str = ""
 
-    def __repr__(self):
-        # Thousands of samples help nobody who reads a failure.
-        return f"<outcome of {self.calls} calls>"
-
 
 class Count:
     """Counts the calls of a rank function's function."""
@@ -59,39 +55,19 @@ def counted(call):
     return LAST[0]
 
 
-def late_before(rank, late):
-    """A sum that a rank comes late to."""
+def late(rank, guilty, where):
+    """A sum that a rank comes late to, is late to leave behind, or to which it is late from a broadcast."""
     x = torch.ones(NUMEL)
 
     def call():
-        if rank == late:
+        if where == "between":
+            dist.broadcast(x, 0)
+        if where == "after":
+            dist.all_reduce(x)
+        if rank == guilty:
             time.sleep(LATE_S)
-        dist.all_reduce(x)
-
-    return counted(call)
-
-
-def late_after(rank, late):
-    """A sum that a rank is late to leave behind."""
-    x = torch.ones(NUMEL)
-
-    def call():
-        dist.all_reduce(x)
-        if rank == late:
-            time.sleep(LATE_S)
-
-    return counted(call)
-
-
-def late_between(rank, late):
-    """A rank that is late between two collectives of different kinds."""
-    x = torch.ones(NUMEL)
-
-    def call():
-        dist.broadcast(x, 0)
-        if rank == late:
-            time.sleep(LATE_S)
-        dist.all_reduce(x)
+        if where != "after":
+            dist.all_reduce(x)
 
     return counted(call)
 
@@ -199,11 +175,10 @@ def plan(timing="pipelined", cache="warm", work=None, **more):
 
 SCENARIOS = {
     **{
-        f"{function.__name__} {late} {timing}": (function, (late,), plan(timing))
-        for function, timing in ((late_before, "isolated"), (late_after, "pipelined"))
-        for late in (-1, 0, 1)
+        f"{where} {guilty} {timing}": (late, (guilty, where), plan(timing))
+        for where, timing in (("before", "isolated"), ("after", "pipelined"), ("between", "pipelined"))
+        for guilty in (-1, 0, 1)
     },
-    **{f"late_between {late}": (late_between, (late,), plan()) for late in (0, 1)},
     "one_way": (one_way, (), plan(work=Work(algbw_bytes=16 * MIB))),
     "itself": (itself, (), plan()),
     "quiet": (quiet, (), plan()),
@@ -212,13 +187,12 @@ SCENARIOS = {
     "short isolated": (short, (), plan("isolated")),
     "short pipelined": (short, (), plan()),
     "rotate": (summing, (), plan(cache="rotate", work=Work(algbw_bytes=MIB))),
-    "in bulk": (in_bulk_on, ((0, 1),), plan()),
     "in bulk on 0": (in_bulk_on, ((0,),), plan()),
     "crowded": (crowded, (), plan(cache="rotate", work=Work(algbw_bytes=MIB))),
     "as timed": (summing, (-1, False, False), plan()),
     "wrong on 1": (summing, (1,), plan()),
     "stale": (summing, (-1, True), plan()),
-    "drill": (late_before, (-1,), plan(drill=0.5)),
+    "drill": (late, (-1, "before"), plan(drill=0.5)),
     "differing": (differing, (), plan()),
 }
 

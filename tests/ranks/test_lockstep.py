@@ -69,7 +69,7 @@ def measured(outcomes, name):
 
 
 def test_a_late_rank_shows_as_its_delay_and_is_named_on_every_rank_whichever_it_is(outcomes):
-    for late, (where, timing) in product((0, 1), (("late_before", "isolated"), ("late_after", "pipelined"))):
+    for late, (where, timing) in product((0, 1), (("before", "isolated"), ("after", "pipelined"))):
         # The least of many: what a busy machine adds to a median is not the ranks'.
         undelayed_s = min(measured(outcomes, f"{where} -1 {timing}")[0].samples.seconds)
         delayed_s = min(measured(outcomes, f"{where} {late} {timing}")[0].samples.seconds)
@@ -80,7 +80,7 @@ def test_a_late_rank_shows_as_its_delay_and_is_named_on_every_rank_whichever_it_
             assert 0.015 < outcome.times.lag_s[late] < 0.06
     # Between two collectives; without any the longest is late; leaving one later than its root is no lateness.
     for late in (0, 1):
-        assert outcomes[f"late_between {late}"][0].times.straggler == late
+        assert outcomes[f"between {late} pipelined"][0].times.straggler == late
     quiet, one_way = (outcomes[name][0].times for name in ("quiet", "one_way"))
     assert (quiet.straggler, quiet.lag_s[0]) == (1, 0.0)
     assert max(one_way.lag_s) < 0.2 * one_way.measured.samples.median_s
@@ -89,7 +89,7 @@ def test_a_late_rank_shows_as_its_delay_and_is_named_on_every_rank_whichever_it_
 def test_both_ranks_make_the_same_calls_and_a_sample_is_the_longest_of_their_own(outcomes):
     for name, (first, second) in outcomes.items():
         assert first.calls == second.calls, name
-    for name in ("right", "isolated", "rotate", "quiet", "late_after 0 pipelined"):
+    for name in ("right", "isolated", "rotate", "quiet", "after 0 pipelined"):
         first, second = measured(outcomes, name)
         assert first.samples.seconds == tuple(map(max, zip(first.own, second.own, strict=True)))
         assert second.samples.seconds == first.samples.seconds
@@ -110,7 +110,7 @@ def test_both_ranks_make_the_same_calls_and_a_sample_is_the_longest_of_their_own
 
 def test_data_are_verified_on_every_rank(outcomes):
     # Ranks make their sets alike however each of them verifies.
-    for name in ("right", "isolated", "rotate", "as timed", "in bulk", "in bulk on 0"):
+    for name in ("right", "isolated", "rotate", "as timed", "in bulk on 0"):
         assert [(each.verified, each.wrong) for each in measured(outcomes, name)] == [(True, "")] * 2
     assert [each.verified for each in measured(outcomes, "itself")] == [None, None]
     right, wrong = (outcome.times for outcome in outcomes["wrong on 1"])
