@@ -91,10 +91,6 @@ def test_of_what_was_repeated_the_last_stands_and_of_many_a_path_alone():
     lines = memory_lines([*uses, replace(uses[0], label="again")])
     assert (8, True) == (sum(line.startswith("memory of") for line in lines), lines[0].startswith("memory of again"))
     assert lines[-1] == "… and the memory of 2 more calls in the run file"
-    lines = snapshot_lines([(f"step[{number}]", Path(f"/shots/step-{number}.pickle")) for number in range(9)])
-    assert lines[0] == "memory snapshots, to open at https://pytorch.org/memory_viz:"
-    assert (lines[1], lines[-1]) == ("  step[0]: /shots/step-0.pickle", "  … and 1 more in /shots")
-    assert snapshot_lines([]) == profile_lines([], 80) == []
 
 
 def test_a_use_of_memory_has_its_peak_its_categories_and_what_the_device_counted():
