@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-# In the order in which people need them; a command that stands in none is listed at the end.
+# In the order in which people need them.
 SECTIONS = {
     "Begin here": ("init", "doctor", "selftest"),
     "One run against another": ("compare", "explain", "drill"),
@@ -27,7 +27,6 @@ SECTIONS = {
     "Many runs, many machines": ("history", "fleet"),
     "For others to read": ("report", "bundle", "export", "import"),
 }
-_OTHERS = "Others"
 # Commands that were taken away, which for one version say what to use instead.
 GONE = {
     "qualify": "use `roofline compare BEFORE AFTER --control KEPT_BEFORE KEPT_AFTER`, each of them runs or a folder",
@@ -108,11 +107,9 @@ class Commands(click.Group):
         # One width for all sections, so that they line up.
         widest = max(map(len, left), default=0)
         room = formatter.width - widest - 6
-        sections = {title: [name for name in names if name in left] for title, names in SECTIONS.items()}
-        known = {name for names in sections.values() for name in names}
-        sections[_OTHERS] = sorted(left.keys() - known)
-        for title, names in sections.items():
-            rows = [(name.ljust(widest), left[name].get_short_help_str(room)) for name in names]
+        for title, names in SECTIONS.items():
+            # A feature whose folder is gone has no command.
+            rows = [(name.ljust(widest), left[name].get_short_help_str(room)) for name in names if name in left]
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
