@@ -49,7 +49,7 @@ CONFIGURED = {
 )
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option("-o", "--output", metavar="DIR", help="Where the four files go.")
-@click.option("--schema", "as_schema", is_flag=True, help="Print the JSON Schema of run.json; takes no RUN.")
+@click.option("--schema", "as_schema", is_flag=True, hidden=True)
 def report(runs: tuple[str, ...], output: str | None, as_json: bool, as_schema: bool, folder: Path) -> None:
     """Write a report of RUNs into DIR: run.json, results.csv, summary.md, and index.html with plots.
 
@@ -62,12 +62,7 @@ def report(runs: tuple[str, ...], output: str | None, as_json: bool, as_schema: 
     Exit status: 0 the report is written, whatever it says, 2 the input cannot be used, or a file cannot be written.
     """
     if as_schema:
-        if runs or output is not None or as_json:
-            raise BadInput("--schema is the same for all runs; give it alone: roofline report --schema")
-        from ..report.files import schema
-
-        print_json(schema())
-        return
+        raise BadInput("--schema is gone; docs/reports.md tells every field of run.json, and its `schema` the version")
     if not runs:
         raise BadInput("no RUN is given; name one, or several: roofline report RUN -o DIR")
     if output is None and not as_json:

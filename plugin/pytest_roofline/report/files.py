@@ -6,20 +6,16 @@ import json
 import math
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from pathlib import Path
-from types import GenericAlias
-from typing import Any, Literal
-
-import msgspec
+from typing import Any
 
 from ..baselines.run_files import run_names
 from ..baselines.run_rows import rows_of
-from ..baselines.runs import LINE_TYPES, Run
+from ..baselines.runs import Run
 from ..core.errors import CannotStore, RooflineError
 from ..core.records import Measurement
-from ..core.rows import COLUMNS, Columns, Row, plain
-from ..core.storage import strict_twin, to_plain
+from ..core.rows import COLUMNS, Row, plain
+from ..core.storage import to_plain
 from ..core.units import printable
 from ..core.writing import write_atomically
 from ..version import __version__
@@ -126,18 +122,10 @@ def _csv_cell(value: object) -> object:
 # The version of the file; the records in it have their own, in each run's header. 1 had other names in its results.
 SCHEMA = 2
 # Where the lines of a run file go; of a header there is one, of a footer at most one.
-_LISTS = {
-    "calibration": "calibrations",
-    "measurement": "measurements",
-    "figure": "figures",
-    "memory_use": "memory_uses",
-    "profile": "profiles",
-    "resources": "resources",
-    "out_of_memory": "out_of_memory",
-    "outcome": "outcomes",
-    "judgement": "judgements",
-    "exact": "exact",
-}
+_LISTS = (
+    *("calibrations", "measurements", "figures", "memory_uses", "profiles", "resources", "out_of_memory", "outcomes"),
+    *("judgements", "exact"),
+)
 
 
 def run_json(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
@@ -167,7 +155,7 @@ def _run(run: Run, name: str) -> dict[str, Any]:
         "path": printable(str(run.path)),
         "cut": run.cut,
         "header": to_plain(run.header),
-        **{name: [_record(record) for record in getattr(run, name)] for name in _LISTS.values()},
+        **{name: [_record(record) for record in getattr(run, name)] for name in _LISTS},
         "footer": to_plain(run.footer) if run.footer is not None else None,
     }
 
@@ -177,37 +165,3 @@ def _record(record: object) -> dict[str, Any]:
     if isinstance(record, Measurement):
         plain["derived"] = {name: value for name, value in record.derived().items() if math.isfinite(value)}
     return plain
-
-
-def schema() -> dict[str, Any]:
-    """The JSON Schema of the file, made of the very records that are written; it allows no field that is not there."""
-    twins: dict[str, Any] = {kind: strict_twin(record) for kind, record in LINE_TYPES.items()}
-    derived = [("derived", dict[str, float])]
-    twins["measurement"] = _struct("Measurement", derived, bases=(twins["measurement"],))
-    run = _struct(
-        "Run",
-        [
-            ("name", str),
-            ("path", str),
-            ("cut", bool),
-            ("header", twins["header"]),
-            *((name, _list_of(twins[kind])) for kind, name in _LISTS.items()),
-            ("footer", twins["footer"] | None),
-        ],
-    )
-    # Every field of a result is there, also where it is null.
-    result = _struct("Result", [(member.name, member.type) for member in fields(Columns)])
-    report = _struct(
-        "Report",
-        [("schema", Literal[SCHEMA]), ("tool", str), ("runs", _list_of(run)), ("results", _list_of(result))],
-    )
-    (reference,), parts = msgspec.json.schema_components([report], ref_template="#/$defs/{name}")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **reference, "$defs": parts}
-
-
-def _list_of(kind: Any) -> Any:
-    return GenericAlias(list, (kind,))
-
-
-def _struct(name: str, members: list[tuple[str, Any]], bases: tuple[type, ...] = ()) -> Any:
-    return msgspec.defstruct(name, members, bases=bases, forbid_unknown_fields=True, kw_only=True)
