@@ -11,20 +11,16 @@ from pytest_roofline.baselines.comparators import (
     find_reference,
     open_comparator,
     pooled_median,
-    prior_of,
     typical_clock,
 )
 from pytest_roofline.baselines.comparing import compare
 from pytest_roofline.baselines.files import Entries, write_baseline
 from pytest_roofline.baselines.picking import hardware_of
-from pytest_roofline.baselines.proposals import propose
 from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.core.entries import Baseline
 from pytest_roofline.core.errors import BadFile, OtherHardware
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.core.work import Work
-from pytest_roofline.hardware import identity_of
-from pytest_roofline.stats.spread import priors
 
 SIZE = {"size_bytes": 64 * 2**20}
 STEP = Work(flops=10**12, tokens=512)
@@ -164,31 +160,13 @@ def test_runs_and_baselines_are_told_apart_by_their_suffix_and_never_mixed(make,
         open_comparator([tmp_path / "r.jsonl", tmp_path / "h200.json"])
 
 
-def test_a_device_is_known_by_its_uuid_or_host_and_a_keys_class_by_who_does_the_work(make):
-    """Hosts of a CPU come and go under new names; another host's accelerator is another device."""
-    for facts, identity in [
-        ({"uuid": "GPU-7"}, "GPU-7"),
-        ({"device_type": "cpu", "uuid": None}, ""),
-        ({"device_type": "mps", "uuid": None}, "node:0"),
-    ]:
-        assert identity_of(make.environment(**facts)) == identity
+def test_the_class_of_a_key_is_told_by_who_does_the_work(make):
     for hardware, metric, kind in [
         *(({}, "traffic_GBps", "device"), ({}, "pageable_payload_GBps", "host")),
         ({"product": "amd-epyc", "partition": "8-cores-quota-2"}, "traffic_GBps", "host"),
         ({"partition": "1g.18gb"}, "traffic_GBps", "device"),
     ]:
         assert class_of_key(make.key(hardware=make.hardware(**hardware), metric=metric)) == kind, (hardware, metric)
-
-
-def test_many_references_of_a_class_tell_its_spread_and_few_or_lone_ones_do_not(make):
-    def known(count, *shape, **spread):
-        return [(make.key(f"b{n}"), make.reference(*make.groups(*shape, **spread))) for n in range(count)]
-
-    found = prior_of(known(20, 3, process=0.04, session=0.1), "device")
-    assert (found.process, found.borrowed) == (pytest.approx(0.04, rel=0.05), True)
-    assert prior_of(known(20, 3, process=0.04, session=0.1), "host") == priors()["host"]
-    for few in (known(7, 3, process=0.04), known(50, 1, 1)):
-        assert prior_of(few, "device") == priors()["device"]
 
 
 @pytest.fixture
@@ -226,11 +204,3 @@ def test_the_number_of_devices_makes_no_other_hardware_and_another_product_does(
     assert len(compare([saved("two", two(), make.key(name="x"))], [saved("again", two())]).rows) == 1
     with pytest.raises(OtherHardware, match="was measured on h200-sxm, 141gb, nvlink-switch, 2 devices"):
         compare([saved("h100", two(product="h100-sxm5"))], [saved("h200", two())])
-    both = propose([make.run(tmp_path / "run.jsonl", make.measurement(), make.measurement(key=two()))])
-    assert {entry.hardware.devices for entry in both.baseline.entries} == {1, 2}
-    runs = [
-        make.run(tmp_path / f"{product}.jsonl", make.measurement(key=two(product=product)))
-        for product in ("h200-sxm", "h200-nvl")
-    ]
-    with pytest.raises(OtherHardware, match="of different hardware"):
-        propose(runs)

@@ -1,4 +1,3 @@
-import datetime
 from dataclasses import replace
 
 import pytest
@@ -6,9 +5,6 @@ import pytest
 from pytest_roofline.baselines.picking import Choice, parse_moment, pick, scan
 from pytest_roofline.baselines.runs import encode_line, read_run
 from pytest_roofline.core.errors import BadInput, OtherHardware
-from pytest_roofline.core.units import moment
-
-UTC = datetime.UTC
 
 
 def save(
@@ -62,16 +58,12 @@ def test_runs_are_chosen_by_their_driver_or_the_first_parts_of_it_and_by_when_th
     cases = [
         (Choice(), ALL),
         (Choice(driver="550"), FEBRUARY),
-        (Choice(driver="550."), FEBRUARY),
         (Choice(driver="550.54"), ["r0", "r1"]),
         (Choice(driver="550.54.14"), ["r0"]),
-        (Choice(before=day("2026-02-10")), ["r0"]),
         (Choice(before=day("2026-02-10T03:00:00Z")), ["r0"]),
         (Choice(before=day("2026-02-10T03:00:01Z")), ["r0", "r1"]),
         (Choice(before=day("2026-02-10T04:00:00+02:00")), ["r0"]),
         (Choice(after=day("2026-03-01T03:00:00Z")), ["r3", "r4"]),
-        (Choice(after=day("2026-03-01T03:00:01Z")), ["r4"]),
-        (Choice(after=day("2026-02-05"), before=day("2026-03-05")), ["r1", "r2", "r3"]),
         (Choice(driver="550", after=day("2026-02-05")), ["r1", "r2"]),
     ]
     for choice, taken in cases:
@@ -80,10 +72,8 @@ def test_runs_are_chosen_by_their_driver_or_the_first_parts_of_it_and_by_when_th
         assert (choice, names(picked), picked.notes) == (choice, taken, note)
     runs = [read_run(path) for path in sorted((saved / "runs").glob("*.jsonl"))]
     assert names(pick(runs, Choice(driver="570"))) == ["r3", "r4"]
-
-
-def test_a_piece_of_a_number_is_no_driver(saved):
-    for driver in ("55", "550.5", "50", "550.54.145", "5500"):
+    # A piece of a number is no driver.
+    for driver in ("55", "550.5", "550.54.145"):
         with pytest.raises(BadInput, match="no run matches"):
             scan(saved, Choice(driver=driver))
 
@@ -132,12 +122,10 @@ def test_what_is_left_out_of_a_folder_is_named_with_the_reason(make, saved):
     picked = scan(saved, Choice())
     assert names(picked) == ALL
     assert "broken.jsonl, line 1 is not JSON" in picked.notes[0]
-
-
-def test_runs_of_a_fake_device_or_of_another_tool_alone_are_taken(make, folder):
-    for facts in ({"device_type": "fake"}, {"command": ("roofline", "import", "all_reduce.log")}):
-        save(make, folder / "runs" / "one.jsonl", **facts)
-        assert names(scan(folder, Choice())) == ["one"]
+    # Alone they are taken.
+    for name in ("fake", "nccl"):
+        save(make, saved / "alone" / "runs" / "one.jsonl", **strange[name][0])
+        assert names(scan(saved / "alone", Choice())) == ["one"]
 
 
 def test_hardware_is_chosen_by_its_key_or_words_of_it_and_several_are_refused(make, saved):
@@ -164,9 +152,7 @@ def test_hardware_is_chosen_by_its_key_or_words_of_it_and_several_are_refused(ma
         scan(saved, Choice(product="h20"))
 
 
-def test_a_date_is_its_midnight_in_utc_and_what_is_none_is_refused_with_an_example():
-    assert moment("2026-03-01") == datetime.datetime(2026, 3, 1, tzinfo=UTC)
-    assert moment("2026-03-01T06:30") == moment("2026-03-01T06:30Z") == moment("2026-03-01T08:30+02:00")
-    for text in ("yesterday", "2026-02-30", "2026-13-01", "1", ""):
+def test_what_is_no_date_is_refused_with_an_example():
+    for text in ("yesterday", "2026-02-30", ""):
         with pytest.raises(BadInput, match=r"--after is .*; expected a date or time in ISO 8601: 2026-03-01"):
             parse_moment(text, "--after")

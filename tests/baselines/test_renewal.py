@@ -25,7 +25,6 @@ from pytest_roofline.cli.upkeep import _remove
 from pytest_roofline.core import writing
 from pytest_roofline.core.entries import Baseline, Renewal, Session
 from pytest_roofline.core.errors import BadFile, BadInput, CannotStore
-from pytest_roofline.core.work import Work
 from pytest_roofline.stats.spread import priors
 
 STEADY = (1.0, 1.003, 0.998, 1.001, 0.999)
@@ -66,12 +65,11 @@ def test_what_surely_differs_by_more_than_the_tolerance_replaces_and_the_rest_jo
         ((1.2, 1.201), ("replaced", "slower +20.0 %", (1.2, 1.201))),
     ]:
         assert told(renew(entry(make, *nights(9, *medians)), before, priors())) == expected
+    # Within the tolerance however sure; beyond it where chance may have made it.
     vague = entry(make, *nights(0, 1.0, 1.08, 0.93))
-    for factor in (1.04, 1 / 1.04, 1.07, 1 / 1.07):
-        # Within the tolerance however sure; beyond it where chance may have made it.
-        many = [factor * value for value in STEADY * 3]
-        one = (many, before) if abs(factor - 1) < 0.05 else ((factor,), vague)
-        assert renew(entry(make, *nights(9, *one[0])), one[1], priors()).action == "joined", factor
+    sure = [[factor * value for value in STEADY * 3] for factor in (1.04, 1 / 1.04)]
+    for medians, known in [*((many, before) for many in sure), ((1.07,), vague), ((1 / 1.07,), vague)]:
+        assert renew(entry(make, *nights(9, *medians)), known, priors()).action == "joined", medians
     for tolerance, action in [(0.5, "joined"), (None, "replaced")]:
         change = renew(entry(make, *nights(9, 1.2, 1.201)), replace(before, tolerance=tolerance), priors())
         assert (change.action, change.entry.tolerance) == (action, tolerance)
@@ -138,14 +136,6 @@ def test_a_persons_tolerance_survives_a_renewal_that_names_none_and_alone_is_a_c
     assert (change.action, change.why, change.entry.tolerance) == ("replaced", "tolerance", 0.1)
 
 
-def test_work_that_began_to_state_its_tokens_joins_and_states_them_from_then_on(make):
-    known = entry(make, *nights(0, *STEADY), work=Work(flops=8))
-    change = renew(entry(make, session(9, 1.01), work=Work(flops=8, tokens=5)), known, priors())
-    assert (change.action, change.entry.work) == ("joined", Work(flops=8, tokens=5))
-    same = renew(replace(known, work=Work(flops=8, tokens=5)), known, priors())
-    assert (same.action, same.entry) == ("unchanged", known)
-
-
 def test_an_approval_makes_the_file_of_the_family_and_touches_only_the_entries_that_it_names(make, tmp_path):
     path = approve(Baseline("h200", (make.measured(),)), tmp_path / "baselines")
     assert path == tmp_path / "baselines" / "h200.json"
@@ -169,17 +159,12 @@ def test_an_approval_makes_the_file_of_the_family_and_touches_only_the_entries_t
 
 
 def test_only_the_selected_entries_are_approved_and_what_would_change_is_told_before(make, before, tmp_path):
-    path = tmp_path / "h200.json"
-    proposal = Baseline(
-        "h200",
-        (
-            entry(make, *nights(9, 3.0, 3.0)),
-            entry(make, *nights(9, 8.0, 8.0), benchmark="other"),
-            entry(make, session(9, 5.0), benchmark="new"),
-        ),
-    )
+    proposed = [(3.0, 3.0), (8.0, 8.0), (5.0,)]
+    names = ("memcpy_d2d", "other", "new")
+    entries = [entry(make, *nights(9, *medians), benchmark=name) for name, medians in zip(names, proposed, strict=True)]
+    proposal, path = Baseline("h200", tuple(entries)), tmp_path / "h200.json"
     for only, expected in [
-        ((), [(3.0, 3.0), (8.0, 8.0), (5.0,)]),
+        ((), proposed),
         (("memcpy_d2d[64MiB]",), [(3.0, 3.0), (7.0,), None]),
         (("new", "other"), [STEADY, (8.0, 8.0), (5.0,)]),
     ]:
@@ -188,20 +173,16 @@ def test_only_the_selected_entries_are_approved_and_what_would_change_is_told_be
         with pytest.raises(BadInput, match=r"no entry has 'nonsense' in its label; there are memcpy_d2d\[64MiB\], oth"):
             approve(proposal, tmp_path, only=("memcpy", "nonsense"))
         found = [
-            (one.entry.benchmark, one.action, one.before_s, one.after_s)
-            for one in changes(proposal, tmp_path, accept_slower=True)
+            (one.entry.benchmark, one.action, one.after_s) for one in changes(proposal, tmp_path, accept_slower=True)
         ]
         assert found == [
-            ("memcpy_d2d", "replaced", pytest.approx(1.0, rel=0.01), pytest.approx(3.0)),
-            ("other", "replaced", pytest.approx(7.0), pytest.approx(8.0)),
-            ("new", "new", None, pytest.approx(5.0)),
+            *(("memcpy_d2d", "replaced", pytest.approx(3.0)), ("other", "replaced", pytest.approx(8.0))),
+            ("new", "new", pytest.approx(5.0)),
         ]
         assert path.read_text() == text
         approve(proposal, tmp_path, only=only, accept_slower=True)
         held = {one.benchmark: one.medians for one in read_baseline(path).entries}
-        assert [held.get(name) for name in ("memcpy_d2d", "other", "new")] == expected, only
-    approve(proposal, tmp_path, accept_slower=True)
-    assert {change.action for change in changes(proposal, tmp_path)} == {"unchanged"}
+        assert [held.get(name) for name in names] == expected, only
     many = [make.measured(key=make.key(f"t{number}")) for number in range(40)]
     with pytest.raises(BadInput, match=r"t4\[64MiB\] and 35 more$"):
         select(many, ["x"])
@@ -235,8 +216,7 @@ def test_of_approvals_and_removals_at_once_none_loses_an_entry_or_brings_one_bac
         gone = next(one for one in read_baseline(path).entries if one.benchmark == benchmark)
         _remove({path: [Unused(gone, benchmark_known=False)]})
 
-    for trial in range(3):
-        folder = tmp_path / f"{trial}"
+    for folder in (tmp_path / "one", tmp_path / "two"):
         write_baseline(folder / "h200.json", holding("kept", "old", "older"))
         at_once(
             lambda folder=folder: approve(holding("new"), folder),
@@ -335,11 +315,7 @@ def test_slower_code_that_is_accepted_is_the_new_anchor_and_says_so_each_time(ma
     approve(weeks[5], tmp_path, accept_slower=True)
     assert ids(held(tmp_path).anchor) == ["run-35", "run-36", "run-37"]
     assert [renewal.accepted_slower for renewal in held(tmp_path).renewals] == [False] * 4 + [True]
-    approved, sentence = approve_weekly(tmp_path, weeks[6:])
-    assert (approved, "takes +5.1 % time since 2026-02-09, over 5 renewals" in sentence) == (4, True)
-    assert approve_weekly(tmp_path / "always", weeks, accept_slower=True) == (WEEKS, "")
-    accepted = [n for n, renewal in enumerate(held(tmp_path / "always").renewals, 1) if renewal.accepted_slower]
-    assert accepted == [5, 10, 15, 20, 25]
+    assert approve_weekly(tmp_path, weeks[6:])[0] == 4
     # Where nothing is too slow the anchor stays.
     approve_weekly(tmp_path / "kept", weeks[:5], accept_slower=True)
     assert ids(anchor_of(held(tmp_path / "kept"))) == ["run-0", "run-1", "run-2"]
