@@ -65,11 +65,9 @@ def test_a_sane_baseline_has_no_flaw_and_a_flaw_names_its_entry_and_what_to_do(m
 
 
 def test_no_copy_is_much_faster_than_the_datasheet_nor_a_big_one_slower_than_a_hundredth_of_it(make):
-    for (share, sane), place in itertools.product([(1.0, 1), (1.09, 1), (1.12, 0), (2.0, 0)], [0, 1]):
-        shares = [0.9, 0.9]
-        shares[place] = share
+    for share, sane in [(1.09, True), (1.12, False)]:
         told = f"{share * 4800:.0f} GB/s, {share:.0%} of the highest peak that applies; expected at most 110%"
-        assert wrong(copy(make, *shares)) == ([] if sane else [told]), (share, place)
+        assert wrong(copy(make, 0.9, share)) == ([] if sane else [told]), share
     slow = "43.2 GB/s, 0.90% of the lowest peak that applies; expected at least 1% of work that saturates"
     assert (wrong(copy(make, 0.011)), wrong(copy(make, 0.009))) == ([], [slow])
     for size_mib, fast_and_slow in [(8, [0, 0]), (16, [1, 0]), (63, [1, 0]), (64, [1, 1])]:
@@ -115,14 +113,11 @@ def test_arithmetic_is_no_faster_than_the_highest_clock_and_large_products_no_sl
 
 
 def test_an_unknown_product_has_the_widest_bounds_of_its_vendor_and_no_call_takes_a_day(make):
-    for (product, highest), share in itertools.product(
-        [("prototype-x", 8000), ("mi999-oam", 6000)], [0.0001, 0.01, 1.0, 50.0]
-    ):
+    for (product, highest), share in itertools.product([("prototype-x", 8000), ("mi999-oam", 6000)], [0.01, 50.0]):
         key = make.key(hardware=make.hardware(product=product, memory="1gb"))
         found = wrong(copy(make, share, key=key), family=product, name=f"{product}.json")
-        assert len(found) == (share in (0.0001, 50.0)), (product, share)
         fast = f"240000 GB/s, {24e6 / highest:.0f}% of the highest peak that applies; expected at most 110%"
-        assert share != 50.0 or found == [fast]
+        assert found == [fast] * (share == 50.0), (product, share)
     for duration, sane in [(1e17, False), (1e-17, False), (1e-3, True)]:
         key = make.key(hardware=make.hardware(product="amd-epyc", partition="8-cores"), metric="time_s")
         one = make.measured(duration, key=key, work=Work(calls=1), provenance=PROVENANCE)
@@ -154,8 +149,8 @@ def test_what_crosses_links_between_devices_is_bounded_by_them(make):
 
 def test_a_limit_names_the_exact_variant_and_who_vouches_for_it(make):
     variant = "the exact variant, such as product h100-sxm5, memory 80gb, partition none"
-    for field, note in itertools.product(("product", "memory", "partition"), ("", "meant so")):
-        entry = limit(make, 2500.0, hardware=replace(make.hardware(), **{field: None}), note=note)
+    for field in ("product", "memory", "partition"):
+        entry = limit(make, 2500.0, hardware=replace(make.hardware(), **{field: None}), note="meant so")
         assert wrong(entry) == [f"a limit for any {field}; expected {variant}"], field
     (flaw,) = flaws(limit(make, 2500.0, provenance={"ticket": " "}))
     assert (flaw.observed, flaw.hint) == ("no provenance", True)

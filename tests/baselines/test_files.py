@@ -56,9 +56,7 @@ def test_a_file_that_is_no_baseline_is_refused_in_one_sentence(make, tmp_path):
     assert "are the same" in complaint(path, sources)
     for family in ("", "../h200", "a/b", ".h200", "h200\n"):
         assert complaint(path, plain | {"family": family}).startswith(f"baseline FILE: family is {family!r}")
-    text = json.dumps(plain)
-    for cut in range(len(text)):
-        complaint(path, text[:cut])
+    complaint(path, json.dumps(plain)[:-1])
 
 
 def test_a_written_baseline_reads_back_sorted_and_is_a_reviewable_diff(make, tmp_path):

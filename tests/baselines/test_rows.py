@@ -74,15 +74,6 @@ def test_differences_are_shares_of_the_references_time_and_what_was_not_compared
     assert row.roofline_share == pytest.approx(0.25)
 
 
-def test_measurements_of_one_test_are_rows_of_their_own_and_each_has_its_verdict(rows, make):
-    first, second = (make.measurement(key=make.key(name=name), test_id="test_a.py::t") for name in ("read", "write"))
-    found = rows(first, second, verdict_on(second, "REGRESSED"), verdict_on(first, "PASSED"))
-    assert [(row.label, row.verdict) for row in found] == [
-        ("memcpy_d2d[64MiB].read", "PASSED"),
-        ("memcpy_d2d[64MiB].write", "REGRESSED"),
-    ]
-
-
 def test_a_test_without_a_verdict_says_how_it_ended(rows, make):
     for ended, word, red in [
         ({"outcome": "failed", "reason": "AssertionError: wrong"}, "FAILED", True),
@@ -96,17 +87,8 @@ def test_a_test_without_a_verdict_says_how_it_ended(rows, make):
             ("time", word, ended["reason"], red),
             ("test", word, ended["reason"], red),
         ]
-    # A reason that nobody gave leaves no room behind; a test without a number is called by its name and parameters.
-    for reason, shown in [("xfail: ", ""), ("[XPASS(strict)] ", "[XPASS(strict)]")]:
-        (row,) = rows(Outcome("test_a.py::t", "failed", reason=reason))
-        assert row.reason == shown
-    for test_id, label in [
-        ("a/test_b.py::test_c", "test_c"),
-        ("a[1]/test_b.py::TestC::test_d[x::y]", "test_d[x::y]"),
-        ("device health", "device health"),
-    ]:
-        (row,) = rows(Outcome(test_id, "failed", reason="x"))
-        assert row.label == label
+    (row,) = rows(Outcome("a[1]/test_b.py::TestC::test_d[x::y]", "failed", reason="xfail: "))
+    assert (row.label, row.reason) == ("test_d[x::y]", "")
     (row,) = rows(make.measurement(), ended=False)
     assert (row.verdict, row.ended, row.red) == ("INTERRUPTED", None, False)
     ended = Outcome("device health", "failed", ("DEGRADED",), "DEGRADED: half the links", by_verdict=True)
@@ -124,7 +106,6 @@ def test_the_word_is_that_of_the_test_where_it_is_red_for_itself_and_else_the_ve
         ((one,), ("MEASURED", "", False)),
         ((make.measurement(invalid="busy neighbours"),), ("INVALID", "busy neighbours", False)),
         ((labelled,), ("OVERSUBSCRIBED", "", False)),
-        ((profiled,), ("PROFILED", "", False)),
         ((profiled, make.outcome(profiled, "failed", reason="flaky")), ("FAILED", "flaky", True)),
         # A rerun that passed keeps the word and is not red.
         ((one, failed, good), ("FAILED", "flaky", False)),
@@ -133,10 +114,9 @@ def test_the_word_is_that_of_the_test_where_it_is_red_for_itself_and_else_the_ve
     ]:
         (row,) = rows(*records)
         assert (row.verdict, row.reason, row.red) == expected, records
-    for word in ("PASSED", "IMPROVED", "NO BASELINE", "INCONCLUSIVE", "INVALID", "REGRESSED"):
-        (row,) = rows(one, good, make.outcome(one, "failed", reason="in teardown"), verdict_on(one, word))
-        assert (row.verdict, row.red) == ("FAILED", True), word
-    for word in ("REGRESSED", "NO BASELINE", "INCONCLUSIVE", "INVALID"):
+    (row,) = rows(one, good, make.outcome(one, "failed", reason="in teardown"), verdict_on(one, "PASSED"))
+    assert (row.verdict, row.red) == ("FAILED", True)
+    for word in ("REGRESSED", "NO BASELINE"):
         (row,) = rows(one, by_verdict, verdict_on(one, word, reason="why"))
         assert (row.verdict, row.reason, row.red) == (word, "why", True)
     # Without a judgement the outcome tells the verdict.
@@ -188,25 +168,23 @@ def test_running_out_of_memory_is_one_row_and_what_was_taken_before_is_none(rows
 
 
 def test_the_worst_come_first_and_the_slower_before_the_slow(rows, make):
-    def measured(size_mib, word, outcome="passed", **changes):
-        one = make.measurement(key=make.key(size_bytes=size_mib * MIB))
+    def measured(name, word, outcome="passed", **changes):
+        one = make.measurement(key=make.key(name, parameters={}))
         return one, make.outcome(one, outcome, by_verdict=outcome == "failed"), verdict_on(one, word, **changes)
 
     found = rows(
-        *measured(1, "PASSED"),
-        *measured(2, "REGRESSED", "failed", estimate=0.1),
-        *measured(4, "INCONCLUSIVE"),
-        *measured(8, "REGRESSED", "failed", estimate=0.3),
-        *measured(16, "INVALID"),
-        *measured(32, "NO BASELINE"),
-        *measured(64, "INCONCLUSIVE", "failed"),
+        *measured("passed", "PASSED"),
+        *measured("slow", "REGRESSED", "failed", estimate=0.1),
+        *measured("open", "INCONCLUSIVE"),
+        *measured("slower", "REGRESSED", "failed", estimate=0.3),
+        *measured("invalid", "INVALID"),
+        *measured("new", "NO BASELINE"),
+        *measured("red", "INCONCLUSIVE", "failed"),
         Outcome("test_a.py::broken", "failed", reason="x"),
         exhausted(),
     )
-    assert ["broken", *[f"memcpy_d2d[{size}MiB]" for size in (8, 2, 64)], "big"] == [
-        row.label for row in worst_first(found)[:5]
-    ]
-    assert [f"memcpy_d2d[{size}MiB]" for size in (16, 4, 32, 1)] == [row.label for row in worst_first(found)[5:]]
+    order = "broken slower slow red big invalid open new passed"
+    assert " ".join(row.label for row in worst_first(found)) == order
 
 
 CONTEXT = ("run", "run_id", "started", "device", "driver", "torch", "host", "outcome", "reason")

@@ -159,7 +159,6 @@ def test_only_runs_that_watched_to_their_end_here_are_nights_in_the_order_of_the
         Watched("2026-01-03", ("one: +20.0 % time (1 GB/s)",)),
         Watched("2026-01-04", (), failed=True),
     ]
-    assert [run.red for run in found] == [False, True, True]
     assert [run.why for run in found[1:]] == ["one: +20.0 % time", "a test failed for itself"]
     other = type(hardware)("another", "80gb", None, 1, "none")
     assert watched(tmp_path, other) == watched(tmp_path / "elsewhere", hardware) == []

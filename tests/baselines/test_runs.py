@@ -43,20 +43,16 @@ CALIBRATION = Calibration("cuda:0", 5e-7, 1e-6, 2e-6, 1e-7, spin_hz=1.9e9, queue
 def test_a_run_reads_back_as_it_was_written(make, tmp_path):
     blocks = (Block(2, "host gap", 1.9e9, True), Block(1), Block(1, power_capped=False))
     how = {"overhead_s": 1e-7, "wall_s": 3.0, "neighbours": "seen", "throttle_known": True}
-    for mode in ("events", "graph", "host"):
-        samples = Samples((1.0, 2.0, 3.0, 4.0), 10, 1e-9, mode=mode, blocks=blocks, **how)
-        one, bare = make.measurement(samples=samples), Judgement("test_id", "label", "NO BASELINE", 0.05)
-        costs = CALIBRATION, Calibration("cpu", 1e-9, 0.0, 1e-7, 1e-7, process="process-2")
-        run = make.run(tmp_path / "r.jsonl", *costs, one, JUDGEMENT, bare, make.outcome(one), make.footer())
-        assert (run.header, run.footer, run.cut) == (make.header("r"), make.footer(), False)
-        assert (run.measurements, run.outcomes, run.calibrations) == ((one,), (make.outcome(one),), costs)
-        assert run.judgements == (JUDGEMENT, bare)
+    samples = Samples((1.0, 2.0, 3.0, 4.0), 10, 1e-9, mode="graph", blocks=blocks, **how)
+    one, bare = make.measurement(samples=samples), Judgement("test_id", "label", "NO BASELINE", 0.05)
+    run = make.run(tmp_path / "r.jsonl", CALIBRATION, one, JUDGEMENT, bare, make.outcome(one), make.footer())
+    assert (run.header, run.footer, run.cut) == (make.header("r"), make.footer(), False)
+    assert (run.measurements, run.outcomes, run.calibrations) == ((one,), (make.outcome(one),), (CALIBRATION,))
+    assert run.judgements == (JUDGEMENT, bare)
     line = json.loads(encode_line(make.measurement(1e-3)))
     assert line["derived"]["traffic_GBps"] == pytest.approx(2 * 64 * 2**20 / 1e-3 / 1e9)
-    judged = json.loads(encode_line(JUDGEMENT))
-    assert (judged["type"], judged["verdict"], judged["interval"]) == ("judgement", "INCONCLUSIVE", [-0.01, 0.09])
     # A spread that is taken as known has no degrees of freedom in the file.
-    assert judged["session_spread"].get("freedom") is None
+    assert json.loads(encode_line(JUDGEMENT))["session_spread"].get("freedom") is None
     assert encode_line(make.measurement(label="two\nlines\r\u2028")).count("\n") == 1
 
 
@@ -130,14 +126,9 @@ def test_a_record_with_a_field_that_is_missing_of_another_kind_or_impossible_is_
     path, one = tmp_path / "r.jsonl", make.measurement(samples=Samples((1.0, 2.0), 1, 1e-9, blocks=(Block(2),)))
     header = make.save(path).read_text()
     for record, where, cases in [
-        (CALIBRATION, (), [*((field, None) for field in ("device", "tick_s", "event_pair_s", "record_host_s"))]),
-        (CALIBRATION, (), [("surprise", 1), ("tick_s", "1e-9"), ("spin_hz", "fast"), ("queue_depth", 1.5)]),
-        (CALIBRATION, (), [("process", 7), ("device", []), *((f, -1e-9) for f in ("tick_s", "call_host_s"))]),
-        (CALIBRATION, (), [("event_pair_s", -1e-9), ("spin_hz", 0.0), ("spin_hz", -1e9), ("queue_depth", -1)]),
-        (one, ("samples",), [("mode", "guess"), ("neighbours", "maybe"), ("blocks", [{"samples": 2, "surprise": 1}])]),
-        (JUDGEMENT, (), [*((field, None) for field in ("test_id", "label", "verdict", "tolerance"))]),
-        (JUDGEMENT, (), [("surprise", 1), ("interval", [1.0]), ("estimate", "slow"), ("remarks", "x")]),
-        (JUDGEMENT, (), [("reference", [{"surprise": 1}])]),
+        (CALIBRATION, (), [("tick_s", None), ("tick_s", "1e-9"), ("tick_s", -1e-9), ("spin_hz", 0.0)]),
+        (one, ("samples",), [("mode", "guess"), ("blocks", [{"samples": 3}]), ("blocks", [{"samples": 2, "more": 1}])]),
+        (JUDGEMENT, (), [("verdict", None), ("surprise", 1), ("interval", [1.0]), ("reference", [{"surprise": 1}])]),
     ]:
         for field, value in cases:
             raw = json.loads(encode_line(record))
@@ -150,10 +141,6 @@ def test_a_record_with_a_field_that_is_missing_of_another_kind_or_impossible_is_
             path.write_text(header + json.dumps(raw) + "\n")
             said = refused(path)
             assert (said.startswith("run file FILE, line 2: "), field in said) == (True, True), (field, value, said)
-    raw = json.loads(encode_line(one))
-    raw["samples"]["blocks"] = [{"samples": 3}]
-    path.write_text(header + json.dumps(raw) + "\n")
-    assert refused(path).startswith("run file FILE, line 2: the blocks hold 3 samples; expected the 2 that were taken")
 
 
 def test_a_measurement_is_unfit_for_what_became_of_it_or_of_its_test(make, tmp_path):

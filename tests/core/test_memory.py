@@ -33,7 +33,6 @@ MPS = (
     "to allocate 256.00 MiB on private pool. Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit for "
     "memory allocations (may cause system failure)."
 )
-MPS_OLD = MPS.replace("GiB", "GB").replace("MiB", "MB").replace("KiB", "KB")
 METAL = "Invalid buffer size: 24.00 GiB"
 NUMPY = "Unable to allocate 128. GiB for an array with shape (17179869184,) and data type float64"
 ERRORS = [
@@ -41,11 +40,9 @@ ERRORS = [
     (torch.cuda.OutOfMemoryError(f"HIP {ACCELERATOR}"), 2 * GIB, round(1.1 * GIB)),
     (torch.OutOfMemoryError(OLD), 20 * MIB, round(12.19 * MIB)),
     (torch.OutOfMemoryError(XPU), 4 * GIB, None),
-    (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 512 bytes."), 512, None),
     (RuntimeError(CPU), 2**40, None),
     (RuntimeError(CPU_ELSEWHERE), 8 * GIB, None),
     (RuntimeError(MPS), 256 * MIB, None),
-    (RuntimeError(MPS_OLD), 256 * MIB, None),
     (RuntimeError(METAL), 24 * GIB, None),
     (MemoryError(NUMPY), 128 * GIB, None),
     (MemoryError(), None, None),
