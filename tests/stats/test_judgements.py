@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 
-import diptest
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -47,10 +46,8 @@ def test_spreads_are_kept_with_their_freedom_which_is_none_where_they_are_known(
     known = make.result(reference=make.reference(*groups)).judgement
     assert (known.session_spread.value, known.session_spread.freedom) == (0.0, None)
     assert (kept.session_spread.value, kept.session_spread.freedom, kept.process_spread.freedom) == (0.01, 4.0, 4.0)
-    for device, added in [("GPU-1", False), ("GPU-2", True)]:
-        reference = make.reference(*make.groups(3, centre=MILLISECOND, device=device))
-        judgement = make.result(reference=reference).judgement
-        assert (judgement.device_spread is not None, judgement.paired) == (added, not added), device
+    other = make.result(reference=make.reference(*make.groups(3, centre=MILLISECOND, device="GPU-2"))).judgement
+    assert (known.device_spread, other.device_spread is not None, other.paired) == (None, True, False)
 
 
 def test_what_was_held_against_a_limit_or_nothing_keeps_that(make):
@@ -161,15 +158,6 @@ def test_two_modes_are_told_by_where_they_lie_and_how_often_the_slow_one_is_occu
     assert modes(fast, slow) is None
 
 
-def test_modes_are_seen_where_the_dip_test_sees_them():
-    for seed in range(5):
-        rng = np.random.default_rng(seed)
-        for distance in (0.0, 2.0, 4.0, 8.0):
-            values = rng.standard_normal(24) + distance * (rng.random(24) < 0.4)
-            _, p = diptest.diptest(np.sort(values))
-            assert (p <= 0.05) == (modes(np.exp(0.01 * values), [1.0]) is not None), (seed, distance)
-
-
 def reaching(make, *percents):
     """Verdicts that would have caught slowdowns of these."""
     return [replace(slower(make, 0), reach=percent / 100) for percent in percents]
@@ -185,15 +173,3 @@ def test_a_run_tells_what_it_could_have_seen_in_round_figures(make):
         found = could_have_seen(reaching(make, *percents))
         assert [(round(share, 6), caught, tests) for share, caught, tests in found] == seen, percents
     assert could_have_seen([said(judge([make.group(0.0)], None, Policy()))]) == []
-
-
-@settings(max_examples=50)
-@given(st.lists(st.floats(0.01, 500.0), min_size=1, max_size=20))
-def test_what_a_run_could_have_seen_is_never_told_too_small(make, percents):
-    reaches = sorted(percent / 100 for percent in percents)
-    found = could_have_seen(reaching(make, *percents))
-    for share, caught, tests in found:
-        assert (caught, tests) == (sum(reach <= share for reach in reaches), len(reaches))
-    assert found[0][1] * 2 >= len(reaches)
-    assert found[-1][1] == len(reaches)
-    assert found[-1][0] <= max(0.01, 2.01 * reaches[-1])

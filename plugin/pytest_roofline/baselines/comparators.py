@@ -40,12 +40,13 @@ class Comparator(ABC):
         """The work that was timed under this key; times of different work must not be compared."""
 
     @abstractmethod
-    def references(self) -> list[tuple[Key, Reference]]:
-        """Everything that it knows, for what only many tests can tell."""
-
-    @abstractmethod
     def keys(self) -> list[Key]:
         """Everything that it knows."""
+
+    def references(self) -> list[tuple[Key, Reference]]:
+        """Everything that it knows, for what only many tests can tell."""
+        known = ((key, self.reference(key)) for key in self.keys())
+        return [(key, reference) for key, reference in known if reference is not None]
 
     def elsewhere(self, key: Key) -> list[HardwareKey]:
         """The hardware on which the same benchmark is known."""
@@ -88,14 +89,6 @@ class BaselineComparator(Comparator):
     def keys(self) -> list[Key]:
         """The keys of the measured entries."""
         return [key_of_entry(entry) for entry in self.entries if entry.kind == "measured"]
-
-    def references(self) -> list[tuple[Key, Reference]]:
-        """Every measured entry."""
-        return [
-            (key_of_entry(entry), reference_of(entry, str(self.entries.path_of(entry))))
-            for entry in self.entries
-            if entry.kind == "measured"
-        ]
 
     def _entry(self, key: Key) -> Entry | None:
         known = (entry for entry in self.entries.of(key.benchmark, key.name) if entry.kind == "measured")
@@ -187,11 +180,6 @@ class RunComparator(Comparator):
     def keys(self) -> list[Key]:
         """Every key measured, in the order of the runs."""
         return list(self._keys.values())
-
-    def references(self) -> list[tuple[Key, Reference]]:
-        """Everything that the runs measured."""
-        found = ((key, self.reference(key)) for key in self._keys.values())
-        return [(key, reference) for key, reference in found if reference is not None]
 
 
 def _by_session(processes: dict[Process, float]) -> tuple[Group, ...]:

@@ -125,17 +125,6 @@ def parse_tolerance(text: str, what: str) -> float:
     return value
 
 
-def parse_seconds(text: str, what: str) -> float:
-    """A positive duration in seconds from `2`, `0.5` or `2s`."""
-    try:
-        value = float(text.strip().removesuffix("s"))
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value > 0):
-        raise BadInput(f"{what} is {text!r}; expected a number of seconds above zero, such as 1 or 0.5")
-    return value
-
-
 def parse_duration(text: str, what: str) -> float:
     """A positive duration in seconds from `1800`, `90s`, `30m` or `1.5h`."""
     factor = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text.strip()[-1:])
@@ -145,7 +134,7 @@ def parse_duration(text: str, what: str) -> float:
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value > 0):
-        raise BadInput(f"{what} is {text!r}; expected a duration above zero, such as 1800, 90s, 30m or 1h")
+        raise BadInput(f"{what} is {text!r}; expected a duration above zero, such as 0.5, 90s, 30m or 1h")
     return value
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ..core.errors import BadInput, RooflineError
-from ..core.units import parse_duration, parse_fraction, parse_seconds, parse_tolerance
+from ..core.units import parse_duration, parse_fraction, parse_tolerance
 from .options import GONE, LAUNCHERS, PROFILERS, SHADOW, TIERS, option_value
 from .round_child import in_round
 
@@ -120,7 +120,7 @@ _PARSED: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "device": ("device", _device),
     "launcher": ("launcher", _one_of(*LAUNCHERS)),
     "launcher_args": ("launcher-args", _arguments),
-    "budget_s": ("budget", parse_seconds),
+    "budget_s": ("budget", parse_duration),
     "tolerance": ("tolerance", parse_tolerance),
     "min_share": ("min-percent", _percent_of_roofline),
     "rounds": ("rounds", _rounds),
