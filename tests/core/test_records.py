@@ -198,14 +198,10 @@ AMOUNTS = ("read_bytes", "write_bytes", "payload_bytes", "flops", "wire_bytes", 
 
 
 def test_an_amount_is_a_whole_number_and_something_is_worked():
+    impossible = [(1.0, "a whole number"), (True, "a whole number"), (-1, "zero or more, and at most 2^63")]
     for field in AMOUNTS:
         assert getattr(Work(**{field: 1}), field) == 1
-        whole = "a whole number"
-        for amount, expected in [(1.0, whole), (True, whole), (-1, "zero or more, and at most 2^63")]:
-            (1.0, "a whole number"),
-            (True, "a whole number"),
-            (-1, "zero or more, and at most 2^63"),
-        ]:
+        for amount, expected in impossible:
             with pytest.raises(BadInput) as error:
                 Work(**{field: amount})
             assert str(error.value) == f"Work.{field} is {amount!r}; expected {expected}"
