@@ -140,6 +140,13 @@ def test_to_benchmark_only_our_tests_are_benchmarks_and_where_they_time_nothing_
         assert "arning" not in texts(result), option
 
 
+def test_under_codspeed_nothing_is_replayed(bench):
+    option = '\n\ndef pytest_addoption(parser):\n    parser.addoption("--codspeed", action="store_true")\n'
+    bench.pytester.makeconftest(CONFTEST + option)
+    assert "Rounds" not in texts(bench.run("--codspeed"))
+    assert "Rounds" in texts(bench.run())
+
+
 HEAD = """
 import pytest
 from pytest_roofline import Work

@@ -87,9 +87,11 @@ def floor(share, **changes):
     } | changes  # fmt: skip
 
 
-def test_a_floor_is_held_beside_a_recorded_baseline_and_a_lax_limit(desk):
+def test_a_floor_and_the_share_that_was_asked_for_are_held_beside_a_recorded_baseline_and_a_lax_limit(desk):
     desk.baseline(text=LARGE)
     path = desk.path / "baselines" / "h100.json"
+    result = desk.run("--roofline-min-percent=75")
+    result.stdout.fnmatch_lines(["copy[[]1GiB]: *BELOW 75 % OF THE ROOFLINE (observed 59.7 % of 3350 GB/s; *"])
     for lax in (None, entry(1500)):
         entries = json.loads(path.read_text())["entries"] if lax is None else [lax]
         shipped(desk, *entries, floor(0.8))

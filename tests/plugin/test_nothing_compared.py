@@ -189,6 +189,16 @@ def test_paths_where_pytest_looks_by_itself_are_no_selection(recorded):
         assert "other: there is no such test" in gated(recorded, "--roofline-ci", *given), (testpaths, given)
 
 
+def test_an_entry_of_other_hardware_is_not_missed_and_no_later_lf_looks_for_the_item(recorded):
+    recorded.script(product="NVIDIA H100 PCIe")
+    result = recorded.run(*ONCE, "--roofline-ci")
+    result.assert_outcomes(passed=3, failed=1)
+    assert "entries not measured" not in result.stdout.str()
+    assert "nothing was compared: 0 of 3 results" in result.stdout.str()
+    cache = recorded.path / ".pytest_cache" / "v" / "cache" / "lastfailed"
+    assert not cache.exists() or json.loads(cache.read_text()) == {}
+
+
 def test_until_something_is_recorded_here_single_tests_without_baseline_pass_where_something_was_compared(desk):
     limit = {
         "benchmark": "copy", "metric": "traffic_GBps", "kind": "threshold", "hardware": {"product": "h100-sxm5"},

@@ -613,6 +613,11 @@ def test_where_every_test_is_over_ranks_this_process_opens_no_accelerator(pytest
     assert "no further rounds" not in texts(result)
 
 
+def test_a_device_for_one_process_cannot_serve_this_one_and_ranks_in_one_run(pytester, accelerator, sentence):
+    result = inline(pytester, OVER_RANKS + "def test_alone(roofline): pass\n", "--roofline-rounds=2")
+    sentence(result, "GPU 0 (NVIDIA H200)", "exclusive process", "beside tests of ranks", "nvidia-smi -i 0 -c DEFAULT")
+
+
 def test_measuring_in_this_process_is_refused_where_the_ranks_have_the_device(pytester, accelerator):
     alone = "roofline.measure(lambda: None, work=Work(read_bytes=8))"
     result = inline(pytester, f"from pytest_roofline import Work\ndef test_one(roofline, distributed): {alone}")

@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 import pytest_roofline.report.files  # noqa: F401
+from pytest_roofline.plugin.report_files import ANNOTATING
 
 # An inner run that imported these first would leave them behind, half forgotten.
 
@@ -275,6 +276,34 @@ def test_github_is_told_of_failures_and_of_what_could_not_be_judged(desk, github
     assert ["NO BASELINE fine", "NO BASELINE broken_after.half"] == [
         text.split("title=")[1].split("::")[0] for text in warnings
     ]
+
+    # A plugin that annotates failures itself leaves the warnings to us.
+    (desk.path / f"{ANNOTATING}.py").touch()
+    desk.pytester.syspathinsert()
+    found = commands(desk.run("-p", ANNOTATING))
+    assert [True, True] == [line.startswith("::warning ") for line in found]
+
+
+def test_a_summary_that_finds_no_room_is_a_warning_and_fails_nothing(desk, step_summary):
+    desk.one()
+    step_summary.write_bytes(b"x" * (2**20 - 100))
+    result = desk.run()
+    (line,) = [one for one in lines_of(result) if one.startswith("WARNING: the summary of this job is not shown: ")]
+    assert (0, True) == (result.ret, line.endswith("has no room for a summary; GitHub takes 1 MiB"))
+    assert 2**20 - 100 == step_summary.stat().st_size
+
+
+def test_what_could_not_be_saved_stands_in_the_report(desk, report, monkeypatch):
+    def full(**options):
+        raise OSError(28, "No space left on device")
+
+    desk.one()
+    (desk.path / ".roofline").write_text("in the way")
+    monkeypatch.setattr("tempfile.mkdtemp", full)
+    assert "nowhere else" in desk.run("--roofline-report=out").stdout.str()
+    (run,) = report.plain["runs"]
+    assert (1, True) == (len(run["measurements"]), run["footer"] is not None)
+    assert "The run file could not be saved" in report.summary
 
 
 def test_a_file_is_named_from_the_root_of_the_repository(desk, github, monkeypatch):

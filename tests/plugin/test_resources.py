@@ -142,6 +142,7 @@ def test_a_baseline_is_a_file_of_its_own_that_the_next_runs_are_judged_by(lab):
                 "GREEN: 2 of 2 *",
             ],
         ),
+        ({"spill_loads": 2}, 0, ["PASSED flash[[]sm_90]: spill_loads 0 → 2; triton 3.9.0; within its slack"]),
         ({"spill_loads": 3}, 1, ["flash[[]sm_90]: spill_loads 0 → 3 REGRESSED; exact; triton 3.9.0"]),
     ):
         lab.compiler(**found)
@@ -306,6 +307,13 @@ def test_what_can_no_longer_be_read_is_invalid_and_replaces_no_baseline_unasked(
     told, targets = lab.propose("less")
     assert ("left out: flash[sm_90] of less: spill_stores, " in told, targets) == (True, ["gfx942"])
     assert lab.propose("less", "--accept-slower")[1] == ["gfx942", "sm_90"]
+
+
+def test_a_test_that_fails_for_itself_gets_no_verdict_and_no_baseline(lab):
+    lab.suite(ONE.format(more="", call="assert roofline.resources('kernel', target='sm_90').registers <= 128"))
+    lab.desk.run("--roofline-save=bad").stdout.fnmatch_lines(["flash *sm_90 * FAILED"])
+    told, targets = lab.propose("bad")
+    assert ("its test failed" in told, targets) == (True, None)
 
 
 def test_a_red_kernel_ends_a_test_whose_time_is_still_open_and_rounds_leave_kernels_alone(lab):

@@ -113,6 +113,15 @@ def test_a_sick_device_is_named_first_and_not_red(slowed):
     assert len(alarms(result)) == 4
 
 
+def test_a_green_night_says_so(slowed):
+    slowed.script()
+    result = slowed.run(*SHADOW)
+    assert alarms(result) == []
+    result.stdout.fnmatch_lines(
+        ["SHADOW: nothing would have failed", "SHADOW: in 1 night 0 of 1 run would have been red; from 14 nights on *"]
+    )
+
+
 def nights(desk, dates, red=()):
     """Copies of the last run, as of other nights; of those in `red` the first test would have failed."""
     text = desk.run_paths()[-1].read_text()
