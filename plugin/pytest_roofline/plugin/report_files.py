@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..core.rows import Row
     from ..report.summary import Place
 
+T = TypeVar("T")
 # A plugin that tells GitHub of every failed test itself.
 ANNOTATING = "pytest_github_actions_annotate_failures"
 
@@ -45,49 +46,32 @@ class Reports:
         """Write everything that is wanted of a run."""
         if not self.wanted:
             return
-        run, rows = self._read(writer)
-        if run is None:
-            return
+        read = self._try("there is no report of this run", lambda: _read(writer))
         if self._folder is not None:
             folder = self._folder
-            self.broken |= not self._try("the report is not complete", lambda: self._write(run, rows, folder))
-        if self._summary:
-            self._try("the summary of this job is not shown", lambda: self._append(run, rows))
-        if self._on_github:
-            self._try("nothing is annotated", lambda: self._annotate(rows, planned, config))
+            written = read and self._try("the report is not complete", lambda: self._write(*read, folder))
+            self.broken = not written
+        if read and self._summary:
+            self._try("the summary of this job is not shown", lambda: self._append(*read))
+        if read and self._on_github:
+            self._try("nothing is annotated", lambda: self._annotate(read[1], planned, config))
 
-    def _read(self, writer: "RunWriter") -> "tuple[Run | None, list[Row]]":
-        """The run as its file holds it, at its whole path as a later report would find it, with its rows."""
-        from ..baselines.run_rows import rows_of
-
-        found: list[tuple[Run, list[Row]]] = []
-
-        def read() -> None:
-            run = writer.read_back()
-            if run is not None:
-                run = replace(run, path=run.path.resolve() if run.path.is_file() else run.path)
-                found.append((run, rows_of([run])))
-
-        if not self._try("there is no report of this run", read):
-            self.broken = self._folder is not None
-        return found[0] if found else (None, [])
-
-    def _try(self, what: str, step: Callable[[], None]) -> bool:
-        """Take a step, of which whatever goes wrong becomes a warning and costs nothing else; whether it succeeded."""
+    def _try(self, what: str, step: Callable[[], T]) -> T | None:
+        """What a step gives; None where it failed, which becomes a warning and costs nothing else."""
         from ..report.files import reason
 
         try:
-            step()
+            return step()
         except Exception as error:
             self.lines.append(printable(f"WARNING: {what}: {reason(error)}"))
-            return False
-        return True
+            return None
 
-    def _write(self, run: "Run", rows: "list[Row]", folder: Path) -> None:
+    def _write(self, run: "Run", rows: "list[Row]", folder: Path) -> bool:
         from ..report.files import write_report
 
         *_, page = write_report([run], folder, rows)
         self.lines.append(printable(f"report written to {folder}, to be opened at {page}"))
+        return True
 
     def _append(self, run: "Run", rows: "list[Row]") -> None:
         from ..report.files import append_summary
@@ -100,6 +84,16 @@ class Reports:
         places = {encodable(test_id): place_of(plan.item, config) for test_id, plan in planned.items()}
         told_elsewhere = config.pluginmanager.hasplugin(ANNOTATING)
         self.annotations = annotations(rows, places.get, errors=not told_elsewhere)
+
+
+def _read(writer: "RunWriter") -> "tuple[Run, list[Row]]":
+    """The run as its file holds it, at its whole path as a later report would find it, with its rows."""
+    from ..baselines.run_rows import rows_of
+
+    run = writer.read_back()
+    assert run is not None, "a run that is to be reported has begun its file"
+    run = replace(run, path=run.path.resolve() if run.path.is_file() else run.path)
+    return run, rows_of([run])
 
 
 def place_of(item: pytest.Item, config: pytest.Config) -> "Place | None":
