@@ -9,21 +9,6 @@ from pytest_roofline.core.profiles import Figure
 
 from .conftest import ONE
 
-SUITE = """
-import pytest
-from pytest_roofline import Work
-
-@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
-def test_ranks(roofline, busy, kind):
-    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9), name="efficiency")
-    given = roofline.figure("efficiency", 0.873, "share")
-    assert (given.name, given.value, given.unit) == ("efficiency", 0.873, "share")
-    roofline.figure("bytes", 2**20, "B")
-
-def test_fails(roofline):
-    roofline.figure("found", 3, "count")
-    raise AssertionError("after it")
-"""
 REFUSED = """
 import pytest
 
@@ -46,27 +31,6 @@ SENTENCES = (
     "'a' is nan; expected a finite number",
     "this test has two figures under the name 'a'; give each a name of its own",
 )
-
-
-def test_figures_are_recorded_and_shown_whatever_becomes_of_their_test(desk):
-    desk.suite(SUITE)
-    result = desk.run("--roofline-save=it")
-    result.assert_outcomes(passed=2, failed=1)
-    run = desk.saved("it")
-    assert [(figure.label, figure.name, figure.value, figure.unit) for figure in run.figures] == [
-        ("ranks[ddp]", "efficiency", 0.873, "share"),
-        ("ranks[ddp]", "bytes", 2.0**20, "B"),
-        ("ranks[fsdp]", "efficiency", 0.873, "share"),
-        ("ranks[fsdp]", "bytes", 2.0**20, "B"),
-        ("fails", "found", 3.0, "count"),
-    ]
-    result.stdout.fnmatch_lines(
-        [
-            "ranks[[]ddp]: efficiency 87.3 %, bytes 1.00 MiB",
-            "ranks[[]fsdp]: efficiency 87.3 %, bytes 1.00 MiB",
-            "fails: found 3",
-        ]
-    )
 
 
 def test_a_figure_is_no_part_of_a_baseline_a_comparison_or_a_verdict(desk):

@@ -1,6 +1,5 @@
 """The run file: written as things happen, kept whatever happens, and never in the way of a result."""
 
-import errno
 import re
 from pathlib import Path
 
@@ -97,61 +96,6 @@ def test_an_unwritable_folder_costs_a_warning_and_no_measurement(desk):
     desk.script(slow=1.3)
     result = desk.run("--roofline-dir=/dev/null/x", "--roofline-min-percent=55")
     result.assert_outcomes(failed=1, passed=1)
-
-
-def full_disk(monkeypatch, under, after):
-    """Writing below `under` fails after so many lines, as on a full disk."""
-    opened = Path.open
-
-    def open_full(path, *args, **keywords):
-        file = opened(path, *args, **keywords)
-        return Full(file, after) if path.is_relative_to(under) and path.suffix == ".jsonl" else file
-
-    monkeypatch.setattr(Path, "open", open_full)
-
-
-class Full:
-    """A file on a disk that has room for a few lines."""
-
-    def __init__(self, file, room):
-        self.file, self.room = file, room
-
-    def write(self, text):
-        self.room -= 1
-        if self.room < 0:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return self.file.write(text)
-
-    def writelines(self, lines):
-        for line in lines:
-            self.write(line)
-
-    def flush(self):
-        self.file.flush()
-
-    def close(self):
-        self.file.close()
-
-
-@pytest.mark.parametrize("room", [0, 3])
-def test_a_disk_that_is_full_costs_a_warning_and_no_measurement(desk, monkeypatch, room):
-    desk.suite()
-    full_disk(monkeypatch, desk.path, room)
-    result = desk.run("--roofline-save=kept")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["2 measured", "WARNING: *No space left on device*"])
-    run = read_run(fallback(result))
-    assert [measurement.label for measurement in run.measurements] == ["copy[64MiB]", "copy[1GiB]"]
-    assert run.footer is not None
-
-
-def test_the_warning_names_a_file_only_where_it_holds_the_run(desk, monkeypatch):
-    # The spare file fails too, in the middle: it must not be praised as the place of the run.
-    desk.suite()
-    full_disk(monkeypatch, Path("/"), 3)
-    (warning,) = [line for line in desk.run().stdout.lines if line.startswith("WARNING: ")]
-    assert "nowhere else" in warning
-    assert "instead" not in warning
 
 
 def test_asking_for_a_name_is_answered_when_nothing_was_measured(desk):

@@ -10,28 +10,6 @@ from pytest_roofline.baselines.files import read_baseline
 MIB = 2**20
 # A host that submits more slowly than the device works, on a coarse clock, with a queue that fills up.
 LIFELIKE = {"launch_s": 8e-6, "record_s": 1.5e-6, "latency_s": 4e-6, "tick_s": 5e-7, "queue_depth": 1000}
-# Written in place of the desk's: a device whose stamps are watched, so that reversed ones are found out.
-WATCHED = """
-import json
-from pathlib import Path
-
-import pytest
-from pytest_roofline.engine.devices.base import Traits
-from pytest_roofline.engine.devices.fake import FakeDevice
-
-SCRIPT = json.loads(Path(__file__).with_name("script.json").read_text())
-
-
-def pytest_roofline_device(config, name):
-    traits = Traits(tick_s=1e-9, shortest_span_s=2e-7, stamps=SCRIPT["device"].pop("stamps", True))
-    config.fake = FakeDevice(**SCRIPT["device"], traits=traits)
-    return config.fake
-
-
-@pytest.fixture
-def busy(request):
-    return lambda seconds: request.config.fake.work(seconds * SCRIPT["slow"]["*"])
-"""
 # A device that is throttled, for the causes given, as long as a test of that name runs.
 THROTTLED = """
 import pytest
@@ -83,7 +61,6 @@ def test_short(roofline, busy):
 MODES = {
     "host-bound": ({}, {"queue_depth": 4, "launch_s": 1e-3}),
     "cache-resident": ({}, {"cache_bytes": 1024 * MIB}),
-    "wall-clock": ({"latency_s": 4e-6}, {"latency_s": 4e-6, "stamps": False}),
 }
 DIRECTIONS = [(0, 1), (1, 0)]
 
@@ -94,8 +71,6 @@ def machine(desk):
     desk.one()
 
     def script(mode, side, slow=1.0):
-        if mode == "wall-clock":
-            desk.pytester.makeconftest(WATCHED)
         desk.script(slow=slow, **MODES[mode][side])
 
     return script
@@ -168,7 +143,6 @@ def test_a_result_of_the_same_mode_is_judged_and_the_summary_says_what_set_the_p
     for mode, slow, verdict, said in (
         ("host-bound", 2.0, "INCONCLUSIVE", "host-bound, *: one (1.00 ms on the device's clock, 1.* ms on the host's)"),
         ("cache-resident", 1.0, "PASSED", "*"),
-        ("wall-clock", 0.7, "IMPROVED", "timed by the host's clock, *: one"),
     ):
         machine(mode, 1)
         desk.run(f"--roofline-save={mode}").stdout.fnmatch_lines([said])

@@ -274,10 +274,7 @@ def not_as_measured(measurement: Measurement) -> list[str]:
 
 def _trace_path(session: RooflineSession, label: str) -> tuple[Path | None, list[str]]:
     """A file for a trace beside the run files, in a folder of this run that git does not see; None with a sentence."""
-    usual, written = session.options.folder, session.writer.path
-    # Where the run had to go elsewhere, there.
-    elsewhere = written is not None and written.parent != usual / "runs"
-    profiles = (written.parent if elsewhere and written is not None else usual) / "profiles"
+    profiles = session.options.folder / "profiles"
     folder = profiles / session.run_name
     name = slug(label)[:MOST_NAME]
     try:

@@ -228,39 +228,6 @@ def test_a_new_driver_is_held_against_three_runs_of_the_old(story):
     assert ladders(everything) == ladders(red) == ladders(live)
     assert (len(ladders(live)), ladders(green)) == (1, [])
     assert "fine: clock, host link, matrix products" in ladders(live)[0]
-    # Of several processes the clock of the one that stands is explained.
-    path = story.desk.run_path("new")
-    lines = []
-    for line in path.read_text().splitlines():
-        record = json.loads(line)
-        lines.append(line)
-        # A faster and a slower process, of which the last ran at half the clock; the one between them stands.
-        for name, factor, clock in (("other", 0.99, 1.0), ("last", 1.01, 0.5)) * (record["type"] == "measurement"):
-            samples = dict(record["samples"])
-            samples["seconds"] = [seconds * factor for seconds in samples["seconds"]]
-            samples["blocks"] = [block | {"clock_hz": block["clock_hz"] * clock} for block in samples["blocks"]]
-            lines.append(json.dumps(record | {"process": name, "samples": samples}))
-    path.write_text("\n".join([*lines, ""]))
-    _, printed = story.do(["roofline", "explain", "new"])
-    assert ladders(printed) == ladders(live)
     story.desk.script(driver=NEW)
     result = story.desk.run("perf_tests", *against())
     assert (result.ret, ladders(result.stdout.lines)) == (0, [])
-
-
-def test_a_shift_of_the_whole_suite_is_said_once_here_and_offline(story):
-    story.record()
-    story.desk.script(driver=NEW, slow=1.2)
-    result = story.desk.run("perf_tests", *against(), "--roofline-save=new")
-    assert result.ret == 1
-    compared = story.desk.cli("compare", ",".join(SCATTER), "new")
-    assert compared.exit_code == 1
-    start = next(at for at, line in enumerate(result.stdout.lines) if "= roofline =" in line)
-    for lines in (result.stdout.lines[start:], compared.output.splitlines()):
-        moved = [at for at, line in enumerate(lines) if "ALL TESTS SHIFTED: 6 of 6 are slower" in line]
-        assert len(moved) == 1
-        assert any("Look at what all share: the driver" in line for line in lines)
-    story.desk.script(driver=NEW, slow=1.06)
-    story.desk.run("perf_tests", *against(), "--roofline-save=moved")
-    rows = json.loads(story.desk.cli("compare", ",".join(SCATTER), "moved", "--json").stdout)
-    assert [row["whole_suite"] for row in rows] == [pytest.approx(0.06, abs=0.005)] * 6
