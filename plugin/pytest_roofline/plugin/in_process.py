@@ -162,17 +162,6 @@ class _Sibling:
         return f"{self.name} ({self.uuid or 'without a UUID'})"
 
 
-class _Noting(Observer):
-    """Says at the end of the run what took long."""
-
-    def __init__(self, test: CurrentTest) -> None:
-        self._noted = test.session.noted
-
-    def tell(self, sentence: str) -> None:
-        """Keep it for the end."""
-        self._noted.warn(sentence)
-
-
 class Siblings:
     """The measurements of one test on every sibling."""
 
@@ -184,7 +173,6 @@ class Siblings:
         self._timed = timed
         self._make_args = make_args
         self._needs_bytes = needs_bytes
-        self._observer = _Noting(test)
         self._opened: dict[str, tuple[Device, DeviceFacts]] = {}
 
     def measure(self, among: Sequence[Sequence[str]] | None) -> tuple[list[Measurement], str]:
@@ -285,7 +273,7 @@ class Siblings:
             instead=self._test.replacement(one.name, self._timed.call),
             devices=one.name.split(BETWEEN) if len(one.parts) > 1 else None,
         )
-        measured = measure_request(one.device, request, self._observer)
+        measured = measure_request(one.device, request, Observer())
         one.passes.append(measured)
         if measured.wrong:
             raise WrongData(f"{one.called}: {measured.wrong}")

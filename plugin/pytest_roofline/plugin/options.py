@@ -78,7 +78,7 @@ _VALUES = (
     ),
     ("launcher-args", "ARGS", "further arguments for it, in one string: '--hostfile hosts'"),
     ("address", "HOST", "host name or IP that ranks on other nodes connect to (default: this host's name)"),
-    ("rank-timeout", "SECONDS", "timeout of one distributed call (default 120 s and twenty budgets)"),
+    ("rank-timeout", "SECONDS", "timeout of one distributed call (default 120 s + 20 x budget)"),
     ("boot-timeout", "SECONDS", "timeout for starting all ranks of a world (default 90)"),
     ("dir", "DIR", "where runs are saved (default .roofline in the rootdir)"),
 )
