@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = ROOT / "docs" / "ci"
 STANDIN = ROOT / "tests" / "slow" / "docs" / "standin"
 REPORT = {"index.html", "junit.xml", "results.csv", "run.json", "summary.md"}
-ALL_PASSED = re.compile(r"\b([1-9]\d*) of \1 compared: \1 PASSED$", re.MULTILINE)
-SOME_REGRESSED = re.compile(r"compared[^:]*: .*\b[1-9]\d* REGRESSED")
+ALL_PASSED = re.compile(r"^GREEN: ([1-9]\d*) of \1 fast enough$", re.MULTILINE)
+SOME_REGRESSED = re.compile(r"^RED: .*\b[1-9]\d* REGRESSED", re.MULTILINE)
 # As a ROCm container has it.
 INSTALLED = "numpy==2.2.0\npytorch-triton-rocm==3.5.0\ntorch==2.9.0+rocm6.4\ntorchvision==0.24.0+rocm6.4\n"
 WANTED = [line for line in INSTALLED.splitlines() if "torch" in line]

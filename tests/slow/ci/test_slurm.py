@@ -130,7 +130,7 @@ def test_on_two_nodes_srun_starts_the_ranks(slurm, checkout):
     for path in suite.iterdir():
         path.unlink()
     (suite / "test_ranks.py").write_text(RANKS)
-    options = "--roofline-device=cpu --roofline-budget=0.05"
+    options = "-v --roofline-device=cpu --roofline-budget=0.05"
     job = Job(slurm, checkout, "--nodes=2", options=options, ROOFLINE_TESTS="all_reduce").ended()
     job.waiting.communicate(timeout=60)
     assert "ranks: srun, gloo" in job.said
