@@ -1,0 +1,135 @@
+"""The statistics to the last digit: numbers over a grid of inputs, stored, so that no change of them goes unseen.
+
+    GOLDEN_RENEW=1 python -m pytest tests/stats/test_figures.py
+
+writes `figures.json` anew; its diff says what changed.
+"""
+
+import itertools
+import json
+import math
+import random
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pytest_roofline.stats import looks, shared, spread
+from pytest_roofline.stats.looks import Looks
+from pytest_roofline.stats.spread import Group, Spread, priors
+from pytest_roofline.stats.stats import difference
+
+from ..golden.stored import renewing
+
+PATH = Path(__file__).with_name("figures.json")
+# Sessions of a side: (processes, device, day). Sessions of one hour, of one process, of several devices.
+REFERENCES = {
+    "one sitting": [(5, "a", 1), (5, "a", 1), (5, "a", 1)],
+    "three days": [(5, "a", 1), (5, "a", 2), (5, "a", 3)],
+    "single processes": [(1, "a", day) for day in range(1, 7)],
+    "unlike sizes": [(2, "a", 1), (7, "a", 2), (1, "a", 4), (3, "a", 5)],
+    "three devices": [(3, "b", 1), (4, "b", 2), (3, "c", 3), (2, "d", 4)],
+    "one process": [(1, "a", 1)],
+}
+
+
+def sides(name, count, scatter):
+    """New processes and a reference, whose sessions and processes lie apart by chance with a seed."""
+    chance = random.Random(f"{name} {count} {scatter}")
+    groups = [
+        Group(
+            tuple(1e-3 * math.exp(day_shift + chance.gauss(0, scatter)) for _ in range(size)),
+            device,
+            f"2026-01-{day:02}T12:00:00Z",
+        )
+        for size, device, day in REFERENCES[name]
+        for day_shift in [chance.gauss(0, 2 * scatter)]
+    ]
+    new = tuple(1.04e-3 * math.exp(chance.gauss(0, 3 * scatter)) for _ in range(count))
+    return [Group(new, "a", "2026-02-01T12:00:00Z")], groups
+
+
+def differences():
+    for name, count, scatter in itertools.product(REFERENCES, (1, 3, 12), (0.002, 0.03)):
+        new, reference = sides(name, count, scatter)
+        for kind in ("device", "host"):
+            found = difference(new, reference, priors()[kind])
+            yield f"{name}, {count}, {scatter}, {kind}", asdict(found) | {"p": found.p_slower_than(0.01)}
+
+
+def spreads():
+    for name, scatter in itertools.product(REFERENCES, (0.002, 0.03)):
+        new, reference = sides(name, 4, scatter)
+        prior = priors()["device"]
+        process = spread.process_spread(new, reference, prior)
+        yield (
+            f"{name}, {scatter}",
+            {
+                "within": spread.within(reference),
+                "between": spread.between_sessions(reference),
+                "process": asdict(process),
+                "session": asdict(spread.session_spread(new, reference, process, prior)),
+                "assumed": asdict(spread.session_spread(new, reference, Spread(0.01, "x", 3.0), prior, 0.05)),
+            },
+        )
+    tests = [sides(name, 1, scatter)[1] for name in REFERENCES for scatter in (0.001, 0.003, 0.01, 0.02)]
+    yield "lent", asdict(spread.lend(priors()["device"], tests))
+
+
+def plans():
+    for most, slow_only, ended in itertools.product((1, 3, 8, 12), (False, True), (False, True)):
+        plan = Looks(most, slow_only, ended)
+        for known, count in itertools.product((1.0, 5.0, 40.0), (1, 2, 3, 7, 12)):
+            levels = (plan.pass_level, plan.far_level, plan.improved_level)
+            yield (
+                f"{most} {slow_only} {ended}, {count} against {known}",
+                [*(level(count, known) for level in levels), plan.red_share(count, known, 3)],
+            )
+    yield "boundaries", looks.boundaries(np.array([0.001, 0.004, 0.02]), np.array([0.2, 0.5, 1.0]))
+    # Nearly nothing to spend at a look leaves a bound far out.
+    yield "steep", looks.boundaries(np.array([1e-28, 2e-28, 0.05]), np.array([0.1, 0.9, 1.0]))
+    for comparisons in (1, 3, 4, 20, 50):
+        yield f"adjusted of {comparisons}", looks.adjusted([1e-5, 0.004, 0.03, 0.9], comparisons)
+        yield f"at once of {comparisons}", [looks.red_at_once(p, comparisons) for p in (1e-4, 0.0024, 0.0026, 0.05)]
+
+
+def followings():
+    chance = random.Random(7)
+    for tests, sessions in ((9, 3), (20, 5), (41, 8)):
+        common = [chance.gauss(0, 0.05) for _ in range(sessions + 1)]
+        logs = np.array([[one + chance.gauss(0, 0.004) for one in common] for _ in range(tests)])
+        share, before, now = shared.followed(logs[:, :-1], logs[:, -1])
+        yield f"{tests} tests, {sessions} sessions", [share, *before[:3].ravel(), *now[:5]]
+        yield f"others of {tests}", shared.leave_one_out(logs[:, 0]).tolist()[:9]
+
+
+def rounded(value):
+    if isinstance(value, dict):
+        return {name: rounded(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(each) for each in value]
+    # As many digits as two processors agree on.
+    return float(f"{value:.7g}") if isinstance(value, float) else value
+
+
+@pytest.mark.parametrize("kind", [differences, spreads, plans, followings], ids=lambda kind: kind.__name__)
+def test_every_number_is_as_stored(kind):
+    now = json.loads(json.dumps(rounded(dict(kind()))))
+    stored = json.loads(PATH.read_text(encoding="utf-8")) if PATH.exists() else {}
+    if renewing():
+        PATH.write_text(json.dumps(stored | {kind.__name__: now}, indent=0, sort_keys=True) + "\n", encoding="utf-8")
+        return
+    assert {name: found for name, found in now.items() if not alike(found, stored[kind.__name__].get(name))} == {}
+    assert now.keys() == stored[kind.__name__].keys()
+
+
+def alike(found, expected):
+    """Whether two values are the same, numbers but for what two processors make of their last digits."""
+    if isinstance(found, dict) and isinstance(expected, dict):
+        return found.keys() == expected.keys() and all(alike(found[name], expected[name]) for name in found)
+    if isinstance(found, list) and isinstance(expected, list):
+        return len(found) == len(expected) and all(map(alike, found, expected))
+    if isinstance(found, float) and isinstance(expected, float):
+        return math.isclose(found, expected, rel_tol=1e-5, abs_tol=1e-300) or found == expected
+    return found == expected
