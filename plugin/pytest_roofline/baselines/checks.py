@@ -12,7 +12,6 @@ from ..core.records import rate
 from ..core.resources import registers_of
 from ..core.units import format_seconds, format_tolerance, moment
 from ..core.work import RATE_SUFFIXES, rate_suffix
-from ..kernel_gate.targets import above_limit
 from ..stats.outlook import detectable
 from ..stats.spread import ENOUGH_SESSIONS, Group, Prior, Spread
 from ..stats.stats import Difference, difference
@@ -46,9 +45,6 @@ def _exact(entry: ExactEntry, family: str) -> Iterator[Flaw]:
         yield Flaw(f"an exact entry in {family}.json", f"it in {RESOURCES}.json", "approve it, or move it there")
     if not _has_provenance(entry) or not entry.compiler:
         yield Flaw("no provenance", "its run and its compiler", _ANEW)
-    impossible = above_limit(entry.target, entry.figures)
-    if impossible:
-        yield Flaw(impossible, "what a launch can give", "record it anew; nobody can have run this")
     if registers_of(entry.figures) is None:
         yield Flaw("no registers", "those of every target", _ANEW)
 

@@ -36,7 +36,6 @@ class Choice:
     Args:
         driver: the driver's version, or its first parts: `550` takes 550.54.14, but not 5501.
         before: begun before this moment; one without a date is not.
-        after: begun at this moment or later.
         product: a hardware key as it is printed, or words of it: `h200-sxm`.
     """
 

@@ -51,8 +51,6 @@ class Change:
     """What an approval does to one entry.
 
     Args:
-        entry: as it will stand.
-        before: as it stood; None where it is new.
         action: whether the proposal's sessions replace the old ones or join them.
         why: what decided, for a person: `IMPROVED -7.1 %`, `its work changed`, `peak 1.00 GiB → 1.10 GiB`.
         refusal: why it may not be: it is too slow for the entry's anchor, or takes more memory; empty where it may.

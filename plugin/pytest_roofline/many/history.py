@@ -56,15 +56,10 @@ class HistoryChange:
     """A step or a drift, of one test or of many at the same time, on one unit or on many.
 
     Args:
-        kind: `step` or `drift`.
-        slower: whether it is for the worse.
         change: share of the time, where it is largest.
-        hardware: as one device.
         units: devices or nodes that it was seen on, sorted; empty where all of a hardware are one series.
         of_units: how many there are that ran these tests often enough.
         before: the last run before it; `after` the first behind it. Of a drift the first and the last.
-        changed: what differs between these runs: `driver 570.86 → 580.10`.
-        found: of each test and unit, the largest first.
         trend: log seconds where it is largest, in the order of time.
     """
 

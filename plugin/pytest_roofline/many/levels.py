@@ -155,15 +155,11 @@ class Effect:
     """A part that is slower than its peers in one class of tests.
 
     Args:
-        level: `node`, `gpu` or `link`.
         part: its name; of a link's GPU the node and the number.
-        node: where it is.
         sort: of the cells that say so: `gpu`, `link` or `node`.
-        kind: the class of tests.
         size: log seconds above the middle, without what a higher level explains.
         p: after everything that it counts for.
         spread: of all like it, in log seconds.
-        fellows: how many like it were looked at.
     """
 
     level: str

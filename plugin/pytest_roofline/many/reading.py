@@ -95,9 +95,6 @@ class Many:
         tests: the tests; sorted, so that the same runs give the same numbers.
         rows: a row for every measurement of every process: `run`, `test` (numbers of the above), `seconds` per call,
             `unfit` (why it does not count; empty where it does), `hosts` (of its ranks, as JSON; empty without).
-        environments: what the runs ran on.
-        left_out: files that could not be used, each with the reason.
-        notes: what else a user should know.
         files: how many were asked for; `read` how many of them were read and not remembered.
     """
 

@@ -38,12 +38,10 @@ class RunSeries:
     """One test over time on one unit, or in the middle of all units.
 
     Args:
-        test: number of the test.
         unit: device, node, or empty where all of a hardware are one series.
         runs: number of each point's run, in the order of time; of a common series the last one of each point.
         days: since the first run of the history, of each point.
         logs: log seconds of each point; of a common series, above each unit's own median.
-        kind: class of the noise that is assumed: `device` or `host`.
         raw: of a common series, the runs and logs that its points are the middles of, in the order of time.
         steadier: what is assumed of a point's noise, as a share of that of one run.
     """
@@ -160,8 +158,6 @@ class SeriesChange:
     """A step or a drift of one series, in log seconds; positive is slower.
 
     Args:
-        series: where it was seen.
-        kind: `step` or `drift`.
         size: of a step the difference of both sides; of a drift the whole way from the first run to the last.
         interval: with 95 %.
         p: after everything that it counts for.

@@ -66,8 +66,6 @@ class Limit:
     """What a time may not lie beyond.
 
     Args:
-        standard: the published limit, the floor, or the share of the roofline.
-        seconds: the time that just meets it.
         new: the new processes, each summed up as the limit's source does; without any, by their medians.
     """
 

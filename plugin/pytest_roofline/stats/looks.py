@@ -58,7 +58,6 @@ class Looks:
     little where the reference's own error rules, and all looks are then nearly the same look.
 
     Args:
-        most: the most processes that the run may take.
         slow_only: whether more follow only for what looks slower than its tolerance; else for all that is open.
         ended: whether this look is the last although more were planned, for a reason that has nothing to do with what
             was seen (the time is spent): then what is left of the chances is spent now.

@@ -30,16 +30,10 @@ class Reference:
     """What a measurement is compared with: the processes of its sessions, and where they come from.
 
     Args:
-        groups: the sessions.
-        source: the files, for a person.
-        environments: of each session, what may move a number beside the code.
-        tolerance: of this entry alone.
-        achieved: what was measured in place of what was asked for.
         clock_hz: the median clock of the sessions that know theirs.
         moved: the groups as they would be in the new session, where all tests of it moved together (`shared`); none
             where they did not.
         shift: by how much that makes this test slower, in log seconds.
-        peak_bytes: the most memory that a call held; None where that is not known.
     """
 
     groups: tuple[Group, ...]

@@ -47,7 +47,6 @@ class Group:
     """The processes of one session on one device: their medians in seconds.
 
     Args:
-        medians_s: one for each process.
         device: the device's UUID; empty where there is none, as on a CPU, or it is not told.
         started: when the session began, ISO 8601; empty is unknown.
     """
@@ -78,9 +77,7 @@ class Prior:
     Args:
         process: between processes of a session.
         session: between sessions, the least that is believed; of fewer than three sessions twice as much is assumed.
-        device: between devices of one product.
         freedom: how many degrees of freedom `process` is worth.
-        origin: where `process` comes from, for the verdict.
         borrowed: whether `process` was estimated from the other tests of the run: then it is joined with a test's own.
         total: between sessions of one process each, as the other tests of the run have it.
         lent: what other tests show between sessions, and that as a multiple of what they show between processes: of a
@@ -224,10 +221,6 @@ def session_spread(
     """The spread between sessions: what the reference's show, joined with the least that is believed.
 
     Args:
-        new: the processes of one session, or none.
-        reference: its sessions, those of one sitting joined.
-        process: the spread between processes.
-        prior: what to assume.
         assumed: of fewer than three sessions, as a multiple of the least that is believed.
     """
     mean_square, told, count = between_sessions(reference)
@@ -261,8 +254,6 @@ def lend(prior: Prior, tests: Sequence[Sequence[Group]], kind: str = "device") -
     """A prior from the references of all tests of a class: what each lends to the others, from eight of them on.
 
     Args:
-        prior: to keep where fewer tell.
-        tests: of each, the sessions behind it.
         kind: of the class, for what counts as another mode.
     """
     joined = [sittings(groups) for groups in tests]

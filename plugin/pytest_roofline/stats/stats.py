@@ -36,11 +36,8 @@ class Difference:
     """How much slower one side is than the other, in log seconds; positive is slower.
 
     Args:
-        estimate: the difference of the sides' centres.
-        error: its standard error.
         freedom: of the t distribution that goes with it; infinite is the normal one.
         process: the spread between processes; of the new ones where the sides differ in it.
-        session: the spread between sessions.
         device: the spread between devices; None where the same device is on both sides, or nothing tells them apart.
         paired: whether the reference holds this very device, and only that part of it was used.
         unequal: whether the new processes spread more than the reference's.

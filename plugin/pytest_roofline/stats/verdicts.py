@@ -41,14 +41,11 @@ class Verdict:
     Args:
         p: of "no more than the smallest effect worth reporting slower"; `p_spent` is paid for the looks of the run,
             and `p_adjusted` also for its other tests (None until `settle`).
-        difference: the statistics behind the estimate: error, degrees of freedom, spreads and where they came from.
-        processes: how many new ones stand behind it.
         mde: the minimum detectable effect, as a share of time: found 80 times in 100 at the 1 % level with the
             processes at hand.
         reach: the slowdown, as a share of time, that this run's rule finds 80 times in 100 once its rounds are used.
         slower_processes: of the reference's processes that were compared (the device's own, where there are any), how
             many were faster than the new ones' centre; `compared_processes` is how many those are.
-        new_medians_s: of the new processes, in seconds.
         limit: what it was held against in place of a reference; `estimate` is then by how much it lies beyond.
         siblings: how many like it, in the same run, it was held against in place of a reference.
         fewest: how many new processes REGRESSED needs here.
@@ -222,7 +219,6 @@ def kind_unless_red(
     Args:
         estimate: of the difference, in log seconds.
         bound: half the width of its one-sided bound at a confidence.
-        tolerance: as a share of time.
         levels: the chances of a false IMPROVED, and of PASSED for what is as slow as the tolerance and twice as slow.
     """
     improved, passed, far = (estimate + bound(1 - level) for level in levels)
