@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_roofline.core.judgements import Judgement, SessionRecord, SpreadRecord
+from pytest_roofline.core.judgements import Judgement, SessionRecord
 from pytest_roofline.core.memory import MemoryUse
 from pytest_roofline.core.profiles import Figure, Profile
-from pytest_roofline.core.samples import Samples
 from pytest_roofline.version import __version__
 
 
@@ -93,51 +92,21 @@ def test_the_process_ends_with_the_status_and_without_a_traceback(command, runs,
 
 
 def judged(measurement, verdict="REGRESSED", **changes):
-    """A judgement as of three new processes against two sessions of five, 30 % slower."""
+    """A judgement of three processes against a session, 30 % slower."""
     facts = {
-        "test_id": measurement.test_id,
-        "label": measurement.label,
-        "verdict": verdict,
-        "tolerance": 0.05,
-        "estimate": math.log(1.3),
-        "interval": (math.log(1.27), math.log(1.33)),
-        "error": 0.009,
-        "freedom": 11.0,
-        "p": 1e-6,
-        "p_adjusted": 4e-5,
-        "mde": 0.031,
-        "reach": 0.06,
-        "processes": 3,
-        "new_s": 1.3e-3,
-        "reference_s": 1e-3,
-        "source": "baselines/h200.json",
-        "reference": (
-            SessionRecord((1e-3, 1.01e-3, 0.99e-3, 1e-3, 1e-3), "GPU-1", "2026-01-01T12:00:00Z"),
-            SessionRecord((1e-3, 1.02e-3, 0.98e-3, 1e-3, 1e-3), "GPU-1", "2026-01-02T12:00:00Z"),
-        ),
-        "process_spread": SpreadRecord(0.01, "estimated", 8.0),
-        "session_spread": SpreadRecord(0.005, "prior, 2 sessions"),
-        "paired": True,
-    }
-    return Judgement(**(facts | changes))
+        "tolerance": 0.05, "estimate": math.log(1.3), "interval": (math.log(1.27), math.log(1.33)), "reach": 0.06,
+        "processes": 3, "new_s": 1.3e-3, "reference_s": 1e-3, "source": "baselines/h200.json",
+        "reference": (SessionRecord((1e-3, 1.01e-3, 0.99e-3), "GPU-1", "2026-01-01T12:00:00Z"),),
+    }  # fmt: skip
+    return Judgement(measurement.test_id, measurement.label, verdict, **(facts | changes))
 
 
 @pytest.fixture
 def told(make, tmp_path):
-    """A run of two tests, one of them judged after three processes of which one does not count."""
-
-    def numbers(seconds, **changes):
-        samples = Samples((seconds, seconds * 1.01, seconds * 0.99), iterations=10, tick_s=1e-9)
-        return make.measurement(key=make.key("slow"), samples=samples, **changes)
-
-    slow = [
-        numbers(1.30e-3, process="aaaaaaaaaa"),
-        numbers(1.31e-3, process="bbbbbbbbbb", round=2),
-        numbers(0.50e-3, process="cccccccccc", round=3, invalid="239% of the datasheet's peak"),
-    ]
-    other = make.measurement(2e-3, key=make.key("other"))
+    """A run of two judged tests."""
+    slow, other = (make.measurement(1.3e-3, key=make.key(name)) for name in ("slow", "other"))
     path = tmp_path / ".roofline" / "runs" / "new.jsonl"
-    return make.save(path, *slow, other, judged(slow[0]), judged(other, "PASSED", estimate=0.001))
+    return make.save(path, slow, other, judged(slow), judged(other, "PASSED", estimate=0.001))
 
 
 def test_a_name_under_which_nothing_is_saved_is_answered_with_those_that_are(command, refused, told, make, tmp_path):
