@@ -10,7 +10,7 @@ from pytest_roofline.engine.measure import Measured
 from pytest_roofline.engine.request import RankOptions, Request
 from pytest_roofline.plugin.over_ranks import RankResult, write
 
-STEP = Work(flops=10**12, tokens=512)
+STEP = Work(flops=10**12, tokens=512, algbw_bytes=2**20, busbw_bytes=2**20)
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def recorded(make):
         request = Request(STEP, 1.0, timing="isolated", metric=metric, ranks=RankOptions(2))
         session = SimpleNamespace(
             under_test=SimpleNamespace(
-                hardware_of_ranks=lambda *_: make.hardware(devices=2),
+                hardware_of_ranks=lambda *_: make.hardware(devices=2, link="nvlink-switch"),
                 environment=environment,
                 beyond_belief=lambda *_: "",
             ),
@@ -51,3 +51,7 @@ def test_what_a_rank_computes_is_held_against_the_peak_of_its_device(recorded):
 def test_on_processors_and_without_a_type_ranks_have_no_roofline(recorded):
     assert recorded("Some Processor", "fp32_TFLOPS", "cpu").ceiling is None
     assert recorded("NVIDIA H200", "TFLOPS").ceiling is None
+
+
+def test_what_crosses_the_links_is_held_against_the_links_of_one_device(recorded):
+    assert recorded("NVIDIA H200", "busbw_GBps").ceiling.value == 450e9

@@ -16,7 +16,6 @@ from .ceilings import link_ceiling as link_ceiling
 from .ceilings import link_peak as link_peak
 from .ceilings import moved_bytes as moved_bytes
 from .ceilings import product_ceiling as product_ceiling
-from .ceilings import rank_ceiling as rank_ceiling
 from .keys import family_of as family_of
 from .keys import identity_of as identity_of
 from .keys import key_of as key_of

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..core.facts import DeviceFacts, Environment, Gpu, HardwareKey
+from ..core.facts import DeviceFacts, Gpu, HardwareKey
 from ..core.records import Ceiling
 from ..core.units import MIB, format_flops, format_rate
 from ..core.work import RATE_UNITS, Work, rate_suffix
@@ -116,20 +116,6 @@ def _at_full_clock(known: Product, name: str) -> float | None:
         return None
     rated, most = known.peaks[name].value * RATE_UNITS["TFLOPS"], units.value * clock.value * 1e6 * flops
     return most if LEAST_RATED * most <= rated < most else None
-
-
-def rank_ceiling(environment: Environment | None, work: Work, metric: str) -> Ceiling | None:
-    """The roofline of what one rank computes: the datasheet's peak of its device; None of bytes, which cross links.
-
-    Args:
-        environment: of rank 0, whose device is like every other rank's; None where it is not known.
-        work: of one rank.
-        metric: `bf16_TFLOPS`.
-    """
-    if environment is None or rate_suffix(metric) != "TFLOPS":
-        return None
-    found = datasheet_ceiling(environment.device, work, metric)
-    return found and replace(found, origin=f"{found.origin}, one rank's device, for the work of one rank")
 
 
 def is_arithmetic(ceiling: Ceiling) -> bool:

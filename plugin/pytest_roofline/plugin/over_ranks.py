@@ -10,9 +10,10 @@ from ..core.errors import BadInput, WrongData, shown
 from ..core.facts import Environment, HardwareKey
 from ..core.records import Ceiling, Measurement
 from ..core.samples import OVERSUBSCRIBED, Block, Ranks, Samples
+from ..core.work import rate_suffix
 from ..engine.measure import Measured
 from ..engine.request import RankOptions, Request, one_of, positive
-from ..hardware import collective_ceiling, product_of, rank_ceiling
+from ..hardware import collective_ceiling, datasheet_ceiling, product_of
 from .distributed import Distributed, checked_call
 from .planned import encodable
 from .recording import CurrentTest, key_for, record, why_partial
@@ -142,11 +143,14 @@ def _ceiling(request: Request, result: RankResult, hardware: HardwareKey) -> Cei
     """The roofline of what crosses the links of every rank's device, or of what one rank computes."""
     assert request.ranks is not None
     work, metric = request.work, request.shown_metric
-    found = rank_ceiling(result.environment, work, metric)
-    if found is not None or result.environment is None:
-        return found
-    known = product_of(result.environment.device)
-    return collective_ceiling(known, hardware, work, metric, request.ranks.collective or "")
+    if result.environment is None:
+        return None
+    # That of rank 0, whose device is like every other rank's.
+    device = result.environment.device
+    if rate_suffix(metric) != "TFLOPS":
+        return collective_ceiling(product_of(device), hardware, work, metric, request.ranks.collective or "")
+    found = datasheet_ceiling(device, work, metric)
+    return found and replace(found, origin=f"{found.origin}, one rank's device, for the work of one rank")
 
 
 def take(call: RankCall, keep: Keep) -> RankResult:
