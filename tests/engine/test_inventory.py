@@ -209,7 +209,7 @@ def test_the_limits_of_the_host_are_told_and_none_is_not_unknown(monkeypatch, tm
 
 
 def test_the_pairs_without_peer_access_are_listed_where_torch_tells(monkeypatch):
-    for cuda, devices, pairs in [(True, 4, ((0, 3),)), (True, 1, None), (True, 0, None), (False, 4, None)]:
+    for cuda, devices, pairs in [(True, 4, ((0, 3),)), (True, 1, None), (False, 4, None)]:
         for module in (torch.cuda, torch.accelerator):
             monkeypatch.setattr(module, "device_count", lambda devices=devices: devices)
         monkeypatch.setattr(torch.cuda, "is_available", lambda cuda=cuda: cuda)
@@ -336,12 +336,11 @@ def test_what_lies_between_two_nvidia_gpus_is_read_from_the_ends_of_their_links(
         (wired({one: ["switch"] * 18}, {READ: OK, NVLINK: NO}), one, two, Link("pcie")),
         # A virtual machine.
         (wired(direct(4), {READ: OK, NVLINK: OK}, hides=hidden), one, two, Link("nvlink")),
-        (wired({}, {READ: OK, NVLINK: NO}), one, two, Link("pcie")),
         (wired({}, {WRITE: OK, NVLINK: NO}), one, two, Link("pcie")),
         (wired(ancestor=30), one, two, Link("pcie")),
         (wired(), one, two, Link("unknown")),
         (wired(SWITCHED, {NVLINK: OK}, 30, lacks=older), one, two, Link("unknown")),
-        *((wired(SWITCHED), *pair, Link("unknown")) for pair in [(one, "GPU-9"), ("GPU-9", one), (None, one)]),
+        *((wired(SWITCHED), *pair, Link("unknown")) for pair in [("GPU-9", one), (None, one)]),
     ]:
         assert of_nvidia(nvml, first, second) == link, (first, second, link)
 
@@ -383,10 +382,9 @@ def test_gpus_of_torch_are_asked_of_by_uuid_or_address_and_staged_where_they_can
     assert between(1, 2) == Link("unknown")
     library = install(wired(direct(4)))
     assert (between(1, 2), between(1, 3), library.open) == (Link("nvlink", 4), Link("nvlink", 1), 0)
-    for pair in [(1, 2), (2, 1)]:
-        cards.apart |= {pair}
-        assert between(1, 2) == Link("staged")
-        cards.apart.clear()
+    cards.apart |= {(2, 1)}
+    assert between(1, 2) == Link("staged")
+    cards.apart.clear()
     monkeypatch.setattr(torch.version, "hip", "6.2", raising=False)
     for library in (ModuleType("amdsmi"), FakeAmdsmi(starts=OSError())):
         install(library)

@@ -11,11 +11,8 @@ from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.samples import SIBLINGS
 from pytest_roofline.core.work import Work
-from pytest_roofline.engine.devices import Allocated
 from pytest_roofline.engine.devices.cpu import CpuDevice
 from pytest_roofline.engine.devices.fake import FakeDevice
-from pytest_roofline.engine.devices.mps import MpsDevice
-from pytest_roofline.engine.devices.xpu import XpuDevice
 from pytest_roofline.engine.measure import Observer, measure_request
 from pytest_roofline.engine.request import RankOptions, Request, Timed
 from pytest_roofline.engine.timing import Plan
@@ -55,11 +52,6 @@ HOLDS_TRUE = {
         "roofline.measure(lambda *a: seen.add(a) or fake.work(1e-3), work=WORK, args=[1, 2])",
         "assert seen == {(1, 2)}",
     ),
-    "arguments are made once without rotation": (
-        "made = []",
-        f"{MEASURE}, make_args=lambda: made.append(1) or (1,))",
-        "assert made == [1]",
-    ),
     "verify comes after the last call and that of the peak": (
         "for name, peak in (('a', False), ('b', True)):",
         "    order = []",
@@ -87,7 +79,6 @@ HOLDS_TRUE = {
         "    roofline.measure(lambda: 1 / 0, work=WORK, name='bad')",
         "assert len(released) == 2",
     ),
-    "the device is one of torch": ("assert roofline.device == torch.device('cpu')",),
 }
 
 
@@ -129,32 +120,17 @@ def test_names_tell_the_measurements_of_a_test_apart_and_twice_under_one_is_refu
 
 BAD = {
     "async function": ("async def fn(): pass", "fn, work=WORK", "'fn' is async*expected a plain function*"),
-    "async partial": (
-        "async def fn(a): pass", "functools.partial(fn, 1), work=WORK",
-        "* is async*expected a plain function*",
-    ),
     "no function": ("fn = 5", "fn, work=WORK", "what is to be timed is 5; expected a function, such as lambda: …"),
-    "a tensor": (
-        "import torch; fn = torch.zeros(1000, 2)", "fn, work=WORK",
-        "what is to be timed is a Tensor of shape (1000, 2); expected a function, *",
-    ),
     "a long value": ("fn = [1] * 1000", "fn, work=WORK", "what is to be timed is [1, 1, *1…; expected a function, *"),
-    "a tensor for bytes": (
-        "import torch; fn = print; n = torch.arange(3)", "fn, work=Work(read_bytes=n)",
-        "Work.read_bytes is a Tensor of shape (3,); expected a whole number",
-    ),
     "no work": ("", "fn", "work is None; expected Work(*"),
     "zero work": ("", "fn, work=Work()", "Work is zero throughout; expected at least one of *"),
     "negative work": ("", "fn, work=Work(read_bytes=-1)", "Work.read_bytes is -1; expected zero or more*"),
     "both arguments": ("", "fn, work=WORK, args=(), make_args=tuple", "both args and make_args were given; *"),
-    "bare argument": ("", "fn, work=WORK, args=5", "args is a int; expected a tuple of arguments"),
     "rotation without a maker": ("", "fn, work=WORK, cache='rotate'", "cache='rotate' needs make_args, *"),
     "cache": ("", "fn, work=WORK, cache='hot'", "cache is 'hot'; expected one of warm, rotate, flush"),
     "timing": ("", "fn, work=WORK, timing='cpu'", "timing is 'cpu'; expected one of device, wall"),
     "zero budget": ("", "fn, work=WORK, budget=0", "budget is 0; expected a number above zero"),
     "no number as budget": ("", "fn, work=WORK, budget='1s'", "budget is '1s'; expected a number above zero"),
-    "infinite budget": ("", "fn, work=WORK, budget=float('inf')", "budget is inf; expected a number above zero"),
-    "negative tolerance": ("", "fn, work=WORK, tolerance=-0.1", "tolerance is -0.1; expected a number above zero"),
     "bare bandwidth": ("", "fn, work=WORK, metric='bandwidth'", "metric is 'bandwidth'; expected a name that ends *"),
     "metric without amount": ("", "fn, work=WORK, metric='TFLOPS'", "metric is 'TFLOPS', but work has none of *"),
     "name no text": ("", "fn, work=WORK, name=5", "name is 5; expected text*"),
@@ -371,8 +347,7 @@ def test_a_device_that_vanishes_is_named_and_what_it_measured_marked(suite):
         measure = "roofline.measure(lambda: fake.work(1e-2), work=WORK)"
         result = suite.run(body(*lines, measure), f"--roofline-save=at{vanish_after}")
         result.stdout.fnmatch_lines(["E *DeviceError: fake stopped answering: the device fell off the bus"])
-        if vanish_after < 460:
-            result.stdout.fnmatch_lines(["0 measured"])
+        assert bool(run_of(suite, f"at{vanish_after}").measurements) == (vanish_after == 460)
     run = run_of(suite, "at460")
     assert "raised DeviceError: fake stopped answering" in run.measurements[0].invalid
     assert "fake stopped answering: the device fell off the bus" in run.outcomes[0].reason
@@ -418,7 +393,7 @@ def test_neither_the_hosts_speed_nor_free_memory_decides_the_number_of_sets_or_t
     needs = "needs 10.0 kB of free memory to rotate through 5 sets of arguments, found 10.0 kB"
     result.stdout.fnmatch_lines([f"SKIPPED*{needs}; free what*"])
     said = "long: make_args took 12 s for 2 of the 5 sets of arguments to rotate through: about 30 s for all*"
-    result.stdout.fnmatch_lines([f"roofline: {said}", f"WARNING: {said}"])
+    result.stdout.fnmatch_lines([f"roofline: {said}"])
     result = suite.run(module({"too_full": cases["too_full"]}), "--roofline-require-hardware", "--roofline-save=full")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines([f"*{needs}*--roofline-require-hardware is set*"])
@@ -540,14 +515,13 @@ def test_the_peak_of_a_call_and_what_it_holds_are_above_what_was_before_in_a_cal
     found = suite.saved().measurements
     memory = [(one.peak_bytes, one.held_bytes) for one in found[:4] + found[5:]]
     assert memory == [(4 * MIB, MIB), (4 * MIB, MIB), (0, 0), (None, None), (None, None)]
-    suite.result.stdout.re_match_lines([r"test .* peak +held ", r"own .* 4\.00 MiB +1\.00 MiB "])
     samples = found[4].samples
     made = samples.warmup_iterations + samples.iterations * len(samples.seconds) + 1
     suite.result.stdout.fnmatch_lines([f"*WORKS {made}"])
     assert suite.lines("measurement")[0]["held_bytes"] == MIB
 
 
-def test_a_cpu_holds_what_autograd_saves_and_tells_nothing_inside_a_profiler_of_the_users(monkeypatch):
+def test_a_cpu_holds_what_autograd_saves_and_tells_nothing_inside_a_profiler_of_the_users():
     x = torch.ones(MIB // 4, requires_grad=True)
     # The result of exp is what it saves; sin saves its input, which is such a result; the last is the output.
     assert CpuDevice().held_bytes(lambda: x.exp().sin()) == 2 * MIB
@@ -555,12 +529,6 @@ def test_a_cpu_holds_what_autograd_saves_and_tells_nothing_inside_a_profiler_of_
         assert CpuDevice().held_bytes(lambda: x.exp().sin()) == MIB
     with torch.autograd.profiler.profile():
         assert CpuDevice().held_bytes(lambda: 1 / 0) is None
-    xpu, mps = XpuDevice.__new__(XpuDevice), MpsDevice.__new__(MpsDevice)
-    xpu.index = 0
-    monkeypatch.setattr(torch.xpu, "memory_allocated", lambda index: 3)
-    monkeypatch.setattr(torch.xpu, "max_memory_allocated", lambda index: 5)
-    monkeypatch.setattr(torch.mps, "current_allocated_memory", lambda: 7)
-    assert (xpu.allocated(), mps.allocated()) == (Allocated(3, 5), Allocated(7, None))
 
 
 def test_ranks_and_siblings_ask_nobody_whether_others_are_busy_and_one_device_alone_does():
