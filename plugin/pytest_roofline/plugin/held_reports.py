@@ -6,6 +6,7 @@ the test has ended, as ever; only what is said of it waits. How each test ended 
 
 import re
 import sys
+import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,21 +22,19 @@ from .session import RooflineSession
 
 @dataclass(slots=True)
 class DeferredReport:
-    """A test that has ended but for its verdict: the call as it went, and the report of its teardown if it had one."""
+    """A test that has ended but for its verdict: the call as it went, and the report of its teardown if it had one.
+
+    `duration_s` are seconds from its set-up to its teardown.
+    """
 
     item: pytest.Item
     call: pytest.CallInfo[None]
     teardown: pytest.TestReport | None
-
-    @property
-    def duration_s(self) -> float:
-        """Seconds of its set-up and its call."""
-        return self.call.duration + self.item.stash.get(setup_key, 0.0)
+    duration_s: float = 0.0
 
 
 held_key: pytest.StashKey[bool] = pytest.StashKey()
 call_key: pytest.StashKey[pytest.CallInfo[None]] = pytest.StashKey()
-setup_key: pytest.StashKey[float] = pytest.StashKey()
 failure_key: pytest.StashKey[BaseException | None] = pytest.StashKey()
 _VERDICT = re.compile(r"roofline\.(.*\.)?verdict", re.DOTALL)
 
@@ -64,7 +63,7 @@ def _phases(state: RooflineSession, item: Any, nextitem: pytest.Item | None) -> 
     has_request = hasattr(item, "_request")
     if has_request and not item._request:
         item._initrequest()
-    held = False
+    held, began_s = False, time.monotonic()
     try:
         if call_and_report(item, "setup", True).passed:
             call_report = call_and_report(item, "call", False)
@@ -83,7 +82,7 @@ def _phases(state: RooflineSession, item: Any, nextitem: pytest.Item | None) -> 
         if has_request:
             item._request = False
             item.funcargs = None
-    return DeferredReport(item, item.stash[call_key], teardown) if held else None
+    return DeferredReport(item, item.stash[call_key], teardown, time.monotonic() - began_s) if held else None
 
 
 def ended_well(report: pytest.TestReport) -> bool:

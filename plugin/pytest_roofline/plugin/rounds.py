@@ -20,6 +20,7 @@ import pytest
 
 from ..baselines.runs import Run, read_run
 from ..core.errors import BadFile
+from ..core.records import Outcome
 from ..core.samples import CANARY
 from ..stats.key_results import LostRound
 from .launcher import launcher_of
@@ -169,26 +170,21 @@ class Rounds:
             self._copy(run, number)
 
     def _copy(self, run: Run, number: int) -> None:
-        ended = {outcome.test_id for outcome in run.outcomes}
-        failed = {outcome.test_id: outcome for outcome in run.outcomes if outcome.outcome == "failed"}
-        skipped = {outcome.test_id: outcome.reason for outcome in run.outcomes if outcome.outcome == "skipped"}
-        for test_id, reason in skipped.items():
-            self._lose(test_id, f"it was skipped in round {number}: {reason}")
+        outcomes = {outcome.test_id: outcome for outcome in run.outcomes}
+        for test_id, outcome in outcomes.items():
+            if outcome.outcome == "skipped":
+                self._lose(test_id, f"it was skipped in round {number}: {outcome.reason}")
+            if outcome.outcome == "failed":
+                self.failures[test_id] = f"failed in round {number}, in a fresh process: {outcome.reason}"
         exhausted = {(record.test_id, record.name) for record in run.out_of_memory if record.recorded}
         for measurement in run.measurements:
-            if CANARY in measurement.samples.labels:
-                self._state.record(replace(measurement, round=number))
-                continue
-            if measurement.invalid and (measurement.test_id, measurement.key.name) in exhausted:
+            test_id, why = measurement.test_id, ""
+            if measurement.invalid and (test_id, measurement.key.name) in exhausted:
                 # What it had taken before memory ran out is no result, and no fault either.
                 continue
-            outcome = failed.get(measurement.test_id)
             # A number whose test went wrong afterwards is kept, and counts for nothing.
-            why = f"its test failed in round {number}: {outcome.reason}" if outcome else ""
-            if measurement.test_id in skipped:
-                why = f"its test was skipped in round {number}"
-            if measurement.test_id not in ended:
-                why = f"its test did not come to its end in round {number}"
+            if CANARY not in measurement.samples.labels:
+                why = _why_void(outcomes.get(test_id), number)
             self._state.record(replace(measurement, round=number, invalid=measurement.invalid or why))
         for record in run.out_of_memory:
             self._state.ran_out(replace(record, round=number))
@@ -197,8 +193,15 @@ class Rounds:
                 self._lose(record.test_id, f"it ran out of memory in round {number} ({record.sizes})", measured)
         for calibration in run.calibrations:
             self._state.writer.write(calibration)
-        for test_id, outcome in failed.items():
-            self.failures[test_id] = f"failed in round {number}, in a fresh process: {outcome.reason}"
+
+
+def _why_void(outcome: Outcome | None, number: int) -> str:
+    """Why what a test measured in a round counts for nothing; empty where it passed."""
+    if outcome is None:
+        return f"its test did not come to its end in round {number}"
+    if outcome.outcome == "skipped":
+        return f"its test was skipped in round {number}"
+    return f"its test failed in round {number}: {outcome.reason}" if outcome.outcome == "failed" else ""
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
