@@ -32,61 +32,43 @@ def measured(precision, passes, attention):
     return max(itertools.accumulate(changes, initial=0))
 
 
-def least(precision, passes, attention="sdpa", execution="eager", config=CONFIG, batch=BATCH, context=CONTEXT):
-    return bytes_at_least(
-        config,
-        batch=batch,
-        context=context,
-        passes=passes,
-        precision=precision_named(precision),
-        attention=attention,
-        execution=execution,
-    )
+def least(precision, passes, attention="sdpa", execution="eager", config=CONFIG):
+    how = {"precision": precision_named(precision), "attention": attention, "execution": execution}
+    return bytes_at_least(config, batch=BATCH, context=CONTEXT, passes=passes, **how)
 
 
-def test_a_step_needs_no_less_and_less_than_twice_as_much():
-    for precision, attention in [("fp32", "sdpa"), ("fp32", "naive"), ("bf16_autocast", "naive"), ("bf16", "sdpa")]:
-        found, bound = measured(precision, "step", attention), least(precision, "step", attention)
-        assert bound <= found < 2 * bound, (precision, attention)
-
-
-def test_no_pass_needs_less():
-    for precision, passes in [
-        ("fp32", "forward"),
-        ("bf16_autocast", "forward"),
-        ("fp32", "forward_backward"),
-        ("fp32", "backward"),
+def test_no_pass_needs_less_and_none_twice_as_much():
+    for precision, passes, attention in [
+        ("fp32", "step", "sdpa"),
+        ("fp32", "step", "naive"),
+        ("bf16_autocast", "step", "naive"),
+        ("bf16", "step", "sdpa"),
+        ("fp32", "forward", "sdpa"),
+        ("bf16_autocast", "forward", "sdpa"),
+        ("fp32", "forward_backward", "sdpa"),
+        ("fp32", "backward", "sdpa"),
     ]:
-        found, bound = measured(precision, passes, "sdpa"), least(precision, passes)
-        assert bound <= found < 2 * bound, (precision, passes)
+        found, bound = measured(precision, passes, attention), least(precision, passes, attention)
+        assert bound <= found < 2 * bound, (precision, passes, attention)
 
 
-def test_the_optimizer_holds_parameters_gradients_and_two_moments():
-    small = SIZES["small"]
+def test_what_is_counted_is_what_stays_there():
+    small, of_norms = SIZES["small"], 25 * 768
+    # Parameters, gradients and two moments.
     assert least("fp32", "optimizer", config=small) == 4 * 4 * 120_945_408
     assert least("bf16", "optimizer", config=small) == 4 * 2 * 120_945_408
-
-
-def test_autocast_keeps_every_matrix_a_second_time_in_two_bytes():
-    small = SIZES["small"]
-    assert cast_bytes(small, precision_named("bf16_autocast")) == 2 * (120_945_408 - 25 * 768)
+    # Autocast has every matrix a second time in two bytes.
+    assert cast_bytes(small, precision_named("bf16_autocast")) == 2 * (120_945_408 - of_norms)
     assert cast_bytes(small, precision_named("bf16")) == 0
-
-
-def test_naive_attention_keeps_a_square_for_each_head():
+    # Naive attention has a square for each head.
     fused, naive = (
         saved_bytes(CONFIG, batch=2, context=64, precision=precision_named("fp32"), attention=attention)
         for attention in ("sdpa", "naive")
     )
     assert naive - fused == 3 * (2 * 4 * 64 * 64) * 4
-
-
-def test_of_a_compiled_step_nothing_is_counted_that_a_compiler_may_compute_again():
+    # Of a compiled step nothing is counted that a compiler may compute again.
     weights = 4 * CONFIG.parameters
     assert least("fp32", "step", execution="compile") == 4 * weights
     assert least("fp32", "forward", execution="compile") == weights + 4 * BATCH * CONTEXT * CONFIG.vocab
-
-
-def test_one_activation_is_what_the_seeds_report_for_the_largest_model():
     # "size = batch_size * context_length * d_model * 4 bytes = 2.5MB", of one sequence of 256 tokens.
     assert activation_bytes(SIZES["2.7B"], 1, 256, torch.float32) == 2.5 * 2**20

@@ -1,13 +1,12 @@
 """Precisions: what they set and restore, in what products are, and what is said where a device lacks one."""
 
 import contextlib
-import subprocess
-import sys
 
-import pytest
 import torch
 
 from roofline_kernels.training.precisions import PRECISIONS, precision_named, why_not
+
+from .. import warm
 
 CPU = torch.device("cpu")
 
@@ -18,14 +17,11 @@ def test_settings_hold_inside_and_are_restored():
         with contextlib.suppress(KeyError), PRECISIONS[name].settings():
             inside = torch.get_float32_matmul_precision(), torch.backends.cuda.matmul.allow_tf32
             raise KeyError
-        assert inside == (matmul, name == "tf32"), (name, matmul)
-        assert torch.get_float32_matmul_precision() == before, (name, matmul)
-
-
-@pytest.mark.parametrize("whose", ["torch.backends.cuda.matmul", "torch.backends"])
-def test_settings_hold_where_a_program_used_those_of_each_library(whose):
-    # In a process of its own: torch does not go back to its old setting.
-    program = f"""
+        assert inside == (matmul, name == "tf32"), name
+        assert torch.get_float32_matmul_precision() == before, name
+    # In processes of their own: where a program used the settings of each library, torch does not go back.
+    for whose in ["torch.backends.cuda.matmul", "torch.backends"]:
+        program = f"""
 import torch
 from roofline_kernels.training.precisions import PRECISIONS
 {whose}.fp32_precision = "tf32"
@@ -34,63 +30,43 @@ for name in ("fp32", "tf32"):
         print(torch.backends.cuda.matmul.fp32_precision)
 print(torch.backends.cuda.matmul.fp32_precision)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
-    assert (done.stdout.split(), done.returncode) == (["ieee", "tf32", "tf32"], 0), done.stderr
+        done = warm.run(["-c", program])
+        assert (done.stdout.split(), done.returncode) == (["ieee", "tf32", "tf32"], 0), done.stderr
 
 
-def test_a_matrix_product_has_the_type_that_its_precision_names():
-    for name, parameters, products in [
-        ("fp32", torch.float32, torch.float32),
-        ("bf16_autocast", torch.float32, torch.bfloat16),
-        ("fp16_autocast", torch.float32, torch.float16),
-        ("bf16", torch.bfloat16, torch.bfloat16),
+def test_a_matrix_product_has_the_type_that_its_precision_names_and_a_metric_of_that_type():
+    for name, parameters, products, metric in [
+        ("fp32", torch.float32, torch.float32, "fp32_TFLOPS"),
+        ("bf16_autocast", torch.float32, torch.bfloat16, "bf16_TFLOPS"),
+        ("fp16_autocast", torch.float32, torch.float16, "fp16_TFLOPS"),
+        ("bf16", torch.bfloat16, torch.bfloat16, "bf16_TFLOPS"),
     ]:
         precision = precision_named(name)
         values = torch.ones(2, 2, dtype=precision.parameters)
         with precision.casting(CPU):
             found = (values @ values).dtype
         assert (precision.parameters, precision.products, found) == (parameters, products, products)
+        assert (precision.metric, why_not(precision, CPU)) == (metric, "")
+    assert PRECISIONS["tf32"].metric == "tf32_TFLOPS"
 
 
-def test_a_cpu_does_all_but_tf32():
-    for name in ["fp32", "bf16_autocast", "fp16_autocast", "bf16"]:
-        assert why_not(precision_named(name), CPU) == "", name
-
-
-def test_tf32_needs_cuda_or_rocm():
+def test_tf32_needs_cuda_or_rocm_and_is_found_by_the_digits_that_a_product_loses(monkeypatch):
     assert why_not(precision_named("tf32"), CPU) == "needs TF32, which CUDA and ROCm devices have, found cpu"
-
-
-@pytest.mark.parametrize(("value", "told"), [(1.0, ""), (1 + 2**-12, "needs TF32, found that A Device rounds no")])
-def test_tf32_is_found_by_the_digits_that_a_product_loses(monkeypatch, value, told):
-    # In float64, whose products never lose them, and with inputs that have lost them already.
-    exact = torch.full((512, 512), value, dtype=torch.float64)
-    monkeypatch.setattr(torch, "full", lambda *arguments, **options: exact)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "A Device")
-    found = why_not(precision_named("tf32"), torch.device("cuda"))
-    assert found.startswith(told)
-    assert bool(found) == bool(told)
+    for value, told in [(1.0, ""), (1 + 2**-12, "needs TF32, found that A Device rounds no")]:
+        # In float64, whose products never lose them, and with inputs that have lost them already.
+        exact = torch.ones(512, 512, dtype=torch.float64) * value
+        monkeypatch.setattr(torch, "full", lambda *arguments, exact=exact, **options: exact)
+        found = why_not(precision_named("tf32"), torch.device("cuda"))
+        assert (found.startswith(told), bool(found)) == (True, bool(told))
 
 
-def test_where_autocast_does_nothing_the_type_that_is_found_is_told(monkeypatch):
-    monkeypatch.setattr(torch, "autocast", lambda *arguments, **options: contextlib.nullcontext())
-    found = why_not(precision_named("bf16_autocast"), CPU)
-    assert found == "needs matrix products in torch.bfloat16 on cpu, found them in torch.float32"
-
-
-def test_where_a_loss_cannot_be_scaled_the_first_line_of_the_error_is_told(monkeypatch):
+def test_what_a_device_does_not_do_is_told_with_what_was_found(monkeypatch):
     def refuse(device):
         raise NotImplementedError(f"no unscaling on {device}\nand more")
 
     monkeypatch.setattr(torch.amp, "GradScaler", refuse)
     assert why_not(precision_named("fp16_autocast"), CPU) == "needs fp16_autocast on cpu, found: no unscaling on cpu"
-
-
-def test_metrics_name_the_type_whose_peak_counts():
-    assert {name: one.metric for name, one in PRECISIONS.items()} == {
-        "fp32": "fp32_TFLOPS",
-        "tf32": "tf32_TFLOPS",
-        "bf16_autocast": "bf16_TFLOPS",
-        "fp16_autocast": "fp16_TFLOPS",
-        "bf16": "bf16_TFLOPS",
-    }
+    monkeypatch.setattr(torch, "autocast", lambda *arguments, **options: contextlib.nullcontext())
+    found = why_not(precision_named("bf16_autocast"), CPU)
+    assert found == "needs matrix products in torch.bfloat16 on cpu, found them in torch.float32"
