@@ -102,18 +102,12 @@ def config(device=None, ini=""):
     return SimpleNamespace(getoption=lambda name: device, getini=lambda name: ini)
 
 
-@pytest.mark.parametrize("cuda", [False, True])
-def test_the_device_that_is_measured_decides_and_not_the_one_that_is_there(suite, monkeypatch, cuda):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
-    assert not suite._on_accelerator(config("cpu"))
-    assert not suite._on_accelerator(config(ini="cpu"))
-    assert suite._on_accelerator(config("xpu:1"))
-    assert suite._on_accelerator(config("mps"))
-    if cuda:
-        assert suite._on_accelerator(config())
-
-
-def test_without_any_accelerator_the_cpu_is_measured(suite, monkeypatch):
+def test_the_device_that_is_measured_decides_and_without_any_accelerator_the_cpu_is(suite, monkeypatch):
+    for cuda in [False, True]:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda cuda=cuda: cuda)
+        told = (config("cpu"), config(ini="cpu"), config("xpu:1"), config("mps"))
+        assert [suite._on_accelerator(one) for one in told] == [False, False, True, True]
+        assert not cuda or suite._on_accelerator(config())
     for library in (torch.cuda, torch.xpu, torch.backends.mps):
         monkeypatch.setattr(library, "is_available", lambda: False)
     assert not suite._on_accelerator(config())
@@ -132,24 +126,19 @@ def test_another_batch_has_ids_and_parameters_of_its_own(suite, monkeypatch):
         assert all("-b8" in case.id for case in others)
 
 
-@pytest.mark.parametrize(("text", "batch"), [(None, 4), ("", 4), ("1", 1), ("16", 16)])
-def test_the_environment_asks_for_a_batch(suite, text, batch):
-    assert suite.asked_batch(text) == batch
+def test_the_environment_asks_for_a_batch_and_what_is_none_is_refused(suite):
+    assert [suite.asked_batch(text) for text in (None, "", "1", "16")] == [4, 4, 1, 16]
+    for text in ["0", "-1", "2.5", "many", " 4", "\u0664"]:
+        told = r"ROOFLINE_TRANSFORMER_BATCH is .*; expected a whole number above zero"
+        with pytest.raises(pytest.UsageError, match=told):
+            suite.asked_batch(text)
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "2.5", "many", " 4", "\u0664"])
-def test_what_is_no_batch_is_refused(suite, text):
-    with pytest.raises(
-        pytest.UsageError, match=r"ROOFLINE_TRANSFORMER_BATCH is .*; expected a whole number above zero"
-    ):
-        suite.asked_batch(text)
-
-
-@pytest.mark.parametrize("on_accelerator", [False, True])
-def test_the_gate_is_inference_and_the_full_step(suite, on_accelerator):
-    gated = {name for name, mark in marks_of(suite, "test_transformer", on_accelerator).items() if mark["gate"]}
-    quick = {name for name in of_tier(suite, "quick", on_accelerator=on_accelerator) if name.endswith("-eager")}
-    assert gated == {name for name in quick if name.split("-")[1] in ("forward", "step")}
+def test_the_gate_is_inference_and_the_full_step(suite):
+    for on_accelerator in [False, True]:
+        gated = {name for name, mark in marks_of(suite, "test_transformer", on_accelerator).items() if mark["gate"]}
+        quick = {name for name in of_tier(suite, "quick", on_accelerator=on_accelerator) if name.endswith("-eager")}
+        assert gated == {name for name in quick if name.split("-")[1] in ("forward", "step")}
 
 
 def test_out_of_memory_is_a_result(suite):
@@ -233,36 +222,30 @@ def test_memory_is_told_by_category_with_the_residual_stream_beside_its_formula(
     assert step.categories["optimizer"] >= 2 * weights
 
 
-def a_memory_use(**changes):
-    facts = {"peak_bytes": 1000}
-    facts |= {"categories": {"parameters": 100, "optimizer": 208}}
-    return SimpleNamespace(**facts | changes)
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
+def test_memory_is_held_against_what_is_known(suite):
+    right = {"peak_bytes": 1000, "categories": {"parameters": 100, "optimizer": 208}}
+    suite.check_memory(SimpleNamespace(**right), 100, 1000, "step")
+    for changes, told in [
         ({"categories": {"parameters": 96, "optimizer": 208}}, "parameters take 96 bytes; expected 100"),
         ({"categories": {"parameters": 100}}, "state takes 0 bytes; expected 200"),
         ({"peak_bytes": 999}, "the peak is 999 bytes; expected 1000 or more"),
-    ],
-)
-def test_memory_is_held_against_what_is_known(suite, changes, told):
-    suite.check_memory(a_memory_use(), 100, 1000, "step")
-    with pytest.raises(AssertionError, match=told):
-        suite.check_memory(a_memory_use(**changes), 100, 1000, "step")
+    ]:
+        with pytest.raises(AssertionError, match=told):
+            suite.check_memory(SimpleNamespace(**right | changes), 100, 1000, "step")
+
+
+SMALL = Config(d_model=64, d_ff=256, layers=2, heads=2, vocab=100)
 
 
 def test_what_would_take_for_ever_is_skipped(suite, monkeypatch):
     monkeypatch.setattr(suite, "why_too_slow", lambda flops, precision, device: f"needs {flops} FLOPs, in vain")
-    config, cpu = Config(d_model=64, d_ff=256, layers=2, heads=2, vocab=100), torch.device("cpu")
     with pytest.raises(pytest.skip.Exception, match=r"needs \d+ FLOPs, in vain"):
-        suite.measure(SimpleNamespace(), cpu, config, "step", 16, "fp32")
+        suite.measure(SimpleNamespace(), torch.device("cpu"), SMALL, "step", 16, "fp32")
 
 
-@pytest.mark.parametrize("passes", ["forward", "forward_backward", "step"])
-def test_the_warm_up_times_a_pass_that_is_right(suite, monkeypatch, passes):
-    monkeypatch.setattr(suite, "SIZES", {"tiny": Config(d_model=64, d_ff=256, layers=2, heads=2, vocab=100)})
-    one = suite.stepping(SimpleNamespace(device=torch.device("cpu")), "tiny", passes, 16, 4)
-    one.call()
-    assert one.verify() is None
+def test_the_warm_up_times_a_pass_that_is_right(suite, monkeypatch):
+    monkeypatch.setattr(suite, "SIZES", {"tiny": SMALL})
+    for passes in ["forward", "forward_backward", "step"]:
+        one = suite.stepping(SimpleNamespace(device=torch.device("cpu")), "tiny", passes, 16, 4)
+        one.call()
+        assert one.verify() is None
