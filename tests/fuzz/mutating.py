@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import json
 import random
+import re
 import types
 import typing
 from collections.abc import Iterator, Sequence
@@ -18,8 +19,8 @@ Path = tuple[str | int, ...]
 Change = dict[str, Any]
 _MARK = "\ue000fuzz\ue000"
 
-# What no number of ours can be; the last is more digits than a number has.
-NO_NUMBERS = ("NaN", "Infinity", "-Infinity", "1e999", "9" * 30)
+# What no number of ours can be.
+NO_NUMBERS = ("NaN", "Infinity", "-Infinity", "1e999")
 # A value of each kind that JSON has.
 OF_KIND = {"text": '"5 %"', "whole": "7", "real": "0.5", "switch": "true", "null": "null", "list": "[]", "object": "{}"}
 # What fits the type, and may be more than anybody thought of.
@@ -37,8 +38,6 @@ SPLICES = ("", "\x00", "\xff", "\xc3\x28", "\n", "\r\n", '"', "}", "]", ",", "{"
 NO_TEXTS = ("\xff", "\xc3\x28")
 DEEP = 100_000
 
-# What a name says of a number, whatever the record: amounts of which none can be below zero.
-AMOUNTS = ("_s", "_bytes", "_hz", "_mhz", "_w", "_GB", "_MiB", "_Gbps")
 # Fields of which a number must be above zero, of any record, or of the one that is named before the dot.
 ABOVE_ZERO = frozenset((
     "process_medians", "Samples.seconds", "Recorded.seconds", "Ranks.seconds", "Ceiling.value", "Ceiling.limit",
@@ -46,16 +45,7 @@ ABOVE_ZERO = frozenset((
     "limit_s", "baseline_s", "reference_clock_hz", "Entry.tolerance", "Measurement.tolerance", "Recorded.tolerance",
     "freedom", "Peak.value", "KernelTime.count", "Ranks.size", "Found.median_s", "Profile.calls", "round",
     "ExpectedGpus.memory_bytes", "Resources.shared_limit_bytes", "Entry.from_amount", "HardwareKey.devices",
-    "flops_per_clock", "generation",
-))  # fmt: skip
-# Those that may be zero, and not less; names that end as `AMOUNTS` need no line here.
-FROM_ZERO = frozenset((
-    "Judgement.tolerance", "error", "mde", "reach", "p", "p_adjusted", "processes", "measured", "compiled", "count",
-    "SpreadRecord.value", "points", "plateau", "bandwidth", "queue_depth", "warmup_iterations", "share", "streams",
-    "distinct", "grids", "blocks", "flops", "tokens", "figures", "not_measured", "categories", "phase_peaks",
-    "slack", "cores", "usable_cores", "threads", "numa_nodes", "cgroup_cpus", "units", "links", "pcie_generation",
-    "pcie_width", "before", "after", "reached", "index", "softmax_flops", "products_flops", "projections_flops",
-    "Entry.value", "straggler", "calls", "shape", "Renewal.sessions",
+    "generation",
 ))  # fmt: skip
 # A share of what there can be at most.
 AT_MOST_ONE = frozenset(("p", "p_adjusted"))
@@ -262,8 +252,6 @@ def _out_of_range(place: Place, chance: random.Random) -> tuple[Change, str]:
     if place.among(ABOVE_ZERO):
         text = chance.choice(("0", "-1", "0.0", "-0.5") if real else ("0", "-1"))
         return _put(text), "a number not above zero"
-    if place.among(FROM_ZERO) or place.field.endswith(AMOUNTS):
-        return _put(chance.choice(("-1", "-1e-9") if real else ("-1",))), "a number below zero"
     return _extreme(place, chance)
 
 
@@ -274,7 +262,7 @@ def _dropped(place: Place, chance: random.Random) -> tuple[Change, str]:
 
 def _twice(place: Place, chance: random.Random) -> tuple[Change, str]:
     del chance
-    return {"do": "twice"}, "a name twice" if place.strict else ""
+    return {"do": "twice"}, ""
 
 
 def _added(place: Place, chance: random.Random) -> tuple[Change, str]:
@@ -360,18 +348,12 @@ def _applied(data: bytes, lines: bool, change: Change) -> bytes:
 
 
 def _word_changed(text: str, change: Change) -> str:
-    separator = "," if "," in text else " "
-    at, found = 0, -1
-    while at < len(text):
-        if text[at] in (" ", ","):
-            at += 1
-            continue
-        end = next((index for index in range(at, len(text)) if text[index] in (" ", separator)), len(text))
-        found += 1
-        if found == change["column"]:
-            return text[:at] + change["text"] + text[end:]
-        at = end
-    return text
+    words = list(re.finditer(r"[^ ,]+", text))
+    if change["column"] >= len(words):
+        # An earlier change took it away.
+        return text
+    start, end = words[change["column"]].span()
+    return text[:start] + change["text"] + text[end:]
 
 
 def _document_changed(data: bytes, change: Change) -> bytes:

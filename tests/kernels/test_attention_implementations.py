@@ -21,21 +21,13 @@ from roofline_kernels.attention.implementations import (
 )
 from roofline_kernels.attention.reference import attention
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 CPU = torch.device("cpu")
 # cuDNN and the memory-efficient back end want a GPU; `compiled` is made in another place.
 ON_A_CPU = ("triton", "sdpa_flash", "sdpa_math", "eager")
 NOT_ON_A_CPU = ("sdpa_cudnn", "sdpa_efficient")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 RESULTS = ("output", "dQ", "dK", "dV")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Products are small here: to share one with a second thread takes a hundred times as long on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def case_of(dtype=torch.float32, *, causal=True, batch=1, heads=2):

@@ -9,7 +9,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from threadpoolctl import threadpool_limits
 from torch.profiler import ProfilerActivity, profile
 
 from roofline_kernels.attention import flash_attention
@@ -30,17 +29,10 @@ from .attention_cases import (
 )
 
 # Lanes of the interpreter that end up masked must not trouble numpy either.
-pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
+pytestmark = [pytest.mark.filterwarnings("error::RuntimeWarning"), pytest.mark.usefixtures("one_thread")]
 
 COVER = pairwise_cover()
 DTYPES = [getattr(torch, name) for name in CHOICES["dtype"]]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Products are small here: to share one with a second thread takes longer, on a busy machine a hundred times."""
-    with threadpool_limits(1):
-        yield
 
 
 def normal(*shape, dtype=torch.float32, seed=0):

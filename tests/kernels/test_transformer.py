@@ -5,13 +5,13 @@ import math
 
 import pytest
 import torch
-from threadpoolctl import threadpool_limits
 
 from roofline_kernels.transformer import ATTENTIONS, SIZES, Config, Transformer, loss_of, make_batch
 
 from ..tools import require_tools
 from .plain_transformer import plain_results
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 # Heads that are no power of two, a sequence that is none and is shorter than the context.
 TINY = Config(d_model=24, d_ff=40, layers=2, heads=3, vocab=50)
 BATCH, SEQUENCE, CONTEXT = 2, 11, 16
@@ -19,16 +19,6 @@ BATCH, SEQUENCE, CONTEXT = 2, 11, 16
 # some twenty roundings add up.
 CLOSE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 6e-2}
 HALVES = (torch.bfloat16, torch.float16)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Products are small here: to share one with a second thread takes longer, on a busy machine a hundred times."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with threadpool_limits(1):
-        yield
-    torch.set_num_threads(threads)
 
 
 def tiny(attention="sdpa", dtype=torch.float32, config=TINY, **options):

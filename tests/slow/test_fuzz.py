@@ -2,17 +2,15 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from pytest_roofline.core.errors import BadFile
 
 from ..fuzz import fuzzing
-from ..fuzz.fuzzing import Failure, fuzz, fuzzer, kept, replayed
+from ..fuzz.__main__ import main
+from ..fuzz.fuzzing import fuzz, fuzzer, kept, replayed
 
 CASES = {"runs": 4000, "own": 2600, "foreign": 2400, "commands": 1000}
 SEED = 20260102
@@ -43,14 +41,9 @@ def test_what_is_wrong_is_refused_in_a_sentence(running, group):
 
 
 def test_whole_files_are_used_by_everything_that_is_tried(running):
-    unused = [
-        f"{target.name} of {name}"
-        for target in running.targets.values()
-        for name in target.seeds
-        # It reads the two ends of a file alone, so that nothing is asked of it.
-        if target.name != "ends_of" and running._call(target, running.seeds[name], running.seeds[name].data)
-    ]
-    assert not unused
+    # `ends_of` reads the two ends of a file alone, so that nothing is asked of it.
+    pairs = [(target, name) for target in running.targets.values() if target.name != "ends_of" for name in target.seeds]
+    assert [pair for pair in pairs if running._call(pair[0], running.seeds[pair[1]], running.seeds[pair[1]].data)] == []
 
 
 def raises(_path):
@@ -68,29 +61,21 @@ def sleeps(_path):
         raise BadFile("too late") from error
 
 
-@pytest.mark.parametrize(
-    ("call", "rule"),
-    [(raises, "tracebacks"), (refuses_without_a_word, "silent"), (lambda _path: False, "silent"), (sleeps, "hangs")],
-)
-def test_a_reader_that_breaks_a_rule_is_found(running, monkeypatch, call, rule):
+def test_a_reader_that_breaks_a_rule_is_found(running, monkeypatch):
     monkeypatch.setattr(fuzzing, "LIMIT_S", 0.2)
-    target = dataclasses.replace(running.targets["read_run"], name="bad", call=call)
-    monkeypatch.setitem(running.targets, "bad", target)
     change = {"line": "footer", "path": ["measured"], "do": "put", "text": "NaN"}
-    failure = running.run({"target": "bad", "seed": "run", "changes": [change], "refused": "NaN in place of a value"})
-    assert isinstance(failure, Failure)
-    assert rule == failure.rule
+    case = {"target": "bad", "seed": "run", "changes": [change], "refused": "NaN in place of a value"}
+    readers = {raises: "tracebacks", refuses_without_a_word: "silent", sleeps: "hangs", lambda _path: False: "silent"}
+    for call, rule in readers.items():
+        target = dataclasses.replace(running.targets["read_run"], name="bad", call=call)
+        monkeypatch.setitem(running.targets, "bad", target)
+        assert running.run(case).rule == rule
 
 
-def test_the_same_number_is_the_same_case(running):
+def test_the_program_counts_what_it_tried_and_tries_the_same_again(monkeypatch, capsys, running):
     assert running.case(7, 1) == running.case(7, 1) != running.case(7, 2)
-
-
-def test_the_program_counts_what_it_tried():
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.fuzz", "--cases", "30", "--json"],
-        cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    counted = json.loads(done.stdout)
+    monkeypatch.setattr("sys.argv", ["fuzz", "--cases", "30", "--json"])
+    assert main() == 0
+    counted = json.loads(capsys.readouterr().out)
     assert (30 + len(kept()), 0, 0, 0) == tuple(counted[name] for name in ("cases", "tracebacks", "hangs", "silent"))
     assert counted["cases"] == sum(counted["by_loader"].values())
