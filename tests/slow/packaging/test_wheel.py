@@ -36,7 +36,8 @@ def test_the_wheel_has_both_packages_whole_and_what_init_writes_and_nothing_else
     files = {name for name in below(ROOT / "plugin") | below(ROOT / "kernels") if "__pycache__" not in name}
     assert files <= names
     wanted = {"pytest_roofline/py.typed", "pytest_roofline/hardware/specs.json", "roofline_kernels/py.typed"}
-    assert wanted | {f"pytest_roofline/report/assets/page.{end}" for end in ("html.j2", "css", "js")} <= files
+    assets = ("page.html.j2", "page.css", "page.js", "plotly-basic.min.js", "plotly-LICENSE")
+    assert wanted | {f"pytest_roofline/report/assets/{name}" for name in assets} <= files
     start = "pytest_roofline/starter/"
     shipped = {
         *(f"perf_tests/{path.name}" for path in (ROOT / "perf_tests").glob("*.py")),
