@@ -65,7 +65,9 @@ def test_each_is_measured_in_turn_and_recorded_as_what_it_is_and_becomes_no_base
     # All equally slow, nobody is named.
     assert (result.ret, red(bench)) == (0, set()), result.stdout.str()
     assert group.turns == [*range(8)] * 3
-    result.stdout.fnmatch_lines(["*PASSED 8 siblings, 2635 GB/s to 2635 GB/s*", "GREEN: 8 of 8 fast enough (8 by their siblings)"])
+    result.stdout.fnmatch_lines(
+        ["*PASSED 8 siblings, 2635 GB/s to 2635 GB/s*", "GREEN: 8 of 8 fast enough (8 by their siblings)"]
+    )
     run = bench.last
     found = [(one.key.name, one.device) for one in run.measurements]
     assert found == [(f"cuda:{index}", f"GPU-0000000{index}") for index in range(8)]
