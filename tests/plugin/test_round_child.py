@@ -64,7 +64,7 @@ def child(desk, monkeypatch):
         (folder / "status").touch()
         asked = {
             "round": 2, "ids": list(ids), "folder": str(folder), "parent": parent or os.getppid(),
-            "deadline": deadline, "status": str(folder / "status"),
+            "deadline": deadline,
         }  # fmt: skip
         (folder / "round.json").write_text(json.dumps(asked))
         monkeypatch.setenv(VARIABLE, str(folder / "round.json"))

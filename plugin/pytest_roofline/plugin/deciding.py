@@ -78,8 +78,7 @@ class Deciding:
     def decide(self) -> None:
         """Run rounds until every verdict is out, or the rounds or the time are spent."""
         options = self.state.options
-        longest_s = max(held.duration_s for held in self.held.values())
-        rounds = Rounds(self.state, self.say, longest_s)
+        rounds = Rounds(self.state, self.say, max(held.duration_s for held in self.held.values()))
         # Whoever reads a verdict must learn of the rounds that it lacks.
         self.state.timed.lost = rounds.crashes
         deadline = None if options.time_s is None else self.began + options.time_s
@@ -89,7 +88,7 @@ class Deciding:
             if not wanted or rounds.broken:
                 break
             each = (self.state.timed.most_rounds(one) for test_id in wanted for one in self.state.timed.of(test_id))
-            most = max(self.state.options.recording, *each)
+            most = max(options.recording, *each)
             if number > most:
                 break
             if deadline is not None and time.time() > deadline:
@@ -97,21 +96,26 @@ class Deciding:
                 self.cut = True
                 break
             self.say(f"roofline: round {number} of at most {most}: {_tests(wanted)} undecided")
-            self.measure_canaries()
-            self.make_room()
-            try:
-                rounds.run(number, [self.held[test_id].item.nodeid for test_id in wanted], deadline)
-            finally:
-                for test_id in wanted:
-                    self.state.timed.judge(test_id)
-            self.state.rounds_used = number if not rounds.broken else self.state.rounds_used
-            self.issue_decided(rounds)
+            self.run_round(rounds, number, wanted, deadline)
         if rounds.broken:
             self.cut = True
             first, *tail = rounds.broken.splitlines()
             self.say(f"roofline: no further rounds: {first}")
             for line in tail:
                 self.say(f"    {line}")
+
+    def run_round(self, rounds: Rounds, number: int, wanted: Sequence[str], deadline: float | None) -> None:
+        """Run the wanted tests once more, and judge what there is, whatever ends the round."""
+        self.measure_canaries()
+        self.make_room()
+        try:
+            rounds.run(number, [self.held[test_id].item.nodeid for test_id in wanted], deadline)
+        finally:
+            for test_id in wanted:
+                self.state.timed.judge(test_id)
+        if not rounds.broken:
+            self.state.rounds_used = number
+        self.issue_decided(rounds)
 
     def measure_canaries(self) -> None:
         """Once, behind the last test: how fast the machine is at what is no test's, where this process measured on it.

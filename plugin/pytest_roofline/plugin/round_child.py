@@ -70,7 +70,7 @@ class Round:
         self.deadline: float | None = plain["deadline"]
         # Whether this process was started for the round, and may end for it.
         self.own_process: bool = plain.get("own_process", False)
-        self._status = Path(plain["status"])
+        self._status = self.folder / "status"
 
     def say(self, event: str, test_id: str) -> None:
         """Tell the parent where this process is; on disk before anything else happens."""

@@ -108,30 +108,40 @@ class Rounds:
         self.crashes.setdefault(test_id, []).append(LostRound(text, frozenset(measured)))
 
     def _child(self, folder: Path, number: int, test_ids: Sequence[str], deadline: float | None) -> Ended:
-        asked, status, log = folder / "round.json", folder / "status", folder / "log"
+        status, log = folder / "status", folder / "log"
         status.touch()
-        attached = launcher_of(self._state.config).attached
-        environ, descriptors = attached.lend() if attached is not None else ({}, ())
         plain = {
             "round": number,
             "ids": list(test_ids),
             "folder": str(folder),
             "parent": os.getpid(),
             "deadline": deadline,
-            "status": str(status),
             "own_process": True,
         }
-        asked.write_text(json.dumps(plain), encoding="utf-8")
+        (folder / "round.json").write_text(json.dumps(plain), encoding="utf-8")
+        child = self._start(folder, log)
+        try:
+            code = self._wait(child, status)
+        finally:
+            _end(child)
+            self._take_in(folder, number)
+        started, finished = _events(status)
+        return Ended(started, finished, code, _tail(log))
+
+    def _start(self, folder: Path, log: Path) -> "subprocess.Popen[bytes]":
+        """The process of a round, with the command line of this one."""
         config = self._state.config
+        attached = launcher_of(config).attached
+        environ, descriptors = attached.lend() if attached is not None else ({}, ())
         command = [sys.executable, "-m", "pytest", *map(str, config.invocation_params.args)]
         if config.pluginmanager.hasplugin("cacheprovider"):
             # Its failures are none of the parent's, and no test that failed last time may be preferred.
             command += ["-o", f"cache_dir={folder / 'cache'}"]
         with log.open("wb") as output:
-            child = subprocess.Popen(
+            return subprocess.Popen(
                 command,
                 cwd=config.invocation_params.dir,
-                env=os.environ | {ROUND_VARIABLE: str(asked)} | environ,
+                env=os.environ | {ROUND_VARIABLE: str(folder / "round.json")} | environ,
                 pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -139,13 +149,6 @@ class Rounds:
                 # A group of its own, so that nothing it started is left behind.
                 start_new_session=True,
             )
-            try:
-                code = self._wait(child, status)
-            finally:
-                _end(child)
-                self._take_in(folder, number)
-        started, finished = _events(status)
-        return Ended(started, finished, code, _tail(log))
 
     def _wait(self, child: "subprocess.Popen[bytes]", status: Path) -> int | None:
         """The child's exit status; None where it said nothing for too long."""
