@@ -3,7 +3,7 @@
     python benchmarks/on_hardware.py --out facts                  # all stages, each of at most eight minutes
     python benchmarks/on_hardware.py --out facts --stages probe,trust
     python benchmarks/on_hardware.py --from facts                 # the page of facts that were brought back
-    python benchmarks/on_hardware.py --table                      # what ran on which hardware, into the front pages
+    python benchmarks/on_hardware.py --table                      # what ran on which hardware, into docs/index.md
 
 Without a network, and without changing anything of the card. What is found is written down line by line, so a stage
 that is cut at its deadline, or a process that dies, loses nothing: the same command goes on where it was, and skips the
@@ -54,7 +54,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--quick", action="store_true", help="little time for every measurement: tries the program, proves nothing")
     add("--plant", type=json.loads, default={}, metavar="JSON", help='what deviates in the fake: {"tick_s": 1e-6}')
     add("-o", "--output", type=Path, help="the page (default: docs/results/hardware/PRODUCT.md; of a fake DIR/page.md)")
-    add("--table", action="store_true", help="write the table of devices into README.md and docs/index.md")
+    add("--table", action="store_true", help="write the table of devices into docs/index.md")
     # For the processes of its own.
     add("--describe", action="store_true", help=argparse.SUPPRESS)
     add("--ask", nargs="+", default=None, help=argparse.SUPPRESS)

@@ -1,4 +1,4 @@
-"""What ran on which hardware: one short table, the same on the front pages, made from the facts that were committed."""
+"""What ran on which hardware: one short table on the first page of the documentation, made from the facts committed."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from .facts import Facts
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs/results/hardware"
-PAGES = ("README.md", "docs/index.md")
+PAGE = "docs/index.md"
 BEGIN = "<!-- made by benchmarks/on_hardware.py --table -->"
 END = "<!-- end of the table of devices -->"
 STAND_IN = "by stand-in"
@@ -72,14 +72,13 @@ def _named(name: str, products: Sequence[str]) -> bool:
     return any(re.search(rf"\b{name}\b", product) for product in products)
 
 
-def block(name: str) -> str:
-    """What stands between the two comments of a page."""
-    link = str(RESULTS.relative_to(ROOT)) + "/" if name == "README.md" else "results/hardware/"
-    cells = [[device, state, rests.replace("LINK", link)] for device, state, rests in lines()]
+def block() -> str:
+    """What stands between the two comments of the page."""
+    cells = [[device, state, rests.replace("LINK", "results/hardware/")] for device, state, rests in lines()]
     return "\n\n".join([BEGIN, SENTENCE, table(("device", "state", "by what"), cells), END])
 
 
-def with_table(name: str, text: str) -> str:
+def with_table(text: str) -> str:
     """A page with the table as it should be.
 
     Raises:
@@ -88,12 +87,11 @@ def with_table(name: str, text: str) -> str:
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
-        raise BadFile(f"{name} lacks {BEGIN!r} and {END!r}; expected both around the table of devices")
-    return before + block(name) + after
+        raise BadFile(f"{PAGE} lacks {BEGIN!r} and {END!r}; expected both around the table of devices")
+    return before + block() + after
 
 
 def write() -> None:
-    """The table into every front page."""
-    for name in PAGES:
-        path = ROOT / name
-        path.write_text(with_table(name, path.read_text(encoding="utf-8")), encoding="utf-8")
+    """The table into the first page of the documentation."""
+    path = ROOT / PAGE
+    path.write_text(with_table(path.read_text(encoding="utf-8")), encoding="utf-8")

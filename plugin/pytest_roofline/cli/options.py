@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-# In the order in which people need them.
+# As a person's day goes.
 SECTIONS = {
-    "Begin here": ("init", "doctor", "selftest"),
-    "One run against another": ("compare", "explain", "drill"),
-    "What runs are compared with": ("baseline", "hardware"),
-    "Many runs, many machines": ("history", "fleet"),
-    "For others to read": ("report", "bundle", "export", "import"),
+    "See a run": ("report", "explain"),
+    "Compare runs": ("compare", "history", "fleet"),
+    "Keep what they are compared with": ("init", "baseline"),
+    "Gate": ("drill",),
+    "Look at the machine": ("doctor", "selftest", "hardware"),
+    "Share": ("bundle", "export", "import"),
 }
 # Commands that were taken away, which for one version say what to use instead.
 GONE = {
