@@ -49,17 +49,7 @@ class Bundle:
 
 
 def make_bundle(run: Run, tests: Sequence[str], redactor: Redactor, root: Path) -> Bundle:
-    """The bundle of some tests of a run.
-
-    Args:
-        run: as it was read.
-        tests: parts of labels or ids; without any, the worst test that failed.
-        redactor: that may know names already.
-        root: of the checkout that the tests are copied from: pytest's root of the run.
-
-    Raises:
-        BadInput: nothing failed and no test is named, a name fits nothing, or two tests cannot be told apart.
-    """
+    """The bundle of some tests of a run."""
     before = rows_of_run(run)
     about = chosen(before, tests, str(run.path))
     clean, text = redacted_run(redactor, run)
@@ -84,11 +74,7 @@ def make_bundle(run: Run, tests: Sequence[str], redactor: Redactor, root: Path) 
 
 
 def chosen(rows: Sequence[Row], tests: Sequence[str], run: str) -> list[int]:
-    """The places of the rows that are meant, worst first: those of `tests`, or of the worst test that failed.
-
-    Raises:
-        BadInput: nothing failed and no test is named, or a name fits nothing.
-    """
+    """The places of the rows that are meant, worst first: those of `tests`, or of the worst test that failed."""
     places = {id(row): index for index, row in enumerate(rows)}
     ordered = [(places[id(row)], row) for row in worst_first(rows)]
     names = listed(list(dict.fromkeys(row.label for row in rows)), SHOWN) or "none at all"
@@ -147,14 +133,7 @@ def _how(made: Bundle) -> Iterator[str]:
 
 
 def _add_tests(made: Bundle, redactor: Redactor, run: Run, original_ids: Sequence[str], root: Path) -> None:
-    """Put in what measures the rows again: files of their tests, the baseline of the run, and this package.
-
-    Args:
-        redactor: that knows the names of the run.
-        run: without names.
-        original_ids: those of the rows, as they were in the run, under which the files lie.
-        root: of the checkout.
-    """
+    """Put in what measures the rows of a run without names again; the files lie under their `original_ids`."""
     settings = pytest_settings(root)
     sources: list[Sources] = []
     for test_id, original in dict(zip((row.test for row in made.rows), original_ids, strict=True)).items():

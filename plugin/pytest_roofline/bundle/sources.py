@@ -56,14 +56,7 @@ class Sources:
 
 
 def sources_of(test_id: str, root: Path, started: str, pythonpath: Sequence[str] = ()) -> Sources:
-    """Everything of a checkout that a test imports, and the conftest.py files around it.
-
-    Args:
-        test_id: as pytest calls it, from the root.
-        root: pytest's root of the run, resolved.
-        started: when the run began, in ISO 8601.
-        pythonpath: folders that pytest imports from too, relative to the root.
-    """
+    """Everything below a resolved root that a test of it imports, and the conftest.py files around it."""
     name = PurePosixPath(test_id.partition("::")[0])
     if name.is_absolute() or ".." in name.parts or not (root / name).is_file():
         return Sources(missing=f"{name} is not below {root}")

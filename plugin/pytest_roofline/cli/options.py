@@ -61,13 +61,7 @@ def command(
     short_help: str, *shared: Callable[..., Any], group: click.Group | None = None, name: str | None = None,
     json_option: Callable[..., Any] = json_option, **settings: Any,
 ) -> Callable[[Callable[..., int | None]], click.Command]:  # fmt: skip
-    """Makes a command with `--json` and shared options behind its own; what its function returns is the exit status.
-
-    Args:
-        short_help: one line of the group's help.
-        shared: `folder_option`, `into_option`.
-        group: it is added to this one, if any.
-    """
+    """Makes a command with `--json` and shared options behind its own; what its function returns is the exit status."""
 
     def decorate(function: Callable[..., int | None]) -> click.Command:
         @functools.wraps(function)

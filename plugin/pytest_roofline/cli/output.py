@@ -49,7 +49,7 @@ CONFIGURED = {
 )
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option("-o", "--output", metavar="DIR", help="Where the four files go.")
-@click.option("--schema", "as_schema", is_flag=True, hidden=True)
+@click.option("--schema", "as_schema", is_flag=True, hidden=True, help="Gone.")
 def report(runs: tuple[str, ...], output: str | None, as_json: bool, as_schema: bool, folder: Path) -> None:
     """Write a report of RUNs into DIR: run.json, results.csv, summary.md, and index.html with plots.
 
@@ -117,11 +117,7 @@ def _write_report(runs: "list[Run]", output: Path, *, silent: bool) -> None:
 
 
 def shipped() -> dict[str, bytes]:
-    """Every file that can be written, by its path below the folder that it is written into.
-
-    Raises:
-        BadFile: this installation lacks them.
-    """
+    """Every file that can be written, by its path below the folder that it is written into."""
     files = {target: (STARTER / name).read_bytes() for name, target in TEXTS.items()}
     for path in [*_folder("perf_tests").glob("*.py"), *_folder("baselines").glob("*.json")]:
         files[f"{path.parent.name}/{path.name}"] = path.read_bytes()

@@ -137,11 +137,7 @@ def _print_flaws(found: "Sequence[tuple[Path, Flaw]]", baselines: "dict[Path, Ba
 
 
 def read_baselines(files: "Sequence[Path]", into: Path) -> "dict[Path, Baseline]":
-    """The named baselines, or all of a folder.
-
-    Raises:
-        BadFile: one cannot be read, or the folder is none.
-    """
+    """The named baselines, or all of a folder."""
     from ..baselines.files import read_baseline
 
     if not files and not into.is_dir():
@@ -217,11 +213,7 @@ def _list_unused(path: Path, idle: "Sequence[Unused]") -> None:
 
 
 def _collect(tests: tuple[str, ...]) -> "list[PlannedTest]":
-    """The measuring tests that pytest finds in a process of its own, of every tier.
-
-    Raises:
-        BadInput: the collection failed, or found none: then nothing may be called unused.
-    """
+    """The measuring tests that pytest finds in a process of its own, of every tier."""
     from ..baselines.files import read_plan
 
     with tempfile.TemporaryDirectory(prefix="roofline-") as folder:

@@ -32,18 +32,7 @@ NAMES = tuple(one.name for one in FORMATS)
 
 
 def read(data: bytes, source: str, given: Given, name: str | None = None) -> tuple[Imported, ...]:
-    """What a file holds: one entry for each process of the tool.
-
-    Args:
-        data: the content of the file.
-        source: what to call the file in a refusal.
-        given: what the user tells because the file does not.
-        name: of the format; the only one that recognises the file by default.
-
-    Raises:
-        BadInput: no format of that name.
-        BadFile: no format understands the file, or one refuses a line of it.
-    """
+    """What a file holds: one entry for each process of the tool."""
     if name is not None and name not in NAMES:
         raise BadInput(f"--format is {name!r}; expected one of {', '.join(NAMES)}")
     text = decode(data, source)
@@ -122,12 +111,7 @@ class Exported:
 
 
 def export(runs: Sequence[Run], name: str) -> Exported:
-    """What of these runs may go out, as a format writes it.
-
-    Raises:
-        BadInput: no format of that name, or two measurements would share a name.
-        OtherHardware: the runs are of several.
-    """
+    """What of these runs may go out, as a format writes it."""
     chosen = next((one for one in EXPORTS if one.name == name), None)
     if chosen is None:
         raise BadInput(f"--to is {name!r}; expected one of {', '.join(EXPORT_NAMES)}")

@@ -112,11 +112,7 @@ def sniff(text: str) -> bool:
 
 
 def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:
-    """The runs in a file, one behind the other.
-
-    Raises:
-        BadFile: a row that cannot be read, or no table.
-    """
+    """The runs in a file, one behind the other."""
     tables = _Tables()
     scan(text, source, _RULES, tables)
     if not tables or not tables[-1].readings:

@@ -22,12 +22,7 @@ LINKS = ("nvlink", "nvlink-switch", "xgmi", "pcie", "staged", "mixed", UNKNOWN)
 
 
 def check_given(given: Given) -> Given:
-    """`given`, where it can be.
-
-    Raises:
-        BadInput: a link of no known class, fewer than one device, no such collective, or a product that is empty or
-            cannot be printed.
-    """
+    """`given`, where it can be."""
     if given.link is not None and given.link not in LINKS:
         raise BadInput(f"--link is {given.link!r}; expected one of {', '.join(LINKS)}")
     if given.devices is not None and not 1 <= given.devices <= 10**6:
@@ -50,18 +45,7 @@ def run_id_of(contents: Sequence[bytes]) -> str:
 
 
 def build(imported: Sequence[Imported], given: Given, run_id: str, tool: str, command: tuple[str, ...]) -> list[Line]:
-    """The lines of one run: a session, in which each run of a tool is a process.
-
-    Args:
-        imported: of all files, of one machine.
-        given: what the user tells.
-        run_id: names the run.
-        tool: this program, with its version.
-        command: as it was called.
-
-    Raises:
-        BadFile: files of several products, or one that contradicts `given`.
-    """
+    """The lines of one run: a session, in which each run of a tool is a process."""
     first = _surroundings(imported, given)
     environment = Environment(_device(first, imported, given), _host(first), _software(imported))
     started = min((one.started for one in imported if one.started), default="")
@@ -75,11 +59,7 @@ def build(imported: Sequence[Imported], given: Given, run_id: str, tool: str, co
 
 
 def save(lines: Sequence[Line], path: Path) -> None:
-    """Write a run file that was not there before, whole or not at all.
-
-    Raises:
-        CannotStore: something of that name is there, or it cannot be written.
-    """
+    """Write a run file that was not there before, whole or not at all."""
     if path.suffix != ".jsonl":
         raise CannotStore(f"{path} does not end in .jsonl, as a run file must")
     write_new(path, "".join(map(encode_line, lines)))

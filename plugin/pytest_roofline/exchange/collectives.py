@@ -129,11 +129,7 @@ class Setting:
 
 
 def chosen(told: str, given: Given, rows: Sequence[CollectiveLine], ranks: int, source: str) -> Operation:
-    """The operation that a file or the user names, or else the one that all its rows can be.
-
-    Raises:
-        BadFile: none, several, or two that contradict each other.
-    """
+    """The operation that a file or the user names, or else the one that all its rows can be."""
     ours, asked = operation_of(told), operation_of(given.operation or "")
     if ours and asked and ours != asked:
         raise BadFile(f"{source} says {ours.name}, but --operation={asked.name}; expected the same")
@@ -155,11 +151,7 @@ def chosen(told: str, given: Given, rows: Sequence[CollectiveLine], ranks: int, 
 def readings_of(
     rows: Sequence[CollectiveLine], operation: Operation, setting: Setting, source: str
 ) -> tuple[tuple[Reading, ...], tuple[str, ...]]:
-    """Rows as readings, and what was left out.
-
-    Raises:
-        BadFile: a row that cannot be one of this operation.
-    """
+    """Rows as readings, and what was left out."""
     found: list[Reading] = []
     left_out: list[str] = []
     for row in rows:

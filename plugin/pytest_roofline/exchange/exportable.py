@@ -85,9 +85,6 @@ def exportable(runs: Sequence[Run]) -> tuple[list[Exportable], list[LeftOut]]:
     """What of these runs goes out, in the order measured, and what does not.
 
     A test that failed only because it is slower goes out: a dashboard without it would show that all is well.
-
-    Raises:
-        OtherHardware: they are of several.
     """
     _refuse_several(runs)
     fit: list[Exportable] = []
@@ -116,11 +113,7 @@ def _places(run: Run) -> dict[str, list[str]]:
 
 
 def refuse_twice(names: Iterable[tuple[str, Exportable]]) -> None:
-    """Raise where one name stands for two measurements: a reader would keep one of them.
-
-    Raises:
-        BadInput: with the name and the runs.
-    """
+    """Raise where one name stands for two measurements: a reader would keep one of them."""
     known: dict[str, Exportable] = {}
     for name, one in names:
         first = known.setdefault(name, one)
@@ -158,12 +151,7 @@ def _why_not(run: Run, row: Row) -> str:
 
 
 def facts(row: Row, behind: Sequence[Measurement]) -> dict[str, Any]:
-    """By name, units in the names; what is not known is not there.
-
-    Args:
-        row: what was said of a measurement. Time, rate, share and verdict are of all processes that were judged.
-        behind: the processes whose samples the reader is given.
-    """
+    """What was said of all processes that were judged, and of the samples `behind` it; nothing that is not known."""
     one = row.measurement
     assert one is not None
     rate, unit = _rate(row) or (None, None)

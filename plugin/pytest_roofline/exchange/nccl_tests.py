@@ -54,11 +54,7 @@ class _Logs(list[_Log]):
     """The runs of a file, one behind the other; the last is the one being read."""
 
     def begin(self, anew: bool) -> _Log:
-        """The run that a line of its head belongs to.
-
-        Args:
-            anew: whether the run at hand has this line already.
-        """
+        """The run that a line of its head belongs to; `anew` where the run at hand has this line already."""
         if not self or self[-1].ended:
             self.append(_Log())
         elif anew or self[-1].rows:
@@ -173,11 +169,7 @@ def sniff(text: str) -> bool:
 
 
 def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
-    """The runs in a log, one behind the other.
-
-    Raises:
-        BadFile: a row that cannot be read, or a log that does not come to its end.
-    """
+    """The runs in a log, one behind the other."""
     logs = _Logs()
     scan(text, source, _RULES, logs)
     if not logs or not logs[-1].ended:

@@ -83,11 +83,7 @@ def sniff(text: str) -> bool:
 
 
 def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
-    """The one run in a file.
-
-    Raises:
-        BadFile: something that is not understood.
-    """
+    """The one run in a file."""
     run = from_json(text, source, _NvbandwidthFile).nvbandwidth
     if run.error is not None:
         raise BadFile(f"{source}: the run ended with {run.error!r}; expected one that came to its end")

@@ -61,11 +61,7 @@ def sniff(text: str) -> bool:
 
 
 def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:
-    """The one session in a file.
-
-    Raises:
-        BadFile: something that is not understood, with the path of the value.
-    """
+    """The one session in a file."""
     file = from_json(text, source, _BenchmarkFile)
     names = [one.fullname for one in file.benchmarks]
     if len(set(names)) < len(names):
@@ -218,11 +214,7 @@ def _commit_info(commit: str | None) -> dict[str, Any]:
 
 
 def round_stats(seconds: Sequence[float]) -> dict[str, Any]:
-    """Every figure that such a file holds of the rounds of a test, but the rounds themselves.
-
-    Args:
-        seconds: of each round, per call; at least one.
-    """
+    """Every figure that such a file holds of the rounds of a test, but the rounds themselves."""
     ordered = sorted(seconds)
     mean, total = statistics.mean(ordered), sum(seconds)
     several = len(ordered) > 1

@@ -122,11 +122,7 @@ class Refused(ValueError):
 
 
 def decode(data: bytes, source: str) -> str:
-    """The text of a file, without a byte order mark.
-
-    Raises:
-        BadFile: empty, or not UTF-8.
-    """
+    """The text of a file, without a byte order mark."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -147,11 +143,7 @@ def lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def scan(text: str, source: str, rules: Sequence[Rule[State]], state: State) -> None:
-    """Give every line to the first rule that it matches as a whole; skip what none knows.
-
-    Raises:
-        BadFile: a rule refused its line.
-    """
+    """Give every line to the first rule that it matches as a whole; skip what none knows."""
     for number, line in lines(text):
         for pattern, take in rules:
             if match := pattern.fullmatch(line):
@@ -169,11 +161,7 @@ def refuse(source: str, number: int, line: str, why: str) -> NoReturn:
 
 
 def amount(text: str) -> float:
-    """A finite number, zero or more, as programs print one: no sign, no other script's digits, no separators.
-
-    Raises:
-        Refused: the text is none.
-    """
+    """A finite number, zero or more, as programs print one: no sign, no other script's digits, no separators."""
     value = float(text) if _NUMBER.fullmatch(text) else math.inf
     if not math.isfinite(value):
         raise Refused(f"{text!r} is not a number, zero or more")
@@ -181,11 +169,7 @@ def amount(text: str) -> float:
 
 
 def whole(text: str) -> int:
-    """A whole number, zero or more, of at most 64 bits.
-
-    Raises:
-        Refused: the text is none.
-    """
+    """A whole number, zero or more, of at most 64 bits."""
     if not (text.isascii() and text.isdigit() and len(text) <= 19):
         raise Refused(f"{text!r} is not a whole number, zero or more")
     return int(text)
@@ -197,11 +181,7 @@ def looks_like_json(text: str) -> bool:
 
 
 def from_json(text: str, source: str, struct: type[Struct]) -> Struct:
-    """The JSON of a file as a record; what the record does not name is left alone.
-
-    Raises:
-        BadFile: not JSON, a name twice, NaN, or another type than the record's, with the path of the value.
-    """
+    """The JSON of a file as a record; what the record does not name is left alone."""
     try:
         return msgspec.convert(decode_json(text, source), struct)
     except msgspec.ValidationError as error:

@@ -113,11 +113,7 @@ def shipped() -> Known:
 
 
 def read_hardware(path: Path) -> Catalogue:
-    """A file of hardware, its form checked, and not yet what is in it.
-
-    Raises:
-        BadFile: missing, damaged, another schema, an unknown field, a value that is none.
-    """
+    """A file of hardware, its form checked, and not yet what is in it."""
     where = f"hardware {path}"
     raw = decode_json(read_bytes(path, "hardware"), where)
     check_schema(raw, where)
@@ -130,11 +126,7 @@ def hardware_files(folders: Iterable[Path]) -> list[Path]:
 
 
 def merged(paths: Sequence[Path]) -> Known:
-    """Several files over what ships, an earlier one over a later.
-
-    Raises:
-        BadFile: one cannot be read, or holds what cannot be.
-    """
+    """Several files over what ships, an earlier one over a later."""
     if not paths:
         return shipped()
     base = shipped().catalogue
@@ -151,11 +143,7 @@ _IN_USE: ContextVar[Known | None] = ContextVar("hardware in use", default=None)
 
 
 def use_hardware(folders: Iterable[Path]) -> Callable[[], None]:
-    """Use the hardware of these folders before what ships, until the function that this returns is called.
-
-    Raises:
-        BadFile: a file cannot be read, or holds what cannot be.
-    """
+    """Use the hardware of these folders before what ships, until the function that this returns is called."""
     before, now = _IN_USE.get(), merged(hardware_files(folders))
     _IN_USE.set(now)
 
