@@ -220,17 +220,16 @@ def test_a_device_broken_in_one_way_fails_that_property_alone():
         (sound(others_busy=0.5), {LOAD}),
     ]:
         assert names <= failing(device), names
+    # A graph that is refused is told with the device's own words, or with both times.
+    assert prove(sound(RefusingDevice))[GRAPH].observed == (
+        "timed by events: operation not permitted when stream is capturing"
+    )
+    said = r"timed by events: a replay takes \S+ \S+, its calls \S+ \S+"
+    assert re.fullmatch(said, prove(sound(EmptyDevice))[GRAPH].observed)
     # A cache many times larger than reported is found without a datasheet, unless its class is known for it.
     for factor in [3, 64]:
         assert {COPY, PEAK, FLUSH} & failing(undersold(factor), None), factor
     assert prove(sound(reported_cache_bytes=4 * MIB, architecture="gfx942:sramecc+"))[FLUSH].outcome == "holds"
-
-
-def test_a_graph_that_is_refused_is_told_with_the_devices_own_words_or_both_times():
-    found = prove(sound(RefusingDevice))[GRAPH]
-    assert found.observed == "timed by events: operation not permitted when stream is capturing"
-    said = r"timed by events: a replay takes \S+ \S+, its calls \S+ \S+"
-    assert re.fullmatch(said, prove(sound(EmptyDevice))[GRAPH].observed)
 
 
 def test_a_cpu_whose_cores_others_keep_busy_cannot_be_trusted(monkeypatch):

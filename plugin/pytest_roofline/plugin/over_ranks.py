@@ -276,7 +276,7 @@ def take_jobs(call: RankCall, keep: Keep) -> RankResult:
     began_s = time.perf_counter()
     with _new_ranks(call) as pool, whole_processes(pool.placement):
         # What only this process needs, once, is no part of a job.
-        pool.prepare()
+        pool.store_port()
         try:
             while len(seconds) < FEWEST_JOBS or (
                 len(seconds) < MOST_JOBS and time.perf_counter() - began_s < call.request.budget_s

@@ -250,7 +250,7 @@ class Boot:
                 range(self._size),
                 self._size,
                 came,
-                lambda missing: self._check(missing, listener.refused),
+                self._check,
                 f": was it started by another MPI's or Slurm's {self._placement.name} than its libraries belong to? "
                 "Then every process is a world of its own",
             )
@@ -262,7 +262,7 @@ class Boot:
             member.channel.send(join)
         self._settle_in(store_port)
 
-    def _check(self, missing: Sequence[int], refused: int = 0) -> None:
+    def _check(self, missing: Sequence[int]) -> None:
         """Give up where the launcher has, or the time is over."""
         trouble = self._placement.trouble()
         names = f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))} of {self._size}"
@@ -271,9 +271,8 @@ class Boot:
             start = f"{cause} ({self._placement.name}, started on {socket.gethostname()}); {names} did not come"
             raise RanksFailed(f"{start}\n{words}".rstrip())
         if time.monotonic() > self._until_s:
-            strangers = f"; {refused} connections did not know the key" if refused else ""
             tails = "\n".join(filter(None, (self._placement.tail(rank) for rank in missing)))
-            late = f"{names} did not come within {self._seconds:g} s ({self._placement.name}{strangers})"
+            late = f"{names} did not come within {self._seconds:g} s ({self._placement.name})"
             raise RanksFailed(f"{late}\n{tails}".rstrip())
 
     def _settle_in(self, store_port: int) -> None:

@@ -35,8 +35,6 @@ class Listener:
         self.endpoint = Endpoint(
             own_addresses(address), int(self._socket.getsockname()[1]), key or secrets.token_bytes(32)
         )
-        self.refused = 0
-        """Connections that did not know the key, or said nothing."""
         self._accepted: queue.Queue[Channel] = queue.Queue()
         threading.Thread(target=self._accept, daemon=True, name="roofline-listener").start()
 
@@ -90,7 +88,6 @@ class Listener:
         try:
             greet(connection, self.endpoint.key)
         except OSError:
-            self.refused += 1
             connection.close()
             return
         self._accepted.put(Channel(connection, STALL_S))

@@ -68,10 +68,6 @@ class Pool:
         """Those of its ranks that are there."""
         return [self._members[rank] for rank in sorted(self._members)]
 
-    def prepare(self) -> None:
-        """Have what starting ranks needs in this process: the store that worlds meet in."""
-        self._store_port()
-
     def run(
         self,
         function: FunctionRef,
@@ -178,7 +174,7 @@ class Pool:
         self.generation += 1
         boot = Boot(self.placement, self.size, self.kind, self._address, self._boot_s, asked=self._asked)
         try:
-            boot.run(self._store_port())
+            boot.run(self.store_port())
         except BaseException as error:
             if isinstance(error, RanksFailed | RanksSkipped):
                 # Without its traceback, which would hold on to the channels of those that came.
@@ -189,8 +185,8 @@ class Pool:
         self._members = boot.members
         failed.clear()
 
-    def _store_port(self) -> int:
-        """Of the store that worlds meet in, kept as long as the pool."""
+    def store_port(self) -> int:
+        """Of the store that worlds meet in, made once and kept as long as the pool."""
         if self._store is None:
             self._store = store_server(self._address)
         return int(self._store.port)

@@ -172,8 +172,10 @@ class Worlds:
         timeout = timedelta(seconds=world.timeout_s)
         if self._store is None:
             self._store = TCPStore(self._address, self._port, None, False, timeout=timeout)
+        device = {"nccl": "cuda", "xccl": "xpu"}.get(world.backend)
         dist.init_process_group(
-            group_backend(world.backend),
+            # Beside one for an accelerator, Gloo serves tensors on the host.
+            f"cpu:gloo,{device}:{world.backend}" if device else world.backend,
             store=PrefixStore(world.name, self._store),
             rank=self._identity.rank,
             world_size=world.size,
@@ -214,12 +216,6 @@ class Worlds:
         with contextlib.suppress(RuntimeError):
             return int(count()) if count is not None else None
         return None
-
-
-def group_backend(backend: str) -> str:
-    """The back ends of a default group: beside one for an accelerator, Gloo serves tensors on the host."""
-    device = {"nccl": "cuda", "xccl": "xpu"}.get(backend)
-    return f"cpu:gloo,{device}:{backend}" if device else backend
 
 
 def default_backend(kind: str) -> str:
