@@ -123,8 +123,8 @@ def test_a_rank_that_was_stopped_between_tasks_costs_no_more_than_the_time_of_th
     with alarm(2 * PATIENCE_S), pytest.raises(RanksFailed, match=r"^rank 1 .* was stopped by a signal"):
         two.pool.run(reference(ranks.elements), (torch.zeros(8 * 2**20),), 2, timeout_s=HANG_S)
 
-    # Twice a stall: of a part of what was sent, and of the rest.
-    assert time.monotonic() - began_s < HANG_S + 2 * STALL_S + REPORT_S
+    # A stall for each part of what was sent that the system took.
+    assert time.monotonic() - began_s < HANG_S + 3 * STALL_S + REPORT_S
     assert not [pid for pid in two.pids if runs(pid)]
     two.works()
 

@@ -30,7 +30,7 @@ CONTROLLER_VARIABLE = "ROOFLINE_RANK_CONTROLLER"
 HANDSHAKE_S = 5.0
 POLL_S = 0.05
 # A rank that is stopped in the middle of a message must not stop its controller; one that waits for a core may be slow.
-STALL_S = 10
+STALL_S = 5
 # A peer whose machine is gone ends no connection by itself: the kernel asks after it, and gives up in some 15 seconds.
 _KEEPALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 3), ("TCP_KEEPCNT", 3))
 

@@ -117,9 +117,11 @@ class Launched:
         """The last words of a rank and of its launcher; of all where they cannot be told apart."""
         text = text_of(self._output)
         labels = [(_LABEL.match(line), line) for line in text.splitlines()]
-        own = [line[label.end() :] for label, line in labels if label and int(label[label.lastindex or 0]) == rank]
-        # The agents of several nodes label by the number on the node.
-        if self._store is not None or not own:
+        # The agents of several nodes label by the number on the node, which tells no rank.
+        several = self._store is not None
+        of_ranks = [(int(label[label.lastindex or 0]), line[label.end() :]) for label, line in labels if label]
+        own = [line for number, line in of_ranks if several or number == rank]
+        if not own:
             return last_words(text)
         launchers = [line for label, line in labels if not label]
         return "\n".join(filter(None, (last_words("\n".join(own)), last_words("\n".join(launchers)))))
