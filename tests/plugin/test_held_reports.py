@@ -42,10 +42,6 @@ def six(desk):
     return against
 
 
-def verdicts(desk):
-    return [outcome.verdicts for outcome in desk.last_run().outcomes]
-
-
 def failures(path):
     """(failures, errors) and the test cases of a JUnit file."""
     suite = ET.parse(path).getroot().find("testsuite")

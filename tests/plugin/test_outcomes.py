@@ -147,21 +147,6 @@ def test_second(roofline, busy):
     assert "fell off the bus" in second.invalid
 
 
-DRILL = """
-import pytest
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_roofline_function(item, name, fn):
-    if "64MiB" in item.name:
-        return lambda *args: [fn(*args), fn(*args)]
-"""
-
-
-def drill(desk, *args):
-    desk.pytester.path.joinpath("drill.py").write_text(DRILL)
-    return desk.run("-p", "drill", "--roofline-save=it", *args)
-
-
 def test_a_rate_above_the_datasheet_is_invalid_and_named_where_it_is_left_out(desk):
     desk.suite(BODY.replace("{end}", "roofline.measure(lambda: busy(1e-5), work=WORK, name='fast')"))
     result = desk.run("--roofline-save=it")

@@ -118,30 +118,20 @@ def test_a_test_that_skips_in_a_later_round_stays_as_it_was(desk, open_one):
     result.assert_outcomes(passed=1)
     assert [m.round for m in desk.last_run().measurements] == [1]
     assert [outcome.verdicts for outcome in desk.last_run().outcomes] == [("INCONCLUSIVE",)]
-    # What it measured before it skipped does not count either.
+    # What it measured before it skipped, or died, does not count either.
     desk.script(slow=[1.04, 1.0])
     text = (desk.path / "test_suite.py").read_text().replace("def test_one(", "def test_one(pytestconfig, ")
-    desk.suite(
-        f"{text}    from pytest_roofline.plugin.round_child import in_round\n"
-        "    if in_round(pytestconfig): pytest.skip('the device is not itself')\n"
-    )
-    assert desk.run(*open_one).ret == 0
-    first, second = desk.last_run().measurements
-    assert (first.invalid, second.invalid != "") == ("", True)
-    assert [judgement.processes for judgement in desk.last_run().judgements] == [1]
-
-
-class Patient(Rounds):
-    """Rounds that only note how long they were told that a test may take."""
-
-    longest_s = 0.0
-
-    def __init__(self, state, say, longest_s):
-        super().__init__(state, say, longest_s)
-        Patient.longest_s = longest_s
-
-    def run(self, number, test_ids, deadline):
-        self.broken = "this is no real round"
+    for event, why in (
+        ("pytest.skip('the device is not itself')", "its test was skipped in round 2"),
+        ("__import__('os').abort()", "its test did not come to its end in round 2"),
+    ):
+        desk.suite(
+            f"{text}    from pytest_roofline.plugin.round_child import in_round\n"
+            f"    if in_round(pytestconfig): {event}\n"
+        )
+        assert desk.run(*open_one).ret == 0
+        assert [one.invalid for one in desk.last_run().measurements] == ["", why]
+        assert [judgement.processes for judgement in desk.last_run().judgements] == [1]
 
 
 @pytest.fixture
