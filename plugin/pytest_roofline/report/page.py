@@ -35,7 +35,7 @@ from .page_text import (
     reason,
     reds,
     run_lines,
-    sentence,
+    sentences,
     shape,
 )
 from .plots import plots_of
@@ -229,7 +229,7 @@ def _content(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, Any]:
     red = reds(rows)
     return {
         "title": f"Roofline report: {listed(list(products), 3)}" if products else "Roofline report",
-        "sentence": sentence(runs, rows),
+        "sentences": sentences(runs, rows),
         "drill": drill_line(runs),
         "runs": run_lines(runs),
         "chips": chips(rows),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..baselines.run_files import run_names
-from ..baselines.run_rows import DEGRADED, INTERRUPTED, OUT_OF_MEMORY, SHADOW, SKIPPED, XFAIL
+from ..baselines.run_rows import DEGRADED, OUT_OF_MEMORY, SHADOW, SKIPPED
 from ..baselines.runs import Run
 from ..core.rows import FAILED, MEASURED, Row, worst_first
 from ..core.units import count, listed, printable, slug
@@ -15,13 +15,13 @@ from ..observe.text import circumstances
 from ..stats.verdicts import Kind
 from .explain import explanation, note_labels, note_lines
 from .figures import first_call_lines, rank_lines
-from .messages import condition_lines, counts_line
+from .messages import closing_lines, condition_lines, counts_line
 from .overview import ladder_lines, ladder_of
 from .plots.chart import Plot
 from .plots.samples import sample_plot
-from .summary import headline, remarks_of
+from .summary import remarks_of
 from .tables import roofline_note
-from .words import compared, cut, difference_text
+from .words import cut, difference_text
 
 # Of so many failed tests, and of so many measurements of each, everything is told; the others stand in the table.
 MOST_DETAILED, MOST_OF_A_TEST = 40, 5
@@ -62,9 +62,6 @@ MEANINGS = {
     SHADOW: "what a gate that only watches would have failed, as it compared too little",
     SKIPPED: "not measured: this machine lacks what the test needs, or the test skipped itself",
 }
-# Why a test ended so is not why its number was not compared.
-_NO_REASON = {word: f"the test ended as {word}" for word in (FAILED, SKIPPED, XFAIL, INTERRUPTED)}
-_NO_REASON |= {MEASURED: "the run holds no verdicts"}
 
 
 def shape(word: str) -> str:
@@ -83,20 +80,19 @@ def chips(rows: Sequence[Row]) -> list[tuple[str, int, str]]:
     return [(word, number, slug(word)) for word, number in counts.items()]
 
 
-def sentence(runs: Sequence[Run], rows: Sequence[Row]) -> str:
-    """`2 of 34 tests failed, the worst memcpy_d2d[64MiB]: REGRESSED, +104.2 %.`"""
-    told = headline(runs, rows)
-    red = [row for row in worst_first(rows) if row.red]
-    measured = [row for row in rows if row.what != "test"]
-    if red:
-        worst = red[0]
-        change = ", ".join(filter(None, [worst.verdict, difference_text(worst)]))
-        told += f", {'the worst ' * (len(red) > 1)}{printable(worst.label)}: {change}"
-    elif measured and not any(map(compared, rows)):
-        reasons = Counter(_NO_REASON.get(row.verdict) or printable(row.reason or row.verdict) for row in measured)
-        (why, number), *others = reasons.most_common()
-        told += f": {why}" + (f" ({number} of them)" if others else "")
-    return f"{told[:1].upper()}{told[1:]}."
+def sentences(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
+    """For each run the sentence with which it ended: `RED: 1 REGRESSED, 11 of 14 fast enough, 2 undecided (…)`."""
+    called, told = run_names(runs), []
+    for run in runs[:MOST_ENDED]:
+        own = [row for row in rows if row.path == run.path]
+        red = {row.test: (row.verdict, "") for row in reversed(own) if row.red}
+        numbers = [row for row in own if row.what != "test"]
+        *_, text = closing_lines(numbers, red, list({row.test: None for row in own}), "", "")
+        # Tests that measure nothing are none of ours, but nobody should take their failure for a green run.
+        status = run.footer.exit_status if run.footer is not None and not red else 0
+        text += f"; but pytest ended with status {status}" * bool(status)
+        told.append(f"{called[run.path]}: " * (len(runs) > 1) + printable(text))
+    return told or ["GREY: nothing was compared"]
 
 
 def reason(row: Row) -> str:
@@ -220,6 +216,7 @@ def _run_line(run: Run, name: str, several: bool) -> str:
         # Why, the rows of the tests say.
         left = sum(footer.not_measured.values())
         facts.append(counts_line(footer.measured, {}, footer.compiled) + f", {left} not measured" * bool(left))
+        facts += [f"the gate only watched, {len(footer.shadow)} would have failed"] if footer.shadow is not None else []
     if footer is None or run.cut:
         facts.append("cut before its end: what follows is what it had until then")
     return " · ".join(filter(None, facts))

@@ -12,7 +12,6 @@ from html.parser import HTMLParser
 import pytest
 
 from pytest_roofline.baselines.run_rows import rows_of, rows_of_run
-from pytest_roofline.core.judgements import Judgement
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.profiles import Figure
 from pytest_roofline.core.records import Ceiling, Outcome
@@ -39,7 +38,7 @@ from pytest_roofline.report.page_text import (
     published_of,
     reds,
     run_lines,
-    sentence,
+    sentences,
 )
 
 from .page_runs import everything, hostile, judged, many
@@ -262,8 +261,11 @@ def test_kernels_what_ran_out_of_memory_and_what_calls_go_into_are_told(run, ful
 def test_the_header_says_run_date_host_and_drill_and_whatever_is_long_is_cut_with_a_word(make, run, full, tmp_path):
     (line,) = run_lines([run])
     assert "run full · 2026-01-02 03:04:05 UTC · node · 40 measured, 2 not measured" == line
+    watched = make.footer(exit_status=1, measured=1, shadow=("t.py::a",))
+    told = "1 measured · the gate only watched, 1 would have failed"
+    assert run_lines([make.run(tmp_path / "w.jsonl", watched)])[0].endswith(told)
     header = full[full.index("<header>") : full.index("</header>")]
-    for told in ("Roofline report: NVIDIA H200", line, '<p class="sentence">4 of 57 tests failed'):
+    for told in ("Roofline report: NVIDIA H200", line, '<p class="sentence">RED: 1 FAILED, 3 REGRESSED, 14 of 55 fast'):
         assert told in header
     runs = [make.run(tmp_path / f"{number}.jsonl", make.footer(measured=number)) for number in range(12)]
     lines = run_lines(runs)
@@ -320,32 +322,25 @@ def test_of_very_many_rows_the_first_stand_in_the_page_and_all_of_them_without_j
     assert (SHOWN_ROWS, 50) == (at_once.count('<tr data-verdict="'), rest.count('<tr data-verdict="'))
 
 
-def test_the_sentence_tells_how_it_went_and_the_worst_or_why_nothing_was_compared(make, run, tmp_path):
-    def said(*records):
-        own = make.run(tmp_path / "run.jsonl", *records)
-        return sentence([own], rows_of_run(own))
+def test_the_sentence_of_each_run_is_that_with_which_it_ended(make, run, tmp_path):
+    def made(name, *records):
+        return make.run(tmp_path / f"{name}.jsonl", *records)
 
     one, two = (make.measurement(1e-3, key=make.key(size_bytes=2**power)) for power in (20, 21))
     slow, fine = (judged(make, s, s, s, test_id=m.test_id, label=m.label) for m, s in ((one, 1.3e-3), (two, 1e-3)))
     red = make.outcome(one, "failed", verdicts=("REGRESSED",), by_verdict=True)
-    new = judged(make, 1e-3, known=False, test_id=one.test_id, label=one.label)
-    busy = [Judgement(m.test_id, m.label, "INVALID", 0.05, reason=why) for m, why in ((one, "busy"), (two, "hot"))]
-    cases = [
-        ((one, two, slow, fine, red), "1 of 2 tests failed, memcpy_d2d[1MiB]: REGRESSED, +30.0 %."),
-        ((two, fine), "Nothing failed, 1 of 1 result compared."),
-        ((one, new), "Nothing was compared, in 1 result: no baseline recorded."),
-        ((one, two, *busy), "Nothing was compared, in 2 results: busy (1 of them)."),
-        ((make.footer(),), "Nothing was measured."),
-        ((Outcome("t.py::test_a", "failed", reason="boom"),), "1 of 1 test failed, test_a: FAILED."),
-        ((one, make.footer()), "Nothing was compared, in 1 result: the run holds no verdicts."),
-        ((one, make.outcome(one, "skipped", reason="no room")),
-         "Nothing was compared, in 1 result: the test ended as SKIPPED."),
-    ]  # fmt: skip
-    for records, told in cases:
-        assert told == said(*records)
-    assert "4 of 57 tests failed, the worst test_data: FAILED." == sentence([run], rows_of_run(run))
+    runs = [made("slow", one, two, slow, fine, red), made("fine", two, fine), made("new", one)]
+    runs.append(made("broken", Outcome("t.py::test_a", "failed", reason="boom")))
+    runs.append(made("others", two, fine, make.footer(exit_status=1)))
+    assert [
+        "slow: RED: 1 REGRESSED, 1 of 2 fast enough",
+        "fine: GREEN: 1 of 1 fast enough",
+        "new: GREY: nothing was compared (1 MEASURED)",
+        "broken: RED: 1 FAILED, 0 of 1 fast enough",
+        "others: GREEN: 1 of 1 fast enough; but pytest ended with status 1",
+    ] == sentences(runs, rows_of(runs))
     reader = Reader(page([]))
-    assert ([], [], True) == (reader.open, reader.crossed, "Nothing was measured." in "".join(reader.texts["p"]))
+    assert ([], [], True) == (reader.open, reader.crossed, "GREY: nothing was compared" in "".join(reader.texts["p"]))
 
 
 def luminance(colour):
