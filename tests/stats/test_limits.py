@@ -21,7 +21,6 @@ from pytest_roofline.hardware import collective_ceiling, product_like
 from pytest_roofline.stats.key_results import KeyResults
 from pytest_roofline.stats.limits import (
     BATCHED,
-    CAN_PASS_ONLY,
     Floor,
     Limit,
     RooflineShare,
@@ -81,10 +80,9 @@ def test_each_statistic_gates_on_its_own_figure_of_a_process(make):
 
 def test_a_limit_on_the_fastest_call_does_not_gate_where_a_sample_is_several_calls(make):
     batched = taken(make, *SKEWED, iterations=2)
-    # The fastest call is no slower than the fastest mean of two, which took half a second.
-    for seconds, others, why in [(0.1, [], BATCHED), (0.5, [], CAN_PASS_ONLY), (0.1, [taken(make, 1.0)], BATCHED)]:
+    for seconds, others in [(0.1, []), (0.5, []), (0.1, [taken(make, 1.0)])]:
         found, idle = verdict_on(make, [timed_limit(make, seconds, "best")], *others, replace(batched, process="q"))
-        assert (found.kind, found.reason, idle) == (Kind.NO_BASELINE, "no baseline recorded", [why]), seconds
+        assert (found.kind, found.reason, idle) == (Kind.NO_BASELINE, "no baseline recorded", [BATCHED]), seconds
 
 
 def test_of_processes_that_agree_more_are_surer(make):

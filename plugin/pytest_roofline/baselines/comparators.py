@@ -48,10 +48,6 @@ class Comparator(ABC):
         known = ((key, self.reference(key)) for key in self.keys())
         return [(key, reference) for key, reference in known if reference is not None]
 
-    def elsewhere(self, key: Key) -> list[HardwareKey]:
-        """The hardware on which the same benchmark is known."""
-        return [known.hardware for known in self.keys() if (known.benchmark, known.name) == (key.benchmark, key.name)]
-
     def hardware(self) -> list[HardwareKey]:
         """Every hardware that it knows anything of."""
         return [key.hardware for key in self.keys()]
@@ -234,7 +230,8 @@ def find_reference(comparator: Comparator, key: Key, work: Work) -> tuple[Refere
     reference = comparator.reference(key)
     if reference is not None:
         return reference, ""
-    others = [hardware for hardware in comparator.elsewhere(key) if hardware != key.hardware]
+    alike = [one for one in comparator.keys() if (one.benchmark, one.name) == (key.benchmark, key.name)]  # noqa: SIM118
+    others = [one.hardware for one in alike if one.hardware != key.hardware]
     if others:
         told = "; ".join(str(hardware) for hardware in nearest(key.hardware, others))
         return None, f"no entry for this hardware ({key.hardware}); nearest known: {told}"

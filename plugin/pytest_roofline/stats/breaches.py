@@ -11,7 +11,7 @@ from ..core.units import count, format_tolerance
 from .limits import Limit
 from .looks import FEWEST_RED, MOST_ROUNDS, PLAY, WORTHWHILE, Looks, needs_processes
 from .spread import Group, Prior, Spread, process_spread, session_spread, within
-from .stats import CONFIDENCE, Centre, centre_of, quantile
+from .stats import CONFIDENCE, Centre, centre_of, error_at, quantile
 
 # A published limit has no processes behind it and no error: as a reference of very many.
 KNOWN_LIMIT = 10_000
@@ -58,8 +58,7 @@ class Breach:
 
     def error_at(self, processes: int) -> float:
         """The standard error with so many processes."""
-        variance = self.error**2 + self.process.value**2 * (1 / processes - 1 / self.processes)
-        return math.sqrt(max(variance, 1e-12))
+        return error_at(processes, self.error, self.process.value, self.processes)
 
 
 def hold(limits: Sequence[Limit], medians: Sequence[Group], prior: Prior, looks: Looks) -> list[Breach]:

@@ -35,8 +35,6 @@ FLOOR_REMEDY = (
 )
 # What takes a collective's algorithm out of the library's hands.
 FORCED = {"NCCL_ALGO", "NCCL_PROTO", "RCCL_MSCCL_ENABLE"}
-# A slower machine would turn this into `BATCHED`, and never into red.
-CAN_PASS_ONLY = f"{BATCHED}, which meets it: it can pass only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +139,6 @@ class Summary:
     groups: Sequence[Group]
     exact: bool = True
 
-    def meets(self, seconds: float) -> bool:
-        """Whether no process took longer than that."""
-        return all(value <= seconds for group in self.groups for value in group.medians_s)
-
 
 # The new processes of a measurement under a statistic; or why that cannot be told.
 Summed = Callable[[Statistic], Summary | str]
@@ -165,7 +159,7 @@ def gating_limits(entries: Iterable[Entry], work: Work, summed: Summed) -> tuple
         elif new.exact:
             limits.append(Limit(entry, seconds, tuple(new.groups)))
         else:
-            idle.append((entry, CAN_PASS_ONLY if new.meets(seconds) else BATCHED))
+            idle.append((entry, BATCHED))
     return limits, idle
 
 

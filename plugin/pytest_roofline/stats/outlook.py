@@ -11,7 +11,7 @@ from ..core.errors import MOST_TOLERANCE, WIDE_TOLERANCE
 from ..core.units import format_percent, format_tolerance
 from .looks import FALSE_RED, FEWEST_TESTS, MOST_ROUNDS, PLAY, WORTHWHILE, Looks, needs_processes
 from .spread import ENOUGH_SESSIONS, Group, Prior, priors, sittings
-from .stats import CONFIDENCE, Difference, growth, quantile
+from .stats import CONFIDENCE, Difference, error_at, growth, quantile
 
 # By class of benchmark: what a host's copies scatter by, nobody can judge finer.
 DEFAULT_TOLERANCES = {"device": 0.05, "host": 0.15}
@@ -117,8 +117,7 @@ class Outlook:
 
     def error_at(self, processes: int) -> float:
         """The standard error with so many new processes."""
-        variance = self.found.error**2 + self.found.process.value**2 * (1 / processes - 1 / self.count)
-        return math.sqrt(max(variance, 1e-12))
+        return error_at(processes, self.found.error, self.found.process.value, self.count)
 
     @property
     def reach(self) -> float | None:

@@ -137,6 +137,11 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
     )
 
 
+def error_at(processes: int, error: float, spread: float, count: int) -> float:
+    """The standard error with so many new processes in place of `count`, by the spread between them."""
+    return math.sqrt(max(error**2 + spread**2 * (1 / processes - 1 / count), 1e-12))
+
+
 @dataclass(frozen=True, slots=True)
 class Centre:
     """The weighted mean of a side, with the factors on σ_p², σ_s² and σ_g² in its variance."""
