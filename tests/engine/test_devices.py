@@ -30,7 +30,6 @@ needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="needs a mac
 
 def test_the_cpu_times_by_a_clock_of_known_tick_and_has_done_its_work_when_a_call_returns(monkeypatch):
     device = CpuDevice()
-    assert 0 < device.traits.tick_s < 1e-3
     assert (device.name, device.traits.queues, device.elapsed_s(10**9, 25 * 10**8)) == ("cpu", False, 1.5)
     assert device.elapsed_s(device.stamp(), device.stamp()) >= 0
     readings = iter(range(10_000_000))
@@ -85,7 +84,6 @@ def test_a_flush_writes_then_reads_a_buffer_of_its_own_on_its_device(monkeypatch
         made.append((size * dtype.itemsize, device))
         return SimpleNamespace(zero_=lambda: done.append("write"), sum=lambda: done.append("read"))
 
-    assert [CpuDevice().flusher(size)() for size in (0, 1, 3)] == [None] * 3
     monkeypatch.setattr(torch, "empty", empty)
     device = RealDevice()
     device.name = "xpu:3"
