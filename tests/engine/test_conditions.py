@@ -299,6 +299,8 @@ def test_the_summary_says_why_a_device_does_not_tell_of_its_state(suite):
         suite.device(
             "throttle=None, others_bytes=None, others_busy=None", f"DEVICE.silent_library = lambda: {silent!r}"
         )
-        result = suite.run("def test_copy(roofline, fake): roofline.measure(lambda: fake.work(1e-4), work=WORK)\n")
-        said = ["not known whether others used the device", "not known whether the device was throttled"]
-        result.stdout.fnmatch_lines([f"{what}, since {why}: copy" for what in said])
+        test = "def test_copy(roofline, fake): roofline.measure(lambda: fake.work(1e-4), work=WORK)\n"
+        # Lines are wrapped.
+        told = " ".join(suite.run(test, "-v").stdout.str().split())
+        for what in ("not known whether others used the device", "not known whether the device was throttled"):
+            assert f"{what}, since {why}: copy" in told
