@@ -99,7 +99,7 @@ def test_a_first_measurement_comes_out_of_the_wheelhouse_with_the_torch_that_was
     assert Path(place).is_relative_to(machine.folder / "venv")
     assert version == filled.versions["torch"]
     # A wheel that was damaged on the way is named.
-    path = next(filled.wheels.glob("plotly-*.whl"))
+    path = next(filled.wheels.glob("pytest_roofline-*.whl"))
     path.write_bytes(path.read_bytes()[:-1])
     check = blocks()[2].splitlines()[0]
     done = subprocess.run(["bash", "-c", check], cwd=machine.folder, capture_output=True, text=True, check=False)
