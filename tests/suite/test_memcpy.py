@@ -39,4 +39,4 @@ def test_a_short_run_measures_verifies_and_prints_what_was_selected(tmp_path):
     assert [one.invalid for one in run.measurements if not re.fullmatch(spoiled, one.invalid)] == []
     assert [one.outcome for one in run.outcomes] == ["passed", "passed"]
     assert (run.footer.measured, run.footer.exit_status) == (2, 0)
-    assert len(re.findall(r"^memcpy_h2h\S*\s+(4|32) KiB", done.stdout, re.MULTILINE)) == 2, done.stdout
+    assert len(re.findall(r"^memcpy_h2h\[(4|32)KiB\] ", done.stdout, re.MULTILINE)) == 2, done.stdout

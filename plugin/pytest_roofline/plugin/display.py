@@ -181,8 +181,11 @@ def summary_lines(session: RooflineSession, width: int, colour: bool) -> list[st
 
 
 def wrapped(line: str, width: int) -> list[str]:
-    """A line of ours broken between words where it is too long; what is coloured, as tables are, fits already."""
-    if len(line) <= width or "\x1b" in line:
+    """A line of ours broken between words where it is too long.
+
+    What is coloured, as tables are, fits already; a command stays whole, so that it can be copied.
+    """
+    if len(line) <= width or "\x1b" in line or line.startswith("  roofline "):
         return [line]
     indent = line[: len(line) - len(line.lstrip())] + "  "
     # A number keeps its unit.

@@ -1,7 +1,6 @@
 """What stands in the folder of a page before its first command: runs and files that its text takes for granted."""
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -75,24 +74,6 @@ class Machine:
             path.unlink()
 
 
-def readme(scene: Scene, machine: Machine) -> None:
-    """A baseline; runs under two drivers, here and on the nodes of a rollout; one called as in a usage line; a log."""
-    machine.baseline(scene)
-    machine.run(scene, "driver-570", day=9, driver=NEW)
-    machine.run(scene, "RUN")
-    shutil.copy(ROOT / "tests" / "exchange" / "data" / "a100-all_reduce.log", scene.path / "all_reduce.log")
-    for side, first in (("before", 1), ("after", 11)):
-        for number in (1, 2, 3):
-            driver = NEW if side == "after" else "550.54"
-            machine.run(scene, f"{side}{number}", day=first + number, driver=driver, factor=SCATTER[number])
-        for number, wobble in enumerate(SCATTER[:4]):
-            device, node = f"GPU-{number}", f"node{number // 2}"
-            driver = NEW if side == "after" and node == "node0" else "550.54"
-            facts = {"day": first, "factor": wobble, "driver": driver, "device": device, "node": node}
-            machine.run(scene, f"{side}-{device}", folder=side if node == "node0" else f"kept-{side}", **facts)
-            machine.run(scene, f"{side}-{device}", folder="runs", **facts)
-
-
 def baselines_page(scene: Scene, machine: Machine) -> None:
     """Runs of the driver that is gone."""
     for day in (1, 2, 3):
@@ -119,7 +100,6 @@ def nothing(scene: Scene, machine: Machine) -> None:
 
 
 PREPARATIONS: dict[str, Callable[[Scene, Machine], None]] = {
-    "README.md": readme,
     "docs/baselines.md": baselines_page,
     "docs/compare.md": many_machines,
     "docs/verdicts.md": gated,
