@@ -28,7 +28,7 @@ class Fault:
     guilty: int
     cause: str
     size: int = 2
-    arguments: tuple[int, ...] = ()
+    arguments: tuple[int | str, ...] = ()
 
     @property
     def waits(self) -> bool:
@@ -38,7 +38,14 @@ class Fault:
 
 FAULTS = (
     *(
-        Fault(1, f"raise {when} the collective, rank {rank}", f"raise_{when}", rank, f"raised ValueError: {when}")
+        Fault(
+            1,
+            f"raise {when} the collective, rank {rank}",
+            "raise_at",
+            rank,
+            f"raised ValueError: {when}",
+            arguments=(when,),
+        )
         for when in ("before", "during", "after")
         for rank in (0, 1)
     ),

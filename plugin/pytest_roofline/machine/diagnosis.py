@@ -153,7 +153,7 @@ def _host(machine: Machine) -> Iterator[Finding]:
         yield Finding(
             "limit",
             BUSY,
-            f"other processes keep {machine.cores_taken:.1f} of {host.usable_cores} cores busy{by}",
+            f"other processes keep {min(machine.cores_taken or 0.0, host.usable_cores):.1f} of {host.usable_cores} cores busy{by}",
             "measurements of a CPU and of ranks on it become INVALID, and a host that submits late slows a GPU",
             "wait until they end, or end them",
         )
