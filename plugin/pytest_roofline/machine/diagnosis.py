@@ -149,11 +149,12 @@ def _sharing(machine: Machine) -> Iterator[Finding]:
 def _host(machine: Machine) -> Iterator[Finding]:
     host = machine.host
     if are_taken(machine.cores_taken, host.usable_cores):
+        taken = min(machine.cores_taken or 0.0, host.usable_cores)
         by = f" ({', '.join(machine.taken_by)})" if machine.taken_by else ""
         yield Finding(
             "limit",
             BUSY,
-            f"other processes keep {min(machine.cores_taken or 0.0, host.usable_cores):.1f} of {host.usable_cores} cores busy{by}",
+            f"other processes keep {taken:.1f} of {host.usable_cores} cores busy{by}",
             "measurements of a CPU and of ranks on it become INVALID, and a host that submits late slows a GPU",
             "wait until they end, or end them",
         )
