@@ -131,7 +131,8 @@ def test_names_in_strings_and_comments_are_replaced_and_code_is_not(recwarn):
         redactor.learn("users", "alice")
         assert redacted_source(redactor, text) == (text if redacted is None else redacted)
     # A name in the code cannot be taken out, and what is no Python cannot be given away.
-    for text in ("def alice():\n    pass\n", "import node.alice", 'x = f"{alice}"', 'x = """alice', "x = \0"):
+    hidden = (r'x = "a\nalice"', r'x = "\talice"', r'x = "\x61lice"', r'x = b"\talice"')
+    for text in (*hidden, "def alice():\n    pass\n", "import node.alice", 'x = f"{alice}"', 'x = """alice', "x = \0"):
         redactor = Redactor()
         redactor.learn("users", "alice")
         assert redacted_source(redactor, text) is None, text

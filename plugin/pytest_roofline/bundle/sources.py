@@ -164,7 +164,7 @@ def redacted_source(redactor: Redactor, text: str) -> str | None:
                 piece = text[start:end]
                 quoted = _QUOTED.fullmatch(piece)
                 redacted = quoted[1] + redactor.text(quoted[3]) + quoted[2] if quoted else redactor.text(piece)
-                if names and redacted != piece:
+                if (names and redacted != piece) or (redacted == piece and _hides(redactor, piece)):
                     return None
                 parts += [text[position:start], redacted]
                 position = end
@@ -172,6 +172,16 @@ def redacted_source(redactor: Redactor, text: str) -> str | None:
             return whole if _shape(whole) == _shape(text) else None
     except (tokenize.TokenError, SyntaxError, ValueError, RecursionError):
         return None
+
+
+def _hides(redactor: Redactor, piece: str) -> bool:
+    """Whether a string still holds a name, behind an escape or written by one: its text does not show it."""
+    try:
+        value = ast.literal_eval(piece)
+    except (SyntaxError, ValueError):
+        return False
+    value = value.decode("latin-1") if isinstance(value, bytes) else value
+    return isinstance(value, str) and redactor.text(value) != value
 
 
 def _pieces(text: str) -> Iterator[tuple[int, int, bool]]:

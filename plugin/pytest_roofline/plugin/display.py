@@ -49,6 +49,8 @@ from .settings import DEFAULT_FAIL_ON, FAIL_ON
 
 # A file in the folder of runs that says that the columns were explained once.
 SEEN = "columns-explained"
+# How the outcome of a failure that was expected begins.
+XFAIL = "xfail: "
 LEGEND = f"{COLUMNS}. (Shown once; pytest --help says it again.)"
 
 
@@ -202,7 +204,9 @@ def reds_of(session: RooflineSession) -> dict[str, tuple[str, str]]:
         if Ending(outcome, outcome).red or outcome.shadow:
             reds[test_id] = _word(outcome), printable(outcome.reason).removeprefix("Failed: ") or test_id
     for row in session.rows:
-        if row.verdict == Kind.REGRESSED and row.test not in reds:
+        ended = session.outcomes.get(row.test)
+        expected = ended is not None and ended.reason.startswith(XFAIL)
+        if row.verdict == Kind.REGRESSED and row.test not in reds and not expected:
             reds[row.test] = row.verdict, f"{row.label}: {sentence(row)}"
     return dict(sorted(reds.items(), key=lambda red: badness(red[1][0])))
 
