@@ -88,8 +88,9 @@ def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> int
     it has nothing else, 2 a file cannot be used.
     """
     from ..core.storage import to_plain
+    from ..engine.devices.cpu import are_taken
     from ..engine.inventory import take_stock
-    from ..machine.diagnosis import BUSY, diagnose
+    from ..machine.diagnosis import diagnose
     from ..machine.expectation import differences, expectation_of, read_expectation, write_expectation
 
     expected = read_expectation(expect) if expect is not None else None
@@ -108,7 +109,7 @@ def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> int
     if write_expect is not None:
         click.echo(f"expectation written to {write_expect}; read it, and leave out what may differ", err=as_json)
     alone = expect is None and write_expect is None and not machine.torch_devices
-    busy = alone and any(finding.subject == BUSY for finding in findings)
+    busy = alone and are_taken(machine.cores_taken, machine.host.usable_cores)
     if busy:
         click.echo("this machine is too busy to be measured", err=as_json)
     return 1 if found or busy else 0

@@ -14,7 +14,6 @@ LEAST_SHM_BYTES = GIB
 LEAST_MEMLOCK_BYTES = 64 * MIB
 # Idle contexts and the driver itself hold this much.
 OTHERS_BYTES = 256 * MIB
-BUSY = "busy machine"
 
 
 def diagnose(machine: Machine) -> list[Finding]:
@@ -153,7 +152,7 @@ def _host(machine: Machine) -> Iterator[Finding]:
         by = f" ({', '.join(machine.taken_by)})" if machine.taken_by else ""
         yield Finding(
             "limit",
-            BUSY,
+            "busy machine",
             f"other processes keep {taken:.1f} of {host.usable_cores} cores busy{by}",
             "measurements of a CPU and of ranks on it become INVALID, and a host that submits late slows a GPU",
             "wait until they end, or end them",

@@ -10,7 +10,7 @@ import pytest
 
 from ..baselines.comparators import RunComparator
 from ..baselines.run_files import watched
-from ..baselines.run_rows import Ending
+from ..baselines.run_rows import XFAIL, Ending, how_it_ended
 from ..core.entries import RESOURCES
 from ..core.facts import DeviceFacts
 from ..core.records import Outcome
@@ -49,8 +49,6 @@ from .settings import DEFAULT_FAIL_ON, FAIL_ON
 
 # A file in the folder of runs that says that the columns were explained once.
 SEEN = "columns-explained"
-# How the outcome of a failure that was expected begins.
-XFAIL = "xfail: "
 LEGEND = f"{COLUMNS}. (Shown once; pytest --help says it again.)"
 
 
@@ -204,8 +202,7 @@ def reds_of(session: RooflineSession) -> dict[str, tuple[str, str]]:
         if Ending(outcome, outcome).red or outcome.shadow:
             reds[test_id] = _word(outcome), printable(outcome.reason).removeprefix("Failed: ") or test_id
     for row in session.rows:
-        ended = session.outcomes.get(row.test)
-        expected = ended is not None and ended.reason.startswith(XFAIL)
+        expected = how_it_ended(session.outcomes.get(row.test))[0] == XFAIL
         if row.verdict == Kind.REGRESSED and row.test not in reds and not expected:
             reds[row.test] = row.verdict, f"{row.label}: {sentence(row)}"
     return dict(sorted(reds.items(), key=lambda red: badness(red[1][0])))

@@ -1,16 +1,16 @@
 """The closing lines of a run: reasons, conditions, curves, counts, and what the gate compared."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ..baselines.run_files import NIGHTS, Watched
 from ..core.records import CurveSummary
-from ..core.rows import Row, badness
+from ..core.rows import Row, badness, worst_first
 from ..core.units import count, format_bytes, format_seconds, listed, printable, three_digits
 from ..core.work import rate_suffix
 from ..stats.key_results import NO_PEAK
 from ..stats.verdicts import Kind
-from .words import cut
+from .words import counts_text, cut
 
 # Why tests were not measured: a sweep has a reason of its own for every size.
 MOST_REASONS = 4
@@ -168,7 +168,7 @@ def closing_lines(
         family: the hardware family.
         most: of what is open, so many are told of.
     """
-    undecided = sorted((row for row in rows if not is_green(row) and row.test not in reds), key=_badness)
+    undecided = worst_first(row for row in rows if not is_green(row) and row.test not in reds)
     if reds:
         above = cut([printable(sentence) for _, sentence in reds.values()], MOST_FAILURES, "that failed")
     else:
@@ -176,29 +176,21 @@ def closing_lines(
     return [*recording(rows, run, family), *above, _sentence(rows, reds, undecided, planned)]
 
 
-def _badness(row: Row) -> tuple[int, float]:
-    return badness(row.verdict, row.change)
-
-
 def _sentence(rows: Sequence[Row], reds: Reds, undecided: Sequence[Row], planned: Sequence[str]) -> str:
     """`RED: 1 REGRESSED, 11 of 14 fast enough, 2 undecided (2 INCONCLUSIVE)`; `GREY: nothing was compared, …`."""
     colour = colour_of(rows, reds)
     if not rows and not reds:
         return f"{colour}: nothing was compared, since 0 of {count(len(planned), 'test')} measured anything"
-    open_words = f" ({_counts(row.verdict for row in undecided)})"
+    open_words = f" ({counts_text(undecided)})"
     if not reds and compared_of(rows) == 0:
         return f"{colour}: nothing was compared{open_words}"
     total = len(rows) + len(reds.keys() & set(planned) - {row.test for row in rows})
     fine = "no worse" if rows and all(row.resources is not None for row in rows) else "fast enough"
-    parts = [_counts(word for word, _ in reds.values())] if reds else []
+    words = Counter(word for word, _ in reds.values())
+    parts = [", ".join(f"{words[word]} {word}" for word in sorted(words, key=badness))] if reds else []
     parts += [f"{sum(map(is_green, rows))} of {total} {fine}{_behind(rows)}"]
     parts += [f"{len(undecided)} undecided{open_words}"] if undecided else []
     return f"{colour}: {', '.join(parts)}"
-
-
-def _counts(words: Iterable[str]) -> str:
-    counts = Counter(words)
-    return ", ".join(f"{counts[word]} {word}" for word in sorted(counts, key=badness))
 
 
 _LIMITS = {

@@ -32,18 +32,14 @@ def new_table(*columns: tuple[str, str]) -> Table:
     return table
 
 
-def render(table: Table, width: int, colour: bool) -> str:
-    """A table as text of at most `width` columns; no line ends in spaces."""
-    return _printed(table, width, colour)
-
-
-def _printed(what: Table | Text, width: int, colour: bool) -> str:
+def render(table: Table | Text, width: int, colour: bool) -> str:
+    """A table as text of at most `width` columns, or lines that are laid out already; none ends in spaces."""
     out = io.StringIO()
     console = Console(
         file=out, width=width, force_terminal=colour, color_system="standard" if colour else None, highlight=False,
         legacy_windows=False, markup=False, emoji=False,
     )  # fmt: skip
-    console.print(what, soft_wrap=isinstance(what, Text))
+    console.print(table, soft_wrap=isinstance(table, Text))
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip("\n").split("\n"))
 
 
@@ -94,7 +90,8 @@ def _figures(row: Row) -> list[str]:
 
 def more_table(rows: Sequence[Row], width: int) -> str:
     """What else is known of each test: size, tokens, limit, baseline, memory, compiling, processes; else empty."""
-    lines = [[row.label, *(cells(row)[name][0] for name in _MORE), ""] for row in rows]
+    found = [(row.label, cells(row)) for row in rows]
+    lines = [[label, *(known[name][0] for name in _MORE), ""] for label, known in found]
     return _aligned(["test", *_MORE, ""], lines, width, colour=False) if any(any(line[1:]) for line in lines) else ""
 
 
@@ -115,7 +112,7 @@ def _aligned(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int,
         cells_of_row += [" " * (room - cell_len(cell)) + cell for cell, room in zip(values, widths[1:-1], strict=True)]
         out.append("  ".join([*cells_of_row, ""])).append(f"{verdict}\n", STYLES.get(verdict, ""))
         out.append("─" * (sum(widths) + 2 * len(widths) - 2) + "\n" if number == 0 else "")
-    return _printed(out, width, colour)
+    return render(out, width, colour)
 
 
 def styled(word: str) -> Text:
