@@ -1,5 +1,7 @@
 """Files of tests that the cases run."""
 
+from ..plugin.rank_runs import SCRIPTED_CLOCK
+
 UNEVEN = """
 import pytest
 from pytest_roofline import Work
@@ -173,8 +175,9 @@ def test_all(roofline, spend):
     roofline.measure_siblings(lambda: spend(1e-3), make_args=lambda device: tuple, work=work, cache="warm")
 """
 
-# On two processors whose clock moves only where a test says so, and a little where it is read.
-RANKS = """
+# On two processors.
+RANKS = (
+    """
 import os
 
 import pytest
@@ -182,33 +185,15 @@ import torch
 import torch.distributed as dist
 from pytest_roofline import Work
 from pytest_roofline.engine.devices import cpu
-from pytest_roofline.engine.devices.cpu import CpuDevice
 
-CLOCK_NS = [0]
 WORK = Work(algbw_bytes=2**20, busbw_bytes=2**20)
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
 cpu.too_busy = lambda taken: ""
-
-
-def stamp(device):
-    CLOCK_NS[0] += 100
-    return CLOCK_NS[0]
-
-
-CpuDevice.stamp = stamp
-
-
-def reduces(rank, seconds):
-    values = torch.ones(8)
-
-    def call():
-        dist.all_reduce(values)
-        CLOCK_NS[0] += round(seconds * 1e9)
-
-    return call
-
-
+"""
+    + SCRIPTED_CLOCK
+    + """
 @pytest.mark.roofline(ranks=2)
 def test_all_reduce(roofline, distributed):
-    roofline.measure_ranks(distributed, reduces, 0.01, work=WORK, collective="all_reduce")
+    roofline.measure_ranks(distributed, takes, 0.01, work=WORK, collective="all_reduce")
 """
+)

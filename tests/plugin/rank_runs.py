@@ -52,6 +52,30 @@ def nap(rank, seconds):
 """
 
 # Two cores, however many there are: what is oversubscribed must not depend on the machine.
+# Of a processor: it moves only where a test says so, a little where it is read, so verdicts are those of any machine.
+SCRIPTED_CLOCK = """
+from pytest_roofline.engine.devices.cpu import CpuDevice
+
+CLOCK_NS = [0]
+
+
+def stamp(device):
+    CLOCK_NS[0] += 100
+    return CLOCK_NS[0]
+
+
+CpuDevice.stamp = stamp
+
+
+def takes(rank, seconds):
+    values = torch.ones(8)
+
+    def call():
+        dist.all_reduce(values)
+        CLOCK_NS[0] += round(seconds * 1e9)
+
+    return call
+"""
 CONFTEST = """
 import os
 

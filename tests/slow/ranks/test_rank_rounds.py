@@ -5,32 +5,11 @@ import re
 import pytest
 
 from ...plugin.conftest import write_sessions
-from ...plugin.rank_runs import RankRuns, by_label
+from ...plugin.rank_runs import SCRIPTED_CLOCK, RankRuns, by_label
 
-# The clock moves only when a test says so, a little where it is read: the same verdicts on the busiest machine.
-SUITE = """
-from pytest_roofline.engine.devices.cpu import CpuDevice
-
-CLOCK_NS = [0]
-
-
-def stamp(device):
-    CLOCK_NS[0] += 100
-    return CLOCK_NS[0]
-
-
-CpuDevice.stamp = stamp
-
-
-def takes(rank, seconds):
-    values = torch.ones(8)
-
-    def call():
-        dist.all_reduce(values)
-        CLOCK_NS[0] += round(seconds * 1e9)
-
-    return call
-
+SUITE = (
+    SCRIPTED_CLOCK
+    + """
 
 def runs(number):
     try:
@@ -64,6 +43,7 @@ def test_slow(measure):
 def test_open(measure):
     measure(0.01 if "ONCE" in os.environ else 0.0125)
 """
+)
 
 # Five days that differ by half a percent.
 CALM = (1.0, 1.005, 0.995, 1.0025, 0.9975)
