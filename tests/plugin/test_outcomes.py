@@ -99,7 +99,7 @@ def test_what_is_measured_in_teardown_is_judged_or_refused(desk):
 
 def test_a_measure_that_cannot_work_says_so_in_its_test(desk):
     cases = [
-        ("lambda: None", "work is None"),
+        ("lambda: None, work=7", "work is 7; expected Work"),
         ("lambda: None, work=Work()", "no work"),
         ("lambda: None, work=Work(read_bytes=0)", "no work"),
         ("lambda: None, work=Work(read_bytes=-1)", "-1"),

@@ -186,8 +186,8 @@ def test_three(roofline, distributed):
 def test_job(roofline, distributed, record_property):
     assert distributed.world_size is None
     record_property("pids", json.dumps(distributed.run(pid, world_size=2)))
-    roofline.measure_ranks(distributed, program, "steady", work=WORK, world_size=2, name="steady")
-    roofline.measure_job(distributed, program, "job", work=WORK, world_size=2, budget=0.01)
+    roofline.measure_ranks(distributed, program, "steady", world_size=2, name="steady")
+    roofline.measure_job(distributed, program, "job", world_size=2, budget=0.01)
 
 
 @pytest.mark.roofline(ranks=2)
@@ -329,7 +329,7 @@ def test_more_ranks_than_cores_get_no_verdict_and_say_why(story, measured):
 def test_a_job_is_timed_from_start_to_end_with_ranks_of_its_own(story, measured):
     job, steady = measured["job.job"], measured["job.steady"]
     assert 2 <= len(job.samples.seconds) <= 5
-    assert (job.ranks.seconds, job.rate) == ((), None)
+    assert (job.ranks.seconds, job.rate, steady.rate, steady.key.metric) == ((), None, None, "time_s")
     assert job.median_s > 10 * steady.median_s
     # A program each on processes of its own, in which the function is called once and so is what it gave.
     programs, kept = story.notes("job"), json.loads(story.properties("test_job")["pids"])
@@ -405,7 +405,7 @@ OPTIONS = (
     ({"backend": "carrier pigeon"}, "backend is 'carrier pigeon'; this torch has .*gloo"),
 )
 MEASURING = (
-    ({"work": None}, "work is None; expected Work"),
+    ({"work": 7}, "work is 7; expected Work"),
     ({"timing": "wall"}, "timing is 'wall'; expected one of isolated, pipelined"),
     ({"cache": "flush"}, "cache is 'flush'; expected one of warm, rotate"),
     ({"metric": "payload_GBps"}, "but work has none of what it counts"),

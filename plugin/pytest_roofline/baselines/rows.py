@@ -64,7 +64,7 @@ def compared_row(key: Key, work: Work | None, judgement: Judgement | None, secon
         "timing": key.timing,
         "hardware": str(key.hardware),
         "counting": key.metric,
-        "size_bytes": work.size_bytes if work is not None else None,
+        "size_bytes": (work.size_bytes or None) if work is not None else None,
         "metric": TIME,
         "unit": "s",
         **(judged_columns(judgement) if judgement is not None else {}),

@@ -22,7 +22,7 @@ class Work:
         busbw_bytes: S times the factor of the operation, whole bytes; over the time, the bus bandwidth. Zero where
             nothing crosses a bus, as among one rank.
         tokens: that a step of a language model processes; no work by itself, so that something else stands beside it.
-        calls: of something whose bytes and FLOPs nobody told, as another tool's file may leave them; gives no rate.
+        calls: of something whose bytes and FLOPs nobody told, as of `measure` without work; gives no rate.
 
     A copy inside one device gives read, write and payload, and is shown as traffic (read + write). A copy across a
     link gives payload and wire, and is shown as payload. A collective gives algbw and busbw, and is shown as busbw.
@@ -51,7 +51,7 @@ class Work:
         if not any(getattr(self, field.name) for field in fields(self) if field.name != "tokens"):
             raise BadInput(
                 "Work is zero throughout; expected at least one of read_bytes, write_bytes, payload_bytes, flops, "
-                "wire_bytes or algbw_bytes above zero, since a rate cannot be derived from no work"
+                "wire_bytes or algbw_bytes above zero; leave work out where only the time is wanted"
             )
 
     def agrees(self, other: "Work") -> bool:

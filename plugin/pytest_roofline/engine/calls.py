@@ -7,6 +7,7 @@ import itertools
 import math
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 from ..core.errors import BadInput, NoRoom
@@ -298,17 +299,20 @@ def fill(
     `tell` is told once, after `SLOW_S`, how long it will take, and what would be faster.
 
     Returns:
-        Whether what a call touches has left the cache when its turn comes.
+        Whether what a call touches has left the cache when its turn comes, or nobody told what it touches.
     """
     timed, work, facts = request.target, request.work, device.facts()
     cache_bytes = facts.last_level_cache_bytes or 0
     if request.cache != "rotate":
         sets.append(timed.arguments())
-        return request.cache == "flush" or is_cold(1, work, cache_bytes)
+        return request.cache == "flush" or work.metric == "time_s" or is_cold(1, work, cache_bytes)
     free_bytes, began_s = device.free_bytes(), device.host_s()
     sets.append(timed.arguments())
     held_bytes = bytes_held(work, sets[0])
     room = agreed_room(peers, Room(free_bytes, cache_bytes, facts.memory_bytes, held_bytes, facts.type == "cpu"))
+    if work.metric == "time_s":
+        # What its tensors hold is all that is known of what a call touches.
+        work = replace(work, payload_bytes=room.set_bytes)
     count = rotation_sets(work, room.cache_bytes, room.memory_bytes, room.set_bytes)
     # All ranks have the same figures, so all of them give up.
     if why_not := no_room(count, room.set_bytes, room.free_bytes):

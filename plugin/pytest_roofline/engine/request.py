@@ -141,7 +141,7 @@ class Request:
 
     def __post_init__(self) -> None:
         if self.metric is not None:
-            _check_metric(self.metric, check_work(self.work))
+            _check_metric(self.metric, self.work)
         one_of("cache", self.cache, CACHES if self.ranks is None else ("warm", "rotate"))
         # A whole program over ranks is timed by the host's clock.
         one_of("timing", self.timing, TIMINGS if self.ranks is None else (*RANK_TIMINGS, "wall"))
@@ -200,10 +200,10 @@ def positive(what: str, value: float | None) -> float | None:
 
 
 def check_work(work: object) -> Work:
-    """The work of a call."""
-    if not isinstance(work, Work):
-        raise BadInput(f"work is {shown(work)}; expected Work(read_bytes=…, write_bytes=…, flops=…)")
-    return work
+    """The work of a call; where nobody tells it, that of a call alone, which has a time and no rate."""
+    if work is not None and not isinstance(work, Work):
+        raise BadInput(f"work is {shown(work)}; expected Work(read_bytes=…, write_bytes=…, flops=…), or None")
+    return work or Work(calls=1)
 
 
 def _check_callable(fn: Callable[..., object]) -> None:
@@ -225,7 +225,8 @@ def _check_metric(metric: str, work: Work) -> None:
     if not isinstance(metric, str) or (metric != JOB_METRIC and rate_suffix(metric) is None):
         raise BadInput(f"metric is {shown(metric)}; expected a name that ends in one of {', '.join(RATE_SUFFIXES)}")
     if metric != JOB_METRIC and work.amount(metric) is None:
-        raise BadInput(f"metric is {shown(metric)}, but work has none of what it counts: {work}")
+        told = None if work == check_work(None) else work
+        raise BadInput(f"metric is {shown(metric)}, but work has none of what it counts: {told}")
 
 
 def _check_first_calls(count: object) -> None:

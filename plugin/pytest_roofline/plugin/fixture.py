@@ -67,7 +67,8 @@ class Roofline(Findings):
 
         Args:
             fn: the function to time, called as `fn(*args)`; its result is ignored.
-            work: bytes and FLOPs of one call, from which rates are derived.
+            work: bytes and FLOPs of one call, from which rates are derived; without, a time is all that is told and
+                judged.
             args: arguments for every call.
             make_args: makes one fresh set of arguments; called once, or as often as a rotation needs.
             name: tells several measurements of one test apart.
@@ -131,7 +132,7 @@ class Roofline(Findings):
         fn: Callable[..., object],
         *,
         make_args: Callable[..., Callable[[], object]],
-        work: Work,
+        work: Work | None = None,
         among: Sequence[Sequence[str]] | None = None,
         cache: Cache = "rotate",
         verify: Callable[..., object] | None = None,

@@ -104,11 +104,10 @@ def cells(row: Row) -> dict[str, tuple[str, float | None]]:
     one = row.measurement
     time_s = row.time_s or (one.median_s if one is not None else None)
     peak_bytes = one.peak_bytes if one is not None else None
-    unresolved = "unresolved" in (row.labels or ())
     return {
         "size": _amount(row.size_bytes or None, lambda size: format_bytes(int(size))),
         "time": _amount(time_s, format_seconds),
-        "rate": ("", None) if unresolved or one is None else (rate_text(row), row.rate),
+        "rate": ("", None) if row.rate is None else (rate_text(row), row.rate),
         "tokens/s": _amount(row.tokens_per_second, three_digits),
         "roof": (roof_text(row), row.roofline_share),
         "limit": (limit_text(row), None),
