@@ -1,11 +1,12 @@
 """Run files: what was written is read back, what is damaged is refused in a sentence, what is unfit says why."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from pytest_roofline.baselines.runs import encode_line, read_run
+from pytest_roofline.baselines.runs import encode_line, ends_of, read_run
 from pytest_roofline.core.errors import BadFile
 from pytest_roofline.core.judgements import Judgement, SessionRecord, SpreadRecord
 from pytest_roofline.core.samples import Block, Calibration, Samples
@@ -116,10 +117,28 @@ def test_a_damaged_file_names_the_line_and_what_is_wrong_with_it(make, tmp_path)
         ("\n".join([lines[0], lines[1][:-5], lines[2]]) + "\n", "run file FILE, line 2 is not JSON"),
         ("\n".join([lines[0], lines[0], ""]), "has two headers; expected one run a file"),
         (lines[1] + "\n", "starts with a measurement; expected its header"),
-        (lines[0] + "\n" + lines[1].replace('"seconds": [', '"seconds": [NaN, '), "line 2 is not JSON: "),
+        (lines[0] + "\n" + lines[1].replace('"seconds": [', '"seconds": [NaN, '), "line 2 holds NaN (byte "),
     ]:
         path.write_text(text + "\n")
         assert told in refused(path), told
+
+
+def test_a_line_longer_than_any_of_ours_is_refused_before_it_fills_memory(make, tmp_path):
+    path = make.save(tmp_path / "r.jsonl", make.measurement(), make.footer())
+    said = "is longer than 64 MiB; expected no more: another program wrote this file, or it is damaged"
+    # 100 GB, of which the disk holds nothing; the last line is whole or was cut.
+    for line, whole in ((5, path.read_bytes()), (1, b"")):
+        path.write_bytes(whole)
+        os.truncate(path, 10**11)
+        assert refused(path) == f"run file FILE, line {line} {said}"
+        path.write_bytes(whole)
+    assert ends_of(path) is None
+    path.write_bytes(b"")
+    with path.open("r+b") as file:
+        file.seek(10**11)
+        file.write(b'\n{"type": "footer"}\n')
+    with pytest.raises(BadFile, match="line 1 is not JSON"):
+        ends_of(path)
 
 
 def test_a_record_with_a_field_that_is_missing_of_another_kind_or_impossible_is_refused_with_its_name(make, tmp_path):

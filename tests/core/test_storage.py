@@ -111,14 +111,21 @@ def test_a_missing_field_and_a_record_that_is_no_object_are_named(make):
 
 def test_json_that_is_none_of_ours_names_what_and_where():
     for text, said in [
-        *((f'{{"value": {word}}}', "is not JSON: ") for word in ("NaN", "-Infinity", "1e999", "1" * 5000)),
         *(
             (text, "is not JSON: ")
-            for text in ["", "{", '{"a": 1}}', "{'a': 1}", "a: 1", '"\x1b"', '"\\ud800"', b"\x80"]
+            for text in ["", "{", '{"a": 1}}', "{'a': 1}", "a: 1", '"\x1b"', '"\\ud83d\\ude00', b"\x80", '{"v": nan}']
+        ),
+        ('{"v": NaN}', "holds NaN (byte 6), which is no number of JSON; expected finite numbers"),
+        ("[1,\n-Infinity]", "holds Infinity (byte 5) in line 2, which is no number of JSON; expected finite numbers"),
+        *((text, "holds a number that is too large; expected finite numbers") for text in ("1e999", "1" * 5000)),
+        *(
+            (text, "holds half a character, \\udcff without its other half; expected whole ones")
+            for text in ('"\\udcff"', '{"\\ud83d\\ude00": "\\\\ud800 \\udcff\\u0041"}')
         ),
         ('{"a": 1,\n"b": 2,\n}', "is not JSON: JSON is malformed: trailing comma in object (byte 17) in line 3"),
         ("[" * 200_000, "is nested too deeply"),
-        (b'"\xff"', "is not UTF-8 text"),
+        (b'"\xff"', "is not UTF-8 text ('utf-8' codec can't decode byte 0xff in position 1: invalid start byte)"),
+        ('["a", "\ud800"]', "is not UTF-8 text ('utf-8' codec can't decode byte 0xed in position 7: "),
     ]:
         with pytest.raises(BadFile) as error:
             decode_json(text, WHERE)
@@ -129,10 +136,14 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
     (tmp_path / "file").write_text("x")
     for name, text in (("empty.json", ""), ("blank.json", " \n\t\n")):
         (tmp_path / name).write_text(text)
+    with (tmp_path / "huge.json").open("wb") as file:
+        # Nothing of it lies on the disk.
+        file.truncate(10**11)
     for name, said in [
         ("gone.json", "does not exist"), (".", "is a directory; expected a file"),
         ("empty.json", "is empty; expected JSON"), ("blank.json", "is empty; expected JSON"),
         ("file/run.jsonl", "cannot be read: Not a directory"),
+        ("huge.json", "is longer than 64 MiB; expected no more: another program wrote this file, or it is damaged"),
     ]:  # fmt: skip
         with pytest.raises(BadFile) as error:
             read_bytes(tmp_path / name, "run file")

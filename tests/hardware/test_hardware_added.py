@@ -112,7 +112,7 @@ def test_a_file_that_cannot_be_read_as_hardware_is_refused_in_one_sentence(tmp_p
         ("[]", "is a list; expected an object"),
         ('{"schema": 2}', "has schema version 2; this pytest-roofline reads version 1"),
         ('{"schema": 1, "product": []}', "Object contains unknown field `product`"),
-        ('{"schema": 1, "products": [{"memory": NaN}]}', "is not JSON: "),
+        ('{"schema": 1, "products": [{"memory": NaN}]}', "holds NaN (byte "),
         (of(source="a table", confidence="high"), "missing required field `value` - at `$.products[0].peaks"),
         (of(**figure(0)), "value is 0.0; expected a finite number above zero"),
         (of(**figure(1, confidence="sure")), "Invalid enum value 'sure'"),

@@ -133,7 +133,7 @@ BAD = (
     ("", "is empty; expected JSON"),
     ("{", "is not JSON"),
     ("[]", "is a list; expected an object"),
-    ('{"schema": 1, "gpus": [{"product": "A", "count": 1, "power_limit_w": NaN}]}', "is not JSON"),
+    ('{"schema": 1, "gpus": [{"product": "A", "count": 1, "power_limit_w": NaN}]}', "holds NaN (byte "),
     ({"schema": 2}, "has schema version 2"),
     ({"schema": None, "gpus": []}, "schema"),
     ({}, "gpus"),

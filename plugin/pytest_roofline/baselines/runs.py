@@ -17,7 +17,7 @@ from ..core.profiles import Figure, Profile
 from ..core.records import Footer, Header, Measurement, Outcome
 from ..core.resources import ExactJudgement, Resources
 from ..core.samples import CANARY, MOST_EXCLUDED, OVERSUBSCRIBED, PROFILED, SIBLINGS, Calibration
-from ..core.storage import check_schema, decode_json, read_bytes, to_plain, to_record
+from ..core.storage import MOST_BYTES, check_schema, decode_json, read_lines, to_plain, to_record
 
 Line = (
     Header
@@ -161,15 +161,15 @@ def cut_note(path: Path | str) -> str:
 
 def read_run(path: Path) -> Run:
     """A run file. A last line that was cut in the middle is left out, and said so by `cut`."""
-    lines = read_bytes(path, "run file").split(b"\n")
-    tail = lines.pop()
-    records: list[Line] = [read_line(line, number, path) for number, line in enumerate(lines, 1) if line.strip()]
+    records: list[Line] = []
     cut = False
-    if tail.strip():
+    for number, line in enumerate(read_lines(path, "run file"), 1):
+        if not line.strip():
+            continue
         try:
-            records.append(read_line(tail, len(lines) + 1, path))
+            records.append(read_line(line.removesuffix(b"\n"), number, path))
         except BadFile:
-            if not records:
+            if line.endswith(b"\n") or not records:
                 raise
             cut = True
     return assemble(path, records, cut)
@@ -178,7 +178,7 @@ def read_run(path: Path) -> Run:
 def ends_of(path: Path) -> tuple[Header, Footer] | None:
     """The first and the last record of a run file, without what lies between; None where it did not come to its end."""
     with path.open("rb") as file:
-        first = file.readline()
+        first = file.readline(MOST_BYTES)
         file.seek(max(0, path.stat().st_size - MOST_FOOTER_BYTES))
         last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
     if b'"footer"' not in last[:40]:

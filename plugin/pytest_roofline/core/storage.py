@@ -4,13 +4,17 @@ msgspec checks the schema: one C extension without dependencies that reads stand
 records of `core` need no second definition. Pydantic was the other candidate; it costs ten times the import.
 """
 
+import contextlib
 import dataclasses
 import functools
+import itertools
+import json
 import re
 import types
 import typing
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
 import msgspec
 
@@ -19,6 +23,10 @@ from .records import SCHEMA
 
 Record = TypeVar("Record")
 
+# Of one JSON text, of which reading takes several times as much; ten minutes of samples on a noisy CPU have as much.
+MOST_BYTES = 64 * 2**20
+# What is written behind a backslash; the first group has halves of a character that stand alone.
+_HALVES = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)|\\.", re.DOTALL)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,119}")
 
 
@@ -30,19 +38,51 @@ def check_name(name: str, what: str) -> str:
 
 
 def read_bytes(path: Path, what: str) -> bytes:
-    """The content of a file."""
+    """The content of a file that is one JSON text."""
+    with _opened(path, what) as file:
+        data = file.read(MOST_BYTES + 1)
+    if not data.strip():
+        raise BadFile(f"{what} {path} is empty; expected JSON")
+    return _limited(data, f"{what} {path}")
+
+
+def read_lines(path: Path, what: str) -> Iterator[bytes]:
+    """The lines of a file, each with its end and read when it is asked for; each is a JSON text, or blank."""
+    with _opened(path, what) as file:
+        blank = True
+        for number in itertools.count(1):
+            line = _limited(file.readline(MOST_BYTES + 1), f"{what} {path}, line {number}")
+            blank = blank and not line.strip()
+            if not line:
+                break
+            yield line
+    if blank:
+        raise BadFile(f"{what} {path} is empty; expected JSON")
+
+
+@contextlib.contextmanager
+def _opened(path: Path, what: str) -> Iterator[BinaryIO]:
+    """A file to read; whatever keeps it from being read becomes a sentence."""
     try:
         if path.is_dir():
             raise BadFile(f"{what} {path} is a directory; expected a file")
         if path.exists() and not path.is_file():
             raise BadFile(f"{what} {path} is a device or a pipe; expected a file")
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            yield file
     except FileNotFoundError:
         raise BadFile(f"{what} {path} does not exist") from None
     except (OSError, ValueError) as error:
         raise BadFile(f"{what} {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if not data.strip():
-        raise BadFile(f"{what} {path} is empty; expected JSON")
+
+
+def _limited(data: bytes, where: str) -> bytes:
+    """Data of which at most `MOST_BYTES` and one were read."""
+    if len(data) > MOST_BYTES:
+        raise BadFile(
+            f"{where} is longer than {MOST_BYTES // 2**20} MiB; expected no more: "
+            "another program wrote this file, or it is damaged"
+        )
     return data
 
 
@@ -142,9 +182,41 @@ def decode_json(data: bytes | str, where: str) -> Any:
     except RecursionError:
         raise BadFile(f"{where} is nested too deeply to be one of ours") from None
     except UnicodeError as error:
-        raise BadFile(f"{where} is not UTF-8 text ({error}); expected JSON") from None
+        raise BadFile(f"{where} is not UTF-8 text ({_placed(raw, error)}); expected JSON") from None
+    except msgspec.ValidationError:
+        raise BadFile(f"{where} holds a number that is too large; expected finite numbers") from None
     except msgspec.DecodeError as error:
-        known = re.search(r"byte (\d+)", str(error))
-        lines = raw[: int(known[1]) if known else None].count(b"\n")
-        place = f" in line {lines + 1}" if lines else ""
-        raise BadFile(f"{where} is not JSON: {error}{place}") from None
+        raise BadFile(f"{where} {_why_not_json(raw, str(error))}") from None
+
+
+def _placed(raw: bytes, error: UnicodeError) -> UnicodeError:
+    """The same with its place in the whole text, and not in one string of it."""
+    try:
+        raw.decode()
+    except UnicodeError as placed:
+        return placed
+    return error
+
+
+def _why_not_json(raw: bytes, said: str) -> str:
+    """What is wrong with a text that is not JSON, also where Python's json writes and reads it."""
+    known = re.search(r"byte (\d+)", said)
+    at = int(known[1]) if known else len(raw)
+    lines = raw[:at].count(b"\n")
+    place = f" in line {lines + 1}" if lines else ""
+    if number := re.match(rb"NaN|Infinity", raw[at:]):
+        return f"holds {number[0].decode()} (byte {at}){place}, which is no number of JSON; expected finite numbers"
+    # A half at the end of a string is waited for behind the end of the text.
+    halves = (half[1] for half in _HALVES.finditer(raw) if half[1]) if "surrogate" in said or _is_whole(raw) else ()
+    for half in halves:
+        return f"holds half a character, {half.decode()} without its other half; expected whole ones"
+    return f"is not JSON: {said}{place}"
+
+
+def _is_whole(raw: bytes) -> bool:
+    """Whether it is a text that Python's json takes, which takes more than JSON is."""
+    try:
+        json.loads(raw)
+    except (ValueError, RecursionError):
+        return False
+    return True
