@@ -134,6 +134,20 @@ def test_a_test_that_skips_in_a_later_round_stays_as_it_was(desk, open_one):
         assert [judgement.processes for judgement in desk.last_run().judgements] == [1]
 
 
+def test_what_a_killed_run_left_in_the_temporary_folder_is_removed_by_the_next_run(desk, monkeypatch):
+    temporary = desk.path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    program = "from pytest_roofline.ranks.processes import owned_prefix; print(owned_prefix('round'))"
+    prefix = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True).stdout
+    (temporary / f"{prefix.strip()}left" / "runs").mkdir(parents=True)
+    desk.one()
+    desk.run("--collect-only")
+    assert [*temporary.iterdir()]
+    assert desk.run().ret == 0
+    assert not [*temporary.iterdir()]
+
+
 @pytest.fixture
 def interrupted(desk, open_one):
     """A run that got Ctrl-C while a test of its second round hung; its output and its exit status."""
@@ -213,8 +227,10 @@ def test_a_crash_costs_one_process_and_what_had_not_begun_goes_to_the_next():
 
 
 def test_a_test_is_hopeless_after_its_second_crash_and_the_cause_of_each_is_named():
-    causes = {-11: "it was ended by SIGSEGV", -9: "it was ended by SIGKILL", 3: "it ended with status 3",
-              None: "it hung and was ended"}  # fmt: skip
+    causes = {
+        -11: "it was killed by SIGSEGV", -9: "it was killed by SIGKILL (out of memory? dmesg tells)",
+        3: "it ended with exit code 3", None: "it hung and was ended",
+    }  # fmt: skip
     rounds = Told(*(died("a", status=status) for status in causes))
     for count in range(1, 1 + len(causes)):
         rounds.run(2, ["a"], None)

@@ -20,7 +20,15 @@ from pytest_roofline.core.errors import BadInput, RanksFailed, RanksSkipped
 from pytest_roofline.ranks.channel import CONTROLLER_VARIABLE, Endpoint, connect
 from pytest_roofline.ranks.local import Local
 from pytest_roofline.ranks.pool import MOST_FAILED_BOOTS, Pool
-from pytest_roofline.ranks.processes import ending, is_same, last_words, signal_to, text_of
+from pytest_roofline.ranks.processes import (
+    ending,
+    is_same,
+    last_words,
+    owned_prefix,
+    remove_abandoned,
+    signal_to,
+    text_of,
+)
 from pytest_roofline.ranks.tasks import reference
 from pytest_roofline.ranks.worlds import backend_of
 
@@ -359,6 +367,54 @@ def test_what_a_killed_process_forked_is_ended_by_its_guard_which_then_goes_too(
         for pid in processes(mark):
             os.kill(pid, signal.SIGKILL)
         guarded.communicate()
+
+
+# What a kill leaves.
+
+OWNING = """
+import tempfile, time
+from pytest_roofline.ranks.processes import owned_prefix
+
+print(tempfile.mkdtemp(prefix=owned_prefix("round")), flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_temporary_folder_is_removed_once_its_process_is_gone_and_never_that_of_another(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    own = Path(tempfile.mkdtemp(prefix=owned_prefix("launch")))
+    owner = subprocess.Popen([sys.executable, "-c", OWNING], stdout=subprocess.PIPE, text=True)
+    try:
+        folder = Path(owner.stdout.readline().strip())
+        (folder / "runs").mkdir()
+        remove_abandoned()
+        assert {*tmp_path.iterdir()} == {own, folder}
+    finally:
+        owner.kill()
+        owner.communicate()
+    _, kind, pid, ticks, space, end = folder.name.split("-")
+    kept = [
+        tmp_path / name
+        for name in (
+            # Of another container or boot; without a process, as a run that was saved aside; of others.
+            f"roofline-{kind}-{pid}-{ticks}-{'0' * len(space)}-{end}", "roofline-x1y2z3", f"other-{folder.name}",
+            f"roofline-theirs-{pid}-{ticks}-{space}-{end}",
+        )
+    ]  # fmt: skip
+    for one in kept:
+        one.mkdir()
+    if os.getuid() == 0:
+        os.chown(kept[-1], 65534, 65534)
+    else:
+        kept.pop().rmdir()
+    # The number belongs to a process that came later.
+    reused = tmp_path / f"roofline-{kind}-{os.getpid()}-1-{space}-{end}"
+    reused.mkdir()
+    link = tmp_path / f"roofline-link-{pid}-{ticks}-{space}-{end}"
+    link.symlink_to(own)
+    remove_abandoned()
+    assert {*tmp_path.iterdir()} == {own, link, *kept}
 
 
 # What a launcher tells of an end.

@@ -22,6 +22,7 @@ from ..baselines.runs import Run, read_run
 from ..core.errors import BadFile
 from ..core.records import Outcome
 from ..core.samples import CANARY
+from ..ranks.processes import ending, owned_prefix
 from ..stats.key_results import LostRound
 from .launcher import launcher_of
 from .options import ROUND_VARIABLE
@@ -56,10 +57,7 @@ class Ended:
         """Why it died, for a person."""
         if self.status is None:
             return "it hung and was ended"
-        if self.status < 0:
-            with contextlib.suppress(ValueError):
-                return f"it was ended by {signal.Signals(-self.status).name}"
-        return f"it ended with status {self.status}"
+        return f"it was {ending(self.status)}" if self.status < 0 else f"it ended with {ending(self.status)}"
 
 
 class Rounds:
@@ -78,7 +76,8 @@ class Rounds:
         left = list(test_ids)
         while left and not self.broken:
             try:
-                with tempfile.TemporaryDirectory(prefix="roofline-round-", ignore_cleanup_errors=True) as folder:
+                name = owned_prefix("round")
+                with tempfile.TemporaryDirectory(prefix=name, ignore_cleanup_errors=True) as folder:
                     ended = self._child(Path(folder), number, left, deadline)
             except OSError as error:
                 self.broken = f"round {number} could not start: {error}"

@@ -9,6 +9,7 @@ import pytest
 
 from ..kernel_gate.text import status_word as kernel_word
 from ..observe.text import status_word as exhausted_word
+from ..ranks.processes import remove_abandoned
 from ..report.verdicts import status_words
 from .bridge import bridge_of
 from .deciding import Deciding, pass_in_shadow, publish, why_no_rounds
@@ -123,6 +124,8 @@ class Running:
         if self.state.planned and not self.only_looking:
             assert self.state.under_test
             self.state.rounds_refused = why_no_rounds(self.state)
+            if self.state.round is None:
+                remove_abandoned()
             if self.state.round is None and looks_at_device(self.state):
                 # Tests that turn red before the last item runs can point to what is known now.
                 look(self.state)

@@ -20,7 +20,18 @@ from typing import Any, Literal
 from ..core.errors import BadInput, RanksFailed
 from .identity import identify, without_launch
 from .listener import own_addresses, store_server
-from .processes import FATE_S, MODULE, REAP_S, descendants, ending, kill_each, last_words, loopback, text_of
+from .processes import (
+    FATE_S,
+    MODULE,
+    REAP_S,
+    descendants,
+    ending,
+    kill_each,
+    last_words,
+    loopback,
+    owned_prefix,
+    text_of,
+)
 
 # What ranks did, or an address that is none, says itself where it lies; our own frames do not help.
 __tracebackhide__ = operator.methodcaller("errisinstance", RanksFailed)
@@ -70,7 +81,7 @@ class Launched:
             variables = variables | loopback()
         launched = identify(os.environ) is not None
         environ = (without_launch(os.environ) if launched else dict(os.environ)) | variables
-        self._folder = tempfile.mkdtemp(prefix="roofline-launch-")
+        self._folder = tempfile.mkdtemp(prefix=owned_prefix("launch"))
         try:
             command = self._command(Wanted(size, self._arguments, tuple(variables), environ, self._folder))
             if shutil.which(command[0]) is None:

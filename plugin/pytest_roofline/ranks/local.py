@@ -23,6 +23,7 @@ from .processes import (
     ending,
     last_words,
     loopback,
+    owned_prefix,
     stacks_at_a_signal,
     text_of,
 )
@@ -59,7 +60,7 @@ class Local:
         return ""
 
     def _start(self, rank: int, variables: Mapping[str, str]) -> None:
-        self._folder = self._folder or tempfile.mkdtemp(prefix="roofline-ranks-")
+        self._folder = self._folder or tempfile.mkdtemp(prefix=owned_prefix("ranks"))
         environ = without_launch(os.environ) | dict(variables)
         if self._server is not None:
             self._processes[rank] = self._server.fork(environ, str(self._log(rank)))

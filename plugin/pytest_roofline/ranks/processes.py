@@ -2,11 +2,15 @@
 
 import contextlib
 import ctypes
+import hashlib
 import os
+import re
 import select
+import shutil
 import signal
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -126,6 +130,31 @@ def started(pid: int) -> Started:
 def is_same(process: Started) -> bool:
     """Whether its number still means that process; taken for granted where the system does not tell when it started."""
     return process.ticks is None or started(process.pid).ticks == process.ticks
+
+
+# Temporary folders that their process removes at its end, unless it is killed: kind, number, start, and space.
+_OWNED = re.compile(r"roofline-[a-z]+-(\d+)-(\d+)-([0-9a-f]{12})-")
+
+
+def owned_prefix(kind: str) -> str:
+    """How the name of a temporary folder of this process begins, for `remove_abandoned`."""
+    own = started(os.getpid())
+    return f"roofline-{kind}-{own.pid}-{own.ticks or 0}-{_space_mark()}-"
+
+
+def remove_abandoned() -> None:
+    """Remove this user's temporary folders whose process is gone, as after a kill; of another space nobody knows."""
+    for folder in Path(tempfile.gettempdir()).glob("roofline-*-*"):
+        owner = _OWNED.match(folder.name)
+        if owner is None or owner[3] != _space_mark() or is_same(Started(int(owner[1]), int(owner[2]) or None)):
+            continue
+        with contextlib.suppress(OSError):
+            if folder.lstat().st_uid == os.getuid():
+                shutil.rmtree(folder)
+
+
+def _space_mark() -> str:
+    return hashlib.sha256(process_space().encode()).hexdigest()[:12]
 
 
 def signal_to(process: Started, number: int) -> bool:
