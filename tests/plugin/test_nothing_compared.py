@@ -99,6 +99,33 @@ def test_every_test_that_slips_through_is_red_although_none_failed(desk):
     assert "1 test skipped after a measurement (test_one)" in gated(desk, "--roofline-ci", "--roofline-min-percent=50")
 
 
+EXIT = "pytest.exit('the node is needed', returncode={status})"
+CUT = "pytest.exit(returncode=0) ended the run before every test had its verdict"
+
+
+def test_a_run_that_is_ended_with_status_0_is_red_and_keeps_what_it_measured(recorded):
+    recorded.script(slow=3.0)
+    exits = TWO.replace(OTHER, f"{OTHER}\n    {MEASURE}\n    {EXIT}")
+    recorded.suite(exits.format(status=0))
+    said = gated(recorded, "--roofline-ci")
+    assert said.endswith(
+        f"GATE: {CUT}\n  Let the test fail or be skipped; a run that has to end is ended with another status."
+    )
+    run = recorded.last_run()
+    assert [one.label for one in run.measurements] == ["copy[64]", "copy[128]", "other"]
+    assert (run.footer.exit_status, run.outcomes[-1].reason) == (1, CUT)
+    # One that only watches notes it; any other status is the one that was asked for.
+    result = recorded.run("--roofline-ci=shadow", *ONCE)
+    assert (result.ret, f"SHADOW: would have failed: GATE: {CUT}" in result.stdout.lines) == (0, True)
+    recorded.suite(exits.format(status=7))
+    assert recorded.run("--roofline-ci", *ONCE).ret == 7
+    # It may be ended before any test was found.
+    hook = f"def pytest_collection_modifyitems(): {EXIT.format(status=0)}"
+    recorded.pytester.makeconftest(f"{recorded.conftest}\n{hook}\n")
+    assert f"GATE: {CUT}" in gated(recorded, "--roofline-ci")
+    assert recorded.run().ret == 0
+
+
 def test_a_gate_for_which_no_test_that_measures_is_selected_is_red(recorded):
     for gate in GATES:
         assert "no test that measures was selected" in gated(recorded, gate, "-k", "nosuchtest")

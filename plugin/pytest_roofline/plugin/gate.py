@@ -4,6 +4,7 @@ Fifty slow tests on a DEGRADED device have one cause. The gate's item comes behi
 that waited for further rounds, and only where it has to say something: a green run has as many tests as it has.
 """
 
+import contextlib
 import glob
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -108,6 +109,12 @@ class Shortfall:
     remedy: str
 
 
+CUT = Shortfall(
+    "pytest.exit(returncode=0) ended the run before every test had its verdict",
+    "Let the test fail or be skipped; a run that has to end is ended with another status.",
+)
+
+
 class Gate(Closing):
     """Fails with what a gate lacks."""
 
@@ -150,19 +157,42 @@ class Gatekeeper:
         self._options = options
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection(self, session: pytest.Session) -> Generator[None, object, object]:
+        """A run that ends before its first test has compared nothing."""
+        with self._no_green_exit(session):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         """Behind every test and every report that waited; a run that was cut short is red for that already."""
-        result = yield
+        with self._no_green_exit(session):
+            result = yield
+        if not (session.shouldfail or session.shouldstop):
+            state = _opened(session.config)
+            self._require(session, nothing_compared(state) + (shortfalls(state) if state is not None else []))
+        return result
+
+    @contextlib.contextmanager
+    def _no_green_exit(self, session: pytest.Session) -> Iterator[None]:
+        """Whoever ends the run by `pytest.exit(returncode=0)` ends no gate green."""
+        try:
+            yield
+            return
+        except pytest.exit.Exception as error:
+            stopped = error
+        if stopped.returncode == pytest.ExitCode.OK:
+            # As the test was not, which ended the run.
+            session._setupstate.teardown_exact(None)
+            self._require(session, [CUT])
+            stopped.returncode = pytest.ExitCode.TESTS_FAILED if session.testsfailed else pytest.ExitCode.OK
+        raise stopped
+
+    def _require(self, session: pytest.Session, found: list[Shortfall]) -> None:
+        """Fail for what was found, where this run is the one that decides."""
         config = session.config
         looking = any(config.getoption(name, False) for name in NOT_RUNNING)
-        stopped = session.shouldfail or session.shouldstop
-        if looking or stopped or in_round(config) is not None or hasattr(config, "workerinput"):
-            return result
-        state = _opened(config)
-        found = nothing_compared(state) + (shortfalls(state) if state is not None else [])
-        if found:
-            Gate.from_parent(session, options=self._options, state=state, found=found).run_last()
-        return result
+        if found and not (looking or in_round(config) is not None or hasattr(config, "workerinput")):
+            Gate.from_parent(session, options=self._options, state=_opened(config), found=found).run_last()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
