@@ -1,14 +1,14 @@
 """What an inference or training step of a transformer costs, whole and in parts, over sizes, contexts and precisions.
 
-Batch 4 (ROOFLINE_TRANSFORMER_BATCH in the environment asks for another), five sizes from 121 million to 3.4 billion
-parameters; FLOPs are the model's matrix products, so that the share of the device's peak is the MFU. `forward` is
-inference; `backward` is that of a graph that stays, and `optimizer` is AdamW alone, shown as the traffic that it needs
-at least. Every measurement is held against the same weights run plainly in float32.
+Batch 4, five sizes from 121 million to 3.4 billion parameters; `--d-model`, `--layers`, `--heads`, `--d-ff`,
+`--context` and `--batch` ask for others. FLOPs are the model's matrix products, so that the share of the device's peak
+is the MFU. `forward` is inference; `backward` is that of a graph that stays, and `optimizer` is AdamW alone, shown as
+the traffic that it needs at least. Every measurement is held against the same weights run plainly in float32.
 
 What cannot fit is skipped with the bytes that it needs at least; what runs out of memory all the same is recorded.
 """
 
-import os
+from dataclasses import dataclass
 from itertools import product
 
 import pytest
@@ -22,47 +22,61 @@ from roofline_kernels.training.emulation import why_too_slow
 from roofline_kernels.training.estimates import activation_bytes, bytes_at_least
 from roofline_kernels.training.precisions import PRECISIONS, precision_named
 from roofline_kernels.training.steps import PASSES, Training
-from roofline_kernels.transformer import SIZES
+from roofline_kernels.transformer import SIZES, size_named
 from roofline_kernels.work import adamw_bytes, transformer_flops
 
-BATCH_VARIABLE, DEFAULT_BATCH = "ROOFLINE_TRANSFORMER_BATCH", 4
+DEFAULT_BATCH = 4
 CONTEXTS, LONG_CONTEXTS = (128, 256, 512, 1024), (2048, 4096)
 LARGEST = ("xl", "2.7B")
 # Steps 0, 1, 2 … that are timed one by one.
 FIRST_STEPS = 10
-# In a series over warm-up steps that others published.
 WARM_UP_CONTEXT = 256
 # Of a rank that makes them on two cores: a step of the large size takes a minute there.
 WARM_UP_TIMEOUT_S = 7200.0
 
-ON_ANY = {("small", passes, 128, "fp32", "sdpa", "eager") for passes in PASSES}
-# On two cores a forward pass of the small size takes a second at a context of 128.
+# Passes, precision, attention and execution that are quick, at the first size: at a context of 128 everywhere, and at
+# one of 512 on accelerators. On two cores a forward pass of the small size takes a second at a context of 128.
+ON_ANY = {(passes, "fp32", "sdpa", "eager") for passes in PASSES}
 ON_ACCELERATORS = {
-    ("small", passes, 512, precision, "sdpa", "eager")
+    (passes, precision, "sdpa", "eager")
     for passes, precision in product(("forward", "step"), ("fp32", "bf16_autocast"))
-} | {("small", "step", 512, "bf16_autocast", "sdpa", execution) for execution in ("compile", "cuda_graph")}
+} | {("step", "bf16_autocast", "sdpa", execution) for execution in ("compile", "cuda_graph")}
 
 
-def asked_batch(text):
-    """The batch that the environment asks for.
+@dataclass(frozen=True)
+class Asked:
+    """What the options ask for."""
 
-    Raises:
-        pytest.UsageError: it is no batch.
-    """
-    if not text:
-        return DEFAULT_BATCH
-    if not (text.isascii() and text.isdecimal() and int(text) > 0):
-        raise pytest.UsageError(f"{BATCH_VARIABLE} is {text!r}; expected a whole number above zero, or nothing")
-    return int(text)
+    on_accelerator: bool = False
+    size: str | None = None
+    context: int | None = None
+    batch: int = DEFAULT_BATCH
 
+    @property
+    def sizes(self):
+        """The names of the models."""
+        return tuple(SIZES) if self.size is None else (self.size,)
 
-BATCH = asked_batch(os.environ.get(BATCH_VARIABLE))
+    def contexts(self, *usual):
+        """The contexts: those that are usual for a case, or the one that was asked for."""
+        return usual if self.context is None else (self.context,)
+
+    def is_quick(self, size, context, case):
+        """Whether a case is for every run."""
+        if size != self.sizes[0]:
+            return False
+        everywhere = context in self.contexts(128) and case in ON_ANY
+        return everywhere or (self.on_accelerator and context in self.contexts(512) and case in ON_ACCELERATORS)
 
 
 def pytest_generate_tests(metafunc):
     """Give each test its cases; the device that is measured decides which of them are quick."""
     names, cases = CASES[metafunc.function.__name__]
-    metafunc.parametrize(names, list(cases(_on_accelerator(metafunc.config))))
+    option, on_accelerator = metafunc.config.option, _on_accelerator(metafunc.config)
+    asked = Asked(on_accelerator, option.transformer_size, option.context, option.batch or DEFAULT_BATCH)
+    found = list(cases(asked))
+    # A context of the warm-up is none of its parameters but where it is asked for.
+    metafunc.parametrize((*names, "context")[: len(found[0].values)], found)
 
 
 def _on_accelerator(config):
@@ -72,20 +86,23 @@ def _on_accelerator(config):
     return torch.cuda.is_available() or torch.backends.mps.is_available() or (xpu is not None and xpu.is_available())
 
 
-def _combinations():
+def _combinations(asked):
     """Size, passes, context, precision, attention and execution, each combination once."""
-    contexts = CONTEXTS + LONG_CONTEXTS
-    for size, context, precision, passes in product(SIZES, contexts, PRECISIONS, PASSES):
+    contexts, sizes = asked.contexts(*CONTEXTS, *LONG_CONTEXTS), asked.sizes
+    for size, context, precision, passes in product(sizes, contexts, PRECISIONS, PASSES):
         # The optimizer sees parameters only, and two types of them.
-        if passes != "optimizer" or (context == CONTEXTS[0] and precision in ("fp32", "bf16")):
+        if passes != "optimizer" or (context == contexts[0] and precision in ("fp32", "bf16")):
             yield size, passes, context, precision, "sdpa", "eager"
     few, passes = ("fp32", "bf16_autocast"), ("forward", "forward_backward", "step")
-    for size, context, precision, one in product(SIZES, contexts[2:], few, ("forward", "step")):
+    for size, context, precision, one in product(
+        sizes, asked.contexts(*CONTEXTS[2:], *LONG_CONTEXTS), few, ("forward", "step")
+    ):
         for attention in ("naive", "triton"):
             yield size, one, context, precision, attention, "eager"
-    for size, precision, one, attention in product(SIZES, few, passes, ("sdpa", "naive")):
-        yield size, one, 512, precision, attention, "compile"
-    for size, context, precision, one in product(SIZES, (128, 512), few, passes):
+    for size, context, precision, one in product(sizes, asked.contexts(512), few, passes):
+        for attention in ("sdpa", "naive"):
+            yield size, one, context, precision, attention, "compile"
+    for size, context, precision, one in product(sizes, asked.contexts(128, 512), few, passes):
         yield size, one, context, precision, "sdpa", "cuda_graph"
 
 
@@ -93,16 +110,15 @@ def _tier(size, context):
     return "full" if size in LARGEST or context in LONG_CONTEXTS else "nightly"
 
 
-def _shape(context):
-    """The context and, where it is another than usual, the batch, for an id."""
-    return f"c{context}" if BATCH == DEFAULT_BATCH else f"c{context}-b{BATCH}"
+def _with_batch(text, batch):
+    """Text of an id, with the batch where it is another than usual."""
+    return text if batch == DEFAULT_BATCH else f"{text}-b{batch}"
 
 
-def _cases(on_accelerator):
-    chosen = ON_ANY | ON_ACCELERATORS if on_accelerator else ON_ANY
-    for case in _combinations():
-        size, passes, context, precision, attention, execution = case
-        quick = case in chosen
+def _cases(asked):
+    for size, passes, context, *rest in _combinations(asked):
+        precision, attention, execution = rest
+        quick = asked.is_quick(size, context, (passes, *rest))
         # An interpreter's time is no result, and only accelerators have graphs.
         needs = "accelerator" if attention == "triton" or execution == "cuda_graph" else None
         marks = pytest.mark.roofline(
@@ -111,13 +127,14 @@ def _cases(on_accelerator):
             needs=needs,
             oom="record",
         )
-        name = f"{size}-{passes}-{_shape(context)}-{precision}-{attention}-{execution}"
-        yield pytest.param(*case, BATCH, id=name, marks=marks)
+        shape = _with_batch(f"c{context}", asked.batch)
+        name = f"{size}-{passes}-{shape}-{precision}-{attention}-{execution}"
+        yield pytest.param(size, passes, context, *rest, asked.batch, id=name, marks=marks)
 
 
 def test_transformer(roofline, device, size, passes, context, precision, attention, execution, batch):
     """One pass of a step, as it is, compiled, or replayed from a graph."""
-    measure(roofline, device, SIZES[size], passes, context, precision, attention, execution, batch)
+    measure(roofline, device, size_named(size), passes, context, precision, attention, execution, batch)
 
 
 def measure(
@@ -190,24 +207,32 @@ def stepping(rank, size, passes, context, batch):
     precision = precision_named("fp32")
     torch.set_float32_matmul_precision(precision.matmul)
     training = Training(
-        SIZES[size], batch=batch, context=context, precision=precision, attention="sdpa", device=rank.device
+        size_named(size), batch=batch, context=context, precision=precision, attention="sdpa", device=rank.device
     )
     done = executing.as_it_is(training, passes)
     return Timed(done.call, verify=lambda: check(training, done))
 
 
-def _warm_up_cases(_on_accelerator):
-    for size, passes in product(SIZES, ("forward", "forward_backward", "step")):
+@pytest.fixture
+def context():
+    """Of the steps after which others published a series over warm-up; a context that is asked for takes its place."""
+    return WARM_UP_CONTEXT
+
+
+def _warm_up_cases(asked):
+    for size, passes in product(asked.sizes, ("forward", "forward_backward", "step")):
         if size not in LARGEST:
-            name = f"{size}-{passes}" if BATCH == DEFAULT_BATCH else f"{size}-{passes}-b{BATCH}"
-            yield pytest.param(size, passes, BATCH, id=name)
+            name, more = _with_batch(f"{size}-{passes}", asked.batch), ()
+            if asked.context is not None:
+                name, more = f"{name}-c{asked.context}", (asked.context,)
+            yield pytest.param(size, passes, asked.batch, *more, id=name)
 
 
 # Where ranks own the device, a rank that runs out of memory is a failure all the same.
 @pytest.mark.roofline(tier="nightly", oom="record")
-def test_transformer_warm_up(roofline, device, distributed, size, passes, batch):
+def test_transformer_warm_up(roofline, device, distributed, size, passes, batch, context):
     """Steps 0, 1, 2 … of a new process beside the steady state: what first steps cost, and how many are needed."""
-    config, context = SIZES[size], WARM_UP_CONTEXT
+    config = size_named(size)
     precision = precision_named("fp32")
     work = _work(config, passes, context, precision, batch)
     _require(roofline, device, config, passes, context, precision, work, batch=batch)
@@ -246,22 +271,25 @@ def _warm_up_here(roofline, device, config, passes, context, work, batch):
             )
 
 
-def _memory_cases(_on_accelerator):
-    for size, context, precision, passes in product(SIZES, CONTEXTS, PRECISIONS, ("forward", "step")):
+def _memory_cases(asked):
+    for size, context, precision, passes in product(
+        asked.sizes, asked.contexts(*CONTEXTS), PRECISIONS, ("forward", "step")
+    ):
         # Where float32 is rounded before it is multiplied, memory is the same.
         if precision != "tf32":
-            quick = (size, context, precision) == ("small", 128, "fp32")
+            quick = precision == "fp32" and size == asked.sizes[0] and context in asked.contexts(128)
             marks = pytest.mark.roofline(
                 tier="quick" if quick else _tier(size, context),
                 oom="record",
             )
-            name = f"{size}-{_shape(context)}-{precision}-{passes}"
-            yield pytest.param(size, context, precision, passes, BATCH, id=name, marks=marks)
+            shape = _with_batch(f"c{context}", asked.batch)
+            name = f"{size}-{shape}-{precision}-{passes}"
+            yield pytest.param(size, context, precision, passes, asked.batch, id=name, marks=marks)
 
 
 def test_transformer_memory(roofline, device, size, context, precision, passes, batch):
     """What the memory of a steady step goes into, and one activation of the residual stream beside its formula."""
-    tell_memory(roofline, device, SIZES[size], context, precision, passes, batch)
+    tell_memory(roofline, device, size_named(size), context, precision, passes, batch)
 
 
 def tell_memory(roofline, device, config, context, precision, passes, batch=DEFAULT_BATCH):
@@ -281,6 +309,9 @@ def tell_memory(roofline, device, config, context, precision, passes, batch=DEFA
     expected = activation_bytes(config, batch, context, numbers.parameters)
     assert residual == [expected], f"blocks.0 returned {residual} bytes; expected {expected}, batch · context · d_model"
     roofline.figure("activation of the residual stream", expected, "B")
+    count = sum(parameter.numel() for parameter in training.model.parameters())
+    assert count == config.parameters, f"the model has {count} parameters; expected {config.parameters}, by its shape"
+    roofline.figure("parameters", count, "count")
     least = bytes_at_least(config, batch=batch, context=context, passes=passes, precision=numbers)
     check_memory(found, config.parameters * numbers.parameters.itemsize, least, passes)
     return found

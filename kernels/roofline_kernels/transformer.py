@@ -12,12 +12,22 @@ from torch import nn
 from torch.nn.functional import cross_entropy, linear
 
 from .decoder.block import NORM_EPS, Block
-from .decoder.config import SIZES, Config, size_named
+from .decoder.config import SIZES, Config, name_of_shape, size_named
 from .decoder.cores import ATTENTIONS
 from .decoder.filling import fill_normal
 from .decoder.rotary import rotary_tables
 
-__all__ = ["ATTENTIONS", "SEED", "SIZES", "Config", "Transformer", "loss_of", "make_batch", "size_named"]
+__all__ = [
+    "ATTENTIONS",
+    "SEED",
+    "SIZES",
+    "Config",
+    "Transformer",
+    "loss_of",
+    "make_batch",
+    "name_of_shape",
+    "size_named",
+]
 
 # Of the embedding, as GPT-2's: it is the head as well, and wider logits would make a new model sure of itself.
 EMBEDDING_DEVIATION = 0.02

@@ -4,8 +4,6 @@ import importlib.util
 import os
 from pathlib import Path
 
-import pytest
-
 from pytest_roofline.baselines.runs import read_run
 
 from .. import warm
@@ -35,7 +33,5 @@ def load(name):
     """A module of the benchmarks, freshly imported."""
     spec = importlib.util.spec_from_file_location(f"{name}_looked_at", SUITE / f"test_{name}.py")
     module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("ROOFLINE_TRANSFORMER_BATCH", raising=False)
-        spec.loader.exec_module(module)
+    spec.loader.exec_module(module)
     return module

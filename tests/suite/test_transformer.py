@@ -1,6 +1,7 @@
 """The transformer's steps as a user starts them: what each tier has, and a run of a small one, with too large ones."""
 
 import re
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -82,7 +83,7 @@ def suite():
 
 def cases_of(suite, test, on_accelerator=False):
     """The cases of a test as pytest gets them, for a device."""
-    return list(suite.CASES[test][1](on_accelerator))
+    return list(suite.CASES[test][1](suite.Asked(on_accelerator)))
 
 
 def marks_of(suite, test, on_accelerator=False):
@@ -115,23 +116,37 @@ def test_the_device_that_is_measured_decides_and_without_any_accelerator_the_cpu
     assert suite._on_accelerator(config())
 
 
-def test_another_batch_has_ids_and_parameters_of_its_own(suite, monkeypatch):
-    usual = {test: cases_of(suite, test) for test in suite.CASES}
-    monkeypatch.setattr(suite, "BATCH", 8)
-    for test, before in usual.items():
-        others = cases_of(suite, test)
-        assert {case.id for case in before}.isdisjoint(case.id for case in others)
-        assert {case.values[-1] for case in before} == {4}
-        assert [(*case.values[:-1], 8) for case in before] == [case.values for case in others]
+def test_another_batch_has_ids_and_parameters_of_its_own(suite):
+    for test in suite.CASES:
+        usual, others = cases_of(suite, test), list(suite.CASES[test][1](suite.Asked(batch=8)))
+        assert {case.id for case in usual}.isdisjoint(case.id for case in others)
+        assert {case.values[-1] for case in usual} == {4}
+        assert [(*case.values[:-1], 8) for case in usual] == [case.values for case in others]
         assert all("-b8" in case.id for case in others)
 
 
-def test_the_environment_asks_for_a_batch_and_what_is_none_is_refused(suite):
-    assert [suite.asked_batch(text) for text in (None, "", "1", "16")] == [4, 4, 1, 16]
-    for text in ["0", "-1", "2.5", "many", " 4", "\u0664"]:
-        told = r"ROOFLINE_TRANSFORMER_BATCH is .*; expected a whole number above zero"
-        with pytest.raises(pytest.UsageError, match=told):
-            suite.asked_batch(text)
+def test_options_environment_and_ini_ask_for_a_model_and_its_exact_number_of_parameters_is_printed(pytester):
+    shutil.copy(SUITE / "conftest.py", pytester.path)
+    shutil.copy(FILE, pytester.path)
+    pytester.makeini("[pytest]\ntransformer_layers = 2\ntransformer_batch = 1\ntransformer_d_model = 32")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ROOFLINE_TRANSFORMER_D_MODEL", "96")
+        patch.setenv("ROOFLINE_TRANSFORMER_CONTEXT", "16")
+        asked = ("--roofline-device=cpu", "--collect-only", "--d-ff=128")
+        printed = pytester.runpytest_inprocess(*asked).stdout.str()
+        parameters = Config(d_model=96, d_ff=128, layers=2, heads=1).parameters
+        assert f"d_model 96, d_ff 128, 2 layers, 1 heads, vocabulary 10,000: {parameters:,} parameters" in printed
+        assert "<Function test_transformer[d96_ff128_l2_h1-step-c16-b1-fp32-sdpa-eager]>" in printed
+        assert not re.search(r"small-|c128|-b4", printed)
+        patch.setenv("ROOFLINE_TRANSFORMER_CONTEXT", "many")
+        for arguments, told in (
+            ((), "ROOFLINE_TRANSFORMER_CONTEXT is 'many'; expected a whole number above zero"),
+            (("--context=8", "--batch=0"), "argument --batch: '0'; expected a whole number above zero"),
+            (("--context=8", "--heads=5"), "d_model 96 with 5 heads; expected heads that divide it"),
+        ):
+            done = pytester.runpytest_inprocess(*asked, *arguments)
+            assert done.ret == pytest.ExitCode.USAGE_ERROR
+            assert told in done.stderr.str()
 
 
 def test_the_gate_is_inference_and_the_full_step(suite):
@@ -214,10 +229,12 @@ def test_what_runs_out_all_the_same_is_recorded(run):
 def test_memory_is_told_by_category_with_the_residual_stream_beside_its_formula(run):
     assert len(run.memory_uses) == 8
     forward, step = (one for one in run.memory_uses if "-fp32" in one.label or "fp32-" in one.label)
+    parameters = Config(d_model=64, d_ff=256, layers=2, heads=2, vocab=100).parameters
     assert {(one.name, one.value) for one in run.figures if one.test_id == step.test_id} == {
-        ("activation of the residual stream", 4 * 4 * 16 * 64)
+        ("activation of the residual stream", 4 * 4 * 16 * 64),
+        ("parameters", parameters),
     }
-    weights = 4 * Config(d_model=64, d_ff=256, layers=2, heads=2, vocab=100).parameters
+    weights = 4 * parameters
     assert forward.categories["parameters"] == step.categories["parameters"] == weights
     assert step.categories["optimizer"] >= 2 * weights
 
@@ -243,9 +260,8 @@ def test_what_would_take_for_ever_is_skipped(suite, monkeypatch):
         suite.measure(SimpleNamespace(), torch.device("cpu"), SMALL, "step", 16, "fp32")
 
 
-def test_the_warm_up_times_a_pass_that_is_right(suite, monkeypatch):
-    monkeypatch.setattr(suite, "SIZES", {"tiny": SMALL})
+def test_the_warm_up_times_a_pass_that_is_right(suite):
     for passes in ["forward", "forward_backward", "step"]:
-        one = suite.stepping(SimpleNamespace(device=torch.device("cpu")), "tiny", passes, 16, 4)
+        one = suite.stepping(SimpleNamespace(device=torch.device("cpu")), "d64_ff256_l2_h2", passes, 16, 4)
         one.call()
         assert one.verify() is None

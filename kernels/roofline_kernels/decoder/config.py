@@ -1,5 +1,6 @@
 """The shapes of the models that are measured, and how many parameters each has."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -65,11 +66,30 @@ SIZES: Mapping[str, Config] = MappingProxyType(
 
 
 def size_named(name: str) -> Config:
-    """The shape of one of `SIZES`.
+    """The shape of one of `SIZES`, or the one that a name such as `d768_ff3072_l12_h12` spells out.
 
     Raises:
-        ValueError: there is no such size.
+        ValueError: there is no such size or shape.
     """
-    if name not in SIZES:
-        raise ValueError(f"size is {name!r}; expected one of {', '.join(SIZES)}")
-    return SIZES[name]
+    if name in SIZES:
+        return SIZES[name]
+    if spelled := re.fullmatch(r"d(\d+)_ff(\d+)_l(\d+)_h(\d+)", name):
+        return Config(*map(int, spelled.groups()))
+    raise ValueError(f"size is {name!r}; expected one of {', '.join(SIZES)}, or a shape such as d768_ff3072_l12_h12")
+
+
+def name_of_shape(d_model: int, d_ff: int | None, layers: int, heads: int | None) -> str:
+    """What `size_named` knows a shape by: the size that has it, if one of `SIZES` does.
+
+    Args:
+        d_model: width of the residual stream.
+        d_ff: width inside the feed-forward part; four times d_model by default, as in `SIZES`.
+        layers: blocks.
+        heads: of attention; by default as many as have 64 dimensions each.
+
+    Raises:
+        ValueError: what `Config` refuses.
+    """
+    shape = Config(d_model, 4 * d_model if d_ff is None else d_ff, layers, heads or max(1, d_model // 64))
+    spelled = f"d{shape.d_model}_ff{shape.d_ff}_l{shape.layers}_h{shape.heads}"
+    return next((name for name, known in SIZES.items() if known == shape), spelled)
