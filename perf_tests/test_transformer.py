@@ -17,7 +17,7 @@ import torch
 from pytest_roofline import Timed, Work, option_value
 from roofline_kernels.attention.implementations import Unavailable, implementation, make_case, once
 from roofline_kernels.training import executing, precisions
-from roofline_kernels.training.checking import check
+from roofline_kernels.training.checking import check, check_memory
 from roofline_kernels.training.emulation import why_too_slow
 from roofline_kernels.training.estimates import activation_bytes, bytes_at_least
 from roofline_kernels.training.precisions import PRECISIONS, precision_named
@@ -27,6 +27,9 @@ from roofline_kernels.work import adamw_bytes, transformer_flops
 
 DEFAULT_BATCH = 4
 CONTEXTS, LONG_CONTEXTS = (128, 256, 512, 1024), (2048, 4096)
+# Autocast without its cache of cast weights; and what its memory stands beside.
+UNCACHED = "bf16_autocast_uncached"
+CASTS = ("fp32", "bf16_autocast", UNCACHED, "bf16")
 LARGEST = ("xl", "2.7B")
 # Steps 0, 1, 2 … that are timed one by one.
 FIRST_STEPS = 10
@@ -90,6 +93,8 @@ def _combinations(asked):
     """Size, passes, context, precision, attention and execution, each combination once."""
     contexts, sizes = asked.contexts(*CONTEXTS, *LONG_CONTEXTS), asked.sizes
     for size, context, precision, passes in product(sizes, contexts, PRECISIONS, PASSES):
+        if precision == UNCACHED and (context not in asked.contexts(512) or passes not in ("forward", "step")):
+            continue
         # The optimizer sees parameters only, and two types of them.
         if passes != "optimizer" or (context == contexts[0] and precision in ("fp32", "bf16")):
             yield size, passes, context, precision, "sdpa", "eager"
@@ -275,8 +280,8 @@ def _memory_cases(asked):
     for size, context, precision, passes in product(
         asked.sizes, asked.contexts(*CONTEXTS), PRECISIONS, ("forward", "step")
     ):
-        # Where float32 is rounded before it is multiplied, memory is the same.
-        if precision != "tf32":
+        # Where float32 is rounded before it is multiplied, memory is the same; a cache has a test of its own.
+        if precision not in ("tf32", UNCACHED):
             quick = precision == "fp32" and size == asked.sizes[0] and context in asked.contexts(128)
             marks = pytest.mark.roofline(
                 tier="quick" if quick else _tier(size, context),
@@ -292,7 +297,21 @@ def test_transformer_memory(roofline, device, size, context, precision, passes, 
     tell_memory(roofline, device, size_named(size), context, precision, passes, batch)
 
 
-def tell_memory(roofline, device, config, context, precision, passes, batch=DEFAULT_BATCH):
+def _cast_memory_cases(asked):
+    for size, context, passes in product(asked.sizes, asked.contexts(256), ("forward", "step")):
+        name = f"{size}-{_with_batch(f'c{context}', asked.batch)}-{passes}"
+        marks = pytest.mark.roofline(tier=_tier(size, context), oom="record")
+        yield pytest.param(size, context, passes, asked.batch, id=name, marks=marks)
+
+
+def test_transformer_cast_memory(roofline, device, size, context, passes, batch):
+    """Peaks under autocast, with and without its cache of cast weights, beside float32 and `.to(bfloat16)`."""
+    for precision in CASTS:
+        found = tell_memory(roofline, device, size_named(size), context, precision, passes, batch, name=precision)
+        roofline.figure(f"peak in {precision}", found.peak_bytes, "B")
+
+
+def tell_memory(roofline, device, config, context, precision, passes, batch=DEFAULT_BATCH, name=None):
     """Follow the memory of a pass of a model of any shape."""
     numbers = precision_named(precision)
     work = _work(config, passes, context, numbers, batch)
@@ -305,36 +324,23 @@ def tell_memory(roofline, device, config, context, precision, passes, batch=DEFA
             call()
         residual = []
         training.model.blocks[0].register_forward_hook(lambda *given: residual.append(given[-1].nbytes))
-        found = roofline.memory(call, model=training.model, optimizer=training.optimizer)
+        found = roofline.memory(call, model=training.model, optimizer=training.optimizer, name=name)
     expected = activation_bytes(config, batch, context, numbers.parameters)
     assert residual == [expected], f"blocks.0 returned {residual} bytes; expected {expected}, batch · context · d_model"
-    roofline.figure("activation of the residual stream", expected, "B")
     count = sum(parameter.numel() for parameter in training.model.parameters())
     assert count == config.parameters, f"the model has {count} parameters; expected {config.parameters}, by its shape"
-    roofline.figure("parameters", count, "count")
+    if name is None:
+        roofline.figure("activation of the residual stream", expected, "B")
+        roofline.figure("parameters", count, "count")
     least = bytes_at_least(config, batch=batch, context=context, passes=passes, precision=numbers)
-    check_memory(found, config.parameters * numbers.parameters.itemsize, least, passes)
+    weights = config.parameters * numbers.parameters.itemsize
+    check_memory(found.categories, found.peak_bytes, weights=weights, least=least, passes=passes)
     return found
-
-
-def check_memory(found, weights, least, passes):
-    """Hold what was found against what is known of a model and its optimizer, in bytes.
-
-    Raises:
-        AssertionError: naming what is wrong, with what was expected.
-    """
-    parameters, state = (found.categories.get(name, 0) for name in ("parameters", "optimizer"))
-    # A GPU's allocator rounds every one of them up.
-    assert weights <= parameters <= 1.001 * weights, (
-        f"parameters take {parameters} bytes; expected {weights}, as many as the model has"
-    )
-    moments = 2 * weights if passes == "step" else 0
-    assert state >= moments, f"the optimizer's state takes {state} bytes; expected {moments} for two moments, or more"
-    assert found.peak_bytes >= least, f"the peak is {found.peak_bytes} bytes; expected {least} or more, by the estimate"
 
 
 CASES = {
     "test_transformer": (("size", "passes", "context", "precision", "attention", "execution", "batch"), _cases),
     "test_transformer_warm_up": (("size", "passes", "batch"), _warm_up_cases),
+    "test_transformer_cast_memory": (("size", "context", "passes", "batch"), _cast_memory_cases),
     "test_transformer_memory": (("size", "context", "precision", "passes", "batch"), _memory_cases),
 }

@@ -45,6 +45,7 @@ def test_no_pass_needs_less_and_none_twice_as_much():
         ("bf16", "step", "sdpa"),
         ("fp32", "forward", "sdpa"),
         ("bf16_autocast", "forward", "sdpa"),
+        ("bf16_autocast_uncached", "step", "sdpa"),
         ("fp32", "forward_backward", "sdpa"),
         ("fp32", "backward", "sdpa"),
     ]:
@@ -60,6 +61,8 @@ def test_what_is_counted_is_what_stays_there():
     # Autocast has every matrix a second time in two bytes.
     assert cast_bytes(small, precision_named("bf16_autocast")) == 2 * (120_945_408 - of_norms)
     assert cast_bytes(small, precision_named("bf16")) == 0
+    kept, dropped = (least(name, "forward", config=small) for name in ("bf16_autocast", "bf16_autocast_uncached"))
+    assert kept - dropped == 2 * (120_945_408 - of_norms)
     # Naive attention has a square for each head.
     fused, naive = (
         saved_bytes(CONFIG, batch=2, context=64, precision=precision_named("fp32"), attention=attention)

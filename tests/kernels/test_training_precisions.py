@@ -38,6 +38,7 @@ def test_a_matrix_product_has_the_type_that_its_precision_names_and_a_metric_of_
     for name, parameters, products, metric in [
         ("fp32", torch.float32, torch.float32, "fp32_TFLOPS"),
         ("bf16_autocast", torch.float32, torch.bfloat16, "bf16_TFLOPS"),
+        ("bf16_autocast_uncached", torch.float32, torch.bfloat16, "bf16_TFLOPS"),
         ("fp16_autocast", torch.float32, torch.float16, "fp16_TFLOPS"),
         ("bf16", torch.bfloat16, torch.bfloat16, "bf16_TFLOPS"),
     ]:
@@ -45,6 +46,7 @@ def test_a_matrix_product_has_the_type_that_its_precision_names_and_a_metric_of_
         values = torch.ones(2, 2, dtype=precision.parameters)
         with precision.casting(CPU):
             found = (values @ values).dtype
+            assert torch.is_autocast_cache_enabled() == (name != "bf16_autocast_uncached")
         assert (precision.parameters, precision.products, found) == (parameters, products, products)
         assert (precision.metric, why_not(precision, CPU)) == (metric, "")
     assert PRECISIONS["tf32"].metric == "tf32_TFLOPS"

@@ -38,6 +38,7 @@ TOLERANCES: Mapping[str, Tolerance] = MappingProxyType(
         "fp32": Tolerance(logits=1e-4, loss=1e-5, gradient=1e-3),
         "tf32": Tolerance(logits=1e-2, loss=1e-3, gradient=5e-2),
         "bf16_autocast": Tolerance(logits=5e-2, loss=5e-3, gradient=1e-1),
+        "bf16_autocast_uncached": Tolerance(logits=5e-2, loss=5e-3, gradient=1e-1),
         "fp16_autocast": Tolerance(logits=1e-2, loss=1e-3, gradient=5e-2),
         "bf16": Tolerance(logits=5e-2, loss=5e-3, gradient=1e-1),
     }
@@ -66,6 +67,22 @@ def check(training: Training, done: Pass) -> None:
         # A graph's lie in its own memory, where every replay needs them.
         if done.name == "forward_backward" and done.keep != done.call:
             training.drop()
+
+
+def check_memory(categories: Mapping[str, int], peak_bytes: int, *, weights: int, least: int, passes: str) -> None:
+    """Hold what the memory of a pass goes into against what is known of a model and its optimizer, in bytes.
+
+    Raises:
+        AssertionError: naming what is wrong, with what was expected.
+    """
+    parameters, state = (categories.get(name, 0) for name in ("parameters", "optimizer"))
+    # A GPU's allocator rounds every one of them up.
+    assert weights <= parameters <= 1.001 * weights, (
+        f"parameters take {parameters} bytes; expected {weights}, as many as the model has"
+    )
+    moments = 2 * weights if passes == "step" else 0
+    assert state >= moments, f"the optimizer's state takes {state} bytes; expected {moments} for two moments, or more"
+    assert peak_bytes >= least, f"the peak is {peak_bytes} bytes; expected {least} or more, by the estimate"
 
 
 def _check_forward(training: Training, _done: Pass) -> None:

@@ -59,7 +59,7 @@ def bytes_at_least(
     logits = batch * context * config.vocab
     if passes == "forward" or execution == "compile":
         beside = logits * precision.products.itemsize
-        casts = cast_bytes(config, precision) if execution != "compile" else 0
+        casts = cast_bytes(config, precision) if execution != "compile" and precision.cached else 0
         gradients = weights if passes != "forward" else 0
         return _moments(passes, weights) + weights + max(casts + beside, gradients)
     saved = saved_bytes(config, batch=batch, context=context, precision=precision, attention=attention)
@@ -91,7 +91,7 @@ def saved_bytes(config: Config, *, batch: int, context: int, precision: Precisio
 
 
 def cast_bytes(config: Config, precision: Precision) -> int:
-    """Bytes of the matrices that autocast has cast: it keeps them until the forward pass ends, autograd longer."""
+    """Bytes of the matrices that autocast casts: its cache keeps them until the forward pass ends, autograd longer."""
     if precision.autocast is None:
         return 0
     norms = (2 * config.layers + 1) * config.d_model

@@ -1,7 +1,8 @@
 """The precisions that a step can have: the type of its parameters, autocast, and how float32 is multiplied.
 
 fp32 is IEEE throughout. With tf32, float32 matrix products round their inputs to 10 bits of mantissa. Under autocast
-parameters stay float32 and torch decides by operation (torch.amp, "Autocast Op Reference"). bf16 has parameters,
+parameters stay float32 and torch decides by operation (torch.amp, "Autocast Op Reference"); without its cache a weight
+that was cast is gone after its product, and cast anew where it is used again. bf16 has parameters,
 gradients and the optimizer's state in bfloat16, without a float32 copy.
 """
 
@@ -31,6 +32,7 @@ class Precision:
         matmul: `torch.set_float32_matmul_precision`.
         metric: the rate's name, with the type whose peak it is compared with.
         scaled: whether the loss is scaled, so that small gradients do not vanish.
+        cached: whether autocast keeps the weights that it has cast (`cache_enabled`).
     """
 
     name: str
@@ -39,6 +41,7 @@ class Precision:
     matmul: Literal["highest", "high"]
     metric: str
     scaled: bool = False
+    cached: bool = True
 
     @property
     def products(self) -> torch.dtype:
@@ -49,7 +52,7 @@ class Precision:
         """The context in which a forward pass runs; entered in every step anew, as in training."""
         if self.autocast is None:
             return contextlib.nullcontext()
-        return torch.autocast(device.type, dtype=self.autocast)
+        return torch.autocast(device.type, dtype=self.autocast, cache_enabled=self.cached)
 
     @contextlib.contextmanager
     def settings(self) -> Iterator[None]:
@@ -84,6 +87,7 @@ _ALL = (
     Precision("fp32", torch.float32, None, "highest", "fp32_TFLOPS"),
     Precision("tf32", torch.float32, None, "high", "tf32_TFLOPS"),
     Precision("bf16_autocast", torch.float32, torch.bfloat16, "highest", "bf16_TFLOPS"),
+    Precision("bf16_autocast_uncached", torch.float32, torch.bfloat16, "highest", "bf16_TFLOPS", cached=False),
     Precision("fp16_autocast", torch.float32, torch.float16, "highest", "fp16_TFLOPS", scaled=True),
     Precision("bf16", torch.bfloat16, None, "highest", "bf16_TFLOPS"),
 )

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 
 import click
 import pytest
@@ -92,6 +93,8 @@ def test_every_command_of_a_page_selects_tests_of_the_shipped_suite():
 def test_pytest_takes_the_options_of_every_command_that_no_test_runs(tmp_path):
     (tmp_path / "tests").mkdir()
     (tmp_path / "perf_tests").mkdir()
+    # It has options of its own.
+    shutil.copy(ROOT / "perf_tests/conftest.py", tmp_path / "perf_tests")
     asked = {}
     for place, words, parsed in commands():
         arguments = [word for word in arguments_of_pytest(words) or [] if parsed and word != "copy_more"]
