@@ -61,6 +61,9 @@ def test_numbers_are_shown_in_the_unit_that_fits():
             ("memcpy[64MiB] µs …", "memcpy[64MiB] µs …"), ("\x1b[31mred", "\\x1b[31mred"),
             ("two\nlines\r", "two\\nlines\\r"), ("\x9b31m", "\\x9b31m"), ("right\u202eleft", "right\\u202eleft"),
             ("line\u2028end", "line\\u2028end"), ("half\ud800", "half\\ud800"), ("nul\x00", "nul\\x00"),
+            # As is what a CI takes for a command: GitHub's at the beginning of a line, others anywhere.
+            ("::error::x", "\\x3a:error::x"), ("\u3000 ::x", "\u3000 \\x3a:x"), ("a.py::test ::x", "a.py::test ::x"),
+            ("a ##[set-env]", "a \\x23#[set-env]"), ("###vso[x]", "#\\x23#vso[x]"), ("## [x] #[y]", "## [x] #[y]"),
         ],
     }.items():  # fmt: skip
         for value, text in cases:

@@ -46,7 +46,7 @@ def _refuse_duplicates(entries: Sequence[Entry | ExactEntry], where: str) -> Non
 def write_baseline(path: Path, baseline: Baseline, *, new: bool = False) -> None:
     """Write a baseline so that a renewal is a reviewable diff: sorted entries and keys, two spaces, final newline."""
     entries, exact = tuple(sorted(baseline.entries, key=_order)), tuple(sorted(baseline.exact, key=_order))
-    text = json_text(to_plain(Baseline(baseline.family, entries, exact=exact)))
+    text = json_text(to_plain(Baseline(baseline.family, entries, exact=exact)), sort_keys=True)
     (write_new if new else write_atomically)(path, text)
 
 

@@ -1,7 +1,6 @@
 """Run files: JSON lines, written as things happen, so that an interrupted run keeps what it had."""
 
 import datetime
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from ..core.records import Footer, Header, Measurement, Outcome
 from ..core.resources import ExactJudgement, Resources
 from ..core.samples import CANARY, MOST_EXCLUDED, OVERSUBSCRIBED, PROFILED, SIBLINGS, Calibration
 from ..core.storage import MOST_BYTES, check_schema, decode_json, read_lines, to_plain, to_record
+from ..core.writing import json_text
 
 Line = (
     Header
@@ -263,4 +263,4 @@ def encode_line(record: Line) -> str:
     plain: dict[str, Any] = {"type": _NAMES[type(record)], **to_plain(record)}
     if isinstance(record, Measurement):
         plain["derived"] = record.derived()
-    return json.dumps(plain, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(plain, indent=None)

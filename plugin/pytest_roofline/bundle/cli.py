@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..cli.options import folder_option, json_option, print_json
+from ..cli.options import folder_option, json_option, print_json, say
 from ..core.errors import BadInput, CannotStore
 from ..core.units import format_amount, printable, slug
 
@@ -84,7 +84,7 @@ def bundle(
         )
         return
     for line in _lines(path, len(data), made, redactor.keep):
-        click.echo(printable(line))
+        say(printable(line))
 
 
 def _names_here() -> Iterator[tuple[str, str]]:

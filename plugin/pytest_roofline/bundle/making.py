@@ -183,7 +183,7 @@ def _baseline(run: Run, rows: Sequence[Row]) -> dict[str, str]:
     """The file of what the rows were held against; none where that was nothing."""
     entries = {entry.identity: entry for row in rows if (entry := _entry(run, row)) is not None}
     family = family_of(run.header.environment.device)
-    text = json_text(to_plain(Baseline(family, tuple(entries.values()))))
+    text = json_text(to_plain(Baseline(family, tuple(entries.values()))), sort_keys=True)
     return {f"baselines/{family}.json": text} if entries else {}
 
 

@@ -9,7 +9,7 @@ import click
 
 from ..core.errors import BadFile, CannotStore
 from ..core.units import printable
-from .options import InOrder, command, folder_option, into_option, print_json
+from .options import InOrder, command, folder_option, into_option, print_json, say
 from .upkeep import check, prune, show
 
 if TYPE_CHECKING:
@@ -92,13 +92,13 @@ def _print(proposal: "Proposal", output: Path) -> None:
     if entries:
         sessions = max(len(entry.sessions) for entry in entries)
         made = f"{counted(len(entries), 'entry', 'entries')} for {printable(str(entries[0].hardware))}"
-        click.echo(f"{made}, from up to {counted(sessions, 'session', 'sessions')}, in {output}")
+        say(f"{made}, from up to {counted(sessions, 'session', 'sessions')}, in {output}")
         if note := provisional(entries, output):
-            click.echo(note)
+            say(note)
     if exact:
         targets = printable(", ".join(sorted({entry.target for entry in exact})))
-        click.echo(f"{counted(len(exact), 'exact entry', 'exact entries')} for {targets}, in {output}")
-    click.echo(f"read it, then: roofline baseline approve {output}")
+        say(f"{counted(len(exact), 'exact entry', 'exact entries')} for {targets}, in {output}")
+    say(f"read it, then: roofline baseline approve {output}")
 
 
 def _picked(names: tuple[str, ...], folder: Path, choice: "Choice") -> "Picked":
@@ -139,7 +139,7 @@ def _say(lines: Iterable[str], start: str) -> None:
     from ..report.baseline_tables import capped
 
     for line in capped([f"{start}{printable(line)}" for line in lines]):
-        click.echo(line, err=True)
+        say(line, err=True)
 
 
 def provisional(entries: "Iterable[Entry]", path: Path | None = None) -> str:
@@ -193,7 +193,7 @@ def approve(
     if not proposal.exists():
         raise BadFile(f"proposal {proposal} does not exist; write it with: roofline baseline propose -o {proposal}")
     # With --json, standard output is for the machine alone.
-    say: Callable[[str], None] = (lambda _: None) if as_json else click.echo
+    tell: Callable[[str], None] = (lambda _: None) if as_json else say
     proposed = read_baseline(proposal)
     path, kernel_path = into / f"{proposed.family}.json", exact_path(into)
     found = changes(proposed, into, only=only, replaces=replace, accept_slower=accept_slower)
@@ -202,25 +202,25 @@ def approve(
     exact = [change for change in kernels if change.action != "unchanged"]
     if not pending and not exact:
         held = [str(path)] * bool(found) + [str(kernel_path)] * bool(kernels)
-        say(f"nothing to change: {' and '.join(held) or path} already holds all that it proposes")
+        tell(f"nothing to change: {' and '.join(held) or path} already holds all that it proposes")
     done = "would change in" if dry_run else "written to"
     if pending:
-        say(changes_table(found, 80, sys.stdout.isatty()))
+        tell(changes_table(found, 80, sys.stdout.isatty()))
         if note := provisional([change.entry for change in found], proposal if dry_run else path):
-            say(note)
+            tell(note)
         if not dry_run:
             approve_entries(proposed, into, only=only, replaces=replace, accept_slower=accept_slower)
-        say(f"{counted(len(pending), 'entry', 'entries')} {done} {path}")
+        tell(f"{counted(len(pending), 'entry', 'entries')} {done} {path}")
     if exact:
-        say(exact_table([change.entry for change in exact], 80, sys.stdout.isatty()))
+        tell(exact_table([change.entry for change in exact], 80, sys.stdout.isatty()))
         for line in exact_change_lines(exact):
-            say(line)
+            tell(line)
         if not dry_run:
             try:
                 approve_exact([change.entry for change in exact], into)
             except CannotStore as error:
                 raise CannotStore(f"{error}; {path} has been written already" if pending else f"{error}") from None
-        say(f"{counted(len(exact), 'exact entry', 'exact entries')} {done} {kernel_path}")
+        tell(f"{counted(len(exact), 'exact entry', 'exact entries')} {done} {kernel_path}")
     if as_json:
         written = bool(pending or exact) and not dry_run
         print_json(changes_as_json(found, kernels, path, kernel_path, written=written))

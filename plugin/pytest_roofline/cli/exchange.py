@@ -1,6 +1,5 @@
 """`roofline import` and `roofline export`: files of other tools become a run, and runs files that they read."""
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -13,7 +12,7 @@ import click
 from ..core.errors import BadFile, BadInput, CannotStore
 from ..core.units import listed, printable
 from ..version import __version__
-from .options import SHOWN, command, folder_option, json_option_for, note_cuts, print_document, print_json, width
+from .options import SHOWN, command, folder_option, json_option_for, note_cuts, print_document, print_json, say, width
 
 if TYPE_CHECKING:
     from ..exchange.exportable import LeftOut
@@ -80,8 +79,8 @@ def import_(
         return
     _print_imported(imported)
     if remark:
-        click.echo(printable(f"note: {remark}"))
-    click.echo(printable(f"saved as {path}"))
+        say(printable(f"note: {remark}"))
+    say(printable(f"saved as {path}"))
 
 
 def _source(file: str) -> str:
@@ -131,7 +130,7 @@ def _print_imported(imported: Sequence["Imported"]) -> None:
     from ..report.tables import new_table, render
 
     for one in imported:
-        click.echo(printable(f"{one.source}: {one.tool}, {one.product or one.cpu_model or 'product unknown'}"))
+        say(printable(f"{one.source}: {one.tool}, {one.product or one.cpu_model or 'product unknown'}"))
         table = new_table(("test", "left"), ("metric", "left"), ("statistic", "left"), ("readings", "right"))
         counted = Counter((reading.benchmark, reading.metric, reading.statistic) for reading in one.readings)
         for (benchmark, metric), statistics in groupby(counted, key=lambda known: known[:2]):
@@ -139,11 +138,11 @@ def _print_imported(imported: Sequence["Imported"]) -> None:
             count = sum(counted[benchmark, metric, word] for word in words)
             table.add_row(printable(benchmark), metric, ", ".join(words), str(count))
         if one.readings:
-            click.echo(render(table, width(), sys.stdout.isatty()))
+            say(render(table, width(), sys.stdout.isatty()))
         for line in _remarks(one):
-            click.echo(printable(line))
+            say(printable(line))
     for tool, convention in {one.tool: one.convention for one in imported}.items():
-        click.echo(f"how {tool} counts: {convention}")
+        say(f"how {tool} counts: {convention}")
 
 
 def _remarks(one: "Imported") -> list[str]:
@@ -210,7 +209,7 @@ def export(runs: tuple[str, ...], format_name: str, output: Path | None, as_json
     """
     from ..baselines.run_files import resolve_run
     from ..baselines.runs import read_run
-    from ..core.writing import refuse_overwriting, write_atomically
+    from ..core.writing import json_text, refuse_overwriting, write_atomically
     from ..exchange import export as export_runs
 
     paths = [resolve_run(name, folder) for name in runs]
@@ -226,10 +225,10 @@ def export(runs: tuple[str, ...], format_name: str, output: Path | None, as_json
     if exported.document is None:
         raise BadInput(f"none of {measured} measurements may go out as {format_name}; name a run that has one")
     counted = f"{len(exported.names)} of {measured} measurements exported"
-    text = json.dumps(exported.document, indent=2, allow_nan=False) + "\n"
+    text = json_text(exported.document, ensure_ascii=True)
     if into is None:
         print_document(text)
-        click.echo(counted, err=True)
+        say(counted, err=True)
         return
     write_atomically(into, text)
     if as_json:
@@ -237,7 +236,7 @@ def export(runs: tuple[str, ...], format_name: str, output: Path | None, as_json
         told = {"format": format_name, "file": str(into), "exported": list(exported.names), "left_out": left_out}
         print_json(told)
     else:
-        click.echo(printable(f"{counted} to {into}"))
+        say(printable(f"{counted} to {into}"))
 
 
 def _tell(left_out: "Iterable[LeftOut]") -> None:
@@ -245,8 +244,8 @@ def _tell(left_out: "Iterable[LeftOut]") -> None:
     without: dict[str, list[str]] = {}
     for one in left_out:
         if one.measured:
-            click.echo(printable(f"left out: {one.label}: {one.reason}"), err=True)
+            say(printable(f"left out: {one.label}: {one.reason}"), err=True)
         else:
             without.setdefault(one.reason, []).append(one.label)
     for reason, labels in without.items():
-        click.echo(printable(f"without a time: {listed(labels, SHOWN)}: {reason}"), err=True)
+        say(printable(f"without a time: {listed(labels, SHOWN)}: {reason}"), err=True)

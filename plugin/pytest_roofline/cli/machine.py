@@ -9,7 +9,7 @@ import click
 
 from ..core.errors import CannotStore
 from ..core.units import printable
-from .options import InOrder, command, print_json, width
+from .options import InOrder, command, print_json, say, width
 
 if TYPE_CHECKING:
     from ..core.facts import DeviceFacts, Finding, Machine, Unexpected
@@ -45,17 +45,17 @@ def selftest(device: str | None, as_json: bool, output: Path | None) -> int:
     opened = open_device(device, "--device")
     environment = gather(opened)
     # With --json, standard output is for the machine alone.
-    click.echo(f"{opened.name} ({printable(environment.device.product)})", err=as_json)
+    say(f"{opened.name} ({printable(environment.device.product)})", err=as_json)
     warning = "" if device == "cpu" else unused_accelerator(opened)
     if warning:
-        click.echo(f"WARNING: {warning}", err=True)
+        say(f"WARNING: {warning}", err=True)
     properties = []
     for found in prove(opened, TorchWorkloads(opened), _memory_peak(environment.device)):
         properties.append(found)
-        click.echo(property_line(found, width()), err=as_json)
+        say(property_line(found, width()), err=as_json)
     failed = [found.name for found in properties if found.outcome == "FAILS"]
     closing = f"{len(failed)} of {len(properties)} properties fail" if failed else "timing can be trusted here"
-    click.echo(closing, err=as_json)
+    say(closing, err=as_json)
     plain = {
         "environment": to_plain(environment),
         "calibration": to_plain(calibrate(opened)),
@@ -107,11 +107,11 @@ def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> int
         told = {"findings": list(map(to_plain, findings)), "differences": list(map(to_plain, found))}
         print_json({"machine": to_plain(machine)} | told)
     if write_expect is not None:
-        click.echo(f"expectation written to {write_expect}; read it, and leave out what may differ", err=as_json)
+        say(f"expectation written to {write_expect}; read it, and leave out what may differ", err=as_json)
     alone = expect is None and write_expect is None and not machine.torch_devices
     busy = alone and are_taken(machine.cores_taken, machine.host.usable_cores)
     if busy:
-        click.echo("this machine is too busy to be measured", err=as_json)
+        say("this machine is too busy to be measured", err=as_json)
     return 1 if found or busy else 0
 
 
@@ -121,14 +121,14 @@ def _print_doctor(
     from ..report.machine import difference_lines, finding_lines, machine_lines
 
     for line in machine_lines(machine):
-        click.echo(line)
-    click.echo("")
+        say(line)
+    say("")
     for line in finding_lines(findings, width()):
-        click.echo(line)
+        say(line)
     if expect is not None:
-        click.echo("")
+        say("")
         for line in difference_lines(found, str(expect)):
-            click.echo(line)
+            say(line)
 
 
 @click.group(cls=InOrder, short_help="List known hardware and what it can reach.")
@@ -154,7 +154,7 @@ def list_products(folders: tuple[Path, ...], as_json: bool) -> None:
     if as_json:
         print_json([_product_json(product) for product in rows])
     else:
-        click.echo(product_table(rows, width(), sys.stdout.isatty()))
+        say(product_table(rows, width(), sys.stdout.isatty()))
 
 
 @command("Show what is known of one product, with sources.", group=hardware)
@@ -177,11 +177,11 @@ def show(folders: tuple[Path, ...], name: str, as_json: bool) -> int:
     if as_json:
         print_json([_product_json(product) for product in found])
     elif found:
-        click.echo("\n\n".join("\n".join(product_lines(product)) for product in found))
+        say("\n\n".join("\n".join(product_lines(product)) for product in found))
     elif is_slice(name):
-        click.echo(part_line(printable(name)))
+        say(part_line(printable(name)))
     else:
-        click.echo(f"{printable(repr(name))} is not known. {how_to_add(name)}")
+        say(f"{printable(repr(name))} is not known. {how_to_add(name)}")
     return 0 if found else 1
 
 
@@ -210,9 +210,9 @@ def check_hardware(folders: tuple[Path, ...], files: tuple[Path, ...], as_json: 
         print_json([{"file": file, **asdict(mistake)} for file, mistake in found])
     else:
         for file, mistake in found:
-            click.echo(f"{printable(file)}: {mistake}")
+            say(f"{printable(file)}: {mistake}")
         where = ", ".join(map(str, checked)) or "no file of hardware: what ships is tested with the package"
-        click.echo(f"{len(found) or 'nothing'} wrong in {printable(where)}")
+        say(f"{len(found) or 'nothing'} wrong in {printable(where)}")
     return 1 if found else 0
 
 

@@ -2,7 +2,6 @@
 
 import functools
 import io
-import json
 import shutil
 import sys
 from collections.abc import Callable, Iterable
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ..core.errors import BadInput, CannotStore, RooflineError
-from ..core.units import printable
+from ..core.units import printable, without_commands
+from ..core.writing import json_text
 
 if TYPE_CHECKING:
     from ..baselines.runs import Run
@@ -124,7 +124,7 @@ class Commands(click.Group):
             # Whoever reads has seen enough, as `head` has: click ends quietly.
             raise
         except (RooflineError, ModuleNotFoundError, OSError) as error:
-            click.echo(f"roofline: {_sentence(error)}", err=True)
+            say(f"roofline: {_sentence(error)}", err=True)
             ctx.exit(2)
 
 
@@ -151,12 +151,17 @@ def gone(name: str) -> click.Command:
     return click.Command(name, callback=refuse, hidden=True, add_help_option=False, context_settings=settings)
 
 
+def say(text: str = "", *, err: bool = False) -> None:
+    """Print lines for a person: all that commands print goes through here, so that no log takes one for a command."""
+    click.echo(without_commands(text), err=err)
+
+
 def print_json(plain: Any) -> None:
     """One JSON document on standard output, which then holds nothing else.
 
     In ASCII, since the name of a file may hold bytes that are no text.
     """
-    print_document(json.dumps(plain, indent=2, allow_nan=False) + "\n")
+    print_document(json_text(plain, ensure_ascii=True))
 
 
 def print_document(text: str) -> None:
@@ -170,7 +175,7 @@ def note_cuts(runs: "Iterable[Run]") -> None:
 
     for run in runs:
         if run.cut:
-            click.echo(printable(f"note: {cut_note(run.path)}"), err=True)
+            say(printable(f"note: {cut_note(run.path)}"), err=True)
 
 
 def width() -> int:

@@ -14,7 +14,7 @@ from ..core.errors import BadFile, BadInput, CannotStore
 from ..core.units import printable
 from ..plugin.options import SUMMARY_VARIABLE
 from ..version import __version__
-from .options import command, folder_option, json_option_for, note_cuts, print_document, print_json
+from .options import command, folder_option, json_option_for, note_cuts, print_document, print_json, say
 
 if TYPE_CHECKING:
     from ..baselines.runs import Run
@@ -110,7 +110,7 @@ def _write_report(runs: "list[Run]", output: Path, *, silent: bool) -> None:
     rows = rows_of(runs)
     for path in write_report(runs, output, rows):
         if not silent:
-            click.echo(printable(str(path)))
+            say(printable(str(path)))
     job = os.environ.get(SUMMARY_VARIABLE)
     if job:
         append_summary(runs, Path(job), rows)
@@ -177,9 +177,9 @@ def init(folder: Path, ci: tuple[str, ...], force: bool, as_json: bool) -> None:
         print_json({"folder": str(folder), "version": __version__, "written": list(new), "same": same})
         return
     for line in _lines(folder, new, ci):
-        click.echo(printable(line))
+        say(printable(line))
     if configured:
-        click.echo(f"note: no pytest.ini is written, since {configured} configures pytest here")
+        say(f"note: no pytest.ini is written, since {configured} configures pytest here")
 
 
 def _holds(path: Path, told: str) -> bool:

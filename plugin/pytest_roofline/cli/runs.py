@@ -17,7 +17,7 @@ from ..core.errors import BadInput
 from ..core.samples import SIBLINGS
 from ..core.units import format_percent, format_tolerance, listed, parse_fraction, parse_tolerance, printable
 from ..plugin.options import SAVED_VARIABLE
-from .options import command, folder_option, note_cuts, print_json, width
+from .options import command, folder_option, note_cuts, print_json, say, width
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +63,7 @@ def compare(
     compared = compare_files(*sides, allowed)
     note_cuts(compared.runs)
     if compared.only_old:
-        click.echo(f"note: only in {old}: {printable(', '.join(compared.only_old))}", err=True)
+        say(f"note: only in {old}: {printable(', '.join(compared.only_old))}", err=True)
     if as_json:
         from ..report.comparison import comparison_as_json
 
@@ -95,7 +95,7 @@ def _compare_rollout(
     if as_json:
         print_json(rollout_as_json(found))
     else:
-        click.echo(rollout_text(found, width(), sys.stdout.isatty()))
+        say(rollout_text(found, width(), sys.stdout.isatty()))
     return 1 if found.worse else 0
 
 
@@ -112,9 +112,9 @@ def _print_comparison(compared: "Comparison", old: "Sequence[Path]", new: "Seque
     terminal = sys.stdout.isatty()
     before, after = ([run for run in compared.runs if run.path in side] for side in (old, new))
     for line in comparison_lines(compared, before, after):
-        click.echo(line)
+        say(line)
     if rows or not (kernels or compared.lost):
-        click.echo(comparison_table(rows, width(), terminal))
+        say(comparison_table(rows, width(), terminal))
     told = [row for row in rows if row.judgement is not None and row.judgement.reason]
     lines = [printable(f"{row.judgement.verdict} {row.label}: {row.judgement.reason}") for row in told if row.judgement]
     lines += peak_lines(rows, at_most=len(rows)) + idle_lines(rows)
@@ -123,7 +123,7 @@ def _print_comparison(compared: "Comparison", old: "Sequence[Path]", new: "Seque
     lines += [printable(f"{row.verdict} {row.label}: {row.reason}") for row in compared.lost]
     lines += ladder_lines(ladder_of(rows, after))
     for line in [*lines, counts_text(worst_first(compared.everything))]:
-        click.echo(line)
+        say(line)
 
 
 @command("Show why each verdict of a run is what it is.", folder_option)
@@ -157,7 +157,7 @@ def explain(run: str, test: str, as_json: bool, folder: Path) -> None:
     for label in found:
         lines = [line for row in rows if row.label == label for line in explanation(row, width())]
         blocks.append([*lines, *note_lines(read, label, width())])
-    click.echo("\n\n".join("\n".join(lines) for lines in [*blocks, *[told] * bool(told)]))
+    say("\n\n".join("\n".join(lines) for lines in [*blocks, *[told] * bool(told)]))
 
 
 def _matching(run: "Run", rows: "Sequence[Row]", test: str) -> dict[str, str]:
@@ -233,7 +233,7 @@ def tell_drill(run: "Run", slowdown: float, *, as_json: bool) -> int:
     if not compared:
         spoiled = next((judgement for judgement in judgements if judgement.verdict == "INVALID"), None)
         first = f"{spoiled.label} is INVALID: {spoiled.reason}" if spoiled else "record a baseline first"
-        click.echo(printable(f"roofline: nothing was compared, so nothing could turn red; {first}"), err=True)
+        say(printable(f"roofline: nothing was compared, so nothing could turn red; {first}"), err=True)
         return 2
     told = [_drilled(judgement, slowdown, len(compared)) for judgement in compared]
     red = sum(one["red"] for one in told)
@@ -247,20 +247,20 @@ def tell_drill(run: "Run", slowdown: float, *, as_json: bool) -> int:
 def _print_drill(compared: "Sequence[Judgement]", told: "Sequence[dict[str, Any]]", slowdown: float, red: int) -> None:
     from ..stats.stats import growth
 
-    click.echo(f"drill of +{format_tolerance(slowdown)}: {red} of {len(told)} tests turned red")
+    say(f"drill of +{format_tolerance(slowdown)}: {red} of {len(told)} tests turned red")
     for one in told:
         if not one["red"]:
-            click.echo(printable(f"  not red: {one['not_red']}"))
+            say(printable(f"  not red: {one['not_red']}"))
     seen = sorted(growth(one.estimate) for one in compared if one.estimate is not None and one.reference)
     if seen:
         reach = f" … {format_percent(seen[-1])}" if len(seen) > 1 else ""
         asked = f"{format_percent(slowdown)} was asked for"
-        click.echo(f"against their baselines {format_percent(seen[0])}{reach} time; {asked}")
+        say(f"against their baselines {format_percent(seen[0])}{reach} time; {asked}")
     missed = [one for one in told if one["missed"]]
     for one in missed:
-        click.echo(printable(f"  not the drill's doing: {one['test']} {one['missed']}"))
+        say(printable(f"  not the drill's doing: {one['test']} {one['missed']}"))
     if missed:
-        click.echo(
+        say(
             "What is red for another reason proves nothing: bring the machine back to how it was recorded, drill again."
         )
 

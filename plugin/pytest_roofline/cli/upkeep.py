@@ -16,7 +16,7 @@ from ..core.errors import BadFile, BadInput
 from ..core.facts import HARDWARE_FILE
 from ..core.units import printable
 from ..plugin.options import PLAN_VARIABLE
-from .options import command, into_option, print_json, width
+from .options import command, into_option, print_json, say, width
 
 if TYPE_CHECKING:
     from ..baselines.checks import Health
@@ -80,23 +80,23 @@ def _print_health(path: Path, healths: "Sequence[Health]", published: "Sequence[
         renewal_lines,
     )
 
-    click.echo(printable(str(path)))
+    say(printable(str(path)))
     if healths:
-        click.echo(health_table(healths, width(), sys.stdout.isatty()))
-        click.echo(LEGEND)
+        say(health_table(healths, width(), sys.stdout.isatty()))
+        say(LEGEND)
         drivers = {driver for health in healths for driver in health.drivers}
         if len(drivers) == 1:
-            click.echo(f"driver: {printable(drivers.pop())}")
+            say(f"driver: {printable(drivers.pop())}")
     shown = published_lines(published, None if whole else MOST_OF_ONE)
     for line in [*capped(renewal_lines(healths)), *capped(provisional_lines(healths)), *shown]:
-        click.echo(line)
+        say(line)
 
 
 def _print_exact(entries: "Sequence[ExactEntry]") -> None:
     from ..report.tables import exact_table
 
     if entries:
-        click.echo(exact_table(entries, width(), sys.stdout.isatty()))
+        say(exact_table(entries, width(), sys.stdout.isatty()))
 
 
 @command("Validate baselines.", into_option)
@@ -130,10 +130,10 @@ def _print_flaws(found: "Sequence[tuple[Path, Flaw]]", baselines: "dict[Path, Ba
     for path, flaw in found:
         where = f"{path}{': ' if flaw.entry else ''}{flaw.entry}"
         told = f"{flaw.observed}; expected {flaw.expected}; {flaw.remedy}"
-        click.echo(printable(f"{'hint: ' if flaw.hint else ''}{where}: {told}"))
+        say(printable(f"{'hint: ' if flaw.hint else ''}{where}: {told}"))
     count = sum(len(baseline.entries) + len(baseline.exact) for baseline in baselines.values())
     entries, files_read = counted(count, "entry", "entries"), counted(len(baselines), "file", "files")
-    click.echo(f"{wrong or 'nothing'} wrong in {entries} of {files_read}")
+    say(f"{wrong or 'nothing'} wrong in {entries} of {files_read}")
 
 
 def read_baselines(files: "Sequence[Path]", into: Path) -> "dict[Path, Baseline]":
@@ -170,7 +170,7 @@ def prune(into: Path, tests: tuple[str, ...], applied: bool, as_json: bool) -> N
         for path, idle in found.items():
             _list_unused(path, idle)
         tests_found = counted(len(planned), "test that measures", "tests that measure")
-        click.echo(f"{count} of {counted(total, 'entry', 'entries')} unused by the {tests_found}")
+        say(f"{count} of {counted(total, 'entry', 'entries')} unused by the {tests_found}")
     if count and applied:
         if count == total:
             raise BadInput(
@@ -179,7 +179,7 @@ def prune(into: Path, tests: tuple[str, ...], applied: bool, as_json: bool) -> N
             )
         _remove(found)
         if not as_json:
-            click.echo(f"{counted(count, 'entry', 'entries')} removed")
+            say(f"{counted(count, 'entry', 'entries')} removed")
     if as_json:
         idle_entries = [unused_as_json(path, one) for path, idle in found.items() for one in idle]
         print_json(
@@ -209,7 +209,7 @@ def _list_unused(path: Path, idle: "Sequence[Unused]") -> None:
         why = "its test has other parameters now" if one.benchmark_known else "there is no such test"
         entry = one.entry
         what = f"{entry.target}; exact" if isinstance(entry, ExactEntry) else f"{entry.hardware}; {entry.kind}"
-        click.echo(printable(f"unused in {path}: {entry.label} ({what}): {why}"))
+        say(printable(f"unused in {path}: {entry.label} ({what}): {why}"))
 
 
 def _collect(tests: tuple[str, ...]) -> "list[PlannedTest]":
@@ -227,7 +227,7 @@ def _collect(tests: tuple[str, ...]) -> "list[PlannedTest]":
         )
         if done.returncode != 0:
             for line in [*done.stdout.splitlines(), *done.stderr.splitlines()][-LAST_LINES:]:
-                click.echo(printable(line), err=True)
+                say(printable(line), err=True)
             raise BadInput(
                 f"pytest ended with status {done.returncode} while it collected the tests, so nothing can be called "
                 "unused; mend that, or name other tests with --tests"

@@ -148,10 +148,23 @@ def moment(text: str) -> datetime.datetime | None:
 
 
 def printable(text: str) -> str:
-    """Text from ids, files and drivers without control characters, so that it cannot steer a terminal or a log."""
-    return "".join(
-        char if unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Zl", "Zp") else repr(char)[1:-1] for char in text
-    )
+    """Text from ids, files and drivers in one line that cannot steer a terminal, nor what reads a log."""
+    shown = (char if not steers(char) else repr(char)[1:-1] for char in text)
+    return without_commands("".join(shown))
+
+
+def steers(char: str) -> bool:
+    """Whether a character ends a line, moves a cursor, or changes the order in which others are read."""
+    return unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+
+
+# Commands of GitHub's runner, which begin a line, behind blanks; its older ones, Azure's and TeamCity's stand anywhere.
+_COMMAND = re.compile(r"^((?:[^\S\n]|\x1b\[[\d;]*m)*):(?=:)|#(?=#\w*\[)", re.MULTILINE)
+
+
+def without_commands(text: str, hash_sign: str = r"\x23") -> str:
+    """Lines of which a CI takes none for a command, wherever they were broken: an escape stands for its first sign."""
+    return _COMMAND.sub(lambda found: hash_sign if found[1] is None else rf"{found[1]}\x3a", text)
 
 
 def listed(texts: Sequence[str], at_most: int, by: str = ", ") -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from .errors import BadFile, BadInput, CannotStore
 from .storage import check_schema, decode_json, read_bytes
+from .units import steers, without_commands
 
 # mkstemp makes private files; a baseline is shared like any other file of the checkout.
 SHARED = 0o644
@@ -20,12 +21,16 @@ PATIENCE_S, POLL_S = 60.0, 0.01
 
 def write_json(path: Path, plain: dict[str, Any]) -> None:
     """Write plain data so that a change is a reviewable diff: sorted keys, two spaces, final newline."""
-    write_atomically(path, json_text(plain))
+    write_atomically(path, json_text(plain, sort_keys=True))
 
 
-def json_text(plain: dict[str, Any]) -> str:
-    """The text of such a file."""
-    return json.dumps(plain, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+def json_text(plain: Any, *, ensure_ascii: bool = False, indent: int | None = 2, **layout: Any) -> str:
+    """Plain data as JSON that steers neither a terminal nor what reads a log, whatever its texts hold."""
+    text = json.dumps(plain, ensure_ascii=ensure_ascii, allow_nan=False, indent=indent, **layout) + "\n"
+    # What is outside of strings has no such character but the ends of lines; half of a pair is nothing that JSON holds.
+    chars = {char for char in set(text) - {"\n"} if steers(char) and not "\ud800" <= char <= "\udfff"}
+    escapes = {ord(char): json.dumps(char)[1:-1] if char != "\x7f" else r"\u007f" for char in chars}
+    return without_commands(text.translate(escapes), r"\u0023")
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

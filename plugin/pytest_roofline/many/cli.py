@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..cli.options import folder_option, json_option, print_json, width
+from ..cli.options import folder_option, json_option, print_json, say, width
 from ..core.errors import BadInput
 from ..core.units import parse_fraction, printable
 
@@ -68,7 +68,7 @@ def history(minimum: str, by: str, as_json: bool, **chosen: Any) -> None:
     if as_json:
         print_json(_history_as_json(many, found))
     else:
-        click.echo(history_text(many, found, width(), sys.stdout.isatty()))
+        say(history_text(many, found, width(), sys.stdout.isatty()))
     sys.exit(1 if any(change.slower for change in found.changes) else 0)
 
 
@@ -105,7 +105,7 @@ def fleet(minimum: str, by: str | None, as_json: bool, **chosen: Any) -> None:
     found = fleet_of(many, least)
     findings = [finding for finding in found.findings if by in (None, finding.level)]
     if not as_json:
-        click.echo(fleet_text(many, found, findings, width(), sys.stdout.isatty()))
+        say(fleet_text(many, found, findings, width(), sys.stdout.isatty()))
     if not any(one.judged for one in found.hardware):
         raise BadInput("no hardware has 4 devices, nodes or links that ran the same tests; expected runs of more")
     if as_json:
@@ -129,13 +129,13 @@ def _read(runs: Sequence[str], folder: Path, cache: bool, since: str | None, pat
     paths = expand(runs, folder, sys.stdin if "-" in runs else ())
     many = read_many(paths, folder / "cache" if cache else None)
     for note in many.notes[:MOST_NAMED]:
-        click.echo(f"note: {printable(note)}", err=True)
+        say(f"note: {printable(note)}", err=True)
     if many.left_out:
-        click.echo(f"note: {len(many.left_out)} of {many.files} files are left out:", err=True)
+        say(f"note: {len(many.left_out)} of {many.files} files are left out:", err=True)
         for why in many.left_out[:MOST_NAMED]:
-            click.echo(f"  {printable(why)}", err=True)
+            say(f"  {printable(why)}", err=True)
         if len(many.left_out) > MOST_NAMED:
-            click.echo(f"  … and {len(many.left_out) - MOST_NAMED} more", err=True)
+            say(f"  … and {len(many.left_out) - MOST_NAMED} more", err=True)
     return _matching(_since(many, since), patterns)
 
 

@@ -15,7 +15,7 @@ from ..core.entries import RESOURCES
 from ..core.facts import DeviceFacts
 from ..core.records import Outcome
 from ..core.rows import FAILED, badness
-from ..core.units import GIB, count, format_tolerance, printable
+from ..core.units import GIB, count, format_tolerance, printable, without_commands
 from ..hardware import family_of, unknown_line
 from ..kernel_gate.text import difference_lines
 from ..observe.text import memory_lines, out_of_memory_lines, profile_lines
@@ -186,13 +186,13 @@ def wrapped(line: str, width: int) -> list[str]:
     What is coloured, as tables are, fits already; a command stays whole, so that it can be copied.
     """
     if len(line) <= width or "\x1b" in line or line.startswith("  roofline "):
-        return [line]
+        return [without_commands(line)]
     indent = line[: len(line) - len(line.lstrip())] + "  "
     # A number keeps its unit.
     parts = textwrap.wrap(
         line.replace(" %", "\xa0%"), width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
-    return [part.replace("\xa0%", " %") for part in parts]
+    return [without_commands(part.replace("\xa0%", " %")) for part in parts]
 
 
 def reds_of(session: RooflineSession) -> dict[str, tuple[str, str]]:

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import math
 import traceback
 from collections.abc import Callable, Sequence
@@ -17,7 +16,7 @@ from ..core.records import Measurement
 from ..core.rows import COLUMNS, Row, plain
 from ..core.storage import to_plain
 from ..core.units import printable
-from ..core.writing import write_atomically
+from ..core.writing import json_text, write_atomically
 from ..version import __version__
 from .folder import FILES
 from .summary import MOST_BYTES, summary
@@ -112,7 +111,7 @@ def results_csv(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
 def _csv_cell(value: object) -> object:
     """A value as a cell. Text has no control characters, and an apostrophe where a spreadsheet would compute it."""
     if isinstance(value, dict | list | bool):
-        return json.dumps(value)
+        return json_text(value, ensure_ascii=True, indent=None).rstrip()
     if not isinstance(value, str):
         return value
     text = printable(value)
@@ -135,7 +134,7 @@ def run_json(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
         runs: that it holds.
         rows: what `rows_of` makes of them, where that is known already.
     """
-    return json.dumps(as_plain(runs, rows), ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(as_plain(runs, rows), indent=None)
 
 
 def as_plain(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> dict[str, Any]:

@@ -270,7 +270,7 @@ def _templates() -> Environment:
 def _shown(value: Any) -> Any:
     """Text as it may stand in a page: without characters that are not seen, or that turn the reading round."""
     # What `isprintable` lets pass, `printable` leaves as it is; the first is the quick one of the two.
-    if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
+    if not isinstance(value, str) or isinstance(value, Markup) or (value.isprintable() and "##" not in value):
         return value
     return printable(value)
 
