@@ -1,5 +1,9 @@
 """How a test ends decides what its numbers are worth: failures, skips, set-up, vanished devices, drills."""
 
+from pathlib import Path
+
+import pytest_roofline
+
 BODY = """
 import pytest
 from pytest_roofline import Work
@@ -122,6 +126,47 @@ def test_a_measure_that_cannot_work_says_so_in_its_test(desk):
     again = ("", "this test has two measurements under no name; give each a name of its own")
     assert [words for _, words in [*cases, again] if not any(words in line for line in errors)] == []
     assert [one.label for one in desk.last_run().measurements] == ["twice"]
+
+
+FRAMES = """
+from concurrent.futures import ThreadPoolExecutor
+from pytest_roofline import Work
+WORK = Work(read_bytes=1)
+
+def helper():
+    raise ValueError("mine")
+
+def on_a_thread():
+    with ThreadPoolExecutor() as pool:
+        pool.submit(helper).result()
+
+def chained():
+    try:
+        helper()
+    except ValueError as error:
+        raise KeyError("behind mine") from error
+
+def grouped():
+    raise ExceptionGroup("several", [ValueError("one of mine")])
+
+def test_thread(roofline): roofline.measure(on_a_thread, work=WORK)
+def test_chain(roofline): roofline.measure(chained, work=WORK)
+def test_group(roofline): roofline.measure(grouped, work=WORK)
+def test_bad(roofline): roofline.measure(helper, work=WORK, budget=-1)
+def test_verify(roofline, busy): roofline.measure(lambda: busy(1e-3), work=WORK, verify=lambda: helper())
+"""
+
+
+def test_a_failure_shows_the_users_frames_and_ours_only_where_all_are_asked_for(desk):
+    desk.suite(FRAMES)
+    ours = str(Path(pytest_roofline.__file__).parent)
+    said = desk.run().stdout
+    assert [line for line in said.lines if ours in line] == []
+    for line in ("    pool.submit(helper).result()", '>           raise KeyError("behind mine") from error'):
+        assert line in said.lines, line
+    said.fnmatch_lines(["FAILED test_suite.py::test_bad - budget is -1; expected a number above zero"])
+    whole = desk.run("--full-trace", "-l").stdout.lines
+    assert any(ours in line for line in whole)
 
 
 def test_a_device_that_vanishes_fails_its_test_and_keeps_what_was_measured(desk):

@@ -17,6 +17,8 @@ HOST = socket.gethostname()
 NAME = rf"rank {{}} \(pid \d+ on {re.escape(HOST)}\)"
 
 FAULTS = """
+from pytest_roofline import RanksFailed
+
 CALLS = 250
 
 
@@ -114,8 +116,12 @@ def test_skips_on_one(roofline, distributed):
     roofline.measure_ranks(distributed, skips_alone, work=WORK)
 
 
-def test_after_a_skip(distributed):
+def test_after_a_skip(roofline, distributed):
     sums(distributed, 4)
+    # On the ranks too what leads to the function is left out.
+    with pytest.raises(RanksFailed, match="in call") as failed:
+        roofline.measure_ranks(distributed, raises, work=WORK)
+    assert "lockstep" not in str(failed.value)
 
 
 @pytest.mark.xfail(strict=True, reason="known since 570")

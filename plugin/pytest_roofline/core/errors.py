@@ -1,6 +1,12 @@
-"""What pytest-roofline raises on purpose, and the checks of amounts that raise it."""
+"""What pytest-roofline raises on purpose, the checks of amounts that raise it, and what is printed of an error."""
 
+import contextlib
+import itertools
 import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
 
 
 class RooflineError(Exception):
@@ -125,3 +131,62 @@ def _require_amount(value: float | None, name: str, may_be_zero: bool) -> None:
     if value is not None and not (0 < value < math.inf or (value == 0 and may_be_zero)):
         least = "zero or more" if may_be_zero else "above zero"
         raise BadInput(f"{name} is {value!r}; expected a finite number, {least}")
+
+
+_OURS = str(Path(__file__).parents[1]) + os.sep
+
+
+def led_to(error: BaseException | None) -> Iterator[BaseException]:
+    """An exception, those of its group, and those that led to it, each once."""
+    seen: set[int] = set()
+    left = [error]
+    while left:
+        error = left.pop()
+        if error is None or id(error) in seen:
+            continue
+        seen.add(id(error))
+        yield error
+        left.append(error.__cause__ or error.__context__)
+        left += error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+
+
+@contextlib.contextmanager
+def without_our_frames(error: BaseException | None) -> Iterator[None]:
+    """Leave our frames out of tracebacks while they are printed, where a frame of the user's is left."""
+    before = []
+    for one in led_to(error):
+        frames = list(_frames(one.__traceback__))
+        before += [(one, frames)]
+        if any(map(_is_users, frames)):
+            _link(one, [frame for frame in frames if not _is_ours(frame)])
+    try:
+        yield
+    finally:
+        for one, frames in before:
+            _link(one, frames)
+
+
+def _frames(frame: TracebackType | None) -> Iterator[TracebackType]:
+    while frame is not None:
+        yield frame
+        frame = frame.tb_next
+
+
+def _link(error: BaseException, frames: list[TracebackType]) -> None:
+    for frame, following in itertools.pairwise([*frames, None]):
+        assert frame is not None
+        frame.tb_next = following
+    error.__traceback__ = next(iter(frames), None)
+
+
+def _is_ours(frame: TracebackType) -> bool:
+    # What dataclasses generate stands in no file, and a module that is run has another name.
+    return _package(frame) == "pytest_roofline" or frame.tb_frame.f_code.co_filename.startswith(_OURS)
+
+
+def _is_users(frame: TracebackType) -> bool:
+    return not _is_ours(frame) and _package(frame) not in ("_pytest", "pluggy")
+
+
+def _package(frame: TracebackType) -> str:
+    return str(frame.tb_frame.f_globals.get("__name__")).partition(".")[0]

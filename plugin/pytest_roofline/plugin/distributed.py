@@ -97,7 +97,6 @@ class Distributed:
             BadInput: a function that ranks cannot load, or arguments that are no plain data; no rank is contacted.
             RanksFailed: a rank raised, was lost, or did not answer in time.
         """
-        __tracebackhide__ = True
         from ..engine.request import positive
         from ..ranks.worlds import check_backend
 
@@ -116,7 +115,6 @@ class Distributed:
         **more: Any,
     ) -> list[Any]:
         """As `run`, for a function that was looked up already."""
-        __tracebackhide__ = True
         with self._skipping():
             return self.pool(size).run(
                 function, args, size, timeout_s=timeout or self._timeout_s, backend=backend, **more
@@ -125,7 +123,6 @@ class Distributed:
 
     def members(self, size: int) -> "list[Member]":
         """The ranks of a world, started where they are not there yet."""
-        __tracebackhide__ = True
         with self._skipping():
             return self.pool(size).members[:size]
         raise AssertionError("unreachable: what is not returned was raised")
@@ -148,14 +145,12 @@ class Distributed:
     @contextlib.contextmanager
     def _skipping(self) -> Iterator[None]:
         """What ranks find that they lack skips the test; under `--roofline-require-hardware` it fails it."""
-        __tracebackhide__ = True
         try:
             yield
         except RanksSkipped as skipped:
             self._lack(str(skipped))
 
     def _lack(self, why: str) -> NoReturn:
-        __tracebackhide__ = True
         lack(self._item, self._launcher.options, why)
 
     @property
@@ -199,7 +194,6 @@ def checked_call(fn: Callable[..., object], args: tuple[object, ...]) -> "Functi
     Raises:
         BadInput: ranks cannot load the function, or its arguments are no plain data.
     """
-    __tracebackhide__ = True
     from ..ranks.tasks import encode, reference
 
     function = reference(fn)

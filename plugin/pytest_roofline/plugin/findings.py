@@ -60,7 +60,6 @@ class Findings:
             CompileFailed: the compiler refuses, or its result cannot be read.
             DoesNotFit: it needs more shared memory than the target has.
         """
-        __tracebackhide__ = True
         self._test.require_open()
         test, allowed = self._test, check_slack(slack)
         compiled = _compiled(kernel, target, arguments, options)
@@ -147,7 +146,6 @@ class Findings:
             BadInput: an argument cannot be used as given, or nothing of the call lies on the device.
             Exception: whatever `fn` raises, out of memory included; nothing stays hooked into the model.
         """
-        __tracebackhide__ = True
         self._test.require_open()
         from ..observe.memory_use import FollowedCall
 
@@ -198,7 +196,6 @@ def _compiled(
     arguments: Mapping[str, object] | None,
     options: Mapping[str, object] | None,
 ) -> "Compiled":
-    __tracebackhide__ = True
     from ..kernel_gate.compile import compile_for, is_compiled, read
 
     if is_compiled(kernel):

@@ -222,7 +222,6 @@ class Roofline(Findings):
             WrongData: the timed buffers of a rank do not hold what they should.
             RanksFailed: a rank raised, was lost, or did not answer in time.
         """
-        __tracebackhide__ = True
         return self._measure_over(
             distributed,
             fn,
@@ -264,7 +263,6 @@ class Roofline(Findings):
         in any case, and five at most. What that has beyond the steady time of `measure_ranks` is starting, importing,
         meeting, warming up and ending. Arguments and errors are as of `measure_ranks`; `work` is of the whole program.
         """
-        __tracebackhide__ = True
         return self._measure_over(
             distributed,
             fn,
@@ -298,7 +296,6 @@ class Roofline(Findings):
         Args:
             reason: need and finding: "needs 2 GPUs, found 1".
         """
-        __tracebackhide__ = True
         lack(self._test.item, self._session.options, reason)
 
     def _request(
@@ -331,7 +328,6 @@ class Roofline(Findings):
         ranks: dict[str, Any],
         **asked: Any,
     ) -> Measurement:
-        __tracebackhide__ = True
         warn_of_ranks(self._session)
         self._test.require_open()
         # What nobody could measure is refused before a lack of ranks skips the test.

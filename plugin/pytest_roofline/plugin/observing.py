@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ..baselines.exhausted import lost_times
-from ..core.errors import RooflineError
+from ..core.errors import RooflineError, led_to
 from ..core.keys import Key
 from ..core.memory import OutOfMemory, Phase, asked_bytes, out_of_memory, told_free_bytes
 from ..core.profiles import Profile
@@ -178,19 +178,11 @@ def _held_against(session: RooflineSession, record: OutOfMemory, place: MemoryPh
 
 def forget_locals(error: BaseException | None) -> None:
     """Empty the local variables of every frame that an exception, one of its group or one that led to it passed."""
-    seen: set[int] = set()
-    left = [error]
-    while left:
-        error = left.pop()
-        if error is None or id(error) in seen:
-            continue
-        seen.add(id(error))
-        traceback.clear_frames(error.__traceback__)
-        for frame, _ in traceback.walk_tb(error.__traceback__):
+    for one in led_to(error):
+        traceback.clear_frames(one.__traceback__)
+        for frame, _ in traceback.walk_tb(one.__traceback__):
             # Up to Python 3.12 a frame keeps the dictionary once made of its variables; asking again renews it.
             _ = frame.f_locals
-        left.append(error.__cause__ or error.__context__)
-        left += error.exceptions if isinstance(error, BaseExceptionGroup) else ()
 
 
 # So much of an error stands in a sentence.

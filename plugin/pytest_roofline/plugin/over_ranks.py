@@ -63,7 +63,6 @@ class RankCall:
 
     def send(self, plan: object, **more: Any) -> list[Any]:
         """What every rank answers, by rank."""
-        __tracebackhide__ = True
         asked = self.options
         return self.distributed.call(
             self.function, self.args, asked.size, timeout=asked.timeout_s, backend=asked.backend, plan=plan, **more
@@ -108,7 +107,6 @@ def measure_over(
         WrongData: the buffers of a rank do not hold what they should.
         RanksFailed: a rank raised, was lost, or did not answer in time.
     """
-    __tracebackhide__ = True
     from ..ranks.tasks import reference
 
     function, replacement = reference(fn), test.replacement(request.name, fn)
@@ -155,7 +153,6 @@ def _ceiling(request: Request, result: RankResult, hardware: HardwareKey) -> Cei
 
 def take(call: RankCall, keep: Keep) -> RankResult:
     """Have the ranks measure; `keep` gets what had been measured where something goes wrong on the way."""
-    __tracebackhide__ = True
     told: dict[int, list[dict[str, Any]]] = {}
 
     def tell(rank: int, progress: dict[str, Any]) -> None:
@@ -267,7 +264,6 @@ def _labelled(measured: Measured, members: "Sequence[Member]") -> Measured:
 
 def take_jobs(call: RankCall, keep: Keep) -> RankResult:
     """Time whole programs: from starting the processes to their orderly end, each with ranks of its own."""
-    __tracebackhide__ = True
     from ..ranks.local import whole_processes
     from ..ranks.tasks import JOB
 

@@ -226,7 +226,6 @@ def let_pass(item: pytest.Item, why: str, rank: int = OTHER, slowdown: float = 0
 
 def fail(item: pytest.Item, options: Options, why: str, rank: int = OTHER) -> None:
     """Fail a test for what a gate asks for; where nothing is to fail, note it."""
-    __tracebackhide__ = True
     if not options.shadow:
         pytest.fail(why, pytrace=False)
     let_pass(item, why, rank)
@@ -234,7 +233,6 @@ def fail(item: pytest.Item, options: Options, why: str, rank: int = OTHER) -> No
 
 def require(item: pytest.Item, options: Options, why: str) -> None:
     """Fail a test that lacks hardware, where that is required; note it where nothing is to fail."""
-    __tracebackhide__ = True
     if options.require_hardware:
         test = f"{item.name}: " * options.shadow
         fail(item, options, f"{test}{why}, and --roofline-require-hardware is set")
@@ -242,6 +240,5 @@ def require(item: pytest.Item, options: Options, why: str) -> None:
 
 def lack(item: pytest.Item, options: Options, why: str) -> NoReturn:
     """End a test that the hardware at hand is not enough for: a failure where it is required, else skipped."""
-    __tracebackhide__ = True
     require(item, options, why)
     pytest.skip(why)

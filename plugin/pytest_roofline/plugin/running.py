@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ..core.errors import RooflineError, without_our_frames
 from ..kernel_gate.text import status_word as kernel_word
 from ..observe.text import status_word as exhausted_word
 from ..ranks.processes import remove_abandoned
@@ -62,6 +63,7 @@ def join(
         # A worker that fails to collect crashes the whole run; its first test refuses in its place.
         config.pluginmanager.register(Refusing(), "roofline-refusing")
         return
+    config.pluginmanager.register(UsersFramesFirst(config), "roofline-frames")
     # Made before the run begins: its name is refused once there is a file of that name.
     launcher = launcher_of(config)
     select(config, items, marked)
@@ -104,6 +106,27 @@ class Refusing:
         report = yield
         if measures(item) or uses_ranks(item):
             report.roofline_refused = XDIST  # type: ignore[attr-defined]
+        return report
+
+
+class UsersFramesFirst:
+    """Leaves our frames out of what is printed of a failure, unless `--full-trace` asks for them."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._shows_all = config.getoption("fulltrace", False)
+
+    # Within all other hooks around it, which see the whole traceback.
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Of an error of ours the summary line has the sentence alone: with the name of its class it would be cut."""
+        error = call.excinfo.value if call.excinfo is not None and (measures(item) or uses_ranks(item)) else None
+        with without_our_frames(None if self._shows_all else error):
+            report = yield
+        crash = getattr(report.longrepr, "reprcrash", None)
+        if isinstance(error, RooflineError) and crash is not None:
+            crash.message = crash.message.removeprefix(f"{type(error).__module__}.{type(error).__qualname__}: ")
         return report
 
 

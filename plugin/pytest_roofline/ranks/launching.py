@@ -1,7 +1,6 @@
 """Ranks past one node: torchrun, mpirun or srun as a child process, with its output in a file."""
 
 import contextlib
-import operator
 import os
 import re
 import secrets
@@ -32,9 +31,6 @@ from .processes import (
     owned_prefix,
     text_of,
 )
-
-# What ranks did, or an address that is none, says itself where it lies; our own frames do not help.
-__tracebackhide__ = operator.methodcaller("errisinstance", RanksFailed)
 
 # For a launcher to clear away; its ranks end before, when their controller hangs up, and a report waits for this.
 TERMINATE_S = 1.0

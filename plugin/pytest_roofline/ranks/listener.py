@@ -2,7 +2,6 @@
 
 import contextlib
 import ipaddress
-import operator
 import os
 import queue
 import secrets
@@ -14,9 +13,6 @@ from typing import Any
 
 from ..core.errors import BadInput, RanksFailed
 from .channel import POLL_S, STALL_S, Channel, Endpoint, greet
-
-# What ranks did, or an address that is none, says itself where it lies; our own frames do not help.
-__tracebackhide__ = operator.methodcaller("errisinstance", RanksFailed)
 
 # For the first word of whoever has connected.
 HELLO_S = 10.0

@@ -2,7 +2,6 @@
 
 import atexit
 import contextlib
-import operator
 import signal
 from collections import defaultdict
 from collections.abc import Sequence
@@ -14,9 +13,6 @@ from .driving import Boot, Member, Progress, Tell, drive, ends
 from .listener import store_server
 from .processes import Placement, signal_to
 from .tasks import Answer, FunctionRef, Task, World, decode, encode
-
-# What ranks did, or an address that is none, says itself where it lies; our own frames do not help.
-__tracebackhide__ = operator.methodcaller("errisinstance", RanksFailed)
 
 # Until every rank of a world has come.
 BOOT_S = 90.0
@@ -81,7 +77,6 @@ class Pool:
     ) -> list[Any]:
         """Have the first ranks do a task."""
         # For pytest, which takes this as a wish; whoever reads a failure wants the test's own line.
-        __tracebackhide__ = True
         data = encode(tuple(arguments), "an argument")
         if not 1 <= size <= self.size:
             raise BadInput(f"a world of {size} ranks was asked for; expected 1 to {self.size}, which this pool has")
@@ -193,7 +188,6 @@ class Pool:
 
     def _fail(self, progress: Progress, size: int, timeout_s: float) -> None:
         """Say who is to blame, and have the next task begin with ranks that know nothing of this one."""
-        __tracebackhide__ = True
         members = [self._members[rank] for rank in range(size)]
         skipped = progress.skipped
         if skipped:

@@ -53,7 +53,6 @@ class FunctionRef:
 def reference(fn: Callable[..., object]) -> FunctionRef:
     """Where `fn` is, so that every rank can load it; BadInput where it is no function at the top of a module."""
     # For pytest, which takes this as a wish; whoever reads a refusal wants the test's own line.
-    __tracebackhide__ = True
     _refuse(fn)
     name, module = fn.__qualname__, sys.modules.get(fn.__module__)
     found: Any = module
@@ -72,7 +71,6 @@ def reference(fn: Callable[..., object]) -> FunctionRef:
 
 
 def _refuse(fn: object) -> None:
-    __tracebackhide__ = True
     name = getattr(fn, "__qualname__", repr(fn))
     if not inspect.isfunction(fn) or "<lambda>" in name or "<locals>" in name:
         raise BadInput(

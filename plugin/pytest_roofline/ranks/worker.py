@@ -16,9 +16,9 @@ import sys
 import tempfile
 import threading
 import traceback
-from types import TracebackType
 from typing import Any
 
+from ..core.errors import without_our_frames
 from ..engine.devices.base import started_by
 from .channel import Channel, connect, pop_controller
 from .identity import Identity, identify
@@ -185,20 +185,13 @@ def _answer(error: BaseException) -> Answer:
     if isinstance(error, Skipped) or name == "Skipped":
         return Answer("skipped", error=_printable(text)[:_MOST_TEXT])
     # What led to the rank function is none of its author's business.
-    error.__traceback__ = _from_the_function(error.__traceback__)
-    try:
-        where = "".join(traceback.format_exception(error))
-    except Exception:
-        where = "".join(traceback.format_tb(error.__traceback__)) + name
+    with without_our_frames(error):
+        try:
+            where = "".join(traceback.format_exception(error))
+        except Exception:
+            where = "".join(traceback.format_tb(error.__traceback__)) + name
     line = f"{name}: {text}" if text else name
     return Answer("raised", error=_printable(line)[:_MOST_TEXT], traceback=_shortened(_printable(where)))
-
-
-def _from_the_function(frames: TracebackType | None) -> TracebackType | None:
-    """A traceback without its first frames that are of this file."""
-    while frames is not None and frames.tb_next is not None and frames.tb_frame.f_code.co_filename == __file__:
-        frames = frames.tb_next
-    return frames
 
 
 def _shortened(text: str) -> str:
