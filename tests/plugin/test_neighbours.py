@@ -2,6 +2,8 @@
 
 import pytest
 
+from .conftest import ONE
+
 RERUN = """
 from pytest_roofline import Work
 attempts = []
@@ -23,20 +25,21 @@ def test_a_lucky_second_attempt_cannot_make_a_slow_one_unseen_and_all_samples_ar
     assert (first.median_s, second.median_s) == pytest.approx((0.03, 0.02))
 
 
-def test_xdist_with_workers_is_a_usage_error_that_says_why(desk):
-    desk.suite()
-    result = desk.subprocess("-n", "2", "-p", "no:hypothesispytest")
-    text = f"{result.stdout.str()}\n{result.stderr.str()}"
-    assert result.ret == pytest.ExitCode.USAGE_ERROR, text
-    assert "side by side" in text
-    assert "-n 0" in text
-    assert "Traceback" not in text
-    assert "INTERNALERROR" not in text
+def test_xdist_with_workers_skips_what_measures_with_the_reason_and_runs_the_rest(desk):
+    desk.suite(f"{ONE.format(marks='')}\ndef test_ordinary(): pass\n")
+    asked = ("-n", "2", "-rfEs", "-p", "no:hypothesispytest")
+    result = desk.subprocess(*asked)
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED * pytest-xdist runs tests side by side (-n above 0), *; expected -n 0, *"])
+    # A gate that measures nothing is red.
+    result = desk.subprocess(*asked, "--roofline-ci")
+    result.assert_outcomes(passed=1, failed=1, errors=1)
+    result.stdout.fnmatch_lines(["FAILED roofline gate*nothing was compared*", "ERROR *::test_one - *side by side*"])
+    result = desk.subprocess(*asked, "--roofline-ci=shadow")
+    result.assert_outcomes(passed=2, skipped=1)
+    result.stdout.fnmatch_lines(["SHADOW: would have failed: GATE: nothing was compared"])
     assert not (desk.path / ".roofline").exists()
-    # A run without workers, and tests that measure nothing, are left alone.
     assert desk.run("-n", "0", "-s").ret == 0
-    desk.suite("def test_a(): pass\ndef test_b(): pass\n")
-    desk.subprocess("-n", "2", "-p", "no:hypothesispytest").assert_outcomes(passed=2)
 
 
 def test_without_the_plugin_other_suites_run_and_its_options_are_unknown(desk):

@@ -107,11 +107,3 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _concerned(item: pytest.Item) -> bool:
     ours = not {FIXTURE, RANKS_FIXTURE}.isdisjoint(getattr(item, "fixturenames", ()))
     return ours or item.get_closest_marker(MARKER) is not None
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """End the whole run as a usage error where a worker of xdist was asked to measure."""
-    refused = getattr(report, "roofline_refused", "")
-    if refused and hasattr(report, "node"):
-        raise pytest.UsageError(refused)

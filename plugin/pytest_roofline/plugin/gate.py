@@ -27,7 +27,7 @@ from ..core.units import count, listed, printable
 from ..hardware import family_of
 from ..report.messages import compared_of, recording
 from ..report.overview import together_text
-from .options import NOT_RUNNING
+from .options import NOT_RUNNING, SIDE_BY_SIDE
 from .planned import Planned, encodable
 from .results import DEVICE, PROPERTY, fail, shadow_of
 from .round_child import in_round
@@ -168,8 +168,9 @@ class Gatekeeper:
         with self._no_green_exit(session):
             result = yield
         if not (session.shouldfail or session.shouldstop):
-            state = _opened(session.config)
-            self._require(session, nothing_compared(state) + (shortfalls(state) if state is not None else []))
+            state, workers = _opened(session.config), session.config.pluginmanager.hasplugin("dsession")
+            found = [Shortfall("nothing was compared", SIDE_BY_SIDE)] if workers else nothing_compared(state)
+            self._require(session, found + (shortfalls(state) if state is not None else []))
         return result
 
     @contextlib.contextmanager

@@ -30,22 +30,17 @@ from .held_reports import (
 )
 from .launcher import by_world, launcher_of, uses_ranks
 from .observing import forget_locals, ran_out, watched
-from .options import NOT_RUNNING, SAVED_VARIABLE
+from .options import NOT_RUNNING, SAVED_VARIABLE, SIDE_BY_SIDE
 from .planned import measures, plan, read_marks, select
 from .results import require
 from .session import RooflineSession, session_key
-from .settings import parse_options
+from .settings import Options, parse_options
 
 # A line of progress at most this often, so that a log of hours stays readable.
 PROGRESS_EVERY_S = 20.0
 
 # Of the sentence that says how the run ended.
 MARKUP = {"GREEN": {"green": True}, "GREY": {"yellow": True}, "RED": {"red": True, "bold": True}}
-
-XDIST = (
-    "roofline measures, and pytest-xdist runs tests side by side (-n above 0), which disturbs every timing; "
-    "run without -n, or with -n 0"
-)
 
 
 def join(
@@ -60,8 +55,7 @@ def join(
     if not (with_ranks or any(map(measures, concerned))):
         return
     if hasattr(config, "workerinput"):
-        # A worker that fails to collect crashes the whole run; its first test refuses in its place.
-        config.pluginmanager.register(Refusing(), "roofline-refusing")
+        config.pluginmanager.register(Refusing(parse_options(config)), "roofline-refusing")
         return
     config.pluginmanager.register(UsersFramesFirst(config), "roofline-frames")
     # Made before the run begins: its name is refused once there is a file of that name.
@@ -92,21 +86,19 @@ def make_fixture(request: pytest.FixtureRequest) -> Roofline:
 
 
 class Refusing:
-    """In a worker of xdist: refuses every test that measures."""
+    """In a worker of xdist: skips every test that measures, or fails it under a gate; the others run."""
+
+    def __init__(self, options: Options) -> None:
+        self._fails = options.gate and not options.shadow
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Refuse before anything is set up."""
-        if measures(item) or uses_ranks(item):
-            pytest.fail(XDIST, pytrace=False)
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Tell the controller why."""
-        report = yield
-        if measures(item) or uses_ranks(item):
-            report.roofline_refused = XDIST  # type: ignore[attr-defined]
-        return report
+        if not (measures(item) or uses_ranks(item)):
+            return
+        if self._fails:
+            pytest.fail(SIDE_BY_SIDE, pytrace=False)
+        _skip(item, SIDE_BY_SIDE)
 
 
 class UsersFramesFirst:
@@ -310,6 +302,10 @@ def _skip_for_device(state: RooflineSession, item: pytest.Item) -> None:
     # Asking for the CPU's own test on a GPU is a matter of choice, not a lack of hardware.
     if needs == "accelerator":
         require(item, state.options, reason)
+    _skip(item, reason)
+
+
+def _skip(item: pytest.Item, reason: str) -> None:
     if item.config.pluginmanager.hasplugin("skipping"):
         # Skipped by a mark, the report names the test's own line and not this one.
         item.add_marker(pytest.mark.skip(reason=reason))
