@@ -140,10 +140,16 @@ def test_to_benchmark_only_our_tests_are_benchmarks_and_where_they_time_nothing_
         assert "arning" not in texts(result), option
 
 
-def test_under_codspeed_nothing_is_replayed(bench):
+def test_nothing_is_replayed_unasked_or_under_codspeed(bench, monkeypatch):
     option = '\n\ndef pytest_addoption(parser):\n    parser.addoption("--codspeed", action="store_true")\n'
     bench.pytester.makeconftest(CONFTEST + option)
-    assert "Rounds" not in texts(bench.run("--codspeed"))
+    for options in ((), ("--codspeed", "--benchmark-enable")):
+        assert "Rounds" not in texts(bench.run(*options)), options
+    assert "Rounds" in texts(bench.run("--benchmark-enable"))
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--benchmark-sort=name")
+    assert "Rounds" in texts(bench.run())
+    monkeypatch.delenv("PYTEST_ADDOPTS")
+    bench.ini("addopts = --benchmark-enable")
     assert "Rounds" in texts(bench.run())
 
 
@@ -257,7 +263,7 @@ def test_their_fixture_may_be_extended_and_what_goes_wrong_with_it_fails_nothing
     assert ("ours", kept(bench, "walk")) == (found["test_walk"]["group"], found["test_walk"]["stats"]["data"])
     for broken in ("raise KeyError('broken')", "pytest.skip('none today')"):
         bench.pytester.makeconftest(f"{CONFTEST}\n@pytest.fixture\ndef benchmark():\n    {broken}\n")
-        result = bench.run("-k=walk")
+        result = bench.run("-k=walk", "--benchmark-enable")
         result.assert_outcomes(passed=1, warnings=1, deselected=3)
         result.stdout.fnmatch_lines(["*test_walk was measured, but could not be replayed into pytest-benchmark: *"])
 
@@ -327,7 +333,7 @@ def heated(bench, when):
 
 
 def test_what_is_spoiled_or_of_a_drill_is_no_round(bench):
-    result = bench.run("--roofline-drill=10%")
+    result = bench.run("--roofline-drill=10%", "--benchmark-enable")
     result.assert_outcomes(passed=4)
     assert "Rounds" not in texts(result)
     heated(bench, "0.55 < busy_s < 0.61")

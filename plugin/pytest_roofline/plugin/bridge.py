@@ -4,6 +4,8 @@ Its table, its files and its comparisons then work on device times. One round is
 stamps that begin at zero, so that the difference of two is the sample itself, to the last bit.
 """
 
+import os
+import shlex
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 # Fixture, marker and the head of every option of pytest-benchmark have one name, its session has another.
 THEIRS = "benchmark"
 THEIR_SESSION = "pytest-benchmark"
+THEIR_OPTIONS = "--benchmark-"
+# What pytest adds to every command line.
+ADDED = "PYTEST_ADDOPTS"
 
 
 class Bridge:
@@ -142,11 +147,12 @@ class AmongBenchmarks:
 
 
 def bridge_of(state: "RooflineSession") -> Bridge | None:
-    """The bridge of a run; None where pytest-benchmark is not there, or times nothing in it."""
+    """The bridge of a run; None where no option of pytest-benchmark asks for it, or it times nothing."""
     config = state.config
+    words = [*config.invocation_params.args, *config.getini("addopts"), *shlex.split(os.environ.get(ADDED, ""))]
+    asked = config.pluginmanager.hasplugin(THEIR_SESSION) and any(str(word).startswith(THEIR_OPTIONS) for word in words)
     skipped = config.getoption("benchmark_skip", False) and not config.getoption("benchmark_only", False)
-    stands_down = skipped or config.getoption("codspeed", False)
-    return Bridge(state) if config.pluginmanager.hasplugin(THEIR_SESSION) and not stands_down else None
+    return Bridge(state) if asked and not skipped and not config.getoption("codspeed", False) else None
 
 
 def _facts(state: "RooflineSession", measurement: "Measurement", rows: "Sequence[Row]") -> dict[str, Any]:
