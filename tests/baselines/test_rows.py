@@ -57,6 +57,14 @@ def test_processes_of_one_key_are_one_row_with_the_centre_of_those_judged(rows, 
         assert row.processes == counted
 
 
+def test_a_row_has_the_calls_and_the_deviation_of_its_samples_and_what_its_work_is_by_time_and_by_byte(rows, make):
+    (row,) = rows(make.measurement(1e-3, 2e-3, 3e-3))
+    assert (row.iterations, row.std_s) == (3 * 10, pytest.approx(1e-3))
+    assert (row.flops_per_s, row.operational_intensity) == (pytest.approx(2 * 64 * MIB / 2e-3), 1.0)
+    (row,) = rows(make.measurement(1e-3, work=Work(payload_bytes=MIB)))
+    assert (row.iterations, row.std_s, row.flops_per_s, row.operational_intensity) == (10, None, None, None)
+
+
 def test_differences_are_shares_of_the_references_time_and_what_was_not_compared_has_none(rows, make):
     one = make.measurement()
     sessions = (SessionRecord((1.0, 2.0)), SessionRecord((3.0,)))

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import stdev
 from typing import Any
 
 from ..core.judgements import Judgement
@@ -51,6 +52,10 @@ def timed_row(
         row,
         roofline_share=finite(share / one.ceiling.value) if share is not None and one.ceiling is not None else None,
         tokens_per_second=tokens,
+        flops_per_s=row.rate_of(row.time_s, "TFLOPS"),
+        operational_intensity=one.work.operational_intensity,
+        std_s=stdev(one.samples.kept) if len(one.samples.kept) > 1 else None,
+        iterations=len(one.samples.kept) * one.samples.iterations,
     )
 
 

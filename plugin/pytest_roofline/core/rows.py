@@ -57,9 +57,13 @@ class Columns:
     value: float | None = None
     unit: str | None = None
     time_s: float | None = None
+    std_s: float | None = None
+    iterations: int | None = None
     rate: float | None = None
     rate_unit: str | None = None
     counting: str | None = None
+    flops_per_s: float | None = None
+    operational_intensity: float | None = None
     tokens_per_second: float | None = None
     baseline_value: float | None = None
     baseline_time_s: float | None = None
