@@ -70,7 +70,10 @@ def test_a_run_of_which_most_is_open_is_grey_and_says_what_would_decide(desk, mo
 
 def test_what_broke_is_red_beside_what_is_slower(desk, monkeypatch):
     desk.suite("def test_broken(roofline): raise ValueError('no such thing')\ndef test_plain(): pass\n")
-    assert narrow(desk, monkeypatch)[-2:] == ["ValueError: no such thing", "RED: 1 FAILED, 0 of 1 fast enough"]
+    assert narrow(desk, monkeypatch)[-2:] == [
+        "test_broken: ValueError: no such thing",
+        "RED: 1 FAILED, 0 of 1 fast enough",
+    ]
 
 
 def test_a_suite_that_does_not_measure_sees_and_imports_nothing_of_it(desk):

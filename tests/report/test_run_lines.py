@@ -4,14 +4,19 @@ import math
 import re
 from dataclasses import replace
 
-from pytest_roofline.core.records import CurveSummary
+from pytest_roofline.baselines.rows import memory_row
+from pytest_roofline.baselines.run_rows import Ending
+from pytest_roofline.core.memory import OutOfMemory
+from pytest_roofline.core.records import CurveSummary, Outcome
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.report.messages import (
+    GATE,
     closing_lines,
     condition_lines,
     counts_line,
     curve_line,
     reason_lines,
+    reds_of,
 )
 from pytest_roofline.report.overview import curve_verdict_line, overview_lines, power_lines
 from pytest_roofline.stats.curves import judge_curves
@@ -43,8 +48,8 @@ def test_what_was_not_measured_is_counted_with_its_reason_and_verdicts_worst_fir
         assert counts_line(measured, not_measured) == line
 
 
-def closing(*results, reds=None, run="", planned=(), most=1):
-    return closing_lines(results, reds or {}, planned, run, "h200", most)
+def closing(*results, reds=None, run="", planned=(), most=1, status=0):
+    return closing_lines(results, reds or {}, planned, run, "h200", most, status)
 
 
 def test_a_run_ends_in_a_sentence_in_one_of_three_colours(make):
@@ -64,9 +69,43 @@ def test_a_run_ends_in_a_sentence_in_one_of_three_colours(make):
         ([good, slow, new], red, "RED: 1 REGRESSED, 1 of 3 fast enough, 1 undecided (1 NO BASELINE)"),
         ([good], {"a": ("FAILED", "boom")}, "RED: 1 FAILED, 1 of 2 fast enough"),
         # What is no test of the plan, as the gate's own, is no result.
-        ([good], {"roofline gate": ("GATE", "it lacks")}, "RED: 1 GATE, 1 of 1 fast enough"),
+        ([good], {GATE: (GATE, "it lacks")}, "RED: the gate compared too little, 1 of 1 fast enough"),
     ):
         assert closing(*rows, reds=reds, planned=("a", "b"))[-1] == said
+    # A run that was interrupted is no green one; ordinary tests that failed are none of ours, and said.
+    for status, said in (
+        (1, "GREEN: 1 of 1 fast enough; but pytest ended with status 1 (other tests failed)"),
+        (2, "GREY: 1 of 1 fast enough; but pytest ended with status 2 (the run was interrupted)"),
+    ):
+        assert closing(good, status=status)[-1] == said
+    lost = memory_row(
+        OutOfMemory("t.py::big", "big", {}, "big[1]", "p", "cpu", "asked for 2 TiB"), verdict="OUT OF MEMORY"
+    )
+    assert closing(good, lost)[-1] == "GREEN: 1 of 1 fast enough; 1 OUT OF MEMORY as expected"
+
+
+def test_what_failed_for_itself_has_the_tests_name_and_what_only_watched_is_red_as_well(make):
+    ended = {}
+    for test_id, reason, facts in (
+        ("t.py::fine", "", {"outcome": "passed"}),
+        ("t.py::test_broken[4]", "ValueError: boom", {}),
+        ("t.py::slow", "Failed: slow: +30 % time", {"by_verdict": True, "verdicts": ("PASSED", "REGRESSED")}),
+        ("t.py::watched", "watched: +31 % time", {"by_verdict": True, "verdicts": ("REGRESSED",), "shadow": True}),
+        ("t.py::expected", "xfail: known", {}),
+        (GATE, "nothing was compared", {"by_verdict": True}),
+    ):
+        one = Outcome(test_id, facts.pop("outcome", "failed"), reason=reason, **facts)
+        ended[test_id] = Ending(one, one)
+    # Where REGRESSED is not to fail a run, and where a failure is expected.
+    rows = [make.result(2e-3, test_id=name) for name in ("t.py::let_pass", "t.py::expected")]
+    found = reds_of(ended, rows)
+    assert found.pop("t.py::let_pass")[1].startswith("memcpy_d2d[64MiB]: +100.0 % time")
+    assert found == {
+        "t.py::test_broken[4]": ("FAILED", "test_broken[4]: ValueError: boom"),
+        "t.py::slow": ("REGRESSED", "slow: +30 % time"),
+        "t.py::watched": ("REGRESSED", "watched: +31 % time"),
+        GATE: (GATE, "nothing was compared"),
+    }
 
 
 def test_above_the_sentence_stands_what_failed_or_what_would_decide(make):
@@ -77,14 +116,14 @@ def test_above_the_sentence_stands_what_failed_or_what_would_decide(make):
         "  roofline baseline approve h200-proposal.json",
     ]
     said = "NO BASELINE memcpy_d2d[64MiB]: no baseline recorded"
-    assert closing(new, new, run="r1")[:-1] == [*commands, said]
+    assert closing(new, new, run="r1")[:-1] == [*commands, f"{said} (and 1 more)"]
     # A run that could not be saved has no name for a command; with -v the details have said the rest.
     assert (closing(new)[:-1], closing(new, run="r1", most=0)[:-1]) == ([said], commands)
     limit = make.result(known=False, limits=[Limit(make.published(), 1.2e-3)])
     assert closing(limit, run="r1")[0] == f"A limit finds only what falls below it. {commands[0]}"
     assert closing(make.result(), new, run="r1")[:-1] == [said]
     busy = "others kept a core busy; run it on a quiet machine"
-    assert closing(new, make.result(invalid=busy))[0] == f"INVALID memcpy_d2d[64MiB]: {busy}"
+    assert closing(new, make.result(invalid=busy))[0] == f"INVALID memcpy_d2d[64MiB]: {busy} (and 1 more)"
     reds = {f"t{number}": ("FAILED", f"why {number}") for number in range(7)}
     assert closing(reds=reds)[-3:-1] == ["why 4", "… and 2 more that failed"]
     hostile = closing(make.result(known=False, why_none=HOSTILE)) + closing(reds={"t": ("FAILED", HOSTILE)})

@@ -224,11 +224,11 @@ def _without_memory(run: Run, ended: dict[str, Ending]) -> Iterator[Row]:
 
 def _bare(outcome: Outcome) -> Row:
     word, reason = said_of_test(outcome)
-    label = _name(outcome.test_id)
+    label = short_name(outcome.test_id)
     return Row(test=outcome.test_id, label=label, parameters={}, verdict=word, reason=reason, what="test")
 
 
-def _name(test_id: str) -> str:
+def short_name(test_id: str) -> str:
     """The test without its file and class; what stands in brackets may hold anything."""
     function, bracket, parameters = test_id.partition("::")[2].partition("[")
     return function.rpartition("::")[2] + bracket + parameters or test_id

@@ -4,17 +4,18 @@ import contextlib
 import shlex
 import textwrap
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from ..baselines.comparators import RunComparator
+from ..baselines.rows import memory_row
 from ..baselines.run_files import watched
-from ..baselines.run_rows import XFAIL, Ending, how_it_ended
+from ..baselines.run_rows import Ending
 from ..core.entries import RESOURCES
 from ..core.facts import DeviceFacts
-from ..core.records import Outcome
-from ..core.rows import FAILED, badness
+from ..core.rows import Row
 from ..core.units import GIB, count, format_tolerance, printable, without_commands
 from ..hardware import family_of, unknown_line
 from ..kernel_gate.text import difference_lines
@@ -28,19 +29,17 @@ from ..report.messages import (
     curve_line,
     peak_lines,
     reason_lines,
+    reds_of,
     shadow_lines,
 )
 from ..report.overview import curve_verdict_line, ladder_lines, ladder_of, overview_lines, power_lines
 from ..report.published import idle_lines, limit_lines, published_lines
 from ..report.tables import kernels_table, more_table, results_table, roofline_note
 from ..report.transfers import matrix_lines, transfer_lines
-from ..report.words import sentence
 from ..stats.curves import judge_curves, summarise
 from ..stats.outlook import DEFAULT_TOLERANCES
 from ..stats.spread import class_of
-from ..stats.verdicts import Kind
 from ..version import __version__
-from .gate import NAME
 from .options import COLUMNS
 from .planned import encodable
 from .results import shadow_of
@@ -157,35 +156,40 @@ def _untold_since(session: RooflineSession) -> str:
     return why or "the driver does not tell"
 
 
-def summary_lines(session: RooflineSession, width: int, colour: bool) -> list[str]:
+def summary_lines(session: RooflineSession, width: int, colour: bool, status: int = 0) -> list[str]:
     """The table, what explains it, what failed, and last the sentence that says how the run ended.
 
     With -q only what failed and the sentence; with -v also how the numbers were taken, with -vv each in full.
     """
     verbosity = session.config.get_verbosity()
+    rows = [*session.rows, *(memory_row(one, verdict=one.word) for one in session.exhausted.found)]
+    tables: list[str] = []
     lines: list[str] = []
     if verbosity >= 0:
-        lines += _tables(session, width, colour)
+        tables = _tables(session, rows, width, colour)
+        lines += difference_lines(session.compiled.rows)
+        lines += _legend(session) if session.timed.rows else []
         lines += _details(session, width) if verbosity > 0 else []
         lines += _notes(session, width) + _saved(session)
     lines += _explained(session) if verbosity >= 0 else []
     family = RESOURCES if not session.timed.rows and session.compiled.rows else family_of(_device(session))
-    reds = reds_of(session)
+    reds = reds_of({test_id: Ending(one, one) for test_id, one in session.outcomes.items()}, rows)
     tests = [encodable(test_id) for test_id in session.planned]
     # With -v the details name all that is open.
-    ended = closing_lines(session.rows, reds, tests, _run_argument(session), family, most=int(verbosity <= 0))
+    run, most = _run_argument(session), int(verbosity <= 0)
+    ended = closing_lines(rows, reds, tests, run, family, most, status)
     if session.options.shadow or (verbosity < 0 and not reds):
         # The lines of the watching gate have said why.
         ended = ended[-1:]
-    return [part for line in [*lines, *ended] for part in wrapped(line, width)]
+    return [*map(without_commands, tables), *(part for line in [*lines, *ended] for part in wrapped(line, width))]
 
 
 def wrapped(line: str, width: int) -> list[str]:
     """A line of ours broken between words where it is too long.
 
-    What is coloured, as tables are, fits already; a command stays whole, so that it can be copied.
+    A command stays whole, so that it can be copied.
     """
-    if len(line) <= width or "\x1b" in line or line.startswith("  roofline "):
+    if len(line) <= width or line.startswith("  roofline "):
         return [without_commands(line)]
     indent = line[: len(line) - len(line.lstrip())] + "  "
     # A number keeps its unit.
@@ -195,37 +199,17 @@ def wrapped(line: str, width: int) -> list[str]:
     return [without_commands(part.replace("\xa0%", " %")) for part in parts]
 
 
-def reds_of(session: RooflineSession) -> dict[str, tuple[str, str]]:
-    """By test, what is red about it: the word and a sentence, worst first."""
-    reds = {}
-    for test_id, outcome in session.outcomes.items():
-        if Ending(outcome, outcome).red or outcome.shadow:
-            reds[test_id] = _word(outcome), printable(outcome.reason).removeprefix("Failed: ") or test_id
-    for row in session.rows:
-        expected = how_it_ended(session.outcomes.get(row.test))[0] == XFAIL
-        if row.verdict == Kind.REGRESSED and row.test not in reds and not expected:
-            reds[row.test] = row.verdict, f"{row.label}: {sentence(row)}"
-    return dict(sorted(reds.items(), key=lambda red: badness(red[1][0])))
-
-
-def _word(outcome: Outcome) -> str:
-    """The worst verdict that turned a test red; FAILED where it failed for itself."""
-    if not outcome.by_verdict:
-        return FAILED
-    return min(outcome.verdicts, key=badness, default="GATE" if outcome.test_id == NAME else Kind.REGRESSED.value)
-
-
-def _tables(session: RooflineSession, width: int, colour: bool) -> list[str]:
-    rows, exhausted, lines = session.timed.rows, session.exhausted.found, []
+def _tables(session: RooflineSession, rows: Sequence[Row], width: int, colour: bool) -> list[str]:
+    """What was measured and compiled, fitted to the width."""
+    timed, lines = [row for row in rows if row.resources is None], []
     if session.options.drill is not None:
         lines.append(f"DRILL: every measured function was slowed down by {format_tolerance(session.options.drill)}")
-    if rows or exhausted:
-        lines += results_table(rows, width, colour, exhausted).split("\n")
-        lines += _legend(session)
+    if timed:
+        lines += results_table(timed, width, colour).split("\n")
+        lines += more_table(timed, width).split("\n") if session.config.get_verbosity() > 0 else []
     if session.compiled.rows:
         lines += kernels_table(session.compiled.rows, width, colour).split("\n")
-        lines += difference_lines(session.compiled.rows)
-    return lines
+    return [line for line in lines if line]
 
 
 def _legend(session: RooflineSession) -> list[str]:
@@ -242,8 +226,7 @@ def _legend(session: RooflineSession) -> list[str]:
 def _details(session: RooflineSession, width: int) -> list[str]:
     """How the numbers were taken, and what they tell beside the verdicts."""
     rows = session.timed.rows
-    lines = [more_table(rows, width)] if rows else []
-    lines += [roofline_note(rows), unknown_line(_device(session)) if rows else ""]
+    lines = [roofline_note(rows), unknown_line(_device(session)) if rows else ""]
     lines += limit_lines(rows)
     lines += [curve_verdict_line(curve) for curve in judge_curves(rows)]
     lines += [curve_line(curve) for curve in summarise(row.measurement for row in rows if row.measurement is not None)]

@@ -25,7 +25,7 @@ from ..core.keys import canonical
 from ..core.records import Outcome
 from ..core.units import count, listed, printable
 from ..hardware import family_of
-from ..report.messages import compared_of, recording
+from ..report.messages import GATE, compared_of, recording
 from ..report.overview import together_text
 from .options import NOT_RUNNING, SIDE_BY_SIDE
 from .planned import Planned, encodable
@@ -35,7 +35,6 @@ from .session import RooflineSession, session_key
 from .settings import Options
 
 HEALTH = "device health"
-NAME = "roofline gate"
 # All tests as if they were one: that they are slower together fails a run by itself.
 TOGETHER = "all tests together"
 MOST_NAMED = 3
@@ -119,7 +118,7 @@ class Gate(Closing):
     """Fails with what a gate lacks."""
 
     def __init__(
-        self, *, options: Options, state: RooflineSession | None, found: list[Shortfall], name: str = NAME, **more: Any
+        self, *, options: Options, state: RooflineSession | None, found: list[Shortfall], name: str = GATE, **more: Any
     ) -> None:
         super().__init__(name, nodeid=name, **more)
         self._options, self._state, self._found = options, state, found
@@ -131,7 +130,7 @@ class Gate(Closing):
             self._state.note_outcome(
                 Outcome(self.name, "failed", reason=encodable(first), by_verdict=True, shadow=self._options.shadow)
             )
-        word = "GATE" if self.name == NAME else "REGRESSED"
+        word = "GATE" if self.name == GATE else "REGRESSED"
         fail(self, self._options, "\n".join([f"{word}: {first}", *(f"  {one.remedy}" for one in self._found)]))
 
     def run_last(self) -> None:

@@ -265,20 +265,20 @@ class Running:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_terminal_summary(self, terminalreporter: Any) -> Generator[None, object, object]:
+    def pytest_terminal_summary(self, terminalreporter: Any, exitstatus: int) -> Generator[None, object, object]:
         """Behind what other plugins print, also where one of them raises, as pytest-benchmark's comparison does."""
         try:
             return (yield)
         finally:
-            self.summarise(terminalreporter)
+            self.summarise(terminalreporter, int(exitstatus))
 
-    def summarise(self, terminalreporter: Any) -> None:
+    def summarise(self, terminalreporter: Any, status: int) -> None:
         """The table, the curves and what was compared."""
         if not self.state.opened:
             return
         terminalreporter.section("roofline")
         writer = terminalreporter._tw
-        for line in summary_lines(self.state, width=writer.fullwidth, colour=writer.hasmarkup):
+        for line in summary_lines(self.state, writer.fullwidth, writer.hasmarkup, status):
             terminalreporter.write_line(line, **MARKUP.get(line.partition(":")[0], {}))
         for line in self.state.reports.annotations:
             terminalreporter.write_line(line)

@@ -4,13 +4,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ..baselines.run_files import NIGHTS, Watched
+from ..baselines.run_rows import XFAIL, Ending, how_it_ended, short_name
 from ..core.records import CurveSummary
-from ..core.rows import Row, badness, worst_first
+from ..core.rows import FAILED, Row, badness, worst_first
 from ..core.units import count, format_bytes, format_seconds, listed, printable, three_digits
 from ..core.work import rate_suffix
 from ..stats.key_results import NO_PEAK
 from ..stats.verdicts import Kind
-from .words import counts_text, cut
+from .words import compared, counts_text, cut, sentence
 
 # Why tests were not measured: a sweep has a reason of its own for every size.
 MOST_REASONS = 4
@@ -141,13 +142,49 @@ MOST_FAILURES = 5
 GREEN, GREY, RED = "GREEN", "GREY", "RED"
 # By test, what is red about it: a word, and a sentence.
 Reds = Mapping[str, tuple[str, str]]
+# The item that fails where a gate compared too little.
+GATE = "roofline gate"
+# What pytest's exit status tells beside what is red here.
+_STATUS = {1: "other tests failed", 2: "the run was interrupted", 3: "pytest broke", 5: "no test ran"}
 
 
-def colour_of(rows: Sequence[Row], reds: Reds) -> str:
-    """RED where a test is slower or broken, GREEN where at least half of all results are fast enough, else GREY."""
+def reds_of(ended: Mapping[str, Ending], rows: Sequence[Row]) -> Reds:
+    """By test, what is red about it, worst first; also what a gate that only watched would have failed."""
+    reds = {}
+    for test_id, ending in ended.items():
+        if ending.last is not None and (ending.red or ending.last.shadow):
+            reds[test_id] = _red_word(ending), _red_sentence(ending, test_id)
+    for row in rows:
+        expected = how_it_ended(ended.get(row.test, Ending()).outcome)[0] == XFAIL
+        if row.verdict == Kind.REGRESSED and row.test not in reds and not expected:
+            reds[row.test] = row.verdict, f"{row.label}: {sentence(row)}"
+    return dict(sorted(reds.items(), key=lambda red: badness(red[1][0])))
+
+
+def _red_word(ending: Ending) -> str:
+    """The worst verdict that turned a test red; FAILED where it failed for itself."""
+    last = ending.last
+    if last is None or not last.by_verdict:
+        return FAILED
+    return min(last.verdicts, key=badness, default=GATE if last.test_id == GATE else Kind.REGRESSED.value)
+
+
+def _red_sentence(ending: Ending, test_id: str) -> str:
+    """Why it is red; a failure of its own gets the test's name, which a verdict has."""
+    last, name = ending.last, short_name(test_id)
+    reason = printable(last.reason if last is not None else "").removeprefix("Failed: ")
+    return reason if last is not None and last.by_verdict and reason else f"{name}: {reason}".removesuffix(": ")
+
+
+def colour_of(rows: Sequence[Row], reds: Reds, status: int = 0) -> str:
+    """RED where a test is slower or broken, GREEN where at least half of all results are fast enough, else GREY.
+
+    A run that did not come to its end, as its exit status tells, is GREY at best.
+    """
     if reds:
         return RED
-    return GREEN if rows and 2 * sum(map(is_green, rows)) >= len(rows) else GREY
+    green = sum(map(is_green, rows))
+    return GREEN if green and 2 * green >= len(rows) and status in (0, 1) else GREY
 
 
 def is_green(row: Row) -> bool:
@@ -156,38 +193,51 @@ def is_green(row: Row) -> bool:
 
 
 def closing_lines(
-    rows: Sequence[Row], reds: Reds, planned: Sequence[str], run: str, family: str, most: int = 1
+    rows: Sequence[Row], reds: Reds, planned: Sequence[str], run: str, family: str, most: int = 1, status: int = 0
 ) -> list[str]:
     """What is red, or what would decide what is open; and behind that the sentence that says how the run ended.
 
     Args:
-        rows: what was measured, and what was compiled.
+        rows: what was measured, what was compiled, and where memory ran out.
         reds: what is red.
         planned: the tests that were to measure.
         run: the run's name or path, for a command; empty where it could not be saved.
         family: the hardware family.
         most: of what is open, so many are told of.
+        status: with which pytest ended.
     """
+    # Where memory ran out as a test expected it, nothing is left to decide.
+    expected = sum(row.what == "memory" and row.test not in reds for row in rows)
+    rows = [row for row in rows if row.what != "memory" or row.test in reds]
     undecided = worst_first(row for row in rows if not is_green(row) and row.test not in reds)
     if reds:
         above = cut([printable(sentence) for _, sentence in reds.values()], MOST_FAILURES, "that failed")
     else:
         above = [printable(f"{row.verdict} {row.label}: {_reason(row)}") for row in undecided[:most] if _reason(row)]
-    return [*recording(rows, run, family), *above, _sentence(rows, reds, undecided, planned)]
+    if len(undecided) > len(above) > 0 and not reds and most:
+        above[-1] += f" (and {len(undecided) - len(above)} more)"
+    last = [_sentence(rows, reds, undecided, planned, colour_of(rows, reds, status))]
+    last += [f"{expected} OUT OF MEMORY as expected"] if expected else []
+    # Tests that measure nothing are none of ours, but nobody should take their failure for a green run.
+    if status and not reds:
+        last.append(f"but pytest ended with status {status} ({_STATUS.get(status, 'see above')})")
+    return [*recording(rows, run, family), *above, "; ".join(last)]
 
 
-def _sentence(rows: Sequence[Row], reds: Reds, undecided: Sequence[Row], planned: Sequence[str]) -> str:
+def _sentence(rows: Sequence[Row], reds: Reds, undecided: Sequence[Row], planned: Sequence[str], colour: str) -> str:
     """`RED: 1 REGRESSED, 11 of 14 fast enough, 2 undecided (2 INCONCLUSIVE)`; `GREY: nothing was compared, …`."""
-    colour = colour_of(rows, reds)
     if not rows and not reds:
         return f"{colour}: nothing was compared, since 0 of {count(len(planned), 'test')} measured anything"
     open_words = f" ({counts_text(undecided)})"
-    if not reds and compared_of(rows) == 0:
+    if not reds and not any(map(compared, rows)):
         return f"{colour}: nothing was compared{open_words}"
     total = len(rows) + len(reds.keys() & set(planned) - {row.test for row in rows})
     fine = "no worse" if rows and all(row.resources is not None for row in rows) else "fast enough"
     words = Counter(word for word, _ in reds.values())
-    parts = [", ".join(f"{words[word]} {word}" for word in sorted(words, key=badness))] if reds else []
+    parts = [
+        "the gate compared too little" if word == GATE else f"{words[word]} {word}"
+        for word in sorted(words, key=badness)
+    ]
     parts += [f"{sum(map(is_green, rows))} of {total} {fine}{_behind(rows)}"]
     parts += [f"{len(undecided)} undecided{open_words}"] if undecided else []
     return f"{colour}: {', '.join(parts)}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..baselines.run_files import run_names
-from ..baselines.run_rows import DEGRADED, OUT_OF_MEMORY, SHADOW, SKIPPED
+from ..baselines.run_rows import DEGRADED, OUT_OF_MEMORY, SHADOW, SKIPPED, endings
 from ..baselines.runs import Run
 from ..core.rows import FAILED, MEASURED, Row, worst_first
 from ..core.units import count, listed, printable, slug
@@ -15,7 +15,7 @@ from ..observe.text import circumstances
 from ..stats.verdicts import Kind
 from .explain import explanation, note_labels, note_lines
 from .figures import first_call_lines, rank_lines
-from .messages import closing_lines, condition_lines, counts_line
+from .messages import closing_lines, condition_lines, counts_line, reds_of
 from .overview import ladder_lines, ladder_of
 from .plots.chart import Plot
 from .plots.samples import sample_plot
@@ -85,12 +85,10 @@ def sentences(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
     called, told = run_names(runs), []
     for run in runs[:MOST_ENDED]:
         own = [row for row in rows if row.path == run.path]
-        red = {row.test: (row.verdict, "") for row in reversed(own) if row.red}
         numbers = [row for row in own if row.what != "test"]
-        *_, text = closing_lines(numbers, red, list({row.test: None for row in own}), "", "")
-        # Tests that measure nothing are none of ours, but nobody should take their failure for a green run.
-        status = run.footer.exit_status if run.footer is not None and not red else 0
-        text += f"; but pytest ended with status {status}" * bool(status)
+        status = run.footer.exit_status if run.footer is not None else 0
+        reds, tests = reds_of(endings(run), numbers), list({row.test: None for row in own})
+        *_, text = closing_lines(numbers, reds, tests, "", "", status=status)
         told.append(f"{called[run.path]}: " * (len(runs) > 1) + printable(text))
     return told or ["GREY: nothing was compared"]
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..core.entries import ExactEntry
-from ..core.memory import WORD, OutOfMemory
+from ..core.memory import WORD
 from ..core.resources import registers_of, spills_of
 from ..core.rows import Row, badness
 from ..core.units import format_bytes, format_seconds, listed, printable
@@ -65,10 +65,10 @@ _MFU = {
 MOST_CACHED = 3
 
 
-def results_table(rows: Sequence[Row], width: int, colour: bool, exhausted: Sequence[OutOfMemory] = ()) -> str:
+def results_table(rows: Sequence[Row], width: int, colour: bool) -> str:
     """Test, time, rate, share of the roofline, difference to the baseline with its interval, verdict.
 
-    The worst come first where a test failed. Behind them, without figures, stand the tests that ran out of memory.
+    The worst come first where a test failed.
     """
     failed = any(row.verdict in ("FAILED", Kind.REGRESSED) for row in rows)
     ordered = sorted(rows, key=lambda row: badness(row.verdict, row.change)) if failed else list(rows)
@@ -78,7 +78,6 @@ def results_table(rows: Sequence[Row], width: int, colour: bool, exhausted: Sequ
     unit = units.pop() if len(units) == 1 else ""
     for line in lines if unit else []:
         line[2] = line[2].removesuffix(f" {unit}")
-    lines += [[record.label, *[""] * len(_COLUMNS), record.word] for record in exhausted]
     headings = ["test", *(unit or name if name == "rate" else name for name in _COLUMNS), "verdict"]
     return _aligned(headings, lines, width, colour)
 

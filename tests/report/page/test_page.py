@@ -265,7 +265,7 @@ def test_the_header_says_run_date_host_and_drill_and_whatever_is_long_is_cut_wit
     told = "1 measured · the gate only watched, 1 would have failed"
     assert run_lines([make.run(tmp_path / "w.jsonl", watched)])[0].endswith(told)
     header = full[full.index("<header>") : full.index("</header>")]
-    for told in ("Roofline report: NVIDIA H200", line, '<p class="sentence">RED: 1 FAILED, 3 REGRESSED, 14 of 55 fast'):
+    for told in ("Roofline report: NVIDIA H200", line, '<p class="sentence">RED: 1 FAILED, 3 REGRESSED, 14 of 54 fast'):
         assert told in header
     runs = [make.run(tmp_path / f"{number}.jsonl", make.footer(measured=number)) for number in range(12)]
     lines = run_lines(runs)
@@ -337,7 +337,7 @@ def test_the_sentence_of_each_run_is_that_with_which_it_ended(make, run, tmp_pat
         "fine: GREEN: 1 of 1 fast enough",
         "new: GREY: nothing was compared (1 MEASURED)",
         "broken: RED: 1 FAILED, 0 of 1 fast enough",
-        "others: GREEN: 1 of 1 fast enough; but pytest ended with status 1",
+        "others: GREEN: 1 of 1 fast enough; but pytest ended with status 1 (other tests failed)",
     ] == sentences(runs, rows_of(runs))
     reader = Reader(page([]))
     assert ([], [], True) == (reader.open, reader.crossed, "GREY: nothing was compared" in "".join(reader.texts["p"]))
