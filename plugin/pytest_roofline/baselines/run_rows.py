@@ -181,7 +181,8 @@ def _why(row: Row) -> str:
         told += [row.reason, *(judged.remarks if judged is not None else ())]
     if row.red and ended is not None and (not ended.by_verdict or row.what == "memory"):
         # It failed for itself, ahead of any verdict; or its message names the time that the baseline has.
-        told.insert(0, reason_of(ended))
+        own = reason_of(ended)
+        told = [own, *(text for text in told if text not in own)]
     return "; ".join(dict.fromkeys(filter(None, told)))
 
 

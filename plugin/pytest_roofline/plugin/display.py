@@ -206,7 +206,7 @@ def _tables(session: RooflineSession, rows: Sequence[Row], width: int, colour: b
         lines.append(f"DRILL: every measured function was slowed down by {format_tolerance(session.options.drill)}")
     if timed:
         lines += results_table(timed, width, colour).split("\n")
-        lines += more_table(timed, width).split("\n") if session.config.get_verbosity() > 0 else []
+        lines += more_table(session.timed.rows, width).split("\n") if session.config.get_verbosity() > 0 else []
     if session.compiled.rows:
         lines += kernels_table(session.compiled.rows, width, colour).split("\n")
     return [line for line in lines if line]
