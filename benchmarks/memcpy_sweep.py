@@ -13,8 +13,10 @@ import os
 import subprocess
 import sys
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median, quantiles, stdev
+from typing import Any
 
 from pytest_roofline.core.units import format_bytes, format_seconds
 from pytest_roofline.engine.host import host_facts
@@ -26,12 +28,14 @@ RULES = {
     "benchmark": "pytest-benchmark",
     "roofline": "this engine, budget 0.3 s",
 }
+# What this engine is held against, as sentences call it.
+PEERS = (("loop", "the one-second loop"), ("benchmark", "pytest-benchmark"))
 REPEATS = 10
 # Most sizes need a fifth of the default second; this bounds what an unquiet moment of the machine costs.
 BUDGET_S = 0.3
 
 
-def run(rule: str, folder: Path, number: int) -> dict[int, dict[str, float]]:
+def run(rule: str, folder: Path, number: int) -> dict[int, dict[str, Any]]:
     """One sweep by one rule, in a process of its own: seconds and wall seconds by size."""
     out = folder / f"{rule}-{number}.jsonl"
     command = [sys.executable, "-m", "pytest", "-q", f"{SUITE}::test_{rule}", "-p", "no:cacheprovider"]
@@ -42,7 +46,8 @@ def run(rule: str, folder: Path, number: int) -> dict[int, dict[str, float]]:
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
-    return {row["size_bytes"]: row for row in rows}
+    host = host_facts()
+    return {row["size_bytes"]: row | {"cpu": host.cpu_model, "cores": host.usable_cores} for row in rows}
 
 
 def spread(values: list[float]) -> float:
@@ -67,13 +72,37 @@ Made by `python benchmarks/memcpy_sweep.py -o docs/results/memcpy-sweep.md`: {si
 `target.copy_(source)` of the same two buffers; {repeats} repeated runs of each rule, each in a fresh process, the rules
 in turn. {cpu}, {cores} cores, a virtual machine. Wall time is that of the tests; starting Python and making the
 buffers, which is the same for all, is excluded. Spread is the standard deviation of the logarithms of a size's reported
-times, in brackets their interquartile range over the median, by which this engine is no steadier than the others. Most
-of the spread from 256 KiB up is this machine's: processes fall into a fast and a slow group, which no rule can see from
-inside one of them.
+times, in brackets their interquartile range over the median.
+
+{conclusions}
 """
 
 
-def report(runs: dict[str, list[dict[int, dict[str, float]]]]) -> str:
+def in_two_groups(values: list[float]) -> bool:
+    """Whether times fall into a fast and a slow group of two at least: a gap of half of a range of over 10 %."""
+    logs = sorted(map(math.log, values))
+    apart = logs[-1] - logs[0]
+    gaps = [after - before for before, after in pairwise(logs)]
+    return apart > math.log(1.1) and max(gaps[1:-1], default=0.0) >= apart / 2
+
+
+def conclusions(
+    times: dict[str, dict[int, list[float]]], walls: dict[str, float], ranges: dict[str, list[float]]
+) -> str:
+    """What the numbers below say, in sentences."""
+    own, total = "roofline", len(times["roofline"])
+    told = [f"This engine takes {walls[own] / walls[rule]:.2f} times the wall time of {peer}" for rule, peer in PEERS]
+    others = " and ".join(f"{pooled(ranges[rule]):.1%} by {peer}" for rule, peer in PEERS)
+    told.append(f"Its pooled interquartile range is {pooled(ranges[own]):.1%}, against {others}")
+    split = [size for size in times[own] if any(in_two_groups(times[rule][size]) for rule in RULES)]
+    told.append(
+        f"At {len(split)} of {total} sizes the processes of a rule fall into a fast and a slow group (two at least in "
+        "each, a gap of half of a range of over 10 %), which no rule can see from inside a process"
+    )
+    return "\n".join(f"* {sentence}." for sentence in told)
+
+
+def report(runs: dict[str, list[dict[int, dict[str, Any]]]]) -> str:
     """The page."""
     sizes = list(runs["loop"][0])
     times = {rule: {size: [one[size]["seconds"] for one in runs[rule]] for size in sizes} for rule in RULES}
@@ -81,10 +110,10 @@ def report(runs: dict[str, list[dict[int, dict[str, float]]]]) -> str:
     spreads = {rule: [spread(times[rule][size]) for size in sizes] for rule in RULES}
     ranges = {rule: [quartiles_apart(times[rule][size]) for size in sizes] for rule in RULES}
     steadier = {rule: sum(a <= b for a, b in zip(spreads[rule], spreads["loop"], strict=True)) for rule in RULES}
-    host = host_facts()
+    host = runs["loop"][0][sizes[0]]
     head = HEAD.format(
         sizes=len(sizes), first=format_bytes(sizes[0]), last=format_bytes(sizes[-1]), repeats=len(runs["loop"]),
-        cpu=host.cpu_model, cores=host.usable_cores,
+        cpu=host["cpu"], cores=host["cores"], conclusions=conclusions(times, walls, ranges),
     )  # fmt: skip
     summary = {
         "wall time of the sweep (median)": [f"{walls[rule]:.2f} s" for rule in RULES],
@@ -107,7 +136,7 @@ def _table(corner: str, rows: dict[str, list[str]]) -> list[str]:
     return lines + [f"| {name} | {' | '.join(cells)} |" for name, cells in rows.items()]
 
 
-def read(figures: Path) -> dict[str, list[dict[int, dict[str, float]]]]:
+def read(figures: Path) -> dict[str, list[dict[int, dict[str, Any]]]]:
     """The runs behind a page, by rule."""
     rows = [json.loads(line) for line in figures.read_text(encoding="utf-8").splitlines()]
     count = 1 + max(row["run"] for row in rows)
@@ -129,7 +158,7 @@ def main() -> None:
     if arguments.figures is not None:
         arguments.output.write_text(report(read(arguments.figures)), encoding="utf-8")
         return
-    runs: dict[str, list[dict[int, dict[str, float]]]] = {rule: [] for rule in RULES}
+    runs: dict[str, list[dict[int, dict[str, Any]]]] = {rule: [] for rule in RULES}
     with tempfile.TemporaryDirectory() as name:
         for number in range(arguments.repeats):
             rules = list(RULES)

@@ -100,8 +100,8 @@ GONE = {
 }
 # What the columns of the table mean.
 COLUMNS = (
-    "of roof: share of the hardware's peak (* measured here); against baseline: change of the time, in brackets where "
-    "it lies with 99 % confidence, by all processes"
+    "of roof: share of the hardware's peak (* measured here; cache: no share, as the data stay in the cache); against "
+    "baseline: change of the time, in brackets where it lies with 99 % confidence, by all processes"
 )
 _CI = (
     "gate: baseline and hardware required; invalid, degraded and nothing compared fail; up to 12 rounds, 30 minutes; "
