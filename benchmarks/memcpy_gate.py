@@ -96,9 +96,9 @@ def table(folder: Path, outcomes: dict[str, tuple[int, int]]) -> str:
         "",
         f"Red among the {RUNS} unchanged runs: {red}. The drill: exit status {status}, JUnit failures {failures}.",
         "",
-        f"Of {len(ratios)} sizes the drill made {len(slowed)} slower by more than the tolerance, by "
-        f"{min(ratios.values()):.2f} to {max(ratios.values()):.2f} times the time in all; the gate found {len(found)} "
-        f"of these. Without it {len(steady)} sizes kept within the tolerance in all of the ten runs.",
+        f"With the drill copies take {min(ratios.values()):.2f} to {max(ratios.values()):.2f} times their time. Of "
+        f"{len(ratios)} sizes {len(slowed)} are slower by more than the tolerance, and the gate found {len(found)} of "
+        f"these. Without it {len(steady)} sizes kept within the tolerance in all of the ten runs.",
     ]
     return "\n".join(lines)
 

@@ -36,8 +36,8 @@ def test_a_green_run_shows_a_table_and_a_sentence_and_says_once_what_the_columns
         *(line for line in second if line.startswith("run saved as") or ".jsonl" in line),
         "GREEN: 2 of 2 fast enough",
     ]
-    told = " ".join(line.strip() for line in first[4:7])
-    assert told.startswith("of roof: share of the hardware's peak (* measured here); against baseline: ")
+    told = " ".join(line.strip() for line in first[4:8])
+    assert told.startswith("of roof: share of the hardware's peak (* measured here; cache: no share, as")
     text = " ".join(desk.run("--help").stdout.str().split())
     assert "against baseline: change of the time, in brackets where it lies with 99 % confidence" in text
 
