@@ -26,7 +26,7 @@ from pytest_roofline.core.records import Measurement
 from pytest_roofline.core.units import format_memory, format_seconds, three_digits
 from pytest_roofline.hardware import is_arithmetic
 from pytest_roofline.observe.text import one_profile_lines, use_lines
-from pytest_roofline.report.figures import figure_lines, first_call_text
+from pytest_roofline.report.figures import WARM_UPS, after_warm_up, deviation_text, figure_lines, first_call_text
 
 PUBLISHED = Path(__file__).with_name("transformer_published.json")
 # Columns of the tables of kernels.
@@ -148,6 +148,11 @@ def warm_up(run: Run) -> Iterator[str]:
         rows.append((one.measurement.label, *calls, *[NOTHING] * (most - len(calls)), steady))
     yield "### Warm-up: the first steps of a fresh process, ms"
     yield table(("test", *map(str, range(most)), "steady"), rows)
+    series = [(one.measurement.label, after_warm_up(one.measurement)) for one in told]
+    deviations = [(label, *(deviation_text(*one) for one in found)) for label, found in series if found]
+    if deviations:
+        yield "### Warm-up: mean and standard deviation of ten steps after so many others"
+        yield table(("test", *map(str, WARM_UPS)), deviations)
     yield "\n".join(f"* {one.measurement.label}: {first_call_text(one.measurement)}" for one in told)
 
 

@@ -1,5 +1,7 @@
 """Lines beside the times: what tests found besides, first calls, and ranks."""
 
+import pytest
+
 from pytest_roofline.baselines.run_rows import rows_of_run
 from pytest_roofline.core.profiles import UNITS, Figure
 from pytest_roofline.core.samples import OVERSUBSCRIBED, Ranks, Samples
@@ -7,6 +9,7 @@ from pytest_roofline.core.work import Work
 from pytest_roofline.report.explain import explanation
 from pytest_roofline.report.figures import (
     COUNTED,
+    after_warm_up,
     figure_lines,
     figure_text,
     first_call_lines,
@@ -15,6 +18,7 @@ from pytest_roofline.report.figures import (
     rank_lines,
     steady_from,
 )
+from pytest_roofline.report.tables import warm_up_table
 
 HOST = "node7"
 
@@ -70,6 +74,19 @@ def test_first_calls_stand_beside_the_steady_time(make):
     assert first_call_text(queued) == by_host
     fresh = step(make, 0.28, ranks=Ranks(2, "local", "gloo", fresh=True))
     assert first_call_text(fresh).startswith("call 0 on new ranks took 280 ms")
+
+
+def test_steps_behind_more_and_more_warm_up_are_one_table_of_means_and_deviations(make):
+    calls = (1.0, *[0.2, 0.1] * 7)
+    # The deviation of samples: five of each lie 0.05 off their mean, of ten less one.
+    assert after_warm_up(step(make, *calls))[1:] == [pytest.approx((0.15, 0.05 * (10 / 9) ** 0.5))] * 2
+    assert after_warm_up(step(make, *calls))[0][0] == pytest.approx((1 + 5 * 0.2 + 4 * 0.1) / 10)
+    rows = [make.row(step(make, *calls)), make.row(step(make, *calls[:14]))]
+    title, heading, _, line = warm_up_table(rows, 80).split("\n")
+    assert title == "mean and standard deviation of 10 steps after 0, 1, 5 warm-up steps:"
+    assert heading.split() == ["test", "after", "0", "after", "1", "after", "5"]
+    assert " ".join(line.split()) == "warm_up[large] 240 ms ± 272 ms 150 ms ± 52.7 ms 150 ms ± 52.7 ms"
+    assert warm_up_table(rows[1:], 80) == ""
 
 
 def test_a_call_is_steady_within_tolerance_and_known_noise(make):

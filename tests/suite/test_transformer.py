@@ -158,10 +158,8 @@ def test_the_gate_is_inference_and_the_full_step(suite):
 
 
 def test_out_of_memory_is_a_result(suite):
-    for test in ("test_transformer", "test_transformer_memory"):
+    for test in suite.CASES:
         assert {mark["oom"] for mark in marks_of(suite, test).values()} == {"record"}
-    (mark,) = suite.test_transformer_warm_up.pytestmark
-    assert mark.kwargs["oom"] == "record"
 
 
 def test_our_kernels_and_graphs_are_for_accelerators(suite):

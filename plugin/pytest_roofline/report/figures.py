@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from statistics import median
+from statistics import fmean, median, stdev
 
 from ..core.keys import JOB_METRIC
 from ..core.profiles import Figure
@@ -121,6 +121,24 @@ def steady_from(measurement: Measurement, tolerance: float | None = None) -> int
     late = [number for number, seconds in enumerate(samples.first_calls_s) if seconds > limit_s]
     began = late[-1] + 1 if late else 0
     return began if began < len(samples.first_calls_s) else None
+
+
+# Warm-up steps, and the steps behind them, whose mean and deviation assignments and papers tell of a model.
+WARM_UPS, STEPS = (0, 1, 5), 10
+
+
+def after_warm_up(measurement: Measurement) -> list[tuple[float, float]]:
+    """Mean and standard deviation, in seconds, of ten calls behind 0, 1 and 5 others; none where fewer were timed."""
+    calls = measurement.samples.first_calls_s
+    if len(calls) < max(WARM_UPS) + STEPS:
+        return []
+    series = [calls[warm_up : warm_up + STEPS] for warm_up in WARM_UPS]
+    return [(fmean(one), stdev(one)) for one in series]
+
+
+def deviation_text(mean_s: float, std_s: float) -> str:
+    """`72.3 ms ± 122 ms`."""
+    return f"{format_seconds(mean_s)} ± {format_seconds(std_s)}"
 
 
 def _asked(measurement: Measurement) -> bool:

@@ -19,6 +19,7 @@ from ..hardware import format_ceiling
 from ..kernel_gate.recording import ExactChange
 from ..kernel_gate.text import changes_text
 from ..stats.verdicts import Kind
+from .figures import STEPS, WARM_UPS, after_warm_up, deviation_text
 from .words import CACHED, against_text, cells, difference_text, peak_text, processes_text, roof_text, span_text
 
 
@@ -92,6 +93,15 @@ def more_table(rows: Sequence[Row], width: int) -> str:
     found = [(row.label, cells(row)) for row in rows]
     lines = [[label, *(known[name][0] for name in _MORE), ""] for label, known in found]
     return _aligned(["test", *_MORE, ""], lines, width, colour=False) if any(any(line[1:]) for line in lines) else ""
+
+
+def warm_up_table(rows: Sequence[Row], width: int) -> str:
+    """Mean and standard deviation of ten calls behind so many of warm-up; empty where nobody asked for as many."""
+    found = [(row.label, after_warm_up(row.measurement)) for row in rows if row.measurement is not None]
+    lines = [[label, *(deviation_text(*one) for one in told), ""] for label, told in found if told]
+    headings = ["test", *(f"after {number}" for number in WARM_UPS), ""]
+    title = f"mean and standard deviation of {STEPS} steps after {listed(list(map(str, WARM_UPS)), 3)} warm-up steps:\n"
+    return title + _aligned(headings, lines, width, colour=False) if lines else ""
 
 
 def _aligned(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int, colour: bool) -> str:
