@@ -11,7 +11,14 @@ import torch.distributed as dist
 
 from pytest_roofline import Timed, Work, format_amount, size_label, usable_cores
 from roofline_kernels.collective_layout import IN_PLACE, actual_bytes
-from roofline_kernels.collective_limits import ODD_SIZES_BYTES, POWERS_BYTES, SIZES_BYTES, memory_needed, unsupported
+from roofline_kernels.collective_limits import (
+    LARGEST_PUBLISHED_BYTES,
+    ODD_SIZES_BYTES,
+    POWERS_BYTES,
+    SIZES_BYTES,
+    memory_needed,
+    unsupported,
+)
 from roofline_kernels.collectives import Collective
 from roofline_kernels.work import collective_bytes
 
@@ -30,8 +37,11 @@ PUBLISHED_BYTES = 8 * 1024 * MIB
 QUICK_MOST_BYTES = 2**40 if torch.cuda.is_available() else 64 * MIB
 # Thousands of calls fit in less than the usual second.
 SMALL_BYTES, SMALL_BUDGET_S = 4 * MIB, 0.3
-# Where published whole-program times begin: decimal megabytes.
-JOB_SIZES_BYTES = (1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
+# Of published whole-program times: decimal megabytes.
+JOB_SIZES_BYTES = tuple(size * 1_000_000 for size in (1, 10, 100, 1000, 5000, 10_000, 15_000, 50_000, 75_000, 100_000))
+JOB_SIZES_BYTES += (LARGEST_PUBLISHED_BYTES,)
+# The largest of them that a night measures; and what a program may take that moves more than a gigabyte.
+NIGHTLY_JOB_BYTES, LONG_JOB_TIMEOUT_S = 10_000_000_000, 900.0
 
 
 def _cases(operation):
@@ -241,12 +251,9 @@ def job(rank, size_bytes):
 
 def _job(world_size, size_bytes):
     quick = (world_size, size_bytes) == (2, JOB_SIZES_BYTES[0])
-    return pytest.param(
-        world_size,
-        size_bytes,
-        id=f"{world_size}ranks-{size_bytes // 1_000_000}MB",
-        marks=pytest.mark.roofline(tier="quick" if quick else "nightly"),
-    )
+    tier = "quick" if quick else "nightly" if size_bytes <= NIGHTLY_JOB_BYTES else "full"
+    test_id = f"{world_size}ranks-{size_bytes // 1_000_000}MB"
+    return pytest.param(world_size, size_bytes, id=test_id, marks=pytest.mark.roofline(tier=tier))
 
 
 @pytest.mark.parametrize(
@@ -256,6 +263,7 @@ def test_all_reduce_job(roofline, distributed, world_size, size_bytes):
     """A whole program, from the start of its processes to their end, that sums one buffer; and that sum, steadily."""
     _require(roofline, distributed, "all_reduce", world_size, size_bytes, "fp32", True)
     work = _work("all_reduce", size_bytes, "fp32", world_size)
+    timeout = LONG_JOB_TIMEOUT_S if size_bytes > 10**9 else None
     roofline.measure_ranks(
         distributed,
         collective,
@@ -268,5 +276,6 @@ def test_all_reduce_job(roofline, distributed, world_size, size_bytes):
         name="steady",
         timing="pipelined",
         budget=SMALL_BUDGET_S,
+        timeout=timeout,
     )
-    roofline.measure_job(distributed, job, size_bytes, world_size=world_size, work=work)
+    roofline.measure_job(distributed, job, size_bytes, world_size=world_size, work=work, timeout=timeout)

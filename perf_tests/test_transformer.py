@@ -99,12 +99,11 @@ def _combinations(asked):
         if passes != "optimizer" or (context == contexts[0] and precision in ("fp32", "bf16")):
             yield size, passes, context, precision, "sdpa", "eager"
     few, passes = ("fp32", "bf16_autocast"), ("forward", "forward_backward", "step")
-    for size, context, precision, one in product(
-        sizes, asked.contexts(*CONTEXTS[2:], *LONG_CONTEXTS), few, ("forward", "step")
-    ):
+    beyond = asked.contexts(*CONTEXTS[1:], *LONG_CONTEXTS)
+    for size, context, precision, one in product(sizes, beyond, few, ("forward", "step")):
         for attention in ("naive", "triton"):
             yield size, one, context, precision, attention, "eager"
-    for size, context, precision, one in product(sizes, asked.contexts(512), few, passes):
+    for size, context, precision, one in product(sizes, asked.contexts(256, 512), few, passes):
         for attention in ("sdpa", "naive"):
             yield size, one, context, precision, attention, "compile"
     for size, context, precision, one in product(sizes, asked.contexts(128, 512), few, passes):
