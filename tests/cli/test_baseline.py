@@ -1,6 +1,7 @@
 """`roofline baseline`: runs become a proposal, a person approves it; what there is, is it sane, what is unused."""
 
 import json
+import platform
 import subprocess
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ import pytest
 from pytest_roofline.baselines.files import read_baseline, write_baseline
 from pytest_roofline.baselines.runs import encode_line
 from pytest_roofline.core.entries import Baseline, Session
+from pytest_roofline.engine.devices import cpu
 
 NIGHTS = (1.0, 1.004, 0.997)
 
@@ -92,7 +94,7 @@ def test_what_is_left_out_of_a_proposal_is_named_on_stderr(baseline, make, save,
     lines = result.stderr.splitlines()
     shown = [f"left out: t{number}[64MiB] of bad: wrong data" for number in range(12)]
     assert lines[:13] == [*shown, "and 28 more"]
-    assert lines[13].startswith("roofline: no measurement in .roofline/runs/bad.jsonl is fit for a baseline: ")
+    assert lines[13] == "roofline: no measurement in .roofline/runs/bad.jsonl is fit for a baseline: each was left out"
     assert (len(lines), max(map(len, lines)) < 200) == (14, True)
     # With --all and --accept-slower tests that do not gate, or were only slower, are in it.
     slow = make.measurement(key=make.key("slow"))
@@ -102,6 +104,22 @@ def test_what_is_left_out_of_a_proposal_is_named_on_stderr(baseline, make, save,
     result = baseline("propose", "r", "-o", "p.json", "--all", "--accept-slower")
     note = "note: .roofline/runs/r.jsonl ends in the middle of a line, which is left out\n"
     assert (result.stderr, result.stdout.startswith("2 entries for ")) == (note, True)
+
+
+def test_runs_of_a_busy_machine_are_refused_in_one_sentence_with_who_keeps_it_busy_now(
+    refused, make, save, monkeypatch
+):
+    kept = "other processes kept {} of 2 cores busy while it was timed; run it on a quiet machine"
+    save("r", *[make.measurement(process=f"p{taken}", invalid=kept.format(taken)) for taken in (1.2, 1.7)])
+    keep = "other processes keep 1.9 of 2 cores busy (ld (7) 1.0)"
+    # Of another machine nothing is known now.
+    for here, busy, now in (("node", keep, f"; now {keep}"), ("node", "", ""), ("elsewhere", keep, "")):
+        monkeypatch.setattr(platform, "node", lambda here=here: here)
+        monkeypatch.setattr(cpu, "neighbours_now", lambda busy=busy: busy)
+        assert refused("baseline", "propose", "r", "-o", "none.json") == (
+            "no measurement in .roofline/runs/r.jsonl is fit for a baseline: other processes kept the cores busy while "
+            f"it was timed{now}; wait until they end, or end them, and record again once `roofline doctor` exits 0"
+        )
 
 
 def proposal(make, path, *seconds, benchmark="memcpy_d2d", first=0, driver="570.86", more=()):

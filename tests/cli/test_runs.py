@@ -112,7 +112,10 @@ def told(make, tmp_path):
 def test_a_name_under_which_nothing_is_saved_is_answered_with_those_that_are(command, refused, told, make, tmp_path):
     for words in (("explain", "newer"), ("compare", "new", "newer"), ("baseline", "propose", "newer", "-o", "p.json")):
         assert "run file .roofline/runs/newer.jsonl does not exist; saved runs: new" == refused(*words)
-    expected = "proposal new does not exist; write it with: roofline baseline propose -o new"
+    expected = (
+        "proposal new does not exist; where `roofline baseline propose -o new` refuses to write it, mend what it names "
+        "first: runs of a busy machine are to be recorded again once `roofline doctor` exits 0"
+    )
     assert refused("baseline", "approve", "new") == expected
     for number in range(7):
         path = make.save(told.with_name(f"b{6 - number}.jsonl"), make.measurement())

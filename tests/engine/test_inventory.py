@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from pytest_roofline.core.facts import HARDWARE, POWER_CAP, THERMAL, Gpu
-from pytest_roofline.engine import inventory
-from pytest_roofline.engine.devices import amd, nvidia
+from pytest_roofline.engine import host, inventory
+from pytest_roofline.engine.devices import amd, cpu, nvidia
 from pytest_roofline.engine.devices.cpu import CpuDevice
 from pytest_roofline.engine.devices.cuda import CudaDevice
 from pytest_roofline.engine.inventory import Link, between, kind_among, of_amd, of_nvidia, take_stock
@@ -225,14 +225,18 @@ def test_who_keeps_the_cores_busy_is_named_while_the_machine_is_watched(monkeypa
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"1 ({name}) R " + "0 " * 10 + f"{int(seconds * ticks)} 0 0 0")
 
+    clock = [0.0]
+
     def pause(seconds):
+        clock[0] += seconds
         write(busy, "cc1 (odd) name", 100 + 0.9 * seconds)
         write(own, "pytest", 50 + seconds)
 
     for path, name in ((idle, "sshd"), (busy, "cc1 (odd) name"), (own, "pytest")):
         write(path, name, {idle: 3, busy: 100, own: 50}[path])
-    monkeypatch.setattr(inventory, "ROOT", tmp_path)
+    monkeypatch.setattr(host, "ROOT", tmp_path)
     monkeypatch.setattr(inventory.time, "sleep", pause)
+    monkeypatch.setattr(cpu.time, "perf_counter", lambda: clock[0])
     assert take_stock(watch_s=2.0).taken_by == ("cc1 (odd) name (8) 0.9",)
     assert (take_stock().cores_taken, take_stock().taken_by) == (None, ())
 

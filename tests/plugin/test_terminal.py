@@ -2,6 +2,9 @@
 
 import re
 
+from pytest_roofline.engine.devices import cpu
+from pytest_roofline.engine.peers import CoreWatch
+
 
 def table_of(result):
     """The lines of the closing table, head first."""
@@ -66,6 +69,20 @@ def test_a_run_of_which_most_is_open_is_grey_and_says_what_would_decide(desk, mo
     lines = " ".join(line.strip() for line in narrow(desk, monkeypatch, *against, "--roofline-rounds=1"))
     assert "INCONCLUSIVE copy[64MiB]: looks 6 % slower; --roofline-rounds=auto decides" in lines
     assert lines.endswith("GREY: 0 of 2 fast enough, 2 undecided (2 INCONCLUSIVE)")
+
+
+def test_a_run_on_a_busy_machine_says_once_who_keeps_it_busy_and_what_to_do(desk, monkeypatch):
+    busy = iter(("", "other processes kept 1.6 of 2 cores busy while it was timed; run it on a quiet machine") * 2)
+    monkeypatch.setattr(CoreWatch, "disturbed", lambda _: next(busy))
+    desk.suite()
+    keep = "other processes keep 1.6 of 2 cores busy (cc1 (7) 1.0)"
+    for now, told in ((keep, keep), ("", "other processes kept its cores busy")):
+        monkeypatch.setattr(cpu, "neighbours_now", lambda now=now: now)
+        lines = " ".join(line.strip() for line in narrow(desk, monkeypatch))
+        assert (
+            f"This machine was too busy for 1 of 2 results: {told}; wait until they end, or end them, and run this "
+            "again once `roofline doctor` exits 0"
+        ) in lines
 
 
 def test_what_broke_is_red_beside_what_is_slower(desk, monkeypatch):

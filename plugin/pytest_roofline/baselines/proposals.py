@@ -1,5 +1,6 @@
 """Making baselines: whole runs become a proposal, and what cannot stand for unchanged code is left out or refused."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,7 @@ from ..core.entries import RESOURCES, Baseline, Entry, Session
 from ..core.errors import BadInput, OtherHardware
 from ..core.keys import Key, told_by_position
 from ..core.records import Measurement
-from ..core.samples import SIBLINGS
+from ..core.samples import BUSY, SIBLINGS
 from ..core.units import printable
 from ..hardware import family_of, identity_of
 from ..kernel_gate.recording import propose_exact
@@ -30,11 +31,14 @@ class Proposal:
 
 
 class NothingFit(BadInput):
-    """No entry can be made; `left_out` says of each measurement why."""
+    """No entry can be made; `left_out` says of each measurement why, where the sentence does not."""
 
-    def __init__(self, sentence: str, left_out: Sequence[str]) -> None:
-        super().__init__(sentence)
-        self.left_out = tuple(left_out)
+    def __init__(self, where: str, left_out: Sequence[str]) -> None:
+        self.busy = bool(left_out) and all(BUSY in why for why in left_out)
+        self.left_out = () if self.busy or len(left_out) < 2 else tuple(left_out)
+        told = "other processes kept the cores busy while it was timed" if self.busy else "each was left out"
+        why = told if self.busy or self.left_out else next(iter(left_out), "none there")
+        super().__init__(f"no measurement in {where} is fit for a baseline: {why}")
 
 
 Taken = dict[str, list[tuple[Run, list[Measurement]]]]
@@ -68,10 +72,7 @@ def propose(runs: Sequence[Run], *, everything: bool = False, accept_slower: boo
         # They tell how the machine was while the tests beside them were measured.
         entries = []
     if not entries and not exact:
-        names = str(runs[0].path) if len(runs) == 1 else f"{len(runs)} runs"
-        more = f"; and {len(left_out) - 1} more" if len(left_out) > 1 else ""
-        first = left_out[0] if left_out else "none there"
-        raise NothingFit(f"no measurement in {names} is fit for a baseline: {first}{more}", left_out)
+        raise NothingFit(str(runs[0].path) if len(runs) == 1 else f"{len(runs)} runs", left_out)
     return Proposal(Baseline(family if entries else RESOURCES, tuple(entries), exact=exact), tuple(left_out))
 
 
@@ -92,7 +93,8 @@ def _fit(runs: Sequence[Run], gated: bool, accept_slower: bool) -> tuple[Taken, 
             elif not key.is_canary:
                 # Whatever spoiled a canary spoiled the tests beside it, of which it is said.
                 unfit[_process(measurement)] = printable(f"{measurement.label} of {run.header.run_id}: {why}")
-        left_out += dict.fromkeys(unfit.values())
+        # Processes of a test differ in numbers of a reason only.
+        left_out += {(identity, re.sub(r"[\d.]+", "", why)): why for (identity, _), why in unfit.items()}.values()
         # A process that has one unfit attempt under a key is unfit as a whole: keeping the good half would select.
         whole: dict[str, list[Measurement]] = {}
         for measurement in fit:

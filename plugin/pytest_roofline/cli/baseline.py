@@ -1,5 +1,6 @@
 """`roofline baseline propose` and `approve`: runs become a proposal, which a person reads and approves."""
 
+import platform
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..core.errors import BadFile, CannotStore
+from ..core.errors import BadFile, BadInput, CannotStore
 from ..core.units import printable
 from .options import InOrder, command, folder_option, into_option, print_json, say
 from .upkeep import check, prune, show
@@ -123,7 +124,7 @@ def _notes(runs: "Iterable[Run]") -> list[str]:
 
 
 def _proposal(runs: "tuple[Run, ...]", everything: bool, accept_slower: bool) -> "Proposal":
-    """The proposal; where nothing is fit, each reason has its line before the error."""
+    """The proposal; where nothing is fit, each reason has its line before the error, and busy neighbours are named."""
     from ..baselines.proposals import NothingFit
     from ..baselines.proposals import propose as propose_entries
 
@@ -131,7 +132,18 @@ def _proposal(runs: "tuple[Run, ...]", everything: bool, accept_slower: bool) ->
         return propose_entries(runs, everything=everything, accept_slower=accept_slower)
     except NothingFit as error:
         _say(error.left_out, "left out: ")
+        if error.busy:
+            raise BadInput(f"{error}{_busy_now(runs)}, and record again once `roofline doctor` exits 0") from None
         raise
+
+
+def _busy_now(runs: "tuple[Run, ...]") -> str:
+    """Who keeps the machine of these runs busy, where it is this one, and what helps."""
+    from ..engine.devices.cpu import QUIETEN, neighbours_now
+
+    here = {run.header.environment.host.name for run in runs} == {platform.node()}
+    busy = neighbours_now() if here else ""
+    return f"; now {busy}; {QUIETEN}" if busy else f"; {QUIETEN}"
 
 
 def _say(lines: Iterable[str], start: str) -> None:
@@ -191,7 +203,10 @@ def approve(
     from ..report.tables import exact_change_lines, exact_table
 
     if not proposal.exists():
-        raise BadFile(f"proposal {proposal} does not exist; write it with: roofline baseline propose -o {proposal}")
+        raise BadFile(
+            f"proposal {proposal} does not exist; where `roofline baseline propose -o {proposal}` refuses to write it, "
+            "mend what it names first: runs of a busy machine are to be recorded again once `roofline doctor` exits 0"
+        )
     # With --json, standard output is for the machine alone.
     tell: Callable[[str], None] = (lambda _: None) if as_json else say
     proposed = read_baseline(proposal)

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from ..core.facts import DeviceFacts, Finding, Machine, Unexpected
     from ..hardware import Peak, Product
 
-# How long `doctor` watches what other processes do.
-WATCH_S = 1.0
-
 
 @command("Check on this device that timing is right, in a minute.")
 @click.option("--device", help="cpu, cuda, cuda:N, mps, xpu; default: the best one.")
@@ -88,7 +85,7 @@ def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> int
     it has nothing else, 2 a file cannot be used.
     """
     from ..core.storage import to_plain
-    from ..engine.devices.cpu import are_taken
+    from ..engine.devices.cpu import QUIETEN, WATCH_S, occupied
     from ..engine.inventory import take_stock
     from ..machine.diagnosis import diagnose
     from ..machine.expectation import differences, expectation_of, read_expectation, write_expectation
@@ -109,9 +106,9 @@ def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> int
     if write_expect is not None:
         say(f"expectation written to {write_expect}; read it, and leave out what may differ", err=as_json)
     alone = expect is None and write_expect is None and not machine.torch_devices
-    busy = alone and are_taken(machine.cores_taken, machine.host.usable_cores)
+    busy = alone and occupied(machine.cores_taken, machine.host.usable_cores, machine.taken_by)
     if busy:
-        say("this machine is too busy to be measured", err=as_json)
+        say(f"this machine is too busy to be measured: {busy}; {QUIETEN}", err=as_json)
     return 1 if found or busy else 0
 
 

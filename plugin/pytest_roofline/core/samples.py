@@ -22,6 +22,8 @@ SIBLINGS = "siblings"
 CANARY = "canary"
 # Read from the file of another tool, which timed and counted in its own way.
 IMPORTED = "imported"
+# In the reason of what is INVALID for the neighbours of a CPU, as run files have it.
+BUSY = "cores busy while it was timed"
 # More of the blocks than this spoiled, and what is left stands for nothing.
 MOST_EXCLUDED = 0.5
 

@@ -18,7 +18,7 @@ from ..core.facts import Machine
 from .devices import amd, nvidia
 from .devices.cpu import Neighbours
 from .devices.nvidia import ask
-from .host import ACCELERATOR_NODES, ROOT, host_facts, read
+from .host import ACCELERATOR_NODES, host_facts
 
 # Variables through which profilers load themselves into CUDA programs (NVIDIA's tools, and those of NVTX).
 INJECTIONS = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "ROCP_TOOL_LIB", "HSA_TOOLS_LIB")
@@ -28,17 +28,15 @@ _SHM = Path("/dev/shm")
 # nvml.h. As numbers, since the library's own name for reading holds a tuple in some versions of it.
 _READ, _WRITE, _NVLINK = 0, 1, 2
 _OK = 0
-# Of the other processes at work so many are named, and none that takes less of a core.
-NAMED, LEAST_CORES = 5, 0.05
 
 Kind = Literal["nvlink", "nvlink-switch", "xgmi", "pcie", "staged", "unknown"]
 
 
 def take_stock(watch_s: float = 0.0) -> Machine:
     """The machine as this process sees it, watching what other processes do for so long; without, they stay unknown."""
-    neighbours, before = Neighbours(), _process_s() if watch_s else {}
+    neighbours = Neighbours(named=watch_s > 0)
     time.sleep(watch_s)
-    cores_taken, taken_by = neighbours.cores_taken(), _busiest(before, watch_s)
+    cores_taken, taken_by = neighbours.cores_taken(), neighbours.taken_by()
     known = {"NVML": nvidia.gpus(), "amdsmi": amd.gpus()}
     memlock_bytes, memlock_known = _memlock()
     return Machine(
@@ -57,25 +55,6 @@ def take_stock(watch_s: float = 0.0) -> Machine:
         cores_taken=cores_taken,
         taken_by=taken_by,
     )
-
-
-def _process_s() -> dict[str, float]:
-    """Seconds that every other process that may be read has worked, by its name and number (proc(5), `stat`)."""
-    seconds = {}
-    for path in (ROOT / "proc").glob("[0-9]*/stat"):
-        # The name stands in brackets, and may hold some itself.
-        opened, _, rest = (read(path) or "").rpartition(")")
-        name, words = opened.partition("(")[2], rest.split()
-        if len(words) > 12 and path.parent.name != str(os.getpid()):
-            seconds[f"{name} ({path.parent.name})"] = (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
-    return seconds
-
-
-def _busiest(before: dict[str, float], watched_s: float) -> tuple[str, ...]:
-    """Those that have worked most since a look, each with the cores that it kept busy."""
-    worked = {name: (seconds - before[name]) / watched_s for name, seconds in _process_s().items() if name in before}
-    most = sorted(worked, key=worked.__getitem__, reverse=True)[:NAMED]
-    return tuple(f"{name} {worked[name]:.1f}" for name in most if worked[name] > LEAST_CORES)
 
 
 def _no_peers() -> tuple[tuple[int, int], ...] | None:

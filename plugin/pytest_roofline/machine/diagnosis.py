@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ..core.facts import Finding, Gpu, Machine
 from ..core.units import GIB, MIB, format_amount
-from ..engine.devices.cpu import are_taken
+from ..engine.devices.cpu import QUIETEN, occupied
 from .health import degraded
 
 # NCCL and torch's loaders put their buffers here; a container's default of 64 MiB is too small for them.
@@ -147,15 +147,13 @@ def _sharing(machine: Machine) -> Iterator[Finding]:
 
 def _host(machine: Machine) -> Iterator[Finding]:
     host = machine.host
-    if are_taken(machine.cores_taken, host.usable_cores):
-        taken = min(machine.cores_taken or 0.0, host.usable_cores)
-        by = f" ({', '.join(machine.taken_by)})" if machine.taken_by else ""
+    if busy := occupied(machine.cores_taken, host.usable_cores, machine.taken_by):
         yield Finding(
             "limit",
             "busy machine",
-            f"other processes keep {taken:.1f} of {host.usable_cores} cores busy{by}",
+            busy,
             "measurements of a CPU and of ranks on it become INVALID, and a host that submits late slows a GPU",
-            "wait until they end, or end them",
+            QUIETEN,
         )
     if host.governor is None:
         yield Finding(

@@ -12,6 +12,7 @@ from ..engine.calibration import calibrate
 from ..engine.calls import FLUSH_FACTOR, ROTATION_FACTOR
 from ..engine.ceiling import Workloads
 from ..engine.devices import Device, Traits, cpu
+from ..engine.host import usable_cores
 from ..engine.timing import Engine, Plan
 
 # A pair of stamps that costs more could not time anything short.
@@ -47,7 +48,7 @@ def selftest(
     checks = _Checks(device, workloads, memory_bytes_per_s, load_s)
     for check in (checks.stamps, checks.clock_agrees, checks.spin_ahead, checks.spin_lands, checks.copy_lands,
                   checks.below_peak, checks.flush_evicts, checks.graph_agrees, checks.runs_agree,
-                  checks.under_load):  # fmt: skip
+                  checks.under_load, *checks.on_host()):  # fmt: skip
         with checks.watch.answering():
             found = checks.judged(check)
         yield found
@@ -63,6 +64,7 @@ class _Checks:
         facts = device.facts()
         self.cache_bytes, self._on_cpu = facts.last_level_cache_bytes or 0, facts.type == "cpu"
         self.watch = Stopwatch(device, wall=False, flush=None)
+        self._neighbours = cpu.Neighbours(named=self._on_cpu)
         self._spoiled = self._refused = ""
 
     def judged(self, check: Callable[[], Property]) -> Property:
@@ -282,6 +284,15 @@ class _Checks:
             last_s=runs[-1].median_s,
             power_capped_share=sum(capped) / len(capped) if capped else None,
         )
+
+    def on_host(self) -> list[Callable[[], Property]]:
+        """What must hold besides where the host's cores are measured."""
+        return [self.left_alone] if self._on_cpu else []
+
+    def left_alone(self) -> Property:
+        """Nobody else kept the cores busy since the first property."""
+        busy = self._neighbours.told(usable_cores())
+        return _property("other processes leave the cores alone", not busy, busy or "they do", cpu.QUIETEN)
 
     def _memory_bytes_per_s(self) -> float:
         return self._beyond_cache / self._read(self._beyond_cache).median_s

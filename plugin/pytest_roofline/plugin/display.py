@@ -16,6 +16,7 @@ from ..baselines.run_rows import Ending
 from ..core.entries import RESOURCES
 from ..core.facts import DeviceFacts
 from ..core.rows import Row
+from ..core.samples import BUSY
 from ..core.units import GIB, count, format_tolerance, printable, without_commands
 from ..hardware import family_of, unknown_line
 from ..kernel_gate.text import difference_lines
@@ -39,6 +40,7 @@ from ..report.transfers import matrix_lines, transfer_lines
 from ..stats.curves import judge_curves, summarise
 from ..stats.outlook import DEFAULT_TOLERANCES
 from ..stats.spread import class_of
+from ..stats.verdicts import Kind
 from ..version import __version__
 from .options import COLUMNS
 from .planned import encodable
@@ -265,12 +267,26 @@ def _saved(session: RooflineSession) -> list[str]:
 def _explained(session: RooflineSession) -> list[str]:
     """What moved many tests, and what the device is: before what each test says of itself."""
     rows = session.timed.rows
-    lines = overview_lines(rows) + ladder_lines(ladder_of(rows))
+    lines = _busy(rows) + overview_lines(rows) + ladder_lines(ladder_of(rows))
     lines += [f"device health: {session.health.splitlines()[0]}"] if session.health else []
     if session.options.shadow:
         known = watched(session.options.folder, session.under_test.hardware)
         lines += shadow_lines(shadow_of(session.config).sentences, known)
     return lines
+
+
+def _busy(rows: Sequence[Row]) -> list[str]:
+    """Who keeps this machine busy, where that has spoiled a result."""
+    spoiled = sum(row.verdict == Kind.INVALID and BUSY in row.reason for row in rows)
+    if not spoiled:
+        return []
+    from ..engine.devices.cpu import QUIETEN, neighbours_now
+
+    busy = neighbours_now() or "other processes kept its cores busy"
+    return [
+        f"This machine was too busy for {spoiled} of {count(len(rows), 'result')}: {busy}; {QUIETEN}, and run this "
+        "again once `roofline doctor` exits 0"
+    ]
 
 
 def _device(session: RooflineSession) -> DeviceFacts:

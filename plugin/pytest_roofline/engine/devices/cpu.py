@@ -4,9 +4,11 @@ import functools
 import itertools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ...core.facts import DeviceFacts
+from ...core.samples import BUSY
+from ...core.units import printable
 from .. import host
 from .base import Counters, RealDevice, Stamp, Traits
 
@@ -15,6 +17,9 @@ MOST_CORES_TAKEN = 0.25
 MOST_SHARE_TAKEN = 0.05
 # The kernel counts in hundredths of a second; below this its figure is too coarse.
 SHORTEST_WATCH_S = 0.1
+# How long to look who keeps the cores busy; so many are named, and none that takes less of a core.
+WATCH_S, NAMED, LEAST_CORES = 1.0, 5, 0.05
+QUIETEN = "wait until they end, or end them"
 
 
 @functools.cache
@@ -121,10 +126,12 @@ def preemptions() -> int | None:
 class Neighbours:
     """How busy other processes keep the cores that this one uses, from its making until `cores_taken` is asked.
 
-    Programs that this process ran meanwhile and waited for, such as a compiler, are no others.
+    Programs that this process ran meanwhile and waited for, such as a compiler, are no others. Where they are to be
+    `named`, every process is looked at.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, named: bool = False) -> None:
+        self._processes_s = _processes_s() if named else {}
         self._busy_s, self._own_s, self._wall_s = _busy_s(), _own_s(), time.perf_counter()
 
     def cores_taken(self) -> float | None:
@@ -133,6 +140,46 @@ class Neighbours:
         if busy_s is None or self._busy_s is None or wall_s < SHORTEST_WATCH_S:
             return None
         return max(0.0, busy_s - self._busy_s - (_own_s() - self._own_s)) / wall_s
+
+    def taken_by(self) -> tuple[str, ...]:
+        """The busiest of those that may be read, each with the cores that it kept busy: `cc1 (7) 1.0`."""
+        if not self._processes_s:
+            return ()
+        wall_s, before = time.perf_counter() - self._wall_s, self._processes_s
+        worked = {name: (seconds - before[name]) / wall_s for name, seconds in _processes_s().items() if name in before}
+        most = sorted(worked, key=worked.__getitem__, reverse=True)[:NAMED]
+        return tuple(f"{name} {worked[name]:.1f}" for name in most if worked[name] > LEAST_CORES)
+
+    def told(self, usable: int) -> str:
+        """`other processes keep 1.6 of 2 cores busy (cc1 (7) 1.0)`; empty where they do not."""
+        return occupied(self.cores_taken(), usable, self.taken_by())
+
+
+def neighbours_now() -> str:
+    """Who keeps the cores busy now, watched for a second; empty where nobody does."""
+    neighbours = Neighbours(named=True)
+    time.sleep(WATCH_S)
+    return neighbours.told(host.usable_cores())
+
+
+def occupied(cores_taken: float | None, usable: int, taken_by: Sequence[str]) -> str:
+    """That others keep the usable cores busy, in words that name them; empty where they do not."""
+    if cores_taken is None or not are_taken(cores_taken, usable):
+        return ""
+    by = printable(", ".join(taken_by)) or "by whom cannot be read here"
+    return f"other processes keep {min(cores_taken, usable):.1f} of {usable} cores busy ({by})"
+
+
+def _processes_s() -> dict[str, float]:
+    """Seconds that every other process that may be read has worked, by its name and number (proc(5), `stat`)."""
+    seconds = {}
+    for path in (host.ROOT / "proc").glob("[0-9]*/stat"):
+        # The name stands in brackets, and may hold some itself.
+        opened, _, rest = (host.read(path) or "").rpartition(")")
+        name, words = opened.partition("(")[2], rest.split()
+        if len(words) > 12 and path.parent.name != str(os.getpid()):
+            seconds[f"{name} ({path.parent.name})"] = (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+    return seconds
 
 
 def others_core_s() -> float | None:
@@ -173,6 +220,4 @@ def too_busy(cores_taken: float | None) -> str:
     usable = host.usable_cores()
     if not are_taken(cores_taken, usable):
         return ""
-    return (
-        f"other processes kept {cores_taken:.1f} of {usable} cores busy while it was timed; run it on a quiet machine"
-    )
+    return f"other processes kept {cores_taken:.1f} of {usable} {BUSY}; run it on a quiet machine"
