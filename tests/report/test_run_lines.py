@@ -140,6 +140,11 @@ def test_a_sweep_is_one_line_with_what_fits_it():
     assert line(misfit=0.61, latency_s=5e-8, bandwidth=5.25e9).endswith(
         "no latency and bandwidth fit it: the best, 50.0 ns + size at 5.25 GB/s, are 61% off"
     )
+    errors = line(latency_error_s=3e-8, bandwidth_error=1.25e7, of_roof={"80%": 4 * MIB, "90%": None})
+    assert errors.endswith(
+        "50% from 1 MiB, 80% of roof from 4 MiB; fits 2.00 µs ± 30.0 ns + size at 2.10 ± 0.0125 GB/s"
+    )
+    assert line(metric="job_wall_s", latency_s=11.2, bandwidth=7e8) == "memcpy\\n: fits 11.2 s + size at 0.7 GB/s"
     assert "e+" not in line(plateau=2e12, bandwidth=2.1e12)
     assert line(bandwidth=None).endswith("fits 2.00 µs")
 

@@ -10,7 +10,14 @@ from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.units import MIB
 from pytest_roofline.core.work import Work
 from pytest_roofline.report.messages import curve_line
-from pytest_roofline.report.transfers import fan_lines, latency_lines, matrix_lines, memory_lines, transfer_lines
+from pytest_roofline.report.transfers import (
+    fan_lines,
+    latency_lines,
+    matrix_lines,
+    memory_lines,
+    path_lines,
+    transfer_lines,
+)
 from pytest_roofline.stats.curves import summarise
 
 SIZE = 100 * MIB
@@ -181,3 +188,25 @@ def test_the_sweep_of_a_link_tells_the_sizes_that_reach_half_and_more_of_its_pla
     assert curve.bandwidth == pytest.approx(50e9, rel=0.01)
     # The two sizes of a matrix are no sweep.
     assert summarise(transfer(1, source=1, target=0, size_bytes=size).measurement for size in (4096, SIZE)) == []
+
+
+def test_mpi_stands_against_pytorch_at_equal_sizes_with_an_interval_and_the_sizes_from_which_each_is_fast(transfer):
+    sizes = [MIB * 4**power for power in range(5)]
+
+    def sweep(way, *rates, **more):
+        known = {"benchmark": f"peer_copy_{way}", "metric": f"{way}_payload_GBps", "pattern": "one_way", **more}
+        return [transfer(gbps, size_bytes=size, **known) for size, gbps in zip(sizes, rates, strict=True)]
+
+    gloo, mpi = sweep("gloo", 5, 10, 40, 45, 50), sweep("mpi", 10, 41, 46, 49, 50, memory="host")
+    title, _, _, *lines = path_lines([*gloo, *mpi], 80)
+    assert title == "MPI against PyTorch from the memory of the host, with a 99 % interval:"
+    first = lines[0].split()
+    assert first[:7] == ["1", "MiB", "5.00", "GB/s", "10.0", "GB/s", "2.00"]
+    low, high = float(first[7][1:]), float(first[9][:-1])
+    assert 1 < low < 2 < high < 4
+    # Of the slower plateau, 47.5 GB/s.
+    assert lines[5:] == [
+        "80% of the slower plateau (38.0 GB/s): PyTorch from 16 MiB, MPI from 4 MiB, 4.00 times smaller",
+        "90% of the slower plateau (42.8 GB/s): PyTorch from 64 MiB, MPI from 16 MiB, 4.00 times smaller",
+    ]
+    assert path_lines(gloo, 80) == path_lines(mpi, 80) == path_lines([*gloo[:1], *mpi[1:]], 80) == []

@@ -3,11 +3,13 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_roofline.baselines.rows import timed_row
+from pytest_roofline.core.records import Ceiling
 from pytest_roofline.stats.curves import judge_curves, summarise
 from pytest_roofline.stats.judgements import judgement_of
 from pytest_roofline.stats.limits import Limit
@@ -48,7 +50,31 @@ def test_a_fit_at_its_edges_and_how_far_it_is_off(make):
     (straight,) = summarise(sweep(make, lambda size: 1e-6 + size / 1e9))
     (dip,) = summarise(sweep(make, lambda size: (100 if size == SIZES[3] else 1) * size / 1e9))
     assert straight.misfit == pytest.approx(0.0, abs=1e-9)
+    assert (straight.latency_error_s, straight.bandwidth_error) == (pytest.approx(0, abs=1e-9), pytest.approx(0, abs=9))
     assert 0.25 < dip.misfit < 1.0
+
+
+def test_standard_errors_of_a_fit_are_those_of_weighted_least_squares(make):
+    seconds = {size: (2e-6 + size / 1e10) * factor for size, factor in zip(SIZES, [1.02, 0.98] * 5, strict=True)}
+    (curve,) = summarise(sweep(make, seconds.get))
+    design = np.array([[1 / seconds[size], size / seconds[size]] for size in SIZES])
+    values, residuals, *_ = np.linalg.lstsq(design, np.ones(10), rcond=None)
+    errors = np.sqrt(residuals[0] / 8 * np.diag(np.linalg.pinv(design.T @ design, rcond=1e-20)))
+    assert (curve.latency_s, curve.latency_error_s) == pytest.approx((values[0], errors[0]), rel=1e-6)
+    # A copy moves its size twice.
+    expected = 2 / values[1], 2 / values[1] * errors[1] / values[1]
+    assert (curve.bandwidth, curve.bandwidth_error) == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_share_of_the_roof_is_reached_by_size_and_of_whole_programs_the_fixed_part_is_split_off(make):
+    roof = Ceiling("traffic_GBps", 20e9, "datasheet", "a sheet")
+    rates = {size: 11.5e9 + 1e9 * place for place, size in enumerate(SIZES)}
+    points = [replace(one, ceiling=roof) for one in sweep(make, lambda size: 2 * size / rates[size])]
+    (curve,) = summarise(points)
+    assert curve.of_roof == {"80%": SIZES[5], "90%": SIZES[7]}
+    assert summarise([replace(points[0], ceiling=None), *points[1:]])[0].of_roof == {}
+    (job,) = summarise(sweep(make, lambda size: 11 + size / 1e9, metric="job_wall_s"))
+    assert (job.latency_s, job.bandwidth) == (pytest.approx(11), pytest.approx(1e9))
 
 
 def test_the_plateau_is_the_rate_of_the_largest_third_and_a_share_is_reached_where_no_larger_size_falls_below(make):

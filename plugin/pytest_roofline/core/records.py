@@ -215,8 +215,10 @@ class Outcome:
 class CurveSummary:
     """One sweep over sizes in a line: see `stats.curves`.
 
-    `reached` holds by share of the plateau the size from which on no larger one is below it. `misfit` is the root mean
-    square of the relative errors of latency and bandwidth; None in files of before it was kept.
+    `reached` holds by share of the plateau the size from which on no larger one is below it, `of_roof` the same by
+    share of the roofline, where every size has one. `misfit` is the root mean square of the relative errors of latency
+    and bandwidth; None in files of before it was kept. `latency_error_s` and `bandwidth_error` are standard errors
+    of the fit; None where zero is the best.
     """
 
     label: str
@@ -228,6 +230,9 @@ class CurveSummary:
     bandwidth: float | None
     verdict: str = ""
     misfit: float | None = None
+    of_roof: dict[str, int | None] = field(default_factory=dict)
+    latency_error_s: float | None = None
+    bandwidth_error: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

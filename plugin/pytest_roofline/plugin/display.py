@@ -36,7 +36,7 @@ from ..report.messages import (
 from ..report.overview import curve_verdict_line, ladder_lines, ladder_of, overview_lines, power_lines
 from ..report.published import idle_lines, limit_lines, published_lines
 from ..report.tables import kernels_table, more_table, results_table, roofline_note, warm_up_table
-from ..report.transfers import matrix_lines, transfer_lines
+from ..report.transfers import matrix_lines, path_lines, transfer_lines
 from ..stats.curves import judge_curves, summarise
 from ..stats.outlook import DEFAULT_TOLERANCES
 from ..stats.spread import class_of
@@ -232,7 +232,8 @@ def _details(session: RooflineSession, width: int) -> list[str]:
     lines += limit_lines(rows)
     lines += [curve_verdict_line(curve) for curve in judge_curves(rows)]
     lines += [curve_line(curve) for curve in summarise(row.measurement for row in rows if row.measurement is not None)]
-    lines += matrix_lines(rows, width) + transfer_lines(rows) + rank_lines(rows) + first_call_lines(rows)
+    lines += matrix_lines(rows, width) + transfer_lines(rows) + path_lines(rows, width)
+    lines += rank_lines(rows) + first_call_lines(rows)
     lines.append(warm_up_table(rows, width))
     lines += reason_lines(rows) + peak_lines(rows)
     lines += condition_lines(rows, untold_since=_untold_since(session)) if rows else []

@@ -1,10 +1,11 @@
 """The closing lines of a run: reasons, conditions, curves, counts, and what the gate compared."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ..baselines.run_files import NIGHTS, Watched
 from ..baselines.run_rows import XFAIL, Ending, how_it_ended, short_name
+from ..core.keys import JOB_METRIC
 from ..core.records import CurveSummary
 from ..core.rows import FAILED, Row, badness, worst_first
 from ..core.units import count, format_bytes, format_seconds, listed, printable, three_digits
@@ -23,16 +24,34 @@ FAIR_FIT = 0.25
 
 
 def curve_line(curve: CurveSummary) -> str:
-    """A sweep in a line: plateau, where it is reached, latency and bandwidth."""
-    unit = 1e12 if rate_suffix(curve.metric) == "TFLOPS" else 1e9
-    name = "TFLOP/s" if unit == 1e12 else "GB/s"
+    """A sweep in a line: plateau, where it and the roofline are reached, latency and bandwidth."""
+    unit, name = _rate_unit(curve)
+    shares = curve.reached | {f"{share} of roof": size for share, size in curve.of_roof.items()}
+    reached = [f"{share} from {format_bytes(size)}" for share, size in shares.items() if size is not None]
     plateau = f"plateau {three_digits(curve.plateau / unit)} {name} ({curve.metric})"
-    reached = [f"{share} from {format_bytes(size)}" for share, size in curve.reached.items() if size is not None]
-    bandwidth = f" + size at {three_digits(curve.bandwidth / unit)} {name}" if curve.bandwidth is not None else ""
-    fit = f"fits {format_seconds(curve.latency_s)}{bandwidth}"
+    # Starting a program is in its time, so that no size shows the rate of its work.
+    told = [] if curve.metric == JOB_METRIC else [", ".join([plateau, *reached])]
+    return f"{printable(curve.label)}: {'; '.join([*told, fit_text(curve)])}"
+
+
+def fit_text(curve: CurveSummary) -> str:
+    """`fits 2.00 µs ± 30.0 ns + size at 2.10 ± 0.01 GB/s`, with the standard errors of both."""
+    unit, name = _rate_unit(curve)
+    fit = f"fits {format_seconds(curve.latency_s)}{_error(curve.latency_error_s, format_seconds)}"
+    if curve.bandwidth is not None:
+        error = _error(curve.bandwidth_error, lambda value: three_digits(value / unit))
+        fit += f" + size at {three_digits(curve.bandwidth / unit)}{error} {name}"
     if curve.misfit is not None and curve.misfit > FAIR_FIT:
-        fit = f"no latency and bandwidth fit it: the best, {fit.removeprefix('fits ')}, are {curve.misfit:.0%} off"
-    return f"{printable(curve.label)}: {', '.join([plateau, *reached])}; {fit}"
+        return f"no latency and bandwidth fit it: the best, {fit.removeprefix('fits ')}, are {curve.misfit:.0%} off"
+    return fit
+
+
+def _rate_unit(curve: CurveSummary) -> tuple[float, str]:
+    return (1e12, "TFLOP/s") if rate_suffix(curve.metric) == "TFLOPS" else (1e9, "GB/s")
+
+
+def _error(error: float | None, text: Callable[[float], str]) -> str:
+    return f" ± {text(error)}" if error else ""
 
 
 def reason_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:

@@ -1,13 +1,17 @@
 """Copies between devices: matrices, and what only several transfers tell together."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
+from ..baselines.comparators import class_of_key
 from ..core.keys import canonical, label_of
 from ..core.rows import Row
 from ..core.units import format_bytes, format_seconds, printable, three_digits
 from ..core.work import RATE_UNITS, rate_suffix
 from ..hardware import link_peak, product_like
+from ..stats.curves import SHARES, summarise
+from ..stats.spread import priors
+from ..stats.stats import times_as_fast
 from .tables import new_table, render
 
 # Fewer pairs than this are read as well in the table of all rows.
@@ -200,6 +204,75 @@ def _compared(ways: dict[str, Row]) -> str:
         if memory != HOST
     ]
     return f"{printable(host.label)}: from other memory {', '.join(said)}, at {format_bytes(_size(host))}"
+
+
+MPI_METRIC = "mpi_payload_GBps"
+# What PyTorch's way is measured as, by the memory that MPI sends from.
+PYTORCH_METRICS = {HOST: "gloo_payload_GBps", "device": "auto_payload_GBps"}
+
+
+def path_lines(rows: Sequence[Row], width: int) -> list[str]:
+    """MPI against PyTorch, one way between the first two: at equal sizes, and from which size on each is fast.
+
+    MPI's rows have the parameters `pattern` and `memory`; PyTorch's a `pattern` too where ranks copy, else a pair.
+    """
+    sound = [row for row in rows if row.measurement is not None and not row.measurement.invalid]
+    lines = []
+    for memory, metric in PYTORCH_METRICS.items():
+        pytorch = {_size(row): row for row in sound if row.counting == metric and _is_one_way(row)}
+        mpi = {
+            _size(row): row
+            for row in sound
+            if row.counting == MPI_METRIC and _is_one_way(row) and row.parameters.get(MEMORY) == memory
+        }
+        shared = sorted(pytorch.keys() & mpi.keys())
+        if shared:
+            lines.append(f"MPI against PyTorch from the memory of the {memory}, with a 99 % interval:")
+            lines += _ratios([(pytorch[size], mpi[size]) for size in shared], width)
+            lines += _shifts(pytorch, mpi)
+    return lines
+
+
+def _is_one_way(row: Row) -> bool:
+    return row.parameters.get("pattern") == "one_way" or pair_of(row) == (0, 1)
+
+
+def _ratios(pairs: Sequence[tuple[Row, Row]], width: int) -> list[str]:
+    table = new_table(*((name, "right") for name in ("size", "PyTorch", "MPI", "times as fast", "")))
+    for pytorch, mpi in pairs:
+        assert mpi.key is not None
+        ratio, low, high = times_as_fast(_medians_s(mpi), _medians_s(pytorch), priors()[class_of_key(mpi.key)])
+        rates = (_gbps(row.rate) if row.rate is not None else UNRESOLVED for row in (pytorch, mpi))
+        interval = f"({three_digits(low)} … {three_digits(high)})"
+        table.add_row(format_bytes(_size(mpi)), *rates, three_digits(ratio), interval)
+    return render(table, width, colour=False).split("\n")
+
+
+def _medians_s(row: Row) -> list[float]:
+    """The median of every process that counts, in seconds."""
+    return [one.median_s for one in row.measurements if not one.invalid]
+
+
+def _shifts(pytorch: Mapping[int, Row], mpi: Mapping[int, Row]) -> Iterator[str]:
+    """From which size on each reaches 80 and 90 % of one rate: that of the link, else of the slower plateau."""
+    curves = [summarise(one for row in way.values() for one in row.measurements) for way in (pytorch, mpi)]
+    if not all(curves):
+        return
+    roofs = [one.ceiling for row in (*pytorch.values(), *mpi.values()) for one in row.measurements if one.ceiling]
+    links = [roof.value for roof in roofs if roof.source == "datasheet"]
+    rate, name = (max(links), "the link") if links else (min(one.plateau for (one,) in curves), "the slower plateau")
+    for share in SHARES[1:]:
+        first, other = (_reached_from(share * rate, way) for way in (pytorch, mpi))
+        ways = (f"{way} {f'from {format_bytes(size)}' if size else 'at no size'}"
+                for way, size in (("PyTorch", first), ("MPI", other)))  # fmt: skip
+        shift = f", {three_digits(first / other)} times smaller" if first and other else ""
+        yield f"{share:.0%} of {name} ({_gbps(share * rate)}): {', '.join(ways)}{shift}"
+
+
+def _reached_from(rate: float, way: Mapping[int, Row]) -> int | None:
+    """The size from which on every one reaches a rate; None where the largest does not."""
+    below = max((size for size, row in way.items() if (row.rate or 0.0) < rate), default=0)
+    return min((size for size in way if size > below), default=None)
 
 
 def _gbps(bytes_per_second: float) -> str:

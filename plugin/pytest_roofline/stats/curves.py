@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.judgements import Judgement
-from ..core.keys import Key
+from ..core.keys import JOB_METRIC, Key
 from ..core.records import CurveSummary, Measurement
 from ..core.rows import Row
 from .looks import FALSE_IMPROVED, FALSE_PASS
@@ -20,15 +20,21 @@ Floats = npt.NDArray[np.float64]
 
 FEWEST_POINTS = 4
 SHARES = (0.5, 0.8, 0.9)
+LEAST_RESIDUAL = 1e-9
 
 
 def summarise(measurements: Iterable[Measurement]) -> list[CurveSummary]:
-    """One summary for each sweep of at least four sizes: tests alike but for the parameter `size_bytes`."""
-    sweeps: dict[tuple[str, str], dict[int, list[tuple[float, float]]]] = {}
+    """One summary for each sweep of at least four sizes: tests alike but for the parameter `size_bytes`.
+
+    Of a whole program, which has no rate, the size over its time stands in for one.
+    """
+    sweeps: dict[tuple[str, str], dict[int, list[tuple[float, float, float]]]] = {}
     for m in measurements:
         size = m.key.parameters.get("size_bytes")
-        if isinstance(size, int) and m.rate is not None and not m.invalid:
-            sweeps.setdefault((_sweep(m.key), m.key.metric), {}).setdefault(size, []).append((m.median_s, m.rate))
+        rate = m.rate if m.key.metric != JOB_METRIC or not isinstance(size, int) else size / m.median_s
+        if isinstance(size, int) and rate is not None and not m.invalid:
+            point = m.median_s, rate, math.nan if m.share_of_ceiling is None else m.share_of_ceiling
+            sweeps.setdefault((_sweep(m.key), m.key.metric), {}).setdefault(size, []).append(point)
     return [
         _summary(*names, {size: points[size] for size in sorted(points)})
         for names, points in sweeps.items()
@@ -42,11 +48,11 @@ def _sweep(key: Key) -> str:
     return key.benchmark + (f"[{'-'.join(rest)}]" if rest else "") + name
 
 
-def _summary(label: str, metric: str, points: dict[int, list[tuple[float, float]]]) -> CurveSummary:
+def _summary(label: str, metric: str, points: dict[int, list[tuple[float, float, float]]]) -> CurveSummary:
     sizes = np.array(list(points), dtype=float)
-    seconds, rates = (np.array([median(one[at] for one in of) for of in points.values()]) for at in (0, 1))
+    seconds, rates, of_roof = (np.array([median(one[at] for one in of) for of in points.values()]) for at in range(3))
     plateau = float(np.median(rates[-max(2, len(rates) // 3) :]))
-    latency_s, seconds_per_byte, misfit = fit_latency_bandwidth(sizes, seconds)
+    fit = fit_latency_bandwidth(sizes, seconds)
     # In the metric's own counting: a local copy's traffic is twice its size.
     counted = float(rates[-1] * seconds[-1] / sizes[-1])
     return CurveSummary(
@@ -55,9 +61,13 @@ def _summary(label: str, metric: str, points: dict[int, list[tuple[float, float]
         points=len(points),
         plateau=plateau,
         reached={f"{share:.0%}": _size_from(share * plateau, sizes, rates) for share in SHARES},
-        latency_s=latency_s,
-        bandwidth=counted / seconds_per_byte if seconds_per_byte > 0 else None,
-        misfit=misfit,
+        of_roof={} if np.isnan(of_roof).any() else {f"{s:.0%}": _size_from(s, sizes, of_roof) for s in SHARES[1:]},
+        latency_s=fit.latency_s,
+        latency_error_s=fit.latency_error_s,
+        bandwidth=counted / fit.per_byte_s if fit.per_byte_s > 0 else None,
+        # Of a small relative error of a value its reciprocal has the same.
+        bandwidth_error=None if fit.per_byte_error_s is None else counted * fit.per_byte_error_s / fit.per_byte_s**2,
+        misfit=fit.misfit,
     )
 
 
@@ -68,19 +78,39 @@ def _size_from(rate: float, sizes: Floats, rates: Floats) -> int | None:
     return int(sizes[first]) if first < len(sizes) else None
 
 
-def fit_latency_bandwidth(sizes: Floats, seconds: Floats) -> tuple[float, float, float]:
-    """Latency in seconds and seconds per byte of t = latency + size / bandwidth, and how far off they are.
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """t = latency + size · per_byte, with the standard error of each, None where it is zero.
 
-    The last is the root mean square of (t_fit − t) / t.
+    `misfit` is the root mean square of (t_fit − t) / t.
+    """
 
-    Non-negative least squares on *relative* errors: absolute ones would leave the latency to the largest sizes.
+    latency_s: float
+    per_byte_s: float
+    misfit: float
+    latency_error_s: float | None
+    per_byte_error_s: float | None
+
+
+def fit_latency_bandwidth(sizes: Floats, seconds: Floats) -> Fit:
+    """Non-negative least squares on *relative* errors: absolute ones would leave the latency to the largest sizes.
+
+    Standard errors are those of ordinary least squares with as many parameters as are not zero.
     """
     from scipy.optimize import nnls
 
     weights = 1 / seconds
     design = np.column_stack([weights, sizes * weights])
-    (latency_s, per_byte), residual = nnls(design, np.ones(len(weights)))
-    return float(latency_s), float(per_byte), float(residual) / math.sqrt(len(weights))
+    values, residual = nnls(design, np.ones(len(weights)))
+    free = np.flatnonzero(values > 0)
+    scale = np.linalg.norm(design[:, free], axis=0)
+    used = design[:, free] / scale
+    # Less is the rounding of the arithmetic, which differs between machines.
+    deviation = residual / math.sqrt(len(weights) - len(free)) if residual > LEAST_RESIDUAL else 0.0
+    found = deviation * np.sqrt(np.diag(np.linalg.inv(used.T @ used))) / scale
+    errors = dict(zip(free.tolist(), found.tolist(), strict=True))
+    misfit = float(residual) / math.sqrt(len(weights))
+    return Fit(float(values[0]), float(values[1]), misfit, errors.get(0), errors.get(1))
 
 
 @dataclass(frozen=True, slots=True)

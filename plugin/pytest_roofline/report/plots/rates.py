@@ -8,12 +8,13 @@ from statistics import median
 from typing import Any, TypeGuard
 
 from ...core.facts import HardwareKey
-from ...core.keys import Scalar
+from ...core.keys import JOB_METRIC, Scalar
 from ...core.rows import Row
-from ...core.units import format_bytes, format_share, printable, size_label, three_digits
+from ...core.units import format_bytes, format_seconds, format_share, printable, size_label, three_digits
 from ...core.work import rate_suffix
-from ...stats.curves import FEWEST_POINTS
+from ...stats.curves import FEWEST_POINTS, summarise
 from ...stats.verdicts import Kind
+from ..messages import fit_text
 from ..transfers import FEWEST_PAIRS, pair_of, title_of
 from .chart import (
     COLOURS,
@@ -60,6 +61,7 @@ SECTIONS: tuple[tuple[str, dict[str, str]], ...] = (
                                 "payload_GBps": "bytes arrived a second",
                                 "wirebw_GBps": "bytes over the link a second"}),
     ("Collectives by size and world", {"busbw_GBps": "bus bandwidth", "algbw_GBps": "algorithm bandwidth"}),
+    ("Whole programs by size and world", {JOB_METRIC: "time of a program"}),
 )  # fmt: skip
 # So many series are told in a sentence each.
 MOST_TOLD = 3
@@ -81,7 +83,7 @@ def sweep_plots(rows: Sequence[Row]) -> list[Plot]:
     for section, counted in SECTIONS:
         groups: dict[tuple[str, str], list[Row]] = {}
         for row in rows:
-            suffix = rate_suffix(row.counting or "")
+            suffix = JOB_METRIC if row.counting == JOB_METRIC else rate_suffix(row.counting or "")
             if suffix in counted:
                 groups.setdefault((row.benchmark, suffix), []).append(row)
         sheets = []
@@ -100,7 +102,7 @@ def _sweep(section: str, title: str, rate_name: str, every: dict[str, Series]) -
     total = sum(map(len, every.values()))
     drawn = {name: _thinned(series, total) for name, series in every.items()}
     rows = [row for series in drawn.values() for row in series.values()]
-    unit, unit_name = rate_unit(rows[0].counting or "")
+    unit, unit_name = (1.0, "s") if rows[0].counting == JOB_METRIC else rate_unit(rows[0].counting or "")
     sizes = [size for series in drawn.values() for size in series]
     traces: list[Trace] = []
     for number, (ceiling, label) in enumerate(roofs_of(rows), 1):
@@ -108,7 +110,7 @@ def _sweep(section: str, title: str, rate_name: str, every: dict[str, Series]) -
         traces += dashed([min(sizes), max(sizes)], [ceiling.value / unit] * 2, label, dash)
     for index, (name, series) in enumerate(drawn.items()):
         traces += _baseline(series, index, unit, explained=not any(one["name"] == "baseline" for one in traces))
-        ys = [(row.rate or 0.0) / unit for row in series.values()]
+        ys = [(_height(row) or 0.0) / unit for row in series.values()]
         beside = [hover(row, name) for row in series.values()]
         traces.append(marks(name, list(series), ys, beside, index, rows=list(series.values())))
     traces += _limits(drawn.values(), unit) + marks_explained(rows)
@@ -116,6 +118,11 @@ def _sweep(section: str, title: str, rate_name: str, every: dict[str, Series]) -
     layout = {"xaxis": size_axis("size", sizes), "yaxis": heights}
     figure = plain_figure(traces, layout, with_legend(420, len(traces)))
     return Plot(section, printable(title), _says(every) + thinned_note(len(rows), total, "points"), figure)
+
+
+def _height(row: Row) -> float | None:
+    """What is drawn of a row: its rate; of a whole program, which has none, its time."""
+    return row.time_s if row.counting == JOB_METRIC else row.rate
 
 
 def _thinned(series: Series, total: int) -> Series:
@@ -166,7 +173,7 @@ def series_of(rows: Sequence[Row]) -> dict[str, Series]:
     found: dict[tuple[str, ...], Series] = {}
     for row in rows:
         size = row.parameters.get(SIZE) if parameter == SIZE else row.size_bytes
-        if parameter is not None and _whole(size) and drawable(row.rate):
+        if parameter is not None and _whole(size) and drawable(_height(row)):
             found.setdefault(_parts(row, parameter), {})[size] = row
     names = _names(list(found))
     made = {names[parts]: dict(sorted(series.items())) for parts, series in found.items() if len(series) >= _FEWEST}
@@ -253,6 +260,9 @@ def _plateau(rows: Sequence[Row]) -> str:
     """The median rate of the largest third of the sizes beside the roofline; of few sizes the rate of the largest."""
     if not rows:
         return "no size to be trusted"
+    if rows[0].counting == JOB_METRIC:
+        curves = summarise(row.measurement for row in rows if row.measurement is not None)
+        return fit_text(curves[0]) if curves else f"{format_seconds(rows[-1].time_s or 0.0)} at the largest size"
     last, largest = rows[-max(2, len(rows) // 3) :], rows[-1]
     # Fewer make no plateau; as in the terminal's line on a sweep.
     enough = len(rows) >= FEWEST_POINTS

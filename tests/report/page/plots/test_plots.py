@@ -116,6 +116,20 @@ def test_runs_lie_over_each_other_and_rooflines_are_one_by_device(bench):
     assert 2 == len({one["line"]["dash"] for one in roofs.values()})
 
 
+def test_whole_programs_are_drawn_by_size_a_line_for_each_world_with_what_is_fixed_and_what_grows(bench, make):
+    records = []
+    for world, size in itertools.product((2, 4), (2**20, 2**23, 2**27, 2**30)):
+        parameters = {"world_size": world, "size_bytes": size}
+        key = make.key("all_reduce_job", metric="job_wall_s", timing="wall", parameters=parameters, name="job")
+        records.append(bench.judged(world * (5 + size / 2e9), key=key, work=Work(algbw_bytes=size, busbw_bytes=size)))
+    (plot,) = of_section(bench.rows(*records), "Whole programs by size and world")
+    found = traces(plot)
+    assert found["2 ranks"]["y"] == pytest.approx([2 * (5 + size / 2e9) for size in (2**20, 2**23, 2**27, 2**30)])
+    assert plot.figure["layout"]["yaxis"]["title"]["text"] == "time of a program (s)"
+    assert plot.says.startswith("2 ranks: fits 10.0 s + size at 1.00 GB/s")
+    assert "4 ranks: fits 20.0 s + size at 0.5 GB/s" in plot.says
+
+
 def test_a_limit_that_gates_is_a_mark_at_its_own_rate_and_none_where_it_is_not_known(bench, make):
     # The difference is not of the median alone where a limit holds for the fastest call, or sums up several processes.
     breach = {"estimate": 0.1, "verdict": "REGRESSED", "reason": "BELOW THRESHOLD: 4 GB/s"}
