@@ -205,6 +205,15 @@ def test_what_cannot_be_used_is_told_in_a_sentence(checkout, make):
     assert list(checkout.glob("*.zip")) == []
 
 
+def test_an_archive_in_which_a_secret_remains_is_not_written_and_file_and_line_are_told(checkout):
+    # None of its parts shows it: a number, a colon and a name of Python.
+    Path("helpers.py").write_text(f"SECONDS = 1e-3\nKEYS = lambda: {{123456789:{'aB3dE5gH7jK9mN2' * 9:.35}}}\n")
+    told = bundle("night", status=2).stderr
+    assert "roofline: line 2 of tests/helpers.py would still hold what looks like a secret, so nothing was writ" in told
+    assert list(checkout.glob("*.zip")) == []
+    bundle("night", "--keep", "secrets")
+
+
 def test_tests_that_differ_in_a_name_only_are_refused(make, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tests = [make.measurement(1e-3, test_id=f"t.py::test_h[{n}]", label=f"h[{n}]") for n in ("node1", "node1.corp.x")]

@@ -1,5 +1,6 @@
 """Names are replaced wherever they stand, by the same placeholder everywhere; what the analysis needs stays."""
 
+import base64
 import json
 import math
 import time
@@ -10,6 +11,7 @@ from pytest_roofline.baselines.run_rows import rows_of_run
 from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.bundle.making import make_bundle
 from pytest_roofline.bundle.redacting import Redactor, command, redacted_run, summary_lines
+from pytest_roofline.bundle.sources import redacted_source
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.judgements import Judgement, SessionRecord
 from pytest_roofline.core.memory import MemoryUse, OutOfMemory
@@ -86,6 +88,78 @@ REPLACED = [
     ("/usr/people/x and /tmp/x", "path-1 and path-2"),
 ]  # fmt: skip
 
+# Keys of services: how they begin, and how many characters follow, of the kind that is named; and what only its
+# surroundings tell. All of it is made up here, so that no scanner finds a key in this file.
+HEX, UPPER, MIXED = "0123456789abcdef", "ABCDEFGHJKLMNPQRSTUVWXYZ23456789", "aB3dE5gH7jK9mN2pQ4rS6tV8wX"
+KEYS = [
+    ("nvapi-", 64, MIXED), ("AKIA", 16, UPPER), ("ASIA", 16, UPPER), ("AccountKey=", 86, MIXED),
+    ("sv=2022&sig=", 43, MIXED),
+    ("sk_live_", 24, MIXED), ("rk_live_", 24, MIXED), ("whsec_", 32, MIXED), (f"SG.{MIXED[:22]}.", 43, MIXED),
+    ("xapp-1-A0B1C2-123456-", 64, HEX), ("xoxb-123456789012-", 24, MIXED), ("hvs.", 90, MIXED), ("s.", 24, MIXED),
+    ("dckr_pat_", 27, MIXED), ("dapi", 32, HEX), ("glrt-", 20, MIXED), ("glpat-", 20, MIXED), ("glcbt-64_", 20, MIXED),
+    ("ya29.", 120, MIXED), ("AIza", 35, MIXED), ("GOCSPX-", 28, MIXED), ("github_pat_", 82, MIXED), ("ghs_", 36, MIXED),
+    ("hf_", 34, MIXED), ("sk-proj-", 120, MIXED), ("sk-ant-api03-", 93, MIXED), ("npm_", 36, MIXED),
+    ("pypi-", 80, MIXED),
+    ("dop_v1_", 64, HEX), ("shpat_", 32, HEX), ("lin_api_", 40, MIXED), ("ntn_", 46, MIXED), ("figd_", 40, MIXED),
+    ("tskey-auth-", 40, MIXED), ("HRKU-", 58, MIXED), ("gsk_", 52, MIXED), ("r8_", 37, MIXED), ("lsv2_pt_", 43, HEX),
+    ("123456789:", 35, MIXED), ("SK", 32, HEX), ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.", 43, MIXED),
+    ("AGE-SECRET-KEY-1", 58, UPPER),
+]  # fmt: skip
+PASSWORD = "Wj8fK2pQx7"
+TOLD = [
+    "curl -u bob:{} -O x", "curl --user 'bob:{}' x", "curl -ubob:{} x", "machine h login bob password {}",
+    "login bob\npassword {}",
+    "pw={}", "pw: {}", "pass={}", "passwd={}", "passphrase {}", "wget --http-password {} x", "redis-cli -a {} ping",
+    "docker login -u bob -p {} nvcr.io", "db.x:5432:main:bob:{}", "postgres://bob:{}@db/x", "X-Api-Key: {}",
+    "PRIVATE-TOKEN: {}",
+    "Authorization: token {}", "AWS_SECRET_ACCESS_KEY={}", "aws_secret_access_key = {}", "encryption_key={}",
+    "clientSecret: {}",
+    "Server=x;Password={};", "SharedAccessKey={}", "- name: HF_TOKEN\n  value: {}", "<password>{}</password>",
+    "password = correct {}",
+]  # fmt: skip
+# A text with a key in it, in files of every kind.
+KINDS = [
+    "12:00 [info] with {} for it", "it was {}.", "(`{}`)", '{{"a": ["{}"]}}', "key: {}", 'key = "{}"', "MY_KEY={}",
+    "export NCCL_X='{}'",
+    '{{"source": ["!login {}\\n", "k = \\"{}\\"\\n", "\\n{}"]}}', "machine h login bob password {}",
+    "GET /x?key={}&y=1",
+]  # fmt: skip
+
+
+def test_keys_of_known_services_and_passwords_by_their_surroundings_are_gone_from_files_of_every_kind():
+    wrong = []
+    for begins, length, kind in KEYS:
+        tail = (kind * 9)[:length]
+        wrong += [text for one in KINDS if tail in Redactor().text(text := one.format(*[begins + tail] * 3))]
+        source = redacted_source(Redactor(), f"k = {begins + tail!r}\n# {begins + tail}\nf(b'\\n{begins + tail}')\n")
+        wrong += [source] if tail in source else []
+    for told in TOLD:
+        shown = [
+            Redactor().text(text) for text in (told.format(PASSWORD), json.dumps({"source": [told.format(PASSWORD)]}))
+        ]
+        wrong += [text for text in shown if PASSWORD in text]
+    assert wrong == []
+
+
+def test_machines_are_found_where_tools_print_them_though_no_digit_tells():
+    for text in (
+        "{}:3442:3450 [0] NCCL INFO Using network IB", "[{}:12345] *** Process received signal ***",
+        "#  Rank  0 Group  0 Pid  3442 on   {} device  0 [0x1a] NVIDIA H100", "srun: error: {}: task 0: Killed",
+        "  host      : {}", "machine {} login bob password x",
+    ):  # fmt: skip
+        redactor = Redactor()
+        redactor.learn_from(text.format("mercury"))
+        assert "mercury" not in redactor.text(text.format("mercury") + " and mercury"), text
+
+
+def test_what_the_scanner_of_others_knows_is_redacted_too_also_in_base64():
+    pytest.importorskip("kingfisher_sdk")
+    key = "A3-ASWWYB-798JRYLJVD4-23DC2-86TVM-H43EB"
+    hidden = base64.b64encode(b"token of mine: ghp_" + (MIXED * 2)[:36].encode()).decode()
+    assert Redactor().text(f"é {key} and {hidden}.") == "é secret-1 and secret-2."
+    assert Redactor(["secrets"]).text(key) == key
+
+
 # What the analysis needs, and what only looks like a name.
 STAYS = [
     "perf_tests/test_memcpy.py::test_memcpy_h2h[64MiB-pinned]",
@@ -114,6 +188,12 @@ STAYS = [
     "for each token: 2 FLOPs, no token: the end of a run",
     "basic comparison, bearer of something",
     "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+    # Hashes of commits, images, kernels and files are no secrets.
+    "commit 96f1a0a0c35842c183fadef2c54dd6e3aabbccdd, torch 2.10.0+git96f1a0a0",
+    "sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae",
+    "kernel 7Y2ZKXO4N3QF5PCKJ6VG5TTQ5A2LJDQ6WUPM5QSLRHIWLTJ5M4QA of triton_per_fused_add_native_layer_norm_0",
+    "flash[pass=forward] pw=300W, pass: 3 of 4, password reset, --user alice -x, docker run -u 1000:1000",
+    "sk-hynix-hbm3-memory-module",
 ]
 
 
@@ -190,6 +270,7 @@ def test_a_command_line_is_read_word_by_word():
         (["pytest", "-k", "memcpy"], ["pytest", "-k", "memcpy"]),
         (["--token", "x y z"], ["--token", "secret-1"]),
         (["--token", "--quiet"], ["--token", "--quiet"]),
+        (["-u", "bob:x y"], ["-u", "secret-1 y"]),
         (["/a b/c d"], ["path-1"]),
         (["--out=/a b/c d"], ["--out=path-1"]),
         (["--roofline-address=n5.x"], ["--roofline-address=host-1"]),

@@ -111,10 +111,23 @@ SPELLINGS = (
     ('b"alice \\xff"', 'b"user-1 \\xff"'),
     ("x = 'A_B=c' 'd'", "x = 'A_B=value-1' 'd'"),
     ('# alice\f\nx = "alice"', '# user-1\f\nx = "user-1"'),
+    # An escape may hide a name, or be a part of one.
+    (r'x = "a\nalice"', r"x = 'a\nuser-1'"), (r'x = "\x61lice"  # alice', "x = 'user-1'  # user-1"),
+    (r'x = b"\talice\xff"', r"x = b'\tuser-1\xff'"), (r'x = f"{y}\x61lice 10.1.2.3"', "x = f'{y}user-1 address-1'"),
+    # What is assigned is a secret by its name.
+    ('PASSWORD = "hunter two"', 'PASSWORD = "secret-1"'),
+    ("login(user, api_key='abc')", "login(user, api_key='secret-1')"),
+    ('os.environ["HF_TOKEN"] = "abc"', 'os.environ["HF_TOKEN"] = "secret-1"'),
+    ('x = {"passwd": "a b"}', 'x = {"passwd": "secret-1"}'),
+    ('run(["curl", "-u", "bob:abc"])', 'run(["curl", "-u", "secret-1"])'),
+    ('run(["x", "--token", "abc"])', 'run(["x", "--token", "secret-1"])'),
+    ('setdefault("WANDB_API_KEY", "abc")', 'setdefault("WANDB_API_KEY", "secret-1")'),
     *(
         (text, None)
         for text in (
-            '"""Job: x password="""', '"""Secret: """', "x = 'A_B=' 'c'", "f'MASTER_PORT={p}'", "f'--token={t}'",
+            'Tokenizer(pad_token="<pad>", mask_token="[MASK]")', 'token = next(tokens, "end")', 'x = ["token", "size"]',
+            'f"{folder}/tests\\n"', '"""Job: x password="""', '"""Secret: """', "x = 'A_B=' 'c'", "f'MASTER_PORT={p}'",
+            "f'--token={t}'",
             "f'{one.label} is INVALID: {one.invalid}'", "f'{FOLDER}/tests/{name}'", '"%s:\\n" % x',
             '"key:\\t%s, token=%s, A_B=%d, http://%s:%d" % x', '"--token={} A_B={name}".format(1, name=2)',
             're.compile("\\\\d+")', 'r"(\\\\d+)"', 'b"\\\\x00"', 'assert x, "basic comparison fails"',
@@ -131,8 +144,7 @@ def test_names_in_strings_and_comments_are_replaced_and_code_is_not(recwarn):
         redactor.learn("users", "alice")
         assert redacted_source(redactor, text) == (text if redacted is None else redacted)
     # A name in the code cannot be taken out, and what is no Python cannot be given away.
-    hidden = (r'x = "a\nalice"', r'x = "\talice"', r'x = "\x61lice"', r'x = b"\talice"')
-    for text in (*hidden, "def alice():\n    pass\n", "import node.alice", 'x = f"{alice}"', 'x = """alice', "x = \0"):
+    for text in ("def alice():\n    pass\n", "import node.alice", 'x = f"{alice}"', 'x = """alice', "x = \0"):
         redactor = Redactor()
         redactor.learn("users", "alice")
         assert redacted_source(redactor, text) is None, text

@@ -70,7 +70,19 @@ def make_bundle(run: Run, tests: Sequence[str], redactor: Redactor, root: Path) 
         + "\n",
     }
     made.files |= {name: text.encode() for name, text in texts.items()}
+    _refuse_secrets(made, redactor)
     return made
+
+
+def _refuse_secrets(made: Bundle, redactor: Redactor) -> None:
+    """Raise where a secret stands in a text as a whole that none of its parts showed."""
+    for name, data in made.files.items():
+        lines = redactor.left(data.decode()) if not name.endswith(".whl") else []
+        if lines:
+            raise BadInput(
+                f"line {listed(list(map(str, lines)), SHOWN)} of {name} would still hold what looks like a secret, so "
+                "nothing was written; take it out there, or let secrets pass by --keep secrets"
+            )
 
 
 def chosen(rows: Sequence[Row], tests: Sequence[str], run: str) -> list[int]:

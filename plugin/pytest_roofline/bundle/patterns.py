@@ -3,6 +3,8 @@
 import ipaddress
 import re
 
+from .credentials import CONTEXTS, FIELD, FORMS, HEX
+
 # By category, the word that placeholders begin with. The order is that of precedence where two overlap.
 CATEGORIES = {
     "secrets": "secret",
@@ -45,13 +47,8 @@ _HARDWARE = re.compile(
 # Addresses that every machine has.
 _EVERYWHERE = {"127.0.0.1", "127.0.1.1", "0.0.0.0", "::", "::1"}
 
-_WORDS = r"token|passw(?:or)?d|passwd|passphrase|secret|api[_-]?key|access[_-]?key|private[_-]?key|credentials?"
-# A place that a value is put into: `%s`, `{}`, `{name}`.
-_FIELD = r"(?!%[-\d.]*[a-z]\b|\{[^{}\n]{0,80}\})"
-_VALUE = rf"(?P<it>\"[^\"\n]*\"|'[^'\n]*'|{_FIELD}[^\s\"',;&]+)"
 _END = r"[^\s\"'`<>|,;()\[\]{}*?:]"
-_HEX = r"[0-9a-fA-F]"
-_UUID = rf"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}"
+_UUID = rf"{HEX}{{8}}-{HEX}{{4}}-{HEX}{{4}}-{HEX}{{4}}-{HEX}{{12}}"
 # What is a domain, and what is an attribute's name as often, and a domain only behind two names or one with a digit.
 _TOP_LEVEL = "com|org|net|edu|gov|mil|io|ai|arpa|localdomain|intranet|lan|corp|de|uk|fr|ch|jp|cn|kr|tw|eu|nl|se|fi|au"
 _WORDY = "at|ca|cloud|cluster|dev|example|int|internal|invalid|local|private|svc"
@@ -61,29 +58,22 @@ _MACHINE = (
     r"[A-Za-z][A-Za-z-]{2,40}[\w.-]{0,40}\d(?:[\w-]{0,40}(?:\.[\w-]{1,40}){0,8}[\w-])?"
 )
 _NODES = rf"(?P<it>{_MACHINE}(?!\w)|[A-Za-z][\w-]{{2,40}}\[[\d,-]+\])"
+# Where tools print a machine's name and nothing else, so that it needs no digit: NCCL and its tests, Open MPI, Slurm,
+# torchrun, netrc.
+_HOSTS_OF_TOOLS = (
+    r"(?<![\w.-])(?P<it>[A-Za-z][\w.-]*):\d+:\d+ \[\d+\] ",
+    r"\b[Pp]id[ \t]+\d+[ \t]+on[ \t]+(?P<it>[A-Za-z][\w.-]*)(?=[ \t]+device\b)",
+    r"(?:^|[\s(])\[(?P<it>[A-Za-z][\w.-]*):\d{3,}\]",
+    r"\bsrun: error: (?P<it>[A-Za-z][\w.-]*): task",
+    r"\bhost[ ]{2,}: (?P<it>[A-Za-z][\w.-]*)",
+    r"(?m)^[ \t]*machine[ \t]+(?P<it>[A-Za-z][\w.-]*)(?=\s+(?:login|account|password)\b)",
+)
 # Behind a folder's name with a blank or an apostrophe, on to the last separator.
 _ON = r"(?: [A-Z][\w.'-]{0,80}/" + _END + r"*|(?<=\w)'(?=\w{0,80}/)" + _END + r"*)*"
 _WINDOWS = r"(?: (?:[\w.()&'-]{1,80} ){0,3}[\w.()&'-]{1,80}\\[^\s\"'`<>|]*)*"
 
 _RAW: dict[str, tuple[str, ...]] = {
-    "secrets": (
-        # A token of a text is a value only where it looks like one.
-        rf"(?i)(?:{_WORDS})[\"']?[ \t]*(?:=|:(?![ \t]+(?:[a-z]+(?:[\s.,]|$)|\S{{0,3}}(?:\s|$))))[ \t]*{_VALUE}",
-        rf"(?i)(?:authorization|cookie)[\"']?[ \t]*[:=][ \t]*(?:(?:bearer|basic)[ \t]+)?{_VALUE}",
-        rf"(?i)(?:passw(?:or)?d|passwd|passphrase|[_-]token|[_-]secret):[ \t]+{_VALUE}",
-        rf"(?i)(?<![a-z])pwd[ \t]*[:=][ \t]*(?![/~\\]|[A-Z]:){_VALUE}",
-        rf"(?i)\b(?:password|passwd|passphrase)[ \t]+(?:is|was)[ \t]+(?=\S*\d){_VALUE}",
-        rf"(?i)(?<!\w)--?[\w-]{{0,40}}(?:{_WORDS})[ \t]+(?!-){_VALUE}",
-        rf"\b(?:mysql|mariadb|mongo|sshpass|docker login)\w*(?:[ \t]+\S+){{0,8}}?[ \t]+-p[ \t]*(?!-){_VALUE}",
-        r"\b(?i:bearer)[ \t]+(?P<it>(?=[a-z._~+/=-]*[A-Z0-9])[\w.+/=~-]{8,})",
-        r"\b(?i:basic)[ \t]+(?P<it>(?=[A-Za-z+/]*[\d=])[A-Za-z0-9+/]{8,}={0,2})",
-        r"(?<=://)(?P<it>[^\s/@{}]+)(?=@)",
-        r"\b(?:gh[pousr]_\w{8,}|github_pat_\w{16,}|glpat-[\w-]{10,}|hf_[A-Za-z0-9]{10,}|sk-[\w-]{16,}|npm_\w{16,}"
-        r"|AIza[\w-]{30,}|glsa_\w{16,}|dop_v1_\w{16,}|pypi-[\w-]{16,}"
-        r"|AKIA[0-9A-Z]{12,}|xox[abpr]-[\w-]{10,}|eyJ[\w-]+\.[\w-]+\.[\w-]+)",
-        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----[^-]*(?:-----END [A-Z0-9 ]{0,40}-----)?",
-        rf"(?<![\w-]){_HEX}{{40}}(?![\w-])",
-    ),
+    "secrets": CONTEXTS,
     "urls": (r"[A-Za-z][A-Za-z0-9+.-]{0,15}://(?!%|\{)[^\s\"'`<>)\]}]+(?:\](?::\d+)?)?",),
     "emails": (
         r"[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+",
@@ -94,7 +84,7 @@ _RAW: dict[str, tuple[str, ...]] = {
     "values": (
         rf"\b(?!(?:{'|'.join(TELLING)})_(?!HOSTID=|COMM_ID=))"
         r"(?:[A-Z][A-Z0-9]*_[A-Z0-9_]*|HOME|HOST|HOSTNAME|LOGNAME|MAIL|PATH|PWD|SHELL|USER)="
-        rf"(?P<it>\"[^\"\n]*\"|'[^'\n]*'|{_FIELD}\S+)",
+        rf"(?P<it>\"[^\"\n]*\"|'[^'\n]*'|{FIELD}\S+)",
     ),
     "jobs": (
         r"(?i)\b(?:(?:slurm|pbs|lsf|sge|flux|cluster)[_ -]?job(?:[_ -]?id)?|job[_ -]?id)[\"']?[ \t]*[:=#]?[ \t]*[\"']?"
@@ -106,11 +96,10 @@ _RAW: dict[str, tuple[str, ...]] = {
         r"(?<![\w.])\d{3,}\.(?:batch|extern|interactive|pbs[\w.-]*|[a-z-]{0,40}server[\w.-]*)(?!\w)",
         r"(?<![\w-])i-(?:[0-9a-f]{17}|[0-9a-f]{8})(?![\w-])",
         r"\barn:aws[\w-]*:[^\s\"'`,;)]+",
-        rf"(?i)(?<![\w.])(?:--)?(?:account|project)(?:[_-]?id)?=(?P<it>{_FIELD}[\w-]+)",
+        rf"(?i)(?<![\w.])(?:--)?(?:account|project)(?:[_-]?id)?=(?P<it>{FIELD}[\w-]+)",
         r"(?i)\b(?:gcp|google)[ \t]+project[ \t:=]+(?P<it>[\w-]+)",
-        rf"(?i)\b(?:boot|machine)[_-]?id[\"']?[ \t:=]+(?P<it>{_HEX}{{32}})(?!\w)",
-        rf"(?i)\b(?:container|docker)(?:[_ -]?id)?[\"']?[ \t]*[-:=/ ][ \t]*(?P<it>{_HEX}{{12,64}})",
-        rf"(?<![\w-]){_HEX}{{64}}(?![\w-])",
+        rf"(?i)\b(?:boot|machine)[_-]?id[\"']?[ \t:=]+(?P<it>{HEX}{{32}})(?!\w)",
+        rf"(?i)\b(?:container|docker)(?:[_ -]?id)?[\"']?[ \t]*[-:=/ ][ \t]*(?P<it>{HEX}{{12,64}})",
         r"(?<![\w-])(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{12}(?![\w-])",
         r"(?<![\w-])[a-z0-9]+(?:-[a-z0-9]+)*-[0-9a-f]{8,10}-[a-z0-9]{5}(?![\w-])",
     ),
@@ -135,7 +124,7 @@ _RAW: dict[str, tuple[str, ...]] = {
         rf"(?<![\w.@/-])(?:[A-Za-z0-9-]+\.)+(?:{_TOP_LEVEL})(?![\w-])",
         rf"(?<![\w.@/-])(?:(?:[A-Za-z0-9-]+\.){{2,}}|(?=[A-Za-z-]*\d)[A-Za-z0-9-]+\.)(?:{_WORDY})(?![\w-])",
         r"(?<!\w)(?:--roofline-address|--hosts?|-H|--nodelist|-w|--master[_-]addr|--rdzv[_-]endpoint)[= ]"
-        rf"(?P<it>{_FIELD}[^\s'\"]+)",
+        rf"(?P<it>{FIELD}[^\s'\"]+)",
         r"\brank \d+ on (?P<it>(?!localhost\b)\w[\w.-]*\w)",
         rf"\brank \d+ \({_NODES}\)",
         rf"(?i)\b(?:host|node|server)(?:name|list)?s?[\"']?(?:[ \t]*[:=][ \t]*|[ \t]+)[\"']?{_NODES}",
@@ -143,27 +132,30 @@ _RAW: dict[str, tuple[str, ...]] = {
         rf"(?<![\w\]])\[{_NODES}\]:\d",
         rf"(?<![\w.@/-])(?P<it>{_MACHINE})[ \t]+is[ \t]+(?:down|lost|dead|unreachable|not responding)\b",
         r"(?<![\w-])ip-(?:\d{1,3}-){3}\d{1,3}(?![\w-])",
+        *_HOSTS_OF_TOOLS,
     ),
     "users": (
         r"(?i)\b(?:user(?:name)?|login)[ \t]*[:=][ \t]*[\"']?(?P<it>[\w.-]+)",
+        r"\blogin[ \t]+(?P<it>[\w.-]+)(?=\s+(?:account|password)\b)",
         r"\b[ug]id[= ]\d+[ \t]?\((?P<it>[\w.-]+)\)",
         r"\b[Uu]ser[ \t]+[\"'](?P<it>[\w.-]+)[\"']",
         r"\b[Uu]ser[ \t]+(?P<it>[a-z][\w.-]*\d)(?![\w.-])",
     ),
     "addresses": (
         r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)",
-        rf"(?<![\w:.])(?:{_HEX}{{0,4}}:){{2,7}}(?:{_HEX}{{1,4}}|(?:\d{{1,3}}\.){{3}}\d{{1,3}})?(?:%[\w.-]+)?(?![\w:])",
-        rf"(?<![\w:-])(?:{_HEX}{{2}}[:-]){{5}}{_HEX}{{2}}(?![\w:-])",
-        rf"(?<![\w:])(?:{_HEX}{{4}}:){{3}}{_HEX}{{4}}(?![\w:])",
-        rf"(?<![\w.])(?:{_HEX}{{4}}\.){{2}}{_HEX}{{4}}(?![\w.])",
+        rf"(?<![\w:.])(?:{HEX}{{0,4}}:){{2,7}}(?:{HEX}{{1,4}}|(?:\d{{1,3}}\.){{3}}\d{{1,3}})?(?:%[\w.-]+)?(?![\w:])",
+        rf"(?<![\w:-])(?:{HEX}{{2}}[:-]){{5}}{HEX}{{2}}(?![\w:-])",
+        rf"(?<![\w:])(?:{HEX}{{4}}:){{3}}{HEX}{{4}}(?![\w:])",
+        rf"(?<![\w.])(?:{HEX}{{4}}\.){{2}}{HEX}{{4}}(?![\w.])",
         r"(?<!\w)0x[0-9a-f]{16}(?!\w)",
         r"(?<![\w-])(?=\d*[A-F])[0-9A-F]{12}(?![\w-])",
     ),
 }
 PATTERNS = {category: tuple(re.compile(text) for text in texts) for category, texts in _RAW.items()}
+PATTERNS["secrets"] += FORMS
+# A placeholder of ours, which is no name any more.
+PLACEHOLDER = re.compile(rf"\W*(?:{'|'.join(CATEGORIES.values())})-\d+\W*")
 
-# Options whose value is the next word of a command line.
-SECRET_OPTION = re.compile(rf"(?i)--?[\w-]*(?:{_WORDS})")
 _OWNERS = (
     re.compile(r"(?:^|[^\w.])/(?:home|Users|export/home)/(?P<it>[\w.-]+)"),
     re.compile(r"[\\/]Users[\\/](?P<it>[\w.-]+(?: [\w.-]+(?=[\\/]))?)"),
@@ -175,6 +167,7 @@ _OWNERS = (
 )
 
 _BY_OPTION = tuple(pattern for pattern in PATTERNS["hosts"] if "it" in pattern.groupindex)
+_BY_TOOL = tuple(map(re.compile, _HOSTS_OF_TOOLS))
 
 
 def owners(text: str) -> set[str]:
@@ -186,7 +179,8 @@ def owners(text: str) -> set[str]:
 def hosts_in(text: str) -> set[str]:
     """Names of machines that a text gives away by what stands before them; with a digit, or they might be words."""
     found = {match["it"] for pattern in _BY_OPTION for match in pattern.finditer(text)}
-    return {name for name in found if re.fullmatch(r"(?=.*\d)[A-Za-z][\w.-]*", name)}
+    certain = {match["it"] for pattern in _BY_TOOL for match in pattern.finditer(text)}
+    return certain | {name for name in found if re.fullmatch(r"(?=.*\d)[A-Za-z][\w.-]*", name)}
 
 
 def is_private(path: str) -> bool:

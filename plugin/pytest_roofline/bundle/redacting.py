@@ -10,7 +10,8 @@ from ..baselines.runs import Line, Run, assemble, encode_line
 from ..core.errors import BadInput
 from ..core.storage import to_plain, to_record
 from ..hardware.lookup import products
-from .patterns import CATEGORIES, COMMON, PATTERNS, SECRET_OPTION, hosts_in, is_address, is_private, owners
+from .credentials import FORMS, SECRET_NAME, scanned
+from .patterns import CATEGORIES, COMMON, PATTERNS, PLACEHOLDER, hosts_in, is_address, is_private, owners
 
 # What the run file is called in the archive.
 RUN_FILE = Path("run.jsonl")
@@ -60,7 +61,7 @@ class Redactor:
         self._names: re.Pattern[str] | None = None
         self._stay = set(COMMON)
         # A run of thousands of measurements says the same few hundred texts again and again.
-        self._redacted: dict[str, str] = {}
+        self._redacted: dict[tuple[str, str, str], str] = {}
         self._learned_from: set[str] = set()
 
     def leave(self, texts: Iterable[str]) -> None:
@@ -91,31 +92,51 @@ class Redactor:
         category = self._known.get(text.lower(), category)
         return text if not text or category in self.keep else self._placeholder(category, text)
 
-    def text(self, text: str) -> str:
-        """A text with every name in it replaced."""
-        if text not in self._redacted:
+    def text(self, text: str, before: str = "", after: str = "") -> str:
+        """A text with every name in it replaced; what stands around it may tell that it is a secret."""
+        key = before, text, after
+        if key not in self._redacted:
             parts, position = [], 0
-            for start, end, rank in _joined(self._spans(text)):
+            for start, end, rank in _joined(self._spans(*key)):
                 parts += [text[position:start], self._placeholder(list(CATEGORIES)[rank], text[start:end])]
                 position = end
-            self._redacted[text] = "".join(parts) + text[position:]
-        return self._redacted[text]
+            self._redacted[key] = "".join(parts) + text[position:]
+        return self._redacted[key]
+
+    def left(self, text: str) -> list[int]:
+        """The lines of a redacted text that still hold what is a secret wherever it stands."""
+        forms = (match.span() for pattern in FORMS for match in pattern.finditer(text))
+        found = [] if "secrets" in self.keep else [*forms, *scanned(text)]
+        return sorted({text.count("\n", 0, start) + 1 for start, _ in found})
 
     def summary(self) -> dict[str, int]:
         """By category, how many values were replaced."""
         return {category: self._numbers[category] for category in CATEGORIES if self._numbers[category]}
 
-    def _spans(self, text: str) -> Iterator[Span]:
-        for rank, category in enumerate(CATEGORIES):
-            for pattern in PATTERNS[category] if category not in self.keep else ():
-                for match in pattern.finditer(text):
-                    start, end = match.span("it" if "it" in pattern.groupindex else 0)
-                    if self._counts(category, text[start:end]):
-                        yield start, end, rank
+    def _spans(self, before: str, text: str, after: str) -> Iterator[Span]:
+        if "secrets" not in self.keep:
+            whole = f"{before}{text}{after}"
+            spans = (
+                (start - len(before), end - len(before))
+                for start, end in [*self._found("secrets", whole), *scanned(whole)]
+            )
+            yield from (
+                (max(start, 0), min(end, len(text)), 0) for start, end in spans if start < len(text) and end > 0
+            )
+        for rank, category in list(enumerate(CATEGORIES))[1:]:
+            if category not in self.keep:
+                yield from ((start, end, rank) for start, end in self._found(category, text))
         if self._known:
             ranks = {category: rank for rank, category in enumerate(CATEGORIES)}
             for match in self._pattern().finditer(text):
                 yield *match.span(), ranks[self._known[(match["host"] or match["other"]).lower()]]
+
+    def _found(self, category: str, text: str) -> Iterator[tuple[int, int]]:
+        for pattern in PATTERNS[category]:
+            for match in pattern.finditer(text):
+                start, end = match.span("it" if "it" in pattern.groupindex else 0)
+                if self._counts(category, text[start:end]):
+                    yield start, end
 
     def _pattern(self) -> re.Pattern[str]:
         """Finds the known names where they stand alone, a host with the domain behind it."""
@@ -130,6 +151,8 @@ class Redactor:
     def _counts(self, category: str, found: str) -> bool:
         if category in ("paths", "urls"):
             return is_private(found)
+        if PLACEHOLDER.fullmatch(found):
+            return False
         stays = category in ("addresses", "users", "hosts") and found.lower() in self._stay
         return bool(found) and not stays and (category != "addresses" or is_address(found))
 
@@ -211,6 +234,7 @@ def _texts(value: Any, around: str = "", name: str = "") -> Iterator[tuple[str, 
 
 
 def _value(redactor: Redactor, around: str, name: str, value: Any) -> Any:
+    """A part of a record; a text by the names of its field and of the one around it."""
     if isinstance(value, dict):
         named = redactor.text if name in _FREE else str
         return {named(key): _value(redactor, name, key, inner) for key, inner in value.items()}
@@ -221,6 +245,8 @@ def _value(redactor: Redactor, around: str, name: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     category = _NAMED.get((around, name))
+    if category is None and SECRET_NAME.fullmatch(name) and not value.isdecimal():
+        category = "secrets"
     return redactor.text(value) if category is None else redactor.whole(category, value)
 
 
@@ -229,10 +255,10 @@ def command(redactor: Redactor, words: list[str]) -> list[str]:
     redacted = []
     for before, word in zip(["", *words], words, strict=False):
         path = _PATH_ARGUMENT.fullmatch(word)
-        if SECRET_OPTION.fullmatch(before) and not word.startswith("-"):
+        if SECRET_NAME.fullmatch(before) and before.startswith("-") and not word.startswith("-"):
             redacted.append(redactor.whole("secrets", word))
         elif path is not None and "paths" not in redactor.keep:
             redacted.append((path[1] or "") + redactor.whole("paths", path[2]))
         else:
-            redacted.append(redactor.text(word))
+            redacted.append(redactor.text(word, f"{before} "))
     return redacted

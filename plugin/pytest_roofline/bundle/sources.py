@@ -162,9 +162,8 @@ def redacted_source(redactor: Redactor, text: str) -> str | None:
             warnings.simplefilter("ignore")
             for start, end, names in _pieces(text):
                 piece = text[start:end]
-                quoted = _QUOTED.fullmatch(piece)
-                redacted = quoted[1] + redactor.text(quoted[3]) + quoted[2] if quoted else redactor.text(piece)
-                if (names and redacted != piece) or (redacted == piece and _hides(redactor, piece)):
+                redacted = _redacted_piece(redactor, piece, text[text.rfind("\n", 0, start) + 1 : start])
+                if names and redacted != piece:
                     return None
                 parts += [text[position:start], redacted]
                 position = end
@@ -174,14 +173,31 @@ def redacted_source(redactor: Redactor, text: str) -> str | None:
         return None
 
 
-def _hides(redactor: Redactor, piece: str) -> bool:
-    """Whether a string still holds a name, behind an escape or written by one: its text does not show it."""
-    try:
-        value = ast.literal_eval(piece)
-    except (SyntaxError, ValueError):
-        return False
-    value = value.decode("latin-1") if isinstance(value, bytes) else value
-    return isinstance(value, str) and redactor.text(value) != value
+def _redacted_piece(redactor: Redactor, piece: str, before: str) -> str:
+    """A comment, a name, or a string, of which what is assigned to a password is a secret."""
+    quoted = _QUOTED.fullmatch(piece)
+    if quoted is None:
+        return redactor.text(piece)
+    redacted = quoted[1] + redactor.text(quoted[3], before + quoted[1], quoted[2]) + quoted[2]
+    return _without_escapes(redactor, redacted) if "\\" in redacted else redacted
+
+
+def _without_escapes(redactor: Redactor, piece: str) -> str:
+    """A string written anew where an escape hides a name, so that its text does not show it."""
+    # In brackets, as some span lines.
+    tree = ast.parse(f"({piece})", mode="eval")
+    hidden = False
+    for node in ast.walk(tree):
+        members = node.values if isinstance(node, ast.JoinedStr) else list(ast.iter_child_nodes(node))
+        for before, member in zip([None, *members], members, strict=False):
+            if isinstance(member, ast.Constant) and isinstance(member.value, str | bytes):
+                value = member.value.decode("latin-1") if isinstance(member.value, bytes) else member.value
+                # What stands behind a value of a formatted string is no beginning of a path.
+                behind = "}" * isinstance(before, ast.FormattedValue)
+                clean = redactor.text(behind + value).removeprefix(behind)
+                hidden |= clean != value
+                member.value = clean.encode("latin-1") if isinstance(member.value, bytes) else clean
+    return ast.unparse(tree) if hidden else piece
 
 
 def _pieces(text: str) -> Iterator[tuple[int, int, bool]]:

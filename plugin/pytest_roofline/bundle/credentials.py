@@ -1,0 +1,109 @@
+"""What a secret looks like: keys of known services, and what stands before passwords; the group `it` is the secret."""
+
+import functools
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kingfisher_sdk import Scanner
+
+HEX = r"[0-9a-fA-F]"
+_WORDS = (
+    r"token|passw(?:or)?d|passwd|passphrase|passcode|secret|credentials?|auth[_-]?key"
+    r"|(?:api|access|account|private|secret|encryption|signing|(?:pre)?shared|storage|license|deploy|master)[_-]?key"
+)
+# A place that a value is put into: `%s`, `{}`, `{name}`.
+FIELD = r"(?!%[-\d.]*[a-z]\b|\{[^{}\n]{0,80}\})"
+# In quotes, which in JSON within JSON have backslashes; no word in brackets, as `<pad>` is.
+_VALUE = rf"\\*(?P<it>\"(?![<\[])[^\"\n]+\"|'(?![<\[])[^'\n]+'|{FIELD}[^\s\"',;&\\]+)"
+# Behind a name, what closes its quotes and brackets: `environ["TOKEN"]`.
+_CLOSED = r"[\"'\\\])]{0,4}[ \t]*"
+# Blanks, with the end of a line among them also as JSON writes it.
+_LINE = r"(?:\s|\\n)+"
+# Behind an option: a blank, or in a list the next string.
+_NEXT = r"(?:[ \t]+|[\"'],[ \t]*)"
+# How keys begin that only one service gives out, and behind what else letters and digits are a key.
+_BEGINS = (
+    "nvapi- gh[pousr]_ github_pat_ gl(?:pat|rt|dt|ft|soat|cbt|ptt|imt|agent|oas|ffct|wt)- GR1348941 glsa_ glc_ "
+    "sntry[su]_ (?:sk|rk)_(?:live|test)_ whsec_ shp(?:at|ca|pa|ss)_ sq0[a-z]{3}- NRAK- PMAK- lin_api_ figd_ "
+    "dp\\.[a-z]{2,5}\\. xox[a-z]- xoxe\\. xapp- hv[bsr]\\. dckr_[a-z]{3}_ do[por]_v1_ ya29\\. GOCSPX- AIza 1//0 pypi- "
+    "rubygems_ ATATT3 ATCTT3 ATBB AKCp HRKU- tskey- sbp_ pscale_ ops_eyJ bkua_ CCIPAT_ lsv2_ gsk_ pplx- xai- pul- "
+    "AGE-SECRET-KEY- IQoJb3JpZ2lu FwoGZXIvYXdz cmVmdGtu [\\w~.-]{3}\\dQ~ [A-Za-z0-9]{14}\\.atlasv1\\."
+)
+_HAS_DIGIT = r"(?=[A-Za-z]{0,40}\d)[A-Za-z0-9]"
+# Behind no letter, but behind the end of a line as JSON and logs write it.
+_START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
+# What is a secret wherever it stands.
+FORMS = tuple(
+    re.compile(text)
+    for text in (
+        rf"{_START}(?:{'|'.join(_BEGINS.split())})[\w~+/=-]{{8,}}(?:\.[\w~+/=-]+)*",
+        rf"{_START}(?:(?:hf|api_org)_[A-Za-z0-9]{{10,}}|sk-(?=[\w-]{{0,80}}?\w{{16}})[\w-]{{16,}}|npm_[A-Za-z0-9]{{16,}}|[a-z]s-{_HAS_DIGIT}{{22}}"
+        rf"|(?:ntn|secret|rpa|r8|cio)_?{_HAS_DIGIT}{{20,}}(?:[_.]\w+)*|[Ma]k?-{_HAS_DIGIT}{{22}}|EAAA[\w-]{{40,}})(?![\w-])",
+        rf"{_START}(?:A3T[A-Z0-9]|ABIA|ACCA|AKIA|ASIA)[0-9A-Z]{{12,}}(?:[\s,:/\"']{{1,4}}[\w/+]{{40}}(?![\w/+]))?",
+        rf"{_START}eyJ[\w-]{{8,}}\.?[\w-]{{8,}}(?:\.[\w-]+)?",
+        rf"{_START}(?:dapi|key-|AC|SK){HEX}{{32}}(?:-\d)?(?!\w)|{_START}{HEX}{{32}}-us\d+\b",
+        rf"{_START}(?:SG\.[\w-]{{16,}}\.[\w-]{{16,}}|[MNO][\w-]{{23,25}}\.[\w-]{{6}}\.[\w-]{{27,}}|\d{{8,10}}:[\w-]{{35}})(?!\w)",
+        rf"{_START}[sbr]\.(?=[A-Za-z]*\d)(?=[a-z\d]*[A-Z])[A-Za-z0-9]{{24}}(?!\w|\.\w)",
+        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----[^-]*(?:-----END [A-Z0-9 ]{0,40}-----)?",
+        r"PuTTY-User-Key-File-\d:(?:[^\n]*\n?){0,99}",
+    )
+)
+
+# What tells by its surroundings that it is one.
+CONTEXTS = (
+    # A token of a text is a value only where it looks like one.
+    rf"(?i)(?:{_WORDS}){_CLOSED}(?:=>?|:=?(?![ \t]+(?:[a-z]+(?:[\s.,\"']|$)|[^\s\"'\\]\S{{0,2}}(?:\s|$))))"
+    rf"[ \t]*{_VALUE}",
+    # In a file of settings and in XML it may have blanks.
+    r"(?im)(?:^|(?<=[\"'])|(?<=\\n))[ \t]*[\w.]*(?:passw(?:or)?d|passphrase|secret)[ \t]+=[ \t]+"
+    r"(?P<it>[^\s\"'([{][^\n#;\"'\\]*)",
+    rf"(?i)<[\w:-]*(?:{_WORDS})>(?P<it>[^<\s][^<\n]*)",
+    rf"(?i)(?:authorization|cookie)[\"']?[ \t]*[:=][ \t]*(?:(?:bearer|basic|token|apikey|bot)[ \t]+)?{_VALUE}",
+    rf"(?i)(?:passw(?:or)?d|passwd|passphrase|[_-]token|[_-]secret):[ \t]+{_VALUE}",
+    rf"(?i)(?<![a-z])pwd[ \t]*[:=][ \t]*(?![/~\\]|[A-Z]:){_VALUE}",
+    rf"(?i)(?<![a-z])pw{_CLOSED}[:=][ \t]*(?![\d.]+[a-z]{{0,3}}(?!\w)){_VALUE}",
+    rf"(?i)(?<![a-z])pass{_CLOSED}[:=][ \t]*(?=\W?[^\W\d]*\d)(?=\W?\d*[a-z])(?=\S{{6}}){_VALUE}",
+    rf"(?i)\b(?:password|passwd|passphrase)[ \t]+(?:(?:is|was)[ \t]+)?(?=[^\W\d]*\d)(?=\d*[^\W\d]){_VALUE}",
+    # As netrc has it, in a line or in lines of their own.
+    rf"\blogin[ \t]+[^\s\\]+{_LINE}(?:account[ \t]+[^\s\\]+{_LINE})?password[ \t]+{_VALUE}",
+    r"\blogin(?:[ \t]+--?[\w-]+){0,4}[ \t]+(?P<it>(?=[a-z]*[A-Z\d])[\w.-]{20,})",
+    rf"(?i)(?<!\w)--?[\w-]{{0,40}}(?:{_WORDS}){_NEXT}(?!\"?-){_VALUE}",
+    rf"\b(?:mysql|mariadb|mongo|sshpass|docker login)\w*(?:[ \t]+\S+){{0,8}}?[ \t]+-p[ \t]*(?!-){_VALUE}",
+    rf"\b(?:redis-cli[ \t]+(?:\S+[ \t]+){{0,8}}?-a|ldap\w+[ \t]+(?:\S+[ \t]+){{0,8}}?-w)[ \t]*(?!-){_VALUE}",
+    # A name and its password, as curl takes them; with numbers it is who runs a container.
+    rf"(?<![\w-])(?:-u|--(?:proxy-)?user)(?:{_NEXT}|=)?[\"']?(?P<it>(?!\d+:\d+\b){FIELD}[^\s:\"'/]+:[^\s\"']+)",
+    r"\b(?i:bearer)[ \t]+(?P<it>(?=[a-z._~+/=-]*[A-Z0-9])[\w.+/=~-]{8,})",
+    r"\b(?i:basic)[ \t]+(?P<it>(?=[A-Za-z+/]*[\d=])[A-Za-z0-9+/]{8,}={0,2})",
+    r"(?i)\b_?auth[\"'\\]*[ \t]*[:=][ \t]*[\"'\\]*(?P<it>[\w+/=-]{16,})",
+    r"(?i)(?:(?<![a-z])sig|-signature|-credential)=(?P<it>(?=[a-z%+/=-]*\d)[\w%+/=-]{8,})",
+    # A variable of a manifest, and one that a program sets.
+    rf"(?i)\bname:[ \t]*[\"']?\w*(?:{_WORDS})[\"']?{_LINE}value:[ \t]*{_VALUE}",
+    rf"(?i)\b(?:setdefault|setenv|putenv)\([\"']\w*(?:{_WORDS})[\"'],[ \t]*{_VALUE}",
+    # A file of PostgreSQL's passwords.
+    r"(?<![\w.-])[\w.*-]+:(?:\d{4,5}|\*):[A-Za-z*][\w*-]*:[A-Za-z*][\w.*-]*:(?P<it>[^\s:]+)(?!\S)",
+    r"(?<=://)(?P<it>[^\s/@{}]+)(?=@)",
+)
+# What a field or an option is called whose value is nothing but a secret.
+SECRET_NAME = re.compile(rf"(?i)[\w-]*(?:{_WORDS})|pw|pwd")
+
+
+@functools.cache
+def _scanner() -> "Scanner | None":
+    """Kingfisher's own rules for hundreds of services, where the extra `bundle` is installed; they ask nobody."""
+    try:
+        from kingfisher_sdk import Rules, Scanner
+    except ImportError:
+        return None
+    return Scanner(Rules(confidence="low"))
+
+
+def scanned(text: str) -> Iterator[tuple[int, int]]:
+    """Where the scanner of others finds a secret, in base64 too; nowhere without it."""
+    scanner = _scanner()
+    data = text.encode(errors="replace")
+    for finding in scanner.scan(data) if scanner is not None else ():
+        place = finding.location
+        start, end = (len(data[: place[name]].decode(errors="replace")) for name in ("start_offset", "end_offset"))
+        yield start, end
