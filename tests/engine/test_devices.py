@@ -328,6 +328,7 @@ def test_neither_buffers_of_nccl_nor_what_has_gone_are_a_neighbour(family, monke
 
 def test_a_round_works_for_the_run_that_started_it(family, monkeypatch, tmp_path):
     monkeypatch.setattr(threading, "Thread", lambda **_: SimpleNamespace(start=lambda: None))
+    monkeypatch.setattr(round_child.os, "getppid", lambda: PARENT)
     asked = {"round": 2, "ids": [], "folder": "", "parent": PARENT, "deadline": None, "status": "", "own_process": True}
     (tmp_path / "round.json").write_text(json.dumps(asked), encoding="utf-8")
     monkeypatch.setenv(round_child.VARIABLE, str(tmp_path / "round.json"))

@@ -1,8 +1,11 @@
 """Options, their ini twins, the marker: precedence, and one sentence for whatever cannot be used."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
+
+from pytest_roofline.plugin import running
 
 BASE = """
 import pytest
@@ -132,3 +135,15 @@ def test_the_marker_is_registered_with_its_keywords_and_sets_cache_and_gate(desk
     assert desk.run("--strict-markers").ret == 0
     (measurement,) = desk.last_run().measurements
     assert (measurement.gate, measurement.key.cache) == (True, "warm")
+
+
+def test_an_environment_in_which_data_or_kernels_are_not_what_they_seem_is_told(desk, sentence, monkeypatch):
+    desk.suite(ONE)
+    for value, told in (("1", 1), ("0", 0)):
+        monkeypatch.setenv("TRITON_INTERPRET", value)
+        warned = "roofline WARNING: TRITON_INTERPRET=1: kernels of Triton run on the host, and not on fake; unset it"
+        assert desk.run().stdout.lines.count(warned) == told, value
+    monkeypatch.setattr(running, "sys", SimpleNamespace(flags=SimpleNamespace(optimize=1)))
+    sentence(desk.run(), "Python leaves out assert statements (PYTHONOPTIMIZE or -O, level 1)", "unset it")
+    desk.suite("def test_plain(): pass")
+    assert desk.run().ret == 0

@@ -145,10 +145,18 @@ def test_a_round_leaves_the_reports_and_folders_of_the_run_alone(child, desk):
 
 
 def test_a_round_that_is_over_starts_no_test(child):
-    for parent, deadline in ((1, None), (None, 1.0)):
-        if parent != os.getppid():
-            seen = child([FIRST, SECOND], parent=parent, deadline=deadline)
-            assert (seen.result.ret, seen.events, seen.paths) == (pytest.ExitCode.INTERRUPTED, [], [])
+    seen = child([FIRST, SECOND], deadline=1.0)
+    assert (seen.result.ret, seen.events, seen.paths) == (pytest.ExitCode.INTERRUPTED, [], [])
+
+
+def test_a_variable_that_another_run_left_behind_is_refused_and_ends_nothing_else(child, desk, sentence, monkeypatch):
+    # It once ended its whole process group without a word.
+    sentence(child([FIRST], parent=-1).result, "ROOFLINE_ROUND is ", "unset it")
+    for text in ("", "[]", "{}", None):
+        path = desk.path / "left.json"
+        path.unlink() if text is None else path.write_text(text)
+        monkeypatch.setenv(VARIABLE, str(path))
+        sentence(desk.run(), f"ROOFLINE_ROUND is '{path}'", "unset it")
 
 
 FAILING = """

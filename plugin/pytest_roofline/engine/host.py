@@ -275,6 +275,14 @@ def unused_accelerator(device: "Device") -> str:
     )
 
 
+def interpreted(device: "Device") -> str:
+    """A warning where kernels of Triton do not run on the accelerator that is measured; empty where they do."""
+    value = os.environ.get("TRITON_INTERPRET", "")
+    if device.facts().type == "cpu" or value.lower() not in ("1", "true", "on", "yes", "y"):
+        return ""
+    return f"TRITON_INTERPRET={value}: kernels of Triton run on the host, and not on {device.name}; unset it"
+
+
 @contextlib.contextmanager
 def limited() -> Iterator[int | None]:
     """Let this process get the memory that is free now, less a margin: the limit in bytes, None but on Linux.

@@ -163,7 +163,7 @@ def open_device_under_test(
 ) -> tuple[DeviceUnderTest, str]:
     """The open device of a run and what belongs to it, and a warning about it."""
     from ..engine.devices import open_device
-    from ..engine.host import gather, unused_accelerator
+    from ..engine.host import gather, interpreted, unused_accelerator
     from ..ranks.facts import SeenDevice
 
     # Until this configuration ends, so that a run inside this process, or after it, starts from what ships.
@@ -188,9 +188,8 @@ def open_device_under_test(
     gpu = device.gpu()
     _refuse_exclusive(gpu, held, planned)
     recorded = any(known.alone == hardware.alone for known in comparator.hardware())
-    return DeviceUnderTest(
-        device, environment, hardware, comparator, entries, comparisons, gpu, held, recorded
-    ), warning
+    under_test = DeviceUnderTest(device, environment, hardware, comparator, entries, comparisons, gpu, held, recorded)
+    return under_test, warning or interpreted(device)
 
 
 def _refuse_exclusive(gpu: Gpu | None, held: bool, planned: Mapping[str, Planned]) -> None:

@@ -95,7 +95,7 @@ def begin(config: pytest.Config) -> None:
     path = os.environ.pop(VARIABLE, "")
     if not path:
         return
-    config.stash[_round_key] = Round(Path(path))
+    config.stash[_round_key] = _asked_by_parent(path)
     # A name that users give to options of their own, unless the plugin is there.
     repeats = {"count": 1} if config.pluginmanager.hasplugin("pytest_repeat") else {}
     for name, value in (_NEUTRAL | repeats).items():
@@ -107,6 +107,19 @@ def begin(config: pytest.Config) -> None:
 
         started_by(config.stash[_round_key].parent)
         threading.Thread(target=_end_with, args=(config.stash[_round_key].parent,), daemon=True).start()
+
+
+def _asked_by_parent(path: str) -> Round:
+    try:
+        asked = Round(Path(path))
+        if os.getppid() == asked.parent:
+            return asked
+    except (OSError, ValueError, LookupError, TypeError):
+        pass
+    raise pytest.UsageError(
+        f"{VARIABLE} is {path!r}, and whoever started this process wrote no such file; a run sets it for its own "
+        "further rounds alone: unset it"
+    )
 
 
 def _end_with(parent: int) -> None:

@@ -1,6 +1,7 @@
 """The hooks of a run that measures, a few lines each, registered when collection has found a test that does."""
 
 import os
+import sys
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,11 @@ def join(
     with_ranks = any(map(uses_ranks, concerned))
     if not (with_ranks or any(map(measures, concerned))):
         return
+    if sys.flags.optimize:
+        raise pytest.UsageError(
+            f"Python leaves out assert statements (PYTHONOPTIMIZE or -O, level {sys.flags.optimize}), so wrong data "
+            "would pass; unset it where something is measured"
+        )
     if hasattr(config, "workerinput"):
         config.pluginmanager.register(Refusing(parse_options(config)), "roofline-refusing")
         return
