@@ -14,6 +14,7 @@ from pytest_roofline.baselines.renewal import approve
 from pytest_roofline.core.entries import Baseline
 from pytest_roofline.core.errors import BadInput, OtherHardware
 from pytest_roofline.core.facts import HardwareKey
+from pytest_roofline.core.keys import CANARIES, CANARY_BENCHMARK
 from pytest_roofline.core.samples import ACHIEVED, Samples
 from pytest_roofline.stats.verdicts import Kind, other_mode
 
@@ -78,14 +79,18 @@ def test_what_cannot_be_compared_is_refused_with_the_reason(make, tmp_path):
         f"{new[0]} was measured on h200-sxm, 141gb, but {old[0]} knows only h100-sxm, 80gb; "
         "a comparison across hardware would mean nothing"
     )
+    key = make.key(CANARY_BENCHMARK, name=CANARIES[0])
+    canary = make.measurement(key=key, invalid="neighbours")
     spoiled = [make.measurement(1.0, key=make.key(name), invalid="neighbours") for name in ("a", "b")]
     for before, after, words_ in [
         (times(make, a=1.0), times(make, b=1.0), "share no measurement; expected runs of the same tests"),
         (
             times(make, a=1.0, b=1.0),
             spoiled,
-            "have no valid measurement in common: of 2 that they share, the first is not: neigh",
+            r"have no valid measurement in common: a\[64MiB\]: neighbours; and 1 more$",
         ),
+        # What is of no test is shared by all runs.
+        ([canary], [canary], "share no measurement"),
         ([], times(make, a=1.0), "share no measurement"),
         (times(make, a=1.0), [], "share no measurement"),
     ]:

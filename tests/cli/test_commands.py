@@ -307,6 +307,18 @@ def test_what_cannot_be_used_is_said_on_standard_error_and_standard_output_stays
         assert "Traceback" not in done.stderr, words
 
 
+def test_what_is_missing_is_said_with_what_to_type():
+    for words, missing, example in (
+        (("init",), "argument 'DIR'", "init bench --ci gitlab"),
+        (("compare", "one"), "argument 'NEW'", "compare before1,before2,before3 after1,after2,after3"),
+        (("baseline", "propose"), "option '-o' / '--output'", "baseline propose -o driver-570.json --driver 570"),
+        (("baseline", "approve"), "argument 'PROPOSAL'", "baseline approve driver-570.json --dry-run"),
+    ):
+        done = CliRunner().invoke(main, words)
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert done.stderr == f"roofline: missing {missing}; type, for example: roofline {example}\n"
+
+
 def test_what_json_tells_is_what_the_words_tell(good):
     """The figures that decide, of the commands whose JSON is tested nowhere else."""
     flaws = json.loads(good("baseline check").stdout)

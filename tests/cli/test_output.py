@@ -67,7 +67,9 @@ def test_it_writes_what_ships_and_a_workflow(home):
     assert all(path.read_bytes() == written[str(path.relative_to(ROOT))] for path in sources)
     text = written["pytest.ini"].decode()
     assert {"--import-mode=importlib", "--strict-markers"} <= set(re.search("addopts = (.*)", text)[1].split())
-    # A second call writes nothing.
+    # A second call writes nothing, and says what stands there.
+    told = init("a folder").stdout.splitlines()
+    assert told == [f"nothing to write: all {len(written)} files stand in a folder already, as they ship", last]
     again = done("a folder")
     assert ([], written, set(written)) == (again["written"], tree(home / "a folder"), set(again["same"]))
 

@@ -120,7 +120,7 @@ def test_a_name_under_which_nothing_is_saved_is_answered_with_those_that_are(com
     for number in range(7):
         path = make.save(told.with_name(f"b{6 - number}.jsonl"), make.measurement())
         os.utime(path, (number, number))
-    assert refused("explain", "newer").endswith("; saved runs: …, b3, b2, b1, b0, new")
+    assert refused("explain", "newer").endswith("; saved runs: b3, b2, b1, b0, new and 3 older")
     for path in told.parent.iterdir():
         path.unlink()
     assert refused("explain", "new").endswith("no run is saved in .roofline yet, save one with --roofline-save=NAME")

@@ -395,6 +395,7 @@ def test_neither_the_hosts_speed_nor_free_memory_decides_the_number_of_sets_or_t
     result.stdout.fnmatch_lines([f"SKIPPED*{needs}; free what*"])
     said = "long: make_args took 12 s for 2 of the 5 sets of arguments to rotate through: about 30 s for all*"
     result.stdout.fnmatch_lines([f"roofline: {said}"])
+    assert result.stdout.str().count("make_args took") == 1
     result = suite.run(module({"too_full": cases["too_full"]}), "--roofline-require-hardware", "--roofline-save=full")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines([f"*{needs}*--roofline-require-hardware is set*"])

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_roofline.plugin import running
+from pytest_roofline.plugin.options import GONE
 
 BASE = """
 import pytest
@@ -102,7 +103,9 @@ def test_every_option_has_an_ini_twin(desk):
     # `--roofline-ci=shadow` is a flag of its own, and a value of the same line in the ini file.
     names = {name.removeprefix("--").partition("=")[0] for option in options for name in option.names()}
     assert names
-    assert {name.replace("-", "_") for name in names} == set(parser._inidict)
+    taken_away = {f"roofline_{name.replace('-', '_')}" for name in GONE}
+    assert {name.replace("-", "_") for name in names} == set(parser._inidict) | taken_away
+    assert "taken away" not in desk.run("--help").stdout.str()
 
 
 def test_the_ini_sets_what_the_command_line_does_and_comes_behind_it(desk):

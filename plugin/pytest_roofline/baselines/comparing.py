@@ -11,6 +11,7 @@ from ..core.keys import Key
 from ..core.records import Measurement
 from ..core.rows import Row, badness
 from ..core.samples import CANARY, SIBLINGS
+from ..core.units import listed
 from ..core.work import Work, rate_suffix
 from ..kernel_gate.judging import compare_exact, known_by
 from ..stats.judgements import judgement_of
@@ -177,14 +178,14 @@ def _shared(
 
 def _why_nothing(before: Comparator, after: Comparator) -> str:
     """Why two sides cannot be compared, and what they share all the same: measurements that are not fit for it."""
-    unfit = {m.key.identity: why for side in (before, after) for m, why in _unfit(side)}
+    unfit = {m.key.identity: f"{m.label}: {why}" for side in (before, after) for m, why in _unfit(side)}
     keys = ([*side.keys(), *(measurement.key for measurement, _ in _unfit(side))] for side in (before, after))
-    shared = set.intersection(*({key.identity for key in mine} for mine in keys))
+    shared = set.intersection(*({key.identity for key in mine if not key.is_canary} for mine in keys))
     sides = f"{before.name} and {after.name}"
     if not shared & unfit.keys():
         return f"{sides} share no measurement; expected runs of the same tests"
-    first = unfit[min(shared & unfit.keys())]
-    return f"{sides} have no valid measurement in common: of {len(shared)} that they share, the first is not: {first}"
+    told = listed([unfit[identity] for identity in sorted(shared & unfit.keys())], 1, "; ")
+    return f"{sides} have no valid measurement in common: {told}"
 
 
 def _unfit(side: Comparator) -> list[tuple[Measurement, str]]:

@@ -39,7 +39,8 @@ def saved_runs(folder: Path) -> str:
     known = sorted((folder / "runs").glob("*.jsonl"), key=lambda path: path.lstat().st_mtime)
     if not known:
         return f"no run is saved in {folder} yet, save one with --roofline-save=NAME"
-    return f"saved runs: {'…, ' * (len(known) > MOST_NAMED)}{', '.join(path.stem for path in known[-MOST_NAMED:])}"
+    older = f" and {len(known) - MOST_NAMED} older" if len(known) > MOST_NAMED else ""
+    return f"saved runs: {', '.join(path.stem for path in known[-MOST_NAMED:])}{older}"
 
 
 class RunWriter:

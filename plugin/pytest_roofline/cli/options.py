@@ -2,6 +2,7 @@
 
 import functools
 import io
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable
@@ -123,13 +124,22 @@ class Commands(click.Group):
         except BrokenPipeError:
             # Whoever reads has seen enough, as `head` has: click ends quietly.
             raise
-        except (RooflineError, ModuleNotFoundError, OSError) as error:
+        except (RooflineError, click.MissingParameter, ModuleNotFoundError, OSError) as error:
             say(f"roofline: {_sentence(error)}", err=True)
             ctx.exit(2)
 
 
+def _missing(error: click.MissingParameter) -> str:
+    """Which argument or option is missing, and what to type."""
+    help_text = error.ctx.command.help if error.ctx is not None else None
+    text, example = error.format_message().rstrip("."), re.search("Example: (.*)", help_text or "")
+    return text[0].lower() + text[1:] + (f"; type, for example: {example[1]}" if example else "")
+
+
 def _sentence(error: Exception) -> str:
     """What went wrong, in a line; another module than torch that lacks is a mistake of ours."""
+    if isinstance(error, click.MissingParameter):
+        return _missing(error)
     if isinstance(error, ModuleNotFoundError):
         if error.name != "torch":
             raise error

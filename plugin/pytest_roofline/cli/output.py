@@ -154,7 +154,7 @@ def init(folder: Path, ci: tuple[str, ...], force: bool, as_json: bool) -> None:
     A file that is there and differs is refused by name, and then nothing is written; --force overwrites it. After an
     upgrade of the package, commit what you have, call it with --force, and `git diff` shows what changed.
 
-    Example: roofline init checks --ci gitlab
+    Example: roofline init bench --ci gitlab
 
     Exit status: 0 written, 2 something is in the way or cannot be written.
     """
@@ -176,7 +176,7 @@ def init(folder: Path, ci: tuple[str, ...], force: bool, as_json: bool) -> None:
         same = [name for name in files if name not in new]
         print_json({"folder": str(folder), "version": __version__, "written": list(new), "same": same})
         return
-    for line in _lines(folder, new, ci):
+    for line in _lines(folder, new, ci, of=len(files)):
         say(printable(line))
     if configured:
         say(f"note: no pytest.ini is written, since {configured} configures pytest here")
@@ -197,13 +197,12 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
             raise CannotStore(f"{folder / name} cannot be written: {why}; {done}") from None
 
 
-def _lines(folder: Path, new: Mapping[str, bytes], ci: Iterable[str]) -> Iterator[str]:
+def _lines(folder: Path, new: Mapping[str, bytes], ci: Iterable[str], of: int) -> Iterator[str]:
     counts = Counter(name.split("/")[0] for name in new)
     folders = [f"{name}/ {count}" for name, count in counts.items() if count > 1]
     alone = [name for name in new if counts[name.split("/")[0]] == 1]
-    yield (
-        f"{len(new)} file{'s' * (len(new) != 1)} written into {folder}" + ": " * bool(new) + ", ".join(folders + alone)
-    )
+    written = f"{len(new)} file{'s' * (len(new) != 1)} written into {folder}: {', '.join(folders + alone)}"
+    yield written if new else f"nothing to write: all {of} files stand in {folder} already, as they ship"
     path = folder.resolve()
     if not (path / ".git").exists() and any((parent / ".git").exists() for parent in path.parents):
         for name in (CI[one][1] for one in ci if one in ("github", "gitlab")):

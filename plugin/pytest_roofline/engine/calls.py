@@ -14,6 +14,7 @@ from ..core.errors import BadInput, NoRoom
 from ..core.units import format_amount
 from ..core.work import Work
 from .devices import Device
+from .devices.cpu import Neighbours, too_busy
 from .peers import Peers, Room, agreed_room, of_ranks
 from .request import Request, Timed
 
@@ -306,7 +307,7 @@ def fill(
     if request.cache != "rotate":
         sets.append(timed.arguments())
         return request.cache == "flush" or work.metric == "time_s" or is_cold(1, work, cache_bytes)
-    free_bytes, began_s = device.free_bytes(), device.host_s()
+    free_bytes, began_s, neighbours = device.free_bytes(), device.host_s(), Neighbours()
     sets.append(timed.arguments())
     held_bytes = bytes_held(work, sets[0])
     room = agreed_room(peers, Room(free_bytes, cache_bytes, facts.memory_bytes, held_bytes, facts.type == "cpu"))
@@ -323,6 +324,9 @@ def fill(
         took_s = device.host_s() - began_s
         if took_s > SLOW_S and not slow and len(sets) < count:
             slow = True
+            if facts.type == "cpu" and too_busy(neighbours.cores_taken()):
+                # That is why, and what is measured will be INVALID for it.
+                continue
             tell(
                 f"make_args took {took_s:.0f} s for {len(sets)} of the {count} sets of arguments to rotate through: "
                 f"about {took_s / len(sets) * count:.0f} s for all; let it return parts of one allocation, or use "

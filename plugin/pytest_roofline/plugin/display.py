@@ -65,9 +65,10 @@ def header_lines(session: RooflineSession) -> list[str]:
     lines = [f"roofline {__version__}: {', '.join(facts)}, against {_against(session)}"]
     tests = [plan for plan in session.planned.values() if session.unmet(plan.marks.needs) is None]
     seconds = sum(plan.marks.budget or session.options.budget_s for plan in tests)
+    a_round = " in every round" if (session.options.rounds or 1) > 1 else ""
     tolerance = session.options.tolerance or DEFAULT_TOLERANCES[class_of(device.type)]
     lines.append(
-        f"roofline: {count(len(tests), 'measuring test')} planned, {_duration(seconds)} of measuring "
+        f"roofline: {count(len(tests), 'measuring test')} planned, {_duration(seconds)} of measuring{a_round} "
         f"(tier {session.options.tier}, tolerance {format_tolerance(tolerance)}{_mode(session)})"
     )
     if session.warning:
@@ -97,10 +98,11 @@ def _against(session: RooflineSession) -> str:
     if isinstance(comparator, RunComparator):
         names = [printable(run.header.run_id) for run in comparator.runs]
         return f"{len(names)} saved run{'s' * (len(names) > 1)} ({', '.join(names)})"
-    kernels = session.compiled.known.name
+    known = session.compiled.known
+    compiled = {one.entry.key.benchmark for one in known.kernels.values()}
     # A file may hold both.
-    names = [comparator.name] + [f"{kernels} for compiled kernels"] * (kernels not in ("", comparator.name))
-    return printable(", ".join(names))
+    apart = known.name != comparator.name and any(plan.benchmark in compiled for plan in session.planned.values())
+    return printable(comparator.name + (f", and compiled kernels against {known.name}" if apart else ""))
 
 
 def _duration(seconds: float) -> str:

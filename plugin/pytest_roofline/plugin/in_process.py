@@ -66,9 +66,8 @@ class _Recorder(Observer):
         self.measurement: Measurement | None = None
 
     def tell(self, sentence: str) -> None:
-        """Say something while the test runs, and again at the end."""
+        """Say something while the test runs."""
         sentence = f"{self._test.label(self._request.name)}: {sentence}"
-        self._session.noted.warn(sentence)
         plugins = self._test.item.config.pluginmanager
         reporter: Any = plugins.get_plugin("terminalreporter")
         capture: Any = plugins.get_plugin("capturemanager")

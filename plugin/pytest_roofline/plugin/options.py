@@ -142,7 +142,6 @@ def add_options(parser: pytest.Parser) -> None:
         parser.addini(_ini(name), text, type="bool", default=False)
     for name in GONE:
         group.addoption(f"--roofline-{name}", default=None, help=argparse.SUPPRESS)
-        parser.addini(_ini(name), "taken away")
     group.addoption("--roofline-ci", action=_Profile, default=None, help=_CI)
     # In a TOML file `true` is no text; only pytest from 9.2 on takes either.
     kind = bool | str if pytest.version_tuple >= (9, 2) else "string"
@@ -151,8 +150,13 @@ def add_options(parser: pytest.Parser) -> None:
 
 def is_configured(config: pytest.Config) -> bool:
     """Whether any option or ini value of ours is set."""
-    names = [name for name, *_ in (*_VALUES, *_FLAGS)] + ["ci", *GONE]
-    return any(option_value(config, name) is not None for name in names)
+    names = [name for name, *_ in (*_VALUES, *_FLAGS)] + ["ci"]
+    return any(option_value(config, name) is not None for name in names) or bool(gone(config))
+
+
+def gone(config: pytest.Config) -> list[str]:
+    """Of the options that were taken away those that are given."""
+    return [name for name in GONE if config.getoption(f"--roofline-{name}") is not None]
 
 
 def option_value(config: pytest.Config, name: str) -> Any:

@@ -11,7 +11,7 @@ import pytest
 
 from ..core.errors import BadInput, RooflineError
 from ..core.units import parse_duration, parse_fraction, parse_tolerance
-from .options import GONE, LAUNCHERS, PROFILERS, SHADOW, TIERS, option_value
+from .options import GONE, LAUNCHERS, PROFILERS, SHADOW, TIERS, gone, option_value
 from .round_child import in_round
 
 # `--roofline-rounds=auto`; `stats.looks` plans for the same number.
@@ -145,9 +145,8 @@ def parse_options(config: pytest.Config) -> Options:
 
 
 def _parse(config: pytest.Config) -> Options:
-    for name, instead in GONE.items():
-        if option_value(config, name) is not None:
-            raise BadInput(f"--roofline-{name} was taken away; {instead}")
+    for name in gone(config):
+        raise BadInput(f"--roofline-{name} was taken away; {GONE[name]}")
     given = {
         field: parse(text, f"--roofline-{name}")
         for field, (name, parse) in _PARSED.items()
