@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_roofline.core.judgements import Judgement, SessionRecord
-from pytest_roofline.core.memory import MemoryUse
+from pytest_roofline.core.memory import MemoryUse, OutOfMemory
 from pytest_roofline.core.profiles import Figure, Profile
 from pytest_roofline.version import __version__
 
@@ -287,3 +287,38 @@ def test_the_arguments_of_a_drill_are_pytests_and_its_run_is_named_anew_each_tim
     names = [path.stem for path in (tmp_path / "results" / "runs").glob("*.jsonl")]
     assert len(names) == len(set(names)) == 2
     assert all(name.startswith("drill-") for name in names)
+
+
+def test_runs_of_several_machines_stand_beside_each_other_by_test(command, refused, saved, make):
+    steps = {"cpu": (1.7, 3.2), "a100": (0.1397, 0.2857), "mi300x": (0.0981, None)}
+    products = {"cpu": "AMD EPYC 9654", "a100": "NVIDIA A100-SXM4-80GB", "mi300x": "AMD Instinct MI300X"}
+    for name, seconds in steps.items():
+        keys = [make.key("step", metric="TFLOPS", parameters={"size": size}) for size in ("small", "xl")]
+        measured = [
+            make.measurement(taken, key=key, peak_bytes=3 * 2**30)
+            for taken, key in zip(seconds, keys, strict=True)
+            if taken
+        ]
+        copy = make.measurement(1e-3 if name == "cpu" else 1e-4, invalid="a neighbour" if name == "a100" else "")
+        lost = OutOfMemory("test_memcpy.py::test_step[xl]", "step", {"size": "xl"}, "step[xl]", "p", "cuda:0", "none")
+        saved(name, *measured, copy, *[lost] * (name == "mi300x"), product=products[name])
+    text = command("compare", "--table", "cpu,a100,mi300x").stdout
+    lines = [line.split() for line in text.splitlines()]
+    assert ["step:", "time", "in", "ms"] in lines
+    assert ["step[small]", "1700", "140", "98.1"] in lines
+    assert ["step[xl]", "3200", "286", "OOM"] in lines
+    # 2 x 64 MiB in a millisecond; what is not to be trusted has no number here.
+    assert ["memcpy_d2d[64MiB]", "134", "inv.", "1342"] in lines
+    assert "GB/s" in text
+    assert ["step[small]", "3.00", "3.00", "3.00"] in [
+        line.split() for line in command("compare", "--table", "cpu,a100,mi300x", "--of", "peak").stdout.splitlines()
+    ]
+    small, xl, copy = json.loads(command("compare", "--table", "cpu,a100,mi300x", "--json").stdout)
+    assert (list(products.values()), [1.7, 0.1397, 0.0981]) == (small["devices"], small["values"])
+    assert ([3.2, 0.2857, None], "OUT OF MEMORY", "s") == (xl["values"], xl["verdicts"][2], xl["unit"])
+    assert ("rate", [None, "INVALID"]) == (copy["quantity"], [copy["values"][1], copy["verdicts"][1]])
+    # Two runs of one device are told apart by their names.
+    saved("again", make.measurement(1e-4), product=products["mi300x"])
+    assert "again" in command("compare", "--table", "mi300x,again").stdout
+    for words in (["a100"], ["cpu", "a100", "--table"], ["cpu", "a100", "--of", "time"]):
+        assert refused("compare", *words).startswith("expected OLD and NEW, or OLD alone with --table")

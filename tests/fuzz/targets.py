@@ -14,9 +14,9 @@ from click.testing import CliRunner, Result
 from pytest_roofline.baselines.files import read_baseline, read_plan
 from pytest_roofline.baselines.runs import ends_of, read_run
 from pytest_roofline.bundle.sources import pytest_settings
+from pytest_roofline.cli.drill import tell_drill
 from pytest_roofline.cli.main import main
 from pytest_roofline.cli.options import Commands
-from pytest_roofline.cli.runs import tell_drill
 from pytest_roofline.core.errors import BadFile, RooflineError
 from pytest_roofline.exchange import NAMES
 from pytest_roofline.exchange import read as read_foreign

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pytest_roofline.cli.runs import tell_drill
+from pytest_roofline.cli.drill import tell_drill
 
 CARDS = '''
 

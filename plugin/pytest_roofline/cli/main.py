@@ -9,11 +9,12 @@ from ..core.facts import HARDWARE_FILE
 from ..many.cli import fleet, history
 from ..version import __version__
 from .baseline import baseline
+from .drill import drill
 from .exchange import export, import_
 from .machine import doctor, hardware, selftest
 from .options import GONE, Commands, gone
 from .output import init, report
-from .runs import compare, drill, explain
+from .runs import compare, explain
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

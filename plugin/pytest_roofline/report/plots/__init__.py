@@ -6,6 +6,7 @@ from ...baselines.runs import Run
 from ...core.rows import Row
 from .bars import attention_plots, memory_plots, time_plots
 from .chart import Plot
+from .devices import device_plots
 from .pairs import pair_plots
 from .rates import peer_plots, sweep_plots
 from .roofline import roofline_plots
@@ -20,6 +21,7 @@ def plots_of(rows: Sequence[Row], runs: Sequence[Run] = ()) -> list[Plot]:
     """
     measured = [row for row in rows if row.measurement is not None]
     return [
+        *device_plots(rows),
         *sweep_plots(measured),
         *peer_plots(measured),
         *attention_plots(rows),

@@ -33,6 +33,7 @@ SIZES = [4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB, GIB]
 HOSTILE = '<a href="javascript:alert(1)">x</a><b>%{y}\x1b[31m&lt;'
 SWEEPS, WORLDS = "Bandwidth against size", "Collectives by size and world"
 MATRIX, ATTENTION, PAIRS = "Copies between devices", "Attention by sequence length", "Two ways side by side"
+DEVICES = "Devices side by side"
 TIME, MEMORY, ROOFLINE = "Where the time goes", "Where the memory goes", "Roofline"
 
 
@@ -378,8 +379,12 @@ def test_names_cannot_inject_and_runs_of_one_file_name_are_told_apart(bench, mak
     rows += bench.step(label=HOSTILE, test_id=HOSTILE)
     rows += bench.ways(sizes=(HOSTILE, "small"), names=(HOSTILE, "eager"))
     plots = [sample_plot(next(row for row in rows if row.red)), *plots_of(rows, runs_of(rows))]
-    assert {"", SWEEPS, PAIRS, TIME, MEMORY, ROOFLINE} == {plot.section for plot in plots}
+    assert {"", DEVICES, SWEEPS, PAIRS, TIME, MEMORY, ROOFLINE} == {plot.section for plot in plots}
     for plot in plots:
+        if not isinstance(plot.figure, dict):
+            # A table, which the page escapes.
+            assert "\x1b" not in f"{plot.title}{plot.figure.columns}{[name for name, _ in plot.figure.rows]}"
+            continue
         texts = list(texts_of(checked(plot).figure))
         assert not any("<" in text.replace("<br>", "") for text in texts)
         assert not any("\x1b" in text for text in [*texts, plot.title, plot.says])
@@ -442,3 +447,22 @@ def test_axes_have_few_round_ticks_written_out_and_leave_out_what_has_no_place()
     for sizes in ([1000], [1000, 1001], [1, 3]):
         low, high = size_axis("size", sizes)["range"]
         assert low < math.log10(min(sizes)) <= math.log10(max(sizes)) < high
+
+
+def test_devices_stand_side_by_side_as_a_table_and_as_points(bench):
+    slow = bench.ways(sizes=("small", "xl"))
+    (fast,) = [bench.rows(bench.judged(0.07, key=slow[0].key, work=slow[0].work), product="AMD Instinct MI300X")]
+    table, points = of_section([*slow, *fast], DEVICES)
+    assert "transformer: time in ms" == checked(table).title
+    assert ("NVIDIA H200", "AMD Instinct MI300X") == table.figure.columns
+    # The darker, the further below the best; what was measured on one device alone has none beside it.
+    label, ((first, below, _), (second, best, _)) = table.figure.rows[0]
+    assert ("transformer[small-eager]", "140", 0.5, "70.0", 0.0) == (label, first, below, second, best)
+    assert ("", 0.0, "") == table.figure.rows[1][1][1]
+    assert [70.0] == traces(points)["AMD Instinct MI300X"]["x"]
+    # A sweep has its line, and needs no points; of one device there is nothing to compare.
+    sizes = [2**12, 2**16, 2**20]
+    other = bench.rows(*[bench.judged(1e-3, key=bench.make.key(size_bytes=size)) for size in sizes], product="A100")
+    rows = [*bench.sweep(sizes), *other]
+    assert ["memcpy_d2d: rate in GB/s"] == [plot.title for plot in of_section(rows, DEVICES)]
+    assert [] == of_section(bench.ways(), DEVICES)

@@ -1,0 +1,160 @@
+"""`roofline drill`: a check that a gate fails."""
+
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import uuid
+from pathlib import Path
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..core.errors import BadInput
+from ..core.samples import SIBLINGS
+from ..core.units import format_percent, format_tolerance, parse_fraction, printable
+from ..plugin.options import SAVED_VARIABLE
+from .options import command, print_json, say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..baselines.runs import Run
+    from ..core.judgements import Judgement
+
+# The exit status of pytest that found, or was left with, nothing to run; importing it takes longer than the command.
+NO_TESTS = 5
+
+
+@command("Slow every test down and check that the gate fails.", context_settings={"ignore_unknown_options": True})
+@click.argument("share")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def drill(share: str, arguments: tuple[str, ...], as_json: bool) -> int:
+    """Run pytest with every measured function slowed down by SHARE (10%), and say which tests turned red.
+
+    Undecided tests are repeated as in a gate. The real slowdown of the tests is printed: other load on the machine can
+    turn a gate red as well.
+
+    ARGUMENTS are pytest's: paths, -k, --roofline-against and so on. With --json, what pytest prints goes to standard
+    error.
+
+    Example: roofline drill 20% perf_tests -k memcpy
+
+    Exit status: 0 every compared test turned red by SHARE, 1 one stayed green, or was slowed down by more or less, 2
+    nothing was compared, or the input cannot be used.
+    """
+    from ..baselines.runs import read_run
+
+    slowdown = parse_fraction(share, "SHARE")
+    name = f"drill-{uuid.uuid4().hex[:12]}"
+    # The rounds of the gate that it is to prove, unless ARGUMENTS name others.
+    words = [sys.executable, "-m", "pytest", "--roofline-rounds=auto", *arguments]
+    words += [f"--roofline-drill={share}", f"--roofline-save={name}"]
+    with tempfile.TemporaryDirectory(prefix="roofline-drill-") as folder:
+        told = Path(folder) / "path"
+        # Standard output is for the machine alone then.
+        redirected: dict[str, Any] = {"stdout": 2} if as_json else {}
+        done = subprocess.run(words, check=False, env=os.environ | {SAVED_VARIABLE: str(told)}, **redirected)
+        path = Path(told.read_text(encoding="utf-8")) if told.exists() else None
+    if done.returncode == NO_TESTS:
+        raise BadInput("pytest selected no test, so nothing was measured; name others by path or -k")
+    if done.returncode not in (0, 1) or path is None or not path.exists():
+        raise BadInput(
+            f"pytest ended with status {done.returncode} and measured nothing that could be judged; mend what it says, "
+            "or name other tests"
+        )
+    return tell_drill(read_run(path), slowdown, as_json=as_json)
+
+
+def tell_drill(run: "Run", slowdown: float, *, as_json: bool) -> int:
+    """Print what a drill found; returns the exit status."""
+    # Siblings are compared with each other alone, and a drill slows them all alike.
+    siblings = {(one.test_id, one.label) for one in run.measurements if SIBLINGS in one.samples.labels}
+    judgements = [one for one in run.judgements if (one.test_id, one.label) not in siblings]
+    # What was INVALID beside a baseline would not have turned red either.
+    compared = [one for one in judgements if one.estimate is not None or (one.verdict == "INVALID" and one.reference)]
+    if not compared:
+        spoiled = next((judgement for judgement in judgements if judgement.verdict == "INVALID"), None)
+        first = f"{spoiled.label} is INVALID: {spoiled.reason}" if spoiled else "record a baseline first"
+        say(printable(f"roofline: nothing was compared, so nothing could turn red; {first}"), err=True)
+        return 2
+    told = [_drilled(judgement, slowdown, len(compared)) for judgement in compared]
+    red = sum(one["red"] for one in told)
+    if as_json:
+        print_json({"slowdown": slowdown, "run": str(run.path), "compared": len(told), "red": red, "tests": told})
+    else:
+        _print_drill(compared, told, slowdown, red)
+    return 1 if red < len(told) or any(one["missed"] for one in told) else 0
+
+
+def _print_drill(compared: "Sequence[Judgement]", told: "Sequence[dict[str, Any]]", slowdown: float, red: int) -> None:
+    from ..stats.stats import growth
+
+    say(f"drill of +{format_tolerance(slowdown)}: {red} of {len(told)} tests turned red")
+    for one in told:
+        if not one["red"]:
+            say(printable(f"  not red: {one['not_red']}"))
+    seen = sorted(growth(one.estimate) for one in compared if one.estimate is not None and one.reference)
+    if seen:
+        reach = f" … {format_percent(seen[-1])}" if len(seen) > 1 else ""
+        asked = f"{format_percent(slowdown)} was asked for"
+        say(f"against their baselines {format_percent(seen[0])}{reach} time; {asked}")
+    missed = [one for one in told if one["missed"]]
+    for one in missed:
+        say(printable(f"  not the drill's doing: {one['test']} {one['missed']}"))
+    if missed:
+        say(
+            "What is red for another reason proves nothing: bring the machine back to how it was recorded, drill again."
+        )
+
+
+def _drilled(judgement: "Judgement", slowdown: float, tests: int) -> dict[str, Any]:
+    """What a drill found of one test: how much slower it was, and why it did not turn red, or not by the drill."""
+    from ..stats.stats import growth
+
+    red = judgement.verdict == "REGRESSED"
+    return {
+        "test": judgement.label,
+        "test_id": judgement.test_id,
+        "verdict": judgement.verdict,
+        "red": red,
+        "seen": None if judgement.estimate is None else growth(judgement.estimate),
+        "tolerance": judgement.tolerance,
+        "not_red": "" if red else _not_red(judgement, slowdown),
+        "missed": _missed(judgement, slowdown, tests),
+    }
+
+
+def _missed(judgement: "Judgement", slowdown: float, tests: int) -> str:
+    """How a test was slowed down by something else than was asked for; empty where its interval holds that.
+
+    It is widened as for the smallest of `tests` p values (Bonferroni): one drill of a hundred misses by chance.
+    """
+    if judgement.estimate is None or judgement.interval is None or not judgement.reference:
+        return ""
+    from ..stats.stats import CONFIDENCE, growth
+
+    chance = (1 - CONFIDENCE) / 2
+    wider = NormalDist().inv_cdf(chance / tests) / NormalDist().inv_cdf(chance)
+    low, high = (judgement.estimate + wider * (bound - judgement.estimate) for bound in judgement.interval)
+    if low <= math.log1p(slowdown) <= high:
+        return ""
+    bounds = "…".join(format_percent(growth(bound)).removesuffix(" %") for bound in (low, high))
+    return f"takes {format_percent(growth(judgement.estimate))} time ({bounds} %)"
+
+
+def _not_red(judgement: "Judgement", slowdown: float) -> str:
+    if judgement.estimate is None:
+        return f"{judgement.label} {judgement.verdict}: {judgement.reason}"
+    from ..stats.stats import growth
+
+    seen = format_percent(growth(judgement.estimate))
+    text = f"{judgement.label} {judgement.verdict}, seen as {seen}"
+    if slowdown <= judgement.tolerance:
+        return f"{text}: within its tolerance of {format_tolerance(judgement.tolerance)}"
+    if judgement.reach is not None and judgement.reach > slowdown:
+        needed = f"this run detects slowdowns from {judgement.reach:.1%} only"
+        return f"{text}: {needed}; use --roofline-rounds=auto, or record more sessions"
+    return f"{text}: {judgement.reason}" if judgement.reason else text

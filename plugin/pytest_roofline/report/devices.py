@@ -1,0 +1,141 @@
+"""Runs of several devices beside each other: a column for each run, a line for each test."""
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Literal
+
+from ..core.rows import FAILED, Row, finite
+from ..core.units import GIB, MIB, printable, three_digits
+from ..stats.verdicts import Kind
+from .tables import new_table, render
+
+Quantity = Literal["time", "rate", "peak"]
+
+# What stands for a test without a number of its own.
+NO_MEMORY, INVALID = "OOM", "inv."
+# By the SI unit of a value, what it is shown in: the largest that is not above the middle of all values.
+_UNITS: dict[str, tuple[tuple[float, str], ...]] = {
+    "s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")),
+    "B/s": ((1e9, "GB/s"),),
+    "FLOP/s": ((1e12, "TFLOP/s"), (1e9, "GFLOP/s")),
+    "B": ((GIB, "GiB"), (MIB, "MiB")),
+}
+# Of a heading, so that several devices stand beside each other in 80 columns.
+_HEADING = 14
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTable:
+    """One benchmark on several devices.
+
+    Args:
+        si: the unit of `value`; cells are in `unit`, of which one is `scale`.
+        lines: by label, a row for each device; None where it has none.
+    """
+
+    benchmark: str
+    quantity: Quantity
+    si: str
+    unit: str
+    scale: float
+    devices: tuple[str, ...]
+    lines: dict[str, tuple[Row | None, ...]]
+
+    @property
+    def title(self) -> str:
+        """`transformer: time in ms`."""
+        return printable(f"{self.benchmark}: {self.quantity} in {self.unit}")
+
+    def value(self, row: Row | None) -> float | None:
+        """The number of a cell in SI; None where there is none, or it is not to be trusted."""
+        return None if row is None or row.verdict == Kind.INVALID else _value(row, self.quantity)
+
+    def cell(self, row: Row | None) -> str:
+        """The number in the table's unit, or what stands for it."""
+        value = self.value(row)
+        if value is not None:
+            return three_digits(value / self.scale)
+        if row is None:
+            return ""
+        if row.lost is not None:
+            return NO_MEMORY
+        return INVALID if row.verdict == Kind.INVALID else FAILED if row.verdict == FAILED else ""
+
+
+def device_tables(rows: Sequence[Row], quantity: Quantity | None = None) -> list[DeviceTable]:
+    """A table for each benchmark and unit, tests in the order in which they were measured.
+
+    Without `quantity` it is the rate of what moves bytes, and the time of everything else.
+    """
+    devices = _devices(rows)
+    tests: dict[tuple[str, str], dict[str | None, Row]] = {}
+    for row in rows:
+        if row.what == "time":
+            tests.setdefault((row.test, row.name), {})[row.run] = row
+    # What failed, was skipped or ran out of memory ahead of any number.
+    without = {(row.test, row.run): row for row in rows if row.what in ("test", "memory")}
+    groups: dict[tuple[str, Quantity, str], dict[str, tuple[Row | None, ...]]] = {}
+    for (test, _), by in tests.items():
+        first = next(iter(by.values()))
+        shown: Quantity = quantity or ("rate" if first.rate_unit == "B/s" else "time")
+        if any(_value(row, shown) is not None for row in by.values()):
+            si = {"time": "s", "peak": "B"}.get(shown) or first.rate_unit or ""
+            line = tuple(by.get(run) or without.get((test, run)) for run in devices)
+            groups.setdefault((first.benchmark, shown, si), {})[first.label] = line
+    return [_table(*group, tuple(devices.values()), lines) for group, lines in groups.items()]
+
+
+def _devices(rows: Sequence[Row]) -> dict[str | None, str]:
+    """How the column of each run is called: after its device, and after the run too where others have the same."""
+    products = {row.run: row.device or "" for row in rows}
+    names = list(products.values())
+    return {
+        run: printable(product if names.count(product) == 1 else f"{product}, run {run}")
+        for run, product in products.items()
+    }
+
+
+def _table(
+    benchmark: str, quantity: Quantity, si: str, devices: tuple[str, ...], lines: dict[str, tuple[Row | None, ...]]
+) -> DeviceTable:
+    middle = median(value for line in lines.values() for row in line if (value := _value(row, quantity)) is not None)
+    scale, unit = next((one for one in _UNITS[si] if middle >= one[0]), _UNITS[si][-1])
+    return DeviceTable(benchmark, quantity, si, unit, scale, devices, lines)
+
+
+def _value(row: Row | None, quantity: Quantity) -> float | None:
+    if row is None or row.measurement is None:
+        return None
+    return finite({"time": row.time_s, "rate": row.rate, "peak": row.measurement.peak_bytes}[quantity])
+
+
+def devices_text(tables: Sequence[DeviceTable], width: int, colour: bool) -> str:
+    """The tables below each other."""
+    blocks = []
+    for table in tables:
+        names = ("\n".join(textwrap.wrap(name, _HEADING)) for name in table.devices)
+        drawn = new_table(("test", "left"), *((name, "right") for name in names))
+        for label, line in table.lines.items():
+            drawn.add_row(printable(label), *map(table.cell, line))
+        blocks.append(f"{table.title}\n{render(drawn, max(width, _HEADING * (2 + len(table.devices))), colour)}")
+    return "\n\n".join(blocks)
+
+
+def devices_as_json(tables: Sequence[DeviceTable]) -> list[dict[str, Any]]:
+    """The same for a machine, in SI units: a value and a verdict for each device, both null where it has none."""
+    return [
+        {
+            "label": label,
+            "test": next(row.test for row in line if row is not None),
+            "benchmark": table.benchmark,
+            "quantity": table.quantity,
+            "unit": table.si,
+            "devices": list(table.devices),
+            "values": [table.value(row) for row in line],
+            "verdicts": [row.verdict if row is not None else None for row in line],
+        }
+        for table in tables
+        for label, line in table.lines.items()
+    ]
