@@ -84,12 +84,21 @@ def test_a_run_whose_folder_is_a_file_goes_on_under_the_systems_temporary_folder
     writer = written(folder, make.header(), make.measurement(), make.measurement())
     assert (writer.path.parent.parent, len(read_run(writer.path).measurements)) == (tmp_path / "system-tmp", 2)
     assert writer.trouble.endswith(f"saved as {writer.path} instead, choose another place with --roofline-dir")
-    # A second failure ends in memory without a second folder.
+    # A second failure ends in memory without a second folder; the first has what there was.
+    begun = writer.path
     writer._file.close()
     writer._file = FullDisk()
     writer.write(make.measurement())
     writer.close()
-    assert (writer.path, len(list((tmp_path / "system-tmp").iterdir()))) == (None, 1)
+    assert (writer.path, len(list((tmp_path / "system-tmp").iterdir())), len(read_run(begun).measurements)) == (
+        None,
+        1,
+        2,
+    )
+    assert writer.trouble.endswith(
+        f"No space left on device; {begun} has what was measured until then, the rest is printed here and nowhere "
+        "else, choose another place with --roofline-dir"
+    )
     for one in (tmp_path / "system-tmp").iterdir():
         (one / "r.jsonl").unlink()
         one.rmdir()

@@ -54,6 +54,8 @@ def nap(rank, seconds):
 # Two cores, however many there are: what is oversubscribed must not depend on the machine.
 # Of a processor: it moves only where a test says so, a little where it is read, so verdicts are those of any machine.
 SCRIPTED_CLOCK = """
+import time
+
 from pytest_roofline.engine.devices.cpu import CpuDevice
 
 CLOCK_NS = [0]
@@ -65,6 +67,8 @@ def stamp(device):
 
 
 CpuDevice.stamp = stamp
+# No sample is longer than its block was by the host's clock.
+CpuDevice.host_s = lambda device: time.perf_counter() + CLOCK_NS[0] * 1e-9
 
 
 def takes(rank, seconds):

@@ -41,7 +41,7 @@ class Jumping:
     def __init__(self, path):
         self._path = path
         self._jumps_s = 0.0
-        self.sleep, self.time = time.sleep, time.time
+        self.sleep = time.sleep
 
     def monotonic(self):
         if self._path.exists():
@@ -82,6 +82,15 @@ def test_where_no_further_round_can_run_that_is_told_and_what_looks_slow_stays_o
         assert "\\n" not in result.stdout.str()
         result.stdout.fnmatch_lines(["1 measured"])
         assert desk.last_run().outcomes[0].verdicts == ("INCONCLUSIVE",)
+
+
+def test_a_clock_on_the_wall_that_is_set_ends_no_run_and_spends_no_time_of_it(desk, open_one, monkeypatch):
+    now = time.time
+    # A month later, once the run has begun.
+    monkeypatch.setattr("time.time", lambda: now() + 30 * 86400 * (desk.path / "opened").exists())
+    result = desk.run(*open_one, "--roofline-time=1h")
+    assert result.ret == 0
+    assert [m.round for m in desk.last_run().measurements] == [1, 2]
 
 
 WATCHFUL = """

@@ -10,6 +10,7 @@ import re
 import signal
 import socket
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,7 +19,8 @@ from pytest_roofline.core.errors import RanksFailed, RanksSkipped
 from pytest_roofline.ranks import driving
 from pytest_roofline.ranks.channel import STALL_S
 from pytest_roofline.ranks.local import Local
-from pytest_roofline.ranks.tasks import reference
+from pytest_roofline.ranks.processes import Started
+from pytest_roofline.ranks.tasks import Answer, reference
 
 from . import rank_functions as ranks
 from .real_ranks import PATIENCE_S, RealRanks, runs
@@ -147,6 +149,19 @@ def alarm(seconds):
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def test_answers_that_came_while_this_process_was_stopped_count_although_the_time_is_over():
+    with contextlib.ExitStack() as stack:
+        members = []
+        for rank in range(2):
+            near, far = map(stack.enter_context, socket.socketpair())
+            far.sendall(b"answered")
+            answers = lambda: [{"kind": "answer", "answer": Answer("ok")}]  # noqa: E731
+            channel = SimpleNamespace(fileno=near.fileno, send=lambda _: None, poll=answers)
+            members.append(driving.Member(rank, channel, HOST, Started(1, None), 0, ""))
+        progress = driving.drive(None, members, timeout_s=-5.0, tell=None)
+    assert (progress.waiting, progress.failed, len(progress.answers)) == (set(), False, 2)
 
 
 def test_whoever_keeps_to_another_order_of_operations_is_blamed(two):

@@ -1,7 +1,9 @@
 """Where run files lie: which files a user means, what each is called, and the writer that appends to one."""
 
+import contextlib
 import glob
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -89,9 +91,14 @@ class RunWriter:
     def _start(self, path: Path) -> None:
         # "x": an existing run is never overwritten, whatever happened between the first look and now.
         self._file = path.open("x", encoding="utf-8")
+        try:
+            self._file.writelines(self._lines)
+            self._file.flush()
+        except OSError:
+            self._abandon()
+            path.unlink(missing_ok=True)
+            raise
         self.path = path
-        self._file.writelines(self._lines)
-        self._file.flush()
 
     def _append(self, line: str) -> None:
         assert self._file is not None
@@ -103,22 +110,37 @@ class RunWriter:
 
     def _fall_back(self, error: OSError) -> None:
         wanted = self.folder / "runs" / f"{self.name}.jsonl"
-        first = not self.trouble
-        begun = self.path
-        self._file, self.path = None, None
+        first, begun = not self.trouble, self.path
+        self._abandon()
         self.trouble = f"the run could not be saved as {wanted}: {error.strerror or error}"
-        if first:
-            try:
-                spare = Path(tempfile.mkdtemp(prefix="roofline-"))
-                self._start(spare / f"{self.name}.jsonl")
-                if begun is not None:
-                    # Everything is in the new file; half a run must not keep its name taken.
-                    begun.unlink(missing_ok=True)
-                self.trouble += f"; saved as {self.path} instead, choose another place with --roofline-dir"
-                return
-            except OSError:
-                self._file, self.path = None, None
-        self.trouble += "; its measurements are printed here and nowhere else, choose another place with --roofline-dir"
+        if first and self._start_elsewhere():
+            if begun is not None:
+                # Everything is in the new file; half a run must not keep its name taken.
+                begun.unlink(missing_ok=True)
+            self.trouble += f"; saved as {self.path} instead"
+        elif begun is not None:
+            kept = "that file" if begun == wanted else begun
+            self.trouble += f"; {kept} has what was measured until then, the rest is printed here and nowhere else"
+        else:
+            self.trouble += "; its measurements are printed here and nowhere else"
+        self.trouble += ", choose another place with --roofline-dir"
+
+    def _start_elsewhere(self) -> bool:
+        folder = ""
+        try:
+            folder = tempfile.mkdtemp(prefix="roofline-")
+            self._start(Path(folder, f"{self.name}.jsonl"))
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+            return False
+        return True
+
+    def _abandon(self) -> None:
+        """Let go of a file that takes no more."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+        self._file = self.path = None
 
 
 def make_run_folder(folder: Path) -> None:

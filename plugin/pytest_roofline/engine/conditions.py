@@ -7,9 +7,11 @@ questions is dear, several blocks go by between two rounds, and the later one te
 up while a cause is active has grown, or it has not.
 """
 
+import signal
+import threading
 import time
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 from ..core.facts import BRAKE, HARDWARE, POWER_CAP, THERMAL
 from .devices import Counters, Device
@@ -19,6 +21,10 @@ CAUSES = (THERMAL, HARDWARE, BRAKE)
 HOST_GAP = "host gap"
 NEIGHBOUR = "another process on the device"
 PREEMPTED = "cores taken by the scheduler"
+STOPPED = "a stop of the process"
+JUMPED = "a jump of the clock"
+# Samples cannot take longer than their block by the host's clock; two clocks differ by less than this.
+CLOCKS_DIFFER, CLOCKS_DIFFER_S = 0.05, 1e-3
 # A quiet machine interrupts a threaded copy some 30 times a second, a single busy neighbour 200 times (measured).
 MOST_PREEMPTIONS_HZ = 100
 # A process with more threads than cores, or that gets its memory from the kernel anew at every call, is interrupted as
@@ -37,6 +43,25 @@ MOST_ASKING = 0.05
 FORGOTTEN_S = 1.2
 
 
+class Stops:
+    """Counts how often this process went on after a stop (Ctrl-Z, SIGSTOP), while it is entered by the main thread."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._before: Any = None
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGCONT, self._note)
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGCONT, self._before)
+
+    def _note(self, *_: object) -> None:
+        self.count += 1
+
+
 class Conditions:
     """Asks a device about itself between blocks.
 
@@ -46,6 +71,8 @@ class Conditions:
 
     def __init__(self, device: Device) -> None:
         self._device = device
+        self.stops = Stops()
+        self._stops_before = 0
         self._first: Counters | None = None
         self._began_s = 0.0
         self._before = Counters()
@@ -75,6 +102,7 @@ class Conditions:
         """A block begins; `anew` the first of a row of blocks: of those before it nobody wants to know any more."""
         if anew:
             self._waiting, self._asked_s, self._moved = 0, float("-inf"), False
+            self._stops_before = self.stops.count
         if self._waiting:
             return
         self._before = self._asked() if self._due() else self._after
@@ -82,11 +110,15 @@ class Conditions:
         if self._first is None:
             self._first, self._began_s = self._before, self._device.host_s()
 
-    def cause(self, ahead: bool | None, clocks_hz: tuple[float, float] | None, wall_s: float) -> str:
+    def cause(
+        self, ahead: bool | None, clocks_hz: tuple[float, float] | None, wall_s: float, samples_s: float = 0.0
+    ) -> str:
         """Why the block that ends now does not count; empty where it does, or where nobody was asked yet.
 
-        Whether the host was `ahead` of the device all the time is None where that plays no part.
+        Whether the host was `ahead` of the device all the time is None where that plays no part; `samples_s` are all
+        samples together.
         """
+        stopped, self._stops_before = self.stops.count > self._stops_before, self.stops.count
         self._waiting += 1
         self._wall_s += wall_s
         self.spoiled, self.judged, self.power_capped = "", 0, None
@@ -94,6 +126,10 @@ class Conditions:
         self._moved = self._moved or moved
         if self._due():
             self._judge()
+        if stopped:
+            return STOPPED
+        if samples_s > (1 + CLOCKS_DIFFER) * wall_s + CLOCKS_DIFFER_S:
+            return JUMPED
         if ahead is False:
             return HOST_GAP
         if self.spoiled:

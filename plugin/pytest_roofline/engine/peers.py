@@ -13,11 +13,11 @@ from zlib import crc32
 
 from ..core.errors import BadInput
 from ..core.samples import Calibration
-from .conditions import CAUSES, HOST_GAP, NEIGHBOUR
+from .conditions import CAUSES, HOST_GAP, JUMPED, NEIGHBOUR, STOPPED
 from .devices import Traits, cpu
 
 # In the order in which they are named where ranks differ: the first of these that any rank saw.
-CODES = ("", HOST_GAP, *CAUSES, NEIGHBOUR)
+CODES = ("", STOPPED, JUMPED, HOST_GAP, *CAUSES, NEIGHBOUR)
 NEIGHBOURS: tuple[Literal["none", "unknown", "seen"], ...] = ("none", "unknown", "seen")
 # Of the traits, those that decide how blocks are taken. Ticks may differ: the coarsest is calibrated.
 DECISIVE = ("shortest_span_s", "queues", "spins", "graphs", "stamps", "warmup_floor_s", "precision")

@@ -18,7 +18,7 @@ from ..core.samples import Block, Calibration, Samples
 from .blocks import BlockTimes, Stopwatch
 from .calibration import calibrate
 from .calls import CallSequence
-from .conditions import HOST_GAP, PREEMPTED, Conditions
+from .conditions import HOST_GAP, PREEMPTED, STOPPED, Conditions
 from .devices import Device
 from .log import FEWEST_BLOCKS, SHARE_DIRECT, Log, TimedBlock, WarmUp, known, samples_of, sets_the_pace
 from .peers import ALONE, BlockState, Peers, agreed_calibration, agreed_state, require_alike
@@ -82,7 +82,7 @@ class Engine:
 
     def run(self) -> None:
         """Take the samples; whatever is raised on the way, `log` keeps what there is."""
-        with _collector_off():
+        with _collector_off(), self._conditions.stops:
             calibration = self.log.calibration = self._calibrate()
             sizing = Sizing(self._watch, self.calls, calibration, self.plan.budget_s)
             if not self._first_calls() or not self._slow_for_good(sizing):
@@ -214,7 +214,9 @@ class Engine:
             return sizing.way(call_s, idle_s, flush_s, began_s + self.plan.budget_s)
         finally:
             log.warmup_iterations += sizing.tried
-            self._before_s = self._watch.agreement.now_s() - began_s
+            lasted_s = self._watch.agreement.now_s() - began_s
+            # How long a stop in it was is not known.
+            self._before_s = min(lasted_s, warm.cap_s) if self._conditions.stops.count else lasted_s
             log.warmup_s = first_s + self._before_s
 
     def _graphed(self, sizing: Sizing, way: BlockPlan) -> BlockPlan:
@@ -250,8 +252,12 @@ class Engine:
                     self._conditions.begin()
             taken = sizing.block(way)
             log.measuring_s = self._watch.agreement.now_s() - began_s
-            if self._keep(taken, way) == HOST_GAP:
+            cause = self._keep(taken, way)
+            if cause == HOST_GAP:
                 way = replace(way, shape=way.shape.relaxed())
+            if cause == STOPPED:
+                # Nothing was measured meanwhile.
+                began_s, log.measuring_s = began_s + taken.wall_s, log.measuring_s - taken.wall_s
 
     def _enough(self) -> bool:
         """Whether to stop. Before that, blocks of which nobody was asked are asked about: they may not count."""
@@ -279,7 +285,7 @@ class Engine:
         state = BlockState(UNKNOWN, said=UNKNOWN)
         try:
             with self._watch.answering():
-                cause = self._conditions.cause(own.ahead, own.clocks_hz, own.wall_s)
+                cause = self._conditions.cause(own.ahead, own.clocks_hz, own.wall_s, math.fsum(own.spans))
             state = log.state = agreed_state(self._watch.agreement, self._own_state(cause))
         finally:
             # Below one tick: the time is certainly not above it.

@@ -37,7 +37,7 @@ class Deciding:
         self.only_looking = only_looking
         self.held: dict[str, DeferredReport] = {}
         self.failed_later: set[str] = set()
-        self.began = time.time()
+        self.began_s = time.monotonic()
         self.cut = self.canaries_taken = False
 
     @pytest.hookimpl(tryfirst=True)
@@ -81,7 +81,7 @@ class Deciding:
         rounds = Rounds(self.state, self.say, max(held.duration_s for held in self.held.values()))
         # Whoever reads a verdict must learn of the rounds that it lacks.
         self.state.timed.lost = rounds.crashes
-        deadline = None if options.time_s is None else self.began + options.time_s
+        deadline = None if options.time_s is None else self.began_s + options.time_s
         self.issue_decided(rounds)
         for number in itertools.count(2):
             wanted = [test_id for test_id, held in self.held.items() if self.wants(rounds, test_id)]
@@ -91,7 +91,7 @@ class Deciding:
             most = max(options.recording, *each)
             if number > most:
                 break
-            if deadline is not None and time.time() > deadline:
+            if deadline is not None and time.monotonic() > deadline:
                 self.say(f"roofline: --roofline-time is spent after round {number - 1}, {_tests(wanted)} undecided")
                 self.cut = True
                 break

@@ -91,7 +91,7 @@ class _Recorder(Observer):
             return
         # Whatever happens to the record, what happened to the measurement is what must be told.
         with contextlib.suppress(Exception):
-            self._record(measured, why_partial(error, f"raised {type(error).__name__}: {error}"))
+            self._record(measured, why_partial(error, f"raised {type(error).__name__}: {error}".removesuffix(": ")))
 
     def _record(self, measured: Measured, invalid: str = "") -> Measurement:
         right = measured.verified is not False

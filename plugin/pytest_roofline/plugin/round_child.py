@@ -82,7 +82,7 @@ class Round:
         """Why no further test should start; empty where one may."""
         if os.getppid() != self.parent:
             return "the run that started this round has ended"
-        return "the time of the run is spent" if self.deadline is not None and time.time() > self.deadline else ""
+        return "the time of the run is spent" if self.deadline is not None and time.monotonic() > self.deadline else ""
 
 
 def in_round(config: pytest.Config) -> Round | None:

@@ -82,7 +82,7 @@ class Rounds:
             except OSError as error:
                 self.broken = f"round {number} could not start: {error}"
                 break
-            late = deadline is not None and time.time() > deadline
+            late = deadline is not None and time.monotonic() > deadline
             if ended.died_in:
                 self._note_crash(number, ended)
             elif not ended.started and not late and ended.status != pytest.ExitCode.OK:

@@ -33,6 +33,9 @@ POLL_S = 0.05
 STALL_S = 5
 # A peer whose machine is gone ends no connection by itself: the kernel asks after it, and gives up in some 15 seconds.
 _KEEPALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 3), ("TCP_KEEPCNT", 3))
+# It asks nobody to whom something is on its way, but sends that again for a quarter of an hour. So the controller
+# waits at most so many milliseconds: more than a peer that is only stopped has stalls.
+_UNANSWERED = (("TCP_USER_TIMEOUT", 25_000),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ class Channel:
         connection.settimeout(None)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in _KEEPALIVE:
+        for name, value in (*_KEEPALIVE, *(_UNANSWERED if stall_s else ())):
             if hasattr(socket, name):
                 connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO) if stall_s else ():

@@ -151,8 +151,12 @@ def drive(task: Task, members: Sequence[Member], timeout_s: float, tell: Tell | 
         with contextlib.suppress(OSError):
             member.channel.send({"kind": "run", "task": task})
     with listening(members) as selector:
-        while progress.waiting and (left_s := progress.until_s - time.monotonic()) > 0:
-            for key, _ in selector.select(left_s):
+        over = False
+        while progress.waiting and not over:
+            left_s = progress.until_s - time.monotonic()
+            # What came while this process was stopped is still there when time is up.
+            over = left_s <= 0
+            for key, _ in selector.select(max(0.0, left_s)):
                 member = key.data
                 for message in heard(member):
                     if message["kind"] != "progress":
