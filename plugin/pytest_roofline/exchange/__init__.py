@@ -8,7 +8,8 @@ from ..baselines.runs import Run
 from ..core.errors import LARGEST, SMALLEST, BadFile, BadInput
 from . import babelstream, dashboards, nccl_tests, nvbandwidth, pytest_benchmark
 from .exportable import Exportable, LeftOut, exportable, refuse_twice
-from .records import Given, Imported, decode, lines, refuse
+from .logs import lines
+from .records import Given, Imported, decode, refuse
 
 
 @dataclass(frozen=True, slots=True)

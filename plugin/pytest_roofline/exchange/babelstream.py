@@ -1,12 +1,14 @@
-"""The CSV of BabelStream (`--csv`), versions 3 to 6: `src/main.cpp` and the models' own lines before the table."""
+"""What BabelStream and, before it, GPU-STREAM print: text and CSV (`--csv`), versions 0 to 6: `src/main.cpp`."""
 
+import math
 import re
 from dataclasses import dataclass, field, replace
 
-from ..core.errors import BadFile
 from ..core.keys import Scalar
+from ..core.units import MIB
 from ..core.work import Work
-from .records import Given, Imported, Reading, Refused, Rule, amount, pooled, scan, whole
+from .logs import Foreign, Rule, read_runs
+from .records import Given, Imported, Reading, Refused, amount, pooled, whole
 
 CONVENTION = (
     "bytes read and written; {unit} is {factor} bytes; the host's clock around each call until it is done, the first "
@@ -14,119 +16,246 @@ CONVENTION = (
 )
 UNITS = {
     "mbytes": 1e6, "mibytes": 2.0**20, "gbytes": 1e9, "gibytes": 2.0**30,
+    "MBytes": 1e6, "MiBytes": 2.0**20, "KB": 1e3, "KiB": 2.0**10,
     "MB": 1e6, "MiB": 2.0**20, "GB": 1e9, "GiB": 2.0**30, "TB": 1e12, "TiB": 2.0**40,
 }  # fmt: skip
 # Arrays read and written by each kernel: `src/benchmark.h`.
 KERNELS = {"Copy": (1, 1), "Mul": (1, 1), "Add": (2, 1), "Triad": (2, 1), "Dot": (2, 0), "Nstream": (3, 1)}
 _DTYPES = {4: "fp32", 8: "fp64"}
+_SIZES = {"float": 4, "double": 8}
 _COLUMNS = 8
+# The text has five decimals of a second, three of a rate and one of a size.
+_HALF_TICK_S = 5.1e-6
+_BANNER = re.compile(r" *(?:BabelStream|(?P<old>GPU-STREAM)) *")
+_HEAD = re.compile(
+    r" *(?:Version: (?P<version>\S+)|Implementation: (?P<implementation>.*\S)"
+    r"|(?:Number of elements:|Resizing array from \d+ to) (?P<elements>\d+)"
+    r"|Precision: (?P<precision>\w+)|Array size: (?P<size>\d\S*) (?P<size_unit>\w+)(?: .*)?"
+    r"|Running .*?(?P<calls>\d+) times(?: in +(?P<order>\w+) order)?) *"
+)
+_HEADING = re.compile(r" *Function +(\w+)/s(?:ec)? +Min \(sec\) +Max +Average *")
 _TABLE = re.compile(r"function,num_times,n_elements,sizeof,max_(\w+)_per_sec,min_runtime,max_runtime,avg_runtime")
+_TEXT_ROW = re.compile(r" *(?:Copy|Mul|Add|Triad|Dot|Nstream)(?: .*)?")
 _ROW = re.compile(r"[A-Z][a-z]+,\d.*")
+_TRIAD_ONLY = re.compile(r"Bandwidth \((\w+)/s\): +(\S+) *")
 # Of version 5.0, timed once each.
-_PHASE = re.compile(r"(?:Init|Read),\d+,\d+,[^,]+,[^,]+")
-_DEVICE = re.compile(r'Using (?:CUDA|HIP|OpenCL|SYCL|HC) device:? (\S.*?) *|CUDA Device \d+: "(.*)" \d+ SMs.*')
-_DRIVER = re.compile(r"(?:CUDA )?Driver: (\S+) *")
-_WRONG = re.compile(r"Validation failed on .*|FAILED validation of .*")
+_PHASE = re.compile(
+    r" *(?:(?:Init|Read),\d+,\d+,[^,]+,[^,]+|(?:Init|Read|Total size|Memory(?: Allocation)?|[\w ]+ kernel config): .*)"
+)
+_DEVICE = re.compile(
+    r" *Using (?:CUDA|HIP|OpenCL|SYCL\w*|HC) device:? +(?P<name>\S.*?)?(?:with index: \d+)? *"
+    r'|CUDA Device \d+: "(?P<quoted>.*)" \d+ SMs.*'
+)
+_DRIVER = re.compile(r" *(?:CUDA )?Driver: (\S.*?) *")
+_WRONG = re.compile(r"(?:Validation failed on|FAILED validation of) (?P<array>\w+).*")
 
 
 @dataclass(slots=True)
 class _Table:
     """One run: what stood before its table, and the rows."""
 
+    head: dict[str, str] = field(default_factory=dict)
     unit: str = ""
-    readings: list[Reading] = field(default_factory=list)
+    rows: list[Reading] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
     product: str | None = None
     driver: str | None = None
-    wrong: bool = False
+    wrong: set[str] = field(default_factory=set)
+
+    def told(self, name: str) -> str:
+        """What a line above the table says."""
+        if name not in self.head:
+            raise Refused(f"no line above tells the {name}; expected the whole output of BabelStream")
+        return self.head[name]
+
+    @property
+    def calls(self) -> int:
+        """How often each kernel ran; 2, one of them left out, where versions before 1 do not say."""
+        return whole(self.head.get("calls", "2"))
+
+    def array_bytes(self) -> int:
+        """Of one array; the text rounds it to a tenth, and most are powers of two."""
+        element_bytes = _SIZES.get(self.told("precision"), 0)
+        if "elements" in self.head:
+            return int(self.head["elements"]) * element_bytes
+        unit, printed = self.told("size_unit"), amount(self.told("size"))
+        # Version 1 printed MiB, and called them MB.
+        binary = unit == "MB" and "old" in self.head and self.head.get("version", "").startswith(("0.", "1."))
+        factor = float(MIB) if binary else UNITS.get(unit, 0.0)
+        if not printed * factor:
+            raise Refused(f"an array size of {printed:g} {unit} above; expected one that can be told from 0")
+        power = 2 ** round(math.log2(printed * factor))
+        return power if f"{power / factor:.1f}" == f"{printed:.1f}" else round(printed * factor)
 
 
 class _Tables(list[_Table]):
-    """The runs of a file, one behind the other."""
+    """The runs of a stream, one behind the other."""
 
-    def head(self) -> _Table:
+    @property
+    def table(self) -> _Table | None:
+        """The run whose rows are expected; no line tells that one was its last."""
+        return self[-1] if self and self[-1].unit else None
+
+    def begin(self) -> _Table:
         """The run that a line before a table belongs to."""
-        if not self or self[-1].readings:
+        if not self or self[-1].rows:
             self.append(_Table())
         return self[-1]
 
 
+def _take_banner(tables: _Tables, _: int, match: re.Match[str]) -> None:
+    tables.append(_Table(head={name: told for name, told in match.groupdict().items() if told}))
+
+
+def _take_head(tables: _Tables, _: int, match: re.Match[str]) -> None:
+    if not tables or tables[-1].unit:
+        raise Foreign
+    tables[-1].head |= {name: told for name, told in match.groupdict().items() if told}
+
+
 def _take_device(tables: _Tables, _: int, match: re.Match[str]) -> None:
-    tables.head().product = match[1] or match[2]
+    tables.begin().product = match["name"] or match["quoted"]
 
 
 def _take_driver(tables: _Tables, _: int, match: re.Match[str]) -> None:
-    tables.head().driver = match[1]
+    tables.begin().driver = match[1]
 
 
 def _skip(_: _Tables, __: int, ___: re.Match[str]) -> None:
     """No row of a kernel."""
 
 
-def _take_wrong(tables: _Tables, _: int, __: re.Match[str]) -> None:
+def _take_wrong(tables: _Tables, _: int, match: re.Match[str]) -> None:
     # Some versions say it before the table, some behind it.
-    (tables[-1] if tables else tables.head()).wrong = True
+    (tables[-1] if tables else tables.begin()).wrong.add(match["array"])
 
 
 def _take_columns(tables: _Tables, _: int, match: re.Match[str]) -> None:
     unit = match[1]
     if unit not in UNITS:
         raise Refused(f"unit {unit!r}; expected one of {', '.join(UNITS)}")
-    tables.head().unit = unit
+    tables.begin().unit = unit
 
 
 def _take_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
+    """A row of the CSV."""
     values = match[0].split(",")
-    known = bool(tables and tables[-1].unit)
-    if not known or len(values) != _COLUMNS:
-        expected = _COLUMNS if known else "the line that names them above"
+    table = tables.table
+    if table is None or len(values) != _COLUMNS:
+        expected = _COLUMNS if table is not None else "the line that names them above"
         raise Refused(f"{len(values)} columns; expected {expected}")
-    table, kernel = tables[-1], values[0]
+    calls, elements, element_bytes = (whole(value) for value in values[1:4])
+    _, best, slowest, mean = (amount(value) for value in values[4:])
+    if not (best and slowest and mean):
+        raise Refused("a time of 0; expected more")
+    table.rows += _readings(
+        values[0], calls, elements * element_bytes, element_bytes, {"best": best, "mean": mean, "slowest": slowest},
+        number, {},
+    )  # fmt: skip
+
+
+def _take_text_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
+    """A row of the text, whose rate has more digits than its times."""
+    table, values = tables.table, match[0].split()
+    if table is None:
+        raise Foreign
+    if len(values) != 5:
+        raise Refused(f"{len(values)} columns; expected 5")
+    kernel, (rate, best, slowest, mean) = values[0], (amount(value) for value in values[1:])
+    array_bytes = table.array_bytes()
+    moved = sum(KERNELS[kernel]) * array_bytes
+    if not rate:
+        raise Refused("a rate of 0; expected more")
+    seconds = moved / (rate * UNITS[table.unit])
+    off = seconds * (0.06 * UNITS[table.head.get("size_unit", "KB")] / array_bytes + 0.0006 / rate) + _HALF_TICK_S
+    if abs(seconds - best) > off:
+        raise Refused(f"{rate:g} {table.unit}/s of {moved} bytes are {seconds:.5f} s, but the least time is {best:g} s")
+    times = {"best": seconds, "mean": mean, "slowest": slowest}
+    table.left_out += [f"line {number}, {name}: printed as 0 s" for name, time_s in times.items() if not time_s]
+    order = table.head.get("order", "Classic").lower()
+    more: dict[str, Scalar] = {} if order == "classic" else {"order": order}
+    printed = {name: time_s for name, time_s in times.items() if time_s}
+    table.rows += _readings(kernel, table.calls, array_bytes, _SIZES[table.told("precision")], printed, number, more)
+
+
+def _take_triad_only(tables: _Tables, number: int, match: re.Match[str]) -> None:
+    """What `--triad-only` prints in place of a table: the rate of all calls, with the first."""
+    if not tables or tables[-1].unit or "size" not in tables[-1].head:
+        raise Foreign
+    if match[1] not in UNITS:
+        raise Refused(f"unit {match[1]!r}; expected one of {', '.join(UNITS)}")
+    table, array_bytes, calls = tables[-1], tables[-1].array_bytes(), tables[-1].calls
+    table.unit, rate = match[1], amount(match[2])
+    if not rate:
+        raise Refused("a rate of 0; expected more")
+    (mean,) = _readings(
+        "Triad", calls + 1, array_bytes, _SIZES[table.told("precision")],
+        {"mean": 3 * array_bytes / (rate * UNITS[table.unit])}, number, {"calls": "all"},
+    )  # fmt: skip
+    table.rows.append(mean)
+
+
+def _readings(
+    kernel: str, calls: int, array_bytes: int, element_bytes: int, times: dict[str, float], number: int,
+    more: dict[str, Scalar],
+) -> list[Reading]:  # fmt: skip
+    """One kernel's times as readings."""
     if kernel not in KERNELS:
         raise Refused(f"kernel {kernel!r}; expected one of {', '.join(KERNELS)}")
-    calls, elements, element_bytes = (whole(value) for value in values[1:4])
-    _, *times_s = (amount(value) for value in values[4:])
-    if calls < 2 or not elements or element_bytes not in _DTYPES or not all(times_s):
-        raise Refused("a count, a size or a time that cannot be; expected two calls or more of fp32 or fp64")
-    array_bytes = elements * element_bytes
-    work = Work(read_bytes=KERNELS[kernel][0] * array_bytes, write_bytes=KERNELS[kernel][1] * array_bytes)
-    best, slowest, mean = times_s
+    if calls < 2 or not array_bytes or element_bytes not in _DTYPES:
+        raise Refused("a count or a size that cannot be; expected two calls or more of fp32 or fp64")
+    read, written = KERNELS[kernel]
+    work = Work(read_bytes=read * array_bytes, write_bytes=written * array_bytes)
     parameters: dict[str, Scalar] = {"size_bytes": array_bytes, "dtype": _DTYPES[element_bytes]}
-    table.readings += [
+    return [
         Reading(
-            f"babelstream.{kernel.lower()}", parameters, "traffic_GBps", name, work, (seconds,), f"line {number}",
-            iterations, 1,
+            f"babelstream.{kernel.lower()}", parameters | more, "traffic_GBps", name, work, (seconds,),
+            f"line {number}", calls - 1 if name == "mean" else 1, 1,
         )
-        for name, seconds, iterations in (("best", best, 1), ("mean", mean, calls - 1), ("slowest", slowest, 1))
+        for name, seconds in times.items()
     ]  # fmt: skip
 
 
 _RULES: tuple[Rule[_Tables], ...] = (
-    (_PHASE, _skip), (_ROW, _take_row), (_TABLE, _take_columns), (_DEVICE, _take_device),
-    (_DRIVER, _take_driver), (_WRONG, _take_wrong),
+    (_PHASE, _skip), (_ROW, _take_row), (_TEXT_ROW, _take_text_row), (_TABLE, _take_columns), (_HEADING, _take_columns),
+    (_BANNER, _take_banner), (_HEAD, _take_head), (_DEVICE, _take_device), (_DRIVER, _take_driver),
+    (_WRONG, _take_wrong), (_TRIAD_ONLY, _take_triad_only),
 )  # fmt: skip
 
 
 def sniff(text: str) -> bool:
-    """Whether a text looks like such a file."""
-    return re.search(r"^[^\n]*(?:function,num_times,|phase,n_elements,)", text, re.MULTILINE) is not None
+    """Whether a text looks like such output."""
+    marks = (
+        r"function,num_times,|phase,n_elements,|(?:BabelStream|GPU-STREAM) *\r?$|Function +\w+/s(?:ec)? +Min \(sec\)"
+    )
+    return re.search(rf"^[^\n]*(?:{marks})", text, re.MULTILINE) is not None
 
 
 def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:
     """The runs in a file, one behind the other."""
-    tables = _Tables()
-    scan(text, source, _RULES, tables)
-    if not tables or not tables[-1].readings:
-        raise BadFile(f"{source} ends without rows of a table; expected a whole file of BabelStream")
-    return tuple(_imported(table, source) for table in tables)
+    return read_runs(text, source, _RULES, _Tables, lambda tables: [_imported(table, source) for table in tables])
 
 
 def _imported(table: _Table, source: str) -> Imported:
-    invalid = "the tool's own check found wrong data, and the file does not say which kernel's" if table.wrong else ""
+    if not table.rows:
+        why = "a run ended before the rows of its table"
+        return Imported(source, "BabelStream", CONVENTION, (), failed=(("babelstream", why),))
+    software = {"BabelStream": table.head.get("version"), "implementation": table.head.get("implementation")}
     return Imported(
         source=source,
         tool="BabelStream",
         convention=CONVENTION.format(unit=table.unit, factor=f"{UNITS[table.unit]:.0f}"),
-        readings=pooled([replace(one, invalid=invalid, verified=False if invalid else None) for one in table.readings]),
+        readings=pooled([_checked(one, table.wrong) for one in table.rows]),
         product=table.product,
         driver=table.driver,
+        software={name: told for name, told in software.items() if told},
+        left_out=tuple(table.left_out),
     )
+
+
+def _checked(reading: Reading, wrong: set[str]) -> Reading:
+    """A reading that wrong data spoil: a sum those of `dot`, an array all of them."""
+    if not wrong or (wrong == {"sum"} and not reading.benchmark.endswith(".dot")):
+        return reading
+    invalid = f"the tool's own check found wrong data in {' and '.join(sorted(wrong))}"
+    return replace(reading, invalid=invalid, verified=False)

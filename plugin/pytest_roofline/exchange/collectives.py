@@ -11,7 +11,7 @@ from fractions import Fraction
 from ..core.errors import BadFile
 from ..core.keys import Scalar, Timing
 from ..core.work import Work
-from .records import Given, Reading, pooled
+from .records import SHOWN, Given, Reading, pooled
 
 # Bytes of an element, and the name under which it stands in keys, by what the tests print.
 DTYPES = {
@@ -128,13 +128,18 @@ class Setting:
     extra: dict[str, Scalar] = field(default_factory=dict)
 
 
-def chosen(told: str, given: Given, rows: Sequence[CollectiveLine], ranks: int, source: str) -> Operation:
-    """The operation that a file or the user names, or else the one that all its rows can be."""
+def chosen(
+    told: str, given: Given, hints: Sequence[str], rows: Sequence[CollectiveLine], ranks: int, source: str
+) -> tuple[Operation, str]:
+    """The operation that a file or the user names, or else the one that all its rows can be, and where it is from.
+
+    Where several can be, a hint decides that names one: a line of the job above the log, or the name of its file.
+    """
     ours, asked = operation_of(told), operation_of(given.operation or "")
     if ours and asked and ours != asked:
         raise BadFile(f"{source} says {ours.name}, but --operation={asked.name}; expected the same")
     if found := ours or asked:
-        return found
+        return found, ""
     if told:
         raise BadFile(f"{source}: {told!r} is no test that this importer knows; expected one of {', '.join(NAMES)}")
     moved = [row for row in rows if row.size_bytes]
@@ -142,10 +147,22 @@ def chosen(told: str, given: Given, rows: Sequence[CollectiveLine], ranks: int, 
         one for one in OPERATIONS.values()
         if one.name != "all_to_all_v" and not any(row.trouble(one, ranks) for row in moved)
     ]  # fmt: skip
-    if len(fits) != 1:
-        names = ", ".join(one.name for one in fits) or "which none fits"
-        raise BadFile(f"{source} does not say which collective it is of; tell with --operation: {names}")
-    return fits[0]
+    if len(fits) == 1:
+        return fits[0], ""
+    for hint in reversed(hints):
+        if (named := named_in(hint)) in fits:
+            return named, f"the log does not say which collective it is of: {named.name} by {hint.strip()[:SHOWN]!r}"
+    names = ", ".join(one.name for one in fits) or "which none fits"
+    raise BadFile(f"{source} does not say which collective it is of; tell with --operation: {names}")
+
+
+def named_in(text: str) -> Operation | None:
+    """The one operation that a line of a job or the name of a file has in it, in whatever spelling."""
+    told = " ".join(re.findall(r"\w+_perf", text)) or re.split(r"[/\\]", text)[-1]
+    squeezed = re.sub(r"[^a-z]", "", told.lower())
+    found = [key for key in OPERATIONS if key in squeezed]
+    whole = [key for key in found if not any(key != other and key in other for other in found)]
+    return OPERATIONS[whole[0]] if len(whole) == 1 else None
 
 
 def readings_of(

@@ -5,23 +5,25 @@ from dataclasses import dataclass, field, replace
 
 from ..core.errors import BadFile
 from ..core.keys import Scalar
-from .collectives import CONVENTION, CollectiveLine, Setting, chosen, readings_of
-from .records import Given, Imported, Reading, Refused, Rule, amount, scan, whole
+from .collectives import CONVENTION, CollectiveLine, Setting, chosen, operation_of, readings_of
+from .logs import Foreign, Rule, read_runs
+from .records import Given, Imported, Reading, Refused, amount, whole
 
 _CONFIG = re.compile(
-    r"# nThread (\d+) nGpus (\d+) minBytes (\d+) maxBytes (\d+) step: (\d+)\((?:factor|bytes)\) warmup iters: (\d+) "
-    r"iters: (\d+)(?: agg iters: (\d+))? validation: (\d+)(?: graph: (\d+))?(?: unalign: (\d+))? *"
+    r"(?:# )?nThread (\d+) nGpus (\d+) minBytes (\d+) maxBytes (\d+) step: (\d+)\((?:factor|bytes)\) "
+    r"warmup iters: (\d+) iters: (\d+)(?: agg iters: (\d+))? validation: (\d+)(?: graph: (\d+))?(?: unalign: (\d+))? *"
 )
 _RANK = re.compile(
-    r"# +Rank +(\d+) +(?:Group +(\d+) +)?Pid +\d+ on +(\S+) device +(\d+) \[[0-9a-fA-Fx:.]+\](?: (.*\S))? *"
+    r"#? +Rank +(\d+) +(?:Group +(\d+) +)?Pid +\d+ on +(\S+) device +(\d+) \[[0-9a-fA-Fx:.]+\](?: (.*\S))? *"
 )
 _START = re.compile(r"# Collective test starting: (\S+) *")
 _VERSION = re.compile(r"# ([nr]ccl-tests) version (\S+)(?: \(\S+\))? [nr]ccl-headers=(\d+) [nr]ccl-library=(\d+) *")
 _COLUMNS = re.compile(r"# +size +count .*")
 _UNITS = re.compile(r"# +\(B\) .*")
-_ROW = re.compile(r" *\d+ +\d+ .*")
+_ROW = re.compile(r" *\d+ +\d+ +[a-z]\w* .*")
 # What is behind a prefix that no launcher is known to write: size, count, type, maybe redop and root, time, two rates.
 _PREFIXED = re.compile(r".*?\b\d{1,20} +\d{1,20} +[a-z]\w*(?: +[a-z]+)?(?: +-?\d{1,20})?(?: +\d[\d.e+]*){3}(?: .*)?")
+_COMMAND = re.compile(r".*\b\w+_perf\b.*")
 _BOUNDS = re.compile(r"# Out of bounds values *: (\d+) (?:OK|FAILED) *")
 _AVERAGE = re.compile(r"# Avg bus bandwidth *: \S+ *(?:OK|FAILED)? *")
 _BLOCKING = re.compile(r"# Blocking Enabled: (.*\S) *")
@@ -48,18 +50,37 @@ class _Log:
     bounds: int = 0
     ended: bool = False
     software: dict[str, str] = field(default_factory=dict)
+    # Lines above that may name the collective, where the log does not.
+    hints: tuple[str, ...] = ()
+
+    @property
+    def tool(self) -> str:
+        """What printed it."""
+        return "rccl_tests" if "rccl-tests" in self.software else "nccl_tests"
 
 
 class _Logs(list[_Log]):
-    """The runs of a file, one behind the other; the last is the one being read."""
+    """The runs of a stream, one behind the other; the last is the one being read."""
+
+    hints: tuple[str, ...] = ()
+
+    @property
+    def table(self) -> _Log | None:
+        """The run whose rows are expected."""
+        return self[-1] if self and self[-1].half and not self[-1].ended else None
 
     def begin(self, anew: bool) -> _Log:
         """The run that a line of its head belongs to; `anew` where the run at hand has this line already."""
-        if not self or self[-1].ended:
-            self.append(_Log())
-        elif anew or self[-1].rows:
-            raise Refused("another log begins here, before the one above came to its average")
+        if not self or self[-1].ended or self[-1].rows or anew:
+            self.append(_Log(hints=self.hints))
+            self.hints = ()
         return self[-1]
+
+    def refuse_mixed(self) -> None:
+        """Refuse what stands behind the end of a run, where one before has none; elsewhere it was printed again."""
+        if not all(log.ended for log in self):
+            raise Refused("two logs are mixed here: one begins before the other came to its average")
+        raise Foreign
 
 
 def _take_config(logs: _Logs, _: int, match: re.Match[str]) -> None:
@@ -72,7 +93,11 @@ def _take_start(logs: _Logs, _: int, match: re.Match[str]) -> None:
 
 
 def _take_version(logs: _Logs, _: int, match: re.Match[str]) -> None:
-    logs.begin(False).software |= {match[1]: match[2], "NCCL headers": match[3], "NCCL": match[4]}
+    logs.begin(bool(logs and match[1] in logs[-1].software)).software |= {
+        match[1]: match[2],
+        "NCCL headers": match[3],
+        "NCCL": match[4],
+    }
 
 
 def _take_library(logs: _Logs, _: int, match: re.Match[str]) -> None:
@@ -113,7 +138,9 @@ def _take_units(_: _Logs, __: int, match: re.Match[str]) -> None:
 
 
 def _take_row(logs: _Logs, number: int, match: re.Match[str]) -> None:
-    if not logs or logs[-1].ended or not logs[-1].half:
+    if logs and logs[-1].ended:
+        logs.refuse_mixed()
+    if not logs or not logs[-1].half:
         raise Refused("a row of numbers where none is expected: the lines that name its columns are missing")
     log, values = logs[-1], match[0].split()
     if len(values) == log.columns - 1 and "redop" in log.shared and not values[3].isalpha():
@@ -132,8 +159,12 @@ def _row(number: int, place: str, told: dict[str, str]) -> CollectiveLine:
     # What old versions print is the largest error, which is no count of wrong elements.
     counted = None if wrong == "N/A" else amount(wrong) * ("#wrong" in told)
     time_us, algbw, busbw = (amount(told[name]) for name in _HALF)
+    size_bytes = whole(told["size"])
+    if "e" in told["time"] and algbw:
+        # Of more than ten seconds one digit is printed, of the rate two or more.
+        time_us = size_bytes / algbw / 1e3
     return CollectiveLine(
-        f"line {number}", whole(told["size"]), told["type"], told.get("redop", ""),
+        f"line {number}", size_bytes, told["type"], told.get("redop", ""),
         -1 if root == "-1" else whole(root), place, time_us, algbw, busbw, counted,
     )  # fmt: skip
 
@@ -144,21 +175,33 @@ def _take_bounds(logs: _Logs, _: int, match: re.Match[str]) -> None:
 
 
 def _take_average(logs: _Logs, _: int, __: re.Match[str]) -> None:
+    if logs and logs[-1].ended:
+        logs.refuse_mixed()
     if not logs or not logs[-1].rows:
         raise Refused("an average of no rows; expected a whole log")
     logs[-1].ended = True
 
 
+def _skip(_: _Logs, __: int, ___: re.Match[str]) -> None:
+    """A remark of the tool."""
+
+
+def _take_command(logs: _Logs, _: int, match: re.Match[str]) -> None:
+    logs.hints = (*logs.hints, match[0])
+    raise Foreign
+
+
 def _refuse_prefixed(logs: _Logs, _: int, __: re.Match[str]) -> None:
-    if logs and logs[-1].half and not logs[-1].ended:
-        raise Refused("a row behind a prefix that this importer does not know; expected the line without it")
+    if logs.table is None:
+        raise Foreign
+    raise Refused("a row behind a prefix that this importer does not know; expected the line without it")
 
 
 _RULES: tuple[Rule[_Logs], ...] = (
     (_ROW, _take_row), (_CONFIG, _take_config), (_RANK, _take_rank), (_START, _take_start), (_VERSION, _take_version),
     (_BLOCKING, _take_blocking), (_COLUMNS, _take_columns), (_UNITS, _take_units), (_BOUNDS, _take_bounds),
     (_AVERAGE, _take_average), (_LIBRARY, _take_library),
-    (_PREFIXED, _refuse_prefixed),
+    (re.compile(r"#.*"), _skip), (_PREFIXED, _refuse_prefixed), (_COMMAND, _take_command),
 )  # fmt: skip
 
 
@@ -170,16 +213,17 @@ def sniff(text: str) -> bool:
 
 def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
     """The runs in a log, one behind the other."""
-    logs = _Logs()
-    scan(text, source, _RULES, logs)
-    if not logs or not logs[-1].ended:
-        raise BadFile(f"{source} ends before its 'Avg bus bandwidth'; expected a whole log of nccl-tests")
-    return tuple(_imported(log, source, given) for log in logs)
+    return read_runs(text, source, _RULES, _Logs, lambda logs: [_imported(log, source, given) for log in logs])
 
 
 def _imported(log: _Log, source: str, given: Given) -> Imported:
+    if not log.ended:
+        known = operation_of(log.program)
+        name = known.name if known is not None else log.program or "test"
+        why = f"a run ended before its 'Avg bus bandwidth' (rows read: {len(log.rows)})"
+        return Imported(source, log.tool.replace("_", "-"), CONVENTION, (), failed=((f"{log.tool}.{name}", why),))
     setting = _setting(log, source, given)
-    operation = chosen(log.program, given, log.rows, setting.ranks, source)
+    operation, note = chosen(log.program, given, (source, *log.hints), log.rows, setting.ranks, source)
     readings, left_out = readings_of(log.rows, operation, setting, source)
     products = list(dict.fromkeys(name for *_, name in log.ranks if name))
     if len(products) > 1:
@@ -193,6 +237,7 @@ def _imported(log: _Log, source: str, given: Given) -> Imported:
         host=log.ranks[0][1] if log.ranks else None,
         software=log.software,
         left_out=left_out,
+        notes=(note,) if note else (),
     )
 
 
@@ -225,7 +270,7 @@ def _setting(log: _Log, source: str, given: Given) -> Setting:
         "agg_iters": together if together > 1 else 0, "graph": graph, "unalign": unalign, "blocking": blocking,
     }  # fmt: skip
     return Setting(
-        tool="rccl_tests" if "rccl-tests" in log.software else "nccl_tests",
+        tool=log.tool,
         ranks=groups.count(groups[0]) if groups else devices,
         devices=devices,
         iterations=max(1, iterations) * max(1, together) * max(1, graph),

@@ -1,12 +1,8 @@
-"""What readers of other tools' files share: what they hand on, in SI units, and how lines, numbers and JSON are read.
-
-A text format is a table of rules, a pattern and what to do with a line that matches; `scan` gives every line to the
-first that fits. Lines that no rule knows are skipped, since logs stand inside the logs of jobs.
-"""
+"""What readers of other tools' files share: what they hand on, in SI units, and how numbers and JSON are read."""
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn, TypeVar
 
@@ -19,15 +15,7 @@ from ..core.storage import decode_json
 from ..core.units import printable
 from ..core.work import Work
 
-State = TypeVar("State")
 Struct = TypeVar("Struct", bound=msgspec.Struct)
-# What to do with a line: given what was read so far, its number from 1, and the match.
-Rule = tuple[re.Pattern[str], Callable[[State, int, re.Match[str]], None]]
-
-# What launchers put before the line of a rank: `[1,0]<stdout>:` of Open MPI, `0: ` of srun --label.
-_LABEL = re.compile(r"\[\d+,\d+\]<std(?:out|err)>:? ?|\d+: (?=[#\s\w]|$)")
-_COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _NUMBER = re.compile(r"\d{1,20}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
 # Longer lines are shown up to here.
 SHOWN = 160
@@ -35,12 +23,16 @@ SHOWN = 160
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What the user tells because a file does not; `product` as the driver prints it, `link` as a class of links."""
+    """What the user tells because a file does not.
+
+    `product` as the driver prints it, `link` as a class of links, `begun` in ISO 8601.
+    """
 
     product: str | None = None
     devices: int | None = None
     link: str | None = None
     operation: str | None = None
+    begun: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +110,7 @@ def pooled(readings: Sequence[Reading]) -> tuple[Reading, ...]:
 
 
 class Refused(ValueError):
-    """Why a line cannot be taken; `scan` says which it is."""
+    """Why a line cannot be taken; who reads the lines says which it is."""
 
 
 def decode(data: bytes, source: str) -> str:
@@ -134,24 +126,6 @@ def decode(data: bytes, source: str) -> str:
     if not text.strip():
         raise BadFile(f"{source} is empty; expected the output of a tool")
     return text
-
-
-def lines(text: str) -> Iterator[tuple[int, str]]:
-    """Every line with its number from 1, without its ending, colours and the label of a launcher."""
-    for number, raw in enumerate(text.split("\n"), 1):
-        yield number, _LABEL.sub("", _CONTROL.sub("", _COLOUR.sub("", raw)), count=1)
-
-
-def scan(text: str, source: str, rules: Sequence[Rule[State]], state: State) -> None:
-    """Give every line to the first rule that it matches as a whole; skip what none knows."""
-    for number, line in lines(text):
-        for pattern, take in rules:
-            if match := pattern.fullmatch(line):
-                try:
-                    take(state, number, match)
-                except Refused as error:
-                    refuse(source, number, line, str(error))
-                break
 
 
 def refuse(source: str, number: int, line: str, why: str) -> NoReturn:

@@ -1,0 +1,141 @@
+"""How the tables of a tool are found in the log of a job.
+
+A text format is a table of rules, a pattern and what to do with a line that matches; `scan` gives every line to the
+first that fits. Ranks that a launcher labels are read each for itself, and a table that several of them printed is
+taken once. What no rule knows is skipped and counted around a table; inside one only lines of libraries and launchers.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from dataclasses import replace
+from typing import Protocol, TypeVar
+
+from ..core.errors import BadFile
+from ..core.units import count
+from .records import Imported, Refused, refuse
+
+# Labels of `mpirun --tag-output`, which stand before every piece of a line: `[1,0]<stdout>:`.
+_TAG = re.compile(r"(\[[^\[\]<>\s]*\d,\d+\])<std(?:out|err)>: ?")
+# Of `kubectl logs --timestamps` and CI; of `kubectl logs --prefix`, `srun --label`, `mpiexec -l`.
+_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d) ")
+_LABEL = re.compile(r"(\[pod/[^\]\s]+\]) | *(\d+):(?: |$)|(\[\d+\]) ")
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# What stands between the rows of a table though it is none: remarks, and lines of libraries and launchers.
+_FOREIGN = re.compile(
+    r"\s*(?:#.*)?|.*\b[NR]CCL (?:INFO|WARN|TRACE|ERROR|version)\b.*|.*\bUCX +[A-Z]+ .*|.*: Test (?:\w+ )?failure .*"
+    r"|(?:srun|slurmstepd|salloc|mpirun|mpiexec|prterun|kubectl|libfabric|Warning|WARNING|\+):? .*"
+    r"|\[[\w.-]+:\d+(?::\d+)?\].*|.*\blibfabric:\d+:.*"
+)
+
+
+class Foreign(Exception):
+    """A line that looks like one of the tool, and is none."""
+
+
+class OpenTable(Protocol):
+    """A run of a tool whose table is open."""
+
+    @property
+    def rows(self) -> Sized:
+        """What was read of it."""
+
+
+class Runs(Protocol):
+    """The runs of a tool that one stream of lines has, while they are read."""
+
+    @property
+    def table(self) -> OpenTable | None:
+        """The one whose rows are expected; None outside of a table."""
+
+
+AnyRuns = TypeVar("AnyRuns", bound=Runs)
+Lines = list[tuple[int, str]]
+# What to do with a line: given what was read so far, its number from 1, and the match.
+Rule = tuple[re.Pattern[str], Callable[[AnyRuns, int, re.Match[str]], None]]
+
+
+def lines(text: str) -> Iterator[tuple[int, str]]:
+    """Every line with its number from 1, without its ending and colours."""
+    for number, raw in enumerate(text.split("\n"), 1):
+        yield number, _CONTROL.sub("", _COLOUR.sub("", raw))
+
+
+def streams(text: str) -> Iterable[Lines]:
+    """The lines of every rank that a launcher labels, and those without a label, each in order."""
+    found: dict[str, Lines] = {}
+    for number, line in lines(text):
+        for label, piece in _pieces(line):
+            found.setdefault(label, []).append((number, piece))
+    return found.values()
+
+
+def _pieces(line: str) -> Iterator[tuple[str, str]]:
+    """What each label of a line stands before; a label that comes again goes on with its line."""
+    line = _STAMP.sub("", line, count=1)
+    tagged = _TAG.split(line)
+    if len(tagged) == 1:
+        match = _LABEL.match(line)
+        yield (match[1] or match[2] or match[3], line[match.end() :]) if match else ("", line)
+        return
+    joined: list[list[str]] = []
+    for label, piece in zip(tagged[1::2], tagged[2::2], strict=True):
+        if joined and joined[-1][0] == label:
+            joined[-1][1] += piece
+        else:
+            joined.append([label, piece])
+    yield from ((label, piece) for label, piece in joined)
+
+
+def scan(stream: Lines, source: str, rules: Sequence[Rule[AnyRuns]], runs: AnyRuns) -> int:
+    """Give every line to the first rule that it matches as a whole; how many are of something else."""
+    skipped, doubted = 0, None
+    for number, line in stream:
+        table, rows = runs.table, len(runs.table.rows) if runs.table is not None else 0
+        match = next(((found, take) for pattern, take in rules if (found := pattern.fullmatch(line))), None)
+        if match is None:
+            skipped += bool(line.strip())
+            if table is not None and doubted is None and not _FOREIGN.fullmatch(line):
+                doubted = number, line
+            continue
+        try:
+            match[1](runs, number, match[0])
+        except Foreign:
+            skipped += 1
+            continue
+        except Refused as error:
+            refuse(source, number, line, str(error))
+        # Only what goes on, or comes to its end, has the line in doubt inside.
+        if doubted is not None and table is not None and (len(table.rows) > rows or runs.table is None):
+            refuse(source, *doubted, "a line inside a table that is no row of it")
+        doubted = doubted if runs.table is table else None
+    return skipped
+
+
+def read_runs(
+    text: str,
+    source: str,
+    rules: Sequence[Rule[AnyRuns]],
+    begin: Callable[[], AnyRuns],
+    finish: Callable[[AnyRuns], Sequence[Imported]],
+) -> tuple[Imported, ...]:
+    """The runs in a log: `begin` makes what rules fill from one stream, `finish` what comes of it."""
+    found: list[Imported] = []
+    skipped = 0
+    for stream in streams(text):
+        runs = begin()
+        skipped += scan(stream, source, rules, runs)
+        found += finish(runs)
+    once = list({_content(one): one for one in reversed(found)}.values())[::-1]
+    if not any(one.readings for one in once):
+        why = next((reason for one in once for _, reason in one.failed), "it has no table with rows")
+        raise BadFile(f"{source}: {why}; expected the whole output of a tool")
+    notes = [f"skipped {count(skipped, 'line')} around the tables"] if skipped else []
+    if copies := len(found) - len(once):
+        notes.append(f"left out {count(copies, 'repeated table')}, as every rank prints one")
+    return (replace(once[0], notes=(*once[0].notes, *notes)), *once[1:])
+
+
+def _content(one: Imported) -> object:
+    """What two copies of a table have in common."""
+    return one.tool, one.failed, tuple((reading.label, reading.metric, reading.seconds) for reading in one.readings)
