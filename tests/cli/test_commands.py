@@ -63,6 +63,7 @@ COMMANDS = leaves(main)
 CASES = {
     "compare": ("old new", 1, "old absent"),
     "explain": ("new 64MiB", 0, "new absent"),
+    "profiler": ("new 64MiB=kernels.csv --calls 3", 0, "new 64MiB=absent.csv"),
     "drill": ("20% perf_tests -k memcpy", 1, "nonsense perf_tests"),
     "baseline propose": ("old -o proposed.json", 0, "absent -o absent.json"),
     "baseline approve": ("proposal.json --into elsewhere", 0, "absent.json"),
@@ -107,6 +108,7 @@ def scene(make, tmp_path_factory):
     entries = (make.measured(1e-3, 1.01e-3), make.measured(1e-3, key=make.key("gone")))
     write_baseline(folder / "baselines" / "h200.json", Baseline("h200", entries))
     write_baseline(folder / "proposal.json", Baseline("h200", entries))
+    (folder / "kernels.csv").write_text("Total Time (ns),Instances,Name\n99385786,32,copy_kernel\n")
     # A bandwidth that no product has.
     plain = to_plain(products()["Tesla T4"])
     plain["peaks"]["memory_GBps"]["value"] = 1e9

@@ -14,6 +14,7 @@ from .exchange import export, import_
 from .machine import doctor, hardware, selftest
 from .options import GONE, Commands, gone
 from .output import init, report
+from .profiler import profiler
 from .runs import compare, explain
 
 
@@ -39,7 +40,8 @@ def main(ctx: click.Context, own_hardware: tuple[Path, ...]) -> None:
 
 
 _COMMANDS = (
-    baseline, compare, doctor, drill, explain, export, hardware, import_, init, report, selftest,
+    baseline, compare, doctor, drill, explain, export, hardware, import_, init, profiler, report,
+    selftest,
     # A feature in a folder of its own has its import above and a line here; the rest works without it.
     bundle,
     *(fleet, history),

@@ -22,7 +22,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 # As a person's day goes.
 SECTIONS = {
-    "See a run": ("report", "explain"),
+    "See a run": ("report", "explain", "profiler"),
     "Compare runs": ("compare", "history", "fleet"),
     "Keep what they are compared with": ("init", "baseline"),
     "Gate": ("drill",),

@@ -1,0 +1,140 @@
+"""`roofline profiler`: the totals of a vendor's profiler beside the times that we measured."""
+
+import glob
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..core.errors import BadFile, BadInput
+from ..core.units import count, format_amount, format_seconds, format_share, listed, printable
+from .options import command, folder_option, note_cuts, print_json, say, width
+
+if TYPE_CHECKING:
+    from ..baselines.runs import Run
+    from ..observe.vendor import Totals
+
+# Of each test, so many kernels are named.
+MOST_KERNELS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One test: a call as we measured it, and what the profiler saw of so many calls."""
+
+    label: str
+    test: str
+    measured_s: float
+    seen: "Totals"
+    calls: int
+
+    @property
+    def profiler_s(self) -> float:
+        """Kernels and copies of one call."""
+        return self.seen.seconds / self.calls
+
+
+@command("Show the totals of nsys or rocprofv3 beside measured times.", folder_option)
+@click.argument("run")
+@click.argument("files", nargs=-1, required=True, metavar="TEST=FILE...")
+@click.option("--calls", type=click.IntRange(min=1), help="Calls in each FILE, if the run has no external profile.")
+def profiler(run: str, files: tuple[str, ...], calls: int | None, as_json: bool, folder: Path) -> None:
+    """Show what nsys or rocprofv3 saw of tests of RUN beside the times that RUN measured, a row a test.
+
+    TEST is part of its name or id, FILE the CSV of `nsys stats --format csv` or of rocprofv3, or a pattern; name a test
+    again for its other files. With a marker_api_trace of rocprofv3 only what began in our calls counts.
+
+    Example: roofline profiler steps "small=small_*.csv" "large=large_*.csv"
+
+    Exit status: 0 shown, 2 the input cannot be used.
+    """
+    from ..baselines.run_files import resolve_run
+    from ..baselines.runs import read_run
+
+    read = read_run(resolve_run(run, folder))
+    note_cuts([read])
+    wanted: dict[str, list[str]] = {}
+    for word in files:
+        test, equals, pattern = word.rpartition("=")
+        if not equals or not pattern:
+            raise BadInput(f"{word!r} names no test; expected TEST=FILE, such as small=small_cuda_gpu_kern_sum.csv")
+        wanted.setdefault(test, []).extend(sorted(glob.glob(pattern)) or [pattern])  # noqa: PTH207
+    pairs = [_pair(read, test, paths, calls) for test, paths in wanted.items()]
+    if as_json:
+        print_json([_plain(pair) for pair in pairs])
+    else:
+        say(_text(pairs))
+
+
+def _pair(run: "Run", test: str, paths: Sequence[str], calls: int | None) -> Pair:
+    from ..baselines.run_rows import rows_of_run
+    from ..observe.vendor import read_tables, totals
+
+    timed = [row for row in rows_of_run(run) if row.what == "time" and row.time_s]
+    found = [row for row in timed if test in (row.label, row.test)] or [
+        row for row in timed if test in row.label or test in row.test
+    ]
+    if len(found) != 1:
+        names = listed([row.label for row in found or timed], 4)
+        raise BadInput(f"{run.path} measured {count(len(found), 'test')} of {test!r}; name one of: {names or 'none'}")
+    (row,) = found
+    seen = totals([table for path in paths for table in read_tables(_content(path), path)], row.label)
+    known = [one for one in run.profiles if (one.test_id, one.name) == (row.test, row.name) and one.tool == "external"]
+    told = seen.calls or calls or (known[-1].calls if known else None)
+    if told is None:
+        raise BadInput(f"nothing tells how many calls of {row.label} are in {paths[0]}; give --calls, or profile with "
+                       "--roofline-profile=external, which the run then knows")  # fmt: skip
+    assert row.time_s is not None
+    return Pair(row.label, row.test, row.time_s, seen, told)
+
+
+def _content(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise BadFile(f"{path} cannot be read: {error.strerror}; name a CSV file of a profiler") from None
+
+
+def _text(pairs: Sequence[Pair]) -> str:
+    from ..report.tables import new_table, render
+
+    sizes = any(pair.seen.copied_bytes is not None for pair in pairs)
+    heads = ("measured", "profiler", "of measured", "kernels", "copies", *["copied"] * sizes, "launches")
+    table = new_table(("test", "left"), *((name, "right") for name in heads))
+    lines = []
+    for pair in pairs:
+        seen, copied = pair.seen, pair.seen.copied_bytes
+        cells = [format_seconds(pair.measured_s), format_seconds(pair.profiler_s)]
+        cells += [format_share(pair.profiler_s / pair.measured_s)]
+        cells += [format_seconds(each / pair.calls) for each in (seen.kernels_s, seen.copies_s)]
+        cells += ["" if copied is None else format_amount(copied / pair.calls)] * sizes
+        table.add_row(printable(pair.label), *cells, f"{seen.launches / pair.calls:,.10g}")
+        told = [
+            f"{name} {format_share(seconds / seen.seconds)} ({count(launches, 'launch', 'es')})"
+            for name, (seconds, launches) in list(seen.kernels.items())[:MOST_KERNELS]
+        ]
+        lines.append(printable(f"{pair.label}, {count(pair.calls, 'call')}: {'; '.join(told)}"))
+    return "\n".join([render(table, width(), sys.stdout.isatty()), "of one call; kernels and copies that overlap "
+                      "count each, and idle time of the device counts in `measured` alone", *lines])  # fmt: skip
+
+
+def _plain(pair: Pair) -> dict[str, Any]:
+    seen = pair.seen
+    return {
+        "label": pair.label,
+        "test": pair.test,
+        "calls": pair.calls,
+        "time_s": pair.measured_s,
+        "profiler_s": pair.profiler_s,
+        "kernels_s": seen.kernels_s / pair.calls,
+        "copies_s": seen.copies_s / pair.calls,
+        "copied_bytes": None if seen.copied_bytes is None else seen.copied_bytes / pair.calls,
+        "launches": seen.launches / pair.calls,
+        "kernels": [
+            {"name": name, "total_s": seconds, "launches": launches}
+            for name, (seconds, launches) in seen.kernels.items()
+        ],
+    }
