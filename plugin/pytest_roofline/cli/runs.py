@@ -27,7 +27,7 @@ SHOWN = 8
 
 @command("Compare a run with another or a baseline, worst first.", folder_option)
 @click.argument("old")
-@click.argument("new", default="")
+@click.argument("new", default="", metavar="NEW")
 @click.option("--tolerance", help="Slowdown that still counts as the same: 5% or 0.05 (default: 5%, on a CPU 15%).")
 @click.option(
     "--control", nargs=2, metavar="OLD NEW", help="Runs of devices that did not change, from before and after."
@@ -62,9 +62,12 @@ def compare(
     from ..baselines.comparing import compare as compare_files
 
     allowed = None if tolerance is None else parse_tolerance(tolerance, "--tolerance")
-    if bool(new) == table or (of is not None and not table) or (table and control is not None):
+    if not new and not table:
+        ctx = click.get_current_context()
+        raise click.MissingParameter(ctx=ctx, param=next(one for one in ctx.command.params if one.name == "new"))
+    if (new and table) or (of is not None and not table) or (table and control is not None):
         raise BadInput(
-            "expected OLD and NEW, or OLD alone with --table [--of QUANTITY], such as --table cpu,a100,mi300x"
+            "--table takes OLD alone, and --of goes with it: roofline compare --table cpu,a100,mi300x --of time"
         )
     if table:
         return _table(_side(old, folder), of, as_json)
