@@ -178,7 +178,7 @@ REFUSED = (
     ([LOG, "pytest-benchmark-storage-0030.json"], "storage-0030.json on a CPU; import them apart"),
     ([LOG, LOG], "hold the same; name each run of a tool once"),
     ([LOG, "--format", "osu"], "--format is 'osu'; expected one of nccl-tests, "),
-    ([LOG, "--format", "nvbandwidth"], "a100-all_reduce.log is not JSON"),
+    ([LOG, "--format", "nvbandwidth"], "a100-all_reduce.log: it has no table with rows; expected the whole output"),
     ([LOG, "--link", "string"], "--link is 'string'; expected one of nvlink, "),
     ([LOG, "--operation", "sort"], "--operation is 'sort'; expected one of"),
     (["mi300x-babelstream.csv", "--operation", "reduce"], "which knows no collectives; expected"),

@@ -83,7 +83,7 @@ REFUSED = (
     (ONE | {"bandwidth_matrix": [["fast"]]}, "'fast' is not a number, zero or more in the matrix of host_to_device_"),
     (ONE | {"bandwidth_matrix": [[26.03]]}, "Expected `str`, got `float`"),
     ({"matrix": [["1", "2"], ["3"]]}, "the matrix of host_to_device_memcpy_ce has rows of several lengths, or none"),
-    (ONE | {"bandwidth_description": H2D.replace("GB", "GiB")}, "is no description that this importer knows"),
+    (ONE | {"bandwidth_description": H2D.replace("GB", "GiB")}, "does not know 'memcpy CE CPU(row) -> GPU(column) b"),
     (ONE | {"status": "Running"}, "has status 'Running'; expected Passed, Waived or Error"),
     (ONE | {"top": {"error": "no GPU"}}, "the run ended with 'no GPU'"),
     (ONE | {"top": {"GPU Device list": ["0: NVIDIA H200 (1:2:3)", "1: Tesla T4 (1:2:4)"]}}, "expected one product"),
@@ -100,6 +100,51 @@ def test_what_is_no_file_of_nvbandwidth_is_refused(write, take):
             take(write(**({"description": H2D} | changes)))
         assert message in str(refused.value), changes
         assert str(refused.value).startswith("file")
+
+
+def test_the_text_of_nvbandwidth_is_what_its_json_would_be(text, take):
+    (found,) = take(text("gh200-nvbandwidth.txt"))
+    rates = {one.label: round(rate(one.work, one.metric, one.seconds[0]) / 1e9, 2) for one in found.readings}
+    assert rates["nvbandwidth.host_to_device_memcpy_ce[cpu1->gpu2].median_or_mean"] == 312.11
+    assert len(rates) == 6 + 2 + 1
+    assert (found.product, found.driver) == ("NVIDIA GH200 480GB", "550.54.15")
+    assert found.software == {"nvbandwidth": "v0.6", "nvbandwidth commit": "v0.6", "CUDA runtime": "12040"}
+    # Test cases of several nodes, waived, failed and cut; both directions and their sum: output.cpp of version 0.8.
+    nodes = (
+        "[1,0]<stdout>:nvbandwidth Version: v0.8\n[1,0]<stdout>:Process 0 (n1): device 0: HGX GB200 (00000008:01:00)\n"
+        "[1,0]<stdout>:Process 1 (n2): device 0: HGX GB200 (00000009:01:00)\n[1,1]<stdout>:[n2] NCCL INFO up\n"
+        "[1,0]<stdout>:Running multinode_device_to_device_bidirectional_memcpy_read_ce.\n"
+    )
+    for part, value in (("Read1", 398.5), ("Read2", 397.25), ("Total", 795.75)):
+        nodes += (
+            f"[1,0]<stdout>:memcpy CE GPU(row) <-> GPU(column) {part} bandwidth (GB/s)\n[1,0]<stdout>:      0     1\n"
+        )
+        nodes += f"[1,0]<stdout>: 0   N/A {value}\n[1,0]<stdout>: 1 {value}   N/A\n[1,0]<stdout>:SUM x {2 * value}\n"
+    nodes += (
+        "[1,0]<stdout>:Waived: \n[1,0]<stdout>:Running device_local_copy.\n[1,0]<stdout>:Error: CUDA_ERROR_UNKNOWN\n"
+        "[1,0]<stdout>:Running host_device_latency_sm.\n"
+    )
+    (found,) = take(nodes)
+    parts = [(one.parameters["direction"], one.devices, round(1 / one.seconds[0], 2)) for one in found.readings]
+    assert parts == [(way, 2, rate) for way, rate in (("1", 398.5), ("2", 397.25), ("sum", 795.75)) for _ in range(2)]
+    assert (found.product, found.host) == ("HGX GB200", "n1")
+    assert found.left_out == ("1 test case waived by nvbandwidth, which the text does not name",)
+    assert found.failed == (
+        ("nvbandwidth.device_local_copy", "CUDA_ERROR_UNKNOWN"),
+        ("nvbandwidth.host_device_latency_sm", "a test case ended before the sum of its matrix"),
+    )
+
+
+def test_a_matrix_that_is_not_whole_is_refused_with_its_line(text, take):
+    whole = text("gh200-nvbandwidth.txt")
+    for old, new, message in (
+        ("312.11\n", "\n", "line 14: 2 cells; expected 3"),
+        ("269.33", "299.33", "line 16: the sum of the matrix above is 2015.60"),
+        (" 1    323.36", "retry of gpu1\n 1    323.36", "line 14: a line inside a table that is no row of it"),
+        ("369.36", "36g.36", "line 13: a line inside a table that is no row of it"),
+    ):
+        with pytest.raises(BadFile, match=message):
+            take(whole.replace(old, new, 1))
 
 
 def test_rates_of_babelstream_are_what_it_printed(text, take):
@@ -195,6 +240,7 @@ FILES = {
     "a100-all_reduce.log": "nccl-tests",
     "gb10-two-nodes-all_gather.log": "nccl-tests",
     "readme-nvbandwidth.json": "nvbandwidth",
+    "gh200-nvbandwidth.txt": "nvbandwidth",
     "mi300x-babelstream.csv": "babelstream",
     "pytest-benchmark-storage-0030.json": "pytest-benchmark",
 }

@@ -25,8 +25,8 @@ class ImportFormat:
 # A further format is a module with these two functions, and a line here.
 FORMATS = (
     ImportFormat("nccl-tests", "log of nccl-tests or rccl-tests", nccl_tests.sniff, nccl_tests.read),
-    ImportFormat("nvbandwidth", "JSON of nvbandwidth (-j)", nvbandwidth.sniff, nvbandwidth.read),
-    ImportFormat("babelstream", "CSV of BabelStream (--csv)", babelstream.sniff, babelstream.read),
+    ImportFormat("nvbandwidth", "text or JSON of nvbandwidth", nvbandwidth.sniff, nvbandwidth.read),
+    ImportFormat("babelstream", "text or CSV of BabelStream", babelstream.sniff, babelstream.read),
     ImportFormat("pytest-benchmark", "JSON of pytest-benchmark", pytest_benchmark.sniff, pytest_benchmark.read),
 )
 NAMES = tuple(one.name for one in FORMATS)
@@ -48,7 +48,8 @@ def read(data: bytes, source: str, given: Given, name: str | None = None) -> tup
         # A size beyond what arithmetic holds.
         raise BadFile(f"{source}: {error}") from None
     if not any(imported.readings or imported.failed for imported in found):
-        raise BadFile(f"{source}: {chosen.title} without a number that could be taken")
+        why = next((f": {reason}" for imported in found for reason in imported.left_out), "")
+        raise BadFile(f"{source}: {chosen.title} without a number that could be taken{why}")
     _refuse_idle(source, found, given)
     _refuse_impossible(source, found)
     return found

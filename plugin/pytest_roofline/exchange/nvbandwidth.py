@@ -1,17 +1,19 @@
-"""The JSON of nvbandwidth (`-j`), versions 0.5 on: `json_output.cpp` of nvbandwidth."""
+"""What nvbandwidth prints: its text, and its JSON (`-j`), versions 0.5 on: `json_output.cpp` of nvbandwidth."""
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
 from ..core.errors import BadFile
 from ..core.keys import Scalar
-from ..core.units import MIB
+from ..core.units import MIB, count
 from ..core.work import Work
-from .records import Given, Imported, Reading, Refused, amount, from_json, looks_like_json
+from .logs import read_runs
+from .nvbandwidth_text import RULES, Texts
+from .records import Given, Imported, Reading, Refused, amount, as_record, from_json, looks_like_json
 
 CONVENTION = (
     "payload that arrives, one way, also for copies within a device; of bidirectional copies the measured direction; "
@@ -25,12 +27,13 @@ _DEVICE = re.compile(
     r"(?:Device )?\d+: (?P<name>\S.*?)(?: \([0-9a-fA-F]+(?::[0-9a-fA-F]+)*\))?(?:: \((?P<host>[^()]*)\))?"
 )
 _RATE = re.compile(
-    r"(?P<how>memcpy CE|memcpy SM|memcpy local|multicast SM) (?:(?P<row>CPU|GPU)\(row\) (?P<way>->|<-|<->) )?"
-    r"(?:All Gpus (?:->|<-) )?GPU\(column\)(?: -> All Gpus)?(?: (?P<part>Read1|Read2|Write1|Write2|Total))?"
-    r"(?: total)? bandwidth \(GB/s\)"
+    r"(?P<how>(?:memcpy|multicast|local \w+) (?:CE|SM|TMA)|memcpy local)(?: local)? "
+    r"(?:(?P<row>CPU|GPU)\(row\) (?P<way>->|<-|<->) )?(?:All G[Pp][Uu]s (?:->|<-) )?(?:GPU\(column\)|All)"
+    r"(?: (?:->|<-) All G[Pp][Uu]s)?(?: (?P<part>Read1|Read2|Write1|Write2|Total))?(?: total)? bandwidth \(GB/s\)"
 )
 _LATENCY = re.compile(
-    r"(?P<how>memory latency|Device to Device Latency) SM (?P<row>CPU|GPU)\(row\) (?P<way><->) GPU\(column\) \(ns\)"
+    r"(?P<how>(?:memory latency|Device to Device Latency) (?:SM|TMA)) (?P<row>CPU|GPU)\(row\) (?P<way><->) "
+    r"GPU\(column\) \(ns\)"
 )
 # Of these a column is one device with all others, and no row is a partner.
 _WHOLE = ("all_to_one", "one_to_all", "multinode_all", "multinode_broadcast")
@@ -79,12 +82,33 @@ class _Matrix:
 
 def sniff(text: str) -> bool:
     """Whether a text looks like such a file."""
-    return looks_like_json(text) and '"nvbandwidth"' in text
+    if looks_like_json(text):
+        return '"nvbandwidth"' in text
+    marks = r"nvbandwidth Version: |Running (?:benchmark )?\w+_(?:ce|sm|copy)\."
+    return re.search(rf"^[^\n]*(?:{marks})", text, re.MULTILINE) is not None
 
 
 def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
-    """The one run in a file."""
-    run = from_json(text, source, _NvbandwidthFile).nvbandwidth
+    """The one run in a JSON, or the runs in a log."""
+    if looks_like_json(text):
+        return (_imported(from_json(text, source, _NvbandwidthFile).nvbandwidth, source, given),)
+    return read_runs(text, source, RULES, Texts, lambda texts: _of_texts(texts, source, given))
+
+
+def _of_texts(texts: Texts, source: str, given: Given) -> list[Imported]:
+    """Runs that were printed as text; a test case that came to no sum ended in the middle."""
+    for document in texts:
+        for case in document["testcases"]:
+            if case["status"] == "Running":
+                case |= {"status": "Error", "error": "a test case ended before the sum of its matrix"}
+    found = [_imported(as_record(document, source, _Run), source, given) for document in texts]
+    if found and texts.unnamed:
+        waived = f"{count(texts.unnamed, 'test case')} waived by nvbandwidth, which the text does not name"
+        found[0] = replace(found[0], left_out=(*found[0].left_out, waived))
+    return found
+
+
+def _imported(run: _Run, source: str, given: Given) -> Imported:
     if run.error is not None:
         raise BadFile(f"{source}: the run ended with {run.error!r}; expected one that came to its end")
     products, hosts = _devices(run, source)
@@ -93,7 +117,11 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
     failed: list[tuple[str, str]] = []
     for case in run.testcases:
         if case.status == "Passed":
-            found = list(_readings(case, run, source, given.devices or len(products)))
+            matrix = _matrix(case.name, case.bandwidth_description)
+            if matrix is None:
+                left_out.append(f"{case.name}: this importer does not know {case.bandwidth_description!r}")
+                continue
+            found = list(_readings(case, matrix, run, source, given.devices or len(products)))
             left_out += [] if found else [f"{case.name}: nothing but N/A"]
             readings += found
         elif case.status.upper() == "ERROR":
@@ -102,20 +130,18 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
             left_out.append(f"{case.name}: waived by nvbandwidth, so it was not measured")
         else:
             raise BadFile(f"{source}: {case.name} has status {case.status!r}; expected Passed, Waived or Error")
-    return (
-        Imported(
-            source=source,
-            tool="nvbandwidth",
-            convention=CONVENTION,
-            readings=tuple(readings),
-            product=products[0] if products else None,
-            host=hosts[0] if hosts else None,
-            driver=run.driver,
-            software=_software(run),
-            left_out=tuple(left_out),
-            failed=tuple(failed),
-            notes=(run.warning,) if run.warning is not None else (),
-        ),
+    return Imported(
+        source=source,
+        tool="nvbandwidth",
+        convention=CONVENTION,
+        readings=tuple(readings),
+        product=products[0] if products else None,
+        host=hosts[0] if hosts else None,
+        driver=run.driver,
+        software=_software(run),
+        left_out=tuple(left_out),
+        failed=tuple(failed),
+        notes=(run.warning,) if run.warning is not None else (),
     )
 
 
@@ -135,8 +161,8 @@ def _software(run: _Run) -> dict[str, str]:
     return {name: str(value) for name, value in told.items() if value is not None}
 
 
-def _readings(case: _Case, run: _Run, source: str, devices: int) -> Iterator[Reading]:
-    matrix, rows = _matrix(case, source), case.bandwidth_matrix or ()
+def _readings(case: _Case, matrix: _Matrix, run: _Run, source: str, devices: int) -> Iterator[Reading]:
+    rows = case.bandwidth_matrix or ()
     if not rows or len({len(row) for row in rows}) != 1 or not rows[0]:
         raise BadFile(f"{source}: the matrix of {case.name} has rows of several lengths, or none")
     parts = ("",) if matrix.part is None else ("1", "2", "sum")
@@ -151,14 +177,13 @@ def _readings(case: _Case, run: _Run, source: str, devices: int) -> Iterator[Rea
                 yield _reading(case, run, matrix, parts[at // each], (at % each, column), value, where, devices)
 
 
-def _matrix(case: _Case, source: str) -> _Matrix:
-    text = case.bandwidth_description
+def _matrix(name: str, text: str) -> _Matrix | None:
     match = _RATE.fullmatch(text) or _LATENCY.fullmatch(text)
     if match is None:
-        raise BadFile(f"{source}: {text!r} of {case.name} is no description that this importer knows")
+        return None
     told, latency = match.groupdict(), match.re is _LATENCY
-    engine = "ce" if told["how"] in ("memcpy CE", "memcpy local") else "sm"
-    row = None if case.name.startswith(_WHOLE) else told["row"]
+    engine = "sm" if "SM" in told["how"] else "tma" if "TMA" in told["how"] else "ce"
+    row = None if name.startswith(_WHOLE) else told["row"]
     return _Matrix(engine, row, told["way"] or "", told.get("part"), latency)
 
 

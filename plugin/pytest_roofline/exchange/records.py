@@ -150,13 +150,18 @@ def whole(text: str) -> int:
 
 
 def looks_like_json(text: str) -> bool:
-    """Whether a text begins as JSON does."""
-    return text.lstrip()[:1] in ("{", "[")
+    """Whether a text begins as JSON does, and not with the label of a rank."""
+    return re.match(r"\s*(?:\{|\[\s*[\[{])", text) is not None
 
 
 def from_json(text: str, source: str, struct: type[Struct]) -> Struct:
     """The JSON of a file as a record; what the record does not name is left alone."""
+    return as_record(decode_json(text, source), source, struct)
+
+
+def as_record(document: object, source: str, struct: type[Struct]) -> Struct:
+    """Plain data as a record."""
     try:
-        return msgspec.convert(decode_json(text, source), struct)
+        return msgspec.convert(document, struct)
     except msgspec.ValidationError as error:
         raise BadFile(f"{source}: {error}") from None

@@ -1,0 +1,122 @@
+"""The default text of nvbandwidth, versions 0.2 on, as the document that it writes under `-j`: `output.cpp`."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from .logs import Foreign, Rule
+from .records import Refused, amount
+
+_HEAD = re.compile(
+    r" *(?:nvbandwidth Version: (?P<version>\S+)|Built from Git version: (?P<git_version>\S+)"
+    r"|CUDA Runtime Version: (?P<runtime>\S.*?)|Driver Version: (?P<driver>\S+)) *"
+)
+_NAMES = {"runtime": "CUDA Runtime Version", "driver": "Driver Version"}
+_DEVICE = re.compile(r" *(?:Device (\d+)|Process (\d+) \(([^()]*)\): device \d+): (\S.*?) *")
+_CASE = re.compile(r" *Running (?:benchmark )?([a-z][a-z0-9_]*)\. *")
+_STATUS = re.compile(r" *(Waived|Error|ERROR): *(.*?) *")
+_DESCRIPTION = re.compile(r" *(\S.*(?:\(GB/s\)|\(ns\)|BW)) *")
+_CELLS = re.compile(r" *\S+(?: +(?:\d+(?:\.\d+)?|N/A))+ *")
+_COLUMN = re.compile(r" *\d+ *")
+_SUM = re.compile(r" *(?:SUM|&&&& PERF) \w+ (\d[\d.e+]*)\S* *")
+_MORE = re.compile(
+    r" *(?:(?:MIN|MAX|AVG|COEFFICIENT_OF_VARIATION) \w+ \S+|CUDA Driver Version.*|MPI version: .*|\t?Sample \d+: .*"
+    r"|NOTE: .*|Performance can vary .*|Additional system-specific tuning .*)"
+)
+
+
+@dataclass(slots=True)
+class Matrix:
+    """One matrix between its description and its sum."""
+
+    columns: int = 0
+    rows: list[list[str]] = field(default_factory=list)
+
+
+class Texts(list[dict[str, Any]]):
+    """The runs of a stream as documents, and the matrix that is open."""
+
+    table: Matrix | None = None
+    unnamed: int = 0
+
+    def run(self) -> dict[str, Any]:
+        """The run that a line of its head belongs to."""
+        if not self or self[-1]["testcases"]:
+            self.append({"testcases": []})
+        return self[-1]
+
+    def case(self) -> dict[str, Any]:
+        """The test case that was begun last; a line that needs one and has none is of something else."""
+        if not self or not self[-1]["testcases"]:
+            raise Foreign
+        found: dict[str, Any] = self[-1]["testcases"][-1]
+        return found
+
+
+def _take_head(texts: Texts, _: int, match: re.Match[str]) -> None:
+    texts.run().update({_NAMES.get(name, name): told for name, told in match.groupdict().items() if told})
+
+
+def _take_device(texts: Texts, _: int, match: re.Match[str]) -> None:
+    host = f": ({match[3]})" if match[3] else ""
+    texts.run().setdefault("GPU Device list", []).append(f"{match[1] or match[2]}: {match[4]}{host}")
+
+
+def _take_case(texts: Texts, _: int, match: re.Match[str]) -> None:
+    texts.table = None
+    if not texts:
+        texts.run()
+    texts[-1]["testcases"].append({"name": match[1], "status": "Running"})
+
+
+def _take_status(texts: Texts, _: int, match: re.Match[str]) -> None:
+    if match[1] == "Waived" and (not texts or not texts[-1]["testcases"] or texts.case()["status"] != "Running"):
+        texts.unnamed += 1
+        return
+    texts.case().update(status=match[1].capitalize(), error=match[2] or None)
+
+
+def _take_description(texts: Texts, _: int, match: re.Match[str]) -> None:
+    texts.case()["bandwidth_description"] = match[1]
+    texts.table = Matrix()
+
+
+def _take_cells(texts: Texts, _: int, match: re.Match[str]) -> None:
+    if texts.table is None:
+        raise Foreign
+    _, *cells = match[0].split()
+    if not texts.table.columns:
+        texts.table.columns = len(cells) + 1
+        return
+    if len(cells) != texts.table.columns:
+        raise Refused(f"{len(cells)} cells; expected {texts.table.columns}")
+    texts.table.rows.append(cells)
+
+
+def _take_column(texts: Texts, _: int, __: re.Match[str]) -> None:
+    if texts.table is None:
+        raise Foreign
+    if texts.table.columns:
+        raise Refused("a line inside a matrix that is no row of it")
+    texts.table.columns = 1
+
+
+def _take_sum(texts: Texts, _: int, match: re.Match[str]) -> None:
+    if texts.table is None:
+        raise Foreign
+    cells = [amount(cell) for row in texts.table.rows for cell in row if cell != "N/A"]
+    if abs(sum(cells) - amount(match[1])) > 0.006 * (len(cells) + 1):
+        raise Refused(f"the sum of the matrix above is {sum(cells):.2f}")
+    case = texts.case()
+    case["bandwidth_matrix"] = [*case.get("bandwidth_matrix", ()), *texts.table.rows]
+    case["status"], texts.table = "Passed", None
+
+
+def _skip(_: Texts, __: int, ___: re.Match[str]) -> None:
+    """What is in no document."""
+
+
+RULES: tuple[Rule[Texts], ...] = (
+    (_MORE, _skip), (_HEAD, _take_head), (_DEVICE, _take_device), (_CASE, _take_case), (_STATUS, _take_status),
+    (_SUM, _take_sum), (_DESCRIPTION, _take_description), (_CELLS, _take_cells), (_COLUMN, _take_column),
+)  # fmt: skip
