@@ -177,7 +177,7 @@ REFUSED = (
     ([LOG, "a6000-nvbandwidth.json"], "a6000-nvbandwidth.json on an unknown product; import them apart"),
     ([LOG, "pytest-benchmark-storage-0030.json"], "storage-0030.json on a CPU; import them apart"),
     ([LOG, LOG], "hold the same; name each run of a tool once"),
-    ([LOG, "--format", "osu"], "--format is 'osu'; expected one of nccl-tests, "),
+    ([LOG, "--format", "imb"], "--format is 'imb'; expected one of nccl-tests, "),
     ([LOG, "--format", "nvbandwidth"], "a100-all_reduce.log: it has no table with rows; expected the whole output"),
     ([LOG, "--link", "string"], "--link is 'string'; expected one of nvlink, "),
     ([LOG, "--operation", "sort"], "--operation is 'sort'; expected one of"),

@@ -242,6 +242,7 @@ FILES = {
     "readme-nvbandwidth.json": "nvbandwidth",
     "gh200-nvbandwidth.txt": "nvbandwidth",
     "mi300x-babelstream.csv": "babelstream",
+    "cofc-osu-bibw.log": "osu",
     "pytest-benchmark-storage-0030.json": "pytest-benchmark",
 }
 

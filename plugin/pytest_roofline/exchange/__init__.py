@@ -6,7 +6,7 @@ from typing import Any
 
 from ..baselines.runs import Run
 from ..core.errors import LARGEST, SMALLEST, BadFile, BadInput
-from . import babelstream, dashboards, nccl_tests, nvbandwidth, pytest_benchmark
+from . import babelstream, dashboards, nccl_tests, nvbandwidth, osu, pytest_benchmark
 from .exportable import Exportable, LeftOut, exportable, refuse_twice
 from .logs import lines
 from .records import Given, Imported, decode, refuse
@@ -27,6 +27,7 @@ FORMATS = (
     ImportFormat("nccl-tests", "log of nccl-tests or rccl-tests", nccl_tests.sniff, nccl_tests.read),
     ImportFormat("nvbandwidth", "text or JSON of nvbandwidth", nvbandwidth.sniff, nvbandwidth.read),
     ImportFormat("babelstream", "text or CSV of BabelStream", babelstream.sniff, babelstream.read),
+    ImportFormat("osu", "text of the OSU Micro-Benchmarks", osu.sniff, osu.read),
     ImportFormat("pytest-benchmark", "JSON of pytest-benchmark", pytest_benchmark.sniff, pytest_benchmark.read),
 )
 NAMES = tuple(one.name for one in FORMATS)

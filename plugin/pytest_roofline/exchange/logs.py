@@ -92,24 +92,30 @@ def scan(stream: Lines, source: str, rules: Sequence[Rule[AnyRuns]], runs: AnyRu
     skipped, doubted = 0, None
     for number, line in stream:
         table, rows = runs.table, len(runs.table.rows) if runs.table is not None else 0
-        match = next(((found, take) for pattern, take in rules if (found := pattern.fullmatch(line))), None)
-        if match is None:
+        if not _took(rules, runs, source, number, line):
             skipped += bool(line.strip())
             if table is not None and doubted is None and not _FOREIGN.fullmatch(line):
                 doubted = number, line
             continue
-        try:
-            match[1](runs, number, match[0])
-        except Foreign:
-            skipped += 1
-            continue
-        except Refused as error:
-            refuse(source, number, line, str(error))
         # Only what goes on, or comes to its end, has the line in doubt inside.
         if doubted is not None and table is not None and (len(table.rows) > rows or runs.table is None):
             refuse(source, *doubted, "a line inside a table that is no row of it")
         doubted = doubted if runs.table is table else None
     return skipped
+
+
+def _took(rules: Sequence[Rule[AnyRuns]], runs: AnyRuns, source: str, number: int, line: str) -> bool:
+    """Whether a rule took the line."""
+    for pattern, take in rules:
+        if match := pattern.fullmatch(line):
+            try:
+                take(runs, number, match)
+            except Foreign:
+                return False
+            except Refused as error:
+                refuse(source, number, line, str(error))
+            return True
+    return False
 
 
 def read_runs(

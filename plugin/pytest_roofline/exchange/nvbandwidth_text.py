@@ -77,14 +77,14 @@ def _take_status(texts: Texts, _: int, match: re.Match[str]) -> None:
 
 
 def _take_description(texts: Texts, _: int, match: re.Match[str]) -> None:
-    texts.case()["bandwidth_description"] = match[1]
+    texts.case().update(bandwidth_description=match[1])
     texts.table = Matrix()
 
 
 def _take_cells(texts: Texts, _: int, match: re.Match[str]) -> None:
     if texts.table is None:
         raise Foreign
-    _, *cells = match[0].split()
+    cells = match[0].split()[1:]
     if not texts.table.columns:
         texts.table.columns = len(cells) + 1
         return

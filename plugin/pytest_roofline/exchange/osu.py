@@ -1,0 +1,185 @@
+"""What the OSU Micro-Benchmarks print, versions 2 to 7: point to point, one-sided and collective."""
+
+import re
+from dataclasses import dataclass, field
+
+from ..core.keys import Scalar, Timing
+from ..core.units import slug
+from ..core.work import Work
+from .logs import Foreign, Rule, read_runs
+from .records import Given, Imported, Reading, Refused, amount, pooled, whole
+
+CONVENTION = (
+    "MB is 1e6 bytes; a latency is half a round trip, of a collective the time of one call, the mean over ranks; "
+    "bibw adds both directions up; mbw_mr adds its pairs up; the host's clock, a window of messages at a time for "
+    "bandwidths, and one call after the other for latencies"
+)
+_TITLE = re.compile(r"# *OSU (\S+) (\S.*?)(?: Test)?(?: +v(\d\S*)| +\(Version (\S+)\))? *")
+_PAIRS = re.compile(r"# *\[ *pairs: (\d+) *\] *\[ *window size: (\d+|varied) *\] *")
+_BUFFERS = re.compile(r"# *Send Buffer on \w+ \((\w+)\) and Receive Buffer on \w+ \((\w+)\) *")
+_DATATYPE = re.compile(r"# *Datatype: MPI_(\w+)\. *")
+_HEADING = re.compile(r"# *(?:Size\b.*|Avg Latency.*|Latency \(us\).*)")
+_ROW = re.compile(r"\s*\d+(?:\.\d+)?(?:\s+\S+)*\s*")
+# What a column holds: the unit of its rate or time, and the statistic; nothing is read of those without a unit.
+_COLUMNS = {
+    "Size": ("", ""), "Bandwidth (MB/s)": ("MB/s", "mean"), "MB/s": ("MB/s", "mean"), "Messages/s": ("", ""),
+    "Latency (us)": ("us", "mean"), "Latency(us)": ("us", "mean"), "Avg Latency(us)": ("us", "mean"),
+    "Min Latency(us)": ("us", "fastest_rank"), "Max Latency(us)": ("us", "slowest_rank"),
+    "Avg Lat(us)": ("us", "mean"), "Overall(us)": ("us", "mean"), "Pure Comm.(us)": ("us", "pure_comm"),
+    "P50 Tail Lat(us)": ("us", "p50"), "P90 Tail Lat(us)": ("us", "p90"), "P99 Tail Lat(us)": ("us", "p99"),
+    "Compute(us)": ("", ""), "Coll. Init(us)": ("", ""), "MPI_Test(us)": ("", ""), "MPI_Wait(us)": ("", ""),
+    "Overlap(%)": ("", ""), "Iterations": ("", ""), "Validation": ("", ""),
+}  # fmt: skip
+_NAMES = {
+    "Bandwidth": "bw", "Bi-Directional Bandwidth": "bibw", "Multiple Bandwidth / Message Rate": "mbw_mr",
+    "Multi Latency": "multi_lat", "Multi-threaded Latency": "latency_mt", "Broadcast Latency": "bcast",
+    "Latency": "latency",
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Test:
+    """One test: its title, what its head says, and the rows."""
+
+    api: str
+    title: str
+    version: str
+    more: dict[str, Scalar] = field(default_factory=dict)
+    columns: list[str] = field(default_factory=list)
+    rows: list[Reading] = field(default_factory=list)
+    last_bytes: int = -1
+
+    @property
+    def name(self) -> str:
+        """As the program is called without `osu_`, or by its title."""
+        one_sided = slug(self.api.removeprefix("MPI_")) + "_" if self.api.startswith("MPI_") else ""
+        known = _NAMES.get(self.title) or slug(self.title.removesuffix(" Latency")).replace("-", "_")
+        return one_sided + known
+
+    @property
+    def collective(self) -> bool:
+        """Whether more ranks than a pair may take part."""
+        return self.title.endswith(" Latency") and self.name not in ("multi_lat", "latency_mt")
+
+
+class _Tests(list[_Test]):
+    """The tests of a stream, one behind the other."""
+
+    given: Given = Given()
+
+    @property
+    def table(self) -> _Test | None:
+        """The test whose rows are expected; no line tells that one was its last."""
+        return self[-1] if self and self[-1].columns else None
+
+    def head(self) -> _Test:
+        """The test whose head is read; a line of another program where there is none."""
+        if not self or self[-1].columns:
+            raise Foreign
+        return self[-1]
+
+
+def _take_title(tests: _Tests, _: int, match: re.Match[str]) -> None:
+    tests.append(_Test(match[1], match[2], match[3] or match[4] or ""))
+
+
+def _take_pairs(tests: _Tests, _: int, match: re.Match[str]) -> None:
+    tests.head().more |= {"pairs": int(match[1]), "window": int(match[2]) if match[2].isdigit() else match[2]}
+
+
+def _take_buffers(tests: _Tests, _: int, match: re.Match[str]) -> None:
+    tests.head().more["buffers"] = f"{match[1]}-{match[2]}"
+
+
+def _take_datatype(tests: _Tests, _: int, match: re.Match[str]) -> None:
+    if match[1] != "CHAR":
+        tests.head().more["dtype"] = match[1].lower()
+
+
+def _take_heading(tests: _Tests, _: int, match: re.Match[str]) -> None:
+    test, left = tests.head(), match[0].removeprefix("#").strip()
+    while left:
+        name = next((name for name in sorted(_COLUMNS, key=len, reverse=True) if left.startswith(name)), None)
+        if name is None:
+            raise Refused(f"a column that this importer does not know: {left!r}")
+        test.columns.append(name)
+        left = left.removeprefix(name).lstrip()
+
+
+def _take_row(tests: _Tests, number: int, match: re.Match[str]) -> None:
+    test, values = tests.table, match[0].split()
+    numbers = all(re.fullmatch(r"[\d.]+|N/A|Pass|Fail", value) for value in values)
+    if test is None or (len(values) != len(test.columns) and not numbers):
+        raise Foreign
+    if len(values) != len(test.columns):
+        raise Refused(f"{len(values)} columns; expected {len(test.columns)}")
+    told = dict(zip(test.columns, values, strict=True))
+    size_bytes = whole(told["Size"]) if "Size" in told else None
+    if size_bytes is not None and size_bytes <= test.last_bytes:
+        raise Refused(f"{size_bytes} bytes behind {test.last_bytes}; expected more with every row")
+    test.last_bytes = size_bytes if size_bytes is not None else test.last_bytes
+    for name, value in told.items():
+        unit, statistic = _COLUMNS[name]
+        if unit and value != "N/A":
+            checked = {"Pass": True, "Fail": False}.get(told.get("Validation", ""))
+            test.rows.append(_reading(test, size_bytes, amount(value), unit, statistic, checked, number, tests.given))
+
+
+def _reading(
+    test: _Test, size_bytes: int | None, value: float, unit: str, statistic: str, checked: bool | None, number: int,
+    given: Given,
+) -> Reading:  # fmt: skip
+    if not value:
+        raise Refused(f"0 {unit}; expected more")
+    rates = unit == "MB/s"
+    timing: Timing = "pipelined" if rates else "isolated"
+    parameters: dict[str, Scalar] = {} if size_bytes is None else {"size_bytes": size_bytes}
+    api: dict[str, Scalar] = {} if test.api.startswith("MPI") and "-" not in test.api else {"api": test.api.lower()}
+    return Reading(
+        benchmark=f"osu.{test.name}",
+        parameters=parameters | test.more | api,
+        metric=("bidir_sum_payload_GBps" if test.name.endswith("bibw") else "payload_GBps") if rates else "time_s",
+        statistic=statistic,
+        work=Work(payload_bytes=size_bytes or 0) if rates else Work(calls=1),
+        seconds=((size_bytes or 0) / (value * 1e6) if rates else value * 1e-6,),
+        where=f"line {number}",
+        timing=timing,
+        devices=given.devices or (1 if test.collective else 2),
+        verified=checked,
+        invalid="the tool's own check found wrong data" if checked is False else "",
+    )
+
+
+_RULES: tuple[Rule[_Tests], ...] = (
+    (_TITLE, _take_title), (_PAIRS, _take_pairs), (_BUFFERS, _take_buffers), (_DATATYPE, _take_datatype),
+    (_HEADING, _take_heading), (_ROW, _take_row),
+)  # fmt: skip
+
+
+def sniff(text: str) -> bool:
+    """Whether a text looks like such output."""
+    return re.search(r"^[^\n]*# *OSU \S+ ", text, re.MULTILINE) is not None
+
+
+def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
+    """The tests of a log, each run of a program for itself."""
+
+    def begin() -> _Tests:
+        tests = _Tests()
+        tests.given = given
+        return tests
+
+    return read_runs(text, source, _RULES, begin, lambda tests: [_imported(test, source) for test in tests])
+
+
+def _imported(test: _Test, source: str) -> Imported:
+    failed = () if test.rows else ((f"osu.{test.name}", "a run ended before the rows of its table"),)
+    return Imported(
+        source=source,
+        tool="OSU Micro-Benchmarks",
+        convention=CONVENTION,
+        readings=pooled(test.rows),
+        device_type="cpu" if test.api.startswith("MPI") and "-" not in test.api else "accelerator",
+        software={"OSU Micro-Benchmarks": test.version} if test.version else {},
+        failed=failed,
+    )
