@@ -23,6 +23,7 @@ from pytest_roofline.core.keys import Key
 from pytest_roofline.core.records import Footer, Header, Measurement, Outcome
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
+from pytest_roofline.engine import identity
 
 # Shared machines pause at will, so no example has a deadline; CI tries the same examples every time.
 settings.register_profile("shared", deadline=None, derandomize="CI" in os.environ)
@@ -85,6 +86,10 @@ def _lasting():
         patch.setattr(importlib.metadata, "distributions", kept_distributions())
         # Beside xdist each would start a server of its own for the counts of reruns, and never end it.
         patch.setattr(pytest_rerunfailures, "ServerStatusDB", pytest_rerunfailures.StatusDB)
+        # Git is asked in each, and says of this machine what no test may depend on.
+        patch.setattr(identity, "identified", lambda environment, root: environment)
+        patch.setattr(identity, "packages", dict)
+        patch.setattr(identity, "libraries", dict)
         yield
     gc.unfreeze()
 

@@ -1,11 +1,16 @@
 """The run file: written as things happen, kept whatever happens, and never in the way of a result."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from pytest_roofline.baselines.runs import read_run
+from pytest_roofline.engine import identity
+
+# Taken before the fixture of all tests puts stand-ins in their place.
+REAL = {name: getattr(identity, name) for name in ("identified", "packages", "libraries")}
 
 THREE = """
 import os
@@ -102,3 +107,32 @@ def test_asking_for_a_name_is_answered_when_nothing_was_measured(desk):
     desk.suite("def test_two(roofline): roofline.skip_for_hardware('needs 2 GPUs, found 1')\n")
     result = desk.run("--roofline-save=kept")
     assert desk.run_path("kept").exists() or "kept" in result.stdout.str()
+
+
+def git(desk, *words):
+    own = ["-c", "user.name=n", "-c", "user.email=e@x"]
+    done = subprocess.run(["git", "-C", str(desk.path), *own, *words], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_a_run_file_tells_it_and_a_comparison_names_every_difference(desk, monkeypatch):
+    for name, real in REAL.items():
+        monkeypatch.setattr(identity, name, real)
+    desk.suite()
+    git(desk, "init", "-q")
+    (desk.path / ".gitignore").write_text("__pycache__\n", encoding="utf-8")
+    git(desk, "add", ".")
+    git(desk, "commit", "-qm", "suite")
+    desk.run("--roofline-save=old")
+    environment = desk.saved("old").environment
+    assert (environment.code[0].name, environment.code[0].commit) == (".", git(desk, "rev-parse", "HEAD"))
+    assert environment.packages["pytest"].startswith(pytest.__version__)
+    git(desk, "commit", "-q", "--allow-empty", "-m", "another")
+    monkeypatch.setenv("NCCL_ALGO", "Ring")
+    identity._code_of.cache_clear()
+    desk.run("--roofline-save=new")
+    lines = desk.cli("compare", "old", "new").output.splitlines()
+    changed = next(line for line in lines if line.startswith("changed: "))
+    # What runs leave in the folder is no change.
+    assert re.search(r"code [0-9a-f]{10} → [0-9a-f]{10}\b", changed)
+    assert "$NCCL_ALGO unset → Ring" in changed

@@ -137,7 +137,7 @@ class RunComparator(Comparator):
             groups=_by_session({process: pooled_median(attempts) for process, attempts in processes.items()}),
             source=self.name,
             environments=tuple(
-                self._runs[session].header.environment.comparable() | attempts[0].comparable()
+                self._runs[session].environment.everything() | attempts[0].comparable()
                 for (session, _), attempts in processes.items()
             ),
             achieved=frozenset(one.samples.achieved for one in measured),

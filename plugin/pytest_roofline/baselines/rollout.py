@@ -164,8 +164,8 @@ def _by_place(runs: Sequence[Run], without: frozenset[str]) -> dict[Place, list[
 
 
 def _environment(before: Sequence[Run], after: Sequence[Run]) -> list[str]:
-    facts = [run.header.environment.comparable() for run in before]
-    found = (changed_environment(run.header.environment.comparable(), facts) for run in after)
+    facts = [run.environment.everything() for run in before]
+    found = (changed_environment(run.environment.everything(), facts) for run in after)
     return list(dict.fromkeys(change for changes in found for change in changes))
 
 

@@ -3,12 +3,13 @@
 import datetime
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ..core.errors import BadFile
+from ..core.facts import Environment
 from ..core.judgements import Judgement
 from ..core.keys import told_by_position
 from ..core.memory import MemoryUse, OutOfMemory
@@ -90,6 +91,15 @@ class Run:
     figures: tuple[Figure, ...] = ()
     memory_uses: tuple[MemoryUse, ...] = ()
     profiles: tuple[Profile, ...] = ()
+
+    @cached_property
+    def environment(self) -> Environment:
+        """That of its header, with the packages and libraries that were there at its end."""
+        known = self.header.environment
+        if self.footer is None:
+            return known
+        packages, libraries = known.packages | self.footer.packages, known.libraries | self.footer.libraries
+        return replace(known, packages=packages, libraries=libraries)
 
     @property
     def tested(self) -> tuple[Measurement, ...]:

@@ -25,7 +25,10 @@ _NAMED = {
     ("reference", "device"): "devices",
 }
 # Objects whose names are no fields of ours.
-_FREE = ("parameters", "software", "options", "arguments", "compiler", "not_measured")
+_FREE = (
+    *("parameters", "software", "packages", "libraries", "variables", "caches"),
+    *("options", "arguments", "compiler", "not_measured"),
+)
 # Words that the names of processors are made of: a machine may be called so, and the processor must stay.
 _PROCESSORS = (
     "Intel Xeon Platinum Gold Silver Bronze Max Core Ultra AMD EPYC Ryzen Threadripper Processor Neoverse Grace NVIDIA "

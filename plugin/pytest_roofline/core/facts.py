@@ -1,5 +1,6 @@
 """The facts of a machine: its hardware key, and what device, host and software say of themselves."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
@@ -103,16 +104,58 @@ class HostFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Code:
+    """A state of code under version control: the tests' own, called `.`, or that of a package installed from one.
+
+    `changes` is a hash of what differs from the commit, empty where nothing does; `merge_base` the commit at which the
+    branch left the one that it is to go into; empty is unknown.
+    """
+
+    name: str
+    commit: str
+    changes: str = ""
+    branch: str = ""
+    merge_base: str = ""
+    pull_request: str = ""
+
+    def __str__(self) -> str:
+        return self.commit[:10] + f" with changes {self.changes}" * bool(self.changes)
+
+
+# Says among comparable facts that variables are known, so that one that is missing is not set.
+VARIABLES = "variables"
+
+
+@dataclass(frozen=True, slots=True)
 class Environment:
-    """Everything beside the code that may move a number; what differs from the baseline is named in the verdict."""
+    """Everything that may move a number; what differs from the baseline is named in the verdict.
+
+    Args:
+        code: the tests' own first.
+        packages: version by name of every distribution of which a module was imported, and behind `#` a hash of its
+            files where it has binaries.
+        libraries: version by name of what the process had loaded: CUDA runtime, cuDNN, cuBLAS, NCCL, MKL, …
+        variables: those that steer such libraries; None in files of before they were kept.
+        caches: of compilers, `cold` or `warm` when the run began.
+    """
 
     device: DeviceFacts
     host: HostFacts
     software: dict[str, str]
+    code: tuple[Code, ...] = ()
+    packages: dict[str, str] = field(default_factory=dict)
+    libraries: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, str] | None = None
+    caches: dict[str, str] = field(default_factory=dict)
+
+    def everything(self) -> dict[str, str]:
+        """What is comparable, and every package; too much for each line of a baseline."""
+        return self.comparable() | {f"package {name}": version for name, version in self.packages.items()}
 
     def comparable(self) -> dict[str, str]:
-        """The facts worth naming when they changed, as text by name: driver, kernel, power limit, versions."""
-        facts = {
+        """The facts worth naming when they changed, as text by name: driver, kernel, code, versions, variables."""
+        facts: dict[str, str | None] = {
+            **{"code" if one.name == "." else f"code of {one.name}": str(one) for one in self.code},
             "driver": self.device.driver,
             "firmware": self.device.firmware,
             "power limit": _text(self.device.power_limit_w, " W"),
@@ -123,7 +166,15 @@ class Environment:
             "governor": self.host.governor,
             "affinity": self.host.affinity,
         }
-        return {name: value for name, value in (facts | self.software).items() if value is not None}
+        facts |= self.software | self.libraries | {f"{name} cache": state for name, state in self.caches.items()}
+        if self.variables is not None:
+            facts |= {VARIABLES: "known"} | {f"${name}": value for name, value in self.variables.items()}
+        return {name: value for name, value in facts.items() if value is not None}
+
+
+def known_of(facts: Mapping[str, str], name: str) -> str:
+    """A comparable fact; `unset` of a variable where those are known, else `unknown`."""
+    return facts.get(name, "unset" if name.startswith("$") and VARIABLES in facts else "unknown")
 
 
 def _text(value: float | None, unit: str = "") -> str | None:

@@ -239,7 +239,8 @@ class CurveSummary:
 class Footer:
     """The last line of a run that came to its end.
 
-    `shadow` says what a gate that only watched would have failed, the worst first; None where none watched.
+    `shadow` says what a gate that only watched would have failed, the worst first; None where none watched. `packages`
+    and `libraries` are those of the environment that came after the header was written.
     """
 
     finished: str
@@ -249,3 +250,5 @@ class Footer:
     curves: tuple[CurveSummary, ...] = ()
     compiled: int = 0
     shadow: tuple[str, ...] | None = None
+    packages: dict[str, str] = field(default_factory=dict)
+    libraries: dict[str, str] = field(default_factory=dict)

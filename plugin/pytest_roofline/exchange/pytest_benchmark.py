@@ -133,7 +133,7 @@ def write(found: Sequence[Exportable]) -> dict[str, Any]:
     hosts = dict.fromkeys(one.header.environment.host.name for one in found)
     return {
         "machine_info": _machine_info(header.environment, ", ".join(hosts)),
-        "commit_info": _commit_info(header.environment.software.get("commit")),
+        "commit_info": _commit_info(header.environment),
         "benchmarks": [_benchmark(one) for one in found],
         "datetime": time.isoformat() if time else header.started,
         "version": LAYOUT,
@@ -201,15 +201,16 @@ def _machine_info(environment: Environment, node: str) -> dict[str, Any]:
     }
 
 
-def _commit_info(commit: str | None) -> dict[str, Any]:
-    """As pytest-benchmark writes it outside of a repository: a run does not know what was checked out."""
+def _commit_info(environment: Environment) -> dict[str, Any]:
+    """What was checked out, as pytest-benchmark writes it also outside of a repository."""
+    own = next((code for code in environment.code if code.name == "."), None)
     return {
-        "id": commit or "unversioned",
+        "id": own.commit if own else environment.software.get("commit", "unversioned"),
         "time": None,
         "author_time": None,
-        "dirty": False,
+        "dirty": bool(own and own.changes),
         "project": None,
-        "branch": "(unknown)",
+        "branch": (own.branch if own else "") or "(unknown)",
     }
 
 

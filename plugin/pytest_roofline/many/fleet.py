@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..core.facts import known_of
 from ..stats.outliers import MEDIAN_ERROR
 from ..stats.spread import class_of, priors
 from ..stats.stats import growth, quantile
@@ -197,20 +198,20 @@ def _differs(many: Many, part: str, node: str, level: str) -> tuple[str, ...]:
     others = last[last["node"] != node]
     if not len(mine) or len(others) < FEWEST:
         return ()
-    own = many.environments[mine["environment"].iloc[-1]].comparable()
+    own = many.environments[mine["environment"].iloc[-1]].everything()
     return tuple(
-        f"{name} {own.get(name, 'unknown')} (others {value})"
+        f"{name} {known_of(own, name)} (others {value})"
         for name, value in _usual(many, others["environment"]).items()
-        if own.get(name, "unknown") != value
+        if known_of(own, name) != value
     )
 
 
 def _usual(many: Many, environments: Iterable[str]) -> dict[str, str]:
     """What at least three quarters of the environments agree on."""
-    facts = [many.environments[text].comparable() for text in environments]
+    facts = [many.environments[text].everything() for text in environments]
     usual = {}
     for name in dict.fromkeys(name for one in facts for name in one):
-        value, count = Counter(one.get(name, "unknown") for one in facts).most_common(1)[0]
+        value, count = Counter(known_of(one, name) for one in facts).most_common(1)[0]
         if count >= 0.75 * len(facts):
             usual[name] = value
     return usual

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ..core.facts import known_of
 from ..stats.outliers import MEDIAN_ERROR
 from ..stats.spread import class_of, priors
 from ..stats.stats import growth
@@ -281,7 +282,7 @@ def _changed(many: Many, pairs: Sequence[tuple[int, int]]) -> tuple[str, ...]:
     for pair in pairs:
         old, new = (_environment(many, run) for run in pair)
         for name in dict.fromkeys([*old, *new]):
-            was, is_now = old.get(name, "unknown"), new.get(name, "unknown")
+            was, is_now = known_of(old, name), known_of(new, name)
             if was != is_now:
                 told[f"{name} {was} → {is_now}"] += 1
     return tuple(text for text, count in told.most_common() if count * 2 >= len(pairs))
@@ -289,4 +290,4 @@ def _changed(many: Many, pairs: Sequence[tuple[int, int]]) -> tuple[str, ...]:
 
 def _environment(many: Many, run: int) -> dict[str, str]:
     row = many.runs.loc[run]
-    return many.environments[row["environment"]].comparable() | {"measured by": str(row["tool"])}
+    return many.environments[row["environment"]].everything() | {"measured by": str(row["tool"])}

@@ -29,6 +29,7 @@ from ..stats.spread import Prior, priors
 from .launcher import launcher_of, uses_ranks
 from .planned import Planned
 from .results import DEVICE, shadow_of
+from .round_child import in_round
 from .settings import Options
 
 if TYPE_CHECKING:
@@ -164,6 +165,7 @@ def open_device_under_test(
     """The open device of a run and what belongs to it, and a warning about it."""
     from ..engine.devices import open_device
     from ..engine.host import gather, interpreted, unused_accelerator
+    from ..engine.identity import identified
     from ..ranks.facts import SeenDevice
 
     # Until this configuration ends, so that a run inside this process, or after it, starts from what ships.
@@ -179,6 +181,8 @@ def open_device_under_test(
             raise DeviceError(warning)
         shadow_of(config).note("hardware", warning, DEVICE)
     environment = gather(device) if held else launcher_of(config).environment()
+    if in_round(config) is None:
+        environment = identified(environment, config.rootpath)
     hardware = key_of(environment)
     entries = BaselineFolders(options.baselines).family(family_of(environment.device))
     comparator = open_comparator(options.against) if options.against else BaselineComparator(entries)

@@ -218,7 +218,7 @@ def _tables(session: RooflineSession, rows: Sequence[Row], width: int, colour: b
 
 def _legend(session: RooflineSession) -> list[str]:
     """What the columns mean, below the first table that a user ever sees."""
-    seen = session.options.folder / SEEN
+    seen = session.options.folder / "runs" / SEEN
     if seen.exists():
         return []
     with contextlib.suppress(OSError):

@@ -254,7 +254,9 @@ class RooflineSession:
         self.writer.close()
 
     def _write_end(self, exit_status: int) -> None:
-        rows = self.timed.rows
+        from ..engine.identity import libraries, packages
+
+        rows, known = self.timed.rows, self.under_test.environment
         self.timed.write_verdicts(self.writer)
         self.compiled.write_verdicts(self.writer)
         summaries = summarise(row.measurement for row in rows if row.measurement is not None)
@@ -267,6 +269,8 @@ class RooflineSession:
             compiled=len(self.compiled.rows),
             not_measured=dict(self.not_measured),
             curves=tuple(replace(curve, verdict=words.get((curve.label, curve.metric), "")) for curve in summaries),
+            packages=dict(packages().items() - known.packages.items()),
+            libraries=dict(libraries().items() - known.libraries.items()),
             shadow=shadow_of(self.config).sentences if self.options.shadow and ended and self.round is None else None,
         )
         self.writer.write(footer)

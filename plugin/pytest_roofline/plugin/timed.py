@@ -227,7 +227,7 @@ class TimedResults(Results):
             standing.label,
             name=standing.key.name,
             test_id=standing.test_id,
-            environments=(self._under_test.environment.comparable() | standing.comparable(),),
+            environments=(self._under_test.environment.everything() | standing.comparable(),),
             clock_hz=standing.samples.clock_hz,
         )
         judgement = replace(judgement, remarks=tuple(remarks(judgement, left_out, sitting=verdict.sitting)))

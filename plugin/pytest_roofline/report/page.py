@@ -174,7 +174,7 @@ def machine_table(runs: Sequence[Run]) -> Table:
 
 
 def _facts(run: Run) -> dict[str, str]:
-    header, footer, environment = run.header, run.footer, run.header.environment
+    header, footer, environment = run.header, run.footer, run.environment
     ended = "was cut before its end" if footer is None else f"{footer.finished}, exit status {footer.exit_status}"
     facts = {"run": header.run_id, "started": header.started, "finished": ended, "command": " ".join(header.command)}
     facts["tool"] = header.tool
@@ -183,7 +183,15 @@ def _facts(run: Run) -> dict[str, str]:
             if value is not None:
                 words, text = _fact(name, value)
                 facts[f"{what} {words}"] = text
-    return facts | {f"software {name}": version for name, version in environment.software.items()}
+    facts |= {f"software {name}": version for name, version in (environment.software | environment.libraries).items()}
+    for code in environment.code:
+        of = "" if code.name == "." else f" of {code.name}"
+        told = {"code": str(code), "branch": code.branch, "merge base": code.merge_base}
+        told["pull request"] = code.pull_request
+        facts |= {f"{name}{of}": value for name, value in told.items() if value}
+    facts |= {f"${name}": value for name, value in (environment.variables or {}).items()}
+    facts |= {f"{name} cache": state for name, state in environment.caches.items()}
+    return facts | {f"package {name}": version for name, version in environment.packages.items()}
 
 
 def _fact(name: str, value: Any) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+from ..core.facts import known_of
 from ..core.judgements import PeakJudgement
 from ..core.units import format_percent
 from .breaches import Breach, hold, may_decide, open_reason
@@ -288,12 +289,12 @@ def _mode(achieved: tuple[str, ...]) -> str:
 
 
 def changed_environment(now: dict[str, str], before: Sequence[dict[str, str]]) -> list[str]:
-    """What differs from every recorded environment: `driver 550.54 → 570.86`."""
+    """What differs from every recorded environment: `driver 550.54 → 570.86`, `$NCCL_ALGO unset → Ring`."""
     changes = []
-    for name, value in now.items():
-        old = sorted({facts[name] for facts in before if name in facts})
-        if old and value not in old:
-            changes.append(f"{name} {', '.join(old)} → {value}")
+    for name in dict.fromkeys([*now, *(name for facts in before for name in facts if name.startswith("$"))]):
+        value, old = known_of(now, name), {known_of(facts, name) for facts in before} - {"unknown"}
+        if old and value not in (*old, "unknown"):
+            changes.append(f"{name} {', '.join(sorted(old))} → {value}")
     return changes
 
 

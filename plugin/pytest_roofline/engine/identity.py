@@ -1,0 +1,262 @@
+"""What exactly runs: the state of the code, packages, loaded libraries, variables and the caches of compilers.
+
+All of it is asked for in a few milliseconds; what cannot be told (no git, no version) is left out.
+"""
+
+import contextlib
+import functools
+import getpass
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from ..core.facts import Code, Environment
+from .host import read
+
+# Of a variable's name, what begins those that steer a library, and what those have that hold a secret.
+_PREFIXES = (
+    *("NCCL_", "RCCL_", "TORCH", "PYTORCH_", "TRITON_", "CUDA_", "CUBLAS_", "HIP_", "HSA_", "OMP_", "MKL_", "UCX_"),
+)
+_SECRET = re.compile(r"TOKEN|SECRET|PASS|CREDENTIAL|AUTH|(?:API|ACCESS|PRIVATE)_?KEY|COOKIE", re.IGNORECASE)
+_SECRET_VALUE = re.compile(r"://[^/\s]*@|^(?:ghp_|sk-|xox|eyJ|AKIA|nvapi-|hf_)")
+# By the name of its file what a library is called.
+_LIBRARIES = {
+    "cudart": "CUDA runtime",
+    "cudnn": "cuDNN",
+    "cublas": "cuBLAS",
+    "cublasLt": "cuBLASLt",
+    "nccl": "NCCL",
+    "rccl": "RCCL",
+    "amdhip64": "HIP runtime",
+    "hipblaslt": "hipBLASLt",
+    "rocblas": "rocBLAS",
+    "MIOpen": "MIOpen",
+    "mkl_core": "MKL",
+    "gomp": "OpenMP",
+    "iomp5": "Intel OpenMP",
+    "mpi": "MPI",
+}
+_MAPPED = re.compile(rf"/lib({'|'.join(_LIBRARIES)})(?:-[^/]*)?\.so([.\d]*)$")
+_CACHES = {"Triton": "TRITON_CACHE_DIR", "Inductor": "TORCHINDUCTOR_CACHE_DIR"}
+# Without what git would read or write beside the answer, and without variables that name another repository in a hook.
+_GIT = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
+_OTHERS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+# All answers of git together may take so long; in a huge repository what takes longer is unknown.
+GIT_S = 1.0
+
+
+def identified(environment: Environment, root: Path) -> Environment:
+    """The environment with everything that tells what exactly runs.
+
+    Args:
+        environment: of the device.
+        root: the folder of the tests.
+    """
+    return replace(
+        environment,
+        code=(*_code_of(root), *_installed_code()),
+        packages=packages(),
+        libraries=libraries(),
+        variables=variables(os.environ),
+        caches=caches(),
+    )
+
+
+def variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that steer libraries of the GPU, sorted, without those that look like a secret."""
+    return {
+        name: value
+        for name, value in sorted(environ.items())
+        if name.startswith(_PREFIXES) and not _SECRET.search(name) and not _SECRET_VALUE.search(value)
+    }
+
+
+def caches() -> dict[str, str]:
+    """`cold` or `warm` of Triton's and Inductor's caches of what they compiled."""
+    places = {name: os.environ.get(variable) for name, variable in _CACHES.items()}
+    # A container may run under a user that has neither name nor home.
+    with contextlib.suppress(KeyError, OSError, RuntimeError):
+        places["Triton"] = places["Triton"] or str(Path.home() / ".triton" / "cache")
+        places["Inductor"] = places["Inductor"] or f"{tempfile.gettempdir()}/torchinductor_{getpass.getuser()}"
+    return {name: "warm" if _filled(Path(place)) else "cold" for name, place in places.items() if place}
+
+
+def _filled(folder: Path) -> bool:
+    try:
+        with os.scandir(folder) as found:
+            return any(found)
+    except OSError:
+        return False
+
+
+def libraries() -> dict[str, str]:
+    """Versions of the libraries that this process has mapped, as far as their files or packages tell."""
+    found: dict[str, str] = {}
+    lines = (read(Path("/proc/self/maps")) or "").splitlines()
+    for path in sorted({line.split()[-1] for line in lines if ".so" in line}):
+        mapped = _MAPPED.search(os.path.realpath(path)) or _MAPPED.search(path)
+        if mapped:
+            found[_LIBRARIES[mapped[1]]] = _version_of_wheel(Path(path)) or mapped[2].strip(".") or "unknown"
+    torch = sys.modules.get("torch")
+    if torch is not None and "cuDNN" in found:
+        found["cuDNN"] = str(torch.backends.cudnn.version())
+    # What torch was linked with no mapped file tells.
+    built = getattr(torch, "__config__", None)
+    linked = re.search(r"Math Kernel Library Version ([\w.]+)", str(built.show())) if built is not None else None
+    return ({"MKL": linked[1]} if linked else {}) | found
+
+
+def _version_of_wheel(path: Path) -> str:
+    """The version of a library that came as a wheel of its own: `site-packages/nvidia/cublas/lib/libcublas.so.12`."""
+    folder, _, inside = str(path).partition("/nvidia/")
+    start = f"nvidia_{inside.partition('/')[0]}_"
+    names = [one for one in _names_of(folder) if inside and one.startswith(start)]
+    return names[0].removesuffix(".dist-info").split("-")[1] if names else ""
+
+
+@functools.cache
+def _names_of(folder: str) -> tuple[str, ...]:
+    """What a folder of packages has metadata of: `numpy-2.1.0.dist-info`."""
+    try:
+        return tuple(sorted(one.name for one in os.scandir(folder or ".") if one.name.endswith(".dist-info")))
+    except OSError:
+        return ()
+
+
+def packages() -> dict[str, str]:
+    """Version by name of each distribution of which a module is imported; of those with binaries with a hash."""
+    imported = {name: module for name, module in list(sys.modules.items()) if "." not in name}
+    known = {_plain(info.name.partition("-")[0]): info for info in _distributions()}
+    found = {name: known.pop(name) for name in sorted(map(_plain, imported)) if name in known}
+    # A distribution may be called otherwise than what is imported of it; what lies nowhere beside one is of none.
+    places = tuple({f"{info.parent}{os.sep}" for info in known.values()})
+    missing = {
+        name
+        for name, module in imported.items()
+        if _plain(name) not in found and str(getattr(module, "__file__", "")).startswith(places)
+    }
+    found |= {name: info for name, info in known.items() if missing & _modules_of(info)} if missing else {}
+    return {info.name.partition("-")[0].replace("_", "-"): _version(info) for _, info in sorted(found.items())}
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "_", name).lower()
+
+
+def _distributions() -> Iterator[Path]:
+    for folder in dict.fromkeys(sys.path):
+        yield from (Path(folder) / name for name in _names_of(folder))
+
+
+@functools.cache
+def _modules_of(info: Path) -> frozenset[str]:
+    """The modules and packages of a distribution."""
+    if listed := read(info / "top_level.txt"):
+        return frozenset(listed.split())
+    firsts = {line.partition(",")[0].partition("/")[0] for line in (read(info / "RECORD") or "").splitlines()}
+    return frozenset(name.partition(".")[0] for name in firsts)
+
+
+@functools.cache
+def _version(info: Path) -> str:
+    version = info.name.removesuffix(".dist-info").partition("-")[2]
+    try:
+        record = (info / "RECORD").read_bytes()
+    except OSError:
+        return version
+    return version + (f"#{_hash(record)}" if b".so," in record or b".pyd," in record else "")
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:8]
+
+
+def _installed_code() -> Iterator[Code]:
+    """The code of packages that were installed from a folder, as editable ones are, or from version control."""
+    for info in _distributions():
+        told = read(info / "direct_url.json")
+        if told is None:
+            continue
+        name = info.name.partition("-")[0].replace("_", "-")
+        try:
+            origin = json.loads(told)
+            if "vcs_info" in origin:
+                yield Code(name, str(origin["vcs_info"]["commit_id"]))
+            elif origin.get("dir_info", {}).get("editable"):
+                place = Path(unquote(urlsplit(str(origin["url"])).path))
+                yield from (replace(one, name=name) for one in _code_of(place))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue
+
+
+@functools.cache
+def _code_of(root: Path) -> tuple[Code, ...]:
+    """The state of the repository that a folder is in; empty where git is not there, or knows of none."""
+    target = os.environ.get("GITHUB_BASE_REF") or os.environ.get("CI_MERGE_REQUEST_TARGET_BRANCH_NAME")
+    head, branch, state, difference, base = _git(
+        root,
+        ("rev-parse", "HEAD"),
+        ("symbolic-ref", "--short", "-q", "HEAD"),
+        ("status", "--porcelain"),
+        ("diff", "HEAD", "--submodule=diff", "--no-ext-diff", "--no-textconv"),
+        ("merge-base", "HEAD", f"origin/{target or 'HEAD'}"),
+    )
+    if not head:
+        return ()
+    changed = "unknown" if state is None else _hash(state + (difference or b"")) if state.strip() else ""
+    return (
+        Code(
+            ".",
+            commit=head.decode().strip(),
+            changes=changed,
+            branch=(branch or b"").decode(errors="replace").strip() or _branch_of_ci(),
+            merge_base=(base or b"").decode().strip() or os.environ.get("CI_MERGE_REQUEST_DIFF_BASE_SHA", ""),
+            pull_request=_pull_request(),
+        ),
+    )
+
+
+def _branch_of_ci() -> str:
+    """CI checks out a commit, and says which branch it is of."""
+    names = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME")
+    return next((value for name in names if (value := os.environ.get(name))), "")
+
+
+def _pull_request() -> str:
+    number = re.fullmatch(r"refs/pull/(\d+)/.*", os.environ.get("GITHUB_REF", ""))
+    return number[1] if number else os.environ.get("CI_MERGE_REQUEST_IID", "")
+
+
+def _git(root: Path, *commands: Sequence[str]) -> list[bytes | None]:
+    """What git says to each, begun at once since each takes milliseconds; None where it fails or takes too long."""
+    environ = {name: value for name, value in os.environ.items() if name not in _OTHERS}
+    end_s = time.monotonic() + GIT_S
+    try:
+        running = [
+            subprocess.Popen(
+                [*_GIT, "-C", str(root), *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ
+            )
+            for command in commands
+        ]
+    except OSError:
+        return [None] * len(commands)
+    return [_said(one, end_s) for one in running]
+
+
+def _said(process: "subprocess.Popen[bytes]", end_s: float) -> bytes | None:
+    with process:
+        try:
+            out, _ = process.communicate(timeout=max(0.0, end_s - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return None
+    return out if process.returncode == 0 else None

@@ -1,0 +1,190 @@
+"""What exactly ran: code under version control, packages, libraries, variables, caches."""
+
+import json
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from pytest_roofline.core.facts import Code
+from pytest_roofline.engine import identity
+from pytest_roofline.engine.identity import libraries, packages
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    github = ("GITHUB_REF", "GITHUB_BASE_REF", "GITHUB_HEAD_REF", "GITHUB_REF_NAME")
+    gitlab = ("COMMIT_REF_NAME", "MERGE_REQUEST_IID", "MERGE_REQUEST_TARGET_BRANCH_NAME", "MERGE_REQUEST_DIFF_BASE_SHA")
+    for name in (*github, *(f"CI_{name}" for name in gitlab)):
+        monkeypatch.delenv(name, raising=False)
+
+    def clear():
+        for cached in (identity._code_of, identity._names_of, identity._modules_of, identity._version):
+            cached.cache_clear()
+
+    clear()
+    yield
+    clear()
+
+
+def git(folder, *words):
+    own = [
+        "-c",
+        "user.name=n",
+        "-c",
+        "user.email=e@x",
+        "-c",
+        "protocol.file.allow=always",
+        "-c",
+        "init.defaultBranch=main",
+    ]
+    done = subprocess.run(["git", "-C", str(folder), *own, *words], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path):
+    folder = tmp_path / "one"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    (folder / "test_a.py").write_text("A = 1\n", encoding="utf-8")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "first")
+    return folder
+
+
+def code_of(folder):
+    identity._code_of.cache_clear()
+    (found,) = identity._code_of(folder)
+    return found
+
+
+def test_the_state_of_the_code_is_its_commit_with_a_hash_of_what_differs(repository, tmp_path):
+    head = git(repository, "rev-parse", "HEAD")
+    assert code_of(repository) == Code(".", head, branch="main")
+    (repository / "test_a.py").write_text("A = 2\n", encoding="utf-8")
+    once = code_of(repository)
+    (repository / "test_a.py").write_text("A = 3\n", encoding="utf-8")
+    assert once.changes
+    assert once.changes not in ("unknown", code_of(repository).changes)
+    assert str(once) == f"{head[:10]} with changes {once.changes}"
+    # From below the top, in a worktree, detached, in a shallow clone.
+    (repository / "below").mkdir()
+    assert code_of(repository / "below").commit == head
+    git(repository, "worktree", "add", "-q", "-b", "other", tmp_path / "tree")
+    assert code_of(tmp_path / "tree") == Code(".", head, branch="other")
+    git(tmp_path / "tree", "checkout", "-q", "--detach")
+    assert code_of(tmp_path / "tree") == Code(".", head)
+    git(tmp_path, "clone", "-q", "--depth=1", f"file://{repository}", "shallow")
+    assert code_of(tmp_path / "shallow") == Code(".", head, branch="main", merge_base=head)
+    assert identity._code_of(tmp_path) == ()
+
+
+def test_a_change_inside_of_a_submodule_is_a_change(repository, tmp_path):
+    outer = tmp_path / "outer"
+    outer.mkdir()
+    git(outer, "init", "-q")
+    git(outer, "submodule", "--quiet", "add", str(repository), "inner")
+    git(outer, "commit", "-qm", "outer")
+    assert code_of(outer).changes == ""
+    (outer / "inner" / "test_a.py").write_text("A = 9\n", encoding="utf-8")
+    assert code_of(outer).changes
+    assert code_of(outer / "inner").changes
+
+
+def test_ci_says_what_a_detached_commit_is_of(repository, tmp_path, monkeypatch):
+    base = git(repository, "rev-parse", "HEAD")
+    git(tmp_path, "clone", "-q", str(repository), "clone")
+    git(tmp_path / "clone", "commit", "-q", "--allow-empty", "-m", "second")
+    git(tmp_path / "clone", "checkout", "-q", "--detach")
+    head = git(tmp_path / "clone", "rev-parse", "HEAD")
+    for name, value in (("GITHUB_REF", "refs/pull/12/merge"), ("GITHUB_HEAD_REF", "mine"), ("GITHUB_BASE_REF", "main")):
+        monkeypatch.setenv(name, value)
+    assert code_of(tmp_path / "clone") == Code(".", head, branch="mine", merge_base=base, pull_request="12")
+
+
+def test_without_git_and_where_it_takes_too_long_nothing_is_invented(repository, tmp_path, monkeypatch):
+    slow = tmp_path / "bin" / "git"
+    slow.parent.mkdir()
+    real = subprocess.run(["which", "git"], capture_output=True, text=True, check=True).stdout.strip()
+    slow.write_text(f'#!/bin/sh\ncase "$*" in *status*) exec sleep 9;; esac\nexec {real} "$@"\n', encoding="utf-8")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow.parent}:/usr/bin:/bin")
+    monkeypatch.setattr(identity, "GIT_S", 0.5)
+    assert code_of(repository).changes == "unknown"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    identity._code_of.cache_clear()
+    assert identity._code_of(repository) == ()
+
+
+def distribution(folder, name, version, files, **more):
+    info = folder / f"{name}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "RECORD").write_text("".join(f"{file},sha256=x,1\n" for file in files), encoding="utf-8")
+    for file, text in more.items():
+        (info / file.replace("__", ".")).write_text(text, encoding="utf-8")
+    return info
+
+
+def test_packages_are_those_imported_by_whatever_name_and_binaries_have_a_hash(tmp_path, monkeypatch):
+    site = tmp_path / "site"
+    distribution(site, "Plain", "1.0", ["plain/__init__.py"])
+    distribution(site, "fast_thing", "2.0", ["fast_thing/core.so", "fast_thing/__init__.py"])
+    distribution(site, "PyOther", "3.0", ["other.py"], top_level__txt="other\n")
+    distribution(site, "unseen", "4.0", ["unseen.py"])
+    monkeypatch.setattr(sys, "path", [str(site)])
+    monkeypatch.setattr(sys, "modules", {})
+    for name in ("plain", "fast_thing", "other", "test_of_mine"):
+        sys.modules[name] = types.ModuleType(name)
+        sys.modules[name].__file__ = str(site / f"{name}.py")
+    found = packages()
+    assert (found["Plain"], found["PyOther"], len(found)) == ("1.0", "3.0", 3)
+    version, _, content = found["fast-thing"].partition("#")
+    assert (version, len(content)) == ("2.0", 8)
+
+
+def test_code_that_packages_were_installed_from_is_told_as_well(repository, tmp_path, monkeypatch):
+    site = tmp_path / "site"
+    editable = {"url": repository.as_uri(), "dir_info": {"editable": True}}
+    checked_out = {"url": "https://x/y.git", "vcs_info": {"vcs": "git", "commit_id": "c0ffee"}}
+    copied = {"url": repository.as_uri(), "dir_info": {}}
+    for name, origin in (("mine", editable), ("theirs", checked_out), ("copied", copied), ("odd", [])):
+        distribution(site, name, "1", [], direct_url__json=json.dumps(origin))
+    monkeypatch.setattr(sys, "path", [str(site)])
+    head = git(repository, "rev-parse", "HEAD")
+    assert list(identity._installed_code()) == [Code("mine", head, branch="main"), Code("theirs", "c0ffee")]
+
+
+def test_variables_that_steer_libraries_are_kept_and_secrets_are_not():
+    environ = {
+        "NCCL_ALGO": "Ring", "OMP_NUM_THREADS": "1", "TORCHINDUCTOR_MAX_AUTOTUNE": "1", "HOME": "/root",
+        "TRITON_API_KEY": "x", "TORCH_TOKEN": "x", "UCX_PASSWORD": "x", "PYTORCH_INDEX": "https://me:pw@host/simple",
+        "HSA_OVERRIDE_GFX_VERSION": "9.4.2",
+    }  # fmt: skip
+    kept = ["HSA_OVERRIDE_GFX_VERSION", "NCCL_ALGO", "OMP_NUM_THREADS", "TORCHINDUCTOR_MAX_AUTOTUNE"]
+    assert list(identity.variables(environ)) == kept
+
+
+def test_libraries_are_those_mapped_with_the_version_of_their_file_or_wheel(tmp_path, monkeypatch):
+    site = tmp_path / "site"
+    distribution(site, "nvidia_cublas_cu12", "12.8.4.1", [])
+    wheel, system = site / "nvidia" / "cublas" / "lib" / "libcublas.so.12", tmp_path / "libnccl.so.2"
+    wheel.parent.mkdir(parents=True)
+    wheel.touch()
+    (tmp_path / "libnccl.so.2.27.3").touch()
+    system.symlink_to("libnccl.so.2.27.3")
+    maps = "".join(f"7f00-7f01 r-xp 00000000 00:00 1 {path}\n" for path in (wheel, system, "/lib/libc.so.6"))
+    monkeypatch.setattr(identity, "read", lambda path: maps)
+    found = libraries()
+    assert (found["cuBLAS"], found["NCCL"]) == ("12.8.4.1", "2.27.3")
+    assert not {"libc", "cuDNN"} & set(found)
+
+
+def test_a_cache_is_warm_where_something_lies_in_it(tmp_path, monkeypatch):
+    (tmp_path / "triton" / "kernel").mkdir(parents=True)
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "missing"))
+    assert identity.caches() == {"Triton": "warm", "Inductor": "cold"}
+    assert Path(tmp_path / "missing").exists() is False
