@@ -120,8 +120,8 @@ def test_a_run_file_tells_it_and_a_comparison_names_every_difference(desk, monke
         monkeypatch.setattr(identity, name, real)
     desk.suite()
     git(desk, "init", "-q")
-    (desk.path / ".gitignore").write_text("__pycache__\n", encoding="utf-8")
-    git(desk, "add", ".")
+    (desk.path / ".gitignore").write_text("__pycache__\nopened\n", encoding="utf-8")
+    git(desk, "add", "--all")
     git(desk, "commit", "-qm", "suite")
     desk.run("--roofline-save=old")
     environment = desk.saved("old").environment
