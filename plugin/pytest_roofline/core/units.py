@@ -153,6 +153,11 @@ def printable(text: str) -> str:
     return without_commands("".join(shown))
 
 
+def encodable(text: str) -> str:
+    """Text that UTF-8 can hold: lone surrogates become escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def steers(char: str) -> bool:
     """Whether a character ends a line, moves a cursor, or changes the order in which others are read."""
     return unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")

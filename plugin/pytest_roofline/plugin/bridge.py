@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ..core.units import encodable
 from .options import FIXTURE
-from .planned import encodable
 
 if TYPE_CHECKING:
     from ..core.records import Measurement

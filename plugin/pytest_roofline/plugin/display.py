@@ -17,7 +17,7 @@ from ..core.entries import RESOURCES
 from ..core.facts import DeviceFacts
 from ..core.rows import Row
 from ..core.samples import BUSY
-from ..core.units import GIB, count, format_tolerance, printable, without_commands
+from ..core.units import GIB, count, encodable, format_tolerance, printable, without_commands
 from ..hardware import family_of, unknown_line
 from ..kernel_gate.text import difference_lines
 from ..observe.text import memory_lines, out_of_memory_lines, profile_lines
@@ -43,7 +43,6 @@ from ..stats.spread import class_of
 from ..stats.verdicts import Kind
 from ..version import __version__
 from .options import COLUMNS
-from .planned import encodable
 from .results import shadow_of
 from .session import RooflineSession
 from .settings import DEFAULT_FAIL_ON, FAIL_ON

@@ -8,11 +8,11 @@ from ..core.errors import BadInput, DoesNotFit, shown
 from ..core.memory import MemoryUse
 from ..core.profiles import UNITS, Figure, Unit
 from ..core.resources import ResourceKey, Resources, with_target
+from ..core.units import encodable
 from ..engine.request import Timed
 from ..kernel_gate.judging import check_slack
 from ..kernel_gate.targets import above_limit, shared_limits
 from .observing import MemoryPhase, notice
-from .planned import encodable
 from .recording import CurrentTest
 
 if TYPE_CHECKING:

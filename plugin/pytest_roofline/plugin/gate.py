@@ -23,12 +23,12 @@ from ..core.errors import BadFile
 from ..core.facts import Finding, Gpu
 from ..core.keys import canonical
 from ..core.records import Outcome
-from ..core.units import count, listed, printable
+from ..core.units import count, encodable, listed, printable
 from ..hardware import family_of
 from ..report.messages import GATE, compared_of, recording
 from ..report.overview import together_text
 from .options import NOT_RUNNING, SIDE_BY_SIDE
-from .planned import Planned, encodable
+from .planned import Planned
 from .results import DEVICE, PROPERTY, fail, shadow_of
 from .round_child import in_round
 from .session import RooflineSession, session_key

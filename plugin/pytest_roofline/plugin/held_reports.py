@@ -15,8 +15,8 @@ from _pytest.runner import call_and_report
 
 from ..core.records import Outcome
 from ..core.rows import FAILED, Row
+from ..core.units import encodable
 from ..stats.verdicts import Kind
-from .planned import encodable
 from .session import RooflineSession
 
 

@@ -21,10 +21,9 @@ from ..core.memory import OutOfMemory, Phase, asked_bytes, out_of_memory, told_f
 from ..core.profiles import Profile
 from ..core.records import Measurement
 from ..core.samples import PROFILED
-from ..core.units import printable, slug
+from ..core.units import encodable, printable, slug
 from ..core.work import Work
 from .launcher import uses_ranks
-from .planned import encodable
 from .session import RooflineSession
 
 if TYPE_CHECKING:

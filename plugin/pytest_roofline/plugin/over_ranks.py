@@ -10,12 +10,12 @@ from ..core.errors import BadInput, WrongData, shown
 from ..core.facts import Environment, HardwareKey
 from ..core.records import Ceiling, Measurement
 from ..core.samples import OVERSUBSCRIBED, Block, Ranks, Samples
+from ..core.units import encodable
 from ..core.work import rate_suffix
 from ..engine.measure import Measured
 from ..engine.request import RankOptions, Request, one_of, positive
 from ..hardware import collective_ceiling, datasheet_ceiling, product_of
 from .distributed import Distributed, checked_call
-from .planned import encodable
 from .recording import CurrentTest, key_for, record, why_partial
 
 if TYPE_CHECKING:

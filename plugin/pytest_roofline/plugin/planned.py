@@ -15,6 +15,7 @@ import pytest
 
 from ..core.errors import BadInput, RooflineError, refuse_wide
 from ..core.keys import BY_POSITION, CACHES, Cache, canonical
+from ..core.units import encodable
 from .options import FIXTURE, MARKER, MARKER_KEYWORDS, NEEDS, OOM, TIERS
 from .settings import parse_options
 
@@ -185,11 +186,6 @@ def _together(opening: str, parts: Iterable[tuple[object, ...]], closing: str) -
     if any(one is NAMELESS for row in rows for one in row):
         return NAMELESS
     return opening + ", ".join(": ".join(str(one) for one in row) for row in rows) + closing
-
-
-def encodable(text: str) -> str:
-    """Text that UTF-8 can hold: lone surrogates become escapes."""
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def refuse_collisions(planned: Sequence[Planned]) -> None:

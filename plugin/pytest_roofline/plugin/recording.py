@@ -11,9 +11,10 @@ from ..core.facts import HardwareKey
 from ..core.keys import Key
 from ..core.records import Ceiling, Measurement
 from ..core.samples import OVERSUBSCRIBED, Samples
+from ..core.units import encodable
 from ..hardware import above_peak, beyond_belief
 from .device_under_test import DeviceUnderTest
-from .planned import Marks, Planned, encodable
+from .planned import Marks, Planned
 from .session import RooflineSession
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from ..core.units import printable
+from ..core.units import encodable, printable
 from .options import SUMMARY_VARIABLE
-from .planned import Planned, encodable
+from .planned import Planned
 from .settings import Options
 
 if TYPE_CHECKING:

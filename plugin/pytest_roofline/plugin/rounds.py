@@ -22,11 +22,11 @@ from ..baselines.runs import Run, read_run
 from ..core.errors import BadFile
 from ..core.records import Outcome
 from ..core.samples import CANARY
+from ..core.units import encodable
 from ..ranks.processes import ending, owned_prefix
 from ..stats.key_results import LostRound
 from .launcher import launcher_of
 from .options import ROUND_VARIABLE
-from .planned import encodable
 from .session import RooflineSession
 
 # A test whose process died so often is not tried again.

@@ -17,6 +17,7 @@ from ..core.records import Footer, Header, Measurement, Outcome
 from ..core.resources import ResourceKey, Resources
 from ..core.rows import Row
 from ..core.samples import Calibration
+from ..core.units import encodable
 from ..stats.curves import judge_curves, summarise
 from ..stats.looks import Looks
 from ..stats.siblings import FEWEST
@@ -24,7 +25,7 @@ from ..stats.verdicts import Kind
 from ..version import __version__
 from .device_under_test import DeviceUnderTest, open_device_under_test
 from .launcher import unmet
-from .planned import Planned, encodable
+from .planned import Planned
 from .report_files import Reports
 from .results import CompiledKernels, Exhausted, Note, Noted, shadow_of
 from .round_child import in_round

@@ -19,6 +19,7 @@ import traceback
 from typing import Any
 
 from ..core.errors import without_our_frames
+from ..core.units import encodable
 from ..engine.devices.base import started_by
 from .channel import Channel, connect, pop_controller
 from .identity import Identity, identify
@@ -183,7 +184,7 @@ def _answer(error: BaseException) -> Answer:
         text = f"(its text cannot be had: {type(broken).__name__})"
     # pytest's own skip is known by its name, since ranks never import pytest by themselves.
     if isinstance(error, Skipped) or name == "Skipped":
-        return Answer("skipped", error=_printable(text)[:_MOST_TEXT])
+        return Answer("skipped", error=encodable(text)[:_MOST_TEXT])
     # What led to the rank function is none of its author's business.
     with without_our_frames(error):
         try:
@@ -191,17 +192,13 @@ def _answer(error: BaseException) -> Answer:
         except Exception:
             where = "".join(traceback.format_tb(error.__traceback__)) + name
     line = f"{name}: {text}" if text else name
-    return Answer("raised", error=_printable(line)[:_MOST_TEXT], traceback=_shortened(_printable(where)))
+    return Answer("raised", error=encodable(line)[:_MOST_TEXT], traceback=_shortened(encodable(where)))
 
 
 def _shortened(text: str) -> str:
     """A traceback without its middle, where that is long: both where it was and what was raised stay."""
     half = _MOST_TRACEBACK // 2
     return text if len(text) <= _MOST_TRACEBACK else f"{text[:half]} … {text[-half:]}"
-
-
-def _printable(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _end_after(seconds: float) -> None:
