@@ -17,7 +17,7 @@ from pytest_roofline.core.entries import Baseline, ExactEntry, Renewal
 from pytest_roofline.core.facts import DeviceFacts, Environment, HostFacts
 from pytest_roofline.core.judgements import PeakJudgement, SpreadRecord
 from pytest_roofline.core.memory import OutOfMemory
-from pytest_roofline.core.profiles import AttentionTime, ClassTime, KernelTime, PartTime
+from pytest_roofline.core.profiles import AttentionTime, ClassTime, KernelTime, OperatorTime, PartTime
 from pytest_roofline.core.samples import Block, Calibration, Ranks, Samples
 from pytest_roofline.core.storage import to_plain
 from pytest_roofline.hardware.specs import Architecture, Catalogue, Name, Peak, Product
@@ -125,6 +125,7 @@ def _fullest() -> list[Any]:
     launched = KernelTime("gemm", "matrix product", 1e-3, 0.2, 8)
     profile = dataclasses.replace(
         page_runs._profile(), label="full[1MiB]", missing=("no FLOPs",), name="full", kernels=(launched,),
+        operators=(OperatorTime("aten::mm", 1e-3, 0.2, 2e-3, 8, 1e-3, 1e-3),),
         classes=(ClassTime("matrix product", 1e-2, 0.6, 4, ("gemm",)),),
         test_id="t.py::full", attention=(attention,),
         parts=(PartTime("blocks.*", 1e-3, 2e-3),), host_s=1e-4,

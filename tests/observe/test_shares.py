@@ -56,6 +56,35 @@ def test_every_kernel_of_a_gpu_is_in_the_class_and_the_part_that_its_range_its_o
     assert "Model" not in rows
 
 
+def test_the_table_of_operators_has_what_the_host_did_and_what_of_the_device_that_was():
+    launches = [event("cudaLaunchKernel", 8, 9), event("cudaLaunchKernel", 63, 65)]
+    waiting = event("cudaDeviceSynchronize", 90, 114)
+    found = analysed(EMPTY, gpu_step(*launches, waiting), has_model=True)
+    rows = {row.name: row for row in found.operators}
+    assert not {"roofline call", "Model", "blocks.0.attention.core.scores", "cudaDeviceSynchronize"} & rows.keys()
+    # The two products forward and one backward, without the launch inside: 6 - 1, 5 and 6 µs.
+    bmm = rows["aten::bmm"]
+    assert [3, *map(pytest.approx, (16, 17, 40, 40))] == [
+        bmm.count, *(value / US for value in (bmm.self_cpu_s, bmm.cpu_s, bmm.self_device_s, bmm.device_s))
+    ]  # fmt: skip
+    # A function of autograd has its own time, and the kernels of what is inside it; so has the optimizer's step.
+    backward, update = rows["BmmBackward0"], rows["Optimizer.step#AdamW.step"]
+    assert list(map(pytest.approx, (2, 8, 0, 20))) == [
+        value / US for value in (backward.self_cpu_s, backward.cpu_s, backward.self_device_s, backward.device_s)
+    ]
+    assert list(map(pytest.approx, (12, 20, 10))) == [
+        value / US for value in (update.self_cpu_s, update.cpu_s, update.device_s)
+    ]
+    launch = rows["cudaLaunchKernel"]
+    assert (2, pytest.approx(3)) == (launch.count, launch.self_cpu_s / US)
+    assert launch.share == pytest.approx(launch.self_cpu_s / sum(row.self_cpu_s for row in found.operators))
+    assert "aten::bmm" == found.operators[0].name
+    # However short, launches stand there.
+    many = [event(f"aten::op{number}", number, number + 0.9) for number in range(1, 90)]
+    found = found_in(*many, event("hipLaunchKernel", 95, 95.1))
+    assert found.operators[-1].name == "hipLaunchKernel"
+
+
 def test_time_is_of_the_calls_alone_and_of_an_operator_without_those_inside_it():
     found = analysed(
         EMPTY,
@@ -207,6 +236,11 @@ def test_a_real_step_has_every_class_its_work_and_its_parts(step):
     rows = {row.name: row for row in step.kernels}
     # Two a layer forward, four backward.
     assert (CALLS * LAYERS * 6, "matrix product") == (rows["aten::bmm"].count, rows["aten::bmm"].kind)
+    # Beside it what the host did, in which an operator holds those inside it; nothing is launched.
+    table = {row.name: row for row in step.operators}
+    assert {"aten::bmm", "BmmBackward0", "Optimizer.step#AdamW.step"} <= table.keys()
+    assert table["BmmBackward0"].cpu_s > table["BmmBackward0"].self_cpu_s > 0
+    assert not any(row.device_s or "Launch" in row.name for row in step.operators)
     # The work inside attention is what the shapes say.
     forward, backward = step.attention
     product, scores = 2 * BATCH * CONTEXT * CONTEXT * WIDTH, BATCH * CONTEXT * CONTEXT

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from pytest_roofline.baselines.runs import OLDER, encode_line, read_run
 from pytest_roofline.core.memory import MemoryUse
-from pytest_roofline.core.profiles import AttentionTime, ClassTime, KernelTime, PartTime, Profile
+from pytest_roofline.core.profiles import AttentionTime, ClassTime, KernelTime, OperatorTime, PartTime, Profile
 from pytest_roofline.observe.text import (
     kernel_cells,
     memory_lines,
@@ -49,6 +49,24 @@ def test_a_profile_in_the_terminal_is_of_one_call():
         "  not told: the moon",
         "  trace: /somewhere/step.trace.json.gz (open it at https://ui.perfetto.dev)",
     ]
+
+
+def test_operators_stand_below_the_kernels_and_on_a_cpu_in_their_place():
+    rows = (
+        OperatorTime("autograd::engine::evaluate_function: BmmBackward0", 2e-3, 0.1, 40e-3, 650, 0.0, 476e-3),
+        OperatorTime("cudaLaunchKernel", 18e-3, 0.0707, 20e-3, 4121),
+    )
+    lines = profile_lines([replace(PROFILE, operators=rows)], 100)
+    at = next(number for number, line in enumerate(lines) if line.startswith("  operator"))
+    assert lines[at - 2].startswith("  kernel ")
+    assert ["operator", "self", "CPU", "share", "CPU", "total", "calls", "self", "GPU", "GPU", "total"] == lines[
+        at
+    ].split()
+    assert lines[at + 1].endswith("  1.00 ms  10.0 %    20.0 ms     325         0     238 ms")
+    assert "  launches: cudaLaunchKernel 2060.5 a call, 7.1 % of the host's time" == lines[at + 3]
+    lines = profile_lines([replace(PROFILE, operators=rows[:1], on_device=False)], 80)
+    assert 1 == sum(line.startswith("  operator ") for line in lines)
+    assert not any("GPU" in line or "launches" in line for line in lines)
 
 
 def test_the_table_of_kernels_fits_and_no_number_of_it_is_cut():
@@ -109,7 +127,7 @@ def test_a_use_of_memory_has_its_peak_its_categories_and_what_the_device_counted
 def test_nothing_in_a_name_reaches_the_terminal():
     hostile = replace(
         PROFILE, label=HOSTILE, missing=(HOSTILE,), trace=HOSTILE, parts=(PartTime(HOSTILE, 1.0, 0.0),),
-        kernels=(KernelTime(HOSTILE, "other", 1.0, 0.1, 1),),
+        kernels=(KernelTime(HOSTILE, "other", 1.0, 0.1, 1),), operators=(OperatorTime(HOSTILE, 1.0, 0.1, 1.0, 1),),
     )  # fmt: skip
     lines = profile_lines([hostile], 80) + memory_lines([replace(USE, label=HOSTILE, missing=(HOSTILE,))])
     assert not {"\x1b", "\r", "\n"} & set("".join(lines))

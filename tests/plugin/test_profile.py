@@ -97,7 +97,8 @@ def test_a_profile_is_taken_behind_the_measurement_shown_below_the_table_and_rec
     result.stdout.fnmatch_lines([
         "profile of step on fake, 3 calls; never judged, in no baseline",
         "  a call: 1.00 ms measured, * under the profiler",
-        "*idle*of the span", "*operator*time*share*calls*", "*aten::addmm*", "  trace: *step.trace.json.gz*",
+        "*idle*of the span", "*operator*self CPU*share*CPU total*calls*", "*aten::addmm*",
+        "  trace: *step.trace.json.gz*",
     ])  # fmt: skip
     lines = [json.loads(line)["type"] for line in desk.run_path("mine").read_text().splitlines()]
     assert lines.index("measurement") < lines.index("profile") < lines.index("outcome")

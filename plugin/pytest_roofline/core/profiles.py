@@ -53,6 +53,26 @@ class KernelTime:
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorTime:
+    """One name on the host, of all profiled calls, in seconds: an operator, a function of autograd, a call of the
+    vendor's runtime (`cudaLaunchKernel`), or the step of an optimizer.
+
+    Args:
+        self_cpu_s: without what is inside it; `share` is that of the host's whole time.
+        cpu_s: with what is inside it, as torch.profiler counts.
+        self_device_s: the kernels that it launched itself, with those of what is inside it in `device_s`.
+    """
+
+    name: str
+    self_cpu_s: float
+    share: float
+    cpu_s: float
+    count: int
+    self_device_s: float = 0.0
+    device_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class PartTime:
     """The time of one part of the model, in seconds of all calls, without that of the parts inside it.
 
@@ -99,6 +119,7 @@ class Profile:
         host_s: what operators took on the host, without each other.
         classes: the longest first, idle last: what the activities leave of the span.
         kernels: the longest first; `distinct` says how many there were.
+        operators: what ran on the host, those first that kept the device (on a CPU: the host) busy longest.
         trace: path of the Chrome trace; empty where there is none.
     """
 
@@ -122,6 +143,7 @@ class Profile:
     attention: tuple[AttentionTime, ...] = ()
     trace: str = ""
     missing: tuple[str, ...] = ()
+    operators: tuple[OperatorTime, ...] = ()
 
     def __post_init__(self) -> None:
         require_amounts(self, above_zero=("calls",))

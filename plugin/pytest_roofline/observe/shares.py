@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..core.profiles import AttentionTime, ClassTime, KernelTime, PartTime, Phase, Profile
-from .classes import class_of, in_attention
+from ..core.profiles import AttentionTime, ClassTime, KernelTime, OperatorTime, PartTime, Phase, Profile
+from .classes import LAUNCH, class_of, in_attention
 
 if TYPE_CHECKING:
     from torch.autograd.profiler_util import FunctionEvent
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # The range around each profiled call, until the device is done.
 CALL = "roofline call"
 # What a profile keeps, and the names that stand behind a class.
-MOST_KERNELS, MOST_PARTS, MOST_NAMES = 20, 40, 3
+MOST_KERNELS, MOST_OPERATORS, MOST_PARTS, MOST_NAMES = 20, 40, 40, 3
 # A convention: an exponential is many instructions, and a maximum is none that counts.
 SOFTMAX_FLOPS: dict[Phase, int] = {"forward": 5, "backward": 4}
 _SOFTMAX_OPERATORS = ("aten::_softmax", "aten::_softmax_backward_data", "aten::exp", "aten::exp_")
@@ -97,6 +97,7 @@ def analysed(profile: Profile, events: Iterable["FunctionEvent"], *, has_model: 
         classes=tuple(_class_times(activities, span_s)),
         kernels=tuple(kernels[:MOST_KERNELS]),
         distinct=len(kernels),
+        operators=tuple(_operator_times(host, {event.name for event in device if event.is_user_annotation})),
         parts=tuple(_part_times(activities)[:MOST_PARTS]),
         attention=tuple(attention),
         missing=(*profile.missing, *_missing(activities, attention, has_model)),
@@ -229,6 +230,39 @@ def _kernel_times(activities: Sequence[Activity], span_s: float) -> list[KernelT
         KernelTime(name, next(iter(_by_kind(found))), *_times(found, span_s))  # type: ignore[arg-type]
         for name, found in _by_name(activities).items()
     ]
+
+
+def _operator_times(host: Iterable["FunctionEvent"], ranges: set[str]) -> list[OperatorTime]:
+    """By name what ran on the host; launches and the optimizer's step stand there however short they are."""
+    groups: dict[str, list[FunctionEvent]] = defaultdict(list)
+    for event in host:
+        own_range = event.is_user_annotation and not event.name.startswith("Optimizer.")
+        if not (own_range or event.is_async or "Synchronize" in event.name):
+            groups[event.name].append(event)
+    own_s = {name: sum(max(0.0, one.self_cpu_time_total) for one in found) * 1e-6 for name, found in groups.items()}
+    total_s = sum(own_s.values())
+    rows = [
+        OperatorTime(
+            name,
+            own_s[name],
+            _share(own_s[name], total_s),
+            sum(one.cpu_time_total for one in found) * 1e-6,
+            len(found),
+            sum(_launched_us(one, ranges) for one in found) * 1e-6,
+            sum(_launched_us(one, ranges, inside=True) for one in found) * 1e-6,
+        )
+        for name, found in groups.items()
+    ]
+    rows.sort(key=lambda row: (-row.device_s, -row.self_cpu_s))
+    busiest = {row.name for row in sorted(rows, key=lambda row: -row.self_cpu_s)[:MOST_KERNELS]}
+    always = busiest | {name for name in groups if LAUNCH.fullmatch(name) or name.startswith("Optimizer.step")}
+    return [row for number, row in enumerate(rows) if number < MOST_KERNELS or row.name in always][:MOST_OPERATORS]
+
+
+def _launched_us(event: "FunctionEvent", ranges: set[str], *, inside: bool = False) -> float:
+    """Microseconds of the kernels that an operator launched; a range as the device saw it is none."""
+    own: float = sum(kernel.duration for kernel in event.kernels if kernel.name not in ranges)
+    return own + (sum(_launched_us(one, ranges, inside=True) for one in event.cpu_children) if inside else 0.0)
 
 
 def _part_times(activities: Sequence[Activity]) -> list[PartTime]:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 
 from ..core.memory import WORD, MemoryUse, OutOfMemory
-from ..core.profiles import AttentionTime, KernelTime, Profile
+from ..core.profiles import AttentionTime, KernelTime, OperatorTime, Profile
 from ..core.units import (
     format_flop_count,
     format_memory,
@@ -14,12 +14,15 @@ from ..core.units import (
     printable,
     three_digits,
 )
+from .classes import LAUNCH
 
 # The terminal shows so many of each; the run file has all.
-MOST_SHOWN, MOST_KERNELS, MOST_PARTS = 8, 8, 8
+MOST_SHOWN, MOST_KERNELS, MOST_OPERATORS, MOST_PARTS = 8, 8, 12, 8
 # Above this the profiler changed what it looked at, and idle time is partly its own.
 SLOWED = 1.1
 COLUMNS = ("time", "share", "calls", "mean")
+# Of operators; what is behind the fourth a CPU does not have.
+OPERATOR_COLUMNS, HOST_COLUMNS = ("self CPU", "share", "CPU total", "calls", "self GPU", "GPU total"), 4
 SHORTEST_NAME, LONGEST_NAME = 24, 60
 
 
@@ -44,7 +47,9 @@ def one_profile_lines(profile: Profile, width: int) -> list[str]:
     lines = [f"profile of {profile.label} on {profile.device}, {calls}; never judged, in no baseline"]
     lines += [f"  {sentence}" for sentence in clock_sentences(profile)]
     lines += [f"  {classes_text(profile)}"] * bool(profile.classes)
-    lines += ["  " + line for line in _kernel_table(profile, width - 2)]
+    lines += ["  " + line for line in _kernel_table(profile, width - 2)] * (profile.on_device or not profile.operators)
+    lines += ["  " + line for line in _operator_table(profile, width - 2)]
+    lines += [f"  launches: {launches_text(profile)}"] * bool(launches_text(profile))
     lines += [f"  parts: {parts_text(profile)}"] * bool(profile.parts)
     lines += [f"  attention, {attention_text(found, profile.calls)}" for found in profile.attention]
     lines += [f"  not told: {sentence}" for sentence in profile.missing]
@@ -82,14 +87,25 @@ def classes_text(profile: Profile) -> str:
 
 
 def _kernel_table(profile: Profile, width: int) -> list[str]:
-    """The kernels (on a CPU: operators) that took most, of a call; names give way to numbers."""
-    kernels = profile.kernels[:MOST_KERNELS]
-    if not kernels:
+    """The kernels (on a CPU: operators) that took most, of a call."""
+    rows = [(kernel.name, kernel_cells(kernel, profile.calls)) for kernel in profile.kernels[:MOST_KERNELS]]
+    return _table("kernel" if profile.on_device else "operator", COLUMNS, rows, width)
+
+
+def _operator_table(profile: Profile, width: int) -> list[str]:
+    """What ran on the host, of a call; beside it what of the device that was, where there is one."""
+    rows = [(one.name, operator_cells(one, profile)) for one in profile.operators[:MOST_OPERATORS]]
+    return _table("operator", OPERATOR_COLUMNS[: None if profile.on_device else HOST_COLUMNS], rows, width)
+
+
+def _table(heading: str, columns: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]], width: int) -> list[str]:
+    """Names and cells; names give way to numbers."""
+    if not rows:
         return []
-    cells = [COLUMNS, *(kernel_cells(kernel, profile.calls) for kernel in kernels)]
+    cells = [columns, *(cells for _, cells in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     room = max(SHORTEST_NAME, min(LONGEST_NAME, width - sum(widths) - 2 * len(widths)))
-    names = ["kernel" if profile.on_device else "operator", *(short_name(kernel.name, room) for kernel in kernels)]
+    names = [heading, *(short_name(name, room) for name, _ in rows)]
     longest = max(map(len, names))
     return [
         name.ljust(longest) + "".join(f"  {cell.rjust(wide)}" for cell, wide in zip(row, widths, strict=True))
@@ -97,11 +113,32 @@ def _kernel_table(profile: Profile, width: int) -> list[str]:
     ]
 
 
+def operator_cells(one: OperatorTime, profile: Profile) -> list[str]:
+    """What stands in `OPERATOR_COLUMNS`, of one call of the measured function."""
+    calls = profile.calls
+    cells = [format_seconds(one.self_cpu_s / calls), format_share(one.share), format_seconds(one.cpu_s / calls)]
+    cells += [_number(one.count, calls)]
+    on_device = [format_seconds(seconds / calls) if seconds else "0" for seconds in (one.self_device_s, one.device_s)]
+    return cells + (on_device if profile.on_device else [])
+
+
+def launches_text(profile: Profile) -> str:
+    """`cudaLaunchKernel 2060 a call, 7.1 % of the host's time`; empty where nothing is launched."""
+    return ", ".join(
+        f"{one.name} {_number(one.count, profile.calls)} a call, {format_share(one.share)} of the host's time"
+        for one in profile.operators
+        if LAUNCH.fullmatch(one.name)
+    )
+
+
+def _number(count: int, calls: int) -> str:
+    return f"{count / calls:g}" if count % calls == 0 else f"{count / calls:.1f}"
+
+
 def kernel_cells(kernel: KernelTime, calls: int) -> tuple[str, ...]:
     """What stands in `COLUMNS`: time and number of one call of the measured function, and the mean of one launch."""
-    count = f"{kernel.count / calls:g}" if kernel.count % calls == 0 else f"{kernel.count / calls:.1f}"
     mean = format_seconds(kernel.total_s / kernel.count)
-    return format_seconds(kernel.total_s / calls), format_share(kernel.share), count, mean
+    return format_seconds(kernel.total_s / calls), format_share(kernel.share), _number(kernel.count, calls), mean
 
 
 _NOISE = re.compile(
