@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -91,6 +92,21 @@ def test_a_clock_on_the_wall_that_is_set_ends_no_run_and_spends_no_time_of_it(de
     result = desk.run(*open_one, "--roofline-time=1h")
     assert result.ret == 0
     assert [m.round for m in desk.last_run().measurements] == [1, 2]
+
+
+def test_a_round_that_cannot_save_what_it_measured_is_told_of_and_counts_as_lost(desk, open_one):
+    # Neither where the parent looks nor elsewhere, as on a disk without room.
+    spoil = "__import__('tempfile').tempdir = '/proc/x'; (state.writer.folder / 'runs').write_text('')"
+    head = "def test_one(roofline, busy):\n"
+    body = f"{head}    state = roofline._test.session\n    if state.round: {spoil}\n"
+    desk.suite((desk.path / "test_suite.py").read_text().replace(head, body))
+    result = desk.run(*open_one)
+    assert result.ret == 0
+    said = f"what it measured in round 2 could not be saved; is {tempfile.gettempdir()} full?"
+    assert f"roofline: test_suite.py::test_one: {said}" in result.stdout.lines
+    (judgement,) = desk.last_run().judgements
+    assert (judgement.verdict, judgement.processes) == ("INCONCLUSIVE", 1)
+    assert f"1 process left out: {said}" in judgement.remarks
 
 
 WATCHFUL = """

@@ -80,8 +80,9 @@ def fallback(result):
     return Path(re.search(r"saved as (\S+\.jsonl) instead", warnings[0])[1])
 
 
-def test_an_unwritable_folder_costs_a_warning_and_no_measurement(desk):
+def test_an_unwritable_folder_costs_a_warning_and_no_measurement(desk, tmp_path, monkeypatch):
     """Something that no run folder can be made of, also not by root."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (desk.path / "a-file").write_text("in the way")
     desk.suite()
     for unwritable in ("a-file", "/proc/x"):

@@ -102,6 +102,12 @@ class Rounds:
         for line in ended.tail.splitlines():
             self._say(f"    {line}")
 
+    def _note_unsaved(self, number: int, test_ids: Iterable[str]) -> None:
+        text = f"what it measured in round {number} could not be saved; is {tempfile.gettempdir()} full?"
+        for test_id in test_ids:
+            self._lose(test_id, text)
+            self._say(f"roofline: {test_id}: {text}")
+
     def _lose(self, test_id: str, text: str, measured: Iterable[str] = ()) -> None:
         """Note that a round of a test was lost, but for what it measured under some names."""
         self.crashes.setdefault(test_id, []).append(LostRound(text, frozenset(measured)))
@@ -123,8 +129,9 @@ class Rounds:
             code = self._wait(child, status)
         finally:
             _end(child)
-            self._take_in(folder, number)
+            kept = self._take_in(folder, number)
         started, finished = _events(status)
+        self._note_unsaved(number, [test_id for test_id in finished if test_id not in kept])
         return Ended(started, finished, code, _tail(log))
 
     def _start(self, folder: Path, log: Path) -> "subprocess.Popen[bytes]":
@@ -161,8 +168,9 @@ class Rounds:
             time.sleep(POLL_S)
         return code
 
-    def _take_in(self, folder: Path, number: int) -> None:
-        """Copy what a child measured into the parent's run file, and note what failed there for itself."""
+    def _take_in(self, folder: Path, number: int) -> frozenset[str]:
+        """Copy what a child measured into the parent's run file, and note what failed there; the tests it told of."""
+        kept: set[str] = set()
         for path in sorted((folder / "runs").glob("*.jsonl")):
             try:
                 run = read_run(path)
@@ -170,6 +178,8 @@ class Rounds:
                 self._say(f"roofline: what round {number} measured cannot be read: {error}")
                 continue
             self._copy(run, number)
+            kept.update(outcome.test_id for outcome in run.outcomes)
+        return frozenset(kept)
 
     def _copy(self, run: Run, number: int) -> None:
         outcomes = {outcome.test_id: outcome for outcome in run.outcomes}
