@@ -51,6 +51,9 @@ class KernelTime:
     share: float
     count: int
 
+    def __post_init__(self) -> None:
+        require_amounts(self, above_zero=("count",))
+
 
 @dataclass(frozen=True, slots=True)
 class OperatorTime:
