@@ -239,7 +239,8 @@ def test_the_roofs_are_explained_once_each_and_what_is_a_share_of_none(make):
     cached = Samples((1e-3,), iterations=1, tick_s=1e-9, labels=("cache_resident",))
     four = [result(make, ceiling=triad, samples=cached) for _ in range(4)]
     label = four[0].measurement.label
-    stay = "stay in the last-level cache, which no roofline of memory bounds"
+    stay = "stay in the last-level cache, which no roofline of memory bounds; larger ones, or make_args with "
+    stay += 'cache="rotate", leave it'
     assert roofline_note(four) == f"roof: cache: the buffers of {label}, {label}, {label} and 1 more {stay}"
     assert roofline_note([*four[:1], result(make, ceiling=triad)]) == (
         f"roof: * traffic_GBps 3.10 GB/s, measured: triad; cache: the buffers of {label} {stay}"

@@ -1,5 +1,6 @@
 """The offline comparison of two files, by the same verdicts as a live run."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +35,7 @@ from .comparators import (
 )
 from .exhausted import Lost, lost_since
 from .files import nearest
+from .picking import is_imported
 from .plausible import distrusted
 from .rows import compared_row, memory_row, together_row
 from .runs import Run
@@ -130,7 +132,16 @@ def _verdicts(
         verdict = judge(groups, reference, policies[identity], invalid=changed, limits=gating, why_none=one.why_none)
         peak = None if changed else judge_peak(one.fresh.peak_bytes, reference, one.key)
         verdicts[identity] = replace(verdict, peak=peak)
-    return settle(verdicts, max(1, count)), shared
+    settled = settle(verdicts, max(1, count))
+    logs = isinstance(after, RunComparator) and all(map(is_imported, after.runs))
+    return {identity: _of_logs(one) if logs else one for identity, one in settled.items()}, shared
+
+
+def _of_logs(verdict: Verdict) -> Verdict:
+    """The verdict on logs of another tool, of which nobody can run further rounds here."""
+    reason = verdict.reason.replace("--roofline-rounds=auto decides", "more logs decide")
+    reason = re.sub(r"(about \d+) processes \(--roofline-rounds=\w+\)", r"\1 logs", reason)
+    return replace(verdict, reason=reason)
 
 
 def _judged(after: Comparator, one: _Pair) -> Sequence[Group]:

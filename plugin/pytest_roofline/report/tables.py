@@ -143,7 +143,8 @@ def roofline_note(rows: Sequence[Row]) -> str:
     if cached:
         names = listed([printable(row.label) for row in cached], MOST_CACHED)
         parts.append(
-            f"{CACHED}: the buffers of {names} stay in the last-level cache, which no roofline of memory bounds"
+            f"{CACHED}: the buffers of {names} stay in the last-level cache, which no roofline of memory bounds; "
+            'larger ones, or make_args with cache="rotate", leave it'
         )
     return f"roof: {'; '.join(parts)}" if parts else ""
 
