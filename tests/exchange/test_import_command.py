@@ -1,6 +1,7 @@
 """`roofline import` as a user types it."""
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -140,15 +141,28 @@ def test_what_was_imported_proposed_and_approved_has_no_flaw(call):
         assert json.loads(done[-1].stdout) == []
 
 
-def test_what_cannot_be_true_is_imported_as_it_is_and_becomes_no_baseline(call, here):
-    # A sweep whose times are a million times too short.
+def test_a_rate_beyond_the_peak_is_invalid_as_it_is_live_and_becomes_no_baseline(call, here):
+    # Times a hundred times too short, of an MI300X of 5.3 TB/s; and a bus bandwidth beyond PCIe.
     *head, names = (here / "mi300x-babelstream.csv").read_text(encoding="utf-8").splitlines()[:4]
-    rows = ["Copy,50,268435456,8,4.256e+12,0.00100916e-6,0.00117e-6,0.00106e-6"]
+    rows = ["Copy,50,268435456,8,4.256e+8,0.00100916e-2,0.00117e-2,0.00106e-2"]
     (here / "absurd.csv").write_text("\n".join([*head, names, *rows]) + "\n", encoding="utf-8")
-    assert call("import", "absurd.csv", "--save", "absurd").exit_code == 0
-    refused = call("baseline", "propose", "absurd", "-o", "absurd.json")
-    assert (refused.exit_code, (here / "absurd.json").exists()) == (2, False)
-    assert "expected at most 110%" in refused.output
+    done = call("import", "absurd.csv", "--save", "absurd")
+    assert done.exit_code == 0
+    assert re.search(r"INVALID babelstream.copy.2GiB-fp64..best, line 5: 80\d\d% of the datasheet's peak", done.output)
+    run = read_run(here / ".roofline" / "runs" / "absurd.jsonl")
+    assert len(run.not_passed) == 1
+    assert {one.invalid.partition(" of ")[2][:20] for one in run.measurements} == {"the datasheet's peak"}
+    assert call("baseline", "propose", "absurd", "-o", "absurd.json").exit_code == 2
+    assert not (here / "absurd.json").exists()
+    done = call(
+        "import", "a100-all_reduce.log", "--product", "NVIDIA A100-SXM4-40GB", "--link", "pcie", "--save", "slow"
+    )
+    assert (done.exit_code, "expected the same" in done.output) == (2, True)
+    log = (here / "a100-all_reduce.log").read_text(encoding="utf-8").replace("A100-SXM4-40GB", "NVIDIA A100-SXM4-40GB")
+    (here / "linked.log").write_text(log, encoding="utf-8")
+    beyond = [call("import", "linked.log", "--link", link, "--save", link).output.count("INVALID ")
+              for link in ("nvlink-switch", "pcie")]  # fmt: skip
+    assert beyond == [0, 20]
 
 
 def test_files_of_one_machine_are_one_run_and_standard_input_is_read(call, here, text):
@@ -177,7 +191,7 @@ REFUSED = (
     ([LOG, "mi300x-all_reduce.log"], "mi300x-all_reduce.log on AMD Instinct MI300X VF; import them apart"),
     ([LOG, "a6000-nvbandwidth.json"], "a6000-nvbandwidth.json on an unknown product; import them apart"),
     ([LOG, "pytest-benchmark-storage-0030.json"], "storage-0030.json on a CPU; import them apart"),
-    ([LOG, LOG], "hold the same; name each run of a tool once"),
+    ([LOG, "--begun", "yesterday"], "--begun is 'yesterday'; expected a date or time as 2026-03-01"),
     ([LOG, "--format", "imb"], "--format is 'imb'; expected one of nccl-tests, "),
     ([LOG, "--format", "nvbandwidth"], "a100-all_reduce.log: it has no table with rows; expected the whole output"),
     ([LOG, "--link", "string"], "--link is 'string'; expected one of nvlink, "),
@@ -228,4 +242,56 @@ def test_an_import_overwrites_nothing(call, here):
     assert (here / "kept.jsonl").read_text(encoding="utf-8") == "mine"
     call("import", "a100-all_reduce.log", "--save", "old")
     done = call("import", "a100-reduce.log", "--save", "old")
-    assert (done.exit_code, "a run named 'old' is already saved" in done.output) == (2, True)
+    assert (done.exit_code, "old.jsonl is there already; choose another name" in done.output) == (2, True)
+
+
+def test_the_same_log_imported_twice_is_the_same_run_and_said_so(call, here):
+    shutil.copy(here / LOG, here / "copy.log")
+    for arguments in (["--save", "old"], ["-o", "there.jsonl"], []):
+        assert call("import", LOG, *arguments).exit_code == 0
+        # Also under another name of the file.
+        done = call("import", "copy.log", *arguments)
+        assert (done.exit_code, "holds this import already, and was left alone\n" in done.output) == (0, True), (
+            done.output
+        )
+    assert json.loads(call("import", LOG, "--json").output)["written"] is False
+    # Told something else it is another run.
+    done = call("import", LOG, "--save", "old", "--link", "pcie")
+    assert (done.exit_code, "old.jsonl is there already" in done.output) == (2, True)
+    done = call("import", LOG, "copy.log", LOG, "--save", "twice")
+    assert (done.exit_code, f"note: copy.log holds the same as {LOG}, and was read once\n" in done.output) == (0, True)
+    run = read_run(here / ".roofline" / "runs" / "twice.jsonl")
+    assert len({measurement.process for measurement in run.measurements}) == 1
+
+
+def test_a_date_is_told_where_a_log_has_none(call, here):
+    call("import", LOG, "--begun", "2026-03-01", "-o", "dated.jsonl")
+    assert read_run(here / "dated.jsonl").header.started == "2026-03-01"
+    # A file that tells its own keeps it.
+    call("import", "pytest-benchmark-storage-0030.json", "--begun", "2026-03-01", "-o", "own.jsonl")
+    assert read_run(here / "own.jsonl").header.started.startswith("2015-")
+
+
+def test_a_pipe_and_what_is_too_long_are_refused_at_once(call, here):
+    os.mkfifo(here / "pipe")
+    (here / "line.log").write_bytes(b"# nThread 1\n" + b"x" * 300_000)
+    with (here / "large.log").open("wb") as large:
+        large.truncate(65 * 2**20)
+    for name, message in (
+        ("pipe", "pipe is a pipe or a device; name a file, or give its content to standard input: -"),
+        ("line.log", "line.log, line 2: more than 256 KiB; expected lines as a tool prints them"),
+        ("large.log", "large.log has more than 64 MiB; name the output of one tool, without its debug lines"),
+    ):
+        done = call("import", name)
+        assert (done.exit_code, message in done.output) == (2, True), done.output
+
+
+def test_a_run_that_ended_in_the_middle_is_imported_as_failed_beside_one_that_is_whole(call, here, text):
+    log = text(LOG)
+    (here / "job.log").write_text(log[: log.index("#   Rank  1")] + "node1: Test failure common.cu:1\n" + log, "utf-8")
+    done = call("import", "job.log", "--save", "job")
+    assert (done.exit_code, "FAILED nccl_tests.test: a run ended before its 'Avg" in done.output) == (0, True), (
+        done.output
+    )
+    run = read_run(here / ".roofline" / "runs" / "job.jsonl")
+    assert (len(run.measurements), list(run.not_passed)) == (64, ["job.log::nccl_tests.test"])

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ..exchange.exportable import LeftOut
     from ..exchange.records import Imported
 
-# The most that is read of a file: logs of sweeps have kilobytes.
-MOST_BYTES = 256 * 2**20
 # Of what an import leaves out, so many lines are shown.
 LINES = 5
 
@@ -31,6 +29,7 @@ LINES = 5
 @click.option("--devices", type=int, help="How many devices took part, if the files do not say.")
 @click.option("--link", help="How the devices are linked: nvlink, nvlink-switch, xgmi, pcie, …")
 @click.option("--operation", help="The collective, if a log does not name it: all_gather, …")
+@click.option("--begun", default="", metavar="DATE", help="When it was measured, if the files do not say; ISO 8601.")
 @click.option("--save", "name", help="Name of the run; default: made from the content.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the run to this .jsonl file instead.")
 def import_(
@@ -40,47 +39,49 @@ def import_(
     devices: int | None,
     link: str | None,
     operation: str | None,
+    begun: str,
     name: str | None,
     output: Path | None,
     as_json: bool,
     folder: Path,
 ) -> None:
-    """Read FILES of other tools into one run: nccl-tests, rccl-tests, nvbandwidth, BabelStream, pytest-benchmark.
+    """Read FILES of other tools into one run: nccl-tests, nvbandwidth, BabelStream, OSU, pytest-benchmark and more.
 
-    All FILES are of one machine; `-` is standard input. A line that cannot be read is refused with its number, and then
-    nothing is written.
+    All FILES are of one machine; `-` is standard input. Tables are found inside the logs of jobs; a line inside a table
+    that cannot be read is refused with its number, and then nothing is written.
 
     Example: roofline import all_reduce.log --save nccl --product "NVIDIA H100 80GB HBM3"
 
-    Exit status: 0 imported, 2 the input cannot be used, or something of that name is there already.
+    Exit status: 0 imported, or the run is there already; 2 the input cannot be used, or another run has that name.
     """
     from ..exchange import read
-    from ..exchange.building import build, check_given, run_id_of, save, unknown_product
+    from ..exchange.building import build, check_given, run_id_of, save, unknown_product, without_impossible
     from ..exchange.records import Given
 
-    given = check_given(Given(product, devices, link, operation))
-    contents = [_content(file) for file in files]
-    _refuse_twice(files, contents)
-    imported = [
-        one
-        for file, content in zip(files, contents, strict=True)
-        for one in read(content, _source(file), given, format_name)
-    ]
-    run_id = run_id_of(contents)
+    given = check_given(Given(product, devices, link, operation, begun))
+    contents = {file: _content(file) for file in files}
+    once = {content: file for file, content in reversed(contents.items())}
+    files = tuple(file for file in contents if once[contents[file]] == file)
+    imported = without_impossible(
+        [one for file in files for one in read(contents[file], _source(file), given, format_name)], given
+    )
+    run_id = run_id_of([contents[file] for file in files])
     path = _path(name, output, run_id, folder)
     lines = build(
         imported, given, run_id, f"pytest-roofline {__version__}", ("roofline", "import", *map(printable, files))
     )
-    save(lines, path)
+    written = save(lines, path)
     environment = lines[0].environment  # type: ignore[union-attr]
     remark = unknown_product(environment)
     if as_json:
-        print_json(_imported_json(imported, path, run_id))
+        print_json(_imported_json(imported, path, run_id) | {"written": written})
         return
     _print_imported(imported)
     if remark:
         say(printable(f"note: {remark}"))
-    say(printable(f"saved as {path}"))
+    for file in contents.keys() - set(files):
+        say(printable(f"note: {file} holds the same as {once[contents[file]]}, and was read once"))
+    say(printable(f"saved as {path}" if written else f"{path} holds this import already, and was left alone"))
 
 
 def _source(file: str) -> str:
@@ -90,26 +91,27 @@ def _source(file: str) -> str:
 
 def _content(file: str) -> bytes:
     """The bytes of a file, or of standard input."""
+    from ..core.storage import MOST_BYTES
+
     try:
-        with sys.stdin.buffer if file == "-" else Path(file).open("rb") as opened:
+        path = Path(file)
+        if file != "-" and path.exists() and not (path.is_file() or path.is_dir()):
+            raise BadFile(
+                f"{_source(file)} is a pipe or a device; name a file, or give its content to standard input: -"
+            )
+        with sys.stdin.buffer if file == "-" else path.open("rb") as opened:
             data = opened.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise BadFile(f"{file} cannot be read: {why}; name a file that a tool wrote, or - for standard input") from None
     if len(data) > MOST_BYTES:
-        raise BadFile(f"{_source(file)} has more than {MOST_BYTES} bytes; name the output of one tool")
+        most = f"{MOST_BYTES // 2**20} MiB"
+        raise BadFile(f"{_source(file)} has more than {most}; name the output of one tool, without its debug lines")
     return data
 
 
-def _refuse_twice(files: Sequence[str], contents: Sequence[bytes]) -> None:
-    for index, content in enumerate(contents):
-        first = contents.index(content)
-        if first != index:
-            raise BadInput(f"{files[first]} and {files[index]} hold the same; name each run of a tool once")
-
-
 def _path(name: str | None, output: Path | None, run_id: str, folder: Path) -> Path:
-    from ..baselines.run_files import make_run_folder, refuse_existing
+    from ..baselines.run_files import make_run_folder
     from ..core.storage import check_name
 
     if output is not None:
@@ -117,7 +119,6 @@ def _path(name: str | None, output: Path | None, run_id: str, folder: Path) -> P
             raise BadInput("--save and -o both name the run; give one of them")
         return output
     name = check_name(name if name is not None else run_id, "--save")
-    refuse_existing(folder, name)
     try:
         make_run_folder(folder)
     except OSError as error:

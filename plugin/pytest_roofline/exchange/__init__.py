@@ -1,5 +1,6 @@
 """Files of other tools, read into runs, and runs written as files that other tools read; `FORMATS` and `EXPORTS`."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,10 @@ from ..core.errors import LARGEST, SMALLEST, BadFile, BadInput
 from . import babelstream, dashboards, nccl_tests, nvbandwidth, osu, pytest_benchmark
 from .exportable import Exportable, LeftOut, exportable, refuse_twice
 from .logs import lines
-from .records import Given, Imported, decode, refuse
+from .records import Given, Imported, decode, looks_like_json, refuse
+
+# Of a line of text.
+LONGEST = 256 * 2**10
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,7 @@ def read(data: bytes, source: str, given: Given, name: str | None = None) -> tup
     if name is not None and name not in NAMES:
         raise BadInput(f"--format is {name!r}; expected one of {', '.join(NAMES)}")
     text = decode(data, source)
+    _refuse_long(text, source)
     chosen = next((one for one in FORMATS if one.name == name or (name is None and one.sniff(text))), None)
     if chosen is None:
         number, line = next((number, line) for number, line in lines(text) if line.strip())
@@ -54,6 +59,15 @@ def read(data: bytes, source: str, given: Given, name: str | None = None) -> tup
     _refuse_idle(source, found, given)
     _refuse_impossible(source, found)
     return found
+
+
+def _refuse_long(text: str, source: str) -> None:
+    """Refuse what no tool prints as a line; of JSON any."""
+    if not looks_like_json(text) and (match := re.search(rf"[^\n]{{{LONGEST + 1}}}", text)):
+        number = text.count("\n", 0, match.start()) + 1
+        raise BadFile(
+            f"{source}, line {number}: more than {LONGEST // 2**10} KiB; expected lines as a tool prints them"
+        )
 
 
 def _refuse_impossible(source: str, found: tuple[Imported, ...]) -> None:

@@ -2,17 +2,18 @@
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from ..baselines.runs import Line, encode_line
+from ..baselines.runs import Line, encode_line, read_run
 from ..core.errors import BadFile, BadInput, CannotStore
 from ..core.facts import DeviceFacts, Environment, HardwareKey, HostFacts
 from ..core.keys import Key
 from ..core.records import Footer, Header, Measurement, Outcome
 from ..core.samples import IMPORTED, Samples
-from ..core.units import printable, slug
+from ..core.units import moment, printable, slug
 from ..core.writing import write_new
-from ..hardware import key_of, products
+from ..hardware import above_peak, collective_ceiling, datasheet_ceiling, key_of, link_ceiling, product_of, products
 from .collectives import NAMES, operation_of
 from .records import Given, Imported, Reading
 
@@ -29,6 +30,10 @@ def check_given(given: Given) -> Given:
         raise BadInput(f"--devices is {given.devices}; expected 1 or more")
     if given.operation is not None and operation_of(given.operation) is None:
         raise BadInput(f"--operation is {given.operation!r}; expected one of {', '.join(NAMES)}")
+    if given.begun and moment(given.begun) is None:
+        raise BadInput(
+            f"--begun is {given.begun!r}; expected a date or time as 2026-03-01 or 2026-03-01T10:00:00+01:00"
+        )
     if given.product is not None and not given.product.strip():
         raise BadInput("--product is empty; expected a name as the driver prints it")
     if given.product is not None and given.product != printable(given.product):
@@ -48,7 +53,7 @@ def build(imported: Sequence[Imported], given: Given, run_id: str, tool: str, co
     """The lines of one run: a session, in which each run of a tool is a process."""
     first = _surroundings(imported, given)
     environment = Environment(_device(first, imported, given), _host(first), _software(imported))
-    started = min((one.started for one in imported if one.started), default="")
+    started = min((one.started for one in imported if one.started), default=given.begun)
     lines: list[Line] = [Header(run_id, started, command, tool, environment)]
     for index, one in enumerate(imported, 1):
         lines += [_measurement(reading, one, environment, given, f"{run_id}-{index}") for reading in one.readings]
@@ -58,17 +63,60 @@ def build(imported: Sequence[Imported], given: Given, run_id: str, tool: str, co
     return lines
 
 
-def save(lines: Sequence[Line], path: Path) -> None:
-    """Write a run file that was not there before, whole or not at all."""
+def without_impossible(imported: Sequence[Imported], given: Given) -> list[Imported]:
+    """The same with those readings invalid whose rate is above what the gate believes of the device."""
+    first = _surroundings(imported, given)
+    environment = Environment(_device(first, imported, given), _host(first), {})
+    return [
+        replace(
+            one, readings=tuple(replace(each, invalid=_above(each, one, environment, given)) for each in one.readings)
+        )
+        for one in imported
+    ]
+
+
+def _above(reading: Reading, one: Imported, environment: Environment, given: Given) -> str:
+    """Why a reading stands for nothing: what its tool says, or a rate above the peak that applies; else empty."""
+    measurement = _measurement(reading, one, environment, given, "")
+    hardware, work, metric = measurement.key.hardware, measurement.work, measurement.key.metric
+    known = product_of(environment.device)
+    if hardware.devices in (None, 1):
+        ceiling = datasheet_ceiling(environment.device, work, metric)
+    else:
+        operation = reading.benchmark.rpartition(".")[2]
+        ceiling = link_ceiling(known, hardware, metric)
+        ceiling = ceiling or collective_ceiling(known, hardware, work, metric, operation)
+    share = replace(measurement, ceiling=ceiling).share_of_ceiling
+    return reading.invalid or above_peak(ceiling, work, share, measurement.samples.labels)
+
+
+def save(lines: Sequence[Line], path: Path) -> bool:
+    """Write a run file that was not there before, whole or not at all; False where it holds this import already."""
     if path.suffix != ".jsonl":
         raise CannotStore(f"{path} does not end in .jsonl, as a run file must")
+    if path.is_file() and _same(lines, path):
+        return False
     write_new(path, "".join(map(encode_line, lines)))
+    return True
+
+
+def _same(lines: Sequence[Line], path: Path) -> bool:
+    """Whether a run file holds this import, from the same content and told the same, by whatever names of files."""
+    try:
+        there = read_run(path)
+    except BadFile:
+        return False
+    header, *_ = lines
+    assert isinstance(header, Header)
+    ours = [(line.key, line.samples, line.invalid) for line in lines if isinstance(line, Measurement)]
+    theirs = [(one.key, one.samples, one.invalid) for one in there.measurements]
+    return (there.header.run_id, there.header.started, theirs) == (header.run_id, header.started, ours)
 
 
 def _surroundings(imported: Sequence[Imported], given: Given) -> Imported:
-    """The file that tells of the machine, if any does; all must be of one."""
+    """The file that tells of the machine, if any does; all with readings must be of one."""
     machines: dict[str, Imported] = {}
-    for one in imported:
+    for one in (one for one in imported if one.readings):
         if given.product is not None and one.product not in (None, given.product):
             where = f"{one.source} was measured on {one.product}"
             raise BadFile(f"{where}, but --product={given.product}; expected the same")
