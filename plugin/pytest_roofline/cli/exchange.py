@@ -128,11 +128,11 @@ def _path(name: str | None, output: Path | None, run_id: str, folder: Path) -> P
 
 def _print_imported(imported: Sequence["Imported"]) -> None:
     """What was read, under which names, how it counts, and what was left out."""
-    from ..report.tables import new_table, render
+    from ..report.tables import TextTable, render
 
     for one in imported:
         say(printable(f"{one.source}: {one.tool}, {one.product or one.cpu_model or 'product unknown'}"))
-        table = new_table(("test", "left"), ("metric", "left"), ("statistic", "left"), ("readings", "right"))
+        table = TextTable(("test", "left"), ("metric", "left"), ("statistic", "left"), ("readings", "right"))
         counted = Counter((reading.benchmark, reading.metric, reading.statistic) for reading in one.readings)
         for (benchmark, metric), statistics in groupby(counted, key=lambda known: known[:2]):
             words = [statistic for *_, statistic in statistics]

@@ -99,11 +99,11 @@ def _content(path: str) -> str:
 
 
 def _text(pairs: Sequence[Pair]) -> str:
-    from ..report.tables import new_table, render
+    from ..report.tables import TextTable, render
 
     sizes = any(pair.seen.copied_bytes is not None for pair in pairs)
     heads = ("measured", "profiler", "of measured", "kernels", "copies", *["copied"] * sizes, "launches")
-    table = new_table(("test", "left"), *((name, "right") for name in heads))
+    table = TextTable(("test", "left"), *((name, "right") for name in heads))
     lines = []
     for pair in pairs:
         seen, copied = pair.seen, pair.seen.copied_bytes

@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import median
 
 from ..core.units import format_percent, format_seconds, listed, printable
-from ..report.tables import new_table, render
+from ..report.tables import TextTable, render
 from .fleet import Fleet, HardwareCount, SlowPart
 from .history import History, HistoryChange, RunName
 from .reading import Many
@@ -105,7 +105,7 @@ def _tests_table(many: Many, found: History, width: int, colour: bool) -> str:
         # Common series come first, and stand for all others.
         shown.setdefault(series.test, series)
     counts = Counter(series.test for series in found.series if not series.common)
-    table = new_table(("test", "left"), ("series", "right"), ("runs", "right"), ("median", "right"), ("trend", "left"))
+    table = TextTable(("test", "left"), ("series", "right"), ("runs", "right"), ("median", "right"), ("trend", "left"))
     told = many.fit.groupby("test").agg(seconds=("seconds", "median"), runs=("run", "nunique"))
     order = sorted(shown, key=lambda number: (many.tests[number].hardware, many.tests[number].label))
     for number in order[:MOST_TESTS]:
@@ -149,7 +149,7 @@ def fleet_text(many: Many, found: Fleet, findings: Sequence[SlowPart], width: in
 
 
 def _findings_table(findings: Sequence[SlowPart], width: int, colour: bool) -> str:
-    table = new_table(("#", "right"), ("what", "left"), ("test", "left"), ("slower", "right"), ("95 %", "right"))
+    table = TextTable(("#", "right"), ("what", "left"), ("test", "left"), ("slower", "right"), ("95 %", "right"))
     for number, finding in enumerate(findings, 1):
         name, word = printable(finding.part), WORDS[finding.level]
         for one in finding.slow:

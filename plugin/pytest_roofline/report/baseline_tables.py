@@ -18,7 +18,7 @@ from ..kernel_gate.recording import ExactChange
 from ..stats.limits import value_text
 from ..stats.spread import ENOUGH_SESSIONS, Spread
 from .published import figure_text
-from .tables import new_table, render
+from .tables import TextTable, render
 
 # Lists of entries are cut here, so that what matters is not scrolled away.
 MOST_LINES = 12
@@ -39,7 +39,7 @@ def counted(count: int, one: str, several: str) -> str:
 
 def changes_table(changes: Sequence[Change], width: int, colour: bool) -> str:
     """What an approval would do to each entry: time, sessions and processes before and after, and why."""
-    table = new_table(("entry", "left"), ("before", "right"), ("after", "right"), ("sessions", "right"),
+    table = TextTable(("entry", "left"), ("before", "right"), ("after", "right"), ("sessions", "right"),
                       ("processes", "right"), ("", "left"))  # fmt: skip
     for change in changes:
         before, after = change.before, change.entry
@@ -82,7 +82,7 @@ def health_table(healths: Sequence[Health], width: int, colour: bool) -> str:
     columns = [("entry", "left"), ("time", "right"), (heading or "rate", "right"), *[("peak", "right")] * peaks,
                ("d/s/p", "right"),
                ("spread %", "right"), ("finds %", "right"), ("newest", "left")]  # fmt: skip
-    table = new_table(*columns, *([("driver", "left")] if drivers else []), ("", "left"))
+    table = TextTable(*columns, *([("driver", "left")] if drivers else []), ("", "left"))
     for health, rate in zip(healths, rates, strict=True):
         entry = health.entry
         table.add_row(

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from statistics import fmean, median
 from typing import Any
 
-from rich.text import Text
 
 from ..baselines.comparing import Comparison
 from ..baselines.rollout import Changes, Place, Rollout, RolloutSide
@@ -18,7 +17,7 @@ from ..stats.ladder import rung_of
 from ..stats.stats import growth
 from ..stats.verdicts import Kind, span_text
 from .overview import changed_texts, clock_line, device_line, shift_line, together_text
-from .tables import STYLES, new_table, render
+from .tables import TextTable, render, styled
 
 # Of the names of one side.
 MOST_NAMED = 3
@@ -127,7 +126,7 @@ def _name(place: Place) -> str:
 
 
 def _table(found: Rollout, width: int, colour: bool) -> str:
-    table = new_table(("test", "left"), ("changed", "right"), ("control", "right"), ("effect", "right"),
+    table = TextTable(("test", "left"), ("changed", "right"), ("control", "right"), ("effect", "right"),
                       ("99 % interval", "right"), ("n", "right"), ("verdict", "left"))  # fmt: skip
     for row in found.rows:
         changes, judged = found.changes_of(row), row.judgement
@@ -140,7 +139,7 @@ def _table(found: Rollout, width: int, colour: bool) -> str:
             format_percent(row.change or 0.0),
             span_text(judged.interval),
             ":".join(str(len(side)) for side in changes.units),
-            Text(row.verdict, style=STYLES.get(row.verdict, "")),
+            styled(row.verdict),
         )
     return render(table, width, colour)
 

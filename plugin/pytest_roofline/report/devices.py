@@ -9,7 +9,7 @@ from typing import Any, Literal
 from ..core.rows import FAILED, Row, finite
 from ..core.units import GIB, MIB, printable, three_digits
 from ..stats.verdicts import Kind
-from .tables import new_table, render
+from .tables import TextTable, render
 
 Quantity = Literal["time", "rate", "peak"]
 
@@ -116,7 +116,7 @@ def devices_text(tables: Sequence[DeviceTable], width: int, colour: bool) -> str
     blocks = []
     for table in tables:
         names = ("\n".join(textwrap.wrap(name, _HEADING)) for name in table.devices)
-        drawn = new_table(("test", "left"), *((name, "right") for name in names))
+        drawn = TextTable(("test", "left"), *((name, "right") for name in names))
         for label, line in table.lines.items():
             drawn.add_row(printable(label), *map(table.cell, line))
         blocks.append(f"{table.title}\n{render(drawn, max(width, _HEADING * (2 + len(table.devices))), colour)}")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ..core.facts import Finding, Gpu, Machine, Property, Unexpected
 from ..core.units import format_amount, printable
 from ..hardware import Peak, Product
-from .tables import new_table, render
+from .tables import TextTable, render
 
 
 def machine_lines(machine: Machine) -> list[str]:
@@ -85,7 +85,7 @@ LEGEND = (
 
 def product_table(products: Sequence[Product], width: int, colour: bool) -> str:
     """A row a product, with its main peaks."""
-    table = new_table(("product", "left"), ("of", "left"), *((head, "right") for head in _SHOWN))
+    table = TextTable(("product", "left"), ("of", "left"), *((head, "right") for head in _SHOWN))
     for product in products:
         figures = (peak_text(product.peaks.get(name)) for name in _SHOWN.values())
         table.add_row(product.product, product.memory, *figures)

@@ -1,13 +1,12 @@
 """Tables that a person reads at 80 columns, plain where the output is no terminal."""
 
 import io
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich import box
-from rich.cells import cell_len, chop_cells, set_cell_size
+from rich.cells import cell_len, chop_cells
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from ..core.entries import ExactEntry
@@ -22,25 +21,71 @@ from ..stats.verdicts import Kind
 from .figures import STEPS, WARM_UPS, after_warm_up, deviation_text
 from .words import CACHED, against_text, cells, difference_text, peak_text, processes_text, roof_text, span_text
 
-
-def new_table(*columns: tuple[str, str]) -> Table:
-    """An empty table of columns, each a heading and `left` or `right`."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
-    for name, justify in columns:
-        # Numbers stay whole; only the test's name may fold, so nothing is lost at 80 columns.
-        first = name in ("test", "entry")
-        table.add_column(name, justify=justify, no_wrap=not first, overflow="fold")  # type: ignore[arg-type]
-    return table
+# Where an id breaks that is longer than a line.
+_BREAKS = re.compile(r"(?<=[-/.,:;\[\]()= ])")
 
 
-def render(table: Table | Text, width: int, colour: bool) -> str:
+class TextTable:
+    """Columns of text, each a heading and `left` or `right`. What is empty throughout is left out.
+
+    Numbers and words stay whole; an id (`test`, `entry`) that leaves them no room gets a line of its own.
+    """
+
+    def __init__(self, *columns: tuple[str, str]) -> None:
+        self._columns = columns
+        self._rows: list[list[Text]] = []
+
+    def add_row(self, *cells: str | Text) -> None:
+        """One more row, a cell for each column."""
+        self._rows.append([cell if isinstance(cell, Text) else Text(cell) for cell in cells])
+
+    def text(self, width: int) -> Text:
+        """Its lines, of at most `width` columns where what is no id fits into them."""
+        shown = [at for at in range(len(self._columns)) if not at or any(row[at].plain for row in self._rows)]
+        columns = [self._columns[at] for at in shown]
+        rows = [[row[at] for at in shown] for row in self._rows]
+        widths = [max(cell_len(name), *(row[at].cell_len for row in rows), 0) for at, (name, _) in enumerate(columns)]
+        ids = next((at for at, (name, _) in enumerate(columns) if name in ("test", "entry")), None)
+        if ids is not None:
+            room = width - sum(widths) - 2 * len(widths) + 2 + widths[ids]
+            widths[ids] = max(len(columns[ids][0]), min(widths[ids], room))
+        out = _line([Text(name) for name, _ in columns], columns, widths)
+        out.append("─" * (sum(widths) + 2 * len(widths) - 2) + "\n")
+        for row in rows:
+            if ids is not None and row[ids].cell_len > widths[ids]:
+                out.append("".join(f"{line}\n" for line in folded(row[ids].plain, width)))
+                row[ids] = Text()
+            out.append_text(_line(row, columns, widths))
+        return out
+
+
+def _line(cells: Sequence[Text], columns: Sequence[tuple[str, str]], widths: Sequence[int]) -> Text:
+    out = Text()
+    for cell, (_, justify), room in zip(cells, columns, widths, strict=True):
+        blank = " " * (room - cell.cell_len)
+        out.append(blank * (justify == "right")).append_text(cell).append(blank * (justify == "left") + "  ")
+    out.rstrip()
+    return out.append("\n")
+
+
+def folded(name: str, width: int) -> list[str]:
+    """A name in lines of at most `width` columns; words break where one alone is longer."""
+    lines = [""]
+    for word in (part for whole in _BREAKS.split(name) for part in chop_cells(whole, width)):
+        if cell_len(lines[-1] + word) > width:
+            lines.append("")
+        lines[-1] += word
+    return lines
+
+
+def render(table: TextTable | Text, width: int, colour: bool) -> str:
     """A table as text of at most `width` columns, or lines that are laid out already; none ends in spaces."""
     out = io.StringIO()
     console = Console(
         file=out, width=width, force_terminal=colour, color_system="standard" if colour else None, highlight=False,
         legacy_windows=False, markup=False, emoji=False,
     )  # fmt: skip
-    console.print(table, soft_wrap=isinstance(table, Text))
+    console.print(table if isinstance(table, Text) else table.text(width), soft_wrap=True)
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip("\n").split("\n"))
 
 
@@ -105,23 +150,12 @@ def warm_up_table(rows: Sequence[Row], width: int) -> str:
 
 
 def _aligned(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int, colour: bool) -> str:
-    """Columns with anything in them, the first and the last to the left; an id without room gets its own line."""
-    rows = [[printable(cell) for cell in row] for row in rows]
-    filled = [0, *(index for index in range(1, len(headings)) if any(row[index] for row in rows))]
-    table = [[headings[index] for index in filled], *([row[index] for index in filled] for row in rows)]
-    widths = [max(cell_len(row[index]) for row in table) for index in range(len(filled))]
-    widths[0] = max(len("test"), min(widths[0], width - sum(each + 2 for each in widths[1:])))
-    out = Text()
-    for number, row in enumerate(table):
-        name, *values, verdict = row
-        if cell_len(name) > widths[0]:
-            out.append("\n".join([*chop_cells(name, width), ""]))
-            name = ""
-        cells_of_row = [set_cell_size(name, widths[0])]
-        cells_of_row += [" " * (room - cell_len(cell)) + cell for cell, room in zip(values, widths[1:-1], strict=True)]
-        out.append("  ".join([*cells_of_row, ""])).append(f"{verdict}\n", STYLES.get(verdict, ""))
-        out.append("─" * (sum(widths) + 2 * len(widths) - 2) + "\n" if number == 0 else "")
-    return render(out, width, colour)
+    """The first column and the last to the left, the last in the colour of a verdict."""
+    *middle, last = headings[1:]
+    table = TextTable((headings[0], "left"), *((name, "right") for name in middle), (last, "left"))
+    for *values, verdict in ([printable(cell) for cell in row] for row in rows):
+        table.add_row(*values, styled(verdict))
+    return render(table, width, colour)
 
 
 def styled(word: str) -> Text:
@@ -152,7 +186,7 @@ def roofline_note(rows: Sequence[Row]) -> str:
 def comparison_table(rows: Sequence[Row], width: int, colour: bool) -> str:
     """The offline comparison, in the order given."""
     peaks = any(peak_text(row) for row in rows)
-    table = new_table(("test", "left"), ("old", "right"), ("new", "right"), ("diff", "right"),
+    table = TextTable(("test", "left"), ("old", "right"), ("new", "right"), ("diff", "right"),
                       ("99 % interval", "left"), ("n", "right"), *[("peak", "right")] * peaks,
                       ("verdict", "left"))  # fmt: skip
     for row in rows:
@@ -182,7 +216,7 @@ _FIGURES = (("registers", "right"), ("shared", "right"), ("spills", "right"), ("
 
 def kernels_table(rows: Sequence[Row], width: int, colour: bool) -> str:
     """What a run compiled, or of a comparison its new side, with the verdicts, worst first."""
-    table = new_table(("test", "left"), ("target", "left"), *_FIGURES, ("verdict", "left"))
+    table = TextTable(("test", "left"), ("target", "left"), *_FIGURES, ("verdict", "left"))
     for row in sorted(rows, key=lambda row: badness(row.verdict)):
         target = row.target or ""
         table.add_row(*_names(row.label, target), *kernel_cells(row.figures or {}), styled(row.verdict))
@@ -191,7 +225,7 @@ def kernels_table(rows: Sequence[Row], width: int, colour: bool) -> str:
 
 def exact_table(entries: Sequence[ExactEntry], width: int, colour: bool) -> str:
     """What exact entries hold, a row each, with the compiler that said so."""
-    table = new_table(("entry", "left"), ("target", "left"), *_FIGURES, ("triton", "left"))
+    table = TextTable(("entry", "left"), ("target", "left"), *_FIGURES, ("triton", "left"))
     for entry in entries:
         triton = printable(entry.compiler.get("triton", ""))
         table.add_row(*_names(entry.label, entry.target), *kernel_cells(entry.figures), triton)

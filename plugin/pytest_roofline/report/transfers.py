@@ -12,7 +12,7 @@ from ..hardware import link_peak, product_like
 from ..stats.curves import SHARES, summarise
 from ..stats.spread import priors
 from ..stats.stats import times_as_fast
-from .tables import new_table, render
+from .tables import TextTable, render
 
 # Fewer pairs than this are read as well in the table of all rows.
 FEWEST_PAIRS = 3
@@ -86,7 +86,7 @@ def _matrix(rows: Sequence[Row], width: int) -> list[str]:
     lines: list[str] = []
     for start in range(0, len(targets), at_once):
         shown = targets[start : start + at_once]
-        table = new_table(("", "right"), *((f"{target}", "right") for target in shown))
+        table = TextTable(("", "right"), *((f"{target}", "right") for target in shown))
         for source in sources:
             table.add_row(f"{source}", *(cells.get((source, target), "") for target in shown))
         lines += render(table, width, colour=False).split("\n")
@@ -238,7 +238,7 @@ def _is_one_way(row: Row) -> bool:
 
 
 def _ratios(pairs: Sequence[tuple[Row, Row]], width: int) -> list[str]:
-    table = new_table(*((name, "right") for name in ("size", "PyTorch", "MPI", "times as fast", "")))
+    table = TextTable(*((name, "right") for name in ("size", "PyTorch", "MPI", "times as fast", "")))
     for pytorch, mpi in pairs:
         assert mpi.key is not None
         ratio, low, high = times_as_fast(_medians_s(mpi), _medians_s(pytorch), priors()[class_of_key(mpi.key)])
