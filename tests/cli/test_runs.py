@@ -71,6 +71,36 @@ def test_what_compare_is_not_given_right_is_refused(refused, command, make, runs
         assert (result.exit_code, result.stdout) == (2, ""), arguments
 
 
+def test_compare_within_a_run_says_its_verdicts_and_ends_as_any_comparison(command, refused, make, saved):
+    measured = [
+        make.measurement(seconds, process=f"{number}", key=make.key("step", parameters={"way": way}))
+        for number in range(1, 6)
+        for way, seconds in (("a\x1b", 1.0), ("b", 0.5))
+    ]
+    saved("ways", *measured)
+    faster = command("compare", "ways", "--by", "way", "--base", "a\x1b")
+    heading, _, row, closing = faster.stdout.splitlines()
+    assert (faster.exit_code, heading.split()[:3]) == (0, ["test", "a\\x1b", "b"])
+    assert row.split() == ["step", "1.00", "s", "500", "ms", "2.00x", "2.00", "…", "2.00", "5", "IMPROVED"]
+    assert closing == "b against a\\x1b: 1 IMPROVED; 2.00x as fast, the geometric mean of 1 test"
+    slower = command("compare", "ways", "--by", "way", "--base", "b", "--json")
+    (row,) = json.loads(slower.stdout)
+    words = [row[name] for name in ("verdict", "by", "base", "other")]
+    assert (slower.exit_code, words) == (1, ["REGRESSED", "way", "b", "a\x1b"])
+    figures = [row[name] for name in ("speedup", "baseline_time_s", "time_s", "change")]
+    assert figures == pytest.approx([0.5, 0.5, 1.0, 1.0])
+    assert row["speedup_low"] < 0.5 < row["speedup_high"]
+    missing = refused("compare", "ways", "--by", "way")
+    assert missing == "--base is missing, the value of way to compare with; expected one of a\\x1b, b"
+    for words in (
+        "ways ways --by way",
+        "ways --table --by way",
+        "ways --base b",
+        "ways --by way --base b --control ways ways",
+    ):
+        assert refused("compare", *words.split()).startswith("--by takes OLD alone, and --base goes with it")
+
+
 def test_names_in_a_run_cannot_steer_the_terminal_and_a_cut_run_is_noted(command, make, tmp_path, runs):
     key = make.key("x\x1b[31m[/red]\n", parameters={"memory": "a\r"})
     make.save(tmp_path / "r.jsonl", make.measurement(key=key))

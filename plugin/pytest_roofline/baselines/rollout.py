@@ -19,11 +19,10 @@ from ..core.keys import Key
 from ..core.rows import Row, badness
 from ..hardware import identity_of
 from ..stats.judgements import judgement_of
-from ..stats.looks import FALSE_FAR, FALSE_IMPROVED, FALSE_PASS, FALSE_RED, FEWEST_TESTS, WORTHWHILE
-from ..stats.outlook import WORTH_REPORTING
+from ..stats.looks import WORTHWHILE
 from ..stats.spread import LEAST_SPREAD, UNBELIEVED, Prior, Spread, borrow, priors
-from ..stats.stats import CONFIDENCE, Difference
-from ..stats.verdicts import Kind, Verdict, changed_environment, kind_unless_red, settle, span_text
+from ..stats.stats import Difference
+from ..stats.verdicts import Kind, Verdict, changed_environment, judge_once, settle, span_text, would_decide
 from .comparators import RunComparator, class_of_key, default_tolerance
 from .rows import compared_row
 from .runs import Run
@@ -215,34 +214,23 @@ def _rows(
     for identity, one in changes.items():
         key = keys[identity]
         limit = default_tolerance(key) if tolerance is None else tolerance
-        alone[identity] = _verdict(one, lent or _assumed(key, one.units), limit)
+        alone[identity] = judge_once(_difference(one, lent or _assumed(key, one.units)), limit)
     rows = []
     for identity, verdict in settle(alone, len(changes)).items():
-        key, found = keys[identity], verdict.difference
-        assert found is not None
-        reason = _reason(verdict, found, changes[identity], len(changes)) if verdict.kind is Kind.INCONCLUSIVE else ""
+        key = keys[identity]
+        reason = _reason(verdict, changes[identity], len(changes)) if verdict.kind is Kind.INCONCLUSIVE else ""
         # Its times stand for no side: what a row says of one is left out.
         judgement = judgement_of(replace(verdict, reason=reason, difference=None), key.label)
         rows.append(compared_row(key, None, judgement, None, unit=None))
     return sorted(rows, key=lambda row: badness(row.verdict, row.change))
 
 
-def _verdict(changes: DeviceChanges, assumed: Prior, tolerance: float) -> Verdict:
-    """All but REGRESSED, which the other tests have a say in."""
+def _difference(changes: DeviceChanges, assumed: Prior) -> Difference:
+    """The effect, with its error."""
     sides, none = changes.units, Spread(0.0, "")
     error, freedom = _error(sides, assumed)
     estimate = fmean(sides[0]) - fmean(sides[1])
-    found = Difference(estimate, error, freedom, process=none, session=none, new_s=1.0, reference_s=1.0)
-    p = found.p_slower_than(math.log1p(WORTH_REPORTING * tolerance))
-    return Verdict(
-        kind=_kind(found, tolerance),
-        tolerance=tolerance,
-        estimate=estimate,
-        interval=found.interval(CONFIDENCE),
-        p=p,
-        p_spent=p,
-        difference=found,
-    )
+    return Difference(estimate, error, freedom, process=none, session=none, new_s=1.0, reference_s=1.0)
 
 
 def _error(sides: Sequence[Sequence[float]], lent: Prior) -> tuple[float, float]:
@@ -266,18 +254,11 @@ def _error(sides: Sequence[Sequence[float]], lent: Prior) -> tuple[float, float]
     return math.sqrt(total), total**2 / math.fsum(part**2 / known for part, known in told)
 
 
-def _kind(found: Difference, tolerance: float) -> Kind:
-    return kind_unless_red(found.estimate, found.bound, tolerance, (FALSE_IMPROVED, FALSE_PASS, FALSE_FAR))
-
-
-def _reason(verdict: Verdict, found: Difference, changes: DeviceChanges, tests: int) -> str:
-    """What an open test may be, and how many units would decide it if neither centre nor spread moved."""
-    told, unit = f"may be {span_text(found.interval(CONFIDENCE))}", "nodes" if changes.by_node else "devices"
-    now, worth = min(map(len, changes.units)), math.log1p(WORTH_REPORTING * verdict.tolerance)
-    for count in (many for many in WORTHWHILE if many > now):
-        freedom = max(count - 1.0, found.freedom)
-        more = replace(found, error=found.error * math.sqrt(now / count), freedom=freedom)
-        surely = found.estimate - worth > more.bound(1 - FALSE_RED / max(tests, FEWEST_TESTS))
-        if (verdict.looks_slow and surely) or _kind(more, verdict.tolerance) is not Kind.INCONCLUSIVE:
-            return f"{told}; needs about {count} {unit} on either side"
+def _reason(verdict: Verdict, changes: DeviceChanges, tests: int) -> str:
+    """What an open test may be, and how many units would decide it."""
+    assert verdict.interval is not None
+    told, unit = f"may be {span_text(verdict.interval)}", "nodes" if changes.by_node else "devices"
+    count = would_decide(verdict, min(map(len, changes.units)), tests)
+    if count is not None:
+        return f"{told}; needs about {count} {unit} on either side"
     return f"{told}; {WORTHWHILE[-1]} {unit} are too few this near the tolerance: allow more, or measure more often"

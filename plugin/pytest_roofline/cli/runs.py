@@ -3,7 +3,7 @@
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,7 +12,7 @@ from ..core.units import count, listed, parse_tolerance, printable
 from .options import command, folder_option, note_cuts, print_json, say, width
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ..baselines.comparing import Comparison
     from ..baselines.runs import Run
@@ -33,6 +33,8 @@ SHOWN = 8
     "--control", nargs=2, metavar="OLD NEW", help="Runs of devices that did not change, from before and after."
 )
 @click.option("--table", is_flag=True, help="A column for each run of OLD, without NEW and without verdicts.")
+@click.option("--by", metavar="PARAMETER", help="Within OLD: a parameter of its tests, such as execution.")
+@click.option("--base", metavar="VALUE", help="With --by: the value to compare the others with, such as eager.")
 @click.option("--of", type=click.Choice(QUANTITIES), help="With --table (default: rates of copies, times of the rest).")
 def compare(
     old: str,
@@ -40,6 +42,8 @@ def compare(
     tolerance: str | None,
     control: tuple[str, str] | None,
     table: bool,
+    by: str | None,
+    base: str | None,
     of: "Quantity | None",
     as_json: bool,
     folder: Path,
@@ -53,22 +57,33 @@ def compare(
 
     With --table devices as columns: runs of several machines beside each other by test, such as CPU, MPS and CUDA.
 
+    With --by two values of one parameter, such as eager and compiled, within OLD and without NEW: each process that
+    timed both is a pair, and five pairs decide.
+
     Example: roofline compare before1,before2,before3 after1,after2,after3
 
     Example: roofline compare --table cpu,a100,mi300x
+
+    Example: roofline compare steps --by execution --base eager
 
     Exit status: 0 nothing regressed, 1 something did or was lost, 2 the input cannot be used.
     """
     from ..baselines.comparing import compare as compare_files
 
     allowed = None if tolerance is None else parse_tolerance(tolerance, "--tolerance")
-    if not new and not table:
+    if not new and not table and by is None and base is None:
         ctx = click.get_current_context()
         raise click.MissingParameter(ctx=ctx, param=next(one for one in ctx.command.params if one.name == "new"))
     if (new and table) or (of is not None and not table) or (table and control is not None):
         raise BadInput(
             "--table takes OLD alone, and --of goes with it: roofline compare --table cpu,a100,mi300x --of time"
         )
+    if (by is None and base is not None) or (by is not None and (new or table or control is not None)):
+        raise BadInput(
+            "--by takes OLD alone, and --base goes with it: roofline compare RUN --by execution --base eager"
+        )
+    if by is not None:
+        return _compare_by(_side(old, folder), by, base, allowed, as_json)
     if table:
         return _table(_side(old, folder), of, as_json)
     sides = _side(old, folder), _side(new, folder)
@@ -106,11 +121,31 @@ def _table(paths: "Sequence[Path]", of: "Quantity | None", as_json: bool) -> int
     tables = device_tables(rows_of(runs), of)
     if not tables:
         raise BadInput(f"none of {count(len(runs), 'run')} has a {of or 'time'}; name runs that measured one")
-    if as_json:
-        print_json(devices_as_json(tables))
-    else:
-        say(devices_text(tables, width(), sys.stdout.isatty()))
+    _show(tables, devices_as_json if as_json else devices_text, as_json)
     return 0
+
+
+def _compare_by(paths: "Sequence[Path]", by: str, base: str | None, tolerance: float | None, as_json: bool) -> int:
+    """Judge and print two values of a parameter; returns the exit status."""
+    from ..baselines.pairs import compare_by
+    from ..baselines.runs import read_run
+    from ..report.comparison import contrast_as_json, contrast_text
+
+    runs = [read_run(path) for path in paths]
+    note_cuts(runs)
+    found = compare_by(runs, by, base, tolerance)
+    if found.alone:
+        say(f"note: under one value only: {printable(', '.join(found.alone))}", err=True)
+    _show(found, contrast_as_json if as_json else contrast_text, as_json)
+    return 1 if found.regressed else 0
+
+
+def _show(found: Any, told: "Callable[..., Any]", as_json: bool) -> None:
+    """Print what was found, as plain data or as text."""
+    if as_json:
+        print_json(told(found))
+    else:
+        say(told(found, width(), sys.stdout.isatty()))
 
 
 def _compare_rollout(
@@ -124,10 +159,7 @@ def _compare_rollout(
     before, after, old, new = ([read_run(path) for path in side] for side in (*sides, *control))
     note_cuts([*before, *after, *old, *new])
     found = judge_rollout(before, after, (old, new), tolerance)
-    if as_json:
-        print_json(rollout_as_json(found))
-    else:
-        say(rollout_text(found, width(), sys.stdout.isatty()))
+    _show(found, rollout_as_json if as_json else rollout_text, as_json)
     return 1 if found.worse else 0
 
 

@@ -72,10 +72,12 @@ def told_by_position(parameters: Mapping[str, object]) -> str:
     )
 
 
+def value_text(parameter: str, value: Scalar) -> str:
+    """A parameter's value as names of tests have it."""
+    return size_label(value) if parameter.endswith("_bytes") and isinstance(value, int) else f"{value}"
+
+
 def label_of(benchmark: str, parameters: dict[str, Scalar], name: str) -> str:
     """A measurement as people call it, without hardware: `memcpy_d2d[64MiB]`."""
-    inside = "-".join(
-        size_label(value) if parameter.endswith("_bytes") and isinstance(value, int) else f"{value}"
-        for parameter, value in parameters.items()
-    )
+    inside = "-".join(value_text(parameter, value) for parameter, value in parameters.items())
     return benchmark + (f"[{inside}]" if inside else "") + (f".{name}" if name else "")

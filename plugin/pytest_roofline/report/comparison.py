@@ -2,15 +2,15 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from statistics import fmean, median
+from statistics import fmean, geometric_mean, median
 from typing import Any
 
-
 from ..baselines.comparing import Comparison
+from ..baselines.pairs import Contrast
 from ..baselines.rollout import Changes, Place, Rollout, RolloutSide
 from ..baselines.runs import Run
 from ..core.rows import TIME, Row, plain
-from ..core.units import format_percent, listed, printable
+from ..core.units import count, format_percent, format_seconds, listed, printable
 from ..hardware import identity_of
 from ..stats.judgements import common_shift
 from ..stats.ladder import rung_of
@@ -18,6 +18,7 @@ from ..stats.stats import growth
 from ..stats.verdicts import Kind, span_text
 from .overview import changed_texts, clock_line, device_line, shift_line, together_text
 from .tables import TextTable, render, styled
+from .words import counts_text
 
 # Of the names of one side.
 MOST_NAMED = 3
@@ -96,6 +97,70 @@ def _kernel(row: Row) -> dict[str, Any]:
         "better": [change.figure for change in row.exact.changes if change.verdict == "better"],
         "remarks": list(row.exact.remarks),
     }
+
+
+def contrast_as_json(found: Contrast) -> list[dict[str, Any]]:
+    """The rows, as every JSON document has them, with the parameter, its two values, and the speed-up."""
+    return [
+        plain(row)
+        | {
+            "by": found.parameter,
+            "base": found.base,
+            "other": value,
+            "speedup": _speedup(row.change),
+            "speedup_low": _speedup(row.change_high),
+            "speedup_high": _speedup(row.change_low),
+            "p": row.judgement.p_adjusted if row.judgement is not None else None,
+        }
+        for value, row in found.rows
+    ]
+
+
+def contrast_text(found: Contrast, width: int, colour: bool) -> str:
+    """A row a test, worst first, why some are open, and one sentence for each value."""
+    values = list(dict.fromkeys(value for value, _ in found.rows))
+    reasons: dict[str, list[str]] = {}
+    for _, row in found.rows:
+        if row.reason:
+            reasons.setdefault(f"{row.verdict} {{}}: {row.reason}", []).append(row.label)
+    told = [told.replace("{}", listed(labels, MOST_NAMED), 1) for told, labels in reasons.items()]
+    told += [_closing(found, value) for value in values]
+    return "\n".join([render(_contrast_table(found, values), width, colour), *map(printable, told)])
+
+
+def _contrast_table(found: Contrast, values: Sequence[str]) -> TextTable:
+    """Both times, the speed-up with its interval, the processes, the verdict; of several values a column with each."""
+    several = len(values) > 1
+    heads = (printable(found.base), "other" if several else printable(values[0]), "speed-up", "99 % interval", "n")
+    table = TextTable(("test", "left"), *[(printable(found.parameter), "left")] * several,
+                      *[(head, "right") for head in heads], ("verdict", "left"))  # fmt: skip
+    for value, row in found.rows:
+        times = ["" if time_s is None else format_seconds(time_s) for time_s in (row.baseline_time_s, row.time_s)]
+        bounds = " … ".join(
+            f"{1 / (1 + bound):.2f}" for bound in (row.change_high, row.change_low) if bound is not None
+        )
+        cells = [*times, _times(_speedup(row.change)), bounds, f"{row.processes or ''}"]
+        table.add_row(printable(row.label), *[printable(value)] * several, *cells, styled(row.verdict))
+    return table
+
+
+def _closing(found: Contrast, value: str) -> str:
+    """`compiled against eager: 3 IMPROVED, 1 PASSED; 1.31x as fast, the geometric mean of 4 tests`."""
+    rows = [row for each, row in found.rows if each == value]
+    told = f"{value} against {found.base}: {counts_text(rows)}"
+    speedups = [_speedup(row.change) or 1.0 for row in rows if row.change is not None]
+    if not speedups:
+        return told
+    return f"{told}; {_times(geometric_mean(speedups))} as fast, the geometric mean of {count(len(speedups), 'test')}"
+
+
+def _speedup(change: float | None) -> float | None:
+    """How many times as fast something is whose time changed by a share."""
+    return None if change is None else 1 / (1 + change)
+
+
+def _times(speedup: float | None) -> str:
+    return "" if speedup is None else f"{speedup:.2f}x"
 
 
 # Devices, tests or reasons that are named.

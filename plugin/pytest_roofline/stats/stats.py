@@ -13,6 +13,7 @@ from scipy import special
 
 from .spread import (
     ENOUGH_SESSIONS,
+    LEAST_SPREAD,
     Group,
     Prior,
     Spread,
@@ -144,6 +145,27 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
         paired=same and devices != {""},
         unequal=apart is not None,
         worth=1 / (old_centre.process + (weights[1].value / weights[0].value) ** 2 * (1 + old_centre.session)),
+    )
+
+
+def paired_difference(new_s: Sequence[float], reference_s: Sequence[float], lent: Prior) -> Difference:
+    """The difference where each of two or more processes gave a time of both sides: the t test of pairs.
+
+    What a process does to both goes out. How pairs differ is told by these alone, joined with what others lend.
+    """
+    pairs = Group(tuple(new / old for new, old in zip(new_s, reference_s, strict=True)))
+    squares, freedom = within([pairs])
+    own = Spread(max(LEAST_SPREAD, math.sqrt(squares / freedom)), f"estimated, {freedom} degrees of freedom", freedom)
+    spread = process_spread([pairs], [], lent) if lent.borrowed else own
+    return Difference(
+        estimate=fmean(pairs.logs),
+        error=spread.value / math.sqrt(len(pairs.logs)),
+        freedom=spread.freedom,
+        process=spread,
+        session=Spread(0.0, "the same session on both sides"),
+        new_s=math.exp(fmean(map(math.log, new_s))),
+        reference_s=math.exp(fmean(map(math.log, reference_s))),
+        paired=True,
     )
 
 

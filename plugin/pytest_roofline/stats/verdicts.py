@@ -6,7 +6,7 @@ alone; `settle` then looks at all tests of a run.
 
 import enum
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -15,8 +15,22 @@ from ..core.judgements import PeakJudgement
 from ..core.units import format_percent
 from .breaches import Breach, hold, may_decide, open_reason
 from .limits import Limit
-from .looks import FALSE_RED, FEWEST_RED, MOST_ROUNDS, Looks, adjusted, fewest_red, red_at_once, spent_p
-from .outlook import ENOUGH_TO_REPEAT, Outlook, Policy, Reference, detectable
+from .looks import (
+    FALSE_FAR,
+    FALSE_IMPROVED,
+    FALSE_PASS,
+    FALSE_RED,
+    FEWEST_RED,
+    FEWEST_TESTS,
+    MOST_ROUNDS,
+    WORTHWHILE,
+    Looks,
+    adjusted,
+    fewest_red,
+    red_at_once,
+    spent_p,
+)
+from .outlook import ENOUGH_TO_REPEAT, WORTH_REPORTING, Outlook, Policy, Reference, detectable
 from .spread import Group, Prior, sittings
 from .stats import CONFIDENCE, Difference, difference, growth
 
@@ -229,6 +243,34 @@ def kind_unless_red(
     return Kind.PASSED if near else Kind.INCONCLUSIVE
 
 
+def judge_once(found: Difference, tolerance: float, processes: int = 0) -> Verdict:
+    """The verdict on a difference that is looked at once: all but REGRESSED, which follows from `settle`."""
+    p = found.p_slower_than(math.log1p(WORTH_REPORTING * tolerance))
+    return Verdict(
+        kind=kind_unless_red(found.estimate, found.bound, tolerance, (FALSE_IMPROVED, FALSE_PASS, FALSE_FAR)),
+        tolerance=tolerance,
+        estimate=found.estimate,
+        interval=found.interval(CONFIDENCE),
+        p=p,
+        p_spent=p,
+        difference=found,
+        processes=processes,
+    )
+
+
+def would_decide(verdict: Verdict, now: int, tests: int) -> int | None:
+    """How many units in place of `now` would decide if neither centre nor spread moved; None where too many."""
+    found, tolerance = verdict.difference, verdict.tolerance
+    assert found is not None
+    for count in (many for many in WORTHWHILE if many > now):
+        freedom = max(count - 1.0, found.freedom)
+        more = replace(found, error=found.error * math.sqrt(now / count), freedom=freedom)
+        surely = more.p_slower_than(math.log1p(WORTH_REPORTING * tolerance)) < FALSE_RED / max(tests, FEWEST_TESTS)
+        if (verdict.looks_slow and surely) or judge_once(more, tolerance).kind is not Kind.INCONCLUSIVE:
+            return count
+    return None
+
+
 def default_looks(reference: Reference | None, device: str, prior: Prior) -> Looks:
     """The plan of a run that asks for no number of rounds: more processes for what looks slow, as many as red needs."""
     if reference is None:
@@ -273,19 +315,19 @@ def other_mode(achieved: tuple[str, ...], reference: Reference | None) -> str:
     """Why a number cannot be held against its reference: one was bound by the host, or stayed in a cache; else ``."""
     if reference is None or not reference.achieved or reference.achieved == {achieved}:
         return ""
-    before = " and ".join(sorted(_mode(known) for known in reference.achieved))
     return (
-        f"this is {_mode(achieved)}, the baseline {before}: two different things were timed; find out why it changed, "
-        "or record the baseline anew"
+        f"this is {modes_text({achieved})}, the baseline {modes_text(reference.achieved)}: two different things were "
+        "timed; find out why it changed, or record the baseline anew"
     )
 
 
 _MODES = {"graph": "timed by replaying a graph"}
 
 
-def _mode(achieved: tuple[str, ...]) -> str:
-    words = (_MODES.get(label, label.replace("_", "-")) for label in achieved)
-    return ", ".join(words) or "timed as asked"
+def modes_text(achieved: Collection[tuple[str, ...]]) -> str:
+    """How processes were timed: `host-bound and timed as asked`."""
+    words = [[_MODES.get(label, label.replace("_", "-")) for label in one] for one in achieved]
+    return " and ".join(sorted(", ".join(one) or "timed as asked" for one in words))
 
 
 def changed_environment(now: dict[str, str], before: Sequence[dict[str, str]]) -> list[str]:

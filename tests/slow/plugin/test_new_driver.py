@@ -65,7 +65,7 @@ class Step:
 
 def steps() -> list[Step]:
     """The commands of the page in order. Of several in a block, the last printed what stands below."""
-    chapters = PAGE.read_text(encoding="utf-8").partition("## Many machines")[0]
+    chapters = PAGE.read_text(encoding="utf-8").partition("## Two ways in one run")[0]
     blocks = re.findall(r"```(sh|text)\n(.*?)```", chapters, re.DOTALL)
     found: list[Step] = []
     for kind, text in blocks:

@@ -119,4 +119,4 @@ def _says(one: str, other: str, pairs: Sequence[tuple[Row, Row]]) -> str:
         text += f" ({format_seconds(fast.time_s or 0.0)} against {format_seconds(slow.time_s or 0.0)})"
     else:
         text += f" (median of {len(sound)} pairs; {min(ratios):.2f} to {max(ratios):.2f})"
-    return printable(f"{sentence(text)} No interval was computed, so a small difference may be chance.")
+    return printable(f"{sentence(text)} `roofline compare --by` tells whether it may be chance.")

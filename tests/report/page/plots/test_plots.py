@@ -255,7 +255,7 @@ def test_attention_has_its_back_ends_side_by_side_and_marks_where_memory_ran_out
 def test_two_values_of_a_parameter_stand_side_by_side_with_their_ratio_at_the_same_work(bench, make):
     (plot,) = of_section(bench.ways(sizes=("small",)), PAIRS)
     assert "transformer: compiled and eager on NVIDIA H200" == plot.title
-    assert plot.says.startswith("Compiled is 1.56 times as fast as eager (90.0 ms against 140 ms). No interval")
+    assert plot.says.startswith("Compiled is 1.56 times as fast as eager (90.0 ms against 140 ms). `roofline compare")
     found = traces(plot)
     assert ([90.0], [140.0]) == (found["compiled"]["x"], found["eager"]["x"])
     assert ([1], ["small"]) == (found["eager"]["y"], plot.figure["layout"]["yaxis"]["ticktext"])
