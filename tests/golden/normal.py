@@ -13,7 +13,7 @@ LONGEST = 8
 # As many digits as two processors agree on.
 DIGITS = 9
 # Facts of the machine that the tests run on.
-MACHINE = {"host", "machine_info", "software", "torch", "version"}
+MACHINE = {"at_s", "host", "machine_info", "software", "torch", "version"}
 # Of an environment, all but these are of the machine: which there are depends on it as well.
 SCRIPTED = {"device", "driver", "timed by"}
 PATTERNS = tuple(

@@ -7,6 +7,7 @@ import gc
 import sys
 import weakref
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -23,6 +24,7 @@ from pytest_roofline.engine.devices.cpu import CpuDevice
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.observe import memory_use
 from pytest_roofline.observe.memory_use import FollowedCall, follow
+from pytest_roofline.observe.over_time import allocator_trace, thinned
 
 EMPTY = MemoryUse("t", "t", "p", "cpu", "", 0)
 ROWS, WIDTH, INNER, FLOAT = 64, 8, 16, 4
@@ -76,6 +78,55 @@ def test_the_peak_of_a_training_step_is_what_a_hand_counts(training):
     assert found.phase_peaks["optimizer"] < found.phase_peaks["forward"]
     # On a CPU the device counts the same bytes as the operators show.
     assert (found.device_peak_bytes, found.missing) == (found.peak_bytes, ())
+
+
+def test_memory_over_time_begins_before_the_call_holds_the_peak_and_ends_behind_it(training):
+    found = training.follow()
+    points = found.over_time
+    assert (found.before_bytes, found.peak_bytes) == (points[0].total_bytes, max(one.total_bytes for one in points))
+    assert found.categories == max(points, key=lambda one: one.total_bytes).categories
+    # zero_grad lets the gradients go; what is found late was there from the start.
+    assert points[-1].total_bytes == found.before_bytes
+    assert ["forward", "backward", "optimizer"] == list(dict.fromkeys(one.step for one in points))[:3]
+    assert [one.at_s for one in points] == sorted(one.at_s for one in points)
+    alone = training.follow(model=None, optimizer=None).over_time
+    assert [one.total_bytes for one in points] == [one.total_bytes for one in alone]
+    assert () == found.allocator
+    # Of many moments the fullest of each part stays, with both ends.
+    many = thinned([7, *range(1000), 3], lambda value: value)
+    assert (122, 7, 999, 3) == (len(many), many[0], many[-2], many[-1])
+
+
+def test_the_trace_of_the_allocator_is_summed_from_what_there_was(monkeypatch):
+    """Entries as torch.cuda.memory._snapshot() has them, of its second device."""
+    second = SimpleNamespace(name="cuda:1")
+
+    def entry(action, size, at_us):
+        return {"action": action, "size": size, "time_us": 1_000_000 + at_us, "addr": 0, "stream": 0}
+
+    trace = [
+        entry("segment_alloc", 2048, 5), entry("alloc", 512, 6), entry("free_requested", 512, 9),
+        entry("free_completed", 512, 10), entry("snapshot", 0, 11), entry("segment_free", 2048, 12),
+    ]  # fmt: skip
+    switched, histories = [], iter((False, False, True))
+    monkeypatch.setattr(torch._C, "_cuda_isHistoryEnabled", lambda: next(histories), raising=False)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", {1: 100}.get)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", {1: 4096}.get)
+    monkeypatch.setattr(torch.cuda.memory, "_snapshot", lambda: {"device_traces": [[], trace]})
+    monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda **asked: switched.append(asked))
+    with allocator_trace(second, 1.0) as points:
+        assert [] == points
+    assert [(100, 4096), (100, 6144), (612, 6144), (100, 6144), (100, 4096)] == [
+        (one.allocated_bytes, one.reserved_bytes) for one in points
+    ]
+    assert [pytest.approx(value * 1e-6) for value in (0, 5, 6, 9, 12)] == [one.at_s for one in points]
+    assert {"enabled": None} == switched[1]
+    # A call that fails switches it off too, and a history that somebody else keeps stays on.
+    with pytest.raises(ValueError, match="in the middle"), allocator_trace(second, 1.0):
+        raise ValueError("in the middle")
+    with allocator_trace(second, 1.0) as points:
+        pass
+    assert (4, []) == (len(switched), points)
 
 
 def test_without_a_model_and_an_optimizer_parameters_and_gradients_are_still_known(training):

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 from pytest_roofline.baselines.runs import OLDER, encode_line, read_run
-from pytest_roofline.core.memory import MemoryUse
+from pytest_roofline.core.memory import AllocatorPoint, MemoryPoint, MemoryUse
 from pytest_roofline.core.profiles import AttentionTime, ClassTime, KernelTime, OperatorTime, PartTime, Profile
 from pytest_roofline.observe.text import (
     kernel_cells,
@@ -119,6 +119,11 @@ def test_a_use_of_memory_has_its_peak_its_categories_and_what_the_device_counted
         "  by the device's own counter 1.07 GiB, 70.0 MiB not seen by operators",
         "  missing: the moon",
     ]
+    over = [MemoryPoint(0.1 * n, "forward", {"activations": size * MIB}) for n, size in enumerate((304, 512, 1024, 0))]
+    told = use_lines(replace(USE, over_time=tuple(over), allocator=(AllocatorPoint(0.0, 5 * MIB, 6 * MIB),)))
+    assert told[3:5] == [
+        "  over time: 304 MiB ▃▄█▁ 0 B", "  by torch's allocator: at most 5.00 MiB allocated, 6.00 MiB reserved"
+    ]  # fmt: skip
     assert "-6.00 MiB not seen" in use_lines(replace(USE, device_peak_bytes=1024 * MIB))[3]
     assert use_lines(replace(USE, device_peak_bytes=1030 * MIB))[3].endswith("1.01 GiB, the same")
     assert "counter" not in "".join(use_lines(replace(USE, device_peak_bytes=None)))
@@ -134,7 +139,9 @@ def test_nothing_in_a_name_reaches_the_terminal():
 
 
 def test_a_run_file_gives_back_what_was_written_also_by_older_versions(make, tmp_path):
-    assert (PROFILE, USE) == _read(make, tmp_path / "new.jsonl", encode_line(PROFILE), encode_line(USE))
+    full = replace(USE, over_time=(MemoryPoint(0.0, "forward", {}),), allocator=(AllocatorPoint(0.0, 1, 2),))
+    host = replace(PROFILE, operators=(OperatorTime("aten::mm", 1.0, 0.1, 1.0, 1),))
+    assert (host, full) == _read(make, tmp_path / "new.jsonl", encode_line(host), encode_line(full))
     older = json.loads(encode_line(PROFILE)) | {"timers": {"host_s": 1e-3, "span_s": 2e-3}, "streams": 2}
     older["kernels"][0] |= {"median_s": 1e-3, "min_s": 1e-3, "max_s": 1e-3, "deviation_s": 0.0, "grid": [8, 1, 1]}
     older["classes"][0]["flops"] = 10**9

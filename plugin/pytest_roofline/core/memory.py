@@ -154,6 +154,32 @@ CATEGORIES: tuple[Category, ...] = get_args(Category)
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryPoint:
+    """How much was alive at a moment of a call: bytes by category, which add up, `at_s` seconds behind its beginning.
+
+    The clock is the host's, and a followed call takes longer than one that is not.
+    """
+
+    at_s: float
+    step: Step
+    categories: dict[str, int]
+
+    @property
+    def total_bytes(self) -> int:
+        """All categories together."""
+        return sum(self.categories.values())
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatorPoint:
+    """What torch's allocator had handed out and reserved at a moment of a call, by the allocator's own trace."""
+
+    at_s: float
+    allocated_bytes: int
+    reserved_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryUse:
     """The peak of one call and what it is made of. Sizes are in bytes and count what was allocated before the call too.
 
@@ -165,6 +191,8 @@ class MemoryUse:
         device_peak_bytes: the same peak by the device's own counter; None where it has none.
         device_before_bytes: what that counter said before the call; None where it counts changes alone, and then
             `before_bytes` stands in for it.
+        over_time: the fullest of each of some hundred equal parts of the call, and its ends.
+        allocator: the same of the allocator's trace; empty where the device has none.
     """
 
     test_id: str
@@ -180,6 +208,8 @@ class MemoryUse:
     device_peak_bytes: int | None = None
     device_before_bytes: int | None = None
     missing: tuple[str, ...] = ()
+    over_time: tuple[MemoryPoint, ...] = ()
+    allocator: tuple[AllocatorPoint, ...] = ()
 
     def __post_init__(self) -> None:
         sizes = ("peak_bytes", "before_bytes", "categories", "phase_peaks", "device_peak_bytes", "device_before_bytes")

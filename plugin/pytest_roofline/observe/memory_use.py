@@ -1,6 +1,7 @@
 """What the memory of a call goes into: torch's own tracker follows the storages of every operator of one call."""
 
 import gc
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 from ..core.errors import BadInput
 from ..core.memory import MemoryUse
 from ..engine.devices import Device, torch_device
+from .over_time import allocator_trace, thinned
 
 if TYPE_CHECKING:
     from .tracker import Tracker
@@ -64,7 +66,9 @@ def follow(device: Device, call: FollowedCall, empty: MemoryUse) -> MemoryUse:
     try:
         tensors = (one for one in tree_leaves(call.arguments) if isinstance(one, torch.Tensor))
         tracker.meet(*tensors, *(one for one in (call.optimizer, call.model) if one is not None))
-        rise_bytes = _followed(device, call, tracker)
+        began_s = time.time()
+        with allocator_trace(device, began_s) as allocator:
+            rise_bytes = _followed(device, call, tracker)
     finally:
         tracker.close()
     categories, peaks = tracker.categories, tracker.phase_peaks
@@ -80,6 +84,8 @@ def follow(device: Device, call: FollowedCall, empty: MemoryUse) -> MemoryUse:
         device_peak_bytes=None if rise_bytes is None else (counted_bytes or tracker.before_bytes) + rise_bytes,
         device_before_bytes=counted_bytes,
         missing=tuple(_missing(device, call, tracker, rise_bytes)),
+        over_time=thinned(tracker.over_time(began_s), lambda point: point.total_bytes),
+        allocator=tuple(allocator),
     )
 
 
@@ -108,6 +114,7 @@ def _followed(device: Device, call: FollowedCall, tracker: "Tracker") -> int | N
     def run() -> None:
         with torch.compiler.set_stance("force_eager"), tracker:
             kept.append(call.fn(*call.arguments))
+        tracker.note_end()
 
     try:
         rise_bytes = device.peak_bytes(run)

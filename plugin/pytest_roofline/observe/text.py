@@ -1,5 +1,6 @@
 """Profiles and memory in words: some lines a test for the terminal, and the pieces of them that the page shows."""
 
+import math
 import os
 import re
 from collections.abc import Sequence
@@ -196,6 +197,8 @@ def _ratio(found: AttentionTime) -> str:
 # Memory.
 
 _PHASES = {"forward": "forward", "backward": "backward", "optimizer": "the optimizer", "other": "none of the phases"}
+# Of memory over time, in eighths of the peak.
+_BARS, _WIDEST = "▁▂▃▄▅▆▇█", 48
 _DOING = {
     "arguments": "while its arguments were made",
     "calls": "in its calls",
@@ -222,10 +225,25 @@ def use_lines(use: MemoryUse) -> list[str]:
     if len(use.phase_peaks) > 1:
         peaks = (f"{_PHASES[name]} {format_memory(size)}" for name, size in use.phase_peaks.items())
         lines += [f"  peaks: {', '.join(peaks)}"]
+    if use.over_time:
+        lines.append(f"  over time: {over_time_text(use)}")
+    if use.allocator:
+        most = {name: max(getattr(one, f"{name}_bytes") for one in use.allocator) for name in ("allocated", "reserved")}
+        told = ", ".join(f"{format_memory(size)} {name}" for name, size in most.items())
+        lines += [f"  by torch's allocator: at most {told}"]
     if use.device_peak_bytes is not None:
         unseen = f", {_signed(use.unseen_bytes)} not seen by operators" if use.unseen_bytes else ", the same"
         lines += [f"  by the device's own counter {format_memory(use.device_peak_bytes)}{unseen}"]
     return [printable(line) for line in [*lines, *(f"  missing: {what}" for what in use.missing)]]
+
+
+def over_time_text(use: MemoryUse) -> str:
+    """`304 MiB ▅▆▇█▆▅ 310 MiB`: the beginning, equal parts of the call from nothing to the peak, and the end."""
+    sizes = [point.total_bytes for point in use.over_time]
+    wide = min(len(sizes), _WIDEST)
+    parts = (max(sizes[number * len(sizes) // wide : (number + 1) * len(sizes) // wide]) for number in range(wide))
+    bars = "".join(_BARS[max(0, math.ceil(len(_BARS) * size / (max(sizes) or 1)) - 1)] for size in parts)
+    return f"{format_memory(sizes[0])} {bars} {format_memory(sizes[-1])}"
 
 
 def categories_text(use: MemoryUse) -> str:

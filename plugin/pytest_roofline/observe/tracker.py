@@ -5,6 +5,8 @@ lacks any of it, `memory_use` says so. Its statistics by module refuse a model t
 without gradients; without them there is nothing left that could.
 """
 
+import time
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,7 +18,7 @@ from torch.optim.optimizer import Optimizer
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_map_only
 
-from ..core.memory import Category, Step
+from ..core.memory import Category, MemoryPoint, Step
 
 CATEGORY_OF: dict[_MemRefType, Category] = {
     _MemRefType.PARAM: "parameters",
@@ -56,6 +58,9 @@ class Tracker(MemTracker):
         # Of what was seen, what was there before the call.
         self.before_bytes = 0
         self.phase_peaks: dict[Step, int] = {}
+        # When, in which step, and what was alive by then less what had been met: that was there from the start.
+        self._moments: list[tuple[float, Step, Counter[_MemRefType]]] = []
+        self._met: Counter[_MemRefType] = Counter()
         # Whether any operator came by, and whether one of them allocated something.
         self.seen = self.allocated = False
 
@@ -69,6 +74,14 @@ class Tracker(MemTracker):
         """The peak by category, the largest first."""
         found = {CATEGORY_OF[kind]: size for kind, size in self._by_category(self._peak_mem_snap).items() if size}
         return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+
+    def over_time(self, began_s: float) -> list[MemoryPoint]:
+        """How much was alive at every change since a time of the system's clock."""
+        return [MemoryPoint(max(0.0, at_s - began_s), step, self._then(more)) for at_s, step, more in self._moments]
+
+    def _then(self, more: "Counter[_MemRefType]") -> dict[str, int]:
+        found = {CATEGORY_OF[kind]: more[kind] + self._met[kind] for kind in CATEGORY_OF}
+        return {kind: size for kind, size in found.items() if size > 0}
 
     def meet(self, *given: nn.Module | Optimizer | torch.Tensor) -> None:
         """Say what there is before the call, and what it is; what something is first, it stays."""
@@ -129,6 +142,7 @@ class Tracker(MemTracker):
         for kind, size in self._by_category(self._curr_mem_snap).items():
             met_bytes = size - held.get(kind, 0)
             peak[kind] += met_bytes
+            self._met[kind] += met_bytes
             self._peak_mem[self._device] = self._peak_mem.get(self._device, 0) + met_bytes
             self.before_bytes += met_bytes
             self.phase_peaks = {step: most + met_bytes for step, most in self.phase_peaks.items()}
@@ -140,7 +154,18 @@ class Tracker(MemTracker):
     def _update_peak_stats(self, peak_state: Any) -> None:
         step: Step = "optimizer" if self._in_opt else "backward" if self._mod_tracker.is_bw else "forward"
         self.phase_peaks[step] = max(self.phase_peaks.get(step, 0), self.now_bytes)
+        self._note(step)
         super()._update_peak_stats(peak_state)
+
+    def note_end(self) -> None:
+        """Say what is alive when the call has ended."""
+        self._note("optimizer" if self._in_opt else "forward")
+
+    def _note(self, step: Step) -> None:
+        more = Counter(self._by_category(self._curr_mem_snap))
+        more.subtract(self._met)
+        if not self._moments or self._moments[-1][1:] != (step, more):
+            self._moments.append((time.time(), step, more))
 
     def _by_category(self, snapshots: Any) -> dict[_MemRefType, int]:
         found = snapshots.get(self._device, {})

@@ -7,6 +7,7 @@ from ...core.rows import Row
 from .bars import attention_plots, memory_plots, time_plots
 from .chart import Plot
 from .devices import device_plots
+from .over_time import over_time_plots
 from .pairs import pair_plots
 from .rates import peer_plots, sweep_plots
 from .roofline import roofline_plots
@@ -28,5 +29,6 @@ def plots_of(rows: Sequence[Row], runs: Sequence[Run] = ()) -> list[Plot]:
         *pair_plots(measured),
         *time_plots(runs),
         *memory_plots(runs),
+        *over_time_plots(runs),
         *roofline_plots(measured),
     ]

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_roofline.core.judgements import SessionRecord
+from pytest_roofline.core.memory import AllocatorPoint, MemoryPoint, MemoryUse
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.rows import worst_first
 from pytest_roofline.core.samples import Block, Samples
@@ -466,3 +467,26 @@ def test_devices_stand_side_by_side_as_a_table_and_as_points(bench):
     rows = [*bench.sweep(sizes), *other]
     assert ["memcpy_d2d: rate in GB/s"] == [plot.title for plot in of_section(rows, DEVICES)]
     assert [] == of_section(bench.ways(), DEVICES)
+
+
+def test_memory_over_time_is_stacked_by_category_below_what_the_allocator_has(bench):
+    (row,) = bench.step()
+    points = (
+        MemoryPoint(0.0, "forward", {"parameters": 300 * MIB}),
+        MemoryPoint(0.1, "backward", {"parameters": 300 * MIB, "activations": 724 * MIB}),
+        MemoryPoint(0.2, "optimizer", {"parameters": 300 * MIB}),
+    )
+    use = MemoryUse(
+        row.test, row.label, "process-1", "cuda:0", "", GIB, categories={"parameters": GIB}, over_time=points,
+        allocator=(AllocatorPoint(0.0, 300 * MIB, GIB), AllocatorPoint(0.15, GIB, 2 * GIB)),
+    )  # fmt: skip
+    rows = bench.rows(row.measurement, use)
+    _, plot = of_section(rows, MEMORY, runs_of(rows))
+    found = traces(plot)
+    assert plot.says.startswith(
+        "Begins with 300 MiB, peaks at 1.00 GiB in backward, and ends with 300 MiB. The allocator"
+    )
+    assert [0, pytest.approx(724 / 1024), 0] == found["activations"]["y"]
+    assert ([0.0, 100.0, 200.0], "alive") == (found["activations"]["x"], found["parameters"]["stackgroup"])
+    assert ([1.0, 2.0], [0.0, 150.0]) == tuple(found["reserved by the allocator"][end] for end in "yx")
+    assert "backward, 100 ms" in found["parameters"]["hovertext"][1]
