@@ -57,3 +57,69 @@ def test_an_osu_table_is_strict_inside(text, take):
     ):
         with pytest.raises(BadFile, match=message):
             take(whole.replace(old, new))
+
+
+# By the pages of TransferBench's and of AMD's acceptance guides that quote its output, versions 1.50 to 1.67.
+TRANSFERS = r"""TransferBench v1.62.00
+## Single GPU-executed Transfer between GPUs 0 and 1 using 4 CUs
+Test 1:
+ Executor: GPU 00 |   56.299 GB/s |    4.768 ms |    268435456 bytes | 56.309  GB/s (sum)
+     Transfer 00  |   56.309 GB/s |    4.767 ms |    268435456 bytes | G0 -> G000:004 -> G1
+ Aggregate (CPU)  |   55.015 GB/s |    4.879 ms |    268435456 bytes | Overhead: 0.111 ms
+"""
+MATRICES = r"""TransferBench v1.50
+===============================================================
+Bytes Per Direction 268435456
+Unidirectional copy peak bandwidth GB/s [Local read / Remote write] (GPU-Executor: GFX)
+ SRC+EXE\DST    CPU 00       GPU 00    GPU 01
+  CPU 00  ->     92.21        45.11     45.16
+  GPU 00  ->     55.47      2132.28     57.39
+                           CPU->CPU  CPU->GPU  GPU->CPU  GPU->GPU
+Averages (During UniDir):    100.21     44.83     54.70     48.76
+
+Bidirectional copy peak bandwidth GB/s [Local read / Remote write] (GPU-Executor: GFX)
+  SRC\DST       CPU 00       GPU 00
+  CPU 00  ->     N/A         41.50
+  CPU 00 <-      N/A         42.25
+  CPU 00 <->     N/A         83.75
+"""
+
+
+def test_the_transfers_and_the_matrices_of_transferbench_are_read(one, take):
+    bordered = TRANSFERS.replace(" | ", " │ ").replace("Test 1:\n", "Test 1:\n-----┬-----┬----┬------┬-----\n")
+    for log in (TRANSFERS, bordered, "".join(f" 0: {line}\n" for line in TRANSFERS.split("\n"))):
+        found = one(log)
+        told = {
+            label: (round(rate(each.work, each.metric, each.seconds[0]) / 1e9, 3), each.devices, each.timing)
+            for label, each in found.items()
+        }
+        assert told == {
+            "transferbench.executor[256MiB-GPU00-1].mean": (56.299, 1, "device"),
+            "transferbench.transfer[256MiB-G0->G000:004->G1-1-0].mean": (56.309, 2, "device"),
+            "transferbench.aggregate[256MiB-1].mean": (55.015, 1, "wall"),
+        }
+    found = {
+        (each.benchmark.rpartition("_")[2], each.parameters["pair"]): (each.metric, 1e-9 * 2**28 / each.seconds[0])
+        for each in take(MATRICES)[0].readings
+    }
+    assert len(found) == 6 + 3
+    assert found["unidirectional", "gpu0->gpu1"] == ("payload_GBps", pytest.approx(57.39))
+    assert found["bidirectional", "cpu0<->gpu0"] == ("bidir_sum_payload_GBps", pytest.approx(83.75))
+    assert found["bidirectional", "cpu0<-gpu0"] == ("bidir_per_dir_payload_GBps", pytest.approx(42.25))
+
+
+def test_a_table_of_transferbench_is_strict_inside(take):
+    for log, old, new, message in (
+        (TRANSFERS, "4.767 ms", "4.867 ms", "line 5: 268435456 bytes at 56.309 GB/s are 4.767 ms, but 4.867 ms"),
+        (TRANSFERS, "56.309 GB/s |", "fast |", "line 5: no rate, time and bytes as this importer knows them"),
+        (
+            TRANSFERS,
+            "     Transfer",
+            "HIP error 700\n     Transfer",
+            "line 5: a line inside a table that is no row of it",
+        ),
+        (MATRICES, "45.11 ", "", "line 6: 2 cells; expected 3"),
+        (MATRICES, "2132.28", "-nan", "line 7: '-nan' is not a number"),
+    ):
+        with pytest.raises(BadFile, match=message):
+            take(log.replace(old, new))

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..baselines.runs import Run
 from ..core.errors import LARGEST, SMALLEST, BadFile, BadInput
-from . import babelstream, dashboards, nccl_tests, nvbandwidth, osu, pytest_benchmark
+from . import babelstream, dashboards, nccl_tests, nvbandwidth, osu, pytest_benchmark, transferbench
 from .exportable import Exportable, LeftOut, exportable, refuse_twice
 from .logs import lines
 from .records import Given, Imported, decode, looks_like_json, refuse
@@ -32,6 +32,7 @@ FORMATS = (
     ImportFormat("nvbandwidth", "text or JSON of nvbandwidth", nvbandwidth.sniff, nvbandwidth.read),
     ImportFormat("babelstream", "text or CSV of BabelStream", babelstream.sniff, babelstream.read),
     ImportFormat("osu", "text of the OSU Micro-Benchmarks", osu.sniff, osu.read),
+    ImportFormat("transferbench", "text of TransferBench", transferbench.sniff, transferbench.read),
     ImportFormat("pytest-benchmark", "JSON of pytest-benchmark", pytest_benchmark.sniff, pytest_benchmark.read),
 )
 NAMES = tuple(one.name for one in FORMATS)
