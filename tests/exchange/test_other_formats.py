@@ -123,3 +123,77 @@ def test_a_table_of_transferbench_is_strict_inside(take):
     ):
         with pytest.raises(BadFile, match=message):
             take(log.replace(old, new))
+
+
+def test_the_json_of_google_benchmark_is_read(text, take):
+    (found,) = take(text("google-benchmark.json"))
+    times = {reading.label: (reading.seconds, reading.iterations) for reading in found.readings}
+    assert times["google_benchmark.BM_Hi.mean"] == ((pytest.approx(42e-3),), 1234)
+    assert times["google_benchmark.BM_Zero/4.mean"] == ((pytest.approx(40e-9),), 4000)
+    assert len(times) == text("google-benchmark.json").count('"name"')
+    assert (found.device_type, found.cores, found.started) == ("cpu", 4, "2016-08-02 17:44:46")
+    # Repetitions are samples, what they come to is left out; rates are by the time of the CPU: json_reporter.cc.
+    run = '{{"name": "{}", "run_name": "BM_Copy/64", "run_type": "{}", "iterations": 100, "real_time": {}, '
+    run += '"cpu_time": 4.0, "time_unit": "us", "bytes_per_second": 1.6e7, "aggregate_name": "{}"}}'
+    runs = [run.format("BM_Copy/64", "iteration", 5.0, ""), run.format("BM_Copy/64", "iteration", 5.5, ""),
+            run.format("BM_Copy/64_median", "aggregate", 5.25, "median")]  # fmt: skip
+    failed = '{"name": "BM_Bad", "run_type": "iteration", "error_occurred": true, "error_message": "no GPU"}'
+    (found,) = take('{"context": {"num_cpus": 8}, "benchmarks": [' + ", ".join([*runs, failed]) + "]}")
+    (reading,) = found.readings
+    assert (reading.seconds, reading.work) == ((pytest.approx(5e-6), pytest.approx(5.5e-6)), Work(payload_bytes=64))
+    assert (found.left_out, found.failed) == (("1 aggregate of runs",), (("google_benchmark.BM_Bad", "no GPU"),))
+    (found,) = take('{"context": {}, "benchmarks": [' + runs[2] + "]}")
+    assert [reading.label for reading in found.readings] == ["google_benchmark.BM_Copy/64.median"]
+
+
+def test_the_json_of_nvbench_is_read_of_one_product(text, take):
+    with pytest.raises(
+        BadFile, match="was measured on Quadro GP100 and Quadro GV100; choose one of them with --product"
+    ):
+        take(text("gv100-nvbench.json"))
+    (found,) = take(text("gv100-nvbench.json"), product="Quadro GV100")
+    cold, batch = found.readings
+    assert (cold.seconds, cold.cache, cold.timing) == ((0.002292998504448446,), "flush", "device")
+    assert rate(cold.work, cold.metric, cold.seconds[0]) == pytest.approx(234134872289.91367)
+    assert (batch.seconds, batch.cache, batch.timing) == ((0.0022799289537926114,), "warm", "pipelined")
+    assert (cold.label, found.product) == ("nvbench.copy_type_sweep[U8-cold].mean", "Quadro GV100")
+    assert len(found.left_out) == 1
+    assert "InputType == OutputType" in found.left_out[0]
+
+
+def test_the_csv_of_tritons_perf_report_is_read(text, take):
+    def read(content, **given):
+        (found,) = take(content, **given)
+        return {reading.label: (reading.metric, reading.seconds[0], reading.timing) for reading in found.readings}
+
+    found = read(text("vector-add-performance.csv"))
+    assert found["triton.perf_report[4096-Triton].median_or_mean"] == (
+        "payload_GBps", pytest.approx(1 / 1.623679), "device",
+    )  # fmt: skip
+    # Without units, as before version 3; three columns are swept, and one point was not measured.
+    old = "M,N,K,cuBLAS,Triton\n256.0,256.0,256.0,5.4,\n384.0,384.0,384.0,13.8,13.9\n"
+    with pytest.raises(BadFile, match=r"column 'cuBLAS' has no unit, as Triton wrote .*; tell with --unit: GB/s"):
+        take(old)
+    found = read(old, unit="TFLOPS")
+    assert found["triton.perf_report[384-384-384-Triton].median_or_mean"] == (
+        "TFLOPS",
+        pytest.approx(1 / 13.9),
+        "device",
+    )
+    assert len(found) == 3
+    found = read("N,Triton (Execution Time (ms)),Diff\n16,0.25,0.0\n")
+    assert found == {"triton.perf_report[16-Triton].median_or_mean": ("time_s", pytest.approx(0.25e-3), "device")}
+    for bad, message in (
+        ("N,Triton (ms)\n16,0\n", "line 2: 0; expected more"),
+        ("N,T (ms)\n16,-1\n", "line 2: '-1' is not"),
+    ):
+        with pytest.raises(BadFile, match=message):
+            take(bad)
+
+
+def test_what_is_not_read_says_which_formats_are(take):
+    with pytest.raises(BadFile) as refused:
+        take("Intel(R) MPI Benchmarks 2021.3\n#bytes #repetitions t[usec] Mbytes/sec\n")
+    for title in ("nccl-tests", "nvbandwidth", "BabelStream", "OSU Micro-Benchmarks", "TransferBench", "NVBench",
+                  "Google Benchmark", "triton.testing", "pytest-benchmark"):  # fmt: skip
+        assert title in str(refused.value)

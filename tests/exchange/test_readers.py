@@ -243,6 +243,8 @@ FILES = {
     "gh200-nvbandwidth.txt": "nvbandwidth",
     "mi300x-babelstream.csv": "babelstream",
     "cofc-osu-bibw.log": "osu",
+    "google-benchmark.json": "google-benchmark",
+    "vector-add-performance.csv": "triton",
     "pytest-benchmark-storage-0030.json": "pytest-benchmark",
 }
 

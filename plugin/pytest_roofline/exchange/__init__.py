@@ -7,7 +7,18 @@ from typing import Any
 
 from ..baselines.runs import Run
 from ..core.errors import LARGEST, SMALLEST, BadFile, BadInput
-from . import babelstream, dashboards, nccl_tests, nvbandwidth, osu, pytest_benchmark, transferbench
+from . import (
+    babelstream,
+    dashboards,
+    google_benchmark,
+    nccl_tests,
+    nvbandwidth,
+    nvbench,
+    osu,
+    pytest_benchmark,
+    transferbench,
+    triton_report,
+)
 from .exportable import Exportable, LeftOut, exportable, refuse_twice
 from .logs import lines
 from .records import Given, Imported, decode, looks_like_json, refuse
@@ -34,6 +45,9 @@ FORMATS = (
     ImportFormat("osu", "text of the OSU Micro-Benchmarks", osu.sniff, osu.read),
     ImportFormat("transferbench", "text of TransferBench", transferbench.sniff, transferbench.read),
     ImportFormat("pytest-benchmark", "JSON of pytest-benchmark", pytest_benchmark.sniff, pytest_benchmark.read),
+    ImportFormat("nvbench", "JSON of NVBench", nvbench.sniff, nvbench.read),
+    ImportFormat("google-benchmark", "JSON of Google Benchmark", google_benchmark.sniff, google_benchmark.read),
+    ImportFormat("triton", "CSV of triton.testing.perf_report", triton_report.sniff, triton_report.read),
 )
 NAMES = tuple(one.name for one in FORMATS)
 

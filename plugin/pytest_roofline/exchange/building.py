@@ -161,7 +161,13 @@ def _hardware(environment: Environment, reading: Reading, given: Given) -> Hardw
 def _measurement(reading: Reading, one: Imported, environment: Environment, given: Given, process: str) -> Measurement:
     hardware = _hardware(environment, reading, given)
     key = Key(
-        reading.benchmark, reading.parameters, reading.metric, hardware, "warm", reading.timing, reading.statistic
+        reading.benchmark,
+        reading.parameters,
+        reading.metric,
+        hardware,
+        reading.cache,
+        reading.timing,
+        reading.statistic,
     )
     return Measurement(
         key=key,

@@ -9,7 +9,7 @@ from typing import NoReturn, TypeVar
 import msgspec
 
 from ..core.errors import BadFile
-from ..core.keys import Scalar, Timing, label_of
+from ..core.keys import Cache, Scalar, Timing, label_of
 from ..core.samples import Mode
 from ..core.storage import decode_json
 from ..core.units import printable
@@ -25,7 +25,7 @@ SHOWN = 160
 class Given:
     """What the user tells because a file does not.
 
-    `product` as the driver prints it, `link` as a class of links, `begun` in ISO 8601.
+    `product` as the driver prints it, `link` as a class of links, `begun` in ISO 8601, `unit` of figures.
     """
 
     product: str | None = None
@@ -33,6 +33,7 @@ class Given:
     link: str | None = None
     operation: str | None = None
     begun: str = ""
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class Reading:
     devices: int = 1
     verified: bool | None = None
     invalid: str = ""
+    cache: Cache = "warm"
 
     @property
     def test_id(self) -> str:

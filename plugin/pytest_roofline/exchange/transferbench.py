@@ -44,7 +44,7 @@ class _Block:
 
 
 @dataclass(slots=True)
-class _Run:
+class _Call:
     """One call of TransferBench: where the reading stands, and what was read."""
 
     version: str = ""
@@ -75,7 +75,7 @@ class _Run:
             self.block.rows.append(self.rows[-1])
 
 
-class _Runs(list[_Run]):
+class _Calls(list[_Call]):
     """The calls of a stream, one behind the other."""
 
     @property
@@ -83,18 +83,18 @@ class _Runs(list[_Run]):
         """The test or the matrix that is read; no line tells that a matrix is at its end."""
         return self[-1].block if self else None
 
-    def run(self) -> _Run:
+    def run(self) -> _Call:
         """The call at hand; a log may lack its first line."""
         if not self:
-            self.append(_Run())
+            self.append(_Call())
         return self[-1]
 
 
-def _take_version(runs: _Runs, _: int, match: re.Match[str]) -> None:
-    runs.append(_Run(version=match[1]))
+def _take_version(runs: _Calls, _: int, match: re.Match[str]) -> None:
+    runs.append(_Call(version=match[1]))
 
 
-def _take_test(runs: _Runs, _: int, match: re.Match[str]) -> None:
+def _take_test(runs: _Calls, _: int, match: re.Match[str]) -> None:
     run = runs.run()
     run.test, run.block = int(match[1]), _Block()
 
@@ -108,12 +108,12 @@ def _figures(rate: str, milliseconds: str, size: str) -> tuple[float, int]:
     return amount(rate), moved
 
 
-def _take_executor(runs: _Runs, number: int, match: re.Match[str]) -> None:
+def _take_executor(runs: _Calls, number: int, match: re.Match[str]) -> None:
     run, (rate, moved) = runs.run(), _figures(*match.groups()[1:])
     run.add("executor", {"executor": match[1].replace(" ", ""), "test": run.test}, rate, moved, number)
 
 
-def _take_transfer(runs: _Runs, number: int, match: re.Match[str]) -> None:
+def _take_transfer(runs: _Calls, number: int, match: re.Match[str]) -> None:
     run, (rate, moved) = runs.run(), _figures(*match.groups()[1:4])
     path = match[5].replace(" ", "")
     ends = {path.split("->")[0], path.split("->")[2]}
@@ -124,33 +124,33 @@ def _take_transfer(runs: _Runs, number: int, match: re.Match[str]) -> None:
     )  # fmt: skip
 
 
-def _take_aggregate(runs: _Runs, number: int, match: re.Match[str]) -> None:
+def _take_aggregate(runs: _Calls, number: int, match: re.Match[str]) -> None:
     run, (rate, moved) = runs.run(), _figures(*match.groups())
     run.add("aggregate", {"test": run.test}, rate, moved, number, timing="wall")
     run.block = None
 
 
-def _refuse_broken(runs: _Runs, _: int, __: re.Match[str]) -> None:
+def _refuse_broken(runs: _Calls, _: int, __: re.Match[str]) -> None:
     if runs.table is None:
         raise Foreign
     raise Refused("no rate, time and bytes as this importer knows them")
 
 
-def _take_bytes(runs: _Runs, _: int, match: re.Match[str]) -> None:
+def _take_bytes(runs: _Calls, _: int, match: re.Match[str]) -> None:
     runs.run().size_bytes = whole(match[1] or match[2] or match[3])
 
 
-def _take_title(runs: _Runs, _: int, match: re.Match[str]) -> None:
+def _take_title(runs: _Calls, _: int, match: re.Match[str]) -> None:
     run = runs.run()
     run.kind, run.engine, run.block = _KINDS[match[1]], (match[2] or "").lower(), None
 
 
-def _take_heading(runs: _Runs, _: int, match: re.Match[str]) -> None:
+def _take_heading(runs: _Calls, _: int, match: re.Match[str]) -> None:
     run = runs.run()
     run.kind, run.block = run.kind or "a2a", _Block(re.findall(r"[CG]PU \d+|STotal|Actual", match[1]))
 
 
-def _take_row(runs: _Runs, number: int, match: re.Match[str]) -> None:
+def _take_row(runs: _Calls, number: int, match: re.Match[str]) -> None:
     run, block, cells = runs.run(), runs.table, match[4].split()
     if block is None or not block.columns:
         raise Foreign
@@ -162,26 +162,28 @@ def _take_row(runs: _Runs, number: int, match: re.Match[str]) -> None:
         if "PU" not in column or cell == "N/A":
             continue
         other = f"{column[:3].lower()}{int(column[4:])}"
-        engine: dict[str, Scalar] = {"engine": run.engine} if run.engine else {}
+        parameters: dict[str, Scalar] = {"pair": f"{row}{way}{other}"}
+        if run.engine:
+            parameters["engine"] = run.engine
         devices = len({name for name in (row, other) if name.startswith("gpu")})
         run.add(
-            run.kind, {"pair": f"{row}{way}{other}"} | engine, amount(cell), run.size_bytes, number,
+            run.kind, parameters, amount(cell), run.size_bytes, number,
             devices=max(1, devices), metric=f"{prefix}payload_GBps",
         )  # fmt: skip
 
 
-def _take_overall(runs: _Runs, number: int, match: re.Match[str]) -> None:
+def _take_overall(runs: _Calls, number: int, match: re.Match[str]) -> None:
     run = runs.run()
     timing: Timing = "device" if match[2] == "GPU" else "wall"
     timed: dict[str, Scalar] = {"timed_by": match[2].lower()}
     run.add(f"a2a_{match[1].lower()}", timed, amount(match[3]), 0, number, timing=timing)
 
 
-def _skip(_: _Runs, __: int, ___: re.Match[str]) -> None:
+def _skip(_: _Calls, __: int, ___: re.Match[str]) -> None:
     """A border, or a sum of what is read."""
 
 
-_RULES: tuple[Rule[_Runs], ...] = (
+_RULES: tuple[Rule[_Calls], ...] = (
     (_VERSION, _take_version), (_TEST, _take_test), (_EXECUTOR, _take_executor), (_TRANSFER, _take_transfer),
     (_AGGREGATE, _take_aggregate), (_BROKEN, _refuse_broken), (_BORDER, _skip), (_TOTAL, _skip), (_BYTES, _take_bytes),
     (_TITLE, _take_title), (_HEADING, _take_heading), (_ROW, _take_row), (_OVERALL, _take_overall),
@@ -196,10 +198,10 @@ def sniff(text: str) -> bool:
 
 def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:
     """The calls in a log, one behind the other."""
-    return read_runs(text, source, _RULES, _Runs, lambda runs: [_imported(run, source) for run in runs])
+    return read_runs(text, source, _RULES, _Calls, lambda runs: [_imported(run, source) for run in runs])
 
 
-def _imported(run: _Run, source: str) -> Imported:
+def _imported(run: _Call, source: str) -> Imported:
     failed = () if run.rows else (("transferbench", "a run ended before a table with rows"),)
     software = {"TransferBench": run.version} if run.version else {}
     return Imported(source, "TransferBench", CONVENTION, pooled(run.rows), software=software, failed=failed)

@@ -1,0 +1,110 @@
+"""The JSON of Google Benchmark (`--benchmark_format=json`): `src/json_reporter.cc`."""
+
+import re
+
+from msgspec import Struct
+
+from ..core.errors import BadFile
+from ..core.units import count
+from ..core.work import Work
+from .records import Given, Imported, Reading, from_json, looks_like_json, pooled
+
+CONVENTION = (
+    "seconds of an iteration by the wall clock, the mean of each run; repetitions are samples; bytes are those that "
+    "the benchmark counted as processed"
+)
+_UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+_AGGREGATES = ("mean", "median")
+# What versions before 1.5 call aggregates.
+_OLD = re.compile(r"(.+)_(?:mean|median|stddev|BigO|RMS)")
+
+
+class _BenchContext(Struct, kw_only=True):
+    date: str = ""
+    host_name: str | None = None
+    num_cpus: int | None = None
+    library_version: str | None = None
+    library_build_type: str | None = None
+
+
+class _Bench(Struct, kw_only=True):
+    name: str
+    run_name: str = ""
+    run_type: str = "iteration"
+    aggregate_name: str = ""
+    iterations: int = 1
+    real_time: float = 0.0
+    cpu_time: float = 0.0
+    time_unit: str = "ns"
+    bytes_per_second: float = 0.0
+    error_occurred: bool = False
+    error_message: str = ""
+    skipped: bool = False
+    skip_message: str = ""
+
+
+class _GoogleFile(Struct):
+    context: _BenchContext
+    benchmarks: tuple[_Bench, ...]
+
+
+def sniff(text: str) -> bool:
+    """Whether a text looks like such a file."""
+    return looks_like_json(text) and '"time_unit"' in text and '"context"' in text
+
+
+def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:
+    """The one process in a file."""
+    file = from_json(text, source, _GoogleFile)
+    names = {one.name for one in file.benchmarks}
+    aggregates = [one for one in file.benchmarks if one.run_type == "aggregate" or _is_old(one, names)]
+    runs = [one for one in file.benchmarks if one not in aggregates and not one.error_occurred]
+    measured = {one.run_name or one.name for one in runs}
+    # Of repetitions there may be nothing but what they come to.
+    alone = [one for one in aggregates if one.run_name not in measured and one.aggregate_name in _AGGREGATES]
+    software = {"Google Benchmark": file.context.library_version, "build": file.context.library_build_type}
+    left_out = len(aggregates) - len(alone)
+    return (
+        Imported(
+            source=source,
+            tool="Google Benchmark",
+            convention=CONVENTION,
+            readings=pooled([_reading(one, source) for one in [*runs, *alone] if not one.skipped]),
+            device_type="cpu",
+            host=file.context.host_name,
+            cores=file.context.num_cpus,
+            software={name: told for name, told in software.items() if told},
+            started=file.context.date,
+            left_out=(*(f"{one.name}: {one.skip_message or 'skipped'}" for one in runs if one.skipped),
+                      *([f"{count(left_out, 'aggregate')} of runs"] if left_out else ())),
+            failed=tuple((f"google_benchmark.{one.name}", one.error_message or "it failed")
+                         for one in file.benchmarks if one.error_occurred),
+        ),
+    )  # fmt: skip
+
+
+def _is_old(one: _Bench, names: set[str]) -> bool:
+    """Whether this is an aggregate of runs that are there, by its name alone."""
+    match = None if one.run_name else _OLD.fullmatch(one.name)
+    return match is not None and match[1] in names
+
+
+def _reading(one: _Bench, source: str) -> Reading:
+    unit = _UNITS.get(one.time_unit)
+    if unit is None:
+        raise BadFile(f"{source}: {one.name} has unit {one.time_unit!r}; expected one of {', '.join(_UNITS)}")
+    if one.real_time <= 0 or one.bytes_per_second < 0:
+        raise BadFile(f"{source}: {one.name} has time {one.real_time:g} {one.time_unit}; expected more than 0")
+    # Rates are by the time of the CPU, unless the name says otherwise.
+    by = one.real_time if one.name.endswith(("/real_time", "/manual_time")) or not one.cpu_time else one.cpu_time
+    moved = round(one.bytes_per_second * by * unit)
+    return Reading(
+        benchmark=f"google_benchmark.{one.run_name or one.name}",
+        parameters={},
+        metric="payload_GBps" if moved else "time_s",
+        statistic=one.aggregate_name or "mean",
+        work=Work(payload_bytes=moved) if moved else Work(calls=1),
+        seconds=(one.real_time * unit,),
+        where=one.name,
+        iterations=1 if one.aggregate_name else max(1, one.iterations),
+    )

@@ -1,0 +1,129 @@
+"""The JSON of NVBench (`--json`): `nvbench/json_printer.cu`."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from ..core.errors import BadFile
+from ..core.keys import Scalar, Timing
+from ..core.work import Work
+from .records import Given, Imported, Reading, from_json, looks_like_json
+
+CONVENTION = (
+    "means of the samples; cold: alone behind a flushed cache, by CUDA events; batch: calls one after the other, by "
+    "CUDA events; bytes are the global memory that the benchmark counted, read and written"
+)
+_COLD, _BATCH, _RATE = "nv/cold/time/gpu/mean", "nv/batch/time/gpu/mean", "nv/cold/bw/global/bytes_per_second"
+_SAMPLES = {_COLD: "nv/cold/sample_size", _BATCH: "nv/batch/sample_size"}
+
+
+class _Value(Struct):
+    value: Any
+
+
+class _Summed(Struct):
+    tag: str
+    data: tuple[_Value, ...]
+
+
+class _AxisValue(Struct):
+    name: str
+    value: Any
+    type: str = "string"
+
+
+class _BenchState(Struct, kw_only=True):
+    name: str
+    device: int
+    axis_values: tuple[_AxisValue, ...] | None = None
+    summaries: tuple[_Summed, ...] | None = None
+    is_skipped: bool = False
+    skip_reason: str = ""
+
+
+class _Benched(Struct):
+    name: str
+    states: tuple[_BenchState, ...]
+
+
+class _Gpu(Struct):
+    id: int
+    name: str
+
+
+class _NvbenchFile(Struct, kw_only=True):
+    devices: tuple[_Gpu, ...]
+    benchmarks: tuple[_Benched, ...]
+    meta: dict[str, Any] = {}
+
+
+def sniff(text: str) -> bool:
+    """Whether a text looks like such a file."""
+    return looks_like_json(text) and '"nv/cold/' in text
+
+
+def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
+    """What was measured on one product; another in the file is left out where the user names one."""
+    file = from_json(text, source, _NvbenchFile)
+    used = {state.device for bench in file.benchmarks for state in bench.states}
+    products = {gpu.id: gpu.name for gpu in file.devices if gpu.id in used}
+    names = sorted(set(products.values()))
+    chosen = given.product if given.product in names else names[0] if len(names) == 1 else None
+    if chosen is None:
+        raise BadFile(f"{source} was measured on {' and '.join(names)}; choose one of them with --product")
+    readings: list[Reading] = []
+    left_out: list[str] = []
+    for bench, state in ((one, state) for one in file.benchmarks for state in one.states):
+        if products.get(state.device) != chosen:
+            continue
+        if state.is_skipped:
+            left_out.append(f"{bench.name}[{state.name}]: {state.skip_reason or 'skipped'}")
+        else:
+            several = list(products.values()).count(chosen) > 1
+            readings += _readings(bench.name, state, source, {"gpu": state.device} if several else {})
+    version = file.meta.get("version", {}).get("nvbench", {}).get("string")
+    software = {"NVBench": str(version)} if version else {}
+    return (
+        Imported(source, "NVBench", CONVENTION, tuple(readings), chosen, software=software, left_out=tuple(left_out)),
+    )
+
+
+def _readings(name: str, state: _BenchState, source: str, more: dict[str, Scalar]) -> Iterator[Reading]:
+    """The cold and the batch time of a state."""
+    told = {one.tag: _number(one, state, source) for one in state.summaries or () if one.tag.startswith("nv/")}
+    parameters: dict[str, Scalar] = {axis.name: _scalar(axis) for axis in state.axis_values or ()}
+    moved = round(told.get(_RATE, 0.0) * told.get(_COLD, 0.0))
+    ways: tuple[tuple[str, str, Timing], ...] = ((_COLD, "cold", "device"), (_BATCH, "batch", "pipelined"))
+    for tag, way, timing in ways:
+        if tag in told:
+            yield Reading(
+                f"nvbench.{name}",
+                parameters | more | {"way": way},
+                "traffic_GBps" if moved else "time_s",
+                "mean",
+                Work(read_bytes=moved) if moved else Work(calls=1),
+                (told[tag],),
+                state.name,
+                max(1, int(told.get(_SAMPLES[tag], 1))),
+                mode="events",
+                timing=timing,
+                cache="flush" if way == "cold" else "warm",
+            )
+
+
+def _number(summary: _Summed, state: _BenchState, source: str) -> float:
+    """The number of a summary, which is written as text; 0 of one that has none."""
+    value = summary.data[0].value if summary.data else 0
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        if summary.tag in (_COLD, _BATCH, _RATE):
+            raise BadFile(f"{source}: {summary.tag} of {state.name} is {value!r}; expected a number") from None
+        return 0.0
+
+
+def _scalar(axis: _AxisValue) -> Scalar:
+    """The value of an axis in its type."""
+    text = str(axis.value)
+    return int(text) if axis.type == "int64" and text.lstrip("-").isdigit() else text

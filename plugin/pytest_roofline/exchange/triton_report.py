@@ -1,0 +1,100 @@
+"""The CSV that `triton.testing.perf_report` saves: a row for each point, a column for each line of its plot."""
+
+import csv
+import re
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from ..core.errors import BadFile
+from ..core.keys import Scalar
+from ..core.work import Work
+from .logs import lines
+from .records import Given, Imported, Reading, Refused, amount, refuse
+
+CONVENTION = (
+    "rates and times as the benchmark function gave them, most often a median of do_bench; GB is 1e9 bytes; seconds of "
+    "a rate are those of 1 GB or 1 TFLOP, since the file has rates only"
+)
+# By the label of the axis without spaces, dots and slashes: the work that a rate is kept of, or the unit of a time.
+_RATES = {
+    "gbps": Work(payload_bytes=10**9), "gbs": Work(payload_bytes=10**9), "tbs": Work(payload_bytes=10**12),
+    "tflops": Work(flops=10**12), "tflop": Work(flops=10**12), "gflops": Work(flops=10**9),
+}  # fmt: skip
+_TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+_COLUMN = re.compile(r"(?P<line>.*\S) \((?P<unit>[^()]+(?:\([^()]*\))?)\)")
+_HEADING = re.compile(
+    r"\A\s*[^\s,\"][^,\n\"]*(?:,[^,\n\"]+)+\r?\n(?:-?[\d.]+(?:e[+-]?\d+)?,[-\d.e+,naN]+\r?(?:\n|\Z))+\s*\Z"
+)
+
+
+def sniff(text: str) -> bool:
+    """Whether a text looks like such a file: names, and below them numbers and nothing else."""
+    return _HEADING.match(text) is not None
+
+
+def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
+    """The one report in a file."""
+    table = [(number, next(csv.reader([line]))) for number, line in lines(text) if line.strip()]
+    (_, names), *rows = table
+    if any(len(values) != len(names) for _, values in rows):
+        number, values = next(row for row in rows if len(row[1]) != len(names))
+        refuse(source, number, ",".join(values), f"{len(values)} columns; expected {len(names)}")
+    shown = [_COLUMN.fullmatch(name.strip()) for name in names]
+    told = next((at for at, match in enumerate(shown) if match and _unit(match["unit"])), None)
+    # Without a unit in the names, what is swept are the columns of whole numbers at the left.
+    whole = (at for at in range(len(names)) if not all(re.fullmatch(r"\d+(?:\.0+)?", values[at]) for _, values in rows))
+    swept = told if told is not None else max(1, next(whole, len(names) - 1))
+    benchmark = f"triton.{PurePath(source).stem}" if source.endswith(".csv") else "triton.perf_report"
+    readings: list[Reading] = []
+    for at in range(swept, len(names)):
+        match = shown[at]
+        unit = _unit(match["unit"] if match else "")
+        if names[at].strip() == "Diff" or (told is not None and unit is None):
+            continue
+        unit = unit or _unit(given.unit)
+        if unit is None:
+            raise BadFile(
+                f"{source}: column {names[at]!r} has no unit, as Triton wrote before version 3; tell with --unit: "
+                "GB/s, TFLOPS, ms, us"
+            )
+        line = match["line"] if match else names[at].strip()
+        readings += _line(rows, names[:swept], at, line, unit, benchmark, source)
+    return (Imported(source, "triton.testing", CONVENTION, tuple(readings)),)
+
+
+def _unit(label: str) -> tuple[str, Work, float] | None:
+    """Metric, work and the factor to seconds or work, by what an axis is called; None where it tells no unit."""
+    last = (re.findall(r"\(([^()]*)\)", label) or [label])[-1]
+    word = re.sub(r"[\s./]", "", last).lower()
+    if word in _RATES:
+        work = _RATES[word]
+        return ("payload_GBps" if work.payload_bytes else "TFLOPS"), work, 0.0
+    return ("time_s", Work(calls=1), _TIMES[word]) if word in _TIMES else None
+
+
+def _line(
+    rows: list[tuple[int, list[str]]], swept: list[str], at: int, line: str, unit: tuple[str, Work, float],
+    benchmark: str, source: str,
+) -> Iterator[Reading]:  # fmt: skip
+    """The points of one line; one that is empty was not measured."""
+    metric, work, factor = unit
+    for number, values in rows:
+        if values[at] in ("", "nan"):
+            continue
+        try:
+            value = amount(values[at])
+            if not value:
+                raise Refused("0; expected more")
+        except Refused as error:
+            refuse(source, number, ",".join(values), str(error))
+        points: dict[str, Scalar] = {name.strip(): _point(text) for name, text in zip(swept, values, strict=False)}
+        seconds = value * factor or 1 / value
+        yield Reading(
+            benchmark, points | {"line": line}, metric, "median_or_mean", work, (seconds,), f"line {number}",
+            mode="events", timing="device",
+        )  # fmt: skip
+
+
+def _point(text: str) -> Scalar:
+    """A point of a sweep, which pandas writes as `4096.0`."""
+    return int(float(text)) if re.fullmatch(r"\d+(?:\.0+)?", text) else text
