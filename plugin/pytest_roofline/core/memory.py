@@ -204,7 +204,7 @@ class MemoryUse:
     phase: Step = "forward"
     categories: dict[str, int] = field(default_factory=dict)
     before_bytes: int = 0
-    phase_peaks: dict[str, int] = field(default_factory=dict)
+    phase_peaks: dict[Step, int] = field(default_factory=dict)
     device_peak_bytes: int | None = None
     device_before_bytes: int | None = None
     missing: tuple[str, ...] = ()
@@ -212,8 +212,10 @@ class MemoryUse:
     allocator: tuple[AllocatorPoint, ...] = ()
 
     def __post_init__(self) -> None:
-        sizes = ("peak_bytes", "before_bytes", "categories", "phase_peaks", "device_peak_bytes", "device_before_bytes")
+        sizes = ("before_bytes", "categories", "phase_peaks", "device_peak_bytes", "device_before_bytes")
         require_amounts(self, from_zero=sizes)
+        # Of nothing, no category has a share.
+        require_amounts(self, **{"above_zero" if self.categories else "from_zero": ("peak_bytes",)})
 
     @property
     def unseen_bytes(self) -> int | None:

@@ -80,7 +80,7 @@ def follow(device: Device, call: FollowedCall, empty: MemoryUse) -> MemoryUse:
         phase=max(peaks, key=peaks.__getitem__, default="forward"),
         categories=categories,
         before_bytes=tracker.before_bytes,
-        phase_peaks={str(step): size for step, size in peaks.items()},
+        phase_peaks=dict(peaks),
         device_peak_bytes=None if rise_bytes is None else (counted_bytes or tracker.before_bytes) + rise_bytes,
         device_before_bytes=counted_bytes,
         missing=tuple(_missing(device, call, tracker, rise_bytes)),
