@@ -119,7 +119,9 @@ def test_the_text_of_nvbandwidth_is_what_its_json_would_be(text, take):
         nodes += (
             f"[1,0]<stdout>:memcpy CE GPU(row) <-> GPU(column) {part} bandwidth (GB/s)\n[1,0]<stdout>:      0     1\n"
         )
-        nodes += f"[1,0]<stdout>: 0   N/A {value}\n[1,0]<stdout>: 1 {value}   N/A\n[1,0]<stdout>:SUM x {2 * value}\n"
+        nodes += (
+            f"[1,0]<stdout>: 0   N/A {value:.2f}\n[1,0]<stdout>: 1 {value:.2f}   N/A\n[1,0]<stdout>:SUM x {2 * value}\n"
+        )
     nodes += (
         "[1,0]<stdout>:Waived: \n[1,0]<stdout>:Running device_local_copy.\n[1,0]<stdout>:Error: CUDA_ERROR_UNKNOWN\n"
         "[1,0]<stdout>:Running host_device_latency_sm.\n"
@@ -131,7 +133,7 @@ def test_the_text_of_nvbandwidth_is_what_its_json_would_be(text, take):
     assert found.left_out == ("1 test case waived by nvbandwidth, which the text does not name",)
     assert found.failed == (
         ("nvbandwidth.device_local_copy", "CUDA_ERROR_UNKNOWN"),
-        ("nvbandwidth.host_device_latency_sm", "a test case ended before the sum of its matrix"),
+        ("nvbandwidth.host_device_latency_sm", "a test case ended before its matrix was whole"),
     )
 
 
@@ -145,6 +147,15 @@ def test_a_matrix_that_is_not_whole_is_refused_with_its_line(text, take):
     ):
         with pytest.raises(BadFile, match=message):
             take(whole.replace(old, new, 1))
+    # Without its sum a matrix is whole that has a row for every GPU, or one of the host.
+    square = (
+        "Running device_to_device_memcpy_read_ce.\nmemcpy CE GPU(row) <- GPU(column) bandwidth (GB/s)\n      0     1\n"
+    )
+    square += "0   0.00  276.07\n1   276.19  0.00\n"
+    assert len(take(square)[0].readings) == 2
+    for cut in (square[:-17], square.replace("276.19  0.00", "276.19  0.0")):
+        with pytest.raises(BadFile, match="file: a test case ended before its matrix was whole"):
+            take(cut)
 
 
 def test_rates_of_babelstream_are_what_it_printed(text, take):

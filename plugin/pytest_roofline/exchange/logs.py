@@ -1,14 +1,14 @@
 """How the tables of a tool are found in the log of a job.
 
-A text format is a table of rules, a pattern and what to do with a line that matches; `scan` gives every line to the
-first that fits. Ranks that a launcher labels are read each for itself, and a table that several of them printed is
+A text format is a table of rules, a pattern and what to do with a line that matches; every line is given to the first
+that fits. Ranks that a launcher labels are read each for itself, and a table that several of them printed is
 taken once. What no rule knows is skipped and counted around a table; inside one only lines of libraries and launchers.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from dataclasses import replace
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence, Sized
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypeVar
 
 from ..core.errors import BadFile
 from ..core.units import count
@@ -50,24 +50,14 @@ class Runs(Protocol):
 
 
 AnyRuns = TypeVar("AnyRuns", bound=Runs)
-Lines = list[tuple[int, str]]
 # What to do with a line: given what was read so far, its number from 1, and the match.
 Rule = tuple[re.Pattern[str], Callable[[AnyRuns, int, re.Match[str]], None]]
 
 
 def lines(text: str) -> Iterator[tuple[int, str]]:
     """Every line with its number from 1, without its ending and colours."""
-    for number, raw in enumerate(text.split("\n"), 1):
+    for number, raw in enumerate((match[0] for match in re.finditer(r"(?m)^.*$", text)), 1):
         yield number, _CONTROL.sub("", _COLOUR.sub("", raw))
-
-
-def streams(text: str) -> Iterable[Lines]:
-    """The lines of every rank that a launcher labels, and those without a label, each in order."""
-    found: dict[str, Lines] = {}
-    for number, line in lines(text):
-        for label, piece in _pieces(line):
-            found.setdefault(label, []).append((number, piece))
-    return found.values()
 
 
 def _pieces(line: str) -> Iterator[tuple[str, str]]:
@@ -87,21 +77,27 @@ def _pieces(line: str) -> Iterator[tuple[str, str]]:
     yield from ((label, piece) for label, piece in joined)
 
 
-def scan(stream: Lines, source: str, rules: Sequence[Rule[AnyRuns]], runs: AnyRuns) -> int:
-    """Give every line to the first rule that it matches as a whole; how many are of something else."""
-    skipped, doubted = 0, None
-    for number, line in stream:
-        table, rows = runs.table, len(runs.table.rows) if runs.table is not None else 0
+@dataclass(slots=True)
+class _Stream(Generic[AnyRuns]):
+    """The lines of a rank that a launcher labels, or those without a label."""
+
+    runs: AnyRuns
+    skipped: int = 0
+    doubted: tuple[int, str] | None = None
+
+    def take(self, rules: Sequence[Rule[AnyRuns]], source: str, number: int, line: str) -> None:
+        """Give a line to the first rule that it matches as a whole; count it where it is of something else."""
+        runs, table = self.runs, self.runs.table
+        rows = len(table.rows) if table is not None else 0
         if not _took(rules, runs, source, number, line):
-            skipped += bool(line.strip())
-            if table is not None and doubted is None and not _FOREIGN.fullmatch(line):
-                doubted = number, line
-            continue
+            self.skipped += bool(line.strip())
+            if table is not None and self.doubted is None and not _FOREIGN.fullmatch(line):
+                self.doubted = number, line
+            return
         # Only what goes on, or comes to its end, has the line in doubt inside.
-        if doubted is not None and table is not None and (len(table.rows) > rows or runs.table is None):
-            refuse(source, *doubted, "a line inside a table that is no row of it")
-        doubted = doubted if runs.table is table else None
-    return skipped
+        if self.doubted is not None and table is not None and (len(table.rows) > rows or runs.table is None):
+            refuse(source, *self.doubted, "a line inside a table that is no row of it")
+        self.doubted = self.doubted if runs.table is table else None
 
 
 def _took(rules: Sequence[Rule[AnyRuns]], runs: AnyRuns, source: str, number: int, line: str) -> bool:
@@ -126,12 +122,14 @@ def read_runs(
     finish: Callable[[AnyRuns], Sequence[Imported]],
 ) -> tuple[Imported, ...]:
     """The runs in a log: `begin` makes what rules fill from one stream, `finish` what comes of it."""
-    found: list[Imported] = []
-    skipped = 0
-    for stream in streams(text):
-        runs = begin()
-        skipped += scan(stream, source, rules, runs)
-        found += finish(runs)
+    streams: dict[str, _Stream[AnyRuns]] = {}
+    for number, line in lines(text):
+        for label, piece in _pieces(line):
+            if label not in streams:
+                streams[label] = _Stream(begin())
+            streams[label].take(rules, source, number, piece)
+    found = [one for stream in streams.values() for one in finish(stream.runs)]
+    skipped = sum(stream.skipped for stream in streams.values())
     once = list({_content(one): one for one in reversed(found)}.values())[::-1]
     if not any(one.readings for one in once):
         why = next((reason for one in once for _, reason in one.failed), "it has no table with rows")

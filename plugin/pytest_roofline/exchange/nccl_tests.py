@@ -207,8 +207,8 @@ _RULES: tuple[Rule[_Logs], ...] = (
 
 def sniff(text: str) -> bool:
     """Whether a text looks like such a log."""
-    marks = r"^[^\n]*# (?:nThread \d|Collective test starting:|[nr]ccl-tests version|Avg bus bandwidth)"
-    return re.search(marks, text, re.MULTILINE) is not None
+    marks = r"nThread \d|Collective test starting:|[nr]ccl-tests version|Avg bus bandwidth| +\(B\) +\(elements\)"
+    return re.search(rf"^[^\n]*# (?:{marks})", text, re.MULTILINE) is not None
 
 
 def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:

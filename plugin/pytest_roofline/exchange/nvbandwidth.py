@@ -96,11 +96,12 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
 
 
 def _of_texts(texts: Texts, source: str, given: Given) -> list[Imported]:
-    """Runs that were printed as text; a test case that came to no sum ended in the middle."""
+    """Runs that were printed as text; a test case whose matrix is not whole ended in the middle."""
+    texts.close()
     for document in texts:
         for case in document["testcases"]:
             if case["status"] == "Running":
-                case |= {"status": "Error", "error": "a test case ended before the sum of its matrix"}
+                case |= {"status": "Error", "error": "a test case ended before its matrix was whole"}
     found = [_imported(as_record(document, source, _Run), source, given) for document in texts]
     if found and texts.unnamed:
         waived = f"{count(texts.unnamed, 'test case')} waived by nvbandwidth, which the text does not name"

@@ -16,7 +16,7 @@ _DEVICE = re.compile(r" *(?:Device (\d+)|Process (\d+) \(([^()]*)\): device \d+)
 _CASE = re.compile(r" *Running (?:benchmark )?([a-z][a-z0-9_]*)\. *")
 _STATUS = re.compile(r" *(Waived|Error|ERROR): *(.*?) *")
 _DESCRIPTION = re.compile(r" *(\S.*(?:\(GB/s\)|\(ns\)|BW)) *")
-_CELLS = re.compile(r" *\S+(?: +(?:\d+(?:\.\d+)?|N/A))+ *")
+_CELLS = re.compile(r" *\S+(?:(?: +(?:\d+\.\d\d|N/A))+|(?: +\d+)+) *")
 _COLUMN = re.compile(r" *\d+ *")
 _SUM = re.compile(r" *(?:SUM|&&&& PERF) \w+ (\d[\d.e+]*)\S* *")
 _MORE = re.compile(
@@ -29,8 +29,14 @@ _MORE = re.compile(
 class Matrix:
     """One matrix between its description and its sum."""
 
+    square: bool
     columns: int = 0
     rows: list[list[str]] = field(default_factory=list)
+
+    @property
+    def whole(self) -> bool:
+        """Whether no row is missing: of GPUs one each, of the host one."""
+        return len(self.rows) == (self.columns if self.square else 1)
 
 
 class Texts(list[dict[str, Any]]):
@@ -42,6 +48,7 @@ class Texts(list[dict[str, Any]]):
     def run(self) -> dict[str, Any]:
         """The run that a line of its head belongs to."""
         if not self or self[-1]["testcases"]:
+            self.close()
             self.append({"testcases": []})
         return self[-1]
 
@@ -51,6 +58,14 @@ class Texts(list[dict[str, Any]]):
             raise Foreign
         found: dict[str, Any] = self[-1]["testcases"][-1]
         return found
+
+    def close(self, *, summed: bool = False) -> None:
+        """Keep the matrix that is open, where its sum is told or no row is missing."""
+        if self.table is not None and (summed or self.table.whole):
+            case = self.case()
+            case["bandwidth_matrix"] = [*case.get("bandwidth_matrix", ()), *self.table.rows]
+            case["status"] = "Passed"
+        self.table = None
 
 
 def _take_head(texts: Texts, _: int, match: re.Match[str]) -> None:
@@ -63,7 +78,7 @@ def _take_device(texts: Texts, _: int, match: re.Match[str]) -> None:
 
 
 def _take_case(texts: Texts, _: int, match: re.Match[str]) -> None:
-    texts.table = None
+    texts.close()
     if not texts:
         texts.run()
     texts[-1]["testcases"].append({"name": match[1], "status": "Running"})
@@ -77,8 +92,9 @@ def _take_status(texts: Texts, _: int, match: re.Match[str]) -> None:
 
 
 def _take_description(texts: Texts, _: int, match: re.Match[str]) -> None:
-    texts.case().update(bandwidth_description=match[1])
-    texts.table = Matrix()
+    texts.close()
+    texts.case().update(bandwidth_description=match[1], status="Running")
+    texts.table = Matrix("GPU(row)" in match[1])
 
 
 def _take_cells(texts: Texts, _: int, match: re.Match[str]) -> None:
@@ -107,9 +123,7 @@ def _take_sum(texts: Texts, _: int, match: re.Match[str]) -> None:
     cells = [amount(cell) for row in texts.table.rows for cell in row if cell != "N/A"]
     if abs(sum(cells) - amount(match[1])) > 0.006 * (len(cells) + 1):
         raise Refused(f"the sum of the matrix above is {sum(cells):.2f}")
-    case = texts.case()
-    case["bandwidth_matrix"] = [*case.get("bandwidth_matrix", ()), *texts.table.rows]
-    case["status"], texts.table = "Passed", None
+    texts.close(summed=True)
 
 
 def _skip(_: Texts, __: int, ___: re.Match[str]) -> None:
