@@ -32,9 +32,16 @@ def sniff(text: str) -> bool:
     return _HEADING.match(text) is not None
 
 
+def _values(line: str, source: str, number: int) -> list[str]:
+    try:
+        return next(csv.reader([line]))
+    except csv.Error as error:
+        refuse(source, number, line, f"no row of a table ({error}); expected values between commas")
+
+
 def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
     """The one report in a file."""
-    table = [(number, next(csv.reader([line]))) for number, line in lines(text) if line.strip()]
+    table = [(number, _values(line, source, number)) for number, line in lines(text) if line.strip()]
     (_, names), *rows = table
     if any(len(values) != len(names) for _, values in rows):
         number, values = next(row for row in rows if len(row[1]) != len(names))
