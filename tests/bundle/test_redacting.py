@@ -145,7 +145,7 @@ def test_machines_are_found_where_tools_print_them_though_no_digit_tells():
     for text in (
         "{}:3442:3450 [0] NCCL INFO Using network IB", "[{}:12345] *** Process received signal ***",
         "#  Rank  0 Group  0 Pid  3442 on   {} device  0 [0x1a] NVIDIA H100", "srun: error: {}: task 0: Killed",
-        "  host      : {}", "machine {} login bob password x",
+        "NCCL INFO Connected to {}<48231>", "  host      : {}", "machine {} login bob password x",
     ):  # fmt: skip
         redactor = Redactor()
         redactor.learn_from(text.format("mercury"))

@@ -28,8 +28,9 @@ _BEGINS = (
     "nvapi- gh[pousr]_ github_pat_ gl(?:pat|rt|dt|ft|soat|cbt|ptt|imt|agent|oas|ffct|wt)- GR1348941 glsa_ glc_ "
     "sntry[su]_ (?:sk|rk)_(?:live|test)_ whsec_ shp(?:at|ca|pa|ss)_ sq0[a-z]{3}- NRAK- PMAK- lin_api_ figd_ "
     "dp\\.[a-z]{2,5}\\. xox[a-z]- xoxe\\. xapp- hv[bsr]\\. dckr_[a-z]{3}_ do[por]_v1_ ya29\\. GOCSPX- AIza 1//0 pypi- "
-    "rubygems_ ATATT3 ATCTT3 ATBB AKCp HRKU- tskey- sbp_ pscale_ ops_eyJ bkua_ CCIPAT_ lsv2_ gsk_ pplx- xai- pul- "
-    "AGE-SECRET-KEY- IQoJb3JpZ2lu FwoGZXIvYXdz cmVmdGtu [\\w~.-]{3}\\dQ~ [A-Za-z0-9]{14}\\.atlasv1\\."
+    "rubygems_ ATATT3 ATCTT3 ATBB AKCp HRKU- tskey- sbp_ pscale_ ops_eyJ bkua_ CCIPAT_ lsv2_ gsk_ csk- GOOG1E "
+    "hf_oauth_ wandb_v1_ tgp_v1_ pplx- xai- pul- AGE-SECRET-KEY- LS0tLS1CRUdJTi IQoJb3JpZ2lu FwoGZXIvYXdz "
+    "cmVmdGtu [\\w~.-]{3}\\dQ~ [A-Za-z0-9]{14}\\.atlasv1\\."
 )
 _HAS_DIGIT = r"(?=[A-Za-z]{0,40}\d)[A-Za-z0-9]"
 # Behind no letter, but behind the end of a line as JSON and logs write it.
@@ -39,14 +40,17 @@ FORMS = tuple(
     re.compile(text)
     for text in (
         rf"{_START}(?:{'|'.join(_BEGINS.split())})[\w~+/=-]{{8,}}(?:\.[\w~+/=-]+)*",
-        rf"{_START}(?:(?:hf|api_org)_[A-Za-z0-9]{{10,}}|sk-(?=[\w-]{{0,80}}?\w{{16}})[\w-]{{16,}}|npm_[A-Za-z0-9]{{16,}}|[a-z]s-{_HAS_DIGIT}{{22}}"
-        rf"|(?:ntn|secret|rpa|r8|cio)_?{_HAS_DIGIT}{{20,}}(?:[_.]\w+)*|[Ma]k?-{_HAS_DIGIT}{{22}}|EAAA[\w-]{{40,}})(?![\w-])",
+        rf"{_START}(?:(?:hf|api_org)_[A-Za-z0-9]{{10,}}|sk-(?=[\w-]{{0,80}}?\w{{16}})[\w-]{{16,}}"
+        rf"|(?:(?:ntn|secret|npm|rpa|r8|fw|sk)_|cio|a[ks]-){_HAS_DIGIT}{{20,}}(?:[_.]\w+)*|EAAA[\w-]{{40,}})(?![\w-])",
         rf"{_START}(?:A3T[A-Z0-9]|ABIA|ACCA|AKIA|ASIA)[0-9A-Z]{{12,}}(?:[\s,:/\"']{{1,4}}[\w/+]{{40}}(?![\w/+]))?",
         rf"{_START}eyJ[\w-]{{8,}}\.?[\w-]{{8,}}(?:\.[\w-]+)?",
         rf"{_START}(?:dapi|key-|AC|SK){HEX}{{32}}(?:-\d)?(?!\w)|{_START}{HEX}{{32}}-us\d+\b",
-        rf"{_START}(?:SG\.[\w-]{{16,}}\.[\w-]{{16,}}|[MNO][\w-]{{23,25}}\.[\w-]{{6}}\.[\w-]{{27,}}|\d{{8,10}}:[\w-]{{35}})(?!\w)",
+        rf"{_START}(?:SG\.[\w-]{{16,}}\.[\w-]{{16,}}"
+        rf"|[MNO][\w-]{{23,25}}\.[\w-]{{6}}\.[\w-]{{27,}}|\d{{8,10}}:[\w-]{{35}})(?!\w)",
         rf"{_START}[sbr]\.(?=[A-Za-z]*\d)(?=[a-z\d]*[A-Z])[A-Za-z0-9]{{24}}(?!\w|\.\w)",
         r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----[^-]*(?:-----END [A-Z0-9 ]{0,40}-----)?",
+        # Passwords as systems keep them.
+        r"\$(?:apr1|2[aby]|[156y]|argon2\w{1,2})\$[\w./$=,+-]{8,}",
         r"PuTTY-User-Key-File-\d:(?:[^\n]*\n?){0,99}",
     )
 )
@@ -77,7 +81,8 @@ CONTEXTS = (
     r"\b(?i:bearer)[ \t]+(?P<it>(?=[a-z._~+/=-]*[A-Z0-9])[\w.+/=~-]{8,})",
     r"\b(?i:basic)[ \t]+(?P<it>(?=[A-Za-z+/]*[\d=])[A-Za-z0-9+/]{8,}={0,2})",
     r"(?i)\b_?auth[\"'\\]*[ \t]*[:=][ \t]*[\"'\\]*(?P<it>[\w+/=-]{16,})",
-    r"(?i)(?:(?<![a-z])sig|-signature|-credential)=(?P<it>(?=[a-z%+/=-]*\d)[\w%+/=-]{8,})",
+    r"(?i)(?:(?<![a-z])sig|(?<=[?&])signature|-signature|-credential)=(?P<it>(?=[a-z%+/=-]*\d)[\w%+/=-]{8,})",
+    r"\"username\"\s*:\s*\"[^\"]*\"\s*,\s*\"key\"\s*:\s*\"(?P<it>[^\"]+)",
     # A variable of a manifest, and one that a program sets.
     rf"(?i)\bname:[ \t]*[\"']?\w*(?:{_WORDS})[\"']?{_LINE}value:[ \t]*{_VALUE}",
     rf"(?i)\b(?:setdefault|setenv|putenv)\([\"']\w*(?:{_WORDS})[\"'],[ \t]*{_VALUE}",

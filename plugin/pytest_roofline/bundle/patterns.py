@@ -64,6 +64,7 @@ _HOSTS_OF_TOOLS = (
     r"(?<![\w.-])(?P<it>[A-Za-z][\w.-]*):\d+:\d+ \[\d+\] ",
     r"\b[Pp]id[ \t]+\d+[ \t]+on[ \t]+(?P<it>[A-Za-z][\w.-]*)(?=[ \t]+device\b)",
     r"(?:^|[\s(])\[(?P<it>[A-Za-z][\w.-]*):\d{3,}\]",
+    r"\b(?:peer|from|to|with)[ \t]+(?P<it>[A-Za-z][\w.-]*)<\d{4,5}>",
     r"\bsrun: error: (?P<it>[A-Za-z][\w.-]*): task",
     r"\bhost[ ]{2,}: (?P<it>[A-Za-z][\w.-]*)",
     r"(?m)^[ \t]*machine[ \t]+(?P<it>[A-Za-z][\w.-]*)(?=\s+(?:login|account|password)\b)",

@@ -162,8 +162,12 @@ def gone(name: str) -> click.Command:
 
 
 def say(text: str = "", *, err: bool = False) -> None:
-    """Print lines for a person: all that commands print goes through here, so that no log takes one for a command."""
-    click.echo(without_commands(text), err=err)
+    """Print lines for a person: all that commands print goes through here, so that none steers what shows it.
+
+    On a terminal they may be coloured; there the texts in them were made printable one by one.
+    """
+    coloured = not err and sys.stdout.isatty()
+    click.echo("\n".join(map(without_commands if coloured else printable, text.split("\n"))), err=err)
 
 
 def print_json(plain: Any) -> None:
