@@ -126,6 +126,23 @@ def test_another_way_of_running_is_another_key(text, one):
             assert reading.parameters.items() >= parameters.items()
 
 
+def test_the_heads_of_other_versions_are_understood(text, one):
+    # Of rccl-tests until 2021 and of nccl-tests before 2.1 and since 2.20: src/common.cu of both.
+    log = text("a100-all_reduce.log")
+    head, ranks = log.split("\n", 1)[0], re.sub(r"Pid +\d+ ", "", log)
+    values = "minBytes: 0 maxBytes: 8589934592 step: 2(factor) warmupIters: 5 iters: 20 validation: 0"
+    for changed in (
+        log.replace(head, f"# nThread: 1 nGpus: 8 {values} "),
+        log.replace(head, f"# nThreads: 1 nGpus: 8 nRanks: 1 {values} "),
+        log.replace("# Out of", " Out of").replace("# Avg", " Avg").replace("# nThread", "nThread"), ranks,
+        log.replace(head, head.rstrip() + " side_work: 0 work_sms: 0 direction: none"),
+    ):  # fmt: skip
+        assert changed != log
+        assert seconds(one(changed)) == seconds(one(log)), changed[:160]
+    beside = one(log.replace(head, head.rstrip() + "  side_work: 1 work_sms: 8 "))
+    assert {reading.parameters["work_sms"] for reading in beside.values()} == {8}
+
+
 def test_groups_of_a_split_job_count_their_own_ranks(text, one):
     # NCCL_TESTS_SPLIT: four ranks, two groups of two; the factor is that of two ranks.
     log = text("gb10-two-nodes-all_gather.log")

@@ -10,11 +10,12 @@ from .logs import Foreign, Rule, read_runs
 from .records import Given, Imported, Reading, Refused, amount, whole
 
 _CONFIG = re.compile(
-    r"(?:# )?nThread (\d+) nGpus (\d+) minBytes (\d+) maxBytes (\d+) step: (\d+)\((?:factor|bytes)\) "
-    r"warmup iters: (\d+) iters: (\d+)(?: agg iters: (\d+))? validation: (\d+)(?: graph: (\d+))?(?: unalign: (\d+))? *"
+    r"(?:# )?nThreads?:? (\d+) nGpus:? (\d+)(?: nRanks: \d+)? minBytes:? (\d+) maxBytes:? (\d+) step: (\d+)"
+    r"\((?:factor|bytes)\) warmup ?[iI]ters: (\d+) iters: (\d+)(?: agg iters: (\d+))? validation: (\d+)"
+    r"(?: graph: (\d+))?(?: unalign: (\d+))?(?: +side_work: (\d+) work_sms: (\d+).*)? *"
 )
 _RANK = re.compile(
-    r"#? +Rank +(\d+) +(?:Group +(\d+) +)?Pid +\d+ on +(\S+) device +(\d+) \[[0-9a-fA-Fx:.]+\](?: (.*\S))? *"
+    r"#? +Rank +(\d+) +(?:Group +(\d+) +)?(?:Pid +\d+ +)?on +(\S+) device +(\d+) \[[0-9a-fA-Fx:.]+\](?: (.*\S))? *"
 )
 _START = re.compile(r"# Collective test starting: (\S+) *")
 _VERSION = re.compile(r"# ([nr]ccl-tests) version (\S+)(?: \(\S+\))? [nr]ccl-headers=(\d+) [nr]ccl-library=(\d+) *")
@@ -24,8 +25,8 @@ _ROW = re.compile(r" *\d+ +\d+ +[a-z]\w* .*")
 # What is behind a prefix that no launcher is known to write: size, count, type, maybe redop and root, time, two rates.
 _PREFIXED = re.compile(r".*?\b\d{1,20} +\d{1,20} +[a-z]\w*(?: +[a-z]+)?(?: +-?\d{1,20})?(?: +\d[\d.e+]*){3}(?: .*)?")
 _COMMAND = re.compile(r".*\b\w+_perf\b.*")
-_BOUNDS = re.compile(r"# Out of bounds values *: (\d+) (?:OK|FAILED) *")
-_AVERAGE = re.compile(r"# Avg bus bandwidth *: \S+ *(?:OK|FAILED)? *")
+_BOUNDS = re.compile(r"[# ] *Out of bounds values *: (\d+) (?:OK|FAILED) *")
+_AVERAGE = re.compile(r"[# ] *Avg bus bandwidth *: \S+ *(?:OK|FAILED)? *")
 _BLOCKING = re.compile(r"# Blocking Enabled: (.*\S) *")
 _LIBRARY = re.compile(r"(rccl-tests|NCCL version|RCCL version|HIP version|ROCm version|Librccl path)[ :]* (\S.*?) *")
 _SHARED = ("size count type", "size count type redop", "size count type root", "size count type redop root")
@@ -207,8 +208,8 @@ _RULES: tuple[Rule[_Logs], ...] = (
 
 def sniff(text: str) -> bool:
     """Whether a text looks like such a log."""
-    marks = r"nThread \d|Collective test starting:|[nr]ccl-tests version|Avg bus bandwidth| +\(B\) +\(elements\)"
-    return re.search(rf"^[^\n]*# (?:{marks})", text, re.MULTILINE) is not None
+    marks = r"nThreads?:? \d+ nGpus|# Collective test starting:|# [nr]ccl-tests version|# +\(B\) +\(elements\)"
+    return re.search(rf"^[^\n]*(?:{marks}|Avg bus bandwidth +:)", text, re.MULTILINE) is not None
 
 
 def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
@@ -252,7 +253,7 @@ def _spoiled(reading: Reading, log: _Log) -> Reading:
 def _setting(log: _Log, source: str, given: Given) -> Setting:
     if not log.config:
         raise BadFile(f"{source}: no line '# nThread …' above the rows; expected a whole log")
-    threads, gpus, *_, warmup, iterations, together, _, graph, unalign = log.config
+    threads, gpus, *_, warmup, iterations, together, _, graph, unalign, side_work, work_sms = log.config
     devices = len(log.ranks) or given.devices
     if not devices:
         raise BadFile(f"{source}: no lines '# Rank …'; tell with --devices how many took part")
@@ -268,6 +269,7 @@ def _setting(log: _Log, source: str, given: Given) -> Setting:
     ways: dict[str, Scalar] = {
         "nodes": hosts if hosts > 1 else 0, "groups": several if several > 1 else 0,
         "agg_iters": together if together > 1 else 0, "graph": graph, "unalign": unalign, "blocking": blocking,
+        "side_work": side_work, "work_sms": work_sms if side_work else 0,
     }  # fmt: skip
     return Setting(
         tool=log.tool,
