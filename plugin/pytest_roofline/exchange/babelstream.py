@@ -73,11 +73,19 @@ class _Table:
         """How often each kernel ran; 2, one of them left out, where versions before 1 do not say."""
         return whole(self.head.get("calls", "2"))
 
+    @property
+    def element_bytes(self) -> int:
+        """Of one number."""
+        told = self.told("precision")
+        if told not in _SIZES:
+            raise Refused(f"precision {told!r} above; expected one of {', '.join(_SIZES)}")
+        return _SIZES[told]
+
     def array_bytes(self) -> int:
         """Of one array; the text rounds it to a tenth, and most are powers of two."""
-        element_bytes = _SIZES.get(self.told("precision"), 0)
-        if "elements" in self.head:
-            return int(self.head["elements"]) * element_bytes
+        element_bytes = self.element_bytes
+        if whole(self.head.get("elements", "0")):
+            return whole(self.head["elements"]) * element_bytes
         unit, printed = self.told("size_unit"), amount(self.told("size"))
         # Version 1 printed MiB, and called them MB.
         binary = unit == "MB" and "old" in self.head and self.head.get("version", "").startswith(("0.", "1."))
@@ -167,7 +175,10 @@ def _take_text_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
     if not rate:
         raise Refused("a rate of 0; expected more")
     seconds = moved / (rate * UNITS[table.unit])
-    off = seconds * (0.06 * UNITS[table.head.get("size_unit", "KB")] / array_bytes + 0.0006 / rate) + _HALF_TICK_S
+    off = (
+        seconds * (0.06 * UNITS.get(table.head.get("size_unit", "KB"), 0.0) / array_bytes + 0.0006 / rate)
+        + _HALF_TICK_S
+    )
     if abs(seconds - best) > off:
         raise Refused(f"{rate:g} {table.unit}/s of {moved} bytes are {seconds:.5f} s, but the least time is {best:g} s")
     times = {"best": seconds, "mean": mean, "slowest": slowest}
@@ -175,7 +186,7 @@ def _take_text_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
     order = table.head.get("order", "Classic").lower()
     more: dict[str, Scalar] = {} if order == "classic" else {"order": order}
     printed = {name: time_s for name, time_s in times.items() if time_s}
-    table.rows += _readings(kernel, table.calls, array_bytes, _SIZES[table.told("precision")], printed, number, more)
+    table.rows += _readings(kernel, table.calls, array_bytes, table.element_bytes, printed, number, more)
 
 
 def _take_triad_only(tables: _Tables, number: int, match: re.Match[str]) -> None:
@@ -189,7 +200,7 @@ def _take_triad_only(tables: _Tables, number: int, match: re.Match[str]) -> None
     if not rate:
         raise Refused("a rate of 0; expected more")
     (mean,) = _readings(
-        "Triad", calls + 1, array_bytes, _SIZES[table.told("precision")],
+        "Triad", calls + 1, array_bytes, table.element_bytes,
         {"mean": 3 * array_bytes / (rate * UNITS[table.unit])}, number, {"calls": "all"},
     )  # fmt: skip
     table.rows.append(mean)
