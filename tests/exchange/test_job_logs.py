@@ -62,6 +62,19 @@ def test_inside_a_table_lines_of_libraries_are_skipped_and_any_other_is_refused_
         take(stream)
 
 
+def test_lines_between_two_runs_are_around_both(text, take):
+    for name in (CUDA, "a100-all_reduce.log", "cofc-osu-bibw.log", "gh200-nvbandwidth.txt"):
+        log = text(name)
+        other = log.replace("0.00346 ", "0.00347 ").replace("63896  134.44  235.26", "63899  134.43  235.25")
+        other = other.replace("23688.99", "23688.98").replace("176.92", "176.93")
+        between = "Running on device 1\n====================\n\n"
+        assert len(take(log + between + other)) >= 2, name
+    # Also where the first has no end.
+    cut = text("a100-all_reduce.log")[:3500].rsplit("\n", 1)[0]
+    failed, found = take(f"{cut}\n{'-' * 60}\nprterun detected that a process exited\n" + text("a100-all_reduce.log"))
+    assert (len(failed.failed), len(found.readings)) == (1, 64)
+
+
 def test_a_run_that_ended_in_the_middle_is_a_failed_test_beside_those_that_are_whole(text, take):
     whole = text("a100-all_reduce.log")
     cut = whole[: whole.index("    33554432")]
@@ -102,6 +115,8 @@ def test_other_versions_of_babelstreams_text_are_read(text, take):
     # Version 0 says how many elements there are, 1 calls MiB MB, 6 has other lines; --triad-only has no table.
     (old,) = take(text("k20c-gpu-stream.txt"))
     assert {one.parameters["size_bytes"] for one in old.readings} == {49999872 * 8}
+    untyped = text("k20c-gpu-stream.txt").replace("Precision: double\n", "").replace("Array size", "Arrays")
+    assert [one.parameters for one in take(untyped)[0].readings] == [one.parameters for one in old.readings]
     (first,) = take(text("k20c-gpu-stream.txt").replace("0.0\n", "1.0\n").replace("Resizing array from", "Array from"))
     assert {one.parameters["size_bytes"] for one in first.readings} == {round(381.5 * 2**20)}
     six = (

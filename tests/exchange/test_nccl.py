@@ -134,6 +134,7 @@ def test_the_heads_of_other_versions_are_understood(text, one):
     for changed in (
         log.replace(head, f"# nThread: 1 nGpus: 8 {values} "),
         log.replace(head, f"# nThreads: 1 nGpus: 8 nRanks: 1 {values} "),
+        log.replace(" validation: 0", "").replace("68.4048", "68.4048 GB/s"),
         log.replace("# Out of", " Out of").replace("# Avg", " Avg").replace("# nThread", "nThread"), ranks,
         log.replace(head, head.rstrip() + " side_work: 0 work_sms: 0 direction: none"),
     ):  # fmt: skip

@@ -61,6 +61,7 @@ class _Table:
     product: str | None = None
     driver: str | None = None
     wrong: set[str] = field(default_factory=set)
+    ended: bool = False
 
     def told(self, name: str) -> str:
         """What a line above the table says."""
@@ -170,6 +171,11 @@ def _take_text_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
     if len(values) != 5:
         raise Refused(f"{len(values)} columns; expected 5")
     kernel, (rate, best, slowest, mean) = values[0], (amount(value) for value in values[1:])
+    if "precision" not in table.head and "elements" in table.head:
+        # The first version told neither type nor size, but its rate by its time is that of one type.
+        element_bytes = rate * UNITS[table.unit] * best / sum(KERNELS[kernel]) / int(table.head["elements"])
+        found = next((name for name, size in _SIZES.items() if abs(element_bytes / size - 1) < 0.01), None)
+        table.head |= {"precision": found} if found else {}
     array_bytes = table.array_bytes()
     moved = sum(KERNELS[kernel]) * array_bytes
     if not rate:

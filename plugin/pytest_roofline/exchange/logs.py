@@ -40,6 +40,10 @@ class OpenTable(Protocol):
     def rows(self) -> Sized:
         """What was read of it."""
 
+    @property
+    def ended(self) -> bool:
+        """Whether a line said that it is at its end."""
+
 
 class Runs(Protocol):
     """The runs of a tool that one stream of lines has, while they are read."""
@@ -95,7 +99,7 @@ class _Stream(Generic[AnyRuns]):
                 self.doubted = number, line
             return
         # Only what goes on, or comes to its end, has the line in doubt inside.
-        if self.doubted is not None and table is not None and (len(table.rows) > rows or runs.table is None):
+        if self.doubted is not None and table is not None and (len(table.rows) > rows or table.ended):
             refuse(source, *self.doubted, "a line inside a table that is no row of it")
         self.doubted = self.doubted if runs.table is table else None
 

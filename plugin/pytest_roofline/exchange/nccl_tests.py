@@ -11,7 +11,7 @@ from .records import Given, Imported, Reading, Refused, amount, whole
 
 _CONFIG = re.compile(
     r"(?:# )?nThreads?:? (\d+) nGpus:? (\d+)(?: nRanks: \d+)? minBytes:? (\d+) maxBytes:? (\d+) step: (\d+)"
-    r"\((?:factor|bytes)\) warmup ?[iI]ters: (\d+) iters: (\d+)(?: agg iters: (\d+))? validation: (\d+)"
+    r"\((?:factor|bytes)\) warmup ?[iI]ters: (\d+) iters: (\d+)(?: agg iters: (\d+))?(?: validation: (\d+))?"
     r"(?: graph: (\d+))?(?: unalign: (\d+))?(?: +side_work: (\d+) work_sms: (\d+).*)? *"
 )
 _RANK = re.compile(
@@ -26,7 +26,7 @@ _ROW = re.compile(r" *\d+ +\d+ +[a-z]\w* .*")
 _PREFIXED = re.compile(r".*?\b\d{1,20} +\d{1,20} +[a-z]\w*(?: +[a-z]+)?(?: +-?\d{1,20})?(?: +\d[\d.e+]*){3}(?: .*)?")
 _COMMAND = re.compile(r".*\b\w+_perf\b.*")
 _BOUNDS = re.compile(r"[# ] *Out of bounds values *: (\d+) (?:OK|FAILED) *")
-_AVERAGE = re.compile(r"[# ] *Avg bus bandwidth *: \S+ *(?:OK|FAILED)? *")
+_AVERAGE = re.compile(r"[# ] *Avg bus bandwidth *: \S+(?: GB/s)? *(?:OK|FAILED)? *")
 _BLOCKING = re.compile(r"# Blocking Enabled: (.*\S) *")
 _LIBRARY = re.compile(r"(rccl-tests|NCCL version|RCCL version|HIP version|ROCm version|Librccl path)[ :]* (\S.*?) *")
 _SHARED = ("size count type", "size count type redop", "size count type root", "size count type redop root")

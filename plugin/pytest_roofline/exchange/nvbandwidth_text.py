@@ -32,6 +32,7 @@ class Matrix:
     square: bool
     columns: int = 0
     rows: list[list[str]] = field(default_factory=list)
+    ended: bool = False
 
     @property
     def whole(self) -> bool:
@@ -59,9 +60,9 @@ class Texts(list[dict[str, Any]]):
         found: dict[str, Any] = self[-1]["testcases"][-1]
         return found
 
-    def close(self, *, summed: bool = False) -> None:
+    def close(self) -> None:
         """Keep the matrix that is open, where its sum is told or no row is missing."""
-        if self.table is not None and (summed or self.table.whole):
+        if self.table is not None and (self.table.ended or self.table.whole):
             case = self.case()
             case["bandwidth_matrix"] = [*case.get("bandwidth_matrix", ()), *self.table.rows]
             case["status"] = "Passed"
@@ -123,7 +124,8 @@ def _take_sum(texts: Texts, _: int, match: re.Match[str]) -> None:
     cells = [amount(cell) for row in texts.table.rows for cell in row if cell != "N/A"]
     if abs(sum(cells) - amount(match[1])) > 0.006 * (len(cells) + 1):
         raise Refused(f"the sum of the matrix above is {sum(cells):.2f}")
-    texts.close(summed=True)
+    texts.table.ended = True
+    texts.close()
 
 
 def _skip(_: Texts, __: int, ___: re.Match[str]) -> None:

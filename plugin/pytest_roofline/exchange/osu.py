@@ -48,6 +48,7 @@ class _Test:
     columns: list[str] = field(default_factory=list)
     rows: list[Reading] = field(default_factory=list)
     last_bytes: int = -1
+    ended: bool = False
 
     @property
     def name(self) -> str:

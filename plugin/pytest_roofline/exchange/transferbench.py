@@ -41,6 +41,7 @@ class _Block:
 
     columns: list[str] = field(default_factory=list)
     rows: list[Reading] = field(default_factory=list)
+    ended: bool = False
 
 
 @dataclass(slots=True)
@@ -127,6 +128,8 @@ def _take_transfer(runs: _Calls, number: int, match: re.Match[str]) -> None:
 def _take_aggregate(runs: _Calls, number: int, match: re.Match[str]) -> None:
     run, (rate, moved) = runs.run(), _figures(*match.groups())
     run.add("aggregate", {"test": run.test}, rate, moved, number, timing="wall")
+    if run.block is not None:
+        run.block.ended = True
     run.block = None
 
 
