@@ -1,6 +1,7 @@
 """Copies from one memory to another one's: between GPUs of one process, and between processes.
 
-Between GPUs by PyTorch's `copy_`: every pair one way and both ways at once, from one to all and from all to one.
+Between GPUs by PyTorch's `copy_`: every pair one way and both ways at once, from one to all and from all to one; and
+by a Triton kernel of the source that writes into the other's memory.
 Between two ranks through memory that they share, by Gloo's send and receive, and by MPI's: these run on CPUs too.
 """
 
@@ -99,14 +100,14 @@ def _require_memory(roofline, ways, devices, size_bytes):
             roofline.skip_for_hardware(f"needs {format_amount(need)} on cuda:{index}, found {format_amount(free)}")
 
 
-def _measure(roofline, ways, size_bytes, metric):
+def _measure(roofline, ways, size_bytes, metric, copy=None):
     """Copies along all ways at once, timed on every GPU that they touch."""
     devices = list(dict.fromkeys(index for way in ways for index in way))
     _require_memory(roofline, ways, devices, size_bytes)
     on_gpus = peer_copy.on_gpus(ways)
     alone = len(ways) == 1
     roofline.measure(
-        memcpy.copy if alone else peer_copy.AtOnce(on_gpus),
+        memcpy.copy if alone and copy is None else peer_copy.AtOnce(on_gpus, copy),
         make_args=peer_copy.PeerBuffers(size_bytes, on_gpus).make,
         work=Work(**(link_copy_bytes(size_bytes) if alone else peer_copy.work_at_once(size_bytes, len(ways)))),
         cache="rotate",
@@ -122,6 +123,26 @@ def test_peer_copy_one_way(roofline, need_gpus, pytestconfig, source, target, si
     need_gpus(2)
     _leave_to_another_pair(pytestconfig, (source, target), size_bytes)
     _measure(roofline, [(source, target)], size_bytes, ONE_WAY)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "size_bytes"),
+    [
+        _param(pair, size, "full" if pair[0] else "nightly")
+        for pair in peer_copy.ordered_pairs(GPUS)
+        for size in (DECADES if GPUS > 1 and pair == (0, 1) else (LARGE,))
+    ],
+)
+def test_peer_copy_one_way_triton(roofline, need_gpus, source, target, size_bytes):
+    """From one GPU to another by the source's multiprocessors, beside PyTorch's copy."""
+    need_gpus(2)
+    pytest.importorskip("triton", reason="needs Triton, found none")
+    if not torch.cuda.can_device_access_peer(source, target):
+        roofline.skip_for_hardware(f"needs memory of cuda:{target} that cuda:{source} can address")
+    for way in peer_copy.on_gpus(peer_copy.both_ways(source, target)):
+        # PyTorch's first copy lets each address the other's memory.
+        memcpy.copy(*memcpy.CopyBuffers(4096, *way).pair())
+    _measure(roofline, [(source, target)], size_bytes, "sm_payload_GBps", copy=memcpy.triton_copy())
 
 
 @_pairs([(first, second) for first, second in peer_copy.ordered_pairs(GPUS) if first < second])

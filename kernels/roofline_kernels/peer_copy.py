@@ -1,11 +1,12 @@
-"""Copies between GPUs of one process: one way, both ways at once, from one to all and from all to one.
+"""Copies that run at once: between GPUs of one process, and between a GPU and the host.
 
 PyTorch lets a copy between two GPUs wait for the current streams of both, and lets both wait for it: copies from there
 would go one after the other. So copies that are to run at once get streams of their own, one on each of their two GPUs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import permutations
+from statistics import median
 
 import torch
 
@@ -50,10 +51,11 @@ class PeerBuffers:
     Args:
         size_bytes: bytes of each copy.
         ways: from which device to which.
+        pinned: whether memory of the host is page-locked, without which its copies do not run at once.
     """
 
-    def __init__(self, size_bytes: int, ways: Sequence[Way]) -> None:
-        self._each = [memcpy.CopyBuffers(size_bytes, source, target) for source, target in ways]
+    def __init__(self, size_bytes: int, ways: Sequence[Way], *, pinned: bool = False) -> None:
+        self._each = [memcpy.CopyBuffers(size_bytes, source, target, pinned=pinned) for source, target in ways]
 
     def make(self) -> tuple[torch.Tensor, ...]:
         """Source and target of the first way, then of the next: each [size_bytes], uint8, contiguous.
@@ -100,15 +102,24 @@ class AtOnce:
     call never overlaps the next, and every GPU sees the whole of it.
 
     Args:
-        ways: from which device to which; the first way's source is where all meet.
+        ways: from which device to which, the host's for memory of the host; all meet on the first GPU among them.
+        copy: what copies, as `memcpy.copy`, on the source's GPU where that is one.
+        timed: whether `seconds_each` is to be called, for which events take the time.
     """
 
-    def __init__(self, ways: Sequence[Way]) -> None:
+    def __init__(
+        self,
+        ways: Sequence[Way],
+        copy: Callable[[torch.Tensor, torch.Tensor], None] | None = None,
+        *,
+        timed: bool = False,
+    ) -> None:
+        self._copy = copy or memcpy.copy
         self._gpus = list(dict.fromkeys(device for way in ways for device in way if device.type == "cuda"))
         if self._gpus:
-            self._streams = [[torch.cuda.Stream(device) for device in way] for way in ways]
-            self._events = {gpu: torch.cuda.Event() for gpu in self._gpus}
-            self._copied = [torch.cuda.Event() for _ in ways]
+            self._streams = [[torch.cuda.Stream(device) for device in way if device.type == "cuda"] for way in ways]
+            self._events = {gpu: torch.cuda.Event(enable_timing=timed) for gpu in self._gpus}
+            self._copied = [torch.cuda.Event(enable_timing=timed) for _ in ways]
             self._done = torch.cuda.Event()
 
     def __call__(self, *buffers: torch.Tensor) -> None:
@@ -116,15 +127,25 @@ class AtOnce:
         pairs = zip(buffers[::2], buffers[1::2], strict=True)
         if not self._gpus:
             for source, target in pairs:
-                memcpy.copy(source, target)
+                self._copy(source, target)
             return
         begin = self._gather()
         for streams, copied, (source, target) in zip(self._streams, self._copied, pairs, strict=True):
             streams[0].wait_event(begin)
-            with torch.cuda.stream(streams[1]), torch.cuda.stream(streams[0]):
-                memcpy.copy(source, target)
+            with torch.cuda.stream(streams[-1]), torch.cuda.stream(streams[0]):
+                self._copy(source, target)
             copied.record(streams[0])
         self._let_all_wait()
+
+    def seconds_each(self, *buffers: torch.Tensor, calls: int = 10) -> list[float]:
+        """How long each way took beside the others, in seconds: medians of some calls, behind one that warms up."""
+        taken: list[list[float]] = [[] for _ in self._copied]
+        for _ in range(calls + 1):
+            self(*buffers)
+            self._done.synchronize()
+            for found, copied in zip(taken, self._copied, strict=True):
+                found.append(self._events[self._gpus[0]].elapsed_time(copied) * 1e-3)
+        return [median(found[1:]) for found in taken]
 
     def _gather(self) -> torch.cuda.Event:
         """What happens when every GPU has done what was submitted to its current stream."""

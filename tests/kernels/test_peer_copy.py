@@ -82,8 +82,19 @@ class Event:
 
     at_s = 0.0
 
+    def __init__(self, enable_timing=False):
+        self.timed = enable_timing
+
     def record(self, stream):
         self.at_s = stream.done_s
+
+    def synchronize(self):
+        pass
+
+    def elapsed_time(self, end):
+        assert self.timed, "this event takes no time"
+        assert end.timed, "that event takes no time"
+        return (end.at_s - self.at_s) * 1e3
 
 
 class Gpus:
@@ -101,10 +112,11 @@ class Gpus:
 
     def copy(self, source, target):
         """As PyTorch does: on the source's stream, when both streams are ready, and both wait for it."""
-        streams = [self.stream_of(source), self.stream_of(target)]
+        streams = [self.stream_of(device) for device in (source, target) if device.type == "cuda"]
         self.begun_s.append(max(stream.done_s for stream in streams))
         for stream in streams:
-            stream.done_s = self.begun_s[-1] + 1.0
+            # To the host it takes half as long.
+            stream.done_s = self.begun_s[-1] + (1.0 if target.type == "cuda" else 0.5)
 
 
 class On:
@@ -141,6 +153,24 @@ def test_copies_run_at_once_and_a_call_begins_when_all_that_was_submitted_has_en
     for source, target in on_gpus(both_ways(0, 1)):
         memcpy.copy(source, target)
     assert gpus.begun_s == [0.0, 1.0]
+
+
+def test_a_gpu_and_the_host_exchange_at_once_and_each_way_has_a_time_of_its_own(monkeypatch):
+    gpus, gpu = Gpus(monkeypatch), torch.device("cuda", 0)
+    ways = [(CPU, gpu), (gpu, CPU)]
+    buffers = [device for way in ways for device in way]
+    copy = AtOnce(ways, timed=True)
+    copy(*buffers)
+    copy(*buffers)
+    # The next begins when both have ended.
+    assert ([0.0, 0.0, 1.0, 1.0], 2.0) == (gpus.begun_s, gpus.stream_of(gpu).done_s)
+    assert [1.0, 0.5] == copy.seconds_each(*buffers, calls=2)
+    # A kernel copies in PyTorch's place, on streams like those.
+    called = []
+    AtOnce(on_gpus([(0, 1)]), lambda *pair: called.append((*pair, gpus.stream_of(gpu).done_s)))(
+        gpu, torch.device("cuda", 1)
+    )
+    assert [(gpu, torch.device("cuda", 1), 5.0)] == called
 
 
 # Messages

@@ -33,6 +33,7 @@ def test_every_figure_is_shown_in_a_unit_that_fits():
         ("share", 0.87345, "87.3 %"), ("share", 0.0004, "0.0 %"), ("count", 120_945_408, "120,945,408"),
         ("count", 10.0021, "10.0"), ("FLOP", 4.212e12, "4.21 TFLOP"), ("FLOP", 512, "512 FLOP"),
         ("FLOP", 999.7e12, "1.00 PFLOP"), ("tokens/s", 12345.6, "12346 tokens/s"), ("x", 1.934, "1.93 x"),
+            ("B/s", 55.1e9, "55.1 GB/s"),
     ]  # fmt: skip
     assert set(UNITS) == {unit for unit, _, _ in cases}
     for unit, value, text in cases:

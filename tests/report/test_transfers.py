@@ -11,6 +11,7 @@ from pytest_roofline.core.units import MIB
 from pytest_roofline.core.work import Work
 from pytest_roofline.report.messages import curve_line
 from pytest_roofline.report.transfers import (
+    engine_lines,
     fan_lines,
     latency_lines,
     matrix_lines,
@@ -210,3 +211,17 @@ def test_mpi_stands_against_pytorch_at_equal_sizes_with_an_interval_and_the_size
         "90% of the slower plateau (42.8 GB/s): PyTorch from 64 MiB, MPI from 16 MiB, 4.00 times smaller",
     ]
     assert path_lines(gloo, 80) == path_lines(mpi, 80) == path_lines([*gloo[:1], *mpi[1:]], 80) == []
+
+
+def test_what_a_kernel_copies_stands_beside_what_the_driver_chooses_at_the_largest_size_of_both(transfer):
+    found = [
+        transfer(rate, benchmark=f"memcpy_h2d{by}", devices=1, size_bytes=size, **memory)
+        for size, rates in ((MIB, (20, 10)), (512 * MIB, (50, 24)))
+        for (by, memory), rate in zip((("", {"memory": "pinned"}), ("_triton", {})), rates, strict=True)
+    ]
+    assert engine_lines(found) == [
+        "memcpy_h2d[pinned-512MiB]: 50.0 GB/s as the driver chooses, 24.0 GB/s by multiprocessors (0.48 ×)"
+    ]
+    assert engine_lines(found) == transfer_lines(found)
+    pageable = transfer(9, benchmark="memcpy_h2d", devices=1, size_bytes=2 * MIB, memory="pageable")
+    assert [] == engine_lines([pageable, transfer(9, benchmark="memcpy_h2d_triton", devices=1, size_bytes=2 * MIB)])

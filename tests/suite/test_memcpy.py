@@ -1,8 +1,10 @@
 """Copies and STREAM as a user starts them: what their buffers leave, and one short real run."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from pytest_roofline import Work
 from pytest_roofline.engine.calls import is_cold, rotation_sets
@@ -10,7 +12,7 @@ from pytest_roofline.engine.devices.base import INFINITY_CACHE_BYTES
 from roofline_kernels.stream import ELEMENTS, LARGE_ELEMENTS
 from roofline_kernels.work import STREAM, stream_work
 
-from .benchmarks import short_run_of
+from .benchmarks import load, short_run_of
 
 MIB = 2**20
 
@@ -40,3 +42,67 @@ def test_a_short_run_measures_verifies_and_prints_what_was_selected(tmp_path):
     assert [one.outcome for one in run.outcomes] == ["passed", "passed"]
     assert (run.footer.measured, run.footer.exit_status) == (2, 0)
     assert len(re.findall(r"^memcpy_h2h\[(4|32)KiB\] ", done.stdout, re.MULTILINE)) == 2, done.stdout
+
+
+class Roofline:
+    """The fixture: skips, and notes what it is to measure and what was found besides."""
+
+    def __init__(self, device):
+        self.device, self.needed, self.figures = device, {}, []
+
+    def require_memory(self, size_bytes, where):
+        self.needed[where] = size_bytes
+
+    def skip_for_hardware(self, reason):
+        pytest.skip(reason)
+
+    def measure(self, fn, **arguments):
+        self.fn, self.arguments = fn, arguments
+
+    def figure(self, *told):
+        self.figures.append(told)
+
+
+def test_both_ways_over_the_hosts_link_are_counted_together_and_told_apart(monkeypatch):
+    module, gpu, ways = load("memcpy"), SimpleNamespace(type="cuda"), []
+
+    class AtOnce:
+        def __init__(self, given, timed=False):
+            ways.append((given, timed))
+
+        def seconds_each(self, *buffers):
+            return [1e-3, 2e-3]
+
+    monkeypatch.setattr(module.peer_copy, "AtOnce", AtOnce)
+    monkeypatch.setattr(module.peer_copy, "PeerBuffers", lambda *given, pinned: SimpleNamespace(make=tuple))
+    roofline = Roofline(gpu)
+    module.test_memcpy_both_ways(roofline, gpu, 4 * MIB)
+    both = [(module.HOST, gpu), (gpu, module.HOST)]
+    assert [(both, False), (both, True)] == ways
+    found = roofline.arguments
+    assert (8 * MIB, 4 * MIB) == (found["work"].payload_bytes, found["work"].wire_bytes)
+    assert "bidir_sum_pinned_auto_payload_GBps" == found["metric"]
+    rates = [("host to device beside", 4 * MIB / 1e-3, "B/s"), ("device to host beside", 4 * MIB / 2e-3, "B/s")]
+    assert rates == roofline.figures
+    with pytest.raises(pytest.skip.Exception, match="needs streams of CUDA or ROCm, and mps is measured"):
+        module.test_memcpy_both_ways(roofline, SimpleNamespace(type="mps"), 4 * MIB)
+
+
+def test_a_kernel_copies_over_the_hosts_link_where_it_can_address_the_hosts_memory(monkeypatch):
+    module = load("memcpy")
+    monkeypatch.setattr(
+        module.memcpy, "allocate", lambda size, device, pinned=False: torch.empty(size, dtype=torch.uint8)
+    )
+    copied = []
+    monkeypatch.setattr(module.memcpy, "triton_copy", lambda: lambda source, target: copied.append(source.numel()))
+    roofline = Roofline(module.HOST)
+    module.test_memcpy_h2d_triton(roofline, module.HOST, 2 * MIB)
+    assert ([4096], "sm_pinned_payload_GBps") == (copied, roofline.arguments["metric"])
+    assert 2 * MIB == roofline.arguments["work"].payload_bytes
+
+    def refuse(source, target):
+        raise ValueError("Pointer argument (at 0) cannot be accessed from Triton (cpu tensor?)")
+
+    monkeypatch.setattr(module.memcpy, "triton_copy", lambda: refuse)
+    with pytest.raises(pytest.skip.Exception, match="kernel can address, found: Pointer argument"):
+        module.test_memcpy_d2h_triton(roofline, module.HOST, 2 * MIB)

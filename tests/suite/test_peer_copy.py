@@ -106,7 +106,7 @@ def eight(monkeypatch):
     free = [100 * 10**9] * 8
     free[5] = 10**10
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda index: (free[index], 0))
-    monkeypatch.setattr(module.peer_copy, "AtOnce", lambda ways: ("at once", tuple(ways)))
+    monkeypatch.setattr(module.peer_copy, "AtOnce", lambda ways, copy=None: ("at once", tuple(ways)))
     return module
 
 
@@ -121,6 +121,23 @@ def test_one_way_is_torchs_own_copy_timed_on_both_gpus_and_verified_on_buffers_i
     assert (fn, found["devices"]) == (eight.memcpy.copy, ["cuda:3", "cuda:1"])
     assert (found["work"].payload_bytes, found["work"].wire_bytes) == (2**20, 2**20)
     assert (found["verify"], found["cache"]) == (eight.peer_copy.same, "rotate")
+
+
+def test_a_kernel_copies_between_gpus_that_can_address_each_other_and_is_swept_over_one_pair(eight, monkeypatch):
+    made, copied = [], []
+    monkeypatch.setattr(eight.peer_copy, "AtOnce", lambda ways, copy: made.append(copy))
+    monkeypatch.setattr(eight.memcpy, "triton_copy", lambda: "a kernel")
+    monkeypatch.setattr(eight.memcpy, "CopyBuffers", lambda size, *way, **_: SimpleNamespace(pair=lambda: way))
+    monkeypatch.setattr(eight.memcpy, "copy", lambda *way: copied.append(tuple(device.index for device in way)))
+    monkeypatch.setattr(torch.cuda, "can_device_access_peer", lambda source, target: target != 2)
+    roofline = Roofline("cuda")
+    eight.test_peer_copy_one_way_triton(roofline, lambda count: None, 0, 1, 2**20)
+    assert (["a kernel"], [(0, 1), (1, 0)]) == (made, copied)
+    assert ("sm_payload_GBps", 2**20) == (roofline.arguments["metric"], roofline.arguments["work"].payload_bytes)
+    with pytest.raises(pytest.skip.Exception, match="needs memory of cuda:2 that cuda:0 can address"):
+        eight.test_peer_copy_one_way_triton(roofline, lambda count: None, 0, 2, 2**20)
+    found = Counter(case[:2] for case in cases(eight.test_peer_copy_one_way_triton))
+    assert (56, len(eight.DECADES), {1}) == (len(found), found.pop((0, 1)), set(found.values()))
 
 
 def test_one_to_all_counts_what_arrives_everywhere(eight):

@@ -152,7 +152,7 @@ class Profile:
         require_amounts(self, above_zero=("calls",))
 
 
-Unit = Literal["B", "s", "share", "count", "FLOP", "tokens/s", "x"]
+Unit = Literal["B", "s", "share", "count", "FLOP", "tokens/s", "x", "B/s"]
 UNITS: tuple[Unit, ...] = get_args(Unit)
 
 

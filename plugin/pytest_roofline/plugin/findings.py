@@ -92,7 +92,7 @@ class Findings:
         Args:
             name: what it is, once a test: `efficiency`.
             value: a finite number in `unit`.
-            unit: `B`, `s`, `share` (of 1), `count`, `FLOP`, `tokens/s` or `x` (a factor).
+            unit: `B`, `s`, `share` (of 1), `count`, `FLOP`, `B/s`, `tokens/s` or `x` (a factor).
 
         Raises:
             BadInput: another unit, no finite number, or a name that the test gave before.

@@ -16,6 +16,7 @@ from ..core.units import (
     format_flop_count,
     format_memory,
     format_percent,
+    format_rate,
     format_seconds,
     format_share,
     listed,
@@ -58,6 +59,7 @@ _FORMS: dict[str, Callable[[float], str]] = {
     "FLOP": format_flop_count,
     "tokens/s": lambda value: f"{three_digits(value)} tokens/s",
     "x": format_factor,
+    "B/s": format_rate,
     "count": lambda value: f"{value:,.0f}" if value.is_integer() else three_digits(value),
 }
 

@@ -13,6 +13,7 @@ from ..stats.curves import SHARES, summarise
 from ..stats.spread import priors
 from ..stats.stats import times_as_fast
 from .tables import TextTable, render
+from .words import cut
 
 # Fewer pairs than this are read as well in the table of all rows.
 FEWEST_PAIRS = 3
@@ -104,10 +105,42 @@ def _cell(row: Row) -> str:
 MEMORY, HOST = "memory", "host"
 
 
+# How a benchmark is called that copies by a kernel, beside the one that leaves it to the driver.
+BY_KERNEL = "_triton"
+# Of pairs of devices, so many are told.
+MOST_ENGINES = 4
+
+
+def engine_lines(rows: Sequence[Row]) -> list[str]:
+    """`memcpy_h2d[512MiB-pinned]: 55.1 GB/s as the driver chooses, 24.0 GB/s by multiprocessors (0.44 ×)`.
+
+    At the largest size that a benchmark and the one called so with `_triton` behind it share.
+    """
+    lines = []
+    for name in dict.fromkeys(row.benchmark for row in rows if row.benchmark.endswith(BY_KERNEL)):
+        pairs = [(twin, row) for row in rows if row.benchmark == name and (twin := _twin(row, rows)) is not None]
+        largest = max((_size(row) for _, row in pairs), default=0)
+        told = [
+            f"{printable(twin.label)}: {_gbps(twin.rate)} as the driver chooses, {_gbps(row.rate)} by multiprocessors "
+            f"({three_digits(row.rate / twin.rate)} ×)"
+            for twin, row in pairs
+            if _size(row) == largest and twin.rate and row.rate
+        ]
+        lines += cut(told, MOST_ENGINES, "pairs")
+    return lines
+
+
+def _twin(row: Row, rows: Sequence[Row]) -> Row | None:
+    """The same copy as the driver does it, of pinned memory where that is a choice."""
+    name, known = row.benchmark.removesuffix(BY_KERNEL), {MEMORY: "pinned"} | row.parameters
+    same = (one for one in rows if one.benchmark == name and one.run == row.run)
+    return next((one for one in same if one.parameters.items() <= known.items()), None)
+
+
 def transfer_lines(rows: Sequence[Row]) -> list[str]:
     """All of it: fans, latencies, ways compared."""
     sound = [row for row in rows if row.measurement is not None and not row.measurement.invalid]
-    return fan_lines(sound) + latency_lines(sound) + memory_lines(sound)
+    return engine_lines(sound) + fan_lines(sound) + latency_lines(sound) + memory_lines(sound)
 
 
 def fan_lines(rows: Sequence[Row]) -> list[str]:

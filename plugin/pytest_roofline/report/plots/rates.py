@@ -15,7 +15,7 @@ from ...core.work import rate_suffix
 from ...stats.curves import FEWEST_POINTS, summarise
 from ...stats.verdicts import Kind
 from ..messages import fit_text
-from ..transfers import FEWEST_PAIRS, pair_of, title_of
+from ..transfers import BY_KERNEL, FEWEST_PAIRS, pair_of, title_of
 from .chart import (
     COLOURS,
     DASHES,
@@ -85,7 +85,8 @@ def sweep_plots(rows: Sequence[Row]) -> list[Plot]:
         for row in rows:
             suffix = JOB_METRIC if row.counting == JOB_METRIC else rate_suffix(row.counting or "")
             if suffix in counted:
-                groups.setdefault((row.benchmark, suffix), []).append(row)
+                # What copies by its own kernel belongs beside the driver's engine.
+                groups.setdefault((row.benchmark.removesuffix(BY_KERNEL), suffix), []).append(row)
         sheets = []
         for (benchmark, suffix), members in groups.items():
             found = list(series_of(members).items())
@@ -207,7 +208,8 @@ def _parts(row: Row, size_parameter: str) -> tuple[str, ...]:
     assert row.key is not None
     parameters = ", ".join(_value(name, value) for name, value in row.parameters.items() if name != size_parameter)
     hardware = _without_count(row.key.hardware)
-    return parameters, row.name, row.key.metric, row.key.cache, row.key.timing, hardware, f"run {row.run}"
+    engine = BY_KERNEL.strip("_") if row.benchmark.endswith(BY_KERNEL) else ""
+    return parameters, engine, row.name, row.key.metric, row.key.cache, row.key.timing, hardware, f"run {row.run}"
 
 
 @lru_cache(maxsize=256)

@@ -490,3 +490,13 @@ def test_memory_over_time_is_stacked_by_category_below_what_the_allocator_has(be
     assert ([0.0, 100.0, 200.0], "alive") == (found["activations"]["x"], found["parameters"]["stackgroup"])
     assert ([1.0, 2.0], [0.0, 150.0]) == tuple(found["reserved by the allocator"][end] for end in "yx")
     assert "backward, 100 ms" in found["parameters"]["hovertext"][1]
+
+
+def test_what_a_kernel_copies_is_a_line_beside_the_driver_s(bench):
+    rows = []
+    for by, rate in (("", 50e9), ("_triton", 25e9)):
+        rows += bench.sweep(
+            SIZES, known=False, rate=rate, run_id="one", key=lambda size, by=by: bench.make.key(f"memcpy_d2d{by}", size)
+        )
+    (plot,) = of_section([replace(row, run="one", path=rows[0].path) for row in rows], SWEEPS)
+    assert {"this run", "triton"} <= traces(plot).keys()
