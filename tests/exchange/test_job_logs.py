@@ -29,7 +29,7 @@ def test_a_table_behind_labels_of_srun_and_mpirun_is_read_and_what_is_around_it_
 def test_a_table_reads_the_same_whatever_a_launcher_puts_before_its_lines(text, take):
     plain = text("a100-all_reduce.log")
     for prefix in (" 0: ", "12: ", "[1,0]<stdout>:", "[prterun-node1-77@1,0]<stdout>: ", "[0] ",
-                   "2025-01-02T10:00:00.123456789Z ", "[pod/launcher-x7/nccl] "):  # fmt: skip
+                   "2025-01-02T10:00:00.123456789Z ", "[pod/launcher-x7/nccl] ", "    "):  # fmt: skip
         labelled = "".join(f"{prefix}{line}\n" for line in plain.split("\n"))
         around = f"+ srun -l all_reduce_perf\n{labelled}slurmstepd: error: *** STEP 1.0 CANCELLED ***\n"
         assert seconds(take(around)) == seconds(take(plain)), prefix

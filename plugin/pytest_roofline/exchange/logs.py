@@ -131,7 +131,8 @@ def read_runs(
         for label, piece in _pieces(line):
             if label not in streams:
                 streams[label] = _Stream(begin())
-            streams[label].take(rules, source, number, piece)
+            # Who quotes a log may indent it.
+            streams[label].take(rules, source, number, piece.lstrip(" "))
     found = [one for stream in streams.values() for one in finish(stream.runs)]
     skipped = sum(stream.skipped for stream in streams.values())
     once = list({_content(one): one for one in reversed(found)}.values())[::-1]

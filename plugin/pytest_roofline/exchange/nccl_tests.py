@@ -15,7 +15,7 @@ _CONFIG = re.compile(
     r"(?: graph: (\d+))?(?: unalign: (\d+))?(?: +side_work: (\d+) work_sms: (\d+).*)? *"
 )
 _RANK = re.compile(
-    r"#? +Rank +(\d+) +(?:Group +(\d+) +)?(?:Pid +\d+ +)?on +(\S+) device +(\d+) \[[0-9a-fA-Fx:.]+\](?: (.*\S))? *"
+    r"#? *Rank +(\d+) +(?:Group +(\d+) +)?(?:Pid +\d+ +)?on +(\S+) device +(\d+) \[[0-9a-fA-Fx:.]+\](?: (.*\S))? *"
 )
 _START = re.compile(r"# Collective test starting: (\S+) *")
 _VERSION = re.compile(r"# ([nr]ccl-tests) version (\S+)(?: \(\S+\))? [nr]ccl-headers=(\d+) [nr]ccl-library=(\d+) *")
@@ -25,8 +25,8 @@ _ROW = re.compile(r" *\d+ +\d+ +[a-z]\w* .*")
 # What is behind a prefix that no launcher is known to write: size, count, type, maybe redop and root, time, two rates.
 _PREFIXED = re.compile(r".*?\b\d{1,20} +\d{1,20} +[a-z]\w*(?: +[a-z]+)?(?: +-?\d{1,20})?(?: +\d[\d.e+]*){3}(?: .*)?")
 _COMMAND = re.compile(r".*\b\w+_perf\b.*")
-_BOUNDS = re.compile(r"[# ] *Out of bounds values *: (\d+) (?:OK|FAILED) *")
-_AVERAGE = re.compile(r"[# ] *Avg bus bandwidth *: \S+(?: GB/s)? *(?:OK|FAILED)? *")
+_BOUNDS = re.compile(r"#? *Out of bounds values *: (\d+) (?:OK|FAILED) *")
+_AVERAGE = re.compile(r"#? *Avg bus bandwidth *: \S+(?: GB/s)? *(?:OK|FAILED)? *")
 _BLOCKING = re.compile(r"# Blocking Enabled: (.*\S) *")
 _LIBRARY = re.compile(r"(rccl-tests|NCCL version|RCCL version|HIP version|ROCm version|Librccl path)[ :]* (\S.*?) *")
 _SHARED = ("size count type", "size count type redop", "size count type root", "size count type redop root")

@@ -23,7 +23,7 @@ _EXECUTOR = re.compile(rf" *Executor: (\w+ \d+){_FIGURES}.*")
 _TRANSFER = re.compile(rf" *Transfer (\d+){_FIGURES}(\S+ -> \S+ -> \S+) *")
 _AGGREGATE = re.compile(rf" *Aggregate \(CPU\){_FIGURES}.*")
 _BROKEN = re.compile(r" *(?:Executor: |Transfer \d+ |Aggregate \(CPU\)).*")
-_BORDER = re.compile(r"[ \-─┬┼┴┌┐└┘├┤│]+|.*\bTime += .*|Averages .*| +[CG]PU->[CG]PU.*")
+_BORDER = re.compile(r"[ \-─┬┼┴┌┐└┘├┤│]+|.*\bTime += .*|Averages .*|[CG]PU->[CG]PU.*")
 _BYTES = re.compile(r" *Bytes Per Direction (\d+) *|- Copying (\d+) bytes between .*|.*\[(\d+) bytes per Transfer\].*")
 _TITLE = re.compile(
     r" *(?:(Uni|Bi)directional copy peak bandwidth GB/s .*?(?:Executor: (\w+)\).*)?|.*(All-To-All) .*:)"
