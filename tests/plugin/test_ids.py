@@ -161,3 +161,35 @@ def test_copy(roofline, busy):
     assert desk.cli("baseline", "propose", "before", "-o", "p.json").exit_code == 0
     assert desk.cli("baseline", "approve", "p.json").exit_code == 0
     assert [path.name for path in (desk.path / "baselines").iterdir()] == ["evil-gpu-31m-bold.json"]
+
+
+OWN_NAMES = """
+import pytest
+from pytest_roofline import Work
+
+@pytest.mark.parametrize(("ranks", "size_bytes"), [pytest.param(2, 1024, id="2ranks-1KiB")])
+@pytest.mark.parametrize("memory", ["pinned"], ids=["locked"])
+def test_reduce(roofline, busy, ranks, size_bytes, memory):
+    roofline.measure(lambda: busy(1e-3), work=Work(payload_bytes=2 * size_bytes))
+"""
+OWN_NAME = "reduce[locked-2ranks-1KiB]"
+
+
+def test_every_command_calls_a_test_by_the_name_that_its_run_has(desk):
+    baseline = desk.baseline(text=OWN_NAMES)
+    assert [entry.label for entry in baseline.entries if not entry.is_canary] == [OWN_NAME]
+    desk.script(slow=1.3)
+    result = desk.run("--roofline-save=slow", "--roofline-rounds=1", "--roofline-baselines=baselines")
+    # A message and its answer are two of the size that the name says.
+    size = [line.split() for line in result.stdout.lines if line.startswith(OWN_NAME)]
+    assert [OWN_NAME, "1", "KiB"] in [words[:3] for words in size]
+    assert desk.cli("baseline", "propose", "slow", "-o", "again.json").exit_code == 0
+    commands = ("baseline show baselines/h100.json", "baseline show again.json", "compare baselines/h100.json slow",
+                "compare slow slow", "compare slow baselines/h100.json", "explain slow")  # fmt: skip
+    for command in commands:
+        assert OWN_NAME in desk.cli(*command.split()).output, command
+    # A file from before names were kept holds the parameters alone, and an approval brings the name.
+    path = desk.path / "baselines" / "h100.json"
+    path.write_text(path.read_text().replace(f'"called": "{OWN_NAME}"', '"called": ""'))
+    assert "reduce[pinned-2-1KiB]" in desk.cli("baseline", "show", path).output
+    assert OWN_NAME in desk.cli("baseline", "approve", "again.json", "--into", "baselines").output

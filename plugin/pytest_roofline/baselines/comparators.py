@@ -40,6 +40,10 @@ class Comparator(ABC):
         """The work that was timed under this key; times of different work must not be compared."""
 
     @abstractmethod
+    def label(self, key: Key) -> str:
+        """What it calls this key."""
+
+    @abstractmethod
     def keys(self) -> list[Key]:
         """Everything that it knows."""
 
@@ -81,6 +85,11 @@ class BaselineComparator(Comparator):
         """The work of the entry for `key`."""
         entry = self._entry(key)
         return None if entry is None else entry.work
+
+    def label(self, key: Key) -> str:
+        """The label of the entry for `key`."""
+        entry = self._entry(key)
+        return key.label if entry is None else entry.label
 
     def keys(self) -> list[Key]:
         """The keys of the measured entries."""
@@ -168,6 +177,11 @@ class RunComparator(Comparator):
         """The work that the runs timed."""
         one = self.measurement(key)
         return None if one is None else one.work
+
+    def label(self, key: Key) -> str:
+        """What the runs call it."""
+        one = self.measurement(key)
+        return key.label if one is None else one.label
 
     def tolerance(self, key: Key) -> float | None:
         """The tolerance that the test itself asked for, in its marker or its call."""

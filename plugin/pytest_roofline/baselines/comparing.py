@@ -151,7 +151,7 @@ def _judged(after: Comparator, one: _Pair) -> Sequence[Group]:
 def _only_before(before: Comparator, after: Comparator, keys: Sequence[Key]) -> list[str]:
     """What the older side alone has: measurements, and limits for the new side's hardware that speak of nothing."""
     measured = {key.identity for key in keys}
-    only = [key.label for key in before.keys() if not key.is_canary and key.identity not in measured]  # noqa: SIM118
+    only = [before.label(key) for key in before.keys() if not key.is_canary and key.identity not in measured]  # noqa: SIM118
     return only + [entry.label for entry in _unmet(before, after, keys)]
 
 
@@ -159,7 +159,7 @@ def _row(after: Comparator, one: _Pair, verdict: Verdict, idle: Sequence[Idle]) 
     key, fresh = one.key, one.fresh
     judgement = judgement_of(
         verdict,
-        key.label,
+        after.label(key),
         name=key.name,
         test_id=_test_id(after, key),
         environments=fresh.environments,
@@ -242,7 +242,7 @@ def _unfit_rows(before: Comparator, after: Comparator, known: set[str], toleranc
         if key.identity not in known:
             reference, _ = find_reference(before, key, measurement.work)
             verdict = Verdict(Kind.INVALID, tolerance or default_tolerance(key), reason=why, reference=reference)
-            judgement = judgement_of(verdict, key.label, name=key.name, test_id=measurement.test_id)
+            judgement = judgement_of(verdict, measurement.label, name=key.name, test_id=measurement.test_id)
             rows[key.identity] = compared_row(key, measurement.work, judgement, measurement.median_s)
     return list(rows.values())
 

@@ -231,6 +231,7 @@ def _entry(sessions: Sequence[tuple[Run, list[Measurement]]]) -> Entry:
         provenance={"tool": sessions[-1][0].header.tool, "device": sessions[0][0].header.environment.device.product},
         sessions=tuple(_session(run, measurements) for run, measurements in sessions),
         peak_bytes=_newest_peak(sessions),
+        called=first.label if first.label != key.label else "",
     )
 
 

@@ -162,6 +162,7 @@ def renew(
         "tolerance": proposed.tolerance or before.tolerance,
         "reason": proposed.reason or before.reason,
         "peak_bytes": size_bytes,
+        "called": proposed.called,
     }
     history: dict[str, Any] = {"anchor": before.anchor, "renewals": before.renewals}
     anew, joined = (replace(entry, **decided, **history) for entry in (anew, joined))
@@ -169,7 +170,8 @@ def renew(
     refusal = "" if accept_slower else more_memory
     if anew == kept or (not replaces and _adds_nothing(joined, before)):
         why = peak_why or "tolerance"
-        return Change(kept, before, "replaced", why, refusal) if kept != before else Change(kept, before, "unchanged")
+        same = kept == replace(before, called=kept.called)
+        return Change(kept, before, "unchanged") if same else Change(kept, before, "replaced", why, refusal)
     if other:
         return Change(replace(anew, anchor=(), renewals=()), before, "replaced", "--replace" if replaces else other)
     key = key_of_entry(before)

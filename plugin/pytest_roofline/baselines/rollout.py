@@ -65,6 +65,7 @@ class RolloutSide:
     gone: tuple[str, ...]
     new: tuple[str, ...]
     keys: dict[str, Key] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
     changes: dict[str, Changes] = field(default_factory=dict)
     lost: dict[str, list[Place]] = field(default_factory=dict)
     environment: Counter[str] = field(default_factory=Counter)
@@ -122,8 +123,8 @@ def judge_rollout(
     if not changes:
         raise BadInput("the controls measured none of the tests; expected runs of the same tests")
     lent = _lent(list(changes.values()))
-    rows = _rows({identity: treated.keys[identity] for identity in changes}, changes, lent, tolerance)
-    alone = tuple(treated.keys[identity].label for identity in treated.changes if identity not in changes)
+    rows = _rows(treated, changes, lent, tolerance)
+    alone = tuple(treated.labels[identity] for identity in treated.changes if identity not in changes)
     origin = f"estimated, with {lent.origin}" if lent else "estimated, with what is assumed, as fewer than 8 tests tell"
     return Rollout(tuple(rows), changes, treated, controls, alone, origin)
 
@@ -144,9 +145,10 @@ def _side(before: Sequence[Run], after: Sequence[Run], without: frozenset[str]) 
         side.environment.update(_environment(first.runs, second.runs))
         for key in [key for key in first.keys() if not key.is_canary]:  # noqa: SIM118
             side.keys.setdefault(key.identity, key)
+            label = side.labels.setdefault(key.identity, first.label(key))
             change = _change(first, second, key)
             if change is None:
-                side.lost.setdefault(key.label, []).append(place)
+                side.lost.setdefault(label, []).append(place)
             else:
                 side.changes.setdefault(key.identity, {})[place] = change
     return side
@@ -207,20 +209,20 @@ def _assumed(key: Key, sides: Sequence[Sequence[float]]) -> Prior:
 
 
 def _rows(
-    keys: Mapping[str, Key], changes: Mapping[str, DeviceChanges], lent: Prior | None, tolerance: float | None
+    side: RolloutSide, changes: Mapping[str, DeviceChanges], lent: Prior | None, tolerance: float | None
 ) -> list[Row]:
     """Every test held against the others, worst first; what is still open says what would decide."""
     alone = {}
     for identity, one in changes.items():
-        key = keys[identity]
+        key = side.keys[identity]
         limit = default_tolerance(key) if tolerance is None else tolerance
         alone[identity] = judge_once(_difference(one, lent or _assumed(key, one.units)), limit)
     rows = []
     for identity, verdict in settle(alone, len(changes)).items():
-        key = keys[identity]
+        key = side.keys[identity]
         reason = _reason(verdict, changes[identity], len(changes)) if verdict.kind is Kind.INCONCLUSIVE else ""
         # Its times stand for no side: what a row says of one is left out.
-        judgement = judgement_of(replace(verdict, reason=reason, difference=None), key.label)
+        judgement = judgement_of(replace(verdict, reason=reason, difference=None), side.labels[identity])
         rows.append(compared_row(key, None, judgement, None, unit=None))
     return sorted(rows, key=lambda row: badness(row.verdict, row.change))
 

@@ -69,7 +69,7 @@ def compared_row(key: Key, work: Work | None, judgement: Judgement | None, secon
         "timing": key.timing,
         "hardware": str(key.hardware),
         "counting": key.metric,
-        "size_bytes": (work.size_bytes or None) if work is not None else None,
+        "size_bytes": _size_bytes(key, work),
         "metric": TIME,
         "unit": "s",
         **(judged_columns(judgement) if judgement is not None else {}),
@@ -78,6 +78,14 @@ def compared_row(key: Key, work: Work | None, judgement: Judgement | None, secon
     row = Row(**known, value=seconds, time_s=seconds, key=key, work=work, judgement=judgement)
     rate, before = row.rate_of(seconds), row.rate_of(row.baseline_time_s)
     return replace(row, rate=rate, baseline_rate=before, rate_unit=rate_unit(key.metric) if rate is not None else None)
+
+
+def _size_bytes(key: Key, work: Work | None) -> int | None:
+    """What the test's own name calls its size, else that of the work: a message and its answer are two of it."""
+    asked = key.parameters.get("size_bytes")
+    if isinstance(asked, int) and asked > 0:
+        return asked
+    return (work.size_bytes or None) if work is not None else None
 
 
 def judged_columns(judgement: Judgement) -> dict[str, Any]:

@@ -81,6 +81,7 @@ class Entry:
         anchor: of a measured entry, the sessions that its renewals are held against; empty where they are its oldest.
         renewals: of a measured entry, the newest of them, oldest first: see `baselines.renewal`.
         peak_bytes: of a measured entry, the most memory that one call holds; None where nobody measured it.
+        called: of a measured entry, its test's own name; empty where benchmark and parameters make the same.
     """
 
     benchmark: str
@@ -109,6 +110,7 @@ class Entry:
     anchor: tuple[Session, ...] = ()
     renewals: tuple[Renewal, ...] = ()
     peak_bytes: int | None = None
+    called: str = ""
 
     def __post_init__(self) -> None:
         require_amounts(self, from_zero=("peak_bytes",))
@@ -243,7 +245,7 @@ class Entry:
     @property
     def label(self) -> str:
         """The entry as people call it: `memcpy_d2d[64MiB]`."""
-        return label_of(self.benchmark, self.parameters, self.name)
+        return self.called or label_of(self.benchmark, self.parameters, self.name)
 
     @property
     def medians(self) -> tuple[float, ...]:
@@ -264,6 +266,7 @@ class ExactEntry:
     arguments: dict[str, str] = field(default_factory=dict)
     compiler: dict[str, str] = field(default_factory=dict)
     provenance: dict[str, str] = field(default_factory=dict)
+    called: str = ""
 
     def __post_init__(self) -> None:
         if not self.figures:
@@ -283,7 +286,7 @@ class ExactEntry:
     @property
     def label(self) -> str:
         """The entry as people call it: `flash_forward[sm_90-64]`."""
-        return self.key.label
+        return self.called or self.key.label
 
 
 # The family, and so the file, of all exact entries.

@@ -41,6 +41,7 @@ def entry_of(resources: Resources, provenance: Mapping[str, str]) -> ExactEntry:
         arguments=resources.arguments,
         compiler=resources.compiler,
         provenance=dict(provenance),
+        called=resources.label if resources.label != key.label else "",
     )
 
 
@@ -272,7 +273,7 @@ def compare_exact(before: ExactKnown, after: ExactKnown) -> tuple[tuple[Row, ...
         old = reference.entry.figures if reference is not None else None
         # What ran before and cannot run any more is worse, whatever its figures say.
         kind = Kind.REGRESSED if resources.invalid and reference is not None else Kind.INVALID
-        exact = ExactJudgement("", key.label, key.target, kind.value, key.name, reason=why)
+        exact = ExactJudgement("", resources.label, key.target, kind.value, key.name, reason=why)
         rows[identity] = kernel_row(key, resources.figures, exact, baseline_figures=old)
     only_old = tuple(known.entry.label for identity, known in before.kernels.items() if identity not in rows)
     return tuple(sorted(rows.values(), key=lambda row: badness(row.verdict))), only_old

@@ -77,7 +77,7 @@ def _change(entry: ExactEntry, before: ExactEntry | None) -> ExactChange:
     if before is None:
         return ExactChange(entry, None, "new")
     # The same again from a later run is no news, and no diff to review.
-    if replace(entry, provenance=before.provenance) == before:
+    if replace(entry, provenance=before.provenance, called=before.called) == before:
         return ExactChange(before, before, "unchanged")
     return ExactChange(entry, before, "replaced", figure_changes(before.figures, entry.figures, {}))
 
