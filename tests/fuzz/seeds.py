@@ -16,7 +16,7 @@ from pytest_roofline.baselines.runs import LINE_TYPES, encode_line
 from pytest_roofline.core.entries import Baseline, ExactEntry, Renewal
 from pytest_roofline.core.facts import DeviceFacts, Environment, HostFacts
 from pytest_roofline.core.judgements import PeakJudgement, SpreadRecord
-from pytest_roofline.core.memory import OutOfMemory
+from pytest_roofline.core.memory import AllocatorPoint, MemoryPoint, OutOfMemory
 from pytest_roofline.core.profiles import AttentionTime, ClassTime, KernelTime, OperatorTime, PartTime
 from pytest_roofline.core.samples import Block, Calibration, Ranks, Samples
 from pytest_roofline.core.storage import to_plain
@@ -137,6 +137,7 @@ def _fullest() -> list[Any]:
     use = dataclasses.replace(
         page_runs._use(), label="full[1MiB]", before_bytes=5,
         phase_peaks={"forward": 5, "backward": 1024 * MIB}, device_before_bytes=6,
+        over_time=(MemoryPoint(0.1, "backward", {"parameters": 5}),), allocator=(AllocatorPoint(0.1, 5, 6),),
     )  # fmt: skip
     return [
         dataclasses.replace(MAKE.header(), environment=_environment()),

@@ -164,6 +164,9 @@ class MemoryPoint:
     step: Step
     categories: dict[str, int]
 
+    def __post_init__(self) -> None:
+        require_amounts(self, from_zero=("at_s", "categories"))
+
     @property
     def total_bytes(self) -> int:
         """All categories together."""
@@ -177,6 +180,9 @@ class AllocatorPoint:
     at_s: float
     allocated_bytes: int
     reserved_bytes: int
+
+    def __post_init__(self) -> None:
+        require_amounts(self, from_zero=("at_s", "allocated_bytes", "reserved_bytes"))
 
 
 @dataclass(frozen=True, slots=True)

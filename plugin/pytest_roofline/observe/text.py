@@ -197,7 +197,7 @@ def _ratio(found: AttentionTime) -> str:
 # Memory.
 
 _PHASES = {"forward": "forward", "backward": "backward", "optimizer": "the optimizer", "other": "none of the phases"}
-# Of memory over time, in eighths of the peak.
+# Of memory over time, in eighths of what it rises by.
 _BARS, _WIDEST = "▁▂▃▄▅▆▇█", 48
 _DOING = {
     "arguments": "while its arguments were made",
@@ -238,11 +238,12 @@ def use_lines(use: MemoryUse) -> list[str]:
 
 
 def over_time_text(use: MemoryUse) -> str:
-    """`304 MiB ▅▆▇█▆▅ 310 MiB`: the beginning, equal parts of the call from nothing to the peak, and the end."""
+    """`304 MiB ▁▂▃█▆▅ 310 MiB`: the beginning, equal parts of the call from the least to the peak, and the end."""
     sizes = [point.total_bytes for point in use.over_time]
-    wide = min(len(sizes), _WIDEST)
+    wide, least = min(len(sizes), _WIDEST), min(sizes)
     parts = (max(sizes[number * len(sizes) // wide : (number + 1) * len(sizes) // wide]) for number in range(wide))
-    bars = "".join(_BARS[max(0, math.ceil(len(_BARS) * size / (max(sizes) or 1)) - 1)] for size in parts)
+    rise = (max(sizes) - least) or 1
+    bars = "".join(_BARS[max(0, math.ceil(len(_BARS) * (size - least) / rise) - 1)] for size in parts)
     return f"{format_memory(sizes[0])} {bars} {format_memory(sizes[-1])}"
 
 

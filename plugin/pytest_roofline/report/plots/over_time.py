@@ -8,6 +8,8 @@ from ...core.units import GIB, MIB, format_memory, format_seconds, printable
 from .bars import MEMORY, latest
 from .chart import COLOURS, GREY, Plot, Trace, axis, limited, lines_of, plain_figure, with_legend
 
+# One in every plot; what is rare is grey.
+_COLOUR_OF = dict(zip(CATEGORIES, COLOURS, strict=False))
 _DASHES = {"allocated": "dot", "reserved": "solid"}
 
 
@@ -20,7 +22,7 @@ def over_time_plots(runs: Sequence[Run]) -> list[Plot]:
 def _plot(label: str, use: MemoryUse) -> Plot:
     most = max([point.total_bytes for point in use.over_time] + [point.reserved_bytes for point in use.allocator])
     size, unit = (GIB, "GiB") if most >= GIB else (MIB, "MiB")
-    last_s = max([use.over_time[-1].at_s] + [point.at_s for point in use.allocator])
+    last_s = max([point.at_s for point in use.over_time] + [point.at_s for point in use.allocator])
     scale, clock = (1.0, "s") if last_s >= 1 else (1e-3, "ms")
     present = [kind for kind in CATEGORIES if any(kind in point.categories for point in use.over_time)]
     times = [point.at_s / scale for point in use.over_time]
@@ -28,7 +30,7 @@ def _plot(label: str, use: MemoryUse) -> Plot:
         {
             "type": "scatter", "mode": "lines", "stackgroup": "alive", "x": times, "name": kind,
             "y": [point.categories.get(kind, 0) / size for point in use.over_time],
-            "line": {"width": 1, "shape": "hv", "color": COLOURS[CATEGORIES.index(kind) % len(COLOURS)]},
+            "line": {"width": 1, "shape": "hv", "color": _COLOUR_OF.get(kind, GREY)},
             "hoverinfo": "text",
             "hovertext": [lines_of(_beside(point, kind)) for point in use.over_time],
         }
