@@ -66,6 +66,8 @@ class Step:
 def steps() -> list[Step]:
     """The commands of the page in order. Of several in a block, the last printed what stands below."""
     chapters = PAGE.read_text(encoding="utf-8").partition("## Two ways in one run")[0]
+    # That is of machines of other products, whose runs the story does not have.
+    chapters = re.sub(r"## Devices as columns\n.*?(?=\n## )", "", chapters, flags=re.DOTALL)
     blocks = re.findall(r"```(sh|text)\n(.*?)```", chapters, re.DOTALL)
     found: list[Step] = []
     for kind, text in blocks:
