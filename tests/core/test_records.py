@@ -258,7 +258,7 @@ def test_a_figure_is_a_named_finite_number_of_one_of_a_few_units():
     for unit in ["ms", "GB", "", None]:
         with pytest.raises(BadInput) as error:
             figure(unit=unit)
-        units = "B, s, share, count, FLOP, tokens/s, x"
+        units = "B, s, share, count, FLOP, tokens/s, x, B/s"
         assert str(error.value) == f"the unit of 'efficiency' is {unit!r}; expected one of {units}"
     for value in [math.nan, math.inf, True]:
         with pytest.raises(BadInput, match=r"'efficiency' is .*; expected a finite number"):
