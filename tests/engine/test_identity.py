@@ -70,9 +70,18 @@ def test_the_state_of_the_code_is_its_commit_with_a_hash_of_what_differs(reposit
     assert once.changes
     assert once.changes not in ("unknown", code_of(repository).changes)
     assert str(once) == f"{head[:10]} with changes {once.changes}"
+    # A file that git does not know, by what stands in it.
+    git(repository, "checkout", "-q", ".")
+    (repository / "new.py").write_text("A = 1\n", encoding="utf-8")
+    once = code_of(repository)
+    (repository / "new.py").write_text("A = 2\n", encoding="utf-8")
+    assert once.changes
+    assert once.changes != code_of(repository).changes
+    (repository / "new.py").write_text("A = 1\n", encoding="utf-8")
+    assert once.changes == code_of(repository).changes
     # From below the top, in a worktree, detached, in a shallow clone.
     (repository / "below").mkdir()
-    assert code_of(repository / "below").commit == head
+    assert code_of(repository / "below") == once
     git(repository, "worktree", "add", "-q", "-b", "other", tmp_path / "tree")
     assert code_of(tmp_path / "tree") == Code(".", head, branch="other")
     git(tmp_path / "tree", "checkout", "-q", "--detach")

@@ -50,6 +50,8 @@ _CACHES = {"Triton": "TRITON_CACHE_DIR", "Inductor": "TORCHINDUCTOR_CACHE_DIR"}
 # Without what git would read or write beside the answer, and without variables that name another repository in a hook.
 _GIT = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
 _OTHERS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+# Of files that git does not know, so many are read, each up to so many bytes; of a larger one its size has to do.
+_FILES, _FILE_BYTES = 200, 1 << 20
 # All answers of git together may take so long; in a huge repository what takes longer is unknown.
 GIT_S = 1.0
 
@@ -202,17 +204,20 @@ def _installed_code() -> Iterator[Code]:
 def _code_of(root: Path) -> tuple[Code, ...]:
     """The state of the repository that a folder is in; empty where git is not there, or knows of none."""
     target = os.environ.get("GITHUB_BASE_REF") or os.environ.get("CI_MERGE_REQUEST_TARGET_BRANCH_NAME")
-    head, branch, state, difference, base = _git(
+    head, branch, state, difference, new, base = _git(
         root,
         ("rev-parse", "HEAD"),
         ("symbolic-ref", "--short", "-q", "HEAD"),
         ("status", "--porcelain"),
         ("diff", "HEAD", "--submodule=diff", "--no-ext-diff", "--no-textconv"),
+        ("ls-files", "-z", "--others", "--exclude-standard", ":/"),
         ("merge-base", "HEAD", f"origin/{target or 'HEAD'}"),
     )
     if not head:
         return ()
-    changed = "unknown" if state is None else _hash(state + (difference or b"")) if state.strip() else ""
+    changed = "unknown" if state is None else ""
+    if state and state.strip():
+        changed = _hash(state + (difference or b"") + _contents(root, (new or b"").split(b"\0")))
     return (
         Code(
             ".",
@@ -223,6 +228,16 @@ def _code_of(root: Path) -> tuple[Code, ...]:
             pull_request=_pull_request(),
         ),
     )
+
+
+def _contents(root: Path, names: Sequence[bytes]) -> bytes:
+    """What stands in files that git does not know."""
+    told = []
+    for path in [root / os.fsdecode(name) for name in names[:_FILES] if name]:
+        with contextlib.suppress(OSError):
+            size = path.stat().st_size
+            told.append(path.read_bytes() if path.is_file() and size <= _FILE_BYTES else b"%d" % size)
+    return b"\0".join(told)
 
 
 def _branch_of_ci() -> str:
