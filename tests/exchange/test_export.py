@@ -158,10 +158,12 @@ def test_what_is_no_rate_is_left_out_of_rates_and_stands_among_times(exported, m
 
 def test_the_extra_says_on_what_it_ran_and_what_was_said_of_it(exported, processes, judged):
     (measurement,) = processes([1e-3])
-    (entry,) = exported(TIMES, measurement, judged(measurement)).document
+    changed = ("driver 550.54 → 570.86", "code 8c1f → 2d41")
+    (entry,) = exported(TIMES, measurement, judged(measurement, changed=changed)).document
     lines = entry["extra"].splitlines()
-    assert ["verdict: PASSED (tolerance 5 %)", "roofline: 13.4 % (datasheet)", "hardware: h200-sxm, 141gb"] == lines[:3]
-    assert {"driver: 570.86", "processes: 1", "run_id: run"} == set(lines[3:])
+    told = [f"changed: {change}" for change in changed]
+    assert ["verdict: PASSED (tolerance 5 %)", "roofline: 13.4 % (datasheet)", *told] == lines[:4]
+    assert {"hardware: h200-sxm, 141gb", "driver: 570.86", "processes: 1", "run_id: run"} == set(lines[4:])
     assert "range" not in entry
     (entry,) = exported(TIMES, *processes([1e-3], [1.25e-3], [1.1e-3])).document
     assert ("1000000 … 1250000", pytest.approx(1.1e6)) == (entry["range"], entry["value"])

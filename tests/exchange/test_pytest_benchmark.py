@@ -9,6 +9,7 @@ import pytest
 from pytest_benchmark.stats import Stats
 
 from pytest_roofline.core.errors import BadFile
+from pytest_roofline.core.facts import Code
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.exchange import read
 from pytest_roofline.exchange.pytest_benchmark import round_stats
@@ -172,7 +173,9 @@ def test_we_read_our_own_file_back(processes, write):
 
 def test_the_extra_info_says_what_the_format_has_no_field_for(exported, processes, judged):
     (measurement,) = processes([1e-3])
-    document = exported(NAME, measurement, judged(measurement, estimate=0.0, new_s=1e-3)).document
+    judgement = judged(measurement, estimate=0.0, new_s=1e-3, changed=("driver 550.54 → 570.86",))
+    code = Code(".", "8c1f0e5a77b1" + "0" * 28)
+    document = exported(NAME, measurement, judgement, code=(code,)).document
     extra = document["benchmarks"][0]["extra_info"]
     wanted = {
         "label": "memcpy_d2d[64MiB]",
@@ -184,6 +187,8 @@ def test_the_extra_info_says_what_the_format_has_no_field_for(exported, processe
         "change": 0.0,
         "hardware": "h200-sxm, 141gb",
         "driver": "570.86",
+        "changed": ["driver 550.54 → 570.86"],
+        "code": {".": "8c1f0e5a77"},
         "run_id": "run",
     }
     assert wanted == {name: extra[name] for name in wanted}

@@ -167,6 +167,7 @@ def facts(row: Row, behind: Sequence[Measurement]) -> dict[str, Any]:
             "roofline_source": row.roofline_source,
             "verdict": row.verdict,
             "change": row.change,
+            "changed": list(row.judgement.changed) or None if row.judgement is not None else None,
             "tolerance": row.tolerance,
             "baseline_s": row.baseline_time_s,
             "work": {name: amount for name, amount in asdict(one.work).items() if amount},
@@ -192,6 +193,7 @@ def origin(header: Header) -> dict[str, Any]:
             "device": device.product,
             "device_uuid": device.uuid,
             "driver": device.driver,
+            "code": {one.name: str(one) for one in header.environment.code} or None,
             "host": header.environment.host.name,
             "run_id": header.run_id,
             "started": header.started,
@@ -209,6 +211,7 @@ def sentence(one: Exportable) -> str:
         lines[0] += f" (tolerance {format_tolerance(row.tolerance)})"
     if row.roofline_share is not None:
         lines.append(f"roofline: {format_share(row.roofline_share)} ({told['roofline_source']})")
+    lines += [f"changed: {change}" for change in told.get("changed", ())]
     lines += [f"{name}: {told[name]}" for name in ("hardware", "driver", "processes", "run_id") if told.get(name)]
     return "\n".join(lines)
 
