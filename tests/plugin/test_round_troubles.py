@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 import pytest_roofline.plugin.deciding
-import pytest_roofline.plugin.rounds
-from pytest_roofline.plugin.rounds import Ended, Rounds
+import pytest_roofline.ranks.children
+from pytest_roofline.plugin.rounds import Rounds
+from pytest_roofline.ranks.children import Ended
 
 
 @pytest.fixture
@@ -46,13 +47,13 @@ class Jumping:
 
     def monotonic(self):
         if self._path.exists():
-            self._jumps_s += 0.6 * pytest_roofline.plugin.rounds.QUIET_S
+            self._jumps_s += 0.6 * pytest_roofline.ranks.children.QUIET_S
         return time.monotonic() + self._jumps_s
 
 
 def test_a_test_that_hangs_in_a_round_is_ended_and_loses_that_round(desk, open_one, monkeypatch):
     desk.script(slow=[1.04, "hang"])
-    monkeypatch.setattr(pytest_roofline.plugin.rounds, "time", Jumping(desk.path / "hanging"))
+    monkeypatch.setattr(pytest_roofline.ranks.children, "time", Jumping(desk.path / "hanging"))
     result = desk.run(*open_one, "-v")
     assert result.ret == 0
     assert gone(desk.path / "hanging")

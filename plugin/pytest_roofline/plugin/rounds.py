@@ -4,26 +4,22 @@ A child is `python -m pytest` with the parent's own command line; `round_child` 
 read from its run file, also when it did not come to its end.
 """
 
-import contextlib
-import json
 import os
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ..baselines.runs import Run, read_run
 from ..core.errors import BadFile
-from ..core.records import Outcome
 from ..core.samples import CANARY
 from ..core.units import encodable
-from ..ranks.processes import ending, owned_prefix
+from ..ranks.children import QUIET_FACTOR, QUIET_S, Ended, run_child, why_void
+from ..ranks.processes import owned_prefix
 from ..stats.key_results import LostRound
 from .launcher import launcher_of
 from .options import ROUND_VARIABLE
@@ -31,33 +27,6 @@ from .session import RooflineSession
 
 # A test whose process died so often is not tried again.
 MOST_CRASHES = 2
-# A child that says nothing for so long, or for so many times the test's first duration, hangs.
-QUIET_S, QUIET_FACTOR = 180.0, 10.0
-POLL_S = 0.05
-TAIL_LINES, TAIL_COLUMNS = 10, 160
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a child ended: which tests it came to, which one it died in, and its last words."""
-
-    started: tuple[str, ...]
-    finished: tuple[str, ...]
-    status: int | None
-    tail: str
-
-    @property
-    def died_in(self) -> str:
-        """The test during which it died; empty where it did not."""
-        open_tests = [test_id for test_id in self.started if test_id not in self.finished]
-        return open_tests[-1] if open_tests else ""
-
-    @property
-    def cause(self) -> str:
-        """Why it died, for a person."""
-        if self.status is None:
-            return "it hung and was ended"
-        return f"it was {ending(self.status)}" if self.status < 0 else f"it ended with {ending(self.status)}"
 
 
 class Rounds:
@@ -113,28 +82,6 @@ class Rounds:
         self.crashes.setdefault(test_id, []).append(LostRound(text, frozenset(measured)))
 
     def _child(self, folder: Path, number: int, test_ids: Sequence[str], deadline: float | None) -> Ended:
-        status, log = folder / "status", folder / "log"
-        status.touch()
-        plain = {
-            "round": number,
-            "ids": list(test_ids),
-            "folder": str(folder),
-            "parent": os.getpid(),
-            "deadline": deadline,
-            "own_process": True,
-        }
-        (folder / "round.json").write_text(json.dumps(plain), encoding="utf-8")
-        child = self._start(folder, log)
-        try:
-            code = self._wait(child, status)
-        finally:
-            _end(child)
-            kept = self._take_in(folder, number)
-        started, finished = _events(status)
-        self._note_unsaved(number, [test_id for test_id in finished if test_id not in kept])
-        return Ended(started, finished, code, _tail(log))
-
-    def _start(self, folder: Path, log: Path) -> "subprocess.Popen[bytes]":
         """The process of a round, with the command line of this one."""
         config = self._state.config
         attached = launcher_of(config).attached
@@ -143,30 +90,21 @@ class Rounds:
         if config.pluginmanager.hasplugin("cacheprovider"):
             # Its failures are none of the parent's, and no test that failed last time may be preferred.
             command += ["-o", f"cache_dir={folder / 'cache'}"]
-        with log.open("wb") as output:
-            return subprocess.Popen(
+        try:
+            ended = run_child(
                 command,
+                folder,
+                {"round": number, "ids": list(test_ids), "deadline": deadline},
+                variable=ROUND_VARIABLE,
                 cwd=config.invocation_params.dir,
-                env=os.environ | {ROUND_VARIABLE: str(folder / "round.json")} | environ,
-                pass_fds=descriptors,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                # A group of its own, so that nothing it started is left behind.
-                start_new_session=True,
+                environ=os.environ | environ,
+                quiet_s=self._quiet_s,
+                descriptors=descriptors,
             )
-
-    def _wait(self, child: "subprocess.Popen[bytes]", status: Path) -> int | None:
-        """The child's exit status; None where it said nothing for too long."""
-        said_bytes, heard_s = -1, time.monotonic()
-        while (code := child.poll()) is None:
-            size, now_s = status.stat().st_size, time.monotonic()
-            if size != said_bytes:
-                said_bytes, heard_s = size, now_s
-            elif now_s - heard_s > self._quiet_s:
-                return None
-            time.sleep(POLL_S)
-        return code
+        finally:
+            kept = self._take_in(folder, number)
+        self._note_unsaved(number, [test_id for test_id in ended.finished if test_id not in kept])
+        return ended
 
     def _take_in(self, folder: Path, number: int) -> frozenset[str]:
         """Copy what a child measured into the parent's run file, and note what failed there; the tests it told of."""
@@ -196,7 +134,7 @@ class Rounds:
                 continue
             # A number whose test went wrong afterwards is kept, and counts for nothing.
             if CANARY not in measurement.samples.labels:
-                why = _why_void(outcomes.get(test_id), number)
+                why = why_void(outcomes.get(test_id), f"round {number}")
             self._state.record(replace(measurement, round=number, invalid=measurement.invalid or why))
         for record in run.out_of_memory:
             self._state.ran_out(replace(record, round=number))
@@ -205,41 +143,3 @@ class Rounds:
                 self._lose(record.test_id, f"it ran out of memory in round {number} ({record.sizes})", measured)
         for calibration in run.calibrations:
             self._state.writer.write(calibration)
-
-
-def _why_void(outcome: Outcome | None, number: int) -> str:
-    """Why what a test measured in a round counts for nothing; empty where it passed."""
-    if outcome is None:
-        return f"its test did not come to its end in round {number}"
-    if outcome.outcome == "skipped":
-        return f"its test was skipped in round {number}"
-    return f"its test failed in round {number}: {outcome.reason}" if outcome.outcome == "failed" else ""
-
-
-def _end(child: "subprocess.Popen[bytes]") -> None:
-    """End a child and everything that it started, and reap it."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
-
-
-def _events(status: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    started: list[str] = []
-    finished: list[str] = []
-    for line in status.read_text(encoding="utf-8").splitlines():
-        with contextlib.suppress(json.JSONDecodeError):
-            for event, test_id in json.loads(line).items():
-                (started if event == "start" else finished).append(encodable(test_id))
-    return tuple(started), tuple(finished)
-
-
-def _tail(log: Path) -> str:
-    """The last words of a child; where Python told of a fatal error, that and the thread that died of it."""
-    lines = [line[:TAIL_COLUMNS] for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
-    lines = [line for line in lines if line.strip()]
-    fatal = [index for index, line in enumerate(lines) if "Fatal Python error" in line]
-    if not fatal:
-        return "\n".join(lines[-TAIL_LINES:])
-    died = [index for index, line in enumerate(lines) if index > fatal[-1] and line.startswith("Current thread")]
-    start = died[0] if died else fatal[-1] + 1
-    return "\n".join([lines[fatal[-1]], *lines[start : start + TAIL_LINES - 1]])

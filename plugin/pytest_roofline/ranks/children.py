@@ -1,0 +1,153 @@
+"""Children of a run: fresh processes that run tests of a list and tell of each, waited for, ended, and blamed.
+
+The child's side is `plugin.round_child`; what it measured stands in run files, also when it did not come to its end.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..core.records import Outcome
+from ..core.units import encodable
+from .processes import ending
+
+# A child that says nothing for so long, or for so many times the test's first duration, hangs.
+QUIET_S, QUIET_FACTOR = 180.0, 10.0
+POLL_S = 0.05
+TAIL_LINES, TAIL_COLUMNS = 10, 160
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a child ended: which tests it came to, which one it died in, and its last words.
+
+    `stray` are the files of code that it ran from elsewhere than its side's folder.
+    """
+
+    started: tuple[str, ...]
+    finished: tuple[str, ...]
+    status: int | None
+    tail: str
+    stray: tuple[str, ...] = ()
+
+    @property
+    def died_in(self) -> str:
+        """The test during which it died; empty where it did not."""
+        open_tests = [test_id for test_id in self.started if test_id not in self.finished]
+        return open_tests[-1] if open_tests else ""
+
+    @property
+    def cause(self) -> str:
+        """Why it died, for a person."""
+        if self.status is None:
+            return "it hung and was ended"
+        return f"it was {ending(self.status)}" if self.status < 0 else f"it ended with {ending(self.status)}"
+
+
+def run_child(
+    command: Sequence[str],
+    folder: Path,
+    asked: Mapping[str, Any],
+    *,
+    variable: str,
+    cwd: Path,
+    environ: Mapping[str, str],
+    quiet_s: float,
+    descriptors: Sequence[int] = (),
+) -> Ended:
+    """Run a child to its end, or until it is silent for `quiet_s` seconds; nothing that it started is left behind.
+
+    Args:
+        command: of pytest.
+        folder: its own, which gets its log and its run files.
+        asked: what it is to do, beside its folder and its parent: see `plugin.round_child`.
+        variable: tells it the file that says so.
+        cwd: where it runs.
+        environ: all of its variables but that one.
+        descriptors: open files that it inherits.
+    """
+    status, log, told = folder / "status", folder / "log", folder / "round.json"
+    status.touch()
+    plain = {"folder": str(folder), "parent": os.getpid(), "own_process": True, **asked}
+    told.write_text(json.dumps(plain), encoding="utf-8")
+    with log.open("wb") as output:
+        child = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env={**environ, variable: str(told)},
+            pass_fds=descriptors,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            # A group of its own, so that nothing it started is left behind.
+            start_new_session=True,
+        )
+    try:
+        code = _wait(child, status, quiet_s)
+    finally:
+        _end(child)
+    events = _events(status)
+    return Ended(events["start"], events["end"], code, _tail(log), events["stray"])
+
+
+def why_void(outcome: Outcome | None, where: str) -> str:
+    """Why what a test measured in a child counts for nothing; empty where it passed.
+
+    Args:
+        outcome: None where the test did not come to its end.
+        where: `round 3`.
+    """
+    if outcome is None:
+        return f"its test did not come to its end in {where}"
+    if outcome.outcome == "skipped":
+        return f"its test was skipped in {where}"
+    return f"its test failed in {where}: {outcome.reason}" if outcome.outcome == "failed" else ""
+
+
+def _wait(child: "subprocess.Popen[bytes]", status: Path, quiet_s: float) -> int | None:
+    """The child's exit status; None where it said nothing for too long."""
+    said_bytes, heard_s = -1, time.monotonic()
+    while (code := child.poll()) is None:
+        size, now_s = status.stat().st_size, time.monotonic()
+        if size != said_bytes:
+            said_bytes, heard_s = size, now_s
+        elif now_s - heard_s > quiet_s:
+            return None
+        time.sleep(POLL_S)
+    return code
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    """End a child and everything that it started, and reap it."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def _events(status: Path) -> dict[str, tuple[str, ...]]:
+    """What a child told, by event."""
+    told: dict[str, list[str]] = {"start": [], "end": [], "stray": []}
+    for line in status.read_text(encoding="utf-8").splitlines():
+        with contextlib.suppress(json.JSONDecodeError):
+            for event, text in json.loads(line).items():
+                told[event].append(encodable(text))
+    return {event: tuple(texts) for event, texts in told.items()}
+
+
+def _tail(log: Path) -> str:
+    """The last words of a child; where Python told of a fatal error, that and the thread that died of it."""
+    lines = [line[:TAIL_COLUMNS] for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
+    lines = [line for line in lines if line.strip()]
+    fatal = [index for index, line in enumerate(lines) if "Fatal Python error" in line]
+    if not fatal:
+        return "\n".join(lines[-TAIL_LINES:])
+    died = [index for index, line in enumerate(lines) if index > fatal[-1] and line.startswith("Current thread")]
+    start = died[0] if died else fatal[-1] + 1
+    return "\n".join([lines[fatal[-1]], *lines[start : start + TAIL_LINES - 1]])
