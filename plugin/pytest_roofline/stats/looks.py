@@ -55,7 +55,8 @@ class Looks:
     """The plan of looks at a test: after each of its new processes, up to `most`.
 
     In its methods `known` is how many processes the reference is worth (`Difference.worth`): further processes add
-    little where the reference's own error rules, and all looks are then nearly the same look.
+    little where the reference's own error rules, and all looks are then nearly the same look. It is infinite where
+    both sides grow together.
 
     Args:
         slow_only: whether more follow only for what looks slower than its tolerance; else for all that is open.
@@ -118,6 +119,8 @@ def fewest_red(known: int, strange: float, most: int) -> int:
 
 
 def _rounded(known: float) -> float:
+    if math.isinf(known):
+        return known
     steps = round(math.log2(max(known, LEAST_KNOWN)) * STEPS) / STEPS
     return float(min(MOST_KNOWN, 2.0**steps))
 

@@ -175,8 +175,8 @@ def process_spread(new: Sequence[Group], reference: Sequence[Group], prior: Prio
     squares, freedom = within([*new, *reference])
     if sessions and mean_square * freedom <= squares:
         # Sessions differ no more than processes do, so they tell of the same spread: the restricted maximum likelihood.
-        return _joined(squares + mean_square * sessions, freedom + sessions, prior, "estimated")
-    return _joined(squares, freedom, prior, "estimated")
+        return with_lent(squares + mean_square * sessions, freedom + sessions, prior, "estimated")
+    return with_lent(squares, freedom, prior, "estimated")
 
 
 def total_spread(reference: Sequence[Group], prior: Prior) -> Spread:
@@ -187,10 +187,10 @@ def total_spread(reference: Sequence[Group], prior: Prior) -> Spread:
         prior = replace(prior, process=lent.value, freedom=lent.freedom, origin=lent.origin, borrowed=True)
     else:
         prior = replace(prior, borrowed=False)
-    return _joined(mean_square * sessions, sessions, prior, "estimated from sessions of one process")
+    return with_lent(mean_square * sessions, sessions, prior, "estimated from sessions of one process")
 
 
-def _joined(squares: float, freedom: int, prior: Prior, origin: str) -> Spread:
+def with_lent(squares: float, freedom: int, prior: Prior, origin: str) -> Spread:
     """A test's own estimate joined with the prior, unless that is a guess and the test's own processes rule it out."""
     told = f"{origin}, {freedom} degrees of freedom"
     if freedom and not prior.borrowed and special.chdtrc(freedom, squares / prior.process**2) < UNBELIEVED:
@@ -280,7 +280,7 @@ def _lent_sessions(prior: Prior, tests: Sequence[Sequence[Group]]) -> tuple[floa
     for groups in usable:
         mean_square, freedom, count = between_sessions(groups)
         squares, known = within(groups)
-        process = _joined(squares, known, prior, "").value ** 2
+        process = with_lent(squares, known, prior, "").value ** 2
         absolute += freedom * (mean_square - squares / known) / count
         relative += freedom * (mean_square / process - 1) / count
         total += freedom

@@ -1,0 +1,300 @@
+"""The verdict of two sides that ran in turn: fresh processes in blocks A B B A and B A A B, on one device, in one hour.
+
+Log seconds are a block's own level, what side B adds, what a hidden second A adds, and a straight drift, by ordinary
+least squares. So a session's offset goes out with the blocks, a drift cancels within each, and what is left between
+processes is the error. A test's own spread is joined with what the other tests of the run show.
+"""
+
+import functools
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from ..core.units import format_percent
+from .looks import FALSE_RED, FEWEST_TESTS, PLAY, WORTHWHILE, Looks, spent_p
+from .outlook import WORTH_REPORTING, detectable
+from .spread import LEAST_SPREAD, Prior, Spread, borrow, priors, with_lent
+from .stats import CONFIDENCE, Difference, growth, quantile
+from .verdicts import Kind, Verdict, kind_unless_red, settle, span_text, would_decide
+
+Floats = npt.NDArray[np.float64]
+Arm = Literal["A", "B", "control"]
+
+ORDERS: tuple[tuple[Arm, ...], ...] = (("A", "B", "B", "A"), ("B", "A", "A", "B"))
+# A block holds two processes a side, or what is left of them.
+A_SIDE = 2
+# Before so many blocks nothing is decided.
+FEWEST_BLOCKS = 2
+# Of processes in two modes, each as likely as the other, four a side are parted just as the sides are once in 256
+# tests, eight a side once in 65,536: fewer turn nothing red, unless all tests of the run spread alike.
+FEWEST_BLOCKS_RED = 4
+# Bartlett's test that spreads are alike: modes, tails and outliers all make it small.
+ALIKE = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class TimedProcess:
+    """One fresh process of an arm; `control` is a second A.
+
+    Args:
+        seconds: its centre.
+        at: its place in the run, for the drift.
+    """
+
+    arm: Arm
+    seconds: float
+    at: float = 0.0
+
+
+Block = Sequence[TimedProcess]
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """What is said of one test.
+
+    Args:
+        verdict: B against A, in logs; positive is slower. Its `processes` are those of B.
+        control: the second A against A, in logs; None where none ran.
+        open: whether further blocks could decide.
+    """
+
+    verdict: Verdict
+    control: float | None
+    open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Design:
+    """What a set of processes can tell.
+
+    Args:
+        difference: [processes], the weights of log seconds in B against A; `control` those in the second A against A.
+        residual: [processes, processes], what takes the model out.
+        worth: processes a side that would tell as much in whole blocks.
+        freedom: degrees of freedom of the error.
+    """
+
+    difference: Floats
+    control: Floats | None
+    residual: Floats
+    worth: float
+    freedom: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What the processes of one test say by themselves."""
+
+    design: _Design
+    logs: Floats
+    seconds: dict[Arm, list[float]]
+
+    @property
+    def squares(self) -> float:
+        rest = self.design.residual @ self.logs
+        return float(rest @ rest)
+
+    @property
+    def blocks(self) -> int:
+        """Whole blocks that would tell as much."""
+        return math.floor(self.design.worth / A_SIDE + 1e-6)
+
+
+def judge_paired(
+    tests: Mapping[str, Sequence[Block]], tolerances: Mapping[str, float], most: int, *, ended: bool = False
+) -> dict[str, Paired]:
+    """All tests of a run after some blocks.
+
+    A block in which a side is missing tells nothing of the difference and is left out.
+
+    Args:
+        tests: of each, its blocks.
+        tolerances: of each, as a share of time.
+        most: how many processes a side the run may take.
+        ended: whether this look is the last although more were planned.
+    """
+    told = {name: _told(blocks) for name, blocks in tests.items()}
+    lent, alike = _lent([one for one in told.values() if one is not None])
+    looks = Looks(max(1, most // A_SIDE), ended=ended)
+    fewest = FEWEST_BLOCKS if alike else FEWEST_BLOCKS_RED
+    alone, wanted = {}, {}
+    for name, one in told.items():
+        taken = max((sum(each.arm == arm for block in tests[name] for each in block) for arm in "AB"), default=0)
+        left = taken < most and not ended
+        if one is None:
+            alone[name] = Verdict(Kind.INCONCLUSIVE, tolerances[name], reason="no block holds enough of both sides")
+            wanted[name] = left
+            continue
+        alone[name] = _judge(one, lent, tolerances[name], looks, fewest)
+        wanted[name] = left and _may_decide(alone[name], looks, one.blocks, fewest, len(tests))
+    found = {}
+    for name, verdict in settle(alone, len(tests)).items():
+        one, still = told[name], verdict.kind is Kind.INCONCLUSIVE
+        if one is not None and still:
+            verdict = replace(verdict, reason=_reason(verdict, one.blocks, len(tests), last=not wanted[name]))
+        found[name] = Paired(verdict, _control(one), wanted[name] and still)
+    return found
+
+
+def order_of_blocks(blocks: int, seed: int) -> list[tuple[Arm, ...]]:
+    """The order of each block's processes.
+
+    Of every two blocks one, drawn, begins with A and one with B; of every four whole ones the first or the second,
+    drawn, holds a control in its middle, where a drift does not reach it.
+    """
+    drawn = random.Random(seed)
+    orders: list[tuple[Arm, ...]] = []
+    for start in range(0, blocks, 4):
+        group = [order for _ in range(2) for order in drawn.sample(ORDERS, 2)]
+        if start + 4 <= blocks:
+            place = drawn.randrange(2)
+            group[place] = (*group[place][:2], "control", *group[place][2:])
+        orders += group
+    return orders[:blocks]
+
+
+def _told(blocks: Sequence[Block]) -> _Told | None:
+    """What the blocks with both sides say; None where that is nothing."""
+    whole = [block for block in blocks if {"A", "B"} <= {one.arm for one in block}]
+    taken = [one for block in whole for one in block]
+    if not taken:
+        return None
+    design = _design(tuple((number, one.arm, one.at) for number, block in enumerate(whole) for one in block))
+    if design is None:
+        return None
+    seconds: dict[Arm, list[float]] = {arm: [one.seconds for one in taken if one.arm == arm] for arm in ("A", "B")}
+    return _Told(design, np.log([one.seconds for one in taken]), seconds)
+
+
+@functools.lru_cache(maxsize=256)
+def _design(places: tuple[tuple[int, Arm, float], ...]) -> _Design | None:
+    """Of processes by block, arm and place in the run; None where they cannot tell the difference, or its error."""
+    blocks = [[float(block == number) for block, _, _ in places] for number in range(places[-1][0] + 1)]
+    start = fmean(at for _, _, at in places)
+    control, side = ([float(arm == which) for _, arm, _ in places] for which in ("control", "B"))
+    columns = np.array([*blocks, [at - start for _, _, at in places], control, side]).T
+    freedom = len(places) - int(np.linalg.matrix_rank(columns))
+    own, weights = _weights(columns, len(blocks) + 2)
+    if freedom < 1 or weights is None:
+        return None
+    residual = np.eye(len(places)) - columns @ np.linalg.pinv(columns)
+    return _Design(weights, _weights(columns, len(blocks) + 1)[1] if any(control) else None, residual, 2 * own, freedom)
+
+
+def _weights(columns: Floats, which: int) -> tuple[float, Floats | None]:
+    """How much of a column the others do not explain, and the weights of observations in its coefficient."""
+    others = np.delete(columns, which, axis=1)
+    column = columns[:, which]
+    rest = column - others @ np.linalg.lstsq(others, column)[0]
+    own = float(rest @ rest)
+    return own, (rest / own if own > 1e-9 * len(rest) else None)
+
+
+def _control(told: _Told | None) -> float | None:
+    if told is None or told.design.control is None:
+        return None
+    return float(told.design.control @ told.logs)
+
+
+def _lent(told: Sequence[_Told]) -> tuple[Prior, bool]:
+    """How processes spread in all tests, where eight or more tell, and whether 25 or more spread alike."""
+    estimates = [(one.squares / one.design.freedom, one.design.freedom) for one in told]
+    lent = borrow(priors()["device"], estimates)
+    if len(estimates) < FEWEST_TESTS:
+        return lent, False
+    floored = [(max(square, LEAST_SPREAD**2), freedom) for square, freedom in estimates]
+    freedom = sum(known for _, known in floored)
+    pooled = math.fsum(square * known for square, known in floored) / freedom
+    # Bartlett (1937), "Properties of sufficiency and statistical tests".
+    apart = math.fsum(known * math.log(pooled / square) for square, known in floored)
+    apart /= 1 + (math.fsum(1 / known for _, known in floored) - 1 / freedom) / (3 * (len(floored) - 1))
+    if special.chdtrc(len(floored) - 1, apart) < ALIKE:
+        return lent, False
+    return replace(lent, process=math.sqrt(pooled), freedom=float(freedom)), True
+
+
+def _judge(told: _Told, lent: Prior, tolerance: float, looks: Looks, fewest: int) -> Verdict:
+    """All but REGRESSED, which follows from all tests together."""
+    found, blocks = _difference(told, lent), told.blocks
+    p = found.p_slower_than(math.log1p(WORTH_REPORTING * tolerance))
+    kind = Kind.INCONCLUSIVE
+    if blocks >= min(FEWEST_BLOCKS, looks.most):
+        levels = [level(blocks, math.inf) for level in (looks.improved_level, looks.pass_level, looks.far_level)]
+        kind = kind_unless_red(found.estimate, found.bound, tolerance, (levels[0], levels[1], levels[2]))
+    if kind is Kind.IMPROVED and blocks < fewest:
+        kind = Kind.INCONCLUSIVE
+    return Verdict(
+        kind=kind,
+        tolerance=tolerance,
+        estimate=found.estimate,
+        interval=found.interval(CONFIDENCE),
+        p=p,
+        p_spent=spent_p(p, looks.red_share(blocks, math.inf, fewest) if blocks else 0.0),
+        difference=found,
+        processes=len(told.seconds["B"]),
+        mde=detectable(found),
+        fewest=A_SIDE * fewest,
+        new_medians_s=tuple(told.seconds["B"]),
+    )
+
+
+def _difference(told: _Told, lent: Prior) -> Difference:
+    freedom = told.design.freedom
+    origin = f"estimated, {freedom} degrees of freedom"
+    own = Spread(max(LEAST_SPREAD, math.sqrt(told.squares / freedom)), origin, freedom)
+    spread = with_lent(told.squares, freedom, lent, "estimated") if lent.borrowed else own
+    sides = {arm: math.exp(fmean(map(math.log, values))) for arm, values in told.seconds.items()}
+    return Difference(
+        estimate=float(told.design.difference @ told.logs),
+        error=spread.value * math.sqrt(2 / told.design.worth),
+        freedom=spread.freedom,
+        process=spread,
+        session=Spread(0.0, "the same session on both sides"),
+        new_s=sides["B"],
+        reference_s=sides["A"],
+        paired=True,
+        worth=told.design.worth,
+    )
+
+
+def _may_decide(verdict: Verdict, looks: Looks, blocks: int, fewest: int, tests: int) -> bool:
+    """Whether the last look could decide, if the blocks to come move the estimate by two errors."""
+    found, most = verdict.difference, looks.most
+    assert found is not None
+    if blocks < FEWEST_BLOCKS:
+        return True
+    error = found.error * math.sqrt(found.worth / (A_SIDE * most))
+    freedom = found.freedom + 3 * (most - blocks)
+    play = PLAY * math.sqrt(max(0.0, found.error**2 - error**2))
+    limit, worthy = math.log1p(verdict.tolerance), math.log1p(WORTH_REPORTING * verdict.tolerance)
+    if found.estimate - play + quantile(1 - looks.pass_level(most, math.inf), freedom) * error < limit:
+        return True
+    level = FALSE_RED * looks.red_share(most, math.inf, min(fewest, most)) / max(tests, FEWEST_TESTS)
+    slowest = found.estimate + play
+    red = slowest > limit and slowest - worthy > quantile(1 - level, freedom) * error
+    fastest = found.estimate - play
+    return red or fastest + quantile(1 - looks.improved_level(most, math.inf), freedom) * error < -limit
+
+
+def _reason(verdict: Verdict, blocks: int, tests: int, *, last: bool) -> str:
+    """What an open test may be, and at the end how many processes would decide it."""
+    assert verdict.interval is not None
+    assert verdict.estimate is not None
+    said = f"may be {span_text(verdict.interval)} after {verdict.processes} processes a side"
+    if verdict.looks_slow and A_SIDE * blocks < verdict.fewest:
+        slower = format_percent(growth(verdict.estimate))
+        return f"looks {slower} slower, and red needs {verdict.fewest} processes a side; {said}"
+    if not last:
+        return said
+    needed = would_decide(verdict, verdict.processes, tests)
+    if needed is None:
+        return f"{said}; {WORTHWHILE[-1]} a side are too few this near the tolerance: allow more"
+    return f"{said}; needs about {max(needed, verdict.fewest)} a side"
