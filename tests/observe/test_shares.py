@@ -238,8 +238,9 @@ def test_a_real_step_has_every_class_its_work_and_its_parts(step):
     assert (CALLS * LAYERS * 6, "matrix product") == (rows["aten::bmm"].count, rows["aten::bmm"].kind)
     # Beside it what the host did, in which an operator holds those inside it; nothing is launched.
     table = {row.name: row for row in step.operators}
-    assert {"aten::bmm", "BmmBackward0", "Optimizer.step#AdamW.step"} <= table.keys()
-    assert table["BmmBackward0"].cpu_s > table["BmmBackward0"].self_cpu_s > 0
+    assert {"aten::bmm", "Optimizer.step#AdamW.step"} <= table.keys()
+    # Which functions of autograd take longest depends on the machine.
+    assert any(row.cpu_s > row.self_cpu_s > 0 for name, row in table.items() if name.endswith("Backward0"))
     assert not any(row.device_s or "Launch" in row.name for row in step.operators)
     # The work inside attention is what the shapes say.
     forward, backward = step.attention
