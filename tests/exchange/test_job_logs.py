@@ -1,5 +1,7 @@
 """Tables inside the logs of jobs: labels of launchers, lines around and between the rows, copies of ranks."""
 
+import json
+
 import pytest
 
 from pytest_roofline.core.errors import BadFile
@@ -29,10 +31,21 @@ def test_a_table_behind_labels_of_srun_and_mpirun_is_read_and_what_is_around_it_
 def test_a_table_reads_the_same_whatever_a_launcher_puts_before_its_lines(text, take):
     plain = text("a100-all_reduce.log")
     for prefix in (" 0: ", "12: ", "[1,0]<stdout>:", "[prterun-node1-77@1,0]<stdout>: ", "[0] ",
-                   "2025-01-02T10:00:00.123456789Z ", "[pod/launcher-x7/nccl] ", "    "):  # fmt: skip
+                   "2025-01-02T10:00:00.123456789Z ", "2025-01-02T10:00:00.1+00:00 stdout F ",
+                   "[pod/launcher-x7/nccl] ", "    "):  # fmt: skip
         labelled = "".join(f"{prefix}{line}\n" for line in plain.split("\n"))
         around = f"+ srun -l all_reduce_perf\n{labelled}slurmstepd: error: *** STEP 1.0 CANCELLED ***\n"
         assert seconds(take(around)) == seconds(take(plain)), prefix
+
+
+def test_the_log_of_a_container_that_docker_keeps_as_json_lines_is_read(text, take):
+    for name in ("a100-all_reduce.log", CUDA, "gh200-nvbandwidth.txt"):
+        printed = text(name).splitlines(keepends=True)
+        logged = [json.dumps({"log": line, "stream": "stdout", "time": "2025-01-02T10:00:00.1Z"}) for line in printed]
+        dumped = "\n".join(line.replace('": "', '":"') for line in logged)
+        assert seconds(take(dumped)) == seconds(take(text(name))), name
+    with pytest.raises(BadFile, match=r"file: .*; expected a line {\"log\": …} for each of the container"):
+        take('{"log":"# nThread 1"}\n{"log":7}')
 
 
 def test_several_ranks_copies_of_one_table_are_one(text, take):

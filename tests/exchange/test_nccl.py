@@ -60,6 +60,8 @@ def test_a_log_that_does_not_name_its_collective_is_understood_where_only_one_fi
     assert {reading.benchmark for reading in readings} == {"nccl_tests.reduce_scatter"}
     with pytest.raises(BadFile, match=r"file does not say which .* tell with --operation: all_gather, all_to_all"):
         take(text("a100-all_gather.log"))
+    with pytest.raises(BadFile, match="file: no collective of 4 ranks has these bus bandwidths; tell with --devices"):
+        take(re.sub(r"(?m)^# +Rank .*\n", "", text("a100-reduce_scatter.log")).replace("nGpus 8", "nGpus 1"), devices=4)
     with pytest.raises(BadFile, match="says all_gather, but --operation=all_reduce"):
         take(text("gb10-two-nodes-all_gather.log"), operation="all_reduce")
     with pytest.raises(BadFile, match="8 ranks, but --devices=4"):
@@ -137,11 +139,33 @@ def test_the_heads_of_other_versions_are_understood(text, one):
         log.replace(" validation: 0", "").replace("68.4048", "68.4048 GB/s"),
         log.replace("# Out of", " Out of").replace("# Avg", " Avg").replace("# nThread", "nThread"), ranks,
         log.replace(head, head.rstrip() + " side_work: 0 work_sms: 0 direction: none"),
+        # As pages quote it, whose authors lost the signs.
+        re.sub(r"(?m)^#(?= )", "", log),
     ):  # fmt: skip
         assert changed != log
         assert seconds(one(changed)) == seconds(one(log)), changed[:160]
     beside = one(log.replace(head, head.rstrip() + "  side_work: 1 work_sms: 8 "))
     assert {reading.parameters["work_sms"] for reading in beside.values()} == {8}
+
+
+def test_a_row_that_nccls_own_lines_cut_is_read_whole(text, one, take):
+    # Timez-zx/nccl-tests, nccl-fault.log: NCCL_DEBUG_SUBSYS=COLL goes through the buffer of the row.
+    log = text("gb10-two-nodes-all_gather.log")
+    told = "mew0:65704:65704 [1] NCCL INFO AllReduce: opCount 0 sendbuff 0x720000000 count 2097152 [nranks=2]\n"
+    told += told.replace("[1]", "[0]")
+    row = re.compile(r"(?m)^( *\d+ +\d+ +[a-z]\w* +\w+ +-\d)(( +[\d.]+){3} +\d)(( +[\d.]+){3} +\d) *$")
+    assert len(row.findall(log)) == len(one(log)) / 2
+    for cut in (
+        rf"\1{told}\2{told}\4",
+        rf"\1{told}\2\4",
+        rf"\1\2{told}\4",
+        rf"\1[2026-01-02 10:00:00] {told}\2{told}\4",
+    ):
+        assert seconds(one(row.sub(cut, log))) == seconds(one(log)), cut
+    first, *_, last = row.finditer(log)
+    for match, message in ((first, "line 15: 22 columns; expected 13"), (last, "of no rows, or inside one; expected")):
+        with pytest.raises(BadFile, match=message):
+            take(log[: match.start()] + match.expand(rf"\1\2{told}") + log[match.end() :])
 
 
 def test_groups_of_a_split_job_count_their_own_ranks(text, one):
@@ -221,6 +245,7 @@ REFUSED = (
     (lambda log: "".join(cut(log, 0, 1)), "no line '# nThread …' above the rows"),
     (lambda log: "".join(cut(log, 3, 11)), "no lines '# Rank …'; tell with --devices"),
     (change("Rank  3", "Rank  2"), "line 7: rank 2; expected rank 3"),
+    (change("Rank  3", "Rank  0"), "line 7: a second rank 0: processes that know nothing of each other .* MPI=1, or"),
     (change("device  3 [0x00] A100-SXM4-40GB", "device  3 [0x00] Tesla T4"), "A100-SXM4-40GB and Tesla T4; expected"),
     (lambda log: log.replace("# Out of", log + "# Out of"), "line 105: two logs are mixed here"),
     (change("nThread 1 nGpus 8", "nThread 1 nGpus 3"), "3 GPUs; that cannot be 8 ranks"),

@@ -32,6 +32,12 @@ def test_every_head_of_an_osu_test_is_understood(one, take):
         ("# OSU MPI Non-blocking Allreduce Latency Test v7.1\n"
          "# Size           Overall(us)       Compute(us)    Pure Comm.(us)    Overlap(%)\n8 9.50 4.20 4.10 0.00\n",
          "osu.non_blocking_allreduce[8B].pure_comm", 4.10e-6, None),
+        ("# OSU MPI Non-blocking Gather Latency Test v5.7.1\n# Overall = Coll. Init + Compute + MPI_Test\n\n"
+         "# Size           Overall(us)       Compute(us)    Coll. Init(us)      MPI_Test(us)     MPI_Wait(us)    "
+         "Pure Comm.(us)     Min Comm.(us)     Max Comm.(us)      Overlap(%)\n4 77.2 56.3 5.69 0 15 52.6 35 71.5 60\n",
+         "osu.non_blocking_gather[4B].pure_comm_slowest_rank", 71.5e-6, None),
+        ("# OSU MPI Non-blocking Barrier Latency Test v5.7.1\n\n       Overall(us)       Compute(us)\n"
+         "             89.72             68.02\n", "osu.non_blocking_barrier.mean", 89.72e-6, None),
         ("# OSU MPI Barrier Latency Test v5.6.2\n# Avg Latency(us)\n   3.45\n",
          "osu.barrier.mean", 3.45e-6, None),
         ("# OSU MPI_Put Latency Test v5.9\n# Window creation: MPI_Win_allocate\n# Size    Latency (us)\n1  1.75\n",

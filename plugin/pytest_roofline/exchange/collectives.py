@@ -152,7 +152,11 @@ def chosen(
     for hint in reversed(hints):
         if (named := named_in(hint)) in fits:
             return named, f"the log does not say which collective it is of: {named.name} by {hint.strip()[:SHOWN]!r}"
-    names = ", ".join(one.name for one in fits) or "which none fits"
+    if not fits:
+        raise BadFile(
+            f"{source}: no collective of {ranks} ranks has these bus bandwidths; tell with --devices how many"
+        )
+    names = ", ".join(one.name for one in fits)
     raise BadFile(f"{source} does not say which collective it is of; tell with --operation: {names}")
 
 

@@ -17,11 +17,18 @@ _CONFIG = re.compile(
 _RANK = re.compile(
     r"#? *Rank +(\d+) +(?:Group +(\d+) +)?(?:Pid +\d+ +)?on +(\S+) device +(\d+) \[[0-9a-fA-Fx:.]+\](?: (.*\S))? *"
 )
-_START = re.compile(r"# Collective test starting: (\S+) *")
-_VERSION = re.compile(r"# ([nr]ccl-tests) version (\S+)(?: \(\S+\))? [nr]ccl-headers=(\d+) [nr]ccl-library=(\d+) *")
-_COLUMNS = re.compile(r"# +size +count .*")
-_UNITS = re.compile(r"# +\(B\) .*")
-_ROW = re.compile(r" *\d+ +\d+ +[a-z]\w* .*")
+_START = re.compile(r"#? *Collective test starting: (\S+) *")
+_VERSION = re.compile(r"#? *([nr]ccl-tests) version (\S+)(?: \(\S+\))? [nr]ccl-headers=(\d+) [nr]ccl-library=(\d+) *")
+_COLUMNS = re.compile(r"# +size +count .*|size +count +type .*")
+_UNITS = re.compile(r"# +\(B\) .*|\(B\) +\(elements\) .*")
+_ROW_START, _ROW_HALF = r" *\d+ +\d+ +[a-z]\w*", r" *[\d.e+]+ +[\d.]+ +[\d.]+ +(?:\d+|N/A)"
+_ROW = re.compile(rf"{_ROW_START} .*")
+# Lines of NCCL_DEBUG_SUBSYS=COLL and TUNING go through the buffer of the row, and stand in the middle of it.
+_CUT_ROW = re.compile(
+    rf"((?:{_ROW_START}(?: +[a-z]+)?(?: +-?\d+)?)?(?:{_ROW_HALF})?)(?:\[[^]]*\] )?"
+    r"[A-Za-z][\w.-]*:\d+:\d+ \[-?\d+\] .*NCCL .*"
+)
+_ROW_END = re.compile(rf"{_ROW_HALF}(?:{_ROW_HALF})? *")
 # What is behind a prefix that no launcher is known to write: size, count, type, maybe redop and root, time, two rates.
 _PREFIXED = re.compile(r".*?\b\d{1,20} +\d{1,20} +[a-z]\w*(?: +[a-z]+)?(?: +-?\d{1,20})?(?: +\d[\d.e+]*){3}(?: .*)?")
 _COMMAND = re.compile(r".*\b\w+_perf\b.*")
@@ -46,6 +53,7 @@ class _Log:
     half: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
     columns: int = 0
+    cut: list[str] = field(default_factory=list)
     rows: list[CollectiveLine] = field(default_factory=list)
     blocking: str = ""
     bounds: int = 0
@@ -107,6 +115,11 @@ def _take_library(logs: _Logs, _: int, match: re.Match[str]) -> None:
 
 def _take_rank(logs: _Logs, _: int, match: re.Match[str]) -> None:
     log = logs.begin(False)
+    if match[1] == "0" and log.ranks:
+        raise Refused(
+            "a second rank 0: processes that know nothing of each other print into one log, as nccl-tests does that is "
+            "built without MPI; build it with MPI=1, or label the lines (srun -l, mpirun --tag-output)"
+        )
     if int(match[1]) != len(log.ranks):
         raise Refused(f"rank {match[1]}; expected rank {len(log.ranks)}")
     log.ranks.append((int(match[2] or 0), match[3], match[5] or ""))
@@ -117,7 +130,7 @@ def _take_blocking(logs: _Logs, _: int, match: re.Match[str]) -> None:
 
 
 def _take_columns(logs: _Logs, _: int, match: re.Match[str]) -> None:
-    names = match[0][1:].split()
+    names = ["#wrong" if name == "wrong" else name for name in match[0].removeprefix("#").split()]
     if "cputime" in names:
         raise Refused("time of the CPU (-C 1) says nothing of the operation; run it without")
     stamped = names[-1] == "timestamp"
@@ -133,7 +146,7 @@ def _take_columns(logs: _Logs, _: int, match: re.Match[str]) -> None:
 
 
 def _take_units(_: _Logs, __: int, match: re.Match[str]) -> None:
-    units = match[0][1:].split()
+    units = match[0].removeprefix("#").split()
     if units[:2] != ["(B)", "(elements)"] or units[2:5] != ["(us)", "(GB/s)", "(GB/s)"]:
         raise Refused("units that this importer does not know; expected (B) (elements) (us) (GB/s) (GB/s)")
 
@@ -143,7 +156,23 @@ def _take_row(logs: _Logs, number: int, match: re.Match[str]) -> None:
         logs.refuse_mixed()
     if not logs or not logs[-1].half:
         raise Refused("a row of numbers where none is expected: the lines that name its columns are missing")
-    log, values = logs[-1], match[0].split()
+    _add_row(logs[-1], number, match[0].split())
+
+
+def _take_cut_row(logs: _Logs, _: int, match: re.Match[str]) -> None:
+    if logs.table is None or not match[1]:
+        raise Foreign
+    logs.table.cut += match[1].split()
+
+
+def _take_row_end(logs: _Logs, number: int, match: re.Match[str]) -> None:
+    if logs.table is None or not logs.table.cut:
+        raise Foreign
+    _add_row(logs.table, number, match[0].split())
+
+
+def _add_row(log: _Log, number: int, values: list[str]) -> None:
+    values, log.cut = log.cut + values, []
     if len(values) == log.columns - 1 and "redop" in log.shared and not values[3].isalpha():
         # Operations without a reduction left the column blank until 2022.
         values.insert(3, "")
@@ -178,8 +207,8 @@ def _take_bounds(logs: _Logs, _: int, match: re.Match[str]) -> None:
 def _take_average(logs: _Logs, _: int, __: re.Match[str]) -> None:
     if logs and logs[-1].ended:
         logs.refuse_mixed()
-    if not logs or not logs[-1].rows:
-        raise Refused("an average of no rows; expected a whole log")
+    if not logs or not logs[-1].rows or logs[-1].cut:
+        raise Refused("an average of no rows, or inside one; expected a whole log")
     logs[-1].ended = True
 
 
@@ -199,9 +228,10 @@ def _refuse_prefixed(logs: _Logs, _: int, __: re.Match[str]) -> None:
 
 
 _RULES: tuple[Rule[_Logs], ...] = (
-    (_ROW, _take_row), (_CONFIG, _take_config), (_RANK, _take_rank), (_START, _take_start), (_VERSION, _take_version),
-    (_BLOCKING, _take_blocking), (_COLUMNS, _take_columns), (_UNITS, _take_units), (_BOUNDS, _take_bounds),
-    (_AVERAGE, _take_average), (_LIBRARY, _take_library),
+    (_CUT_ROW, _take_cut_row), (_ROW, _take_row), (_ROW_END, _take_row_end), (_CONFIG, _take_config),
+    (_RANK, _take_rank), (_START, _take_start), (_VERSION, _take_version), (_BLOCKING, _take_blocking),
+    (_COLUMNS, _take_columns), (_UNITS, _take_units), (_BOUNDS, _take_bounds), (_AVERAGE, _take_average),
+    (_LIBRARY, _take_library),
     (re.compile(r"#.*"), _skip), (_PREFIXED, _refuse_prefixed), (_COMMAND, _take_command),
 )  # fmt: skip
 

@@ -18,7 +18,7 @@ _TITLE = re.compile(r"# *OSU (\S+) (\S.*?)(?: Test)?(?: +v(\d\S*)| +\(Version (\
 _PAIRS = re.compile(r"# *\[ *pairs: (\d+) *\] *\[ *window size: (\d+|varied) *\] *")
 _BUFFERS = re.compile(r"# *Send Buffer on \w+ \((\w+)\) and Receive Buffer on \w+ \((\w+)\) *")
 _DATATYPE = re.compile(r"# *Datatype: MPI_(\w+)\. *")
-_HEADING = re.compile(r"# *(?:Size\b.*|Avg Latency.*|Latency \(us\).*)")
+_HEADING = re.compile(r"# *(?:Size\b.*|Avg Latency.*|Latency \(us\).*)|Overall\(us\) .*")
 _ROW = re.compile(r"\s*\d+(?:\.\d+)?(?:\s+\S+)*\s*")
 # What a column holds: the unit of its rate or time, and the statistic; nothing is read of those without a unit.
 _COLUMNS = {
@@ -26,6 +26,7 @@ _COLUMNS = {
     "Latency (us)": ("us", "mean"), "Latency(us)": ("us", "mean"), "Avg Latency(us)": ("us", "mean"),
     "Min Latency(us)": ("us", "fastest_rank"), "Max Latency(us)": ("us", "slowest_rank"),
     "Avg Lat(us)": ("us", "mean"), "Overall(us)": ("us", "mean"), "Pure Comm.(us)": ("us", "pure_comm"),
+    "Min Comm.(us)": ("us", "pure_comm_fastest_rank"), "Max Comm.(us)": ("us", "pure_comm_slowest_rank"),
     "P50 Tail Lat(us)": ("us", "p50"), "P90 Tail Lat(us)": ("us", "p90"), "P99 Tail Lat(us)": ("us", "p99"),
     "Compute(us)": ("", ""), "Coll. Init(us)": ("", ""), "MPI_Test(us)": ("", ""), "MPI_Wait(us)": ("", ""),
     "Overlap(%)": ("", ""), "Iterations": ("", ""), "Validation": ("", ""),

@@ -111,12 +111,18 @@ def pooled(readings: Sequence[Reading]) -> tuple[Reading, ...]:
     return tuple(found.values())
 
 
+class _Logged(msgspec.Struct):
+    """A line of a container, as Docker's json-file driver keeps it."""
+
+    log: str
+
+
 class Refused(ValueError):
     """Why a line cannot be taken; who reads the lines says which it is."""
 
 
 def decode(data: bytes, source: str) -> str:
-    """The text of a file, without a byte order mark."""
+    """The text of a file, without a byte order mark; of the log of a container what it printed."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -127,7 +133,12 @@ def decode(data: bytes, source: str) -> str:
         ) from None
     if not text.strip():
         raise BadFile(f"{source} is empty; expected the output of a tool")
-    return text
+    if not text.startswith('{"log":'):
+        return text
+    try:
+        return "".join(line.log for line in msgspec.json.Decoder(_Logged).decode_lines(text))
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise BadFile(f'{source}: {error}; expected a line {{"log": …}} for each of the container') from None
 
 
 def refuse(source: str, number: int, line: str, why: str) -> NoReturn:
