@@ -87,7 +87,7 @@ def _lasting():
         # Beside xdist each would start a server of its own for the counts of reruns, and never end it.
         patch.setattr(pytest_rerunfailures, "ServerStatusDB", pytest_rerunfailures.StatusDB)
         # Git is asked in each, and says of this machine what no test may depend on.
-        patch.setattr(identity, "identified", lambda environment, root: environment)
+        patch.setattr(identity, "identified", lambda environment, *_: environment)
         patch.setattr(identity, "packages", dict)
         patch.setattr(identity, "libraries", dict)
         yield

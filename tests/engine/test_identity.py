@@ -164,6 +164,12 @@ def test_code_that_packages_were_installed_from_is_told_as_well(repository, tmp_
     monkeypatch.setattr(sys, "path", [str(site)])
     head = git(repository, "rev-parse", "HEAD")
     assert list(identity._installed_code()) == [Code("mine", head, branch="main"), Code("theirs", "c0ffee")]
+    # Where a worktree stands for the folder that it was installed from, that is what runs.
+    git(repository, "worktree", "add", "--detach", str(tmp_path / "side"), "HEAD")
+    (tmp_path / "side" / "new.py").write_text("")
+    side = {"checkout": str(repository), "folder": str(tmp_path / "side")}
+    mine, _ = identity._installed_code(side)
+    assert (mine.commit, mine.branch, bool(mine.changes)) == (head, "", True)
 
 
 def test_variables_that_steer_libraries_are_kept_and_secrets_are_not():

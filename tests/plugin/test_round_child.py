@@ -55,7 +55,7 @@ def child(desk, monkeypatch):
     """Runs pytest in this process as a round of some other run would be."""
     desk.ini("markers = slow")
 
-    def start(ids, *args, text=SUITE, parent=None, deadline=None):
+    def start(ids, *args, text=SUITE, parent=None, deadline=None, **more):
         if text is not None:
             desk.suite(text)
         folder = desk.path / "round"
@@ -63,8 +63,8 @@ def child(desk, monkeypatch):
         folder.mkdir()
         (folder / "status").touch()
         asked = {
-            "round": 2, "ids": list(ids), "folder": str(folder), "parent": parent or os.getppid(),
-            "deadline": deadline,
+            "round": 2, "ids": ids, "folder": str(folder), "parent": parent or os.getppid(),
+            "deadline": deadline, **more,
         }  # fmt: skip
         (folder / "round.json").write_text(json.dumps(asked))
         monkeypatch.setenv(VARIABLE, str(folder / "round.json"))
@@ -183,3 +183,15 @@ def test_a_round_tells_of_what_failed_there_and_not_of_what_is_expected_to_be_sl
         marked = f"@pytest.mark.xfail(strict={strict}, reason='known')\ndef test_first"
         seen = child([FIRST], text=SUITE.replace("def test_first", marked))
         assert [outcome.outcome for outcome in seen.run.outcomes] == ["passed"]
+
+
+def test_a_process_of_ab_measures_all_that_was_chosen_judges_nothing_and_tells_of_code_from_elsewhere(child, desk):
+    gate = ("--roofline-ci", "--roofline-against=absent", "--roofline-expect=absent", "--roofline-fail-on=nonsense")
+    here = str(desk.path)
+    seen = child(None, "-k", "first or plain", *gate, side={"checkout": here, "folder": here})
+    # Tests that measure nothing are left out.
+    assert (seen.result.ret, seen.measured) == (0, [FIRST])
+    assert seen.events == [("planned", FIRST), ("start", FIRST), ("end", FIRST)]
+    seen = child([SECOND], "-k", "first", *gate, side={"checkout": here, "folder": f"{here}-elsewhere"})
+    assert (seen.result.ret, seen.measured) == (0, [SECOND])
+    assert ("stray", f"{here}/test_suite.py") in seen.events

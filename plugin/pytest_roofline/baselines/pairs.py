@@ -125,14 +125,22 @@ def parameters_of(key: Key) -> dict[str, Scalar]:
     return ({NAME: key.name} if key.name else {}) | named
 
 
+def twin_of(key: Key, parameter: str) -> tuple[str, str] | None:
+    """A test without a parameter, as one string, and its value of that; None where it has none."""
+    rest = parameters_of(key)
+    if parameter not in rest:
+        return None
+    value = value_text(parameter, rest.pop(parameter))
+    return canonical({**rest, "": [key.benchmark, str(key.hardware), key.cache, key.timing]}), value
+
+
 def _sides(runs: Sequence[Run], parameter: str) -> dict[str, dict[str, Way]]:
     """By test without the parameter, and by value. A rate's name, which may hold the value, tells no tests apart."""
     tests: dict[str, dict[str, Way]] = {}
     for source, one in ((run, one) for run in runs for one in run.tested):
-        rest = parameters_of(one.key)
-        if parameter in rest:
-            value = value_text(parameter, rest.pop(parameter))
-            twin = canonical({**rest, "": [one.key.benchmark, str(one.key.hardware), one.key.cache, one.key.timing]})
+        found = twin_of(one.key, parameter)
+        if found is not None:
+            twin, value = found
             side = tests.setdefault(twin, {}).setdefault(value, Way(value))
             side.taken.append(one)
             side.unfit.append(source.unfit(one, accept_slower=True))

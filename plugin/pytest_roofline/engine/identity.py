@@ -56,16 +56,17 @@ _FILES, _FILE_BYTES = 200, 1 << 20
 GIT_S = 1.0
 
 
-def identified(environment: Environment, root: Path) -> Environment:
+def identified(environment: Environment, root: Path, side: Mapping[str, str] | None = None) -> Environment:
     """The environment with everything that tells what exactly runs.
 
     Args:
         environment: of the device.
         root: the folder of the tests.
+        side: the `checkout` that packages were installed from, and the `folder` whose code runs in its place.
     """
     return replace(
         environment,
-        code=(*_code_of(root), *_installed_code()),
+        code=(*_code_of(root), *_installed_code(side)),
         packages=packages(),
         libraries=libraries(),
         variables=variables(os.environ),
@@ -182,7 +183,7 @@ def _hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:8]
 
 
-def _installed_code() -> Iterator[Code]:
+def _installed_code(side: Mapping[str, str] | None = None) -> Iterator[Code]:
     """The code of packages that were installed from a folder, as editable ones are, or from version control."""
     for info in _distributions():
         told = read(info / "direct_url.json")
@@ -195,6 +196,8 @@ def _installed_code() -> Iterator[Code]:
                 yield Code(name, str(origin["vcs_info"]["commit_id"]))
             elif origin.get("dir_info", {}).get("editable"):
                 place = Path(unquote(urlsplit(str(origin["url"])).path))
+                if side is not None and place.is_relative_to(side["checkout"]):
+                    place = side["folder"] / place.relative_to(side["checkout"])
                 yield from (replace(one, name=name) for one in _code_of(place))
         except (ValueError, KeyError, TypeError, AttributeError):
             continue

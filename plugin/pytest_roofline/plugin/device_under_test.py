@@ -181,8 +181,9 @@ def open_device_under_test(
             raise DeviceError(warning)
         shadow_of(config).note("hardware", warning, DEVICE)
     environment = gather(device) if held else launcher_of(config).environment()
-    if in_round(config) is None:
-        environment = identified(environment, config.rootpath)
+    asked_round = in_round(config)
+    if asked_round is None or asked_round.side is not None:
+        environment = identified(environment, config.rootpath, asked_round.side if asked_round else None)
     hardware = key_of(environment)
     entries = BaselineFolders(options.baselines).family(family_of(environment.device))
     comparator = open_comparator(options.against) if options.against else BaselineComparator(entries)

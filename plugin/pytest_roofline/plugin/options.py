@@ -108,6 +108,9 @@ _CI = (
     f"={SHADOW} fails nothing and reports what would have failed"
 )
 
+# Options that this run does not heed, given or set, since it is a part of another one.
+unheeded_key: "pytest.StashKey[frozenset[str]]" = pytest.StashKey()
+
 
 class _Profile(argparse.Action):
     """`--roofline-ci` and `--roofline-ci=shadow`, as two flags.
@@ -160,7 +163,9 @@ def gone(config: pytest.Config) -> list[str]:
 
 
 def option_value(config: pytest.Config, name: str) -> Any:
-    """An option's raw value: the command line's, else the ini file's, else None."""
+    """An option's raw value: the command line's, else the ini file's, else None; None of what is not heeded."""
+    if name in config.stash.get(unheeded_key, ()):
+        return None
     given = config.getoption(f"--roofline-{name}")
     return given if given is not None else config.getini(_ini(name)) or None
 

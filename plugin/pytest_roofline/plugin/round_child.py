@@ -8,6 +8,7 @@ writing an option can slip through.
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -16,7 +17,9 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 
+from ..core.units import encodable
 from .options import ROUND_VARIABLE as VARIABLE
+from .options import unheeded_key
 
 PARENT_EVERY_S = 0.5
 
@@ -50,10 +53,14 @@ _NEUTRAL: dict[str, Any] = {
     "benchmark_compare": [],
     "benchmark_compare_fail": None,
     "benchmark_histogram": [],
-    "roofline_save": None,
-    "roofline_profile": None,
-    "roofline_rounds": None,
 }
+# Of the options of pytest those that choose what is measured, where the parent has no list yet.
+_CHOOSING = ("keyword", "markexpr", "deselect")
+# Options of ours that a round does not heed, and a process of `roofline ab`, which judges nothing.
+_UNHEEDED = frozenset(("save", "profile", "rounds"))
+_UNJUDGED = frozenset(
+    ("against", "expect", "ci", "qualify", "require-baseline", "require-hardware", "fail-on", "min-percent", "report")
+)
 
 _round_key: pytest.StashKey["Round"] = pytest.StashKey()
 
@@ -64,12 +71,15 @@ class Round:
     def __init__(self, path: Path) -> None:
         plain = json.loads(path.read_text(encoding="utf-8"))
         self.number: int = plain["round"]
-        self.ids: list[str] = plain["ids"]
+        # The tests to run; None of all that the command line chooses.
+        self.ids: list[str] | None = plain["ids"]
         self.folder = Path(plain["folder"])
         self.parent: int = plain["parent"]
         self.deadline: float | None = plain["deadline"]
         # Whether this process was started for the round, and may end for it.
         self.own_process: bool = plain.get("own_process", False)
+        # Of a process of `roofline ab`: the checkout, and the folder whose code stands for it here; None of a round.
+        self.side: dict[str, str] | None = plain.get("side")
         self._status = self.folder / "status"
 
     def say(self, event: str, test_id: str) -> None:
@@ -95,18 +105,19 @@ def begin(config: pytest.Config) -> None:
     path = os.environ.pop(VARIABLE, "")
     if not path:
         return
-    config.stash[_round_key] = _asked_by_parent(path)
+    asked = config.stash[_round_key] = _asked_by_parent(path)
+    config.stash[unheeded_key] = _UNHEEDED if asked.side is None else _UNHEEDED | _UNJUDGED
     # A name that users give to options of their own, unless the plugin is there.
     repeats = {"count": 1} if config.pluginmanager.hasplugin("pytest_repeat") else {}
     for name, value in (_NEUTRAL | repeats).items():
-        if hasattr(config.option, name):
+        if hasattr(config.option, name) and (asked.ids is not None or name not in _CHOOSING):
             setattr(config.option, name, value)
-    config.pluginmanager.register(_Watch(config.stash[_round_key]), "roofline-round")
-    if config.stash[_round_key].own_process:
+    config.pluginmanager.register(_Watch(asked), "roofline-round")
+    if asked.own_process:
         from ..engine.devices.base import started_by
 
-        started_by(config.stash[_round_key].parent)
-        threading.Thread(target=_end_with, args=(config.stash[_round_key].parent,), daemon=True).start()
+        started_by(asked.parent)
+        threading.Thread(target=_end_with, args=(asked.parent,), daemon=True).start()
 
 
 def _asked_by_parent(path: str) -> Round:
@@ -140,8 +151,9 @@ class _Watch:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Keep the tests of the round, in the order of the run, which their fixtures expect."""
-        asked = set(self._asked.ids)
-        items[:] = [item for item in items if item.nodeid in asked]
+        if self._asked.ids is not None:
+            asked = set(map(encodable, self._asked.ids))
+            items[:] = [item for item in items if encodable(item.nodeid) in asked]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
@@ -155,6 +167,11 @@ class _Watch:
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
 
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Tell of every test that is to run, where the parent has no list."""
+        for item in session.items if self._asked.ids is None else ():
+            self._asked.say("planned", item.nodeid)
+
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """A test begins."""
         self._asked.say("start", nodeid)
@@ -162,3 +179,15 @@ class _Watch:
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """A test has ended, one way or another."""
         self._asked.say("end", nodeid)
+
+    def pytest_sessionfinish(self) -> None:
+        """Tell of code that came from the checkout although another folder stands for it."""
+        side = self._asked.side or {}
+        if side.get("checkout") == side.get("folder"):
+            return
+        files = (str(getattr(module, "__file__", None) or "") for module in list(sys.modules.values()))
+        elsewhere = (sys.prefix, sys.base_prefix, side["folder"])
+        for path in sorted(set(files)):
+            own = path.startswith(f"{side['checkout']}{os.sep}") and not path.startswith(elsewhere)
+            if own and not {"site-packages", "dist-packages"} & set(Path(path).parts):
+                self._asked.say("stray", path)

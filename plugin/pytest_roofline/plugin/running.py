@@ -34,6 +34,7 @@ from .observing import forget_locals, ran_out, watched
 from .options import NOT_RUNNING, SAVED_VARIABLE, SIDE_BY_SIDE
 from .planned import measures, plan, read_marks, select
 from .results import require
+from .round_child import in_round
 from .session import RooflineSession, session_key
 from .settings import Options, parse_options
 
@@ -67,6 +68,9 @@ def join(
     # Made before the run begins: its name is refused once there is a file of that name.
     launcher = launcher_of(config)
     select(config, items, marked)
+    asked = in_round(config)
+    if asked is not None and asked.ids is None:
+        items[:] = filter(measures, items)
     if with_ranks:
         items[:] = by_world(items)
         launcher.plan(items)

@@ -28,13 +28,15 @@ TAIL_LINES, TAIL_COLUMNS = 10, 160
 class Ended:
     """How a child ended: which tests it came to, which one it died in, and its last words.
 
-    `stray` are the files of code that it ran from elsewhere than its side's folder.
+    `planned` are the tests that it was to run where it had no list, `stray` the files of code that it ran from
+    elsewhere than from its side's folder.
     """
 
     started: tuple[str, ...]
     finished: tuple[str, ...]
     status: int | None
     tail: str
+    planned: tuple[str, ...] = ()
     stray: tuple[str, ...] = ()
 
     @property
@@ -94,7 +96,7 @@ def run_child(
     finally:
         _end(child)
     events = _events(status)
-    return Ended(events["start"], events["end"], code, _tail(log), events["stray"])
+    return Ended(events["start"], events["end"], code, _tail(log), events["planned"], events["stray"])
 
 
 def why_void(outcome: Outcome | None, where: str) -> str:
@@ -133,7 +135,7 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
 
 def _events(status: Path) -> dict[str, tuple[str, ...]]:
     """What a child told, by event."""
-    told: dict[str, list[str]] = {"start": [], "end": [], "stray": []}
+    told: dict[str, list[str]] = {"start": [], "end": [], "planned": [], "stray": []}
     for line in status.read_text(encoding="utf-8").splitlines():
         with contextlib.suppress(json.JSONDecodeError):
             for event, text in json.loads(line).items():
