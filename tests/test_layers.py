@@ -34,6 +34,7 @@ MAY_IMPORT = {
     "observe": {"engine", "core"},
     "machine": {"engine", "stats", "hardware", "core"},
     "report": {"observe", "kernel_gate", "baselines", "stats", "hardware", "core"},
+    "ab": {"ranks", "report", "plugin", "baselines", "stats", "core"},
     "many": {"report", "baselines", "stats", "hardware", "core"},
     "exchange": {"baselines", "stats", "hardware", "core"},
     "bundle": {"report", "baselines", "stats", "hardware", "core"},
@@ -44,7 +45,7 @@ TORCH_GUESTS = {"plugin/fixture.py", "plugin/findings.py"}
 PYTEST_LIVES_IN = {"plugin"}
 # These stand above all others.
 MAY_IMPORT["cli"] = {*MAY_IMPORT, "plugin"}
-MAY_IMPORT["plugin"] = {*MAY_IMPORT} - {"cli", "many", "bundle"}
+MAY_IMPORT["plugin"] = {*MAY_IMPORT} - {"cli", "ab", "many", "bundle"}
 
 
 def modules(package):
@@ -198,13 +199,13 @@ def test_loading_imports_nothing_heavy():
 
 
 def test_a_feature_goes_with_its_folder_and_its_two_lines(tmp_path):
-    skipped = shutil.ignore_patterns("many", "bundle", "starter", "__pycache__")
+    skipped = shutil.ignore_patterns("ab", "many", "bundle", "starter", "__pycache__")
     package = shutil.copytree(PLUGIN, tmp_path / "pytest_roofline", ignore=skipped)
     main = package / "cli" / "main.py"
     lines = main.read_text(encoding="utf-8").splitlines(keepends=True)
-    line = re.compile(r"from \.\.(many|bundle)\.cli import|    (bundle|\*\(fleet, history\)),$")
+    line = re.compile(r"from \.\.(ab|many|bundle)\.cli import|    (ab|bundle|\*\(fleet, history\)),$")
     left = [text for text in lines if not line.match(text)]
-    assert len(lines) - 4 == len(left)
+    assert len(lines) - 6 == len(left)
     main.write_text("".join(left), encoding="utf-8")
     names = [".".join(path.relative_to(tmp_path).with_suffix("").parts) for path in package.rglob("*.py")]
     modules = [name.removesuffix(".__init__") for name in names if not name.endswith("__main__")]

@@ -16,6 +16,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from pytest_roofline.ab import running, sides
 from pytest_roofline.baselines.files import write_baseline
 from pytest_roofline.baselines.runs import encode_line
 from pytest_roofline.cli.main import main
@@ -30,6 +31,8 @@ from pytest_roofline.core.storage import to_plain
 from pytest_roofline.engine import inventory
 from pytest_roofline.hardware import products
 from pytest_roofline.machine import selftest
+
+from ..ab.conftest import World
 
 PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
 STREAM = """Using HIP device AMD Instinct MI300X
@@ -64,6 +67,7 @@ CASES = {
     "compare": ("old new", 1, "old absent"),
     "explain": ("new 64MiB", 0, "new absent"),
     "profiler": ("new 64MiB=kernels.csv --calls 3", 0, "new 64MiB=absent.csv"),
+    "ab": (". . test_suite.py --processes 4 --seed 1", 0, "nonsense . test_suite.py"),
     "drill": ("20% perf_tests -k memcpy", 1, "nonsense perf_tests"),
     "baseline propose": ("old -o proposed.json", 0, "absent -o absent.json"),
     "baseline approve": ("proposal.json --into elsewhere", 0, "absent.json"),
@@ -155,6 +159,8 @@ def command(scene, make, monkeypatch):
         with pytest.MonkeyPatch.context() as patch:
             if words == "drill":
                 patch.setattr(subprocess, "run", drilled(make))
+            if words == "ab":
+                scripted(make, patch)
             if words == "doctor":
                 # This one may be busy.
                 patch.setattr(inventory, "take_stock", lambda *_: Machine(make.environment().host))
@@ -164,6 +170,14 @@ def command(scene, make, monkeypatch):
             return CliRunner().invoke(main, [*words.split(), *arguments.split(), "--json"])
 
     return run
+
+
+def scripted(make, patch, hostile=""):
+    """Stands for the processes of both sides."""
+    world = World(make, Path.cwd(), hostile)
+    world.commit = lambda cwd: f"{hostile}c0ffee"
+    patch.setattr(running, "run_child", world.run_child)
+    patch.setattr(sides, "_paths", lambda *_: ([], []))
 
 
 def drilled(make):
@@ -329,6 +343,8 @@ def test_what_json_tells_is_what_the_words_tell(good):
     drill = json.loads(good("drill").stdout)
     assert (0.2, 2, 1, "") == (drill["slowdown"], drill["compared"], drill["red"], drill["tests"][0]["not_red"])
     assert drill["tests"][1]["not_red"].startswith("other[64MiB] PASSED, seen as +20.0 %")
+    told = json.loads(good("ab").stdout)
+    assert (told["processes"]["A"], {row["verdict"] for row in told["tests"]}) == (4, {"PASSED"})
     explained = json.loads(good("explain").stdout)
     (test,) = explained["tests"]
     assert ("REGRESSED", [1.4e-3]) == (test["judgement"]["verdict"], test["processes"][0]["seconds"])

@@ -27,7 +27,7 @@ from pytest_roofline.machine import selftest
 
 from ..exchange.conftest import DATA
 from ..report.page.conftest import Report
-from .test_commands import CASES, COMMANDS, scene
+from .test_commands import CASES, COMMANDS, scene, scripted
 
 __all__ = ["scene"]
 
@@ -128,6 +128,8 @@ def command(hostile, make, monkeypatch):
         with pytest.MonkeyPatch.context() as patch:
             if words == "drill":
                 patch.setattr(subprocess, "run", drill)
+            if words == "ab":
+                scripted(make, patch, HOSTILE)
             start = ["--hardware", "site"] if words.startswith("hardware") else []
             return CliRunner().invoke(main, [*start, *words.split(), *shlex.split(arguments)])
 
@@ -144,6 +146,7 @@ def steers(text):
 
 # What more of a command prints other fields, beside the arguments that it has among all commands.
 MORE = {
+    "ab": (". . test_suite.py --markdown ab.md", f"'{HOSTILE}' ."),
     "compare": ("all all", "old new --control old new"),
     "explain": ("all",),
     "report": ("new all -o out",),

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from ..ab.cli import ab
 from ..bundle.cli import bundle
 from ..core.facts import HARDWARE_FILE
 from ..many.cli import fleet, history
@@ -43,6 +44,7 @@ _COMMANDS = (
     baseline, compare, doctor, drill, explain, export, hardware, import_, init, profiler, report,
     selftest,
     # A feature in a folder of its own has its import above and a line here; the rest works without it.
+    ab,
     bundle,
     *(fleet, history),
     *map(gone, GONE),

@@ -25,7 +25,7 @@ SECTIONS = {
     "See a run": ("report", "explain", "profiler"),
     "Compare runs": ("compare", "history", "fleet"),
     "Keep what they are compared with": ("init", "baseline"),
-    "Gate": ("drill",),
+    "Gate": ("ab", "drill"),
     "Look at the machine": ("doctor", "selftest", "hardware"),
     "Share": ("bundle", "export", "import"),
 }

@@ -1,0 +1,186 @@
+"""`roofline ab`: two sides of a change, measured in turn and judged without a stored baseline."""
+
+import datetime
+import random
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from ..cli.options import command, folder_option, print_json, say, width
+from ..core.errors import BadInput
+from ..core.units import parse_duration, parse_tolerance, printable
+
+if TYPE_CHECKING:
+    from .results import State
+
+# Processes a side, unless the tests are decided earlier.
+MOST, FEWEST, DEFAULT = 12, 2, 8
+
+
+@command("Measure two sides of a change in turn, and judge.", folder_option)
+@click.argument("a", default="")
+@click.argument("b", default="")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.option("--processes", type=click.IntRange(FEWEST, MOST), default=DEFAULT, show_default=True,
+              help="The most processes a side; an even number.")  # fmt: skip
+@click.option("--budget", metavar="DURATION", help="Start no further block after this time: 1800, 30m or 1h.")
+@click.option("--tolerance", help="Slowdown that still counts as the same: 5% or 0.05 (default: 5%, on a CPU 15%).")
+@click.option(
+    "--seed", type=click.IntRange(min=0), help="Draws the order of the processes (default: another each time)."
+)
+@click.option("--name", help="What the run is called (default: by the time).")
+@click.option("--resume", metavar="NAME", help="Go on with a run that was interrupted.")
+@click.option(
+    "--markdown", type=click.Path(path_type=Path), metavar="FILE", help="Also write a comment on a pull request."
+)
+def ab(
+    a: str,
+    b: str,
+    arguments: tuple[str, ...],
+    processes: int,
+    budget: str | None,
+    tolerance: str | None,
+    seed: int | None,
+    name: str | None,
+    resume: str | None,
+    markdown: Path | None,
+    as_json: bool,
+    folder: Path,
+) -> int:
+    """Measure side A, the base, and side B in turn by fresh processes on one device, and judge each test.
+
+    A side is one of
+
+    \b
+    .                            the code as it stands
+    commit:REF[,build=COMMAND]   a commit, or a branch; REF alone is one too
+    merge-base[:BRANCH]          where the branch at hand left the one it goes into
+    python:PATH                  another interpreter, or environment
+    with:REQUIREMENT             another version of a package (by uv)
+    lock:FILE                    an environment of its own (by uv)
+    var:NAME=VALUE               an environment variable
+    param:NAME=VALUE             on both sides: two values of a parameter of the tests
+
+    ARGUMENTS are pytest's. Both sides are saved as runs, NAME-a and NAME-b; each test is measured until its verdict is
+    out.
+
+    Example: roofline ab merge-base . -- perf_tests -k memcpy
+
+    Exit status: 0 nothing is slower on B, 1 something is, or fails there alone, 2 nothing could be compared, or the
+    input cannot be used.
+    """
+    if resume is not None:
+        if a or b or arguments:
+            raise BadInput(
+                "--resume takes no sides and no arguments, which the run has; type: roofline ab --resume NAME"
+            )
+        return _run(_resumed(folder, resume), folder, budget, markdown, as_json)
+    if not b:
+        raise BadInput("a side is missing; type, for example: roofline ab merge-base . -- perf_tests -k memcpy")
+    if processes % 2:
+        raise BadInput(f"--processes is {processes}; expected an even number, since a block holds two a side")
+    return _run(_begun(folder, a, b, arguments, processes, tolerance, seed, name), folder, budget, markdown, as_json)
+
+
+def _begun(
+    folder: Path,
+    a: str,
+    b: str,
+    arguments: tuple[str, ...],
+    processes: int,
+    tolerance: str | None,
+    seed: int | None,
+    name: str | None,
+) -> "State":
+    """A run as it is asked for, under a name that is free."""
+    from ..baselines.run_files import refuse_existing
+    from ..core.storage import check_name
+    from .results import State, run_name, state_folder
+    from .sides import SIDES, parse_sides
+
+    parse_sides(a, b)
+    # To the microsecond, so that two in a second have names of their own.
+    name = name or f"ab-{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S.%f}"
+    check_name(name, "--name")
+    for side in SIDES:
+        refuse_existing(folder, run_name(name, side))
+    if state_folder(folder, name).exists():
+        raise BadInput(f"a run is called {name!r} already; go on with it by --resume {name}, or choose another --name")
+    return State(
+        name=name,
+        a=a,
+        b=b,
+        arguments=arguments,
+        cwd=str(Path.cwd().resolve()),
+        seed=random.randrange(2**16) if seed is None else seed,
+        processes=processes,
+        tolerance=None if tolerance is None else parse_tolerance(tolerance, "--tolerance"),
+    )
+
+
+def _resumed(folder: Path, name: str) -> "State":
+    from .results import read_state
+
+    state = read_state(folder, name)
+    if str(Path.cwd().resolve()) != state.cwd:
+        raise BadInput(f"{name} was begun in {state.cwd}; resume it there")
+    return state
+
+
+def _run(state: "State", folder: Path, budget: str | None, markdown: Path | None, as_json: bool) -> int:
+    """Prepare both sides, run, and tell; what was measured is kept and told however it ends."""
+    from ..core.writing import write_atomically
+    from ..plugin.options import ROUND_VARIABLE
+    from .making import Failed
+    from .results import SidesResults, save_state
+    from .running import Runner
+    from .sides import parse_sides, pinned, prepared
+    from .telling import tell, told_as_json, told_markdown, told_text
+
+    budget_s = None if budget is None else parse_duration(budget, "--budget")
+    asked = dict(zip(("A", "B"), parse_sides(state.a, state.b), strict=True))
+    asked = {side: pinned(one, state.commits.get(side, "")) for side, one in asked.items()}
+    interrupted, began_s = False, time.monotonic()
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        with prepared(asked, Path(state.cwd)) as sides:
+            state = replace(state, commits={side: one.commit for side, one in sides.items() if one.commit})
+            save_state(folder, state)
+            results = SidesResults(folder, state, {side: one.parameter for side, one in asked.items()})
+            runner = Runner(results, sides, ROUND_VARIABLE, _tell, began_s)
+            try:
+                judged = runner.run(budget_s)
+            except KeyboardInterrupt:
+                interrupted, judged = True, runner.judge(ended=False)
+            told = tell(results, judged, sides, interrupted=interrupted)
+    except KeyboardInterrupt:
+        say(f"roofline: interrupted; go on with: roofline ab --resume {state.name}", err=True)
+        return 2
+    except Failed as error:
+        for text in error.lines.splitlines():
+            say(printable(f"    {text}"), err=True)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    if markdown is not None:
+        write_atomically(markdown, told_markdown(told))
+    if as_json:
+        print_json(told_as_json(told))
+    else:
+        say(told_text(told, width(), sys.stdout.isatty()))
+    if interrupted:
+        _tell(f"interrupted; what was measured is kept, go on with: roofline ab --resume {state.name}")
+    return told.status
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _tell(text: str) -> None:
+    say(printable(f"roofline ab: {text}"), err=True)

@@ -1,0 +1,226 @@
+"""Both sides in turn: fresh processes in drawn blocks, each test as long as its verdict is open."""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ..baselines.runs import Run, read_run
+from ..core.errors import BadFile, BadInput
+from ..core.units import count, listed, printable
+from ..ranks.children import QUIET_FACTOR, QUIET_S, Ended, run_child
+from ..ranks.processes import owned_prefix
+from ..stats.paired import Paired, judge_paired, order_of_blocks
+from .making import Failed
+from .results import Found, SidesResults, Survey, Taken
+from .sides import SIDES, PreparedSide
+
+# A process that warms caches may compile for so long without a word.
+WARMING_S = 3600.0
+# What a warming process measures is not counted: one look is enough.
+WARMING_BUDGET = "--roofline-budget=0.01"
+# Exit statuses of pytest that ended well, or had nothing to run.
+_FINE = (0, 1, 5)
+
+
+class Runner:
+    """Runs the processes of one `roofline ab`.
+
+    Args:
+        results: of the run, which may hold what an interrupted one has taken.
+        sides: both, by name.
+        variable: tells a process the file that says what it is to do.
+        tell: prints a line for whoever waits.
+        began_s: when all of it began, by the monotonic clock.
+    """
+
+    def __init__(
+        self,
+        results: SidesResults,
+        sides: Mapping[str, PreparedSide],
+        variable: str,
+        tell: Callable[[str], None],
+        began_s: float,
+    ) -> None:
+        self.results, self.sides = results, sides
+        self._variable, self._tell = variable, tell
+        self._began_s = began_s - results.state.seconds
+
+    def run(self, budget_s: float | None) -> dict[str, Paired]:
+        """Warm both sides up, and run blocks until every verdict is out, or the processes or the time are spent.
+
+        Raises:
+            BadInput: no test is on both sides, a side cannot start, or it runs other code than its own.
+        """
+        self._warm()
+        state = self.results.state
+        started_s, number = time.monotonic(), 0
+        judged: dict[str, Paired] = {}
+        orders = order_of_blocks(state.processes // 2, state.seed)
+        for block, order in enumerate(orders):
+            wanted = self._wanted(judged)
+            if not wanted:
+                break
+            if budget_s is not None and block and time.monotonic() - started_s > budget_s:
+                self._tell(f"--budget is spent after block {block}, {count(len(wanted), 'test')} undecided")
+                return self.judge(ended=True)
+            arms = " ".join("A'" if arm == "control" else arm for arm in order)
+            self._tell(f"block {block + 1} of at most {len(orders)}: {arms}, {count(len(wanted), 'test')}")
+            for arm in order:
+                number += 1
+                known = next((one for one in self.results.state.taken if one.number == number), None)
+                self._process(known or self._planned(number, block, arm, wanted))
+            judged = self.judge(ended=False)
+        return judged
+
+    def judge(self, *, ended: bool) -> dict[str, Paired]:
+        """The verdict on every test that both sides have, on what there is."""
+        results = self.results
+        blocks = {twin: results.blocks_of(twin) for twin in results.twins}
+        tolerances = {twin: results.tolerance_of(twin) for twin in blocks}
+        return judge_paired(blocks, tolerances, results.state.processes, ended=ended) if blocks else {}
+
+    def _wanted(self, judged: Mapping[str, Paired]) -> list[str]:
+        """Tests of which more processes could decide."""
+        surveys = self.results.surveys
+        hopeless = {side: self.results.trouble(side) for side in SIDES}
+        return [
+            twin
+            for twin in self.results.twins
+            if (twin not in judged or judged[twin].open)
+            and not any(surveys[side].tests[twin].test_id in hopeless[side] for side in SIDES)
+        ]
+
+    def _warm(self) -> None:
+        """Run every test of both sides once, which fills their caches and tells which tests there are."""
+        began_s, surveys = time.monotonic(), self.results.surveys
+        self._survey("A", None)
+        of_one_list = self.results.parameters["B"] is not None
+        self._survey("B", [one.test_id for one in surveys["B"].tests.values()] if of_one_list else None)
+        twins = self.results.twins
+        self._tell(f"warmed up in {time.monotonic() - began_s:.0f} s: {count(len(twins), 'test')} on both sides")
+        if not twins:
+            told = [f"{side} ({made}): {_seen(surveys[side])}" for side, made in self.sides.items()]
+            raise BadInput(
+                f"no test was measured on both sides: {'; '.join(told)}; expected some: name others by path or -k"
+            )
+
+    def _survey(self, side: str, ids: Sequence[str] | None) -> None:
+        survey, left = self.results.surveys[side], ids
+        while left is None or left:
+            with tempfile.TemporaryDirectory(prefix=owned_prefix("round"), ignore_cleanup_errors=True) as name:
+                began_s = time.monotonic()
+                ended = self._child(side, Path(name), 1, left, WARMING_S, WARMING_BUDGET)
+                survey.longest_s = max(survey.longest_s, time.monotonic() - began_s)
+                runs = _runs(Path(name))
+            self._check(side, ended, runs)
+            for run in runs:
+                for each in SIDES if self.results.parameters[side] else (side,):
+                    self._note(each, run)
+            if not ended.died_in:
+                break
+            survey.trouble[ended.died_in] = f"its process died: {ended.cause}"
+            left = [one for one in left or ended.planned if one not in ended.started]
+
+    def _note(self, side: str, run: Run) -> None:
+        survey, parameter = self.results.surveys[side], self.results.parameters[side]
+        passed = {outcome.test_id for outcome in run.outcomes if outcome.outcome == "passed"}
+        for outcome in run.outcomes:
+            mine = parameter is None or parameter[1] in outcome.test_id.partition("[")[2].rstrip("]").split("-")
+            if outcome.outcome != "passed" and mine:
+                told = survey.trouble if outcome.outcome == "failed" else survey.skipped
+                told[outcome.test_id] = outcome.reason
+        for one in run.tested:
+            twin = self.results.twin(one.key, side)
+            if twin is not None and one.test_id in passed:
+                survey.tests[twin] = Found(one.test_id, one.label, one.key)
+
+    def _check(self, side: str, ended: Ended, runs: Sequence[Run]) -> None:
+        """Refuse a side that cannot start, or that runs other code than its own."""
+        made = self.sides[side]
+        if not ended.started and ended.status not in _FINE:
+            raise Failed(f"side {side} ({made}) could not start, {ended.cause}; mend what it says", ended.tail)
+        if ended.stray:
+            raise BadInput(
+                f"side {side} ({made}) ran code of the checkout in place of its own: {listed(list(ended.stray), 2)}; "
+                "expected all of it from the commit: name tests by paths relative to here, and install what no path "
+                "leads to with commit:REF,build='pip install .'"
+            )
+        for run in runs:
+            code = run.header.environment.code
+            if made.commit and code and code[0].name == "." and code[0].commit != made.commit:
+                raise BadInput(f"side {side} ({made}) ran commit {code[0].commit[:10]}; expected {made.commit[:10]}")
+
+    def _planned(self, number: int, block: int, arm: str, wanted: Sequence[str]) -> Taken:
+        taken = Taken(number, block, arm)  # type: ignore[arg-type]
+        tests = self.results.surveys[taken.side].tests
+        return replace(taken, left=tuple(dict.fromkeys(tests[twin].test_id for twin in wanted)))
+
+    def _process(self, taken: Taken) -> None:
+        """One process of an arm, or what is left of it; a crash costs only the test that it happened in."""
+        quiet_s = max(QUIET_S, QUIET_FACTOR * self.results.surveys[taken.side].longest_s)
+        while taken.left:
+            with tempfile.TemporaryDirectory(prefix=owned_prefix("round"), ignore_cleanup_errors=True) as name:
+                began_s, ended = time.monotonic(), None
+                try:
+                    ended = self._child(taken.side, Path(name), taken.number, taken.left, quiet_s)
+                finally:
+                    # Also of one that was interrupted: what it measured is kept, and the rest is for whoever resumes.
+                    taken = self._keep(taken, Path(name), ended, time.monotonic() - began_s)
+                self._check(taken.side, ended, self.results.runs_of(taken.side)[-1:])
+
+    def _keep(self, taken: Taken, folder: Path, ended: Ended | None, seconds: float) -> Taken:
+        """Keep the run files of a process, and note what it has yet to run."""
+        files, done, lost = list(taken.files), set[str](), dict(taken.lost)
+        for run in _runs(folder):
+            files.append(f"{taken.number:03d}-{taken.arm}-{len(files)}.jsonl")
+            shutil.copyfile(run.path, self.results.place / files[-1])
+            done |= {outcome.test_id for outcome in run.outcomes}
+        left = [one for one in taken.left if one not in done]
+        if ended is not None and ended.died_in:
+            lost[ended.died_in] = f"its process died in process {taken.number} on {taken.side}: {ended.cause}"
+            self._tell(f"{printable(ended.died_in)}: {lost[ended.died_in]}")
+            left = [one for one in left if one not in ended.started]
+        elif ended is not None:
+            lost |= dict.fromkeys(left, f"{taken.side} did not run it in process {taken.number}")
+            left = []
+        kept = replace(taken, files=tuple(files), left=tuple(left), lost=lost, seconds=taken.seconds + seconds)
+        self.results.add(kept, time.monotonic() - self._began_s)
+        return kept
+
+    def _child(
+        self, side: str, folder: Path, number: int, ids: Sequence[str] | None, quiet_s: float, *more: str
+    ) -> Ended:
+        made, arguments = self.sides[side], self.results.state.arguments
+        command = [made.python, "-m", "pytest", *arguments, *more]
+        if "no:cacheprovider" not in arguments:
+            # No test that failed last time may be preferred.
+            command += ["-o", f"cache_dir={folder / 'cache'}"]
+        asked = {
+            "round": number,
+            "ids": None if ids is None else list(ids),
+            "deadline": None,
+            "side": {"checkout": made.checkout, "folder": made.folder},
+        }
+        return run_child(
+            command, folder, asked, variable=self._variable, cwd=made.cwd, environ=made.environ, quiet_s=quiet_s
+        )
+
+
+def _seen(survey: Survey) -> str:
+    """What a side has, or why it has nothing."""
+    told = [one.label for one in survey.tests.values()] or [*survey.trouble.values(), *survey.skipped.values()]
+    return listed(told, 2) or "nothing that measures"
+
+
+def _runs(folder: Path) -> list[Run]:
+    """What a process wrote, but for files that were cut before their first line was whole."""
+    found = []
+    for path in sorted((folder / "runs").glob("*.jsonl")):
+        try:
+            found.append(read_run(path))
+        except BadFile:
+            continue
+    return found

@@ -1,0 +1,263 @@
+"""What both sides came to: a row a test, worst first, and a sentence; for a terminal, a machine and a pull request."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Any
+
+from ..baselines.pairs import Twins, Way
+from ..baselines.rows import compared_row
+from ..baselines.run_rows import short_name
+from ..core.rows import FAILED, TIME, Row, plain, worst_first
+from ..core.units import format_percent, format_seconds, listed, printable
+from ..report.messages import closing_lines, is_green
+from ..report.summary import code, line
+from ..report.tables import TextTable, render, styled
+from ..stats.judgements import judgement_of
+from ..stats.paired import Paired
+from ..stats.stats import growth
+from ..stats.verdicts import Kind, changed_environment, modes_text, span_text
+from .results import SidesResults
+from .sides import SIDES, PreparedSide
+
+# Of changes, tests without a twin and the like, so many are named.
+MOST_NAMED = 5
+# GitHub takes comments of 65,536 characters.
+MOST_ROWS = 100
+# By which a later comment finds the one that it replaces.
+MARK = "<!-- roofline ab -->"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Everything that a run came to.
+
+    Args:
+        rows: a test each, worst first; its base's time stands for a baseline's.
+        controls: by label, what the second A showed against A, as a share of time.
+        open: labels of tests that more processes could decide.
+        changed: what differs between the sides' environments.
+        notes: tests without a twin, code that changed meanwhile.
+    """
+
+    name: str
+    sides: dict[str, str]
+    rows: tuple[Row, ...]
+    controls: dict[str, float] = field(default_factory=dict)
+    open: frozenset[str] = frozenset()
+    changed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    seed: int = 0
+    processes: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    saved: dict[str, Path] = field(default_factory=dict)
+    interrupted: bool = False
+
+    @property
+    def reds(self) -> dict[str, tuple[str, str]]:
+        """By test, what is worse on B: a word, and a sentence."""
+        return {row.test: (row.verdict, row.reason) for row in self.rows if row.verdict in (FAILED, Kind.REGRESSED)}
+
+    @property
+    def sentence(self) -> str:
+        """How it ended, in one of three colours."""
+        tests = [row.test for row in self.rows]
+        return closing_lines(self.rows, self.reds, tests, "", "", status=2 if self.interrupted else 0)[-1]
+
+    @property
+    def status(self) -> int:
+        """The exit status: 0 nothing is worse, 1 something is, 2 nothing could be compared, or it was interrupted."""
+        held = any(row.change is not None for row in self.rows)
+        return 1 if self.reds else 2 if self.interrupted or not held else 0
+
+
+def tell(
+    results: SidesResults, judged: Mapping[str, Paired], sides: Mapping[str, PreparedSide], *, interrupted: bool
+) -> Told:
+    """What there is to tell of a run, whose sides are saved with it."""
+    rows, controls, still = [], {}, set()
+    for twin, found in judged.items():
+        row = _row(results, twin, found)
+        rows.append(row)
+        if found.control is not None:
+            controls[row.label] = growth(found.control)
+        if found.open:
+            still.add(row.label)
+    failed, notes = _failed(results, {row.test for row in rows})
+    taken = results.state.taken
+    return Told(
+        name=results.state.name,
+        sides={side: str(made) for side, made in sides.items()},
+        rows=tuple(worst_first([*rows, *failed])),
+        controls=controls,
+        open=frozenset(still),
+        changed=tuple(_changed(results)),
+        notes=(*notes, *_alone(results), *_moved(results)),
+        seed=results.state.seed,
+        processes=dict(Counter(one.arm for one in taken)),
+        seconds={arm: sum(one.seconds for one in taken if one.arm == arm) for arm in ("A", "B", "control")}
+        | {"all": results.state.seconds},
+        saved=results.save(),
+        interrupted=interrupted,
+    )
+
+
+def _row(results: SidesResults, twin: str, found: Paired) -> Row:
+    """A test of both sides; one that fails on B alone is FAILED, whatever its times were."""
+    before, after = ([one for _, one in results.taken_of(twin, arm)] for arm in ("A", "B"))
+    tests = {side: results.surveys[side].tests[twin] for side in SIDES}
+    verdict, told = found.verdict, [found.verdict.reason]
+    label = tests["B"].label
+    if before and after:
+        # Of two values of a parameter the name without either.
+        label = Twins(Way("A", before), Way("B", after)).label + (f".{tests['B'].key.name}" * bool(tests["B"].key.name))
+        modes = [{one.samples.achieved for one in side} for side in (before, after)]
+        told += [f"A {modes_text(modes[0])}, B {modes_text(modes[1])}"] if modes[0] != modes[1] else []
+    else:
+        verdict, told = replace(verdict, kind=Kind.INVALID), results.unsound(twin)[-2:] or ["no process timed it"]
+    why = {side: results.trouble(side).get(tests[side].test_id, "") for side in SIDES}
+    told = [f"{side}: {text}" for side, text in why.items() if text] or told
+    verdict = replace(verdict, reason="; ".join(filter(None, told)))
+    if any(why.values()):
+        verdict = replace(verdict, kind=Kind.INVALID)
+    base_s = geometric_mean([one.median_s for one in before]) if before else None
+    row = compared_row(
+        tests["B"].key,
+        None,
+        judgement_of(verdict, label, name=tests["B"].key.name, test_id=tests["B"].test_id),
+        geometric_mean([one.median_s for one in after]) if after else None,
+        baseline_value=base_s,
+        baseline_time_s=base_s,
+        baseline_processes=len(before) or None,
+        processes=len(after) or None,
+    )
+    return replace(row, verdict=FAILED, red=True) if why["B"] and not why["A"] else row
+
+
+def _failed(results: SidesResults, known: set[str]) -> tuple[list[Row], list[str]]:
+    """Rows of tests that fail on B and not on A, where both have them; and notes on the others that fail."""
+    why = {side: {**results.surveys[side].trouble} for side in SIDES}
+    on_a = {one.test_id for one in results.surveys["A"].tests.values()}
+    paired = results.parameters["A"] is not None
+    rows, notes = [], []
+    for test_id in {**why["A"], **why["B"]}:
+        worse = test_id in why["B"] and test_id not in why["A"] and (paired or test_id in on_a)
+        if worse and test_id not in known:
+            facts: dict[str, Any] = {"label": short_name(test_id), "parameters": {}, "metric": TIME, "what": "test"}
+            rows.append(Row(test=test_id, verdict=FAILED, red=True, reason=f"B: {why['B'][test_id]}", **facts))
+        elif not worse:
+            on = [side for side in SIDES if test_id in why[side]]
+            notes.append(f"fails on {' and '.join(on)}: {short_name(test_id)}: {why[on[0]][test_id]}")
+    return rows, notes
+
+
+def _alone(results: SidesResults) -> list[str]:
+    """Tests that one side alone has."""
+    notes = []
+    for side, other in (("A", "B"), ("B", "A")):
+        known = results.surveys[other].trouble.keys() | results.surveys[other].skipped.keys()
+        tests, twins = results.surveys[side].tests, results.surveys[other].tests
+        alone = [one.label for twin, one in tests.items() if twin not in twins and one.test_id not in known]
+        notes += [f"on {side} only: {listed(alone, MOST_NAMED)}"] if alone else []
+        mine = {one.test_id for one in tests.values()}
+        skipped = [test_id for test_id in results.surveys[other].skipped if test_id in mine]
+        notes += [f"skipped on {other} only: {listed(list(map(short_name, skipped)), MOST_NAMED)}"] if skipped else []
+    return notes
+
+
+def _moved(results: SidesResults) -> list[str]:
+    """Sides whose code did not stay what it was."""
+    notes = []
+    for side in SIDES:
+        codes = list(dict.fromkeys("; ".join(map(str, run.header.environment.code)) for run in results.runs_of(side)))
+        if len(codes) > 1:
+            notes.append(f"the code of {side} changed while it was measured: {codes[0]} → {codes[-1]}; measure anew")
+    return notes
+
+
+def _changed(results: SidesResults) -> list[str]:
+    """What differs between the environments of the sides."""
+    before, after = (results.environment(side) for side in SIDES)
+    return changed_environment(after.everything(), [before.everything()]) if before and after else []
+
+
+def told_text(told: Told, width: int, colour: bool) -> str:
+    """Sides, what differs, a row a test, why some are open, what is without a twin, and the sentence."""
+    head = [f"A {told.sides['A']}, B {told.sides['B']}: {_processes(told)}, seed {told.seed}"]
+    head += [f"changed: {listed(told.changed, MOST_NAMED, '; ')}"] if told.changed else []
+    table = TextTable(("test", "left"), ("A", "right"), ("B", "right"), ("B against A", "right"), ("A/A", "right"),
+                      ("verdict", "left"))  # fmt: skip
+    for row in told.rows:
+        table.add_row(printable(row.label), *_cells(told, row), styled(row.verdict))
+    tail = [*_reasons(told), *told.notes]
+    if told.saved:
+        tail.append(f"saved: {', '.join(f'{side} as {path.stem}' for side, path in told.saved.items())}")
+    tail.append(told.sentence)
+    return "\n".join([*map(printable, head), render(table, width, colour), *map(printable, tail)])
+
+
+def _processes(told: Told) -> str:
+    counts = {"A": "A", "B": "B", "control": "A'"}
+    return " + ".join(f"{told.processes[arm]} {word}" for arm, word in counts.items() if arm in told.processes)
+
+
+def _cells(told: Told, row: Row) -> list[str]:
+    """Both times, the difference with its interval, and that of the second A."""
+    times = ["" if time_s is None else format_seconds(time_s) for time_s in (row.baseline_time_s, row.time_s)]
+    judged, control = row.judgement, told.controls.get(row.label)
+    change = "" if row.change is None else format_percent(row.change)
+    if change and judged is not None and judged.interval is not None:
+        change += f" ({span_text(judged.interval)})"
+    return [*times, change, "" if control is None else format_percent(control)]
+
+
+def _reasons(told: Told) -> list[str]:
+    """Why tests are open or nothing can be said of them, each reason once."""
+    labels: dict[tuple[str, str], list[str]] = {}
+    for row in told.rows:
+        if row.reason and not is_green(row):
+            labels.setdefault((row.verdict, row.reason), []).append(row.label)
+    return [f"{word} {listed(known, MOST_NAMED)}: {reason}" for (word, reason), known in labels.items()]
+
+
+def told_as_json(told: Told) -> dict[str, Any]:
+    """Everything, and of each test a row as every document has it with the second A's difference."""
+    return {
+        "name": told.name,
+        "sides": told.sides,
+        "sentence": told.sentence,
+        "seed": told.seed,
+        "processes": told.processes,
+        "seconds": told.seconds,
+        "changed": list(told.changed),
+        "notes": list(told.notes),
+        "saved": {side: str(path) for side, path in told.saved.items()},
+        "interrupted": told.interrupted,
+        "tests": [
+            plain(row)
+            | {
+                "control_change": told.controls.get(row.label),
+                "open": row.label in told.open,
+                "p": row.judgement.p_adjusted if row.judgement is not None else None,
+            }
+            for row in told.rows
+        ],
+    }
+
+
+def told_markdown(told: Told) -> str:
+    """A comment on a pull request, which a later one can find and replace."""
+    names = ("test", "A", "B", "B against A", "A/A", "verdict")
+    lines = [MARK, f"**{printable(told.sentence)}**", ""]
+    lines += [f"A {code(told.sides['A'])}, B {code(told.sides['B'])}: {_processes(told)}", ""]
+    if told.rows:
+        lines += [line(names), "|---|---:|---:|---:|---:|---|"]
+        lines += [line([code(row.label), *_cells(told, row), row.verdict]) for row in told.rows[:MOST_ROWS]]
+        left = len(told.rows) - MOST_ROWS
+        lines += [f"\n… and {left} more"] if left > 0 else []
+    texts = [*_reasons(told), *(f"changed: {text}" for text in told.changed), *told.notes]
+    if texts:
+        lines += ["", *(f"* {code(text)}" for text in texts[:MOST_ROWS])]
+    return "\n".join([*lines, ""])

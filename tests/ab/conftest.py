@@ -1,0 +1,130 @@
+"""Two sides whose processes are scripted: how slow each test is on each side, and what goes wrong in which process."""
+
+import json
+import random
+import subprocess
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pytest_roofline.ab import running, sides
+from pytest_roofline.baselines.runs import encode_line, read_run
+from pytest_roofline.cli.main import main
+from pytest_roofline.core.facts import Code
+from pytest_roofline.ranks.children import Ended
+
+
+def git(folder, *words):
+    """What git prints in a repository of ours."""
+    who = ("-c", "user.name=me", "-c", "user.email=me@here", "-c", "protocol.file.allow=always")
+    command = ["git", "-C", str(folder), *who, *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """A repository whose branch `feature` left `main` by one commit, checked out, in which this process is."""
+    folder = tmp_path / "repository"
+    (folder / "bench").mkdir(parents=True)
+    git(folder, "init", "-q", "-b", "main")
+    for branch, text in (("main", "old"), ("feature", "new")):
+        if branch != "main":
+            git(folder, "checkout", "-q", "-b", branch)
+        (folder / "code.py").write_text(text)
+        (folder / "bench" / "test_it.py").write_text(text)
+        git(folder, "add", "-A")
+        git(folder, "commit", "-q", "-m", text)
+    monkeypatch.chdir(folder)
+    for name in ("GITHUB_BASE_REF", "CI_MERGE_REQUEST_DIFF_BASE_SHA", "PYTHONPATH"):
+        monkeypatch.delenv(name, raising=False)
+    return folder
+
+
+class World:
+    """Stands for the processes of both sides.
+
+    Attributes:
+        slow: by side, and by side and test, the factor on its time; of a test also `fail`, `die` or `gone`.
+        noise: the standard deviation of log seconds between processes.
+        during: called in every process with its number, 0 of one that warms up, ahead of its tests.
+        calls: of every process that was counted its number, its side, the tests asked for, and its variables.
+    """
+
+    def __init__(self, make, path, before=""):
+        # What stands before every text of a run.
+        self.make, self.path, self.before = make, path, before
+        self.tests = [f"{before}test_it.py::test_copy[{number}]" for number in range(6)]
+        self.slow, self.noise, self.stray = {}, 0.002, ()
+        self.during = lambda number: None
+        self.commit = lambda cwd: git(cwd, "rev-parse", "HEAD")
+        self.calls, self.warmed, self.said = [], Counter(), ""
+
+    def run_child(self, command, folder, asked, *, variable, cwd, environ, quiet_s):
+        """As `ranks.children.run_child`, but that no process starts."""
+        side, number = Path(environ["TRITON_CACHE_DIR"]).parent.name, asked["round"]
+        warming = running.WARMING_BUDGET in command
+        if warming:
+            self.warmed[side] += 1
+        else:
+            self.calls.append((number, side, tuple(asked["ids"]), environ))
+        self.during(0 if warming else number)
+        facts = replace(self.make.environment(), code=(Code(".", self.commit(cwd)),), variables={})
+        (folder / "runs").mkdir()
+        lines, started, died = [replace(self.make.header(f"{number}-{side}"), environment=facts)], [], ""
+        for test_id in self.tests if asked["ids"] is None else asked["ids"]:
+            factor = self.slow.get((side, test_id), self.slow.get(side, 1.0))
+            if factor != "gone":
+                started.append(test_id)
+            if factor == "die" and not warming:
+                died = test_id
+                break
+            if factor != "gone":
+                lines += self.records(test_id, number, side, factor)
+        (folder / "runs" / "run.jsonl").write_text("".join(map(encode_line, lines)))
+        finished = tuple(one for one in started if one != died)
+        planned = tuple(self.tests) if asked["ids"] is None else ()
+        return Ended(tuple(started), finished, -11 if died else 0, "", planned, self.stray)
+
+    def records(self, test_id, number, side, factor):
+        inside = test_id.partition("[")[2].rstrip("]").split("-")
+        key = self.make.key("copy", parameters=dict(zip(("size", "execution"), inside, strict=False)))
+        spread = random.Random(f"{test_id} {number} {side}").gauss(0, self.noise)
+        seconds = 1e-3 * (1 + spread) * (1.0 if isinstance(factor, str) else factor)
+        facts = {"test_id": test_id, "label": self.before + key.label, "process": f"{number}-{side}", "gate": True}
+        one = self.make.measurement(seconds, key=key, **facts)
+        ended = ("failed", "wrong data") if factor == "fail" else ("passed", "")
+        return [one, self.make.outcome(one, ended[0], reason=self.before + ended[1])]
+
+    @property
+    def arms(self):
+        """The sides of all counted processes, in their order."""
+        return [side for _, side, _, _ in self.calls]
+
+    def ab(self, *words, status=0):
+        """What the command told in JSON, or where it could not say anything on standard error; as it must end."""
+        done = CliRunner().invoke(main, ["ab", "--json", *words], catch_exceptions=False)
+        assert status == done.exit_code, done.output
+        self.said = done.stderr
+        return json.loads(done.stdout) if done.stdout else done.stderr
+
+    def run(self, name):
+        """A saved run."""
+        return read_run(Path(".roofline", "runs", f"{name}.jsonl"))
+
+
+@pytest.fixture
+def world(make, repository, monkeypatch):
+    """Both sides of the repository, as they are scripted."""
+    world = World(make, repository)
+    monkeypatch.setattr(running, "run_child", world.run_child)
+    # What the interpreter of a side says of itself is asked of a real one in `test_sides.py`.
+    monkeypatch.setattr(sides, "_paths", lambda *_: ([], []))
+    return world
+
+
+def verdicts(told):
+    """By test its verdict."""
+    return {row["label"]: row["verdict"] for row in told["tests"]}

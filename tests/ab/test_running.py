@@ -1,0 +1,134 @@
+"""Blocks, verdicts, what goes wrong, and what is kept: both sides are scripted, so that what is slower is certain."""
+
+import os
+import signal
+
+import pytest
+from click.testing import CliRunner
+
+from pytest_roofline.baselines.proposals import propose
+from pytest_roofline.cli.main import main
+from pytest_roofline.stats.paired import order_of_blocks
+
+from .conftest import verdicts
+
+FIRST, *OTHERS = (f"test_it.py::test_copy[{number}]" for number in range(6))
+SEEDED = ("--seed=1", "merge-base", ".", "--", "bench", "-k", "copy")
+LABELS = [f"copy[{number}]" for number in range(6)]
+
+
+def test_what_is_slower_is_red_and_each_test_is_measured_until_it_is_decided(world):
+    world.slow = {("B", FIRST): 1.1}
+    told = world.ab("--name=one", *SEEDED, status=1)
+    assert verdicts(told) == dict.fromkeys(LABELS, "PASSED") | {"copy[0]": "REGRESSED"}
+    slower = told["tests"][0]
+    assert (slower["change"], slower["control_change"]) == (pytest.approx(0.1, abs=0.01), pytest.approx(0, abs=0.01))
+    assert told["sentence"] == "RED: 1 REGRESSED, 5 of 6 fast enough"
+    # The order that the seed draws; the second A runs as A does.
+    drawn = [arm for order in order_of_blocks(4, 1) for arm in order]
+    assert ["B" if arm == "B" else "A" for arm in drawn][: len(world.calls)] == world.arms
+    asked = [len(ids) for _, _, ids, _ in world.calls]
+    assert (asked[0], asked) == (6, sorted(asked, reverse=True))
+    assert {"A": 1, "B": 1} == world.warmed
+    # What they compile goes to a place of each side's own.
+    assert len({(side, environ["TORCHINDUCTOR_CACHE_DIR"]) for _, side, _, environ in world.calls}) == 2
+
+
+def test_a_against_a_is_not_red_and_a_side_that_was_saved_becomes_a_baseline(world):
+    world.noise = 0.01
+    for seed in range(3):
+        told = world.ab(f"--seed={seed}", f"--name=same{seed}", ".", ".", "--", "bench")
+        assert "REGRESSED" not in verdicts(told).values()
+    base, new = (world.run(f"same2-{side}") for side in "ab")
+    assert base.header.command[:4] == ("roofline", "ab", ".", ".")
+    assert {one.round for one in new.measurements} == set(range(1, told["processes"]["B"] + 1))
+    entries = propose([new]).baseline.entries
+    assert {entry.label for entry in entries} == set(LABELS)
+    assert {len(entry.sessions[0].process_medians) for entry in entries} <= set(range(4, 9))
+
+
+def test_a_test_that_fails_or_dies_on_one_side_is_said_and_the_others_go_on(world):
+    world.slow = {("B", FIRST): "fail", ("B", OTHERS[0]): "die", ("A", OTHERS[1]): "fail", ("A", OTHERS[2]): "gone"}
+    told = world.ab(*SEEDED, status=1)
+    rows = {row["label"]: row for row in told["tests"]}
+    assert verdicts(told) == {
+        "test_copy[0]": "FAILED", "copy[1]": "FAILED", "copy[4]": "PASSED", "copy[5]": "PASSED"
+    }  # fmt: skip
+    assert rows["test_copy[0]"]["reason"] == "B: wrong data"
+    assert "its process died in process" in rows["copy[1]"]["reason"]
+    assert "SIGSEGV" in rows["copy[1]"]["reason"]
+    assert told["notes"] == ["fails on A: test_copy[2]: wrong data", "on B only: copy[3]"]
+    assert told["sentence"] == "RED: 2 FAILED, 2 of 4 fast enough"
+
+
+def test_where_nothing_can_be_compared_the_status_is_2_and_says_why(world):
+    world.slow = {("B", test): "fail" for test in world.tests}
+    said = world.ab(*SEEDED, status=2)
+    assert "no test was measured on both sides: A (merge-base (" in said
+    assert "B (.): wrong data, wrong data and 4 more" in said
+    world.slow, world.stray = {}, ("/repository/code.py",)
+    assert "ran code of the checkout in place of its own: /repository/code.py" in world.ab(*SEEDED, status=2)
+    world.stray, world.commit = (), lambda cwd: "0" * 40
+    assert "ran commit 0000000000; expected" in world.ab(*SEEDED, status=2)
+
+
+def test_an_interrupted_run_keeps_what_it_measured_and_goes_on_to_the_same_verdicts(world):
+    world.slow = {("B", FIRST): 1.1}
+    whole = verdicts(world.ab("--name=whole", *SEEDED, status=1))
+    expected = world.calls
+    world.calls = []
+    world.during = lambda number: os.kill(os.getpid(), signal.SIGTERM) if number == 6 else None
+    told = world.ab("--name=cut", *SEEDED, status=2)
+    assert (told["interrupted"], sum(told["processes"].values())) == (True, 6)
+    assert "go on with: roofline ab --resume cut" in world.said
+    world.during = lambda number: None
+    assert verdicts(world.ab("--resume=cut", status=1)) == whole
+    # The sixth had not come to a test.
+    numbers = [number for number, *_ in world.calls]
+    assert numbers == [*range(1, 7), *range(6, len(expected) + 1)]
+    assert [ids for _, _, ids, _ in world.calls[6:]] == [ids for _, _, ids, _ in expected[5:]]
+    for words, why in (
+        (("--resume=absent",), "no `roofline ab` is called 'absent'"),
+        (("--resume=cut", ".", "."), "--resume takes no sides"),
+        (("--name=cut", *SEEDED), "a run named 'cut-a' is already saved"),
+        (("--processes=3", ".", "."), "expected an even number"),
+        (("merge-base",), "a side is missing; type, for example: roofline ab merge-base . --"),
+    ):
+        assert why in world.ab(*words, status=2)
+
+
+def test_a_variable_is_a_side_and_two_values_of_a_parameter_are_two_tests_of_one_list(world):
+    world.ab("var:NCCL_ALGO=Ring", ".", "--", "bench")
+    assert {("A", "Ring"), ("B", None)} == {(side, environ.get("NCCL_ALGO")) for _, side, _, environ in world.calls}
+    world.calls = []
+    world.tests = [f"test_it.py::test_step[{size}-{how}]" for how in ("eager", "compile") for size in ("8", "16")]
+    world.slow = {("A", "test_it.py::test_step[8-eager]"): 2.0}
+    told = world.ab("--name=both", "param:execution=eager", "param:execution=compile", "--", "bench")
+    found = {row["label"]: (row["verdict"], round(row["change"], 1)) for row in told["tests"]}
+    assert found == {"copy[8]": ("IMPROVED", -0.5), "copy[16]": ("PASSED", 0.0)}
+    assert all(("eager" in one) == (side == "A") for _, side, ids, _ in world.calls for one in ids)
+
+
+def test_a_run_whose_time_is_spent_ends_behind_a_block(world):
+    world.noise = 0.05
+    told = world.ab("--budget=0.000001", *SEEDED)
+    assert set(verdicts(told).values()) == {"INCONCLUSIVE"}
+    assert (told["processes"]["A"], told["processes"]["B"]) == (2, 2)
+    assert "--budget is spent after block 1, 6 tests undecided" in world.said
+
+
+def test_words_and_comment_tell_what_json_does(world, tmp_path):
+    world.slow = {("B", FIRST): 1.1}
+    comment = tmp_path / "comment.md"
+    done = CliRunner().invoke(main, ["ab", "--name=one", f"--markdown={comment}", *SEEDED])
+    old, new = (world.run(f"one-{side}").header.environment.code[0].commit[:10] for side in "ab")
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith(f"A merge-base ({old}), B .: ")
+    assert lines[1] == f"changed: code {old} → {new}"
+    (row,) = [line for line in lines if line.startswith("copy[0]")]
+    assert row.endswith("REGRESSED")
+    assert "+10." in row
+    assert lines[-2:] == ["saved: A as one-a, B as one-b", "RED: 1 REGRESSED, 5 of 6 fast enough"]
+    told = comment.read_text().splitlines()
+    assert told[:2] == ["<!-- roofline ab -->", f"**{lines[-1]}**"]
+    assert sum(line.startswith("| `copy[") for line in told) == 6

@@ -1,0 +1,215 @@
+"""What a word means: commits in worktrees, environments, and sentences where a side cannot be made."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_roofline.ab import making, sides
+from pytest_roofline.ab.sides import parse_side, parse_sides, prepared
+from pytest_roofline.core.errors import BadInput
+
+from .conftest import git
+
+
+def test_a_side_is_taken_apart():
+    for text, *parts in (
+        (".", ".", "", ""),
+        ("main", "commit", "main", ""),
+        ("v1.0,build=make -C csrc,all", "commit", "v1.0", "make -C csrc,all"),
+        ("commit:a/b", "commit", "a/b", ""),
+        ("merge-base", "merge-base", "", ""),
+        ("merge-base:next,build=make", "merge-base", "next", "make"),
+        ("python:/opt/env", "python", "/opt/env", ""),
+        ("with:torch>=2.12,build=3", "with", "torch>=2.12,build=3", ""),
+        ("lock:uv.lock", "lock", "uv.lock", ""),
+        ("var:A=b=c:d", "var", "A=b=c:d", ""),
+        ("param:execution=eager", "param", "execution=eager", ""),
+    ):
+        one = parse_side(text)
+        assert [one.kind, one.value, one.build] == parts, text
+
+
+def test_what_is_no_side_is_refused_with_what_is():
+    for a, b, why in (
+        ("", ".", "side '' is none; expected . (as it stands), commit:REF"),
+        ("branch:main", ".", "side 'branch:main' is none"),
+        ("--force", ".", "side '--force' is none"),
+        ("commit:", ".", "is cut off behind commit"),
+        ("python:", ".", "is cut off behind python"),
+        (".,build=make", ".", "has a build of 'make'; expected a command, and a commit"),
+        ("main,build=", ".", "has a build of ''"),
+        ("var:A", ".", "names no value; expected var:NAME=VALUE"),
+        ("param:a=1", ".", "expected the same parameter of tests on both"),
+        ("param:a=1", "param:b=1", "expected the same parameter of tests on both"),
+        ("param:a=1", "param:a=1", "both sides are 'param:a=1'"),
+    ):
+        with pytest.raises(BadInput) as raised:
+            parse_sides(a, b)
+        assert why in str(raised.value), (a, b)
+
+
+def made(a, b=".", cwd=None):
+    """Both sides, and nothing of them behind it."""
+    return prepared(dict(zip("AB", parse_sides(a, b), strict=True)), cwd or Path.cwd())
+
+
+def refused(text, cwd=None):
+    """Why a side cannot be made."""
+    with pytest.raises(BadInput) as raised, made(text, cwd=cwd):
+        pass
+    return str(raised.value)
+
+
+@pytest.fixture
+def _plain(monkeypatch):
+    """No interpreter is asked what it imports."""
+    monkeypatch.setattr(sides, "_paths", lambda *_: ([], []))
+
+
+@pytest.mark.usefixtures("_plain")
+def test_a_commit_lies_in_a_worktree_that_is_gone_behind_it(repository):
+    base = git(repository, "rev-parse", "main")
+    (repository / "code.py").write_text("not committed")
+    for text in ("main", "commit:main", base[:12], "merge-base", "merge-base:main"):
+        with made(text, cwd=repository / "bench") as both:
+            old, new = both["A"], both["B"]
+            assert (old.commit, new.commit) == (base, "")
+            assert (Path(old.folder, "code.py").read_text(), (old.cwd / "test_it.py").read_text()) == ("old", "old")
+            assert (old.checkout, new.folder, new.cwd) == (str(repository), str(repository), repository / "bench")
+            assert str(old) == (f"{text} ({base[:10]})" if text != base[:12] else text)
+        assert not Path(old.folder).exists()
+        assert len(git(repository, "worktree", "list").splitlines()) == 1
+    with pytest.raises(KeyboardInterrupt), made("main"):
+        raise KeyboardInterrupt
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+    # Those of a run that was killed, whose folder the system has emptied.
+    left = repository.parent / "roofline-ab-1" / "worktree"
+    git(repository, "worktree", "add", "--detach", str(left), "main")
+    left.parent.rename(repository.parent / "elsewhere")
+    with made("."):
+        assert len(git(repository, "worktree", "list").splitlines()) == 1
+    assert (repository / "code.py").read_text() == "not committed"
+
+
+@pytest.mark.usefixtures("_plain")
+def test_a_commit_that_cannot_be_had_says_why(repository, tmp_path, monkeypatch):
+    assert "git knows no commit 'absent' here" in refused("absent")
+    assert "git knows none of absent, origin/absent; fetch it, or name merge-base:BRANCH" in refused(
+        "merge-base:absent"
+    )
+    monkeypatch.setenv("GITHUB_BASE_REF", "next")
+    git(repository, "checkout", "-q", "--orphan", "alone")
+    git(repository, "commit", "-q", "-m", "alone")
+    assert "HEAD and main have no commit in common here; expected a branch" in refused("merge-base")
+    git(repository, "checkout", "-q", "-f", "feature")
+    # As CI has it: two commits, and nothing of how they belong together.
+    shallow = tmp_path / "shallow"
+    git(tmp_path, "clone", "-q", "--depth=1", "--branch=feature", repository.as_uri(), str(shallow))
+    git(shallow, "fetch", "-q", "--depth=1", "origin", "main:refs/remotes/origin/next")
+    why = refused("merge-base", cwd=shallow)
+    assert "HEAD and origin/next have no commit in common here; this clone is shallow" in why
+    assert "fetch-depth: 0" in why
+    (tmp_path / "none").mkdir()
+    assert "git found no repository here; expected a side without one" in refused("main", cwd=tmp_path / "none")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "there is no git in PATH" in refused("main")
+
+
+def test_code_that_was_installed_from_the_checkout_comes_from_the_worktree(repository, monkeypatch):
+    """As an editable install has it, on a path or, of setuptools, in the table of a finder."""
+    (repository / "src").mkdir()
+    (repository / "src" / "package.py").write_text("")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-q", "-m", "package")
+    (repository / "src" / "package.py").write_text("raise AssertionError")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(("src", "/opt/mine")))
+    with made("HEAD") as both:
+        side = both["A"]
+        assert side.environ["PYTHONPATH"].split(os.pathsep) == [f"{side.folder}/src", "/opt/mine"]
+        asked = [side.python, "-c", "import package; print(package.__file__)"]
+        told = subprocess.run(asked, env=side.environ, capture_output=True, text=True, check=True)
+        assert told.stdout.strip() == f"{side.folder}/src/package.py"
+    found = [str(repository / "lib"), str(repository / ".venv" / "lib" / "site-packages"), "/usr/lib"]
+    monkeypatch.setattr(sides, "_paths", lambda *_: (found, [str(repository / ".venv")]))
+    with made("HEAD") as both:
+        assert both["A"].environ["PYTHONPATH"].split(os.pathsep) == [f"{both['A'].folder}/lib", "/opt/mine"]
+
+
+@pytest.mark.usefixtures("_plain")
+def test_a_build_runs_in_the_worktree_and_installs_into_an_environment_of_its_own(repository):
+    with made("main,build=python -m pip --version > told; command -v pip >> told; cp code.py built") as both:
+        side = both["A"]
+        folder = Path(side.folder)
+        assert (folder / "built").read_text() == "old"
+        pip, own = (folder / "told").read_text().splitlines()
+        environment = folder.parent / "environment"
+        assert (pip.startswith("pip "), own) == (True, str(environment / "bin" / "pip"))
+        assert side.python == str(environment / "bin" / "python")
+        # The packages of this one are there, and another one of the same name comes first.
+        asked = "import sys, pytest; print(pytest.__version__, sys.prefix)"
+        told = subprocess.run([side.python, "-c", asked], env=side.environ, capture_output=True, text=True, check=True)
+        assert told.stdout.split() == [pytest.__version__, str(environment)]
+    with pytest.raises(making.Failed) as raised, made("main,build=echo compiling; echo no compiler >&2; exit 3"):
+        pass
+    assert "its build ended with exit code 3; mend what its last lines say" in str(raised.value)
+    assert raised.value.lines.splitlines() == ["compiling", "no compiler"]
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+UV = """#!/bin/sh
+echo "$@" >> "$UV_LOG"
+case "$1 $2" in
+"pip freeze") echo "numpy==1.26.0" ;;
+"venv --python") mkdir -p "$4/bin" && ln -s "$3" "$4/bin/python" ;;
+sync*) mkdir -p "$UV_PROJECT_ENVIRONMENT/bin" && ln -s "$REAL" "$UV_PROJECT_ENVIRONMENT/bin/python" ;;
+esac
+"""
+
+
+@pytest.mark.usefixtures("_plain")
+def test_uv_makes_the_environments_and_where_it_is_not_there_a_sentence_says_how_to_get_it(
+    repository, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
+    assert "needs uv, which makes its environment, and there is none; install it: pip install uv" in refused("with:a")
+    monkeypatch.undo()
+    monkeypatch.chdir(repository)
+    programs, log = tmp_path / "programs", tmp_path / "log"
+    programs.mkdir()
+    (programs / "uv").write_text(UV)
+    (programs / "uv").chmod(0o755)
+    monkeypatch.setattr(making, "_uv", lambda _: str(programs / "uv"))
+    monkeypatch.setattr(sides, "_paths", lambda *_: ([], []))
+    monkeypatch.setenv("UV_LOG", str(log))
+    monkeypatch.setenv("REAL", sys.executable)
+    with made("with:torch==2.12.*") as both:
+        place = Path(both["A"].python).parents[2]
+        assert (place / "wanted.txt").read_text() == "torch==2.12.*\n"
+        # What it prefers where nothing asks for another version.
+        assert (place / "packages.txt").read_text() == "numpy==1.26.0\n"
+        assert both["A"].environ["VIRTUAL_ENV"] == str(place / "environment")
+    assert [line.split()[:2] for line in log.read_text().splitlines()] == [
+        ["pip", "freeze"],
+        ["pip", "compile"],
+        ["pip", "install"],
+    ]
+    for name in ("requirements.txt", "uv.lock"):
+        assert "is no file; expected a uv.lock" in refused(f"lock:{name}")
+        (repository / name).touch()
+        with made(f"lock:{name}") as both:
+            assert Path(both["A"].python).resolve() == Path(sys.executable).resolve()
+
+
+def test_another_interpreter_must_be_one_that_has_the_plugin(repository, tmp_path):
+    with made(f"python:{sys.executable}", f"python:{Path(sys.executable).parents[1]}") as both:
+        assert both["A"].python == both["B"].python == sys.executable
+        assert both["A"].environ["PATH"].startswith(f"{Path(sys.executable).parent}{os.pathsep}")
+    assert "absent is no program; expected a Python" in refused(f"python:{tmp_path}/absent")
+    without = tmp_path / "python"
+    without.write_text("#!/bin/sh\necho \"No module named 'pytest_roofline'\" >&2; exit 1\n")
+    without.chmod(0o755)
+    why = refused(f"python:{without}")
+    assert "cannot import pytest_roofline (No module named 'pytest_roofline'); expected an environment that has" in why
