@@ -14,6 +14,7 @@ from .options import (
     PLAN_VARIABLE,
     RANKS_FIXTURE,
     ROUND_VARIABLE,
+    SIDE_BY_SIDE,
     Hooks,
     add_options,
     is_configured,
@@ -102,6 +103,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
         join(config, items, concerned, collected)
     return result
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say why tests were skipped that a worker of xdist would not measure; pytest itself tells it under -rs alone."""
+    refused = [report for report in terminalreporter.getreports("skipped") if SIDE_BY_SIDE in str(report.longrepr)]
+    if refused:
+        terminalreporter.write_line(f"roofline: {len(refused)} skipped that measure: {SIDE_BY_SIDE}")
 
 
 def _concerned(item: pytest.Item) -> bool:
