@@ -103,7 +103,9 @@ KEYS = [
     ("dop_v1_", 64, HEX), ("shpat_", 32, HEX), ("lin_api_", 40, MIXED), ("ntn_", 46, MIXED), ("figd_", 40, MIXED),
     ("tskey-auth-", 40, MIXED), ("HRKU-", 58, MIXED), ("gsk_", 52, MIXED), ("r8_", 37, MIXED), ("lsv2_pt_", 43, HEX),
     ("123456789:", 35, MIXED), ("SK", 32, HEX), ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.", 43, MIXED),
-    ("AGE-SECRET-KEY-1", 58, UPPER),
+    ("AGE-SECRET-KEY-1", 58, UPPER), ("sqp_", 40, HEX), ("LTAI", 20, MIXED), ("AKID", 32, MIXED), ("waka_", 36, HEX),
+    ("ddp_", 36, MIXED), ("tvly-", 32, MIXED), ("pcsk_", 70, MIXED), ("kgat_", 32, HEX), ("re_aB3dE5gH_", 24, MIXED),
+    ("sgp_0123456789abcdef_", 40, HEX), ("patAb3dE5gH7jK9mN.", 64, HEX), ("sl.", 130, MIXED), ("fm2_", 200, MIXED),
 ]  # fmt: skip
 PASSWORD = "Wj8fK2pQx7"
 TOLD = [
@@ -115,7 +117,8 @@ TOLD = [
     "Authorization: token {}", "AWS_SECRET_ACCESS_KEY={}", "aws_secret_access_key = {}", "encryption_key={}",
     "clientSecret: {}",
     "Server=x;Password={};", "SharedAccessKey={}", "- name: HF_TOKEN\n  value: {}", "<password>{}</password>",
-    "password = correct {}",
+    "password = correct {}", "openssl enc -k {} -in x", "7z x a.7z -p{}", "unzip -P {} a.zip",
+    '{{"username":"bob","key":"{}"}}', 'curl --user "bob:{}" x',
 ]  # fmt: skip
 # A text with a key in it, in files of every kind.
 KINDS = [
@@ -146,6 +149,8 @@ def test_machines_are_found_where_tools_print_them_though_no_digit_tells():
         "{}:3442:3450 [0] NCCL INFO Using network IB", "[{}:12345] *** Process received signal ***",
         "#  Rank  0 Group  0 Pid  3442 on   {} device  0 [0x1a] NVIDIA H100", "srun: error: {}: task 0: Killed",
         "NCCL INFO Connected to {}<48231>", "  host      : {}", "machine {} login bob password x",
+        "{}: Test NCCL failure all_reduce.cu:44 'unhandled'", " .. {} pid 3442: Test failure common.cu:891",
+        "{}:3442:3450 [-1] NCCL WARN x",
     ):  # fmt: skip
         redactor = Redactor()
         redactor.learn_from(text.format("mercury"))
@@ -193,7 +198,7 @@ STAYS = [
     "sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae",
     "kernel 7Y2ZKXO4N3QF5PCKJ6VG5TTQ5A2LJDQ6WUPM5QSLRHIWLTJ5M4QA of triton_per_fused_add_native_layer_norm_0",
     "flash[pass=forward] pw=300W, pass: 3 of 4, password reset, --user alice -x, docker run -u 1000:1000",
-    "sk-hynix-hbm3-memory-module",
+    "sk-hynix-hbm3-memory-module, ddp_allreduce_bandwidth2, re_compiled_patterns, secret_sharing_of_keys",
 ]
 
 

@@ -23,6 +23,8 @@ _CLOSED = r"[\"'\\\])]{0,4}[ \t]*"
 _LINE = r"(?:\s|\\n)+"
 # Behind an option: a blank, or in a list the next string.
 _NEXT = r"(?:[ \t]+|[\"'],[ \t]*)"
+# Words between a program and its option.
+_FEW = r"[ \t]+(?:\S+[ \t]+){0,8}?"
 # How keys begin that only one service gives out, and behind what else letters and digits are a key.
 _BEGINS = (
     "nvapi- gh[pousr]_ github_pat_ gl(?:pat|rt|dt|ft|soat|cbt|ptt|imt|agent|oas|ffct|wt)- GR1348941 glsa_ glc_ "
@@ -30,6 +32,9 @@ _BEGINS = (
     "dp\\.[a-z]{2,5}\\. xox[a-z]- xoxe\\. xapp- hv[bsr]\\. dckr_[a-z]{3}_ do[por]_v1_ ya29\\. GOCSPX- AIza 1//0 pypi- "
     "rubygems_ ATATT3 ATCTT3 ATBB AKCp HRKU- tskey- sbp_ pscale_ ops_eyJ bkua_ CCIPAT_ lsv2_ gsk_ csk- GOOG1E "
     "hf_oauth_ wandb_v1_ tgp_v1_ pplx- xai- pul- AGE-SECRET-KEY- LS0tLS1CRUdJTi IQoJb3JpZ2lu FwoGZXIvYXdz "
+    "fm[12]_ vercel_blob_rw_ (?:AKID|LTAI|AQVN|EZAK)(?=[\\w-]{0,40}\\d) shippo_(?:live|test)_ tvly- pcsk_ xkeysib- "
+    "sgp_[0-9a-f]{16}_ secret_[a-z]+_(?=[0-9a-f]{32}) pat\\w{14}\\.(?=[0-9a-f]{20}) A3-[A-Z0-9]{6}- y0_[\\w-]{40} "
+    "re_[A-Za-z0-9]{8}_(?=[A-Za-z]{0,20}\\d)(?=[a-z\\d]{0,20}[A-Z]) "
     "cmVmdGtu [\\w~.-]{3}\\dQ~ [A-Za-z0-9]{14}\\.atlasv1\\."
 )
 _HAS_DIGIT = r"(?=[A-Za-z]{0,40}\d)[A-Za-z0-9]"
@@ -41,7 +46,8 @@ FORMS = tuple(
     for text in (
         rf"{_START}(?:{'|'.join(_BEGINS.split())})[\w~+/=-]{{8,}}(?:\.[\w~+/=-]+)*",
         rf"{_START}(?:(?:hf|api_org)_[A-Za-z0-9]{{10,}}|sk-(?=[\w-]{{0,80}}?\w{{16}})[\w-]{{16,}}"
-        rf"|(?:(?:ntn|secret|npm|rpa|r8|fw|sk)_|cio|a[ks]-){_HAS_DIGIT}{{20,}}(?:[_.]\w+)*|EAAA[\w-]{{40,}})(?![\w-])",
+        rf"|(?:(?:ntn|secret|npm|rpa|r8|fw|sk|sq[aup]|fo1|waka|rdme|ddp|tfp|pnu|jina|apify_api|ph[cx]|(?i:kgat))_|cio"
+        rf"|a[ks]-){_HAS_DIGIT}{{20,}}(?:[_.-]\w+)*|EAA[A-Z][\w-]{{40,}}|sl\.[\w-]{{100,}})(?![\w-])",
         rf"{_START}(?:A3T[A-Z0-9]|ABIA|ACCA|AKIA|ASIA)[0-9A-Z]{{12,}}(?:[\s,:/\"']{{1,4}}[\w/+]{{40}}(?![\w/+]))?",
         rf"{_START}eyJ[\w-]{{8,}}\.?[\w-]{{8,}}(?:\.[\w-]+)?",
         rf"{_START}(?:dapi|key-|AC|SK){HEX}{{32}}(?:-\d)?(?!\w)|{_START}{HEX}{{32}}-us\d+\b",
@@ -75,14 +81,14 @@ CONTEXTS = (
     r"\blogin(?:[ \t]+--?[\w-]+){0,4}[ \t]+(?P<it>(?=[a-z]*[A-Z\d])[\w.-]{20,})",
     rf"(?i)(?<!\w)--?[\w-]{{0,40}}(?:{_WORDS}){_NEXT}(?!\"?-){_VALUE}",
     rf"\b(?:mysql|mariadb|mongo|sshpass|docker login)\w*(?:[ \t]+\S+){{0,8}}?[ \t]+-p[ \t]*(?!-){_VALUE}",
-    rf"\b(?:redis-cli[ \t]+(?:\S+[ \t]+){{0,8}}?-a|ldap\w+[ \t]+(?:\S+[ \t]+){{0,8}}?-w)[ \t]*(?!-){_VALUE}",
+    rf"\b(?:redis-cli{_FEW}-a|ldap\w+{_FEW}-w|openssl{_FEW}-k|7z\w?{_FEW}-p|(?:un)?zip{_FEW}-P)[ \t]*(?!-){_VALUE}",
     # A name and its password, as curl takes them; with numbers it is who runs a container.
-    rf"(?<![\w-])(?:-u|--(?:proxy-)?user)(?:{_NEXT}|=)?[\"']?(?P<it>(?!\d+:\d+\b){FIELD}[^\s:\"'/]+:[^\s\"']+)",
+    rf"(?<![\w-])(?:-u|--(?:proxy-)?user)(?:{_NEXT}|=)?\\*[\"']?(?P<it>(?!\d+:\d+\b){FIELD}[^\s:\"'/]+:[^\s\"']+)",
     r"\b(?i:bearer)[ \t]+(?P<it>(?=[a-z._~+/=-]*[A-Z0-9])[\w.+/=~-]{8,})",
     r"\b(?i:basic)[ \t]+(?P<it>(?=[A-Za-z+/]*[\d=])[A-Za-z0-9+/]{8,}={0,2})",
     r"(?i)\b_?auth[\"'\\]*[ \t]*[:=][ \t]*[\"'\\]*(?P<it>[\w+/=-]{16,})",
     r"(?i)(?:(?<![a-z])sig|(?<=[?&])signature|-signature|-credential)=(?P<it>(?=[a-z%+/=-]*\d)[\w%+/=-]{8,})",
-    r"\"username\"\s*:\s*\"[^\"]*\"\s*,\s*\"key\"\s*:\s*\"(?P<it>[^\"]+)",
+    r"\"username\\*\"\s*:\s*\\*\"[^\"]*\"\s*,\s*\\*\"key\\*\"\s*:\s*\\*\"(?P<it>[^\"\\]+)",
     # A variable of a manifest, and one that a program sets.
     rf"(?i)\bname:[ \t]*[\"']?\w*(?:{_WORDS})[\"']?{_LINE}value:[ \t]*{_VALUE}",
     rf"(?i)\b(?:setdefault|setenv|putenv)\([\"']\w*(?:{_WORDS})[\"'],[ \t]*{_VALUE}",

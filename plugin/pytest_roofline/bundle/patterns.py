@@ -61,7 +61,8 @@ _NODES = rf"(?P<it>{_MACHINE}(?!\w)|[A-Za-z][\w-]{{2,40}}\[[\d,-]+\])"
 # Where tools print a machine's name and nothing else, so that it needs no digit: NCCL and its tests, Open MPI, Slurm,
 # torchrun, netrc.
 _HOSTS_OF_TOOLS = (
-    r"(?<![\w.-])(?P<it>[A-Za-z][\w.-]*):\d+:\d+ \[\d+\] ",
+    r"(?<![\w.-])(?P<it>[A-Za-z][\w.-]*):\d+:\d+ \[-?\d+\] ",
+    r"(?<![\w.-])(?P<it>[A-Za-z][\w.-]*)(?:: Test \w+| pid \d+: Test) failure\b",
     r"\b[Pp]id[ \t]+\d+[ \t]+on[ \t]+(?P<it>[A-Za-z][\w.-]*)(?=[ \t]+device\b)",
     r"(?:^|[\s(])\[(?P<it>[A-Za-z][\w.-]*):\d{3,}\]",
     r"\b(?:peer|from|to|with)[ \t]+(?P<it>[A-Za-z][\w.-]*)<\d{4,5}>",

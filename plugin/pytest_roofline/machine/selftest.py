@@ -292,7 +292,9 @@ class _Checks:
     def left_alone(self) -> Property:
         """Nobody else kept the cores busy since the first property."""
         busy = self._neighbours.told(usable_cores())
-        return _property("other processes leave the cores alone", not busy, busy or "they do", f"idle ones: {cpu.QUIETEN}")
+        return _property(
+            "other processes leave the cores alone", not busy, busy or "they do", f"idle ones: {cpu.QUIETEN}"
+        )
 
     def _memory_bytes_per_s(self) -> float:
         return self._beyond_cache / self._read(self._beyond_cache).median_s
