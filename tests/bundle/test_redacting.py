@@ -117,7 +117,8 @@ TOLD = [
     "Authorization: token {}", "AWS_SECRET_ACCESS_KEY={}", "aws_secret_access_key = {}", "encryption_key={}",
     "clientSecret: {}",
     "Server=x;Password={};", "SharedAccessKey={}", "- name: HF_TOKEN\n  value: {}", "<password>{}</password>",
-    "password = correct {}", "openssl enc -k {} -in x", "7z x a.7z -p{}", "unzip -P {} a.zip",
+    "password = correct {}", "cookie: Cookie: a=b; sid={}; x",
+    "Set-Cookie: sid={}; Secure", "openssl enc -k {} -in x", "7z x a.7z -p{}", "unzip -P {} a.zip",
     '{{"username":"bob","key":"{}"}}', 'curl --user "bob:{}" x',
 ]  # fmt: skip
 # A text with a key in it, in files of every kind.

@@ -70,7 +70,8 @@ CONTEXTS = (
     r"(?im)(?:^|(?<=[\"'])|(?<=\\n))[ \t]*[\w.]*(?:passw(?:or)?d|passphrase|secret)[ \t]+=[ \t]+"
     r"(?P<it>[^\s\"'([{][^\n#;\"'\\]*)",
     rf"(?i)<[\w:-]*(?:{_WORDS})>(?P<it>[^<\s][^<\n]*)",
-    rf"(?i)(?:authorization|cookie)[\"']?[ \t]*[:=][ \t]*(?:(?:bearer|basic|token|apikey|bot)[ \t]+)?{_VALUE}",
+    rf"(?i)authorization[\"']?[ \t]*[:=][ \t]*(?:(?:bearer|basic|token|apikey|bot)[ \t]+)?{_VALUE}",
+    r"(?i)cookie[\"'\\]*[ \t]*[:=][ \t]*[\"'\\]*(?P<it>[^\s;=:]+=[^\n\"'\\]+)",
     rf"(?i)(?:passw(?:or)?d|passwd|passphrase|[_-]token|[_-]secret):[ \t]+{_VALUE}",
     rf"(?i)(?<![a-z])pwd[ \t]*[:=][ \t]*(?![/~\\]|[A-Z]:){_VALUE}",
     rf"(?i)(?<![a-z])pw{_CLOSED}[:=][ \t]*(?![\d.]+[a-z]{{0,3}}(?!\w)){_VALUE}",
