@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -349,6 +350,9 @@ def test_runs_of_several_machines_stand_beside_each_other_by_test(command, refus
     assert ("rate", [None, "INVALID"]) == (copy["quantity"], [copy["values"][1], copy["verdicts"][1]])
     # Two runs of one device are told apart by their names.
     saved("again", make.measurement(1e-4), product=products["mi300x"])
-    assert "again" in command("compare", "--table", "mi300x,again").stdout
+    copies = command("compare", "--table", "mi300x,again").stdout.rpartition("memcpy_d2d: ")[2].splitlines()
+    assert ["AMD Instinct", "AMD Instinct"] == re.split(" {2,}", copies[1].strip())
+    assert ["MI300X, run", "MI300X, run"] == re.split(" {2,}", copies[2].strip())
+    assert ["test", "mi300x", "again"] == copies[3].split()
     for words in (["--table"], ["--of", "time"]):
         assert refused("compare", "cpu", "a100", *words).startswith("--table takes OLD alone, and --of goes with it")

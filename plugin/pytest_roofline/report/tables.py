@@ -26,7 +26,7 @@ _BREAKS = re.compile(r"(?<=[-/.,:;\[\]()= ])")
 
 
 class TextTable:
-    """Columns of text, each a heading and `left` or `right`. What is empty throughout is left out.
+    """Columns of text, each a heading, of lines or one, and `left` or `right`. What is empty throughout is left out.
 
     Numbers and words stay whole; an id (`test`, `entry`) that leaves them no room gets a line of its own.
     """
@@ -44,12 +44,15 @@ class TextTable:
         shown = [at for at in range(len(self._columns)) if not at or any(row[at].plain for row in self._rows)]
         columns = [self._columns[at] for at in shown]
         rows = [[row[at] for at in shown] for row in self._rows]
-        widths = [max(cell_len(name), *(row[at].cell_len for row in rows), 0) for at, (name, _) in enumerate(columns)]
+        heads = [name.split("\n") for name, _ in columns]
+        widths = [max(*map(cell_len, head), *(row[at].cell_len for row in rows), 0) for at, head in enumerate(heads)]
         ids = next((at for at, (name, _) in enumerate(columns) if name in ("test", "entry")), None)
         if ids is not None:
             room = width - sum(widths) - 2 * len(widths) + 2 + widths[ids]
             widths[ids] = max(len(columns[ids][0]), min(widths[ids], room))
-        out = _line([Text(name) for name, _ in columns], columns, widths)
+        out, most = Text(), max(map(len, heads))
+        for line in zip(*([""] * (most - len(head)) + head for head in heads), strict=True):
+            out.append_text(_line([Text(part) for part in line], columns, widths))
         out.append("─" * (sum(widths) + 2 * len(widths) - 2) + "\n")
         for row in rows:
             if ids is not None and row[ids].cell_len > widths[ids]:
