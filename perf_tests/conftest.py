@@ -26,7 +26,7 @@ def device(roofline):
 
 def pytest_addoption(parser):
     """The shape of a transformer, by options and ini values."""
-    group = parser.getgroup("transformer", "perf_tests/test_transformer.py: a model of any shape")
+    group = parser.getgroup("transformer", "perf_tests/test_transformer*.py: a model of any shape")
     for name, text in OPTIONS.items():
         group.addoption(f"--{name}", type=_positive, metavar="N", help=text)
         parser.addini(f"transformer_{name.replace('-', '_')}", text)

@@ -30,11 +30,11 @@ from pytest_roofline import Timed, Work, format_amount, usable_cores
 from roofline_kernels.training.communication import profiled
 from roofline_kernels.training.parallel import STRATEGIES, ParallelStep, least_bytes
 from roofline_kernels.training.precisions import precision_named
-from roofline_kernels.transformer import SIZES, Config
+from roofline_kernels.transformer import Config, size_named
 from roofline_kernels.work import transformer_flops
 
 # Of the seeds' sizes none makes a step in less than seconds on two cores; this one is for the quick tier there.
-MODELS = {"tiny": Config(256, 1024, 4, 4), **SIZES}
+TINY = Config(256, 1024, 4, 4)
 # Its steps take a tenth of a second.
 TINY_BUDGET_S = 0.5
 # Those of the small model take seconds on two cores, and many more beside busy neighbours.
@@ -44,35 +44,50 @@ WARM_UP_STEPS, PROFILED_STEPS = 2, 3
 AVERAGE_TOLERANCE = 1e-2
 
 
-def _cases():
+def pytest_generate_tests(metafunc):
+    """Give the test its cases, of the model, context and batch that the options ask for."""
+    option = metafunc.config.option
+    cases = _cases(option.transformer_size, option.context, option.batch)
+    names = ("strategy", "size", "world_size", "batch", "context", "precision")
+    metafunc.parametrize(names, list(cases))
+
+
+def _cases(asked, context, batch):
     """Model, world, batch of a rank, context and precision: small ones on CPUs, those of the seeds on accelerators."""
     for strategy in STRATEGIES:
         for world_size in (2, 4):
             tier = "quick" if (strategy, world_size) == ("ddp", 2) else "nightly"
-            yield _case("cpu", tier, strategy, "tiny", world_size, 1, 128, "fp32", TINY_BUDGET_S)
-            yield _case("cpu", "nightly", strategy, "small", world_size, 1, 128, "fp32")
-        for size in ("small", "medium"):
+            yield _case("cpu", tier, strategy, asked or "tiny", world_size, batch, context, 1, 128, "fp32")
+            if asked is None:
+                yield _case("cpu", "nightly", strategy, "small", world_size, batch, context, 1, 128, "fp32")
+        for size in ("small", "medium") if asked is None else (asked,):
             for world_size in (2, 4, 8):
-                tier = "quick" if (size, world_size) == ("small", 2) else "nightly"
-                yield _case("accelerator", tier, strategy, size, world_size, 4, 512, "bf16_autocast")
+                tier = "quick" if (size, world_size) == (asked or "small", 2) else "nightly"
+                yield _case("accelerator", tier, strategy, size, world_size, batch, context, 4, 512, "bf16_autocast")
 
 
-def _case(needs, tier, strategy, size, world_size, batch, context, precision, budget=None):
+def _case(needs, tier, strategy, size, world_size, batch, context, usual_batch, usual_context, precision):
+    context = context or usual_context
+    more = "" if batch in (None, usual_batch) else f"-b{batch}"
     return pytest.param(
         strategy,
         size,
         world_size,
-        batch,
+        batch or usual_batch,
         context,
         precision,
-        id=f"{strategy}-{size}-{world_size}ranks-s{context}-{precision}",
-        marks=pytest.mark.roofline(needs=needs, tier=tier, budget=budget),
+        id=f"{strategy}-{size}-{world_size}ranks-s{context}{more}-{precision}",
+        marks=pytest.mark.roofline(needs=needs, tier=tier, budget=TINY_BUDGET_S if size == "tiny" else None),
     )
+
+
+def _model(size):
+    return TINY if size == "tiny" else size_named(size)
 
 
 def _step_of(rank, strategy, size, batch, context, precision):
     return ParallelStep(
-        MODELS[size],
+        _model(size),
         strategy,
         batch=batch,
         context=context,
@@ -111,7 +126,6 @@ def communicating(rank, *case):
     return told.share, told.exposed_share, one.fingerprint()
 
 
-@pytest.mark.parametrize(("strategy", "size", "world_size", "batch", "context", "precision"), list(_cases()))
 def test_transformer_ranks(roofline, distributed, strategy, size, world_size, batch, context, precision):
     """The full step of one rank alone and of all together; scaling efficiency, and communication's share of a step."""
     _require(roofline, distributed, strategy, size, world_size, precision)
@@ -183,7 +197,7 @@ def _tell_communication(roofline, found):
 
 def _work(size, batch, context, _precision):
     """Of one rank, as its time is."""
-    model = MODELS[size]
+    model = _model(size)
     flops = transformer_flops(model.d_model, model.d_ff, model.layers, model.vocab, batch, context, passes="step")
     return Work(**flops, tokens=batch * context)
 
@@ -196,7 +210,7 @@ def _require(roofline, distributed, strategy, size, world_size, precision):
         roofline.skip_for_hardware(reason)
     element_bytes = precision_named(precision).parameters.itemsize
     # Ranks on a CPU take theirs from the same memory.
-    need = least_bytes(MODELS[size], strategy, world_size, element_bytes) * (world_size if on_cpu else 1)
+    need = least_bytes(_model(size), strategy, world_size, element_bytes) * (world_size if on_cpu else 1)
     free = distributed.free_bytes(world_size)
     if need > free:
         whose = f"{world_size} ranks of one memory" if on_cpu else "every rank"

@@ -10,6 +10,7 @@ import torch
 from pytest_roofline.core.units import format_amount
 from roofline_kernels.training.checking import check_memory
 from roofline_kernels.training.estimates import bytes_at_least
+from roofline_kernels.training.parallel import STRATEGIES
 from roofline_kernels.training.precisions import precision_named
 from roofline_kernels.transformer import Config
 
@@ -127,8 +128,8 @@ def test_another_batch_has_ids_and_parameters_of_its_own(suite):
 
 
 def test_options_environment_and_ini_ask_for_a_model_and_its_exact_number_of_parameters_is_printed(pytester):
-    shutil.copy(SUITE / "conftest.py", pytester.path)
-    shutil.copy(FILE, pytester.path)
+    for file in (SUITE / "conftest.py", FILE, SUITE / "test_transformer_ranks.py"):
+        shutil.copy(file, pytester.path)
     pytester.makeini("[pytest]\ntransformer_layers = 2\ntransformer_batch = 1\ntransformer_d_model = 32")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ROOFLINE_TRANSFORMER_D_MODEL", "96")
@@ -138,7 +139,11 @@ def test_options_environment_and_ini_ask_for_a_model_and_its_exact_number_of_par
         parameters = Config(d_model=96, d_ff=128, layers=2, heads=1).parameters
         assert f"d_model 96, d_ff 128, 2 layers, 1 heads, vocabulary 10,000: {parameters:,} parameters" in printed
         assert "<Function test_transformer[d96_ff128_l2_h1-step-c16-b1-fp32-sdpa-eager]>" in printed
-        assert not re.search(r"small-|c128|-b4", printed)
+        shape = "d96_ff128_l2_h1-2ranks-s16"
+        assert f"<Function test_transformer_ranks[ddp-{shape}-fp32]>" in printed
+        for strategy in STRATEGIES:
+            assert f"<Function test_transformer_ranks[{strategy}-{shape}-b1-bf16_autocast]>" in printed
+        assert not re.search(r"small-|tiny-|c128|s128|s512|-b4", printed)
         patch.setenv("ROOFLINE_TRANSFORMER_CONTEXT", "many")
         for arguments, told in (
             ((), "ROOFLINE_TRANSFORMER_CONTEXT is 'many'; expected a whole number above zero"),
