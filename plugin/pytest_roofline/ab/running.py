@@ -195,7 +195,7 @@ class Runner:
     ) -> Ended:
         made, arguments = self.sides[side], self.results.state.arguments
         command = [made.python, "-m", "pytest", *arguments, *more]
-        if "no:cacheprovider" not in arguments:
+        if "no:cacheprovider" not in f"{arguments} {made.environ.get('PYTEST_ADDOPTS', '')}":
             # No test that failed last time may be preferred.
             command += ["-o", f"cache_dir={folder / 'cache'}"]
         asked = {

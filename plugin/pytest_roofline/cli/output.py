@@ -34,6 +34,10 @@ CI = {
     "github": ("github-actions.yml", ".github/workflows/roofline.yml"),
     "gitlab": ("gitlab-ci.yml", ".gitlab-ci.yml"),
     "slurm": ("slurm.sbatch", "roofline.sbatch"),
+    # Two sides of a pull request, measured in turn.
+    "github-ab": ("github-ab.yml", ".github/workflows/roofline-ab.yml"),
+    "github-ab-comment": ("github-ab-comment.yml", ".github/workflows/roofline-ab-comment.yml"),
+    "gitlab-ab": ("gitlab-ab.yml", ".gitlab/roofline-ab.yml"),
 }
 # Files in which pytest may be configured already, and what must stand in them; a pytest.ini would hide them.
 CONFIGURED = {
@@ -205,7 +209,7 @@ def _lines(folder: Path, new: Mapping[str, bytes], ci: Iterable[str], of: int) -
     yield written if new else f"nothing to write: all {of} files stand in {folder} already, as they ship"
     path = folder.resolve()
     if not (path / ".git").exists() and any((parent / ".git").exists() for parent in path.parents):
-        for name in (CI[one][1] for one in ci if one in ("github", "gitlab")):
+        for name in (CI[one][1] for one in ci if one.startswith(("github", "gitlab"))):
             yield f"note: {name} is read at the top of a repository only: move it there, and put {folder}/ before paths"
     go = "" if path == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
     yield f"next: {go}pytest perf_tests -k memcpy"

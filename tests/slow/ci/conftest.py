@@ -85,13 +85,13 @@ class Checkout:
         }
 
     def bash(
-        self, script: str, environ: "dict[str, str]", *shell: str, folder: str = ""
+        self, script: str, environ: "dict[str, str]", *shell: str, folder: str = "", seconds: float = 120
     ) -> "subprocess.CompletedProcess[str]":
         """A script as a CI runs it, in a folder of the repository."""
         return subprocess.run(
             ["bash", *(shell or ("-eo", "pipefail")), "-c", script],
-            cwd=self.path / folder, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
-            check=False,
+            cwd=self.path / folder, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=seconds, check=False,
         )  # fmt: skip
 
     def clean(self) -> None:
