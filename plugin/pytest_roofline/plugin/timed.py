@@ -179,8 +179,10 @@ class TimedResults(Results):
             return False
         trial = self._trials[row.key.identity]
         rounds = len({one.process for one in trial.measurements})
-        if verdict.reference is None and verdict.kind in (Kind.NO_BASELINE, Kind.PASSED) and not verdict.siblings:
-            # A recording: what nothing is known of is measured as often as was asked for.
+        unjudged = verdict.kind in (Kind.NO_BASELINE, Kind.PASSED, Kind.INVALID)
+        if verdict.reference is None and unjudged and not verdict.siblings:
+            # A recording: what nothing is known of is measured as often as was asked for, also where the first process
+            # was disturbed.
             return rounds < self._options.recording and not trial.hopeless(None)
         if verdict.decided or verdict.futile:
             return False
