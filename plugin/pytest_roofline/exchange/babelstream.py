@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from ..core.keys import Scalar
 from ..core.units import MIB
 from ..core.work import Work
-from .logs import Foreign, Rule, read_runs
+from .logs import Foreign, Rule, marked, read_runs, skip
 from .records import Given, Imported, Reading, Refused, amount, pooled, whole
 
 CONVENTION = (
@@ -130,10 +130,6 @@ def _take_driver(tables: _Tables, _: int, match: re.Match[str]) -> None:
     tables.begin().driver = match[1]
 
 
-def _skip(_: _Tables, __: int, ___: re.Match[str]) -> None:
-    """No row of a kernel."""
-
-
 def _take_wrong(tables: _Tables, _: int, match: re.Match[str]) -> None:
     # Some versions say it before the table, some behind it.
     (tables[-1] if tables else tables.begin()).wrong.add(match["array"])
@@ -234,18 +230,15 @@ def _readings(
 
 
 _RULES: tuple[Rule[_Tables], ...] = (
-    (_PHASE, _skip), (_ROW, _take_row), (_TEXT_ROW, _take_text_row), (_TABLE, _take_columns), (_HEADING, _take_columns),
+    (_PHASE, skip), (_ROW, _take_row), (_TEXT_ROW, _take_text_row), (_TABLE, _take_columns), (_HEADING, _take_columns),
     (_BANNER, _take_banner), (_HEAD, _take_head), (_DEVICE, _take_device), (_DRIVER, _take_driver),
     (_WRONG, _take_wrong), (_TRIAD_ONLY, _take_triad_only),
 )  # fmt: skip
 
 
-def sniff(text: str) -> bool:
-    """Whether a text looks like such output."""
-    marks = (
-        r"function,num_times,|phase,n_elements,|(?:BabelStream|GPU-STREAM) *\r?$|Function +\w+/s(?:ec)? +Min \(sec\)"
-    )
-    return re.search(rf"^[^\n]*(?:{marks})", text, re.MULTILINE) is not None
+sniff = marked(
+    r"function,num_times,|phase,n_elements,|(?:BabelStream|GPU-STREAM) *\r?$|Function +\w+/s(?:ec)? +Min \(sec\)"
+)
 
 
 def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:

@@ -29,6 +29,16 @@ _FOREIGN = re.compile(
 )
 
 
+def marked(marks: str) -> Callable[[str], bool]:
+    """What tells whether a line of a text has one of these marks."""
+    pattern = re.compile(rf"^[^\n]*(?:{marks})", re.MULTILINE)
+    return lambda text: pattern.search(text) is not None
+
+
+def skip(_: object, __: int, ___: re.Match[str]) -> None:
+    """For a line of the tool that tells nothing."""
+
+
 class Foreign(Exception):
     """A line that looks like one of the tool, and is none."""
 

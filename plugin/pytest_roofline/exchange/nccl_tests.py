@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from ..core.errors import BadFile
 from ..core.keys import Scalar
 from .collectives import CONVENTION, CollectiveLine, Setting, chosen, operation_of, readings_of
-from .logs import Foreign, Rule, read_runs
+from .logs import Foreign, Rule, marked, read_runs, skip
 from .records import Given, Imported, Reading, Refused, amount, whole
 
 _CONFIG = re.compile(
@@ -212,10 +212,6 @@ def _take_average(logs: _Logs, _: int, __: re.Match[str]) -> None:
     logs[-1].ended = True
 
 
-def _skip(_: _Logs, __: int, ___: re.Match[str]) -> None:
-    """A remark of the tool."""
-
-
 def _take_command(logs: _Logs, _: int, match: re.Match[str]) -> None:
     logs.hints = (*logs.hints, match[0])
     raise Foreign
@@ -232,14 +228,14 @@ _RULES: tuple[Rule[_Logs], ...] = (
     (_RANK, _take_rank), (_START, _take_start), (_VERSION, _take_version), (_BLOCKING, _take_blocking),
     (_COLUMNS, _take_columns), (_UNITS, _take_units), (_BOUNDS, _take_bounds), (_AVERAGE, _take_average),
     (_LIBRARY, _take_library),
-    (re.compile(r"#.*"), _skip), (_PREFIXED, _refuse_prefixed), (_COMMAND, _take_command),
+    (re.compile(r"#.*"), skip), (_PREFIXED, _refuse_prefixed), (_COMMAND, _take_command),
 )  # fmt: skip
 
 
-def sniff(text: str) -> bool:
-    """Whether a text looks like such a log."""
-    marks = r"nThreads?:? \d+ nGpus|# Collective test starting:|# [nr]ccl-tests version|# +\(B\) +\(elements\)"
-    return re.search(rf"^[^\n]*(?:{marks}|Avg bus bandwidth +:)", text, re.MULTILINE) is not None
+sniff = marked(
+    r"nThreads?:? \d+ nGpus|# Collective test starting:|# [nr]ccl-tests version|# +\(B\) +\(elements\)"
+    r"|Avg bus bandwidth +:"
+)
 
 
 def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:

@@ -11,7 +11,7 @@ from ..core.errors import BadFile
 from ..core.keys import Scalar
 from ..core.units import MIB, count
 from ..core.work import Work
-from .logs import read_runs
+from .logs import marked, read_runs
 from .nvbandwidth_text import RULES, Texts
 from .records import Given, Imported, Reading, Refused, amount, as_record, from_json, looks_like_json
 
@@ -31,6 +31,7 @@ _RATE = re.compile(
     r"(?:(?P<row>CPU|GPU)\(row\) (?P<way>->|<-|<->) )?(?:All G[Pp][Uu]s (?:->|<-) )?(?:GPU\(column\)|All)"
     r"(?: (?:->|<-) All G[Pp][Uu]s)?(?: (?P<part>Read1|Read2|Write1|Write2|Total))?(?: total)? bandwidth \(GB/s\)"
 )
+_MARKED = marked(r"nvbandwidth Version: |Running (?:benchmark )?\w+_(?:ce|sm|copy)\.")
 _LATENCY = re.compile(
     r"(?P<how>(?:memory latency|Device to Device Latency) (?:SM|TMA)) (?P<row>CPU|GPU)\(row\) (?P<way><->) "
     r"GPU\(column\) \(ns\)"
@@ -82,10 +83,7 @@ class _Matrix:
 
 def sniff(text: str) -> bool:
     """Whether a text looks like such a file."""
-    if looks_like_json(text):
-        return '"nvbandwidth"' in text
-    marks = r"nvbandwidth Version: |Running (?:benchmark )?\w+_(?:ce|sm|copy)\."
-    return re.search(rf"^[^\n]*(?:{marks})", text, re.MULTILINE) is not None
+    return '"nvbandwidth"' in text if looks_like_json(text) else _MARKED(text)
 
 
 def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:

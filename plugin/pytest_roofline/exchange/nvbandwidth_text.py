@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from .logs import Foreign, Rule
+from .logs import Foreign, Rule, skip
 from .records import Refused, amount
 
 _HEAD = re.compile(
@@ -128,11 +128,7 @@ def _take_sum(texts: Texts, _: int, match: re.Match[str]) -> None:
     texts.close()
 
 
-def _skip(_: Texts, __: int, ___: re.Match[str]) -> None:
-    """What is in no document."""
-
-
 RULES: tuple[Rule[Texts], ...] = (
-    (_MORE, _skip), (_HEAD, _take_head), (_DEVICE, _take_device), (_CASE, _take_case), (_STATUS, _take_status),
+    (_MORE, skip), (_HEAD, _take_head), (_DEVICE, _take_device), (_CASE, _take_case), (_STATUS, _take_status),
     (_SUM, _take_sum), (_DESCRIPTION, _take_description), (_CELLS, _take_cells), (_COLUMN, _take_column),
 )  # fmt: skip

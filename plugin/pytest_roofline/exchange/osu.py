@@ -1,12 +1,12 @@
 """What the OSU Micro-Benchmarks print, versions 2 to 7: point to point, one-sided and collective."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..core.keys import Scalar, Timing
 from ..core.units import slug
 from ..core.work import Work
-from .logs import Foreign, Rule, read_runs
+from .logs import Foreign, Rule, marked, read_runs
 from .records import Given, Imported, Reading, Refused, amount, pooled, whole
 
 CONVENTION = (
@@ -67,8 +67,6 @@ class _Test:
 class _Tests(list[_Test]):
     """The tests of a stream, one behind the other."""
 
-    given: Given = Given()
-
     @property
     def table(self) -> _Test | None:
         """The test whose rows are expected; no line tells that one was its last."""
@@ -124,13 +122,12 @@ def _take_row(tests: _Tests, number: int, match: re.Match[str]) -> None:
         unit, statistic = _COLUMNS[name]
         if unit and value != "N/A":
             checked = {"Pass": True, "Fail": False}.get(told.get("Validation", ""))
-            test.rows.append(_reading(test, size_bytes, amount(value), unit, statistic, checked, number, tests.given))
+            test.rows.append(_reading(test, size_bytes, amount(value), unit, statistic, checked, number))
 
 
 def _reading(
-    test: _Test, size_bytes: int | None, value: float, unit: str, statistic: str, checked: bool | None, number: int,
-    given: Given,
-) -> Reading:  # fmt: skip
+    test: _Test, size_bytes: int | None, value: float, unit: str, statistic: str, checked: bool | None, number: int
+) -> Reading:
     if not value:
         raise Refused(f"0 {unit}; expected more")
     rates = unit == "MB/s"
@@ -146,7 +143,7 @@ def _reading(
         seconds=((size_bytes or 0) / (value * 1e6) if rates else value * 1e-6,),
         where=f"line {number}",
         timing=timing,
-        devices=given.devices or (1 if test.collective else 2),
+        devices=1 if test.collective else 2,
         verified=checked,
         invalid="the tool's own check found wrong data" if checked is False else "",
     )
@@ -158,29 +155,21 @@ _RULES: tuple[Rule[_Tests], ...] = (
 )  # fmt: skip
 
 
-def sniff(text: str) -> bool:
-    """Whether a text looks like such output."""
-    return re.search(r"^[^\n]*# *OSU \S+ ", text, re.MULTILINE) is not None
+sniff = marked(r"# *OSU \S+ ")
 
 
 def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
     """The tests of a log, each run of a program for itself."""
-
-    def begin() -> _Tests:
-        tests = _Tests()
-        tests.given = given
-        return tests
-
-    return read_runs(text, source, _RULES, begin, lambda tests: [_imported(test, source) for test in tests])
+    return read_runs(text, source, _RULES, _Tests, lambda tests: [_imported(test, source, given) for test in tests])
 
 
-def _imported(test: _Test, source: str) -> Imported:
+def _imported(test: _Test, source: str, given: Given) -> Imported:
     failed = () if test.rows else ((f"osu.{test.name}", "a run ended before the rows of its table"),)
     return Imported(
         source=source,
         tool="OSU Micro-Benchmarks",
         convention=CONVENTION,
-        readings=pooled(test.rows),
+        readings=pooled([replace(one, devices=given.devices or one.devices) for one in test.rows]),
         device_type="cpu" if test.api.startswith("MPI") and "-" not in test.api else "accelerator",
         software={"OSU Micro-Benchmarks": test.version} if test.version else {},
         failed=failed,

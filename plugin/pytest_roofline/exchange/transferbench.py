@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from ..core.keys import Scalar, Timing
 from ..core.work import Work
-from .logs import Foreign, Rule, read_runs
+from .logs import Foreign, Rule, marked, read_runs, skip
 from .records import Given, Imported, Reading, Refused, amount, pooled, whole
 
 CONVENTION = (
@@ -182,21 +182,14 @@ def _take_overall(runs: _Calls, number: int, match: re.Match[str]) -> None:
     run.add(f"a2a_{match[1].lower()}", timed, amount(match[3]), 0, number, timing=timing)
 
 
-def _skip(_: _Calls, __: int, ___: re.Match[str]) -> None:
-    """A border, or a sum of what is read."""
-
-
 _RULES: tuple[Rule[_Calls], ...] = (
     (_VERSION, _take_version), (_TEST, _take_test), (_EXECUTOR, _take_executor), (_TRANSFER, _take_transfer),
-    (_AGGREGATE, _take_aggregate), (_BROKEN, _refuse_broken), (_BORDER, _skip), (_TOTAL, _skip), (_BYTES, _take_bytes),
+    (_AGGREGATE, _take_aggregate), (_BROKEN, _refuse_broken), (_BORDER, skip), (_TOTAL, skip), (_BYTES, _take_bytes),
     (_TITLE, _take_title), (_HEADING, _take_heading), (_ROW, _take_row), (_OVERALL, _take_overall),
 )  # fmt: skip
 
 
-def sniff(text: str) -> bool:
-    """Whether a text looks like such output."""
-    marks = r"TransferBench v\d|Executor: \w+ \d+ +[|│]|SRC(?:\+EXE)?\\DST"
-    return re.search(rf"^[^\n]*(?:{marks})", text, re.MULTILINE) is not None
+sniff = marked(r"TransferBench v\d|Executor: \w+ \d+ +[|│]|SRC(?:\+EXE)?\\DST")
 
 
 def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:
