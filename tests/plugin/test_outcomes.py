@@ -129,6 +129,8 @@ def test_a_measure_that_cannot_work_says_so_in_its_test(desk):
 
 
 FRAMES = """
+import unittest
+import pytest
 from concurrent.futures import ThreadPoolExecutor
 from pytest_roofline import Work
 WORK = Work(read_bytes=1)
@@ -154,6 +156,12 @@ def test_chain(roofline): roofline.measure(chained, work=WORK)
 def test_group(roofline): roofline.measure(grouped, work=WORK)
 def test_bad(roofline): roofline.measure(helper, work=WORK, budget=-1)
 def test_verify(roofline, busy): roofline.measure(lambda: busy(1e-3), work=WORK, verify=lambda: helper())
+
+class TestOld(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def take(self, roofline): self.roofline = roofline
+    def test_raises(self): self.roofline.measure(helper, work=WORK)
+    def test_bad(self): self.roofline.measure(helper, work=WORK, budget=-2)
 """
 
 
@@ -165,6 +173,7 @@ def test_a_failure_shows_the_users_frames_and_ours_only_where_all_are_asked_for(
     for line in ("    pool.submit(helper).result()", '>           raise KeyError("behind mine") from error'):
         assert line in said.lines, line
     said.fnmatch_lines(["FAILED test_suite.py::test_bad - budget is -1; expected a number above zero"])
+    said.fnmatch_lines(["FAILED test_suite.py::TestOld::test_bad - budget is -2; expected a number above zero"])
     whole = desk.run("--full-trace", "-l").stdout.lines
     assert any(ours in line for line in whole)
 

@@ -1,5 +1,6 @@
 """The hooks of a run that measures, a few lines each, registered when collection has found a test that does."""
 
+import contextlib
 import os
 import sys
 from collections.abc import Generator, Sequence
@@ -123,13 +124,31 @@ class UsersFramesFirst:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Of an error of ours the summary line has the sentence alone: with the name of its class it would be cut."""
-        error = call.excinfo.value if call.excinfo is not None and (measures(item) or uses_ranks(item)) else None
-        with without_our_frames(None if self._shows_all else error):
+        # What a unittest.TestCase raised waits at the item until the hooks within this one take it to the call.
+        raised = next(iter(getattr(item, "_excinfo", None) or ()), call.excinfo)
+        raised = raised if measures(item) or uses_ranks(item) else None
+        error = raised.value if raised is not None else None
+        with _users_frames(None if self._shows_all else raised):
             report = yield
         crash = getattr(report.longrepr, "reprcrash", None)
         if isinstance(error, RooflineError) and crash is not None:
             crash.message = crash.message.removeprefix(f"{type(error).__module__}.{type(error).__qualname__}: ")
         return report
+
+
+@contextlib.contextmanager
+def _users_frames(raised: pytest.ExceptionInfo[BaseException] | None) -> Generator[None]:
+    """Leave our frames out of what is printed of an exception, also where somebody has looked at its frames before."""
+    if raised is None:
+        yield
+        return
+    whole = raised.traceback
+    with without_our_frames(raised.value):
+        raised.traceback = type(whole)(raised.tb)
+        try:
+            yield
+        finally:
+            raised.traceback = whole
 
 
 class Running:
