@@ -105,7 +105,7 @@ def fleet(minimum: str, by: str | None, as_json: bool, **chosen: Any) -> None:
     found = fleet_of(many, least)
     findings = [finding for finding in found.findings if by in (None, finding.level)]
     if not as_json:
-        say(fleet_text(many, found, findings, width(), sys.stdout.isatty()))
+        say(fleet_text(many, found, findings, width(), sys.stdout.isatty(), by))
     if not any(one.judged for one in found.hardware):
         raise BadInput("no hardware has 4 devices, nodes or links that ran the same tests; expected runs of more")
     if as_json:

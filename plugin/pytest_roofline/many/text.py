@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
-from ..core.units import format_percent, format_seconds, listed, printable
+from ..core.units import format_percent, format_seconds, format_tolerance, listed, printable
 from ..report.tables import TextTable, render
 from .fleet import Fleet, HardwareCount, SlowPart
 from .history import History, HistoryChange, RunName
@@ -132,7 +132,9 @@ def _closing(many: Many, found: History) -> list[str]:
     ]
 
 
-def fleet_text(many: Many, found: Fleet, findings: Sequence[SlowPart], width: int, colour: bool) -> str:
+def fleet_text(
+    many: Many, found: Fleet, findings: Sequence[SlowPart], width: int, colour: bool, by: str | None = None
+) -> str:
     """The table, what stands behind each row, and what was looked at."""
     lines = []
     if findings:
@@ -145,7 +147,18 @@ def fleet_text(many: Many, found: Fleet, findings: Sequence[SlowPart], width: in
     lines += [printable(_hardware_line(one)) for one in found.hardware]
     counts = Counter(finding.level for finding in findings)
     told = [f"{counts[level]} {word}{'s' * (counts[level] > 1)}" for level, word in WORDS.items() if counts[level]]
-    return "\n".join([*lines, f"slower than their peers: {', '.join(told) or 'none'}"])
+    return "\n".join([*lines, f"slower than their peers: {', '.join(told) or _none_found(found, by)}"])
+
+
+def _none_found(found: Fleet, by: str | None) -> str:
+    """`none was found; a node that is less than 49 % slower would not have been`: few say little of each other."""
+    reach: dict[str, float] = {}
+    for level, share in (item for one in found.hardware if one.judged for item in one.detectable.items()):
+        if by in (None, level):
+            reach[level] = max(share, reach.get(level, 0.0))
+    least = {WORDS[level]: format_tolerance(round(share, 3)) for level, share in reach.items()}
+    hidden = [f"a {word} that is less than {share} slower" for word, share in least.items()]
+    return f"none was found; {listed(hidden, len(hidden), ', ')} would not have been" if hidden else "none was found"
 
 
 def _findings_table(findings: Sequence[SlowPart], width: int, colour: bool) -> str:
