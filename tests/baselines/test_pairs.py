@@ -9,6 +9,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from pytest_roofline.baselines.pairs import compare_by
+from pytest_roofline.baselines.run_rows import rows_of_run
 from pytest_roofline.baselines.runs import Run
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.report.comparison import contrast_text
@@ -61,6 +62,9 @@ def test_the_interval_is_that_of_the_t_test_of_pairs_and_what_a_process_does_to_
     assert np.log1p(row.interval) == pytest.approx(tuple(told.confidence_interval(0.99)))
     assert (row.label, row.verdict, row.processes, row.baseline_processes) == ("step0", "REGRESSED", 6, 6)
     assert (row.time_s, row.baseline_time_s) == pytest.approx(tuple(np.exp(side.mean()) for side in logs))
+    # The table of the run has the same times.
+    alone = {one.parameters["execution"]: one.time_s for one in rows_of_run(run)}
+    assert alone == pytest.approx({"compiled": row.time_s, "eager": row.baseline_time_s})
     # Against the other base it is the same difference, and the other word.
     (back,) = verdicts(run, base="compiled").values()
     assert (back.verdict, 1 + back.change) == ("IMPROVED", pytest.approx(1 / (1 + row.change)))

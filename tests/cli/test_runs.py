@@ -38,6 +38,19 @@ def test_compare_takes_names_paths_folders_and_a_tolerance(command, runs, make, 
     assert command("compare", "fast", "same/").exit_code == 1
 
 
+def test_compare_says_at_once_that_too_few_processes_turn_nothing_red(command, runs, make):
+    for name, seconds in (("before", 1.0), ("after", 2.0)):
+        make.save(runs / f"{name}.jsonl", make.measurement(seconds, process=name))
+    done = command("compare", "before", "after")
+    assert (done.exit_code, done.stdout.splitlines()[0]) == (
+        0,
+        "no time can turn red here: 1 process against 1, where red needs 11; measure each side with "
+        "--roofline-rounds=5 --roofline-save=NAME, or name 5 runs of each side with commas between",
+    )
+    assert "where red needs 3; measure the new side with" in command("compare", "fast", "after").stdout
+    assert "can turn red" not in command("compare", "fast", "slow").stdout
+
+
 def test_an_unusable_file_gets_one_sentence_on_stderr_and_status_2(refused, runs, tmp_path):
     cases = [
         (None, "run file bad.jsonl does not exist"),

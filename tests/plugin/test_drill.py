@@ -51,9 +51,11 @@ def test_a_drill_beyond_the_tolerance_turns_every_test_red_and_within_none(desk)
     result.stdout.fnmatch_lines(["RED: 2 REGRESSED, 0 of 2 *"])
     desk.run(*against, "--roofline-drill=3%").assert_outcomes(passed=2)
     # What it measured never becomes a baseline, and is never compared with.
-    desk.run("--roofline-drill=10%", "--roofline-save=it")
+    result = desk.run("--roofline-drill=10%", "--roofline-save=it")
+    assert "baseline propose" not in result.stdout.str()
     answer = desk.cli("baseline", "propose", "it", "-o", "p.json", "--accept-slower")
-    assert (answer.exit_code, "replaced" in answer.output) == (2, True)
+    said = "what was measured had been slowed down or replaced on purpose, in a drill of 10%"
+    assert (answer.exit_code, said in answer.output) == (2, True), answer.output
     desk.run("--roofline-against=it").stdout.fnmatch_lines(["GREY: nothing was compared*"])
 
 

@@ -75,14 +75,35 @@ def test_a_run_on_a_busy_machine_says_once_who_keeps_it_busy_and_what_to_do(desk
     busy = iter(("", "other processes kept 1.6 of 2 cores busy while it was timed; run it on a quiet machine") * 2)
     monkeypatch.setattr(CoreWatch, "disturbed", lambda _: next(busy))
     desk.suite()
+    again = "again once `roofline doctor` exits 0"
     keep = "other processes keep 1.6 of 2 cores busy (cc1 (7) 1.0)"
     for now, told in ((keep, keep), ("", "other processes kept its cores busy")):
         monkeypatch.setattr(cpu, "neighbours_now", lambda now=now: now)
         lines = " ".join(line.strip() for line in narrow(desk, monkeypatch))
-        assert (
-            f"This machine was too busy for 1 of 2 results: {told}; wait until they end, or end them, and run this "
-            "again once `roofline doctor` exits 0"
-        ) in lines
+        waits = "wait until they end, or end them, and run this"
+        assert f"This machine was too busy for 1 of 2 results: {told}; {waits} {again}" in lines
+
+
+def test_a_run_of_which_nothing_counts_makes_way_for_another_of_its_name_and_is_kept(desk, monkeypatch, sentence):
+    disturbed = "other processes kept 1.6 of 2 cores busy while it was timed"
+    monkeypatch.setattr(cpu, "neighbours_now", lambda: "")
+    desk.suite()
+    kept = []
+    for aside in ("one.invalid", "one.invalid-2"):
+        with monkeypatch.context() as patch:
+            patch.setattr(CoreWatch, "disturbed", lambda _: disturbed)
+            busy = desk.run("--roofline-save=one").stdout.str()
+        assert "run this again, under the same name, once `roofline doctor` exits 0" in busy
+        assert desk.cli("baseline", "propose", "one", "-o", "p.json").exit_code == 2
+        kept.append((desk.run_path("one").with_name(aside), desk.run_path("one").read_text()))
+        if aside == "one.invalid":
+            desk.run("--roofline-save=one", "-k", "64MiB").stdout.fnmatch_lines([f"*is kept as *{aside}"])
+            # What counts stays, whatever else is asked.
+            sentence(desk.run("--roofline-save=one"), "a run named 'one' is already saved as", "choose another name")
+            desk.run_path("one").unlink()
+    desk.run("--roofline-save=one")
+    assert [path.read_text() for path, _ in kept] == [text for _, text in kept]
+    assert desk.cli("baseline", "propose", "-o", "p.json").exit_code == 0
 
 
 def test_what_broke_is_red_beside_what_is_slower(desk, monkeypatch):

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import stdev
+from statistics import geometric_mean, stdev
 from typing import Any
 
 from ..core.judgements import Judgement
@@ -16,7 +16,7 @@ from ..core.work import Work, rate_unit
 from ..stats.judgements import judgement_of
 from ..stats.key_results import KeyResults
 from ..stats.stats import CONFIDENCE, growth
-from ..stats.verdicts import Verdict
+from ..stats.verdicts import Kind, Verdict
 
 # What all tests are called where they were judged as if they were one.
 TOGETHER = "all tests together"
@@ -30,7 +30,8 @@ def timed_row(
     **facts: Any,
 ) -> Row:
     """The row of a measurement."""
-    one = standing or KeyResults(list(measurements)).standing(None)
+    results = KeyResults(list(measurements))
+    one = standing or results.standing(None)
     counted = judgement.processes if judgement is not None else 0
     found = {
         "test": one.test_id,
@@ -45,9 +46,11 @@ def timed_row(
         "measurements": tuple(measurements),
     }
     centre = judgement.new_s if judgement is not None and counted > 1 else None
-    row = compared_row(one.key, one.work, judgement, centre or one.median_s, **found | facts)
-    share = row.rate_of(row.time_s, one.ceiling.metric) if one.ceiling is not None else None
-    tokens = finite(one.work.tokens / (centre or one.median_s)) if one.work.tokens and one.has_rate else None
+    seconds = centre or _centre_s(results, one)
+    row = compared_row(one.key, one.work, judgement, seconds, **found | facts)
+    trusted = one.ceiling is not None and row.verdict != Kind.INVALID
+    share = row.rate_of(row.time_s, one.ceiling.metric) if one.ceiling is not None and trusted else None
+    tokens = finite(one.work.tokens / seconds) if one.work.tokens and one.has_rate else None
     return replace(
         row,
         roofline_share=finite(share / one.ceiling.value) if share is not None and one.ceiling is not None else None,
@@ -57,6 +60,12 @@ def timed_row(
         std_s=stdev(one.samples.kept) if len(one.samples.kept) > 1 else None,
         iterations=len(one.samples.kept) * one.samples.iterations,
     )
+
+
+def _centre_s(results: KeyResults, standing: Measurement) -> float:
+    """The geometric mean over the processes that count, as where they are compared; where none does what stands."""
+    times_s = [] if standing.invalid or results.invalid(None) else [one.median_s for one in results.sound(None)]
+    return geometric_mean(times_s) if len(times_s) > 1 else standing.median_s
 
 
 def compared_row(key: Key, work: Work | None, judgement: Judgement | None, seconds: float | None, **facts: Any) -> Row:

@@ -2,6 +2,7 @@
 
 import contextlib
 import glob
+import itertools
 import os
 import shutil
 import tempfile
@@ -15,7 +16,7 @@ from ..core.facts import HardwareKey
 from ..core.storage import check_name
 from ..core.units import printable
 from ..hardware import key_of
-from .runs import Line, Run, assemble, encode_line, ends_of, read_line
+from .runs import FOREIGN, Line, Run, assemble, encode_line, ends_of, read_line, read_run
 
 # Of the runs that are saved, in a sentence about one that is not.
 MOST_NAMED = 5
@@ -53,6 +54,8 @@ class RunWriter:
         self.name = name
         self.path: Path | None = None
         self.trouble = ""
+        # Where an INVALID run is kept that had the name.
+        self.aside: Path | None = None
         self._lines: list[str] = []
         self._file: TextIO | None = None
 
@@ -84,7 +87,10 @@ class RunWriter:
     def _open_first(self) -> None:
         try:
             make_run_folder(self.folder)
-            self._start(self.folder / "runs" / f"{self.name}.jsonl")
+            path = self.folder / "runs" / f"{self.name}.jsonl"
+            if path.exists() and _makes_way(path):
+                self.aside = _set_aside(path)
+            self._start(path)
         except OSError as error:
             self._fall_back(error)
 
@@ -152,10 +158,26 @@ def make_run_folder(folder: Path) -> None:
 
 
 def refuse_existing(folder: Path, name: str) -> None:
-    """Raise where a run of that name is already saved."""
+    """Raise where a run of that name is already saved, unless all that it measured is INVALID."""
     path = folder / "runs" / f"{name}.jsonl"
-    if path.exists():
+    if path.exists() and not _makes_way(path):
         raise CannotStore(f"a run named {name!r} is already saved as {path}; choose another name or remove that file")
+
+
+def _makes_way(path: Path) -> bool:
+    """Whether a saved run came to its end with nothing that a comparison or a baseline could take."""
+    try:
+        run = read_run(path)
+    except (BadFile, OSError):
+        return False
+    spoiled = [bool(one.invalid) or one.key.identity in run.spoiled for one in run.tested]
+    return run.footer is not None and bool(spoiled) and all(spoiled) and not run.resources
+
+
+def _set_aside(path: Path) -> Path:
+    """Keep a run whose name is wanted again, where no command finds it unasked: `one.invalid`, `one.invalid-2`."""
+    names = (path.with_suffix(".invalid" + (f"-{number}" if number > 1 else "")) for number in itertools.count(1))
+    return path.rename(next(name for name in names if not name.exists()))
 
 
 SUFFIX = ".jsonl"
@@ -191,7 +213,7 @@ def paths_of(argument: str, folder: Path) -> list[str]:
     if any(sign in argument for sign in "*?[") and not os.path.exists(argument):  # noqa: PTH110
         matched = [path for path in glob.glob(argument, recursive=True) if path.endswith(SUFFIX)]  # noqa: PTH207
         if not matched:
-            raise BadInput(f"no run file matches {argument}; expected some that end in {SUFFIX}")
+            raise BadInput(f"no run file matches {argument}; expected some that end in {SUFFIX}; {FOREIGN}")
         return sorted(matched)
     return [str(resolve_run(argument, folder))]
 
@@ -204,7 +226,7 @@ def _below(folder: str) -> list[str]:
         if name.endswith(SUFFIX)
     ]
     if not found:
-        raise BadInput(f"{folder} holds no run file; expected some that end in {SUFFIX}")
+        raise BadInput(f"{folder} holds no run file; expected some that end in {SUFFIX}; {FOREIGN}")
     return sorted(found)
 
 

@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -57,6 +58,7 @@ RETIRED = {
 }
 RETIRED_INSIDE = {"median_s", "min_s", "max_s", "deviation_s", "cpu_s", "grid", "grids", "block", "blocks", "flops"}
 OLDER = "some fields of this record, which an older version wrote: they stand in the run file alone"
+FOREIGN = "of another tool's log `roofline import LOG --save NAME` makes a run file"
 # A footer has a line for every sweep.
 MOST_FOOTER_BYTES = 2**20
 
@@ -102,6 +104,13 @@ class Run:
         return replace(known, packages=packages, libraries=libraries)
 
     @property
+    def drill(self) -> str:
+        """By how much its command slowed down what it measured, as `30%`; empty where it does not say."""
+        words = pairwise([*self.header.command, ""])
+        shares = (word.partition("=")[2] or after for word, after in words if word.startswith("--roofline-drill"))
+        return next(shares, "")
+
+    @property
     def tested(self) -> tuple[Measurement, ...]:
         """What its tests measured: all but the canaries."""
         return tuple(one for one in self.measurements if CANARY not in one.samples.labels)
@@ -133,7 +142,8 @@ class Run:
         if OVERSUBSCRIBED in measurement.samples.labels:
             return "more ranks than cores, so it tells of the scheduler"
         if "replaced" in measurement.samples.labels:
-            return "what was measured had been replaced through pytest_roofline_function"
+            by = f"in a drill of {self.drill}" if self.drill else "through pytest_roofline_function"
+            return f"what was measured had been slowed down or replaced on purpose, {by}"
         if PROFILED in measurement.samples.labels:
             return "it was taken while a profiler was attached, or after one in the same process; run it without"
         if SIBLINGS in measurement.samples.labels:
@@ -178,7 +188,9 @@ def read_run(path: Path) -> Run:
             continue
         try:
             records.append(read_line(line.removesuffix(b"\n"), number, path))
-        except BadFile:
+        except BadFile as error:
+            if number == 1 and b'"type"' not in line:
+                raise BadFile(f"{error}; {FOREIGN}") from None
             if line.endswith(b"\n") or not records:
                 raise
             cut = True

@@ -133,7 +133,8 @@ def _proposal(runs: "tuple[Run, ...]", everything: bool, accept_slower: bool) ->
     except NothingFit as error:
         _say(error.left_out, "left out: ")
         if error.busy:
-            raise BadInput(f"{error}{_busy_now(runs)}, and record again once `roofline doctor` exits 0") from None
+            again = "record again, under the same names, once `roofline doctor` exits 0"
+            raise BadInput(f"{error}{_busy_now(runs)}, and {again}") from None
         raise
 
 

@@ -259,6 +259,8 @@ def _saved(session: RooflineSession) -> list[str]:
         lines.append(f"WARNING: {session.writer.trouble}")
     elif session.writer.path is not None:
         lines.append(f"run saved as {session.writer.path}")
+    if session.writer.aside is not None:
+        lines.append(f"the run of that name before was INVALID throughout, and is kept as {session.writer.aside}")
     lines += session.reports.lines
     lines += [f"WARNING: {printable(sentence)}" for sentence in session.noted.warnings]
     if session.rounds_refused:
@@ -269,7 +271,7 @@ def _saved(session: RooflineSession) -> list[str]:
 def _explained(session: RooflineSession) -> list[str]:
     """What moved many tests, and what the device is: before what each test says of itself."""
     rows = session.timed.rows
-    lines = _busy(rows) + overview_lines(rows) + ladder_lines(ladder_of(rows))
+    lines = _busy(session) + overview_lines(rows) + ladder_lines(ladder_of(rows))
     lines += [f"device health: {session.health.splitlines()[0]}"] if session.health else []
     if session.options.shadow:
         known = watched(session.options.folder, session.under_test.hardware)
@@ -277,17 +279,19 @@ def _explained(session: RooflineSession) -> list[str]:
     return lines
 
 
-def _busy(rows: Sequence[Row]) -> list[str]:
+def _busy(session: RooflineSession) -> list[str]:
     """Who keeps this machine busy, where that has spoiled a result."""
+    rows = session.timed.rows
     spoiled = sum(row.verdict == Kind.INVALID and BUSY in row.reason for row in rows)
     if not spoiled:
         return []
     from ..engine.devices.cpu import QUIETEN, neighbours_now
 
     busy = neighbours_now() or "other processes kept its cores busy"
+    named = session.options.save is not None and spoiled == len(session.rows)
     return [
         f"This machine was too busy for {spoiled} of {count(len(rows), 'result')}: {busy}; {QUIETEN}, and run this "
-        "again once `roofline doctor` exits 0"
+        f"again{', under the same name,' * named} once `roofline doctor` exits 0"
     ]
 
 

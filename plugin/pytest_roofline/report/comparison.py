@@ -7,6 +7,7 @@ from typing import Any
 
 from ..baselines.comparing import Comparison
 from ..baselines.pairs import Contrast
+from ..baselines.picking import is_imported
 from ..baselines.rollout import Changes, Place, Rollout, RolloutSide
 from ..baselines.runs import Run
 from ..core.rows import TIME, Row, plain
@@ -14,6 +15,7 @@ from ..core.units import count, format_percent, format_seconds, listed, printabl
 from ..hardware import identity_of
 from ..stats.judgements import common_shift
 from ..stats.ladder import rung_of
+from ..stats.looks import ENOUGH_KNOWN
 from ..stats.stats import growth
 from ..stats.verdicts import Kind, span_text
 from .overview import changed_texts, clock_line, device_line, shift_line, together_text
@@ -34,10 +36,27 @@ def comparison_lines(compared: Comparison, old: Sequence[Run], new: Sequence[Run
     """
     rows = compared.rows
     lines = [f"REGRESSED: {together_text(compared.together)}"] if compared.together is not None else []
-    lines += shift_line(rows) + clock_line(rows)
+    lines += _blind_line(rows, new) + shift_line(rows) + clock_line(rows)
     changed = _apart(old, new) + changed_texts(rows)
     lines += [printable(f"changed: {'; '.join(changed)}")] if changed else []
     return lines + device_line(rows)
+
+
+def _blind_line(rows: Sequence[Row], new: Sequence[Run]) -> list[str]:
+    """That too few processes were named for red, and how many are enough; empty where some test may turn red."""
+    held = [row.judgement for row in rows if row.judgement is not None and row.judgement.compared]
+    if not held or any(one.verdict == Kind.REGRESSED or one.processes >= one.fewest for one in held):
+        return []
+    one = max(held, key=lambda judged: judged.fewest)
+    known = len(one.baseline_medians_s)
+    enough, side = (one.fewest, "the new side") if known >= ENOUGH_KNOWN else (ENOUGH_KNOWN, "each side")
+    remedy = f"measure {side} with --roofline-rounds={enough} --roofline-save=NAME, or name"
+    if new and all(map(is_imported, new)):
+        remedy = "import more logs, and name"
+    return [
+        f"no time can turn red here: {count(one.processes, 'process', 'es')} against {known}, where red needs "
+        f"{one.fewest}; {remedy} {enough} runs of {side} with commas between"
+    ]
 
 
 def _apart(old: Sequence[Run], new: Sequence[Run]) -> list[str]:

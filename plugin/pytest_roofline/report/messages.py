@@ -287,6 +287,8 @@ def _reason(row: Row) -> str:
 
 def recording(rows: Sequence[Row], run: str, family: str) -> list[str]:
     """How to record a baseline, where nothing was held against one."""
+    # What a drill slowed down becomes no baseline.
+    rows = [row for row in rows if "replaced" not in (row.labels or ())]
     compared = compared_of(rows)
     by_limit = sum(bool(_limit_of(row)) for row in rows)
     missing = any(_own(row) == Kind.NO_BASELINE for row in _judged(rows))

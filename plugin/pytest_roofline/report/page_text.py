@@ -224,8 +224,6 @@ def drill_line(runs: Sequence[Run]) -> str:
     """That what was measured had been slowed down on purpose, and by how much where the command says so."""
     if not any("replaced" in one.samples.labels for run in runs for one in run.measurements):
         return ""
-    words = [word for run in runs for word in run.header.command]
-    shares = [word.partition("=")[2] or after for word, after in zip(words, [*words[1:], ""], strict=True)
-              if word.partition("=")[0] == "--roofline-drill"]  # fmt: skip
+    shares = [run.drill for run in runs if run.drill]
     by = f", by {listed(list(dict.fromkeys(shares)), 3)}" if shares else ""
     return f"This was a drill: what was measured had been slowed down or replaced on purpose{by}."

@@ -170,7 +170,8 @@ def roofline_note(rows: Sequence[Row]) -> str:
     """What the column `roof` is a share of, and of which tests it is none; empty where nothing is known."""
     measured = [(row, row.measurement) for row in rows if row.measurement is not None]
     cached = [row for row, _ in measured if roof_text(row) == CACHED]
-    ceilings = {one.ceiling for row, one in measured if one.ceiling is not None and roof_text(row) != CACHED}
+    shared = [one for row, one in measured if roof_text(row) != CACHED and row.verdict != Kind.INVALID]
+    ceilings = {one.ceiling for one in shared if one.ceiling is not None}
     utilized = {one.ceiling for _, one in measured if one.mfu is not None}
     parts = [
         f"{'* ' * (c.source == 'measured')}{c.metric} {format_ceiling(c)}, {c.source}: {printable(c.origin)}"
