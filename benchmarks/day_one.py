@@ -12,6 +12,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from stamp import stamped
+
 from pytest_roofline.core.entries import SHARE, Entry
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.stats.limits import Floor, Limit
@@ -151,7 +153,7 @@ def main() -> None:
     text = page(options.runs, options.draws, SEED)
     print(text)
     if options.output:
-        options.output.write_text(text, encoding="utf-8")
+        options.output.write_text(stamped(text), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from stamp import stamped
+
 ROUNDS = 40
 WITHOUT = ("-p", "no:roofline", "-p", "no:benchmark")
 CASES = {
@@ -64,7 +66,7 @@ Made by `python benchmarks/load_time.py`: whole pytest processes over a suite of
 
 {text}
 """
-        options.output.write_text(page, encoding="utf-8")
+        options.output.write_text(stamped(page), encoding="utf-8")
 
 
 if __name__ == "__main__":

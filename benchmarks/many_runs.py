@@ -17,6 +17,7 @@ from pathlib import Path
 from many.commands import Done, peer, roofline
 from many.faults import Score, names, score_fleet, score_history
 from many.fleets import DEVICE, LINK, PROCESS, SESSION, Plan, planted, write
+from stamp import stamped
 from statsmodels.stats.proportion import proportion_confint
 
 from pytest_roofline.core.errors import BadInput, RooflineError
@@ -91,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"many_runs: {error}", file=sys.stderr)
         return 2
     if options.output:
-        options.output.write_text(text, encoding="utf-8")
+        options.output.write_text(stamped(text), encoding="utf-8")
     else:
         print(text)
     return 0

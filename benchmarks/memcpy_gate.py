@@ -16,6 +16,8 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from statistics import median
 
+from stamp import stamped
+
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = 5
 PROCESSES = 3
@@ -137,7 +139,7 @@ How often the rule errs, and on what machines, is [another page](detector-qualit
 
 The run files behind this page are in `docs/results/runs/memcpy-gate/`.
 """
-        options.output.write_text(page, encoding="utf-8")
+        options.output.write_text(stamped(page), encoding="utf-8")
 
 
 if __name__ == "__main__":

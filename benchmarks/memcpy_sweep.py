@@ -18,6 +18,8 @@ from pathlib import Path
 from statistics import fmean, median, quantiles, stdev
 from typing import Any
 
+from stamp import stamped
+
 from pytest_roofline.core.units import format_bytes, format_seconds
 from pytest_roofline.engine.host import host_facts
 
@@ -166,7 +168,7 @@ def main() -> None:
                 runs[rule].append(run(rule, Path(name), number))
                 print(number, rule, f"{sum(row['wall_s'] for row in runs[rule][-1].values()):.2f} s", flush=True)
     text = report(runs)
-    arguments.output.write_text(text, encoding="utf-8")
+    arguments.output.write_text(stamped(text), encoding="utf-8")
     rows = [row | {"run": number} for rule in RULES for number, one in enumerate(runs[rule]) for row in one.values()]
     figures = arguments.output.parent / "figures" / f"{arguments.output.stem}.jsonl"
     figures.parent.mkdir(parents=True, exist_ok=True)
