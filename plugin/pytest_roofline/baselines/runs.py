@@ -132,6 +132,9 @@ class Run:
 
     def unfit(self, measurement: Measurement, accept_slower: bool) -> str:
         """Why a measurement may not stand for this hardware in a comparison or a baseline; empty where it may."""
+        if "replaced" in measurement.samples.labels:
+            by = f"in a drill of {self.drill}" if self.drill else "through pytest_roofline_function"
+            return f"what was measured had been slowed down or replaced on purpose, {by}"
         if measurement.invalid:
             return measurement.invalid
         if measurement.key.identity in self.spoiled:
@@ -141,9 +144,6 @@ class Run:
             return ""
         if OVERSUBSCRIBED in measurement.samples.labels:
             return "more ranks than cores, so it tells of the scheduler"
-        if "replaced" in measurement.samples.labels:
-            by = f"in a drill of {self.drill}" if self.drill else "through pytest_roofline_function"
-            return f"what was measured had been slowed down or replaced on purpose, {by}"
         if PROFILED in measurement.samples.labels:
             return "it was taken while a profiler was attached, or after one in the same process; run it without"
         if SIBLINGS in measurement.samples.labels:

@@ -216,9 +216,9 @@ def _tables(session: RooflineSession, rows: Sequence[Row], width: int, colour: b
 
 
 def _legend(session: RooflineSession) -> list[str]:
-    """What the columns mean, below the first table that a user ever sees."""
+    """What the columns mean, below the first table that has them and that a user ever sees."""
     seen = session.options.folder / "runs" / SEEN
-    if seen.exists():
+    if seen.exists() or not any(row.roofline_share or row.interval for row in session.timed.rows):
         return []
     with contextlib.suppress(OSError):
         seen.parent.mkdir(parents=True, exist_ok=True)
@@ -288,7 +288,8 @@ def _busy(session: RooflineSession) -> list[str]:
     from ..engine.devices.cpu import QUIETEN, neighbours_now
 
     busy = neighbours_now() or "other processes kept its cores busy"
-    named = session.options.save is not None and spoiled == len(session.rows)
+    # A drill gives its run a name by itself.
+    named = session.options.save is not None and session.options.drill is None and spoiled == len(session.rows)
     return [
         f"This machine was too busy for {spoiled} of {count(len(rows), 'result')}: {busy}; {QUIETEN}, and run this "
         f"again{', under the same name,' * named} once `roofline doctor` exits 0"
