@@ -118,7 +118,8 @@ def test_runs_of_a_busy_machine_are_refused_in_one_sentence_with_who_keeps_it_bu
         monkeypatch.setattr(cpu, "neighbours_now", lambda busy=busy: busy)
         assert refused("baseline", "propose", "r", "-o", "none.json") == (
             "no measurement in .roofline/runs/r.jsonl is fit for a baseline: other processes kept the cores busy while "
-            f"it was timed{now}; wait until they end, or end them, and record again once `roofline doctor` exits 0"
+            f"it was timed{now}; wait until they end, or end them, and record again, under the same names, once "
+            "`roofline doctor` exits 0"
         )
 
 

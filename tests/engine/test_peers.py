@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from pytest_roofline.core.errors import BadInput
-from pytest_roofline.core.samples import Calibration
+from pytest_roofline.core.samples import PREEMPTED, Calibration
 from pytest_roofline.engine.blocks import Stopwatch
 from pytest_roofline.engine.calibration import calibrate
-from pytest_roofline.engine.conditions import HOST_GAP, NEIGHBOUR, PREEMPTED, THERMAL
+from pytest_roofline.engine.conditions import HOST_GAP, NEIGHBOUR, THERMAL
 from pytest_roofline.engine.devices.base import Counters, Traits
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.engine.peers import ALONE, Agreement, BlockState, agreed_calibration, agreed_state, of_ranks

@@ -9,7 +9,7 @@ from ..core.entries import RESOURCES, Baseline, Entry, Session
 from ..core.errors import BadInput, OtherHardware
 from ..core.keys import Key, told_by_position
 from ..core.records import Measurement
-from ..core.samples import BUSY, SIBLINGS
+from ..core.samples import SIBLINGS, for_neighbours
 from ..core.units import printable
 from ..hardware import family_of, identity_of
 from ..kernel_gate.recording import propose_exact
@@ -34,7 +34,7 @@ class NothingFit(BadInput):
     """No entry can be made; `left_out` says of each measurement why, where the sentence does not."""
 
     def __init__(self, where: str, left_out: Sequence[str]) -> None:
-        self.busy = bool(left_out) and all(BUSY in why for why in left_out)
+        self.busy = bool(left_out) and all(map(for_neighbours, left_out))
         self.left_out = () if self.busy or len(left_out) < 2 else tuple(left_out)
         told = "other processes kept the cores busy while it was timed" if self.busy else "each was left out"
         why = told if self.busy or self.left_out else next(iter(left_out), "none there")

@@ -23,9 +23,14 @@ CANARY = "canary"
 # Read from the file of another tool, which timed and counted in its own way.
 IMPORTED = "imported"
 # In the reason of what is INVALID for the neighbours of a CPU, as run files have it.
-BUSY = "cores busy while it was timed"
+BUSY, PREEMPTED = "cores busy while it was timed", "cores taken by the scheduler"
 # More of the blocks than this spoiled, and what is left stands for nothing.
 MOST_EXCLUDED = 0.5
+
+
+def for_neighbours(reason: str) -> bool:
+    """Whether something is INVALID since other processes had the cores."""
+    return BUSY in reason or PREEMPTED in reason
 
 
 @dataclass(frozen=True, slots=True)

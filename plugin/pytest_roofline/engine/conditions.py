@@ -14,13 +14,13 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from ..core.facts import BRAKE, HARDWARE, POWER_CAP, THERMAL
+from ..core.samples import PREEMPTED
 from .devices import Counters, Device
 from .devices.base import SiblingDevice
 
 CAUSES = (THERMAL, HARDWARE, BRAKE)
 HOST_GAP = "host gap"
 NEIGHBOUR = "another process on the device"
-PREEMPTED = "cores taken by the scheduler"
 STOPPED = "a stop of the process"
 JUMPED = "a jump of the clock"
 # Samples cannot take longer than their block by the host's clock; two clocks differ by less than this.

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ..core.keys import Timing
-from ..core.samples import Block, Calibration, Samples
+from ..core.samples import PREEMPTED, Block, Calibration, Samples
 from .blocks import BlockTimes, Stopwatch
 from .calibration import calibrate
 from .calls import CallSequence
-from .conditions import HOST_GAP, PREEMPTED, STOPPED, Conditions
+from .conditions import HOST_GAP, STOPPED, Conditions
 from .devices import Device
 from .log import FEWEST_BLOCKS, SHARE_DIRECT, Log, TimedBlock, WarmUp, known, samples_of, sets_the_pace
 from .peers import ALONE, BlockState, Peers, agreed_calibration, agreed_state, require_alike

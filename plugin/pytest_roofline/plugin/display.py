@@ -16,7 +16,7 @@ from ..baselines.run_rows import Ending
 from ..core.entries import RESOURCES
 from ..core.facts import DeviceFacts
 from ..core.rows import Row
-from ..core.samples import BUSY
+from ..core.samples import for_neighbours
 from ..core.units import GIB, count, encodable, format_tolerance, printable, without_commands
 from ..hardware import family_of, unknown_line
 from ..kernel_gate.text import difference_lines
@@ -282,7 +282,7 @@ def _explained(session: RooflineSession) -> list[str]:
 def _busy(session: RooflineSession) -> list[str]:
     """Who keeps this machine busy, where that has spoiled a result."""
     rows = session.timed.rows
-    spoiled = sum(row.verdict == Kind.INVALID and BUSY in row.reason for row in rows)
+    spoiled = sum(row.verdict == Kind.INVALID and for_neighbours(row.reason) for row in rows)
     if not spoiled:
         return []
     from ..engine.devices.cpu import QUIETEN, neighbours_now

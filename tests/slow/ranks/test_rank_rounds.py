@@ -146,5 +146,5 @@ def test_a_drill_slows_ranks_down_and_a_hook_puts_a_function_in_place_of_theirs(
     assert sorted(path.name for path in tmp_path.glob("replaced?")) == ["replaced0", "replaced1"]
     for measurement in (drilled, replaced):
         assert "replaced" in measurement.samples.labels
-        assert "had been replaced" in run.unfit(measurement, accept_slower=True)
+        assert "replaced on purpose" in run.unfit(measurement, accept_slower=True)
     assert "DRILL: every measured function was slowed down by 50 %" in runs.text
