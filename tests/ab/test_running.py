@@ -66,6 +66,10 @@ def test_where_nothing_can_be_compared_the_status_is_2_and_says_why(world):
     said = world.ab(*SEEDED, status=2)
     assert "no test was measured on both sides: A (merge-base (" in said
     assert "B (.): wrong data, wrong data and 4 more" in said
+    world.slow = {"A": "busy"}
+    told = world.ab(*SEEDED, status=2)
+    assert told["sentence"] == "GREY: nothing was compared (6 INVALID)"
+    assert {row["reason"] for row in told["tests"]} == {"9 of 17 processes: other processes kept 1.8 of 2 cores busy"}
     world.slow, world.stray = {}, ("/repository/code.py",)
     assert "ran code of the checkout in place of its own: /repository/code.py" in world.ab(*SEEDED, status=2)
     world.stray, world.commit = (), lambda cwd: "0" * 40

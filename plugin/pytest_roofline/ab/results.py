@@ -15,6 +15,7 @@ from ..core.keys import Key
 from ..core.records import Footer, Header, Measurement
 from ..core.samples import CANARY
 from ..core.storage import check_schema, decode_json, read_bytes, to_plain, to_record
+from ..core.units import count
 from ..core.writing import write_atomically, write_json
 from ..ranks.children import why_void
 from ..stats.key_results import KeyResults
@@ -124,12 +125,12 @@ class Found:
 
 @dataclass(slots=True)
 class Survey:
-    """The tests of a side, by what tells twins apart; and by test, why it gave nothing."""
+    """The tests of a side, by what tells twins apart; by test, why it gave nothing; and how long it took."""
 
     tests: dict[str, Found] = field(default_factory=dict)
     trouble: dict[str, str] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
-    longest_s: float = 0.0
+    seconds: float = 0.0
 
 
 class SidesResults:
@@ -209,13 +210,11 @@ class SidesResults:
         own = (one.tolerance for arm in ("B", "A") for _, one in self.taken_of(twin, arm) if one.tolerance)
         return next(own, None) or self.state.tolerance or default_tolerance(self.surveys["B"].tests[twin].key)
 
-    def unsound(self, twin: str) -> list[str]:
-        """By process, why a test has no sound time there."""
-        return [
-            f"{taken.arm}, process {taken.number}: {attempts[-1].invalid}"
-            for taken in self.state.taken
-            if (attempts := self._measured[taken.number].get(twin)) and all(one.invalid for one in attempts)
-        ]
+    def unsound(self, twin: str) -> str:
+        """Why processes have no sound time of a test, as the last of them says."""
+        attempts = [known[-1] for number in self._measured if (known := self._measured[number].get(twin))]
+        reasons = [one.invalid for one in attempts if one.invalid]
+        return f"{len(reasons)} of {count(len(attempts), 'process', 'es')}: {reasons[-1]}" if reasons else ""
 
     def trouble(self, side: str) -> dict[str, str]:
         """Tests of a side that are not worth another process, with the reason."""

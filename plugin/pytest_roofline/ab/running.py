@@ -113,7 +113,7 @@ class Runner:
             with tempfile.TemporaryDirectory(prefix=owned_prefix("round"), ignore_cleanup_errors=True) as name:
                 began_s = time.monotonic()
                 ended = self._child(side, Path(name), 1, left, WARMING_S, WARMING_BUDGET)
-                survey.longest_s = max(survey.longest_s, time.monotonic() - began_s)
+                survey.seconds += time.monotonic() - began_s
                 runs = _runs(Path(name))
             self._check(side, ended, runs)
             for run in runs:
@@ -160,7 +160,7 @@ class Runner:
 
     def _process(self, taken: Taken) -> None:
         """One process of an arm, or what is left of it; a crash costs only the test that it happened in."""
-        quiet_s = max(QUIET_S, QUIET_FACTOR * self.results.surveys[taken.side].longest_s)
+        quiet_s = max(QUIET_S, QUIET_FACTOR * self.results.surveys[taken.side].seconds)
         while taken.left:
             with tempfile.TemporaryDirectory(prefix=owned_prefix("round"), ignore_cleanup_errors=True) as name:
                 began_s, ended = time.monotonic(), None

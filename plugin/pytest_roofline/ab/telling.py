@@ -1,5 +1,6 @@
 """What both sides came to: a row a test, worst first, and a sentence; for a terminal, a machine and a pull request."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -98,6 +99,7 @@ def tell(
         seed=results.state.seed,
         processes=dict(Counter(one.arm for one in taken)),
         seconds={arm: sum(one.seconds for one in taken if one.arm == arm) for arm in ("A", "B", "control")}
+        | {f"warming {side}": survey.seconds for side, survey in results.surveys.items()}
         | {"all": results.state.seconds},
         saved=results.save(),
         interrupted=interrupted,
@@ -116,7 +118,7 @@ def _row(results: SidesResults, twin: str, found: Paired) -> Row:
         modes = [{one.samples.achieved for one in side} for side in (before, after)]
         told += [f"A {modes_text(modes[0])}, B {modes_text(modes[1])}"] if modes[0] != modes[1] else []
     else:
-        verdict, told = replace(verdict, kind=Kind.INVALID), results.unsound(twin)[-2:] or ["no process timed it"]
+        verdict, told = replace(verdict, kind=Kind.INVALID), [results.unsound(twin) or "no process timed it"]
     why = {side: results.trouble(side).get(tests[side].test_id, "") for side in SIDES}
     told = [f"{side}: {text}" for side, text in why.items() if text] or told
     verdict = replace(verdict, reason="; ".join(filter(None, told)))
@@ -214,12 +216,15 @@ def _cells(told: Told, row: Row) -> list[str]:
 
 
 def _reasons(told: Told) -> list[str]:
-    """Why tests are open or nothing can be said of them, each reason once."""
-    labels: dict[tuple[str, str], list[str]] = {}
+    """Why tests are open or nothing can be said of them, each reason once; tests differ in its numbers only."""
+    groups: dict[tuple[str, str], list[Row]] = {}
     for row in told.rows:
         if row.reason and not is_green(row):
-            labels.setdefault((row.verdict, row.reason), []).append(row.label)
-    return [f"{word} {listed(known, MOST_NAMED)}: {reason}" for (word, reason), known in labels.items()]
+            groups.setdefault((row.verdict, re.sub(r"[\d.]+", "", row.reason)), []).append(row)
+    return [
+        f"{word} {listed([row.label for row in rows], MOST_NAMED)}: {rows[0].reason}"
+        for (word, _), rows in groups.items()
+    ]
 
 
 def told_as_json(told: Told) -> dict[str, Any]:
