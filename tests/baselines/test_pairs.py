@@ -119,7 +119,7 @@ def test_a_side_without_a_sound_time_is_invalid_with_the_reason_and_other_modes_
     assert (found["step0"].verdict, found["step0"].reason) == ("INVALID", "compiled: busy neighbours")
     assert found["step1"].reason == "eager timed by replaying a graph, compiled timed as asked"
     text = contrast_text(compare_by([simulated(1, tests=1, invalid="busy")], "execution", "eager"), 80, colour=False)
-    assert text.endswith("INVALID step0: compiled: busy; eager: busy\ncompiled against eager: 1 INVALID")
+    assert text.endswith("INVALID step0: compiled and eager: busy\ncompiled against eager: 1 INVALID")
 
 
 def test_more_values_than_two_have_a_column_and_a_sentence_each(simulated):

@@ -175,8 +175,11 @@ def _verdict(one: Twins, asked: float | None, lent: Prior) -> Verdict:
     tolerance = own or asked or default_tolerance(one.other.taken[0].key)
     new_s, base_s = one.pairs_s
     if not new_s:
-        told = [f"{side.value}: {side.unfit[-1]}" for side in sides if not side.sound]
-        return Verdict(Kind.INVALID, tolerance, reason="; ".join(told) or "no process timed both")
+        told: dict[str, list[str]] = {}
+        for side in (side for side in sides if not side.sound):
+            told.setdefault(side.unfit[-1], []).append(side.value)
+        reason = "; ".join(f"{' and '.join(values)}: {why}" for why, values in told.items())
+        return Verdict(Kind.INVALID, tolerance, reason=reason or "no process timed both")
     if len(new_s) == 1:
         alone = math.log(new_s[0] / base_s[0])
         return Verdict(Kind.INCONCLUSIVE, tolerance, reason=_too_few(1), estimate=alone, processes=1)
