@@ -30,7 +30,7 @@ def test_a_table_behind_labels_of_srun_and_mpirun_is_read_and_what_is_around_it_
 
 def test_a_table_reads_the_same_whatever_a_launcher_puts_before_its_lines(text, take):
     plain = text("a100-all_reduce.log")
-    for prefix in (" 0: ", "12: ", "[1,0]<stdout>:", "[prterun-node1-77@1,0]<stdout>: ", "[0] ",
+    for prefix in (" 0: ", "12: ", "[1,0]<stdout>:", "[prterun-node1-77@1,0]<stdout>: ", "[0] ", "gpu-node17: ",
                    "2025-01-02T10:00:00.123456789Z ", "2025-01-02T10:00:00.1+00:00 stdout F ",
                    "[pod/launcher-x7/nccl] ", "    "):  # fmt: skip
         labelled = "".join(f"{prefix}{line}\n" for line in plain.split("\n"))

@@ -279,6 +279,6 @@ def test_lines_that_would_mix_two_logs_or_lose_a_row_are_refused(text, take):
         lines = text(log).split("\n")
         rows = [at for at, line in enumerate(lines) if re.match(r" *\d+ +\d+ ", line)]
         at = rows[len(rows) // 2]
-        lines[at] = f"node01:{lines[at]}"
+        lines[at] = f"worker:{lines[at]}"
         with pytest.raises(BadFile, match=f"line {at + 1}: a row behind a prefix .* expected the line without it"):
             take("\n".join(lines), operation=operation)

@@ -16,9 +16,10 @@ from .records import Imported, Refused, refuse
 
 # Labels of `mpirun --tag-output`, which stand before every piece of a line: `[1,0]<stdout>:`.
 _TAG = re.compile(r"(\[[^\[\]<>\s]*\d,\d+\])<std(?:out|err)>: ?")
-# Of `kubectl logs --timestamps`, CI and the files of containerd; of `kubectl logs --prefix`, `srun -l`, `mpiexec -l`.
+# Of `kubectl logs --timestamps`, CI and the files of containerd; of `kubectl logs --prefix`, `srun -l`, `mpiexec -l`,
+# and of `pdsh` and `clush`, which label by host.
 _STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?")
-_LABEL = re.compile(r"(\[pod/[^\]\s]+\]) | *(\d+):(?: |$)|(\[\d+\]) ")
+_LABEL = re.compile(r"(\[pod/[^\]\s]+\]) | *(\d+|[A-Za-z][A-Za-z.-]*\d[\w.-]*):(?: |$)|(\[\d+\]) ")
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # What stands between the rows of a table though it is none: remarks, and lines of libraries and launchers.
