@@ -35,7 +35,7 @@ FEWEST_BLOCKS = 2
 # Of processes in two modes, each as likely as the other, four a side are parted just as the sides are once in 256
 # tests, eight a side once in 65,536: fewer turn nothing red, unless all tests of the run spread alike.
 FEWEST_BLOCKS_RED = 4
-# Bartlett's test that spreads are alike: modes, tails and outliers all make it small.
+# Of tests that spreads are alike, in all and in the widest: modes, tails and outliers make them small.
 ALIKE = 0.01
 
 
@@ -91,16 +91,16 @@ class _Design:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What the processes of one test say by themselves."""
+    """What the processes of one test say by themselves; `squares` is the sum of those of the errors."""
 
     design: _Design
     logs: Floats
+    squares: float
     seconds: dict[Arm, list[float]]
 
-    @property
-    def squares(self) -> float:
-        rest = self.design.residual @ self.logs
-        return float(rest @ rest)
+    def beyond(self, spread: float) -> float:
+        """The chance that processes so far apart show at least these errors."""
+        return float(special.chdtrc(self.design.freedom, self.squares / spread**2))
 
     @property
     def blocks(self) -> int:
@@ -133,7 +133,9 @@ def judge_paired(
             alone[name] = Verdict(Kind.INCONCLUSIVE, tolerances[name], reason="no block holds enough of both sides")
             wanted[name] = left
             continue
-        alone[name] = _judge(one, lent, tolerances[name], looks, fewest)
+        # What is as good as known of all does not hold of a test whose own processes rule it out.
+        mine = lent if lent.borrowed and not (alike and one.beyond(lent.process) < ALIKE) else None
+        alone[name] = _judge(one, mine, tolerances[name], looks, fewest)
         wanted[name] = left and _may_decide(alone[name], looks, one.blocks, fewest, len(tests))
     found = {}
     for name, verdict in settle(alone, len(tests)).items():
@@ -171,7 +173,9 @@ def _told(blocks: Sequence[Block]) -> _Told | None:
     if design is None:
         return None
     seconds: dict[Arm, list[float]] = {arm: [one.seconds for one in taken if one.arm == arm] for arm in ("A", "B")}
-    return _Told(design, np.log([one.seconds for one in taken]), seconds)
+    logs = np.log([one.seconds for one in taken])
+    rest = design.residual @ logs
+    return _Told(design, logs, float(rest @ rest), seconds)
 
 
 @functools.lru_cache(maxsize=256)
@@ -206,22 +210,22 @@ def _control(told: _Told | None) -> float | None:
 
 def _lent(told: Sequence[_Told]) -> tuple[Prior, bool]:
     """How processes spread in all tests, where eight or more tell, and whether 25 or more spread alike."""
-    estimates = [(one.squares / one.design.freedom, one.design.freedom) for one in told]
-    lent = borrow(priors()["device"], estimates)
-    if len(estimates) < FEWEST_TESTS:
+    lent = borrow(priors()["device"], [(one.squares / one.design.freedom, one.design.freedom) for one in told])
+    if len(told) < FEWEST_TESTS:
         return lent, False
-    floored = [(max(square, LEAST_SPREAD**2), freedom) for square, freedom in estimates]
-    freedom = sum(known for _, known in floored)
-    pooled = math.fsum(square * known for square, known in floored) / freedom
-    # Bartlett (1937), "Properties of sufficiency and statistical tests".
-    apart = math.fsum(known * math.log(pooled / square) for square, known in floored)
-    apart /= 1 + (math.fsum(1 / known for _, known in floored) - 1 / freedom) / (3 * (len(floored) - 1))
-    if special.chdtrc(len(floored) - 1, apart) < ALIKE:
+    freedom = sum(one.design.freedom for one in told)
+    pooled = max(LEAST_SPREAD, math.sqrt(math.fsum(one.squares for one in told) / freedom))
+    # Bartlett (1937), "Properties of sufficiency and statistical tests"; it overlooks a single test.
+    scores = [(one.design.freedom, one.squares / one.design.freedom / pooled**2) for one in told]
+    apart = math.fsum(-known * math.log(max(LEAST_SPREAD, ratio)) for known, ratio in scores)
+    apart /= 1 + (math.fsum(1 / known for known, _ in scores) - 1 / freedom) / (3 * (len(told) - 1))
+    widest = len(told) * min(one.beyond(pooled) for one in told)
+    if min(special.chdtrc(len(told) - 1, apart), widest) < ALIKE:
         return lent, False
-    return replace(lent, process=math.sqrt(pooled), freedom=float(freedom)), True
+    return replace(lent, process=pooled, freedom=float(freedom)), True
 
 
-def _judge(told: _Told, lent: Prior, tolerance: float, looks: Looks, fewest: int) -> Verdict:
+def _judge(told: _Told, lent: Prior | None, tolerance: float, looks: Looks, fewest: int) -> Verdict:
     """All but REGRESSED, which follows from all tests together."""
     found, blocks = _difference(told, lent), told.blocks
     p = found.p_slower_than(math.log1p(WORTH_REPORTING * tolerance))
@@ -246,11 +250,11 @@ def _judge(told: _Told, lent: Prior, tolerance: float, looks: Looks, fewest: int
     )
 
 
-def _difference(told: _Told, lent: Prior) -> Difference:
+def _difference(told: _Told, lent: Prior | None) -> Difference:
     freedom = told.design.freedom
     origin = f"estimated, {freedom} degrees of freedom"
     own = Spread(max(LEAST_SPREAD, math.sqrt(told.squares / freedom)), origin, freedom)
-    spread = with_lent(told.squares, freedom, lent, "estimated") if lent.borrowed else own
+    spread = with_lent(told.squares, freedom, lent, "estimated") if lent is not None else own
     sides = {arm: math.exp(fmean(map(math.log, values))) for arm, values in told.seconds.items()}
     return Difference(
         estimate=float(told.design.difference @ told.logs),

@@ -319,7 +319,7 @@ def borrow(prior: Prior, estimates: Sequence[tuple[float, int]]) -> Prior:
     ]
     centre = fmean(scores)
     excess = math.fsum((score - centre) ** 2 for score in scores) / (len(scores) - 1)
-    excess -= fmean(float(special.polygamma(1, freedom / 2)) for _, freedom in usable)
+    excess -= fmean(_trigamma(freedom / 2) for _, freedom in usable)
     half = min(_inverse_trigamma(excess), MOST_BORROWED / 2) if excess > LEAST_EXCESS else MOST_BORROWED / 2
     square = math.exp(centre + float(special.digamma(half)) - math.log(half))
     origin = f"prior of {len(usable)} tests"
@@ -329,4 +329,9 @@ def borrow(prior: Prior, estimates: Sequence[tuple[float, int]]) -> Prior:
 def _inverse_trigamma(value: float) -> float:
     from scipy.optimize import brentq
 
-    return float(brentq(lambda half: float(special.polygamma(1, half)) - value, 1e-4, 1e6))
+    return float(brentq(lambda half: _trigamma(half) - value, 1e-4, 1e6))
+
+
+@functools.lru_cache(maxsize=4096)
+def _trigamma(value: float) -> float:
+    return float(special.polygamma(1, value))
