@@ -62,11 +62,13 @@ class Looks:
         slow_only: whether more follow only for what looks slower than its tolerance; else for all that is open.
         ended: whether this look is the last although more were planned, for a reason that has nothing to do with what
             was seen (the time is spent): then what is left of the chances is spent now.
+        exponent: of the share of the information, which is the share of a chance that may be spent.
     """
 
     most: int = 1
     slow_only: bool = False
     ended: bool = False
+    exponent: float = EXPONENT
 
     def red_share(self, processes: int, known: float, fewest: int) -> float:
         """The share of the chance of a false REGRESSED that may be spent after so many new processes; none before."""
@@ -77,9 +79,9 @@ class Looks:
             return 1.0
         last = min(processes, self.most)
         if self.ended:
-            spent = _spent(self.most, known)
+            spent = _spent(self.most, known, exponent=self.exponent)
             return 1.0 - (float(spent[last - 2]) if last > fewest else 0.0)
-        return _red_shares(self.most, _rounded(known), fewest)[last - 1]
+        return _red_shares(self.most, _rounded(known), fewest, self.exponent)[last - 1]
 
     def pass_level(self, processes: int, known: float) -> float:
         """The nominal level of PASSED after so many new processes."""
@@ -96,8 +98,8 @@ class Looks:
     def _level(self, chance: float, processes: int, known: float) -> float:
         last = min(processes, self.most)
         if not self.ended:
-            return _levels(chance, self.most, _rounded(known), self.slow_only)[last - 1]
-        spent = _spent(self.most, known, self.slow_only)
+            return _levels(chance, self.most, _rounded(known), self.slow_only, self.exponent)[last - 1]
+        spent = _spent(self.most, known, self.slow_only, self.exponent)
         return float(chance * (1 - (spent[last - 2] if last > 1 else 0.0)))
 
 
@@ -131,29 +133,29 @@ def _information(most: int, known: float) -> Floats:
     return np.asarray(1 / (1 / new + 1 / _rounded(known)), dtype=np.float64)
 
 
-def _spent(most: int, known: float, slow_only: bool = False) -> Floats:
+def _spent(most: int, known: float, slow_only: bool = False, exponent: float = EXPONENT) -> Floats:
     """The share of a chance that may be spent up to each look."""
     if slow_only and most > 1:
         return FIRST_SHARE + (1 - FIRST_SHARE) * np.arange(most) / (most - 1)
     information = _information(most, known)
-    return np.asarray((information / information[-1]) ** EXPONENT, dtype=np.float64)
+    return np.asarray((information / information[-1]) ** exponent, dtype=np.float64)
 
 
 @functools.lru_cache(maxsize=1024)
-def _red_shares(most: int, known: float, fewest: int) -> tuple[float, ...]:
+def _red_shares(most: int, known: float, fewest: int, exponent: float) -> tuple[float, ...]:
     """Of each look the nominal level as a share of the chance, on the scale of a normal test statistic."""
     first = fewest - 1
-    chances = STRICT * _spent(most, known)[first:]
+    chances = STRICT * _spent(most, known, exponent=exponent)[first:]
     bounds = boundaries(chances, _information(most, known)[first:])
     return (0.0,) * first + tuple(float(special.ndtr(-bound)) / STRICT for bound in bounds)
 
 
 @functools.lru_cache(maxsize=1024)
-def _levels(chance: float, most: int, known: float, slow_only: bool) -> tuple[float, ...]:
+def _levels(chance: float, most: int, known: float, slow_only: bool, exponent: float) -> tuple[float, ...]:
     """Nominal levels of the looks that together err with `chance`, on the scale of a normal test statistic."""
     if most == 1:
         return (chance,)
-    bounds = boundaries(chance * _spent(most, known, slow_only), _information(most, known))
+    bounds = boundaries(chance * _spent(most, known, slow_only, exponent), _information(most, known))
     return tuple(float(special.ndtr(-bound)) for bound in bounds)
 
 

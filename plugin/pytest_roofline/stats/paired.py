@@ -35,8 +35,10 @@ FEWEST_BLOCKS = 2
 # Of processes in two modes, each as likely as the other, four a side are parted just as the sides are once in 256
 # tests, eight a side once in 65,536: fewer turn nothing red, unless all tests of the run spread alike.
 FEWEST_BLOCKS_RED = 4
+# Of the spending of chances: other tests tell early how far processes spread, so that early looks get their full share.
+EXPONENT = 1.0
 # Of tests that spreads are alike, in all and in the widest: modes, tails and outliers make them small.
-ALIKE = 0.01
+ALIKE = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ def judge_paired(
     """
     told = {name: _told(blocks) for name, blocks in tests.items()}
     lent, alike = _lent([one for one in told.values() if one is not None])
-    looks = Looks(max(1, most // A_SIDE), ended=ended)
+    looks = Looks(max(1, most // A_SIDE), ended=ended, exponent=EXPONENT)
     fewest = FEWEST_BLOCKS if alike else FEWEST_BLOCKS_RED
     alone, wanted = {}, {}
     for name, one in told.items():
