@@ -47,7 +47,7 @@ class World:
     """Stands for the processes of both sides.
 
     Attributes:
-        slow: by side, and by side and test, the factor on its time; of a test also `fail`, `busy`, `die` or `gone`.
+        slow: by side, and by side and test, the factor on its time; of a test also `fail`, `busy`, `more`, `die` or `gone`.
         noise: the standard deviation of log seconds between processes.
         during: called in every process with its number, 0 of one that warms up, ahead of its tests.
         calls: of every process that was counted its number, its side, the tests asked for, and its variables.
@@ -95,7 +95,8 @@ class World:
         seconds = 1e-3 * (1 + spread) * (1.0 if isinstance(factor, str) else factor)
         facts = {"test_id": test_id, "label": self.before + key.label, "process": f"{number}-{side}", "gate": True}
         invalid = "other processes kept 1.8 of 2 cores busy" if factor == "busy" else ""
-        one = self.make.measurement(seconds, key=key, invalid=invalid, **facts)
+        work = self.make.copy(2**21 if factor == "more" else 2**20)
+        one = self.make.measurement(seconds, key=key, invalid=invalid, work=work, **facts)
         ended = ("failed", "wrong data") if factor == "fail" else ("passed", "")
         return [one, self.make.outcome(one, ended[0], reason=self.before + ended[1])]
 

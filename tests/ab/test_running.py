@@ -49,27 +49,29 @@ def test_a_against_a_is_not_red_and_a_side_that_was_saved_becomes_a_baseline(wor
 
 def test_a_test_that_fails_or_dies_on_one_side_is_said_and_the_others_go_on(world):
     world.slow = {("B", FIRST): "fail", ("B", OTHERS[0]): "die", ("A", OTHERS[1]): "fail", ("A", OTHERS[2]): "gone"}
+    world.slow |= {("B", OTHERS[3]): "more"}
     told = world.ab(*SEEDED, status=1)
     rows = {row["label"]: row for row in told["tests"]}
     assert verdicts(told) == {
-        "test_copy[0]": "FAILED", "copy[1]": "FAILED", "copy[4]": "PASSED", "copy[5]": "PASSED"
+        "test_copy[0]": "FAILED", "copy[1]": "FAILED", "copy[4]": "INVALID", "copy[5]": "PASSED"
     }  # fmt: skip
     assert rows["test_copy[0]"]["reason"] == "B: wrong data"
     assert "its process died in process" in rows["copy[1]"]["reason"]
     assert "SIGSEGV" in rows["copy[1]"]["reason"]
+    assert rows["copy[4]"]["reason"] == "A and B did different work, whose times say nothing"
     assert told["notes"] == ["fails on A: test_copy[2]: wrong data", "on B only: copy[3]"]
-    assert told["sentence"] == "RED: 2 FAILED, 2 of 4 fast enough"
+    assert told["sentence"] == "RED: 2 FAILED, 1 of 4 fast enough, 1 undecided (1 INVALID)"
 
 
 def test_where_nothing_can_be_compared_the_status_is_2_and_says_why(world):
     world.slow = {("B", test): "fail" for test in world.tests}
     said = world.ab(*SEEDED, status=2)
     assert "no test was measured on both sides: A (merge-base (" in said
-    assert "B (.): wrong data, wrong data and 4 more" in said
+    assert "; B (.): wrong data; expected some: name others" in said
     world.slow = {"A": "busy"}
     told = world.ab(*SEEDED, status=2)
     assert told["sentence"] == "GREY: nothing was compared (6 INVALID)"
-    assert {row["reason"] for row in told["tests"]} == {"9 of 17 processes: other processes kept 1.8 of 2 cores busy"}
+    assert {row["reason"] for row in told["tests"]} == {"5 of 9 processes: other processes kept 1.8 of 2 cores busy"}
     world.slow, world.stray = {}, ("/repository/code.py",)
     assert "ran code of the checkout in place of its own: /repository/code.py" in world.ab(*SEEDED, status=2)
     world.stray, world.commit = (), lambda cwd: "0" * 40

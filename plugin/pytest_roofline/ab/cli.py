@@ -124,9 +124,10 @@ def _begun(
 
 
 def _resumed(folder: Path, name: str) -> "State":
+    from ..core.storage import check_name
     from .results import read_state
 
-    state = read_state(folder, name)
+    state = read_state(folder, check_name(name, "--resume"))
     if str(Path.cwd().resolve()) != state.cwd:
         raise BadInput(f"{name} was begun in {state.cwd}; resume it there")
     return state
@@ -159,7 +160,7 @@ def _run(state: "State", folder: Path, budget: str | None, markdown: Path | None
                 interrupted, judged = True, runner.judge(ended=False)
             told = tell(results, judged, sides, interrupted=interrupted)
     except KeyboardInterrupt:
-        say(f"roofline: interrupted; go on with: roofline ab --resume {state.name}", err=True)
+        _tell("interrupted ahead of the first process")
         return 2
     except Failed as error:
         for text in error.lines.splitlines():

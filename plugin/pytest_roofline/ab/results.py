@@ -15,7 +15,6 @@ from ..core.keys import Key
 from ..core.records import Footer, Header, Measurement
 from ..core.samples import CANARY
 from ..core.storage import check_schema, decode_json, read_bytes, to_plain, to_record
-from ..core.units import count
 from ..core.writing import write_atomically, write_json
 from ..ranks.children import why_void
 from ..stats.key_results import KeyResults
@@ -210,11 +209,11 @@ class SidesResults:
         own = (one.tolerance for arm in ("B", "A") for _, one in self.taken_of(twin, arm) if one.tolerance)
         return next(own, None) or self.state.tolerance or default_tolerance(self.surveys["B"].tests[twin].key)
 
-    def unsound(self, twin: str) -> str:
-        """Why processes have no sound time of a test, as the last of them says."""
-        attempts = [known[-1] for number in self._measured if (known := self._measured[number].get(twin))]
-        reasons = [one.invalid for one in attempts if one.invalid]
-        return f"{len(reasons)} of {count(len(attempts), 'process', 'es')}: {reasons[-1]}" if reasons else ""
+    def unsound(self, twin: str) -> tuple[int, int, str]:
+        """How many processes have no sound time of a test, of how many, and why, as the last of them says."""
+        attempts = [known for number in self._measured if (known := self._measured[number].get(twin))]
+        reasons = [known[-1].invalid for known in attempts if all(one.invalid for one in known)]
+        return len(reasons), len(attempts), reasons[-1] if reasons else ""
 
     def trouble(self, side: str) -> dict[str, str]:
         """Tests of a side that are not worth another process, with the reason."""

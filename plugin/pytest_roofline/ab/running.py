@@ -9,9 +9,11 @@ from pathlib import Path
 
 from ..baselines.runs import Run, read_run
 from ..core.errors import BadFile, BadInput
+from ..core.samples import MOST_EXCLUDED
 from ..core.units import count, listed, printable
 from ..ranks.children import QUIET_FACTOR, QUIET_S, Ended, run_child
 from ..ranks.processes import owned_prefix
+from ..stats.key_results import MOST_UNSOUND
 from ..stats.paired import Paired, judge_paired, order_of_blocks
 from .making import Failed
 from .results import Found, SidesResults, Survey, Taken
@@ -91,6 +93,7 @@ class Runner:
             for twin in self.results.twins
             if (twin not in judged or judged[twin].open)
             and not any(surveys[side].tests[twin].test_id in hopeless[side] for side in SIDES)
+            and not _spoiled(*self.results.unsound(twin)[:2])
         ]
 
     def _warm(self) -> None:
@@ -209,10 +212,15 @@ class Runner:
         )
 
 
+def _spoiled(unsound: int, taken: int) -> bool:
+    """Whether the processes of a test were spoiled so often that the next ones will be, too."""
+    return unsound >= MOST_UNSOUND and unsound > MOST_EXCLUDED * taken
+
+
 def _seen(survey: Survey) -> str:
     """What a side has, or why it has nothing."""
     told = [one.label for one in survey.tests.values()] or [*survey.trouble.values(), *survey.skipped.values()]
-    return listed(told, 2) or "nothing that measures"
+    return listed(list(dict.fromkeys(told)), 2) or "nothing that measures"
 
 
 def _runs(folder: Path) -> list[Run]:

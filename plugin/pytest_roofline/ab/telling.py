@@ -8,11 +8,13 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
+from rich.text import Text
+
 from ..baselines.pairs import Twins, Way
 from ..baselines.rows import compared_row
 from ..baselines.run_rows import short_name
 from ..core.rows import FAILED, TIME, Row, plain, worst_first
-from ..core.units import format_percent, format_seconds, listed, printable
+from ..core.units import count, format_percent, format_seconds, listed, printable
 from ..report.messages import closing_lines, is_green
 from ..report.summary import code, line
 from ..report.tables import TextTable, render, styled
@@ -27,6 +29,7 @@ from .sides import SIDES, PreparedSide
 MOST_NAMED = 5
 # GitHub takes comments of 65,536 characters.
 MOST_ROWS = 100
+_COLOURS = {"GREEN": "green", "GREY": "yellow", "RED": "bold red"}
 # By which a later comment finds the one that it replaces.
 MARK = "<!-- roofline ab -->"
 
@@ -110,20 +113,22 @@ def _row(results: SidesResults, twin: str, found: Paired) -> Row:
     """A test of both sides; one that fails on B alone is FAILED, whatever its times were."""
     before, after = ([one for _, one in results.taken_of(twin, arm)] for arm in ("A", "B"))
     tests = {side: results.surveys[side].tests[twin] for side in SIDES}
-    verdict, told = found.verdict, [found.verdict.reason]
-    label = tests["B"].label
+    verdict, label, told = found.verdict, tests["B"].label, [found.verdict.reason]
     if before and after:
         # Of two values of a parameter the name without either.
         label = Twins(Way("A", before), Way("B", after)).label + (f".{tests['B'].key.name}" * bool(tests["B"].key.name))
         modes = [{one.samples.achieved for one in side} for side in (before, after)]
         told += [f"A {modes_text(modes[0])}, B {modes_text(modes[1])}"] if modes[0] != modes[1] else []
+        if results.parameters["A"] is None and not after[-1].work.agrees(before[-1].work):
+            verdict, told = replace(verdict, kind=Kind.INVALID), ["A and B did different work, whose times say nothing"]
     else:
-        verdict, told = replace(verdict, kind=Kind.INVALID), [results.unsound(twin) or "no process timed it"]
-    why = {side: results.trouble(side).get(tests[side].test_id, "") for side in SIDES}
-    told = [f"{side}: {text}" for side, text in why.items() if text] or told
-    verdict = replace(verdict, reason="; ".join(filter(None, told)))
-    if any(why.values()):
+        spoiled, taken, why_not = results.unsound(twin)
+        told = [f"{spoiled} of {count(taken, 'process', 'es')}: {why_not}" if spoiled else "no process timed it"]
         verdict = replace(verdict, kind=Kind.INVALID)
+    why = {side: text for side in SIDES if (text := results.trouble(side).get(tests[side].test_id))}
+    if why:
+        verdict, told = replace(verdict, kind=Kind.INVALID), [f"{side}: {text}" for side, text in why.items()]
+    verdict = replace(verdict, reason="; ".join(filter(None, told)))
     base_s = geometric_mean([one.median_s for one in before]) if before else None
     row = compared_row(
         tests["B"].key,
@@ -135,7 +140,7 @@ def _row(results: SidesResults, twin: str, found: Paired) -> Row:
         baseline_processes=len(before) or None,
         processes=len(after) or None,
     )
-    return replace(row, verdict=FAILED, red=True) if why["B"] and not why["A"] else row
+    return replace(row, verdict=FAILED, red=True) if [*why] == ["B"] else row
 
 
 def _failed(results: SidesResults, known: set[str]) -> tuple[list[Row], list[str]]:
@@ -196,8 +201,9 @@ def told_text(told: Told, width: int, colour: bool) -> str:
     tail = [*_reasons(told), *told.notes]
     if told.saved:
         tail.append(f"saved: {', '.join(f'{side} as {path.stem}' for side, path in told.saved.items())}")
-    tail.append(told.sentence)
-    return "\n".join([*map(printable, head), render(table, width, colour), *map(printable, tail)])
+    word = told.sentence.partition(":")[0]
+    last = render(Text(printable(told.sentence), style=_COLOURS[word]), width, colour)
+    return "\n".join([*map(printable, head), render(table, width, colour), *map(printable, tail), last])
 
 
 def _processes(told: Told) -> str:
