@@ -47,7 +47,8 @@ class World:
     """Stands for the processes of both sides.
 
     Attributes:
-        slow: by side, and by side and test, the factor on its time; of a test also `fail`, `busy`, `more`, `die` or `gone`.
+        slow: by side, and by side and test, the factor on its time; of a test also `fail`, `busy`, `more`, `die` or
+            `gone`.
         noise: the standard deviation of log seconds between processes.
         during: called in every process with its number, 0 of one that warms up, ahead of its tests.
         calls: of every process that was counted its number, its side, the tests asked for, and its variables.

@@ -101,6 +101,18 @@ def test_an_interrupted_run_keeps_what_it_measured_and_goes_on_to_the_same_verdi
         (("merge-base",), "a side is missing; type, for example: roofline ab merge-base . --"),
     ):
         assert why in world.ab(*words, status=2)
+    # What somebody wrote into its state.
+    state = world.path / ".roofline" / "ab" / "cut" / "state.json"
+    for old, new, why in (
+        ('"processes": 8', '"processes": 4000000000', "expected an even number from 2 to 12"),
+        ('"arm": "A"', '"arm": "C"', "taken"),
+        ('"001-A-0.jsonl"', '"../../runs/absent.jsonl"', "absent.jsonl"),
+    ):
+        text = state.read_text()
+        assert old in text
+        state.write_text(text.replace(old, new))
+        assert why in world.ab("--resume=cut", status=2)
+        state.write_text(text)
 
 
 def test_a_variable_is_a_side_and_two_values_of_a_parameter_are_two_tests_of_one_list(world):

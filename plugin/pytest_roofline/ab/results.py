@@ -18,12 +18,14 @@ from ..core.storage import check_schema, decode_json, read_bytes, to_plain, to_r
 from ..core.writing import write_atomically, write_json
 from ..ranks.children import why_void
 from ..stats.key_results import KeyResults
-from ..stats.paired import Arm, Block, TimedProcess
+from ..stats.paired import A_SIDE, Arm, Block, TimedProcess
 from .sides import CACHES, SIDES
 
 SCHEMA = 1
 # A test whose process died so often on one side is not tried again.
 MOST_CRASHES = 2
+# More processes a side are a matter of hours.
+MOST = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,13 @@ class State:
     taken: tuple[Taken, ...] = ()
     seconds: float = 0.0
     schema: int = SCHEMA
+
+    def __post_init__(self) -> None:
+        if self.processes % A_SIDE or not A_SIDE <= self.processes <= MOST:
+            raise BadInput(
+                f"processes is {self.processes}; expected an even number from {A_SIDE} to {MOST}, since a block holds "
+                f"{A_SIDE} a side"
+            )
 
     def with_taken(self, taken: Taken) -> "State":
         """The same with what a process has taken, in place of what was known of it."""

@@ -14,7 +14,7 @@ from ..core.units import count, listed, printable
 from ..ranks.children import QUIET_FACTOR, QUIET_S, Ended, run_child
 from ..ranks.processes import owned_prefix
 from ..stats.key_results import MOST_UNSOUND
-from ..stats.paired import Paired, judge_paired, order_of_blocks
+from ..stats.paired import A_SIDE, Paired, judge_paired, order_of_blocks
 from .making import Failed
 from .results import Found, SidesResults, Survey, Taken
 from .sides import SIDES, PreparedSide
@@ -48,7 +48,7 @@ class Runner:
     ) -> None:
         self.results, self.sides = results, sides
         self._variable, self._tell = variable, tell
-        self._began_s = began_s - results.state.seconds
+        self._invoked_s, self._began_s = began_s, began_s - results.state.seconds
 
     def run(self, budget_s: float | None) -> dict[str, Paired]:
         """Warm both sides up, and run blocks until every verdict is out, or the processes or the time are spent.
@@ -58,14 +58,14 @@ class Runner:
         """
         self._warm()
         state = self.results.state
-        started_s, number = time.monotonic(), 0
+        number = 0
         judged: dict[str, Paired] = {}
-        orders = order_of_blocks(state.processes // 2, state.seed)
+        orders = order_of_blocks(state.processes // A_SIDE, state.seed)
         for block, order in enumerate(orders):
             wanted = self._wanted(judged)
             if not wanted:
                 break
-            if budget_s is not None and block and time.monotonic() - started_s > budget_s:
+            if budget_s is not None and block and time.monotonic() - self._invoked_s > budget_s:
                 self._tell(f"--budget is spent after block {block}, {count(len(wanted), 'test')} undecided")
                 return self.judge(ended=True)
             arms = " ".join("A'" if arm == "control" else arm for arm in order)
