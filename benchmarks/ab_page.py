@@ -16,7 +16,7 @@ from typing import Any
 
 from stamp import ROOT, stamped
 
-from pytest_roofline.ab.making import over
+from pytest_roofline.ab.making import over, packages_of
 
 # Chunks that one call copies. Both functions are measured on both sides.
 CHUNKS, SEEDED = 20, 22
@@ -63,9 +63,8 @@ def environments(folder: Path) -> list[str]:
     pythons = []
     for name, chunks in (("before", CHUNKS), ("after", SEEDED)):
         python = over(folder / name)
-        command = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
-        place = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-        Path(place, "seeded.py").write_text(PACKAGE.format(chunks), encoding="utf-8")
+        package = packages_of(folder / name) / "seeded.py"
+        package.write_text(PACKAGE.format(chunks), encoding="utf-8")
         pythons.append(python)
     return pythons
 

@@ -80,6 +80,7 @@ def test_a_commit_lies_in_a_worktree_that_is_gone_behind_it(repository):
             assert (Path(old.folder, "code.py").read_text(), (old.cwd / "test_it.py").read_text()) == ("old", "old")
             assert (old.checkout, new.folder, new.cwd) == (str(repository), str(repository), repository / "bench")
             assert str(old) == (f"{text} ({base[:10]})" if text != base[:12] else text)
+            assert sides.pinned(old.asked, base).value == base
         assert not Path(old.folder).exists()
         assert len(git(repository, "worktree", "list").splitlines()) == 1
     with pytest.raises(KeyboardInterrupt), made("main"):
@@ -136,6 +137,23 @@ def test_code_that_was_installed_from_the_checkout_comes_from_the_worktree(repos
     monkeypatch.setattr(sides, "_paths", lambda *_: (found, [str(repository / ".venv")]))
     with made("HEAD") as both:
         assert both["A"].environ["PYTHONPATH"].split(os.pathsep) == [f"{both['A'].folder}/lib", "/opt/mine"]
+
+
+def test_what_a_build_installs_is_imported_and_else_the_code_of_the_worktree(repository, monkeypatch):
+    (repository / "src").mkdir()
+    (repository / "src" / "package.py").touch()
+    git(repository, "add", "-A")
+    git(repository, "commit", "-q", "-m", "package")
+    monkeypatch.setenv("PYTHONPATH", "src")
+    into = "$(dirname $(dirname $(command -v pip)))/lib/python*/site-packages/"
+    for build, expected in ((f"echo 1 > $(echo {into})/package.py", "environment/lib"), ("true", "worktree/src")):
+        with made(f"HEAD,build={build}") as both:
+            side = both["A"]
+            # As the processes of pytest have it in a folder of tests.
+            asked = [side.python, "-c", "import importlib.util; print(importlib.util.find_spec('package').origin)"]
+            cwd = side.cwd / "bench"
+            told = subprocess.run(asked, env=side.environ, cwd=cwd, capture_output=True, text=True, check=True)
+            assert expected in told.stdout, told.stdout
 
 
 @pytest.mark.usefixtures("_plain")

@@ -66,8 +66,8 @@ def ab(
     var:NAME=VALUE               an environment variable
     param:NAME=VALUE             on both sides: two values of a parameter of the tests
 
-    ARGUMENTS are pytest's. Both sides are saved as runs, NAME-a and NAME-b; each test is measured until its verdict is
-    out.
+    ARGUMENTS, behind --, are pytest's; both sides get them. Each test is measured until its verdict is out. Both sides
+    are saved as runs, NAME-a and NAME-b.
 
     Example: roofline ab merge-base . -- perf_tests -k memcpy
 

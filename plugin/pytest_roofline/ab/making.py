@@ -30,14 +30,17 @@ def over(environment: Path) -> str:
     """The interpreter of a new environment that sees the packages of the present one."""
     run([sys.executable, "-m", "venv", "--without-pip", str(environment)], "an environment of its own")
     python = environment / "bin" / "python"
-    asked = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
-    packages = Path(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip())
     places = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
-    (packages / "below.pth").write_text(_BELOW.format(places=places), encoding="utf-8")
+    (packages_of(environment) / "below.pth").write_text(_BELOW.format(places=places), encoding="utf-8")
     pip = environment / "bin" / "pip"
     pip.write_text(_PIP.format(python=python), encoding="utf-8")
     pip.chmod(0o755)
     return str(python)
+
+
+def packages_of(environment: Path) -> Path:
+    """Where an environment over the present one has its own packages."""
+    return environment / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
 
 
 def changed(text: str, requirement: str, folder: Path) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from ..core.errors import BadInput
 from ..core.units import printable
 from ..ranks.processes import last_words, owned_prefix, remove_abandoned
-from .making import Git, changed, interpreter, locked, over, run
+from .making import Git, changed, interpreter, locked, over, packages_of, run
 
 HERE = "."
 SIDES = ("A", "B")
@@ -85,7 +85,7 @@ class PreparedSide:
     commit: str = ""
 
     def __str__(self) -> str:
-        known = self.commit.startswith(self.asked.value) and self.asked.kind == "commit"
+        known = self.commit.startswith(self.asked.text.partition(",")[0].removeprefix("commit:"))
         return printable(self.asked.text + (f" ({self.commit[:10]})" if self.commit and not known else ""))
 
 
@@ -191,6 +191,11 @@ def _prepare(asked: Asked, folder: Path, cwd: Path, git: Git) -> PreparedSide:
     if asked.build:
         run(["sh", "-c", asked.build], f"side {asked.text!r}: its build", worktree, environ)
     moved = _moved(_paths(asked, python, environ, cwd), Path(checkout), worktree)
+    if asked.build:
+        # Behind what the build has installed, and ahead of what lies below.
+        lines = "".join(f"{path}\n" for path in moved)
+        (packages_of(folder / "environment") / "ahead.pth").write_text(lines, encoding="utf-8")
+        moved = []
     environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*moved, *_kept(environ, Path(checkout))]))
     place = worktree / cwd.relative_to(checkout)
     if not place.is_dir():
