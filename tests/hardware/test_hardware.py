@@ -39,6 +39,8 @@ def test_a_rate_is_held_against_the_figure_of_its_kind():
     for name, work, metric, gbps_or_tflops in (
         ("NVIDIA H200", COPY, "triton_traffic_GBps", 4800),
         ("NVIDIA H200", LINK, "payload_GBps", 63),
+        ("NVIDIA H200", LINK, "bidir_sum_pinned_auto_payload_GBps", 126),
+        ("NVIDIA H200", LINK, "bidir_per_dir_payload_GBps", 63),
         *(("NVIDIA H200", ATTENTION, f"{dtype}_TFLOPS", peak) for dtype, peak in
           (("bf16", 989), ("fp16", 989), ("tf32", 494.5), ("fp32", 67), ("fp8", 1979))),
         # Libraries multiply in full single precision on the matrix units, of which an MI250X has twice as many.

@@ -36,7 +36,7 @@ _UNEVEN = "all_to_all_v"
 def datasheet_ceiling(device: DeviceFacts, work: Work, metric: str) -> Ceiling | None:
     """The roofline of `metric` from the device's datasheet; None where the product or the peak is unknown.
 
-    Traffic is held against the memory's bandwidth; a payload that crosses the host's link against PCIe, one way.
+    Traffic is held against the memory's bandwidth; a payload that crosses the host's link against PCIe, one way or two.
     FLOP/s are held against the peak of the type that the metric names, as `bf16_TFLOPS` does; a plain `TFLOPS` names
     none, and has no roofline. A part of a device has none either: what a partition can reach, no datasheet tells.
     """
@@ -82,6 +82,8 @@ def product_ceiling(known: Product, work: Work, metric: str) -> Ceiling | None:
     peak = known.peaks.get(name)
     if peak is None:
         return None
+    if name == "pcie_GBps":
+        return _of_link(peak, metric)
     # Rooflines of several types stand beside each other, so that of arithmetic keeps the type in its name.
     shown = metric if convention == "TFLOPS" else convention
     found = ceiling_of(peak, shown, RATE_UNITS[convention])
@@ -196,7 +198,12 @@ def link_ceiling(known: Product | None, hardware: HardwareKey, metric: str) -> C
     peak = link_peak(known, hardware.link)
     if peak is None or hardware.devices != 2 or rate_suffix(metric) != "payload_GBps":
         return None
-    if "bidir" not in metric:
+    return _of_link(peak, metric)
+
+
+def _of_link(peak: Peak, metric: str) -> Ceiling:
+    """One way, or both added up where the metric says so."""
+    if "bidir" not in metric or "per_dir" in metric:
         return ceiling_of(peak, "payload_GBps", 1e9)
     both = ceiling_of(peak, "payload_GBps", 1e9, value=2 * peak.value)
     return replace(both, origin=f"both ways added up: {both.origin}")
