@@ -20,7 +20,7 @@ from pytest_roofline.core.errors import BadInput
 _NO_PRODUCT = "no test of ours multiplies matrices of such shapes by itself"
 _RULES: tuple[tuple[str, Callable[[Figure], Found] | str], ...] = (
     (r"h2d_d2h_pinned_payload_GBps_min", limit_of_copy_engine),
-    (r"h2d_d2h_payload_GBps_min", limit_of_rocm),
+    (r"h2d_d2h_(payload|bidir_sum)_GBps_min", limit_of_rocm),
     (r"(h2d|d2h)_(pinned_payload_GBps|pinned_payload_GiBps|sm_copy_payload_GBps)", host_link),
     (r"d2d_copy_traffic_Gi?Bps|device_local_copy_payload_GBps", local_copy),
     (r"stream_[a-z]+_traffic_GBps(_min)?", stream),
@@ -35,7 +35,7 @@ _RULES: tuple[tuple[str, Callable[[Figure], Found] | str], ...] = (
     (r"d2d_copy_(ce|sm)", "whether payload or traffic is counted is not stated"),
     (r"torch_copy_payload_GBps_\w+", "the same curve as in the document mi300x-memcpy, which is in with all its sizes"),
     (r"a2a_per_link_payload_GBps_min", "no test of ours copies between all pairs at once and counts a single link"),
-    (r"h2d_d2h_bidir_sum_GBps_min|h2d_under_bidir_payload_GBps", "no test of ours copies to and from a host at once"),
+    (r"h2d_under_bidir_payload_GBps", "one way while the other runs is a figure of memcpy_both_ways, no measurement"),
     (r"dram_bw_GBps", "counted by the hardware's own counters, in a kernel of another intensity than any of ours"),
     (r"spatter_stream_GBps|rvs_mem_test11_GBps", "what the tool counts is not stated"),
     (r"host_device_latency_ns", "no test of ours follows pointers in the host's memory"),

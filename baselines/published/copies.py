@@ -40,8 +40,14 @@ def limit_of_rocm(figure: Figure) -> Found:
         ]
         why = "rocm-bandwidth-test copies by the DMA engine that it finds; ROCm chooses for PyTorch"
         return [differing(meaning, engine=why, statistic="the fastest of its copies") for meaning in found]
-    convention = f"48 GB/s, of which 95 % are asked for, cut to a whole number: {figure.value:g} GB/s; {figure.size}"
+    both = "bidir_sum" in figure.metric
+    asked = f"{96 if both else 48} GB/s, of which 95 % are asked for, cut to a whole number"
+    convention = f"{asked}: {figure.value:g} GB/s; {figure.size}"
     found = [_copy(figure, way, "payload_GBps", convention=convention) for way in ("h2d", "d2h")]
+    if both:
+        size = {"size_bytes": found[0].parameters["size_bytes"]}
+        metric = "bidir_sum_pinned_auto_payload_GBps"
+        found = [replace(found[0], benchmark="memcpy_both_ways", parameters=size, metric=metric)]
     why = "copied by 7 to 10 compute units, the best of them; ROCm chooses for PyTorch"
     return [differing(meaning, engine=why, statistic="the best over numbers of compute units") for meaning in found]
 

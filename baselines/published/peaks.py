@@ -18,7 +18,7 @@ from pytest_roofline.hardware import (
 )
 from pytest_roofline.hardware.ceilings import ceiling_of
 
-HOST_LINK = ("memcpy_h2d", "memcpy_d2h")
+HOST_LINK, BOTH_WAYS = ("memcpy_h2d", "memcpy_d2h"), "memcpy_both_ways"
 # The collective that a switch can do with fewer bytes on the links.
 ALL = "all_reduce"
 # A rank may keep any share of what it counts.
@@ -78,6 +78,9 @@ def _work_of_one(entry: Entry, suffix: str | None) -> Work | None:
         return Work(read_bytes=BOUNDED_FROM_BYTES)
     if suffix == "payload_GBps" and entry.benchmark in HOST_LINK:
         return Work(payload_bytes=BOUNDED_FROM_BYTES, wire_bytes=BOUNDED_FROM_BYTES)
+    if suffix == "payload_GBps" and entry.benchmark == BOTH_WAYS:
+        # Each way has a wire of its own.
+        return Work(payload_bytes=2 * BOUNDED_FROM_BYTES, wire_bytes=BOUNDED_FROM_BYTES)
     return None
 
 
