@@ -48,4 +48,4 @@ def with_menu(_app: Sphinx, page: str, source: list[str]) -> None:
             entries = "\n".join(f"{title} <{name}>" for title, name in ROW.findall(table))
             source[0] += TREE.format(caption=caption, entries=entries)
     if page == "design":
-        source[0] += TREE.format(caption="Results", entries="results/**")
+        source[0] += TREE.format(caption="Results", entries="seeds\nresults/**")
