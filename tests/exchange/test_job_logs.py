@@ -1,11 +1,13 @@
 """Tables inside the logs of jobs: labels of launchers, lines around and between the rows, copies of ranks."""
 
 import json
+import time
 
 import pytest
 
 from pytest_roofline.core.errors import BadFile
 from pytest_roofline.core.records import rate
+from pytest_roofline.exchange import babelstream, logs, nccl_tests, nvbandwidth_text, osu, transferbench
 
 ALPS, EKS, CUDA = "alps-srun-all_reduce.out", "eks-mpirun-all_reduce.log", "a100-babelstream.out"
 
@@ -162,3 +164,18 @@ def test_a_text_that_contradicts_itself_or_has_no_head_is_refused(text, take):
     ):
         with pytest.raises(BadFile, match=message):
             take(text(CUDA).replace(old, new))
+
+
+def test_no_pattern_of_a_text_format_takes_long_for_a_long_line():
+    # What looks on from every place of a line takes minutes for 256 KiB; this takes milliseconds.
+    formats = (babelstream._RULES, nccl_tests._RULES, nvbandwidth_text.RULES, osu._RULES, transferbench._RULES)
+    patterns = [logs._FOREIGN, *(pattern for rules in formats for pattern, _ in rules)]
+    slow = []
+    for start in ("", "1 1 ", "1 1 f ", "# ", "Running ", "Device 0: ", "[", "a:1:1 [0] "):
+        for part in ("a", "1", "1 ", "1.", "e", "a.", "[", "N/A "):
+            line = start + (part * 20_000)[:20_000] + "!"
+            for pattern in patterns:
+                began = time.process_time()
+                pattern.fullmatch(line)
+                slow += [(pattern.pattern, start, part)] * (time.process_time() - began > 1)
+    assert slow == []

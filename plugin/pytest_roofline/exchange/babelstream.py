@@ -31,7 +31,7 @@ _HEAD = re.compile(
     r" *(?:Version: (?P<version>\S+)|Implementation: (?P<implementation>.*\S)"
     r"|(?:Number of elements:|Resizing array from \d+ to) (?P<elements>\d+)"
     r"|Precision: (?P<precision>\w+)|Array size: (?P<size>\d\S*) (?P<size_unit>\w+)(?: .*)?"
-    r"|Running .*?(?P<calls>\d+) times(?: in +(?P<order>\w+) order)?) *"
+    r"|Running .*?\b(?P<calls>\d{1,19}) times(?: in +(?P<order>\w+) order)?) *"
 )
 _HEADING = re.compile(r" *Function +(\w+)/s(?:ec)? +Min \(sec\) +Max +Average *")
 _TABLE = re.compile(r"function,num_times,n_elements,sizeof,max_(\w+)_per_sec,min_runtime,max_runtime,avg_runtime")

@@ -21,12 +21,12 @@ _START = re.compile(r"#? *Collective test starting: (\S+) *")
 _VERSION = re.compile(r"#? *([nr]ccl-tests) version (\S+)(?: \(\S+\))? [nr]ccl-headers=(\d+) [nr]ccl-library=(\d+) *")
 _COLUMNS = re.compile(r"# +size +count .*|size +count +type .*")
 _UNITS = re.compile(r"# +\(B\) .*|\(B\) +\(elements\) .*")
-_ROW_START, _ROW_HALF = r" *\d+ +\d+ +[a-z]\w*", r" *[\d.e+]+ +[\d.]+ +[\d.]+ +(?:\d+|N/A)"
-_ROW = re.compile(rf"{_ROW_START} .*")
+_ROW_HALF = r" *[\d.e+]{1,20} +[\d.]{1,20} +[\d.]{1,20} +(?:\d{1,20}|N/A)"
+_ROW = re.compile(r" *\d+ +\d+ +[a-z]\w* .*")
 # Lines of NCCL_DEBUG_SUBSYS=COLL and TUNING go through the buffer of the row, and stand in the middle of it.
 _CUT_ROW = re.compile(
-    rf"((?:{_ROW_START}(?: +[a-z]+)?(?: +-?\d+)?)?(?:{_ROW_HALF})?)(?:\[[^]]*\] )?"
-    r"[A-Za-z][\w.-]*:\d+:\d+ \[-?\d+\] .*NCCL .*"
+    rf"((?: *\d+ +\d+ +[a-z]\w{{0,20}}(?: +[a-z]{{1,20}})?(?: +-?\d{{1,20}})?)?(?:{_ROW_HALF})?)(?:\[[^]]{{0,40}}\] )?"
+    r"[A-Za-z][\w.-]{0,99}:\d+:\d+ \[-?\d+\] .*NCCL .*"
 )
 _ROW_END = re.compile(rf"{_ROW_HALF}(?:{_ROW_HALF})? *")
 # What is behind a prefix that no launcher is known to write: size, count, type, maybe redop and root, time, two rates.
