@@ -285,7 +285,7 @@ def test_a_drill_says_why_a_test_did_not_turn_red(command, make, drilled):
             for verdict in ("PASSED", "INCONCLUSIVE", "IMPROVED")
         ),
         ({"tolerance": 0.2}, "PASSED, seen as +10.0 %: within its tolerance of 20 %"),
-        ({"verdict": "INCONCLUSIVE", "reach": 0.15}, "this run detects slowdowns from 15.0% only; use "),
+        ({"verdict": "INCONCLUSIVE", "reach": 0.15}, "this run detects slowdowns from 15 % only; use "),
     ]
     for changes, why in cases:
         drilled.records = red_and_other(make, **seen, **changes)

@@ -201,6 +201,7 @@ REFUSED = (
     ([LOG, "--devices", "0"], "--devices is 0; expected 1 or more"),
     ([LOG, "--product", " "], "--product is empty; expected a name as the driver"),
     ([LOG, "--product", "A\udcff"], "--product is 'A\\udcff'; expected printable text"),
+    ([LOG, "--host", "a\x1b"], "--host is 'a\\x1b'; expected the printable name of a node"),
     ([LOG, "--save", "a", "-o", "a.jsonl"], "--save and -o both name the run"),
     ([LOG, "--save", "../up"], "--save is '../up'; expected up to 120 letters"),
     ([LOG, "-o", "run.json"], "run.json does not end in .jsonl, as a run file must"),
@@ -270,6 +271,22 @@ def test_a_date_is_told_where_a_log_has_none(call, here):
     # A file that tells its own keeps it.
     call("import", "pytest-benchmark-storage-0030.json", "--begun", "2026-03-01", "-o", "own.jsonl")
     assert read_run(here / "own.jsonl").header.started.startswith("2015-")
+
+
+def test_logs_of_several_nodes_are_told_apart_by_the_node_that_is_told(call, here):
+    log = "a100-babelstream.out"
+    (here / "other.out").write_text((here / log).read_text() + "\nbye\n")
+    for name, file, more in (("a", log, ["--host", "node1"]), ("b", "other.out", [])):
+        assert call("import", file, "--save", name, *more).exit_code == 0
+    hosts = [read_run(here / ".roofline" / "runs" / f"{name}.jsonl").header.environment.host.name for name in "ab"]
+    assert hosts == ["node1", "unknown"]
+    done = call("fleet", "a", "b", "--no-cache")
+    assert (done.exit_code, "was found" in done.output) == (2, False)
+    assert "1 run of logs that name no node: import them with --host NODE\n" in done.output
+    # Each file has its column, whatever it is called.
+    columns = call("compare", "--table", "a,b").output.splitlines()
+    (values,) = [line.split()[1:] for line in columns if line.startswith("babelstream.copy[2GiB-fp64].mean")]
+    assert (len(values), len(set(values))) == (2, 1)
 
 
 def test_a_pipe_and_what_is_too_long_are_refused_at_once(call, here):

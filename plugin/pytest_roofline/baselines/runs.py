@@ -58,7 +58,7 @@ RETIRED = {
 }
 RETIRED_INSIDE = {"median_s", "min_s", "max_s", "deviation_s", "cpu_s", "grid", "grids", "block", "blocks", "flops"}
 OLDER = "some fields of this record, which an older version wrote: they stand in the run file alone"
-FOREIGN = "of another tool's log `roofline import LOG --save NAME` makes a run file"
+FOREIGN = "`roofline import LOG --save NAME` makes one of another tool's log"
 # A footer has a line for every sweep.
 MOST_FOOTER_BYTES = 2**20
 

@@ -92,7 +92,11 @@ def _print(proposal: "Proposal", output: Path) -> None:
     entries, exact = proposal.baseline.entries, proposal.baseline.exact
     if entries:
         sessions = max(len(entry.sessions) for entry in entries)
-        made = f"{counted(len(entries), 'entry', 'entries')} for {printable(str(entries[0].hardware))}"
+        canaries = sum(entry.is_canary for entry in entries)
+        beside = f" and {counted(canaries, 'canary', 'canaries')} (how fast the machine itself was)" * bool(canaries)
+        made = (
+            f"{counted(len(entries) - canaries, 'entry', 'entries')}{beside} for {printable(str(entries[0].hardware))}"
+        )
         say(f"{made}, from up to {counted(sessions, 'session', 'sessions')}, in {output}")
         if note := provisional(entries, output):
             say(note)

@@ -155,6 +155,6 @@ def _not_red(judgement: "Judgement", slowdown: float) -> str:
     if slowdown <= judgement.tolerance:
         return f"{text}: within its tolerance of {format_tolerance(judgement.tolerance)}"
     if judgement.reach is not None and judgement.reach > slowdown:
-        needed = f"this run detects slowdowns from {judgement.reach:.1%} only"
+        needed = f"this run detects slowdowns from {format_tolerance(round(judgement.reach, 3))} only"
         return f"{text}: {needed}; use --roofline-rounds=auto, or record more sessions"
     return f"{text}: {judgement.reason}" if judgement.reason else text

@@ -30,6 +30,7 @@ LINES = 5
 @click.option("--link", help="How the devices are linked: nvlink, nvlink-switch, xgmi, pcie, …")
 @click.option("--operation", help="The collective, if a log does not name it: all_gather, …")
 @click.option("--begun", default="", metavar="DATE", help="When it was measured, if the files do not say; ISO 8601.")
+@click.option("--host", default="", help="The node it was measured on, if the files do not say: for `fleet`.")
 @click.option("--unit", default="", help="Unit of the figures, if a CSV has none: GB/s, TFLOPS, ms, us.")
 @click.option("--save", "name", help="Name of the run; default: made from the content.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the run to this .jsonl file instead.")
@@ -41,6 +42,7 @@ def import_(
     link: str | None,
     operation: str | None,
     begun: str,
+    host: str,
     unit: str,
     name: str | None,
     output: Path | None,
@@ -60,7 +62,7 @@ def import_(
     from ..exchange.building import build, check_given, run_id_of, save, unknown_product, without_impossible
     from ..exchange.records import Given
 
-    given = check_given(Given(product, devices, link, operation, begun, unit))
+    given = check_given(Given(product, devices, link, operation, begun, unit, host))
     contents = {file: _content(file) for file in files}
     once = {content: file for file, content in reversed(contents.items())}
     files = tuple(file for file in contents if once[contents[file]] == file)

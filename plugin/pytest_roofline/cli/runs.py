@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # What --table shows.
 QUANTITIES = ("time", "rate", "peak")
+# Reasons of single tests below a comparison.
+MOST_TOLD = 8
 # Of a run of hundreds, so many names are enough to see how tests are called.
 SHOWN = 8
 
@@ -170,7 +172,7 @@ def _print_comparison(compared: "Comparison", old: "Sequence[Path]", new: "Seque
     from ..report.overview import ladder_lines, ladder_of
     from ..report.published import idle_lines
     from ..report.tables import comparison_table, exact_reason_lines, kernels_table
-    from ..report.words import counts_text
+    from ..report.words import counts_text, cut
 
     rows, kernels = compared.rows, compared.kernels
     terminal = sys.stdout.isatty()
@@ -181,6 +183,7 @@ def _print_comparison(compared: "Comparison", old: "Sequence[Path]", new: "Seque
         say(comparison_table(rows, width(), terminal))
     told = [row for row in rows if row.judgement is not None and row.judgement.reason]
     lines = [printable(f"{row.judgement.verdict} {row.label}: {row.judgement.reason}") for row in told if row.judgement]
+    lines = cut(lines, MOST_TOLD, "that are open or INVALID; --json has all")
     lines += peak_lines(rows, at_most=len(rows)) + idle_lines(rows)
     lines += [kernels_table(kernels, width(), terminal)] if kernels else []
     lines += exact_reason_lines(kernels)

@@ -38,6 +38,8 @@ def check_given(given: Given) -> Given:
         raise BadInput("--product is empty; expected a name as the driver prints it")
     if given.product is not None and given.product != printable(given.product):
         raise BadInput(f"--product is {given.product!r}; expected printable text, as the driver prints it")
+    if given.host != printable(given.host):
+        raise BadInput(f"--host is {given.host!r}; expected the printable name of a node")
     return given
 
 
@@ -52,7 +54,7 @@ def run_id_of(contents: Sequence[bytes]) -> str:
 def build(imported: Sequence[Imported], given: Given, run_id: str, tool: str, command: tuple[str, ...]) -> list[Line]:
     """The lines of one run: a session, in which each run of a tool is a process."""
     first = _surroundings(imported, given)
-    environment = Environment(_device(first, imported, given), _host(first), _software(imported))
+    environment = Environment(_device(first, imported, given), _host(first, given), _software(imported))
     started = min((one.started for one in imported if one.started), default=given.begun)
     lines: list[Line] = [Header(run_id, started, command, tool, environment)]
     for index, one in enumerate(imported, 1):
@@ -66,7 +68,7 @@ def build(imported: Sequence[Imported], given: Given, run_id: str, tool: str, co
 def without_impossible(imported: Sequence[Imported], given: Given) -> list[Imported]:
     """The same with those readings invalid whose rate is above what the gate believes of the device."""
     first = _surroundings(imported, given)
-    environment = Environment(_device(first, imported, given), _host(first), {})
+    environment = Environment(_device(first, imported, given), _host(first, given), {})
     return [
         replace(
             one, readings=tuple(replace(each, invalid=_above(each, one, environment, given)) for each in one.readings)
@@ -134,10 +136,10 @@ def _device(first: Imported, imported: Sequence[Imported], given: Given) -> Devi
     return DeviceFacts("accelerator" if given.product else first.device_type, product or UNKNOWN, driver=driver)
 
 
-def _host(first: Imported) -> HostFacts:
+def _host(first: Imported, given: Given) -> HostFacts:
     """What is known of the host; of the rest, zeros and `unknown`."""
-    cores = first.cores or 0
-    return HostFacts(first.host or UNKNOWN, first.cpu_model or UNKNOWN, cores, cores, 0, 0, first.kernel or UNKNOWN)
+    cores, name = first.cores or 0, first.host or given.host or UNKNOWN
+    return HostFacts(name, first.cpu_model or UNKNOWN, cores, cores, 0, 0, first.kernel or UNKNOWN)
 
 
 def _software(imported: Sequence[Imported]) -> dict[str, str]:

@@ -25,7 +25,8 @@ SHOWN = 160
 class Given:
     """What the user tells because a file does not.
 
-    `product` as the driver prints it, `link` as a class of links, `begun` in ISO 8601, `unit` of figures.
+    `product` as the driver prints it, `link` as a class of links, `begun` in ISO 8601, `unit` of figures, `host` the
+    node.
     """
 
     product: str | None = None
@@ -34,6 +35,7 @@ class Given:
     operation: str | None = None
     begun: str = ""
     unit: str = ""
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)

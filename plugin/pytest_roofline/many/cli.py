@@ -12,13 +12,15 @@ import click
 
 from ..cli.options import folder_option, json_option, print_json, say, width
 from ..core.errors import BadInput
-from ..core.units import parse_fraction, printable
+from ..core.units import count, parse_fraction, printable
 
 if TYPE_CHECKING:
     from .fleet import Fleet, SlowPart
     from .history import History
     from .reading import Many
 
+# How the node of an imported log is called that names none.
+UNKNOWN = "unknown"
 # Files that cannot be used are named up to so many.
 MOST_NAMED = 5
 EXTRA = "pip install 'pytest-roofline[report]'"
@@ -107,7 +109,9 @@ def fleet(minimum: str, by: str | None, as_json: bool, **chosen: Any) -> None:
     if not as_json:
         say(fleet_text(many, found, findings, width(), sys.stdout.isatty(), by))
     if not any(one.judged for one in found.hardware):
-        raise BadInput("no hardware has 4 devices, nodes or links that ran the same tests; expected runs of more")
+        unnamed = int((many.runs["node"] == UNKNOWN).sum())
+        why = f"; {count(unnamed, 'run')} of logs that name no node: import them with --host NODE" * bool(unnamed)
+        raise BadInput(f"no hardware has 4 devices, nodes or links that ran the same tests; expected runs of more{why}")
     if as_json:
         print_json(_fleet_as_json(many, found, findings))
     sys.exit(1 if findings else 0)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..baselines.runs import Run, cut_note, read_run
+from ..baselines.runs import FOREIGN, Run, cut_note, read_run
 from ..core.errors import BadFile, BadInput, CannotStore
 from ..core.facts import Environment
 from ..core.keys import Key
 from ..core.records import SCHEMA, Measurement
 from ..core.storage import decode_json, to_record
-from ..core.units import moment
+from ..core.units import listed, moment
 from ..core.work import Work
 from ..core.writing import write_atomically
 from ..hardware import identity_of, key_of
@@ -225,7 +225,9 @@ def many_of(files: Sequence[RunFile], notes: Sequence[str] = (), read: int = 0) 
     environments = {text: _record(text, Environment) for text in dict.fromkeys(one.environment for one in readable)}
     runs, more = _runs(readable, environments)
     if not len(runs):
-        raise BadInput(f"none of {len(files)} run files can be used: {'; '.join(left_out[:MOST_NAMED])}")
+        reasons = listed([why.removesuffix(f"; {FOREIGN}") for why in left_out], MOST_NAMED, "; ")
+        hint = f"; {FOREIGN}" * any(why.endswith(FOREIGN) for why in left_out)
+        raise BadInput(f"none of {len(files)} run files can be used: {reasons}{hint}")
     cut = [cut_note(one.path) for one in readable if one.cut]
     number = {path: run for run, path in runs["path"].items()}
     found = [(number[one.path], *row) for one in readable if one.path in number for row in one.rows]

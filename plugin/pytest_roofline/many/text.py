@@ -147,6 +147,8 @@ def fleet_text(
     lines += [printable(_hardware_line(one)) for one in found.hardware]
     counts = Counter(finding.level for finding in findings)
     told = [f"{counts[level]} {word}{'s' * (counts[level] > 1)}" for level, word in WORDS.items() if counts[level]]
+    if not any(one.judged for one in found.hardware):
+        return "\n".join(lines)
     return "\n".join([*lines, f"slower than their peers: {', '.join(told) or _none_found(found, by)}"])
 
 

@@ -289,10 +289,11 @@ def _busy(session: RooflineSession) -> list[str]:
 
     busy = neighbours_now() or "other processes kept its cores busy"
     # A drill gives its run a name by itself.
-    named = session.options.save is not None and session.options.drill is None and spoiled == len(session.rows)
+    named = session.options.save is not None and session.options.drill is None
+    under = f", under {'the same' if spoiled == len(session.rows) else 'another'} name," * named
     return [
         f"This machine was too busy for {spoiled} of {count(len(rows), 'result')}: {busy}; {QUIETEN}, and run this "
-        f"again{', under the same name,' * named} once `roofline doctor` exits 0"
+        f"again{under} once `roofline doctor` exits 0"
     ]
 
 

@@ -70,19 +70,20 @@ def device_tables(rows: Sequence[Row], quantity: Quantity | None = None) -> list
     Without `quantity` it is the rate of what moves bytes, and the time of everything else.
     """
     devices = _devices(rows)
-    tests: dict[tuple[str, str], dict[str | None, Row]] = {}
+    # By label, since node ids of imported tests begin with the name of their file.
+    tests: dict[str, dict[str | None, Row]] = {}
     for row in rows:
         if row.what == "time":
-            tests.setdefault((row.test, row.name), {})[row.run] = row
+            tests.setdefault(row.label, {})[row.run] = row
     # What failed, was skipped or ran out of memory ahead of any number.
     without = {(row.test, row.run): row for row in rows if row.what in ("test", "memory")}
     groups: dict[tuple[str, Quantity, str], dict[str, tuple[Row | None, ...]]] = {}
-    for (test, _), by in tests.items():
+    for by in tests.values():
         first = next(iter(by.values()))
         shown: Quantity = quantity or ("rate" if first.rate_unit == "B/s" else "time")
         if any(_value(row, shown) is not None for row in by.values()):
             si = {"time": "s", "peak": "B"}.get(shown) or first.rate_unit or ""
-            line = tuple(by.get(run) or without.get((test, run)) for run in devices)
+            line = tuple(by.get(run) or without.get((first.test, run)) for run in devices)
             groups.setdefault((first.benchmark, shown, si), {})[first.label] = line
     return [_table(*group, tuple(devices.values()), lines) for group, lines in groups.items()]
 
