@@ -210,6 +210,8 @@ def test_mpi_stands_against_pytorch_at_equal_sizes_with_an_interval_and_the_size
         "80% of the slower plateau (38.0 GB/s): PyTorch from 16 MiB, MPI from 4 MiB, 4.00 times smaller",
         "90% of the slower plateau (42.8 GB/s): PyTorch from 64 MiB, MPI from 16 MiB, 4.00 times smaller",
     ]
+    other = path_lines([*sweep("gloo", 10, 41, 46, 49, 50), *sweep("mpi", 5, 10, 40, 45, 50, memory="host")], 80)
+    assert other[-2].endswith("PyTorch from 4 MiB, MPI from 16 MiB, 4.00 times larger")
     assert path_lines(gloo, 80) == path_lines(mpi, 80) == path_lines([*gloo[:1], *mpi[1:]], 80) == []
 
 

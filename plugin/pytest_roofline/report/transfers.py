@@ -298,8 +298,14 @@ def _shifts(pytorch: Mapping[int, Row], mpi: Mapping[int, Row]) -> Iterator[str]
         first, other = (_reached_from(share * rate, way) for way in (pytorch, mpi))
         ways = (f"{way} {f'from {format_bytes(size)}' if size else 'at no size'}"
                 for way, size in (("PyTorch", first), ("MPI", other)))  # fmt: skip
-        shift = f", {three_digits(first / other)} times smaller" if first and other else ""
-        yield f"{share:.0%} of {name} ({_gbps(share * rate)}): {', '.join(ways)}{shift}"
+        yield f"{share:.0%} of {name} ({_gbps(share * rate)}): {', '.join(ways)}{_shift(first, other)}"
+
+
+def _shift(first: int | None, other: int | None) -> str:
+    if not first or not other or first == other:
+        return ""
+    times, word = (first / other, "smaller") if first > other else (other / first, "larger")
+    return f", {three_digits(times)} times {word}"
 
 
 def _reached_from(rate: float, way: Mapping[int, Row]) -> int | None:
