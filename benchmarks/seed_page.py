@@ -29,6 +29,7 @@ from typing import Any
 import pytest
 import torch
 from rank_figures.page import filled, table
+from stamp import stamp
 
 from pytest_roofline import usable_cores
 from pytest_roofline.baselines.files import PlannedTest, unused
@@ -57,12 +58,14 @@ WIDTH, BUDGET_S, TIMEOUT_S = 400, 0.05, 900.0
 
 HEAD = """# The five documents, row by row
 
+{stamp}
+
 Made by `python benchmarks/seed_page.py --try`: every system, table and figure of the five documents that this project
 grew from, with the lines where it stands, the command that makes it here, and what that command printed when it was
 last tried, at the smallest size that runs here. {figures} figures are in the tables; `--check` collects every command,
 runs each of `roofline` on a sample, and asks whether a test that the row selects would show each figure.
 
-Tried on {device}, {cores} cores, torch {torch}, {date}, with {budget} s for a measurement. {load} **No accelerator has
+Tried on {device}, {cores} cores, torch {torch}, with {budget} s for a measurement. {load} **No accelerator has
 run any row.** What only an accelerator can show says here what it needs; its command was collected, with the tests that
 a machine of as many GPUs would have. The figures of the documents themselves, from A100, V100, H100 and MI300X, stand
 in [published figures](results/published.md).
@@ -221,7 +224,7 @@ def attempt(wanted: Sequence[Row]) -> dict[str, Any]:
         "type": device.type,
         "cores": header.environment.host.usable_cores,
         "torch": header.environment.software["torch"],
-        "date": header.started[:10],
+        "stamp": stamp(),
         "loads": [round(min(loads), 1), round(max(loads), 1)],
         "rows": {row.name: asdict(told(row, *outputs[row.sample])) for row in wanted},
     }
@@ -322,10 +325,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; say what is missing")
     options = parser.parse_args(arguments)
     every = rows()
-    made = json.loads(TRIED.read_text(encoding="utf-8")) if TRIED.exists() else {"rows": {}}
     if options.attempt:
-        made = attempt(every)
-        TRIED.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        TRIED.write_text(json.dumps(attempt(every), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    made = json.loads(TRIED.read_text(encoding="utf-8"))
     text = page(every, made)
     lost = list(untried(every, tried_rows(made)))
     if options.check:
@@ -334,7 +336,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             lost.append(f"{PAGE.relative_to(ROOT)} is not what its rows say; call this program without --check")
     else:
         PAGE.write_text(text, encoding="utf-8")
-    print("\n".join(f"missing: {one}" for one in lost))
+    for one in lost:
+        print(f"missing: {one}")
     print(f"{count(len(every), 'row')}, {count(sum(figures_of(every).values()), 'figure')}, {len(lost)} missing")
     return 1 if lost else 0
 

@@ -11,10 +11,15 @@ PROGRAM = ("plugin", "kernels", "perf_tests", "benchmarks")
 
 def stamped(page: str) -> str:
     """The page of a program that has just measured or simulated, with commit and day below the title."""
-    commit, changed = _git("rev-parse", "--short=7", "HEAD"), _git("status", "--porcelain", "--", *PROGRAM)
     title, _, rest = page.partition("\n")
+    return f"{title}\n\n{stamp()}\n{rest}"
+
+
+def stamp() -> str:
+    """Commit and day, as a sentence."""
+    commit, changed = _git("rev-parse", "--short=7", "HEAD"), _git("status", "--porcelain", "--", *PROGRAM)
     more = " with changes" * bool(changed)
-    return f"{title}\n\nOf commit `{commit}`{more}, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}.\n{rest}"
+    return f"Of commit `{commit}`{more}, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}."
 
 
 def _git(*words: str) -> str:
