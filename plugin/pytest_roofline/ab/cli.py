@@ -7,7 +7,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -39,19 +39,9 @@ DEFAULT = 8
     "--markdown", type=click.Path(path_type=Path), metavar="FILE", help="Also write a comment on a pull request."
 )
 def ab(
-    a: str,
-    b: str,
-    arguments: tuple[str, ...],
-    processes: int,
-    budget: str | None,
-    tolerance: str | None,
-    seed: int | None,
-    name: str | None,
-    resume: str | None,
-    markdown: Path | None,
-    as_json: bool,
-    folder: Path,
-) -> int:
+    a: str, b: str, arguments: tuple[str, ...], budget: str | None, resume: str | None, markdown: Path | None,
+    as_json: bool, folder: Path, **asked: Any,
+) -> int:  # fmt: skip
     """Measure side A, the base, and side B in turn by fresh processes on one device, and judge each test.
 
     A side is one of
@@ -82,19 +72,13 @@ def ab(
         return _run(_resumed(folder, resume), folder, budget, markdown, as_json)
     if not b:
         raise BadInput("a side is missing; type, for example: roofline ab merge-base . -- perf_tests -k memcpy")
-    return _run(_begun(folder, a, b, arguments, processes, tolerance, seed, name), folder, budget, markdown, as_json)
+    return _run(_begun(folder, a, b, arguments, **asked), folder, budget, markdown, as_json)
 
 
 def _begun(
-    folder: Path,
-    a: str,
-    b: str,
-    arguments: tuple[str, ...],
-    processes: int,
-    tolerance: str | None,
-    seed: int | None,
-    name: str | None,
-) -> "State":
+    folder: Path, a: str, b: str, arguments: tuple[str, ...], *, processes: int, tolerance: str | None,
+    seed: int | None, name: str | None,
+) -> "State":  # fmt: skip
     """A run as it is asked for, under a name that is free."""
     from ..baselines.run_files import refuse_existing
     from ..core.storage import check_name

@@ -30,6 +30,8 @@ MOST_NAMED = 5
 # GitHub takes comments of 65,536 characters.
 MOST_ROWS = 100
 _COLOURS = {"GREEN": "green", "GREY": "yellow", "RED": "bold red"}
+# What a document holds as it stands here.
+_PLAIN = ("name", "sides", "sentence", "seed", "processes", "seconds", "changed", "notes", "interrupted")
 # By which a later comment finds the one that it replaces.
 MARK = "<!-- roofline ab -->"
 
@@ -235,17 +237,8 @@ def _reasons(told: Told) -> list[str]:
 
 def told_as_json(told: Told) -> dict[str, Any]:
     """Everything, and of each test a row as every document has it with the second A's difference."""
-    return {
-        "name": told.name,
-        "sides": told.sides,
-        "sentence": told.sentence,
-        "seed": told.seed,
-        "processes": told.processes,
-        "seconds": told.seconds,
-        "changed": list(told.changed),
-        "notes": list(told.notes),
+    return {name: getattr(told, name) for name in _PLAIN} | {
         "saved": {side: str(path) for side, path in told.saved.items()},
-        "interrupted": told.interrupted,
         "tests": [
             plain(row)
             | {
