@@ -80,8 +80,7 @@ class _Design:
     Args:
         difference: [processes], the weights of log seconds in B against A; `control` those in the second A against A.
         residual: [processes, processes], what takes the model out.
-        worth: processes a side that would tell as much in whole blocks.
-        freedom: degrees of freedom of the error.
+        worth: processes a side that would tell as much in whole blocks; `freedom` those of the error.
     """
 
     difference: Floats
@@ -105,6 +104,11 @@ class _Told:
         return float(special.chdtrc(self.design.freedom, self.squares / spread**2))
 
     @property
+    def control(self) -> float | None:
+        """The second A against A, in logs."""
+        return None if self.design.control is None else float(self.design.control @ self.logs)
+
+    @property
     def blocks(self) -> int:
         """Whole blocks that would tell as much."""
         return math.floor(self.design.worth / A_SIDE + 1e-6)
@@ -118,8 +122,7 @@ def judge_paired(
     A block in which a side is missing tells nothing of the difference and is left out.
 
     Args:
-        tests: of each, its blocks.
-        tolerances: of each, as a share of time.
+        tests: of each, its blocks; `tolerances` of each, as a share of time.
         most: how many processes a side the run may take.
         ended: whether this look is the last although more were planned.
     """
@@ -129,22 +132,21 @@ def judge_paired(
     fewest = FEWEST_BLOCKS if alike else FEWEST_BLOCKS_RED
     alone, wanted = {}, {}
     for name, one in told.items():
-        taken = max((sum(each.arm == arm for block in tests[name] for each in block) for arm in "AB"), default=0)
-        left = taken < most and not ended
+        arms = [each.arm for block in tests[name] for each in block]
+        wanted[name] = max(arms.count("A"), arms.count("B")) < most and not ended
         if one is None:
             alone[name] = Verdict(Kind.INCONCLUSIVE, tolerances[name], reason="no block holds enough of both sides")
-            wanted[name] = left
             continue
         # What is as good as known of all does not hold of a test whose own processes rule it out.
         mine = lent if lent.borrowed and not (alike and one.beyond(lent.process) < ALIKE) else None
         alone[name] = _judge(one, mine, tolerances[name], looks, fewest)
-        wanted[name] = left and _may_decide(alone[name], looks, one.blocks, fewest, len(tests))
+        wanted[name] &= _may_decide(alone[name], looks, one.blocks, fewest, len(tests))
     found = {}
     for name, verdict in settle(alone, len(tests)).items():
         one, still = told[name], verdict.kind is Kind.INCONCLUSIVE
         if one is not None and still:
             verdict = replace(verdict, reason=_reason(verdict, one.blocks, len(tests), last=not wanted[name]))
-        found[name] = Paired(verdict, _control(one), wanted[name] and still)
+        found[name] = Paired(verdict, one.control if one is not None else None, wanted[name] and still)
     return found
 
 
@@ -169,8 +171,6 @@ def _told(blocks: Sequence[Block]) -> _Told | None:
     """What the blocks with both sides say; None where that is nothing."""
     whole = [block for block in blocks if {"A", "B"} <= {one.arm for one in block}]
     taken = [one for block in whole for one in block]
-    if not taken:
-        return None
     design = _design(tuple((number, one.arm, one.at) for number, block in enumerate(whole) for one in block))
     if design is None:
         return None
@@ -183,31 +183,26 @@ def _told(blocks: Sequence[Block]) -> _Told | None:
 @functools.lru_cache(maxsize=256)
 def _design(places: tuple[tuple[int, Arm, float], ...]) -> _Design | None:
     """Of processes by block, arm and place in the run; None where they cannot tell the difference, or its error."""
+    if not places:
+        return None
     blocks = [[float(block == number) for block, _, _ in places] for number in range(places[-1][0] + 1)]
-    start = fmean(at for _, _, at in places)
     control, side = ([float(arm == which) for _, arm, _ in places] for which in ("control", "B"))
-    columns = np.array([*blocks, [at - start for _, _, at in places], control, side]).T
+    columns = np.array([*blocks, [at - places[0][2] for _, _, at in places], control, side]).T
     freedom = len(places) - int(np.linalg.matrix_rank(columns))
     own, weights = _weights(columns, len(blocks) + 2)
     if freedom < 1 or weights is None:
         return None
     residual = np.eye(len(places)) - columns @ np.linalg.pinv(columns)
-    return _Design(weights, _weights(columns, len(blocks) + 1)[1] if any(control) else None, residual, 2 * own, freedom)
+    second = _weights(columns, len(blocks) + 1)[1] if any(control) else None
+    return _Design(weights, second, residual, 2 * own, freedom)
 
 
 def _weights(columns: Floats, which: int) -> tuple[float, Floats | None]:
     """How much of a column the others do not explain, and the weights of observations in its coefficient."""
-    others = np.delete(columns, which, axis=1)
-    column = columns[:, which]
+    others, column = np.delete(columns, which, axis=1), columns[:, which]
     rest = column - others @ np.linalg.lstsq(others, column)[0]
     own = float(rest @ rest)
     return own, (rest / own if own > 1e-9 * len(rest) else None)
-
-
-def _control(told: _Told | None) -> float | None:
-    if told is None or told.design.control is None:
-        return None
-    return float(told.design.control @ told.logs)
 
 
 def _lent(told: Sequence[_Told]) -> tuple[Prior, bool]:
@@ -254,9 +249,9 @@ def _judge(told: _Told, lent: Prior | None, tolerance: float, looks: Looks, fewe
 
 def _difference(told: _Told, lent: Prior | None) -> Difference:
     freedom = told.design.freedom
-    origin = f"estimated, {freedom} degrees of freedom"
-    own = Spread(max(LEAST_SPREAD, math.sqrt(told.squares / freedom)), origin, freedom)
-    spread = with_lent(told.squares, freedom, lent, "estimated") if lent is not None else own
+    own = max(LEAST_SPREAD, math.sqrt(told.squares / freedom))
+    alone = Spread(own, f"estimated, {freedom} degrees of freedom", freedom)
+    spread = with_lent(told.squares, freedom, lent, "estimated") if lent is not None else alone
     sides = {arm: math.exp(fmean(map(math.log, values))) for arm, values in told.seconds.items()}
     return Difference(
         estimate=float(told.design.difference @ told.logs),
@@ -281,13 +276,12 @@ def _may_decide(verdict: Verdict, looks: Looks, blocks: int, fewest: int, tests:
     freedom = found.freedom + 3 * (most - blocks)
     play = PLAY * math.sqrt(max(0.0, found.error**2 - error**2))
     limit, worthy = math.log1p(verdict.tolerance), math.log1p(WORTH_REPORTING * verdict.tolerance)
-    if found.estimate - play + quantile(1 - looks.pass_level(most, math.inf), freedom) * error < limit:
+    fastest, slowest = found.estimate - play, found.estimate + play
+    # What could end as IMPROVED could end as PASSED.
+    if fastest + quantile(1 - looks.pass_level(most, math.inf), freedom) * error < limit:
         return True
     level = FALSE_RED * looks.red_share(most, math.inf, min(fewest, most)) / max(tests, FEWEST_TESTS)
-    slowest = found.estimate + play
-    red = slowest > limit and slowest - worthy > quantile(1 - level, freedom) * error
-    fastest = found.estimate - play
-    return red or fastest + quantile(1 - looks.improved_level(most, math.inf), freedom) * error < -limit
+    return slowest > limit and slowest - worthy > quantile(1 - level, freedom) * error
 
 
 def _reason(verdict: Verdict, blocks: int, tests: int, *, last: bool) -> str:
@@ -296,8 +290,8 @@ def _reason(verdict: Verdict, blocks: int, tests: int, *, last: bool) -> str:
     assert verdict.estimate is not None
     said = f"may be {span_text(verdict.interval)} after {verdict.processes} processes a side"
     if verdict.looks_slow and A_SIDE * blocks < verdict.fewest:
-        slower = format_percent(growth(verdict.estimate))
-        return f"looks {slower} slower, and red needs {verdict.fewest} processes a side; {said}"
+        looks = f"looks {format_percent(growth(verdict.estimate))} slower"
+        return f"{looks}, and red needs {verdict.fewest} processes a side; {said}"
     if not last:
         return said
     needed = would_decide(verdict, verdict.processes, tests)
