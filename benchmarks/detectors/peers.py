@@ -27,6 +27,9 @@ FEWEST_REPETITIONS = 2
 # Criterion's defaults, but for the resamples: 100,000 there, and a warning below 1,000.
 NOISE_THRESHOLD, RESAMPLES = 0.01, 2000
 FEWEST_FOR_NOISE = 5
+ASV_FACTOR, ASV_ALPHA = 1.1, 0.002
+SWEEP = 8
+RCCL_SAFETY, RCCL_MADS, RCCL_DROP = 2.0, 3.0, (0.03, 0.06)
 CLEAR_GAP = 0.005
 TOLERANCE = 0.05
 SLOWDOWNS = (0.05, 0.10)
@@ -43,22 +46,47 @@ class Peer:
     rule: Rule
 
 
-def pytest_benchmark(before_s: Floats, after_s: Floats) -> Calls:
-    """The check that `--benchmark-compare-fail=mean:5%` makes, by its own functions."""
+def pytest_benchmark(before_s: Floats, after_s: Floats, threshold: str = THRESHOLD) -> Calls:
+    """The check that `--benchmark-compare-fail=mean:5%` makes, by its own functions; or `min:5%`."""
     from pytest_benchmark.utils import parse_compare_fail
 
-    check = parse_compare_fail(THRESHOLD)
-    means = zip(before_s.mean(axis=1).tolist(), after_s.mean(axis=1).tolist(), strict=True)
-    return np.array([1 if check.fails({"mean": after}, {"mean": before}) else 0 for before, after in means])
+    check, field = parse_compare_fail(threshold), threshold.partition(":")[0]
+    centres = (getattr(np, field)(side, axis=1).tolist() for side in (before_s, after_s))
+    pairs = zip(*centres, strict=True)
+    return np.array([1 if check.fails({field: after}, {field: before}) else 0 for before, after in pairs])
 
 
-def mann_whitney(before_s: Floats, after_s: Floats) -> Calls:
+def mann_whitney(before_s: Floats, after_s: Floats, alpha: float = ALPHA) -> Calls:
     """Two-sided, over repetitions in one process; which side is slower is seen from the medians printed beside it."""
     if min(before_s.shape[1], after_s.shape[1]) < FEWEST_REPETITIONS:
         return np.zeros(len(before_s), dtype=int)
     p = stats.mannwhitneyu(before_s, after_s, alternative="two-sided", axis=1).pvalue
     ahead = np.median(after_s, axis=1) >= np.median(before_s, axis=1)
-    return np.where(p < ALPHA, np.where(ahead, 1, -1), 0)
+    return np.where(p < alpha, np.where(ahead, 1, -1), 0)
+
+
+def asv(before_s: Floats, after_s: Floats) -> Calls:
+    """Mann-Whitney below 0.002, and the medians a factor of 1.1 apart."""
+    ratio = np.median(after_s, axis=1) / np.median(before_s, axis=1)
+    apart = (ratio > ASV_FACTOR) | (ratio < 1 / ASV_FACTOR)
+    return np.where(apart, mann_whitney(before_s, after_s, ASV_ALPHA), 0)
+
+
+def rccl_gate(before_s: Floats, after_s: Floats) -> Calls:
+    """Three gates on bandwidths: the median's drop, quartiles that do not overlap, and a neighbour that says the same.
+
+    Tests stand for message sizes, `SWEEP` of them in a sweep. The drop is derived, as there, from the reference's own
+    repeats, within the bounds of large messages.
+    """
+    before, after = 1 / before_s, 1 / after_s
+    middle = np.median(before, axis=1)
+    noise = before.std(axis=1) / middle
+    spread = np.median(noise) + RCCL_MADS * 1.4826 * np.median(np.abs(noise - np.median(noise)))
+    dropped = 1 - np.median(after, axis=1) / middle > np.clip(RCCL_SAFETY * spread, *RCCL_DROP)
+    apart = np.percentile(after, 75, axis=1) < np.percentile(before, 25, axis=1)
+    sweeps = np.pad((dropped & apart).reshape(-1, SWEEP), ((0, 0), (1, 1)))
+    confirmed = sweeps[:, 1:-1] & (sweeps[:, :-2] | sweeps[:, 2:])
+    return np.asarray(confirmed.ravel()).astype(int)
 
 
 def criterion(before_s: Floats, after_s: Floats) -> Calls:
@@ -155,6 +183,47 @@ PEERS = (
         "between [minimum, third quartile]; the confirmation in clock cycles that it asks for besides needs clocks, "
         "which this data lacks, so the tool itself may call less",
         nvbench_robust,
+    ),
+)
+
+# Of two sides with the same number of processes, each one number.
+PROCESS_PEERS = (
+    Peer(
+        "pytest-benchmark mean:5%",
+        "run: the check that the installed pytest-benchmark's `parse_compare_fail` makes, on the mean of the processes",
+        pytest_benchmark,
+    ),
+    Peer(
+        "pytest-benchmark min:5%",
+        "run: the same on their minimum",
+        functools.partial(pytest_benchmark, threshold="min:5%"),
+    ),
+    Peer(
+        "asv continuous",
+        "reimplemented from its published source (`_is_result_better` in asv/commands/compare.py, `is_different` in "
+        "asv/statistics.py): a Mann-Whitney U test below 0.002 and medians a factor of 1.1 apart",
+        asv,
+    ),
+    Peer(
+        "benchstat",
+        "reimplemented from its published source (golang.org/x/perf/benchmath, anone.go and sample.go, af31a767): a "
+        "Mann-Whitney U test below 0.05",
+        mann_whitney,
+    ),
+    Peer(
+        "NVBench robust, gap only",
+        "as on [the other page](detector-quality.md), on processes in place of samples: a gap of 0.5 % between "
+        "[minimum, third quartile], without the confirmation in clock cycles",
+        nvbench_robust,
+    ),
+    Peer(
+        "RCCL perf gate",
+        "reimplemented from its published source (ROCm/cvs, cvs/lib/regression_lib.py, 5651ae92, which the workflow "
+        "`rccl_perf_regression` of ROCm/rocm-systems runs): the median bandwidth drops by more than 2 (median + 3 MAD) "
+        "of the reference's coefficients of variation, held within 3 and 6 % as for large messages (within 10 and 15 % "
+        "for small ones); its upper quartile lies below the reference's lower one; and a neighbouring size says the "
+        "same. There the noise is of a run of its own, here of the reference's repeats",
+        rccl_gate,
     ),
 )
 

@@ -1,0 +1,388 @@
+"""How often does `roofline ab` call unchanged code slower, and how often does it find slower code?
+
+    python benchmarks/ab_quality.py -o docs/results/ab-quality.md
+
+Runs of two sides in turn, made up, whose truth is known; the verdicts are those of the plugin's own `judge_paired`,
+asked after every block as `roofline ab` asks it.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
+
+import numpy as np
+from detectors.in_turn import Tally, World, draw, run
+from detectors.peers import PROCESS_PEERS, SLOWDOWNS, SWEEP
+from detectors.rows import bounds
+
+from pytest_roofline.stats.verdicts import Kind
+
+SUITE, SMALL = 200, 25
+CHUNKS = 8
+# The goals, as shares.
+RED_SUITES, RED_SUITES_OVERALL = 0.05, 0.04
+PASSED_AT, PASSED_AT_TWICE = 0.05, 0.005
+ONE, ALL = "one", "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One set-up.
+
+    Args:
+        group: of the table; `name` in it.
+        draws: suites, as a multiple of what is asked for.
+        slower: `one` test drawn anew in each suite, or `all`; empty is none.
+        goals: of the slower tests, shares to find by so many processes a side.
+    """
+
+    group: str
+    name: str
+    world: World
+    tests: int = SUITE
+    most: int = 8
+    tolerance: float = 0.03
+    draws: float = 1.0
+    slower: str = ""
+    slowdown: float = 0.0
+    goals: tuple[tuple[int, float], ...] = ()
+
+
+def rows() -> list[Row]:
+    """All of them."""
+    found = [
+        Row("spreads", f"{_told(one)}", World(one), most=most) for most in (8, 12) for one in (0.01, "calm", "mix")
+    ]
+    found += [
+        Row("drifts", "calm, nothing moves", World(session=0.0, drift=0.0)),
+        Row("drifts", "calm, curved drift", World(curved=True)),
+        Row("drifts", "mix, curved drift", World("mix", curved=True)),
+        Row("drifts", "calm, resumed in another session half way", World(resumed=True)),
+    ]
+    for share in (0.15, 0.5):
+        told = f"{100 * share:g} % of processes"
+        found += [
+            Row("modes", f"calm, every test, {told}", World(modes=share)),
+            Row("modes", f"calm, 20 of 200 tests, {told}", World(modes=share, moody=0.1)),
+        ]
+    found += [
+        Row("modes", "σ_p 1 %, 4 of 200 tests, 50 % of processes", World(0.01, modes=0.5, moody=0.02)),
+        Row("modes", "mix, 20 of 200 tests, 50 % of processes", World("mix", modes=0.5, moody=0.1)),
+        Row("modes", "calm, 50 % of processes, each slow in all of its tests", World(modes=0.5, together=True)),
+        Row("modes", "σ_p 1 %, one of 25 tests, 50 % of processes", World(0.01, modes=0.5, moody=0.04), SMALL, draws=4),
+    ]
+    found += [
+        Row("tails", f"{one}, {told}", World(one, **how))
+        for one in ("calm", "mix")
+        for told, how in (
+            ("t of 3 degrees of freedom", {"tails": 3.0}),
+            ("3 % of processes 35 % slower", {"outliers": True}),
+        )
+    ]
+    found += [Row("small", _told(one), World(one), SMALL, draws=4) for one in (0.01, "calm", "mix")]
+    for name, world, tests, most, tolerance, slowdown, draws, goals in (
+        ("σ_p 1 %", 0.01, SMALL, 8, 0.03, 0.05, 3, ((4, 0.9), (8, 0.9))),
+        ("σ_p 1 %", 0.01, SUITE, 8, 0.03, 0.05, 1.5, ((4, 0.9), (8, 0.9))),
+        ("calm", "calm", SUITE, 8, 0.03, 0.05, 1.5, ((8, 0.85),)),
+        ("mix", "mix", SUITE, 8, 0.03, 0.05, 1.5, ((8, 0.55),)),
+        ("σ_p 1 %", 0.01, SUITE, 12, 0.02, 0.03, 1, ((12, 0.8),)),
+    ):
+        found.append(Row(ONE, name, World(world), tests, most, tolerance, draws, ONE, slowdown, goals))
+    found += [
+        Row(ALL, name, world, draws=0.08, slower=ALL, slowdown=slowdown)
+        for name, world in (
+            ("calm", World()),
+            ("mix", World("mix")),
+            ("calm, 20 of 200 tests in two modes, 50 %", World(modes=0.5, moody=0.1)),
+        )
+        for slowdown in (0.03, 0.0609)
+    ]
+    return found
+
+
+PEER_WORLDS = {
+    "calm, nothing moves": World(session=0.0, drift=0.0),
+    "calm": World(),
+    "mix": World("mix"),
+    "calm, 20 of 200 tests in two modes": World(modes=0.5, moody=0.1),
+    "calm, 3 % of processes 35 % slower": World(outliers=True),
+}
+PEER_DRAWS = 0.2
+PEER_MOST = 8
+OURS = "this plugin"
+
+
+def _told(spread: str | float) -> str:
+    return spread if isinstance(spread, str) else f"σ_p {100 * spread:g} %"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much to draw: suites a row, and the seed of everything."""
+
+    draws: int
+    seed: int
+
+
+@dataclass(slots=True)
+class Called:
+    """What a rule says: suites with an unchanged test called slower, and slower tests found, by slowdown."""
+
+    suites: int
+    red_suites: int
+    tests: int
+    found: dict[float, int]
+
+
+def count_all(plan: Plan, wanted: Sequence[Row], jobs: int) -> Iterator[Tally]:
+    """What was seen of each row, in their order."""
+    with ProcessPoolExecutor(max_workers=jobs) as pool:
+        tasks = [(row, part) for row in wanted for part in range(CHUNKS)]
+        parts = pool.map(_part, repeat(plan), *zip(*tasks, strict=True))
+        for _ in wanted:
+            whole = Tally()
+            for _ in range(CHUNKS):
+                whole.add(next(parts))
+            yield whole
+
+
+def _part(plan: Plan, row: Row, part: int) -> Tally:
+    suites, tally = max(1, round(plan.draws * row.draws)), Tally()
+    for number in range(suites * part // CHUNKS, suites * (part + 1) // CHUNKS):
+        rng = np.random.default_rng([plan.seed, number, *map(ord, f"{row.group}{row.name}{row.tests}{row.most}")])
+        drawn = draw(rng, row.world, row.tests, row.most)
+        slower = {"": (), ONE: (int(rng.integers(row.tests)),), ALL: tuple(range(row.tests))}[row.slower]
+        tally.count(run(drawn.slower(slower, row.slowdown), row.tolerance, row.most), slower)
+    return tally
+
+
+def count_peers(plan: Plan, jobs: int) -> dict[tuple[str, str], Called]:
+    """What each rule says of the same processes, by rule and world."""
+    suites = max(1, round(plan.draws * PEER_DRAWS))
+    tasks = [(name, number) for name in PEER_WORLDS for number in range(suites)]
+    found: dict[tuple[str, str], Called] = {}
+    with ProcessPoolExecutor(max_workers=jobs) as pool:
+        for (world, _), said in zip(tasks, pool.map(_peers, repeat(plan), *zip(*tasks, strict=True)), strict=True):
+            for rule, (red, slower) in said.items():
+                called = found.setdefault((rule, world), Called(0, 0, 0, dict.fromkeys(SLOWDOWNS, 0)))
+                called.suites += 1
+                called.red_suites += red > 0
+                called.tests += SWEEP
+                for slowdown, count in slower.items():
+                    called.found[slowdown] += count
+    return found
+
+
+def _peers(plan: Plan, world: str, number: int) -> dict[str, tuple[int, dict[float, int]]]:
+    """Of one suite, by rule: unchanged tests called slower, and by slowdown those found in a sweep that is slower."""
+    rng = np.random.default_rng([plan.seed, number, *map(ord, world)])
+    drawn = draw(rng, PEER_WORLDS[world], SUITE, PEER_MOST)
+    first = SWEEP * int(rng.integers(SUITE // SWEEP))
+    sweep = range(first, first + SWEEP)
+    slowed = {slowdown: drawn.slower(sweep, slowdown) for slowdown in SLOWDOWNS}
+    found = {
+        peer.name: (
+            int(np.sum(peer.rule(*drawn.sides()) > 0)),
+            {slowdown: int(np.sum(peer.rule(*one.sides())[sweep] > 0)) for slowdown, one in slowed.items()},
+        )
+        for peer in PROCESS_PEERS
+    }
+    kinds = {slowdown: run(one, 0.03, PEER_MOST).kinds for slowdown, one in slowed.items()}
+    red = run(drawn, 0.03, PEER_MOST).kinds.count(Kind.REGRESSED)
+    found[OURS] = (
+        red,
+        {slowdown: [said[test] for test in sweep].count(Kind.REGRESSED) for slowdown, said in kinds.items()},
+    )
+    return found
+
+
+Counted = Sequence[tuple[Row, Tally]]
+
+
+def findings(counted: Counted) -> list[tuple[str, str, bool]]:
+    """Each goal: what was asked for, what was seen, and whether it was reached."""
+    unchanged = [(row, tally) for row, tally in counted if not row.slower]
+    found = []
+    if unchanged:
+        worst = max(unchanged, key=lambda one: bounds(one[1].red_suites, one[1].suites)[0])
+        low = bounds(worst[1].red_suites, worst[1].suites)[0]
+        red, suites = (sum(getattr(tally, name) for _, tally in unchanged) for name in ("red_suites", "suites"))
+        seen = f"at worst {_red(worst[1])} ({_called(worst[0])})" if red else f"none red of {suites} suites"
+        overall = f"{100 * red / suites:.2f} % of {suites}"
+        found = [
+            ("no row with more than 5 % of unchanged suites red (lower 95 % bound)", seen, low <= RED_SUITES),
+            ("over all rows at most 4 %", overall, red / suites <= RED_SUITES_OVERALL),
+        ]
+    for row, tally in counted:
+        for processes, least in row.goals:
+            share = tally.share_found(processes)
+            asked = f"{_called(row)}: one test {100 * row.slowdown:g} % slower at δ {100 * row.tolerance:g} % found by "
+            asked += f"{processes} a side, at least {100 * least:g} %"
+            low, high = bounds(round(share * tally.slower), tally.slower)
+            found.append((asked, f"{100 * share:.1f} % ({100 * low:.0f}–{100 * high:.0f})", share >= least))
+    for factor, most in ((1, PASSED_AT), (2, PASSED_AT_TWICE)):
+        mine = [one for one in counted if one[0].slower == ALL and round(one[0].slowdown / one[0].tolerance) == factor]
+        if mine:
+            row, tally = max(mine, key=lambda one: one[1].passed / one[1].slower)
+            asked = f"wrongly PASSED at most {100 * most:g} % where {'twice ' * (factor > 1)}as slow as δ"
+            share = tally.passed / tally.slower
+            found.append((asked, f"at worst {100 * share:.2f} % ({_called(row)})", share <= most))
+    return found
+
+
+def _red(tally: Tally) -> str:
+    low, high = bounds(tally.red_suites, tally.suites)
+    return f"{100 * tally.red_suites / tally.suites:.1f} ({100 * low:.1f}–{100 * high:.1f}) %"
+
+
+def _called(row: Row) -> str:
+    return f"{row.name}, {row.tests} tests, up to {row.most} a side"
+
+
+INTRO = """Made by `python benchmarks/ab_quality.py`: {draws} suites a row where the last column says no other number,
+seed {seed}. Both sides run in turn, `A B B A` and `B A A B`, a hidden second A in one block of four; each test is
+judged by the plugin's own `judge_paired` after every block, and left when it is decided. δ is 3 % where a row does not
+say otherwise. In every row but those that say so, each test has an offset of its session (σ_s 3 %) and drifts over the
+run by up to 10 %, straight, up or down. "calm" is σ_p 0.06 to 1.8 % between processes, the middle one 0.33 %; "mix" 0.2
+to 5.9 %, the middle one 1.1 %, as in a large public corpus. A slow mode is 6 % slower. Ranges are Clopper and
+Pearson's, of 95 %."""
+
+TITLES = {
+    "spreads": "Spreads and lengths",
+    "drifts": "What moves",
+    "modes": "Two modes, 6 % apart",
+    "tails": "Heavy tails",
+    "small": "Suites of 25",
+}
+
+
+def page(counted: Counted, peers: dict[tuple[str, str], Called], plan: Plan) -> str:
+    """Markdown."""
+    found = findings(counted)
+    missed = [goal for goal, _, good in found if not good]
+    said = "All goals are reached." if not missed else f"{len(missed)} of {len(found)} goals are missed."
+    lines = ["# How good the verdicts of `roofline ab` are", "", INTRO.format(draws=plan.draws, seed=plan.seed), ""]
+    lines += [f"**{said}**", "", "| goal | seen | |", "|---|---|---|"]
+    lines += [f"| {goal} | {seen} | {'reached' if good else '**missed**'} |" for goal, seen, good in found]
+    lines += ["", "## Unchanged suites", ""]
+    head = "| set-up | tests | up to | red suites % | red tests % | PASSED % | IMPROVED % | open % | a side | suites |"
+    for group, title in TITLES.items():
+        mine = [one for one in counted if one[0].group == group]
+        if mine:
+            lines += [f"### {title}", "", head, "|---" * (head.count("|") - 1) + "|", *map(_unchanged, mine), ""]
+    lines += ["## One slower test in an unchanged suite", ""]
+    lines += ["| set-up | tests | δ | slower by | by 4 a side | by 8 | by 12 | wrongly PASSED % | suites |"]
+    lines += ["|---" * 9 + "|", *[_slower(one) for one in counted if one[0].slower == ONE]]
+    lines += ["", "## All tests slower", "", "| set-up | slower by | REGRESSED % | wrongly PASSED % | tests |"]
+    lines += ["|---" * 5 + "|", *[_all(one) for one in counted if one[0].slower == ALL]]
+    return "\n".join([*lines, *(_rivals(peers) if peers else []), "", *_limits(counted)]) + "\n"
+
+
+def _unchanged(one: tuple[Row, Tally]) -> str:
+    row, tally = one
+    shares = [100 * tally.kinds[kind.value] / tally.tests for kind in (Kind.PASSED, Kind.IMPROVED, Kind.INCONCLUSIVE)]
+    cells = [
+        row.name,
+        str(row.tests),
+        str(row.most),
+        _red(tally).removesuffix(" %"),
+        f"{100 * tally.red / tally.tests:.3f}",
+    ]
+    cells += [f"{shares[0]:.1f}", f"{shares[1]:.3f}", f"{shares[2]:.1f}", f"{2 * tally.blocks / tally.tests:.1f}"]
+    return f"| {' | '.join([*cells, str(tally.suites)])} |"
+
+
+def _slower(one: tuple[Row, Tally]) -> str:
+    row, tally = one
+    by = [f"{100 * tally.share_found(count):.1f} %" if count <= row.most else "" for count in (4, 8, 12)]
+    cells = [row.name, str(row.tests), f"{100 * row.tolerance:g} %", f"{100 * row.slowdown:g} %", *by]
+    return f"| {' | '.join([*cells, f'{100 * tally.passed / tally.slower:.1f}', str(tally.slower)])} |"
+
+
+def _all(one: tuple[Row, Tally]) -> str:
+    row, tally = one
+    shares = f"{100 * tally.share_found():.1f} | {100 * tally.passed / tally.slower:.2f}"
+    return f"| {row.name} | {100 * row.slowdown:.3g} % | {shares} | {tally.slower} |"
+
+
+def _rivals(peers: dict[tuple[str, str], Called]) -> list[str]:
+    lines = ["", "## Rules of other tools on the same processes", ""]
+    lines += [
+        f"Each rule has {PEER_MOST} processes a side, interleaved as here, of which this plugin takes as many as it "
+        f"needs. Slower is a sweep of {SWEEP} neighbouring tests, since one of the rules asks for neighbours. What "
+        "drifts, drifts for all; none but this plugin takes it out.",
+        "",
+        *(f"* **{peer.name}**: {peer.origin}." for peer in PROCESS_PEERS),
+        f"* **{OURS}**: as above, at δ 3 %.",
+        "",
+        "| rule | processes | unchanged suites called slower % |"
+        + "".join(f" +{100 * by:g} % found |" for by in SLOWDOWNS),
+        "|---" * (3 + len(SLOWDOWNS)) + "|",
+    ]
+    for world in PEER_WORLDS:
+        for (rule, mine), called in peers.items():
+            if mine == world:
+                shares = "".join(f" {100 * called.found[by] / called.tests:.0f} % |" for by in SLOWDOWNS)
+                lines.append(f"| {rule} | {world} | {100 * called.red_suites / called.suites:.0f} |{shares}")
+    least = min(SLOWDOWNS)
+    better = [
+        f"{rule} ({world}: {100 * called.found[least] / called.tests:.0f} %)"
+        for (rule, world), called in peers.items()
+        if called.red_suites <= peers[OURS, world].red_suites and called.found[least] > peers[OURS, world].found[least]
+    ]
+    told = (
+        f"find more of what is {100 * least:g} % slower than this plugin does, and call no more unchanged suites slower"
+    )
+    return [*lines, "", f"These {told}: {'; '.join(better) or 'none'}."]
+
+
+def _limits(counted: Counted) -> list[str]:
+    """What the numbers do not show, and where the rule finds little."""
+    moody = [(row, tally) for row, tally in counted if row.group == "modes"]
+    said = ["## What this does not show", ""]
+    if moody:
+        row, tally = max(moody, key=lambda one: one[1].kinds[Kind.INCONCLUSIVE.value] / one[1].tests)
+        share = 100 * tally.kinds[Kind.INCONCLUSIVE.value] / tally.tests
+        said += [
+            f"* Where processes have modes, much stays INCONCLUSIVE: {share:.0f} % of tests at worst ({row.name})."
+        ]
+    return [
+        *said,
+        "* Each process is drawn without regard to the last: a neighbour that comes for the length of one side's "
+        "processes, and leaves, is in no row, nor is code whose two sides drift apart.",
+        "* The processes of a test in two modes can part by chance just as the sides do: of four a side, half of them "
+        "slow, once in 256 tests. Where it is the only such test and all others spread alike, four a side decide.",
+        "* Times are made up; [what real processes do](detector-quality.md) gave the spreads.",
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status: 0."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--draws", type=int, default=150, metavar="SUITES", help="of each row (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=5, help="default: %(default)s")
+    parser.add_argument("--only", default="", metavar="WORD", help="rows whose group or name has it")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
+    parser.add_argument("-o", "--output", type=Path, help="Markdown file to write; else it is printed")
+    options = parser.parse_args(arguments)
+    plan = Plan(options.draws, options.seed)
+    wanted = [row for row in rows() if options.only in f"{row.group} {row.name}"]
+    counted = []
+    for number, (row, tally) in enumerate(zip(wanted, count_all(plan, wanted, options.jobs), strict=True), 1):
+        print(f"{number}/{len(wanted)} {row.group}: {_called(row)}", file=sys.stderr, flush=True)
+        counted.append((row, tally))
+    text = page(counted, {} if options.only else count_peers(plan, options.jobs), plan)
+    if options.output:
+        options.output.write_text(text, encoding="utf-8")
+    else:
+        print(text, end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
