@@ -277,6 +277,11 @@ def test_a_users_file_is_read_from_baselines_and_from_every_folder_that_is_named
     assert command("hardware", "show", "Prototype X").exit_code == 1
     assert command("--hardware", tmp_path / "site", "hardware", "show", "Prototype X").exit_code == 0
     (tmp_path / "site").rename(tmp_path / "baselines")
+    result = command("--hardware", tmp_path / "site", "hardware", "list")
+    assert (result.exit_code, "site, which holds no hardware.json; expected a folder that does" in result.stderr) == (
+        2,
+        1,
+    )
     assert "t40-pcie    16gb      320" in command("hardware", "list").stdout
     assert command("hardware", "check").stdout == "nothing wrong in baselines/hardware.json\n"
     assert "Prototype X" not in products()

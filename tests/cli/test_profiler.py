@@ -1,6 +1,7 @@
 """`roofline profiler`: what nsys and rocprofv3 saw beside what was measured. The excerpts are output of these tools."""
 
 import json
+import os
 
 import pytest
 
@@ -114,4 +115,6 @@ def test_both_times_of_a_call_stand_beside_each_other_by_size(command, refused, 
     assert "nothing tells how many calls of step[large] are in large.csv" in refused("profiler", "r", "large=large.csv")
     assert "measured 2 tests of 'step'; name one of: step[small], step[large]" in refused("profiler", "r", "step=x.csv")
     assert "names no test; expected TEST=FILE" in refused("profiler", "r", "large.csv")
-    assert "no.csv cannot be read" in refused("profiler", "r", "small=no.csv")
+    assert "file no.csv does not exist" in refused("profiler", "r", "small=no.csv")
+    os.mkfifo(tmp_path / "pipe.csv")
+    assert "file pipe.csv is a device or a pipe; expected a file" in refused("profiler", "r", "small=pipe.csv")

@@ -6,6 +6,7 @@ import click
 
 from ..ab.cli import ab
 from ..bundle.cli import bundle
+from ..core.errors import BadInput
 from ..core.facts import HARDWARE_FILE
 from ..many.cli import fleet, history
 from ..version import __version__
@@ -32,6 +33,9 @@ def main(ctx: click.Context, own_hardware: tuple[Path, ...]) -> None:
     `roofline COMMAND --help` has an example of each. Exit status of every command: 0 all is well or done, 1 it found
     what it looks for (a regression, a flaw), 2 the input cannot be used; standard error says why in a sentence.
     """
+    for folder in own_hardware:
+        if not (folder / HARDWARE_FILE).exists():
+            raise BadInput(f"--hardware is {folder}, which holds no {HARDWARE_FILE}; expected a folder that does")
     ctx.obj = folders = (*own_hardware, Path("baselines"))
     # Its own commands tell more of a file that cannot be used; most folders have none.
     if ctx.invoked_subcommand != "hardware" and any((folder / HARDWARE_FILE).exists() for folder in folders):

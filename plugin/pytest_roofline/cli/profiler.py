@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..core.errors import BadFile, BadInput
+from ..core.errors import BadInput
 from ..core.units import count, format_amount, format_seconds, format_share, listed, printable
 from .options import command, folder_option, note_cuts, print_json, say, width
 
@@ -92,10 +92,9 @@ def _pair(run: "Run", test: str, paths: Sequence[str], calls: int | None) -> Pai
 
 
 def _content(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise BadFile(f"{path} cannot be read: {error.strerror}; name a CSV file of a profiler") from None
+    from ..core.storage import read_bytes
+
+    return read_bytes(Path(path), "profiler's file", "a CSV table").decode(errors="replace")
 
 
 def _text(pairs: Sequence[Pair]) -> str:

@@ -37,12 +37,12 @@ def check_name(name: str, what: str) -> str:
     return name
 
 
-def read_bytes(path: Path, what: str) -> bytes:
-    """The content of a file that is one JSON text."""
+def read_bytes(path: Path, what: str, form: str = "JSON") -> bytes:
+    """The content of a file that is one JSON text, or of another form."""
     with _opened(path, what) as file:
         data = file.read(MOST_BYTES + 1)
     if not data.strip():
-        raise BadFile(f"{what} {path} is empty; expected JSON")
+        raise BadFile(f"{what} {path} is empty; expected {form}")
     return _limited(data, f"{what} {path}")
 
 
