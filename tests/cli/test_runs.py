@@ -47,6 +47,13 @@ def test_compare_says_at_once_that_too_few_processes_turn_nothing_red(command, r
         "no time can turn red here: 1 process against 1, where red needs 11; measure each side with "
         "--roofline-rounds=5 --roofline-save=NAME, or name 5 runs of each side with commas between",
     )
+    # Of many tests a few reasons are enough to see why.
+    for name, seconds in (("many", 1.0), ("slower", 2.0)):
+        measured = [make.measurement(seconds, process=name, key=make.key(f"copy{test}")) for test in range(12)]
+        make.save(runs / f"{name}.jsonl", *measured)
+    lines = command("compare", "many", "slower").stdout.splitlines()
+    assert sum(line.startswith("INCONCLUSIVE copy") for line in lines) == 8
+    assert lines[-2:] == ["… and 4 more that are open or INVALID; --json has all", "12 INCONCLUSIVE"]
     assert "where red needs 3; measure the new side with" in command("compare", "fast", "after").stdout
     assert "can turn red" not in command("compare", "fast", "slow").stdout
 

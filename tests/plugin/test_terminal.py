@@ -84,6 +84,18 @@ def test_a_run_on_a_busy_machine_says_once_who_keeps_it_busy_and_what_to_do(desk
         assert f"This machine was too busy for 1 of 2 results: {told}; {waits} {again}" in lines
 
 
+def test_what_the_scheduler_took_is_the_neighbours_and_is_repeated_under_another_name_beside_what_counts(
+    desk, monkeypatch
+):
+    spoiled = iter(("", "43 of 49 blocks of samples were spoiled: 43 × cores taken by the scheduler"))
+    monkeypatch.setattr(CoreWatch, "disturbed", lambda _: next(spoiled))
+    monkeypatch.setattr(cpu, "neighbours_now", lambda: "")
+    desk.suite()
+    lines = " ".join(line.strip() for line in narrow(desk, monkeypatch, "--roofline-save=one"))
+    assert "This machine was too busy for 1 of 2 results: other processes kept its cores busy" in lines
+    assert "run this again, under another name, once `roofline doctor` exits 0" in lines
+
+
 def test_a_run_of_which_nothing_counts_makes_way_for_another_of_its_name_and_is_kept(desk, monkeypatch, sentence):
     disturbed = "other processes kept 1.6 of 2 cores busy while it was timed"
     monkeypatch.setattr(cpu, "neighbours_now", lambda: "")

@@ -2,7 +2,7 @@
 
 import platform
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,11 +92,7 @@ def _print(proposal: "Proposal", output: Path) -> None:
     entries, exact = proposal.baseline.entries, proposal.baseline.exact
     if entries:
         sessions = max(len(entry.sessions) for entry in entries)
-        canaries = sum(entry.is_canary for entry in entries)
-        beside = f" and {counted(canaries, 'canary', 'canaries')} (how fast the machine itself was)" * bool(canaries)
-        made = (
-            f"{counted(len(entries) - canaries, 'entry', 'entries')}{beside} for {printable(str(entries[0].hardware))}"
-        )
+        made = f"{_counted(entries)} for {printable(str(entries[0].hardware))}"
         say(f"{made}, from up to {counted(sessions, 'session', 'sessions')}, in {output}")
         if note := provisional(entries, output):
             say(note)
@@ -104,6 +100,15 @@ def _print(proposal: "Proposal", output: Path) -> None:
         targets = printable(", ".join(sorted({entry.target for entry in exact})))
         say(f"{counted(len(exact), 'exact entry', 'exact entries')} for {targets}, in {output}")
     say(f"read it, then: roofline baseline approve {output}")
+
+
+def _counted(entries: "Collection[Entry]") -> str:
+    """`7 entries and 3 canaries (how fast the machine itself was)`: nobody asked for canaries by name."""
+    from ..report.baseline_tables import counted
+
+    canaries = sum(entry.is_canary for entry in entries)
+    beside = f" and {counted(canaries, 'canary', 'canaries')} (how fast the machine itself was)"
+    return counted(len(entries) - canaries, "entry", "entries") + beside * bool(canaries)
 
 
 def _picked(names: tuple[str, ...], folder: Path, choice: "Choice") -> "Picked":
@@ -225,12 +230,13 @@ def approve(
         tell(f"nothing to change: {' and '.join(held) or path} already holds all that it proposes")
     done = "would change in" if dry_run else "written to"
     if pending:
-        tell(changes_table(found, 80, sys.stdout.isatty()))
+        if shown := [change for change in found if not change.entry.is_canary]:
+            tell(changes_table(shown, 80, sys.stdout.isatty()))
         if note := provisional([change.entry for change in found], proposal if dry_run else path):
             tell(note)
         if not dry_run:
             approve_entries(proposed, into, only=only, replaces=replace, accept_slower=accept_slower)
-        tell(f"{counted(len(pending), 'entry', 'entries')} {done} {path}")
+        tell(f"{_counted([change.entry for change in pending])} {done} {path}")
     if exact:
         tell(exact_table([change.entry for change in exact], 80, sys.stdout.isatty()))
         for line in exact_change_lines(exact):

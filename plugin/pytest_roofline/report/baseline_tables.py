@@ -153,6 +153,7 @@ def _published(entry: Entry) -> str:
 
 def provisional_note(healths: Sequence[Health]) -> str:
     """How many entries are provisional, and for what; empty where none is."""
+    healths = [health for health in healths if not health.entry.is_canary]
     some = [health for health in healths if health.provisional]
     if not some:
         return ""
