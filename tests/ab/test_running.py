@@ -41,6 +41,11 @@ def test_a_against_a_is_not_red_and_a_side_that_was_saved_becomes_a_baseline(wor
         assert "REGRESSED" not in verdicts(told).values()
     base, new = (world.run(f"same2-{side}") for side in "ab")
     assert base.header.command[:4] == ("roofline", "ab", ".", ".")
+    # As `explain` and `report` show it: A stands where a baseline would.
+    assert {one.label: (one.verdict, one.source) for one in new.judgements} == {
+        label: (word, "same2-a") for label, word in verdicts(told).items()
+    }
+    assert base.judgements == ()
     assert {one.round for one in new.measurements} == set(range(1, told["processes"]["B"] + 1))
     entries = propose([new]).baseline.entries
     assert {entry.label for entry in entries} == set(LABELS)
@@ -93,6 +98,9 @@ def test_an_interrupted_run_keeps_what_it_measured_and_goes_on_to_the_same_verdi
     numbers = [number for number, *_ in world.calls]
     assert numbers == [*range(1, 7), *range(6, len(expected) + 1)]
     assert [ids for _, _, ids, _ in world.calls[6:]] == [ids for _, _, ids, _ in expected[5:]]
+    # One that came to its end runs no more.
+    world.calls = []
+    assert (verdicts(world.ab("--resume=whole", status=1)), world.calls) == (whole, [])
     for words, why in (
         (("--resume=absent",), "no `roofline ab` is called 'absent'"),
         (("--resume=cut", ".", "."), "--resume takes no sides"),

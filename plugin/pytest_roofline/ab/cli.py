@@ -139,7 +139,7 @@ def _run(state: "State", folder: Path, budget: str | None, markdown: Path | None
             try:
                 judged = runner.run(budget_s)
             except KeyboardInterrupt:
-                interrupted, judged = True, runner.judge(ended=False)
+                interrupted, judged = True, runner.judge(state.processes, ended=False)
             told = tell(results, judged, sides, interrupted=interrupted)
     except KeyboardInterrupt:
         _tell("interrupted ahead of the first process")

@@ -1,7 +1,7 @@
 """What a run of `roofline ab` was asked for and has taken, as its folder `.roofline/ab/NAME` keeps it."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from ..baselines.run_files import make_run_folder
 from ..baselines.runs import Line, Run, encode_line, now, read_run
 from ..core.errors import BadInput
 from ..core.facts import Environment
+from ..core.judgements import Judgement
 from ..core.keys import Key
 from ..core.records import Footer, Header, Measurement
 from ..core.samples import CANARY
@@ -206,11 +207,12 @@ class SidesResults:
                 found.append((taken, max(sound, key=lambda one: one.median_s)))
         return found
 
-    def blocks_of(self, twin: str) -> list[Block]:
-        """What the processes of each block say of a test."""
+    def blocks_of(self, twin: str, until: int) -> list[Block]:
+        """What the processes of each block, up to the one of that number, say of a test."""
         blocks: dict[int, list[TimedProcess]] = {}
         for taken, one in self.taken_of(twin, "A", "B", "control"):
-            blocks.setdefault(taken.block, []).append(TimedProcess(taken.arm, one.median_s, float(taken.number)))
+            if taken.block <= until:
+                blocks.setdefault(taken.block, []).append(TimedProcess(taken.arm, one.median_s, float(taken.number)))
         return list(blocks.values())
 
     def tolerance_of(self, twin: str) -> float:
@@ -241,15 +243,20 @@ class SidesResults:
             found |= {test_id: why for test_id, why in taken.lost.items() if lost[test_id] >= MOST_CRASHES}
         return found
 
-    def save(self) -> dict[str, Path]:
-        """Write a run file for each side, its processes as rounds, as `baseline propose` takes it; by side its path."""
+    def save(self, judgements: Sequence[Judgement]) -> dict[str, Path]:
+        """Write a run file for each side, its processes as rounds, as `baseline propose` takes it; by side its path.
+
+        Args:
+            judgements: of B against A, which B's file holds.
+        """
         paths = {}
         for side in SIDES:
             runs = self.runs_of(side)
             if runs:
                 make_run_folder(self.folder)
                 path = self.folder / "runs" / f"{run_name(self.state.name, side)}.jsonl"
-                write_atomically(path, "".join(map(encode_line, self._lines(side, runs))))
+                lines = self._lines(side, runs, judgements if side == "B" else ())
+                write_atomically(path, "".join(map(encode_line, lines)))
                 paths[side] = path
         return paths
 
@@ -262,7 +269,7 @@ class SidesResults:
         kept = {name: value for name, value in (known.variables or {}).items() if name not in CACHES}
         return replace(known, variables=None if known.variables is None else kept)
 
-    def _lines(self, side: str, runs: list[Run]) -> list[Line]:
+    def _lines(self, side: str, runs: Sequence[Run], judgements: Sequence[Judgement]) -> list[Line]:
         """The records of a side's run, of which each process is a round."""
         environment = self.environment(side)
         assert environment is not None
@@ -278,7 +285,7 @@ class SidesResults:
             for attempts in self._measured[taken.number].values():
                 lines += [replace(one, round=number) for one in attempts]
                 keys |= {one.key.identity for one in attempts}
-        return [*lines, Footer(now(), 0, len(keys))]
+        return [*lines, *judgements, Footer(now(), 0, len(keys))]
 
 
 def run_name(name: str, side: str) -> str:

@@ -67,20 +67,21 @@ class Runner:
                 break
             if budget_s is not None and block and time.monotonic() - self._invoked_s > budget_s:
                 self._tell(f"--budget is spent after block {block}, {count(len(wanted), 'test')} undecided")
-                return self.judge(ended=True)
-            arms = " ".join("A'" if arm == "control" else arm for arm in order)
-            self._tell(f"block {block + 1} of at most {len(orders)}: {arms}, {count(len(wanted), 'test')}")
+                return self.judge(block - 1, ended=True)
+            known = {one.number: one for one in self.results.state.taken}
+            if not all(place in known for place in range(number + 1, number + len(order) + 1)):
+                arms = " ".join("A'" if arm == "control" else arm for arm in order)
+                self._tell(f"block {block + 1} of at most {len(orders)}: {arms}, {count(len(wanted), 'test')}")
             for arm in order:
                 number += 1
-                known = next((one for one in self.results.state.taken if one.number == number), None)
-                self._process(known or self._planned(number, block, arm, wanted))
-            judged = self.judge(ended=False)
+                self._process(known.get(number) or self._planned(number, block, arm, wanted))
+            judged = self.judge(block, ended=False)
         return judged
 
-    def judge(self, *, ended: bool) -> dict[str, Paired]:
-        """The verdict on every test that both sides have, on what there is."""
+    def judge(self, until: int, *, ended: bool) -> dict[str, Paired]:
+        """The verdict on every test that both sides have, on the blocks up to the one of that number, from 0."""
         results = self.results
-        blocks = {twin: results.blocks_of(twin) for twin in results.twins}
+        blocks = {twin: results.blocks_of(twin, until) for twin in results.twins}
         tolerances = {twin: results.tolerance_of(twin) for twin in blocks}
         return judge_paired(blocks, tolerances, results.state.processes, ended=ended) if blocks else {}
 

@@ -13,6 +13,7 @@ from rich.text import Text
 from ..baselines.pairs import Twins, Way
 from ..baselines.rows import compared_row
 from ..baselines.run_rows import short_name
+from ..core.judgements import SessionRecord
 from ..core.rows import FAILED, TIME, Row, plain, worst_first
 from ..core.units import count, format_percent, format_seconds, listed, printable
 from ..report.messages import closing_lines, is_green
@@ -22,7 +23,7 @@ from ..stats.judgements import judgement_of
 from ..stats.paired import Paired
 from ..stats.stats import growth
 from ..stats.verdicts import Kind, changed_environment, modes_text, span_text
-from .results import SidesResults
+from .results import SidesResults, run_name
 from .sides import SIDES, PreparedSide
 
 # Of changes, tests without a twin and the like, so many are named.
@@ -106,7 +107,7 @@ def tell(
         seconds={arm: sum(one.seconds for one in taken if one.arm == arm) for arm in ("A", "B", "control")}
         | {f"warming {side}": survey.seconds for side, survey in results.surveys.items()}
         | {"all": results.state.seconds},
-        saved=results.save(),
+        saved=results.save([row.judgement for row in rows if row.judgement is not None]),
         interrupted=interrupted,
     )
 
@@ -131,15 +132,18 @@ def _row(results: SidesResults, twin: str, found: Paired) -> Row:
     if why:
         verdict, told = replace(verdict, kind=Kind.INVALID), [f"{side}: {text}" for side, text in why.items()]
     verdict = replace(verdict, reason="; ".join(filter(None, told)))
+    judgement = judgement_of(verdict, label, name=tests["B"].key.name, test_id=tests["B"].test_id)
+    if before:
+        known = SessionRecord(tuple(one.median_s for one in before), "", results.runs_of("A")[0].header.started)
+        judgement = replace(judgement, reference=(known,), source=run_name(results.state.name, "A"))
     base_s = geometric_mean([one.median_s for one in before]) if before else None
     row = compared_row(
         tests["B"].key,
         None,
-        judgement_of(verdict, label, name=tests["B"].key.name, test_id=tests["B"].test_id),
+        replace(judgement, changed=tuple(_changed(results)), new_medians_s=tuple(one.median_s for one in after)),
         geometric_mean([one.median_s for one in after]) if after else None,
         baseline_value=base_s,
         baseline_time_s=base_s,
-        baseline_processes=len(before) or None,
         processes=len(after) or None,
     )
     return replace(row, verdict=FAILED, red=True) if [*why] == ["B"] else row
