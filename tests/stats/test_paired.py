@@ -130,16 +130,18 @@ def test_a_block_without_one_side_is_no_evidence():
     assert not judged({"test": []}, ended=True)["test"].open
 
 
+@pytest.mark.parametrize("slow", ["A", "B"])
 @pytest.mark.parametrize(("moody", "fewest"), [(200, 4), (20, 8)])
-def test_two_modes_turn_nothing_red_where_the_sides_part_by_chance(moody, fewest):
+def test_two_modes_make_no_side_slower_where_they_part_by_chance(moody, fewest, slow):
     tests = suite(moody, 2, spread=0.002, modes=0.5) | {
         f"calm_{name}": blocks for name, blocks in suite(200 - moody, 2, spread=0.002, seed=2).items()
     }
     for block in tests["test_0"]:
-        block[:] = [TimedProcess(one.arm, 1.06 if one.arm == "B" else 1.0, one.at) for one in block]
+        block[:] = [TimedProcess(one.arm, 1.06 if one.arm == slow else 1.0, one.at) for one in block]
     found = judged(tests, most=4)["test_0"].verdict
-    assert (found.kind, found.fewest) == (Kind.INCONCLUSIVE, fewest)
-    if fewest == 8:
+    assert found.kind in (Kind.INCONCLUSIVE, Kind.PASSED)
+    assert found.fewest == fewest
+    if fewest == 8 and slow == "B":
         assert found.reason.startswith("looks +6.0 % slower, and red needs 8 processes a side; may be ")
 
 

@@ -297,4 +297,4 @@ def _reason(verdict: Verdict, blocks: int, tests: int, *, last: bool) -> str:
     needed = would_decide(verdict, verdict.processes, tests)
     if needed is None:
         return f"{said}; {WORTHWHILE[-1]} a side are too few this near the tolerance: allow more"
-    return f"{said}; needs about {max(needed, verdict.fewest)} a side"
+    return f"{said}; needs about {max(needed + needed % A_SIDE, verdict.fewest)} a side"
