@@ -144,6 +144,15 @@ def test_other_versions_of_babelstreams_text_are_read(text, take):
     best = found.readings[0]
     assert rate(best.work, best.metric, best.seconds[0]) == pytest.approx(4031.234e9)
     assert best.parameters == {"size_bytes": 2**30, "dtype": "fp32", "order": "isolated"}
+    # In Rust, as its authors' forum quotes it.
+    tabs = (
+        "BabelStream\nVersion: 0.5\nImplmentation: Rust\nRunning kernels 100 times\n"
+        "Precision: double\nArray size: 268.4 MB (=0.3 GB)\n"
+        "Function\tMbytes/sec\tMin (sec)\tMax\t\tAverage\nCopy\t\t50552.817\t0.01062\t\t0.02924\t\t0.01143\n"
+    )
+    best, mean, _ = take(tabs)[0].readings
+    assert rate(best.work, best.metric, best.seconds[0]) == pytest.approx(50552.817e6)
+    assert mean.seconds == (0.01143,)
     triad = (
         "BabelStream\nVersion: 4.0\nImplementation: CUDA\nRunning triad 100 times\nNumber of elements: 33554432\n"
         "Precision: double\nArray size: 268.4 MB (=0.3 GB)\nTotal size: 805.3 MB (=0.8 GB)\n"

@@ -16,7 +16,7 @@ CONVENTION = (
 )
 UNITS = {
     "mbytes": 1e6, "mibytes": 2.0**20, "gbytes": 1e9, "gibytes": 2.0**30,
-    "MBytes": 1e6, "MiBytes": 2.0**20, "KB": 1e3, "KiB": 2.0**10,
+    "MBytes": 1e6, "Mbytes": 1e6, "MiBytes": 2.0**20, "KB": 1e3, "KiB": 2.0**10,
     "MB": 1e6, "MiB": 2.0**20, "GB": 1e9, "GiB": 2.0**30, "TB": 1e12, "TiB": 2.0**40,
 }  # fmt: skip
 # Arrays read and written by each kernel: `src/benchmark.h`.
@@ -237,7 +237,8 @@ _RULES: tuple[Rule[_Tables], ...] = (
 
 
 sniff = marked(
-    r"function,num_times,|phase,n_elements,|(?:BabelStream|GPU-STREAM) *\r?$|Function +\w+/s(?:ec)? +Min \(sec\)"
+    r"function,num_times,|phase,n_elements,|(?:BabelStream|GPU-STREAM) *\r?$"
+    r"|Function[ \t]+\w+/s(?:ec)?[ \t]+Min \(sec\)"
 )
 
 

@@ -142,8 +142,8 @@ def read_runs(
         for label, piece in _pieces(line):
             if label not in streams:
                 streams[label] = _Stream(begin())
-            # Who quotes a log may indent it.
-            streams[label].take(rules, source, number, piece.lstrip(" "))
+            # Who quotes a log may indent it, and some programs print tabs between columns.
+            streams[label].take(rules, source, number, piece.replace("\t", " ").lstrip(" "))
     found = [one for stream in streams.values() for one in finish(stream.runs)]
     skipped = sum(stream.skipped for stream in streams.values())
     once = list({_content(one): one for one in reversed(found)}.values())[::-1]
