@@ -97,7 +97,7 @@ def fleet(minimum: str, by: str | None, as_json: bool, **chosen: Any) -> None:
 
     Example: roofline fleet runs/ --since 2026-03-01 --tests 'memcpy_*'
 
-    Exit status: 0 none is, 1 one is, 2 the input cannot be used, or holds too few devices to say.
+    Exit status: 0 none was found, 1 one was, 2 the input cannot be used, or holds too few devices to say.
     """
     from .fleet import fleet as fleet_of
     from .text import fleet_text
