@@ -4,9 +4,10 @@
     python benchmarks/seed_page.py --check     # what has no command that runs, and which figures no test can meet
     python benchmarks/seed_page.py             # write the page of what was tried last
 
-Rows are in seeds/rows.json, what they printed in seeds/tried.json, figures in baselines/published/seed_figures.json. A
-check collects every pytest command, runs every `roofline` command on a sample, and asks of each figure whether a test
-that a command of its row selects would show it: exit status 1 where anything is missing.
+Rows are in seeds/rows.json, what a `roofline` command reads in place of RUN in seeds/samples.json, what they printed
+in seeds/tried.json, figures in baselines/published/seed_figures.json. A check collects every pytest command, runs every
+`roofline` command on a sample, and asks of each figure whether a test that a command of its row selects would show it:
+exit status 1 where anything is missing.
 """
 
 import argparse
@@ -39,7 +40,7 @@ from pytest_roofline.plugin.planned import measures, plan
 
 ROOT = Path(__file__).resolve().parent.parent
 PUBLISHED = ROOT / "baselines" / "published"
-ROWS, TRIED = (Path(__file__).with_name("seeds") / name for name in ("rows.json", "tried.json"))
+ROWS, TRIED, SAMPLES = (Path(__file__).with_name("seeds") / f"{one}.json" for one in ("rows", "tried", "samples"))
 PAGE = ROOT / "docs" / "seeds.md"
 # In the order of their numbers; what they call themselves stands in baselines/published/documents.json.
 DOCUMENTS = {
@@ -248,11 +249,11 @@ def missing(every: Sequence[Row]) -> Iterator[str]:
     selected = collected(one for one in commands if one[0].startswith("pytest "))
     yield from (f"`{one}` selects no test" for (one, _), found in selected.items() if not found.tests)
     with tempfile.TemporaryDirectory(prefix="roofline-seeds-") as folder:
-        for one in sorted({row.sample for row in every}):
-            if one.startswith("roofline "):
-                status, _ = run(one, Path(folder))
-                if status != 0:
-                    yield f"`{one}` ended with status {status}; expected 0"
+        samples = json.loads(SAMPLES.read_text(encoding="utf-8"))
+        for one in sorted({one for one, _ in commands if one.startswith("roofline ")}):
+            status, _ = run(samples.get(one, one), Path(folder))
+            if status != 0:
+                yield f"`{one}` ended with status {status} on its sample; expected 0"
     yield from unmet(every, selected)
 
 
