@@ -28,12 +28,15 @@ from detectors.in_turn_rows import (
 )
 from detectors.peers import PROCESS_PEERS, SLOWDOWNS, SWEEP
 from detectors.rows import bounds
+from stamp import stamped
 
 from pytest_roofline.stats.verdicts import Kind
 
 # The goals, as shares.
 RED_SUITES, RED_SUITES_OVERALL = 0.05, 0.04
 PASSED_AT, PASSED_AT_TWICE = 0.05, 0.005
+# The seed whose draws the settings of the rule were chosen on.
+TUNED = 5
 
 Counted = Sequence[tuple[Row, Tally]]
 
@@ -83,8 +86,8 @@ seed {seed}. Both sides run in turn, `A B B A` and `B A A B`, a hidden second A 
 judged by the plugin's own `judge_paired` after every block, and left when it is decided. δ is 3 % where a row does not
 say otherwise. In every row but those that say so, each test has an offset of its session (σ_s 3 %) and drifts over the
 run by up to 10 %, straight, up or down. "calm" is σ_p 0.06 to 1.8 % between processes, the middle one 0.33 %; "mix" 0.2
-to 5.9 %, the middle one 1.1 %, as in a large public corpus. A slow mode is 6 % slower. Ranges are Clopper and
-Pearson's, of 95 %."""
+to 5.9 %, the middle one 1.1 %, as in a large public corpus. A slow mode is 6 % slower. The rule's settings
+were chosen on draws of seed {tuned}. Ranges are Clopper and Pearson's, of 95 %."""
 
 TITLES = {
     "spreads": "Spreads and lengths",
@@ -100,7 +103,8 @@ def page(counted: Counted, peers: dict[tuple[str, str], Called], plan: Plan) -> 
     found = findings(counted)
     missed = [goal for goal, _, good in found if not good]
     said = "All goals are reached." if not missed else f"{len(missed)} of {len(found)} goals are missed."
-    lines = ["# How good the verdicts of `roofline ab` are", "", INTRO.format(draws=plan.draws, seed=plan.seed), ""]
+    intro = INTRO.format(draws=plan.draws, seed=plan.seed, tuned=TUNED)
+    lines = ["# How good the verdicts of `roofline ab` are", "", intro, ""]
     lines += [f"**{said}**", "", "| goal | seen | |", "|---|---|---|"]
     lines += [f"| {goal} | {seen} | {'reached' if good else '**missed**'} |" for goal, seen, good in found]
     lines += ["", "## Unchanged suites", ""]
@@ -199,7 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=150, metavar="SUITES", help="of each row (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=5, help="default: %(default)s")
+    parser.add_argument("--seed", type=int, default=11, help="default: %(default)s")
     parser.add_argument("--only", default="", metavar="WORD", help="rows whose group or name has it")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
     parser.add_argument("-o", "--output", type=Path, help="Markdown file to write; else it is printed")
@@ -212,7 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         counted.append((row, tally))
     text = page(counted, {} if options.only else count_peers(plan, options.jobs), plan)
     if options.output:
-        options.output.write_text(text, encoding="utf-8")
+        options.output.write_text(stamped(text), encoding="utf-8")
     else:
         print(text, end="")
     return 0
