@@ -86,7 +86,7 @@ def test_the_first_pair_of_a_link_class_stands_for_it_but_at_the_sizes_of_the_ma
 
     def left(size_bytes=2**22, tier=None):
         """The pairs that are left out, with the reason."""
-        config, found = SimpleNamespace(getoption=lambda name: tier, getini=lambda name: None), {}
+        config, found = SimpleNamespace(getoption=lambda name: tier, getini=lambda name: None, stash={}), {}
         for pair in kinds:
             try:
                 module._leave_to_another_pair(config, pair, size_bytes)

@@ -4,15 +4,12 @@
 and what stands at each place of their ids.
 """
 
-import dataclasses
 import json
 import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
-
-from pytest_roofline.plugin.settings import Options
 
 from ..golden.stored import renewing
 from .benchmarks import run_on_suite
@@ -87,17 +84,11 @@ def test_a_case_is_had_by_its_id_whatever_its_tier_and_a_word_selects_no_more_th
 
 
 def test_the_page_of_options_says_how_much_is_measured_by_default(collected):
-    """With the default budget of a second each; copies within a host skip on a GPU, all others on a CPU."""
-    own, copies = ([one for one in collected["quick"] if one.startswith(names)] for names in (
-        "test_memcpy_h2h[", ("test_memcpy_d2d", "test_memcpy_h2d", "test_memcpy_d2h"),
-    ))  # fmt: skip
-    sizes = len([one for one in collected["full"] if one.startswith("test_memcpy_h2h[")])
-    (budget_s,) = (one.default for one in dataclasses.fields(Options) if one.name == "budget_s")
+    quick, full = (
+        len([one for one in collected[tier] if one.startswith("test_memcpy_h2h[")]) for tier in ("quick", "full")
+    )
     page = (STORED.parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
-    assert (
-        f"measures {len(own)} of the {sizes} sizes of a copy: `-k memcpy` is {len(own)} tests on a CPU, planned for "
-        f"{len(own) * budget_s:g} s of measuring, and {len(copies)} on a GPU |"
-    ) in page
+    assert f"measures {quick} of the {full} sizes of a copy" in page
 
 
 def test_a_night_compiles_at_most_150_kernels(collected):

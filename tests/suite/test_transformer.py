@@ -102,7 +102,7 @@ def of_tier(suite, tier, test="test_transformer", on_accelerator=False):
 
 
 def config(device=None, ini=""):
-    return SimpleNamespace(getoption=lambda name: device, getini=lambda name: ini)
+    return SimpleNamespace(getoption=lambda name: device, getini=lambda name: ini, stash={})
 
 
 def test_the_device_that_is_measured_decides_and_without_any_accelerator_the_cpu_is(suite, monkeypatch):
