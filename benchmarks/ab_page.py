@@ -2,7 +2,7 @@
 
     python benchmarks/ab_page.py -o docs/results/ab.md
 
-Two environments over this one, whose package `seeded` does 10 % more in one of two functions; this checkout against
+Two environments over this one, whose package `seeded` asks half of the tests for 10 % more; this checkout against
 itself over all host copies; and how long both took. Nothing else may run meanwhile: about a quarter of an hour.
 """
 
@@ -22,6 +22,8 @@ from pytest_roofline.ab.making import over, packages_of
 CHUNKS, SEEDED = 20, 22
 PACKAGE = "CHANGED = {}\n"
 SUITE = """
+import time
+
 import pytest
 import seeded
 import torch
@@ -40,6 +42,12 @@ def test_copies(roofline, kind, kib):
     # The work that a user asked for is the same on both sides.
     work = Work(read_bytes=20 * source.numel(), write_bytes=20 * source.numel(), flops=1)
     roofline.measure(copies, make_args=lambda: (source, target), work=work)
+
+@pytest.mark.parametrize("us", [250, 500, 1000])
+@pytest.mark.parametrize("kind", ["changed", "same"])
+def test_waits(roofline, kind, us):
+    chunks = seeded.CHANGED if kind == "changed" else 20
+    roofline.measure(lambda: time.sleep(chunks * us / 1e6))
 """
 # A CPU's own tolerance is 15 %, which is meant for a stored baseline.
 COMMON = ("--tolerance=5%", "--json")
@@ -124,9 +132,11 @@ Made by `python benchmarks/ab_page.py` on {same["tests"][0]["hardware"]}, tolera
 
 ## A slowdown of 10 % in one package
 
-Two environments, `python:BEFORE` against `python:AFTER`; in the second, one function of a package copies {SEEDED}
-chunks in place of {CHUNKS}. Of {len(slower)} tests of it {found} are REGRESSED; of the others, which are the same on
-both sides, {beside}. {seeded["sentence"]}.
+Two environments, `python:BEFORE` against `python:AFTER`; in the second, a package asks for {SEEDED} chunks in place of
+{CHUNKS}, of copies and of waiting. Of {len(slower)} tests of it {found} are REGRESSED; of the others, which are the
+same on both sides, {beside}. {seeded["sentence"]}.
+
+Waiting shows the command at work where processes agree; copies go as this machine's memory and neighbours let them.
 
 {table(seeded)}
 
