@@ -13,28 +13,17 @@ import pytest
 from pytest_roofline.baselines.runs import read_run
 
 ROOFLINE = Path(sys.executable).parent / "roofline"
-CONFTEST = """
-import os, random, sys, types
-from importlib import metadata
-import pytest
-
-if "torch" not in sys.modules:
-    sys.modules["torch"] = torch = types.ModuleType("torch")
-    torch.__version__, torch.version = metadata.version("torch"), types.SimpleNamespace(cuda=None, hip=None)
-    torch.get_num_threads, torch.Tensor = lambda: 1, type("Tensor", (), {})
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_roofline_device(config, name):
-    from pytest_roofline.engine.devices.fake import FakeDevice
-
-    config.fake = FakeDevice()
-    return config.fake
+CONFTEST = (
+    (Path(__file__).parents[1] / "docs" / "standin" / "scripted.py").read_text(encoding="utf-8")
+    + """
+import random
 
 @pytest.fixture
 def busy(request):
     noise = random.Random(f"{os.getpid()}{request.node.name}").gauss(0, 0.003)
     return lambda seconds: request.config.fake.work(seconds * (1 + noise))
 """
+)
 SUITE = """
 import pytest
 from package import SECONDS
@@ -160,6 +149,7 @@ def test_whoever_ends_it_leaves_nothing_behind_and_resumes(repository):
     assert left(repository) == ([], 0)
 
 
+@pytest.mark.serial
 def test_two_ranks_are_timed_on_both_sides(repository):
     (repository / "bench" / "conftest.py").unlink()
     (repository / "bench" / "test_ranks.py").write_text(RANKS)
