@@ -73,6 +73,8 @@ def test_where_nothing_can_be_compared_the_status_is_2_and_says_why(world):
     said = world.ab(*SEEDED, status=2)
     assert "no test was measured on both sides: A (merge-base (" in said
     assert "; B (.): wrong data; expected some: name others" in said
+    world.slow = {"B": "newer"}
+    assert "what a process on B measured cannot be read: " in world.ab(*SEEDED, status=2)
     world.slow = {"A": "busy"}
     told = world.ab(*SEEDED, status=2)
     assert told["sentence"] == "GREY: nothing was compared (6 INVALID)"

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ..baselines.runs import Run, read_run
+from ..baselines.run_files import runs_of_child
+from ..baselines.runs import Run
 from ..core.errors import BadFile, BadInput
 from ..core.samples import MOST_EXCLUDED
 from ..core.units import count, listed, printable
@@ -118,7 +119,7 @@ class Runner:
                 began_s = time.monotonic()
                 ended = self._child(side, Path(name), 1, left, WARMING_S, WARMING_BUDGET)
                 survey.seconds += time.monotonic() - began_s
-                runs = _runs(Path(name))
+                runs = list(runs_of_child(Path(name), self._unreadable(side)))
             self._check(side, ended, runs)
             for run in runs:
                 for each in SIDES if self.results.parameters[side] else (side,):
@@ -178,7 +179,7 @@ class Runner:
     def _keep(self, taken: Taken, folder: Path, ended: Ended | None, seconds: float) -> Taken:
         """Keep the run files of a process, and note what it has yet to run."""
         files, done, lost = list(taken.files), set[str](), dict(taken.lost)
-        for run in _runs(folder):
+        for run in runs_of_child(folder, self._unreadable(taken.side)):
             files.append(f"{taken.number:03d}-{taken.arm}-{len(files)}.jsonl")
             shutil.copyfile(run.path, self.results.place / files[-1])
             done |= {outcome.test_id for outcome in run.outcomes}
@@ -193,6 +194,9 @@ class Runner:
         kept = replace(taken, files=tuple(files), left=tuple(left), lost=lost, seconds=taken.seconds + seconds)
         self.results.add(kept, time.monotonic() - self._began_s)
         return kept
+
+    def _unreadable(self, side: str) -> Callable[[BadFile], None]:
+        return lambda error: self._tell(f"what a process on {side} measured cannot be read: {error}")
 
     def _child(
         self, side: str, folder: Path, number: int, ids: Sequence[str] | None, quiet_s: float, *more: str
@@ -222,14 +226,3 @@ def _seen(survey: Survey) -> str:
     """What a side has, or why it has nothing."""
     told = [one.label for one in survey.tests.values()] or [*survey.trouble.values(), *survey.skipped.values()]
     return listed(list(dict.fromkeys(told)), 2) or "nothing that measures"
-
-
-def _runs(folder: Path) -> list[Run]:
-    """What a process wrote, but for files that were cut before their first line was whole."""
-    found = []
-    for path in sorted((folder / "runs").glob("*.jsonl")):
-        try:
-            found.append(read_run(path))
-        except BadFile:
-            continue
-    return found

@@ -6,7 +6,7 @@ import itertools
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -155,6 +155,15 @@ def make_run_folder(folder: Path) -> None:
     if not runs.is_dir():
         runs.mkdir(parents=True)
         (runs / ".gitignore").write_text("*\n", encoding="utf-8")
+
+
+def runs_of_child(folder: Path, tell: Callable[[BadFile], None]) -> Iterator[Run]:
+    """What a fresh process wrote into its folder; of a file that cannot be read `tell` gets the error."""
+    for path in sorted((folder / "runs").glob("*.jsonl")):
+        try:
+            yield read_run(path)
+        except BadFile as error:
+            tell(error)
 
 
 def refuse_existing(folder: Path, name: str) -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ..baselines.runs import Run, read_run
+from ..baselines.run_files import runs_of_child
+from ..baselines.runs import Run
 from ..core.errors import BadFile
 from ..core.samples import CANARY
 from ..core.units import encodable
@@ -109,12 +110,11 @@ class Rounds:
     def _take_in(self, folder: Path, number: int) -> frozenset[str]:
         """Copy what a child measured into the parent's run file, and note what failed there; the tests it told of."""
         kept: set[str] = set()
-        for path in sorted((folder / "runs").glob("*.jsonl")):
-            try:
-                run = read_run(path)
-            except BadFile as error:
-                self._say(f"roofline: what round {number} measured cannot be read: {error}")
-                continue
+
+        def tell(error: BadFile) -> None:
+            self._say(f"roofline: what round {number} measured cannot be read: {error}")
+
+        for run in runs_of_child(folder, tell):
             self._copy(run, number)
             kept.update(outcome.test_id for outcome in run.outcomes)
         return frozenset(kept)
