@@ -21,7 +21,7 @@ def fresh(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
     def clear():
-        for cached in (identity._code_of, identity._names_of, identity._modules_of, identity._version):
+        for cached in (identity._code_at, identity._names_of, identity._owners, identity._version):
             cached.cache_clear()
 
     clear()
@@ -56,7 +56,7 @@ def repository(tmp_path):
 
 
 def code_of(folder):
-    identity._code_of.cache_clear()
+    identity._code_at.cache_clear()
     (found,) = identity._code_of(folder)
     return found
 
@@ -124,7 +124,7 @@ def test_without_git_and_where_it_takes_too_long_nothing_is_invented(repository,
     monkeypatch.setattr(identity, "GIT_S", 0.5)
     assert code_of(repository).changes == "unknown"
     monkeypatch.setenv("PATH", str(tmp_path))
-    identity._code_of.cache_clear()
+    identity._code_at.cache_clear()
     assert identity._code_of(repository) == ()
 
 
@@ -141,15 +141,19 @@ def test_packages_are_those_imported_by_whatever_name_and_binaries_have_a_hash(t
     site = tmp_path / "site"
     distribution(site, "Plain", "1.0", ["plain/__init__.py"])
     distribution(site, "fast_thing", "2.0", ["fast_thing/core.so", "fast_thing/__init__.py"])
-    distribution(site, "PyOther", "3.0", ["other.py"], top_level__txt="other\n")
-    distribution(site, "unseen", "4.0", ["unseen.py"])
+    distribution(site, "PyOther", "3.0", ["other.py"])
+    (distribution(site, "PyDebian", "3.1", [], top_level__txt="debian\n") / "RECORD").unlink()
+    # Whose file ends like one of another, and one of which nothing is imported.
+    distribution(site, "unseen", "4.0", ["unseen/other.py", "unseen.py"])
     monkeypatch.setattr(sys, "path", [str(site)])
     monkeypatch.setattr(sys, "modules", {})
-    for name in ("plain", "fast_thing", "other", "test_of_mine"):
+    for name in ("plain", "fast_thing", "other", "debian", "test_of_mine"):
         sys.modules[name] = types.ModuleType(name)
         sys.modules[name].__file__ = str(site / f"{name}.py")
     found = packages()
-    assert (found["Plain"], found["PyOther"], len(found)) == ("1.0", "3.0", 3)
+    assert {name: found[name] for name in found if name != "fast-thing"} == {
+        "Plain": "1.0", "PyOther": "3.0", "PyDebian": "3.1",
+    }  # fmt: skip
     version, _, content = found["fast-thing"].partition("#")
     assert (version, len(content)) == ("2.0", 8)
 

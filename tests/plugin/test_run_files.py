@@ -130,7 +130,7 @@ def test_a_run_file_tells_it_and_a_comparison_names_every_difference(desk, monke
     assert environment.packages["pytest"].startswith(pytest.__version__)
     git(desk, "commit", "-q", "--allow-empty", "-m", "another")
     monkeypatch.setenv("NCCL_ALGO", "Ring")
-    identity._code_of.cache_clear()
+    identity._code_at.cache_clear()
     desk.run("--roofline-save=new")
     lines = desk.cli("compare", "old", "new").output.splitlines()
     changed = next(line for line in lines if line.startswith("changed: "))

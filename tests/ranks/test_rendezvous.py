@@ -152,7 +152,7 @@ def test_a_launch_with_a_secret_and_a_master_meets_there_and_writes_no_file(tmp_
 
 
 class Stranger:
-    """Another user of this machine, who was first at every port that was free, and writes a file where one is looked for."""
+    """Another user, who was first at every port that was free, and writes a file where one is looked for."""
 
     def __init__(self, ports, files):
         (ready, readied), (self.accepted, told) = os.pipe(), os.pipe()

@@ -106,8 +106,8 @@ def libraries() -> dict[str, str]:
     found: dict[str, str] = {}
     lines = (read(Path("/proc/self/maps")) or "").splitlines()
     for path in sorted({line.split()[-1] for line in lines if ".so" in line}):
-        mapped = _MAPPED.search(os.path.realpath(path)) or _MAPPED.search(path)
-        if mapped:
+        if named := _MAPPED.search(path):
+            mapped = _MAPPED.search(os.path.realpath(path)) or named
             found[_LIBRARIES[mapped[1]]] = _version_of_wheel(Path(path)) or mapped[2].strip(".") or "unknown"
     torch = sys.modules.get("torch")
     if torch is not None and "cuDNN" in found:
@@ -137,18 +137,15 @@ def _names_of(folder: str) -> tuple[str, ...]:
 
 def packages() -> dict[str, str]:
     """Version by name of each distribution of which a module is imported; of those with binaries with a hash."""
-    imported = {name: module for name, module in list(sys.modules.items()) if "." not in name}
+    modules = [(name, module) for name, module in list(sys.modules.items()) if "." not in name]
+    imported = {_plain(name): str(getattr(module, "__file__", "")) for name, module in modules}
     known = {_plain(info.name.partition("-")[0]): info for info in _distributions()}
-    found = {name: known.pop(name) for name in sorted(map(_plain, imported)) if name in known}
     # A distribution may be called otherwise than what is imported of it; what lies nowhere beside one is of none.
     places = tuple({f"{info.parent}{os.sep}" for info in known.values()})
-    missing = {
-        name
-        for name, module in imported.items()
-        if _plain(name) not in found and str(getattr(module, "__file__", "")).startswith(places)
-    }
-    found |= {name: info for name, info in known.items() if missing & _modules_of(info)} if missing else {}
-    return {info.name.partition("-")[0].replace("_", "-"): _version(info) for _, info in sorted(found.items())}
+    others = frozenset(file for name, file in imported.items() if name not in known and file.startswith(places))
+    found = frozenset(known.pop(name) for name in sorted(imported) if name in known)
+    every = found | _owners(others, found, frozenset(known.values()))
+    return {info.name.partition("-")[0].replace("_", "-"): _version(info) for info in sorted(every)}
 
 
 def _plain(name: str) -> str:
@@ -161,22 +158,40 @@ def _distributions() -> Iterator[Path]:
 
 
 @functools.cache
-def _modules_of(info: Path) -> frozenset[str]:
-    """The modules and packages of a distribution."""
-    if listed := read(info / "top_level.txt"):
-        return frozenset(listed.split())
-    firsts = {line.partition(",")[0].partition("/")[0] for line in (read(info / "RECORD") or "").splitlines()}
-    return frozenset(name.partition(".")[0] for name in firsts)
+def _owners(files: frozenset[str], found: frozenset[Path], others: frozenset[Path]) -> frozenset[Path]:
+    """The distributions that some modules are of: of those already found, else of others, a short RECORD first."""
+    sought, owners = set(files), set()
+    for info in (*sorted(found, key=_size), *sorted(others, key=_size)):
+        if not sought:
+            break
+        record, start = _record(info), len(f"{info.parent}{os.sep}")
+        if owned := {file for file in sought if f"\n{file[start:].replace(os.sep, '/')},".encode() in record}:
+            sought -= owned
+            owners.add(info)
+    return frozenset(owners)
+
+
+def _size(info: Path) -> int:
+    try:
+        return (info / "RECORD").stat().st_size
+    except OSError:
+        return 0
+
+
+def _record(info: Path) -> bytes:
+    """The list of a distribution's files, each behind a line break; from its top names where Debian keeps no list."""
+    try:
+        return b"\n" + (info / "RECORD").read_bytes()
+    except OSError:
+        names = (read(info / "top_level.txt") or "").split()
+        return "".join(f"\n{name}.py,\n{name}/__init__.py," for name in names).encode()
 
 
 @functools.cache
 def _version(info: Path) -> str:
-    version = info.name.removesuffix(".dist-info").partition("-")[2]
-    try:
-        record = (info / "RECORD").read_bytes()
-    except OSError:
-        return version
-    return version + (f"#{_hash(record)}" if b".so," in record or b".pyd," in record else "")
+    record = _record(info)
+    binary = b".so," in record or b".pyd," in record
+    return info.name.removesuffix(".dist-info").partition("-")[2] + (f"#{_hash(record[1:])}" if binary else "")
 
 
 def _hash(content: bytes) -> str:
@@ -203,40 +218,50 @@ def _installed_code(side: Mapping[str, str] | None = None) -> Iterator[Code]:
             continue
 
 
-@functools.cache
-def _code_of(root: Path) -> tuple[Code, ...]:
+def _code_of(folder: Path) -> tuple[Code, ...]:
     """The state of the repository that a folder is in; empty where git is not there, or knows of none."""
+    own = folder.resolve()
+    tops = (place for place in (own, *own.parents) if (place / ".git").exists())
+    return next(map(_code_at, tops), ())
+
+
+@functools.cache
+def _code_at(top: Path) -> tuple[Code, ...]:
     target = os.environ.get("GITHUB_BASE_REF") or os.environ.get("CI_MERGE_REQUEST_TARGET_BRANCH_NAME")
-    head, branch, state, difference, new, base = _git(
-        root,
-        ("rev-parse", "HEAD"),
-        ("symbolic-ref", "--short", "-q", "HEAD"),
-        ("status", "--porcelain"),
-        ("diff", "HEAD", "--submodule=diff", "--no-ext-diff", "--no-textconv"),
-        ("ls-files", "-z", "--others", "--exclude-standard", ":/"),
+    head, state, base = _git(
+        top,
+        ("rev-parse", "HEAD", "--abbrev-ref", "HEAD"),
+        ("status", "--porcelain", "-z", "--untracked-files=all"),
         ("merge-base", "HEAD", f"origin/{target or 'HEAD'}"),
     )
     if not head:
         return ()
-    changed = "unknown" if state is None else ""
-    if state and state.strip():
-        changed = _hash(state + (difference or b"") + _contents(root, (new or b"").split(b"\0")))
+    commit, _, branch = head.decode(errors="replace").strip().partition("\n")
     return (
         Code(
             ".",
-            commit=head.decode().strip(),
-            changes=changed,
-            branch=(branch or b"").decode(errors="replace").strip() or _branch_of_ci(),
+            commit=commit,
+            changes="unknown" if state is None else _changes(top, state),
+            branch=branch if branch != "HEAD" else _branch_of_ci(),
             merge_base=(base or b"").decode().strip() or os.environ.get("CI_MERGE_REQUEST_DIFF_BASE_SHA", ""),
             pull_request=_pull_request(),
         ),
     )
 
 
-def _contents(root: Path, names: Sequence[bytes]) -> bytes:
+def _changes(top: Path, state: bytes) -> str:
+    """A hash of what differs from the commit; empty where nothing does."""
+    if not state:
+        return ""
+    (difference,) = _git(top, ("diff", "HEAD", "--submodule=diff", "--no-ext-diff", "--no-textconv"))
+    new = [entry[3:] for entry in state.split(b"\0") if entry.startswith(b"?? ")]
+    return _hash(state + (difference or b"") + _contents(top, new))
+
+
+def _contents(top: Path, names: Sequence[bytes]) -> bytes:
     """What stands in files that git does not know."""
     told = []
-    for path in [root / os.fsdecode(name) for name in names[:_FILES] if name]:
+    for path in [top / os.fsdecode(name) for name in names[:_FILES]]:
         with contextlib.suppress(OSError):
             size = path.stat().st_size
             told.append(path.read_bytes() if path.is_file() and size <= _FILE_BYTES else b"%d" % size)
