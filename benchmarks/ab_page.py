@@ -2,7 +2,7 @@
 
     python benchmarks/ab_page.py -o docs/results/ab.md
 
-Two environments over this one, whose package `seeded` asks half of the tests for 10 % more; this checkout against
+Two environments over this one, whose package `seeded` asks half of the tests for 10 % more work; this checkout against
 itself over all host copies; and how long both took. Nothing else may run meanwhile: about a quarter of an hour.
 """
 
@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ from stamp import ROOT, stamped
 
 from pytest_roofline.ab.making import over, packages_of
 
-# Chunks that one call copies. Both functions are measured on both sides.
-CHUNKS, SEEDED = 20, 22
+# Parts of the work of one call. Both functions are measured on both sides.
+PARTS, SEEDED = 20, 22
 PACKAGE = "CHANGED = {}\n"
 SUITE = """
 import time
@@ -29,25 +30,39 @@ import seeded
 import torch
 from pytest_roofline import Work
 
+def parts_of(kind):
+    return seeded.CHANGED if kind == "changed" else 20
+
+@pytest.mark.parametrize("elements", [1024, 4096, 16384])
+@pytest.mark.parametrize("kind", ["changed", "same"])
+def test_sines(roofline, kind, elements):
+    parts, angles, target = parts_of(kind), torch.ones(elements), torch.zeros(elements)
+
+    def sines(angles, target):
+        for _ in range(parts):
+            torch.sin(angles, out=target)
+
+    # The work that a user asked for is the same on both sides.
+    roofline.measure(sines, make_args=lambda: (angles, target), work=Work(flops=20 * elements))
+
 @pytest.mark.parametrize("kib", [64, 256, 1024])
 @pytest.mark.parametrize("kind", ["changed", "same"])
 def test_copies(roofline, kind, kib):
-    chunks = seeded.CHANGED if kind == "changed" else 20
+    parts = parts_of(kind)
     source, target = torch.ones(kib * 1024, dtype=torch.uint8), torch.zeros(kib * 1024, dtype=torch.uint8)
 
     def copies(source, target):
-        for _ in range(chunks):
+        for _ in range(parts):
             target.copy_(source)
 
-    # The work that a user asked for is the same on both sides.
     work = Work(read_bytes=20 * source.numel(), write_bytes=20 * source.numel(), flops=1)
     roofline.measure(copies, make_args=lambda: (source, target), work=work)
 
 @pytest.mark.parametrize("us", [250, 500, 1000])
 @pytest.mark.parametrize("kind", ["changed", "same"])
 def test_waits(roofline, kind, us):
-    chunks = seeded.CHANGED if kind == "changed" else 20
-    roofline.measure(lambda: time.sleep(chunks * us / 1e6))
+    parts = parts_of(kind)
+    roofline.measure(lambda: time.sleep(parts * us / 1e6))
 """
 # A CPU's own tolerance is 15 %, which is meant for a stored baseline.
 COMMON = ("--tolerance=5%", "--json")
@@ -55,97 +70,83 @@ PYTEST = ("--roofline-device=cpu", "--roofline-budget=0.2", "-p", "no:cacheprovi
 MOST_RATIO, MOST_CONTROLS = 2.3, 0.25
 
 
-def measured(cwd: Path, *words: str) -> dict[str, Any]:
-    """What a run of the command told."""
-    command = [str(Path(sys.executable).parent / "roofline"), "ab", *COMMON, *words]
+@dataclass(frozen=True)
+class Told:
+    """What a run of the command told: to a program, and as a table."""
+
+    facts: dict[str, Any]
+    table: str
+
+    def verdicts(self, *, changed: bool) -> list[str]:
+        """Of the tests of the slower function, or of the others."""
+        return [row["verdict"] for row in self.facts["tests"] if ("changed" in row["label"]) is changed]
+
+
+def measured(cwd: Path, comment: Path, *words: str) -> Told:
+    """What a run of the command in a folder told; the comment is the file that it writes for a pull request."""
+    command = [str(Path(sys.executable).parent / "roofline"), "ab", *COMMON, f"--markdown={comment}", *words]
     done = subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode not in (0, 1):
         print(done.stdout)
         raise SystemExit(f"{' '.join(command)} ended with {done.returncode}; expected a quiet machine")
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    rows = [row for row in comment.read_text(encoding="utf-8").splitlines() if row.startswith("|")]
+    return Told(json.loads(done.stdout), "\n".join(rows))
 
 
 def environments(folder: Path) -> list[str]:
     """Two interpreters, whose package differs."""
     pythons = []
-    for name, chunks in (("before", CHUNKS), ("after", SEEDED)):
+    for name, parts in (("before", PARTS), ("after", SEEDED)):
         python = over(folder / name)
         package = packages_of(folder / name) / "seeded.py"
-        package.write_text(PACKAGE.format(chunks), encoding="utf-8")
+        package.write_text(PACKAGE.format(parts), encoding="utf-8")
         pythons.append(python)
     return pythons
 
 
-def table(told: dict[str, Any]) -> str:
-    """A row a test, worst first."""
-    lines = [
-        "| test | A | B | B against A, 99 % interval | A/A | processes | verdict |",
-        "|---|---:|---:|---:|---:|---:|---|",
-    ]
-    for row in told["tests"]:
-        control = row["control_change"]
-        span = (
-            ""
-            if row["change"] is None
-            else f"{row['change']:+.1%} ({row['change_low']:+.1%} … {row['change_high']:+.1%})"
-        )
-        times = ["" if row[name] is None else f"{row[name] * 1e6:.1f} µs" for name in ("baseline_time_s", "time_s")]
-        cells = [
-            f"`{row['label']}`",
-            *times,
-            span,
-            "" if control is None else f"{control:+.1%}",
-            str(row["processes"] or ""),
-            row["verdict"],
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def took(told: dict[str, Any]) -> tuple[float, float]:
+def took(facts: dict[str, Any]) -> tuple[float, float]:
     """The wall time in total process times of the base side, and the share of blocks with a second A."""
-    seconds, processes = told["seconds"], told["processes"]
+    seconds, processes = facts["seconds"], facts["processes"]
     ratio = seconds["all"] / (seconds["A"] + seconds["warming A"])
     return ratio, processes.get("control", 0) / (processes["A"] / 2)
 
 
-def page(seeded: dict[str, Any], same: dict[str, Any]) -> str:
+def page(seeded: Told, same: Told, most: int) -> str:
     """The page, which says of each promise whether it was kept."""
-    slower = [row["verdict"] for row in seeded["tests"] if "changed" in row["label"]]
-    found, false = slower.count("REGRESSED"), sum(row["verdict"] == "REGRESSED" for row in same["tests"])
-    beside = sum(row["verdict"] == "REGRESSED" for row in seeded["tests"] if "changed" not in row["label"])
+    slower, beside = seeded.verdicts(changed=True), seeded.verdicts(changed=False)
+    false = same.verdicts(changed=False).count("REGRESSED")
     lines = [
         "| run | wall | A's processes | ratio, at most 2.3 | blocks with a second A, at most a quarter |",
         "|---|---:|---:|---:|---:|",
     ]
-    for name, told in (("seeded", seeded), ("against itself", same)):
-        ratio, share = took(told)
-        base_s = told["seconds"]["A"] + told["seconds"]["warming A"]
+    for name, facts in (("seeded", seeded.facts), ("against itself", same.facts)):
+        ratio, share = took(facts)
+        base_s = facts["seconds"]["A"] + facts["seconds"]["warming A"]
         kept = ("" if ratio <= MOST_RATIO else ", missed", "" if share <= MOST_CONTROLS else ", missed")
-        cells = (name, f"{told['seconds']['all']:.0f} s", f"{base_s:.0f} s", f"{ratio:.2f}{kept[0]}")
+        cells = (name, f"{facts['seconds']['all']:.0f} s", f"{base_s:.0f} s", f"{ratio:.2f}{kept[0]}")
         lines.append(f"| {' | '.join((*cells, f'{share:.0%}{kept[1]}'))} |")
     newline = "\n"
     return f"""# Two sides in turn, for real
 
-Made by `python benchmarks/ab_page.py` on {same["tests"][0]["hardware"]}, tolerance 5 %, at most eight processes a side.
+Made by `python benchmarks/ab_page.py` on {same.facts["tests"][0]["hardware"]}, tolerance 5 %, at most {most} processes
+a side. Behind each difference is its interval, and behind that what a second A showed against A.
 
 ## A slowdown of 10 % in one package
 
-Two environments, `python:BEFORE` against `python:AFTER`; in the second, a package asks for {SEEDED} chunks in place of
-{CHUNKS}, of copies and of waiting. Of {len(slower)} tests of it {found} are REGRESSED; of the others, which are the
-same on both sides, {beside}. {seeded["sentence"]}.
+Two environments, `python:BEFORE` against `python:AFTER`; in the second, a package asks for {SEEDED} parts in place of
+{PARTS}, of sines, of copies and of waiting. Of {len(slower)} tests of it {slower.count("REGRESSED")} are REGRESSED; of
+the others, which are the same on both sides, {beside.count("REGRESSED")}. {seeded.facts["sentence"]}.
 
-Waiting shows the command at work where processes agree; copies go as this machine's memory and neighbours let them.
+Sines are computed within a core, and waiting takes none; copies go as this machine's memory and neighbours let them.
 
-{table(seeded)}
+{seeded.table}
 
 ## This checkout against itself
 
-`roofline ab . . -- perf_tests -k memcpy`: {false} of {len(same["tests"])} tests are REGRESSED, each by chance.
-{same["sentence"]}.
+`roofline ab . . -- perf_tests -k memcpy`: {false} of {len(same.facts["tests"])} tests are REGRESSED, each by chance.
+{same.facts["sentence"]}.
 
-{table(same)}
+{same.table}
 
 ## How long it takes
 
@@ -161,16 +162,16 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
     parser.add_argument("--processes", type=int, default=8)
     options = parser.parse_args()
-    most = f"--processes={options.processes}"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "bench").mkdir()
         (folder / "bench" / "test_seeded.py").write_text(SUITE, encoding="utf-8")
         (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
         before, after = environments(folder)
-        seeded = measured(folder, most, f"python:{before}", f"python:{after}", "--", "bench", *PYTEST)
-        same = measured(ROOT, most, f"--dir={folder / 'same'}", ".", ".", "--", "perf_tests", "-k", "memcpy", *PYTEST)
-    text = page(seeded, same)
+        most = (folder / "comment.md", f"--processes={options.processes}")
+        seeded = measured(folder, *most, f"python:{before}", f"python:{after}", "--", "bench", *PYTEST)
+        same = measured(ROOT, *most, f"--dir={folder / 'same'}", ".", ".", "--", "perf_tests", "-k", "memcpy", *PYTEST)
+    text = page(seeded, same, options.processes)
     print(text)
     if options.output:
         options.output.write_text(stamped(text), encoding="utf-8")
