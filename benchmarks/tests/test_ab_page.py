@@ -14,9 +14,9 @@ def test_what_was_found_what_was_false_and_what_took_too_long_is_said(program):
     )
     same = told(("memcpy[4KiB]", "PASSED"), ("memcpy[8KiB]", "REGRESSED"), wall=231.0, controls=2)
     assert made.took(seeded) == (2.3, 0.25)
-    text = made.page(made.Told(seeded, "| one |"), made.Told(same, "| two |"), 8)
-    assert "Of 2 tests of it 1 are REGRESSED; of\nthe others, which are the same on both sides, 1. RED." in text
-    assert "1 of 2 tests are REGRESSED, each by chance" in text
+    text = made.page(made.Told(seeded, "| one |"), made.Told(same, "| two |"))
+    assert "Of 2 tests of it 1 are REGRESSED; of the others, which are the same on both sides,\n1. RED." in text
+    assert "at most eight processes a side:\n1 of 2 tests are REGRESSED, each by chance" in text
     assert "| seeded | 230 s | 100 s | 2.30 | 25% |" in text
     assert "| against itself | 231 s | 100 s | 2.31, missed | 50%, missed |" in text
     assert text.index("| one |") < text.index("## This checkout against itself") < text.index("| two |")
