@@ -96,5 +96,7 @@ def test_a_disk_that_fills_up_costs_nothing_that_was_measured_before(desk):
     )
     result.stdout.fnmatch_lines(["first * NO BASELINE", "second * NO BASELINE", "third * NO BASELINE"])
     assert result.ret == pytest.ExitCode.TESTS_FAILED
+    ended = "GREY: nothing was compared (3 NO BASELINE); but pytest ended with status 1 (the run could not be saved)"
+    assert ended in result.stdout.lines
     run = desk.saved("full")
     assert ([one.label for one in run.measurements], run.cut) == (["first"], True)

@@ -180,7 +180,7 @@ def summary_lines(session: RooflineSession, width: int, colour: bool, status: in
     tests = [encodable(test_id) for test_id in session.planned]
     # With -v the details name all that is open.
     run, most = _run_argument(session), int(verbosity <= 0)
-    ended = closing_lines(rows, reds, tests, run, family, most, status)
+    ended = closing_lines(rows, reds, tests, run, family, most, status, session.lost)
     if session.options.shadow or (verbosity < 0 and not reds):
         # The lines of the watching gate have said why.
         ended = ended[-1:]

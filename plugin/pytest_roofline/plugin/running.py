@@ -289,8 +289,7 @@ class Running:
         if told and self.state.writer.path is not None and self.state.round is None:
             Path(told).write_text(str(self.state.writer.path), encoding="utf-8")
         self.state.reports.make(self.state.writer, self.state.planned, self.config)
-        lost = self.state.reports.broken or bool(self.state.writer.trouble and self.state.options.save)
-        if lost and session.exitstatus == pytest.ExitCode.OK:
+        if self.state.lost and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     @pytest.hookimpl(wrapper=True, trylast=True)
@@ -299,7 +298,8 @@ class Running:
         try:
             return (yield)
         finally:
-            self.summarise(terminalreporter, int(exitstatus))
+            # What pytest passes on here is the status before the end of the session changed it.
+            self.summarise(terminalreporter, int(exitstatus) or int(bool(self.state.lost)))
 
     def summarise(self, terminalreporter: Any, status: int) -> None:
         """The table, the curves and what was compared."""

@@ -174,6 +174,11 @@ class RooflineSession:
     def _begun(self) -> bool:
         return self.writer.path is not None or bool(self.writer.trouble)
 
+    @property
+    def lost(self) -> str:
+        """What was asked for and could not be written; empty where all was."""
+        return "the run" if self.writer.trouble and self.options.save else "a report" if self.reports.broken else ""
+
     def begin_file(self) -> None:
         """Write the header, unless it is there."""
         if not self._begun:

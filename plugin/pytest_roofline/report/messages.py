@@ -212,7 +212,14 @@ def is_green(row: Row) -> bool:
 
 
 def closing_lines(
-    rows: Sequence[Row], reds: Reds, planned: Sequence[str], run: str, family: str, most: int = 1, status: int = 0
+    rows: Sequence[Row],
+    reds: Reds,
+    planned: Sequence[str],
+    run: str,
+    family: str,
+    most: int = 1,
+    status: int = 0,
+    lost: str = "",
 ) -> list[str]:
     """What is red, or what would decide what is open; and behind that the sentence that says how the run ended.
 
@@ -223,7 +230,7 @@ def closing_lines(
         run: the run's name or path, for a command; empty where it could not be saved.
         family: the hardware family.
         most: of what is open, so many are told of.
-        status: with which pytest ended.
+        status: with which pytest ended; `lost` names what could not be written.
     """
     # Where memory ran out as a test expected it, nothing is left to decide.
     expected = sum(row.what == "memory" and row.test not in reds for row in rows)
@@ -239,7 +246,8 @@ def closing_lines(
     last += [f"{expected} OUT OF MEMORY as expected"] if expected else []
     # Tests that measure nothing are none of ours, but nobody should take their failure for a green run.
     if status and not reds:
-        last.append(f"but pytest ended with status {status} ({_STATUS.get(status, 'see above')})")
+        why = f"{lost} could not be saved" if lost and status == 1 else _STATUS.get(status, "see above")
+        last.append(f"but pytest ended with status {status} ({why})")
     return [*recording(rows, run, family), *above, "; ".join(last)]
 
 
