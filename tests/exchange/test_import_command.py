@@ -99,6 +99,8 @@ def test_imports_are_compared_and_proposed_like_runs(call, slower, here, make):
     call("import", "a100-all_reduce.log", "--save", "again")
     assert call("baseline", "propose", "old", "again", "-o", "twice.json").exit_code == 2
     assert not (here / "twice.json").exists()
+    assert "old.jsonl and .roofline/runs/again.jsonl hold one run, which" in call("compare", "old", "again").output
+    assert "hold one run" not in call("compare", "old", "new").output
     # Nothing is shared with our own measurement of another name.
     call("import", "mi300x-babelstream.csv", "--product", "AMD Instinct MI300X", "--save", "theirs")
     hardware = read_run(here / ".roofline" / "runs" / "theirs.jsonl").measurements[0].key.hardware
