@@ -106,6 +106,7 @@ KEYS = [
     ("AGE-SECRET-KEY-1", 58, UPPER), ("sqp_", 40, HEX), ("LTAI", 20, MIXED), ("AKID", 32, MIXED), ("waka_", 36, HEX),
     ("ddp_", 36, MIXED), ("tvly-", 32, MIXED), ("pcsk_", 70, MIXED), ("kgat_", 32, HEX), ("re_aB3dE5gH_", 24, MIXED),
     ("sgp_0123456789abcdef_", 40, HEX), ("patAb3dE5gH7jK9mN.", 64, HEX), ("sl.", 130, MIXED), ("fm2_", 200, MIXED),
+    ("pa-", 43, MIXED), (f"t1.9eu{MIXED}{MIXED}.", 86, MIXED),
 ]  # fmt: skip
 PASSWORD = "Wj8fK2pQx7"
 TOLD = [
@@ -119,6 +120,7 @@ TOLD = [
     "Server=x;Password={};", "SharedAccessKey={}", "- name: HF_TOKEN\n  value: {}", "<password>{}</password>",
     "password = correct {}", "cookie: Cookie: a=b; sid={}; x",
     "Set-Cookie: sid={}; Secure", "openssl enc -k {} -in x", "7z x a.7z -p{}", "unzip -P {} a.zip",
+    "htpasswd -cbB .htpasswd bob {}",
     '{{"username":"bob","key":"{}"}}', 'curl --user "bob:{}" x',
 ]  # fmt: skip
 # A text with a key in it, in files of every kind.

@@ -35,6 +35,7 @@ _BEGINS = (
     "fm[12]_ vercel_blob_rw_ (?:AKID|LTAI|AQVN|EZAK)(?=[\\w-]{0,40}\\d) shippo_(?:live|test)_ tvly- pcsk_ xkeysib- "
     "sgp_[0-9a-f]{16}_ secret_[a-z]+_(?=[0-9a-f]{32}) pat\\w{14}\\.(?=[0-9a-f]{20}) A3-[A-Z0-9]{6}- y0_[\\w-]{40} "
     "re_[A-Za-z0-9]{8}_(?=[A-Za-z]{0,20}\\d)(?=[a-z\\d]{0,20}[A-Z]) "
+    "pa-(?=[\\w-]{0,30}\\d)(?=[\\w-]{40}) t1\\.(?=[\\w-]{20,400}=*\\.[\\w-]{80}) "
     "cmVmdGtu [\\w~.-]{3}\\dQ~ [A-Za-z0-9]{14}\\.atlasv1\\."
 )
 _HAS_DIGIT = r"(?=[A-Za-z]{0,40}\d)[A-Za-z0-9]"
@@ -83,6 +84,7 @@ CONTEXTS = (
     rf"(?i)(?<!\w)--?[\w-]{{0,40}}(?:{_WORDS}){_NEXT}(?!\"?-){_VALUE}",
     rf"\b(?:mysql|mariadb|mongo|sshpass|docker login)\w*(?:[ \t]+\S+){{0,8}}?[ \t]+-p[ \t]*(?!-){_VALUE}",
     rf"\b(?:redis-cli{_FEW}-a|ldap\w+{_FEW}-w|openssl{_FEW}-k|7z\w?{_FEW}-p|(?:un)?zip{_FEW}-P)[ \t]*(?!-){_VALUE}",
+    rf"\bhtpasswd[ \t]+(?:-\w+[ \t]+){{0,8}}-\w*b\w*[ \t]+(?:-\w+[ \t]+){{0,8}}[^\s-]\S*[ \t]+\S+[ \t]+{_VALUE}",
     # A name and its password, as curl takes them; with numbers it is who runs a container.
     rf"(?<![\w-])(?:-u|--(?:proxy-)?user)(?:{_NEXT}|=)?\\*[\"']?(?P<it>(?!\d+:\d+\b){FIELD}[^\s:\"'/]+:[^\s\"']+)",
     r"\b(?i:bearer)[ \t]+(?P<it>(?=[a-z._~+/=-]*[A-Z0-9])[\w.+/=~-]{8,})",
