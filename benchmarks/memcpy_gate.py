@@ -4,6 +4,7 @@
 
 Runs `pytest perf_tests -k memcpy` eleven times and writes a table: none of the five unchanged runs may be red; the
 drill must be. Those that are compared run their undecided tests again in fresh processes (`--roofline-rounds=auto`).
+Takes up to half an hour; with `--keep`, runs that a call before has ended are taken as they are.
 """
 
 import argparse
@@ -26,31 +27,34 @@ TOLERATED = 1.15
 
 
 def run_suite(folder: Path, save: str, against: list[str], drill: bool) -> tuple[int, int]:
-    """Run the memcpy tests once; exit status and JUnit's failures."""
-    junit = folder / f"{save}.xml"
+    """Run the memcpy tests once, unless that was done before; exit status and JUnit's failures."""
+    junit, saved = folder / f"{save}.xml", folder / "runs" / f"{save}.jsonl"
     command = [sys.executable, "-m", "pytest", "perf_tests", "-k", "memcpy", "-q", f"--junitxml={junit}"]
     command += [f"--roofline-dir={folder}", f"--roofline-save={save}"]
     command += [f"--roofline-against={name}" for name in against]
     command += [f"--roofline-rounds={'auto' if against else PROCESSES}"]
     command += ["-p", "copy_more"] if drill else []
     environment = os.environ | {"PYTHONPATH": str(ROOT / "benchmarks" / "drills")}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    if done.returncode not in (0, 1):
-        sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    if not junit.exists():
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+        if done.returncode not in (0, 1):
+            sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     suite = ElementTree.parse(junit).getroot().find("testsuite")
     assert suite is not None
-    return done.returncode, int(suite.get("failures", "0"))
+    ended = json.loads(saved.read_text(encoding="utf-8").splitlines()[-1])
+    return int(ended["exit_status"]), int(suite.get("failures", "0"))
 
 
 def read(folder: Path, save: str) -> dict[str, tuple[float, str, int]]:
     """Of each test of a saved run: the median seconds of its first process, the verdict, how many processes it took."""
     lines = [json.loads(line) for line in (folder / "runs" / f"{save}.jsonl").read_text().splitlines()]
     measured = [line for line in lines if line["type"] == "measurement"]
-    judged = {line["label"]: line for line in lines if line["type"] == "judgement"}
     first = {line["label"]: line["derived"]["median_s"] for line in reversed(measured)}
+    # Canaries are measured beside the tests and judged with none.
     return {
-        label: (first[label], judged[label]["verdict"], judged[label].get("processes", 1))
-        for label in dict.fromkeys(line["label"] for line in measured)
+        line["label"]: (first[line["label"]], line["verdict"], line.get("processes", 1))
+        for line in lines
+        if line["type"] == "judgement"
     }
 
 
