@@ -294,8 +294,11 @@ def page(every: Sequence[Row], made: dict[str, Any]) -> str:
     """All of it."""
     tried = tried_rows(made)
     low, high = made["loads"]
-    load = f"Its load average was {low} when it was least and {high} when it was most"
-    load += "; others were at work, so many times are INVALID, and say so." if high > made["cores"] / 2 else "."
+    spoiled = sum(any("INVALID" in line for line in one.shown) for one in tried.values())
+    load = (
+        f"Its load average was {low} when it was least and {high} when it was most. Of {count(len(tried), 'row')} "
+        f"{spoiled} show a time that is INVALID, and say so."
+    )
     number = figures_of(every)
     head = HEAD.format(**made, load=load, budget=BUDGET_S, figures=sum(number.values()))
     titles = {one["id"]: one["title"] for one in json.loads((PUBLISHED / "documents.json").read_text(encoding="utf-8"))}
