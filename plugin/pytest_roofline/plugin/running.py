@@ -298,8 +298,7 @@ class Running:
         try:
             return (yield)
         finally:
-            # What pytest passes on here is the status before the end of the session changed it.
-            self.summarise(terminalreporter, int(exitstatus) or int(bool(self.state.lost)))
+            self.summarise(terminalreporter, int(exitstatus))
 
     def summarise(self, terminalreporter: Any, status: int) -> None:
         """The table, the curves and what was compared."""

@@ -230,7 +230,7 @@ def closing_lines(
         run: the run's name or path, for a command; empty where it could not be saved.
         family: the hardware family.
         most: of what is open, so many are told of.
-        status: with which pytest ended; `lost` names what could not be written.
+        status: with which the tests ended; what could not be written, which `lost` names, makes 1 of a 0.
     """
     # Where memory ran out as a test expected it, nothing is left to decide.
     expected = sum(row.what == "memory" and row.test not in reds for row in rows)
@@ -245,9 +245,9 @@ def closing_lines(
     last = [_sentence(rows, reds, undecided, planned, colour_of(rows, reds, status))]
     last += [f"{expected} OUT OF MEMORY as expected"] if expected else []
     # Tests that measure nothing are none of ours, but nobody should take their failure for a green run.
-    if status and not reds:
-        why = f"{lost} could not be saved" if lost and status == 1 else _STATUS.get(status, "see above")
-        last.append(f"but pytest ended with status {status} ({why})")
+    if (status or lost) and not reds:
+        why = _STATUS.get(status, "see above") if status else f"{lost} could not be saved"
+        last.append(f"but pytest ended with status {status or 1} ({why})")
     return [*recording(rows, run, family), *above, "; ".join(last)]
 
 
