@@ -99,7 +99,7 @@ def test_both_ranks_make_the_same_calls_and_a_sample_is_the_longest_of_their_own
             assert (told.seconds, told.blocks, told.iterations) == (samples.seconds, samples.blocks, samples.iterations)
             assert own_of(outcome.progress) == outcome.times.measured.own
     assert measured(outcomes, "short isolated")[0].samples.iterations == 1
-    assert measured(outcomes, "short pipelined")[0].samples.iterations > 1
+    assert measured(outcomes, "short pipelined")[0].samples.iterations > 10
     counts = [each.samples.argument_sets for each in measured(outcomes, "rotate")]
     assert counts[0] == counts[1] > 1
     # A rank function without anything to call is timed itself; a drill is labelled; memory is each rank's own.
