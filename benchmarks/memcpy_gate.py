@@ -41,8 +41,10 @@ def run_suite(folder: Path, save: str, against: list[str], drill: bool) -> tuple
             sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     suite = ElementTree.parse(junit).getroot().find("testsuite")
     assert suite is not None
-    ended = json.loads(saved.read_text(encoding="utf-8").splitlines()[-1])
-    return int(ended["exit_status"]), int(suite.get("failures", "0"))
+    status = json.loads(saved.read_text(encoding="utf-8").splitlines()[-1]).get("exit_status")
+    if status not in (0, 1):
+        sys.exit(f"{saved} ended with {status}; expected 0 or 1: remove it and {junit}, and call this again")
+    return status, int(suite.get("failures", "0"))
 
 
 def read(folder: Path, save: str) -> dict[str, tuple[float, str, int]]:
