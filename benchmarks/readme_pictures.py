@@ -60,15 +60,18 @@ def report(run: Path, picture: Path) -> None:
     Raises:
         ValueError: the picture would be too heavy for a README.
     """
+    sys.path.insert(0, str(ROOT))
+    from tests.slow.browser import WIDTH, chromium, opened, resize
+
     with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
         # Commands on the page name the run as it is called here.
         shutil.copy(run, run.name)
         Path("page.html").write_text(page([read_run(Path(run.name))]), encoding="utf-8")
-        flags = ["--headless=new", "--disable-gpu", "--hide-scrollbars", "--window-size=1280,900"]
-        flags += ["--no-sandbox"] * (os.geteuid() == 0) + [f"--user-data-dir={name}/chromium"]
-        flags += ["--virtual-time-budget=10000", f"--screenshot={name}/page.png", Path("page.html").absolute().as_uri()]
-        subprocess.run(["chromium", *flags], check=True, capture_output=True, timeout=120)
-        data = Path("page.png").read_bytes()
+        with chromium(Path(name, "chromium")) as driver:
+            # Chromium's own --screenshot takes some pages before their plots are drawn.
+            resize(driver, WIDTH)
+            opened(driver, Path("page.html").absolute())
+            data = driver.get_screenshot_as_png()
     if len(data) > MOST_BYTES:
         raise ValueError(f"{picture.name} has {len(data)} bytes; expected {MOST_BYTES} at most")
     picture.write_bytes(data)

@@ -15,9 +15,9 @@ def test_the_page_is_a_light_picture_and_too_heavy_a_one_is_refused(pictures, tm
     require_tools("chromium")
     pictures.report(pictures.DRILL, tmp_path / "report.png")
     data = (tmp_path / "report.png").read_bytes()
-    assert (b"\x89PNG", 1280) == (data[:4], struct.unpack(">I", data[16:20])[0])
-    monkeypatch.setattr(pictures, "MOST_BYTES", len(data) - 1)
-    with pytest.raises(ValueError, match="bytes; expected"):
+    assert (b"\x89PNG", 1280, 900) == (data[:4], *struct.unpack(">II", data[16:24]))
+    monkeypatch.setattr(pictures, "MOST_BYTES", 1000)
+    with pytest.raises(ValueError, match="bytes; expected 1000 at most"):
         pictures.report(pictures.DRILL, tmp_path / "report.png")
 
 
