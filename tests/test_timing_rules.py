@@ -1,6 +1,7 @@
 """The published comparison of timing rules: this engine's claims, and that the page is what the program makes."""
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 
@@ -18,8 +19,6 @@ NAMES = {
     "queue": "queue depth 1000",
     "ticks": "0.5 µs ticks",
 }
-# What is said beside a number of which nothing else must be said.
-MODES = ("events", "graph")
 
 
 @pytest.fixture(scope="module")
@@ -40,59 +39,22 @@ def page(rules):
     return rules.PAGE.read_text(encoding="utf-8").splitlines()
 
 
-@pytest.fixture
-def scenario(rules, request):
-    """The one scenario that is asked for."""
-    (found,) = [scenario for scenario in rules.SCENARIOS if NAMES[request.param] in scenario.name]
-    return found
+def test_this_engine_is_right_within_a_percent_or_says_why_it_is_not(page):
+    columns = [line.split("|")[1:4] for line in page if line.startswith("|")][2:]
+    answers = {name: answer for name, words in NAMES.items() for device, _, answer in columns if words in device}
+    # Its default budget ends before this one.
+    assert answers.pop("late droop") == " -15.0 % (events, 276) "
+    assert answers.pop("throttled") == " 143 µs, INVALID, after 1.41 s "
+    assert [name for name, answer in answers.items() if not re.match(r" [+-]0\.\d % \((events|graph), ", answer)] == []
 
 
-def measured(rules, scenario):
-    """What this engine says of a scenario."""
-    device = scenario.device()
-    return rules.roofline(device, lambda: scenario.call(device), scenario.cold)
-
-
-def off(answer, scenario):
-    """How far an answer is from the truth, as a share."""
-    return abs(answer.seconds / scenario.truth_s - 1)
-
-
-@pytest.mark.parametrize("scenario", ["kernels"], indirect=True)
-def test_short_kernels_are_right_within_a_tick_or_a_percent_or_labelled_host_bound(rules, scenario):
-    answer = measured(rules, scenario)
-    assert "host_bound" in answer.label or off(answer, scenario) <= 0.01
-
-
-@pytest.mark.parametrize("scenario", ["droop of a long kernel", "droop of a short kernel"], indirect=True)
-def test_a_drooping_clock_is_measured_in_its_steady_state_or_said_to_drift(rules, scenario):
-    answer = measured(rules, scenario)
-    assert "drifting" in answer.label or off(answer, scenario) <= 0.01
-
-
-@pytest.mark.parametrize("scenario", ["throttled"], indirect=True)
-def test_a_device_that_is_throttled_throughout_is_invalid(rules, scenario):
-    assert measured(rules, scenario).label == "INVALID"
-
-
-@pytest.mark.parametrize("scenario", ["cache", "queue", "ticks"], indirect=True)
-def test_caches_queues_and_ticks_leave_no_more_than_a_percent(rules, scenario):
-    answer = measured(rules, scenario)
-    assert answer.label in MODES
-    assert off(answer, scenario) <= 0.01
-
-
-@pytest.mark.parametrize("scenario", ["late droop"], indirect=True)
-def test_a_larger_budget_sees_a_droop_that_comes_after_the_default(rules, scenario):
+def test_a_larger_budget_sees_a_droop_that_comes_after_the_default(rules):
+    (scenario,) = [scenario for scenario in rules.SCENARIOS if NAMES["late droop"] in scenario.name]
     device = scenario.device()
     engine = rules.Engine(device, rules.Plan(lambda: scenario.call(device), sets=[()], budget_s=4.0))
     engine.run()
     samples = engine.samples()
     assert "drifting" in samples.labels or abs(samples.median_s / scenario.truth_s - 1) <= 0.01
-
-
-def test_every_scenario_is_held_against_its_claim(rules):
-    assert len(rules.SCENARIOS) == len(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
