@@ -18,15 +18,13 @@ def folder(tmp_path):
 
 
 class Bare:
-    """Processes with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and nothing else of a launcher."""
+    """Processes with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, a secret, and nothing else of a launcher."""
 
     def __init__(self, folder, size=2):
         self.folder = folder
         port = free_port()
-        self.told = [
-            {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-            for rank in range(size)
-        ]
+        job = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        self.told = [job | {"RANK": str(rank), "ROOFLINE_ATTACH_KEY": "0123456789abcdef"} for rank in range(size)]
 
     def run(self, *arguments):
         """Exit status, standard output and standard error of every process."""
