@@ -91,45 +91,6 @@ def test_slow_ones_and_those_of_programs_run_by_their_name_and_only_then(project
     assert sorted(path.name for path in project.glob("*.xml")) == ["programs-others.xml", "slow-others.xml"]
 
 
-def test_ci_tests_the_programs_where_they_changed_and_says_so(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    script = (ROOT / ".ci/run").read_text(encoding="utf-8")
-    part = re.search(r"^base=.*?^fi\n\n", script, re.MULTILINE | re.DOTALL)[0]
-
-    def ci():
-        command = ["bash", "-euo", "pipefail", "-c", f"tox=echo\n{part}"]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-    def commit(file):
-        (tmp_path / file).parent.mkdir(exist_ok=True)
-        (tmp_path / file).write_text("")
-        for words in ("add -A", f"-c user.name=a -c user.email=a commit -qm {file}"):
-            subprocess.run(["git", *words.split()], check=True)
-
-    tested = "run -e cpu --skip-pkg-install -- programs"
-    told = [ci()]
-    subprocess.run(["git", "init", "-qb", "main"], check=True)
-    commit("benchmarks/one.py")
-    told.append(ci())
-    commit("docs/page.md")
-    told.append(ci())
-    subprocess.run(["git", "checkout", "-qb", "mine"], check=True)
-    commit("baselines/h100.json")
-    commit("docs/other.md")
-    told.append(ci())
-    assert [tested in one for one in told] == [True, True, False, True], told
-    assert "there is no earlier commit" in told[1]
-    assert "nothing in benchmarks/ or baselines/ changed since" in told[2]
-    assert "benchmarks/ or baselines/ changed since" in told[3]
-
-
-def test_with_arguments_the_command_is_pytest(project):
-    done = run_all(project, "", "tests/test_any.py", "-k", "any or 'no such'", "--junitxml=own.xml")
-    assert done.returncode == 4, done.stdout
-    done = run_all(project, "", "tests/test_any.py", "-k", "any or other", "--junitxml=own.xml")
-    assert (done.returncode, (project / "own.xml").exists(), (project / "others.xml").exists()) == (0, True, False)
-
-
 # What is made of the reports.
 
 
