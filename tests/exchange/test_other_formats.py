@@ -150,6 +150,11 @@ def test_the_json_of_google_benchmark_is_read(text, take):
     assert (found.left_out, found.failed) == (("1 aggregate of runs",), (("google_benchmark.BM_Bad", "no GPU"),))
     (found,) = take('{"context": {}, "benchmarks": [' + runs[2] + "]}")
     assert [reading.label for reading in found.readings] == ["google_benchmark.BM_Copy/64.median"]
+    # Unless the name says that they are by the wall clock; and versions before 1.5 tell of a fit by its name alone.
+    walled = runs[0].replace("BM_Copy/64", "BM_Copy/64/real_time/threads:2")
+    fit = '{"name": "BM_Copy_BigO", "cpu_coefficient": 1.5, "real_coefficient": 1.6, "big_o": "N", "time_unit": "ns"}'
+    (found,) = take('{"context": {}, "benchmarks": [' + f"{walled}, {fit}" + "]}")
+    assert ([one.work.payload_bytes for one in found.readings], found.left_out) == ([80], ("1 aggregate of runs",))
 
 
 def test_the_json_of_nvbench_is_read_of_one_product(text, take):

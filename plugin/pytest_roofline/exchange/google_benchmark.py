@@ -17,6 +17,7 @@ _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _AGGREGATES = ("mean", "median")
 # What versions before 1.5 call aggregates.
 _OLD = re.compile(r"(.+)_(?:mean|median|stddev|BigO|RMS)")
+_BY_WALL = re.compile(r"/(?:real|manual)_time(?:/threads:\d+)?$")
 
 
 class _BenchContext(Struct, kw_only=True):
@@ -84,9 +85,9 @@ def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:
 
 
 def _is_old(one: _Bench, names: set[str]) -> bool:
-    """Whether this is an aggregate of runs that are there, by its name alone."""
+    """Whether this is an aggregate of runs that are there, or a fit over them that has no time, by its name alone."""
     match = None if one.run_name else _OLD.fullmatch(one.name)
-    return match is not None and match[1] in names
+    return match is not None and (match[1] in names or not one.real_time)
 
 
 def _reading(one: _Bench, source: str) -> Reading:
@@ -96,7 +97,7 @@ def _reading(one: _Bench, source: str) -> Reading:
     if one.real_time <= 0 or one.bytes_per_second < 0:
         raise BadFile(f"{source}: {one.name} has time {one.real_time:g} {one.time_unit}; expected more than 0")
     # Rates are by the time of the CPU, unless the name says otherwise.
-    by = one.real_time if one.name.endswith(("/real_time", "/manual_time")) or not one.cpu_time else one.cpu_time
+    by = one.real_time if _BY_WALL.search(one.run_name or one.name) or not one.cpu_time else one.cpu_time
     moved = round(one.bytes_per_second * by * unit)
     return Reading(
         benchmark=f"google_benchmark.{one.run_name or one.name}",
