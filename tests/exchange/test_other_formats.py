@@ -63,6 +63,9 @@ def test_an_osu_table_is_strict_inside(text, take):
     ):
         with pytest.raises(BadFile, match=message):
             take(whole.replace(old, new))
+    # A network so slow that two decimals hold nothing of it has no rate, and takes no other row with it.
+    (found,) = take(whole.replace("23688.99", "0.00"))
+    assert (found.left_out, len(found.readings)) == (("line 23, Bandwidth (MB/s): printed as 0 MB/s",), 22)
 
 
 # By the pages of TransferBench's and of AMD's acceptance guides that quote its output, versions 1.50 to 1.67.

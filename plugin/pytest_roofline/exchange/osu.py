@@ -48,6 +48,7 @@ class _Test:
     more: dict[str, Scalar] = field(default_factory=dict)
     columns: list[str] = field(default_factory=list)
     rows: list[Reading] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
     last_bytes: int = -1
     ended: bool = False
 
@@ -120,7 +121,9 @@ def _take_row(tests: _Tests, number: int, match: re.Match[str]) -> None:
     test.last_bytes = size_bytes if size_bytes is not None else test.last_bytes
     for name, value in told.items():
         unit, statistic = _COLUMNS[name]
-        if unit and value != "N/A":
+        if unit and value != "N/A" and not amount(value):
+            test.left_out.append(f"line {number}, {name}: printed as 0 {unit}")
+        elif unit and value != "N/A":
             checked = {"Pass": True, "Fail": False}.get(told.get("Validation", ""))
             test.rows.append(_reading(test, size_bytes, amount(value), unit, statistic, checked, number))
 
@@ -128,8 +131,6 @@ def _take_row(tests: _Tests, number: int, match: re.Match[str]) -> None:
 def _reading(
     test: _Test, size_bytes: int | None, value: float, unit: str, statistic: str, checked: bool | None, number: int
 ) -> Reading:
-    if not value:
-        raise Refused(f"0 {unit}; expected more")
     rates = unit == "MB/s"
     timing: Timing = "pipelined" if rates else "isolated"
     parameters: dict[str, Scalar] = {} if size_bytes is None else {"size_bytes": size_bytes}
@@ -172,5 +173,6 @@ def _imported(test: _Test, source: str, given: Given) -> Imported:
         readings=pooled([replace(one, devices=given.devices or one.devices) for one in test.rows]),
         device_type="cpu" if test.api.startswith("MPI") and "-" not in test.api else "accelerator",
         software={"OSU Micro-Benchmarks": test.version} if test.version else {},
+        left_out=tuple(test.left_out),
         failed=failed,
     )
