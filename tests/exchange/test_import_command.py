@@ -1,5 +1,6 @@
 """`roofline import` as a user types it."""
 
+import gzip
 import json
 import os
 import re
@@ -224,6 +225,7 @@ def test_a_file_that_is_nothing_is_refused_in_a_sentence(call, here):
         (b"", "log is empty; expected the output of a tool"),
         (b"\n \n", "log is empty; expected the output of a tool"),
         ("# nThread".encode("utf-16"), "log, line 1: byte 0 is not UTF-8 text"),
+        (gzip.compress(b"# nThread"), "log is compressed; expected what the tool printed: unpack it first"),
         (
             b"\n\nhello\n",
             "log, line 3: no format understands this file (tried: log of nccl-tests or rccl-tests, ",

@@ -17,6 +17,8 @@ from ..core.work import Work
 
 Struct = TypeVar("Struct", bound=msgspec.Struct)
 _NUMBER = re.compile(r"\d{1,20}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
+# How files of gzip, Zstandard, xz, bzip2 and zip begin.
+_PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04")
 # Longer lines are shown up to here.
 SHOWN = 160
 
@@ -125,6 +127,8 @@ class Refused(ValueError):
 
 def decode(data: bytes, source: str) -> str:
     """The text of a file, without a byte order mark; of the log of a container what it printed."""
+    if data.startswith(_PACKED):
+        raise BadFile(f"{source} is compressed; expected what the tool printed: unpack it first")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
