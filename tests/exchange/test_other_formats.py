@@ -188,6 +188,8 @@ def test_the_csv_of_tritons_perf_report_is_read(text, take):
     old = "M,N,K,cuBLAS,Triton\n256.0,256.0,256.0,5.4,\n384.0,384.0,384.0,13.8,13.9\n"
     with pytest.raises(BadFile, match=r"column 'cuBLAS' has no unit, as Triton wrote .*; tell with --unit: GB/s"):
         take(old)
+    with pytest.raises(BadFile, match="no format understands this file"):
+        take("1000,0.25\n2000,0.5\n", unit="ms")
     found = read(old, unit="TFLOPS")
     assert found["triton.perf_report[384-384-384-Triton].median_or_mean"] == (
         "TFLOPS",
