@@ -34,7 +34,10 @@ def test_a_table_reads_the_same_whatever_a_launcher_puts_before_its_lines(text, 
     plain = text("a100-all_reduce.log")
     for prefix in (" 0: ", "12: ", "[1,0]<stdout>:", "[prterun-node1-77@1,0]<stdout>: ", "[0] ", "gpu-node17: ",
                    "2025-01-02T10:00:00.123456789Z ", "2025-01-02T10:00:00.1+00:00 stdout F ",
-                   "[pod/launcher-x7/nccl] ", "    "):  # fmt: skip
+                   "[pod/launcher-x7/nccl] ", "    ", "Jan 02 10:00:00 ", "00:00:01 ", "1735812000.123456 ",
+                   "[2025-01-02T10:00:00.123Z] ", "2025-01-02 10:00:00,123 ", "2025-01-02T10:00:00.123456Z 01O ",
+                   "Jan  2 10:00:00 gpu7 slurm.sh[17]: ", "nccl-1  | ", "(head, rank=0, pid=17) ", "[default0]:",
+                   "Thu Jan  2 10:00:00 2025<stdout>:", "Jan 02 10:00:00  0: "):  # fmt: skip
         labelled = "".join(f"{prefix}{line}\n" for line in plain.split("\n"))
         around = f"+ srun -l all_reduce_perf\n{labelled}slurmstepd: error: *** STEP 1.0 CANCELLED ***\n"
         assert seconds(take(around)) == seconds(take(plain)), prefix

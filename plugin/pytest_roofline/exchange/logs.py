@@ -15,11 +15,17 @@ from ..core.units import count
 from .records import Imported, Refused, refuse
 
 # Labels of `mpirun --tag-output`, which stand before every piece of a line: `[1,0]<stdout>:`.
-_TAG = re.compile(r"(\[[^\[\]<>\s]*\d,\d+\])<std(?:out|err)>: ?")
-# Of `kubectl logs --timestamps`, CI and the files of containerd; of `kubectl logs --prefix`, `srun -l`, `mpiexec -l`,
-# and of `pdsh` and `clush`, which label by host.
-_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?")
-_LABEL = re.compile(r"(\[pod/[^\]\s]+\]) | *(\d+|[A-Za-z][A-Za-z.-]*\d[\w.-]*):(?: |$)|(\[\d+\]) ")
+_TAG = re.compile(r"((?:\[[^\[\]<>\s]*\d,\d+\])?)<std(?:out|err)>: ?")
+# Of `kubectl logs --timestamps`, `ts`, journals, CI and the files of containerd; of `kubectl logs --prefix`, `srun -l`,
+# `mpiexec -l`, of `pdsh` and `clush`, which label by host, of Ray and SkyPilot, torchrun, Compose and journals.
+_STAMP = re.compile(
+    r"\[?(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"
+    r"|\d\d:\d\d:\d\d|\d{10}\.\d+)\]? (?:std(?:out|err) [FP] |\d\d[OE][ +])?"
+)
+_LABEL = re.compile(
+    r"(\[pod/[^\]\s]+\]) | *(\d+|[A-Za-z][A-Za-z.-]*\d[\w.-]*):(?: |$)|(\[\d+\]) |(\([^()]{0,99}\bpid=\d[^()]{0,99}\)) "
+    r"|(\[default\d+\]):|([\w.-]{1,99}-\d+) +\| |([\w.-]{1,99} [\w./-]{1,99}\[\d+\]): "
+)
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # What stands between the rows of a table though it is none: remarks, and lines of libraries and launchers.
@@ -75,13 +81,18 @@ def lines(text: str) -> Iterator[tuple[int, str]]:
         yield number, _CONTROL.sub("", _COLOUR.sub("", raw))
 
 
+def _unstamped(line: str) -> str:
+    match = _STAMP.match(line)
+    return line[match.end() :] if match else line
+
+
 def _pieces(line: str) -> Iterator[tuple[str, str]]:
     """What each label of a line stands before; a label that comes again goes on with its line."""
-    line = _STAMP.sub("", line, count=1)
+    line = _unstamped(line)
     tagged = _TAG.split(line)
     if len(tagged) == 1:
         match = _LABEL.match(line)
-        yield (match[1] or match[2] or match[3], line[match.end() :]) if match else ("", line)
+        yield (next(filter(None, match.groups())), _unstamped(line[match.end() :])) if match else ("", line)
         return
     joined: list[list[str]] = []
     for label, piece in zip(tagged[1::2], tagged[2::2], strict=True):
@@ -148,7 +159,10 @@ def read_runs(
     skipped = sum(stream.skipped for stream in streams.values())
     once = list({_content(one): one for one in reversed(found)}.values())[::-1]
     if not any(one.readings for one in once):
-        why = next((reason for one in once for _, reason in one.failed), "it has no table with rows")
+        why = next(
+            (reason for one in once for _, reason in one.failed),
+            "it has no table with rows, or each behind what another program wrote",
+        )
         raise BadFile(f"{source}: {why}; expected the whole output of a tool")
     notes = [f"skipped {count(skipped, 'line')} around the tables"] if skipped else []
     if copies := len(found) - len(once):
