@@ -104,6 +104,25 @@ def test_a_run_that_ended_in_the_middle_is_a_failed_test_beside_those_that_are_w
     assert (failed.failed, len(found)) == ((("babelstream", "a run ended before the rows of its table"),), 2)
 
 
+@pytest.mark.parametrize("name", [CUDA, "gh200-nvbandwidth.txt", "cofc-osu-bibw.log", "vector-add-performance.csv",
+                                  "mi300x-babelstream.csv"])  # fmt: skip
+def test_of_a_log_that_was_cut_no_half_of_a_number_is_taken(text, take, name):
+    def numbers(content):
+        return {(one.label, time_s) for found in take(content) for one in found.readings for time_s in one.seconds}
+
+    whole, told = text(name), ""
+    for cut in range(2, 130):
+        assert numbers(whole[:-cut]) <= numbers(whole), whole[-cut - 40 : -cut]
+        told += str([(one.notes, one.left_out) for one in take(whole[:-cut])])
+    assert "which has no end: it may be cut" in told
+
+
+def test_a_run_that_was_cut_in_a_row_takes_none_that_is_whole_with_it(text, take):
+    whole = text("a100-all_reduce.log")
+    (found, cut) = take(whole + whole[:3500])
+    assert (seconds([found]), len(cut.failed)) == (seconds(take(whole)), 1)
+
+
 def test_the_collective_is_named_by_a_line_of_the_job_or_by_the_file(text, take):
     log = text("a100-all_gather.log")
     (found,) = take(f"+ srun ./build/all_gather_perf -b 8 -e 8G\n{log}")

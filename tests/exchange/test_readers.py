@@ -227,7 +227,7 @@ def change(old, new):
 
 
 REFUSED_TABLES = (
-    (lambda csv: csv[: csv.rindex(",")], "line 9: 7 columns; expected 8"),
+    (lambda csv: csv[: csv.rindex(",")] + "\n", "line 9: 7 columns; expected 8"),
     (lambda csv: csv[: csv.index("Copy")], "file: a run ended before the rows of its table"),
     (change("max_mbytes", "max_furlongs"), "line 4: unit 'furlongs'; expected one"),
     (change("3.94806e+06", "fast"), "line 8: 'fast' is not a number"),

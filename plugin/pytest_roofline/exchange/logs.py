@@ -5,6 +5,7 @@ that fits. Ranks that a launcher labels are read each for itself, and a table th
 taken once. What no rule knows is skipped and counted around a table; inside one only lines of libraries and launchers.
 """
 
+import copy
 import re
 from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
@@ -125,6 +126,20 @@ class _Stream(Generic[AnyRuns]):
             refuse(source, *self.doubted, "a line inside a table that is no row of it")
         self.doubted = self.doubted if runs.table is table else None
 
+    def left_out(self, rules: Sequence[Rule[AnyRuns]], source: str, number: int, line: str) -> bool:
+        """Give a line without an end to the rules, and whether it is left out: of a row it may hold half a number."""
+        kept, table = copy.deepcopy(self.runs), self.runs.table
+        rows = len(table.rows) if table is not None else 0
+        try:
+            self.take(rules, source, number, line)
+            table = self.runs.table
+            if table is None or len(table.rows) == rows:
+                return False
+        except BadFile:
+            pass
+        self.runs = kept
+        return True
+
 
 def _took(rules: Sequence[Rule[AnyRuns]], runs: AnyRuns, source: str, number: int, line: str) -> bool:
     """Whether a rule took the line."""
@@ -149,12 +164,17 @@ def read_runs(
 ) -> tuple[Imported, ...]:
     """The runs in a log: `begin` makes what rules fill from one stream, `finish` what comes of it."""
     streams: dict[str, _Stream[AnyRuns]] = {}
+    last, notes = text.count("\n") + 1, []
     for number, line in lines(text):
         for label, piece in _pieces(line):
             if label not in streams:
                 streams[label] = _Stream(begin())
             # Who quotes a log may indent it, and some programs print tabs between columns.
-            streams[label].take(rules, source, number, piece.replace("\t", " ").lstrip(" "))
+            printed = piece.replace("\t", " ").lstrip(" ")
+            if number < last or not printed:
+                streams[label].take(rules, source, number, printed)
+            elif streams[label].left_out(rules, source, number, printed):
+                notes = [f"left out line {number}, the last, which has no end: it may be cut"]
     found = [one for stream in streams.values() for one in finish(stream.runs)]
     skipped = sum(stream.skipped for stream in streams.values())
     once = list({_content(one): one for one in reversed(found)}.values())[::-1]
@@ -164,7 +184,7 @@ def read_runs(
             "it has no table with rows, or each behind what another program wrote",
         )
         raise BadFile(f"{source}: {why}; expected the whole output of a tool")
-    notes = [f"skipped {count(skipped, 'line')} around the tables"] if skipped else []
+    notes += [f"skipped {count(skipped, 'line')} around the tables"] if skipped else []
     if copies := len(found) - len(once):
         notes.append(f"left out {count(copies, 'repeated table')}, as every rank prints one")
     return (replace(once[0], notes=(*once[0].notes, *notes)), *once[1:])

@@ -23,7 +23,7 @@ _RATES = {
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _COLUMN = re.compile(r"(?P<line>.*\S) \((?P<unit>[^()]+(?:\([^()]*\))?)\)")
 _HEADING = re.compile(
-    r"\A\s*[^\W\d]\w*(?:,[^,\n\"]+)+\r?\n(?:-?[\d.]+(?:e[+-]?\d+)?,[-\d.e+,naN]+\r?(?:\n|\Z))+\s*\Z"
+    r"\A\s*[^\W\d]\w*(?:,[^,\n\"]+)+\r?\n(?:-?[\d.]+(?:e[+-]?\d+)?,[-\d.e+,naN]+\r?\n)+[-\d.e+,naN]*\s*\Z"
 )
 
 
@@ -43,6 +43,8 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
     """The one report in a file."""
     table = [(number, _values(line, source, number)) for number, line in lines(text) if line.strip()]
     (_, names), *rows = table
+    # A last line without an end may hold half a number.
+    cut = rows.pop()[0] if rows and not text.endswith("\n") else 0
     if any(len(values) != len(names) for _, values in rows):
         number, values = next(row for row in rows if len(row[1]) != len(names))
         refuse(source, number, ",".join(values), f"{len(values)} columns; expected {len(names)}")
@@ -66,7 +68,8 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
             )
         line = match["line"] if match else names[at].strip()
         readings += _line(rows, names[:swept], at, line, unit, benchmark, source)
-    return (Imported(source, "triton.testing", CONVENTION, tuple(readings)),)
+    left_out = (f"line {cut}, the last, which has no end: it may be cut",) if cut else ()
+    return (Imported(source, "triton.testing", CONVENTION, tuple(readings), left_out=left_out),)
 
 
 def _unit(label: str) -> tuple[str, Work, float] | None:
