@@ -80,12 +80,6 @@ def test_a_rotation_is_cold_exactly_if_it_touches_four_times_the_cache_between_t
     assert cold or memory < PLENTY or sets == calls.MOST_SETS
 
 
-def test_one_set_is_cold_only_where_it_overflows_the_cache_four_times():
-    for sets, work, cold in [(1, copy_of(2 * MIB), True), (1, copy_of(2 * MIB - 1), False), (2, copy_of(MIB), False),
-                             (1, Work(flops=1), False)]:  # fmt: skip
-        assert calls.is_cold(sets, work, MIB) == cold, (sets, work)
-
-
 def test_a_set_takes_what_its_tensors_hold_and_never_less_than_a_call_touches():
     page = torch.zeros(MIB, dtype=torch.uint8)
     for arguments, held in [

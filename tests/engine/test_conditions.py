@@ -33,14 +33,6 @@ def cause_of(*counters, **block):
     return after(*counters, **block)[1]
 
 
-def test_a_block_counts_unless_the_host_fell_behind_whatever_a_device_does_not_tell():
-    quiet = Counters(active=NONE, others_bytes=0, others_busy=0.0, preemptions=0)
-    for counters, ahead, cause in [
-        (quiet, True, ""), (Counters(), True, ""), (Counters(), None, ""), (Counters(), False, HOST_GAP),
-    ]:  # fmt: skip
-        assert cause_of(counters, counters, ahead=ahead) == cause, (counters, ahead)
-
-
 def test_a_slowdown_seen_at_either_end_or_that_came_and_went_excludes_its_block_alone():
     for cause in CAUSES:
         on, off = Counters(active=frozenset({cause})), Counters(active=NONE)

@@ -1,16 +1,13 @@
 """The fake device: an in-order stream with a host beside it, which every test of the engine stands on."""
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.core.facts import BRAKE, POWER_CAP, Gpu
-from pytest_roofline.engine.devices.base import Allocated, Counters
+from pytest_roofline.core.facts import POWER_CAP
+from pytest_roofline.engine.devices.base import Allocated
 from pytest_roofline.engine.devices.fake import FakeDevice
 
-MIB = 2**20
 # A tick without a rounding error of its own.
 TICK = 2.0**-20
 costs = st.integers(0, 2**10).map(lambda ticks: ticks * TICK)
@@ -74,24 +71,6 @@ def test_what_holds_of_every_stream(seconds, launch_s, record_s, latency_s, dept
     assert shallow.clock_s == sum(seconds)
 
 
-def test_a_full_queue_makes_the_host_wait_for_its_oldest_entry_and_what_is_done_leaves_it():
-    device, hosts = FakeDevice(queue_depth=2), []
-    for submit in (device.work, device.work, device.work, lambda _: device.stamp()):
-        submit(1.0)
-        hosts.append(device.host_s())
-    assert hosts == [0.0, 0.0, 1.0, 2.0]
-    device.synchronize()
-    works(device, 1.0, 1.0)
-    assert device.host_s() == 3.0
-
-
-def test_each_stamp_is_shown_to_the_nearest_tick():
-    for before_s, seconds, shown in [(0.0, 0.1, 0.0), (0.0, 0.3, 0.25), (0.0, 0.4, 0.5), (0.1, 0.2, 0.25)]:
-        device = FakeDevice(tick_s=0.25)
-        device.work(before_s)
-        assert span_of(device, lambda device=device, seconds=seconds: device.work(seconds)) == shown, seconds
-
-
 def test_work_and_spins_run_by_the_clock_of_the_moment_which_an_idle_device_keeps():
     device = FakeDevice(slowdown=lambda number: 10.0**number)
     works(device, 1.0, 1.0, 1.0)
@@ -118,61 +97,6 @@ def test_a_stamp_is_reached_when_the_work_before_it_is_done_and_only_reading_and
     assert (device.reached(second), device.host_s()) == (True, 1.0)
     device.synchronize()
     assert device.host_s() == 9.0
-
-
-def test_causes_and_neighbours_are_as_scripted_and_questions_take_the_host_as_long_as_they_do():
-    device = FakeDevice(throttle=lambda busy_s: frozenset({BRAKE} if busy_s < 2 else ()), counters_s=0.1)
-    device.pass_time(8.0)
-    assert device.counters().active == {BRAKE}
-    works(device, 1.0, 1.0, 1.0)
-    assert device.counters() == Counters(frozenset(), {BRAKE: 2.0}, others_bytes=0, others_busy=0.0)
-    assert (device.host_s(), device.busy_s) == (8.2, 3.0)
-    told = FakeDevice(throttle=None, others_bytes=MIB, others_busy=0.5).counters()
-    assert told == Counters(others_bytes=MIB, others_busy=0.5)
-
-
-def test_a_buffer_stays_in_the_cache_until_others_touched_later_push_it_out():
-    def found(*touches, flush=None):
-        """How long each touch takes where one of a cached buffer takes half a second, else a second."""
-        device = FakeDevice(tick_s=TICK, cache_bytes=100)
-        seconds = []
-        for touch in touches:
-            if touch == "flush":
-                device.flusher(flush)()
-                continue
-            start = device.stamp()
-            device.work(1.0, touch[0], touch[1], cached=0.5)
-            seconds.append(device.elapsed_s(start, device.stamp()))
-        return seconds
-
-    a = ("a", 10)
-    assert found(a, a) == [1.0, 0.5]
-    assert (found(a, ("b", 90), a)[-1], found(a, ("b", 100), a)[-1]) == (0.5, 1.0)
-    # The least recently touched leaves first.
-    assert found(*((name, 40) for name in "abac"), ("a", 40), ("b", 40))[-2:] == [0.5, 1.0]
-    assert found(("a", 101), ("a", 101)) == [1.0, 1.0]
-    for flush_bytes, last in [(200, 1.0), (50, 0.5)]:
-        assert found(a, "flush", a, "flush", a, flush=flush_bytes)[1:] == [last] * 2, flush_bytes
-
-
-def test_a_replay_is_one_entry_without_gaps_by_the_clock_and_the_cache_of_its_own_moment():
-    device = FakeDevice(launch_s=8.0)
-    replay = device.capture(lambda: works(device, 1.0, 2.0))
-    assert (device.works, device.clock_s, device.host_s()) == (0, 0.0, 0.0)
-    replay()
-    assert (device.clock_s, device.works, device.busy_s, device.host_s()) == (11.0, 2, 3.0, 8.0)
-    device = FakeDevice(tick_s=TICK, clock=lambda busy_s: 1.0 if busy_s < 1 else 0.5)
-    replay = device.capture(lambda: device.work(1.0, "a", 10, cached=0.25))
-    assert [span_of(device, replay) for _ in range(2)] == [1.0, 0.5]
-    # The first replay uploads every node, between which there is no gap as between launches.
-    for facts, launched_s, replayed_s in [
-        ({"graph_upload_s": 0.25}, 3.0, [3.5, 3.0]),
-        ({"launch_gap_s": 0.25}, 3.5, [3.0, 3.0]),
-    ]:
-        device = FakeDevice(tick_s=TICK, **facts)
-        assert span_of(device, lambda device=device: works(device, 1.0, 2.0)) == launched_s
-        replay = device.capture(lambda device=device: works(device, 1.0, 2.0))
-        assert [span_of(device, replay) for _ in range(2)] == replayed_s
 
 
 def test_what_stays_dirty_in_the_cache_is_paid_by_whoever_evicts_it():
@@ -203,13 +127,3 @@ def test_memory_is_counted_above_what_was_held_before():
     device.allocate(5), device.allocate(-2)
     # NVML's first account holds what the driver keeps back, and its second does not.
     assert (device.memory_accounts(), device.allocated()) == ((960, 60), Allocated(3, 5))
-
-
-def test_what_is_told_of_a_device_is_known_and_may_change_while_it_runs():
-    assert FakeDevice().gpu() is None
-    device = FakeDevice("NVIDIA T4", driver="550", gpu={"power_limit_w": 60, "power_default_w": 70})
-    assert device.gpu() == Gpu(0, "NVIDIA T4", "GPU-fake", driver="550", power_limit_w=60, power_default_w=70)
-    device.told["ecc_errors"] = 2
-    assert device.gpu().ecc_errors == 2
-    gpu = FakeDevice(gpu=json.loads('{"index": 3, "links": 0, "active": ["power brake"]}')).gpu()
-    assert (gpu.index, gpu.links, gpu.active) == (3, 0, ("power brake",))

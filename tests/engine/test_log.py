@@ -120,17 +120,11 @@ class Jittery(FakeDevice):
         super().spin(cycles)
 
 
-def test_a_clock_that_droops_is_waited_for_and_launches_of_uneven_length_are_not():
+def test_launches_of_uneven_length_are_not_waited_for():
     device = Jittery(launch_s=8e-6, record_s=1.5e-6, latency_s=4e-6)
     engine = Engine(device, Plan(lambda: device.work(2e-4), [()], budget_s=2.0))
     engine.run()
     assert engine.log.warmup_s < 0.3
-    for call_s in [1e-5, 2e-4, 5e-3]:
-        drooping = FakeDevice(clock=lambda busy_s: 1 - 0.15 * min(1.0, max(0.0, (busy_s - 0.05) / 0.25)))
-        plan = Plan(lambda device=drooping, call_s=call_s: device.work(call_s), [()], budget_s=2.0)
-        engine = Engine(drooping, plan)
-        engine.run()
-        assert engine.samples().median_s == pytest.approx(call_s / 0.85, rel=0.01), call_s
 
 
 # Stopping.
@@ -168,14 +162,6 @@ def test_a_drift_matters_sooner_where_much_of_the_budget_is_left():
     assert (known(drifting, PRECISION), known(drifting, PRECISION, 4.0)) == (True, False)
     # Not where it is no more than noise.
     assert known(swinging(40, 0.008), PRECISION, 4.0)
-
-
-def test_a_trend_compares_the_medians_of_the_halves():
-    for seconds, expected in [
-        ([], 0.0), ([1.0], 0.0), ([1.0, 2.0, 3.0], 0.0), ([1, 1, 2, 2], 1.0), ([2, 2, 1, 1], -0.5),
-        ([1, 1, 9, 2, 2, 2], 1.0), ([1, 2, 1, 2], 0.0),
-    ]:  # fmt: skip
-        assert trend(seconds) == expected, seconds
 
 
 def test_an_end_is_noisy_or_drifting_or_says_nothing():

@@ -14,7 +14,7 @@ from pytest_roofline.engine.calibration import calibrate
 from pytest_roofline.engine.conditions import HOST_GAP, NEIGHBOUR, THERMAL
 from pytest_roofline.engine.devices.base import Counters, Traits
 from pytest_roofline.engine.devices.fake import FakeDevice
-from pytest_roofline.engine.peers import ALONE, Agreement, BlockState, agreed_calibration, agreed_state, of_ranks
+from pytest_roofline.engine.peers import Agreement, BlockState, agreed_calibration, agreed_state, of_ranks
 from pytest_roofline.engine.timing import Engine, Plan
 
 # A rank that makes another number of calls than its peers leaves them waiting; the test must fail then, not hang.
@@ -97,9 +97,6 @@ def direct(**facts):
     """A device like a CPU: no queue to stay ahead of, no spin."""
     traits = Traits(tick_s=1e-6, shortest_span_s=200e-6, queues=False, warmup_floor_s=0.02, precision=0.03)
     return FakeDevice(**{"tick_s": 1e-6, **facts}, traits=traits)
-
-
-KINDS = {"spins": lambda **facts: FakeDevice(**COSTS | facts), "direct": direct}
 
 
 def gpu(**facts):
@@ -279,21 +276,6 @@ def test_fresh_sets_are_made_on_all_ranks_equally_often_and_after_every_block_th
     (first, counted), (second, _) = together(2, body)
     assert (first, counted) == (second, True)
     assert first != []
-
-
-def test_the_agreed_time_is_that_of_the_last_meeting_and_alone_nothing_is_gathered():
-    def body(seat):
-        device = FakeDevice(skew_s=50.0 * seat.number)
-        agreement = Agreement(seat, device.host_s)
-        device.pass_time(1.0 + seat.number)
-        at_s = agreement.meet_s()
-        device.pass_time(10.0)
-        return at_s, agreement.now_s(), seat.gathered
-
-    assert together(2, body) == [(2.0, 2.0, 1)] * 2
-    assert ALONE.gather((1.0, 2.0)) == [(1.0, 2.0)]
-    agreement = Agreement(ALONE, iter([1.0, 5.0, 7.0]).__next__)
-    assert (agreement.now_s(), agreement.meet_s(), agreement.most(3.0, 4.0)) == (5.0, 7.0, (3.0, 4.0))
 
 
 def test_of_calibrations_the_dearest_holds_and_the_shallowest_queue():

@@ -1,7 +1,6 @@
 """Finding out how to time, on the launch-queue model: the device's time, or the truth about the host."""
 
 import itertools
-import math
 import random
 from dataclasses import replace
 
@@ -9,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.core.samples import Calibration
 from pytest_roofline.core.work import Work
 from pytest_roofline.engine import calls
 from pytest_roofline.engine.calibration import calibrate
@@ -23,10 +21,7 @@ from pytest_roofline.engine.shape import (
     BlockShape,
     direct_shape,
     graph_calls,
-    is_short,
     queued_shape,
-    resolved_span_s,
-    spin_for,
 )
 from pytest_roofline.engine.timing import Engine, Plan
 
@@ -455,21 +450,6 @@ def test_a_graph_holds_whole_turns_for_a_millisecond_or_as_many_as_fit(call_s, s
     assert count * call_s >= 0.999e-3 or count > 4096 - sets
 
 
-def test_shapes_are_as_the_rules_say():
-    assert (graph_calls(1e-6, 4097), graph_calls(1e-5, 7)) == (None, 7 * math.ceil(100 / 7))
-    # Without batches a sample holds no more calls than the clock needs.
-    assert direct_shape(1.1e-4, SPAN_S, 1.0, MOST_CALLS, batch=False).calls == 1
-    for host_s, spin_s in [(0.0, 2e-4), (1e-3, 1.7e-3), (5.0, LONGEST_SPIN_S)]:
-        assert spin_for(host_s) == pytest.approx(spin_s)
-    for shortest_s, tick_s, expected_s in [(5e-3, 1e-6, 5e-3), (1e-6, 1e-6, 2e-4)]:
-        calibration = Calibration("fake", tick_s, event_pair_s=2e-6, record_host_s=1e-6, call_host_s=1e-7)
-        assert resolved_span_s(Traits(1e-9, shortest_s), calibration) == pytest.approx(expected_s)
-    # Below forty documented ticks, whatever was calibrated.
-    for tick_s, call_s, short in [(0.5e-6, 19e-6, True), (0.5e-6, 21e-6, False), (1e-6, 39e-6, True),
-                                  (1e-6, 41e-6, False)]:  # fmt: skip
-        assert is_short(call_s, Traits(tick_s, 200 * tick_s)) == short
-
-
 def test_a_host_that_fell_behind_gets_half_the_samples_behind_twice_the_spin_but_never_a_shorter_one():
     for shape, relaxed in [
         (BlockShape(4, 50, 1e-3), BlockShape(4, 25, 2e-3)),
@@ -479,9 +459,3 @@ def test_a_host_that_fell_behind_gets_half_the_samples_behind_twice_the_spin_but
         (BlockShape(1, 1, 4.0), BlockShape(1, 1, 4.0)),
     ]:
         assert shape.relaxed() == relaxed
-
-
-def test_a_queue_that_was_full_gets_a_quarter_of_the_samples_and_then_of_the_calls():
-    shapes = [BlockShape(8, 50), BlockShape(8, 12), BlockShape(8, 3), BlockShape(8, 1), BlockShape(2, 1),
-              BlockShape(1, 1), None]  # fmt: skip
-    assert [shape.smaller() for shape in shapes[:-1]] == shapes[1:]

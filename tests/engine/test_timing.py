@@ -237,6 +237,11 @@ def test_a_device_that_fails_is_named_wherever_it_does():
     ]:
         with pytest.raises(DeviceError, match=f"fake stopped answering: {said}"):
             timed(broken, seconds=2.0**-8, **plan)
+    backwards = FakeDevice(tick_s=TICK_S)
+    calibrate(backwards)
+    backwards.elapsed_s = lambda start, end: -1.0
+    with pytest.raises(DeviceError, match="stamps run backwards"):
+        timed(backwards)
 
 
 def test_samples_taken_before_a_device_vanished_are_kept():
