@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -20,6 +20,8 @@ import torch
 from pytest_roofline.core.facts import DeviceFacts, Environment, HostFacts
 from pytest_roofline.engine.devices import amd
 from pytest_roofline.engine.devices.cuda import CudaDevice
+
+from ...engine.management import WITHHELD, AmdSmiLibraryException, FakeAmdsmi, FakeNvml
 
 FOLDER = Path(__file__).with_name("facts")
 PRODUCTS = tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
@@ -60,46 +62,22 @@ def _machine(told: dict[str, Any]) -> Iterator[None]:
             (amd, "driver_version", lambda: (smi or {}).get("driver")),
         ):
             stack.enter_context(mock.patch.object(owner, field, value, create=True))
-        libraries = {"pynvml": Nvml(told["nvml"])} if smi is None else {"amdsmi": Amdsmi(smi)}
+        libraries = {"pynvml": _nvml(told["nvml"])} if smi is None else {"amdsmi": _amdsmi(smi)}
         stack.enter_context(mock.patch.dict(sys.modules, libraries))
         yield
 
 
-class NVMLError(Exception):
-    """As pynvml has it."""
-
-
-class Nvml(ModuleType):
+def _nvml(answers: dict[str, Any]) -> FakeNvml:
     """NVIDIA's management library with these answers; null is one that it withholds."""
-
-    NVMLError = NVMLError
-    NVML_ERROR_NOT_FOUND = 6
-    NVML_CLOCK_SM, NVML_CLOCK_MEM = 1, 2
-
-    def __init__(self, answers: dict[str, Any]) -> None:
-        super().__init__("pynvml")
-        given = {"nvmlInit": True, "nvmlShutdown": True, "nvmlDeviceGetHandleByUUID": "handle"}
-        for name, answer in (given | answers).items():
-            setattr(self, name, functools.partial(self._answer, answer))
-
-    def _answer(self, answer: Any, *asked: object) -> Any:
-        if answer is None:
-            raise NVMLError(3)
-        # By the kind of clock.
-        names = {self.NVML_CLOCK_SM: "NVML_CLOCK_SM", self.NVML_CLOCK_MEM: "NVML_CLOCK_MEM"}
-        return answer[names[asked[-1]]] if isinstance(answer, dict) else answer
+    told = {name: WITHHELD if answer is None else answer for name, answer in answers.items()}
+    gpu = {name.removeprefix("nvmlDeviceGet"): answer for name, answer in told.items()} | {"UUID": f"GPU-{UUID}"}
+    if isinstance(clocks := gpu["ClockInfo"], dict):
+        gpu["ClockInfo"] = {1: clocks["NVML_CLOCK_SM"], 2: clocks["NVML_CLOCK_MEM"]}.get
+    return FakeNvml(gpu, driver=told["nvmlSystemGetDriverVersion"])
 
 
-class Amdsmi(ModuleType):
+def _amdsmi(answers: dict[str, Any]) -> FakeAmdsmi:
     """AMD's management library with these answers; null is one that it withholds."""
-
-    def __init__(self, answers: dict[str, Any]) -> None:
-        super().__init__("amdsmi")
-        given = {"init": True, "get_processor_handles": ["handle"], "get_gpu_device_bdf": ADDRESS}
-        for name, answer in ({f"amdsmi_{name}": answer for name, answer in given.items()} | answers).items():
-            setattr(self, name, functools.partial(self._answer, answer))
-
-    def _answer(self, answer: Any, *_: object) -> Any:
-        if answer is None:
-            raise RuntimeError("AMDSMI_STATUS_NOT_SUPPORTED")
-        return answer
+    told = {name: AmdSmiLibraryException() if answer is None else answer for name, answer in answers.items()}
+    gpu = {name.removeprefix("amdsmi_get_"): answer for name, answer in told.items()}
+    return FakeAmdsmi(gpu | {"gpu_device_bdf": ADDRESS})
