@@ -163,7 +163,13 @@ def test_an_answer_of_amdsmi_is_taken_as_it_is_meant_and_one_that_raises_leaves_
         ("gpu_bad_page_info", "No bad pages found.", {"remap_pending": None, "remap_failed": None}),
         ("violation_status", error, untold),
         ("gpu_metrics_info", error, {}),
+        ("pcie_info", pcie(8, 16), {"pcie_width": 8, "pcie_generation": 4}),
+        ("pcie_info", pcie("N/A", "N/A"), {"pcie_width": None, "pcie_generation": None}),
         ("power_cap_info", error, {"power_limit_w": None, "power_default_w": None}),
+        # Of older versions, in watts.
+        ("power_cap_info", {"power_cap": 1000}, {"power_limit_w": 1000.0, "power_default_w": None}),
+        ("gpu_compute_partition", "CPX", {"partition": "cpx"}),
+        ("gpu_compute_partition", error, {}),
         ("gpu_vram_usage", {"vram_total": 196608, "vram_used": 5120}, {"others_bytes": 4 * GIB}),
         ("gpu_vram_usage", {"vram_total": "N/A", "vram_used": "N/A"}, {"memory_bytes": None, "others_bytes": None}),
         ("gpu_asic_info", error, {"product": "unknown"}),

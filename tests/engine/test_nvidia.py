@@ -81,12 +81,6 @@ def test_what_is_not_answered_is_unknown_and_does_not_cost_the_rest(counters):
     assert counters(**dict.fromkeys(H100.keys() - {"UUID"}, WITHHELD)) == Counters()
 
 
-def test_memory_beyond_our_own_and_a_context_is_that_of_others(counters):
-    for used, own, others in [(10, 4, 5), (5, 4, 0), (4, 8, 0)]:
-        found = counters(own * GIB, MemoryInfo=memory(used * GIB)).others_bytes
-        assert found == others * GIB, (used, own)
-
-
 def test_what_the_driver_keeps_is_no_neighbour_and_an_idle_one_shows_also_in_a_container(counters):
     def others(more, before, own=2 * GIB):
         return counters(own, before, MemoryInfo=memory(IDLE + CONTEXT + own + more, KEPT)).others_bytes
