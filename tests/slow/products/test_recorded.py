@@ -107,12 +107,3 @@ def test_a_partition_has_a_key_of_its_own_and_no_roofline():
         assert datasheet_ceiling(part, copy, "traffic_GBps") is None
         assert "this is a part of" in unknown_line(part)
         assert key_of(replace(environment_of(PART), device=part)).partition != "none"
-
-
-def test_links_and_caches_are_those_of_a_card_at_work():
-    # One that idles at a lower link; a cache of one die, where the last level counts; one that nobody recorded.
-    assert (facts_of("l40s-48gb").pcie_generation, facts_of("l40s-48gb").pcie_width) == (1, 16)
-    assert recorded("mi300x-192gb")["torch"]["L2_cache_size"] == 4 * 2**20
-    assert facts_of("mi300x-192gb").last_level_cache_bytes == 256 * 2**20
-    assert recorded("h20-96gb")["torch"]["L2_cache_size"] is None
-    assert facts_of("h20-96gb").last_level_cache_bytes == 64 * 2**20

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from pytest_roofline.engine.host import numbers_of
+
 from ... import warm
 from ...ranks.launches import (
     FOUR,
@@ -74,15 +76,9 @@ def test_one_file_has_the_same_outcomes_and_one_report_however_it_is_launched(su
 def _check_affinity(launch, told):
     """Open MPI binds two ranks to a core each, unless it is asked not to; nobody else binds any."""
     everywhere = len(os.sched_getaffinity(0))
-    per_rank = [len(cores_of(text)) for text in told.split()]
+    per_rank = [len(numbers_of(text)) for text in told.split()]
     bound = launch == "under mpirun" and everywhere > 1
     assert per_rank == [1 if bound else everywhere] * len(per_rank)
-
-
-def cores_of(text):
-    """`0-3,8` as numbers."""
-    spans = [piece.partition("-") for piece in text.split(",")]
-    return {core for first, _, last in spans for core in range(int(first), int(last or first) + 1)}
 
 
 PLAIN = """
