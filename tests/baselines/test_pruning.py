@@ -1,11 +1,6 @@
 """An entry is used where a test of its benchmark with its parameters is; a published one may name only some of them."""
 
-import json
-
-import pytest
-
-from pytest_roofline.baselines.files import PlannedTest, read_plan, unused
-from pytest_roofline.core.errors import BadFile
+from pytest_roofline.baselines.files import PlannedTest, unused
 
 MIB = 2**20
 
@@ -38,20 +33,3 @@ def test_a_published_entry_is_used_where_what_it_names_is_there_or_a_program_mad
             assert (idle([make.published(kind, parameters=parameters)], *tests) == []) == used, (kind, parameters)
         made = make.published(kind, provenance={"made_by": "a program"})
         assert idle([made, make.published(kind)]) == [("memcpy_d2d", False)]
-
-
-def test_a_plan_is_read_line_by_line_and_refused_where_it_cannot_be_understood(tmp_path):
-    path = tmp_path / "plan.jsonl"
-    lines = [{"benchmark": "a", "parameters": {}}, {"benchmark": "b", "parameters": {"n": 1}, "id": "x"}]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert read_plan(path) == [PlannedTest("a", {}), PlannedTest("b", {"n": 1})]
-    for text, sentence in [
-        *(("", "is empty"), ("{\n", "line 1 is not JSON")),
-        ('{"benchmark": "a", "parameters": {}}\n[]\n', "line 2 is a list; expected an object"),
-        ('{"parameters": {}}\n', "line 1 lacks a benchmark or parameters"),
-        ('{"benchmark": 1, "parameters": {}}\n', "line 1 lacks a benchmark or parameters"),
-        ('{"benchmark": "a"}\n', "line 1 lacks a benchmark or parameters"),
-    ]:
-        path.write_text(text)
-        with pytest.raises(BadFile, match=sentence):
-            read_plan(path)

@@ -190,12 +190,10 @@ def _own(folder: Path) -> list[Seed]:
         # What changed just now is not remembered.
         os.utime(path, (0, 0))
     read_many([str(path) for path in nights], folder / "index")
-    plan = [{"benchmark": "memcpy_d2d", "parameters": {"size_bytes": MIB, "share": 0.5, "on": True, "none": None}}]
     return [
         _document("baseline", "h200.json", Baseline, (folder / "baseline.json").read_bytes()),
         _document("hardware", "hardware.json", Catalogue, _plain(_catalogue())),
         _document("expectation", "expected.json", Expectation, _plain(expectation)),
-        Seed("plan", "plan.jsonl", (json.dumps(plan[0]) + "\n").encode(), lines=True),
         Seed("index", INDEX, (folder / "index" / INDEX).read_bytes(), strict=False),
         Seed("settings", "pyproject.toml", settings, strict=False),
     ]  # fmt: skip

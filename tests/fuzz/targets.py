@@ -11,7 +11,7 @@ from typing import Any
 import click
 from click.testing import CliRunner, Result
 
-from pytest_roofline.baselines.files import read_baseline, read_plan
+from pytest_roofline.baselines.files import read_baseline
 from pytest_roofline.baselines.runs import ends_of, read_run
 from pytest_roofline.bundle.sources import pytest_settings
 from pytest_roofline.cli.drill import tell_drill
@@ -62,7 +62,6 @@ def targets(seeds: dict[str, Seed]) -> list[Target]:
     own = {
         "read_baseline": (read_baseline, "baseline"),
         "read_expectation": (read_expectation, "expectation"),
-        "read_plan": (read_plan, "plan"),
         "read_hardware": (lambda path: merged([path]), "hardware"),
         "index": (_index, "index"),
         "pytest_settings": (lambda path: pytest_settings(path.parent), "settings"),

@@ -3,7 +3,7 @@
 One file a hardware family, one entry a measurement and exact variant.
 """
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -170,23 +170,6 @@ class Unused:
     benchmark_known: bool
 
 
-def read_plan(path: Path) -> list[PlannedTest]:
-    """The tests that a collection wrote down, one JSON object a line: `{"benchmark": …, "parameters": {…}}`."""
-    planned = []
-    for number, line in enumerate(read_bytes(path, "plan").split(b"\n"), 1):
-        if not line.strip():
-            continue
-        where = f"plan {path}, line {number}"
-        raw = decode_json(line, where)
-        if not isinstance(raw, dict):
-            raise BadFile(f"{where} is a {type(raw).__name__}; expected an object")
-        benchmark, parameters = raw.get("benchmark"), raw.get("parameters")
-        if not isinstance(benchmark, str) or not isinstance(parameters, dict):
-            raise BadFile(f"{where} lacks a benchmark or parameters; expected both")
-        planned.append(PlannedTest(benchmark, parameters))
-    return planned
-
-
 def unused(entries: Iterable[Entry | ExactEntry], planned: Sequence[PlannedTest]) -> list[Unused]:
     """The entries that none of the planned tests would be compared with, in their order."""
     tests: dict[str, dict[str, dict[str, Any]]] = {}
@@ -197,51 +180,6 @@ def unused(entries: Iterable[Entry | ExactEntry], planned: Sequence[PlannedTest]
         for entry in entries
         if not (_stands_alone(entry) or _is_used(entry, tests.get(entry.benchmark, {})))
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """What a run took of the tests that were found."""
-
-    found: Sequence[PlannedTest]
-    taken: Sequence[PlannedTest]
-    parts: frozenset[str] = frozenset()
-    whole: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Unmeasured:
-    """An entry that a run should have measured, and why it did not."""
-
-    entry: Entry
-    why: str
-
-
-def unmeasured(entries: Iterable[Entry], measured: Container[str], selection: Selection) -> list[Unmeasured]:
-    """The recorded entries that a run covers and did not measure."""
-    found, taken = _by_benchmark(selection.found), _by_benchmark(selection.taken)
-    missing = []
-    for entry in entries:
-        name, parameters = entry.benchmark, canonical(entry.parameters)
-        if key_of_entry(entry).identity in measured:
-            continue
-        why = ""
-        if parameters in taken.get(name, ()):
-            why = "its test did not measure it"
-        elif name in taken and name not in selection.parts and parameters not in found[name]:
-            why = "its test has other parameters now"
-        elif name not in found and selection.whole:
-            why = "there is no such test"
-        if why:
-            missing.append(Unmeasured(entry, why))
-    return missing
-
-
-def _by_benchmark(tests: Sequence[PlannedTest]) -> dict[str, set[str]]:
-    known: dict[str, set[str]] = {}
-    for test in tests:
-        known.setdefault(test.benchmark, set()).add(canonical(test.parameters))
-    return known
 
 
 def _stands_alone(entry: Entry | ExactEntry) -> bool:

@@ -1,6 +1,7 @@
 """`roofline baseline show`, `check` and `prune`: what there is, whether it is sane, and what no test uses any more."""
 
 import datetime
+import json
 import os
 import subprocess
 import sys
@@ -214,7 +215,7 @@ def _list_unused(path: Path, idle: "Sequence[Unused]") -> None:
 
 def _collect(tests: tuple[str, ...]) -> "list[PlannedTest]":
     """The measuring tests that pytest finds in a process of its own, of every tier."""
-    from ..baselines.files import read_plan
+    from ..baselines.files import PlannedTest
 
     with tempfile.TemporaryDirectory(prefix="roofline-") as folder:
         plan = Path(folder) / "plan.jsonl"
@@ -232,7 +233,8 @@ def _collect(tests: tuple[str, ...]) -> "list[PlannedTest]":
                 f"pytest ended with status {done.returncode} while it collected the tests, so nothing can be called "
                 "unused; mend that, or name other tests with --tests"
             )
-        planned = read_plan(plan) if plan.exists() and plan.stat().st_size else []
+        lines = plan.read_text(encoding="utf-8").splitlines() if plan.exists() else []
+    planned = [PlannedTest(**json.loads(line)) for line in lines]
     if not planned:
         raise BadInput(
             "pytest collected no test that measures, so nothing can be called unused; name them with --tests"

@@ -5,17 +5,15 @@ that waited for further rounds, and only where it has to say something: a green 
 """
 
 import contextlib
-import glob
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
 
 from ..baselines.comparators import BaselineComparator
-from ..baselines.files import PlannedTest, Selection, Unmeasured, unmeasured
+from ..baselines.files import key_of_entry
 from ..baselines.rows import together_row
 from ..baselines.run_rows import DEGRADED, XFAIL, how_it_ended
 from ..core.entries import Entry
@@ -28,7 +26,7 @@ from ..hardware import family_of
 from ..report.messages import GATE, compared_of, recording
 from ..report.overview import together_text
 from .options import NOT_RUNNING, SIDE_BY_SIDE
-from .planned import Planned
+from .planned import Planned, by_benchmark, finds_all
 from .results import DEVICE, PROPERTY, fail, shadow_of
 from .round_child import in_round
 from .session import RooflineSession, session_key
@@ -38,8 +36,6 @@ HEALTH = "device health"
 # All tests as if they were one: that they are slower together fails a run by itself.
 TOGETHER = "all tests together"
 MOST_NAMED = 3
-# Options of pytest that leave tests out, or do not even look for them.
-_NARROWING = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "stepwise")
 
 
 class Closing(pytest.Item):
@@ -247,7 +243,7 @@ def nothing_compared(state: RooflineSession | None) -> list[Shortfall]:
 def shortfalls(state: RooflineSession) -> list[Shortfall]:
     """What slipped through: tests that gave no number, or no verdict on it, and entries that nobody measured."""
     silent, escaped = list(_silent(state)), list(_escaped(state))
-    missing = [f"{printable(one.entry.label)}: {one.why}" for one in _unmeasured_entries(state)]
+    missing = [printable(f"{entry.label}: {why}") for entry, why in _unmeasured_entries(state)]
     found = (
         (
             silent,
@@ -290,14 +286,14 @@ def _escaped(state: RooflineSession) -> Iterator[str]:
             yield printable(plan.item.name)
 
 
-def _unmeasured_entries(state: RooflineSession) -> list[Unmeasured]:
-    """The entries of the baseline that this run covers and did not measure, but for those of a test that is red.
+def _unmeasured_entries(state: RooflineSession) -> Iterator[tuple[Entry, str]]:
+    """The entries of the baseline that this run covers and did not measure, but for those of a red test, each with why.
 
     A saved run in place of a baseline may hold whatever somebody selected then.
     """
     comparator = state.under_test.comparator
     if not isinstance(comparator, BaselineComparator):
-        return []
+        return
     excused = set()
     for test_id, plan in state.planned.items():
         ended = state.outcomes.get(encodable(test_id))
@@ -306,42 +302,34 @@ def _unmeasured_entries(state: RooflineSession) -> list[Unmeasured]:
             excused.add((plan.benchmark, canonical(plan.parameters)))
     keys = [row.key for row in state.timed.rows if row.key is not None]
     hardware = {state.under_test.hardware, *(key.hardware for key in keys)}
+    measured, why_not = {key.identity for key in keys}, _selection(state)
+    for entry in comparator.entries:
+        ours = entry.kind == "measured" and entry.hardware in hardware and not entry.is_canary
+        if ours and (entry.benchmark, canonical(entry.parameters)) not in excused:
+            why = why_not(entry.benchmark, canonical(entry.parameters))
+            if why and key_of_entry(entry).identity not in measured:
+                yield entry, why
 
-    def asked(entry: Entry) -> bool:
-        mine = entry.kind == "measured" and entry.hardware in hardware and not entry.is_canary
-        return mine and (entry.benchmark, canonical(entry.parameters)) not in excused
 
-    return unmeasured(filter(asked, comparator.entries), {key.identity for key in keys}, _selection(state))
-
-
-def _selection(state: RooflineSession) -> Selection:
+def _selection(state: RooflineSession) -> Callable[[str, str], str]:
+    """Why a run that should have measured a test of these parameters has not; empty where it need not have."""
     config = state.config
-    taken = [PlannedTest(plan.benchmark, plan.parameters) for plan in state.planned.values()]
-    collected = map(Planned.of, state.collected)
+    found, taken = by_benchmark(map(Planned.of, state.collected)), by_benchmark(state.planned.values())
     functions = {_function(argument) for argument in map(str, config.args) if "[" in argument.partition("::")[2]}
     alone = {plan.benchmark for test_id, plan in state.planned.items() if _function(test_id) in functions}
-    return Selection(
-        found=[PlannedTest(plan.benchmark, plan.parameters) for plan in collected],
-        taken=taken,
-        # Under --lf pytest does not even look at what did not fail.
-        parts=frozenset({test.benchmark for test in taken} if config.getoption("lf", False) else alone),
-        whole=not any(config.getoption(name, None) for name in _NARROWING) and _looks_everywhere(config),
-    )
+    # Under --lf pytest does not even look at what did not fail.
+    parts = set(taken) if config.getoption("lf", False) else alone
+    whole = finds_all(config)
+
+    def why(name: str, parameters: str) -> str:
+        if parameters in taken.get(name, ()):
+            return "its test did not measure it"
+        if name in taken and name not in parts and parameters not in found[name]:
+            return "its test has other parameters now"
+        return "there is no such test" if name not in found and whole else ""
+
+    return why
 
 
 def _function(node_id: str) -> str:
     return node_id.partition("::")[2].partition("[")[0]
-
-
-def _looks_everywhere(config: pytest.Config) -> bool:
-    """Whether pytest was given no path, or those where it looks by itself."""
-    if any("::" in argument for argument in config.args):
-        return False
-    given = [(config.invocation_params.dir / argument).resolve() for argument in config.args]
-    own: Sequence[Path] = [
-        config.rootpath / found
-        for pattern in config.getini("testpaths")
-        # As pytest does; Path.glob refuses `.` and absolute patterns.
-        for found in glob.iglob(pattern, root_dir=config.rootpath, recursive=True)  # noqa: PTH207
-    ] or [config.rootpath]
-    return all(any(path.resolve().is_relative_to(one) for one in given) for path in own)

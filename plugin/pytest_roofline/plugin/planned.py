@@ -1,6 +1,7 @@
 """Which tests will measure, and under which names: what their marker says, and the parameters that make up a key."""
 
 import enum
+import glob
 import json
 import math
 import numbers
@@ -22,6 +23,8 @@ from .settings import parse_options
 if TYPE_CHECKING:
     from ..baselines.files import Entries
 
+# Options of pytest that leave tests out, or do not even look for them.
+_NARROWING = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "stepwise")
 # What has no name that would stay when the parameters of its test change places.
 NAMELESS = object()
 # Types, devices and layouts of libraries, which their text tells apart: `torch.float16`, `cuda:1`, `int8`.
@@ -272,3 +275,25 @@ def _has_threshold(planned: Planned | None, entries: "Entries") -> bool:
         for name in entries.names(planned.benchmark)
         for entry in entries.of(planned.benchmark, name)
     )
+
+
+def by_benchmark(plans: Iterable[Planned]) -> dict[str, set[str]]:
+    """The parameters of every benchmark, each as one string."""
+    known: dict[str, set[str]] = {}
+    for plan in plans:
+        known.setdefault(plan.benchmark, set()).add(canonical(plan.parameters))
+    return known
+
+
+def finds_all(config: pytest.Config) -> bool:
+    """Whether pytest leaves no test out, and was given no path, or those where it looks by itself."""
+    if any(config.getoption(name, None) for name in _NARROWING) or any("::" in argument for argument in config.args):
+        return False
+    given = [(config.invocation_params.dir / argument).resolve() for argument in config.args]
+    own: Sequence[Path] = [
+        config.rootpath / found
+        for pattern in config.getini("testpaths")
+        # As pytest does; Path.glob refuses `.` and absolute patterns.
+        for found in glob.iglob(pattern, root_dir=config.rootpath, recursive=True)  # noqa: PTH207
+    ] or [config.rootpath]
+    return all(any(path.resolve().is_relative_to(one) for one in given) for path in own)
