@@ -16,7 +16,7 @@ from ..core.records import Measurement
 from ..core.work import Work
 from ..hardware import identity_of
 from ..stats.key_results import typical_peak
-from ..stats.limits import Summary, exact, process_s
+from ..stats.limits import MEDIANS_ONLY, Summary, exact, process_s
 from ..stats.outlook import DEFAULT_TOLERANCES, Reference
 from ..stats.spread import Group, Prior, class_of, lend, priors
 from .files import Entries, key_of_entry, nearest
@@ -24,7 +24,12 @@ from .runs import Run, read_run
 
 
 class Comparator(ABC):
-    """Something that may know how long a measurement used to take."""
+    """Something that may know how long a measurement used to take: entries of baseline files, or runs."""
+
+    entries = Entries({}, ())
+    runs: Sequence[Run] = ()
+    # Of runs, what is not fit for a comparison, with the reason.
+    unfit: Sequence[tuple[Measurement, str]] = ()
 
     @property
     @abstractmethod
@@ -46,6 +51,26 @@ class Comparator(ABC):
     @abstractmethod
     def keys(self) -> list[Key]:
         """Everything that it knows."""
+
+    def measurement(self, key: Key) -> Measurement | None:
+        """One of the measurements of a key, for its work and its roofline, which are those of all; None of entries."""
+        del key
+        return None
+
+    def tolerance(self, key: Key) -> float | None:
+        """The tolerance that the test itself asked for, in its marker or its call; None of entries."""
+        del key
+        return None
+
+    def judged(self, key: Key) -> tuple[Group, ...]:
+        """The processes of a key as they are judged."""
+        reference = self.reference(key)
+        return reference.groups if reference is not None else ()
+
+    def summary(self, key: Key, statistic: Statistic) -> Summary | str:
+        """The same by a statistic, with whether every attempt tells it by itself; or why there is none."""
+        groups = self.judged(key)
+        return Summary(groups) if groups and statistic == "median" else MEDIANS_ONLY
 
     def references(self) -> list[tuple[Key, Reference]]:
         """Everything that it knows, for what only many tests can tell."""
@@ -110,7 +135,7 @@ class RunComparator(Comparator):
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self.runs = runs
-        self.unfit: list[tuple[Measurement, str]] = []
+        self.unfit = unfit = []
         # By key, and then by process, its attempts.
         self._processes: dict[str, dict[Process, list[Measurement]]] = {}
         self._keys: dict[str, Key] = {}
@@ -119,7 +144,7 @@ class RunComparator(Comparator):
             session = run.header.run_id, run.header.started, identity_of(run.header.environment)
             for measurement in run.measurements:
                 if why := run.unfit(measurement, accept_slower=True) or told_by_position(measurement.key.parameters):
-                    self.unfit.append((measurement, why))
+                    unfit.append((measurement, why))
                 else:
                     self._add(run, session, measurement)
 
@@ -170,7 +195,7 @@ class RunComparator(Comparator):
         return [one for attempts in self._processes.get(key.identity, {}).values() for one in attempts]
 
     def measurement(self, key: Key) -> Measurement | None:
-        """One of the measurements of a key, for its work and its roofline, which are those of all."""
+        """The first."""
         return next(iter(self._measured(key)), None)
 
     def work(self, key: Key) -> Work | None:
@@ -184,7 +209,7 @@ class RunComparator(Comparator):
         return key.label if one is None else one.label
 
     def tolerance(self, key: Key) -> float | None:
-        """The tolerance that the test itself asked for, in its marker or its call."""
+        """The first that there is."""
         return next((one.tolerance for one in self._measured(key) if one.tolerance), None)
 
     def keys(self) -> list[Key]:

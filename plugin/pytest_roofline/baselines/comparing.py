@@ -3,9 +3,10 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from ..core.entries import Entry, Statistic
+from ..core.entries import Entry
 from ..core.errors import BadInput, OtherHardware
 from ..core.facts import Gpu
 from ..core.keys import Key
@@ -17,16 +18,14 @@ from ..core.work import Work, rate_suffix
 from ..kernel_gate.judging import compare_exact, known_by
 from ..stats.judgements import judgement_of
 from ..stats.key_results import judge_peak
-from ..stats.limits import MEDIANS_ONLY, Idle, Limit, Summary, Summed, floor_limits, gating_limits, roofline_limit
+from ..stats.limits import Idle, Limit, Summed, floor_limits, gating_limits, roofline_limit
 from ..stats.looks import Looks
 from ..stats.outlook import Policy, Reference
 from ..stats.shared import Shared, Side, hold_shared
-from ..stats.spread import Group, Prior, priors
+from ..stats.spread import Prior, priors
 from ..stats.verdicts import Kind, Verdict, judge, other_mode, settle
 from .comparators import (
-    BaselineComparator,
     Comparator,
-    RunComparator,
     class_of_key,
     default_tolerance,
     find_reference,
@@ -85,7 +84,7 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
     return Comparison(
         rows=tuple(sorted(rows, key=lambda row: badness(row.verdict, row.change))),
         only_old=tuple(label for label in dict.fromkeys(only) if label not in gone),
-        runs=tuple(run for side in (before, after) if isinstance(side, RunComparator) for run in side.runs),
+        runs=(*before.runs, *after.runs),
         kernels=kernels,
         lost=tuple(map(_lost_row, lost)),
         together=together_row(shared.regressed) if shared is not None and shared.regressed is not None else None,
@@ -116,7 +115,7 @@ def _verdicts(
     kinds = priors() | {kind: prior_of(known, kind) for kind in {class_of_key(key) for key, _ in known}}
     policies = {
         key.identity: policy_of(
-            key, one.reference, kinds[class_of_key(key)], count, own=_own_tolerance(after, key), asked=tolerance
+            key, one.reference, kinds[class_of_key(key)], count, own=after.tolerance(key), asked=tolerance
         )
         for one in tests
         for key in [one.key]
@@ -128,12 +127,12 @@ def _verdicts(
         reference = moved.get(identity, one.reference)
         changed = next((why for mode in sorted(one.fresh.achieved) if (why := other_mode(mode, reference))), "")
         changed = changed or distrusted(one.key, _work(after, one.key), reference)
-        groups, gating = _judged(after, one), limits[identity][0]
+        groups, gating = after.judged(one.key), limits[identity][0]
         verdict = judge(groups, reference, policies[identity], invalid=changed, limits=gating, why_none=one.why_none)
         peak = None if changed else judge_peak(one.fresh.peak_bytes, reference, one.key)
         verdicts[identity] = replace(verdict, peak=peak)
     settled = settle(verdicts, max(1, count))
-    logs = isinstance(after, RunComparator) and all(map(is_imported, after.runs))
+    logs = bool(after.runs) and all(map(is_imported, after.runs))
     return {identity: _of_logs(one) if logs else one for identity, one in settled.items()}, shared
 
 
@@ -144,10 +143,6 @@ def _of_logs(verdict: Verdict) -> Verdict:
     return replace(verdict, reason=reason)
 
 
-def _judged(after: Comparator, one: _Pair) -> Sequence[Group]:
-    return after.judged(one.key) if isinstance(after, RunComparator) else one.fresh.groups
-
-
 def _only_before(before: Comparator, after: Comparator, keys: Sequence[Key]) -> list[str]:
     """What the older side alone has: measurements, and limits for the new side's hardware that speak of nothing."""
     measured = {key.identity for key in keys}
@@ -156,12 +151,12 @@ def _only_before(before: Comparator, after: Comparator, keys: Sequence[Key]) -> 
 
 
 def _row(after: Comparator, one: _Pair, verdict: Verdict, idle: Sequence[Idle]) -> Row:
-    key, fresh = one.key, one.fresh
+    key, fresh, measured = one.key, one.fresh, after.measurement(one.key)
     judgement = judgement_of(
         verdict,
         after.label(key),
         name=key.name,
-        test_id=_test_id(after, key),
+        test_id=measured.test_id if measured is not None else "",
         environments=fresh.environments,
         clock_hz=fresh.clock_hz,
     )
@@ -179,7 +174,7 @@ def _shared(
     """What the tests of one new session share; several sessions at once move each in its own way."""
     sides = {}
     for one in found:
-        groups = _judged(after, one)
+        groups = after.judged(one.key)
         if one.reference is not None and len({(group.device, group.started) for group in groups}) == 1:
             medians = tuple(value for group in groups for value in group.medians_s)
             sides[one.key.identity] = Side(replace(groups[0], medians_s=medians), one.reference, one.key.is_canary)
@@ -189,8 +184,8 @@ def _shared(
 
 def _why_nothing(before: Comparator, after: Comparator) -> str:
     """Why two sides cannot be compared, and what they share all the same: measurements that are not fit for it."""
-    unfit = {m.key.identity: f"{m.label}: {why}" for side in (before, after) for m, why in _unfit(side)}
-    keys = ([*side.keys(), *(measurement.key for measurement, _ in _unfit(side))] for side in (before, after))
+    unfit = {m.key.identity: f"{m.label}: {why}" for side in (before, after) for m, why in side.unfit}
+    keys = ([*side.keys(), *(measurement.key for measurement, _ in side.unfit)] for side in (before, after))
     shared = set.intersection(*({key.identity for key in mine if not key.is_canary} for mine in keys))
     sides = f"{before.name} and {after.name}"
     if not shared & unfit.keys():
@@ -199,30 +194,14 @@ def _why_nothing(before: Comparator, after: Comparator) -> str:
     return f"{sides} have no valid measurement in common: {told}"
 
 
-def _unfit(side: Comparator) -> list[tuple[Measurement, str]]:
-    return side.unfit if isinstance(side, RunComparator) else []
-
-
 def _limits(before: Comparator, after: Comparator, key: Key) -> tuple[list[Limit], list[Idle]]:
     """The published limits and floors of a baseline file that speak of a measurement; and what cannot be judged."""
-    if not isinstance(before, BaselineComparator):
-        return [], []
-
-    def summed(statistic: Statistic) -> Summary | str:
-        if isinstance(after, RunComparator):
-            return after.summary(key, statistic)
-        fresh = after.reference(key)
-        return Summary(fresh.groups) if fresh is not None and statistic == "median" else MEDIANS_ONLY
-
     entries = [entry for entry in before.entries.of(key.benchmark, key.name) if entry.matches(key)]
-    measured = after.measurement(key) if isinstance(after, RunComparator) else None
-    return limits_of(entries, _work(after, key), summed, measured, offline=True)
+    return limits_of(entries, _work(after, key), partial(after.summary, key), after.measurement(key), offline=True)
 
 
 def _unmet(before: Comparator, after: Comparator, keys: Sequence[Key]) -> list[Entry]:
     """The limits for the new side's hardware that speak of nothing it measured: a test left out meets no limit."""
-    if not isinstance(before, BaselineComparator):
-        return []
     machines = {key.alone for key in after.hardware()}
     limits = [entry for entry in before.entries if entry.gates and entry.kind == "threshold"]
     ours = [entry for entry in limits if any(entry.hardware.alone.covers(machine) for machine in machines)]
@@ -231,8 +210,6 @@ def _unmet(before: Comparator, after: Comparator, keys: Sequence[Key]) -> list[E
 
 def _unfit_rows(before: Comparator, after: Comparator, known: set[str], tolerance: float | None) -> list[Row]:
     """What the new run measured but cannot vouch for: shown as INVALID, never left out in silence."""
-    if not isinstance(after, RunComparator):
-        return []
     rows = {}
     for measurement, why in after.unfit:
         if {SIBLINGS, CANARY} & set(measurement.samples.labels):
@@ -245,15 +222,6 @@ def _unfit_rows(before: Comparator, after: Comparator, known: set[str], toleranc
             judgement = judgement_of(verdict, measurement.label, name=key.name, test_id=measurement.test_id)
             rows[key.identity] = compared_row(key, measurement.work, judgement, measurement.median_s)
     return list(rows.values())
-
-
-def _own_tolerance(comparator: Comparator, key: Key) -> float | None:
-    return comparator.tolerance(key) if isinstance(comparator, RunComparator) else None
-
-
-def _test_id(comparator: Comparator, key: Key) -> str:
-    measured = comparator.measurement(key) if isinstance(comparator, RunComparator) else None
-    return measured.test_id if measured is not None else ""
 
 
 def _work(comparator: Comparator, key: Key) -> Work:

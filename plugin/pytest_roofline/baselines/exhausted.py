@@ -11,7 +11,7 @@ from ..core.work import Work
 from ..hardware import key_of
 from ..kernel_gate.judging import ExactKnown
 from ..stats.outlook import Reference
-from .comparators import Comparator, RunComparator, find_reference
+from .comparators import Comparator, find_reference
 
 
 def lost_times(
@@ -53,8 +53,6 @@ class Lost:
 
 def lost_since(before: Comparator, after: Comparator, known: ExactKnown, compiled: Collection[str]) -> list[Lost]:
     """What a newer side has no time for, or compiled, any more, because the test ran out of memory; each once."""
-    if not isinstance(after, RunComparator):
-        return []
     measured: dict[tuple[str, str], set[str]] = {}
     for key in after.keys():  # noqa: SIM118
         measured.setdefault((key.benchmark, canonical(key.parameters)), set()).add(key.name)

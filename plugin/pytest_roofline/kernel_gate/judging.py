@@ -7,7 +7,7 @@ divide among the tests of a run.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..baselines.comparators import BaselineComparator, Comparator, RunComparator
+from ..baselines.comparators import Comparator
 from ..baselines.files import Entries
 from ..baselines.rows import kernel_row
 from ..baselines.runs import Run
@@ -245,10 +245,7 @@ def provenance_of(run: Run) -> dict[str, str]:
 
 def known_by(comparator: Comparator) -> ExactKnown:
     """The exact side of what times are compared with."""
-    if isinstance(comparator, RunComparator):
-        return known_in_runs(comparator.runs)
-    assert isinstance(comparator, BaselineComparator)
-    return known_in_baselines(comparator.entries)
+    return known_in_runs(comparator.runs) if comparator.runs else known_in_baselines(comparator.entries)
 
 
 def compare_exact(before: ExactKnown, after: ExactKnown) -> tuple[tuple[Row, ...], tuple[str, ...]]:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from ..baselines.comparators import RunComparator
 from ..baselines.rows import memory_row
 from ..baselines.run_files import watched
 from ..baselines.run_rows import Ending
@@ -94,7 +93,7 @@ def _memory(size_bytes: int | None) -> str:
 
 def _against(session: RooflineSession) -> str:
     comparator = session.under_test.comparator
-    if isinstance(comparator, RunComparator):
+    if comparator.runs:
         names = [printable(run.header.run_id) for run in comparator.runs]
         return f"{len(names)} saved run{'s' * (len(names) > 1)} ({', '.join(names)})"
     known = session.compiled.known

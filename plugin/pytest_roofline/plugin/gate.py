@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 
-from ..baselines.comparators import BaselineComparator
 from ..baselines.files import key_of_entry
 from ..baselines.rows import together_row
 from ..baselines.run_rows import DEGRADED, XFAIL, how_it_ended
@@ -291,9 +290,6 @@ def _unmeasured_entries(state: RooflineSession) -> Iterator[tuple[Entry, str]]:
 
     A saved run in place of a baseline may hold whatever somebody selected then.
     """
-    comparator = state.under_test.comparator
-    if not isinstance(comparator, BaselineComparator):
-        return
     excused = set()
     for test_id, plan in state.planned.items():
         ended = state.outcomes.get(encodable(test_id))
@@ -303,7 +299,7 @@ def _unmeasured_entries(state: RooflineSession) -> Iterator[tuple[Entry, str]]:
     keys = [row.key for row in state.timed.rows if row.key is not None]
     hardware = {state.under_test.hardware, *(key.hardware for key in keys)}
     measured, why_not = {key.identity for key in keys}, _selection(state)
-    for entry in comparator.entries:
+    for entry in state.under_test.comparator.entries:
         ours = entry.kind == "measured" and entry.hardware in hardware and not entry.is_canary
         if ours and (entry.benchmark, canonical(entry.parameters)) not in excused:
             why = why_not(entry.benchmark, canonical(entry.parameters))

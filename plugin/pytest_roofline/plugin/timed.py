@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..baselines.comparators import BaselineComparator, class_of_key, find_reference
+from ..baselines.comparators import class_of_key, find_reference
 from ..baselines.comparing import limits_of, policy_of
 from ..baselines.plausible import distrusted
 from ..baselines.rows import timed_row
@@ -319,9 +319,7 @@ class TimedResults(Results):
 
     def _entries_for(self, measurement: Measurement) -> list[Entry]:
         key, comparator = measurement.key, self._under_test.comparator
-        shelves = [self._under_test.entries]
-        if isinstance(comparator, BaselineComparator) and comparator.entries is not self._under_test.entries:
-            shelves.append(comparator.entries)
+        shelves = (self._under_test.entries, comparator.entries)
         found = (entry for shelf in shelves for entry in shelf.of(key.benchmark, key.name) if entry.matches(key))
         return list({entry.identity: entry for entry in found}.values())
 
