@@ -141,27 +141,6 @@ def test_a_line_longer_than_any_of_ours_is_refused_before_it_fills_memory(make, 
         ends_of(path)
 
 
-def test_a_record_with_a_field_that_is_missing_of_another_kind_or_impossible_is_refused_with_its_name(make, tmp_path):
-    path, one = tmp_path / "r.jsonl", make.measurement(samples=Samples((1.0, 2.0), 1, 1e-9, blocks=(Block(2),)))
-    header = make.save(path).read_text()
-    for record, where, cases in [
-        (CALIBRATION, (), [("tick_s", None), ("tick_s", "1e-9"), ("tick_s", -1e-9), ("spin_hz", 0.0)]),
-        (one, ("samples",), [("mode", "guess"), ("blocks", [{"samples": 3}]), ("blocks", [{"samples": 2, "more": 1}])]),
-        (JUDGEMENT, (), [("verdict", None), ("surprise", 1), ("interval", [1.0]), ("reference", [{"surprise": 1}])]),
-    ]:
-        for field, value in cases:
-            raw = json.loads(encode_line(record))
-            place = raw
-            for name in where:
-                place = place[name]
-            place[field] = value
-            if value is None:
-                del place[field]
-            path.write_text(header + json.dumps(raw) + "\n")
-            said = refused(path)
-            assert (said.startswith("run file FILE, line 2: "), field in said) == (True, True), (field, value, said)
-
-
 def test_a_measurement_is_unfit_for_what_became_of_it_or_of_its_test(make, tmp_path):
     one, bad = make.measurement(), make.measurement(invalid="wrong data")
     slower = make.outcome(one, "failed", reason="slower", by_verdict=True)

@@ -58,26 +58,6 @@ def test_compare_says_at_once_that_too_few_processes_turn_nothing_red(command, r
     assert "can turn red" not in command("compare", "fast", "slow").stdout
 
 
-def test_an_unusable_file_gets_one_sentence_on_stderr_and_status_2(refused, runs, tmp_path):
-    cases = [
-        (None, "run file bad.jsonl does not exist"),
-        ("not json\n", "run file bad.jsonl, line 1 is not JSON"),
-        ("[]\n", "run file bad.jsonl, line 1 has type None; expected one of header"),
-        ('{"type": "header", "schema": 2}\n', "schema version 2; this pytest-roofline reads version 1"),
-        ('{"type": "header", "schema": 1}\n', "missing required field `run_id`"),
-    ]
-    for content, sentence in cases:
-        if content is not None:
-            (tmp_path / "bad.jsonl").write_text(content)
-        for order in (("bad.jsonl", "fast"), ("fast", "bad.jsonl")):
-            assert sentence in refused("compare", *order)
-    (tmp_path / "bad.jsonl").write_bytes(b"\x80\x04\x95pickle")
-    assert "is not JSON" in refused("compare", "bad.jsonl", "fast")
-    text = (runs / "slow.jsonl").read_text()
-    (runs / "slow.jsonl").write_text(text.replace('"seconds": [2.0]', '"seconds": []'))
-    assert "slow.jsonl, line 2" in refused("compare", "fast", "slow")
-
-
 def test_what_compare_is_not_given_right_is_refused(refused, command, make, runs):
     other = make.measurement(key=make.key(hardware=make.hardware(product="h100-sxm")))
     make.save(runs / "other.jsonl", other)
@@ -120,18 +100,6 @@ def test_compare_within_a_run_says_its_verdicts_and_ends_as_any_comparison(comma
         "ways --by way --base b --control ways ways",
     ):
         assert refused("compare", *words.split()).startswith("--by takes OLD alone, and --base goes with it")
-
-
-def test_names_in_a_run_cannot_steer_the_terminal_and_a_cut_run_is_noted(command, make, tmp_path, runs):
-    key = make.key("x\x1b[31m[/red]\n", parameters={"memory": "a\r"})
-    make.save(tmp_path / "r.jsonl", make.measurement(key=key))
-    assert "x\\x1b[31m[/red]\\n[a\\r]" in command("compare", "r.jsonl", "r.jsonl").stdout.replace("\n", "")
-    measurement = make.measurement(key=make.key("x\x1b[31m"), invalid="a\x07b\nc")
-    make.save(tmp_path / "r.jsonl", measurement, judged(measurement, reason="d\x1be", source="f\rg"))
-    assert not {"\x1b", "\x07", "\r"} & set(command("explain", "r.jsonl").stdout)
-    whole = (runs / "fast.jsonl").read_text()
-    (runs / "fast.jsonl").write_text(whole + whole[:20])
-    assert "fast.jsonl ends in the middle of a line" in command("compare", "fast", "same").stderr
 
 
 def test_the_process_ends_with_the_status_and_without_a_traceback(command, runs, tmp_path):

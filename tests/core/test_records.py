@@ -8,7 +8,6 @@ import pytest
 from pytest_roofline.core.entries import OUT_OF_MEMORY, Session
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.facts import HardwareKey
-from pytest_roofline.core.profiles import UNITS, Figure
 from pytest_roofline.core.records import Ceiling, rate
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
@@ -248,20 +247,3 @@ def test_what_older_files_do_not_state_agrees_with_any():
         (Work(payload_bytes=8, wire_bytes=8), Work(payload_bytes=8), False),
     ]:
         assert mine.agrees(other) == other.agrees(mine) == agrees, (mine, other)
-
-
-def test_a_figure_is_a_named_finite_number_of_one_of_a_few_units():
-    def figure(name="efficiency", value=0.87, unit="share"):
-        return Figure("test_it.py::test_it", "it", "process-1", name, value, unit)
-
-    assert [figure(unit=unit).unit for unit in UNITS] == list(UNITS)
-    for unit in ["ms", "GB", "", None]:
-        with pytest.raises(BadInput) as error:
-            figure(unit=unit)
-        units = "B, s, share, count, FLOP, tokens/s, x, B/s"
-        assert str(error.value) == f"the unit of 'efficiency' is {unit!r}; expected one of {units}"
-    for value in [math.nan, math.inf, True]:
-        with pytest.raises(BadInput, match=r"'efficiency' is .*; expected a finite number"):
-            figure(value=value)
-    with pytest.raises(BadInput, match="a figure has no name"):
-        figure(name="")

@@ -95,7 +95,7 @@ def siblings(desk):
     """Five cards, the last of which is slow, in place of the desk's one device."""
     text = desk.conftest
     desk.pytester.makeconftest(text[: text.index("@pytest.hookimpl")] + CARDS)
-    (desk.path / "cards.json").write_text("[1.0, 1.002, 0.998, 1.001, 1.3]")
+    (desk.path / "cards.json").write_text("[[1.0], [1.002], [0.998], [1.001], [1.3]]")
 
 
 RUNS = {

@@ -120,7 +120,7 @@ def test_curve(roofline, busy, size_bytes):
     roofline.measure(lambda: busy(1e-4 + 2 * size_bytes / 2e12), work=work)
 """
 
-# Appended to the desk's conftest.py: as many cards as `cards.json` has factors.
+# Appended to the desk's conftest.py: as many cards as `cards.json` has rows of factors, one for each round.
 CARDS = """
 
 import contextlib
@@ -163,7 +163,11 @@ def pytest_roofline_device(config, name):
 
 @pytest.fixture
 def spend(pytestconfig):
-    return lambda seconds: pytestconfig.now.work(seconds * FACTORS[pytestconfig.now.index])
+    def spend(seconds):
+        rounds = FACTORS[pytestconfig.now.index]
+        pytestconfig.now.work(seconds * rounds[min(round_number(pytestconfig), len(rounds)) - 1])
+
+    return spend
 """
 SIBLINGS = """
 import pytest

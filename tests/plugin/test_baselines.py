@@ -115,37 +115,6 @@ def test_a_run_to_compare_with_that_is_damaged_or_missing_is_a_usage_error_that_
     desk.run("--roofline-against=run0").stdout.fnmatch_lines(["GREEN: 2 of 2 *"])
 
 
-def test_a_published_limit_gates_where_it_can_be_trusted_and_a_reference_never(desk):
-    desk.suite()
-    limit = {
-        "benchmark": "copy", "kind": "threshold", "metric": "traffic_GBps", "value": 2500, "unit": "GB/s",
-        "convention": "traffic, 1e9", "source": "the maker", "confidence": "high",
-    }  # fmt: skip
-    for changes, gates, required in (
-        ({"value": 1500}, 0, 0),
-        ({}, 1, 1),
-        ({"confidence": "recalled"}, 0, 1),
-        ({"value": [2500, 2600]}, 0, 1),
-        ({"kind": "reference"}, 0, 1),
-    ):
-        h100(desk, json.dumps({"schema": 1, "family": "h100", "entries": [limit | changes]}))
-        assert desk.run(ONCE).ret == gates, changes
-        assert desk.run(ONCE, "--roofline-require-baseline").ret == required, changes
-
-
-def test_an_entry_that_no_machine_can_have_recorded_is_not_compared_with_and_named_with_its_file(desk):
-    raw = raw_baseline(desk)
-    said = "*baselines/h100.json holds copy[[]1GiB] with *expected *so nothing is compared with it*baseline check*"
-    for seconds in (3.0, 1e-7):
-        for entry in raw["entries"]:
-            for session in entry["sessions"]:
-                session["process_medians"] = [seconds for _ in session["process_medians"]]
-        h100(desk, json.dumps(raw))
-        result = desk.run(ONCE, "--roofline-fail-on=regressed,invalid")
-        result.stdout.fnmatch_lines([f"INVALID copy[[]1GiB]: {said}"])
-        assert result.ret == 1
-
-
 def test_absurd_times_become_no_baseline_by_any_door(desk):
     desk.suite()
     desk.run("--roofline-save=good")

@@ -126,13 +126,3 @@ def test_rounds_go_on_while_a_limit_is_open_and_end_when_it_is_decided(desk):
     result = desk.run("--roofline-rounds=2")
     result.stdout.fnmatch_lines(["roofline: round 2 of at most 2: *"])
     assert len(desk.last_run().measurements) == 2
-
-
-def test_a_file_of_limits_alone_is_something_to_compare_a_run_with(desk):
-    desk.suite()
-    path = shipped(desk, entry(2500), folder="elsewhere")
-    desk.run("--roofline-save=r")
-    answer = desk.cli("compare", path, "r")
-    assert answer.exit_code == 1
-    assert "REGRESSED copy[64MiB]: BELOW THRESHOLD: threshold 2500 GB/s" in answer.output
-    assert "≤ 53.7 µs" in answer.output

@@ -252,11 +252,6 @@ def test_what_got_worse_becomes_a_baseline_only_where_it_is_accepted(lab):
     told, targets = lab.propose("first", "more", "--accept-slower")
     assert "left out: flash[sm_90]: first and more found registers 198 and 255, spill_stores 0 and 12; propose" in told
     assert targets is None
-    # Two runs are compared offline by the same rule.
-    code, compared = lab.cli("compare", "first", "more")
-    assert (code, compared.endswith("1 REGRESSED, 1 IMPROVED\n")) == (1, True)
-    assert "REGRESSED flash[sm_90]: registers 198 → 255, spill_stores 0 → 12; triton 3.9.0" in compared
-    assert "IMPROVED flash[gfx942]: vgprs 200 → 180; triton 3.9.0" in compared
     accepted, _ = lab.propose("more", "--accept-slower")
     assert "2 exact entries for gfx942, sm_90, in p.json" in accepted
     assert lab.cli("baseline", "approve", "p.json")[0] == 0

@@ -155,20 +155,6 @@ def test_after_fourteen_nights_it_prints_its_own_rate_of_alarms(slowed):
     assert rate(slowed.run(*SHADOW)).endswith("; switch the gate on by --roofline-ci")
 
 
-def test_only_runs_that_watched_on_this_hardware_are_nights_and_two_of_one_are_one(slowed):
-    slowed.script()
-    slowed.run("--roofline-save=plain")
-    slowed.run_path("plain").with_name("damaged.jsonl").write_text(
-        '{"type": "header"}\n{"type": "footer", "shadow": 1}\n'
-    )
-    slowed.run_path("plain").with_name("empty.jsonl").write_text("")
-    slowed.script(product="NVIDIA H100 PCIe")
-    slowed.run(*SHADOW)
-    slowed.script()
-    assert rate(slowed.run(*SHADOW)).startswith("SHADOW: in 1 night 0 of 1 run ")
-    assert rate(slowed.run(*SHADOW)).startswith("SHADOW: in 1 night 0 of 2 runs ")
-
-
 def test_every_night_counts_also_one_on_which_all_was_skipped(desk):
     desk.suite("import pytest\ndef test_one(roofline): pytest.skip('not today')\n")
     assert rate(desk.run(*SHADOW)).startswith("SHADOW: in 1 night 1 of 1 run would have been red: ")

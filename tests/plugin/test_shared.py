@@ -57,12 +57,6 @@ def test_all_tests_together_fail_the_run_where_none_of_them_stands_out(desk, six
     assert set(verdicts(desk).values()) == {("PASSED", 3)}
 
 
-def test_a_recording_measures_as_many_processes_as_were_asked_for(desk):
-    desk.one()
-    assert desk.run("--roofline-rounds=2", "--roofline-save=x").ret == 0
-    assert [m.round for m in desk.saved("x").tested] == [1, 2]
-
-
 def test_what_looks_slow_is_red_after_three_processes_without_any_option(desk):
     against = desk.five_sessions_of_one()
     desk.script(slow=1.3)

@@ -6,69 +6,7 @@ import pytest
 
 from pytest_roofline.cli.drill import tell_drill
 
-CARDS = '''
-
-import contextlib
-from dataclasses import replace as _replace
-
-
-def make_cards(config):
-    from pytest_roofline.engine.devices.fake import FakeDevice
-
-    class Card(FakeDevice):
-        def __init__(self, index):
-            super().__init__()
-            self.index = index
-
-        def facts(self):
-            return _replace(super().facts(), index=self.index, uuid=f"GPU-{self.index}")
-
-        def siblings(self):
-            return tuple(f"cuda:{index}" for index in range(len(SCRIPT["cards"])))
-
-        @contextlib.contextmanager
-        def current(self):
-            config.now = self
-            yield
-
-        def busy_siblings(self):
-            return {}
-
-    return [Card(index) for index in range(len(SCRIPT["cards"]))]
-
-
-@pytest.hookimpl(optionalhook=True, tryfirst=True)
-def pytest_roofline_device(config, name):
-    if not hasattr(config, "cards"):
-        config.cards = make_cards(config)
-    return config.cards[int(name.partition(":")[2]) if name else 0]
-
-
-@pytest.fixture
-def spend(pytestconfig):
-    """Keeps the card whose turn it is busy, times what the script says of it in this round."""
-
-    def spend(seconds):
-        now = pytestconfig.now
-        rounds = SCRIPT["cards"][now.index]
-        now.work(seconds * rounds[min(round_number(pytestconfig), len(rounds)) - 1])
-
-    return spend
-'''
-SUITE = """
-import json
-
-import pytest
-from pytest_roofline import Work
-
-WORK = Work(read_bytes=10**9, write_bytes=10**9)
-
-
-@pytest.mark.roofline(needs="siblings")
-def test_all(roofline, spend):
-    roofline.measure_siblings(lambda: spend(1e-3), make_args=lambda device: tuple, work=WORK, cache="warm")
-"""
-
+from ..golden.suites import CARDS, SIBLINGS
 
 LINKS = """
 import itertools
@@ -94,12 +32,12 @@ def test_links(roofline, spend):
 def machine(desk):
     """Runs the suite on cards that are so much slower each, round by round."""
 
-    def run(*cards, arguments=(), suite=SUITE):
+    def run(*cards, arguments=(), suite=SIBLINGS):
         # The children make a device of torch, which the desk's own stand-in for it lacks.
         text = desk.conftest.replace('{"ROOFLINE_ROUND", "WITHOUT_TORCH"} & set(os.environ)', "False")
         desk.pytester.makeconftest(text[: text.index("@pytest.hookimpl")] + CARDS)
         rounds = [card if isinstance(card, list) else [card] for card in cards]
-        (desk.path / "script.json").write_text(json.dumps({"cards": rounds}))
+        (desk.path / "cards.json").write_text(json.dumps(rounds))
         desk.suite(suite)
         return desk.run(*arguments)
 
@@ -122,7 +60,7 @@ def test_one_that_stays_slow_in_further_processes_is_named_and_one_that_was_slow
 
 
 def test_siblings_gate_under_the_profile_for_ci_and_are_compared_with_nothing_else(machine, desk):
-    timed = SUITE.replace("work=WORK, ", "")
+    timed = SIBLINGS.replace("work=work, ", "")
     result = machine(1.3, *[1.0] * 7, arguments=["--roofline-ci"], suite=timed)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*cuda:0 (GPU-0) is 30.0 % slower than its 7 siblings (1.30 ms*"])

@@ -6,18 +6,6 @@ from pytest_roofline.engine.devices import cpu
 from pytest_roofline.engine.peers import CoreWatch
 
 
-def table_of(result):
-    """The lines of the closing table, head first."""
-    lines = result.stdout.lines
-    start = next(index for index, line in enumerate(lines) if line.startswith("test ") and "verdict" in line)
-    end = next(
-        index
-        for index in range(start, len(lines))
-        if lines[index].startswith(("of roof:", "roof:", "run saved", "copy:"))
-    )
-    return lines[start:end]
-
-
 def narrow(desk, monkeypatch, *options):
     """The section of ours in a run on a terminal of 80 columns, without -v."""
     monkeypatch.setenv("COLUMNS", "80")
@@ -118,14 +106,6 @@ def test_a_run_of_which_nothing_counts_makes_way_for_another_of_its_name_and_is_
     assert desk.cli("baseline", "propose", "-o", "p.json").exit_code == 0
 
 
-def test_what_broke_is_red_beside_what_is_slower(desk, monkeypatch):
-    desk.suite("def test_broken(roofline): raise ValueError('no such thing')\ndef test_plain(): pass\n")
-    assert narrow(desk, monkeypatch)[-2:] == [
-        "test_broken: ValueError: no such thing",
-        "RED: 1 FAILED, 0 of 1 fast enough",
-    ]
-
-
 def test_a_suite_that_does_not_measure_sees_and_imports_nothing_of_it(desk):
     desk.suite("def test_nothing(): pass\n")
     result = desk.run("-v")
@@ -176,21 +156,3 @@ def test_colour_that_is_asked_for_colours_the_verdict_and_a_quiet_run_still_gate
     for quiet in ("-q", "-qq"):
         result = desk.run(quiet, "--roofline-min-percent=55")
         assert (result.ret, "REGRESSED" in result.stdout.str()) == (1, True)
-
-
-def test_words_in_brackets_stay_whole_in_the_table(desk):
-    desk.suite("""
-import pytest
-from pytest_roofline import Work
-@pytest.mark.parametrize("way", ["bold", "h2d-pinned", ":fire:"])
-def test_copy(roofline, busy, way):
-    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=2**30, write_bytes=2**30))
-@pytest.mark.parametrize("size_bytes", [64 * 2**20])
-@pytest.mark.parametrize("way", ["red"])
-def test_both(roofline, busy, way, size_bytes):
-    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9, write_bytes=10**9))
-""")
-    table = "\n".join(table_of(desk.run()))
-    assert [
-        word for word in ("copy[bold]", "copy[h2d-pinned]", "copy[:fire:]", "both[red-67108864]") if word not in table
-    ] == []
