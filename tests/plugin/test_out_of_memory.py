@@ -76,7 +76,7 @@ def oom(desk):
     return Oom()
 
 
-DEVICE = "fake = roofline._session.under_test.device"
+DEVICE = "fake = roofline._test.session.under_test.device"
 
 
 def test_the_run_file_tells_what_happened_where_and_how_full_the_device_was(oom):

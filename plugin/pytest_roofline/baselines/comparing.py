@@ -32,11 +32,11 @@ from .comparators import (
     open_comparator,
     prior_of,
 )
-from .exhausted import Lost, lost_since
+from .exhausted import lost_since
 from .files import nearest
 from .picking import is_imported
 from .plausible import distrusted
-from .rows import compared_row, memory_row, together_row
+from .rows import compared_row, together_row
 from .runs import Run
 
 
@@ -86,7 +86,7 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
         only_old=tuple(label for label in dict.fromkeys(only) if label not in gone),
         runs=(*before.runs, *after.runs),
         kernels=kernels,
-        lost=tuple(map(_lost_row, lost)),
+        lost=tuple(lost),
         together=together_row(shared.regressed) if shared is not None and shared.regressed is not None else None,
     )
 
@@ -161,11 +161,6 @@ def _row(after: Comparator, one: _Pair, verdict: Verdict, idle: Sequence[Idle]) 
         clock_hz=fresh.clock_hz,
     )
     return compared_row(key, _work(after, key), judgement, fresh.median_s, idle=tuple(idle))
-
-
-def _lost_row(lost: Lost) -> Row:
-    before = {"baseline_value": lost.old_s, "baseline_time_s": lost.old_s, "label": lost.label, "unit": "s"}
-    return memory_row(lost.record, verdict=Kind.REGRESSED.value, reason=lost.reason, **before)
 
 
 def _shared(

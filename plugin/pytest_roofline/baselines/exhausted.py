@@ -1,17 +1,19 @@
 """What is known of a test that ran out of memory: times that it took before."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from ..core.facts import HardwareKey
 from ..core.keys import Key, canonical, label_of
 from ..core.memory import OutOfMemory
+from ..core.rows import Row
 from ..core.units import format_seconds
 from ..core.work import Work
 from ..hardware import key_of
 from ..kernel_gate.judging import ExactKnown
 from ..stats.outlook import Reference
+from ..stats.verdicts import Kind
 from .comparators import Comparator, find_reference
+from .rows import memory_row
 
 
 def lost_times(
@@ -35,29 +37,22 @@ def lost_times(
     return {name: reference.median_s for name, reference in lost.items() if reference is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+def _lost(label: str, old_s: float | None, record: OutOfMemory) -> Row:
     """A measurement that one side of a comparison has, and the other ran out of memory for."""
-
-    label: str
-    old_s: float | None
-    record: OutOfMemory
-
-    @property
-    def reason(self) -> str:
-        """`ran out of memory (asked for 2 GiB), where it took 1.2 ms before`."""
-        told = self.record.sizes
-        before = "was compiled" if self.old_s is None else f"took {format_seconds(self.old_s)}"
-        return f"ran out of memory{f' ({told})' if told else ''}, where it {before} before"
+    told = f" ({record.sizes})" if record.sizes else ""
+    before = "was compiled" if old_s is None else f"took {format_seconds(old_s)}"
+    reason = f"ran out of memory{told}, where it {before} before"
+    columns = {"label": label, "unit": "s", "baseline_value": old_s, "baseline_time_s": old_s}
+    return memory_row(record, verdict=Kind.REGRESSED.value, reason=reason, **columns)
 
 
-def lost_since(before: Comparator, after: Comparator, known: ExactKnown, compiled: Collection[str]) -> list[Lost]:
+def lost_since(before: Comparator, after: Comparator, known: ExactKnown, compiled: Collection[str]) -> list[Row]:
     """What a newer side has no time for, or compiled, any more, because the test ran out of memory; each once."""
     measured: dict[tuple[str, str], set[str]] = {}
     for key in after.keys():  # noqa: SIM118
         measured.setdefault((key.benchmark, canonical(key.parameters)), set()).add(key.name)
-    times: dict[str, Lost] = {}
-    kernels: dict[str, Lost] = {}
+    times: dict[str, Row] = {}
+    kernels: dict[str, Row] = {}
     for run in after.runs:
         hardware = key_of(run.header.environment)
         for record in run.out_of_memory:
@@ -65,8 +60,8 @@ def lost_since(before: Comparator, after: Comparator, known: ExactKnown, compile
             names = measured.get((benchmark, canonical(parameters)), set())
             for name, seconds in lost_times(before, benchmark, parameters, hardware, names).items():
                 label = label_of(benchmark, parameters, name)
-                times.setdefault(label, Lost(label, seconds, record))
+                times.setdefault(label, _lost(label, seconds, record))
             for kernel in known.of(benchmark, parameters):
                 if kernel.identity not in compiled:
-                    kernels.setdefault(kernel.label, Lost(kernel.label, None, record))
+                    kernels.setdefault(kernel.label, _lost(kernel.label, None, record))
     return [*times.values(), *kernels.values()]

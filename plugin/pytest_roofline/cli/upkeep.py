@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..baselines.checks import Health
     from ..baselines.files import PlannedTest, Unused
     from ..baselines.plausible import Flaw
-    from ..core.entries import Baseline, Entry, ExactEntry
+    from ..core.entries import Baseline, Entry
 
 # How much of a failed collection's output is shown.
 LAST_LINES = 15
@@ -43,7 +43,7 @@ def show(what: tuple[str, ...], into: Path, as_json: bool) -> None:
     from ..baselines.checks import health_of
     from ..baselines.renewal import select
     from ..report.baseline_tables import health_as_json, published_as_json
-    from ..report.tables import exact_as_json
+    from ..report.tables import exact_as_json, exact_table
 
     files = [Path(text) for text in what if text.endswith(".json")]
     parts = [text for text in what if not text.endswith(".json")]
@@ -64,7 +64,8 @@ def show(what: tuple[str, ...], into: Path, as_json: bool) -> None:
             rows += [{"file": str(path), **published_as_json(entry)} for entry in published]
         elif healths or published or exact:
             _print_health(path, healths, published, whole=bool(parts))
-            _print_exact(exact)
+            if exact:
+                say(exact_table(exact, width(), sys.stdout.isatty()))
     if as_json:
         print_json(rows)
 
@@ -91,13 +92,6 @@ def _print_health(path: Path, healths: "Sequence[Health]", published: "Sequence[
     shown = published_lines(published, None if whole else MOST_OF_ONE)
     for line in [*capped(renewal_lines(healths)), *capped(provisional_lines(healths)), *shown]:
         say(line)
-
-
-def _print_exact(entries: "Sequence[ExactEntry]") -> None:
-    from ..report.tables import exact_table
-
-    if entries:
-        say(exact_table(entries, width(), sys.stdout.isatty()))
 
 
 @command("Validate baselines.", into_option)

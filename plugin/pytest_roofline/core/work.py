@@ -99,17 +99,15 @@ class Work:
 
     def amount(self, metric: str) -> float | None:
         """What a rate named `metric` divides by the time: bytes, or FLOPs; None where this work has none of it."""
-        for suffix, amount in (
-            ("traffic_GBps", self.traffic_bytes),
-            ("payload_GBps", self.payload_bytes),
-            ("algbw_GBps", self.algbw_bytes),
-            ("busbw_GBps", self.busbw_bytes),
-            ("wirebw_GBps", self.wire_bytes),
-            ("TFLOPS", self.flops),
-        ):
-            if metric == suffix or metric.endswith("_" + suffix):
-                return amount or None
-        return None
+        amounts = {
+            "traffic_GBps": self.traffic_bytes,
+            "payload_GBps": self.payload_bytes,
+            "algbw_GBps": self.algbw_bytes,
+            "busbw_GBps": self.busbw_bytes,
+            "wirebw_GBps": self.wire_bytes,
+            "TFLOPS": self.flops,
+        }
+        return amounts.get(rate_suffix(metric) or "") or None
 
 
 # A public rate ends in one of these, so that nobody has to guess how bytes were counted.

@@ -14,6 +14,8 @@ from ..baselines.run_files import watched
 from ..baselines.run_rows import Ending
 from ..core.entries import RESOURCES
 from ..core.facts import DeviceFacts
+from ..core.memory import MemoryUse
+from ..core.profiles import Figure, Profile
 from ..core.rows import Row
 from ..core.samples import for_neighbours
 from ..core.units import GIB, count, encodable, format_tolerance, printable, without_commands
@@ -246,9 +248,9 @@ def _details(session: RooflineSession, width: int) -> list[str]:
 
 def _notes(session: RooflineSession, width: int) -> list[str]:
     """What tests found besides times, each because it was asked for."""
-    lines = out_of_memory_lines(session.exhausted.found) + figure_lines(session.noted.figures)
-    lines += memory_lines(session.noted.memory_uses)
-    return lines + profile_lines(session.noted.profiles, width)
+    lines = out_of_memory_lines(session.exhausted.found) + figure_lines(session.noted.of(Figure))
+    lines += memory_lines(session.noted.of(MemoryUse))
+    return lines + profile_lines(session.noted.of(Profile), width)
 
 
 def _saved(session: RooflineSession) -> list[str]:

@@ -30,8 +30,6 @@ class Roofline(Findings):
     """Measures functions for one test. Comes as the fixture `roofline`."""
 
     def __init__(self, session: RooflineSession, item: pytest.Item, marks: Marks) -> None:
-        self._session = session
-        self._marks = marks
         self._test = CurrentTest(session, item, marks)
 
     @property
@@ -39,7 +37,7 @@ class Roofline(Findings):
         """The device that is measured, for making tensors on it."""
         from ..engine.devices import torch_device
 
-        return torch_device(self._session.under_test.device)
+        return torch_device(self._test.session.under_test.device)
 
     def measure(
         self,
@@ -285,7 +283,7 @@ class Roofline(Findings):
         """
         from ..engine.host import free_memory_bytes
 
-        device = self._session.under_test.device
+        device = self._test.session.under_test.device
         free = device.free_bytes() if where == "device" else free_memory_bytes()
         if size_bytes > free:
             self.skip_for_hardware(f"needs {format_amount(size_bytes)} of {where} memory, found {format_amount(free)}")
@@ -296,7 +294,7 @@ class Roofline(Findings):
         Args:
             reason: need and finding: "needs 2 GPUs, found 1".
         """
-        lack(self._test.item, self._session.options, reason)
+        lack(self._test.item, self._test.session.options, reason)
 
     def _request(
         self,
@@ -309,13 +307,13 @@ class Roofline(Findings):
         **more: Any,
     ) -> Request:
         """What a measurement asks for; what it leaves open is the marker's, then the run's."""
-        chosen = positive("tolerance", tolerance) or self._marks.tolerance
-        refuse_wide(chosen, self._marks.tolerance_reason is not None, WIDE_MARK)
+        chosen = positive("tolerance", tolerance) or self._test.marks.tolerance
+        refuse_wide(chosen, self._test.marks.tolerance_reason is not None, WIDE_MARK)
         return Request(
             work=check_work(work),
-            budget_s=positive("budget", budget) or self._marks.budget or self._session.options.budget_s,
+            budget_s=positive("budget", budget) or self._test.marks.budget or self._test.session.options.budget_s,
             name=name,
-            cache=cache or self._marks.cache or "warm",
+            cache=cache or self._test.marks.cache or "warm",
             tolerance=chosen,
             **more,
         )
@@ -328,11 +326,11 @@ class Roofline(Findings):
         ranks: dict[str, Any],
         **asked: Any,
     ) -> Measurement:
-        warn_of_ranks(self._session)
+        warn_of_ranks(self._test.session)
         self._test.require_open()
         # What nobody could measure is refused before a lack of ranks skips the test.
         over_ranks.check_call(distributed, fn, args)
         asked["name"] = self._test.fresh("measurement", asked["name"])
-        asked["labels"] = tuple(profiled_labels(self._session))
+        asked["labels"] = tuple(profiled_labels(self._test.session))
         request = self._request(**asked, ranks=over_ranks.rank_options(distributed, **ranks))
         return over_ranks.measure_over(self._test, distributed, fn, args, request)

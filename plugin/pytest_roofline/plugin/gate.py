@@ -265,7 +265,7 @@ def shortfalls(state: RooflineSession) -> list[Shortfall]:
 
 def _silent(state: RooflineSession) -> Iterator[str]:
     """Tests that passed, or never ran, and recorded nothing at all."""
-    recorded = {one.test_id for one in (*state.noted.all, *state.exhausted.found)} | {row.test for row in state.rows}
+    recorded = {one.test_id for one in (*state.noted.notes, *state.exhausted.found)} | {row.test for row in state.rows}
     for test_id, plan in state.planned.items():
         ended = state.outcomes.get(encodable(test_id))
         passed = ended is None or ended.outcome == "passed"

@@ -4,7 +4,7 @@ gate that only watches (`--roofline-ci=shadow`) would have made red.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import pytest
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # In place of a verdict, where a test expected that.
 DOES_NOT_FIT = "DOES NOT FIT"
 Note = Figure | MemoryUse | Profile
+N = TypeVar("N", Figure, MemoryUse, Profile)
 
 
 class Results:
@@ -159,27 +160,15 @@ class Exhausted:
 class Noted:
     """The notes of a run, in the order in which they came, and the words about those that could not be taken."""
 
-    figures: list[Figure] = field(default_factory=list)
-    memory_uses: list[MemoryUse] = field(default_factory=list)
-    profiles: list[Profile] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
     # Whether torch.profiler has watched a device in this process: what it hooked into the driver may stay there.
     watched: bool = False
     # Each said once at the end of the run.
     warnings: list[str] = field(default_factory=list)
 
-    @property
-    def all(self) -> list[Note]:
-        """Everything that was written down."""
-        return [*self.figures, *self.memory_uses, *self.profiles]
-
-    def add(self, note: Note) -> None:
-        """Take in a note."""
-        if isinstance(note, Figure):
-            self.figures.append(note)
-        elif isinstance(note, MemoryUse):
-            self.memory_uses.append(note)
-        else:
-            self.profiles.append(note)
+    def of(self, kind: type[N]) -> list[N]:
+        """Those of a kind."""
+        return [note for note in self.notes if isinstance(note, kind)]
 
     def warn(self, sentence: str) -> None:
         """Say at the end of the run, once, what could not be had."""

@@ -157,7 +157,7 @@ class RooflineSession:
         if self.round is None:
             self.begin_file()
             self.writer.write(note)
-            self.noted.add(note)
+            self.noted.notes.append(note)
 
     @property
     def header(self) -> Header:

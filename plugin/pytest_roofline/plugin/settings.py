@@ -159,7 +159,7 @@ def _parse(config: pytest.Config) -> Options:
         )
     asked_round, folder = in_round(config), run_folder(config)
     given["against"] = _against(config, folder)
-    given |= _in_its_round() if asked_round else _of_the_first(config, folder, given)
+    given |= {"rounds": 1} if asked_round else _of_the_first(config, folder, given)
     return Options(
         folder=asked_round.folder if asked_round else folder,
         baselines=_folders(config),
@@ -167,10 +167,6 @@ def _parse(config: pytest.Config) -> Options:
         command=tuple(str(argument) for argument in config.invocation_params.args),
         **_gate(config) | given,
     )
-
-
-def _in_its_round() -> dict[str, Any]:
-    return {"rounds": 1, "recording": 1}
 
 
 def _of_the_first(config: pytest.Config, folder: Path, given: dict[str, Any]) -> dict[str, Any]:
