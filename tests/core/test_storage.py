@@ -118,14 +118,11 @@ def test_json_that_is_none_of_ours_names_what_and_where():
         ('{"v": NaN}', "holds NaN (byte 6), which is no number of JSON; expected finite numbers"),
         ("[1,\n-Infinity]", "holds Infinity (byte 5) in line 2, which is no number of JSON; expected finite numbers"),
         *((text, "holds a number that is too large; expected finite numbers") for text in ("1e999", "1" * 5000)),
-        *(
-            (text, "holds half a character, \\udcff without its other half; expected whole ones")
-            for text in ('"\\udcff"', '{"\\ud83d\\ude00": "\\\\ud800 \\udcff\\u0041"}')
-        ),
+        ('"\\udcff"', "is not JSON: JSON is malformed: invalid utf-16 surrogate pair (byte 7)"),
         ('{"a": 1,\n"b": 2,\n}', "is not JSON: JSON is malformed: trailing comma in object (byte 17) in line 3"),
         ("[" * 200_000, "is nested too deeply"),
-        (b'"\xff"', "is not UTF-8 text ('utf-8' codec can't decode byte 0xff in position 1: invalid start byte)"),
-        ('["a", "\ud800"]', "is not UTF-8 text ('utf-8' codec can't decode byte 0xed in position 7: "),
+        (b'"\xff"', "is not UTF-8 text (invalid start byte); expected JSON"),
+        ('["a", "\ud800"]', "is not UTF-8 text (invalid continuation byte); expected JSON"),
     ]:
         with pytest.raises(BadFile) as error:
             decode_json(text, WHERE)

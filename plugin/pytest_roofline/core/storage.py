@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-import json
 import re
 import types
 import typing
@@ -25,8 +24,6 @@ Record = TypeVar("Record")
 
 # Of one JSON text, of which reading takes several times as much; ten minutes of samples on a noisy CPU have as much.
 MOST_BYTES = 64 * 2**20
-# What is written behind a backslash; the first group has halves of a character that stand alone.
-_HALVES = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)|\\.", re.DOTALL)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,119}")
 
 
@@ -181,42 +178,20 @@ def decode_json(data: bytes | str, where: str) -> Any:
         return msgspec.json.decode(raw)
     except RecursionError:
         raise BadFile(f"{where} is nested too deeply to be one of ours") from None
-    except UnicodeError as error:
-        raise BadFile(f"{where} is not UTF-8 text ({_placed(raw, error)}); expected JSON") from None
+    except UnicodeDecodeError as error:
+        raise BadFile(f"{where} is not UTF-8 text ({error.reason}); expected JSON") from None
     except msgspec.ValidationError:
         raise BadFile(f"{where} holds a number that is too large; expected finite numbers") from None
     except msgspec.DecodeError as error:
         raise BadFile(f"{where} {_why_not_json(raw, str(error))}") from None
 
 
-def _placed(raw: bytes, error: UnicodeError) -> UnicodeError:
-    """The same with its place in the whole text, and not in one string of it."""
-    try:
-        raw.decode()
-    except UnicodeError as placed:
-        return placed
-    return error
-
-
 def _why_not_json(raw: bytes, said: str) -> str:
-    """What is wrong with a text that is not JSON, also where Python's json writes and reads it."""
+    """What is wrong with a text that is not JSON, also where Python's json writes it."""
     known = re.search(r"byte (\d+)", said)
     at = int(known[1]) if known else len(raw)
     lines = raw[:at].count(b"\n")
     place = f" in line {lines + 1}" if lines else ""
     if number := re.match(rb"NaN|Infinity", raw[at:]):
         return f"holds {number[0].decode()} (byte {at}){place}, which is no number of JSON; expected finite numbers"
-    # A half at the end of a string is waited for behind the end of the text.
-    halves = (half[1] for half in _HALVES.finditer(raw) if half[1]) if "surrogate" in said or _is_whole(raw) else ()
-    for half in halves:
-        return f"holds half a character, {half.decode()} without its other half; expected whole ones"
     return f"is not JSON: {said}{place}"
-
-
-def _is_whole(raw: bytes) -> bool:
-    """Whether it is a text that Python's json takes, which takes more than JSON is."""
-    try:
-        json.loads(raw)
-    except (ValueError, RecursionError):
-        return False
-    return True
