@@ -95,9 +95,6 @@ def test_files_that_differ_are_refused_by_name_and_overwritten_by_force(home):
     assert {MEMCPY: b"mine\n", H100: b"mine\n"} == tree(home)
     assert {MEMCPY, H100} <= set(done(".", "--force")["written"])
     assert (home / MEMCPY).read_bytes() == (ROOT / MEMCPY).read_bytes()
-    result = init("new", "--update")
-    assert (result.exit_code, (home / "new").exists()) == (2, False)
-    assert "commit your changes, call it with --force, and read `git diff`" in result.stderr
 
 
 def test_a_file_is_written_for_the_ci_that_was_asked_for_and_pytest_keeps_the_configuration_that_it_has(home):
@@ -222,7 +219,6 @@ def test_what_cannot_be_reported_is_one_sentence_and_status_2(report, runs, tmp_
         (("old", "-o", "nested"), "-o=nested: nested/summary.md is a directory"),
         (("old", "-o", ""), "-o is empty"),
         (("baseline.json", "-o", "out"), "baseline.json, line 1 has type None"),
-        (("--schema",), "--schema is gone; docs/reports.md tells every field"),
     ]
     for arguments, told in cases:
         result = report(*arguments)

@@ -106,15 +106,12 @@ def test_a_calls_memory_is_recorded_at_once_shown_after_the_results_and_in_no_ba
     assert compared[0] == compared[1]
 
 
-def test_what_cannot_be_used_is_told(desk, sentence):
+def test_what_cannot_be_used_is_told(desk):
     desk.suite(REFUSED)
     result = desk.run()
     result.assert_outcomes(failed=4)
     for told in SENTENCES:
         assert told in result.stdout.str()
-    sentence(
-        desk.run("--roofline-memory-snapshot=shots"), "--roofline-memory-snapshot was taken away", "_dump_snapshot"
-    )
 
 
 def test_running_out_of_memory_is_recorded_as_anywhere_else(desk):

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_roofline.plugin import running
-from pytest_roofline.plugin.options import GONE
 
 BASE = """
 import pytest
@@ -94,7 +93,7 @@ def test_what_no_option_is_and_what_contradicts_another_is_a_usage_error(desk, s
     sentence(desk.run("--roofline-device=cuda:9"), "cuda")
 
 
-def test_every_option_has_an_ini_twin(desk):
+def test_every_option_has_an_ini_twin():
     from pytest_roofline.plugin import pytest_addoption
 
     parser = pytest.Parser(_ispytest=True)
@@ -103,9 +102,7 @@ def test_every_option_has_an_ini_twin(desk):
     # `--roofline-ci=shadow` is a flag of its own, and a value of the same line in the ini file.
     names = {name.removeprefix("--").partition("=")[0] for option in options for name in option.names()}
     assert names
-    taken_away = {f"roofline_{name.replace('-', '_')}" for name in GONE}
-    assert {name.replace("-", "_") for name in names} == set(parser._inidict) | taken_away
-    assert "taken away" not in desk.run("--help").stdout.str()
+    assert {name.replace("-", "_") for name in names} == set(parser._inidict)
 
 
 def test_the_ini_sets_what_the_command_line_does_and_comes_behind_it(desk):

@@ -53,8 +53,7 @@ CONFIGURED = {
 )
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option("-o", "--output", metavar="DIR", help="Where the four files go.")
-@click.option("--schema", "as_schema", is_flag=True, hidden=True, help="Gone.")
-def report(runs: tuple[str, ...], output: str | None, as_json: bool, as_schema: bool, folder: Path) -> None:
+def report(runs: tuple[str, ...], output: str | None, as_json: bool, folder: Path) -> None:
     """Write a report of RUNs into DIR: run.json, results.csv, summary.md, and index.html with plots.
 
     RUN is a saved name or a path; several runs make one report. Files of an earlier report are replaced. If
@@ -65,8 +64,6 @@ def report(runs: tuple[str, ...], output: str | None, as_json: bool, as_schema: 
 
     Exit status: 0 the report is written, whatever it says, 2 the input cannot be used, or a file cannot be written.
     """
-    if as_schema:
-        raise BadInput("--schema is gone; docs/reports.md tells every field of run.json, and its `schema` the version")
     if not runs:
         raise BadInput("no RUN is given; name one, or several: roofline report RUN -o DIR")
     if output is None and not as_json:
@@ -139,18 +136,12 @@ def _folder(name: str) -> Path:
     )
 
 
-def _gone(_context: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    if value:
-        raise click.UsageError("--update is gone: commit your changes, call it with --force, and read `git diff`")
-
-
 @command("Write the suite, the baselines and a CI file into a folder.")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
 @click.option(
     "--ci", type=click.Choice([*CI, "none"]), multiple=True, default=["github"], show_default=True,
     help="The CI to write a file for (repeatable).",
 )  # fmt: skip
-@click.option("--update", is_flag=True, hidden=True, expose_value=False, callback=_gone, help="Gone.")
 @click.option("--force", is_flag=True, help="Overwrite what differs.")
 def init(folder: Path, ci: tuple[str, ...], force: bool, as_json: bool) -> None:
     """Write the benchmark suite, the baselines and a file for CI into DIR, a new folder or one of yours.

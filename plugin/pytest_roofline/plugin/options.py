@@ -93,11 +93,6 @@ _FLAGS = (
     ("require-baseline", "fail a test that has nothing to compare with"),
     ("require-hardware", "fail a test that would be skipped for lack of hardware"),
 )
-# Options that were taken away, which for one version say what to use instead.
-GONE = {
-    "memory-snapshot": "call torch.cuda.memory._record_memory_history() and _dump_snapshot() in the test, or "
-    "`roofline.memory` for what the memory of a call goes into"
-}
 # What the columns of the table mean.
 COLUMNS = (
     "of roof: share of the hardware's peak (* measured here; cache: no share, as the data stay in the cache); against "
@@ -143,8 +138,6 @@ def add_options(parser: pytest.Parser) -> None:
     for name, text in _FLAGS:
         group.addoption(f"--roofline-{name}", action="store_true", default=None, help=text)
         parser.addini(_ini(name), text, type="bool", default=False)
-    for name in GONE:
-        group.addoption(f"--roofline-{name}", default=None, help=argparse.SUPPRESS)
     group.addoption("--roofline-ci", action=_Profile, default=None, help=_CI)
     # In a TOML file `true` is no text; only pytest from 9.2 on takes either.
     kind = bool | str if pytest.version_tuple >= (9, 2) else "string"
@@ -154,12 +147,7 @@ def add_options(parser: pytest.Parser) -> None:
 def is_configured(config: pytest.Config) -> bool:
     """Whether any option or ini value of ours is set."""
     names = [name for name, *_ in (*_VALUES, *_FLAGS)] + ["ci"]
-    return any(option_value(config, name) is not None for name in names) or bool(gone(config))
-
-
-def gone(config: pytest.Config) -> list[str]:
-    """Of the options that were taken away those that are given."""
-    return [name for name in GONE if config.getoption(f"--roofline-{name}") is not None]
+    return any(option_value(config, name) is not None for name in names)
 
 
 def option_value(config: pytest.Config, name: str) -> Any:

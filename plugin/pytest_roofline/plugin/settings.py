@@ -11,7 +11,7 @@ import pytest
 
 from ..core.errors import BadInput, RooflineError
 from ..core.units import parse_duration, parse_fraction, parse_tolerance
-from .options import GONE, LAUNCHERS, PROFILERS, SHADOW, TIERS, gone, option_value
+from .options import LAUNCHERS, PROFILERS, SHADOW, TIERS, option_value
 from .round_child import in_round
 
 # `--roofline-rounds=auto`; `stats.looks` plans for the same number.
@@ -145,8 +145,6 @@ def parse_options(config: pytest.Config) -> Options:
 
 
 def _parse(config: pytest.Config) -> Options:
-    for name in gone(config):
-        raise BadInput(f"--roofline-{name} was taken away; {GONE[name]}")
     given = {
         field: parse(text, f"--roofline-{name}")
         for field, (name, parse) in _PARSED.items()
