@@ -145,26 +145,6 @@ def test_the_fixtures_of_a_held_test_are_torn_down_before_the_next_and_what_it_p
     assert [result.stdout.str().count(f"what {n} printed") for n in range(6)] == [1] * 6
 
 
-def test_a_held_test_that_is_expected_to_be_slow_is_an_xfail_or_says_that_it_is_not(desk):
-    xfail = SIX.replace("@pytest", "@pytest.mark.xfail(strict=True, reason='known since 570')\n@pytest")
-    against = desk.sessions(SIX)
-    for slow, options, status, ended in (
-        (DOUBTFUL, (), 0, {"xfailed": 6}),
-        (RECOVERS, ("-k", "six and 0"), 1, {"failed": 1}),
-    ):
-        desk.suite(xfail)
-        desk.script(slow=slow)
-        result = desk.run(*against, *options, "--junitxml=report.xml")
-        assert result.ret == status, slow
-        result.assert_outcomes(**ended)
-        counts, cases = failures(desk.path / "report.xml")
-        assert counts == (str(ended.get("failed", 0)), "0")
-        assert sum(len(case.findall("skipped")) for case in cases) == ended.get("xfailed", 0)
-        if status:
-            result.stdout.fnmatch_lines(["*XPASS(strict)*known since 570*"])
-            assert [outcome.outcome for outcome in desk.last_run().outcomes] == ["failed"]
-
-
 def test_a_teardown_that_fails_on_a_held_test_is_an_error_beside_its_own_outcome(desk, six):
     text = SIX.replace("n):", f"n, request):\n    {IN_THE_RUN}: request.addfinalizer(lambda: 1 / 0)")
     desk.suite(text)

@@ -4,26 +4,6 @@ import pytest
 
 from .conftest import ONE
 
-RERUN = """
-from pytest_roofline import Work
-attempts = []
-def test_one(roofline, fake):
-    attempts.append(1)
-    seconds = {seconds} * (1.5 if len(attempts) == 1 and {slow} else 1.0)
-    roofline.measure(lambda: fake.work(seconds), work=Work(read_bytes=10**6))
-"""
-FIRST_FAILS = "    assert len(attempts) > 1\n"
-
-
-def test_a_lucky_second_attempt_cannot_make_a_slow_one_unseen_and_all_samples_are_kept(desk):
-    # Of a long call the slow attempt takes fewer samples, so the lucky one could outvote it.
-    against = desk.five_runs(RERUN.format(seconds=0.02, slow=False))
-    desk.suite(RERUN.format(seconds=0.02, slow=True) + FIRST_FAILS)
-    result = desk.run("--reruns", "1", *against)
-    result.stdout.fnmatch_lines(["INCONCLUSIVE one: looks 50 % slower;*"])
-    first, second = desk.last_run().measurements
-    assert (first.median_s, second.median_s) == pytest.approx((0.03, 0.02))
-
 
 def test_xdist_with_workers_skips_what_measures_with_the_reason_and_runs_the_rest(desk):
     desk.suite(f"{ONE.format(marks='')}\ndef test_ordinary(): pass\n")

@@ -199,14 +199,3 @@ def test_second(roofline, busy):
     first, second = desk.saved("it").measurements
     assert not first.invalid
     assert "fell off the bus" in second.invalid
-
-
-def test_a_rate_above_the_datasheet_is_invalid_and_named_where_it_is_left_out(desk):
-    desk.suite(BODY.replace("{end}", "roofline.measure(lambda: busy(1e-5), work=WORK, name='fast')"))
-    result = desk.run("--roofline-save=it")
-    result.assert_outcomes(passed=2)
-    assert row(result, "other.fast").endswith("INVALID")
-    assert "datasheet's peak" in desk.saved("it").measurements[-1].invalid
-    said, text = proposed(desk)
-    assert "left out: other.fast of it" in said
-    assert '"name": "fast"' not in text

@@ -127,21 +127,6 @@ def test_nothing_of_a_report_costs_anything_else(desk, report, github, step_summ
     assert any(line.startswith("::warning ") for line in lines) == (broken == "page")
 
 
-INTERRUPTED = """
-import pytest
-from pytest_roofline import Work
-
-@pytest.fixture
-def bad():
-    yield
-    raise RuntimeError("in teardown")
-
-def test_cut(roofline, busy, bad):
-    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
-    raise KeyboardInterrupt
-"""
-
-
 def test_a_folder_that_cannot_be_is_refused_before_anything_is_measured(desk, sentence):
     desk.one()
     (desk.path / "file").touch()
