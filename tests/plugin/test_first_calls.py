@@ -46,13 +46,11 @@ class Pool:
         self.stopped.append(self.size)
 
 
-@pytest.mark.parametrize(("fresh", "during", "stopped"), [(True, 1, [4, 1]), (False, 4, [])])
-def test_fresh_ranks_are_as_many_as_asked_for_and_the_runs_own_come_back(fresh, during, stopped):
+def test_fresh_ranks_are_as_many_as_asked_for_and_the_runs_own_come_back():
     # Idle ranks beside them would leave each fewer threads.
     pool = Pool()
     distributed = SimpleNamespace(pool=lambda size: pool)
-    request = Request(Work(flops=1), 1.0, timing="isolated", ranks=RankOptions(1, fresh=fresh))
-    call = over_ranks.RankCall(distributed, None, (), request)
-    with over_ranks._ranks(call):
-        assert pool.size == during
-    assert (pool.size, pool.stopped) == (4, stopped)
+    request = Request(Work(flops=1), 1.0, timing="isolated", ranks=RankOptions(1, fresh=True))
+    with over_ranks._new_ranks(over_ranks.RankCall(distributed, None, (), request)):
+        assert pool.size == 1
+    assert (pool.size, pool.stopped) == (4, [4, 1])

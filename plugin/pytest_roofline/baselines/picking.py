@@ -74,7 +74,9 @@ def hardware_of(run: Run) -> HardwareKey:
 
 def pick(runs: Sequence[Run], choice: Choice) -> Picked:
     """Those of the named runs that a choice takes."""
-    taken = [run for run in runs if _takes(choice, run, _exact(choice, runs))]
+    # A product that names one of the hardware keys in full means no partition of it.
+    exact = any(str(hardware_of(run)) == choice.product for run in runs)
+    taken = [run for run in runs if _takes(choice, run, exact)]
     if not taken:
         raise BadInput(f"no run matches {choice}; {describe(runs)}")
     note = f"{len(taken)} of {len(runs)} runs match {choice}"
@@ -149,11 +151,6 @@ def _readable(paths: Iterable[Path]) -> tuple[list[Run], list[str]]:
     return list(runs.values()), notes
 
 
-def _exact(choice: Choice, runs: Sequence[Run]) -> bool:
-    """Whether the product names one of the hardware keys in full: then a partition of it is not meant."""
-    return any(str(hardware_of(run)) == choice.product for run in runs)
-
-
 def _takes(choice: Choice, run: Run, exact: bool) -> bool:
     time = moment(run.header.started)
     if choice.before is not None and not (time and time < choice.before):
@@ -222,7 +219,8 @@ def runs_apart(tests: Sequence[Sessions]) -> list[Disagreement]:
     odd: list[str] = []
     while len(left) > 1:
         found = [one for run_id in left if (one := _run_apart(run_id, left, tests)) is not None]
-        apart = [one for one in found if _is_apart(one, _looks(len(left)))]
+        # Of two sessions both comparisons, of each against the others, are the same one.
+        apart = [one for one in found if _is_apart(one, len(left) if len(left) > 2 else 1)]
         if not apart:
             break
         odd.append(max(apart, key=lambda one: abs(one.errors)).run_id)
@@ -230,16 +228,12 @@ def runs_apart(tests: Sequence[Sessions]) -> list[Disagreement]:
     return [one for run_id in odd if (one := _run_apart(run_id, left, tests)) is not None]
 
 
-def _looks(sessions: int) -> int:
-    """How many comparisons each session against its others are: of two sessions, both are the same one."""
-    return sessions if sessions > 2 else 1
-
-
 def _run_apart(run_id: str, among: Sequence[str], tests: Sequence[Sessions]) -> Disagreement | None:
     """How far the middle test of a run lies from those of the others; None where no test is of another one too."""
     rest = [(test, [test.groups[name] for name in among if name != run_id and name in test.groups]) for test in tests]
     known = [(test, others) for test, others in rest if others]
-    assumed = _priors([(test.key, others) for test, others in known])
+    references = [(test.key, Reference(tuple(others), "")) for test, others in known]
+    assumed = {kind: prior_of(references, kind) for kind in priors()}
     found = [
         _distance(run_id, test.groups[run_id], others, assumed[class_of_key(test.key)])
         for test, others in known
@@ -251,12 +245,6 @@ def _run_apart(run_id: str, among: Sequence[str], tests: Sequence[Sessions]) -> 
         median(getattr(one, name) for one in found) for name in ("estimate", "errors", "freedom")
     )
     return Disagreement(run_id, estimate, errors, freedom, len(found))
-
-
-def _priors(known: Sequence[tuple[Key, Sequence[Group]]]) -> dict[str, Prior]:
-    """What to assume of each class: the starting value, or what the many tests of the other runs tell."""
-    references = [(key, Reference(tuple(groups), "")) for key, groups in known]
-    return {kind: prior_of(references, kind) for kind in priors()}
 
 
 def _distance(run_id: str, group: Group, others: Sequence[Group], prior: Prior) -> Disagreement:

@@ -65,7 +65,13 @@ def propose(runs: Sequence[Run], *, everything: bool = False, accept_slower: boo
             entries.append(entry)
         else:
             left_out.append(printable(f"{entry.label}: {flaw.observed}; expected {flaw.expected}; {flaw.remedy}"))
-    _refuse_disagreeing(entries, runs)
+    told = [(entry, reference_of(entry, "").groups) for entry in entries if not entry.is_canary]
+    odd = runs_apart([
+        Sessions(key_of_entry(entry), {s.run_id: group for s, group in zip(entry.sessions, groups, strict=True)})
+        for entry, groups in told
+    ])  # fmt: skip
+    if odd:
+        raise BadInput(_disagreement(odd, runs))
     exact, exact_left_out = propose_exact(runs, accept_worse=accept_slower)
     left_out += exact_left_out
     if all(entry.is_canary for entry in entries):
@@ -107,18 +113,6 @@ def _fit(runs: Sequence[Run], gated: bool, accept_slower: bool) -> tuple[Taken, 
 
 def _process(measurement: Measurement) -> tuple[str, str]:
     return measurement.key.identity, measurement.process
-
-
-def _refuse_disagreeing(entries: Sequence[Entry], runs: Sequence[Run]) -> None:
-    """Refuse runs of which one disagrees with the others; how far canaries lie apart is what they are there to tell."""
-    odd = runs_apart([_sessions(entry) for entry in entries if not entry.is_canary])
-    if odd:
-        raise BadInput(_disagreement(odd, runs))
-
-
-def _sessions(entry: Entry) -> Sessions:
-    groups = reference_of(entry, "").groups
-    return Sessions(key_of_entry(entry), {s.run_id: group for s, group in zip(entry.sessions, groups, strict=True)})
 
 
 def _disagreement(odd: Sequence[Disagreement], runs: Sequence[Run]) -> str:

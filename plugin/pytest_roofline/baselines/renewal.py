@@ -168,7 +168,8 @@ def renew(
     anew, joined = (replace(entry, **decided, **history) for entry in (anew, joined))
     kept = replace(before, **decided)
     refusal = "" if accept_slower else more_memory
-    if anew == kept or (not replaces and _adds_nothing(joined, before)):
+    known = before.kind == "measured" and _same_work(joined, before) and joined.sessions == newest(before.sessions)
+    if anew == kept or (known and not replaces):
         why = peak_why or "tolerance"
         same = kept == replace(before, called=kept.called)
         return Change(kept, before, "unchanged") if same else Change(kept, before, "replaced", why, refusal)
@@ -200,11 +201,6 @@ def _renewed_peak(proposed: Entry, before: Entry, replaces: bool) -> tuple[int |
     if found is None or found.verdict == Kind.PASSED.value:
         return old, "", ""
     return new, told, f"{before.label} takes {moved_text(old, new)}" if new > old else ""
-
-
-def _adds_nothing(joined: Entry, before: Entry) -> bool:
-    """Whether a proposal's sessions are all there already, of the same work."""
-    return before.kind == "measured" and _same_work(joined, before) and joined.sessions == newest(before.sessions)
 
 
 def _same_work(joined: Entry, before: Entry) -> bool:

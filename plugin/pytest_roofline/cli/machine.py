@@ -12,7 +12,7 @@ from ..core.units import printable
 from .options import InOrder, command, print_json, say, width
 
 if TYPE_CHECKING:
-    from ..core.facts import DeviceFacts, Finding, Machine, Unexpected
+    from ..core.facts import Finding, Machine, Unexpected
     from ..hardware import Peak, Product
 
 
@@ -34,6 +34,7 @@ def selftest(device: str | None, as_json: bool, output: Path | None) -> int:
     from ..engine.ceiling import TorchWorkloads
     from ..engine.devices import open_device
     from ..engine.host import gather, unused_accelerator
+    from ..hardware import products
     from ..machine.selftest import selftest as prove
     from ..report.machine import property_line
 
@@ -46,8 +47,10 @@ def selftest(device: str | None, as_json: bool, output: Path | None) -> int:
     warning = "" if device == "cpu" else unused_accelerator(opened)
     if warning:
         say(f"WARNING: {warning}", err=True)
+    known = products().get(environment.device.product)
+    peak = known.peaks.get("memory_GBps") if known else None
     properties = []
-    for found in prove(opened, TorchWorkloads(opened), _memory_peak(environment.device)):
+    for found in prove(opened, TorchWorkloads(opened), peak.value * 1e9 if peak else None):
         properties.append(found)
         say(property_line(found, width()), err=as_json)
     failed = [found.name for found in properties if found.outcome == "FAILS"]
@@ -63,14 +66,6 @@ def selftest(device: str | None, as_json: bool, output: Path | None) -> int:
     if as_json:
         print_json(plain)
     return 1 if failed else 0
-
-
-def _memory_peak(device: "DeviceFacts") -> float | None:
-    from ..hardware import products
-
-    known = products().get(device.product)
-    peak = known.peaks.get("memory_GBps") if known else None
-    return peak.value * 1e9 if peak else None
 
 
 @command("List what limits trust in this machine's numbers.")

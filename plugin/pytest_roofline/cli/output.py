@@ -64,11 +64,16 @@ def report(runs: tuple[str, ...], output: str | None, as_json: bool, folder: Pat
 
     Exit status: 0 the report is written, whatever it says, 2 the input cannot be used, or a file cannot be written.
     """
+    from ..report.folder import check_folder
+
     if not runs:
         raise BadInput("no RUN is given; name one, or several: roofline report RUN -o DIR")
     if output is None and not as_json:
         raise BadInput(f"neither -o DIR nor --json is given; type: roofline report {' '.join(runs)} -o report")
-    into = None if output is None else _checked(output)
+    if output == "":
+        # An empty variable in a script; as a path it would be the folder that everything lies in.
+        raise BadInput("-o is empty; give a path: -o report")
+    into = None if output is None else check_folder(Path(output), "-o")
     read = _read(runs, folder)
     if into is not None:
         _write_report(read, into, silent=as_json)
@@ -76,15 +81,6 @@ def report(runs: tuple[str, ...], output: str | None, as_json: bool, folder: Pat
         from ..report.files import run_json
 
         print_document(run_json(read))
-
-
-def _checked(output: str) -> Path:
-    from ..report.folder import check_folder
-
-    if not output:
-        # An empty variable in a script; as a path it would be the folder that everything lies in.
-        raise BadInput("-o is empty; give a path: -o report")
-    return check_folder(Path(output), "-o")
 
 
 def _read(names: tuple[str, ...], folder: Path) -> "list[Run]":
@@ -154,7 +150,9 @@ def init(folder: Path, ci: tuple[str, ...], force: bool, as_json: bool) -> None:
     Exit status: 0 written, 2 something is in the way or cannot be written.
     """
     left_out = {target for name, (_, target) in CI.items() if name not in ci}
-    configured = next((name for name, told in CONFIGURED.items() if _holds(folder / name, told)), "")
+    there = {name: folder / name for name in CONFIGURED if (folder / name).is_file()}
+    held = {name: path.read_text(encoding="utf-8", errors="replace") for name, path in there.items()}
+    configured = next((name for name, text in held.items() if CONFIGURED[name] in text), "")
     left_out |= {"pytest.ini"} if configured else set()
     files = {name: data for name, data in shipped().items() if name not in left_out}
     new = {
@@ -175,10 +173,6 @@ def init(folder: Path, ci: tuple[str, ...], force: bool, as_json: bool) -> None:
         say(printable(line))
     if configured:
         say(f"note: no pytest.ini is written, since {configured} configures pytest here")
-
-
-def _holds(path: Path, told: str) -> bool:
-    return path.is_file() and told in path.read_text(encoding="utf-8", errors="replace")
 
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:

@@ -71,6 +71,7 @@ def profiler(run: str, files: tuple[str, ...], calls: int | None, as_json: bool,
 
 def _pair(run: "Run", test: str, paths: Sequence[str], calls: int | None) -> Pair:
     from ..baselines.run_rows import rows_of_run
+    from ..core.storage import read_bytes
     from ..observe.vendor import read_tables, totals
 
     timed = [row for row in rows_of_run(run) if row.what == "time" and row.time_s]
@@ -81,7 +82,9 @@ def _pair(run: "Run", test: str, paths: Sequence[str], calls: int | None) -> Pai
         names = listed([row.label for row in found or timed], 4)
         raise BadInput(f"{run.path} measured {count(len(found), 'test')} of {test!r}; name one of: {names or 'none'}")
     (row,) = found
-    seen = totals([table for path in paths for table in read_tables(_content(path), path)], row.label)
+    read = {path: read_bytes(Path(path), "profiler's file", "a CSV table") for path in paths}
+    texts = {path: data.decode(errors="replace") for path, data in read.items()}
+    seen = totals([table for path, text in texts.items() for table in read_tables(text, path)], row.label)
     known = [one for one in run.profiles if (one.test_id, one.name) == (row.test, row.name) and one.tool == "external"]
     told = seen.calls or calls or (known[-1].calls if known else None)
     if told is None:
@@ -89,12 +92,6 @@ def _pair(run: "Run", test: str, paths: Sequence[str], calls: int | None) -> Pai
                        "--roofline-profile=external, which the run then knows")  # fmt: skip
     assert row.time_s is not None
     return Pair(row.label, row.test, row.time_s, seen, told)
-
-
-def _content(path: str) -> str:
-    from ..core.storage import read_bytes
-
-    return read_bytes(Path(path), "profiler's file", "a CSV table").decode(errors="replace")
 
 
 def _text(pairs: Sequence[Pair]) -> str:

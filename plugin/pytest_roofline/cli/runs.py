@@ -236,7 +236,8 @@ def _matching(run: "Run", rows: "Sequence[Row]", test: str) -> dict[str, str]:
 
     ids = {row.label: row.test for row in rows if row.what != "test"} | note_labels(run)
     labels = list(ids)
-    exact = [label for label in labels if test in (label, ids[label], *_parameters(label))]
+    inside = {label: [part.split("-") for part in re.findall(r"\[([^][]*)\]", label)] for label in labels}
+    exact = [label for label in labels if test in (label, ids[label]) or any(test in words for words in inside[label])]
     found = exact or [label for label in labels if test in label or test in ids[label]]
     if not found:
         if not labels:
@@ -244,7 +245,3 @@ def _matching(run: "Run", rows: "Sequence[Row]", test: str) -> dict[str, str]:
         told = listed(labels, SHOWN)
         raise BadInput(f"{run.path} measured nothing whose name holds {test!r}; name one of these: {told}")
     return {label: ids[label] for label in found}
-
-
-def _parameters(label: str) -> list[str]:
-    return [word for inner in re.findall(r"\[([^][]*)\]", label) for word in inner.split("-")]

@@ -91,7 +91,7 @@ def write_new(path: Path, text: str) -> None:
 
 def refuse_overwriting(path: Path, inputs: Iterable[Path] = ()) -> None:
     """Raise where writing to `path` would cost a run, a baseline, or what the command itself reads."""
-    if any(_same(path, one) for one in inputs):
+    if any(path.exists() and one.exists() and path.samefile(one) for one in inputs):
         raise BadInput(f"{path} is a file that this command reads; expected another name")
     if os.path.realpath(path).endswith(".jsonl"):
         raise BadInput(f"{path} has the name of a run file, which ends in .jsonl; expected another name")
@@ -100,10 +100,6 @@ def refuse_overwriting(path: Path, inputs: Iterable[Path] = ()) -> None:
     except BadFile:
         return
     raise BadInput(f"{path} is a baseline, or another file that pytest-roofline reads; expected another name")
-
-
-def _same(path: Path, other: Path) -> bool:
-    return path.exists() and other.exists() and path.samefile(other)
 
 
 def _cannot(path: Path, error: OSError | UnicodeEncodeError) -> CannotStore:

@@ -1,6 +1,6 @@
 """What is known once the device is open: the device, its surroundings, and what to compare with."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -172,7 +172,9 @@ def open_device_under_test(
     config.add_cleanup(use_hardware(options.baselines))
     asked = options.device
     device = config.hook.pytest_roofline_device(config=config, name=asked)
-    held = device is not None or not _left_to_ranks(config, planned)
+    # Where every test measures over ranks, on accelerators, these need no other process.
+    over_ranks = bool(planned) and all(uses_ranks(plan.item) for plan in planned.values())
+    held = device is not None or not over_ranks or launcher_of(config).kind == "cpu"
     if device is None:
         device = open_device(asked) if held else SeenDevice(launcher_of(config).environment())
     warning = "" if asked == "cpu" else unused_accelerator(device)
@@ -189,11 +191,13 @@ def open_device_under_test(
     comparator = open_comparator(options.against) if options.against else BaselineComparator(entries)
     if options.against:
         _refuse_other_hardware(comparator, hardware)
-    comparisons = _count(comparator, planned.values(), hardware)
+    comparisons = sum(comparator.count(plan.benchmark, plan.parameters, hardware) for plan in planned.values())
     gpu = device.gpu()
     _refuse_exclusive(gpu, held, planned)
     recorded = any(known.alone == hardware.alone for known in comparator.hardware())
-    under_test = DeviceUnderTest(device, environment, hardware, comparator, entries, comparisons, gpu, held, recorded)
+    under_test = DeviceUnderTest(
+        device, environment, hardware, comparator, entries, max(1, comparisons), gpu, held, recorded
+    )
     return under_test, warning or interpreted(device)
 
 
@@ -206,16 +210,6 @@ def _refuse_exclusive(gpu: Gpu | None, held: bool, planned: Mapping[str, Planned
             "measure in pytest itself beside tests of ranks; run those of ranks by themselves (-k, -m), or allow "
             f"several processes with nvidia-smi -i {gpu.index} -c DEFAULT"
         )
-
-
-def _left_to_ranks(config: pytest.Config, planned: Mapping[str, Planned]) -> bool:
-    """Whether every test of the run measures over ranks, on accelerators that then need no other process."""
-    alone = bool(planned) and all(uses_ranks(plan.item) for plan in planned.values())
-    return alone and launcher_of(config).kind != "cpu"
-
-
-def _count(comparator: Comparator, planned: Iterable[Planned], hardware: HardwareKey) -> int:
-    return max(1, sum(comparator.count(plan.benchmark, plan.parameters, hardware) for plan in planned))
 
 
 def _refuse_other_hardware(comparator: Comparator, hardware: HardwareKey) -> None:

@@ -59,7 +59,8 @@ def header_lines(session: RooflineSession) -> list[str]:
         return [f"roofline {__version__}: {len(session.planned)} tests measure (tier {session.options.tier})"]
     under_test, device = session.under_test, session.under_test.environment.device
     software = under_test.environment.software
-    facts = [f"{under_test.device.name} ({printable(device.product)}, {_memory(device.memory_bytes)})"]
+    memory = "memory unknown" if device.memory_bytes is None else f"{device.memory_bytes / GIB:.0f} GiB"
+    facts = [f"{under_test.device.name} ({printable(device.product)}, {memory})"]
     facts += [f"driver {printable(device.driver)}"] if device.driver else []
     facts += [f"torch {software['torch']}"] if "torch" in software else []
     lines = [f"roofline {__version__}: {', '.join(facts)}, against {_against(session)}"]
@@ -87,10 +88,6 @@ def _mode(session: RooflineSession) -> str:
         text += f", fails on {', '.join(word for word in FAIL_ON if word in options.fail_on)}"
     text += ", only watches" if options.shadow else ""
     return text + (f", DRILL +{format_tolerance(options.drill)}" if options.drill is not None else "")
-
-
-def _memory(size_bytes: int | None) -> str:
-    return "memory unknown" if size_bytes is None else f"{size_bytes / GIB:.0f} GiB"
 
 
 def _against(session: RooflineSession) -> str:

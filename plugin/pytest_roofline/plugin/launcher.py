@@ -185,11 +185,7 @@ class Launcher:
         arguments = () if apart else parse_arguments(name, shlex.join(self.options.launcher_args))
         # Of ranks on this host alone nobody else needs to know the address.
         address = self.options.address or ("127.0.0.1" if apart else "")
-        return Launched(name, arguments, mpi=self._mpi_planned, address=address)
-
-    @property
-    def _mpi_planned(self) -> bool:
-        return self._largest[True] > 1
+        return Launched(name, arguments, mpi=self._largest[True] > 1, address=address)
 
     def rest(self) -> None:
         """End all ranks in order; the next test that needs some gets new ones."""

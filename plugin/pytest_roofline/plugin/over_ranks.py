@@ -159,7 +159,7 @@ def take(call: RankCall, keep: Keep) -> RankResult:
         told.setdefault(rank, []).append(progress)
 
     members: Sequence[Member] = ()
-    with _ranks(call):
+    with _new_ranks(call) if call.options.fresh else contextlib.nullcontext():
         try:
             members = call.distributed.members(call.options.size)
             times: list[RankTimes] = call.send(call.request, tell=tell)
@@ -169,16 +169,6 @@ def take(call: RankCall, keep: Keep) -> RankResult:
                 keep(partial, error)
             raise
         return _result(call, members, times)
-
-
-@contextlib.contextmanager
-def _ranks(call: RankCall) -> Iterator[None]:
-    """The ranks that the run keeps, or new ones."""
-    if not call.options.fresh:
-        yield
-        return
-    with _new_ranks(call):
-        yield
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from ..core.errors import BadInput
 from ..core.facts import HardwareKey
 from ..core.keys import Key
 from ..core.records import Ceiling, Measurement
-from ..core.samples import OVERSUBSCRIBED, Samples
+from ..core.samples import OVERSUBSCRIBED
 from ..core.units import encodable
 from ..hardware import above_peak, beyond_belief
 from .device_under_test import DeviceUnderTest
@@ -111,7 +111,8 @@ def record(
         invalid=encodable(measured.wrong or invalid or measured.doubted),
         peak_bytes=measured.peak_bytes,
         held_bytes=measured.held_bytes,
-        compile_s=_compile_s(samples) if request.compiles else None,
+        # Of the very first call what is beyond a warm one by itself: compiling, and all that comes once.
+        compile_s=max(0.0, samples.first_calls_s[0] - samples.alone_s) if request.compiles else None,
         siblings_busy=measured.siblings_busy,
         **more,
     )
@@ -139,8 +140,3 @@ def with_sanity(measurement: Measurement, under_test: DeviceUnderTest) -> Measur
         why = beyond_belief(ceiling, amount, measurement.median_s)
     why = why or under_test.beyond_belief(work, measurement.median_s)
     return replace(measurement, invalid=why) if why else measurement
-
-
-def _compile_s(samples: Samples) -> float:
-    """Seconds of the very first call beyond a warm one by itself: what compiling took, and all that comes once."""
-    return max(0.0, samples.first_calls_s[0] - samples.alone_s)
