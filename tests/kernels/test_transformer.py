@@ -1,6 +1,5 @@
 """The transformer against a plain one, in every precision and compiled, and what it promises otherwise."""
 
-import itertools
 import math
 
 import pytest
@@ -147,17 +146,6 @@ def test_the_sizes_are_the_seeds_and_have_their_parameters():
     }
 
 
-def test_the_head_is_the_embedding():
-    model, (tokens, _) = tiny(), batch()
-    with torch.no_grad():
-        before = model(tokens)
-        unseen = next(token for token in range(TINY.vocab) if token not in tokens)
-        model.embedding.weight[unseen] *= 2
-        after = model(tokens)
-    torch.testing.assert_close(after[..., unseen], 2 * before[..., unseen])
-    assert not any("head" in name for name in model.state_dict())
-
-
 def test_the_same_seed_gives_the_same_model_and_batch_and_another_seed_another():
     one, again, other = (Transformer(TINY, context=CONTEXT, seed=seed).state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(one[name], again[name]) for name in one)
@@ -179,18 +167,6 @@ def test_a_new_model_bets_on_no_token_and_its_stream_is_about_one_however_many_i
         with torch.no_grad():
             model(make_batch(config, 2, 32, "cpu")[0])
         assert 0.3 < float(left[0].square().mean().sqrt()) < 1.5, layers
-
-
-def test_a_step_down_the_gradient_lowers_the_loss():
-    model, (tokens, targets), losses = tiny(), batch(), []
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for _ in range(8):
-        loss = loss_of(model(tokens), targets)
-        losses.append(float(loss.detach()))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    assert all(later < earlier for earlier, later in itertools.pairwise(losses))
 
 
 def test_parts_have_the_names_that_profiles_show_and_all_layers_share_their_rotary_tables():
