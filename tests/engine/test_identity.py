@@ -30,16 +30,8 @@ def fresh(monkeypatch):
 
 
 def git(folder, *words):
-    own = [
-        "-c",
-        "user.name=n",
-        "-c",
-        "user.email=e@x",
-        "-c",
-        "protocol.file.allow=always",
-        "-c",
-        "init.defaultBranch=main",
-    ]
+    settings = ("user.name=n", "user.email=e@x", "protocol.file.allow=always", "init.defaultBranch=main")
+    own = [word for setting in settings for word in ("-c", setting)]
     done = subprocess.run(["git", "-C", str(folder), *own, *words], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 

@@ -244,20 +244,6 @@ def test_a_device_that_fails_is_named_wherever_it_does():
         timed(backwards)
 
 
-def test_samples_taken_before_a_device_vanished_are_kept():
-    device = FakeDevice(tick_s=TICK_S, slowdown=restless)
-    device.traits = replace(device.traits, graphs=False)
-    complete = timed(device, seconds=2.0**-11).log.seconds
-    dying = FakeDevice(tick_s=TICK_S, slowdown=restless, vanish_after=device.stamps - 10)
-    dying.traits = device.traits
-    engine = engine_for(dying, seconds=2.0**-11)
-    with pytest.raises(DeviceError):
-        engine.run()
-    kept = engine.samples().seconds
-    assert 0 < len(kept) < len(complete)
-    assert list(kept) == complete[: len(kept)]
-
-
 class LaggingHost(FakeDevice):
     """A device whose host's clock runs at half the speed of its own."""
 
