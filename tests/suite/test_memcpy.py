@@ -12,7 +12,7 @@ from pytest_roofline.engine.devices.base import INFINITY_CACHE_BYTES
 from roofline_kernels.stream import ELEMENTS, LARGE_ELEMENTS
 from roofline_kernels.work import STREAM, stream_work
 
-from .benchmarks import load, short_run_of
+from .benchmarks import Roofline, load, short_run_of
 
 MIB = 2**20
 
@@ -44,25 +44,6 @@ def test_a_short_run_measures_verifies_and_prints_what_was_selected(tmp_path):
     assert len(re.findall(r"^memcpy_h2h\[(4|32)KiB\] ", done.stdout, re.MULTILINE)) == 2, done.stdout
 
 
-class Roofline:
-    """The fixture: skips, and notes what it is to measure and what was found besides."""
-
-    def __init__(self, device):
-        self.device, self.needed, self.figures = device, {}, []
-
-    def require_memory(self, size_bytes, where):
-        self.needed[where] = size_bytes
-
-    def skip_for_hardware(self, reason):
-        pytest.skip(reason)
-
-    def measure(self, fn, **arguments):
-        self.fn, self.arguments = fn, arguments
-
-    def figure(self, *told):
-        self.figures.append(told)
-
-
 def test_both_ways_over_the_hosts_link_are_counted_together_and_told_apart(monkeypatch):
     module, gpu, ways = load("memcpy"), SimpleNamespace(type="cuda"), []
 
@@ -82,7 +63,7 @@ def test_both_ways_over_the_hosts_link_are_counted_together_and_told_apart(monke
     found = roofline.arguments
     assert (8 * MIB, 4 * MIB) == (found["work"].payload_bytes, found["work"].wire_bytes)
     assert "bidir_sum_pinned_auto_payload_GBps" == found["metric"]
-    rates = [("host to device beside", 4 * MIB / 1e-3, "B/s"), ("device to host beside", 4 * MIB / 2e-3, "B/s")]
+    rates = {"host to device beside": (4 * MIB / 1e-3, "B/s"), "device to host beside": (4 * MIB / 2e-3, "B/s")}
     assert rates == roofline.figures
     with pytest.raises(pytest.skip.Exception, match="needs streams of CUDA or ROCm, and mps is measured"):
         module.test_memcpy_both_ways(roofline, SimpleNamespace(type="mps"), 4 * MIB)

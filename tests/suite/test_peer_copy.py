@@ -10,7 +10,7 @@ import torch
 from pytest_roofline.engine.inventory import Link
 from roofline_kernels.memcpy import LAST_SIZE_BYTES, SIZES_BYTES
 
-from .benchmarks import load
+from .benchmarks import Roofline, load
 
 TIERS = ("quick", "nightly", "full")
 
@@ -47,21 +47,6 @@ def test_quick_has_the_whole_matrix_at_two_sizes_and_the_pairs_of_gpu_0_are_swep
         assert len(found) == 56
         assert {count for pair, count in found.items() if pair[0] != 0} == {2}
         assert of_0 is None or {count for pair, count in found.items() if pair[0] == 0} == {of_0}
-
-
-class Roofline:
-    """The fixture: skips, and notes what it is to measure."""
-
-    def __init__(self, device):
-        self.device = torch.device(device)
-
-    def skip_for_hardware(self, reason):
-        pytest.skip(reason)
-
-    def measure(self, fn, **arguments):
-        self.fn, self.arguments = fn, arguments
-
-    measure_siblings = measure
 
 
 def test_fewer_than_two_gpus_or_another_device_is_a_skip_with_need_and_found(monkeypatch):

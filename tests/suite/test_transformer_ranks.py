@@ -5,27 +5,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from .benchmarks import load
+from .benchmarks import Roofline, load
 
 
 @pytest.fixture(scope="module")
 def suite():
     """The module of the benchmarks, freshly imported."""
     return load("transformer_ranks")
-
-
-class Roofline:
-    """The fixture, noting its figures."""
-
-    def __init__(self):
-        self.device = torch.device("cpu")
-        self.figures = {}
-
-    def figure(self, name, value, unit):
-        self.figures[name] = (value, unit)
-
-    def skip_for_hardware(self, reason):
-        pytest.skip(reason)
 
 
 def test_shares_are_means_over_ranks(suite):
