@@ -126,15 +126,20 @@ def test_code_that_was_installed_from_the_checkout_comes_from_the_worktree(repos
     git(repository, "add", "-A")
     git(repository, "commit", "-q", "-m", "package")
     (repository / "src" / "package.py").write_text("raise AssertionError")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(("src", "/opt/mine")))
-    with made("HEAD") as both:
-        side = both["A"]
-        assert side.environ["PYTHONPATH"].split(os.pathsep) == [f"{side.folder}/src", "/opt/mine"]
-        asked = [side.python, "-c", "import package; print(package.__file__)"]
-        told = subprocess.run(asked, env=side.environ, capture_output=True, text=True, check=True)
-        assert told.stdout.strip() == f"{side.folder}/src/package.py"
+    # A home, say, is often a link to where it lies.
+    (repository.parent / "link").symlink_to(repository)
+    for source in ("src", str(repository.parent / "link" / "src")):
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join((source, "/opt/mine")))
+        with made("HEAD") as both:
+            side = both["A"]
+            assert side.environ["PYTHONPATH"].split(os.pathsep) == [f"{side.folder}/src", "/opt/mine"]
+            asked = [side.python, "-c", "import package; print(package.__file__)"]
+            told = subprocess.run(asked, env=side.environ, capture_output=True, text=True, check=True)
+            assert told.stdout.strip() == f"{side.folder}/src/package.py"
     found = [str(repository / "lib"), str(repository / ".venv" / "lib" / "site-packages"), "/usr/lib"]
-    monkeypatch.setattr(sides, "_paths", lambda *_: (found, [str(repository / ".venv")]))
+    # As `/usr` may hold the checkout, too.
+    prefixes = [str(repository / ".venv"), str(repository.parent)]
+    monkeypatch.setattr(sides, "_paths", lambda *_: (found, prefixes))
     with made("HEAD") as both:
         assert both["A"].environ["PYTHONPATH"].split(os.pathsep) == [f"{both['A'].folder}/lib", "/opt/mine"]
 

@@ -152,7 +152,8 @@ def test_packages_are_those_imported_by_whatever_name_and_binaries_have_a_hash(t
 
 def test_code_that_packages_were_installed_from_is_told_as_well(repository, tmp_path, monkeypatch):
     site = tmp_path / "site"
-    editable = {"url": repository.as_uri(), "dir_info": {"editable": True}}
+    (tmp_path / "link").symlink_to(repository)
+    editable = {"url": (tmp_path / "link").as_uri(), "dir_info": {"editable": True}}
     checked_out = {"url": "https://x/y.git", "vcs_info": {"vcs": "git", "commit_id": "c0ffee"}}
     copied = {"url": repository.as_uri(), "dir_info": {}}
     for name, origin in (("mine", editable), ("theirs", checked_out), ("copied", copied), ("odd", [])):

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 
 import pytest
 
@@ -185,7 +186,9 @@ def test_a_round_tells_of_what_failed_there_and_not_of_what_is_expected_to_be_sl
         assert [outcome.outcome for outcome in seen.run.outcomes] == ["passed"]
 
 
-def test_a_process_of_ab_measures_all_that_was_chosen_judges_nothing_and_tells_of_code_from_elsewhere(child, desk):
+def test_a_process_of_ab_measures_all_that_was_chosen_judges_nothing_and_tells_of_code_from_elsewhere(
+    child, desk, monkeypatch
+):
     gate = ("--roofline-ci", "--roofline-against=absent", "--roofline-expect=absent", "--roofline-fail-on=nonsense")
     here = str(desk.path)
     seen = child(None, "-k", "first or plain", *gate, side={"checkout": here, "folder": here})
@@ -195,3 +198,8 @@ def test_a_process_of_ab_measures_all_that_was_chosen_judges_nothing_and_tells_o
     seen = child([SECOND], "-k", "first", *gate, side={"checkout": here, "folder": f"{here}-elsewhere"})
     assert (seen.result.ret, seen.measured) == (0, [SECOND])
     assert ("stray", f"{here}/test_suite.py") in seen.events
+    # Through a link, and by an interpreter whose folder holds the checkout.
+    (desk.path.parent / "link").symlink_to(here)
+    monkeypatch.setattr(sys, "base_prefix", str(desk.path.parent))
+    side = {"checkout": here, "folder": f"{here}-elsewhere"}
+    assert ("stray", f"{here}/test_suite.py") in child(None, f"{desk.path.parent}/link/test_suite.py", side=side).events

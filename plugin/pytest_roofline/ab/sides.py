@@ -27,7 +27,8 @@ FORMS = (
 )
 # Each side has its own, so that none finds what the other compiled.
 CACHES = {"TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
-# Where code that was installed from a folder is imported from: by path, or by the finder that setuptools installs.
+# Where code that was installed from a folder is imported from: by path, or by the finder that setuptools installs. A
+# path may lead through a link, where git tells the folder behind it.
 _PATHS = """
 import json, os, sys
 import pytest_roofline
@@ -35,7 +36,8 @@ found = [path for path in sys.path if path]
 for finder in sys.meta_path:
     module = sys.modules.get(getattr(finder, "__module__", ""))
     found += [os.path.dirname(place) for place in getattr(module, "MAPPING", {}).values()]
-print(json.dumps([found, [sys.prefix, sys.base_prefix]]))
+both = lambda paths: [one for path in paths for one in (path, os.path.realpath(path))]
+print(json.dumps([both(found), both([sys.prefix, sys.base_prefix])]))
 """
 
 
@@ -208,6 +210,8 @@ def _prepare(asked: Asked, folder: Path, cwd: Path, git: Git) -> PreparedSide:
 def _moved(paths: tuple[Sequence[str], Sequence[str]], checkout: Path, worktree: Path) -> list[str]:
     """The folders of the worktree that stand for those of the checkout from which code is imported."""
     found, prefixes = paths
+    # The checkout may as well lie in the interpreter's own folder, as in `/usr/src`.
+    prefixes = [prefix for prefix in prefixes if Path(prefix).is_relative_to(checkout)]
     below = [Path(path) for path in found if Path(path).is_relative_to(checkout)]
     below = [path for path in below if path.name not in ("site-packages", "dist-packages")]
     own = [path for path in below if not any(path.is_relative_to(prefix) for prefix in prefixes)]
@@ -217,7 +221,8 @@ def _moved(paths: tuple[Sequence[str], Sequence[str]], checkout: Path, worktree:
 def _kept(environ: Mapping[str, str], checkout: Path) -> list[str]:
     """Of the user's own PYTHONPATH what is not of the checkout."""
     paths = filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))
-    return [path for path in paths if not Path(path).absolute().is_relative_to(checkout)]
+    inside = (Path.absolute, Path.resolve)
+    return [path for path in paths if not any(at(Path(path)).is_relative_to(checkout) for at in inside)]
 
 
 def _paths(asked: Asked, python: str, environ: Mapping[str, str], cwd: Path) -> tuple[list[str], list[str]]:

@@ -210,7 +210,7 @@ def _installed_code(side: Mapping[str, str] | None = None) -> Iterator[Code]:
             if "vcs_info" in origin:
                 yield Code(name, str(origin["vcs_info"]["commit_id"]))
             elif origin.get("dir_info", {}).get("editable"):
-                place = Path(unquote(urlsplit(str(origin["url"])).path))
+                place = Path(unquote(urlsplit(str(origin["url"])).path)).resolve()
                 if side is not None and place.is_relative_to(side["checkout"]):
                     place = side["folder"] / place.relative_to(side["checkout"])
                 yield from (replace(one, name=name) for one in _code_of(place))

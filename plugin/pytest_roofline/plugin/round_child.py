@@ -185,9 +185,11 @@ class _Watch:
         side = self._asked.side or {}
         if side.get("checkout") == side.get("folder"):
             return
-        files = (str(getattr(module, "__file__", None) or "") for module in list(sys.modules.values()))
-        elsewhere = (sys.prefix, sys.base_prefix, side["folder"])
-        for path in sorted(set(files)):
-            own = path.startswith(f"{side['checkout']}{os.sep}") and not path.startswith(elsewhere)
+        top, places = f"{side['checkout']}{os.sep}", (sys.prefix, sys.base_prefix, side["folder"])
+        elsewhere = tuple(one for one in (*places, *map(os.path.realpath, places)) if one.startswith(top))
+        files = {str(getattr(module, "__file__", None) or os.devnull) for module in list(sys.modules.values())}
+        # A path may lead into the checkout through a link.
+        for path in sorted(files | set(map(os.path.realpath, files))):
+            own = path.startswith(top) and not path.startswith(elsewhere)
             if own and not {"site-packages", "dist-packages"} & set(Path(path).parts):
                 self._asked.say("stray", path)
