@@ -105,12 +105,20 @@ def test_an_interrupted_run_keeps_what_it_measured_and_goes_on_to_the_same_verdi
     assert (verdicts(world.ab("--resume=whole", status=1)), world.calls) == (whole, [])
     for words, why in (
         (("--resume=absent",), "no `roofline ab` is called 'absent'"),
-        (("--resume=cut", ".", "."), "--resume takes no sides"),
+        (("--resume=cut", ".", "."), "--resume stands beside sides and arguments, which"),
+        (("--resume=cut", "--processes=12", "--seed=1"), "--resume stands beside --processes, --seed, which"),
         (("--name=cut", *SEEDED), "a run named 'cut-a' is already saved"),
         (("--processes=3", ".", "."), "expected an even number"),
         (("merge-base",), "a side is missing; type, for example: roofline ab merge-base . --"),
     ):
         assert why in world.ab(*words, status=2)
+    # Once more, while it warms up: what is saved stays, and nothing is said of tests.
+    world.during = lambda number: os.kill(os.getpid(), signal.SIGTERM)
+    told = world.ab("--resume=cut", status=2)
+    assert told == "roofline ab: interrupted ahead of its processes; go on with: roofline ab --resume cut\n"
+    told = world.ab("--dir=else where", "--name=cut", *SEEDED, status=2)
+    assert told.endswith("; go on with: roofline ab --resume cut --dir 'else where'\n")
+    assert len(world.run("cut-b").judgements) == len(LABELS)
     # What somebody wrote into its state.
     state = world.path / ".roofline" / "ab" / "cut" / "state.json"
     for old, new, why in (

@@ -2,6 +2,7 @@
 
 import datetime
 import random
+import shlex
 import signal
 import sys
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+from click.core import ParameterSource
 
 from ..cli.options import command, folder_option, print_json, say, width
 from ..core.errors import BadInput
@@ -65,10 +67,12 @@ def ab(
     input cannot be used.
     """
     if resume is not None:
-        if a or b or arguments:
-            raise BadInput(
-                "--resume takes no sides and no arguments, which the run has; type: roofline ab --resume NAME"
-            )
+        source = click.get_current_context().get_parameter_source
+        given = [f"--{one}" for one in asked if source(one) is ParameterSource.COMMANDLINE]
+        given += ["sides and arguments"] if a or b or arguments else []
+        if given:
+            told = f"--resume stands beside {', '.join(given)}, which the run was begun with"
+            raise BadInput(f"{told}; expected it without: roofline ab --resume NAME")
         return _run(_resumed(folder, resume), folder, budget, markdown, as_json)
     if not b:
         raise BadInput("a side is missing; type, for example: roofline ab merge-base . -- perf_tests -k memcpy")
@@ -120,7 +124,7 @@ def _run(state: "State", folder: Path, budget: str | None, markdown: Path | None
     from ..core.writing import write_atomically
     from ..plugin.options import ROUND_VARIABLE
     from .making import Failed
-    from .results import SidesResults, save_state
+    from .results import SidesResults, save_state, state_folder
     from .running import Runner
     from .sides import parse_sides, pinned, prepared
     from .telling import tell, told_as_json, told_markdown, told_text
@@ -129,6 +133,8 @@ def _run(state: "State", folder: Path, budget: str | None, markdown: Path | None
     asked = dict(zip(("A", "B"), parse_sides(state.a, state.b), strict=True))
     asked = {side: pinned(one, state.commits.get(side, "")) for side, one in asked.items()}
     interrupted, began_s = False, time.monotonic()
+    again = f"roofline ab --resume {state.name}"
+    again += f" --dir {shlex.quote(str(folder))}" if folder != Path(".roofline") else ""
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         with prepared(asked, Path(state.cwd)) as sides:
@@ -139,10 +145,13 @@ def _run(state: "State", folder: Path, budget: str | None, markdown: Path | None
             try:
                 judged = runner.run(budget_s)
             except KeyboardInterrupt:
+                if not (results.twins and results.state.taken):
+                    raise
                 interrupted, judged = True, runner.judge(state.processes, ended=False)
             told = tell(results, judged, sides, interrupted=interrupted)
     except KeyboardInterrupt:
-        _tell("interrupted ahead of the first process")
+        begun = state_folder(folder, state.name).exists()
+        _tell("interrupted ahead of its processes" + f"; go on with: {again}" * begun)
         return 2
     except Failed as error:
         for text in error.lines.splitlines():
@@ -157,7 +166,7 @@ def _run(state: "State", folder: Path, budget: str | None, markdown: Path | None
     else:
         say(told_text(told, width(), sys.stdout.isatty()))
     if interrupted:
-        _tell(f"interrupted; what was measured is kept, go on with: roofline ab --resume {state.name}")
+        _tell(f"interrupted; what was measured is kept, go on with: {again}")
     return told.status
 
 
