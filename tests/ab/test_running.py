@@ -161,6 +161,8 @@ def test_words_and_comment_tell_what_json_does(world, tmp_path):
     lines = done.stdout.splitlines()
     assert lines[0].startswith(f"A merge-base ({old}), B .: ")
     assert lines[1] == f"changed: code {old} → {new}"
+    # Also beside each test, where `explain` and the page look for it.
+    assert {one.remarks for one in world.run("one-b").judgements} == {(f"code {old} → {new}",)}
     (row,) = [line for line in lines if line.startswith("copy[0]")]
     assert row.endswith("REGRESSED")
     assert "+10." in row

@@ -118,7 +118,7 @@ def test_what_selects_stops_or_repeats_in_the_run_does_not_in_its_rounds(child, 
         ("markers = slow", ("--ff", "--nf", "--sw", "--sw-skip")),
         ("markers = slow", ("--sw-reset",)),
         ("reruns = 2", ()),
-        ("addopts = -k third -m slow -x --junitxml=report.xml", ()),
+        ("addopts = -k third -m slow -x -n 2 --junitxml=report.xml", ()),
     ):
         desk.ini("markers = slow", *({ini} - {"markers = slow"}))
         seen = child([FIRST, SECOND], *options, text=FAILS_FIRST)

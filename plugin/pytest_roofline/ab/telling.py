@@ -19,6 +19,7 @@ from ..core.units import count, format_percent, format_seconds, listed, printabl
 from ..report.messages import closing_lines, is_green
 from ..report.summary import code, line
 from ..report.tables import TextTable, render, styled
+from ..report.verdicts import remarks
 from ..stats.judgements import judgement_of
 from ..stats.paired import Paired
 from ..stats.stats import growth
@@ -136,11 +137,12 @@ def _row(results: SidesResults, twin: str, found: Paired) -> Row:
     if before:
         known = SessionRecord(tuple(one.median_s for one in before), "", results.runs_of("A")[0].header.started)
         judgement = replace(judgement, reference=(known,), source=run_name(results.state.name, "A"))
+    judgement = replace(judgement, changed=tuple(_changed(results)), new_medians_s=tuple(one.median_s for one in after))
     base_s = geometric_mean([one.median_s for one in before]) if before else None
     row = compared_row(
         tests["B"].key,
         None,
-        replace(judgement, changed=tuple(_changed(results)), new_medians_s=tuple(one.median_s for one in after)),
+        replace(judgement, remarks=tuple(remarks(judgement))),
         geometric_mean([one.median_s for one in after]) if after else None,
         baseline_value=base_s,
         baseline_time_s=base_s,
