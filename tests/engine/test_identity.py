@@ -10,14 +10,13 @@ import pytest
 
 from pytest_roofline.core.facts import Code
 from pytest_roofline.engine import identity
-from pytest_roofline.engine.identity import libraries, packages
+from pytest_roofline.engine.identity import identified, libraries, packages
 
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
-    github = ("GITHUB_REF", "GITHUB_BASE_REF", "GITHUB_HEAD_REF", "GITHUB_REF_NAME")
-    gitlab = ("COMMIT_REF_NAME", "MERGE_REQUEST_IID", "MERGE_REQUEST_TARGET_BRANCH_NAME", "MERGE_REQUEST_DIFF_BASE_SHA")
-    for name in (*github, *(f"CI_{name}" for name in gitlab)):
+    names = (*identity._BRANCH, *identity._REQUEST, *identity._TARGET, "GITHUB_REF", "CI_MERGE_REQUEST_DIFF_BASE_SHA")
+    for name in names:
         monkeypatch.delenv(name, raising=False)
 
     def clear():
@@ -95,15 +94,25 @@ def test_a_change_inside_of_a_submodule_is_a_change(repository, tmp_path):
     assert code_of(outer / "inner").changes
 
 
-def test_ci_says_what_a_detached_commit_is_of(repository, tmp_path, monkeypatch):
+GITHUB = {"GITHUB_REF": "refs/pull/12/merge", "GITHUB_HEAD_REF": "mine", "GITHUB_BASE_REF": "main"}
+JENKINS = {"CHANGE_ID": "12", "CHANGE_BRANCH": "mine", "BRANCH_NAME": "PR-12", "CHANGE_TARGET": "main"}
+
+
+@pytest.mark.parametrize("told", [GITHUB, JENKINS], ids=["GitHub", "Jenkins"])
+def test_ci_says_what_a_detached_commit_is_of(repository, tmp_path, monkeypatch, make, told):
     base = git(repository, "rev-parse", "HEAD")
     git(tmp_path, "clone", "-q", str(repository), "clone")
     git(tmp_path / "clone", "commit", "-q", "--allow-empty", "-m", "second")
     git(tmp_path / "clone", "checkout", "-q", "--detach")
     head = git(tmp_path / "clone", "rev-parse", "HEAD")
-    for name, value in (("GITHUB_REF", "refs/pull/12/merge"), ("GITHUB_HEAD_REF", "mine"), ("GITHUB_BASE_REF", "main")):
+    for name, value in told.items():
         monkeypatch.setenv(name, value)
-    assert code_of(tmp_path / "clone") == Code(".", head, branch="mine", merge_base=base, pull_request="12")
+    expected = Code(".", head, branch="mine", merge_base=base, pull_request="12")
+    assert identified(make.environment(), tmp_path / "clone").code[0] == expected
+    # Of the base of `roofline ab`, in a worktree, CI says nothing.
+    side = {"checkout": str(repository), "folder": str(tmp_path / "clone")}
+    found = identified(make.environment(), tmp_path / "clone", side).code[0]
+    assert found == Code(".", head, merge_base=base)
 
 
 def test_without_git_and_where_it_takes_too_long_nothing_is_invented(repository, tmp_path, monkeypatch):

@@ -52,6 +52,10 @@ _GIT = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
 _OTHERS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 # Of files that git does not know, so many are read, each up to so many bytes; of a larger one its size has to do.
 _FILES, _FILE_BYTES = 200, 1 << 20
+# What CI says of the commit that it checked out: GitHub, GitLab, Jenkins.
+_BRANCH = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME", "CHANGE_BRANCH", "BRANCH_NAME")
+_REQUEST = ("CI_MERGE_REQUEST_IID", "CHANGE_ID")
+_TARGET = ("GITHUB_BASE_REF", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME", "CHANGE_TARGET")
 # All answers of git together may take so long; in a huge repository what takes longer is unknown.
 GIT_S = 1.0
 
@@ -64,9 +68,12 @@ def identified(environment: Environment, root: Path, side: Mapping[str, str] | N
         root: the folder of the tests.
         side: the `checkout` that packages were installed from, and the `folder` whose code runs in its place.
     """
+    own = _code_of(root)
+    if side is None or side["checkout"] == side["folder"]:
+        own = tuple(map(_of_ci, own))
     return replace(
         environment,
-        code=(*_code_of(root), *_installed_code(side)),
+        code=(*own, *_installed_code(side)),
         packages=packages(),
         libraries=libraries(),
         variables=variables(os.environ),
@@ -227,12 +234,11 @@ def _code_of(folder: Path) -> tuple[Code, ...]:
 
 @functools.cache
 def _code_at(top: Path) -> tuple[Code, ...]:
-    target = os.environ.get("GITHUB_BASE_REF") or os.environ.get("CI_MERGE_REQUEST_TARGET_BRANCH_NAME")
     head, state, base = _git(
         top,
         ("rev-parse", "HEAD", "--abbrev-ref", "HEAD"),
         ("status", "--porcelain", "-z", "--untracked-files=all"),
-        ("merge-base", "HEAD", f"origin/{target or 'HEAD'}"),
+        ("merge-base", "HEAD", f"origin/{_first(_TARGET) or 'HEAD'}"),
     )
     if not head:
         return ()
@@ -242,9 +248,8 @@ def _code_at(top: Path) -> tuple[Code, ...]:
             ".",
             commit=commit,
             changes="unknown" if state is None else _changes(top, state),
-            branch=branch if branch != "HEAD" else _branch_of_ci(),
-            merge_base=(base or b"").decode().strip() or os.environ.get("CI_MERGE_REQUEST_DIFF_BASE_SHA", ""),
-            pull_request=_pull_request(),
+            branch=branch if branch != "HEAD" else "",
+            merge_base=(base or b"").decode().strip(),
         ),
     )
 
@@ -268,15 +273,20 @@ def _contents(top: Path, names: Sequence[bytes]) -> bytes:
     return b"\0".join(told)
 
 
-def _branch_of_ci() -> str:
-    """CI checks out a commit, and says which branch it is of."""
-    names = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME")
-    return next((value for name in names if (value := os.environ.get(name))), "")
-
-
-def _pull_request() -> str:
+def _of_ci(code: Code) -> Code:
+    """CI checks out a commit, and says what it is of; of a side of two, or of another repository, it says nothing."""
     number = re.fullmatch(r"refs/pull/(\d+)/.*", os.environ.get("GITHUB_REF", ""))
-    return number[1] if number else os.environ.get("CI_MERGE_REQUEST_IID", "")
+    return replace(
+        code,
+        branch=code.branch or _first(_BRANCH),
+        merge_base=code.merge_base or _first(("CI_MERGE_REQUEST_DIFF_BASE_SHA",)),
+        pull_request=number[1] if number else _first(_REQUEST),
+    )
+
+
+def _first(names: Sequence[str]) -> str:
+    """The first of some variables that is set."""
+    return next((value for name in names if (value := os.environ.get(name))), "")
 
 
 def _git(root: Path, *commands: Sequence[str]) -> list[bytes | None]:
