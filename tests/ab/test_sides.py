@@ -110,9 +110,18 @@ def test_a_commit_that_cannot_be_had_says_why(repository, tmp_path, monkeypatch)
     shallow = tmp_path / "shallow"
     git(tmp_path, "clone", "-q", "--depth=1", "--branch=feature", repository.as_uri(), str(shallow))
     git(shallow, "fetch", "-q", "--depth=1", "origin", "main:refs/remotes/origin/next")
+    monkeypatch.delenv("GITHUB_BASE_REF")
+    monkeypatch.setenv("CHANGE_TARGET", "next")
     why = refused("merge-base", cwd=shallow)
     assert "HEAD and origin/next have no commit in common here; this clone is shallow" in why
     assert "fetch-depth: 0" in why
+    with monkeypatch.context() as patch:
+        for name in ("TEST_ASSUME_DIFFERENT_OWNER", "CONFIG_NOSYSTEM"):
+            patch.setenv(f"GIT_{name}", "1")
+        patch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+        with pytest.raises(making.Failed) as raised, made("main"):
+            pass
+    assert "safe.directory" in raised.value.lines
     (tmp_path / "none").mkdir()
     assert "git found no repository here; expected a side without one" in refused("main", cwd=tmp_path / "none")
     monkeypatch.setenv("PATH", str(tmp_path))

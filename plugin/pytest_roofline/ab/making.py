@@ -117,7 +117,7 @@ class Git:
 
     def merge_base(self, text: str, branch: str) -> str:
         """The commit at which the branch at hand left the one that it is to go into."""
-        named, target = branch, os.environ.get("GITHUB_BASE_REF")
+        named, target = branch, os.environ.get("GITHUB_BASE_REF") or os.environ.get("CHANGE_TARGET")
         merge = os.environ.get("CI_MERGE_REQUEST_DIFF_BASE_SHA")
         refs = [named, f"origin/{named}"] if named else [f"origin/{target}"] * bool(target)
         refs += [] if named else [*([merge] if merge else []), "origin/HEAD", "main", "master"]
@@ -158,6 +158,9 @@ class Git:
 
     def _known(self, text: str, ref: str) -> str | None:
         if self.top is None:
+            if shutil.which("git") and any((one / ".git").exists() for one in (self._cwd, *self._cwd.parents)):
+                # It refuses what belongs to somebody else, and says how to allow it.
+                run(["git", "-C", str(self._cwd), "status"], f"side {text!r}: git", environ=_environ())
             why = "git found no repository here" if shutil.which("git") else "there is no git in PATH"
             raise BadInput(f"side {text!r} is a commit, and {why}; expected a side without one, such as python:PATH")
         return self._said("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
