@@ -122,6 +122,12 @@ TOLD = [
     "Set-Cookie: sid={}; Secure", "openssl enc -k {} -in x", "7z x a.7z -p{}", "unzip -P {} a.zip",
     "htpasswd -cbB .htpasswd bob {}",
     '{{"username":"bob","key":"{}"}}', 'curl --user "bob:{}" x',
+    '{{"name": "DB_PASSWORD", "value": "{}"}}', '<add key="ApiToken" value="{}"/>', 'os.getenv("API_TOKEN", "{}")',
+    'wandb.login(key="{}")', "wandb login --relogin --host https://w.x {0}{0}", "--ServerApp.token '{}'", 'psk="{}"',
+    "StoragePass={}", "set -x API_TOKEN {}", "aws configure set aws_secret_access_key {}", "fs.s3a.secret.key={}",
+    "fs.azure.account.key.x.blob.core.windows.net={}", "ipmitool -H b -U a -P {} power", "podman login -u b -p {} x",
+    "skopeo copy --src-creds bob:{} x", "Ocp-Apim-Subscription-Key: {}", "wandb_key={}",
+    "redis-server --requirepass {}",
 ]  # fmt: skip
 # A text with a key in it, in files of every kind.
 KINDS = [
@@ -174,6 +180,7 @@ STAYS = [
     "+104.2 % time (57.8 GB/s, baseline 118 GB/s) REGRESSED, tolerance 5 %, 99 % interval +87.3 … +122.7 %",
     "INVALID: 1.7 of 2 cores busy; tokens: 4096, 512 tokens/s, and/or ms/call",
     "start.job 250 ms, job: 2.50 s, job_wall_s 1234.5",
+    'cfg.get("unk_token", "<unk>"), d.get("token", "a") and config.set_token, add token 7',
     "2026-01-02T03:04:05Z 20261121T171002.443630-16043",
     "baselines/h200.json, driver 570.86.15, kernel 6.8.0-45-generic",
     "void at::native::vectorized_elementwise_kernel<4, c10::add>(int, float)",

@@ -10,8 +10,9 @@ if TYPE_CHECKING:
 
 HEX = r"[0-9a-fA-F]"
 _WORDS = (
-    r"token|passw(?:or)?d|passwd|passphrase|passcode|secret|credentials?|auth[_-]?key"
-    r"|(?:api|access|account|private|secret|encryption|signing|(?:pre)?shared|storage|license|deploy|master)[_-]?key"
+    r"token|passw(?:or)?d|passwd|passphrase|passcode|requirepass|secret|credentials?|jfrog-art-api|auth[._-]?key"
+    r"|(?:api|access|account|private|secret|encryption|signing|(?:pre)?shared|storage|license|deploy|master|wandb"
+    r"|subscription|functions)[._-]?key"
 )
 # A place that a value is put into: `%s`, `{}`, `{name}`.
 FIELD = r"(?!%[-\d.]*[a-z]\b|\{[^{}\n]{0,80}\})"
@@ -75,32 +76,39 @@ CONTEXTS = (
     r"(?i)cookie[\"'\\]*[ \t]*[:=][ \t]*[\"'\\]*(?P<it>[^\s;=:]+=[^\n\"'\\]+)",
     rf"(?i)(?:passw(?:or)?d|passwd|passphrase|[_-]token|[_-]secret):[ \t]+{_VALUE}",
     rf"(?i)(?<![a-z])pwd[ \t]*[:=][ \t]*(?![/~\\]|[A-Z]:){_VALUE}",
-    rf"(?i)(?<![a-z])pw{_CLOSED}[:=][ \t]*(?![\d.]+[a-z]{{0,3}}(?!\w)){_VALUE}",
+    rf"(?i)(?<![a-z])(?:pw|psk){_CLOSED}[:=][ \t]*(?![\d.]+[a-z]{{0,3}}(?!\w)){_VALUE}",
     rf"(?i)(?<![a-z])pass{_CLOSED}[:=][ \t]*(?=\W?[^\W\d]*\d)(?=\W?\d*[a-z])(?=\S{{6}}){_VALUE}",
     rf"(?i)\b(?:password|passwd|passphrase)[ \t]+(?:(?:is|was)[ \t]+)?(?=[^\W\d]*\d)(?=\d*[^\W\d]){_VALUE}",
     # As netrc has it, in a line or in lines of their own.
     rf"\blogin[ \t]+[^\s\\]+{_LINE}(?:account[ \t]+[^\s\\]+{_LINE})?password[ \t]+{_VALUE}",
-    r"\blogin(?:[ \t]+--?[\w-]+){0,4}[ \t]+(?P<it>(?=[a-z]*[A-Z\d])[\w.-]{20,})",
-    rf"(?i)(?<!\w)--?[\w-]{{0,40}}(?:{_WORDS}){_NEXT}(?!\"?-){_VALUE}",
-    rf"\b(?:mysql|mariadb|mongo|sshpass|docker login)\w*(?:[ \t]+\S+){{0,8}}?[ \t]+-p[ \t]*(?!-){_VALUE}",
-    rf"\b(?:redis-cli{_FEW}-a|ldap\w+{_FEW}-w|openssl{_FEW}-k|7z\w?{_FEW}-p|(?:un)?zip{_FEW}-P)[ \t]*(?!-){_VALUE}",
+    rf"[a-z]Pass=(?=\S{{6}}){_VALUE}",
+    r"\blogin(?:[ \t]+(?:--?[\w-]+(?:=\S+)?|https?:\S+)){0,6}[ \t]+(?P<it>(?=[a-z]*[A-Z\d])[\w.-]{20,})",
+    rf"(?i)(?<!\w)--?[\w.-]{{0,40}}(?:{_WORDS}){_NEXT}(?!\"?-){_VALUE}",
+    rf"(?i)\b(?:setx?|add|config)(?:[ \t]+-\w+)?[ \t-]+\S{{0,80}}?(?:{_WORDS})[ \t]+(?=\S*\d)(?=\S{{8}}){_VALUE}",
+    rf"\b(?:mysql|mariadb|mongo|sshpass|login)\w*(?:[ \t]+\S+){{0,8}}?[ \t]+-p[ \t]*(?!-){_VALUE}",
+    rf"\b(?:redis-cli{_FEW}-a|ldap\w+{_FEW}-w|(?:ipmi\w+|sqlcmd){_FEW}-P|snmp\w+{_FEW}-c|openssl{_FEW}-k"
+    rf"|7z\w?{_FEW}-p|(?:un)?zip{_FEW}-P)[ \t]*(?!-){_VALUE}",
     rf"\bhtpasswd[ \t]+(?:-\w+[ \t]+){{0,8}}-\w*b\w*[ \t]+(?:-\w+[ \t]+){{0,8}}[^\s-]\S*[ \t]+\S+[ \t]+{_VALUE}",
     # A name and its password, as curl takes them; with numbers it is who runs a container.
-    rf"(?<![\w-])(?:-u|--(?:proxy-)?user)(?:{_NEXT}|=)?\\*[\"']?(?P<it>(?!\d+:\d+\b){FIELD}[^\s:\"'/]+:[^\s\"']+)",
+    rf"(?<![\w-])(?:-u|--(?:(?:proxy-)?user|(?:\w+-)?creds))(?:{_NEXT}|=)?\\*[\"']?(?P<it>(?!\d+:\d+\b){FIELD}[^\s:\"'/]+:[^\s\"']+)",
     r"\b(?i:bearer)[ \t]+(?P<it>(?=[a-z._~+/=-]*[A-Z0-9])[\w.+/=~-]{8,})",
     r"\b(?i:basic)[ \t]+(?P<it>(?=[A-Za-z+/]*[\d=])[A-Za-z0-9+/]{8,}={0,2})",
     r"(?i)\b_?auth[\"'\\]*[ \t]*[:=][ \t]*[\"'\\]*(?P<it>[\w+/=-]{16,})",
     r"(?i)(?:(?<![a-z])sig|(?<=[?&])signature|-signature|-credential)=(?P<it>(?=[a-z%+/=-]*\d)[\w%+/=-]{8,})",
     r"\"username\\*\"\s*:\s*\\*\"[^\"]*\"\s*,\s*\\*\"key\\*\"\s*:\s*\\*\"(?P<it>[^\"\\]+)",
     # A variable of a manifest, and one that a program sets.
-    rf"(?i)\bname:[ \t]*[\"']?\w*(?:{_WORDS})[\"']?{_LINE}value:[ \t]*{_VALUE}",
+    rf"(?i)\b(?:name|key){_CLOSED}[:=][ \t]*[\"'\\]*[\w.-]*(?:{_WORDS})[\"'\\]*(?:,|\s|\\n)+[\"'\\]*value"
+    rf"{_CLOSED}[:=][ \t]*{_VALUE}",
     rf"(?i)\b(?:setdefault|setenv|putenv)\([\"']\w*(?:{_WORDS})[\"'],[ \t]*{_VALUE}",
+    rf"(?i)get(?:env)?\(\\*[\"']\w*(?:{_WORDS})\\*[\"'],[ \t]*\\*(?P<it>[\"'](?![<\[])[^\"'\n]{{6,}}[\"'])",
+    r"\blogin\([^()\n]{0,99}\bkey=\\*[\"'](?P<it>[^\"'\\\n]+)",
+    r"\baccount\.key\.[\w.-]+=(?P<it>\S+)",
     # A file of PostgreSQL's passwords.
     r"(?<![\w.-])[\w.*-]+:(?:\d{4,5}|\*):[A-Za-z*][\w*-]*:[A-Za-z*][\w.*-]*:(?P<it>[^\s:]+)(?!\S)",
     r"(?<=://)(?P<it>[^\s/@{}]+)(?=@)",
 )
 # What a field or an option is called whose value is nothing but a secret.
-SECRET_NAME = re.compile(rf"(?i)[\w-]*(?:{_WORDS})|pw|pwd")
+SECRET_NAME = re.compile(rf"(?i)[\w.-]*(?:{_WORDS})|pw|pwd")
 
 
 @functools.cache
