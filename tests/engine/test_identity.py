@@ -146,7 +146,9 @@ def test_packages_are_those_imported_by_whatever_name_and_binaries_have_a_hash(t
     (distribution(site, "PyDebian", "3.1", [], top_level__txt="debian\n") / "RECORD").unlink()
     # Whose file ends like one of another, and one of which nothing is imported.
     distribution(site, "unseen", "4.0", ["unseen/other.py", "unseen.py"])
-    monkeypatch.setattr(sys, "path", [str(site)])
+    # Below, as of an environment over another.
+    distribution(tmp_path / "below", "plain", "0.9", ["plain/__init__.py"])
+    monkeypatch.setattr(sys, "path", [str(site), str(tmp_path / "below")])
     monkeypatch.setattr(sys, "modules", {})
     for name in ("plain", "fast_thing", "other", "debian", "test_of_mine"):
         sys.modules[name] = types.ModuleType(name)
@@ -176,6 +178,12 @@ def test_code_that_packages_were_installed_from_is_told_as_well(repository, tmp_
     side = {"checkout": str(repository), "folder": str(tmp_path / "side")}
     mine, _ = identity._installed_code(side)
     assert (mine.commit, mine.branch, bool(mine.changes)) == (head, "", True)
+    # A copy of the folder is what runs wherever the worktree is.
+    for name in ("mine", "theirs", "copied", "odd"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    assert list(identity.copied_from(side)) == []
+    (repository / "test_a.py").write_text("A = 2\n")
+    assert list(identity.copied_from(side)) == [str(site / "copied-1.dist-info")]
 
 
 def test_variables_that_steer_libraries_are_kept_and_secrets_are_not():

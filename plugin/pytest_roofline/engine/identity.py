@@ -144,24 +144,45 @@ def _names_of(folder: str) -> tuple[str, ...]:
 
 def packages() -> dict[str, str]:
     """Version by name of each distribution of which a module is imported; of those with binaries with a hash."""
+    return {info.name.partition("-")[0].replace("_", "-"): _version(info) for info in sorted(_imported())}
+
+
+def copied_from(side: Mapping[str, str]) -> Iterator[str]:
+    """Imported distributions of which a copy was installed from a side's checkout, as `pip install .` does.
+
+    What is the same in the checkout as in the folder that stands for it is left out.
+    """
+    for info in sorted(_imported()):
+        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+            origin = json.loads(read(info / "direct_url.json") or "{}")
+            place = Path(unquote(urlsplit(str(origin["url"])).path)).resolve()
+            own = place.is_relative_to(side["checkout"]) and not place.is_relative_to(side["folder"])
+            if own and not origin["dir_info"].get("editable"):
+                commit = next((one.commit for one in _code_of(Path(side["folder"]))), "HEAD")
+                if _git(Path(side["checkout"]), ("diff", "--quiet", commit, "--", str(place))) == [None]:
+                    yield str(info)
+
+
+def _imported() -> frozenset[Path]:
+    """The distributions of which a module is imported."""
     modules = [(name, module) for name, module in list(sys.modules.items()) if "." not in name]
     imported = {_plain(name): str(getattr(module, "__file__", "")) for name, module in modules}
-    known = {_plain(info.name.partition("-")[0]): info for info in _distributions()}
+    known = _distributions()
     # A distribution may be called otherwise than what is imported of it; what lies nowhere beside one is of none.
     places = tuple({f"{info.parent}{os.sep}" for info in known.values()})
     others = frozenset(file for name, file in imported.items() if name not in known and file.startswith(places))
     found = frozenset(known.pop(name) for name in sorted(imported) if name in known)
-    every = found | _owners(others, found, frozenset(known.values()))
-    return {info.name.partition("-")[0].replace("_", "-"): _version(info) for info in sorted(every)}
+    return found | _owners(others, found, frozenset(known.values()))
 
 
 def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "_", name).lower()
 
 
-def _distributions() -> Iterator[Path]:
-    for folder in dict.fromkeys(sys.path):
-        yield from (Path(folder) / name for name in _names_of(folder))
+def _distributions() -> dict[str, Path]:
+    """Of each name the first on the path, which is what is imported where one environment lies over another."""
+    places = reversed(dict.fromkeys(sys.path))
+    return {_plain(name.partition("-")[0]): Path(folder) / name for folder in places for name in _names_of(folder)}
 
 
 @functools.cache
@@ -207,7 +228,7 @@ def _hash(content: bytes) -> str:
 
 def _installed_code(side: Mapping[str, str] | None = None) -> Iterator[Code]:
     """The code of packages that were installed from a folder, as editable ones are, or from version control."""
-    for info in _distributions():
+    for info in _distributions().values():
         told = read(info / "direct_url.json")
         if told is None:
             continue

@@ -18,6 +18,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from ..core.units import encodable
+from ..engine.identity import copied_from
 from .options import ROUND_VARIABLE as VARIABLE
 from .options import unheeded_key
 
@@ -196,3 +197,5 @@ class _Watch:
             own = path.startswith(top) and not path.startswith(elsewhere)
             if own and not {"site-packages", "dist-packages"} & set(Path(path).parts):
                 self._asked.say("stray", path)
+        for path in copied_from(side):
+            self._asked.say("stray", path)
