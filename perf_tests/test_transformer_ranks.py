@@ -28,6 +28,7 @@ import pytest
 
 from pytest_roofline import Timed, Work, format_amount, usable_cores
 from roofline_kernels.training.communication import profiled
+from roofline_kernels.training.estimates import bytes_at_least
 from roofline_kernels.training.parallel import STRATEGIES, ParallelStep, least_bytes
 from roofline_kernels.training.precisions import precision_named
 from roofline_kernels.transformer import Config, size_named
@@ -128,8 +129,8 @@ def communicating(rank, *case):
 
 def test_transformer_ranks(roofline, distributed, strategy, size, world_size, batch, context, precision):
     """The full step of one rank alone and of all together; scaling efficiency, and communication's share of a step."""
-    _require(roofline, distributed, strategy, size, world_size, precision)
     case, timeout = (size, batch, context, precision), None if size == "tiny" else LONG_TIMEOUT_S
+    _require(roofline, distributed, strategy, world_size, *case)
 
     def measure(name, function, strategy, ranks):
         return roofline.measure_ranks(
@@ -202,15 +203,19 @@ def _work(size, batch, context, _precision):
     return Work(**flops, tokens=batch * context)
 
 
-def _require(roofline, distributed, strategy, size, world_size, precision):
+def _require(roofline, distributed, strategy, world_size, size, batch, context, precision):
     """Skip what cannot run here: too few devices or cores, another torch, too little memory."""
     on_cpu, cores = roofline.device.type == "cpu", usable_cores()
     too_few_cores = f"needs {world_size} cores, found {cores}" if on_cpu and world_size > cores else ""
     if reason := distributed.available(world_size) or too_few_cores:
         roofline.skip_for_hardware(reason)
-    element_bytes = precision_named(precision).parameters.itemsize
+    model, numbers = _model(size), precision_named(precision)
+    need = max(
+        least_bytes(model, strategy, world_size, numbers.parameters.itemsize),
+        bytes_at_least(model, batch=batch, context=context, passes="step", precision=numbers),
+    )
     # Ranks on a CPU take theirs from the same memory.
-    need = least_bytes(_model(size), strategy, world_size, element_bytes) * (world_size if on_cpu else 1)
+    need *= world_size if on_cpu else 1
     free = distributed.free_bytes(world_size)
     if need > free:
         whose = f"{world_size} ranks of one memory" if on_cpu else "every rank"

@@ -43,16 +43,19 @@ def world(free_bytes):
 def test_fewer_cores_than_ranks_are_a_skip(suite, monkeypatch):
     monkeypatch.setattr(suite, "usable_cores", lambda: 2)
     with pytest.raises(pytest.skip.Exception, match="needs 4 cores, found 2"):
-        suite._require(Roofline(), world(10**12), "ddp", "small", 4, "fp32")
+        suite._require(Roofline(), world(10**12), "ddp", 4, "small", 1, 128, "fp32")
 
 
 def test_too_little_memory_is_a_skip_with_need_and_found(suite, monkeypatch):
     monkeypatch.setattr(suite, "usable_cores", lambda: 2)
     # Parameters, gradients, two moments and DDP's buckets, each of 120,945,408 elements, on two ranks.
     need = 2 * 5 * 4 * 120_945_408
-    suite._require(Roofline(), world(need), "ddp", "small", 2, "fp32")
+    suite._require(Roofline(), world(need), "ddp", 2, "small", 1, 128, "fp32")
     with pytest.raises(pytest.skip.Exception, match=r"needs 4\.84 GB for 2 ranks of one memory, found 4\.84 GB"):
-        suite._require(Roofline(), world(need - 1), "ddp", "small", 2, "fp32")
+        suite._require(Roofline(), world(need - 1), "ddp", 2, "small", 1, 128, "fp32")
+    # Of 16 times the batch at 8 times the context the activations are the more.
+    with pytest.raises(pytest.skip.Exception, match=r"needs 36\.0 GB for 2 ranks of one memory, found 4\.84 GB"):
+        suite._require(Roofline(), world(need), "ddp", 2, "small", 16, 1024, "fp32")
 
 
 def test_work_is_that_of_one_rank(suite):
