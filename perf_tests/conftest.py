@@ -49,7 +49,7 @@ def pytest_configure(config):
                 asked["d-model"] or DEFAULT_D_MODEL, asked["d-ff"], asked["layers"] or DEFAULT_LAYERS, asked["heads"]
             )
         except ValueError as error:
-            raise pytest.UsageError(str(error)) from None
+            raise pytest.UsageError(f"{error}; choose others by --d-model and --heads") from None
 
 
 def _asked(config, name):

@@ -148,7 +148,10 @@ def test_options_environment_and_ini_ask_for_a_model_and_its_exact_number_of_par
         for arguments, told in (
             ((), "ROOFLINE_TRANSFORMER_CONTEXT is 'many'; expected a whole number above zero"),
             (("--context=8", "--batch=0"), "argument --batch: '0'; expected a whole number above zero"),
-            (("--context=8", "--heads=5"), "d_model 96 with 5 heads; expected heads that divide it"),
+            (
+                ("--context=8", "--d-model=200"),
+                "d_model 200 with 3 heads; expected heads that divide it; choose others by --d-model and --heads",
+            ),
         ):
             done = pytester.runpytest_inprocess(*asked, *arguments)
             assert done.ret == pytest.ExitCode.USAGE_ERROR
