@@ -48,7 +48,7 @@ class World:
 
     Attributes:
         slow: by side, and by side and test, the factor on its time; of a side also `newer`, whose run files a later
-            version wrote; of a test also `fail`, `busy`, `more`, `die` or `gone`.
+            version wrote; of a test also `fail`, `busy`, `more`, `die`, `gone` or, once warm, `skip`.
         noise: the standard deviation of log seconds between processes.
         during: called in every process with its number, 0 of one that warms up, ahead of its tests.
         calls: of every process that was counted its number, its side, the tests asked for, and its variables.
@@ -77,6 +77,7 @@ class World:
         lines, started, died = [replace(self.make.header(f"{number}-{side}"), environment=facts)], [], ""
         for test_id in self.tests if asked["ids"] is None else asked["ids"]:
             factor = self.slow.get((side, test_id), self.slow.get(side, 1.0))
+            factor = 1.0 if factor == "skip" and warming else factor
             if factor != "gone":
                 started.append(test_id)
             if factor == "die" and not warming:
@@ -101,7 +102,7 @@ class World:
         invalid = "other processes kept 1.8 of 2 cores busy" if factor == "busy" else ""
         work = self.make.copy(2**21 if factor == "more" else 2**20)
         one = self.make.measurement(seconds, key=key, invalid=invalid, work=work, **facts)
-        ended = ("failed", "wrong data") if factor == "fail" else ("passed", "")
+        ended = {"fail": ("failed", "wrong data"), "skip": ("skipped", "no room")}.get(factor, ("passed", ""))
         return [one, self.make.outcome(one, ended[0], reason=self.before + ended[1])]
 
     @property

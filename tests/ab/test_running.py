@@ -79,6 +79,10 @@ def test_where_nothing_can_be_compared_the_status_is_2_and_says_why(world):
     told = world.ab(*SEEDED, status=2)
     assert told["sentence"] == "GREY: nothing was compared (6 INVALID)"
     assert {row["reason"] for row in told["tests"]} == {"5 of 9 processes: other processes kept 1.8 of 2 cores busy"}
+    world.slow = {"B": "skip"}
+    told = world.ab(*SEEDED, status=2)
+    assert told["sentence"] == "GREY: nothing was compared (6 INVALID)"
+    assert {row["reason"].partition(" in process ")[0] for row in told["tests"]} == {"B: skipped"}
     world.slow, world.stray = {}, ("/repository/code.py",)
     assert "ran code of the checkout in place of its own: /repository/code.py" in world.ab(*SEEDED, status=2)
     world.stray, world.commit = (), lambda cwd: "0" * 40
