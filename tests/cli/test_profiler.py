@@ -75,6 +75,7 @@ def test_tables_of_the_device_are_summed_and_those_of_the_host_passed_over():
     both = (
         "Time (%),Total Time (ms),Instances,Avg (ms),Category,Operation\n"
         "60,3.5,7,0.5,CUDA_KERNEL,gemm\n40,2.5,5,0.5,MEMORY_OPER,[CUDA memcpy DtoH]\n"
+        "0,9.0,7,1.3,CUDA_API,cudaLaunchKernel\n"
     )
     assert (0.0035, 0.0025, 7) == (seen(both).kernels_s, pytest.approx(seen(both).copies_s), seen(both).launches)
     # Of a trace only what began in our calls counts, and their number is known.
@@ -85,6 +86,7 @@ def test_tables_of_the_device_are_summed_and_those_of_the_host_passed_over():
     for text, sentence in (
         (ROCM_API, "has no table of kernels or copies; expected the CSV of"),
         (NSYS_API, "has no table"),
+        (NSYS.replace(",Name", ",Source,Name"), "has no table"),
         ("", "has no table"),
         (NSYS.replace("99385786", '"99,385"'), "line 4: could not convert string to float: '99,385'; expected digits"),
         (NSYS + "1,2\n", "line 6 has 2 cells; expected 9"),

@@ -103,9 +103,12 @@ def _form(names: Sequence[str]) -> Form | None:
         return _stats
     time, unit = next(((name, found[1]) for name in names if (found := _TIME.fullmatch(name))), ("", "ns"))
     if time and "instances" in names and "operation" in names and "category" in names:
-        return lambda row: _line("kernel" if "kernel" in row["category"].lower() else "copy",
-                                 row["operation"], row[time], _SECONDS[unit], row["instances"])  # fmt: skip
-    if time and "instances" in names and "name" in names:
+        # Beside both, cuda_api_gpu_sum has what the host called.
+        return lambda row: None if "api" in row["category"].lower() else _line(
+            "kernel" if "kernel" in row["category"].lower() else "copy",
+            row["operation"], row[time], _SECONDS[unit], row["instances"])  # fmt: skip
+    # With a source, names are those of MPI's calls.
+    if time and "instances" in names and "name" in names and "source" not in names:
         return lambda row: _line("kernel", row["name"], row[time], _SECONDS[unit], row["instances"])
     counted = next((name for name in ("count", "operations") if name in names), "")
     if time and counted and "operation" in names:
