@@ -80,6 +80,9 @@ FOUND = {
 
 FINE = {
     "whole idle contexts": {"others_bytes": 256 * MIB},
+    "a power limit without a default": {"power_limit_w": 500.0, "power_default_w": None},
+    "a link without its rating": {"pcie_generation": 3, "pcie_generation_rated": None},
+    "ECC switched off": {"ecc": False, "ecc_errors": None},
     "persistence not told": {"persistence": None},
     "compute mode not told": {"compute_mode": None},
     "peers not asked": {"no_peers": None},
