@@ -1,6 +1,7 @@
 """Finding out how to time, on the launch-queue model: the device's time, or the truth about the host."""
 
 import itertools
+import math
 import random
 from dataclasses import replace
 
@@ -441,6 +442,8 @@ def test_what_holds_of_every_block_that_is_waited_for(call_s, budget_s, batch):
     shape = direct_shape(call_s, SPAN_S, budget_s, MOST_CALLS, batch=batch)
     assert shape.calls * call_s >= 0.999 * SPAN_S or shape.calls == MOST_CALLS
     assert (shape.spin_s, 1 <= shape.samples <= MOST_SAMPLES) == (0.0, True)
+    # Without batches a sample holds no more calls than the clock needs.
+    assert batch or shape.calls <= math.ceil(SPAN_S / call_s)
 
 
 @given(CALL_TIMES, st.integers(1, 4096))
