@@ -78,8 +78,7 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
     settled, shared = _verdicts(before, after, found, limits, tolerance)
     rows = [_row(after, one, settled[one.key.identity], limits[one.key.identity][1]) for one in tests]
     rows += _unfit_rows(before, after, set(settled), tolerance)
-    keys = [row.key for row in rows if row.key is not None]
-    only = [*_only_before(before, after, keys), *only_kernels]
+    only = [*_only_before(before, after, [row.key for row in rows if row.key is not None]), *only_kernels]
     gone = {one.label for one in lost}
     return Comparison(
         rows=tuple(sorted(rows, key=lambda row: badness(row.verdict, row.change))),
@@ -144,10 +143,15 @@ def _of_logs(verdict: Verdict) -> Verdict:
 
 
 def _only_before(before: Comparator, after: Comparator, keys: Sequence[Key]) -> list[str]:
-    """What the older side alone has: measurements, and limits for the new side's hardware that speak of nothing."""
-    measured = {key.identity for key in keys}
+    """What the older side alone has: measurements, and limits for the new side's hardware that speak of nothing.
+
+    A test that was left out meets no limit.
+    """
+    measured, machines = {key.identity for key in keys}, {key.alone for key in after.hardware()}
     only = [before.label(key) for key in before.keys() if not key.is_canary and key.identity not in measured]  # noqa: SIM118
-    return only + [entry.label for entry in _unmet(before, after, keys)]
+    limits = [entry for entry in before.entries if entry.gates and entry.kind == "threshold"]
+    ours = [entry for entry in limits if any(entry.hardware.alone.covers(machine) for machine in machines)]
+    return only + [entry.label for entry in ours if not any(entry.matches(key) for key in keys)]
 
 
 def _row(after: Comparator, one: _Pair, verdict: Verdict, idle: Sequence[Idle]) -> Row:
@@ -193,14 +197,6 @@ def _limits(before: Comparator, after: Comparator, key: Key) -> tuple[list[Limit
     """The published limits and floors of a baseline file that speak of a measurement; and what cannot be judged."""
     entries = [entry for entry in before.entries.of(key.benchmark, key.name) if entry.matches(key)]
     return limits_of(entries, _work(after, key), partial(after.summary, key), after.measurement(key), offline=True)
-
-
-def _unmet(before: Comparator, after: Comparator, keys: Sequence[Key]) -> list[Entry]:
-    """The limits for the new side's hardware that speak of nothing it measured: a test left out meets no limit."""
-    machines = {key.alone for key in after.hardware()}
-    limits = [entry for entry in before.entries if entry.gates and entry.kind == "threshold"]
-    ours = [entry for entry in limits if any(entry.hardware.alone.covers(machine) for machine in machines)]
-    return [entry for entry in ours if not any(entry.matches(key) for key in keys)]
 
 
 def _unfit_rows(before: Comparator, after: Comparator, known: set[str], tolerance: float | None) -> list[Row]:

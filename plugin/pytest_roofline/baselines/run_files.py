@@ -247,14 +247,11 @@ def run_names(runs: Sequence[Run]) -> dict[Path, str]:
     for path in paths:
         own, others = parts[path], [parts[other] for other in paths if other != path]
         depth = next((n for n in range(1, len(own)) if all(own[-n:] != other[-n:] for other in others)), 1)
-        names[path] = _unused(printable("/".join(own[-depth:])), set(names.values()))
+        # Folders do not tell `n.json` from `n.jsonl`, nor does what can be printed of two names always differ.
+        name = printable("/".join(own[-depth:]))
+        numbered = (f"{name} ({number})" for number in itertools.count(2))
+        names[path] = next(one for one in itertools.chain([name], numbered) if one not in names.values())
     return names
-
-
-def _unused(name: str, taken: set[str]) -> str:
-    # Folders do not tell `n.json` from `n.jsonl`, nor does what can be printed of two names always differ.
-    numbered = [name, *(f"{name} ({number})" for number in range(2, len(taken) + 2))]
-    return next(one for one in numbered if one not in taken)
 
 
 # From so many nights on, the rate of alarms is worth a decision.

@@ -95,11 +95,6 @@ def said_of_memory(ending: Ending, recorded: bool) -> str:
     return Kind.REGRESSED.value if lost else OUT_OF_MEMORY
 
 
-def said_of_test(outcome: Outcome) -> tuple[str, str]:
-    """The word for a test without any number, and why."""
-    return (DEGRADED, reason_of(outcome)) if DEGRADED in outcome.verdicts else how_it_ended(outcome)
-
-
 def how_it_ended(outcome: Outcome | None) -> tuple[str, str]:
     """The word for a test without a verdict, and why."""
     if outcome is None:
@@ -224,7 +219,7 @@ def _without_memory(run: Run, ended: dict[str, Ending]) -> Iterator[Row]:
 
 
 def _bare(outcome: Outcome) -> Row:
-    word, reason = said_of_test(outcome)
+    word, reason = (DEGRADED, reason_of(outcome)) if DEGRADED in outcome.verdicts else how_it_ended(outcome)
     label = short_name(outcome.test_id)
     return Row(test=outcome.test_id, label=label, parameters={}, verdict=word, reason=reason, what="test")
 

@@ -157,8 +157,9 @@ def without_our_frames(error: BaseException | None) -> Iterator[None]:
     for one in led_to(error):
         frames = list(_frames(one.__traceback__))
         before += [(one, frames)]
-        if any(map(_is_users, frames)):
-            _link(one, [frame for frame in frames if not _is_ours(frame)])
+        others = [frame for frame in frames if not _is_ours(frame)]
+        if any(_package(frame) not in ("_pytest", "pluggy") for frame in others):
+            _link(one, others)
     try:
         yield
     finally:
@@ -182,10 +183,6 @@ def _link(error: BaseException, frames: list[TracebackType]) -> None:
 def _is_ours(frame: TracebackType) -> bool:
     # What dataclasses generate stands in no file, and a module that is run has another name.
     return _package(frame) == "pytest_roofline" or frame.tb_frame.f_code.co_filename.startswith(_OURS)
-
-
-def _is_users(frame: TracebackType) -> bool:
-    return not _is_ours(frame) and _package(frame) not in ("_pytest", "pluggy")
 
 
 def _package(frame: TracebackType) -> str:

@@ -39,10 +39,15 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         mode = _mode(path)
         target = Path(os.path.realpath(path))
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _temporary_beside(target) as temporary:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
             temporary.write_bytes(content.encode() if isinstance(content, str) else content)
             temporary.chmod(mode)
             temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
     except (OSError, UnicodeEncodeError) as error:
         raise _cannot(path, error) from None
 
@@ -115,14 +120,3 @@ def _mode(path: Path) -> int:
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise CannotStore(f"{path} cannot be written: it is a pipe or a device; expected a file, or a new name")
     return stat.S_IMODE(mode)
-
-
-@contextlib.contextmanager
-def _temporary_beside(path: Path) -> Iterator[Path]:
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-    finally:
-        temporary.unlink(missing_ok=True)

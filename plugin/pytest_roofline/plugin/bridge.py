@@ -118,7 +118,7 @@ class Bridge:
         if self._made is not item:
             return None
         # By more iterations they would divide each sample, which is not the same to the last bit.
-        benchmark.pedantic(_nothing, rounds=len(samples.kept), iterations=1)
+        benchmark.pedantic(lambda: None, rounds=len(samples.kept), iterations=1)
         # Without statistics they are disabled.
         if benchmark.stats is None:
             return None
@@ -182,7 +182,3 @@ def _clock(seconds: Sequence[float], name: str) -> Callable[[], float]:
 
     clock.__name__ = name
     return clock
-
-
-def _nothing() -> None:
-    """What is timed in a replay."""

@@ -14,7 +14,7 @@ import pytest
 from _pytest.runner import call_and_report
 
 from ..core.records import Outcome
-from ..core.rows import FAILED, Row
+from ..core.rows import FAILED
 from ..core.units import encodable
 from ..stats.verdicts import Kind
 from .session import RooflineSession
@@ -128,13 +128,13 @@ def _excinfo(failure: BaseException) -> pytest.ExceptionInfo[BaseException]:
 def undecided(state: RooflineSession, item: pytest.Item) -> bool:
     """Whether what is said of a test may still change, and nothing has turned it red for good."""
     test_id = test_id_of(item)
-    for_good = any(one.red for one in state.exhausted.of(test_id)) or any(map(_decided, state.red_rows(test_id)))
+    # Behind these more processes would be idle; what a kernel asks for is the same in all.
+    decided = [
+        row.judgement is None or row.judgement.verdict not in (Kind.INCONCLUSIVE, Kind.INVALID)
+        for row in state.red_rows(test_id)
+    ]
+    for_good = any(one.red for one in state.exhausted.of(test_id)) or any(decided)
     return not for_good and any(map(state.timed.may_change, state.timed.of(test_id)))
-
-
-def _decided(row: Row) -> bool:
-    """Whether more processes would be idle; what a kernel asks for is the same in all."""
-    return row.judgement is None or row.judgement.verdict not in (Kind.INCONCLUSIVE, Kind.INVALID)
 
 
 def test_id_of(item: pytest.Item) -> str:

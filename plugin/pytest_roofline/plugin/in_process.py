@@ -180,7 +180,10 @@ class Siblings:
 
         ours = self._session.under_test.device
         wanted = [(name,) for name in siblings_of(ours)] if among is None else [tuple(names) for names in among]
-        ones = _alike([self._open(names) for names in wanted])
+        opened = [self._open(names) for names in wanted]
+        # Those of which there are enough of one product, or of one class of links.
+        kinds = [one.hardware for one in opened]
+        ones = [one for one in opened if kinds.count(one.hardware) >= FEWEST]
         why_not = self._no_room(ones) if ones else self._too_few(among is not None, len(wanted))
         if why_not:
             return [], why_not
@@ -292,9 +295,3 @@ class Siblings:
             measured = replace(one.measured, siblings_busy=busy)
             found.append(record(self._test, self._request, measured, key, ceiling, invalid=invalid, device=one.uuid))
         return found
-
-
-def _alike(ones: Sequence[_Sibling]) -> list[_Sibling]:
-    """Those of which there are enough of one product, or of one class of links."""
-    kinds = [one.hardware for one in ones]
-    return [one for one in ones if kinds.count(one.hardware) >= FEWEST]

@@ -72,12 +72,6 @@ class Rounds:
         for line in ended.tail.splitlines():
             self._say(f"    {line}")
 
-    def _note_unsaved(self, number: int, test_ids: Iterable[str]) -> None:
-        text = f"what it measured in round {number} could not be saved; is {tempfile.gettempdir()} full?"
-        for test_id in test_ids:
-            self._lose(test_id, text)
-            self._say(f"roofline: {test_id}: {text}")
-
     def _lose(self, test_id: str, text: str, measured: Iterable[str] = ()) -> None:
         """Note that a round of a test was lost, but for what it measured under some names."""
         self.crashes.setdefault(test_id, []).append(LostRound(text, frozenset(measured)))
@@ -104,7 +98,10 @@ class Rounds:
             )
         finally:
             kept = self._take_in(folder, number)
-        self._note_unsaved(number, [test_id for test_id in ended.finished if test_id not in kept])
+        unsaved = f"what it measured in round {number} could not be saved; is {tempfile.gettempdir()} full?"
+        for test_id in (one for one in ended.finished if one not in kept):
+            self._lose(test_id, unsaved)
+            self._say(f"roofline: {test_id}: {unsaved}")
         return ended
 
     def _take_in(self, folder: Path, number: int) -> frozenset[str]:
