@@ -65,7 +65,7 @@ def pytest_roofline_device(config, name):
     from pytest_roofline.engine.devices.fake import FakeDevice
 
     (HERE / "opened").touch()
-    config.fake = FakeDevice(**SCRIPT["device"])
+    config.fake = FakeDevice(throttle=hot, **SCRIPT["device"])
     return config.fake
 
 
@@ -82,6 +82,13 @@ def busy(request):
     factor = rounds[min(round_number(request.config), len(rounds)) - 1]
     happen(factor)
     return lambda seconds: request.config.fake.work(seconds * factor)
+
+
+def hot(busy_s):
+    """What slows the device itself down by now, as the script says of the test that runs."""
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition("::")[2].partition(" ")[0]
+    causes, since_s, until_s = SCRIPT["hot"].get(test, SCRIPT["hot"].get("*", ((), 0, 0)))
+    return frozenset(causes if since_s < busy_s < until_s else ())
 '''
 
 # 2000 GB/s of traffic, below the datasheet's peak of the default fake device.
@@ -115,6 +122,8 @@ SCATTER = (1.0, 1.004, 0.996, 1.002, 0.998)
 # In five sessions on five days: a spread of 1 %, so that 6 % more is neither surely slower nor surely not.
 NOISY = (1.0, 1.013, 0.987, 1.008, 0.992)
 Factor = float | str | list[float | str]
+Hot = tuple[list[str], float, float]
+ALWAYS = -1.0, 1e9
 
 
 class Desk:
@@ -130,13 +139,14 @@ class Desk:
         self.pytester.makefile(".ini", pytest="[pytest]\n")
         self.script()
 
-    def script(self, *, slow: Factor | dict[str, Factor] = 1.0, **device: object) -> None:
+    def script(self, *, slow: Factor | dict[str, Factor] = 1.0, hot: dict[str, Hot] | None = None, **device: object):
         """Say which device there is, and how much slower each test (or every one) is on it, as one factor or by round.
 
+        `hot` has by test what slows the device itself down, since and until it has been busy for so many seconds.
         In place of a factor stand `crash`, `fail`, `skip` and `hang`; the last of a list holds for all later rounds.
         """
         factors = slow if isinstance(slow, dict) else {"*": slow}
-        (self.path / "script.json").write_text(json.dumps({"device": device, "slow": factors}))
+        (self.path / "script.json").write_text(json.dumps({"device": device, "slow": factors, "hot": hot or {}}))
 
     @property
     def conftest(self) -> str:

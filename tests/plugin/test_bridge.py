@@ -315,28 +315,11 @@ def test_a_held_test_has_its_first_process_there_and_its_last_verdict(bench, mon
     assert 1 == len(list((bench.path / "kept").rglob("*.json")))
 
 
-HOT = """
-
-@pytest.hookimpl(tryfirst=True, optionalhook=True)
-def pytest_roofline_device(config, name):
-    from pytest_roofline.engine.devices.fake import FakeDevice
-    hot = lambda busy_s: frozenset(["thermal slowdown"] if {when} else [])
-    config.fake = FakeDevice(throttle=hot)
-    return config.fake
-"""
-
-
-def heated(bench, when):
-    """Have the device slow down for heat, and say so, at some times."""
-    others = CONFTEST.replace("def pytest_roofline_device", "def nothing")
-    bench.pytester.makeconftest(others + MACHINE + HOT.format(when=when))
-
-
 def test_what_is_spoiled_or_of_a_drill_is_no_round(bench):
     result = bench.run("--roofline-drill=10%", "--benchmark-enable")
     result.assert_outcomes(passed=4)
     assert "Rounds" not in texts(result)
-    heated(bench, "0.55 < busy_s < 0.61")
+    bench.script(hot={"*": (["thermal slowdown"], 0.55, 0.61)})
     found, _ = replayed(bench, "-k=once")
     (one,) = bench.last_run().measurements
     told, stats = found["test_copy[once]"]["extra_info"], found["test_copy[once]"]["stats"]

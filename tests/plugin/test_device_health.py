@@ -5,6 +5,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from .conftest import ALWAYS
+
 H100 = "NVIDIA H100 80GB HBM3"
 # What a management library tells of a device that is as it should be, and of one whose power limit is down.
 SOUND = {
@@ -98,23 +100,15 @@ def test_one(roofline, holding): pass
     desk.run().assert_outcomes(passed=1, failed=1)
 
 
-HOT = """
-def pytest_roofline_device(config, name):
-    from pytest_roofline.engine.devices.fake import FakeDevice
-    config.fake = FakeDevice(throttle=lambda busy_s: frozenset({causes}), gpu={gpu})
-    return config.fake
-"""
-
-
 def test_a_device_that_was_slowed_down_all_the_time_is_degraded_and_not_only_its_numbers_invalid(desk):
     desk.suite()
-    desk.pytester.makeconftest(desk.conftest + HOT.format(causes=["thermal slowdown"], gpu=SOUND))
+    desk.script(gpu=SOUND, hot={"*": (["thermal slowdown"], *ALWAYS)})
     result = desk.run()
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(["DEGRADED: thermal slowdown in * (100%)*"])
     assert [outcome.verdicts for outcome in desk.last_run().outcomes[:2]] == [("INVALID",)] * 2
     # The software power cap is no sickness.
-    desk.pytester.makeconftest(desk.conftest + HOT.format(causes=["software power cap"], gpu=SOUND))
+    desk.script(gpu=SOUND, hot={"*": (["software power cap"], *ALWAYS)})
     desk.run().assert_outcomes(passed=3)
 
 

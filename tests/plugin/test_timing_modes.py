@@ -4,34 +4,11 @@ import json
 
 import pytest
 
+from .conftest import ALWAYS
+
 MIB = 2**20
 # A host that submits more slowly than the device works, on a coarse clock, with a queue that fills up.
 LIFELIKE = {"launch_s": 8e-6, "record_s": 1.5e-6, "latency_s": 4e-6, "tick_s": 5e-7, "queue_depth": 1000}
-# A device that is throttled, for the causes given, as long as a test of that name runs.
-THROTTLED = """
-import pytest
-from pytest_roofline.engine.devices.fake import FakeDevice
-
-CAUSES = {causes}
-active = set()
-
-
-@pytest.fixture(name="active")
-def _active():
-    return active
-
-
-def pytest_roofline_device(config, name):
-    config.fake = FakeDevice(throttle=lambda busy_s: frozenset(active) if {when} else frozenset())
-    return config.fake
-
-
-@pytest.fixture
-def busy(request):
-    active.clear()
-    active.update(CAUSES.get(request.node.name, ()))
-    return request.config.fake.work
-"""
 TWO = """
 from pytest_roofline import Work
 
@@ -71,13 +48,6 @@ def machine(desk):
         desk.script(slow=slow, **MODES[mode][side])
 
     return script
-
-
-def throttled(desk, causes, when="True", text=TWO):
-    """A suite on a device that is throttled during the tests named, `when` it has been busy for `busy_s`."""
-    desk.pytester.makeconftest(THROTTLED.format(causes=causes, when=when))
-    desk.suite(text)
-    return desk.run("--roofline-save=r")
 
 
 def samples_of(desk, name="r"):
@@ -191,7 +161,9 @@ def test_a_neighbour_that_uses_the_device_is_named_with_the_tests(desk):
 
 def test_a_throttled_device_makes_its_measurements_invalid_with_cause_and_count(desk):
     cause = "power brake"
-    result = throttled(desk, {"test_one": [cause]})
+    desk.suite(TWO)
+    desk.script(hot={"test_one": ([cause], *ALWAYS)})
+    result = desk.run("--roofline-save=r")
     # That alone fails no run.
     assert result.ret == 0
     one, two = desk.saved("r").measurements
@@ -204,13 +176,16 @@ def test_a_throttled_device_makes_its_measurements_invalid_with_cause_and_count(
 
 
 def test_a_short_slowdown_costs_the_blocks_that_it_was_in_and_the_software_power_cap_none(desk):
-    result = throttled(desk, {"test_one": ["thermal slowdown"]}, when="0.55 < busy_s < 0.61")
+    desk.suite(TWO)
+    desk.script(hot={"test_one": (["thermal slowdown"], 0.55, 0.61)})
+    result = desk.run("--roofline-save=r")
     samples, _ = samples_of(desk).values()
     spoiled, count = samples.excluded["thermal slowdown"], len(samples.blocks)
     assert 0 < spoiled <= count / 2
     assert desk.saved("r").measurements[0].invalid == ""
     assert lines_with(result, f"one ({spoiled} of {count} by thermal slowdown)")
     desk.run_path("r").unlink()
-    result = throttled(desk, {"test_one": ["software power cap"]})
+    desk.script(hot={"test_one": (["software power cap"], *ALWAYS)})
+    result = desk.run("--roofline-save=r")
     assert [(one.invalid, one.samples.excluded) for one in desk.saved("r").measurements] == [("", {})] * 2
     result.stdout.fnmatch_lines(["at the software power cap, *: one (in 100% of its blocks, at 2000 MHz)"])
