@@ -98,7 +98,6 @@ def test_a_damaged_baseline_is_a_usage_error_that_names_file_and_entry(desk, sen
 
 def test_a_run_to_compare_with_that_is_damaged_or_missing_is_a_usage_error_that_names_it(desk, sentence):
     desk.suite()
-    sentence(desk.run("--roofline-against=run9"), "run9", "--roofline-save=NAME")
     sentence(desk.run("--roofline-baselines=nowhere"), "--roofline-baselines=nowhere", "nowhere")
     for option in ("--roofline-against=" + "a" * 400 + "/x", "--roofline-baselines=" + "a" * 400):
         sentence(desk.run(option), "File name too long")
