@@ -2,6 +2,7 @@
 
 import json
 
+from ..golden.cases import FLOOR, THRESHOLD
 from .conftest import SUITE
 
 # 2000 GB/s is 60 % of the datasheet's 3350 GB/s of the desk's device; the text of a test that no datasheet bounds.
@@ -16,11 +17,8 @@ def test_copy(roofline, busy):
 """
 
 
-def entry(value, kind="threshold", **changes):
-    return {
-        "benchmark": "copy", "kind": kind, "metric": "traffic_GBps", "value": value, "unit": "GB/s",
-        "convention": "traffic, 1e9", "source": "the maker", "confidence": "high",
-    } | changes  # fmt: skip
+def entry(value, **changes):
+    return THRESHOLD | {"benchmark": "copy", "value": value} | changes
 
 
 def shipped(desk, *entries, folder="baselines"):
@@ -81,10 +79,7 @@ def test_what_misses_its_share_of_the_roofline_is_red(desk):
 
 
 def floor(share, **changes):
-    return {
-        "benchmark": "copy", "kind": "floor", "metric": "traffic_GBps", "value": share, "unit": "share",
-        "source": "the buyer; the maker", "figures": 2,
-    } | changes  # fmt: skip
+    return FLOOR | {"benchmark": "copy", "value": share} | changes
 
 
 def test_a_floor_and_the_share_that_was_asked_for_are_held_beside_a_recorded_baseline_and_a_lax_limit(desk):

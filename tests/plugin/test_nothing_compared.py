@@ -5,6 +5,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from ..golden.cases import THRESHOLD
+
 NAME = "roofline gate"
 GATES = ["--roofline-ci", "--roofline-qualify"]
 # Two benchmarks of a millisecond, one of them at two sizes.
@@ -227,10 +229,7 @@ def test_an_entry_of_other_hardware_is_not_missed_and_no_later_lf_looks_for_the_
 
 
 def test_until_something_is_recorded_here_single_tests_without_baseline_pass_where_something_was_compared(desk):
-    limit = {
-        "benchmark": "copy", "metric": "traffic_GBps", "kind": "threshold", "hardware": {"product": "h100-sxm5"},
-        "value": 100.0, "unit": "GB/s", "convention": "traffic, 1e9", "source": "somebody", "confidence": "high",
-    }  # fmt: skip
+    limit = THRESHOLD | {"benchmark": "copy", "value": 100.0, "hardware": {"product": "h100-sxm5"}}
     (desk.path / "baselines").mkdir()
     (desk.path / "baselines" / "h100.json").write_text(json.dumps({"schema": 1, "family": "h100", "entries": [limit]}))
     desk.suite(TWO)

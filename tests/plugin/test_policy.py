@@ -2,6 +2,8 @@
 
 import json
 
+from ..golden.cases import THRESHOLD
+
 # Against five sessions 1 % apart, and by one process: surely the same, doubtful, surely slower.
 SAME, DOUBTFUL, SURE = 1.0, 1.035, 1.3
 # Twice what the datasheet allows.
@@ -9,10 +11,7 @@ INVALID = 0.25
 
 
 # A published limit, which a single process may miss surely.
-LIMIT = {
-    "benchmark": "slower", "kind": "threshold", "metric": "traffic_GBps", "value": 1800, "unit": "GB/s",
-    "convention": "traffic, 1e9", "source": "the maker", "confidence": "high",
-}  # fmt: skip
+LIMIT = THRESHOLD | {"benchmark": "slower", "value": 1800}
 # What each policy makes of each verdict: 1 fails, 0 passes.
 POLICIES = {
     "default": (),
