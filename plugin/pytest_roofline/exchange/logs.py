@@ -29,6 +29,7 @@ _LABEL = re.compile(
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_END = re.compile(r"^[^,]*\d\.(\d+) *$")
 # What stands between the rows of a table though it is none: remarks, and lines of libraries and launchers.
 _FOREIGN = re.compile(
     r"\s*(?:#.*)?|.*\b[NR]CCL (?:INFO|WARN|TRACE|ERROR|version)\b.*|.*\bUCX +[A-Z]+ .*|.*: Test (?:\w+ )?failure .*"
@@ -164,7 +165,10 @@ def read_runs(
 ) -> tuple[Imported, ...]:
     """The runs in a log: `begin` makes what rules fill from one stream, `finish` what comes of it."""
     streams: dict[str, _Stream[AnyRuns]] = {}
-    last, notes = text.count("\n") + 1, []
+    # A file whose last end of line was stripped is whole where its last row ends as the one above, to the decimals.
+    ends = [(len(match[1]), len(line.split())) for line in text.rsplit("\n", 2)[1:] if (match := _END.search(line))]
+    stripped = len(ends) == 2 and ends[0] == ends[1]
+    last, notes = text.count("\n") + 1 + stripped, []
     for number, line in lines(text):
         for label, piece in _pieces(line):
             if label not in streams:
