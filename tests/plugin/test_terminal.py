@@ -10,7 +10,10 @@ def narrow(desk, monkeypatch, *options):
     """The section of ours in a run on a terminal of 80 columns, without -v."""
     monkeypatch.setenv("COLUMNS", "80")
     lines = desk.pytester.runpytest_inprocess("-p", "no:hypothesispytest", *options).stdout.lines
+    # Of the whole run, but for its paths; without how far it is where only the red is asked for.
+    assert not [line for line in lines if len(line) > 100 and str(desk.path) not in line and "benchmark: " not in line]
     start = next((at for at, line in enumerate(lines) if "= roofline =" in line), None)
+    assert "-q" not in options or "round" not in " ".join(lines[:start])
     end = next(at for at, line in enumerate(lines) if at > start and line.startswith("="))
     # Beside xdist pytest begins a section with an empty line.
     return [line for line in lines[start + 1 : end] if line]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ..core.units import count, listed, printable
+from ..core.units import count, listed
 from ..kernel_gate.text import failure_message as kernel_message
 from ..kernel_gate.text import properties as kernel_properties
 from ..observe.text import failure_message as exhausted_message
@@ -17,6 +17,7 @@ from ..observe.text import out_of_memory_properties
 from ..report.verdicts import failure_message
 from ..report.words import properties
 from ..stats.verdicts import Kind
+from .display import tell
 from .gate import fail_together
 from .held_reports import DeferredReport, call_key, held_key, issue, may_hold, name_failed, note, test_id_of, undecided
 from .held_reports import run as run_item
@@ -95,7 +96,7 @@ class Deciding:
                 self.say(f"roofline: --roofline-time is spent after round {number - 1}, {_tests(wanted)} undecided")
                 self.cut = True
                 break
-            self.say(f"roofline: round {number} of at most {most}: {_tests(wanted)} undecided")
+            tell(self.config, f"roofline: round {number} of at most {most}: {_tests(wanted)} undecided")
             self.run_round(rounds, number, wanted, deadline)
         if rounds.broken:
             self.cut = True
@@ -176,10 +177,7 @@ class Deciding:
 
     def say(self, line: str) -> None:
         """A line on the terminal, on its own."""
-        reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is not None:
-            reporter.ensure_newline()
-            reporter.write_line(printable(line))
+        tell(self.config, line, progress=False)
 
 
 def publish(state: RooflineSession, item: pytest.Item) -> BaseException | None:

@@ -6,6 +6,7 @@ import textwrap
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -185,12 +186,37 @@ def summary_lines(session: RooflineSession, width: int, colour: bool, status: in
     return [*map(without_commands, tables), *(part for line in [*lines, *ended] for part in wrapped(line, width))]
 
 
+def tell(config: pytest.Config, line: str, *, progress: bool = True) -> None:
+    """Say something while tests run, on lines of its own; with -q nothing of how far they are."""
+    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or (progress and config.get_verbosity() < 0):
+        return
+    reporter.ensure_newline()
+    if reporter._tw.width_of_current_line:
+        # With -q pytest does not know that dots stand in this line.
+        reporter.write("\n")
+    for part in wrapped(printable(line), reporter._tw.fullwidth):
+        reporter.write_line(part)
+
+
+def wrap_failures(session: RooflineSession, reporter: Any) -> None:
+    """Break the lines of our failures as those below them, ahead of pytest's section; other files keep them whole."""
+    for report in reporter.getreports("failed"):
+        traceback = getattr(report.longrepr, "reprtraceback", None)
+        # What a run adds at its end is no test of a file.
+        if traceback is not None and (report.nodeid in session.planned or "::" not in report.nodeid):
+            for entry in traceback.reprentries:
+                if getattr(entry, "style", "") == "value":
+                    width = reporter._tw.fullwidth
+                    entry.lines = [part for line in entry.lines for part in wrapped(line, width)]
+
+
 def wrapped(line: str, width: int) -> list[str]:
     """A line of ours broken between words where it is too long.
 
     A command stays whole, so that it can be copied.
     """
-    if len(line) <= width or line.startswith("  roofline "):
+    if len(line) <= width or (line.startswith("  ") and line.lstrip().startswith("roofline ")):
         return [without_commands(line)]
     indent = line[: len(line) - len(line.lstrip())] + "  "
     # A number keeps its unit.

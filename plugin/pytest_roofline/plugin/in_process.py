@@ -14,12 +14,13 @@ from ..core.keys import Key
 from ..core.memory import Phase
 from ..core.records import Measurement
 from ..core.samples import SIBLINGS, merged
-from ..core.units import format_amount, printable
+from ..core.units import format_amount
 from ..core.work import Work
 from ..engine.measure import Measured, Observer, measure_request
 from ..engine.request import Request, Timed
 from ..hardware import key_of
 from ..stats.siblings import BETWEEN, FEWEST
+from .display import tell
 from .observing import MemoryPhase, notice, profiled_labels, take_profile
 from .recording import CurrentTest, key_for, record, why_partial
 from .results import lack
@@ -67,14 +68,10 @@ class _Recorder(Observer):
 
     def tell(self, sentence: str) -> None:
         """Say something while the test runs."""
-        sentence = f"{self._test.label(self._request.name)}: {sentence}"
-        plugins = self._test.item.config.pluginmanager
-        reporter: Any = plugins.get_plugin("terminalreporter")
-        capture: Any = plugins.get_plugin("capturemanager")
-        if reporter is not None:
-            with capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext():
-                reporter.ensure_newline()
-                reporter.write_line(f"roofline: {printable(sentence)}")
+        config = self._test.item.config
+        capture: Any = config.pluginmanager.get_plugin("capturemanager")
+        with capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext():
+            tell(config, f"roofline: {self._test.label(self._request.name)}: {sentence}", progress=False)
 
     def found(self, measured: Measured, fn: Callable[..., object], sets: Sequence[tuple[object, ...]]) -> None:
         """Write it down; then what was asked for besides, so that whatever that does, nothing is lost."""

@@ -16,7 +16,7 @@ from ..ranks.processes import remove_abandoned
 from ..report.verdicts import status_words
 from .bridge import bridge_of
 from .deciding import Deciding, pass_in_shadow, publish, why_no_rounds
-from .display import header_lines, progress_line, summary_lines, wrapped
+from .display import header_lines, progress_line, summary_lines, tell, wrap_failures, wrapped
 from .fixture import Roofline
 from .gate import DeviceHealth, look, looks_at_device
 from .held_reports import (
@@ -186,11 +186,10 @@ class Running:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Say now and then how far a long run is."""
-        reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
-        if measures(item) and reporter is not None and not self.only_looking:
+        if measures(item) and not self.only_looking:
             line = progress_line(self.state, item, PROGRESS_EVERY_S)
             if line:
-                reporter.write_line(line)
+                tell(self.config, line)
         return (yield)
 
     @pytest.hookimpl(tryfirst=True)
@@ -289,6 +288,9 @@ class Running:
         if told and self.state.writer.path is not None and self.state.round is None:
             Path(told).write_text(str(self.state.writer.path), encoding="utf-8")
         self.state.reports.make(self.state.writer, self.state.planned, self.config)
+        reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            wrap_failures(self.state, reporter)
         if self.state.lost and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
