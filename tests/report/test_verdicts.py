@@ -145,6 +145,8 @@ def test_what_changed_since_the_baseline_is_named_with_both_versions_whatever_th
     for known, said in (("events", ["timed by events → graph"]), ("graph", []), (None, [])):
         before = make.reference(*groups, environments=({"timed by": known} if known else {},))
         assert remarks(make.result(1.25e-3, reference=before, environment={"timed by": "graph"})) == said
+    for shift, said in ((0.03, ["all tests of this run moved together, +3.0 % of it is taken out here"]), (4e-4, [])):
+        assert remarks(make.result(1.25e-3, reference=make.reference(*groups, shift=shift))) == said
     hostile = make.reference(*groups, environments=({HOSTILE: HOSTILE},))
     said = remarks(make.result(1.25e-3, reference=hostile, environment={HOSTILE: "1"}, left_out=(HOSTILE,)))
     assert (2, set()) == (len(said), set("".join(said)) & STEERS)

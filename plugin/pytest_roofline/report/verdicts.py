@@ -133,8 +133,9 @@ def remarks(judgement: Judgement, left_out: Sequence[str] = (), *, sitting: bool
     if not judgement.reference:
         return []
     lines = list(judgement.changed)
-    if judgement.shift:
-        taken = format_percent(growth(judgement.shift))
+    taken = format_percent(growth(judgement.shift))
+    # What rounds to nothing explains nothing.
+    if taken.strip("+-0. %"):
         lines.insert(0, f"all tests of this run moved together, {taken} of it is taken out here")
     clock = clock_change(judgement)
     if clock is not None:
