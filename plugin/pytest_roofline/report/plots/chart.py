@@ -153,18 +153,21 @@ def marks(
     colour, symbol = COLOURS[index % len(COLOURS)], SYMBOLS[index % len(SYMBOLS)]
     size = 9 if len(xs) <= _MOST_LARGE else 6
     seen = [RED_SYMBOL if row.red else f"{symbol}-open" if row.verdict == Kind.INVALID else symbol for row in rows]
+    sizes = [size + 4 * row.red for row in rows]
+    # The legend looks like the first point, so a point of no place stands ahead of a failed one.
+    ahead = seen[:1] not in ([], [symbol])
     marker: dict[str, Any] = {"color": colour, "opacity": 1, "line": {"color": GREY, "width": 1}}
-    marker |= {"symbol": seen or symbol, "size": [size + 4 * row.red for row in rows] or size}
+    marker |= {"symbol": [symbol] * ahead + seen or symbol, "size": [size] * ahead + sizes or size}
     return {
         "type": "scatter",
-        "x": list(xs),
-        "y": [y if drawable(y) else None for y in ys],
+        "x": [None] * ahead + [*xs],
+        "y": [None] * ahead + [y if drawable(y) else None for y in ys],
         "mode": "lines+markers" if lines else "markers",
         "name": safe(short(name)),
         "line": {"color": colour, "dash": DASHES[index % len(DASHES)], "width": 2},
         "marker": marker,
         "hoverinfo": "text",
-        "hovertext": list(map(lines_of, told)),
+        "hovertext": [""] * ahead + list(map(lines_of, told)),
     }
 
 

@@ -5,7 +5,7 @@ from statistics import median
 
 from ...core.keys import Scalar
 from ...core.rows import Row
-from ...core.units import format_seconds, printable
+from ...core.units import format_seconds, printable, size_label
 from ...stats.verdicts import Kind
 from .bars import MOST_BARS, of_attention
 from .chart import (
@@ -56,6 +56,8 @@ def _pairs(rows: Sequence[Row]) -> Iterator[tuple[str, Pairs]]:
             rest = ", ".join(_value(key, value) for key, value in row.parameters.items() if key != name)
             sides.setdefault(rest, {})[row.parameters.get(name, "")] = row
         pairs = {rest: (by[values[0]], by[values[1]]) for rest, by in sides.items() if set(values) <= set(by)}
+        # By their time, which is by size: what failed comes first in the rows.
+        pairs = dict(sorted(pairs.items(), key=lambda pair: pair[1][0].time_s or 0.0))
         # What does more work takes longer, which says nothing.
         if pairs and all(_amounts(one) == _amounts(other) for one, other in pairs.values()):
             yield name, pairs
@@ -67,6 +69,8 @@ def _amounts(row: Row) -> tuple[float | None, float | None]:
 
 
 def _value(name: str, value: Scalar) -> str:
+    if name.endswith("_bytes") and isinstance(value, int):
+        return size_label(value)
     return value if isinstance(value, str) else f"{name} {value}"
 
 

@@ -81,6 +81,11 @@ def test_a_sweep_stands_in_its_units_below_the_roofline_with_all_that_is_known_o
     assert told[3].startswith("+20.0 % time against the baseline, 99 % interval +")
     assert ("3 processes: REGRESSED", True) == (told[4], "test failed" in found)
     assert "x" == found["this run"]["marker"]["symbol"][SIZES.index(64 * MIB)]
+    # Plotly's legend shows the mark of the first point, which a failed one would turn into that of what failed.
+    (plot,) = of_section(bench.sweep(SIZES, slower=SIZES[:1]), SWEEPS)
+    marker, xs = traces(plot)["this run"]["marker"], traces(plot)["this run"]["x"]
+    assert (["circle", "x", "circle"], [None, *SIZES]) == (marker["symbol"][:3], xs)
+    assert len(xs) == len(marker["size"]) == len(traces(plot)["this run"]["hovertext"])
 
     # Bars reach from the slowest to the fastest process, of sizes that have a baseline.
     known = {4 * KIB: 1e-6, 64 * KIB: 2e-6, MIB: None, 16 * MIB: 9e-6}
@@ -262,9 +267,9 @@ def test_two_values_of_a_parameter_stand_side_by_side_with_their_ratio_at_the_sa
     assert ([1], ["small"]) == (found["eager"]["y"], plot.figure["layout"]["yaxis"]["ticktext"])
     (plot,) = of_section(bench.ways(sizes=("small", "large", "huge")), PAIRS)
     assert "Compiled is 1.56 times as fast as eager (median of 3 pairs; 1.40 to 1.75)." in plot.says
-    assert [1, 2, 3] == traces(plot)["compiled"]["y"]
+    assert ([80.0, 90.0, 100.0], [1, 2, 3]) == (traces(plot)["compiled"]["x"], traces(plot)["compiled"]["y"])
     # The line between the two of a pair ends before the next pair.
-    assert [90.0, 140.0, None] == plot.figure["data"][0]["x"][:3]
+    assert [80.0, 140.0, None] == plot.figure["data"][0]["x"][:3]
     (plot,) = of_section(bench.ways(sizes=("small", "large", "huge"), invalid="busy"), PAIRS)
     assert "No pair of numbers to be trusted." == plot.says
     # More work takes longer, three values are no two, and a value without its other is no pair.
