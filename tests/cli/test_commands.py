@@ -333,6 +333,14 @@ def test_what_is_missing_is_said_with_what_to_type():
         done = CliRunner().invoke(main, words)
         assert (done.exit_code, done.stdout) == (2, "")
         assert done.stderr == f"roofline: missing {missing}; type, for example: roofline {example}\n"
+    for words, wrong, command in (
+        (("nonsense",), "no such command 'nonsense'", ""),
+        (("baseline", "nonsense"), "no such command 'nonsense'", " baseline"),
+        (("explain", "--nonsense"), "no such option '--nonsense'", " explain"),
+    ):
+        done = CliRunner().invoke(main, words, prog_name="roofline")
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert done.stderr == f"roofline: {wrong}; type: roofline{command} --help\n"
 
 
 def test_what_json_tells_is_what_the_words_tell(good):

@@ -84,6 +84,10 @@ def command(
     return decorate
 
 
+# From 8.2 on what click raises for a group without a command, whose help it shows.
+_HELP = getattr(click.exceptions, "NoArgsIsHelpError", BrokenPipeError)
+
+
 class InOrder(click.Group):
     """Lists its commands in the order in which a person comes to them, and not by their letters."""
 
@@ -121,25 +125,27 @@ class Commands(click.Group):
             if sys.stdout is None:
                 raise CannotStore("standard output is closed; expected one that can be written, such as /dev/null")
             return super().invoke(ctx)
-        except BrokenPipeError:
+        except (BrokenPipeError, _HELP):
             # Whoever reads has seen enough, as `head` has: click ends quietly.
             raise
-        except (RooflineError, click.MissingParameter, ModuleNotFoundError, OSError) as error:
+        except (RooflineError, click.UsageError, ModuleNotFoundError, OSError) as error:
             say(f"roofline: {_sentence(error)}", err=True)
             ctx.exit(2)
 
 
-def _missing(error: click.MissingParameter) -> str:
-    """Which argument or option is missing, and what to type."""
-    help_text = error.ctx.command.help if error.ctx is not None else None
+def _usage(error: click.UsageError) -> str:
+    """What of a command line cannot be used, and what to type."""
+    path, help_text = (error.ctx.command_path, error.ctx.command.help) if error.ctx is not None else ("roofline", "")
     text, example = error.format_message().rstrip("."), re.search("Example: (.*)", help_text or "")
-    return text[0].lower() + text[1:] + (f"; type, for example: {example[1]}" if example else "")
+    if isinstance(error, click.MissingParameter) and example:
+        return f"{text[0].lower()}{text[1:]}; type, for example: {example[1]}"
+    return f"{text[0].lower()}{text[1:]}{' Type' if text.endswith('?') else '; type'}: {path} --help"
 
 
 def _sentence(error: Exception) -> str:
     """What went wrong, in a line; another module than torch that lacks is a mistake of ours."""
-    if isinstance(error, click.MissingParameter):
-        return _missing(error)
+    if isinstance(error, click.UsageError):
+        return printable(_usage(error))
     if isinstance(error, ModuleNotFoundError):
         if error.name != "torch":
             raise error
