@@ -98,7 +98,9 @@ def test_what_failed_for_itself_has_the_tests_name_and_what_only_watched_is_red_
         ended[test_id] = Ending(one, one)
     # Where REGRESSED is not to fail a run, and where a failure is expected.
     rows = [make.result(2e-3, test_id=name) for name in ("t.py::let_pass", "t.py::expected")]
-    found = reds_of(ended, rows)
+    found = reds_of(ended, [*rows, make.result(3e-3, test_id="t.py::slow")])
+    # Of the slower ones the slowest, since only so many are told of.
+    assert list(found)[-4:-1] == ["t.py::slow", "t.py::let_pass", "t.py::watched"]
     assert found.pop("t.py::let_pass")[1].startswith("memcpy_d2d[64MiB]: +100.0 % time")
     assert found == {
         "t.py::test_broken[4]": ("FAILED", "test_broken[4]: ValueError: boom"),

@@ -177,7 +177,10 @@ def reds_of(ended: Mapping[str, Ending], rows: Sequence[Row]) -> Reds:
         expected = how_it_ended(ended.get(row.test, Ending()).outcome)[0] == XFAIL
         if row.verdict == Kind.REGRESSED and row.test not in reds and not expected:
             reds[row.test] = row.verdict, f"{row.label}: {sentence(row)}"
-    return dict(sorted(reds.items(), key=lambda red: badness(red[1][0])))
+    slower: dict[str, float] = {}
+    for row in rows:
+        slower[row.test] = max(slower.get(row.test, 0.0), row.change or 0.0)
+    return dict(sorted(reds.items(), key=lambda red: badness(red[1][0], slower.get(red[0]))))
 
 
 def _red_word(ending: Ending) -> str:
