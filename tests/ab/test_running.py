@@ -89,6 +89,11 @@ def test_where_nothing_can_be_compared_the_status_is_2_and_says_why(world):
     assert "ran commit 0000000000; expected" in world.ab(*SEEDED, status=2)
 
 
+def test_so_few_processes_that_nothing_turns_red_are_told(world):
+    told = world.ab("--processes=4", *SEEDED)
+    assert told["notes"] == ["nothing turns red by 4 processes a side: use --processes 8, or 25 tests of one spread"]
+
+
 def test_an_interrupted_run_keeps_what_it_measured_and_goes_on_to_the_same_verdicts(world):
     world.slow = {("B", FIRST): 1.1}
     whole = verdicts(world.ab("--name=whole", *SEEDED, status=1))

@@ -145,6 +145,15 @@ def test_two_modes_make_no_side_slower_where_they_part_by_chance(moody, fewest, 
         assert found.reason.startswith("looks +6.0 % slower, and red needs 8 processes a side; may be ")
 
 
+def test_a_spoiled_process_among_eight_a_side_is_why_nothing_is_red():
+    tests = suite(1, 4, slower={0: 0.2})
+    block = tests["test_0"][1]
+    block.remove(next(one for one in block if one.arm == "A"))
+    found = judged(tests, most=8)["test_0"].verdict
+    assert (found.kind, found.processes) == (Kind.INCONCLUSIVE, 8)
+    assert ", and red needs 8 processes a side, all of them sound; may be " in found.reason
+
+
 def test_four_a_side_turn_red_where_25_tests_spread_alike():
     assert judged(suite(25, 2, slower={0: 0.06}), most=4)["test_0"].verdict.kind is Kind.REGRESSED
     assert judged(suite(24, 2, slower={0: 0.06}), most=4)["test_0"].verdict.kind is not Kind.REGRESSED

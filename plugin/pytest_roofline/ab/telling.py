@@ -47,7 +47,7 @@ class Told:
         controls: by label, what the second A showed against A, as a share of time.
         open: labels of tests that more processes could decide.
         changed: what differs between the sides' environments.
-        notes: tests without a twin, code that changed meanwhile.
+        notes: tests without a twin, code that changed meanwhile, too few processes for any red.
     """
 
     name: str
@@ -102,7 +102,7 @@ def tell(
         controls=controls,
         open=frozenset(still),
         changed=tuple(_changed(results)),
-        notes=(*notes, *_alone(results), *_moved(results)),
+        notes=(*notes, *_alone(results), *_moved(results), *_sleeps(judged, results.state.processes)),
         seed=results.state.seed,
         processes=dict(Counter(one.arm for one in taken)),
         seconds={arm: sum(one.seconds for one in taken if one.arm == arm) for arm in ("A", "B", "control")}
@@ -192,6 +192,13 @@ def _moved(results: SidesResults) -> list[str]:
         if len(codes) > 1:
             notes.append(f"the code of {side} changed while it was measured: {codes[0]} → {codes[-1]}; measure anew")
     return notes
+
+
+def _sleeps(judged: Mapping[str, Paired], most: int) -> list[str]:
+    """That nothing could turn red, where so few processes were asked for."""
+    needed = max((found.verdict.fewest for found in judged.values()), default=0)
+    told = f"nothing turns red by {most} processes a side: use --processes {needed}, or 25 tests of one spread"
+    return [told] * (needed > most)
 
 
 def _changed(results: SidesResults) -> list[str]:

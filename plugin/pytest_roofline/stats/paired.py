@@ -291,7 +291,8 @@ def _reason(verdict: Verdict, blocks: int, tests: int, *, last: bool) -> str:
     said = f"may be {span_text(verdict.interval)} after {verdict.processes} processes a side"
     if verdict.looks_slow and A_SIDE * blocks < verdict.fewest:
         looks = f"looks {format_percent(growth(verdict.estimate))} slower"
-        return f"{looks}, and red needs {verdict.fewest} processes a side; {said}"
+        whole = ", all of them sound" if verdict.processes >= verdict.fewest else ""
+        return f"{looks}, and red needs {verdict.fewest} processes a side{whole}; {said}"
     if not last:
         return said
     needed = would_decide(verdict, verdict.processes, tests)
