@@ -53,6 +53,7 @@ def headline(runs: Sequence[Run], rows: Sequence[Row]) -> str:
     tests = {(row.run, row.test): row.red for row in rows}
     failed = sum(tests.values())
     held = sum(map(compared, rows))
+    watched = [run.footer.shadow for run in runs if run.footer is not None and run.footer.shadow is not None]
     if failed:
         heading = f"{failed} of {count(len(tests), 'test')} failed"
     elif not rows:
@@ -60,9 +61,11 @@ def headline(runs: Sequence[Run], rows: Sequence[Row]) -> str:
     elif not held:
         heading = f"nothing was compared, in {count(len(rows), 'result')}"
     else:
-        heading = f"nothing failed, {held} of {count(len(rows), 'result')} compared"
+        # Of two sides in turn, whose tests passed on both, the slower ones.
+        slower = 0 if watched else sum(row.verdict == Kind.REGRESSED for row in rows)
+        heading = f"{slower} slower" if slower else "nothing failed"
+        heading += f", {held} of {count(len(rows), 'result')} compared"
     statuses = {run.footer.exit_status for run in runs if run.footer is not None} - {0}
-    watched = [run.footer.shadow for run in runs if run.footer is not None and run.footer.shadow is not None]
     if watched:
         heading += f"; the gate only watched, {sum(map(len, watched))} would have failed"
     if statuses and not failed:

@@ -52,6 +52,8 @@ def test_the_heading_is_the_verdict_and_never_green_where_pytest_failed(text, re
     ):
         records = [one for index, word in enumerate(words) for one in report.compared(word, label=f"copy[{index}]")]
         assert f"## roofline: {heading}" == text(*records).splitlines()[0]
+    of_two_sides = report.compared("REGRESSED", outcome=make.outcome(make.measurement(), "passed"))
+    assert text(*of_two_sides).splitlines()[0] == "## roofline: 1 slower, 1 of 1 result compared"
     for word, told in (("PASSED", "; but pytest ended with status 1"), ("REGRESSED", "1 of 1 test failed")):
         assert text(*report.compared(word), make.footer(exit_status=1)).splitlines()[0].endswith(told)
 
