@@ -202,9 +202,9 @@ def tell(config: pytest.Config, line: str, *, progress: bool = True) -> None:
 def wrap_failures(session: RooflineSession, reporter: Any) -> None:
     """Break the lines of our failures as those below them, ahead of pytest's section; other files keep them whole."""
     for report in reporter.getreports("failed"):
-        traceback = getattr(report.longrepr, "reprtraceback", None)
         # What a run adds at its end is no test of a file.
-        if traceback is not None and (report.nodeid in session.planned or "::" not in report.nodeid):
+        ours = report.nodeid in session.planned or "::" not in report.nodeid
+        for traceback, *_ in getattr(report.longrepr, "chain", ()) if ours else ():
             for entry in traceback.reprentries:
                 if getattr(entry, "style", "") == "value":
                     width = reporter._tw.fullwidth

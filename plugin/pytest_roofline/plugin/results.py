@@ -216,7 +216,8 @@ def let_pass(item: pytest.Item, why: str, rank: int = OTHER, slowdown: float = 0
 def fail(item: pytest.Item, options: Options, why: str, rank: int = OTHER) -> None:
     """Fail a test for what a gate asks for; where nothing is to fail, note it."""
     if not options.shadow:
-        pytest.fail(why, pytrace=False)
+        # What led to it is said in it.
+        raise pytest.fail.Exception(why, pytrace=False) from None
     let_pass(item, why, rank)
 
 
