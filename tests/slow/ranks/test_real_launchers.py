@@ -14,11 +14,12 @@ from ...ranks.real_ranks import until
 from ...ranks.test_launching import KEY
 from ...tools import require_tools
 
+# It prints in one piece: mpirun labels every piece.
 PROGRAM = """
 import os, signal, sys, time
 from pytest_roofline.ranks.identity import identify
 identity = identify(os.environ)
-print(f"rank {identity.rank} of {identity.size}", os.environ["ROOFLINE_RANK_CONTROLLER"], flush=True)
+print(f"rank {identity.rank} of {identity.size} {os.environ['ROOFLINE_RANK_CONTROLLER']}", flush=True)
 if identity.rank == 1:
     os.kill(os.getpid(), signal.SIGKILL)
 time.sleep(600)
