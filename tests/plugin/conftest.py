@@ -87,7 +87,8 @@ def busy(request):
 def hot(busy_s):
     """What slows the device itself down by now, as the script says of the test that runs."""
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition("::")[2].partition(" ")[0]
-    causes, since_s, until_s = SCRIPT["hot"].get(test, SCRIPT["hot"].get("*", ((), 0, 0)))
+    told = SCRIPT.get("hot", {})
+    causes, since_s, until_s = told.get(test, told.get("*", ((), 0, 0)))
     return frozenset(causes if since_s < busy_s < until_s else ())
 '''
 
