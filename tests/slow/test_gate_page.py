@@ -34,7 +34,7 @@ def test_the_page_on_the_compile_gate_shows_what_happens(
     test.write_text(test.read_text().replace(*(line.strip() for line in change)))
     result = desk.run("test_kernels.py")
     assert result.ret == 1
-    red = re.search(r"^(multiply\[sm_90\]: .*? REGRESSED)", page, re.MULTILINE)[1]
+    red = re.search(r"^(multiply\[sm_90\]: .*? REGRESSED)", page, re.MULTILINE | re.DOTALL)[1]
     figures = re.findall(r"(\S+) \d+ → \d+", red)
     found = re.search(r"^multiply\[sm_90\]: (.*?) REGRESSED", printed(result), re.MULTILINE)[1]
     assert re.findall(r"(\S+) \d+ → \d+", found) == figures
