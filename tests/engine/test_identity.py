@@ -20,7 +20,13 @@ def fresh(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
     def clear():
-        for cached in (identity._code_at, identity._names_of, identity._owners, identity._version):
+        for cached in (
+            identity._code_at,
+            identity._names_of,
+            identity._distributions,
+            identity._owners,
+            identity._version,
+        ):
             cached.cache_clear()
 
     clear()

@@ -167,7 +167,7 @@ def _imported() -> frozenset[Path]:
     """The distributions of which a module is imported."""
     modules = [(name, module) for name, module in list(sys.modules.items()) if "." not in name]
     imported = {_plain(name): str(getattr(module, "__file__", "")) for name, module in modules}
-    known = _distributions()
+    known = dict(_distributions(tuple(sys.path)))
     # A distribution may be called otherwise than what is imported of it; what lies nowhere beside one is of none.
     places = tuple({f"{info.parent}{os.sep}" for info in known.values()})
     others = frozenset(file for name, file in imported.items() if name not in known and file.startswith(places))
@@ -179,9 +179,10 @@ def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "_", name).lower()
 
 
-def _distributions() -> dict[str, Path]:
+@functools.cache
+def _distributions(path: Sequence[str]) -> Mapping[str, Path]:
     """Of each name the first on the path, which is what is imported where one environment lies over another."""
-    places = reversed(dict.fromkeys(sys.path))
+    places = reversed(dict.fromkeys(path))
     return {_plain(name.partition("-")[0]): Path(folder) / name for folder in places for name in _names_of(folder)}
 
 
@@ -228,7 +229,7 @@ def _hash(content: bytes) -> str:
 
 def _installed_code(side: Mapping[str, str] | None = None) -> Iterator[Code]:
     """The code of packages that were installed from a folder, as editable ones are, or from version control."""
-    for info in _distributions().values():
+    for info in _distributions(tuple(sys.path)).values():
         told = read(info / "direct_url.json")
         if told is None:
             continue
