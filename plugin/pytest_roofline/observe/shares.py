@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # The range around each profiled call, until the device is done.
 CALL = "roofline call"
 # What a profile keeps, and the names that stand behind a class.
-MOST_KERNELS, MOST_OPERATORS, MOST_PARTS, MOST_NAMES = 20, 40, 40, 3
+MOST_KERNELS, MOST_OPERATORS, MOST_FUNCTIONS, MOST_PARTS, MOST_NAMES = 20, 40, 4, 40, 3
 # A convention: an exponential is many instructions, and a maximum is none that counts.
 SOFTMAX_FLOPS: dict[Phase, int] = {"forward": 5, "backward": 4}
 _SOFTMAX_OPERATORS = ("aten::_softmax", "aten::_softmax_backward_data", "aten::exp", "aten::exp_")
@@ -233,7 +233,11 @@ def _kernel_times(activities: Sequence[Activity], span_s: float) -> list[KernelT
 
 
 def _operator_times(host: Iterable["FunctionEvent"], ranges: set[str]) -> list[OperatorTime]:
-    """By name what ran on the host; launches and the optimizer's step stand there however short they are."""
+    """By name what ran on the host.
+
+    Launches and the optimizer's step stand there however short they are, as does what autograd's functions took
+    longest with all inside them: a function itself may do next to nothing.
+    """
     groups: dict[str, list[FunctionEvent]] = defaultdict(list)
     for event in host:
         own_range = event.is_user_annotation and not event.name.startswith("Optimizer.")
@@ -255,7 +259,10 @@ def _operator_times(host: Iterable["FunctionEvent"], ranges: set[str]) -> list[O
     ]
     rows.sort(key=lambda row: (-row.device_s, -row.self_cpu_s))
     busiest = {row.name for row in sorted(rows, key=lambda row: -row.self_cpu_s)[:MOST_KERNELS]}
-    always = busiest | {name for name in groups if LAUNCH.fullmatch(name) or name.startswith("Optimizer.step")}
+    functions = [row for row in rows if groups[row.name][0].scope == _BACKWARD_FUNCTION]
+    longest = {row.name for row in sorted(functions, key=lambda row: -row.cpu_s)[:MOST_FUNCTIONS]}
+    named = {name for name in groups if LAUNCH.fullmatch(name) or name.startswith("Optimizer.step")}
+    always = busiest | longest | named
     return [row for number, row in enumerate(rows) if number < MOST_KERNELS or row.name in always][:MOST_OPERATORS]
 
 
