@@ -99,16 +99,22 @@ def test_an_interrupted_run_keeps_what_it_measured_and_goes_on_to_the_same_verdi
     whole = verdicts(world.ab("--name=whole", *SEEDED, status=1))
     expected = world.calls
     world.calls = []
-    world.during = lambda number: os.kill(os.getpid(), signal.SIGTERM) if number == 6 else None
+    place = world.path / ".roofline" / "ab" / "cut"
+    world.during = lambda number: os.kill(os.getpid(), signal.SIGTERM) if number == 7 else None
     told = world.ab("--name=cut", *SEEDED, status=2)
-    assert (told["interrupted"], sum(told["processes"].values())) == (True, 6)
+    assert (told["interrupted"], sum(told["processes"].values())) == (True, 7)
     assert "go on with: roofline ab --resume cut" in world.said
+    kept = {path: path.read_bytes() for path in place.glob("*.jsonl")}
     world.during = lambda number: None
-    assert verdicts(world.ab("--resume=cut", status=1)) == whole
-    # The sixth had not come to a test.
+    told = world.ab("--resume=cut", status=1)
+    assert (verdicts(told), sum(told["processes"].values())) == (whole, len(expected))
+    # A block in two sessions would take a part of what lies between them for a difference: it runs anew.
+    first = len(order_of_blocks(4, 1)[0])
     numbers = [number for number, *_ in world.calls]
-    assert numbers == [*range(1, 7), *range(6, len(expected) + 1)]
-    assert [ids for _, _, ids, _ in world.calls[6:]] == [ids for _, _, ids, _ in expected[5:]]
+    assert numbers == [*range(1, 8), *range(first + 1, len(expected) + 1)]
+    assert [ids for _, _, ids, _ in world.calls[7:]] == [ids for _, _, ids, _ in expected[first:]]
+    assert f"block 2 was cut and runs anew: what {6 - first} processes of it measured no longer counts" in world.said
+    assert kept.items() <= {path: path.read_bytes() for path in place.glob("*.jsonl")}.items()
     # One that came to its end runs no more.
     world.calls = []
     assert (verdicts(world.ab("--resume=whole", status=1)), world.calls) == (whole, [])

@@ -175,6 +175,14 @@ class SidesResults:
         save_state(self.folder, self.state)
         self._read(taken)
 
+    def leave_out(self, until: int) -> int:
+        """Count no process behind one; how many of them had measured. Their files stay."""
+        left_out = [one for one in self.state.taken if one.number > until]
+        self.state = replace(self.state, taken=tuple(one for one in self.state.taken if one.number <= until))
+        for one in left_out:
+            del self._runs[one.number], self._measured[one.number]
+        return sum(bool(one.files) for one in left_out)
+
     def twin(self, key: Key, side: str) -> str | None:
         """What a test and its twin on the other side have in common; None where the side has no such test."""
         parameter = self.parameters[side]

@@ -1,5 +1,6 @@
 """Both sides in turn: fresh processes in drawn blocks, each test as long as its verdict is open."""
 
+import itertools
 import shutil
 import tempfile
 import time
@@ -62,6 +63,7 @@ class Runner:
         number = 0
         judged: dict[str, Paired] = {}
         orders = order_of_blocks(state.processes // A_SIDE, state.seed)
+        self._begin_anew([len(order) for order in orders])
         for block, order in enumerate(orders):
             wanted = self._wanted(judged)
             if not wanted:
@@ -78,6 +80,15 @@ class Runner:
                 self._process(known.get(number) or self._planned(number, block, arm, wanted))
             judged = self.judge(block, ended=False)
         return judged
+
+    def _begin_anew(self, lengths: Sequence[int]) -> None:
+        """Leave out what an interruption left of a block: whole, it would stand in two sessions."""
+        whole = {one.number for one in self.results.state.taken if not one.left}
+        ends = [0, *itertools.accumulate(lengths)]
+        until = max(end for end in ends if whole.issuperset(range(1, end + 1)))
+        if left_out := self.results.leave_out(until):
+            told = f"block {ends.index(until) + 1} was cut and runs anew: what {count(left_out, 'process', 'es')} of it"
+            self._tell(f"{told} measured no longer counts, and stays in {self.results.place}")
 
     def judge(self, until: int, *, ended: bool) -> dict[str, Paired]:
         """The verdict on every test that both sides have, on the blocks up to the one of that number, from 0."""
@@ -180,7 +191,9 @@ class Runner:
         """Keep the run files of a process, and note what it has yet to run."""
         files, done, lost = list(taken.files), set[str](), dict(taken.lost)
         for run in runs_of_child(folder, self._unreadable(taken.side)):
-            files.append(f"{taken.number:03d}-{taken.arm}-{len(files)}.jsonl")
+            # What an interruption cut keeps its names.
+            names = (f"{taken.number:03d}-{taken.arm}-{number}.jsonl" for number in itertools.count(len(files)))
+            files.append(next(name for name in names if not (self.results.place / name).exists()))
             shutil.copyfile(run.path, self.results.place / files[-1])
             done |= {outcome.test_id for outcome in run.outcomes}
         left = [one for one in taken.left if one not in done]
