@@ -89,6 +89,21 @@ def test_where_nothing_can_be_compared_the_status_is_2_and_says_why(world):
     assert "ran commit 0000000000; expected" in world.ab(*SEEDED, status=2)
 
 
+def test_a_spoiled_process_gets_another_block_and_what_is_slower_is_red_all_the_same(world):
+    spoiled = [3]
+    world.during = lambda number: world.slow.update({("B", FIRST): "busy" if number in spoiled else 1.1})
+    told = world.ab(*SEEDED, status=1)
+    assert (told["tests"][0]["verdict"], world.calls[-1][2]) == ("REGRESSED", (FIRST,))
+    planned = sum(map(len, order_of_blocks(4, 1)))
+    assert (len(world.calls), sum(told["processes"].values())) == (planned + 4, planned + 4)
+    assert "in place of spoiled processes: " in world.said
+    # No second one: what a busy machine leaves is judged as it is.
+    world.calls, spoiled = [], [3, 9, 16]
+    told = world.ab(*SEEDED)
+    assert (told["tests"][0]["verdict"], len(world.calls)) == ("INCONCLUSIVE", planned + 4)
+    assert ", and red needs 8 processes a side; may be " in told["tests"][0]["reason"]
+
+
 def test_so_few_processes_that_nothing_turns_red_are_told(world):
     told = world.ab("--processes=4", *SEEDED)
     assert told["notes"] == ["nothing turns red by 4 processes a side: use --processes 8, or 25 tests of one spread"]

@@ -29,7 +29,7 @@ DEFAULT = 8
 @click.argument("b", default="")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("--processes", type=int, default=DEFAULT, show_default=True,
-              help="The most processes a side, an even number up to 12.")  # fmt: skip
+              help="The most processes a side, an even number up to 12; more where some were spoiled.")  # fmt: skip
 @click.option("--budget", metavar="DURATION", help="Start no further block after this time: 1800, 30m or 1h.")
 @click.option("--tolerance", help="Slowdown that still counts as the same: 5% or 0.05 (default: 5%, on a CPU 15%).")
 @click.option(

@@ -1,6 +1,7 @@
 """Both sides in turn: fresh processes in drawn blocks, each test as long as its verdict is open."""
 
 import itertools
+import math
 import shutil
 import tempfile
 import time
@@ -25,6 +26,8 @@ from .sides import SIDES, PreparedSide
 WARMING_S = 3600.0
 # What a warming process measures is not counted: one look is enough.
 WARMING_BUDGET = "--roofline-budget=0.01"
+# Blocks to come where processes of an open test were spoiled, as a share of those planned.
+SPARE = 0.25
 # Exit statuses of pytest that ended well, or had nothing to run.
 _FINE = (0, 1, 5)
 
@@ -62,7 +65,10 @@ class Runner:
         state = self.results.state
         number = 0
         judged: dict[str, Paired] = {}
-        orders = order_of_blocks(state.processes // A_SIDE, state.seed)
+        planned = state.processes // A_SIDE
+        # Some more for tests of which a process was spoiled.
+        spare = order_of_blocks(math.ceil(SPARE * planned), state.seed + 1)
+        orders = [*order_of_blocks(planned, state.seed), *spare]
         self._begin_anew([len(order) for order in orders])
         for block, order in enumerate(orders):
             wanted = self._wanted(judged)
@@ -74,12 +80,15 @@ class Runner:
             known = {one.number: one for one in self.results.state.taken}
             if not all(place in known for place in range(number + 1, number + len(order) + 1)):
                 arms = " ".join("A'" if arm == "control" else arm for arm in order)
-                self._tell(f"block {block + 1} of at most {len(orders)}: {arms}, {count(len(wanted), 'test')}")
+                which = (
+                    f"block {block + 1} of at most {planned}" if block < planned else "in place of spoiled processes"
+                )
+                self._tell(f"{which}: {arms}, {count(len(wanted), 'test')}")
             for arm in order:
                 number += 1
                 self._process(known.get(number) or self._planned(number, block, arm, wanted))
             judged = self.judge(block, ended=False)
-        return judged
+        return self.judge(len(orders) - 1, ended=True) if self._wanted(judged) else judged
 
     def _begin_anew(self, lengths: Sequence[int]) -> None:
         """Leave out what an interruption left of a block: whole, it would stand in two sessions."""

@@ -132,14 +132,15 @@ def judge_paired(
     fewest = FEWEST_BLOCKS if alike else FEWEST_BLOCKS_RED
     alone, wanted = {}, {}
     for name, one in told.items():
-        arms = [each.arm for block in tests[name] for each in block]
-        wanted[name] = max(arms.count("A"), arms.count("B")) < most and not ended
         if one is None:
+            arms = [each.arm for block in tests[name] for each in block]
+            wanted[name] = max(arms.count("A"), arms.count("B")) < most and not ended
             alone[name] = Verdict(Kind.INCONCLUSIVE, tolerances[name], reason="no block holds enough of both sides")
             continue
         # What is as good as known of all does not hold of a test whose own processes rule it out.
         mine = lent if lent.borrowed and not (alike and one.beyond(lent.process) < ALIKE) else None
         alone[name] = _judge(one, mine, tolerances[name], looks, fewest)
+        wanted[name] = one.blocks < looks.most and not ended
         wanted[name] &= _may_decide(alone[name], looks, one.blocks, fewest, len(tests))
     found = {}
     for name, verdict in settle(alone, len(tests)).items():
