@@ -7,6 +7,7 @@ import math
 import os
 import platform
 import re
+import signal
 import statistics
 import sys
 from dataclasses import replace
@@ -32,6 +33,9 @@ settings.load_profile("shared")
 
 # Threads that spin while they wait take a core from the other tests; before torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# A shell that starts this in the background has Ctrl-C ignored, here and in all that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_sessionstart(session):
