@@ -206,6 +206,8 @@ def test_uv_makes_the_environments_and_where_it_is_not_there_a_sentence_says_how
     repository, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
+    # This machine may have it.
+    monkeypatch.setenv("PATH", str(tmp_path))
     assert "needs uv, which makes its environment, and there is none; install it: pip install uv" in refused("with:a")
     monkeypatch.undo()
     monkeypatch.chdir(repository)
