@@ -269,7 +269,7 @@ def test_support_sees_what_the_run_saw(checkout, make, tmp_path):
     done = subprocess.run(
         shlex.split(line.partition("&&")[2].replace("python -m", f"{sys.executable} -m", 1)),
         cwd=folder / "tests",
-        env=os.environ | {"PYTHONPATH": str(installed)},
+        env=os.environ | {"PYTHONPATH": str(installed), "COLUMNS": "1000"},
         capture_output=True,
         text=True,
         timeout=300,
