@@ -50,7 +50,7 @@ def _step(step, case, desk, against):
         for variable in variables:
             patch.setenv(*variable.split("="))
         if program == "pytest" and case.alone:
-            result = warm.run(["-m", "pytest", *arguments], cwd=desk.path, timeout=60.0)
+            result = warm.run(["-m", "pytest", *arguments], cwd=desk.path)
             said, status = result.stdout + result.stderr, result.returncode
         elif program == "pytest":
             result = desk.run(*arguments)

@@ -31,7 +31,7 @@ def alive(path):
 
 def gone(path):
     """Whether it is gone, now or in a moment."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while alive(path) and time.monotonic() < deadline:
         time.sleep(0.02)
     return not alive(path)
@@ -194,11 +194,11 @@ def interrupted(desk, open_one):
         text=True, start_new_session=True,
     )  # fmt: skip
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while not (desk.path / "hanging").exists() and run.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
         run.send_signal(signal.SIGINT)
-        text, _ = run.communicate(timeout=60)
+        text, _ = run.communicate(timeout=240)
         yield text, run.returncode
     finally:
         run.kill()
