@@ -22,7 +22,7 @@ HOST = socket.gethostname()
 pytestmark = pytest.mark.serial
 
 STORY = r"""
-CAREFUL_S = 0.02
+CAREFUL_S = 0.1
 COPY = Work(algbw_bytes=2**20, busbw_bytes=2**20, read_bytes=2**20, write_bytes=2**20)
 
 
@@ -62,7 +62,7 @@ def copies(rank, wrong):
 
 
 def starts(rank):
-    left = [0.2] * (rank == 1)
+    left = [1.0] * (rank == 1)
     values = torch.ones(8)
 
     def call():
@@ -128,7 +128,7 @@ def test_allocates(roofline, distributed):
 @pytest.mark.roofline(ranks=2)
 def test_late(roofline, distributed):
     for guilty in (0, 1):
-        roofline.measure_ranks(distributed, late, guilty, work=WORK, name=f"rank{guilty}", budget=0.4)
+        roofline.measure_ranks(distributed, late, guilty, work=WORK, name=f"rank{guilty}", budget=2)
 
 
 @pytest.mark.roofline(ranks=2)
@@ -263,7 +263,7 @@ def test_the_most_memory_is_that_of_the_rank_which_holds_most_and_the_first_call
     assert (peaks["allocates"].verdict, peaks["allocates"].new_bytes) == ("NO BASELINE", 2 * 2**20)
     assert (peaks["itself"], measured["itself"].peak_bytes) == (None, None)
     first_s, second_s = measured["starts"].samples.first_calls_s
-    assert second_s < 0.2 <= first_s
+    assert second_s < 1.0 <= first_s
     assert "\nstarts: call 0 on new ranks took " in story.text
 
 
@@ -271,9 +271,9 @@ def test_the_straggler_is_named_with_its_lag(story, measured):
     for guilty in (0, 1):
         found = measured[f"late.rank{guilty}"]
         assert found.ranks.straggler == guilty
-        # Its nap, and what a busy machine adds to it.
-        assert 0.018 < found.ranks.lag_s[guilty] < 0.2
-        assert found.median_s > 0.02
+        # Its nap, less what a busy machine adds to the other's way to the collective, or more.
+        assert 0.05 < found.ranks.lag_s[guilty] < 1.0
+        assert found.median_s > 0.1
         line = rf"^straggler: rank {guilty} on {re.escape(HOST)} needs .* ms more than .* of late\.rank{guilty} \("
         assert re.search(line, story.text, re.MULTILINE)
 
