@@ -103,7 +103,8 @@ def run(arguments, *, cwd=None, env=None, timeout=240.0, limit_bytes=None):
 def _address():
     """Where this process's own server listens; started when the first needs it."""
     if not _servers:
-        path = Path(tempfile.mkdtemp(prefix="warm-")) / "socket"
+        # A socket's path may not be long, as that of TMPDIR may be.
+        path = Path(tempfile.mkdtemp(prefix="warm-", dir="/tmp")) / "socket"
         # It ends when its standard input does, which is when this process ends, however that is.
         server = subprocess.Popen(
             [sys.executable, __file__, str(path)],
