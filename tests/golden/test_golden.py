@@ -6,6 +6,8 @@ import shutil
 
 import pytest
 
+from pytest_roofline.ranks import children
+
 from .. import warm
 from ..plugin.conftest import NOISY
 from .cases import REPORTED, RUNS
@@ -69,6 +71,8 @@ def test_golden(name, desk, monkeypatch):
     desk.verbose = ()
     # Beside xdist it is another, and run files tell it.
     monkeypatch.setattr("sys.argv", ["pytest"])
+    # Paths of this machine may be long.
+    monkeypatch.setattr(children, "TAIL_COLUMNS", 1000)
     now = play(CASES[name], desk)
     if renewing():
         renew(name, now)
