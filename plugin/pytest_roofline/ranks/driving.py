@@ -26,7 +26,7 @@ GRACE_S = 1.0
 # For the last step of a task, when every rank has returned from the function.
 CLOSING_S = 5.0
 # For the stacks of stuck ranks, which they tell themselves; one whose interpreter is blocked, at a signal.
-ASK_S = 0.5
+ASK_S = 2.0
 POLL_S = 0.02
 
 Tell = Callable[[int, dict[str, Any]], None]
