@@ -130,7 +130,8 @@ def test_what_a_machine_lacks_is_said_and_not_disproved(lab, header, tmp_path):
 def whole(lab, tmp_path_factory):
     """Everything on the faithful fake, once, with little time for every measurement."""
     folder = tmp_path_factory.mktemp("whole")
-    status = lab.main.main(["--device", "fake", "--quick", "--out", str(folder)])
+    # However long it takes on this machine.
+    status = lab.main.main(["--device", "fake", "--quick", "--out", str(folder), "--seconds-per-stage", "3600"])
     return status, folder, lab.facts.read(folder)
 
 
@@ -234,10 +235,18 @@ signal.pause()
 """
 
 
-def test_a_deadline_ends_a_command_with_its_children_and_keeps_what_it_printed(lab, tmp_path):
+def test_a_deadline_ends_a_command_with_its_children_and_keeps_what_it_printed(lab, tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe")
     pipe = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    ended = lab.running.run([sys.executable, "-c", STUBBORN], tmp_path / "said.txt", 2.0, {}, tmp_path)
+    wait = lab.running._wait
+
+    def from_its_beginning(process, limit_s):
+        while not (tmp_path / "said.txt").read_text():
+            assert process.poll() is None
+        return wait(process, limit_s)
+
+    monkeypatch.setattr(lab.running, "_wait", from_its_beginning)
+    ended = lab.running.run([sys.executable, "-c", STUBBORN], tmp_path / "said.txt", 0.5, {}, tmp_path)
     assert (ended.status, ended.said.read_text()) == (None, "began\n")
     os.set_blocking(pipe, True)
     # The end of the file: nobody is left who could write.
