@@ -160,8 +160,9 @@ def kill_in(
             status, left = None, {}
         else:
             status = child.poll()
-            time.sleep(GONE_S)
-            left = running(mark)
+            ended_s = time.monotonic()
+            while (left := running(mark)) and time.monotonic() - ended_s < GONE_S:
+                time.sleep(POLL_S)
     kept = _kept(place)
     if cut or not found:
         return [Killed(*one, *kept) for one in found]

@@ -115,7 +115,8 @@ def test_every_process_of_a_run_is_found_by_its_mark_and_ended(lab, tmp_path):
 def test_the_peer_is_a_program_that_says_whom_spawn_names(lab, killed):
     import json
 
-    asked = {"function": killed.function, "guilty": 1, "arguments": killed.arguments, "size": 2, "group_s": 8}
+    # The first: where both have ended before it looks, spawn names that one.
+    asked = {"function": killed.function, "guilty": 0, "arguments": killed.arguments, "size": 2, "group_s": 8}
     done = subprocess.run(
         [sys.executable, str(lab.blame.PEER), json.dumps(asked)],
         env=os.environ | {"GLOO_SOCKET_IFNAME": "lo"},
@@ -124,4 +125,4 @@ def test_the_peer_is_a_program_that_says_whom_spawn_names(lab, killed):
         timeout=120,
         check=True,
     )
-    assert lab.faults.blamed_by_spawn(done.stdout) == 1
+    assert lab.faults.blamed_by_spawn(done.stdout) == 0
