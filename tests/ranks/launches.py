@@ -16,6 +16,7 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 MPIRUN = ["mpirun", "--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
 # torchrun's agent and mpirun start slowly, and so do ranks on a machine with others at work.
 PATIENCE_S = 180.0
+_HOLDERS = []
 # A file of tests that every rank of a launch runs, one of which only MPI can.
 SMALL = """
 import pytest
@@ -100,8 +101,12 @@ def reports(text):
 
 
 def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+    """One that nobody is given while this process runs, and on which whoever asks for it by its number may listen."""
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    _HOLDERS.append(holder)
+    return holder.getsockname()[1]
 
 
 def two_by_two():

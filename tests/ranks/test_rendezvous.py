@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import tempfile
@@ -72,9 +73,11 @@ def test_what_an_earlier_launch_left_costs_a_retry_only_and_where_nothing_comes_
     )
     assert "nothing was posted there. Expected every process of this launch (srun) to run" in str(caught.value)
     by_file.listen("127.0.0.1").close()
+    path = tmp_path / "attach" / "srun-7-2"
+    # That of the port may be somebody else's by now.
+    path.write_text(Endpoint(("127.0.0.1",), free_port(), KEY).text)
     with pytest.raises(RanksFailed, match=r"it leads nowhere: .*refused"):
         meet(ONE, by_file, 0.3)
-    path = tmp_path / "attach" / "srun-7-2"
     with contextlib.closing(Listener("127.0.0.1")) as other:
         for left in (Endpoint(("127.0.0.1",), other.endpoint.port, KEY).text, "{"):
             path.write_text(left)
@@ -152,14 +155,14 @@ def test_a_launch_with_a_secret_and_a_master_meets_there_and_writes_no_file(tmp_
 
 
 class Stranger:
-    """Another user, who was first at every port that was free, and writes a file where one is looked for."""
+    """Another user, who was first at every port that was free, and writes files where one is looked for."""
 
-    def __init__(self, ports, files):
+    def __init__(self, ports, folder, names):
         (ready, readied), (self.accepted, told) = os.pipe(), os.pipe()
         self._child = os.fork()
         if not self._child:
             try:
-                self._act(ports, files, readied, told)
+                self._act(ports, folder, names, readied, told)
             finally:
                 traceback.print_exc()
                 os._exit(1)
@@ -167,9 +170,10 @@ class Stranger:
         os.close(told)
         assert os.read(ready, 1) == b"x", "the stranger could not begin"
 
-    def _act(self, ports, files, readied, told):
-        # What this loads lies where the other user may not look.
+    def _act(self, ports, folder, names, readied, told):
+        # What this loads, and perhaps the way to the folder, lies where the other user may not look.
         socket.getaddrinfo("127.0.0.1", 0)
+        folder = os.open(folder, os.O_RDONLY)
         os.setgroups([])
         os.setgid(65534)
         os.setuid(65534)
@@ -178,8 +182,9 @@ class Stranger:
             # Whoever else has this one is no rank's controller either.
             with contextlib.suppress(RanksFailed):
                 listeners.append(Listener("127.0.0.1", port, KEY))
-        for path in files:
-            path.write_text(listeners[0].endpoint.text)
+        for name in names:
+            with os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT, 0o644, dir_fd=folder), "w") as file:
+                file.write(listeners[0].endpoint.text)
         os.write(readied, b"x")
         while True:
             if any(listener.accept(0.02) is not None for listener in listeners):
@@ -192,7 +197,7 @@ class Stranger:
         return os.read(self.accepted, 1) == b"x"
 
 
-def lured(launcher, secret):
+def lured(launcher, secret, seconds=0.8):
     """Whether a rank of a launch came to a stranger, where everybody may write into the folder of the runs."""
     identity, port = Identity(1, 2, 1, 2, launcher), free_port()
     environ = STEP | ELASTIC | {"PMIX_NAMESPACE": "job", "MASTER_PORT": str(port)} | secret
@@ -206,13 +211,11 @@ def lured(launcher, secret):
             one.chmod(0o777)
         own = rendezvous_of(identity, environ, Path(folder))
         ports = [endpoint.port for endpoint in own.endpoints()] if secret else [0]
-        stranger = Stranger(ports, [attach / name for name in names])
+        stranger = Stranger(ports, attach, names)
         try:
-            with contextlib.suppress(RanksFailed):
-                channel = meet(identity, own, 0.8)
+            with contextlib.suppress(RanksFailed), contextlib.closing(meet(identity, own, seconds)):
                 # He takes note of whoever comes to him.
-                time.sleep(0.3)
-                channel.close()
+                select.select([stranger.accepted], [], [], 60)
         finally:
             got_one = stranger.close()
     return got_one
@@ -226,4 +229,4 @@ def test_another_user_of_the_machine_gets_no_rank(monkeypatch):
         assert not lured(launcher, secret)
     # He would get who believes him.
     monkeypatch.setattr(FileRendezvous, "endpoints", lambda own: [Endpoint.parse(own._path.read_text())])
-    assert lured("srun", {})
+    assert lured("srun", {}, 60)
