@@ -5,6 +5,7 @@ import socket
 import struct
 import threading
 import time
+from multiprocessing.connection import wait
 
 import pytest
 import torch
@@ -53,6 +54,15 @@ def stranger(listener, says=b""):
                 pass
 
 
+def polled(channel, count):
+    """So many messages, of which those that are there come at once."""
+    found = []
+    while len(found) < count:
+        assert wait([channel], PATIENCE_S)
+        found += channel.poll()
+    return found
+
+
 def test_messages_arrive_whole_and_in_order_in_both_directions(pair):
     own, theirs = pair
     assert own.poll() == []
@@ -62,7 +72,8 @@ def test_messages_arrive_whole_and_in_order_in_both_directions(pair):
         own.send({"number": number})
         theirs.send([number, torch.full((2,), number)])
     assert [theirs.receive(PATIENCE_S)["number"] for _ in range(3)] == [0, 1, 2]
-    assert [(n, row.tolist()) for n, row in own.poll()] == [(0, [0, 0]), (1, [1, 1]), (2, [2, 2])]
+    found = polled(own, 3)
+    assert [(n, row.tolist()) for n, row in found] == [(0, [0, 0]), (1, [1, 1]), (2, [2, 2])]
     assert own.addresses == theirs.addresses == (HOST, HOST)
     # What several threads send does not mix.
     for number in range(8):
@@ -82,8 +93,8 @@ def test_what_was_sent_before_the_end_is_still_read_and_the_end_is_one_wherever_
     theirs.send(1)
     theirs.send(2)
     theirs.close()
-    time.sleep(0.05)
-    assert own.poll() == [1, 2]
+    assert polled(own, 2) == [1, 2]
+    assert wait([own], PATIENCE_S)
     with pytest.raises(EOFError):
         own.poll()
     # In the middle of a message, of its length, with a reset, and of what is no message of ours.
@@ -94,7 +105,7 @@ def test_what_was_sent_before_the_end_is_still_read_and_the_end_is_one_wherever_
                 if reset:
                     bare.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 bare.close()
-                time.sleep(0.02)
+                assert wait([own], PATIENCE_S)
                 with pytest.raises(EOFError):
                     ask(own)
 
@@ -132,18 +143,19 @@ def test_a_closed_channel_says_so_and_wakes_whoever_waits_for_it(pair):
 
 
 def test_strangers_are_refused_and_keep_nobody_waiting(listener, monkeypatch):
-    monkeypatch.setattr(channels, "HANDSHAKE_S", 0.2)
     port = listener.endpoint.port
-    stranger(listener, b"GET / HTTP/1.1\r\n\r\n" * 10)
-    stranger(listener)
-    for key, told in ((b"another", r"127\.0\.0\.1:\d+: (the connection ended|.*reset)"),):
-        with pytest.raises(ConnectionError, match=told):
-            connect(Endpoint((HOST,), port, key), 0.0)
-    assert listener.accept(0.05) is None
+    with monkeypatch.context() as patch:
+        patch.setattr(channels, "HANDSHAKE_S", 0.2)
+        stranger(listener, b"GET / HTTP/1.1\r\n\r\n" * 10)
+        stranger(listener)
+        assert listener.accept(0.05) is None
+    monkeypatch.setattr(channels, "HANDSHAKE_S", PATIENCE_S)
     # By whichever of the addresses answers.
-    theirs = connect(Endpoint(("203.0.113.1", "nowhere.invalid", HOST), port, listener.endpoint.key), PATIENCE_S)
+    theirs = connect(Endpoint(("127.0.0.2", "nowhere.invalid", HOST), port, listener.endpoint.key), PATIENCE_S)
     theirs.send("hello")
     assert listener.accept(PATIENCE_S).receive(PATIENCE_S) == "hello"
+    with pytest.raises(ConnectionError, match=r"127\.0\.0\.1:\d+: (the connection ended|.*reset)"):
+        connect(Endpoint((HOST,), port, b"another"), 0.0)
     # Nor does a rank believe a listener that does not know the key.
     with socket.create_server((HOST, 0)) as impostor:
         endpoint = Endpoint((HOST,), impostor.getsockname()[1], b"key")
@@ -154,10 +166,11 @@ def test_strangers_are_refused_and_keep_nobody_waiting(listener, monkeypatch):
 
             def answer(says=says):
                 connection, _ = impostor.accept()
-                with connection:
+                # What was said is lost where this side hangs up first.
+                with connection, contextlib.suppress(OSError):
                     connection.sendall(says)
-                    with contextlib.suppress(OSError):
-                        time.sleep(0.1)
+                    while connection.recv(1000):
+                        pass
 
             thread = threading.Thread(target=answer)
             thread.start()
@@ -170,7 +183,7 @@ def test_strangers_are_refused_and_keep_nobody_waiting(listener, monkeypatch):
     assert Endpoint.parse(listener.endpoint.text) == listener.endpoint
 
 
-def test_where_nobody_can_listen_is_said_with_the_remedy():
+def test_where_nobody_can_listen_is_said_with_the_remedy(monkeypatch):
     with socket.create_server((HOST, 0)) as busy:
         for address, port, told in (
             (HOST, busy.getsockname()[1], r"cannot listen on 127\.0\.0\.1:\d+: Address already in use; ranks connect"),
@@ -179,5 +192,6 @@ def test_where_nobody_can_listen_is_said_with_the_remedy():
         ):
             with pytest.raises(RanksFailed, match=told):
                 server(address, port)
-    with contextlib.closing(server("::1")) as six, contextlib.closing(server("")) as four:
-        assert (six.family, four.family) == (socket.AF_INET6, socket.AF_INET)
+    # Not every machine has an address of version 6.
+    monkeypatch.setattr(socket, "create_server", lambda where, *, family, backlog: (where[0], family))
+    assert [server(address) for address in ("::1", "")] == [("::1", socket.AF_INET6), ("", socket.AF_INET)]
