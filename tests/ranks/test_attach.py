@@ -6,14 +6,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from pytest_roofline.core.errors import BadInput, RanksFailed
-from pytest_roofline.ranks import local
+from pytest_roofline.ranks import attach, local
 from pytest_roofline.ranks.attach import (
     ALONE,
     BYE,
@@ -27,6 +25,7 @@ from pytest_roofline.ranks.attach import (
 )
 from pytest_roofline.ranks.identity import Identity
 from pytest_roofline.ranks.local import Local
+from pytest_roofline.ranks.processes import descendants
 from pytest_roofline.ranks.rendezvous import FileRendezvous, meet
 
 from .real_ranks import gone, until
@@ -140,7 +139,14 @@ def test_every_rank_is_told_who_it_is_and_nothing_of_its_launch(launch, monkeypa
         placement.start(2, KEY)
 
 
-def test_the_end_of_a_rank_is_known_on_every_host(launch):
+@pytest.fixture
+def patient(monkeypatch):
+    """A rank that is to end may take as long to begin as a busy machine has it."""
+    monkeypatch.setattr(local, "FATE_S", 60.0)
+    monkeypatch.setattr(attach, "FATE_S", 60.0)
+
+
+def test_the_end_of_a_rank_is_known_on_every_host(launch, patient):
     placement = launch().placement()
     for how, fate in (("kill", "killed by SIGKILL"), ("3", "exit code 3"), ("0", "exit code 0")):
         placement.start(2, KEY | {"HOW": how})
@@ -169,8 +175,10 @@ def test_a_process_of_the_launch_that_is_gone_or_does_not_answer_is_given_up(lau
     told = "the process of the launch that stands for rank 2 is gone"
     assert re.fullmatch(rf"rank 2 on \S+: {told}", placement.trouble())
     assert (placement.fate(2), placement.tail(2)) == (told, "")
-    monkeypatch.setattr(one.children[1], "tail", lambda _: time.sleep(1))
+    given_up = threading.Event()
+    monkeypatch.setattr(one.children[1], "tail", lambda _: given_up.wait(60))
     assert one.attached.ask([1], "tail", 7, seconds=0.2) == {1: None}
+    given_up.set()
     assert one.attached.lost(1)
     # An order that rank 0 may not give is refused.
     one = launch()
@@ -249,7 +257,7 @@ attached.tell(BYE)
 """
 
 
-def test_a_round_leads_the_processes_and_gives_them_back_also_when_it_is_killed(launch):
+def test_a_round_leads_the_processes_and_gives_them_back_also_when_it_is_killed(launch, patient):
     one = launch(3)
     own = one.placement()
     own.start(3, KEY)
@@ -290,7 +298,7 @@ def test_a_launcher_that_ends_its_processes_ends_their_ranks_and_ctrl_c_is_left_
         attached = gather(Identity(0, 2, 0, None, "srun"), FileRendezvous(tmp_path / "meet"), 60, "127.0.0.1")
         attached.tell(JOIN)
         assert attached.ask([1], "start_one", 1, KEY) == {1: ""}
-        (child,) = map(int, Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split())
+        ((child, _),) = descendants(process.pid)
         process.send_signal(number)
         if number == signal.SIGINT:
             assert attached.ask([1], "fate", 1) == {1: ""}

@@ -97,13 +97,15 @@ def test_arguments_and_what_launchers_say_of_themselves_are_read_or_refused():
 def scene(tmp_path, monkeypatch):
     """A folder in PATH whose launchers do what a test says."""
     # Without the real launchers, but with the system's own tools.
-    for name in ("sh", "sleep", "cat"):
+    shell = shutil.which("sh")
+    for name in ("sleep", "cat"):
         (tmp_path / name).symlink_to(shutil.which(name))
     monkeypatch.setenv("PATH", str(tmp_path))
 
     def put(name, script):
         path = tmp_path / name
-        path.write_text(f"#!{tmp_path / 'sh'}\n{script}\n")
+        # Of a long folder the kernel would read a part.
+        path.write_text(f"#!{shell}\n{script}\n")
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
     return put
