@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 
 from pytest_roofline.core.errors import BadInput, RanksFailed
-from pytest_roofline.ranks import attach, local
+from pytest_roofline.ranks import attach, local, processes
 from pytest_roofline.ranks.attach import (
     ALONE,
     BYE,
@@ -227,11 +227,16 @@ def test_ranks_that_never_come_or_do_not_belong_to_the_launch_are_named(tmp_path
     assert (thread.is_alive(), attached.size) == (False, 2)
 
 
-def test_a_blocked_rank_of_another_process_writes_its_stacks_at_a_signal(launch):
-    placement = launch().placement()
+def test_a_blocked_rank_of_another_process_writes_its_stacks_at_a_signal_once_it_has_a_core(launch, monkeypatch):
+    monkeypatch.setattr(processes, "SIGNAL_S", 60.0)
+    one = launch()
+    placement = one.placement()
     placement.start(2, KEY | {"HOW": "stacks"})
     until(lambda: "writes into" in placement.tail(1))
     descriptor = int(placement.tail(1).rpartition(" ")[2])
+    pid = pid_of(one.children[1])
+    os.kill(pid, signal.SIGSTOP)
+    threading.Timer(0.5, os.kill, (pid, signal.SIGCONT)).start()
     assert 'File "<string>"' in placement.stacks_of(1, descriptor)
     placement.kill()
     assert placement.stacks_of(1, descriptor) == ""

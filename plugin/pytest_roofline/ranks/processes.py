@@ -92,8 +92,8 @@ def last_words(text: str) -> str:
 # Names the process that a rank must not outlive, where that is its parent.
 PARENT_VARIABLE = "ROOFLINE_RANK_PARENT"
 _PR_SET_PDEATHSIG = 1
-# For a signal to be taken, and the stacks to be written.
-SIGNAL_S = 0.2
+# For a signal to be taken, and the stacks to be written: until they are there and nothing more comes for a moment.
+SIGNAL_S, SETTLED_S = 2.0, 0.1
 
 
 class Started(NamedTuple):
@@ -169,12 +169,15 @@ def signal_to(process: Started, number: int) -> bool:
 def stacks_at_a_signal(ranks: Mapping[int, tuple[Started, int]]) -> dict[int, str]:
     """What blocked ranks of this space write into their files of stacks, by their processes and descriptors."""
     asked = [rank for rank, (process, _) in ranks.items() if signal_to(process, signal.SIGUSR1)]
-    time.sleep(SIGNAL_S if asked else 0.0)
-    found = {}
-    for rank in asked:
-        process, descriptor = ranks[rank]
-        with contextlib.suppress(OSError):
-            found[rank] = Path(f"/proc/{process.pid}/fd/{descriptor}").read_text(errors="replace")
+    found, before = dict.fromkeys(asked, ""), dict[int, str]()
+    until_s = time.monotonic() + SIGNAL_S
+    while not (all(found.values()) and found == before) and time.monotonic() < until_s:
+        time.sleep(SETTLED_S)
+        before, found = found, {}
+        for rank in asked:
+            process, descriptor = ranks[rank]
+            with contextlib.suppress(OSError):
+                found[rank] = Path(f"/proc/{process.pid}/fd/{descriptor}").read_text(errors="replace")
     return found
 
 
