@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from pytest_roofline import Work
+from pytest_roofline.core.samples import for_neighbours
 from pytest_roofline.engine.calls import is_cold, rotation_sets
 from pytest_roofline.engine.devices.base import INFINITY_CACHE_BYTES
 from roofline_kernels.stream import ELEMENTS, LARGE_ELEMENTS
@@ -37,8 +38,7 @@ def test_a_short_run_measures_verifies_and_prints_what_was_selected(tmp_path):
     found = [(one.label, one.verified, one.key.cache) for one in run.measurements]
     assert found == [("memcpy_h2h[4KiB]", True, "rotate"), ("memcpy_h2h[32KiB]", True, "rotate")]
     # Others on this machine may spoil what is measured, and nothing else may.
-    spoiled = r"(\d+ of \d+ blocks of samples were spoiled: \d+ × cores taken by the scheduler)?"
-    assert [one.invalid for one in run.measurements if not re.fullmatch(spoiled, one.invalid)] == []
+    assert [one.invalid for one in run.measurements if one.invalid and not for_neighbours(one.invalid)] == []
     assert [one.outcome for one in run.outcomes] == ["passed", "passed"]
     assert (run.footer.measured, run.footer.exit_status) == (2, 0)
     assert len(re.findall(r"^memcpy_h2h\[(4|32)KiB\] ", done.stdout, re.MULTILINE)) == 2, done.stdout
