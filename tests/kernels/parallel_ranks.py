@@ -18,8 +18,8 @@ from roofline_kernels.transformer import SEED, Config, make_batch
 
 CPU = torch.device("cpu")
 RANKS = 2
-# Of a step that takes some ten milliseconds.
-LATE_S = 0.1
+# Of a step that takes some ten milliseconds, and a few times as long on a busy machine.
+LATE_S = 0.5
 TINY = Config(32, 64, 2, 2, vocab=96)
 BATCH, CONTEXT, STEPS = 2, 16, 3
 # Large enough for a few steps to change a parameter by far more than rounding does.

@@ -114,9 +114,9 @@ def test_ddp_leaves_the_same_model_on_all_ranks_to_the_last_bit_and_without_sync
 def test_one_bucket_at_the_end_of_the_backward_pass_is_all_exposed(ranks):
     # The tiny model's gradients are one bucket, which is full when nothing is left to compute. A rank that waits for a
     # late one waits so long that the few operators beside the bucket, microseconds each, do not matter. Of three steps
-    # that one rank begins 0.1 s late, a busy machine makes the other late as well.
+    # that one rank begins half a second late, a busy machine makes the other late as well.
     _, communication_s, exposed_s = ranks[0]["ddp"]["profile beside a late rank"]
-    assert communication_s > 0.1
+    assert communication_s > 0.5
     assert exposed_s > 0.9 * communication_s
 
 
