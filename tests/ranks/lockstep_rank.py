@@ -1,6 +1,7 @@
 """A rank of the tests of lockstep: `python lockstep_rank.py RANK SIZE PORT FILE` measures every scenario of this file.
 
-One world does all of them, since starting one takes seconds. What each rank measured goes into FILE, by pickle.
+One world does all of them, since starting one takes seconds. What each rank measured goes into FILE, by pickle. The
+clock of its device moves where a scenario says so, and a little where it is read: times are those of any machine.
 """
 
 import pickle
@@ -20,10 +21,30 @@ from pytest_roofline.engine.request import RankOptions, Request, Timed
 from pytest_roofline.ranks.lockstep import RankTimes, measure
 from pytest_roofline.ranks.worlds import Rank, Skipped
 
-LATE_S = 0.02
+LATE_S, CALL_S = 0.02, 1e-3
 NUMEL = 256
 BUDGET_S = 0.15
 MIB = 2**20
+
+
+WAIT = dist.Work.wait
+
+
+class Meter(CpuDevice):
+    """A processor with such a clock; what it takes to meet costs no time of it."""
+
+    now_ns = 0
+
+    def stamp(self):
+        self.now_ns += 100
+        return self.now_ns
+
+    def host_s(self):
+        # No sample is longer than its block was by the host's clock.
+        return time.perf_counter() + self.now_ns * 1e-9
+
+    def take(self, seconds):
+        self.now_ns += round(seconds * 1e9)
 
 
 @dataclass
@@ -60,12 +81,13 @@ def late(rank, guilty, where):
     x = torch.ones(NUMEL)
 
     def call():
+        rank.meter.take(CALL_S)
         if where == "between":
             dist.broadcast(x, 0)
         if where == "after":
             dist.all_reduce(x)
         if rank == guilty:
-            time.sleep(LATE_S)
+            rank.meter.take(LATE_S)
         if where != "after":
             dist.all_reduce(x)
 
@@ -73,19 +95,26 @@ def late(rank, guilty, where):
 
 
 def one_way(rank):
-    """A large broadcast, which its root leaves long before the other."""
-    x = torch.ones(4 * MIB)
+    """A broadcast, which its root leaves long before the other."""
+    x = torch.ones(NUMEL)
+
+    def wait(work, *arguments, **named):
+        rank.meter.take(LATE_S * rank)
+        return WAIT(work, *arguments, **named)
+
+    dist.Work.wait = wait
     return counted(lambda: dist.broadcast(x, 0))
 
 
 def itself(rank):
     """A rank function that is timed itself: it returns nothing to call."""
+    rank.meter.take(CALL_S)
     dist.all_reduce(torch.ones(NUMEL))
 
 
 def quiet(rank):
     """No collective at all; rank 1 takes twice as long."""
-    return counted(lambda: time.sleep(0.004 * (1 + rank)))
+    return counted(lambda: rank.meter.take(0.004 * (1 + rank)))
 
 
 def summing(rank, wrong=-1, once=False, as_timed=True):
@@ -93,6 +122,7 @@ def summing(rank, wrong=-1, once=False, as_timed=True):
     done = []
 
     def call(into, source):
+        rank.meter.take(CALL_S)
         if once and any(into is each for each in done):
             dist.barrier()
             return
@@ -120,9 +150,8 @@ def summing(rank, wrong=-1, once=False, as_timed=True):
 
 
 def short(rank):
-    """Far below a microsecond, without a collective, so that many calls make a sample on a slow machine too."""
-    x = torch.ones(8)
-    return counted(x.numel)
+    """So short that many calls make a sample, without a collective."""
+    return counted(lambda: rank.meter.take(1e-6))
 
 
 class Bulk:
@@ -148,9 +177,13 @@ def in_bulk_on(rank, bulk):
             dist.all_reduce(x)
         return x
 
+    def call(x):
+        rank.meter.take(CALL_S)
+        x.fill_(1.0)
+
     bulky = Bulk()
     verify = bulky if int(rank) in bulk else bulky.__call__
-    return Timed(counted(lambda x: x.fill_(1.0)), make_args, verify)
+    return Timed(counted(call), make_args, verify)
 
 
 def crowded(rank):
@@ -179,7 +212,7 @@ SCENARIOS = {
         for where, timing in (("before", "isolated"), ("after", "pipelined"), ("between", "pipelined"))
         for guilty in (-1, 0, 1)
     },
-    "one_way": (one_way, (), plan(work=Work(algbw_bytes=16 * MIB))),
+    "one_way": (one_way, (), plan()),
     "itself": (itself, (), plan()),
     "quiet": (quiet, (), plan()),
     "right": (summing, (), plan()),
@@ -207,6 +240,7 @@ def run(rank):
         except (BadInput, Skipped) as error:
             outcome.error = str(error)
         vars(rank.meter).pop("free_bytes", None)
+        dist.Work.wait = WAIT
         outcome.calls = LAST[0].made
         outcomes[name] = outcome
     # The last, since nobody may come together again after it.
@@ -223,7 +257,7 @@ def main(number, size, port, file):
     timeout = timedelta(seconds=60)
     dist.init_process_group("gloo", store=store, rank=number, world_size=size, timeout=timeout)
     side = dist.new_group(backend="gloo", timeout=timeout)
-    rank = Rank.make(number, size=size, local_rank=number, host="here", backend="gloo", meter=CpuDevice(), side=side)
+    rank = Rank.make(number, size=size, local_rank=number, host="here", backend="gloo", meter=Meter(), side=side)
     Path(file).write_bytes(pickle.dumps(run(rank)))
     dist.barrier(group=side)
     dist.destroy_process_group()
