@@ -153,15 +153,6 @@ def data_bytes() -> int | None:
     return _kilobytes("proc/self/status", "VmData")
 
 
-def _data_headroom_bytes() -> int | None:
-    """What the limit of this process's data segment still allows; None where it has none."""
-    held, resource = data_bytes(), limits()
-    if held is None or resource is None:
-        return None
-    soft, _ = resource.getrlimit(resource.RLIMIT_DATA)
-    return None if soft == resource.RLIM_INFINITY else int(soft) - held
-
-
 def limits() -> Any:
     """The module that knows the limits of a process; None on a system without it."""
     try:
@@ -173,8 +164,12 @@ def limits() -> Any:
 
 def free_memory_bytes() -> int:
     """What an allocation can still get: the least of what the machine, the cgroup and the process's limit allow."""
-    available, allowed = _kilobytes("proc/meminfo", "MemAvailable"), _data_headroom_bytes()
-    free = [memory_bytes() if available is None else available, *([] if allowed is None else [allowed])]
+    available = _kilobytes("proc/meminfo", "MemAvailable")
+    free = [memory_bytes() if available is None else available]
+    held, resource = data_bytes(), limits()
+    if held is not None and resource is not None:
+        soft, _ = resource.getrlimit(resource.RLIMIT_DATA)
+        free += [] if soft == resource.RLIM_INFINITY else [int(soft) - held]
     for folder, limit in _numbers("memory", "memory.max", "memory.limit_in_bytes"):
         used = read(folder / "memory.current") or read(folder / "memory.usage_in_bytes") or "0"
         # Page cache counts as used but is given back on demand.

@@ -260,17 +260,6 @@ def trend(seconds: Sequence[float]) -> float:
     return median(seconds[middle:]) / median(seconds[:middle]) - 1
 
 
-def is_steady(seconds: Sequence[float], precision: float, horizon: float = 1.0) -> bool:
-    """Whether nothing drifts that would matter by the end of the budget, which is `horizon` times as long as so far.
-
-    A drift matters if the halves of what was measured, medians of blocks in the order taken, differ by more than is to
-    be known; or if it is more than noise, and going on like this the halves of the whole budget would.
-    """
-    limit = max(TREND, precision)
-    moved = abs(trend(seconds))
-    return moved <= limit and (moved * horizon <= limit or not _rises_or_falls(seconds))
-
-
 def _rises_or_falls(seconds: Sequence[float]) -> bool:
     """The Mann-Kendall test at 5 %: pairs in order against pairs out of order (Kendall, Rank Correlation Methods)."""
     count = len(seconds)
@@ -280,12 +269,15 @@ def _rises_or_falls(seconds: Sequence[float]) -> bool:
 
 
 def known(seconds: Sequence[float], precision: float, horizon: float = 1.0) -> bool:
-    """Whether the medians of blocks, in the order taken, are enough, agree and do not drift."""
-    return (
-        len(seconds) >= FEWEST_BLOCKS
-        and median_half_width(seconds) <= precision
-        and is_steady(seconds, precision, horizon)
-    )
+    """Whether the medians of blocks, in the order taken, are enough, agree and do not drift.
+
+    A drift matters if their halves differ by more than is to be known; or if it is more than noise, and going on like
+    this the halves of the whole budget, `horizon` times as long as so far, would.
+    """
+    if len(seconds) < FEWEST_BLOCKS or median_half_width(seconds) > precision:
+        return False
+    limit, moved = max(TREND, precision), abs(trend(seconds))
+    return moved <= limit and (moved * horizon <= limit or not _rises_or_falls(seconds))
 
 
 def ending(seconds: Sequence[float], precision: float) -> str:
