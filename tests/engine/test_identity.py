@@ -156,11 +156,12 @@ def test_packages_are_those_imported_by_whatever_name_and_binaries_have_a_hash(t
     (distribution(site, "PyDebian", "3.1", [], top_level__txt="debian\n") / "RECORD").unlink()
     # Whose file ends like one of another, and one of which nothing is imported.
     distribution(site, "unseen", "4.0", ["unseen/other.py", "unseen.py"])
+    distribution(site, "setuptools", "5.0", ["setuptools/__init__.py", "_distutils_hack.py"])
     # Below, as of an environment over another.
     distribution(tmp_path / "below", "plain", "0.9", ["plain/__init__.py"])
     monkeypatch.setattr(sys, "path", [str(site), str(tmp_path / "below")])
     monkeypatch.setattr(sys, "modules", {})
-    for name in ("plain", "fast_thing", "other", "debian", "test_of_mine"):
+    for name in ("plain", "fast_thing", "other", "debian", "_distutils_hack", "test_of_mine"):
         sys.modules[name] = types.ModuleType(name)
         sys.modules[name].__file__ = str(site / f"{name}.py")
     found = packages()

@@ -144,7 +144,10 @@ def _names_of(folder: str) -> tuple[str, ...]:
 
 def packages() -> dict[str, str]:
     """Version by name of each distribution of which a module is imported; of those with binaries with a hash."""
-    return {info.name.partition("-")[0].replace("_", "-"): _version(info) for info in sorted(_imported())}
+    found = {info.name.partition("-")[0].replace("_", "-"): _version(info) for info in sorted(_imported())}
+    # A list of thousands of files is read once, for its owner and for its hash, and not kept.
+    _record.cache_clear()
+    return found
 
 
 def copied_from(side: Mapping[str, str]) -> Iterator[str]:
@@ -154,7 +157,7 @@ def copied_from(side: Mapping[str, str]) -> Iterator[str]:
     """
     for info in sorted(_imported()):
         with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
-            origin = json.loads(read(info / "direct_url.json") or "{}")
+            origin = json.loads(_origin(info) or "{}")
             place = Path(unquote(urlsplit(str(origin["url"])).path)).resolve()
             own = place.is_relative_to(side["checkout"]) and not place.is_relative_to(side["folder"])
             if own and not origin["dir_info"].get("editable"):
@@ -170,13 +173,16 @@ def _imported() -> frozenset[Path]:
     known = dict(_distributions(tuple(sys.path)))
     # A distribution may be called otherwise than what is imported of it; what lies nowhere beside one is of none.
     places = tuple({f"{info.parent}{os.sep}" for info in known.values()})
-    others = frozenset(file for name, file in imported.items() if name not in known and file.startswith(places))
+    # Every interpreter that has setuptools runs its hook.
+    unknown = {name: file for name, file in imported.items() if name not in known and name != "_distutils_hack"}
+    others = frozenset(file for file in unknown.values() if file.startswith(places))
     found = frozenset(known.pop(name) for name in sorted(imported) if name in known)
     return found | _owners(others, found, frozenset(known.values()))
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[-_.]+", "_", name).lower()
+    plain = name.lower().replace("-", "_").replace(".", "_")
+    return re.sub("__+", "_", plain) if "__" in plain else plain
 
 
 @functools.cache
@@ -188,15 +194,21 @@ def _distributions(path: Sequence[str]) -> Mapping[str, Path]:
 
 @functools.cache
 def _owners(files: frozenset[str], found: frozenset[Path], others: frozenset[Path]) -> frozenset[Path]:
-    """The distributions that some modules are of: of those already found, else of others, a short RECORD first."""
+    """The distributions that some modules are of: those called alike first, then those found, a short RECORD first."""
     sought, owners = set(files), set()
-    for info in (*sorted(found, key=_size), *sorted(others, key=_size)):
-        if not sought:
-            break
-        record, start = _record(info), len(f"{info.parent}{os.sep}")
-        if owned := {file for file in sought if f"\n{file[start:].replace(os.sep, '/')},".encode() in record}:
-            sought -= owned
-            owners.add(info)
+    places = {f"{info.parent}{os.sep}" for info in found | others}
+    tops = [file[len(place) :].partition(os.sep)[0] for file in files for place in places if file.startswith(place)]
+    stems = [_plain(top.partition(".")[0]).strip("_") for top in tops]
+    names = {info: _plain(info.name.partition("-")[0]) for info in found | others}
+    alike = frozenset(info for info, name in names.items() if any(stem in name or name in stem for stem in stems))
+    for group in (alike, found - alike, others - alike):
+        for info in sorted(group, key=_size) if sought else ():
+            record, start = _record(info), len(f"{info.parent}{os.sep}")
+            if owned := {file for file in sought if f"\n{file[start:].replace(os.sep, '/')},".encode() in record}:
+                sought -= owned
+                owners.add(info)
+            if not sought:
+                break
     return frozenset(owners)
 
 
@@ -207,6 +219,7 @@ def _size(info: Path) -> int:
         return 0
 
 
+@functools.cache
 def _record(info: Path) -> bytes:
     """The list of a distribution's files, each behind a line break; from its top names where Debian keeps no list."""
     try:
@@ -230,7 +243,7 @@ def _hash(content: bytes) -> str:
 def _installed_code(side: Mapping[str, str] | None = None) -> Iterator[Code]:
     """The code of packages that were installed from a folder, as editable ones are, or from version control."""
     for info in _distributions(tuple(sys.path)).values():
-        told = read(info / "direct_url.json")
+        told = _origin(info)
         if told is None:
             continue
         name = info.name.partition("-")[0].replace("_", "-")
@@ -245,6 +258,11 @@ def _installed_code(side: Mapping[str, str] | None = None) -> Iterator[Code]:
                 yield from (replace(one, name=name) for one in _code_of(place))
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
+
+
+@functools.cache
+def _origin(info: Path) -> str | None:
+    return read(info / "direct_url.json")
 
 
 def _code_of(folder: Path) -> tuple[Code, ...]:
