@@ -6,7 +6,12 @@ from pytest_roofline.report.page import SHOWN_ROWS, page
 
 from ..report.page.page_runs import everything, hostile, many
 from ..tools import require_tools
-from .browser import chromium, complaints, emulate, heap_bytes, marked, opened, requests, resize
+from .browser import chromium, complaints, emulate, main_thread, marked, opened, requests, resize
+
+# What ten thousand measurements may cost the page's main thread until they can be used. The wall clock, which tells of
+# other programs too, has a cap.
+MOST_CPU_S = 3.0
+HARD_CAP_MS = 30_000
 
 
 @pytest.fixture(scope="module")
@@ -233,15 +238,15 @@ def test_hostile_names_do_nothing(browser, pages):
     )
 
 
-def test_ten_thousand_measurements_are_no_more_to_open_than_a_few_hundred(browser, pages):
-    emulate(browser)
-    resize(browser, 1280)
-    few, many = [], []
-    for name, found in (("long", few), ("many", many)):
-        opened(browser, pages[name])
-        assert marked(browser, "table usable") < marked(browser, "plots drawn")
-        found += [tell(browser, "document.querySelectorAll('*').length"), heap_bytes(browser)]
-    assert all(more < 1.5 * less for less, more in zip(few, many, strict=True)), (few, many)
+def test_ten_thousand_measurements_open_in_three_seconds_of_the_main_thread(pages, tmp_path):
+    require_tools("chromium", "chromedriver")
+    # A browser that has seen nothing: it keeps what it made of the scripts of pages opened before.
+    with chromium(tmp_path) as fresh:
+        fresh.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
+        opened(fresh, pages["many"])
+        spent = main_thread(fresh)
+        assert 0 < spent["ScriptDuration"] < spent["TaskDuration"] < MOST_CPU_S
+        assert marked(fresh, "table usable") < marked(fresh, "plots drawn") < HARD_CAP_MS
 
 
 def test_ten_thousand_measurements_can_be_sorted_and_filtered_whole(browser, pages):
