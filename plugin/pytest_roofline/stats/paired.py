@@ -140,8 +140,8 @@ def judge_paired(
         # What is as good as known of all does not hold of a test whose own processes rule it out.
         mine = lent if lent.borrowed and not (alike and one.beyond(lent.process) < ALIKE) else None
         alone[name] = _judge(one, mine, tolerances[name], looks, fewest)
-        wanted[name] = one.blocks < looks.most and not ended
-        wanted[name] &= _may_decide(alone[name], looks, one.blocks, fewest, len(tests))
+        more = one.blocks < looks.most and not ended
+        wanted[name] = more and _may_decide(alone[name], looks, one.blocks, fewest, len(tests))
     found = {}
     for name, verdict in settle(alone, len(tests)).items():
         one, still = told[name], verdict.kind is Kind.INCONCLUSIVE
