@@ -41,9 +41,7 @@ def test_what_a_kill_spoils_misses_its_goal(reliability, killed):
     assert "| pytest | SIGKILL | 5 | 0.10 s | 1.20 s | 1 |" in figure.text
 
 
-def test_a_killed_run_is_found_whole_with_nothing_left_of_it(reliability, tmp_path, monkeypatch):
-    # The page asks for a second, which a busy machine may not keep.
-    monkeypatch.setattr(reliability, "GONE_S", reliability.GIVEN_UP_S)
+def test_a_killed_run_is_found_whole_with_nothing_left_of_it(reliability, tmp_path):
     (one,) = reliability.kill_in(tmp_path / "run", None, {"a rank": 1}, random.Random(1), 0.0)
     assert (one.victim, one.number) == ("a rank", signal.SIGKILL)
     assert (one.unread, one.lost, one.ended, one.told, one.left) == (0, 0, True, True, 0)

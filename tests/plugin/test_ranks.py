@@ -271,8 +271,8 @@ def test_the_straggler_is_named_with_its_lag(story, measured):
     for guilty in (0, 1):
         found = measured[f"late.rank{guilty}"]
         assert found.ranks.straggler == guilty
-        # Its nap, less what a busy machine adds to the other's way to the collective, or more.
-        assert 0.05 < found.ranks.lag_s[guilty] < 1.0
+        # Its nap, and what a busy machine adds to it.
+        assert 0.09 < found.ranks.lag_s[guilty] < 1.0
         assert found.median_s > 0.1
         line = rf"^straggler: rank {guilty} on {re.escape(HOST)} needs .* ms more than .* of late\.rank{guilty} \("
         assert re.search(line, story.text, re.MULTILINE)

@@ -31,7 +31,7 @@ def alive(path):
 
 def gone(path):
     """Whether it is gone, now or in a moment."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 5
     while alive(path) and time.monotonic() < deadline:
         time.sleep(0.02)
     return not alive(path)
