@@ -34,7 +34,9 @@ def address(case: Case) -> str:
     owner, name = case if case[0] else (case[1], "")
     for dotted, path in dotted_files().items():
         if f"{owner}.".startswith(f"{dotted}."):
-            return "::".join(filter(None, [path.as_posix(), *owner.removeprefix(dotted).split("."), name]))
+            return "::".join(
+                filter(None, [path.as_posix(), *owner.removeprefix(dotted).split("."), name])
+            )
     return "::".join(filter(None, case))
 
 
@@ -45,12 +47,21 @@ def flaws(first: dict[str, list[tuple[Case, str]]], again: list[tuple[Case, str]
     passed = {case for case, outcome in [*cases, *again] if outcome == "passed"}
     found = [f"{name} holds no test" for name, pairs in first.items() if not pairs]
     if not skipped:
-        found.append("no test was skipped while the tools were hidden; expected those that start one")
-    found += [f"no test of {path} passed" for dotted, path in dotted_files().items() if not any_of(dotted, passed)]
+        found.append(
+            "no test was skipped while the tools were hidden; expected those that start one"
+        )
+    found += [
+        f"no test of {path} passed"
+        for dotted, path in dotted_files().items()
+        if not any_of(dotted, passed)
+    ]
     bad = [(case, outcome) for case, outcome in cases if outcome not in ("passed", "skipped")]
     bad += [(case, outcome) for case, outcome in again if outcome != "passed"]
     found += [f"{outcome}: {address(case)}" for case, outcome in bad]
-    found += [f"skipped, and not run again: {address(case)}" for case in sorted(skipped - {case for case, _ in again})]
+    found += [
+        f"skipped, and not run again: {address(case)}"
+        for case in sorted(skipped - {case for case, _ in again})
+    ]
     return found
 
 
@@ -67,12 +78,18 @@ def main(task: str, place: Path) -> str | None:
                 print(address(case))
         return None
     first = {path.name: outcomes(path) for path in sorted(place.glob("first-*.xml"))}
-    later = [path for pattern in ("again-*.xml", "slow-*.xml") for path in sorted(place.glob(pattern))]
+    later = [
+        path for pattern in ("again-*.xml", "slow-*.xml") for path in sorted(place.glob(pattern))
+    ]
     again = [pair for path in later for pair in outcomes(path)]
     if found := flaws(first, again):
-        return "\n".join(["not every test has passed, though CI has every tool that a test needs:", *found])
+        return "\n".join(
+            ["not every test has passed, though CI has every tool that a test needs:", *found]
+        )
     before = [outcome for pairs in first.values() for _, outcome in pairs].count("passed")
-    print(f"{before} tests passed without the tools, {len(again)} with them, of {len(dotted_files())} files")
+    print(
+        f"{before} tests passed without the tools, {len(again)} with them, of {len(dotted_files())} files"
+    )
     return None
 
 

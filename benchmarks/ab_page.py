@@ -82,16 +82,26 @@ class Told:
 
     def verdicts(self, *, changed: bool) -> list[str]:
         """Of the tests of the slower function, or of the others."""
-        return [row["verdict"] for row in self.facts["tests"] if ("changed" in row["label"]) is changed]
+        return [
+            row["verdict"] for row in self.facts["tests"] if ("changed" in row["label"]) is changed
+        ]
 
 
 def measured(cwd: Path, comment: Path, *words: str) -> Told:
     """What a run of the command in a folder told; the comment is the file that it writes for a pull request."""
-    command = [str(Path(sys.executable).parent / "roofline"), "ab", *COMMON, f"--markdown={comment}", *words]
+    command = [
+        str(Path(sys.executable).parent / "roofline"),
+        "ab",
+        *COMMON,
+        f"--markdown={comment}",
+        *words,
+    ]
     done = subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode not in (0, 1):
         print(done.stdout)
-        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}; expected a quiet machine")
+        raise SystemExit(
+            f"{' '.join(command)} ended with {done.returncode}; expected a quiet machine"
+        )
     rows = [row for row in comment.read_text(encoding="utf-8").splitlines() if row.startswith("|")]
     return Told(json.loads(done.stdout), "\n".join(rows))
 
@@ -125,8 +135,16 @@ def page(seeded: Told, same: Told) -> str:
     for name, facts in (("seeded", seeded.facts), ("against itself", same.facts)):
         ratio, controls, blocks = took(facts)
         base_s = facts["seconds"]["A"] + facts["seconds"]["warming A"]
-        kept = ("" if ratio <= MOST_RATIO else ", missed", "" if controls <= math.ceil(blocks / 4) else ", missed")
-        cells = (name, f"{facts['seconds']['all']:.0f} s", f"{base_s:.0f} s", f"{ratio:.2f}{kept[0]}")
+        kept = (
+            "" if ratio <= MOST_RATIO else ", missed",
+            "" if controls <= math.ceil(blocks / 4) else ", missed",
+        )
+        cells = (
+            name,
+            f"{facts['seconds']['all']:.0f} s",
+            f"{base_s:.0f} s",
+            f"{ratio:.2f}{kept[0]}",
+        )
         lines.append(f"| {' | '.join((*cells, f'{controls} of {blocks}{kept[1]}'))} |")
     newline = "\n"
     return f"""# Two sides in turn, for real
@@ -164,7 +182,9 @@ which has decided before its fourth has one in more than a quarter of those it t
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -174,7 +194,9 @@ def main() -> None:
         (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
         before, after = environments(folder)
         comment, most = folder / "comment.md", f"--processes={MOST}"
-        seeded = measured(folder, comment, most, f"python:{before}", f"python:{after}", "--", "bench", *PYTEST)
+        seeded = measured(
+            folder, comment, most, f"python:{before}", f"python:{after}", "--", "bench", *PYTEST
+        )
         kept = f"--dir={folder / 'same'}"
         same = measured(ROOT, comment, kept, ".", ".", "--", "perf_tests", "-k", "memcpy", *PYTEST)
     text = page(seeded, same)

@@ -48,11 +48,21 @@ def findings(counted: Counted) -> list[tuple[str, str, bool]]:
     if unchanged:
         worst = max(unchanged, key=lambda one: bounds(one[1].red_suites, one[1].suites)[0])
         low = bounds(worst[1].red_suites, worst[1].suites)[0]
-        red, suites = (sum(getattr(tally, name) for _, tally in unchanged) for name in ("red_suites", "suites"))
-        seen = f"at worst {_red(worst[1])} ({_called(worst[0])})" if red else f"none red of {suites} suites"
+        red, suites = (
+            sum(getattr(tally, name) for _, tally in unchanged) for name in ("red_suites", "suites")
+        )
+        seen = (
+            f"at worst {_red(worst[1])} ({_called(worst[0])})"
+            if red
+            else f"none red of {suites} suites"
+        )
         overall = f"{100 * red / suites:.2f} % of {suites}"
         found = [
-            ("no row with more than 5 % of unchanged suites red (lower 95 % bound)", seen, low <= RED_SUITES),
+            (
+                "no row with more than 5 % of unchanged suites red (lower 95 % bound)",
+                seen,
+                low <= RED_SUITES,
+            ),
             ("over all rows at most 4 %", overall, red / suites <= RED_SUITES_OVERALL),
         ]
     for row, tally in counted:
@@ -61,9 +71,15 @@ def findings(counted: Counted) -> list[tuple[str, str, bool]]:
             asked = f"{_called(row)}: one test {100 * row.slowdown:g} % slower at δ {100 * row.tolerance:g} % found by "
             asked += f"{processes} a side, at least {100 * least:g} %"
             low, high = bounds(round(share * tally.slower), tally.slower)
-            found.append((asked, f"{100 * share:.1f} % ({100 * low:.0f}–{100 * high:.0f})", share >= least))
+            found.append(
+                (asked, f"{100 * share:.1f} % ({100 * low:.0f}–{100 * high:.0f})", share >= least)
+            )
     for factor, most in ((1, PASSED_AT), (2, PASSED_AT_TWICE)):
-        mine = [one for one in counted if one[0].slower == ALL and round(one[0].slowdown / one[0].tolerance) == factor]
+        mine = [
+            one
+            for one in counted
+            if one[0].slower == ALL and round(one[0].slowdown / one[0].tolerance) == factor
+        ]
         if mine:
             row, tally = max(mine, key=lambda one: one[1].passed / one[1].slower)
             asked = f"wrongly PASSED at most {100 * most:g} % where {'twice ' * (factor > 1)}as slow as δ"
@@ -102,28 +118,51 @@ def page(counted: Counted, peers: dict[tuple[str, str], Called], plan: Plan) -> 
     """Markdown."""
     found = findings(counted)
     missed = [goal for goal, _, good in found if not good]
-    said = "All goals are reached." if not missed else f"{len(missed)} of {len(found)} goals are missed."
+    said = (
+        "All goals are reached."
+        if not missed
+        else f"{len(missed)} of {len(found)} goals are missed."
+    )
     intro = INTRO.format(draws=plan.draws, seed=plan.seed, tuned=TUNED)
     lines = ["# How good the verdicts of `roofline ab` are", "", intro, ""]
     lines += [f"**{said}**", "", "| goal | seen | |", "|---|---|---|"]
-    lines += [f"| {goal} | {seen} | {'reached' if good else '**missed**'} |" for goal, seen, good in found]
+    lines += [
+        f"| {goal} | {seen} | {'reached' if good else '**missed**'} |" for goal, seen, good in found
+    ]
     lines += ["", "## Unchanged suites", ""]
     head = "| set-up | tests | up to | red suites % | red tests % | PASSED % | IMPROVED % | open % | a side | suites |"
     for group, title in TITLES.items():
         mine = [one for one in counted if one[0].group == group]
         if mine:
-            lines += [f"### {title}", "", head, "|---" * (head.count("|") - 1) + "|", *map(_unchanged, mine), ""]
+            lines += [
+                f"### {title}",
+                "",
+                head,
+                "|---" * (head.count("|") - 1) + "|",
+                *map(_unchanged, mine),
+                "",
+            ]
     lines += ["## One slower test in an unchanged suite", ""]
-    lines += ["| set-up | tests | δ | slower by | by 4 a side | by 8 | by 12 | wrongly PASSED % | suites |"]
+    lines += [
+        "| set-up | tests | δ | slower by | by 4 a side | by 8 | by 12 | wrongly PASSED % | suites |"
+    ]
     lines += ["|---" * 9 + "|", *[_slower(one) for one in counted if one[0].slower == ONE]]
-    lines += ["", "## All tests slower", "", "| set-up | slower by | REGRESSED % | wrongly PASSED % | tests |"]
+    lines += [
+        "",
+        "## All tests slower",
+        "",
+        "| set-up | slower by | REGRESSED % | wrongly PASSED % | tests |",
+    ]
     lines += ["|---" * 5 + "|", *[_all(one) for one in counted if one[0].slower == ALL]]
     return "\n".join([*lines, *(_rivals(peers) if peers else []), "", *_limits(counted)]) + "\n"
 
 
 def _unchanged(one: tuple[Row, Tally]) -> str:
     row, tally = one
-    shares = [100 * tally.kinds[kind.value] / tally.tests for kind in (Kind.PASSED, Kind.IMPROVED, Kind.INCONCLUSIVE)]
+    shares = [
+        100 * tally.kinds[kind.value] / tally.tests
+        for kind in (Kind.PASSED, Kind.IMPROVED, Kind.INCONCLUSIVE)
+    ]
     cells = [
         row.name,
         str(row.tests),
@@ -131,15 +170,31 @@ def _unchanged(one: tuple[Row, Tally]) -> str:
         _red(tally).removesuffix(" %"),
         f"{100 * tally.red / tally.tests:.3f}",
     ]
-    cells += [f"{shares[0]:.1f}", f"{shares[1]:.3f}", f"{shares[2]:.1f}", f"{2 * tally.blocks / tally.tests:.1f}"]
+    cells += [
+        f"{shares[0]:.1f}",
+        f"{shares[1]:.3f}",
+        f"{shares[2]:.1f}",
+        f"{2 * tally.blocks / tally.tests:.1f}",
+    ]
     return f"| {' | '.join([*cells, str(tally.suites)])} |"
 
 
 def _slower(one: tuple[Row, Tally]) -> str:
     row, tally = one
-    by = [f"{100 * tally.share_found(count):.1f} %" if count <= row.most else "" for count in (4, 8, 12)]
-    cells = [row.name, str(row.tests), f"{100 * row.tolerance:g} %", f"{100 * row.slowdown:g} %", *by]
-    return f"| {' | '.join([*cells, f'{100 * tally.passed / tally.slower:.1f}', str(tally.slower)])} |"
+    by = [
+        f"{100 * tally.share_found(count):.1f} %" if count <= row.most else ""
+        for count in (4, 8, 12)
+    ]
+    cells = [
+        row.name,
+        str(row.tests),
+        f"{100 * row.tolerance:g} %",
+        f"{100 * row.slowdown:g} %",
+        *by,
+    ]
+    return (
+        f"| {' | '.join([*cells, f'{100 * tally.passed / tally.slower:.1f}', str(tally.slower)])} |"
+    )
 
 
 def _all(one: tuple[Row, Tally]) -> str:
@@ -165,17 +220,20 @@ def _rivals(peers: dict[tuple[str, str], Called]) -> list[str]:
     for world in PEER_WORLDS:
         for (rule, mine), called in peers.items():
             if mine == world:
-                shares = "".join(f" {100 * called.found[by] / called.tests:.0f} % |" for by in SLOWDOWNS)
-                lines.append(f"| {rule} | {world} | {100 * called.red_suites / called.suites:.0f} |{shares}")
+                shares = "".join(
+                    f" {100 * called.found[by] / called.tests:.0f} % |" for by in SLOWDOWNS
+                )
+                lines.append(
+                    f"| {rule} | {world} | {100 * called.red_suites / called.suites:.0f} |{shares}"
+                )
     least = min(SLOWDOWNS)
     better = [
         f"{rule} ({world}: {100 * called.found[least] / called.tests:.0f} %)"
         for (rule, world), called in peers.items()
-        if called.red_suites <= peers[OURS, world].red_suites and called.found[least] > peers[OURS, world].found[least]
+        if called.red_suites <= peers[OURS, world].red_suites
+        and called.found[least] > peers[OURS, world].found[least]
     ]
-    told = (
-        f"find more of what is {100 * least:g} % slower than this plugin does, and call no more unchanged suites slower"
-    )
+    told = f"find more of what is {100 * least:g} % slower than this plugin does, and call no more unchanged suites slower"
     return [*lines, "", f"These {told}: {'; '.join(better) or 'none'}."]
 
 
@@ -184,7 +242,9 @@ def _limits(counted: Counted) -> list[str]:
     moody = [(row, tally) for row, tally in counted if row.group == "modes"]
     said = ["## What this does not show", ""]
     if moody:
-        row, tally = max(moody, key=lambda one: one[1].kinds[Kind.INCONCLUSIVE.value] / one[1].tests)
+        row, tally = max(
+            moody, key=lambda one: one[1].kinds[Kind.INCONCLUSIVE.value] / one[1].tests
+        )
         share = 100 * tally.kinds[Kind.INCONCLUSIVE.value] / tally.tests
         said += [
             f"* Where processes have modes, much stays INCONCLUSIVE: {share:.0f} % of tests at worst ({row.name})."
@@ -201,17 +261,33 @@ def _limits(counted: Counted) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--draws", type=int, default=150, metavar="SUITES", help="of each row (default: %(default)s)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--draws",
+        type=int,
+        default=150,
+        metavar="SUITES",
+        help="of each row (default: %(default)s)",
+    )
     parser.add_argument("--seed", type=int, default=11, help="default: %(default)s")
-    parser.add_argument("--only", default="", metavar="WORD", help="rows whose group or name has it")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
-    parser.add_argument("-o", "--output", type=Path, help="Markdown file to write; else it is printed")
+    parser.add_argument(
+        "--only", default="", metavar="WORD", help="rows whose group or name has it"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, help="Markdown file to write; else it is printed"
+    )
     options = parser.parse_args(arguments)
     plan = Plan(options.draws, options.seed)
     wanted = [row for row in rows() if options.only in f"{row.group} {row.name}"]
     counted = []
-    for number, (row, tally) in enumerate(zip(wanted, count_all(plan, wanted, options.jobs), strict=True), 1):
+    for number, (row, tally) in enumerate(
+        zip(wanted, count_all(plan, wanted, options.jobs), strict=True), 1
+    ):
         print(f"{number}/{len(wanted)} {row.group}: {_called(row)}", file=sys.stderr, flush=True)
         counted.append((row, tally))
     text = page(counted, {} if options.only else count_peers(plan, options.jobs), plan)

@@ -36,12 +36,22 @@ SECTIONS = {
     "For ids, skips and choices of a suite": (
         *("option_value", "format_amount", "size_label", "usable_cores", "link_between"),
     ),
-    "Errors": ("RooflineError", "BadInput", "WrongData", "RanksFailed", "CompileFailed", "DoesNotFit"),
+    "Errors": (
+        "RooflineError",
+        "BadInput",
+        "WrongData",
+        "RanksFailed",
+        "CompileFailed",
+        "DoesNotFit",
+    ),
 }
 # Objects of these come from fixtures and measurements, so how they are made is nobody's concern.
 MADE_FOR_THE_READER = ("Distributed", "Figure", "Measurement", "Rank", "Resources", "Roofline")
 # What the plugin itself asks of objects that tests are given.
-FOR_THE_PLUGIN = {"Distributed": ("call", "members", "link", "size_of", "pool"), "Measurement": ("comparable",)}
+FOR_THE_PLUGIN = {
+    "Distributed": ("call", "members", "link", "size_of", "pool"),
+    "Measurement": ("comparable",),
+}
 HEADINGS = ("Args", "Returns", "Raises", "Attributes", "Yields")
 ENTRY = re.compile(r"(\*{0,2}\w+): (.*)")
 
@@ -63,11 +73,14 @@ def entry(name: str) -> Iterator[str]:
     hidden = FOR_THE_PLUGIN.get(name, ())
     ours = [kind for kind in thing.__mro__ if kind.__module__.startswith(pytest_roofline.__name__)]
     found = [pair for kind in ours for pair in vars(kind).items()]
-    members = {each: value for each, value in found if not each.startswith("_") and each not in hidden}
+    members = {
+        each: value for each, value in found if not each.startswith("_") and each not in hidden
+    }
     attributes = {member: value for member, value in members.items() if isinstance(value, property)}
     if attributes:
         told = (
-            f"- `{member}`: {' '.join((inspect.getdoc(value) or '').split())}" for member, value in attributes.items()
+            f"- `{member}`: {' '.join((inspect.getdoc(value) or '').split())}"
+            for member, value in attributes.items()
         )
         yield "Attributes:\n" + "\n".join(told) + "\n"
     for member, value in members.items():
@@ -101,7 +114,11 @@ def described(level: str, name: str, thing: Any) -> Iterator[str]:
             yield f"{title}:\n" + "\n".join(lines) + "\n"
         else:
             yield f"{title}: " + " ".join(line.removeprefix("- ") for line in lines) + "\n"
-    if inspect.isclass(thing) and is_dataclass(thing) and not any(title == "Args" for title, _ in sections):
+    if (
+        inspect.isclass(thing)
+        and is_dataclass(thing)
+        and not any(title == "Args" for title, _ in sections)
+    ):
         yield "Fields: " + ", ".join(f"`{name}`" for name in thing.__dataclass_fields__) + ".\n"
 
 
@@ -110,8 +127,12 @@ def parted(text: str) -> tuple[str, list[tuple[str, list[str]]]]:
     first, *rest = re.split(rf"^({'|'.join(HEADINGS)}):\n", text, flags=re.MULTILINE)
     # What follows a heading's entries without their indentation is prose again.
     parts = [re.split(r"\n\n(?=\S)", body, maxsplit=1) for body in rest[1::2]]
-    prose = "\n\n".join(part.strip() for part in [first, *(part for _, *after in parts for part in after)])
-    return prose.strip(), [(title, listed(body)) for title, (body, *_) in zip(rest[::2], parts, strict=True)]
+    prose = "\n\n".join(
+        part.strip() for part in [first, *(part for _, *after in parts for part in after)]
+    )
+    return prose.strip(), [
+        (title, listed(body)) for title, (body, *_) in zip(rest[::2], parts, strict=True)
+    ]
 
 
 def listed(body: str) -> list[str]:
@@ -125,7 +146,10 @@ def listed(body: str) -> list[str]:
         elif line:
             joined.append(line)
     found = (ENTRY.fullmatch(line) for line in joined)
-    return [f"- `{match[1]}`: {match[2]}" if match else line for match, line in zip(found, joined, strict=True)]
+    return [
+        f"- `{match[1]}`: {match[2]}" if match else line
+        for match, line in zip(found, joined, strict=True)
+    ]
 
 
 if __name__ == "__main__":

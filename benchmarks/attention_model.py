@@ -133,7 +133,11 @@ def _row(one: Prediction) -> tuple[str, ...]:
 def _range(one: Prediction) -> str:
     factor, unit = (1e-12, " TFLOP/s") if one.unit == "FLOP/s" else (100, " %")
     least = f"{one.least * factor:.0f}"
-    return f"{least}{unit} or more" if one.most is None else f"{least} to {one.most * factor:.0f}{unit}"
+    return (
+        f"{least}{unit} or more"
+        if one.most is None
+        else f"{least} to {one.most * factor:.0f}{unit}"
+    )
 
 
 def main() -> int:

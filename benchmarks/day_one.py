@@ -98,7 +98,15 @@ def is_red(draw: random.Random, centre: float, rounds: int) -> bool:
 
 ONE_SECOND = Limit(
     Floor(
-        Entry("simulated", "traffic_GBps", "floor", value=0.5, unit=SHARE, source="this program", figures=1),
+        Entry(
+            "simulated",
+            "traffic_GBps",
+            "floor",
+            value=0.5,
+            unit=SHARE,
+            source="this program",
+            figures=1,
+        ),
         Ceiling("traffic_GBps", 1e9, "datasheet", "this program"),
     ),
     1.0,
@@ -145,7 +153,9 @@ def page(runs: int, draws: int, seed: int) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--draws", type=int, default=DRAWS)

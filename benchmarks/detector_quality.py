@@ -47,7 +47,11 @@ def rows_of(plan: Plan) -> list[Row]:
                 for session in (0.005, 0.01, 0.02)
             ]
             found += [
-                replace(base, name=f"with σ_g {100 * device:g} %", setup=Setup(session=0.0, device=device))
+                replace(
+                    base,
+                    name=f"with σ_g {100 * device:g} %",
+                    setup=Setup(session=0.0, device=device),
+                )
                 for device in (0.01, 0.03)
             ]
     return found
@@ -71,26 +75,55 @@ def peers_of(plan: Plan) -> tuple[dict[tuple[str, str], Called], list[Peer]]:
             for peer in told:
                 for data, pair in sides.items():
                     if peer is not FIVE_ASIDE or pair[0].shape[1] == len(shape):
-                        call(peer, pair, found.setdefault((peer.name, f"{spreads}, {data}"), Called()))
+                        call(
+                            peer,
+                            pair,
+                            found.setdefault((peer.name, f"{spreads}, {data}"), Called()),
+                        )
     return found, told
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The options."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="JSON: benchmark → list of processes → list of samples in seconds")
-    parser.add_argument("--draws", type=int, default=1000, metavar="SUITES", help="of each row (default: %(default)s)")
-    parser.add_argument("--tests", type=int, default=200, help="of each made-up suite (default: %(default)s)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data", type=Path, help="JSON: benchmark → list of processes → list of samples in seconds"
+    )
+    parser.add_argument(
+        "--draws",
+        type=int,
+        default=1000,
+        metavar="SUITES",
+        help="of each row (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--tests", type=int, default=200, help="of each made-up suite (default: %(default)s)"
+    )
     parser.add_argument("--tolerance", default="5%", metavar="SHARE", help="default: 5%%")
     parser.add_argument("--seed", type=int, default=4, help="default: %(default)s")
     classes = "whose starting values stand where a baseline does not tell (default: %(default)s)"
-    parser.add_argument("--class", dest="kind", choices=sorted(priors()), default="device", help=classes)
-    parser.add_argument("--only", default="", metavar="WORD", help="rows whose group or name has it")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
+    parser.add_argument(
+        "--class", dest="kind", choices=sorted(priors()), default="device", help=classes
+    )
+    parser.add_argument(
+        "--only", default="", metavar="WORD", help="rows whose group or name has it"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON in place of Markdown")
     parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
-    parser.add_argument("--record", type=Path, metavar="FILE", help="run this machine's memcpy tests into a data file")
-    parser.add_argument("--processes", type=int, default=20, metavar="K", help="to record (default: %(default)s)")
+    parser.add_argument(
+        "--record",
+        type=Path,
+        metavar="FILE",
+        help="run this machine's memcpy tests into a data file",
+    )
+    parser.add_argument(
+        "--processes", type=int, default=20, metavar="K", help="to record (default: %(default)s)"
+    )
     return parser.parse_args(arguments)
 
 
@@ -108,7 +141,9 @@ def _run(options: argparse.Namespace) -> None:
     ):
         _at_least(value, least, name)
     if options.output and not options.output.parent.is_dir():
-        raise BadInput(f"--output is in {options.output.parent}, which is no folder; make it, or name another")
+        raise BadInput(
+            f"--output is in {options.output.parent}, which is no folder; make it, or name another"
+        )
     if options.record:
         _at_least(options.processes, FEWEST_TO_RECORD, "--processes")
         record(options.record, options.processes)
@@ -119,10 +154,18 @@ def _run(options: argparse.Namespace) -> None:
     plan = Plan(options.draws, tests, tolerance, options.kind, options.seed, recorded)
     wanted = [row for row in rows_of(plan) if options.only in f"{row.group} {row.name} {row.shape}"]
     if not wanted:
-        raise BadInput(f"--only is {options.only!r}; no row has it in its group, its name or its baseline")
+        raise BadInput(
+            f"--only is {options.only!r}; no row has it in its group, its name or its baseline"
+        )
     counted = []
-    for number, (row, count) in enumerate(zip(wanted, count_all(plan, wanted, options.jobs), strict=True), 1):
-        print(f"{number}/{len(wanted)} {row.group}: {row.name}, {row.shape}", file=sys.stderr, flush=True)
+    for number, (row, count) in enumerate(
+        zip(wanted, count_all(plan, wanted, options.jobs), strict=True), 1
+    ):
+        print(
+            f"{number}/{len(wanted)} {row.group}: {row.name}, {row.shape}",
+            file=sys.stderr,
+            flush=True,
+        )
         counted.append((row, count))
     peers, told = peers_of(plan) if not options.only else ({}, [])
     text = page(counted, plan, peers, told)

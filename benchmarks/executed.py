@@ -99,7 +99,14 @@ def count() -> Counted:
         test = Path(folder, "test_executed.py")
         test.write_text(TEST, encoding="utf-8")
         Path(folder, "conftest.py").write_text(QUIET, encoding="utf-8")
-        own = ["-q", "-p", "no:cacheprovider", f"--rootdir={folder}", f"--roofline-dir={folder}/runs", *OPTIONS]
+        own = [
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            f"--rootdir={folder}",
+            f"--roofline-dir={folder}/runs",
+            *OPTIONS,
+        ]
         # In a process of its own, since what this one has found out once it would not ask again.
         before = [sys.executable, "-m", "pytest", *own, "--roofline-save=before", str(test)]
         subprocess.run(before, check=True, stdout=subprocess.DEVNULL)
@@ -118,13 +125,18 @@ def sentence(what: str, codes: set[CodeType]) -> str:
 def main() -> None:
     """Print both counts."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--list", action="store_true", help="name every function of the call of roofline.measure")
+    parser.add_argument(
+        "--list", action="store_true", help="name every function of the call of roofline.measure"
+    )
     options = parser.parse_args()
     counted = count()
     print(sentence("roofline.measure", counted.measure))
     print(sentence("the whole call phase", counted.call))
     if options.list:
-        for name in sorted(f"{code.co_filename[len(PACKAGE) + 1 :]}: {code.co_qualname}" for code in counted.measure):
+        for name in sorted(
+            f"{code.co_filename[len(PACKAGE) + 1 :]}: {code.co_qualname}"
+            for code in counted.measure
+        ):
             print(name)
 
 

@@ -38,7 +38,16 @@ ORDERS = {
 CASE = ("kernel", "dtype", "head_dim", "variant")
 COLUMNS = ("kernel", "type", "head dim", "variant", "tile", "warps", "stages", "with", "shared bytes", "registers",
            "spills", "matrix instructions")  # fmt: skip
-OUTSTANDING = ("architecture", "kernel", "type", "head dim", "variant", "spills", "stack bytes", "allowed")
+OUTSTANDING = (
+    "architecture",
+    "kernel",
+    "type",
+    "head dim",
+    "variant",
+    "spills",
+    "stack bytes",
+    "allowed",
+)
 UNREAD = "not read"
 
 HEAD = """# What the FlashAttention kernels ask for
@@ -67,7 +76,9 @@ other binaries.
 
 def page(entries: Sequence[ExactEntry]) -> str:
     """All of it; `entries` are not empty."""
-    ordered = sorted(entries, key=lambda entry: [_place(entry, name) for name in ("architecture", *CASE)])
+    ordered = sorted(
+        entries, key=lambda entry: [_place(entry, name) for name in ("architecture", *CASE)]
+    )
     parts = [_head(ordered), _outstanding(ordered)]
     for architecture, own in groupby(ordered, key=lambda entry: entry.target):
         # What spills comes first; the sort keeps the order of the rest.
@@ -89,7 +100,9 @@ def _head(entries: Sequence[ExactEntry]) -> str:
     for entry in entries:
         for tool, version in entry.compiler.items():
             versions.setdefault(tool, set()).add(version)
-    named = ", ".join(f"{tool} {' and '.join(sorted(found))}" for tool, found in sorted(versions.items()))
+    named = ", ".join(
+        f"{tool} {' and '.join(sorted(found))}" for tool, found in sorted(versions.items())
+    )
     targets = {entry.target for entry in entries}
     return HEAD.format(kernels=len(entries), architectures=len(targets), compilers=named)
 
@@ -123,7 +136,9 @@ def breach(entry: ExactEntry) -> str:
     clean = plain and case["head_dim"] <= CLEAN_HEAD_DIM  # type: ignore[operator]
     if clean and spills_of(entry.figures):
         return "spills"
-    return "no matrix instruction" if clean and entry.figures.get("matrix_instructions") == 0 else ""
+    return (
+        "no matrix instruction" if clean and entry.figures.get("matrix_instructions") == 0 else ""
+    )
 
 
 def _row(entry: ExactEntry) -> tuple[str, ...]:
@@ -145,7 +160,11 @@ def _with(entry: ExactEntry) -> str:
     """What else the kernel was compiled with: `descriptors`, and on AMD its own options."""
     flags = {"descriptors": "DESCRIPTORS", "warp specialization": "WARP_SPECIALIZE"}
     found = [name for name, argument in flags.items() if entry.arguments.get(argument) == "True"]
-    found += [f"{n} {entry.options[n]}" for n in ("waves_per_eu", "matrix_instr_nonkdim") if n in entry.options]
+    found += [
+        f"{n} {entry.options[n]}"
+        for n in ("waves_per_eu", "matrix_instr_nonkdim")
+        if n in entry.options
+    ]
     return ", ".join(found)
 
 
@@ -166,18 +185,26 @@ def _spills(entry: ExactEntry) -> str:
 def _matrix(entry: ExactEntry) -> str:
     if "matrix_instructions" not in entry.figures:
         return UNREAD
-    kinds = {name: count for name, count in sorted(entry.figures.items()) if matrix_generation(name)}
+    kinds = {
+        name: count for name, count in sorted(entry.figures.items()) if matrix_generation(name)
+    }
     return ", ".join(f"{count} {name}" for name, count in kinds.items()) or "none"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the page, and write it where asked to. Exit status: 0, or 2 where there is no baseline to read."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
-    parser.add_argument("--baseline", type=Path, default=BASELINE, help="the exact baseline (default: %(default)s)")
+    parser.add_argument(
+        "--baseline", type=Path, default=BASELINE, help="the exact baseline (default: %(default)s)"
+    )
     options = parser.parse_args(arguments)
     try:
-        entries = [entry for entry in read_baseline(options.baseline).exact if entry.benchmark == BENCHMARK]
+        entries = [
+            entry for entry in read_baseline(options.baseline).exact if entry.benchmark == BENCHMARK
+        ]
     except RooflineError as error:
         print(f"flash_resources: {error}", file=sys.stderr)
         return 2

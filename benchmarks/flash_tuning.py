@@ -31,7 +31,11 @@ from tuning.wording import group_line, line, peer_lines, tally
 from pytest_roofline.core.errors import DeviceError, RooflineError
 from pytest_roofline.engine.devices import Device, open_device
 from roofline_kernels import attention
-from roofline_kernels.attention.architectures import NoSuchArchitecture, architecture_of, configured_as
+from roofline_kernels.attention.architectures import (
+    NoSuchArchitecture,
+    architecture_of,
+    configured_as,
+)
 from roofline_kernels.attention.configurations import PASSES, Configuration, configuration
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,22 +52,56 @@ INTERRUPTED = 130
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The options."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = functools.partial(parser.add_argument, help="(default: %(default)s)")
     add("--device", default="cuda")
     add("--kernels", nargs="+", choices=PASSES, default=PASSES)
     add("--head-dims", nargs="+", type=int, choices=HEAD_DIMS, default=HEAD_DIMS)
     add("--masks", nargs="+", choices=MASKS, default=tuple(MASKS))
-    add("--shapes", nargs="+", default=SHAPES, help="batch x heads x sequence (default: %(default)s)")
-    add("--most-spills", type=int, default=MOST_SPILLS, help="what spills more is not timed (default: %(default)s)")
-    add("--budget", type=float, default=BUDGET_S, help="seconds of one timing (default: %(default)s)")
+    add(
+        "--shapes",
+        nargs="+",
+        default=SHAPES,
+        help="batch x heads x sequence (default: %(default)s)",
+    )
+    add(
+        "--most-spills",
+        type=int,
+        default=MOST_SPILLS,
+        help="what spills more is not timed (default: %(default)s)",
+    )
+    add(
+        "--budget",
+        type=float,
+        default=BUDGET_S,
+        help="seconds of one timing (default: %(default)s)",
+    )
     add("--finals", type=int, default=FINALS, help="so many are timed again (default: %(default)s)")
     add("--turns", type=int, default=TURNS, help="so often (default: %(default)s)")
-    add("--jobs", type=int, default=os.cpu_count() or 1, help="compile so many at once (default: %(default)s)")
-    add("--log", type=Path, help="what is found, as it comes (default: .roofline/tuning/flash-ARCHITECTURE.jsonl)")
+    add(
+        "--jobs",
+        type=int,
+        default=os.cpu_count() or 1,
+        help="compile so many at once (default: %(default)s)",
+    )
+    add(
+        "--log",
+        type=Path,
+        help="what is found, as it comes (default: .roofline/tuning/flash-ARCHITECTURE.jsonl)",
+    )
     add("--resume", action="store_true", help="go on with the log that is there")
-    add("--json", type=Path, help="write the best configurations, in the form of configurations.json")
-    add("--peers", action="store_true", help="also time PyTorch's back ends, forward and backward, in this process")
+    add(
+        "--json",
+        type=Path,
+        help="write the best configurations, in the form of configurations.json",
+    )
+    add(
+        "--peers",
+        action="store_true",
+        help="also time PyTorch's back ends, forward and backward, in this process",
+    )
     return parser.parse_args(arguments)
 
 
@@ -78,13 +116,17 @@ def opened(name: str) -> tuple[Device, str]:
 
     device = open_device(name, "--device")
     if not device.name.startswith("cuda"):
-        raise DeviceError(f"--device is {name}; expected a CUDA or ROCm device, since only there the kernels are fast")
+        raise DeviceError(
+            f"--device is {name}; expected a CUDA or ROCm device, since only there the kernels are fast"
+        )
     architecture = architecture_of(torch.device(device.name))
     configured_as(architecture)
     try:
         import triton  # noqa: F401
     except ImportError:
-        raise DeviceError("the kernels need Triton, found none; pip install 'pytest-roofline[triton]'") from None
+        raise DeviceError(
+            "the kernels need Triton, found none; pip install 'pytest-roofline[triton]'"
+        ) from None
     return device, architecture
 
 
@@ -112,7 +154,9 @@ def own_folder() -> Path:
 
 def tasks_of(architecture: str, problem: Problem) -> list[Candidate]:
     """All candidates of a problem, the shipped configuration first."""
-    tiles = candidates(architecture, problem.kernel, problem.setting.head_dim, shipped(architecture, problem))
+    tiles = candidates(
+        architecture, problem.kernel, problem.setting.head_dim, shipped(architecture, problem)
+    )
     return [Candidate(architecture, problem, one) for one in tiles]
 
 
@@ -121,7 +165,9 @@ def shipped(architecture: str, problem: Problem) -> Configuration:
     return configuration(architecture, problem.kernel, problem.setting.head_dim, element_bytes=2)
 
 
-def tune(log: Log, architecture: str, asked: Sequence[Problem], sweep: Sweep, bench_of: Callable) -> None:
+def tune(
+    log: Log, architecture: str, asked: Sequence[Problem], sweep: Sweep, bench_of: Callable
+) -> None:
     """Sweep every problem, and say of each what was found."""
     tasks = {problem: tasks_of(architecture, problem) for problem in asked}
     # All before the first launch, so that the host is quiet while something is timed.
@@ -149,9 +195,16 @@ def time_peers(log: Log, asked: Sequence[Problem], bench_of: Callable) -> None:
     best = best_of(log, asked)
     for setting in dict.fromkeys(problem.setting for problem in asked):
         bench = bench_of(setting)
-        own = {kernel: one for (kernel, size), one in best.items() if size == setting.head_dim and one is not None}
+        own = {
+            kernel: one
+            for (kernel, size), one in best.items()
+            if size == setting.head_dim and one is not None
+        }
         ours = [("triton, shipped", "triton", {}), ("triton, best", "triton", own)]
-        for name, which, chosen in [*ours, *((one, one, {}) for one in IMPLEMENTATIONS if one.startswith("sdpa"))]:
+        for name, which, chosen in [
+            *ours,
+            *((one, one, {}) for one in IMPLEMENTATIONS if one.startswith("sdpa")),
+        ]:
             for passes in ("forward", "backward"):
                 if log.find_peer(setting, passes, name) is None:
                     log.add(time_peer(bench, passes, name, which, chosen))
@@ -160,7 +213,9 @@ def time_peers(log: Log, asked: Sequence[Problem], bench_of: Callable) -> None:
 def report(log: Log, architecture: str, asked: Sequence[Problem]) -> str:
     """Everything that a log holds of these problems."""
     begun = {one.problem for one in log.tried if one.step != "compile"}
-    lines = [line(choose(log.tried, one, shipped(architecture, one))) for one in asked if one in begun]
+    lines = [
+        line(choose(log.tried, one, shipped(architecture, one))) for one in asked if one in begun
+    ]
     for (kernel, head_dim), best in best_of(log, asked).items():
         own = configuration(architecture, kernel, head_dim, element_bytes=2)
         lines.append(group_line(kernel, head_dim, own, best))
@@ -187,7 +242,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = list(problems(chosen, options.kernels))
     judge = functools.partial(why_not, most_spills=options.most_spills)
     sweep = Sweep(judge, options.jobs, options.finals, options.turns)
-    return run(log, architecture, asked, sweep, lambda setting: Bench(device, setting, options.budget), options)
+    return run(
+        log,
+        architecture,
+        asked,
+        sweep,
+        lambda setting: Bench(device, setting, options.budget),
+        options,
+    )
 
 
 def run(
@@ -205,7 +267,9 @@ def run(
         if options.peers:
             time_peers(log, asked, bench_of)
     except KeyboardInterrupt:
-        print(f"interrupted; {log.path} keeps what was found, and --resume goes on", file=sys.stderr)
+        print(
+            f"interrupted; {log.path} keeps what was found, and --resume goes on", file=sys.stderr
+        )
         status = INTERRUPTED
     print(report(log, architecture, asked))
     best = {group: one for group, one in best_of(log, asked).items() if one is not None}

@@ -34,7 +34,9 @@ COLUMNS = ("head dim", "mask", "variant", "wgmma", "waits", "barriers", "exponen
            "shared bytes", "spills", "what speaks against it")  # fmt: skip
 SAME = "compiles to the same figures as without"
 # ptxas says this of a kernel whose matrix instructions wait for each other after all.
-_SERIAL = re.compile(r"\((C75\d\d)\)[^:]*: (?P<said>wgmma\.mma_async instructions are serialized due to [^\n]*)")
+_SERIAL = re.compile(
+    r"\((C75\d\d)\)[^:]*: (?P<said>wgmma\.mma_async instructions are serialized due to [^\n]*)"
+)
 # The compiler says this of a pass that failed, to the process's own stderr and not to whoever called it.
 _PASS = re.compile(rb"Pipeline failed while executing \[`(\w+)`")
 
@@ -70,7 +72,9 @@ class Found:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 0."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("-o", "--output", type=Path, required=True, help="the page")
     parser.add_argument("--head-dims", nargs="+", type=int, choices=HEAD_DIMS, default=HEAD_DIMS)
     options = parser.parse_args(arguments)
@@ -83,7 +87,14 @@ def page(rows: Sequence[Found]) -> str:
     import triton
 
     return (
-        filled("\n\n".join([HEAD.format(triton=triton.__version__).rstrip(), table(COLUMNS, list(map(_row, rows)))]))
+        filled(
+            "\n\n".join(
+                [
+                    HEAD.format(triton=triton.__version__).rstrip(),
+                    table(COLUMNS, list(map(_row, rows))),
+                ]
+            )
+        )
         + "\n"
     )
 
@@ -96,7 +107,11 @@ def found(head_dims: Sequence[int] = HEAD_DIMS) -> Iterator[Found]:
             plain = look(head_dim, causal, own)
             yield plain
             specialized = look(head_dim, causal, replace(own, warp_specialize=True))
-            yield replace(specialized, against=SAME) if specialized.counts == plain.counts else specialized
+            yield (
+                replace(specialized, against=SAME)
+                if specialized.counts == plain.counts
+                else specialized
+            )
             for tiles in variants(TARGET, "forward", head_dim, own):
                 yield look(head_dim, causal, tiles)
 
@@ -116,7 +131,9 @@ def look(head_dim: int, causal: bool, tiles: Configuration) -> Found:
     compiler, triton.compile = triton.compile, keep
     with _heard() as said:
         try:
-            figures = compile_for(launch.kernel, TARGET, compile_arguments(launch), tiles.options()).figures
+            figures = compile_for(
+                launch.kernel, TARGET, compile_arguments(launch), tiles.options()
+            ).figures
         except CompileFailed as error:
             said.seek(0)
             return Found(head_dim, causal, tiles, against=failure(str(error), said.read()))
@@ -128,7 +145,13 @@ def look(head_dim: int, causal: bool, tiles: Configuration) -> Found:
         figures["HGMMA"], code.count("WARPGROUP.DEPBAR"), code.count("BAR.SYNC"), exponentials_under(code),
         figures["registers"], figures["shared_bytes"], spills,
     )  # fmt: skip
-    return Found(head_dim, causal, tiles, counts, _against(figures["shared_bytes"], spills, made[-1].asm["ptx"]))
+    return Found(
+        head_dim,
+        causal,
+        tiles,
+        counts,
+        _against(figures["shared_bytes"], spills, made[-1].asm["ptx"]),
+    )
 
 
 @contextlib.contextmanager
@@ -147,7 +170,9 @@ def _heard() -> Iterator[IO[bytes]]:
 def failure(error: str, said: bytes) -> str:
     """Why there is no binary: the last line of the error, and the pass that failed where the compiler named one."""
     found = _PASS.search(said)
-    return f"Triton: {error.strip().splitlines()[-1].strip()}" + (f" (in {found[1].decode()})" if found else "")
+    return f"Triton: {error.strip().splitlines()[-1].strip()}" + (
+        f" (in {found[1].decode()})" if found else ""
+    )
 
 
 def _against(shared_bytes: int, spills: int, ptx: str) -> str:
@@ -174,7 +199,12 @@ def serialized(ptx: str) -> str:
         source = Path(folder) / "kernel.ptx"
         source.write_text(ptx, encoding="utf-8")
         said = _output(
-            get_ptxas(90).path, "-v", f"--gpu-name={TARGET}a", str(source), "-o", str(source.with_suffix(".o"))
+            get_ptxas(90).path,
+            "-v",
+            f"--gpu-name={TARGET}a",
+            str(source),
+            "-o",
+            str(source.with_suffix(".o")),
         )
     match = _SERIAL.search(said)
     return f"ptxas: {match['said'].partition(' in the function')[0]} ({match[1]})" if match else ""
@@ -200,7 +230,13 @@ def exponentials_under(code: str) -> int:
 
 def _row(one: Found) -> tuple[object, ...]:
     counts = [f"{count:,}" for count in one.counts] or [""] * 7
-    return str(one.head_dim), "causal" if one.causal else "full", name_of(one.tiles), *counts, one.against
+    return (
+        str(one.head_dim),
+        "causal" if one.causal else "full",
+        name_of(one.tiles),
+        *counts,
+        one.against,
+    )
 
 
 if __name__ == "__main__":

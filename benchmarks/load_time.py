@@ -44,8 +44,19 @@ print(json.dumps([*took, len(found.packages), len(found.code)]))
 """
 MOST_IDENTITY_S = 0.03
 # As users have it: compiled files are kept, so that a second run does not compile again.
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-OTHERS = ("-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:rerunfailures", "-p", "no:hypothesispytest")
+ENVIRONMENT = {
+    name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+}
+OTHERS = (
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:xdist",
+    "-p",
+    "no:rerunfailures",
+    "-p",
+    "no:hypothesispytest",
+)
 
 
 def time_once(folder: Path, arguments: tuple[str, ...]) -> float:
@@ -59,7 +70,10 @@ def time_once(folder: Path, arguments: tuple[str, ...]) -> float:
 def identity(rounds: int) -> str:
     """What identity takes, as a sentence that says whether the promise is kept."""
     command = [sys.executable, "-c", IDENTITY, str(ROOT)]
-    told = [json.loads(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(rounds + 1)][1:]
+    told = [
+        json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+        for _ in range(rounds + 1)
+    ][1:]
     cpu, wall = (statistics.median(one[index] for one in told) for index in (0, 1))
     word = "kept" if cpu <= MOST_IDENTITY_S else "missed"
     return (
@@ -71,14 +85,18 @@ def identity(rounds: int) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     options = parser.parse_args()
     seconds: dict[str, list[float]] = {name: [] for name in CASES}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "test_plain.py").write_text("def test_nothing():\n    assert True\n", encoding="utf-8")
+        (folder / "test_plain.py").write_text(
+            "def test_nothing():\n    assert True\n", encoding="utf-8"
+        )
         (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
         for arguments in CASES.values():
             time_once(folder, arguments)

@@ -80,9 +80,15 @@ class Clean:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the page, or print it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--files", type=int, nargs="+", default=list(FILES), help="default: 1000 10000")
-    parser.add_argument("--clean", type=int, default=CLEAN, help="fleets without faults (default: %(default)s)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--files", type=int, nargs="+", default=list(FILES), help="default: 1000 10000"
+    )
+    parser.add_argument(
+        "--clean", type=int, default=CLEAN, help="fleets without faults (default: %(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=SEED, help="default: %(default)s")
     parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
     options = parser.parse_args(arguments)
@@ -121,7 +127,9 @@ def plan_of(files: int, seed: int, *, faults: bool = True) -> Plan:
     nodes, rest = divmod(files, GPUS * NIGHTS)
     if rest or nodes < FEWEST_NODES:
         least = FEWEST_NODES * GPUS * NIGHTS
-        raise BadInput(f"--files is {files}; expected a multiple of {GPUS * NIGHTS}, and {least} or more")
+        raise BadInput(
+            f"--files is {files}; expected a multiple of {GPUS * NIGHTS}, and {least} or more"
+        )
     return Plan(nodes, GPUS, NIGHTS, seed, planted(nodes, NIGHTS) if faults else ())
 
 
@@ -137,8 +145,20 @@ def measure(plan: Plan) -> list[Row]:
             _say(f"roofline {command}")
             first, later = (roofline(command, runs, Path(place) / command) for _ in range(2))
             told = score(plan, json.loads(later.out))
-            rows.append(Row(f"`roofline {command}`", plan.files, first, later, told, len(names(plan, command))))
-        for kind, name in (("json", "`json.loads` and pandas, nothing judged"), ("read_run", "`read_run` and pandas")):
+            rows.append(
+                Row(
+                    f"`roofline {command}`",
+                    plan.files,
+                    first,
+                    later,
+                    told,
+                    len(names(plan, command)),
+                )
+            )
+        for kind, name in (
+            ("json", "`json.loads` and pandas, nothing judged"),
+            ("read_run", "`read_run` and pandas"),
+        ):
             _say(name)
             rows.append(Row(name, plan.files, None, peer(kind, runs)))
     return rows
@@ -163,7 +183,17 @@ def without_faults(fleets: int, files: int, seed: int) -> Clean:
 
 
 def _table(rows: Sequence[Row]) -> str:
-    head = ["command", "files", "first time s", "CPU s", "later s", "CPU s", "peak RSS MB", "found", "invented"]
+    head = [
+        "command",
+        "files",
+        "first time s",
+        "CPU s",
+        "later s",
+        "CPU s",
+        "peak RSS MB",
+        "found",
+        "invented",
+    ]
     lines = ["| " + " | ".join(cells) + " |" for cells in (head, *(row.cells() for row in rows))]
     return "\n".join([lines[0], "|---" + "|---:" * (len(head) - 1) + "|", *lines[1:]])
 

@@ -29,7 +29,16 @@ TOLERATED = 1.15
 def run_suite(folder: Path, save: str, against: list[str], drill: bool) -> tuple[int, int]:
     """Run the memcpy tests once, unless that was done before; exit status and JUnit's failures."""
     junit, saved = folder / f"{save}.xml", folder / "runs" / f"{save}.jsonl"
-    command = [sys.executable, "-m", "pytest", "perf_tests", "-k", "memcpy", "-q", f"--junitxml={junit}"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "perf_tests",
+        "-k",
+        "memcpy",
+        "-q",
+        f"--junitxml={junit}",
+    ]
     command += [f"--roofline-dir={folder}", f"--roofline-save={save}"]
     command += [f"--roofline-against={name}" for name in against]
     command += [f"--roofline-rounds={'auto' if against else PROCESSES}"]
@@ -38,18 +47,24 @@ def run_suite(folder: Path, save: str, against: list[str], drill: bool) -> tuple
     if not junit.exists():
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         if done.returncode not in (0, 1):
-            sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+            sys.exit(
+                f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+            )
     suite = ElementTree.parse(junit).getroot().find("testsuite")
     assert suite is not None
     status = json.loads(saved.read_text(encoding="utf-8").splitlines()[-1]).get("exit_status")
     if status not in (0, 1):
-        sys.exit(f"{saved} ended with {status}; expected 0 or 1: remove it and {junit}, and call this again")
+        sys.exit(
+            f"{saved} ended with {status}; expected 0 or 1: remove it and {junit}, and call this again"
+        )
     return status, int(suite.get("failures", "0"))
 
 
 def read(folder: Path, save: str) -> dict[str, tuple[float, str, int]]:
     """Of each test of a saved run: the median seconds of its first process, the verdict, how many processes it took."""
-    lines = [json.loads(line) for line in (folder / "runs" / f"{save}.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line) for line in (folder / "runs" / f"{save}.jsonl").read_text().splitlines()
+    ]
     measured = [line for line in lines if line["type"] == "measurement"]
     first = {line["label"]: line["derived"]["median_s"] for line in reversed(measured)}
     # Canaries are measured beside the tests and judged with none.
@@ -112,9 +127,13 @@ def table(folder: Path, outcomes: dict[str, tuple[int, int]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
-    parser.add_argument("--keep", type=Path, help="folder for the run files (default: a temporary one)")
+    parser.add_argument(
+        "--keep", type=Path, help="folder for the run files (default: a temporary one)"
+    )
     options = parser.parse_args()
     folder = options.keep or Path(tempfile.mkdtemp(prefix="memcpy-gate-"))
     folder = folder.resolve()

@@ -40,16 +40,34 @@ BUDGET_S = 0.3
 def run(rule: str, folder: Path, number: int) -> dict[int, dict[str, Any]]:
     """One sweep by one rule, in a process of its own: seconds and wall seconds by size."""
     out = folder / f"{rule}-{number}.jsonl"
-    command = [sys.executable, "-m", "pytest", "-q", f"{SUITE}::test_{rule}", "-p", "no:cacheprovider"]
-    command += [f"--roofline-dir={folder}", "--roofline-device=cpu", f"--roofline-budget={BUDGET_S}"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        f"{SUITE}::test_{rule}",
+        "-p",
+        "no:cacheprovider",
+    ]
+    command += [
+        f"--roofline-dir={folder}",
+        "--roofline-device=cpu",
+        f"--roofline-budget={BUDGET_S}",
+    ]
     done = subprocess.run(
-        command, cwd=ROOT, env=os.environ | {"SWEEP_RESULTS": str(out)}, capture_output=True, text=True
+        command,
+        cwd=ROOT,
+        env=os.environ | {"SWEEP_RESULTS": str(out)},
+        capture_output=True,
+        text=True,
     )
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     host = host_facts()
-    return {row["size_bytes"]: row | {"cpu": host.cpu_model, "cores": host.usable_cores} for row in rows}
+    return {
+        row["size_bytes"]: row | {"cpu": host.cpu_model, "cores": host.usable_cores} for row in rows
+    }
 
 
 def spread(values: list[float]) -> float:
@@ -89,11 +107,16 @@ def in_two_groups(values: list[float]) -> bool:
 
 
 def conclusions(
-    times: dict[str, dict[int, list[float]]], walls: dict[str, float], ranges: dict[str, list[float]]
+    times: dict[str, dict[int, list[float]]],
+    walls: dict[str, float],
+    ranges: dict[str, list[float]],
 ) -> str:
     """What the numbers below say, in sentences."""
     own, total = "roofline", len(times["roofline"])
-    told = [f"This engine takes {walls[own] / walls[rule]:.2f} times the wall time of {peer}" for rule, peer in PEERS]
+    told = [
+        f"This engine takes {walls[own] / walls[rule]:.2f} times the wall time of {peer}"
+        for rule, peer in PEERS
+    ]
     others = " and ".join(f"{pooled(ranges[rule]):.1%} by {peer}" for rule, peer in PEERS)
     told.append(f"Its pooled interquartile range is {pooled(ranges[own]):.1%}, against {others}")
     split = [size for size in times[own] if any(in_two_groups(times[rule][size]) for rule in RULES)]
@@ -107,11 +130,20 @@ def conclusions(
 def report(runs: dict[str, list[dict[int, dict[str, Any]]]]) -> str:
     """The page."""
     sizes = list(runs["loop"][0])
-    times = {rule: {size: [one[size]["seconds"] for one in runs[rule]] for size in sizes} for rule in RULES}
-    walls = {rule: median(sum(row["wall_s"] for row in one.values()) for one in runs[rule]) for rule in RULES}
+    times = {
+        rule: {size: [one[size]["seconds"] for one in runs[rule]] for size in sizes}
+        for rule in RULES
+    }
+    walls = {
+        rule: median(sum(row["wall_s"] for row in one.values()) for one in runs[rule])
+        for rule in RULES
+    }
     spreads = {rule: [spread(times[rule][size]) for size in sizes] for rule in RULES}
     ranges = {rule: [quartiles_apart(times[rule][size]) for size in sizes] for rule in RULES}
-    steadier = {rule: sum(a <= b for a, b in zip(spreads[rule], spreads["loop"], strict=True)) for rule in RULES}
+    steadier = {
+        rule: sum(a <= b for a, b in zip(spreads[rule], spreads["loop"], strict=True))
+        for rule in RULES
+    }
     host = runs["loop"][0][sizes[0]]
     head = HEAD.format(
         sizes=len(sizes), first=format_bytes(sizes[0]), last=format_bytes(sizes[-1]), repeats=len(runs["loop"]),
@@ -120,17 +152,34 @@ def report(runs: dict[str, list[dict[int, dict[str, Any]]]]) -> str:
     summary = {
         "wall time of the sweep (median)": [f"{walls[rule]:.2f} s" for rule in RULES],
         "… against the one-second loop": [f"{walls['loop'] / walls[rule]:.1f} ×" for rule in RULES],
-        "spread, pooled over the sizes": [f"{pooled(spreads[r]):.1%} ({pooled(ranges[r]):.1%})" for r in RULES],
-        "spread, median of the sizes": [f"{median(spreads[r]):.1%} ({median(ranges[r]):.1%})" for r in RULES],
-        "sizes with no more spread than the loop": [f"{steadier[r]} of {len(sizes)}" for r in RULES],
+        "spread, pooled over the sizes": [
+            f"{pooled(spreads[r]):.1%} ({pooled(ranges[r]):.1%})" for r in RULES
+        ],
+        "spread, median of the sizes": [
+            f"{median(spreads[r]):.1%} ({median(ranges[r]):.1%})" for r in RULES
+        ],
+        "sizes with no more spread than the loop": [
+            f"{steadier[r]} of {len(sizes)}" for r in RULES
+        ],
     }
     details = {
         format_bytes(size): [
-            f"{format_seconds(median(times[r][size]))}, {spreads[r][at]:.1%} ({ranges[r][at]:.1%})" for r in RULES
+            f"{format_seconds(median(times[r][size]))}, {spreads[r][at]:.1%} ({ranges[r][at]:.1%})"
+            for r in RULES
         ]
         for at, size in enumerate(sizes)
     }
-    return "\n".join([head, *_table("", summary), "", "Time and spread by size:", "", *_table("size", details), ""])
+    return "\n".join(
+        [
+            head,
+            *_table("", summary),
+            "",
+            "Time and spread by size:",
+            "",
+            *_table("size", details),
+            "",
+        ]
+    )
 
 
 def _table(corner: str, rows: dict[str, list[str]]) -> list[str]:
@@ -144,7 +193,8 @@ def read(figures: Path) -> dict[str, list[dict[int, dict[str, Any]]]]:
     count = 1 + max(row["run"] for row in rows)
     return {
         rule: [
-            {row["size_bytes"]: row for row in rows if (row["rule"], row["run"]) == (rule, run)} for run in range(count)
+            {row["size_bytes"]: row for row in rows if (row["rule"], row["run"]) == (rule, run)}
+            for run in range(count)
         ]
         for rule in RULES
     }
@@ -155,7 +205,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--repeats", type=int, default=REPEATS)
-    parser.add_argument("--figures", type=Path, help="write the page from these figures and measure nothing")
+    parser.add_argument(
+        "--figures", type=Path, help="write the page from these figures and measure nothing"
+    )
     arguments = parser.parse_args()
     if arguments.figures is not None:
         arguments.output.write_text(report(read(arguments.figures)), encoding="utf-8")
@@ -166,10 +218,20 @@ def main() -> None:
             rules = list(RULES)
             for rule in rules[number % 3 :] + rules[: number % 3]:
                 runs[rule].append(run(rule, Path(name), number))
-                print(number, rule, f"{sum(row['wall_s'] for row in runs[rule][-1].values()):.2f} s", flush=True)
+                print(
+                    number,
+                    rule,
+                    f"{sum(row['wall_s'] for row in runs[rule][-1].values()):.2f} s",
+                    flush=True,
+                )
     text = report(runs)
     arguments.output.write_text(stamped(text), encoding="utf-8")
-    rows = [row | {"run": number} for rule in RULES for number, one in enumerate(runs[rule]) for row in one.values()]
+    rows = [
+        row | {"run": number}
+        for rule in RULES
+        for number, one in enumerate(runs[rule])
+        for row in one.values()
+    ]
     figures = arguments.output.parent / "figures" / f"{arguments.output.stem}.jsonl"
     figures.parent.mkdir(parents=True, exist_ok=True)
     figures.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

@@ -32,7 +32,12 @@ QUICK_S = 1.0
 SPARE_CPU_S, MOST_S = 5, 3600
 MOST_BYTES = 12 * 2**30  # a mutant that asks for more fails, and the machine lives
 STARTS = ("os.fork", "os.forkpty", "os.posix_spawn", "subprocess.Popen")
-ENDS = {0: "survived", -signal.SIGXCPU: "timeout", -signal.SIGALRM: "timeout", -signal.SIGKILL: "timeout"}
+ENDS = {
+    0: "survived",
+    -signal.SIGXCPU: "timeout",
+    -signal.SIGALRM: "timeout",
+    -signal.SIGKILL: "timeout",
+}
 
 
 class Forks:
@@ -57,9 +62,14 @@ class Forks:
         for part in range(WORKERS):
             self._fork(functools.partial(self._watch, session.items[part::WORKERS]), self._watched)
         self._wait_for_all()
-        print(f"{len(self._seconds) - len(self._unfit)} of {len(self._seconds)} tests have a say", file=sys.__stderr__)
+        print(
+            f"{len(self._seconds) - len(self._unfit)} of {len(self._seconds)} tests have a say",
+            file=sys.__stderr__,
+        )
         self._pass(session.items, None, "unsettled", lambda test: self._seconds[test] <= QUICK_S)
-        self._pass(session.items, "unsettled", "survived", lambda test: self._seconds[test] > QUICK_S)
+        self._pass(
+            session.items, "unsettled", "survived", lambda test: self._seconds[test] > QUICK_S
+        )
         return True
 
     def _find(self):
@@ -95,10 +105,17 @@ class Forks:
         files = defaultdict(list)
         for item in items:
             file = item.nodeid.partition("::")[0]
-            if item.nodeid not in self._unfit and function.place in self._executed[item.nodeid] | self._executed[file]:
+            if (
+                item.nodeid not in self._unfit
+                and function.place in self._executed[item.nodeid] | self._executed[file]
+            ):
                 files[file].append(item)
-        seconds = {file: sum(self._seconds[item.nodeid] for item in some) for file, some in files.items()}
-        order = sorted(files, key=lambda file: (f"test_{function.path.stem}" not in file, seconds[file]))
+        seconds = {
+            file: sum(self._seconds[item.nodeid] for item in some) for file, some in files.items()
+        }
+        order = sorted(
+            files, key=lambda file: (f"test_{function.path.stem}" not in file, seconds[file])
+        )
         return [item for file in order for item in files[file]]
 
     def _fork(self, work, then):
@@ -139,17 +156,23 @@ class Forks:
         executed, unfit, seconds = defaultdict(set), set(), {}
         builtins.__executed__ = lambda place: executed[self._now].add(place)
         for function in {function.place: function for _, function, _ in self._mutants}.values():
-            self._put(function, function.compiled(f"__executed__({function.place!r})\n{function.body}"))
+            self._put(
+                function, function.compiled(f"__executed__({function.place!r})\n{function.body}")
+            )
         sys.addaudithook(lambda event, _: event in STARTS and unfit.add(self._now))
         self._failed = unfit.add
         for item, following in pairwise([*items, None]):
             self._now, begin = item.nodeid, time.process_time()
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             seconds[item.nodeid] = time.process_time() - begin
-        path.write_text(json.dumps([{test: [*places] for test, places in executed.items()}, [*unfit], seconds]))
+        path.write_text(
+            json.dumps([{test: [*places] for test, places in executed.items()}, [*unfit], seconds])
+        )
 
     def _watched(self, end, said):
-        executed, unfit, seconds = json.loads(said) if said else sys.exit(f"The tests without a mutant: {end}")
+        executed, unfit, seconds = (
+            json.loads(said) if said else sys.exit(f"The tests without a mutant: {end}")
+        )
         for test, places in executed.items():
             self._executed[test] |= {*places}
         self._unfit |= {*unfit}
@@ -168,7 +191,15 @@ class Forks:
 
     def _tried(self, mutant, survived, end, test):
         mutant[self._side] = survived if end == "survived" else end
-        print(mutant[self._side], mutant["function"], mutant["was"], "->", mutant["now"], test, file=sys.__stderr__)
+        print(
+            mutant[self._side],
+            mutant["function"],
+            mutant["was"],
+            "->",
+            mutant["now"],
+            test,
+            file=sys.__stderr__,
+        )
         self._save()
 
     def pytest_runtest_logreport(self, report):

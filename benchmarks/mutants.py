@@ -125,7 +125,9 @@ class Function:
     def area(self):
         """The part of MODULES that it belongs to, or None."""
         stem, folder = self.path.stem, self.path.parent.name
-        return next((area for area, names in MODULES.items() if stem in names and folder in FOLDERS), None)
+        return next(
+            (area for area, names in MODULES.items() if stem in names and folder in FOLDERS), None
+        )
 
 
 def functions(tree):
@@ -140,7 +142,9 @@ def functions(tree):
                 first, name = node.body[0], prefix + node.name
                 bare = ast.Module(node.body[ast.get_docstring(node) is not None :], [])
                 lines = slice(first.lineno - 1, node.end_lineno)
-                found[name].append(Function(name, path, lines, " " * first.col_offset, ast.unparse(bare)))
+                found[name].append(
+                    Function(name, path, lines, " " * first.col_offset, ast.unparse(bare))
+                )
     return found
 
 
@@ -154,7 +158,9 @@ def exchanges(function):
     for name in provider:
         ends = set(name.split("_")[-2:])
         if name not in LEFT_OUT and ("_" not in name or any(ends <= family for family in FAMILIES)):
-            places = [place for node in nodes for place in provider[name]().mutation_positions(node)]
+            places = [
+                place for node in nodes for place in provider[name]().mutation_positions(node)
+            ]
             for occurrence, (start, _) in enumerate(places):
                 found[start].append((name, occurrence))
     return [found[start] for start in sorted(found)]
@@ -166,8 +172,13 @@ def mutate(function, operator, occurrence):
     from cosmic_ray.operators.provider import OperatorProvider
 
     with contextlib.suppress(SyntaxError):
-        body = ast.unparse(ast.parse(mutate_code(function.body, OperatorProvider()[operator](), occurrence)))
-        codes = [compile(f"def _():\n{textwrap.indent(text, ' ')}", "", "exec") for text in (body, function.body)]
+        body = ast.unparse(
+            ast.parse(mutate_code(function.body, OperatorProvider()[operator](), occurrence))
+        )
+        codes = [
+            compile(f"def _():\n{textwrap.indent(text, ' ')}", "", "exec")
+            for text in (body, function.body)
+        ]
         return body if codes[0] != codes[1] else None
 
 
@@ -182,7 +193,11 @@ def draw(tree):
         if body := mutate(function, operator, occurrence):
             lines = zip(function.body.split("\n"), body.split("\n"), strict=False)
             was, now = next((was.strip(), now.strip()) for was, now in lines if was != now)
-            mutant = {"area": function.area, "module": function.path.stem, "function": function.name}
+            mutant = {
+                "area": function.area,
+                "module": function.path.stem,
+                "function": function.name,
+            }
             exchange = {"operator": operator, "occurrence": occurrence, "was": was, "now": now}
             drawn.append(mutant | {"digest": function.digest} | exchange)
     return drawn[: COUNT + SPARE]
@@ -191,8 +206,13 @@ def draw(tree):
 def present(tree, mutants):
     """The mutants whose function a tree has, each with that function; of equal ones nobody knows which is meant."""
     named = functions(tree)
-    same = [[one for one in named[mutant["function"]] if one.digest == mutant["digest"]] for mutant in mutants]
-    return [(mutant, found[0]) for mutant, found in zip(mutants, same, strict=True) if len(found) == 1]
+    same = [
+        [one for one in named[mutant["function"]] if one.digest == mutant["digest"]]
+        for mutant in mutants
+    ]
+    return [
+        (mutant, found[0]) for mutant, found in zip(mutants, same, strict=True) if len(found) == 1
+    ]
 
 
 def load():
@@ -201,21 +221,35 @@ def load():
 
 
 def save(header, mutants):
-    DATA.write_text("".join(json.dumps(line) + "\n" for line in (header, *mutants)), encoding="utf-8")
+    DATA.write_text(
+        "".join(json.dumps(line) + "\n" for line in (header, *mutants)), encoding="utf-8"
+    )
 
 
 def page(header, mutants):
     """The page of the mutants that were tried in both trees."""
-    both = [one for one in mutants if {one.get("before"), one.get("after")} <= {*KILLED, "survived"}][:COUNT]
+    both = [
+        one for one in mutants if {one.get("before"), one.get("after")} <= {*KILLED, "survived"}
+    ][:COUNT]
     rows = [("**all**", both)]
     for area, names in MODULES.items():
         rows.append((f"**{area}**", [one for one in both if one["area"] == area]))
         rows += [(name, [one for one in both if one["module"] == name]) for name in names]
-    table = [f"| {title} | {len(some)} | {killed(some, 'before')} | {killed(some, 'after')} |" for title, some in rows]
+    table = [
+        f"| {title} | {len(some)} | {killed(some, 'before')} | {killed(some, 'after')} |"
+        for title, some in rows
+    ]
     alive = [one for one in both if one["after"] not in KILLED]
-    cells = sorted([one["module"], one["function"], one["was"], one["now"], one["before"]] for one in alive)
-    lines = ["| {} | `{}` | `{}` | `{}` | {} |".format(*(cell.replace("|", "\\|") for cell in row)) for row in cells]
-    return PROSE.format(**header, count=len(both), table="\n".join(table), survivors="\n".join(lines))
+    cells = sorted(
+        [one["module"], one["function"], one["was"], one["now"], one["before"]] for one in alive
+    )
+    lines = [
+        "| {} | `{}` | `{}` | `{}` | {} |".format(*(cell.replace("|", "\\|") for cell in row))
+        for row in cells
+    ]
+    return PROSE.format(
+        **header, count=len(both), table="\n".join(table), survivors="\n".join(lines)
+    )
 
 
 def killed(mutants, side):
@@ -233,7 +267,9 @@ def main():
     if not DATA.exists():
         save({"seed": SEED}, draw(tree))
     header, *mutants = load()
-    commit = subprocess.check_output(("git", "-C", tree, "rev-parse", "--short", "HEAD"), text=True).strip()
+    commit = subprocess.check_output(
+        ("git", "-C", tree, "rev-parse", "--short", "HEAD"), text=True
+    ).strip()
     if header.get(side) != commit:
         header[side] = commit
         for mutant in mutants:
@@ -252,7 +288,9 @@ def main():
     sys.path[:1] = [str(tree), str(tree / "plugin"), str(tree / "kernels")]
     tests = [f"tests/{name}" for name in TESTS if (tree / "tests" / name).exists()]
     options = ["-q", "-m", "not serial", "-p", "no:cacheprovider", "--capture=sys"]
-    status = pytest.main([*tests, *options], [Forks(side, wanted, functools.partial(save, header, mutants))])
+    status = pytest.main(
+        [*tests, *options], [Forks(side, wanted, functools.partial(save, header, mutants))]
+    )
     if {"before", "after"} <= {*header}:
         PAGE.write_text(page(header, mutants), encoding="utf-8")
     return status

@@ -43,17 +43,56 @@ DIED = "the process ended with status {status} while it was asked; {said}"
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The options."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = parser.add_argument
     add("--device", help="cuda, cuda:N, cpu, or fake (default: the GPU there is, else fake)")
-    add("--out", type=Path, default=ROOT / ".roofline/hardware", help="folder of what is found (default: %(default)s)")
-    add("--from", type=Path, dest="source", metavar="DIR", help="ask nothing; make the page of the facts in DIR")
+    add(
+        "--out",
+        type=Path,
+        default=ROOT / ".roofline/hardware",
+        help="folder of what is found (default: %(default)s)",
+    )
+    add(
+        "--from",
+        type=Path,
+        dest="source",
+        metavar="DIR",
+        help="ask nothing; make the page of the facts in DIR",
+    )
     add("--stages", type=_stages, default=ALL, help=f"some of {','.join(ALL)} (default: all)")
-    add("--again", type=_stages, default=(), metavar="STAGES", help="ask these anew, though they are finished")
-    add("--seconds-per-stage", type=float, default=STAGE_S, help="deadline of a stage (default: %(default)g)")
-    add("--quick", action="store_true", help="little time for every measurement: tries the program, proves nothing")
-    add("--plant", type=json.loads, default={}, metavar="JSON", help='what deviates in the fake: {"tick_s": 1e-6}')
-    add("-o", "--output", type=Path, help="the page (default: docs/results/hardware/PRODUCT.md; of a fake DIR/page.md)")
+    add(
+        "--again",
+        type=_stages,
+        default=(),
+        metavar="STAGES",
+        help="ask these anew, though they are finished",
+    )
+    add(
+        "--seconds-per-stage",
+        type=float,
+        default=STAGE_S,
+        help="deadline of a stage (default: %(default)g)",
+    )
+    add(
+        "--quick",
+        action="store_true",
+        help="little time for every measurement: tries the program, proves nothing",
+    )
+    add(
+        "--plant",
+        type=json.loads,
+        default={},
+        metavar="JSON",
+        help='what deviates in the fake: {"tick_s": 1e-6}',
+    )
+    add(
+        "-o",
+        "--output",
+        type=Path,
+        help="the page (default: docs/results/hardware/PRODUCT.md; of a fake DIR/page.md)",
+    )
     add("--table", action="store_true", help="write the table of devices into docs/index.md")
     # For the processes of its own.
     add("--describe", action="store_true", help=argparse.SUPPRESS)
@@ -65,7 +104,9 @@ def _stages(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
     unknown = [name for name in names if name not in ALL]
     if unknown:
-        raise argparse.ArgumentTypeError(f"no stage {', '.join(unknown)}; expected some of {','.join(ALL)}")
+        raise argparse.ArgumentTypeError(
+            f"no stage {', '.join(unknown)}; expected some of {','.join(ALL)}"
+        )
     return names
 
 
@@ -96,7 +137,10 @@ def describe(device: str) -> dict[str, Any]:
     found = to_plain(gather(lab_of(device).device))
     named = ("type", "product", "architecture", "memory_bytes", "last_level_cache_bytes", "driver")
     own = {name: found["device"][name] for name in named if name in found["device"]}
-    return {"product": own["product"], "environment": {"device": own, "software": found["software"]}}
+    return {
+        "product": own["product"],
+        "environment": {"device": own, "software": found["software"]},
+    }
 
 
 def header(machine: Machine) -> dict[str, Any]:
@@ -111,17 +155,32 @@ def header(machine: Machine) -> dict[str, Any]:
         said = machine.out / "said" / "device.txt"
         ended = run(_own(machine, "--describe"), said, DESCRIBE_S, machine.environment, ROOT)
         if ended.status != 0:
-            raise DeviceError(f"--device {machine.device} cannot be described; {stages.last_words(said)}")
+            raise DeviceError(
+                f"--device {machine.device} cannot be described; {stages.last_words(said)}"
+            )
         told = json.loads(said.read_text(encoding="utf-8").splitlines()[-1])
     started = time.strftime("%Y-%m-%d", time.gmtime())
-    own = {"device": machine.device, "planted": machine.planted, "quick": machine.quick, "started": started}
+    own = {
+        "device": machine.device,
+        "planted": machine.planted,
+        "quick": machine.quick,
+        "started": started,
+    }
     return own | told
 
 
 def _own(machine: Machine, *arguments: str) -> list[str]:
     """This program, as a process of its own."""
     program = str(ROOT / "benchmarks/on_hardware.py")
-    return [sys.executable, program, "--out", str(machine.out), "--device", machine.device, *arguments]
+    return [
+        sys.executable,
+        program,
+        "--out",
+        str(machine.out),
+        "--device",
+        machine.device,
+        *arguments,
+    ]
 
 
 def ask_probes(machine: Machine, facts: Facts, seconds: float) -> None:

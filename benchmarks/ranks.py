@@ -37,7 +37,9 @@ def measure(folder: Path) -> list[Figure]:
 
 def main() -> None:
     """Measure and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("-o", "--output", type=Path, required=True, help="Markdown file to write")
     options = parser.parse_args()
     # Launches, faults and nodes are those of the tests.

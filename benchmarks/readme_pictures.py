@@ -25,7 +25,10 @@ from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.report.page import page
 
 ROOT = Path(__file__).parents[1]
-PICTURES, DRILL = ROOT / "docs" / "pictures", ROOT / "docs" / "results" / "runs" / "memcpy-gate" / "drill.jsonl"
+PICTURES, DRILL = (
+    ROOT / "docs" / "pictures",
+    ROOT / "docs" / "results" / "runs" / "memcpy-gate" / "drill.jsonl",
+)
 COLUMNS, MOST_BYTES = 100, 300_000
 TEST = """\
 import os
@@ -49,8 +52,14 @@ def test_scale(roofline, size):
 
     roofline.measure(scale, work=work)
 """
-RECORD = [f"python -m pytest test_scale.py -q --roofline-rounds=5 --roofline-save={name}" for name in ("a", "b", "c")]
-RECORD += ["roofline baseline propose a b c --all -o proposal.json", "roofline baseline approve proposal.json"]
+RECORD = [
+    f"python -m pytest test_scale.py -q --roofline-rounds=5 --roofline-save={name}"
+    for name in ("a", "b", "c")
+]
+RECORD += [
+    "roofline baseline propose a b c --all -o proposal.json",
+    "roofline baseline approve proposal.json",
+]
 SHOWN = "pytest test_scale.py --roofline-rounds=auto"
 
 
@@ -85,14 +94,18 @@ def terminal(picture: Path) -> None:
     """
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     given = {**os.environ, "COLUMNS": f"{COLUMNS}", "PATH": programs}
-    asked = subprocess.run(["roofline", "doctor"], env=given, check=False, capture_output=True, text=True)
+    asked = subprocess.run(
+        ["roofline", "doctor"], env=given, check=False, capture_output=True, text=True
+    )
     busy = asked.stdout.splitlines()
     if busy[-1:] == ["this machine is too busy to be measured"]:
         raise ValueError(f"{busy[-1]}; expected idle cores: roofline doctor says by whom")
     with tempfile.TemporaryDirectory() as name:
         Path(name, "test_scale.py").write_text(TEST, encoding="utf-8")
         for command in RECORD:
-            subprocess.run(shlex.split(command), cwd=name, env=given, check=True, capture_output=True)
+            subprocess.run(
+                shlex.split(command), cwd=name, env=given, check=True, capture_output=True
+            )
         words = [sys.executable, "-m", *shlex.split(SHOWN), "--color=yes", "-p", "no:benchmark"]
         done = subprocess.run(words, cwd=name, env={**given, "SLOWED": f"{2**24}"}, check=False, capture_output=True,
                               text=True)  # fmt: skip
@@ -110,7 +123,9 @@ def svg(text: str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("which", choices=["report", "terminal"])
     options = parser.parse_args()
     PICTURES.mkdir(exist_ok=True)

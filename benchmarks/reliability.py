@@ -41,7 +41,11 @@ WANTED_KILLS, WANTED_CASES = 200, 1_000_000
 GONE_S, GIVEN_UP_S, HANG_S = 1.0, 20.0, 300.0
 # Ranks, and what those on processors are forked from.
 RANK = "-m pytest_roofline.ranks."
-SIGNALS = {"pytest": (signal.SIGKILL, signal.SIGTERM), "a round": (signal.SIGKILL,), "a rank": (signal.SIGKILL,)}
+SIGNALS = {
+    "pytest": (signal.SIGKILL, signal.SIGTERM),
+    "a round": (signal.SIGKILL,),
+    "a rank": (signal.SIGKILL,),
+}
 # In one run, beside pytest itself.
 MOST = {"a round": 1, "a rank": 2}
 # Tests of one process and of two ranks, whose forked children know nothing of their ends, in two rounds.
@@ -151,7 +155,9 @@ def kill_in(
                 if pids and time.monotonic() >= at_s.setdefault(
                     victim, time.monotonic() + chance.uniform(0, whole_s / 3)
                 ):
-                    found.append((victim, signal.SIGKILL, _gone_s(chance.choice(pids), signal.SIGKILL, mark)))
+                    found.append(
+                        (victim, signal.SIGKILL, _gone_s(chance.choice(pids), signal.SIGKILL, mark))
+                    )
                     left_of[victim] -= 1
                     del at_s[victim]
         cut = ends is not None and child.poll() is None
@@ -220,15 +226,24 @@ def _kept(place: Path) -> tuple[int, int]:
             unread += 1
             print(error, flush=True)
     notes = place / "measured"
-    noted = [tuple(json.loads(line)) for line in notes.read_text().splitlines()] if notes.exists() else []
+    noted = (
+        [tuple(json.loads(line)) for line in notes.read_text().splitlines()]
+        if notes.exists()
+        else []
+    )
     # The rounds of a test are told apart by the process; a copy of a round keeps it.
     kept = [measurement.label for run in runs for measurement in run.measurements]
-    return unread, sum(max(0, sum(n == name for _, n in noted) - kept.count(name)) for name in {n for _, n in noted})
+    return unread, sum(
+        max(0, sum(n == name for _, n in noted) - kept.count(name))
+        for name in {n for _, n in noted}
+    )
 
 
 def kills(folder: Path, count: int, jobs: int, seed: int, found: list[Killed]) -> Figure:
     """So many kills at least, as many of each kind, in so many runs at a time, beside those that were found before."""
-    wanted = {(victim, number): count / 4 for victim, numbers in SIGNALS.items() for number in numbers}
+    wanted = {
+        (victim, number): count / 4 for victim, numbers in SIGNALS.items() for number in numbers
+    }
     lock = threading.Lock()
 
     def lacking() -> list[tuple[str, int]]:
@@ -244,9 +259,19 @@ def kills(folder: Path, count: int, jobs: int, seed: int, found: list[Killed]) -
             if not lacks:
                 return
             ends = next((number for victim, number in lacks if victim == "pytest"), None)
-            most = {victim: most for victim, most in MOST.items() if any(kind[0] == victim for kind in lacks)}
+            most = {
+                victim: most
+                for victim, most in MOST.items()
+                if any(kind[0] == victim for kind in lacks)
+            }
             # Where only these are lacking, and now and then, the run comes to its own end.
-            more = kill_in(folder / f"{job}-{attempt}", ends if chance.random() < 0.75 else None, most, chance, whole_s)
+            more = kill_in(
+                folder / f"{job}-{attempt}",
+                ends if chance.random() < 0.75 else None,
+                most,
+                chance,
+                whole_s,
+            )
             with lock:
                 found.extend(more)
             print(*(json.dumps(asdict(one)) for one in more), sep="\n", flush=True)
@@ -281,12 +306,18 @@ def kills_figure(found: Sequence[Killed]) -> Figure:
     goals = (
         Goal("kills", f"{WANTED_KILLS}", f"{count}", count >= WANTED_KILLS),
         _all("kills after which every run file could be read", [one.unread == 0 for one in found]),
-        _all("kills after which all that had been measured was kept", [one.lost == 0 for one in found]),
+        _all(
+            "kills after which all that had been measured was kept",
+            [one.lost == 0 for one in found],
+        ),
         _all(
             f"kills with no process of ours after {GONE_S:g} s",
             [one.gone_s is not None and one.gone_s <= GONE_S and not one.left for one in found],
         ),
-        _all("runs that ended by themselves when a round or a rank was killed", [one.ended for one in others]),
+        _all(
+            "runs that ended by themselves when a round or a rank was killed",
+            [one.ended for one in others],
+        ),
         _all("of these, passed or said who was killed", [one.told for one in others]),
     )
     rows = []
@@ -319,15 +350,26 @@ def attacks() -> Figure:
         return Figure("Strangers", (goal,), "Only root can be another user.")
     from tests.ranks.test_rendezvous import SECRET, lured
 
-    ways = {"MASTER_ADDR and MASTER_PORT": "env", "torchrun": "torchrun", "mpirun": "mpirun", "srun": "srun"}
-    got = {(way, key): lured(name, secret) for way, name in ways.items() for key, secret in _keys(SECRET).items()}
+    ways = {
+        "MASTER_ADDR and MASTER_PORT": "env",
+        "torchrun": "torchrun",
+        "mpirun": "mpirun",
+        "srun": "srun",
+    }
+    got = {
+        (way, key): lured(name, secret)
+        for way, name in ways.items()
+        for key, secret in _keys(SECRET).items()
+    }
     goal = Goal(
         "ranks that came to another user",
         f"0 of {len(got)}",
         f"{sum(got.values())} of {len(got)}",
         not sum(got.values()),
     )
-    rows = [(way, *("a rank" if got[way, key] else "nothing" for key in _keys(SECRET))) for way in ways]
+    rows = [
+        (way, *("a rank" if got[way, key] else "nothing" for key in _keys(SECRET))) for way in ways
+    ]
     text = f"""Another user (65534) owns the store at the launch's port before rank 0 does, posts his own address there
 under every name, and writes it into the files that ranks look for, in a folder that everybody may write to. What he
 got of a process that attaches:
@@ -345,11 +387,25 @@ def fuzzed(path: Path | None, cases: int, seed: int) -> Figure:
     if path is not None:
         text = path.read_text(encoding="utf-8")
     else:
-        command = [sys.executable, "-m", "tests.fuzz", f"--cases={cases}", f"--seed={seed}", "--json"]
-        text = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False).stdout
+        command = [
+            sys.executable,
+            "-m",
+            "tests.fuzz",
+            f"--cases={cases}",
+            f"--seed={seed}",
+            "--json",
+        ]
+        text = subprocess.run(
+            command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
+        ).stdout
     told = json.loads(text)
     goals = (
-        Goal("changed files", f"{WANTED_CASES:,}", f"{told['cases']:,}", told["cases"] >= WANTED_CASES),
+        Goal(
+            "changed files",
+            f"{WANTED_CASES:,}",
+            f"{told['cases']:,}",
+            told["cases"] >= WANTED_CASES,
+        ),
         *(
             Goal(f"{rule} among them", "0", str(told[rule]), told[rule] == 0)
             for rule in ("tracebacks", "hangs", "silent")
@@ -378,14 +434,23 @@ def page(figures: Sequence[Figure], facts: dict[str, str]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Kill, attack, fuzz, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
     parser.add_argument("--kills", type=int, default=KILLS, help="default: %(default)s")
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time (default: %(default)s)")
-    parser.add_argument("--resume", type=Path, help="what an earlier call printed, whose kills count too")
+    parser.add_argument(
+        "--resume", type=Path, help="what an earlier call printed, whose kills count too"
+    )
     parser.add_argument("--seed", type=int, default=SEED, help="default: %(default)s")
     parser.add_argument("--fuzz", type=Path, help="what `python -m tests.fuzz --json` has printed")
-    parser.add_argument("--cases", type=int, default=CASES, help="of the fuzzer, without --fuzz (default: %(default)s)")
+    parser.add_argument(
+        "--cases",
+        type=int,
+        default=CASES,
+        help="of the fuzzer, without --fuzz (default: %(default)s)",
+    )
     options = parser.parse_args(arguments)
     # The stranger and the fuzzer are those of the tests.
     sys.path.insert(0, str(ROOT))
@@ -393,11 +458,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as name:
-        figures = [kills(Path(name), options.kills, options.jobs, options.seed, _before(options.resume))]
+        figures = [
+            kills(Path(name), options.kills, options.jobs, options.seed, _before(options.resume))
+        ]
     figures += [attacks(), fuzzed(options.fuzz, options.cases, options.seed)]
     host = host_facts()
     calls = "in several calls (`--resume`)" if options.resume else "in one run"
-    facts = {"calls": calls, "cpu": str(host.cpu_model), "cores": str(host.usable_cores), "seed": str(options.seed)}
+    facts = {
+        "calls": calls,
+        "cpu": str(host.cpu_model),
+        "cores": str(host.usable_cores),
+        "seed": str(options.seed),
+    }
     text = page(figures, facts | {"before": f"{before:.1f}", "after": f"{os.getloadavg()[0]:.1f}"})
     if options.output:
         options.output.write_text(stamped(text), encoding="utf-8")

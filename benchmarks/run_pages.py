@@ -22,7 +22,11 @@ NOTHING = "–"
 
 def environment(header: Header) -> str:
     """On what a run was made, in a sentence."""
-    device, host, software = header.environment.device, header.environment.host, header.environment.software
+    device, host, software = (
+        header.environment.device,
+        header.environment.host,
+        header.environment.software,
+    )
     facts = [device.product]
     facts += [f"{host.usable_cores} cores"] if device.type == "cpu" else []
     facts += [format_memory(device.memory_bytes)] if device.memory_bytes else []
@@ -37,7 +41,8 @@ def published(path: Path) -> Iterator[str]:
         yield f"### {source['hardware']}"
         yield f"{source['title']}. {_sentence(source['method'])} {_sentence(source['note'])}"
         yield table(
-            source["columns"], [[NOTHING if one is None else str(one) for one in row] for row in source["rows"]]
+            source["columns"],
+            [[NOTHING if one is None else str(one) for one in row] for row in source["rows"]],
         )
 
 
@@ -49,13 +54,17 @@ def remarks(run: Run, benchmarks: Collection[str]) -> Iterator[str]:
     """What a reader must know of the numbers that a run has of these benchmarks, as a whole."""
     # What ran out of memory says so where its number would be.
     ran_out = {one.test_id for one in run.out_of_memory}
-    own = [m for m in run.measurements if m.key.benchmark in benchmarks and m.test_id not in ran_out]
+    own = [
+        m for m in run.measurements if m.key.benchmark in benchmarks and m.test_id not in ran_out
+    ]
     why = {m.label: run.unfit(m, accept_slower=True) for m in own}
     unsound = {label: reason for label, reason in why.items() if reason}
     if unsound:
         label, reason = next(iter(unsound.items()))
         yield f"{len(unsound)} of {len(why)} measurements are not sound and have no number here, as {label}: {reason}."
-    unsettled = {m.label for m in own if {"noisy", "drifting"} & set(m.samples.labels)} - set(unsound)
+    unsettled = {m.label for m in own if {"noisy", "drifting"} & set(m.samples.labels)} - set(
+        unsound
+    )
     if unsettled:
         yield f"{len(unsettled)} of {len(why)} had not settled when their budget ended."
     if run.cut or run.footer is None:
@@ -69,10 +78,15 @@ def titled(run: Run, parts: Sequence[str], benchmarks: Collection[str]) -> list[
 
 
 def main(
-    program: str, about: str | None, page: Callable[[Sequence[Run]], str], arguments: Sequence[str] | None = None
+    program: str,
+    about: str | None,
+    page: Callable[[Sequence[Run]], str],
+    arguments: Sequence[str] | None = None,
 ) -> int:
     """Print a page of runs, and write it where asked to. Exit status: 0, or 2 for runs that cannot be used."""
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a saved run, by name or path")
     parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
     options = parser.parse_args(arguments)

@@ -40,7 +40,9 @@ from pytest_roofline.plugin.planned import measures, plan
 
 ROOT = Path(__file__).resolve().parent.parent
 PUBLISHED = ROOT / "baselines" / "published"
-ROWS, TRIED, SAMPLES = (Path(__file__).with_name("seeds") / f"{one}.json" for one in ("rows", "tried", "samples"))
+ROWS, TRIED, SAMPLES = (
+    Path(__file__).with_name("seeds") / f"{one}.json" for one in ("rows", "tried", "samples")
+)
 PAGE = ROOT / "docs" / "seeds.md"
 # In the order of their numbers; what they call themselves stands in baselines/published/documents.json.
 DOCUMENTS = {
@@ -147,7 +149,10 @@ def rows(path: Path = ROWS) -> list[Row]:
     """Every row, in the order of the documents."""
     lists = ("commands", "show", "tables")
     raw = json.loads(path.read_text(encoding="utf-8"))
-    return [Row(**{key: tuple(value) if key in lists else value for key, value in one.items()}) for one in raw]
+    return [
+        Row(**{key: tuple(value) if key in lists else value for key, value in one.items()})
+        for one in raw
+    ]
 
 
 class _Selected:
@@ -158,7 +163,9 @@ class _Selected:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Called by pytest."""
         plans = plan([item for item in session.items if measures(item)]).values()
-        self.found = Collected(len(session.items), tuple(PlannedTest(one.benchmark, one.parameters) for one in plans))
+        self.found = Collected(
+            len(session.items), tuple(PlannedTest(one.benchmark, one.parameters) for one in plans)
+        )
 
 
 def _collect(command: str, gpus: int) -> Collected:
@@ -167,7 +174,11 @@ def _collect(command: str, gpus: int) -> Collected:
         torch.cuda.device_count = lambda: gpus
     os.chdir(ROOT)
     selected = _Selected()
-    with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+    with (
+        Path(os.devnull).open("w", encoding="utf-8") as nowhere,
+        redirect_stdout(nowhere),
+        redirect_stderr(nowhere),
+    ):
         asked = [*shlex.split(command)[1:], "--collect-only", "-q", "-p", "no:cacheprovider"]
         status = pytest.main(asked, plugins=[selected])
     return selected.found if status == pytest.ExitCode.OK else Collected(0, ())
@@ -217,7 +228,10 @@ def attempt(wanted: Sequence[Row]) -> dict[str, Any]:
                 began = time.monotonic()
                 outputs[row.sample] = run(row.sample, out)
                 loads.append(os.getloadavg()[0])
-                print(f"{time.monotonic() - began:.0f} s, status {outputs[row.sample][0]}: {row.sample}", flush=True)
+                print(
+                    f"{time.monotonic() - began:.0f} s, status {outputs[row.sample][0]}: {row.sample}",
+                    flush=True,
+                )
         # Every run that was saved has the same machine.
         header = read_run(max((out / "runs").glob("*.jsonl"))).header
     device = header.environment.device
@@ -248,7 +262,9 @@ def missing(every: Sequence[Row]) -> Iterator[str]:
     """What has no command that runs, and the figures that no test of their row shows."""
     commands = [(one, row.gpus) for row in every for one in (*row.commands, row.sample)]
     selected = collected(one for one in commands if one[0].startswith("pytest "))
-    yield from (f"`{one}` selects no test" for (one, _), found in selected.items() if not found.tests)
+    yield from (
+        f"`{one}` selects no test" for (one, _), found in selected.items() if not found.tests
+    )
     with tempfile.TemporaryDirectory(prefix="roofline-seeds-") as folder:
         samples = json.loads(SAMPLES.read_text(encoding="utf-8"))
         for one in sorted({one for one, _ in commands if one.startswith("roofline ")}):
@@ -269,7 +285,9 @@ def unmet(every: Sequence[Row], selected: dict[tuple[str, int], Collected]) -> I
         commands = [selected.get((command, row.gpus)) for row in own for command in row.commands]
         planned = [test for found in commands if found for test in found.planned]
         # As if a person had written them: those of a program are never unused.
-        mine = [replace(each.entry, provenance={}) for each in account.entries if each.record == one.id]
+        mine = [
+            replace(each.entry, provenance={}) for each in account.entries if each.record == one.id
+        ]
         benchmarks = {test.benchmark for test in planned}
         rest = {each.entry.identity for each in unused(mine, planned)}
         rest |= {each.identity for each in mine if each.benchmark not in benchmarks}
@@ -283,12 +301,17 @@ def figures_of(every: Sequence[Row]) -> dict[str, int]:
     """How many figures each row's tables have, by its name."""
     seeds = published("seeds")
     tables = [(one.document, seeds.table_of(one).title) for one in published("figures").told()]
-    return {row.name: sum(tables.count((row.document, title)) for title in row.tables) for row in every}
+    return {
+        row.name: sum(tables.count((row.document, title)) for title in row.tables) for row in every
+    }
 
 
 def tried_rows(made: dict[str, Any]) -> dict[str, Tried]:
     """What was tried, by the name of its row."""
-    return {name: Tried(one["command"], one["status"], tuple(one["shown"])) for name, one in made["rows"].items()}
+    return {
+        name: Tried(one["command"], one["status"], tuple(one["shown"]))
+        for name, one in made["rows"].items()
+    }
 
 
 def page(every: Sequence[Row], made: dict[str, Any]) -> str:
@@ -302,11 +325,23 @@ def page(every: Sequence[Row], made: dict[str, Any]) -> str:
     )
     number = figures_of(every)
     head = HEAD.format(**made, load=load, budget=BUDGET_S, figures=sum(number.values()))
-    titles = {one["id"]: one["title"] for one in json.loads((PUBLISHED / "documents.json").read_text(encoding="utf-8"))}
-    heads = {one: f"## {no}: {titles[one]}\n\nIts hash begins with `{sha}`." for one, (no, sha) in DOCUMENTS.items()}
+    titles = {
+        one["id"]: one["title"]
+        for one in json.loads((PUBLISHED / "documents.json").read_text(encoding="utf-8"))
+    }
+    heads = {
+        one: f"## {no}: {titles[one]}\n\nIts hash begins with `{sha}`."
+        for one, (no, sha) in DOCUMENTS.items()
+    }
     parts = [filled(head)]
-    for document, title in (heads | {PROMISED: "## What the project promised itself beside them"}).items():
-        cells = [_cells(row, tried.get(row.name), number[row.name]) for row in every if row.document == document]
+    for document, title in (
+        heads | {PROMISED: "## What the project promised itself beside them"}
+    ).items():
+        cells = [
+            _cells(row, tried.get(row.name), number[row.name])
+            for row in every
+            if row.document == document
+        ]
         parts += [title, table(("lines", "what", "figures", "command", "here"), cells)]
     return "\n\n".join(parts) + "\n"
 
@@ -325,25 +360,35 @@ def _code(text: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the page, or check the rows: exit status 1 where something is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--try", action="store_true", dest="attempt", help="run each row's smallest command first")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--try", action="store_true", dest="attempt", help="run each row's smallest command first"
+    )
     parser.add_argument("--check", action="store_true", help="write nothing; say what is missing")
     options = parser.parse_args(arguments)
     every = rows()
     if options.attempt:
-        TRIED.write_text(json.dumps(attempt(every), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        TRIED.write_text(
+            json.dumps(attempt(every), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
     made = json.loads(TRIED.read_text(encoding="utf-8"))
     text = page(every, made)
     lost = list(untried(every, tried_rows(made)))
     if options.check:
         lost += missing(every)
         if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
-            lost.append(f"{PAGE.relative_to(ROOT)} is not what its rows say; call this program without --check")
+            lost.append(
+                f"{PAGE.relative_to(ROOT)} is not what its rows say; call this program without --check"
+            )
     else:
         PAGE.write_text(text, encoding="utf-8")
     for one in lost:
         print(f"missing: {one}")
-    print(f"{count(len(every), 'row')}, {count(sum(figures_of(every).values()), 'figure')}, {len(lost)} missing")
+    print(
+        f"{count(len(every), 'row')}, {count(sum(figures_of(every).values()), 'figure')}, {len(lost)} missing"
+    )
     return 1 if lost else 0
 
 

@@ -17,10 +17,15 @@ def stamped(page: str) -> str:
 
 def stamp() -> str:
     """Commit and day, as a sentence."""
-    commit, changed = _git("rev-parse", "--short=7", "HEAD"), _git("status", "--porcelain", "--", *PROGRAM)
+    commit, changed = (
+        _git("rev-parse", "--short=7", "HEAD"),
+        _git("status", "--porcelain", "--", *PROGRAM),
+    )
     more = " with changes" * bool(changed)
     return f"Of commit `{commit}`{more}, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}."
 
 
 def _git(*words: str) -> str:
-    return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        ["git", "-C", ROOT, *words], capture_output=True, text=True, check=True
+    ).stdout.strip()

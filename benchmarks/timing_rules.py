@@ -69,14 +69,33 @@ def kernels(count: int, seconds: float) -> Callable[[FakeDevice], None]:
 def big_cache() -> FakeDevice:
     """An MI300-class device: 256 MiB between it and memory, of which the driver names 4."""
     return FakeDevice(
-        "AMD Instinct MI300X", cache_bytes=256 * MIB, reported_cache_bytes=4 * MIB, architecture="gfx942", **HOST
+        "AMD Instinct MI300X",
+        cache_bytes=256 * MIB,
+        reported_cache_bytes=4 * MIB,
+        architecture="gfx942",
+        **HOST,
     )
 
 
 SCENARIOS = (
-    Scenario("three 2.3 µs kernels at 8 µs a launch", lambda: FakeDevice(**HOST), kernels(3, 2.3e-6), 6.9e-6),
-    Scenario("15 % clock droop, 200 µs kernel", lambda: FakeDevice(clock=droop, **HOST), kernels(1, 2e-4), 2e-4 / 0.85),
-    Scenario("15 % clock droop, 10 µs kernel", lambda: FakeDevice(clock=droop, **HOST), kernels(1, 1e-5), 1e-5 / 0.85),
+    Scenario(
+        "three 2.3 µs kernels at 8 µs a launch",
+        lambda: FakeDevice(**HOST),
+        kernels(3, 2.3e-6),
+        6.9e-6,
+    ),
+    Scenario(
+        "15 % clock droop, 200 µs kernel",
+        lambda: FakeDevice(clock=droop, **HOST),
+        kernels(1, 2e-4),
+        2e-4 / 0.85,
+    ),
+    Scenario(
+        "15 % clock droop, 10 µs kernel",
+        lambda: FakeDevice(clock=droop, **HOST),
+        kernels(1, 1e-5),
+        1e-5 / 0.85,
+    ),
     Scenario(
         "15 % clock droop only after 0.85 s of work, 200 µs kernel",
         lambda: FakeDevice(clock=late_droop, **HOST),
@@ -85,7 +104,9 @@ SCENARIOS = (
     ),
     Scenario(
         "thermal slowdown to 70 % throughout",
-        lambda: FakeDevice(clock=lambda _: 0.7, throttle=lambda _: frozenset({"thermal slowdown"}), **HOST),
+        lambda: FakeDevice(
+            clock=lambda _: 0.7, throttle=lambda _: frozenset({"thermal slowdown"}), **HOST
+        ),
         kernels(1, 1e-4),
         None,
     ),
@@ -102,7 +123,9 @@ SCENARIOS = (
         kernels(40, 2.3e-6),
         92e-6,
     ),
-    Scenario("0.5 µs ticks, 10.3 µs kernel", lambda: FakeDevice(**HOST), kernels(1, 10.3e-6), 10.3e-6),
+    Scenario(
+        "0.5 µs ticks, 10.3 µs kernel", lambda: FakeDevice(**HOST), kernels(1, 10.3e-6), 10.3e-6
+    ),
 )
 
 
@@ -147,7 +170,11 @@ def zeroing(device: FakeDevice, size_bytes: int) -> Callable[[], None]:
 def _nvbench_samples(device: FakeDevice, call: Callable[[], None]) -> Iterator[float]:
     """Cold samples behind a blocking kernel, for 15 s; those at a clock below 0.75 of the default are thrown away."""
     # One L2 as the driver reports it, written only.
-    reported = 4 * MIB if device.facts().architecture == "gfx942" else device.facts().last_level_cache_bytes or 0
+    reported = (
+        4 * MIB
+        if device.facts().architecture == "gfx942"
+        else device.facts().last_level_cache_bytes or 0
+    )
     flush = zeroing(device, reported)
     call()
     device.synchronize()
@@ -174,7 +201,11 @@ def nvbench_stdrel(device: FakeDevice, call: Callable[[], None], cold: bool) -> 
     for time_s in _nvbench_samples(device, call):
         times.append(time_s)
         if len(times) >= 5:
-            noises.append(pstdev(times) / fmean(times) if len(times) % 16 == 0 or len(times) < 64 else noises[-1])
+            noises.append(
+                pstdev(times) / fmean(times)
+                if len(times) % 16 == 0 or len(times) < 64
+                else noises[-1]
+            )
         if len(times) < 10 or math.fsum(times) < 0.5:
             continue
         stable = len(noises) > 64 and pstdev(noises) < 0.05 * fmean(noises)
@@ -277,7 +308,11 @@ def text() -> tuple[str, str]:
                 silent.append(f"{name} has no number for: {scenario.name}")
             elif scenario.truth_s is not None:
                 errors[name].append(answer.seconds / scenario.truth_s - 1)
-        truth = "no number stands for this device" if scenario.truth_s is None else format_seconds(scenario.truth_s)
+        truth = (
+            "no number stands for this device"
+            if scenario.truth_s is None
+            else format_seconds(scenario.truth_s)
+        )
         lines.append(f"| {scenario.name} | {truth} | {' | '.join(cells)} |")
     told = [conclusion(name, found) for name, found in errors.items()] + silent
     return "\n".join(lines), "\n".join(f"* {sentence}." for sentence in told)

@@ -26,7 +26,13 @@ from pytest_roofline.core.records import Measurement
 from pytest_roofline.core.units import format_memory, format_seconds, three_digits
 from pytest_roofline.hardware import is_arithmetic
 from pytest_roofline.observe.text import one_profile_lines, use_lines
-from pytest_roofline.report.figures import WARM_UPS, after_warm_up, deviation_text, figure_lines, first_call_text
+from pytest_roofline.report.figures import (
+    WARM_UPS,
+    after_warm_up,
+    deviation_text,
+    figure_lines,
+    first_call_text,
+)
 
 PUBLISHED = Path(__file__).with_name("transformer_published.json")
 # Columns of the tables of kernels.
@@ -100,7 +106,9 @@ def steps(run: Run) -> Iterator[str]:
     rows += [(record.label, _ran_out(record), *[NOTHING] * 5) for record in ran_out]
     if rows:
         yield "### Steps"
-        yield table(("test", "ms", "tokens/s", "GFLOP/s", "of the peak", "peak memory", "compiling"), rows)
+        yield table(
+            ("test", "ms", "tokens/s", "GFLOP/s", "of the peak", "peak memory", "compiling"), rows
+        )
         if peaks:
             yield f"Peaks: {'; '.join(peaks.values())}."
 
@@ -137,7 +145,11 @@ def step_row(one: Sound) -> tuple[str, ...]:
 
 def warm_up(run: Run) -> Iterator[str]:
     """The first steps of a fresh process, one by one, against its steady state."""
-    told = [one for one in sound(run, WARM_UP) if one.seconds is not None and one.measurement.samples.first_calls_s]
+    told = [
+        one
+        for one in sound(run, WARM_UP)
+        if one.seconds is not None and one.measurement.samples.first_calls_s
+    ]
     if not told:
         return
     most = max(len(one.measurement.samples.first_calls_s) for one in told)
@@ -149,11 +161,15 @@ def warm_up(run: Run) -> Iterator[str]:
     yield "### Warm-up: the first steps of a fresh process, ms"
     yield table(("test", *map(str, range(most)), "steady"), rows)
     series = [(one.measurement.label, after_warm_up(one.measurement)) for one in told]
-    deviations = [(label, *(deviation_text(*one) for one in found)) for label, found in series if found]
+    deviations = [
+        (label, *(deviation_text(*one) for one in found)) for label, found in series if found
+    ]
     if deviations:
         yield "### Warm-up: mean and standard deviation of ten steps after so many others"
         yield table(("test", *map(str, WARM_UPS)), deviations)
-    yield "\n".join(f"* {one.measurement.label}: {first_call_text(one.measurement)}" for one in told)
+    yield "\n".join(
+        f"* {one.measurement.label}: {first_call_text(one.measurement)}" for one in told
+    )
 
 
 def compared(runs: Sequence[Run]) -> Iterator[str]:
@@ -174,18 +190,33 @@ def _times(runs: Sequence[Run], parameter: str) -> dict[tuple[str, str], dict[st
     None is a test that ran out of memory, or whose times are not sound.
     """
     found: dict[tuple[str, str], dict[str, float | None]] = {}
-    told = [(one.measurement.key.parameters, one.seconds) for run in runs for one in sound(run, STEPS)]
-    told += [(lost.parameters, None) for run in runs for lost in run.out_of_memory if lost.benchmark == STEPS]
+    told = [
+        (one.measurement.key.parameters, one.seconds) for run in runs for one in sound(run, STEPS)
+    ]
+    told += [
+        (lost.parameters, None)
+        for run in runs
+        for lost in run.out_of_memory
+        if lost.benchmark == STEPS
+    ]
     for parameters, seconds in told:
         if parameter in parameters:
-            rest = {name: value for name, value in parameters.items() if name not in (parameter, "passes")}
-            times = found.setdefault((label_of(STEPS, rest, ""), str(parameters.get("passes", ""))), {})
+            rest = {
+                name: value
+                for name, value in parameters.items()
+                if name not in (parameter, "passes")
+            }
+            times = found.setdefault(
+                (label_of(STEPS, rest, ""), str(parameters.get("passes", ""))), {}
+            )
             times.setdefault(str(parameters[parameter]), seconds)
     return found
 
 
 def _beside(base_s: float | None, other_s: float | None) -> tuple[str, ...]:
-    told = [NOTHING if seconds is None else format_seconds(seconds) for seconds in (base_s, other_s)]
+    told = [
+        NOTHING if seconds is None else format_seconds(seconds) for seconds in (base_s, other_s)
+    ]
     if base_s is None or other_s is None:
         return *told, "", ""
     more_s = other_s - base_s
@@ -195,10 +226,17 @@ def _beside(base_s: float | None, other_s: float | None) -> tuple[str, ...]:
 
 def _beside_table(rows: dict[str, dict[str, tuple[str, ...]]], base: str, other: str) -> str:
     passes = list(dict.fromkeys(name for row in rows.values() for name in row))
-    head = [f"{name}: {what}" if name else what for name in passes for what in (base, other, "difference", "change")]
+    head = [
+        f"{name}: {what}" if name else what
+        for name in passes
+        for what in (base, other, "difference", "change")
+    ]
     return table(
         ("test", *head),
-        [(label, *(cell for name in passes for cell in row.get(name, ("",) * 4))) for label, row in rows.items()],
+        [
+            (label, *(cell for name in passes for cell in row.get(name, ("",) * 4)))
+            for label, row in rows.items()
+        ],
     )
 
 
@@ -225,13 +263,19 @@ def ranks(run: Run) -> Iterator[str]:
     if not told:
         return
     rows = [
-        (one.measurement.label, "not sound" if one.seconds is None else three_digits(one.seconds * 1e3)) for one in told
+        (
+            one.measurement.label,
+            "not sound" if one.seconds is None else three_digits(one.seconds * 1e3),
+        )
+        for one in told
     ]
     yield "### Over ranks"
     yield table(("test", "ms"), rows)
     # A figure is made of its test's times.
     unfit = {one.measurement.test_id for one in told if one.seconds is None}
-    figures = [one for one in run.figures if one.label.startswith(RANKS) and one.test_id not in unfit]
+    figures = [
+        one for one in run.figures if one.label.startswith(RANKS) and one.test_id not in unfit
+    ]
     lines = figure_lines(figures, at_most=len(figures))
     if lines:
         yield "\n".join(f"* {line}" for line in lines)
@@ -250,7 +294,9 @@ def section(run: Run) -> list[str]:
     makers = (steps, warm_up, memory, profiles, ranks)
     parts = [part for maker in makers for part in maker(run)]
     if not parts:
-        raise BadFile(f"run {run.path} holds nothing of the transformer; run perf_tests/test_transformer.py first")
+        raise BadFile(
+            f"run {run.path} holds nothing of the transformer; run perf_tests/test_transformer.py first"
+        )
     return titled(run, parts, (STEPS, WARM_UP, RANKS))
 
 

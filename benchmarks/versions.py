@@ -60,20 +60,32 @@ def read_environment(name: str, folder: Path) -> Tried:
     Raises:
         SystemExit: there is none, one does not say its versions, or two ran with different ones.
     """
-    suites = [(path, suite) for path in folder.glob("*.xml") for suite in ElementTree.parse(path).iter("testsuite")]
+    suites = [
+        (path, suite)
+        for path in folder.glob("*.xml")
+        for suite in ElementTree.parse(path).iter("testsuite")
+    ]
     suites.sort(key=lambda pair: pair[1].get("timestamp", ""))
     if not suites:
-        sys.exit(f"{name}: found no file for JUnit in {folder}; expected those of `tox run -e {name}`")
+        sys.exit(
+            f"{name}: found no file for JUnit in {folder}; expected those of `tox run -e {name}`"
+        )
     versions: dict[str, str] = {}
     latest: dict[tuple[str, str], Test] = {}
     for path, suite in suites:
         told = {node.get("name", ""): node.get("value", "") for node in suite.iter("property")}
         if missing := [package for package in SHOWN if package not in told]:
-            sys.exit(f"{path}: says no version of {', '.join(missing)}; expected a run of tests/, which says them")
+            sys.exit(
+                f"{path}: says no version of {', '.join(missing)}; expected a run of tests/, which says them"
+            )
         if versions and told != versions:
             other = sorted({key for key, _ in told.items() ^ versions.items()})
-            told_apart = [f"{key} {told.get(key, 'none')}, not {versions.get(key, 'none')}" for key in other]
-            sys.exit(f"{path}: ran with other versions than the files before it: {'; '.join(told_apart)}")
+            told_apart = [
+                f"{key} {told.get(key, 'none')}, not {versions.get(key, 'none')}" for key in other
+            ]
+            sys.exit(
+                f"{path}: ran with other versions than the files before it: {'; '.join(told_apart)}"
+            )
         versions = told
         latest |= tests_of(suite)
     days = [suite.get("timestamp", "")[:10] for _, suite in suites]
@@ -99,7 +111,9 @@ def tests_of(suite: ElementTree.Element) -> dict[tuple[str, str], Test]:
 def file_of(owner: str) -> str:
     """`tests.core.test_units.TestNames` → `tests/core/test_units.py`."""
     parts = owner.split(".")
-    depth = next((place for place, part in enumerate(parts, 1) if part.startswith("test_")), len(parts))
+    depth = next(
+        (place for place, part in enumerate(parts, 1) if part.startswith("test_")), len(parts)
+    )
     return "/".join(parts[:depth]) + ".py"
 
 
@@ -112,8 +126,13 @@ def page(environments: list[Tried], files: set[str]) -> str:
     for tried in environments:
         counts = counted(tried.tests)
         when = " to ".join(dict.fromkeys(tried.days))
-        rows.append(table_row(f"`{tried.name}`", *(tried.versions[name] for name in SHOWN), when, *counts))
-    return "\n\n".join([TITLE, "\n".join(rows), *(section(tried, files) for tried in environments)]) + "\n"
+        rows.append(
+            table_row(f"`{tried.name}`", *(tried.versions[name] for name in SHOWN), when, *counts)
+        )
+    return (
+        "\n\n".join([TITLE, "\n".join(rows), *(section(tried, files) for tried in environments)])
+        + "\n"
+    )
 
 
 def section(tried: Tried, files: set[str]) -> str:
@@ -122,7 +141,9 @@ def section(tried: Tried, files: set[str]) -> str:
     folders = sorted({folder_of(test.file) for test in tried.tests})
     table = ["| tests | passed | failed | skipped |", "|---|---|---|---|"]
     table += [
-        table_row(f"`{folder}`", *counted([one for one in tried.tests if folder_of(one.file) == folder]))
+        table_row(
+            f"`{folder}`", *counted([one for one in tried.tests if folder_of(one.file) == folder])
+        )
         for folder in folders
     ]
     parts = [f"## {tried.name}", f"Beside these: {', '.join(others)}.", "\n".join(table)]
@@ -156,14 +177,20 @@ def table_row(*cells: object) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", nargs="+", metavar="[NAME=]FOLDER", help="the files for JUnit of an environment")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "folders", nargs="+", metavar="[NAME=]FOLDER", help="the files for JUnit of an environment"
+    )
     parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
     options = parser.parse_args()
     environments = []
     for given in options.folders:
         name, _, folder = given.rpartition("=")
-        environments.append(read_environment(name or Path(folder).resolve().parent.name, Path(folder)))
+        environments.append(
+            read_environment(name or Path(folder).resolve().parent.name, Path(folder))
+        )
     files = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
     text = page(environments, files)
     print(text)

@@ -15,7 +15,10 @@ SHAPE = {
     "heads": "its attention heads (default: each 64 wide)",
     "d-ff": "width inside its feed-forward part (default: four times d-model)",
 }
-OPTIONS = SHAPE | {"context": "tokens of a sequence, in place of all contexts", "batch": "sequences (default 4)"}
+OPTIONS = SHAPE | {
+    "context": "tokens of a sequence, in place of all contexts",
+    "batch": "sequences (default 4)",
+}
 
 
 @pytest.fixture
@@ -46,7 +49,10 @@ def pytest_configure(config):
     if any(asked[name] for name in SHAPE):
         try:
             config.option.transformer_size = name_of_shape(
-                asked["d-model"] or DEFAULT_D_MODEL, asked["d-ff"], asked["layers"] or DEFAULT_LAYERS, asked["heads"]
+                asked["d-model"] or DEFAULT_D_MODEL,
+                asked["d-ff"],
+                asked["layers"] or DEFAULT_LAYERS,
+                asked["heads"],
             )
         except ValueError as error:
             raise pytest.UsageError(f"{error}; choose others by --d-model and --heads") from None
@@ -58,7 +64,10 @@ def _asked(config, name):
     given = config.getoption(name, None)
     if given is not None:
         return given
-    for where, text in ((variable, os.environ.get(variable)), (f"transformer_{name}", _ini(config, name))):
+    for where, text in (
+        (variable, os.environ.get(variable)),
+        (f"transformer_{name}", _ini(config, name)),
+    ):
         if text:
             try:
                 return _positive(text)

@@ -19,7 +19,9 @@ LONGEST_NIGHTLY = 4096
 
 
 def _cases():
-    for implementation, d_model, sequence in product(IMPLEMENTATIONS, sweep.D_MODELS, sweep.SEQUENCES):
+    for implementation, d_model, sequence in product(
+        IMPLEMENTATIONS, sweep.D_MODELS, sweep.SEQUENCES
+    ):
         quick = (implementation, d_model, sequence) in QUICK
         tier = "quick" if quick else "nightly" if sequence <= LONGEST_NIGHTLY else "full"
         for passes in ("forward", "backward"):
@@ -53,7 +55,9 @@ def forward(device, implementation):
 @pytest.mark.parametrize(("implementation", "passes", "d_model", "sequence"), CASES)
 def test_attention(roofline, device, forward, passes, d_model, sequence):
     """One pass of causal attention, batch 8, one head, float32, by the formula."""
-    counted = attention_flops(sweep.BATCH, 1, sequence, sequence, d_model, causal=True, passes=passes)
+    counted = attention_flops(
+        sweep.BATCH, 1, sequence, sequence, d_model, causal=True, passes=passes
+    )
     measure = measure_forward if passes == "forward" else measure_backward
     measure(roofline, forward, lambda: sweep.inputs(sequence, d_model, device), Work(**counted))
 
@@ -87,5 +91,10 @@ def measure_backward(roofline, forward, make_inputs, work):
         sweep.check_gradients(sweep.backward(output, grad, q, k, v), grad, q, k, v)
 
     roofline.measure(
-        sweep.backward, make_args=make_args, work=work, metric="fp32_TFLOPS", verify=verify, peak_bytes=True
+        sweep.backward,
+        make_args=make_args,
+        work=work,
+        metric="fp32_TFLOPS",
+        verify=verify,
+        peak_bytes=True,
     )

@@ -38,7 +38,9 @@ QUICK_MOST_BYTES = 2**40 if torch.cuda.is_available() else 64 * MIB
 # Thousands of calls fit in less than the usual second.
 SMALL_BYTES, SMALL_BUDGET_S = 4 * MIB, 0.3
 # Of published whole-program times: decimal megabytes.
-JOB_SIZES_BYTES = tuple(size * 1_000_000 for size in (1, 10, 100, 1000, 5000, 10_000, 15_000, 50_000, 75_000, 100_000))
+JOB_SIZES_BYTES = tuple(
+    size * 1_000_000 for size in (1, 10, 100, 1000, 5000, 10_000, 15_000, 50_000, 75_000, 100_000)
+)
 JOB_SIZES_BYTES += (LARGEST_PUBLISHED_BYTES,)
 # The largest of them that a night measures; and what a program may take that moves more than a gigabyte.
 NIGHTLY_JOB_BYTES, LONG_JOB_TIMEOUT_S = 10_000_000_000, 900.0
@@ -46,7 +48,11 @@ NIGHTLY_JOB_BYTES, LONG_JOB_TIMEOUT_S = 10_000_000_000, 900.0
 
 def _cases(operation):
     """Every case of an operation: all sizes in fp32, a few in other types and in the other place."""
-    sizes = SIZES_BYTES if operation == "all_reduce" else sorted((*FOURS_BYTES, *ODD_SIZES_BYTES, PUBLISHED_BYTES))
+    sizes = (
+        SIZES_BYTES
+        if operation == "all_reduce"
+        else sorted((*FOURS_BYTES, *ODD_SIZES_BYTES, PUBLISHED_BYTES))
+    )
     first, *others = IN_PLACE[operation]
     variants = [("fp32", first, sizes), *((dtype, first, FEW_BYTES) for dtype in ("bf16", "fp16"))]
     variants += [("fp32", place, (*FEW_BYTES, PUBLISHED_BYTES)) for place in others]
@@ -54,7 +60,13 @@ def _cases(operation):
         for dtype, place, sizes_bytes in variants:
             plain = (dtype, place) == ("fp32", first)
             for size_bytes in sizes_bytes:
-                yield world_size, size_bytes, dtype, place, _marks(operation, world_size, size_bytes, plain)
+                yield (
+                    world_size,
+                    size_bytes,
+                    dtype,
+                    place,
+                    _marks(operation, world_size, size_bytes, plain),
+                )
 
 
 def _marks(operation, world_size, size_bytes, plain):
@@ -96,7 +108,15 @@ def _nothing():
 
 
 def _measure(
-    roofline, distributed, operation, world_size, size_bytes, dtype, place=None, timing="pipelined", backend=None
+    roofline,
+    distributed,
+    operation,
+    world_size,
+    size_bytes,
+    dtype,
+    place=None,
+    timing="pipelined",
+    backend=None,
 ):
     in_place = IN_PLACE[operation][0] if place is None else place == PLACES[True]
     _require(roofline, distributed, operation, world_size, size_bytes, dtype, in_place, backend)
@@ -120,19 +140,27 @@ def _work(operation, size_bytes, dtype, ranks):
     return Work(**collective_bytes(operation, actual, ranks))
 
 
-def _require(roofline, distributed, operation, world_size, size_bytes, dtype, in_place, backend=None):
+def _require(
+    roofline, distributed, operation, world_size, size_bytes, dtype, in_place, backend=None
+):
     """Skip what cannot run here: too few devices, no such operation in the backend, too little memory."""
     if reason := distributed.available(world_size) or _too_few_cores(roofline, world_size):
         roofline.skip_for_hardware(reason)
-    if reason := unsupported(operation, backend or distributed.backends[0], DTYPES[dtype], in_place=in_place):
+    if reason := unsupported(
+        operation, backend or distributed.backends[0], DTYPES[dtype], in_place=in_place
+    ):
         pytest.skip(reason)
-    need = memory_needed(operation, size_bytes, DTYPES[dtype].itemsize, world_size, in_place=in_place)
+    need = memory_needed(
+        operation, size_bytes, DTYPES[dtype].itemsize, world_size, in_place=in_place
+    )
     # Ranks on a CPU take theirs from the same memory.
     sharing = world_size if roofline.device.type == "cpu" else 1
     free = distributed.free_bytes(world_size)
     if need * sharing > free:
         whose = f"{world_size} ranks of one memory" if sharing > 1 else "every rank"
-        roofline.skip_for_hardware(f"needs {format_amount(need * sharing)} for {whose}, found {format_amount(free)}")
+        roofline.skip_for_hardware(
+            f"needs {format_amount(need * sharing)} for {whose}, found {format_amount(free)}"
+        )
 
 
 def _too_few_cores(roofline, world_size):
@@ -202,7 +230,9 @@ def test_send_recv(roofline, distributed, world_size, size_bytes, dtype):
     _measure(roofline, distributed, "send_recv", world_size, size_bytes, dtype)
 
 
-@pytest.mark.parametrize("size_bytes", [pytest.param(size, id=size_label(size)) for size in (KIB, MIB)])
+@pytest.mark.parametrize(
+    "size_bytes", [pytest.param(size, id=size_label(size)) for size in (KIB, MIB)]
+)
 @pytest.mark.parametrize("world_size", [pytest.param(2, id="2ranks")])
 @pytest.mark.roofline(budget=SMALL_BUDGET_S)
 def test_all_reduce_isolated(roofline, distributed, world_size, size_bytes):
@@ -257,7 +287,8 @@ def _job(world_size, size_bytes):
 
 
 @pytest.mark.parametrize(
-    ("world_size", "size_bytes"), [_job(n, size_bytes) for n in WORLD_SIZES for size_bytes in JOB_SIZES_BYTES]
+    ("world_size", "size_bytes"),
+    [_job(n, size_bytes) for n in WORLD_SIZES for size_bytes in JOB_SIZES_BYTES],
 )
 def test_all_reduce_job(roofline, distributed, world_size, size_bytes):
     """A whole program, from the start of its processes to their end, that sums one buffer; and that sum, steadily."""
@@ -278,4 +309,6 @@ def test_all_reduce_job(roofline, distributed, world_size, size_bytes):
         budget=SMALL_BUDGET_S,
         timeout=timeout,
     )
-    roofline.measure_job(distributed, job, size_bytes, world_size=world_size, work=work, timeout=timeout)
+    roofline.measure_job(
+        distributed, job, size_bytes, world_size=world_size, work=work, timeout=timeout
+    )

@@ -31,7 +31,12 @@ SEQUENCES = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
 LONGEST_NIGHTLY = 16384
 HEAD_DIMS = (64, 128, 256)
 # The two shapes by which the kernels are known, of the two implementations that anybody would choose between.
-GATED = {("triton", 4096, 128), ("triton", 16384, 64), ("sdpa_flash", 4096, 128), ("sdpa_flash", 16384, 64)}
+GATED = {
+    ("triton", 4096, 128),
+    ("triton", 16384, 64),
+    ("sdpa_flash", 4096, 128),
+    ("sdpa_flash", 16384, 64),
+}
 # Float32, batch 1, 8 heads: a second or less on two cores.
 SMALL_SEQUENCES, SMALL_HEADS, SMALL_HEAD_DIM = (512, 1024), 8, 64
 
@@ -44,7 +49,9 @@ def _large():
     for name, passes, causal, sequence, head_dim in combinations:
         gated = (name, sequence, head_dim) in GATED and causal and passes != "backward"
         # Nobody would choose these here, and each takes its time to compile or to run.
-        aside = name in ("compiled", "sdpa_math", "eager") and (head_dim == 256 or passes == "backward")
+        aside = name in ("compiled", "sdpa_math", "eager") and (
+            head_dim == 256 or passes == "backward"
+        )
         tier = "quick" if gated else "full" if aside or sequence > LONGEST_NIGHTLY else "nightly"
         yield pytest.param(
             name, passes, causal, sequence, head_dim,
@@ -98,7 +105,9 @@ def test_flash_attention(roofline, device, run, passes, causal, sequence, head_d
     """Self-attention in bfloat16 at FlashAttention-2's shapes."""
     batch, heads = max(1, TOKENS // sequence), COLUMNS // head_dim
     case = make_case(batch, heads, sequence, head_dim, torch.bfloat16, device, causal=causal)
-    flops = attention_flops(batch, heads, sequence, sequence, head_dim, causal=causal, passes=passes)
+    flops = attention_flops(
+        batch, heads, sequence, sequence, head_dim, causal=causal, passes=passes
+    )
     _measure(roofline, run, case, passes, flops, "bf16_TFLOPS")
 
 
@@ -106,7 +115,9 @@ def test_flash_attention(roofline, device, run, passes, causal, sequence, head_d
 def test_flash_attention_fp32(roofline, device, run, name, passes, causal, sequence):
     """Self-attention in float32, eight heads of 64."""
     case = make_case(1, SMALL_HEADS, sequence, SMALL_HEAD_DIM, torch.float32, device, causal=causal)
-    flops = attention_flops(1, SMALL_HEADS, sequence, sequence, SMALL_HEAD_DIM, causal=causal, passes=passes)
+    flops = attention_flops(
+        1, SMALL_HEADS, sequence, sequence, SMALL_HEAD_DIM, causal=causal, passes=passes
+    )
     _measure(roofline, run, case, passes, flops, "fp32_TFLOPS", float32_factor(name, device))
 
 
@@ -143,7 +154,9 @@ class Leaderboard:
         if name == "triton":
             self.run = torch.compile(self._folded, fullgraph=True, dynamic=False)
         self.folded = name == "triton"
-        self.case = make_case(1, self.HEADS, self.SEQUENCE, self.HEAD_DIM, torch.bfloat16, device, causal=True)
+        self.case = make_case(
+            1, self.HEADS, self.SEQUENCE, self.HEAD_DIM, torch.bfloat16, device, causal=True
+        )
         # As the leaderboard gives them: three dimensions, and leaves whose gradients accumulate.
         self.inputs = [tensor.detach()[0].requires_grad_() for tensor in self.case.inputs]
         self.case.d_out.fill_(1.0)
@@ -174,7 +187,9 @@ class Leaderboard:
 def test_flash_attention_leaderboard(roofline, device, name):
     """The leaderboard's step, as do_bench calls it (the cache flushed before every call), and one after the other."""
     board = Leaderboard(name, device)
-    flops = attention_flops(1, board.HEADS, board.SEQUENCE, board.SEQUENCE, board.HEAD_DIM, causal=True, passes="both")
+    flops = attention_flops(
+        1, board.HEADS, board.SEQUENCE, board.SEQUENCE, board.HEAD_DIM, causal=True, passes="both"
+    )
     try:
         once(implementation(name), board.case, "both")
     except Unavailable as error:

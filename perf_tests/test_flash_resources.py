@@ -26,13 +26,17 @@ UNALIGNED_HEAD_DIM = 111
 def _tier(architecture, kernel, dtype, head_dim, variant):
     """Seconds for what is used most, minutes for every 16-bit configuration, all else on demand; None: never."""
     clean = head_dim <= CLEAN_HEAD_DIM
-    if (kernel == "delta") != (variant == "sum") or (head_dim == UNALIGNED_HEAD_DIM) != (variant == "unaligned"):
+    if (kernel == "delta") != (variant == "sum") or (head_dim == UNALIGNED_HEAD_DIM) != (
+        variant == "unaligned"
+    ):
         return None
     if variant == "causal":
         if dtype == "bf16":
             return "quick" if clean else "nightly"
         # float16 shares bfloat16's configurations, and float32 is for checking more than for speed.
-        return {"fp32": "nightly" if head_dim == 64 else "full", "fp16": "full" if clean else None}[dtype]
+        return {"fp32": "nightly" if head_dim == 64 else "full", "fp16": "full" if clean else None}[
+            dtype
+        ]
     if dtype != "bf16":
         return None
     if variant == "full":
@@ -60,11 +64,16 @@ def test_flash_resources(roofline, architecture, kernel, dtype, head_dim, varian
     pytest.importorskip("triton", reason="needs Triton, found none")
     from roofline_kernels.attention.ahead import Shape, compile_arguments, launch_ahead
 
-    general = {"seq_q": 1000, "seq_k": 2000, "heads_k": 4} if variant in ("general", "unaligned") else {}
+    general = (
+        {"seq_q": 1000, "seq_k": 2000, "heads_k": 4} if variant in ("general", "unaligned") else {}
+    )
     shape = Shape(head_dim, DTYPES[dtype], **general)
     launch = launch_ahead(architecture, kernel, shape, causal=variant != "full")
     found = roofline.resources(
-        launch.kernel, target=architecture, arguments=compile_arguments(launch), options=launch.tiles.options()
+        launch.kernel,
+        target=architecture,
+        arguments=compile_arguments(launch),
+        options=launch.tiles.options(),
     )
     if dtype != "fp32" and head_dim <= CLEAN_HEAD_DIM and variant in ("causal", "full"):
         assert found.spills == 0, f"{found.spills} spills with {launch.tiles}"

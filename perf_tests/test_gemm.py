@@ -17,7 +17,11 @@ QUICK_DECODES = {("bf16", "8b-gate_up", 1, "cold"), ("bf16", "70b-down", 1, "col
 
 
 def _tier(quick):
-    return pytest.mark.roofline(tier="quick", gate=True) if quick else pytest.mark.roofline(tier="nightly")
+    return (
+        pytest.mark.roofline(tier="quick", gate=True)
+        if quick
+        else pytest.mark.roofline(tier="nightly")
+    )
 
 
 def _shape(projection, tokens):
@@ -68,7 +72,9 @@ def test_gemm(roofline, dtype, size):
 @pytest.mark.parametrize(("dtype", "projection", "tokens", "weights"), list(_projections()))
 def test_gemm_projection(roofline, dtype, projection, tokens, weights):
     """A projection of a transformer: [tokens, features] times its weights."""
-    _measure(roofline, dtype, _shape(projection, tokens), cache="rotate" if weights == "cold" else "warm")
+    _measure(
+        roofline, dtype, _shape(projection, tokens), cache="rotate" if weights == "cold" else "warm"
+    )
 
 
 @pytest.mark.roofline(needs="cpu", gate=True)

@@ -20,11 +20,17 @@ SIBLINGS_BYTES = 2**29
 def _size(size_bytes: int):
     quick = size_bytes in memcpy.DECADE_SIZES_BYTES
     # The decade sizes are what a baseline is recorded from by default.
-    mark = pytest.mark.roofline(tier="quick", gate=True) if quick else pytest.mark.roofline(tier="nightly")
+    mark = (
+        pytest.mark.roofline(tier="quick", gate=True)
+        if quick
+        else pytest.mark.roofline(tier="nightly")
+    )
     return pytest.param(size_bytes, id=size_label(size_bytes), marks=mark)
 
 
-ALL_SIZES = [_size(size_bytes) for size_bytes in sorted((*memcpy.SIZES_BYTES, *memcpy.ODD_SIZES_BYTES))]
+ALL_SIZES = [
+    _size(size_bytes) for size_bytes in sorted((*memcpy.SIZES_BYTES, *memcpy.ODD_SIZES_BYTES))
+]
 
 sizes = pytest.mark.parametrize("size_bytes", ALL_SIZES)
 # Without a baseline of theirs by default: other ways over a link that is measured already.
@@ -43,7 +49,14 @@ on_accelerator = pytest.mark.roofline(needs="accelerator")
 
 
 def _measure(roofline, buffers, work, copy=memcpy.copy, metric=None):
-    roofline.measure(copy, make_args=buffers.pair, work=Work(**work), cache="rotate", verify=memcpy.same, metric=metric)
+    roofline.measure(
+        copy,
+        make_args=buffers.pair,
+        work=Work(**work),
+        cache="rotate",
+        verify=memcpy.same,
+        metric=metric,
+    )
 
 
 def _buffers(roofline, size_bytes, source, target, pinned=False):
@@ -75,7 +88,13 @@ def test_memcpy_d2d_triton(roofline, device, size_bytes):
     """Device to device within one memory, by the multiprocessors."""
     pytest.importorskip("triton", reason="needs Triton, found none")
     buffers = _buffers(roofline, size_bytes, device, device)
-    _measure(roofline, buffers, copy_bytes(size_bytes), copy=memcpy.triton_copy(), metric="sm_traffic_GBps")
+    _measure(
+        roofline,
+        buffers,
+        copy_bytes(size_bytes),
+        copy=memcpy.triton_copy(),
+        metric="sm_traffic_GBps",
+    )
 
 
 @on_accelerator
@@ -103,7 +122,9 @@ def test_memcpy_both_ways(roofline, device, size_bytes):
     if device.type != "cuda":
         roofline.skip_for_hardware(f"needs streams of CUDA or ROCm, and {device.type} is measured")
     for where in ("host", "device"):
-        roofline.require_memory(memcpy.memory_needed(size_bytes, pinned=where == "host"), where=where)
+        roofline.require_memory(
+            memcpy.memory_needed(size_bytes, pinned=where == "host"), where=where
+        )
     ways = [(HOST, device), (device, HOST)]
     make = peer_copy.PeerBuffers(size_bytes, ways, pinned=True).make
     roofline.measure(
@@ -115,7 +136,9 @@ def test_memcpy_both_ways(roofline, device, size_bytes):
         metric="bidir_sum_pinned_auto_payload_GBps",
     )
     taken = peer_copy.AtOnce(ways, timed=True).seconds_each(*make())
-    for name, seconds in zip(("host to device beside", "device to host beside"), taken, strict=True):
+    for name, seconds in zip(
+        ("host to device beside", "device to host beside"), taken, strict=True
+    ):
         roofline.figure(name, size_bytes / seconds, "B/s")
 
 
@@ -126,9 +149,13 @@ def _measure_kernel(roofline, source, target, size_bytes):
     try:
         copy(*memcpy.CopyBuffers(4096, source, target, pinned=True).pair())
     except ValueError as error:
-        roofline.skip_for_hardware(f"needs pinned memory that a Triton kernel can address, found: {error}")
+        roofline.skip_for_hardware(
+            f"needs pinned memory that a Triton kernel can address, found: {error}"
+        )
     buffers = _buffers(roofline, size_bytes, source, target, pinned=True)
-    _measure(roofline, buffers, link_copy_bytes(size_bytes), copy=copy, metric="sm_pinned_payload_GBps")
+    _measure(
+        roofline, buffers, link_copy_bytes(size_bytes), copy=copy, metric="sm_pinned_payload_GBps"
+    )
 
 
 @on_accelerator

@@ -10,7 +10,16 @@ import itertools
 import pytest
 import torch
 
-from pytest_roofline import Timed, Work, format_amount, gpu_awareness, link_between, mpi_world, option_value, size_label
+from pytest_roofline import (
+    Timed,
+    Work,
+    format_amount,
+    gpu_awareness,
+    link_between,
+    mpi_world,
+    option_value,
+    size_label,
+)
 from roofline_kernels import memcpy, messages, mpi_copy, peer_copy, shared_copy
 from roofline_kernels.messages import Message
 from roofline_kernels.work import link_copy_bytes
@@ -63,7 +72,11 @@ def _message(pattern, size_bytes):
 
 messages_of_all_sizes = pytest.mark.parametrize(
     ("pattern", "size_bytes"),
-    [_message(pattern, size_bytes) for pattern in ("one_way", "round_trip") for size_bytes in memcpy.SIZES_BYTES],
+    [
+        _message(pattern, size_bytes)
+        for pattern in ("one_way", "round_trip")
+        for size_bytes in memcpy.SIZES_BYTES
+    ],
 )
 
 
@@ -73,7 +86,9 @@ def need_gpus(roofline):
 
     def need(count):
         if roofline.device.type != "cuda" and count <= GPUS:
-            roofline.skip_for_hardware(f"needs {count} GPUs, and {roofline.device.type} is measured")
+            roofline.skip_for_hardware(
+                f"needs {count} GPUs, and {roofline.device.type} is measured"
+            )
         if count > GPUS:
             roofline.skip_for_hardware(f"needs {count} GPUs, found {GPUS}")
 
@@ -87,7 +102,9 @@ def _leave_to_another_pair(config, pair, size_bytes):
     kind = link_between(*pair).kind
     first = next(target for target in range(1, GPUS) if link_between(0, target).kind == kind)
     if pair != (0, first):
-        pytest.skip(f"the sweep over {kind} is that of 0 to {first}; all pairs at all sizes are in the tier full")
+        pytest.skip(
+            f"the sweep over {kind} is that of 0 to {first}; all pairs at all sizes are in the tier full"
+        )
 
 
 def _require_memory(roofline, ways, devices, size_bytes):
@@ -97,7 +114,9 @@ def _require_memory(roofline, ways, devices, size_bytes):
         # A pair's both ends are announced, and each GPU holds one.
         need, free = ends * memcpy.memory_needed(size_bytes) // 2, torch.cuda.mem_get_info(index)[0]
         if need > free:
-            roofline.skip_for_hardware(f"needs {format_amount(need)} on cuda:{index}, found {format_amount(free)}")
+            roofline.skip_for_hardware(
+                f"needs {format_amount(need)} on cuda:{index}, found {format_amount(free)}"
+            )
 
 
 def _measure(roofline, ways, size_bytes, metric, copy=None):
@@ -109,7 +128,13 @@ def _measure(roofline, ways, size_bytes, metric, copy=None):
     roofline.measure(
         memcpy.copy if alone and copy is None else peer_copy.AtOnce(on_gpus, copy),
         make_args=peer_copy.PeerBuffers(size_bytes, on_gpus).make,
-        work=Work(**(link_copy_bytes(size_bytes) if alone else peer_copy.work_at_once(size_bytes, len(ways)))),
+        work=Work(
+            **(
+                link_copy_bytes(size_bytes)
+                if alone
+                else peer_copy.work_at_once(size_bytes, len(ways))
+            )
+        ),
         cache="rotate",
         verify=peer_copy.same,
         metric=metric,
@@ -173,7 +198,9 @@ def test_peer_copy_siblings(roofline):
     roofline.measure_siblings(
         memcpy.copy,
         make_args=lambda source, target: peer_copy.PeerBuffers(LARGE, [(source, target)]).make,
-        among=[(f"cuda:{source}", f"cuda:{target}") for source, target in peer_copy.ordered_pairs(GPUS)],
+        among=[
+            (f"cuda:{source}", f"cuda:{target}") for source, target in peer_copy.ordered_pairs(GPUS)
+        ],
         work=Work(**link_copy_bytes(LARGE)),
         verify=peer_copy.same,
         metric=ONE_WAY,
@@ -220,13 +247,19 @@ def _timed(exchange, rank, size_bytes, device, returns):
 
 def through_shared_memory(rank, size_bytes, returns):
     """On a rank: messages copied into memory that both ranks share, and out of it."""
-    memory = shared_copy.SharedMemory.between(int(rank), size_bytes, lambda name: torch.distributed.broadcast(name, 0))
-    return _timed(lambda message: memory.exchange(int(rank), message), rank, size_bytes, HOST, returns)
+    memory = shared_copy.SharedMemory.between(
+        int(rank), size_bytes, lambda name: torch.distributed.broadcast(name, 0)
+    )
+    return _timed(
+        lambda message: memory.exchange(int(rank), message), rank, size_bytes, HOST, returns
+    )
 
 
 def by_gloo(rank, size_bytes, returns):
     """On a rank: messages by send and receive of torch.distributed."""
-    return _timed(lambda message: messages.exchange(int(rank), message), rank, size_bytes, HOST, returns)
+    return _timed(
+        lambda message: messages.exchange(int(rank), message), rank, size_bytes, HOST, returns
+    )
 
 
 def by_mpi(rank, size_bytes, returns, memory):
@@ -234,10 +267,20 @@ def by_mpi(rank, size_bytes, returns, memory):
     comm = mpi_world(rank.size)
     device = HOST if memory == "host" else rank.device
     if memory != "staged":
-        return _timed(lambda message: mpi_copy.exchange(comm, int(rank), message), rank, size_bytes, device, returns)
+        return _timed(
+            lambda message: mpi_copy.exchange(comm, int(rank), message),
+            rank,
+            size_bytes,
+            device,
+            returns,
+        )
     host = mpi_copy.staging(size_bytes, device)
     return _timed(
-        lambda message: mpi_copy.exchange_staged(comm, int(rank), message, host), rank, size_bytes, device, returns
+        lambda message: mpi_copy.exchange_staged(comm, int(rank), message, host),
+        rank,
+        size_bytes,
+        device,
+        returns,
     )
 
 
@@ -245,7 +288,9 @@ def _measure_ranks(roofline, distributed, fn, size_bytes, pattern, *args, metric
     returns = pattern == "round_trip"
     roofline.require_memory(messages.memory_needed(size_bytes), where="host")
     work = Work(**messages.work_of(size_bytes, returns=returns))
-    return roofline.measure_ranks(distributed, fn, size_bytes, returns, *args, work=work, cache="rotate", metric=metric)
+    return roofline.measure_ranks(
+        distributed, fn, size_bytes, returns, *args, work=work, cache="rotate", metric=metric
+    )
 
 
 @pytest.mark.roofline(needs="cpu", ranks=2)
@@ -257,7 +302,12 @@ def test_peer_copy_shared_memory(roofline, distributed, pattern, size_bytes):
     if len({facts.host for facts in distributed.facts[:2]}) > 1:
         roofline.skip_for_hardware("needs two ranks on one host, found them on two")
     _measure_ranks(
-        roofline, distributed, through_shared_memory, size_bytes, pattern, metric="shared_memory_payload_GBps"
+        roofline,
+        distributed,
+        through_shared_memory,
+        size_bytes,
+        pattern,
+        metric="shared_memory_payload_GBps",
     )
 
 
@@ -279,4 +329,6 @@ def test_peer_copy_mpi(roofline, distributed, gpu_aware_mpi, memory, pattern, si
         awareness = gpu_aware_mpi()
         if not awareness.aware:
             pytest.skip(f"needs an MPI that takes device buffers: {awareness.reason}")
-    _measure_ranks(roofline, distributed, by_mpi, size_bytes, pattern, memory, metric="mpi_payload_GBps")
+    _measure_ranks(
+        roofline, distributed, by_mpi, size_bytes, pattern, memory, metric="mpi_payload_GBps"
+    )

@@ -58,7 +58,9 @@ def _expected(lower, layer_norm):
 
 
 def _changed(what, told):
-    return f"torch {torch.__version__} {what}; expected as torch {KNOWN_TORCH} does:\n{told}\n{REMEDY}"
+    return (
+        f"torch {torch.__version__} {what}; expected as torch {KNOWN_TORCH} does:\n{told}\n{REMEDY}"
+    )
 
 
 @pytest.mark.parametrize("combination", SUMS)
@@ -79,7 +81,8 @@ def _check_autocast(device, dtype, layer_norm):
     lower = DTYPES[dtype]
     found, expected = autocast_dtypes(device, lower), _expected(lower, layer_norm)
     assert found == expected, _changed(
-        f"gives other types under autocast to {LABELS[lower]} on {device}", dtype_table(found, expected)
+        f"gives other types under autocast to {LABELS[lower]} on {device}",
+        dtype_table(found, expected),
     )
 
 

@@ -69,14 +69,18 @@ class Asked:
         if size != self.sizes[0]:
             return False
         everywhere = context in self.contexts(128) and case in ON_ANY
-        return everywhere or (self.on_accelerator and context in self.contexts(512) and case in ON_ACCELERATORS)
+        return everywhere or (
+            self.on_accelerator and context in self.contexts(512) and case in ON_ACCELERATORS
+        )
 
 
 def pytest_generate_tests(metafunc):
     """Give each test its cases; the device that is measured decides which of them are quick."""
     names, cases = CASES[metafunc.function.__name__]
     option, on_accelerator = metafunc.config.option, _on_accelerator(metafunc.config)
-    asked = Asked(on_accelerator, option.transformer_size, option.context, option.batch or DEFAULT_BATCH)
+    asked = Asked(
+        on_accelerator, option.transformer_size, option.context, option.batch or DEFAULT_BATCH
+    )
     found = list(cases(asked))
     # A context of the warm-up is none of its parameters but where it is asked for.
     metafunc.parametrize((*names, "context")[: len(found[0].values)], found)
@@ -86,14 +90,20 @@ def _on_accelerator(config):
     if asked := option_value(config, "device"):
         return asked != "cpu"
     xpu = getattr(torch, "xpu", None)
-    return torch.cuda.is_available() or torch.backends.mps.is_available() or (xpu is not None and xpu.is_available())
+    return (
+        torch.cuda.is_available()
+        or torch.backends.mps.is_available()
+        or (xpu is not None and xpu.is_available())
+    )
 
 
 def _combinations(asked):
     """Size, passes, context, precision, attention and execution, each combination once."""
     contexts, sizes = asked.contexts(*CONTEXTS, *LONG_CONTEXTS), asked.sizes
     for size, context, precision, passes in product(sizes, contexts, PRECISIONS, PASSES):
-        if precision == UNCACHED and (context not in asked.contexts(512) or passes not in ("forward", "step")):
+        if precision == UNCACHED and (
+            context not in asked.contexts(512) or passes not in ("forward", "step")
+        ):
             continue
         # The optimizer sees parameters only, and two types of them.
         if passes != "optimizer" or (context == contexts[0] and precision in ("fp32", "bf16")):
@@ -136,18 +146,32 @@ def _cases(asked):
         yield pytest.param(size, passes, context, *rest, asked.batch, id=name, marks=marks)
 
 
-def test_transformer(roofline, device, size, passes, context, precision, attention, execution, batch):
+def test_transformer(
+    roofline, device, size, passes, context, precision, attention, execution, batch
+):
     """One pass of a step, as it is, compiled, or replayed from a graph."""
-    measure(roofline, device, size_named(size), passes, context, precision, attention, execution, batch)
+    measure(
+        roofline, device, size_named(size), passes, context, precision, attention, execution, batch
+    )
 
 
 def measure(
-    roofline, device, config, passes, context, precision, attention="sdpa", execution="eager", batch=DEFAULT_BATCH
+    roofline,
+    device,
+    config,
+    passes,
+    context,
+    precision,
+    attention="sdpa",
+    execution="eager",
+    batch=DEFAULT_BATCH,
 ):
     """Measure a pass of a model of any shape, or skip it with what it needs and what was found."""
     numbers = precision_named(precision)
     work = _work(config, passes, context, numbers, batch)
-    _require(roofline, device, config, passes, context, numbers, work, attention, execution, batch=batch)
+    _require(
+        roofline, device, config, passes, context, numbers, work, attention, execution, batch=batch
+    )
     with numbers.settings():
         training = Training(
             config,
@@ -174,11 +198,25 @@ def measure(
 def _work(config, passes, context, precision, batch):
     if passes == "optimizer":
         return Work(**adamw_bytes(config.parameters, precision.parameters.itemsize))
-    flops = transformer_flops(config.d_model, config.d_ff, config.layers, config.vocab, batch, context, passes=passes)
+    flops = transformer_flops(
+        config.d_model, config.d_ff, config.layers, config.vocab, batch, context, passes=passes
+    )
     return Work(**flops, tokens=batch * context)
 
 
-def _require(roofline, device, config, passes, context, precision, work, attention="sdpa", execution="eager", *, batch):
+def _require(
+    roofline,
+    device,
+    config,
+    passes,
+    context,
+    precision,
+    work,
+    attention="sdpa",
+    execution="eager",
+    *,
+    batch,
+):
     """Skip what this device does not do, what would take it for ever, and what cannot fit."""
     reason = (
         precisions.why_not(precision, device)
@@ -211,7 +249,12 @@ def stepping(rank, size, passes, context, batch):
     precision = precision_named("fp32")
     torch.set_float32_matmul_precision(precision.matmul)
     training = Training(
-        size_named(size), batch=batch, context=context, precision=precision, attention="sdpa", device=rank.device
+        size_named(size),
+        batch=batch,
+        context=context,
+        precision=precision,
+        attention="sdpa",
+        device=rank.device,
     )
     done = executing.as_it_is(training, passes)
     return Timed(done.call, verify=lambda: check(training, done))
@@ -263,7 +306,14 @@ def test_transformer_warm_up(roofline, device, distributed, size, passes, batch,
 def _warm_up_here(roofline, device, config, passes, context, work, batch):
     precision = precision_named("fp32")
     with precision.settings():
-        training = Training(config, batch=batch, context=context, precision=precision, attention="sdpa", device=device)
+        training = Training(
+            config,
+            batch=batch,
+            context=context,
+            precision=precision,
+            attention="sdpa",
+            device=device,
+        )
         with executing.executed("eager", training, passes) as done:
             roofline.measure(
                 done.call,
@@ -280,7 +330,9 @@ def _memory_cases(asked):
     ):
         # Where float32 is rounded before it is multiplied, memory is the same; a cache has a test of its own.
         if precision not in ("tf32", UNCACHED):
-            quick = precision == "fp32" and size == asked.sizes[0] and context in asked.contexts(128)
+            quick = (
+                precision == "fp32" and size == asked.sizes[0] and context in asked.contexts(128)
+            )
             marks = pytest.mark.roofline(
                 tier="quick" if quick else _tier(size, context),
                 oom="record",
@@ -305,28 +357,40 @@ def _cast_memory_cases(asked):
 def test_transformer_cast_memory(roofline, device, size, context, passes, batch):
     """Peaks under autocast, with and without its cache of cast weights, beside float32 and `.to(bfloat16)`."""
     for precision in CASTS:
-        found = tell_memory(roofline, device, size_named(size), context, precision, passes, batch, name=precision)
+        found = tell_memory(
+            roofline, device, size_named(size), context, precision, passes, batch, name=precision
+        )
         roofline.figure(f"peak in {precision}", found.peak_bytes, "B")
 
 
-def tell_memory(roofline, device, config, context, precision, passes, batch=DEFAULT_BATCH, name=None):
+def tell_memory(
+    roofline, device, config, context, precision, passes, batch=DEFAULT_BATCH, name=None
+):
     """Follow the memory of a pass of a model of any shape."""
     numbers = precision_named(precision)
     work = _work(config, passes, context, numbers, batch)
     _require(roofline, device, config, passes, context, numbers, work, batch=batch)
     with numbers.settings():
-        training = Training(config, batch=batch, context=context, precision=numbers, attention="sdpa", device=device)
+        training = Training(
+            config, batch=batch, context=context, precision=numbers, attention="sdpa", device=device
+        )
         call = training.pass_of(passes)
         if passes == "step":
             # The first one makes the optimizer's state.
             call()
         residual = []
-        training.model.blocks[0].register_forward_hook(lambda *given: residual.append(given[-1].nbytes))
+        training.model.blocks[0].register_forward_hook(
+            lambda *given: residual.append(given[-1].nbytes)
+        )
         found = roofline.memory(call, model=training.model, optimizer=training.optimizer, name=name)
     expected = activation_bytes(config, batch, context, numbers.parameters)
-    assert residual == [expected], f"blocks.0 returned {residual} bytes; expected {expected}, batch · context · d_model"
+    assert residual == [expected], (
+        f"blocks.0 returned {residual} bytes; expected {expected}, batch · context · d_model"
+    )
     count = sum(parameter.numel() for parameter in training.model.parameters())
-    assert count == config.parameters, f"the model has {count} parameters; expected {config.parameters}, by its shape"
+    assert count == config.parameters, (
+        f"the model has {count} parameters; expected {config.parameters}, by its shape"
+    )
     if name is None:
         roofline.figure("activation of the residual stream", expected, "B")
         roofline.figure("parameters", count, "count")
@@ -337,7 +401,10 @@ def tell_memory(roofline, device, config, context, precision, passes, batch=DEFA
 
 
 CASES = {
-    "test_transformer": (("size", "passes", "context", "precision", "attention", "execution", "batch"), _cases),
+    "test_transformer": (
+        ("size", "passes", "context", "precision", "attention", "execution", "batch"),
+        _cases,
+    ),
     "test_transformer_warm_up": (("size", "passes", "batch"), _warm_up_cases),
     "test_transformer_cast_memory": (("size", "context", "passes", "batch"), _cast_memory_cases),
     "test_transformer_memory": (("size", "context", "precision", "passes", "batch"), _memory_cases),

@@ -58,16 +58,33 @@ def _cases(asked, context, batch):
     for strategy in STRATEGIES:
         for world_size in (2, 4):
             tier = "quick" if (strategy, world_size) == ("ddp", 2) else "nightly"
-            yield _case("cpu", tier, strategy, asked or "tiny", world_size, batch, context, 1, 128, "fp32")
+            yield _case(
+                "cpu", tier, strategy, asked or "tiny", world_size, batch, context, 1, 128, "fp32"
+            )
             if asked is None:
-                yield _case("cpu", "nightly", strategy, "small", world_size, batch, context, 1, 128, "fp32")
+                yield _case(
+                    "cpu", "nightly", strategy, "small", world_size, batch, context, 1, 128, "fp32"
+                )
         for size in ("small", "medium") if asked is None else (asked,):
             for world_size in (2, 4, 8):
                 tier = "quick" if (size, world_size) == (asked or "small", 2) else "nightly"
-                yield _case("accelerator", tier, strategy, size, world_size, batch, context, 4, 512, "bf16_autocast")
+                yield _case(
+                    "accelerator",
+                    tier,
+                    strategy,
+                    size,
+                    world_size,
+                    batch,
+                    context,
+                    4,
+                    512,
+                    "bf16_autocast",
+                )
 
 
-def _case(needs, tier, strategy, size, world_size, batch, context, usual_batch, usual_context, precision):
+def _case(
+    needs, tier, strategy, size, world_size, batch, context, usual_batch, usual_context, precision
+):
     context = context or usual_context
     more = "" if batch in (None, usual_batch) else f"-b{batch}"
     return pytest.param(
@@ -78,7 +95,9 @@ def _case(needs, tier, strategy, size, world_size, batch, context, usual_batch, 
         context,
         precision,
         id=f"{strategy}-{size}-{world_size}ranks-s{context}{more}-{precision}",
-        marks=pytest.mark.roofline(needs=needs, tier=tier, budget=TINY_BUDGET_S if size == "tiny" else None),
+        marks=pytest.mark.roofline(
+            needs=needs, tier=tier, budget=TINY_BUDGET_S if size == "tiny" else None
+        ),
     )
 
 
@@ -127,7 +146,9 @@ def communicating(rank, *case):
     return told.share, told.exposed_share, one.fingerprint()
 
 
-def test_transformer_ranks(roofline, distributed, strategy, size, world_size, batch, context, precision):
+def test_transformer_ranks(
+    roofline, distributed, strategy, size, world_size, batch, context, precision
+):
     """The full step of one rank alone and of all together; scaling efficiency, and communication's share of a step."""
     case, timeout = (size, batch, context, precision), None if size == "tiny" else LONG_TIMEOUT_S
     _require(roofline, distributed, strategy, world_size, *case)
@@ -152,7 +173,9 @@ def test_transformer_ranks(roofline, distributed, strategy, size, world_size, ba
     if _valid("efficiency", alone, together):
         roofline.figure("efficiency", alone.median_s / together.median_s, "share")
     if _valid("tokens of all ranks", together):
-        roofline.figure("tokens of all ranks", world_size * batch * context / together.median_s, "tokens/s")
+        roofline.figure(
+            "tokens of all ranks", world_size * batch * context / together.median_s, "tokens/s"
+        )
     found = distributed.run(communicating, strategy, *case, world_size=world_size, timeout=timeout)
     _tell_communication(roofline, found)
     if strategy == "ddp":
@@ -184,13 +207,18 @@ def _check_threads(device, alone, together):
 
 def _tell_communication(roofline, found):
     shares, exposed, fingerprints = zip(*found, strict=True)
-    apart = [str(rank) for rank, fingerprint in enumerate(fingerprints) if fingerprint != fingerprints[0]]
+    apart = [
+        str(rank) for rank, fingerprint in enumerate(fingerprints) if fingerprint != fingerprints[0]
+    ]
     assert not apart, (
         f"after the same steps the model of rank 0 is not that of ranks {', '.join(apart)}; expected the same bits"
     )
     if not all(shares):
         # No share is told rather than a wrong one.
-        warnings.warn("the profile of a rank shows no collective; expected those of NCCL, RCCL or Gloo", stacklevel=2)
+        warnings.warn(
+            "the profile of a rank shows no collective; expected those of NCCL, RCCL or Gloo",
+            stacklevel=2,
+        )
         return
     roofline.figure("communicating", fmean(shares), "share")
     roofline.figure("exposed", fmean(exposed), "share")
@@ -199,14 +227,18 @@ def _tell_communication(roofline, found):
 def _work(size, batch, context, _precision):
     """Of one rank, as its time is."""
     model = _model(size)
-    flops = transformer_flops(model.d_model, model.d_ff, model.layers, model.vocab, batch, context, passes="step")
+    flops = transformer_flops(
+        model.d_model, model.d_ff, model.layers, model.vocab, batch, context, passes="step"
+    )
     return Work(**flops, tokens=batch * context)
 
 
 def _require(roofline, distributed, strategy, world_size, size, batch, context, precision):
     """Skip what cannot run here: too few devices or cores, another torch, too little memory."""
     on_cpu, cores = roofline.device.type == "cpu", usable_cores()
-    too_few_cores = f"needs {world_size} cores, found {cores}" if on_cpu and world_size > cores else ""
+    too_few_cores = (
+        f"needs {world_size} cores, found {cores}" if on_cpu and world_size > cores else ""
+    )
     if reason := distributed.available(world_size) or too_few_cores:
         roofline.skip_for_hardware(reason)
     model, numbers = _model(size), precision_named(precision)
@@ -219,4 +251,6 @@ def _require(roofline, distributed, strategy, world_size, size, batch, context, 
     free = distributed.free_bytes(world_size)
     if need > free:
         whose = f"{world_size} ranks of one memory" if on_cpu else "every rank"
-        roofline.skip_for_hardware(f"needs {format_amount(need)} for {whose}, found {format_amount(free)}")
+        roofline.skip_for_hardware(
+            f"needs {format_amount(need)} for {whose}, found {format_amount(free)}"
+        )

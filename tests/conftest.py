@@ -120,7 +120,13 @@ class Make:
     """Factories of records on one made-up accelerator."""
 
     def hardware(self, **changes):
-        facts = {"product": "h200-sxm", "memory": "141gb", "partition": "none", "devices": 1, "link": "none"}
+        facts = {
+            "product": "h200-sxm",
+            "memory": "141gb",
+            "partition": "none",
+            "devices": 1,
+            "link": "none",
+        }
         return HardwareKey(**(facts | changes))
 
     def key(self, benchmark="memcpy_d2d", size_bytes=64 * MIB, **changes):
@@ -135,7 +141,12 @@ class Make:
 
     def copy(self, size_bytes=64 * MIB):
         # It computes on the way: made-up seconds would be an absurd rate of a pure copy, which no baseline may hold.
-        return Work(read_bytes=size_bytes, write_bytes=size_bytes, payload_bytes=size_bytes, flops=2 * size_bytes)
+        return Work(
+            read_bytes=size_bytes,
+            write_bytes=size_bytes,
+            payload_bytes=size_bytes,
+            flops=2 * size_bytes,
+        )
 
     def measurement(self, *seconds, key=None, **changes):
         key = key or self.key()
@@ -148,7 +159,9 @@ class Make:
         }
         return Measurement(key, **(facts | changes))
 
-    def environment(self, product="NVIDIA H200", driver="570.86", device_type="cuda", uuid="GPU-1", code=()):
+    def environment(
+        self, product="NVIDIA H200", driver="570.86", device_type="cuda", uuid="GPU-1", code=()
+    ):
         return Environment(
             device=DeviceFacts(device_type, product, driver=driver, uuid=uuid),
             host=HostFacts("node", "AMD EPYC", 8, 8, 2**36, 2**36, kernel="6.8"),
@@ -178,7 +191,11 @@ class Make:
             means = [centre] * sessions
             process *= math.sqrt((sessions * processes - 1) / (sessions * (processes - 1)))
         return tuple(
-            self.group(*self.spaced(processes, process, mean), device=device, started=f"2026-01-{day:02d}T03:04:05Z")
+            self.group(
+                *self.spaced(processes, process, mean),
+                device=device,
+                started=f"2026-01-{day:02d}T03:04:05Z",
+            )
             for day, mean in enumerate(means, 1)
         )
 
@@ -188,19 +205,27 @@ class Make:
 
         return Reference(**({"groups": groups or self.groups(3), "source": "h200.json"} | changes))
 
-    def result(self, *seconds, known=True, reference=None, policy=None, limits=(), why_none="", **changes):
+    def result(
+        self, *seconds, known=True, reference=None, policy=None, limits=(), why_none="", **changes
+    ):
         """A row with its verdict: processes that took `seconds`, against fifteen of a millisecond each."""
         from pytest_roofline.stats.outlook import Policy
         from pytest_roofline.stats.spread import Group
         from pytest_roofline.stats.verdicts import judge
 
         seconds = seconds or (1e-3,)
-        shown = {name: changes.pop(name) for name in ("environment", "published", "left_out") if name in changes}
+        shown = {
+            name: changes.pop(name)
+            for name in ("environment", "published", "left_out")
+            if name in changes
+        }
         measurement = self.measurement(statistics.median_high(seconds), **changes)
         steady = self.groups(3, process=0.001, centre=math.log(1e-3))
         verdict = judge(
             [Group(seconds, DEVICE, STARTED)],
-            (reference or self.reference(*steady, environments=({"driver": "550.54"},))) if known else None,
+            (reference or self.reference(*steady, environments=({"driver": "550.54"},)))
+            if known
+            else None,
             policy or Policy(),
             invalid=measurement.invalid,
             limits=limits,
@@ -225,13 +250,19 @@ class Make:
         one = measurement
         told = {"name": one.key.name, "test_id": one.test_id, "clock_hz": one.samples.clock_hz}
         judgement = judgement_of(verdict, one.label, environments=(facts,), **told)
-        judgement = replace(judgement, remarks=tuple(remarks(judgement, left_out, sitting=verdict.sitting)))
+        judgement = replace(
+            judgement, remarks=tuple(remarks(judgement, left_out, sitting=verdict.sitting))
+        )
         row = timed_row([one], judgement, published=published)
         return replace(row, judgement=replace(judgement, published=figure_texts(row)))
 
     def header(self, run_id="run-1", started=STARTED, **environment):
         return Header(
-            run_id, started, ("pytest", "perf_tests"), "pytest-roofline 0.1.0", self.environment(**environment)
+            run_id,
+            started,
+            ("pytest", "perf_tests"),
+            "pytest-roofline 0.1.0",
+            self.environment(**environment),
         )
 
     def outcome(self, measurement, outcome="passed", **changes):
@@ -279,7 +310,11 @@ class Make:
         header = self.header(run_id or path.stem, **environment)
         if ended:
             told = {record.test_id for record in records if isinstance(record, Outcome)}
-            silent = {r.test_id: r for r in records if isinstance(r, Measurement) and r.test_id not in told}
+            silent = {
+                r.test_id: r
+                for r in records
+                if isinstance(r, Measurement) and r.test_id not in told
+            }
             records += tuple(self.outcome(measurement) for measurement in silent.values())
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(map(encode_line, (header, *records))), encoding="utf-8")

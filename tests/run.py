@@ -36,7 +36,9 @@ def run_all(reports: Path, name: str) -> int:
         runs["serial"] = [*serial, "-m", "serial"]
     start = f"{name}-" if name else ""
     statuses = [
-        subprocess.call([*PYTEST, *arguments, "-q", "--durations=10", f"--junitxml={reports}/{start}{of}.xml"])
+        subprocess.call(
+            [*PYTEST, *arguments, "-q", "--durations=10", f"--junitxml={reports}/{start}{of}.xml"]
+        )
         for of, arguments in runs.items()
     ]
     return next(filter(None, statuses), 0)

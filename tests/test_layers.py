@@ -50,7 +50,9 @@ MAY_IMPORT["plugin"] = {*MAY_IMPORT} - {"cli", "ab", "many", "bundle"}
 
 def modules(package):
     """Every module of a package; the suite that an installed one carries for `roofline init` is no part of it."""
-    return sorted(path for path in package.rglob("*.py") if not path.is_relative_to(PLUGIN / "starter"))
+    return sorted(
+        path for path in package.rglob("*.py") if not path.is_relative_to(PLUGIN / "starter")
+    )
 
 
 def imported(source, module):
@@ -103,11 +105,17 @@ def test_an_import_is_found_wherever_it_stands():
         ("p.a.b", "if TYPE_CHECKING:\n    import torch", {"torch"}),
         ("p.a.b", "try:\n    import x\nexcept ImportError:\n    import y as x", {"x", "y"}),
     ]
-    assert [set(imported(source, module)) for module, source, _ in cases] == [names for _, _, names in cases]
+    assert [set(imported(source, module)) for module, source, _ in cases] == [
+        names for _, _, names in cases
+    ]
 
 
 def test_imports_point_downward():
-    assert {path.name for path in PLUGIN.iterdir() if path.is_file()} == {"__init__.py", "version.py", "py.typed"}
+    assert {path.name for path in PLUGIN.iterdir() if path.is_file()} == {
+        "__init__.py",
+        "version.py",
+        "py.typed",
+    }
     folders = {layer(dotted(path)) for path in PLUGIN_FILES} - {None}
     assert folders == set(MAY_IMPORT), "a folder of the plugin and its row in the table"
     assert [
@@ -134,7 +142,9 @@ def test_a_library_is_imported_only_where_it_belongs():
             found |= {"pytest", "_pytest", "pluggy"}
         if folder == "core":
             # Reading and writing files; nothing else needs a package.
-            packages = {"msgspec", "filelock"} if path.name in {"storage.py", "writing.py"} else set()
+            packages = (
+                {"msgspec", "filelock"} if path.name in {"storage.py", "writing.py"} else set()
+            )
             found |= roots(path) - set(sys.stdlib_module_names) - packages - {"pytest_roofline"}
         return roots(path) & found
 
@@ -149,7 +159,11 @@ def test_nothing_is_imported_by_a_name_made_at_run_time_and_nothing_unpickled():
     unpickles = {PLUGIN / "ranks" / "tasks.py"}
 
     def flaws(path):
-        calls = {ast.unparse(node.func) for node in ast.walk(ast.parse(SOURCES[path])) if isinstance(node, ast.Call)}
+        calls = {
+            ast.unparse(node.func)
+            for node in ast.walk(ast.parse(SOURCES[path]))
+            if isinstance(node, ast.Call)
+        }
         made = {"__import__", "import_module", "eval", "exec"}
         made |= set() if path in loads else {"importlib.import_module"}
         stored = {"marshal", "shelve", "dill"} | (set() if path in unpickles else {"pickle"})
@@ -172,7 +186,10 @@ def test_no_file_imports_another_that_imports_it():
     """By whatever way round, imports inside functions included."""
     files = {dotted(path).removesuffix(".__init__"): path for path in FILES}
     graph = {
-        name: {next(filter(files.__contains__, (found, found.rpartition(".")[0])), name) for found in IMPORTS[path]}
+        name: {
+            next(filter(files.__contains__, (found, found.rpartition(".")[0])), name)
+            for found in IMPORTS[path]
+        }
         - {name}
         for name, path in files.items()
     }
@@ -184,17 +201,21 @@ def test_no_file_imports_another_that_imports_it():
 
 def loaded_by(*names):
     """The top-level modules that a fresh interpreter holds after importing `names`."""
-    program = (
-        f"import sys, json, {', '.join(names)}; print(json.dumps(sorted({{m.split('.')[0] for m in sys.modules}})))"
+    program = f"import sys, json, {', '.join(names)}; print(json.dumps(sorted({{m.split('.')[0] for m in sys.modules}})))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
     return set(json.loads(done.stdout))
 
 
 def test_loading_imports_nothing_heavy():
     heavy = {"torch", "numpy", "pandas", "scipy", "triton", "msgspec", "rich", "click"}
     assert loaded_by("pytest_roofline.plugin", "pytest_roofline.plugin.options") & heavy == set()
-    names = ("pytest_roofline.baselines.comparing", "pytest_roofline.cli.main", "pytest_roofline.report.tables")
+    names = (
+        "pytest_roofline.baselines.comparing",
+        "pytest_roofline.cli.main",
+        "pytest_roofline.report.tables",
+    )
     assert loaded_by(*names) & {"torch", "triton"} == set()
 
 
@@ -203,20 +224,34 @@ def test_a_feature_goes_with_its_folder_and_its_two_lines(tmp_path):
     package = shutil.copytree(PLUGIN, tmp_path / "pytest_roofline", ignore=skipped)
     main = package / "cli" / "main.py"
     lines = main.read_text(encoding="utf-8").splitlines(keepends=True)
-    line = re.compile(r"from \.\.(ab|many|bundle)\.cli import|    (ab|bundle|\*\(fleet, history\)),$")
+    line = re.compile(
+        r"from \.\.(ab|many|bundle)\.cli import|    (ab|bundle|\*\(fleet, history\)),$"
+    )
     left = [text for text in lines if not line.match(text)]
     assert len(lines) - 6 == len(left)
     main.write_text("".join(left), encoding="utf-8")
-    names = [".".join(path.relative_to(tmp_path).with_suffix("").parts) for path in package.rglob("*.py")]
+    names = [
+        ".".join(path.relative_to(tmp_path).with_suffix("").parts) for path in package.rglob("*.py")
+    ]
     modules = [name.removesuffix(".__init__") for name in names if not name.endswith("__main__")]
     program = (
         f"import importlib; [importlib.import_module(name) for name in {modules!r}]\n"
         "from pytest_roofline.cli.main import main; main(['--help'])"
     )
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=120,
+    )
     assert (0, "") == (done.returncode, done.stderr)
-    assert ("compare" in done.stdout, "fleet" in done.stdout, "bundle" in done.stdout) == (True, False, False)
+    assert ("compare" in done.stdout, "fleet" in done.stdout, "bundle" in done.stdout) == (
+        True,
+        False,
+        False,
+    )
 
 
 def test_the_developers_programs_import_what_is_there():
@@ -237,6 +272,8 @@ def _is_package(module):
 
 
 def test_every_public_name_can_be_had_and_no_other():
-    assert [name for name in pytest_roofline.__all__ if getattr(pytest_roofline, name) is None] == []
+    assert [
+        name for name in pytest_roofline.__all__ if getattr(pytest_roofline, name) is None
+    ] == []
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
         _ = pytest_roofline.nonsense

@@ -16,16 +16,24 @@ ROOT = Path(__file__).resolve().parents[1]
 # pytest with xdist, and without what else is installed.
 PLAIN = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
 INI = "[pytest]\naddopts = --import-mode=importlib\nmarkers = serial\n"
-pytestmark = pytest.mark.skipif(not (ROOT / ".ci").is_dir(), reason="needs .ci, which a source distribution leaves out")
+pytestmark = pytest.mark.skipif(
+    not (ROOT / ".ci").is_dir(), reason="needs .ci, which a source distribution leaves out"
+)
 
 
 def test_the_readme_names_the_package_of_every_tool():
-    (named,) = re.findall(r"^`apt-get install ([^`]+)`", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    (named,) = re.findall(
+        r"^`apt-get install ([^`]+)`",
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
     assert set(named.split()) == {name for names in tools.PACKAGES.values() for name in names}
 
 
 def test_ci_runs_the_readmes_test_command_before_it_installs_a_tool():
-    (command,) = re.findall(r"/(tox run -e cpu)$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    (command,) = re.findall(
+        r"/(tox run -e cpu)$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
     script = (ROOT / ".ci/run").read_text(encoding="utf-8")
     (first, *_) = re.findall(r'^.*"\$tox" (run .*)$', script, re.MULTILINE)
     assert command == f"tox {first}"
@@ -41,7 +49,9 @@ def project(tmp_path, monkeypatch):
     (tmp_path / "tests/slow").mkdir(parents=True)
     (tmp_path / "pytest.ini").write_text(INI)
     shutil.copy(ROOT / "tests/run.py", tmp_path / "tests")
-    (tmp_path / "tests/test_any.py").write_text("import os\ndef test_any(): assert 'any' not in os.environ['FAIL']\n")
+    (tmp_path / "tests/test_any.py").write_text(
+        "import os\ndef test_any(): assert 'any' not in os.environ['FAIL']\n"
+    )
     (tmp_path / "tests/test_alone.py").write_text(
         "import os, pytest\n"
         "@pytest.mark.serial\n"
@@ -79,16 +89,25 @@ def run_all(project, fail="", *arguments):
 )
 def test_both_parts_run_and_either_fails_the_command(project, reports, fail, status, said):
     done = run_all(project, fail)
-    told = {name: sorted(outcome for _, outcome in reports.outcomes(project / f"{name}.xml")) for name in said}
+    told = {
+        name: sorted(outcome for _, outcome in reports.outcomes(project / f"{name}.xml"))
+        for name in said
+    }
     assert (done.returncode, told) == (status, said), done.stdout + done.stderr
 
 
 def test_slow_ones_and_those_of_programs_run_by_their_name_and_only_then(project, reports):
-    for fail, part, status, outcome in (("any", "slow", 0, "passed"), ("program", "programs", 1, "failure")):
+    for fail, part, status, outcome in (
+        ("any", "slow", 0, "passed"),
+        ("program", "programs", 1, "failure"),
+    ):
         done = run_all(project, fail, part)
         assert done.returncode == status, done.stdout + done.stderr
         assert [told for _, told in reports.outcomes(project / f"{part}-others.xml")] == [outcome]
-    assert sorted(path.name for path in project.glob("*.xml")) == ["programs-others.xml", "slow-others.xml"]
+    assert sorted(path.name for path in project.glob("*.xml")) == [
+        "programs-others.xml",
+        "slow-others.xml",
+    ]
 
 
 # What is made of the reports.
@@ -142,7 +161,9 @@ def ci(tmp_path, monkeypatch, capsys, reports):
         assert reports.main("skipped", Path("first-others.xml")) is None
         skipped = capsys.readouterr().out.splitlines()
         if len(skipped) > leave_out:
-            pytest_with("again-others.xml", {"TOOL": "1"} if again is None else again, *skipped[leave_out:])
+            pytest_with(
+                "again-others.xml", {"TOOL": "1"} if again is None else again, *skipped[leave_out:]
+            )
         return reports.main("check", tmp_path) or capsys.readouterr().out
 
     return ci
@@ -165,7 +186,14 @@ def test_what_was_skipped_runs_again_and_nothing_else_does(ci):
         ({"first": {"UNTIDY": "1"}}, "error: tests/test_suite.py::test_cleans_up"),
         ({"first": {"PYTEST_ADDOPTS": "-k nothing"}}, "first-others.xml holds no test"),
     ],
-    ids=["skipped-again", "fails-with-the-tool", "left-out", "not-hidden", "fails-in-its-teardown", "no-test"],
+    ids=[
+        "skipped-again",
+        "fails-with-the-tool",
+        "left-out",
+        "not-hidden",
+        "fails-in-its-teardown",
+        "no-test",
+    ],
 )
 def test_what_did_not_pass_fails_ci_and_is_named(ci, scene, said):
     found = ci(**scene)

@@ -20,16 +20,19 @@ def private_imports(folder):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            found += [f"{path.name}: {name}" for name in names if name.startswith("pytest_roofline.")]
+            found += [
+                f"{path.name}: {name}" for name in names if name.startswith("pytest_roofline.")
+            ]
     return found
 
 
 def test_a_private_import_is_found(tmp_path):
-    source = (
-        "from pytest_roofline import Work\nimport pytest_roofline.core\ndef f():\n    from pytest_roofline.a import c"
-    )
+    source = "from pytest_roofline import Work\nimport pytest_roofline.core\ndef f():\n    from pytest_roofline.a import c"
     (tmp_path / "test_a.py").write_text(source)
-    assert private_imports(tmp_path) == ["test_a.py: pytest_roofline.core", "test_a.py: pytest_roofline.a"]
+    assert private_imports(tmp_path) == [
+        "test_a.py: pytest_roofline.core",
+        "test_a.py: pytest_roofline.a",
+    ]
 
 
 def test_the_suite_and_what_init_writes_of_it_import_public_names_only(tmp_path, monkeypatch):
@@ -53,7 +56,9 @@ def test_the_page_of_public_names_says_what_the_docstrings_say(program):
 
 def test_every_public_name_is_on_the_page_once(program):
     told = [name for names in program.SECTIONS.values() for name in names]
-    assert sorted(told) == sorted(name for name in pytest_roofline.__all__ if not name.startswith("_"))
+    assert sorted(told) == sorted(
+        name for name in pytest_roofline.__all__ if not name.startswith("_")
+    )
 
 
 def test_a_docstring_becomes_prose_and_lists(program):

@@ -41,17 +41,28 @@ def page(rules):
 
 def test_this_engine_is_right_within_a_percent_or_says_why_it_is_not(page):
     columns = [line.split("|")[1:4] for line in page if line.startswith("|")][2:]
-    answers = {name: answer for name, words in NAMES.items() for device, _, answer in columns if words in device}
+    answers = {
+        name: answer
+        for name, words in NAMES.items()
+        for device, _, answer in columns
+        if words in device
+    }
     # Its default budget ends before this one.
     assert answers.pop("late droop") == " -15.0 % (events, 276) "
     assert answers.pop("throttled") == " 143 µs, INVALID, after 1.41 s "
-    assert [name for name, answer in answers.items() if not re.match(r" [+-]0\.\d % \((events|graph), ", answer)] == []
+    assert [
+        name
+        for name, answer in answers.items()
+        if not re.match(r" [+-]0\.\d % \((events|graph), ", answer)
+    ] == []
 
 
 def test_a_larger_budget_sees_a_droop_that_comes_after_the_default(rules):
     (scenario,) = [scenario for scenario in rules.SCENARIOS if NAMES["late droop"] in scenario.name]
     device = scenario.device()
-    engine = rules.Engine(device, rules.Plan(lambda: scenario.call(device), sets=[()], budget_s=4.0))
+    engine = rules.Engine(
+        device, rules.Plan(lambda: scenario.call(device), sets=[()], budget_s=4.0)
+    )
     engine.run()
     samples = engine.samples()
     assert "drifting" in samples.labels or abs(samples.median_s / scenario.truth_s - 1) <= 0.01
@@ -68,7 +79,9 @@ def test_a_row_of_the_page_is_what_the_program_makes(rules, page, monkeypatch, n
 
 def test_the_page_has_no_rows_of_its_own(rules, page):
     rows = [line for line in page if line.startswith("|")][2:]
-    assert [scenario.name for scenario in rules.SCENARIOS] == [row.split("|")[1].strip() for row in rows]
+    assert [scenario.name for scenario in rules.SCENARIOS] == [
+        row.split("|")[1].strip() for row in rows
+    ]
 
 
 def test_the_text_of_the_page_is_what_the_program_writes(rules, page, monkeypatch, tmp_path):
@@ -79,6 +92,7 @@ def test_the_text_of_the_page_is_what_the_program_writes(rules, page, monkeypatc
     # The conclusions follow from the table.
     own = [[line for line in text if not line.startswith(("|", "*"))] for text in (written, page)]
     assert own[0] == own[1]
-    assert "NVBench entropy is off by more than 5% on 1 of 2 devices whose truth is known, by -50.0 % at most" == (
-        rules.conclusion("NVBench entropy", [-0.5, 0.01])
+    assert (
+        "NVBench entropy is off by more than 5% on 1 of 2 devices whose truth is known, by -50.0 % at most"
+        == (rules.conclusion("NVBench entropy", [-0.5, 0.01]))
     )

@@ -17,7 +17,8 @@ PACKAGES = {
     "mpirun": ("openmpi-bin", "libopenmpi-dev"),
     "munged": ("munge",),
     **dict.fromkeys(
-        ("slurmctld", "slurmd", "salloc", "sbatch", "scancel", "scontrol", "sinfo", "srun"), ("slurm-wlm",)
+        ("slurmctld", "slurmd", "salloc", "sbatch", "scancel", "scontrol", "sinfo", "srun"),
+        ("slurm-wlm",),
     ),
     "chromium": ("chromium",),
     "chromedriver": ("chromium-driver",),
@@ -30,7 +31,9 @@ OTHERS = ("mpiexec", "orterun", "prterun", "cc", "c++", "gcc", "clang", "clang++
 
 def find_tool(name: str) -> str | None:
     """Where a program lies: in PATH, or in the `sbin` beside a `bin` of it, since daemons lie where only root looks."""
-    return shutil.which(name, path=os.pathsep.join(place for folder in _folders() for place in _with_sbin(folder)))
+    return shutil.which(
+        name, path=os.pathsep.join(place for folder in _folders() for place in _with_sbin(folder))
+    )
 
 
 def require_tools(*names: str) -> None:

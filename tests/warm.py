@@ -198,7 +198,9 @@ def become(asked):
     sys.stdin = sys.__stdin__ = open(0, closefd=False)  # noqa: SIM115 - as long as the process lives
     sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)  # noqa: SIM115
     sys.stdout.reconfigure(write_through=at_once)
-    sys.stderr = sys.__stderr__ = open(2, "w", errors="backslashreplace", buffering=1, closefd=False)  # noqa: SIM115
+    sys.stderr = sys.__stderr__ = open(
+        2, "w", errors="backslashreplace", buffering=1, closefd=False
+    )  # noqa: SIM115
     os.chdir(asked["cwd"])
     if asked["limit_bytes"] is not None:
         import resource
@@ -214,7 +216,10 @@ def execute(how, *arguments):
     """Run `-c CODE …`, `-m MODULE …` or a script, as Python does."""
     if how == "-c":
         sys.argv, sys.path[0] = ["-c", *arguments[1:]], ""
-        exec(compile(arguments[0], "<string>", "exec"), {"__name__": "__main__", "__builtins__": __builtins__})
+        exec(
+            compile(arguments[0], "<string>", "exec"),
+            {"__name__": "__main__", "__builtins__": __builtins__},
+        )
     elif how == "-m":
         sys.argv, sys.path[0] = list(arguments), str(Path.cwd())
         runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)

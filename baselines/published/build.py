@@ -60,7 +60,9 @@ def texts(found: Account, root: Path) -> dict[Path, str | None]:
         families.setdefault(family, []).append(entry)
     folder = root / "baselines"
     should: dict[Path, str | None] = {}
-    for family in sorted({*families, *(path.stem for path in folder.glob("*.json") if _ours(path))}):
+    for family in sorted(
+        {*families, *(path.stem for path in folder.glob("*.json") if _ours(path))}
+    ):
         path = folder / f"{family}.json"
         before = read_baseline(path) if path.exists() else Baseline(family, ())
         own = [entry for entry in before.entries if not made_here(entry)]
@@ -114,8 +116,12 @@ def summary(found: Account) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the files, or with `--check` only tell: exit status 0, 1 where one differs, 2 where one cannot be read."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 where a file differs")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit status 1 where a file differs"
+    )
     parser.add_argument("--root", type=Path, default=ROOT, help="of the repository to write to")
     options = parser.parse_args(arguments)
     try:
@@ -127,7 +133,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("\n".join(summary(found)))
     wrong = [f"{record} is neither an entry nor left out" for record in found.lost]
     wrong += [str(one) for one in (*missed(found), *impossible(found))]
-    wrong += [f"floors: {one}; expected every healthy figure to pass" for one in floors.left_out_one_by_one()]
+    wrong += [
+        f"floors: {one}; expected every healthy figure to pass"
+        for one in floors.left_out_one_by_one()
+    ]
     if wrong:
         print("\n".join(f"build: {text}" for text in wrong), file=sys.stderr)
         return 2

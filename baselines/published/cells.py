@@ -80,7 +80,11 @@ class Resource:
 
 
 def _streams(*operations: str) -> tuple[Target, ...]:
-    return tuple(Target(name, {"operation": one}) for name in ("stream", "stream_large") for one in operations)
+    return tuple(
+        Target(name, {"operation": one})
+        for name in ("stream", "stream_large")
+        for one in operations
+    )
 
 
 _PINNED: dict[str, Scalar] = {"memory": "pinned"}
@@ -89,7 +93,14 @@ MEMORY = ("memory_GBps",)
 PEER = ("nvlink_GBps", "xgmi_GBps")
 COPY, KERNEL, DOT, H2D, D2H, ONE_WAY, BOTH_WAYS, ALL_REDUCE = (
     # PyTorch's `copy_` within a device is the driver's own copy, and no kernel of PyTorch's.
-    Resource("memory, copied", "copy engine", (Target("memcpy_d2d"), *_streams("copy")), "traffic_GBps", 2**29, MEMORY),
+    Resource(
+        "memory, copied",
+        "copy engine",
+        (Target("memcpy_d2d"), *_streams("copy")),
+        "traffic_GBps",
+        2**29,
+        MEMORY,
+    ),
     Resource(
         "memory, by kernels",
         "own kernel",
@@ -99,10 +110,35 @@ COPY, KERNEL, DOT, H2D, D2H, ONE_WAY, BOTH_WAYS, ALL_REDUCE = (
         MEMORY,
     ),
     Resource("memory, dot product", "library", _streams("dot"), "traffic_GBps", 2**29, MEMORY),
-    Resource("host to device", "host link", (Target("memcpy_h2d", _PINNED),), "payload_GBps", 2**26, ("pcie_GBps",)),
-    Resource("device to host", "host link", (Target("memcpy_d2h", _PINNED),), "payload_GBps", 2**26, ("pcie_GBps",)),
-    Resource("peer, one way", "peer link", (Target("peer_copy_one_way"),), "payload_GBps", 2**28, PEER, 2),
-    Resource("peer, both ways", "peer link", (Target("peer_copy_both_ways"),), "payload_GBps", 2**28, PEER, 2, 2),
+    Resource(
+        "host to device",
+        "host link",
+        (Target("memcpy_h2d", _PINNED),),
+        "payload_GBps",
+        2**26,
+        ("pcie_GBps",),
+    ),
+    Resource(
+        "device to host",
+        "host link",
+        (Target("memcpy_d2h", _PINNED),),
+        "payload_GBps",
+        2**26,
+        ("pcie_GBps",),
+    ),
+    Resource(
+        "peer, one way", "peer link", (Target("peer_copy_one_way"),), "payload_GBps", 2**28, PEER, 2
+    ),
+    Resource(
+        "peer, both ways",
+        "peer link",
+        (Target("peer_copy_both_ways"),),
+        "payload_GBps",
+        2**28,
+        PEER,
+        2,
+        2,
+    ),
     Resource(
         f"all_reduce of {RANKS}",
         "all_reduce",
@@ -119,11 +155,16 @@ def _gemm(dtype: str, test: str = "") -> Resource:
     # Nine tenths of it, so that a cube of 8192 is within however its edges are counted.
     peaks = (f"{dtype}_matrix_TFLOPS", f"{dtype}_TFLOPS")
     target = Target("gemm", {"dtype": test or dtype})
-    return Resource(f"GEMM, {dtype}", "GEMM", (target,), f"{dtype}_TFLOPS", _CUBE_FLOP * 9 // 10, peaks)
+    return Resource(
+        f"GEMM, {dtype}", "GEMM", (target,), f"{dtype}_TFLOPS", _CUBE_FLOP * 9 // 10, peaks
+    )
 
 
 # Of fp8 every figure is of one scale for a whole tensor; scales by row are another kernel.
-GEMMS = (*(_gemm(dtype) for dtype in ("bf16", "fp16", "tf32", "fp32")), _gemm("fp8", "fp8_tensorwise"))
+GEMMS = (
+    *(_gemm(dtype) for dtype in ("bf16", "fp16", "tf32", "fp32")),
+    _gemm("fp8", "fp8_tensorwise"),
+)
 RESOURCES = (COPY, KERNEL, DOT, H2D, D2H, ONE_WAY, BOTH_WAYS, *GEMMS, ALL_REDUCE)
 
 
@@ -167,7 +208,9 @@ def figures(records: list[Healthy]) -> tuple[list[Figure], list[tuple[Healthy, s
         either = _EITHER_SIZE.get(record.product, ()) if record.resource in _LINKS else ()
         products = either or ((record.product,) if record.product in PRODUCTS else ())
         if not products:
-            left_out.append((record, "product, form or memory is none that gets floors, or is not stated"))
+            left_out.append(
+                (record, "product, form or memory is none that gets floors, or is not stated")
+            )
         for product in products:
             one = _figure(record, product)
             if isinstance(one, str):
@@ -230,7 +273,9 @@ def _host(record: Healthy, product: str) -> Figure | str:
     if size is not None and size < LINK_FROM_BYTES:
         return "too small for a link's rate"
     resource = H2D if record.resource == "host_h2d_pinned" else D2H
-    return Figure(record, product, resource, record.value, best_of="best_direction" in record.metric)
+    return Figure(
+        record, product, resource, record.value, best_of="best_direction" in record.metric
+    )
 
 
 def _peer(record: Healthy, product: str) -> Figure | str:
@@ -258,10 +303,15 @@ def _all_reduce(record: Healthy, product: str) -> Figure | str:
 
 
 def _product(record: Healthy, product: str) -> Figure | str:
-    resource = next((one for one in GEMMS if one.name == f"GEMM, {record.resource.removeprefix('gemm_')}"), None)
+    resource = next(
+        (one for one in GEMMS if one.name == f"GEMM, {record.resource.removeprefix('gemm_')}"), None
+    )
     if resource is None:
         return "of a type that no test of ours multiplies"
-    best = bool(re.search(r"best shape|fastest|best size of", record.statistic)) or "best shape" in record.size
+    best = (
+        bool(re.search(r"best shape|fastest|best size of", record.statistic))
+        or "best shape" in record.size
+    )
     # The best of a sweep over squares is that of some square; any other cube must be large enough itself.
     cube = re.match(r"(\d+)(?:\^3|x\1x\1\b)", record.size)
     squares = "square" in record.size

@@ -28,15 +28,30 @@ _RULES: tuple[tuple[str, Callable[[Figure], Found] | str], ...] = (
     (r"dcgm_dram_bw_GBps(_min)?", dcgm),
     (r"elementwise_traffic_GBps(_CACHE_RESIDENT)?", elementwise),
     (r"p2p_.*_GBps(_min)?", peer),
-    (r"(all_\w+|broadcast|reduce\w*|non_allreduce)_(algbw|busbw|wirebw_nvls)_GBps(_min)?", collective),
+    (
+        r"(all_\w+|broadcast|reduce\w*|non_allreduce)_(algbw|busbw|wirebw_nvls)_GBps(_min)?",
+        collective,
+    ),
     (r"all_reduce_time_us", collective),
     (r"matmul_bf16_max_TFLOPS", _NO_PRODUCT),
     (r"l2_read_GBps", "no test of ours reads from a cache"),
     (r"d2d_copy_(ce|sm)", "whether payload or traffic is counted is not stated"),
-    (r"torch_copy_payload_GBps_\w+", "the same curve as in the document mi300x-memcpy, which is in with all its sizes"),
-    (r"a2a_per_link_payload_GBps_min", "no test of ours copies between all pairs at once and counts a single link"),
-    (r"h2d_under_bidir_payload_GBps", "one way while the other runs is a figure of memcpy_both_ways, no measurement"),
-    (r"dram_bw_GBps", "counted by the hardware's own counters, in a kernel of another intensity than any of ours"),
+    (
+        r"torch_copy_payload_GBps_\w+",
+        "the same curve as in the document mi300x-memcpy, which is in with all its sizes",
+    ),
+    (
+        r"a2a_per_link_payload_GBps_min",
+        "no test of ours copies between all pairs at once and counts a single link",
+    ),
+    (
+        r"h2d_under_bidir_payload_GBps",
+        "one way while the other runs is a figure of memcpy_both_ways, no measurement",
+    ),
+    (
+        r"dram_bw_GBps",
+        "counted by the hardware's own counters, in a kernel of another intensity than any of ours",
+    ),
     (r"spatter_stream_GBps|rvs_mem_test11_GBps", "what the tool counts is not stated"),
     (r"host_device_latency_ns", "no test of ours follows pointers in the host's memory"),
 )

@@ -28,18 +28,29 @@ def _copy(figure: Figure, way: str, metric: str, **more: object) -> Meaning:
 def limit_of_copy_engine(figure: Figure) -> Found:
     """Both ways in one number: pinned memory, the copy engine, 512 MiB, the median: as ours."""
     convention = f"{figure.convention}; {figure.size}, median"
-    found = [_copy(figure, way, "pinned_auto_payload_GBps", statistic="median") for way in ("h2d", "d2h")]
+    found = [
+        _copy(figure, way, "pinned_auto_payload_GBps", statistic="median") for way in ("h2d", "d2h")
+    ]
     return [replace(meaning, convention=convention) for meaning in found]
 
 
 def limit_of_rocm(figure: Figure) -> Found:
     if "rocm-bandwidth-test" in figure.size:
         found = [
-            _copy(figure, way, "payload_GBps", statistic="best", convention=f"{figure.convention}; {figure.size}")
+            _copy(
+                figure,
+                way,
+                "payload_GBps",
+                statistic="best",
+                convention=f"{figure.convention}; {figure.size}",
+            )
             for way in ("h2d", "d2h")
         ]
         why = "rocm-bandwidth-test copies by the DMA engine that it finds; ROCm chooses for PyTorch"
-        return [differing(meaning, engine=why, statistic="the fastest of its copies") for meaning in found]
+        return [
+            differing(meaning, engine=why, statistic="the fastest of its copies")
+            for meaning in found
+        ]
     both = "bidir_sum" in figure.metric
     asked = f"{96 if both else 48} GB/s, of which 95 % are asked for, cut to a whole number"
     convention = f"{asked}: {figure.value:g} GB/s; {figure.size}"
@@ -49,17 +60,29 @@ def limit_of_rocm(figure: Figure) -> Found:
         metric = "bidir_sum_pinned_auto_payload_GBps"
         found = [replace(found[0], benchmark="memcpy_both_ways", parameters=size, metric=metric)]
     why = "copied by 7 to 10 compute units, the best of them; ROCm chooses for PyTorch"
-    return [differing(meaning, engine=why, statistic="the best over numbers of compute units") for meaning in found]
+    return [
+        differing(meaning, engine=why, statistic="the best over numbers of compute units")
+        for meaning in found
+    ]
 
 
 def host_link(figure: Figure) -> Found:
     way = figure.metric[:3]
     if figure.metric.endswith("_sm_copy_payload_GBps"):
         meaning = _copy(figure, way, "payload_GBps", statistic="median")
-        return [differing(meaning, engine="copied by the multiprocessors (SM), ours by the copy engine")]
+        return [
+            differing(meaning, engine="copied by the multiprocessors (SM), ours by the copy engine")
+        ]
     if figure.metric.endswith("GiBps"):
         factor, convention = _cscs(figure, "")
-        meaning = _copy(figure, way, "pinned_auto_payload_GBps", statistic="mean", factor=factor, convention=convention)
+        meaning = _copy(
+            figure,
+            way,
+            "pinned_auto_payload_GBps",
+            statistic="mean",
+            factor=factor,
+            convention=convention,
+        )
         return [differing(meaning, statistic="the mean of 20 copies")]
     engine = "memcpy_ce" in figure.size
     meaning = _copy(figure, way, "pinned_auto_payload_GBps", statistic="median" if engine else None)
@@ -84,14 +107,24 @@ def _cscs(figure: Figure, counted: str) -> tuple[float, str]:
 def local_copy(figure: Figure) -> Found:
     if figure.metric.endswith("GiBps"):
         factor, convention = _cscs(figure, ", payload twice")
-        meaning = _copy(figure, "d2d", "traffic_GBps", statistic="mean", factor=factor, convention=convention)
-        return [differing(meaning, engine="by whichever engine the runtime chose there", statistic="the mean")]
+        meaning = _copy(
+            figure, "d2d", "traffic_GBps", statistic="mean", factor=factor, convention=convention
+        )
+        return [
+            differing(
+                meaning, engine="by whichever engine the runtime chose there", statistic="the mean"
+            )
+        ]
     if figure.metric == "device_local_copy_payload_GBps":
         convention = "payload, one way, 1e9: times 2 for traffic"
-        meaning = _copy(figure, "d2d", "traffic_GBps", factor=2.0, statistic="median", convention=convention)
+        meaning = _copy(
+            figure, "d2d", "traffic_GBps", factor=2.0, statistic="median", convention=convention
+        )
         meaning = replace(meaning, apart={"size": "size not stated; the tool's default is 512 MiB"})
         return [differing(meaning, engine="by the copy engine; PyTorch's runtime chooses")]
-    meaning = replace(_copy(figure, "d2d", "traffic_GBps"), convention=f"{figure.convention}; {figure.size}")
+    meaning = replace(
+        _copy(figure, "d2d", "traffic_GBps"), convention=f"{figure.convention}; {figure.size}"
+    )
     if TOOL in figure.size:
         meaning = differing(meaning, size=SIZE_OF_TOOL)
         if "bidirectional" in figure.size:
@@ -99,5 +132,9 @@ def local_copy(figure: Figure) -> Found:
     if figure.kind == "derived":
         meaning = replace(meaning, statistic="mean")
         note = "the operator's own reference, before its tolerance of 10 %"
-        return [differing(meaning, engine="by whichever engine the runtime chose there", conditions=note)]
+        return [
+            differing(
+                meaning, engine="by whichever engine the runtime chose there", conditions=note
+            )
+        ]
     return [differing(meaning, engine="by whichever engine the runtime chose there")]

@@ -71,7 +71,12 @@ def comparable(limit: PublishedEntry, figure: PublishedEntry) -> bool:
     number that can be true. How its calls were summed up, and under which conditions, may differ.
     """
     measured = figure.figure is not None and figure.figure.kind == "measured"
-    if not measured or figure.meaning is None or figure.entry.implausible or OTHER & figure.meaning.apart.keys():
+    if (
+        not measured
+        or figure.meaning is None
+        or figure.entry.implausible
+        or OTHER & figure.meaning.apart.keys()
+    ):
         return False
     mine, other = limit.entry, figure.entry
     if mine.unit != other.unit or not isinstance(other.value, int | float):
@@ -87,6 +92,7 @@ def comparable(limit: PublishedEntry, figure: PublishedEntry) -> bool:
 def may_be_the_same(first: HardwareKey, second: HardwareKey) -> bool:
     """Whether two patterns may mean the same product: nothing that both name differs."""
     return all(
-        None in (getattr(first, name), getattr(second, name)) or getattr(first, name) == getattr(second, name)
+        None in (getattr(first, name), getattr(second, name))
+        or getattr(first, name) == getattr(second, name)
         for name in ("product", "memory")
     )

@@ -61,7 +61,9 @@ class Account:
 
 
 def account(
-    published: Sequence[Figure] | None = None, told: Sequence[Told] | None = None, titles: dict[str, str] | None = None
+    published: Sequence[Figure] | None = None,
+    told: Sequence[Told] | None = None,
+    titles: dict[str, str] | None = None,
 ) -> Account:
     """Every record of the data files as entries, or with the reason why not.
 
@@ -90,12 +92,17 @@ def _take_figure(figure: Figure, made: list[PublishedEntry], left_out: list[Left
     try:
         found = meanings(figure)
         told = () if isinstance(found, str) else found
-        entries = [(_entry_of(figure, one, variant), variant, one) for variant in variants for one in told]
+        entries = [
+            (_entry_of(figure, one, variant), variant, one) for variant in variants for one in told
+        ]
     except BadInput as error:
         raise BadFile(f"{figure.id}: {error}") from None
     if isinstance(found, str):
         left_out.append(LeftOut(figure.id, what, found))
-    made += [PublishedEntry(figure.id, one.family, entry, one, figure, meaning) for entry, one, meaning in entries]
+    made += [
+        PublishedEntry(figure.id, one.family, entry, one, figure, meaning)
+        for entry, one, meaning in entries
+    ]
 
 
 def _entry_of(figure: Figure, meaning: Meaning, variant: Variant) -> Entry:
@@ -114,7 +121,10 @@ def _entry_of(figure: Figure, meaning: Meaning, variant: Variant) -> Entry:
         statistic=meaning.statistic,
         note=_note(figure, meaning, variant),
     )
-    return replace(entry, implausible=flags.said_by_source(figure) or flags.why_implausible(variant.family, entry))
+    return replace(
+        entry,
+        implausible=flags.said_by_source(figure) or flags.why_implausible(variant.family, entry),
+    )
 
 
 def _note(figure: Figure, meaning: Meaning, variant: Variant) -> str:
@@ -123,31 +133,49 @@ def _note(figure: Figure, meaning: Meaning, variant: Variant) -> str:
         told = ""
     elif figure.kind == "threshold":
         told = "a limit that does not gate here"
-    parts = [told, *limits.why_not(figure, meaning, variant), figure.variant if variant.product is None else ""]
+    parts = [
+        told,
+        *limits.why_not(figure, meaning, variant),
+        figure.variant if variant.product is None else "",
+    ]
     return "; ".join(part for part in dict.fromkeys(parts) if part)
 
 
 def _take_told(
-    one: Told, titles: dict[str, str], series: flags.Series, made: list[PublishedEntry], left_out: list[LeftOut]
+    one: Told,
+    titles: dict[str, str],
+    series: flags.Series,
+    made: list[PublishedEntry],
+    left_out: list[LeftOut],
 ) -> None:
     if one.document not in titles:
-        raise BadFile(f"{one.id}: document is {one.document!r}; expected one of {', '.join(titles)}")
+        raise BadFile(
+            f"{one.id}: document is {one.document!r}; expected one of {', '.join(titles)}"
+        )
     try:
         table = seeds.table_of(one)
         lines = table.lines(one)
         source = f"{titles[one.document]}, {table.title}"
         if isinstance(lines, str):
-            left_out.append(LeftOut(one.id, f"{source}, {one.metric} {one.value} {one.unit}", lines))
+            left_out.append(
+                LeftOut(one.id, f"{source}, {one.metric} {one.value} {one.unit}", lines)
+            )
             return
         variant = variant_of(one.hardware or "")
         if variant is None:
-            raise BadInput(f"hardware is {one.hardware!r}, which no rule knows; expected one of variants.py")
+            raise BadInput(
+                f"hardware is {one.hardware!r}, which no rule knows; expected one of variants.py"
+            )
         for line in lines:
             entry = _entry_told(one, line, source, variant)
             why = series.why_implausible(one, line) or flags.why_implausible(variant.family, entry)
-            made.append(PublishedEntry(one.id, variant.family, replace(entry, implausible=why), variant))
+            made.append(
+                PublishedEntry(one.id, variant.family, replace(entry, implausible=why), variant)
+            )
     except KeyError as error:
-        raise BadFile(f"{one.id}: parameters lack {error}; expected what others of its table have") from None
+        raise BadFile(
+            f"{one.id}: parameters lack {error}; expected what others of its table have"
+        ) from None
     except (TypeError, ValueError) as error:
         text = f"value {one.value!r} of {one.metric} cannot be taken as others of its table are ({error})"
         raise BadFile(f"{one.id}: {error if isinstance(error, BadInput) else text}") from None

@@ -72,7 +72,9 @@ def published(path: Path = HERE / "published_figures.json") -> list[Figure]:
         BadFile: a field is missing, or is not what it should be.
     """
     found = ((f"published-{number:04}", raw) for number, raw in enumerate(_read(path)))
-    return [_figure(name, raw) for name, raw in found if field(name, raw, "kind", KINDS) != DATASHEET]
+    return [
+        _figure(name, raw) for name, raw in found if field(name, raw, "kind", KINDS) != DATASHEET
+    ]
 
 
 def _figure(name: str, raw: dict[str, Any]) -> Figure:
@@ -121,15 +123,25 @@ def field(name: str, raw: dict[str, Any], field: str, expected: Any) -> Any:
         raise BadFile(f"{name}: {field} is missing; expected it in every record")
     value = raw[field]
     words = isinstance(expected, tuple)
-    if (value not in expected) if words else (not isinstance(value, expected) or isinstance(value, bool)):
-        wanted = f"one of {', '.join(expected)}" if words else getattr(expected, "__name__", str(expected))
+    if (
+        (value not in expected)
+        if words
+        else (not isinstance(value, expected) or isinstance(value, bool))
+    ):
+        wanted = (
+            f"one of {', '.join(expected)}"
+            if words
+            else getattr(expected, "__name__", str(expected))
+        )
         raise BadFile(f"{name}: {field} is {value!r}; expected {wanted}")
     return value
 
 
 def documents() -> dict[str, str]:
     """The titles of the documents with their addresses, by id."""
-    return {raw["id"]: f"{raw['title']} ({raw['address']})" for raw in _read(HERE / "documents.json")}
+    return {
+        raw["id"]: f"{raw['title']} ({raw['address']})" for raw in _read(HERE / "documents.json")
+    }
 
 
 def _read(path: Path) -> list[dict[str, Any]]:

@@ -26,7 +26,10 @@ PROFILER_SHARE = 0.75
 AMPERE_GBPS_PRODUCT = HardwareKey("a100-sxm4", "80gb")
 # What a source was found to say by mistake, by where it says it.
 _MISTAKEN = {
-    ("Azure/azurehpc-health-checks:conf/nc80adis_h100_v5.conf", "p2p_uni_read_ce_payload_GBps_min"): (
+    (
+        "Azure/azurehpc-health-checks:conf/nc80adis_h100_v5.conf",
+        "p2p_uni_read_ce_payload_GBps_min",
+    ): (
         "the twelve links that join two H100 NVL carry 300 GB/s as rated, 319 at 26.562 GB/s each: the line is that of "
         "the file for eight SXM boards, whose cards have eighteen, and was changed with it in one commit"
     ),
@@ -63,7 +66,11 @@ def why_implausible(family: str, entry: Entry) -> str:
     share = float(most) * RATE_UNITS[suffix] / peak.value
     if share <= most_share(peak):
         return ""
-    how = "out of a cache, or not counted as it is said" if suffix == "traffic_GBps" else "not counted as it is said"
+    how = (
+        "out of a cache, or not counted as it is said"
+        if suffix == "traffic_GBps"
+        else "not counted as it is said"
+    )
     return f"{most:g} {entry.unit} is {share:.0%} of the datasheet's {format_ceiling(peak)}: {how}"
 
 
@@ -83,9 +90,13 @@ def flops_of(benchmark: str, parameters: dict[str, Scalar]) -> tuple[int, str]:
     if benchmark == "attention":
         sequence, d_model = int(str(parameters["sequence"])), int(str(parameters["d_model"]))
         passes = str(parameters["passes"])
-        return attention_flops(8, 1, sequence, sequence, d_model, causal=True, passes=passes)["flops"], "fp32_TFLOPS"
+        return attention_flops(8, 1, sequence, sequence, d_model, causal=True, passes=passes)[
+            "flops"
+        ], "fp32_TFLOPS"
     if benchmark == "flash_attention_leaderboard":
-        return attention_flops(1, 16, 16384, 16384, 64, causal=True, passes="both")["flops"], "bf16_TFLOPS"
+        return attention_flops(1, 16, 16384, 16384, 64, causal=True, passes="both")[
+            "flops"
+        ], "bf16_TFLOPS"
     if benchmark not in ("transformer", "transformer_warm_up") or "size" not in parameters:
         return 0, ""
     # Batch and context of the warm-up test are its own.
@@ -103,7 +114,9 @@ def flops_of(benchmark: str, parameters: dict[str, Scalar]) -> tuple[int, str]:
 def said_by_source(figure: Figure) -> str:
     """What the survey of the source found out already."""
     if "DO NOT use as baseline" in figure.convention:
-        return "out of the L2 cache: 3.8 times the peak of the memory, says the survey of its source"
+        return (
+            "out of the L2 cache: 3.8 times the peak of the memory, says the survey of its source"
+        )
     return _MISTAKEN.get((figure.source, figure.metric), "")
 
 

@@ -130,7 +130,9 @@ def gating(product: str, found: Account, gpus: int) -> tuple[int, int]:
 
     Counted are those of device memory, of the host's link from pinned memory, and of copies between two GPUs.
     """
-    limits = [entry for _, entry in entries()] + [one.entry for one in found.entries if one.entry.gates]
+    limits = [entry for _, entry in entries()] + [
+        one.entry for one in found.entries if one.entry.gates
+    ]
     all_cases = list(quick_cases(product, gpus))
     gate = sum(one.count for one in all_cases if any(_holds(entry, one) for entry in limits))
     return gate, sum(one.count for one in all_cases)
@@ -154,7 +156,12 @@ def quick_cases(product: str, gpus: int) -> Iterator[Case]:
     for name, elements in (("stream", stream.ELEMENTS), ("stream_large", stream.LARGE_ELEMENTS)):
         for operation in STREAM:
             work = stream_work(operation, elements, 8)
-            yield Case(name, {"operation": operation}, work["read_bytes"] + work["write_bytes"], hardware=alone)
+            yield Case(
+                name,
+                {"operation": operation},
+                work["read_bytes"] + work["write_bytes"],
+                hardware=alone,
+            )
     pairs = len(peer_copy.ordered_pairs(gpus)) if gpus > 1 else 0
     pair = HardwareKey(*PRODUCTS[product], "none", 2, link_of(product))
     for size in memcpy.DECADE_SIZES_BYTES:
@@ -162,14 +169,21 @@ def quick_cases(product: str, gpus: int) -> Iterator[Case]:
             # The whole matrix at one size; at others the first pair of each class of link, of which there is one.
             count = pairs if size == _MATRIX_BYTES else 1
             yield Case("peer_copy_one_way", {"size_bytes": size}, size, count, pair)
-            yield Case("peer_copy_both_ways", {"size_bytes": size}, 2 * size, max(1, count // 2), pair)
+            yield Case(
+                "peer_copy_both_ways", {"size_bytes": size}, 2 * size, max(1, count // 2), pair
+            )
 
 
 def read_lines(made: Sequence[Cell]) -> Iterator[str]:
     """Which sources were read again before floors were made of them, and which were not."""
     used = [one.record for cell in made if cell.share is not None for one in cell.sources.values()]
-    for said, again in (("Read again", True), ("Taken as the surveys have them, not read again", False)):
-        names = sorted({record.source for record in used if record.read_again is again}, key=str.lower)
+    for said, again in (
+        ("Read again", True),
+        ("Taken as the surveys have them, not read again", False),
+    ):
+        names = sorted(
+            {record.source for record in used if record.read_again is again}, key=str.lower
+        )
         yield f"* {said}:"
         yield from (f"  * {name}" for name in names)
 

@@ -115,7 +115,9 @@ def cell_of(product: str, resource: Resource, used: Sequence[Figure]) -> Cell:
     contested = is_contested(sources)
     margin = margin_of(sources.values(), extra=contested)
     rate = cell.lowest.rate * (1 - margin)
-    return replace(cell, margin=margin, contested=contested, rate=min(rate, *(one.rate for one in witnesses)))
+    return replace(
+        cell, margin=margin, contested=contested, rate=min(rate, *(one.rate for one in witnesses))
+    )
 
 
 def lowest_of_each(used: Iterable[Figure]) -> dict[str, Figure]:
@@ -163,7 +165,9 @@ def _peak(product: str, resource: Resource) -> float | None:
     peaks, link = known(product).peaks, link_of(product)
     names = [name for name in resource.peaks if name in peaks]
     if resource.devices > 1:
-        names = [] if link is None else [{"xgmi": "xgmi_GBps", "nvlink-switch": "nvlink_GBps"}[link]]
+        names = (
+            [] if link is None else [{"xgmi": "xgmi_GBps", "nvlink-switch": "nvlink_GBps"}[link]]
+        )
     # One that some cards go beyond is reached all the more easily.
     if not names or peaks[names[0]].confidence not in ("high", "medium"):
         return None
@@ -184,9 +188,13 @@ def _no_figures(used: Sequence[Figure]) -> str:
         return "no figure"
     faults = {
         "the source of a figure cannot be named": any(not one.record.citable for one in used),
-        "nobody says whether a machine was healthy": any(one.record.healthy is None for one in used),
+        "nobody says whether a machine was healthy": any(
+            one.record.healthy is None for one in used
+        ),
         "a machine was not healthy": any(one.record.healthy is False for one in used),
-        "a figure is only read off a plot, or from a digest": any(one.record.confidence == "low" for one in used),
+        "a figure is only read off a plot, or from a digest": any(
+            one.record.confidence == "low" for one in used
+        ),
     }
     return "; ".join(why for why, is_so in faults.items() if is_so)
 
@@ -211,7 +219,11 @@ def _failing(cell: Cell) -> Iterable[str]:
 def entries(found: Sequence[Healthy] | None = None) -> list[tuple[str, Entry]]:
     """The floors as entries, with the family of their file."""
     made = [cell for cell in cells(found) if cell.share is not None]
-    return [(known(cell.product).family, _entry(cell, target)) for cell in made for target in cell.resource.targets]
+    return [
+        (known(cell.product).family, _entry(cell, target))
+        for cell in made
+        for target in cell.resource.targets
+    ]
 
 
 def _entry(cell: Cell, target: Target) -> Entry:
@@ -235,7 +247,9 @@ def hardware_of(cell: Cell) -> HardwareKey:
     """Whole devices of the product; of links those of the class whose peak is known."""
     product, memory = PRODUCTS[cell.product]
     devices = cell.resource.devices
-    return HardwareKey(product, memory, "none", devices, link_of(cell.product) if devices > 1 else None)
+    return HardwareKey(
+        product, memory, "none", devices, link_of(cell.product) if devices > 1 else None
+    )
 
 
 def sources_of(cell: Cell) -> list[str]:
@@ -245,7 +259,9 @@ def sources_of(cell: Cell) -> list[str]:
 
 def short(source: str) -> str:
     """A repository or a thread, without its path: `NVIDIA/nccl#1264`."""
-    text = source.removeprefix("https://github.com/").replace("/issues/", "#").replace("/pull/", "#")
+    text = (
+        source.removeprefix("https://github.com/").replace("/issues/", "#").replace("/pull/", "#")
+    )
     return text.split(":")[0] if not text.startswith("http") else text
 
 

@@ -112,7 +112,10 @@ def _records(path: Path) -> Iterable[Healthy]:
 
 def of_record(name: str, raw: dict[str, Any]) -> Healthy:
     """One record; `name` is what errors call it."""
-    source, setting = field(name, raw, "source_url_or_repo_path", str), field(name, raw, "setting", str)
+    source, setting = (
+        field(name, raw, "source_url_or_repo_path", str),
+        field(name, raw, "setting", str),
+    )
     healthy = field(name, raw, "healthy", (True, False, "unknown"))
     return Healthy(
         id=name,

@@ -5,7 +5,9 @@ from figures import Figure
 from meaning import Meaning
 from variants import Variant
 
-_METHODS = {target.benchmark: resource.method for resource in RESOURCES for target in resource.targets}
+_METHODS = {
+    target.benchmark: resource.method for resource in RESOURCES for target in resource.targets
+}
 
 
 def why_not(figure: Figure, meaning: Meaning, variant: Variant) -> list[str]:
@@ -15,7 +17,9 @@ def why_not(figure: Figure, meaning: Meaning, variant: Variant) -> list[str]:
     """
     reasons = [*meaning.apart.values()]
     if figure.kind == "threshold" and _METHODS.get(meaning.benchmark) == "host link":
-        reasons.append("of its source's own machines; in others the host, its slots and its IOMMU differ")
+        reasons.append(
+            "of its source's own machines; in others the host, its slots and its IOMMU differ"
+        )
     if variant.doubt:
         reasons.append(variant.doubt)
     if figure.confidence not in ("high", "medium"):

@@ -6,7 +6,16 @@ from typing import Literal
 from pytest_roofline.core.keys import Scalar
 
 Difference = Literal[
-    "engine", "direction", "operation", "type", "size", "place", "statistic", "counting", "conditions", "ranks"
+    "engine",
+    "direction",
+    "operation",
+    "type",
+    "size",
+    "place",
+    "statistic",
+    "counting",
+    "conditions",
+    "ranks",
 ]
 Statistic = Literal["median", "mean", "best"]
 # The largest size of our quick copies: a plateau whose size is not stated stands beside it.

@@ -39,7 +39,10 @@ def between(text: str, tables: Mapping[str, Iterable[str]]) -> str:
         BadFile: a marker is missing.
     """
     for name, lines in tables.items():
-        begin, end = f"<!-- {name}: made by baselines/published/build.py -->", f"<!-- end of {name} -->"
+        begin, end = (
+            f"<!-- {name}: made by baselines/published/build.py -->",
+            f"<!-- end of {name} -->",
+        )
         if text.count(begin) != 1 or text.count(end) != 1:
             raise BadFile(f"the page lacks its markers {begin} and {end}; expected each once")
         head, rest = text.split(begin)
@@ -70,7 +73,9 @@ def _certainty(one: PublishedEntry) -> tuple[bool, bool, int, float]:
 def gating(found: Account) -> list[PublishedEntry]:
     """The entries that gate, by product."""
     entries = [one for one in found.entries if one.entry.gates]
-    return sorted(entries, key=lambda one: (str(one.entry.hardware), one.entry.benchmark, _case(one)))
+    return sorted(
+        entries, key=lambda one: (str(one.entry.hardware), one.entry.benchmark, _case(one))
+    )
 
 
 def gating_table(found: Account) -> Iterator[str]:
@@ -120,7 +125,12 @@ def idle_table(found: Account) -> Iterator[str]:
     yield "|---|---|---|---|"
     seen = set()
     for one in found.entries:
-        if one.figure is None or one.figure.kind != "threshold" or one.entry.gates or one.record in seen:
+        if (
+            one.figure is None
+            or one.figure.kind != "threshold"
+            or one.entry.gates
+            or one.record in seen
+        ):
             continue
         seen.add(one.record)
         why = one.entry.note.removeprefix("a limit that does not gate here").removeprefix("; ")
@@ -189,7 +199,12 @@ def figure_table(found: Account) -> Iterator[str]:
         memory = f", {entry.hardware.memory}" if entry.hardware.memory else ""
         devices = f", {entry.hardware.devices} devices" if (entry.hardware.devices or 1) > 1 else ""
         how = "; ".join(dict.fromkeys(part for part in (entry.convention, entry.note) if part))
-        key = f"{product}{memory}{devices}", f"`{entry.benchmark}{name}`, {entry.metric}", how, entry.source or ""
+        key = (
+            f"{product}{memory}{devices}",
+            f"`{entry.benchmark}{name}`, {entry.metric}",
+            how,
+            entry.source or "",
+        )
         rows.setdefault(key, []).append(f"**{cell}**" if id(one) in in_files else cell)
     for (hardware, measurement, how, source), cells in rows.items():
         yield row(hardware, measurement, ", ".join(cells), how, source)

@@ -43,7 +43,11 @@ def published_ceiling(entry: Entry, family: str = "") -> Ceiling | None:
     Args:
         family: of the file, for an entry that leaves its product open.
     """
-    found = [ceiling for product in _products(entry.hardware, family) for ceiling in _ceilings(entry, product)]
+    found = [
+        ceiling
+        for product in _products(entry.hardware, family)
+        for ceiling in _ceilings(entry, product)
+    ]
     return max(found, key=lambda ceiling: most_share(ceiling) * ceiling.value, default=None)
 
 
@@ -55,7 +59,11 @@ def most_share(ceiling: Ceiling) -> float:
 
 def _products(hardware: HardwareKey, family: str) -> Iterator[Product]:
     for product in catalogue().products:
-        mine = product.family == family if hardware.product is None else product.product == hardware.product
+        mine = (
+            product.family == family
+            if hardware.product is None
+            else product.product == hardware.product
+        )
         if mine and hardware.memory in (None, product.memory):
             yield product
 
@@ -112,7 +120,9 @@ def _of_collective(entry: Entry, product: Product, suffix: str) -> Iterator[Ceil
     work = Work(algbw_bytes=size, busbw_bytes=round(size * factor))
     scale = factor if suffix == "algbw_GBps" else 1.0
     for link in _links(entry, product):
-        one = collective_ceiling(product, replace(entry.hardware, link=link), work, "busbw_GBps", operation)
+        one = collective_ceiling(
+            product, replace(entry.hardware, link=link), work, "busbw_GBps", operation
+        )
         if one is not None:
             limit = None if one.limit is None else one.limit / scale
             yield replace(one, metric=suffix, value=one.value / scale, limit=limit)
@@ -120,7 +130,11 @@ def _of_collective(entry: Entry, product: Product, suffix: str) -> Iterator[Ceil
 
 def operation_of(entry: Entry) -> str:
     """The collective, by the names that the tests of this project give it."""
-    return entry.benchmark if "operation" not in entry.parameters else str(entry.parameters["operation"])
+    return (
+        entry.benchmark
+        if "operation" not in entry.parameters
+        else str(entry.parameters["operation"])
+    )
 
 
 def _factor(operation: str, ranks: int) -> float:

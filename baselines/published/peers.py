@@ -32,21 +32,36 @@ def _peer_differences(figure: Figure, meaning: Meaning) -> Meaning:
     tool, metric = f"{figure.size} {figure.source}", figure.metric
     if "_read_ce" in metric:
         meaning = replace(meaning, statistic="median")
-        meaning = differing(meaning, direction="read by the device that receives; PyTorch's are written by the sender")
+        meaning = differing(
+            meaning,
+            direction="read by the device that receives; PyTorch's are written by the sender",
+        )
     elif "_sm_" in metric:
-        meaning = replace(meaning, statistic="median", convention="both directions added up, 1e9; " + figure.size)
-        meaning = differing(meaning, engine="read by multiprocessors (SM); PyTorch's are written by a copy engine")
+        meaning = replace(
+            meaning, statistic="median", convention="both directions added up, 1e9; " + figure.size
+        )
+        meaning = differing(
+            meaning, engine="read by multiprocessors (SM); PyTorch's are written by a copy engine"
+        )
     elif "TransferBench" in tool:
-        meaning = differing(replace(meaning, statistic="mean"), engine="by compute units; ROCm chooses for PyTorch")
+        meaning = differing(
+            replace(meaning, statistic="mean"), engine="by compute units; ROCm chooses for PyTorch"
+        )
     elif "rocm-bandwidth-test" in tool:
         why = "by the DMA engine that it finds; ROCm chooses for PyTorch"
-        meaning = differing(replace(meaning, statistic="best"), engine=why, statistic="the fastest of its copies")
+        meaning = differing(
+            replace(meaning, statistic="best"), engine=why, statistic="the fastest of its copies"
+        )
     elif "p2pBandwidthLatencyTest" in tool or "cuda-samples" in tool:
-        meaning = differing(replace(meaning, statistic="mean"), statistic="the mean of 5 copies of zeros")
+        meaning = differing(
+            replace(meaning, statistic="mean"), statistic="the mean of 5 copies of zeros"
+        )
     if "unstated" in figure.convention and "mi210" not in figure.source:
         meaning = differing(meaning, counting="whether both directions are added up is not stated")
     if "OAM" in figure.variant:
         meaning = differing(meaning, conditions=conditions(figure.variant))
     if "practical" in metric:
-        meaning = differing(meaning, conditions="a vendor's statement of what is usable of 64, not a measurement")
+        meaning = differing(
+            meaning, conditions="a vendor's statement of what is usable of 64, not a measurement"
+        )
     return meaning

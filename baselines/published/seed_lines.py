@@ -65,9 +65,19 @@ def peer_copy(one: Told) -> list[Line]:
     """A range read off a plot; what the text says of one size it says of those up to the next that it names."""
     size = one.parameters["size_bytes"]
     if one.benchmark == "peer_copy_mpi":
-        return [_between(one, "peer_copy_mpi", {"memory": "device", "pattern": "one_way", "size_bytes": ours(size)})]
+        return [
+            _between(
+                one,
+                "peer_copy_mpi",
+                {"memory": "device", "pattern": "one_way", "size_bytes": ours(size)},
+            )
+        ]
     sizes = sizes_between(*_PEER_RANGES[size]) if size in _PEER_RANGES else [size]
-    near = () if size in sizes else (f"printed of {size // 1000} KB, to which this size is the document's nearest",)
+    near = (
+        ()
+        if size in sizes
+        else (f"printed of {size // 1000} KB, to which this size is the document's nearest",)
+    )
     return [_between(one, "peer_copy_one_way", {"size_bytes": each}, *near) for each in sizes]
 
 
@@ -95,10 +105,24 @@ def profile(one: Told) -> list[Line]:
     parameters = one.parameters
     note = (parameters["what"], one.note)
     if one.unit == "%":
-        return [Line("transformer", {}, "kernel_share", one.value / 100, "share", "per cent", notes=note)]
+        return [
+            Line(
+                "transformer", {}, "kernel_share", one.value / 100, "share", "per cent", notes=note
+            )
+        ]
     value = seconds(one.value / (1e3 if one.unit == "us" else 1))
     shape = {"size": parameters["size"]} if "size" in parameters else {}
-    return [Line("transformer", shape, "kernel_s", value, "s", f"{one.unit}, one layer's, by a profiler", notes=note)]
+    return [
+        Line(
+            "transformer",
+            shape,
+            "kernel_s",
+            value,
+            "s",
+            f"{one.unit}, one layer's, by a profiler",
+            notes=note,
+        )
+    ]
 
 
 def step(one: Told) -> list[Line]:
@@ -129,7 +153,11 @@ def step(one: Told) -> list[Line]:
 def _counted(one: Told) -> str:
     if one.value is None:
         return "failed" if "only that it failed" in one.note else "out of memory"
-    return "a tenth of the sum of ten steps, ms / 1000" if "sum of 10" in one.note else "mean of steps, ms / 1000"
+    return (
+        "a tenth of the sum of ten steps, ms / 1000"
+        if "sum of 10" in one.note
+        else "mean of steps, ms / 1000"
+    )
 
 
 def step_of_two_tables(one: Told) -> list[Line]:
@@ -144,18 +172,46 @@ def _noting(line: Line, *notes: str) -> Line:
 
 
 def first_step(one: Told) -> list[Line]:
-    shape: dict[str, Scalar] = {"size": one.parameters["size"], "passes": one.parameters["passes"], "batch": 4}
+    shape: dict[str, Scalar] = {
+        "size": one.parameters["size"],
+        "passes": one.parameters["passes"],
+        "batch": 4,
+    }
     note = (f"step 0 without warm-up; {one.note}", _BATCH_NOT_STATED)
-    return [Line("transformer_warm_up", shape, "time_s", seconds(one.value), "s", "one step, ms / 1000", notes=note)]
+    return [
+        Line(
+            "transformer_warm_up",
+            shape,
+            "time_s",
+            seconds(one.value),
+            "s",
+            "one step, ms / 1000",
+            notes=note,
+        )
+    ]
 
 
 def series(one: Told) -> list[Line]:
-    shape: dict[str, Scalar] = {"size": one.parameters["size"], "passes": one.parameters["passes"], "batch": 4}
+    shape: dict[str, Scalar] = {
+        "size": one.parameters["size"],
+        "passes": one.parameters["passes"],
+        "batch": 4,
+    }
     each = ", ".join(f"{value:g}" for value in one.value)
     warm = "after warm-up" if one.parameters["warmup"] == "yes" else "without warm-up"
     value = (seconds(min(one.value)), seconds(max(one.value)))
     notes = (f"ten steps {warm}, in ms: {each}", _BATCH_NOT_STATED)
-    return [Line("transformer_warm_up", shape, "time_s", value, "s", "least and most of ten steps", notes=notes)]
+    return [
+        Line(
+            "transformer_warm_up",
+            shape,
+            "time_s",
+            value,
+            "s",
+            "least and most of ten steps",
+            notes=notes,
+        )
+    ]
 
 
 def peak_memory(one: Told) -> list[Line]:
@@ -169,13 +225,28 @@ def peak_memory(one: Told) -> list[Line]:
         "batch": told.get("batch", 4),
     }
     mixed = "mixed" in (told.get("precision"), words.split()[-1] if words else "")
-    notes = [one.note, "the device's memory as a whole, ours is what a call holds above what was there before"]
+    notes = [
+        one.note,
+        "the device's memory as a whole, ours is what a call holds above what was there before",
+    ]
     notes += ["mixed precision, its type not stated"] if mixed else []
-    notes += ["which size is not stated; inferred from how much it is"] if one.document == _FIRST else []
+    notes += (
+        ["which size is not stated; inferred from how much it is"] if one.document == _FIRST else []
+    )
     if not mixed:
         shape["precision"] = "fp32"
     value = one.value * 1e9
-    return [Line("transformer", shape, "peak_bytes", value, "B", "GB as printed, taken for 1e9", notes=tuple(notes))]
+    return [
+        Line(
+            "transformer",
+            shape,
+            "peak_bytes",
+            value,
+            "B",
+            "GB as printed, taken for 1e9",
+            notes=tuple(notes),
+        )
+    ]
 
 
 def attention(one: Told) -> list[Line]:
@@ -197,7 +268,9 @@ def attention(one: Told) -> list[Line]:
     convention = "out of memory" if one.value is None else "mean of passes, ms / 1000"
     if "total of" in one.note:
         convention = "a hundredth of the sum of 100 passes, ms / 1000"
-    return [Line("attention", shape, "time_s", value, "s", convention, statistic="mean", notes=notes)]
+    return [
+        Line("attention", shape, "time_s", value, "s", convention, statistic="mean", notes=notes)
+    ]
 
 
 def leaderboard(one: Told) -> list[Line] | str:
@@ -206,7 +279,10 @@ def leaderboard(one: Told) -> list[Line] | str:
             "the kernel did not start for want of shared memory; perf_tests/test_flash_resources.py asserts such a "
             "refusal"
         )
-    notes = (f"a kernel of their own, tiles of {one.parameters['tile_size']}", "type and calling as the leaderboard's")
+    notes = (
+        f"a kernel of their own, tiles of {one.parameters['tile_size']}",
+        "type and calling as the leaderboard's",
+    )
     return [Line("flash_attention_leaderboard", {"name": "triton"}, "time_s", seconds(one.value), "s", "ms / 1000",
                  statistic="mean", name="like do_bench", notes=notes)]  # fmt: skip
 
@@ -217,8 +293,21 @@ def job(one: Told) -> list[Line]:
         "size_bytes": round(told["size_MB"] * 1e6),
         "world_size": told["world_size"],
     }
-    notes = (NOT_COMPARABLE, f"backend {told['backend']}; how many iterations it made is not stated")
+    notes = (
+        NOT_COMPARABLE,
+        f"backend {told['backend']}; how many iterations it made is not stated",
+    )
     convention = "seconds, one run; MB are 1e6 bytes"
     return [
-        Line("all_reduce_job", shape, "job_wall_s", one.value, "s", convention, name="job", notes=notes, devices=None)
+        Line(
+            "all_reduce_job",
+            shape,
+            "job_wall_s",
+            one.value,
+            "s",
+            convention,
+            name="job",
+            notes=notes,
+            devices=None,
+        )
     ]

@@ -47,7 +47,11 @@ def _has(**wanted: Any) -> Callable[[Told], bool]:
 
     def found(one: Told) -> bool:
         for name, value in wanted.items():
-            mine = getattr(one, name) if name in ("hardware", "benchmark", "metric") else one.parameters.get(name)
+            mine = (
+                getattr(one, name)
+                if name in ("hardware", "benchmark", "metric")
+                else one.parameters.get(name)
+            )
             if mine not in (value if isinstance(value, tuple) else (value,)):
                 return False
         return True

@@ -25,14 +25,27 @@ def shipped(found: Account) -> list[PublishedEntry]:
 
 def _fit(one: PublishedEntry) -> bool:
     """Whether a figure can be true, is a number or a range, and is of hardware with a name."""
-    return not one.entry.implausible and isinstance(one.entry.value, int | float | tuple) and one.family != UNNAMED
+    return (
+        not one.entry.implausible
+        and isinstance(one.entry.value, int | float | tuple)
+        and one.family != UNNAMED
+    )
 
 
 def _rank(one: PublishedEntry) -> tuple[bool, int, int, float]:
     """The exact product first, then the surest, then what differs least from our measurement, then the best value."""
     entry, hardware = one.entry, one.entry.hardware
-    apart = one.meaning.apart if one.meaning is not None else [note for note in entry.note.split(";") if note]
+    apart = (
+        one.meaning.apart
+        if one.meaning is not None
+        else [note for note in entry.note.split(";") if note]
+    )
     value = max(entry.value) if isinstance(entry.value, tuple) else entry.value
     assert isinstance(value, int | float)
     sign = 1 if entry.unit in ("s", "B", "bytes") else -1
-    return None in (hardware.product, hardware.memory), _CERTAINTY.index(entry.confidence), len(apart), sign * value
+    return (
+        None in (hardware.product, hardware.memory),
+        _CERTAINTY.index(entry.confidence),
+        len(apart),
+        sign * value,
+    )

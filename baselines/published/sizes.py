@@ -39,7 +39,9 @@ def _binary(number: int, unit: str) -> int:
         return number * _UNITS[unit]
     found = next((size for size in _OURS if size // _DECIMAL[unit] == number), None)
     if found is None:
-        raise BadInput(f"{number}{unit} is no power of two, nor how one is printed; expected bytes, MiB, or MB")
+        raise BadInput(
+            f"{number}{unit} is no power of two, nor how one is printed; expected bytes, MiB, or MB"
+        )
     return found
 
 

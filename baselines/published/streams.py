@@ -48,23 +48,35 @@ def _stream_differences(figure: Figure, meaning: Meaning, array_bytes: int | Non
         meaning = differing(meaning, operation="its own kernel; ours is a library's dot product")
     if array_bytes is None:
         meaning = differing(meaning, size="size of the arrays not stated")
-    elif meaning.benchmark == "stream_large" and array_bytes != 2**31 and abs(array_bytes - 2**31) > 1e6:
+    elif (
+        meaning.benchmark == "stream_large"
+        and array_bytes != 2**31
+        and abs(array_bytes - 2**31) > 1e6
+    ):
         meaning = differing(meaning, size=f"arrays of {array_bytes / 1e9:.2f} GB, ours of 2.15 GB")
     if "best block size" in figure.size or "100% occupancy" in figure.size:
-        meaning = differing(replace(meaning, statistic=None), conditions="the best over shapes of the launch")
+        meaning = differing(
+            replace(meaning, statistic=None), conditions="the best over shapes of the launch"
+        )
     return meaning
 
 
 def only_read(figure: Figure) -> Found:
-    meaning = Meaning("stream_large", {"operation": "dot"}, "traffic_GBps", f"{figure.convention}; {figure.size}")
-    return [differing(meaning, operation="reads one buffer of 4.88 GB; dot reads two arrays of 2.15 GB")]
+    meaning = Meaning(
+        "stream_large", {"operation": "dot"}, "traffic_GBps", f"{figure.convention}; {figure.size}"
+    )
+    return [
+        differing(meaning, operation="reads one buffer of 4.88 GB; dot reads two arrays of 2.15 GB")
+    ]
 
 
 def dcgm(figure: Figure) -> Found:
     """DCGM's memory bandwidth test: a kernel after STREAM's triad over three arrays of integers, the fastest call."""
     asked = "75 % of a figure; " if figure.metric.endswith("_min") else ""
     text = f"{asked}{figure.size}, unit as printed there: MB/s, MiB/s, GiB/s and GB/s of one and the same number"
-    meaning = Meaning("stream_large", {"operation": "triad"}, "traffic_GBps", text, statistic="best")
+    meaning = Meaning(
+        "stream_large", {"operation": "triad"}, "traffic_GBps", text, statistic="best"
+    )
     return [
         differing(
             meaning,
@@ -75,7 +87,9 @@ def dcgm(figure: Figure) -> Found:
 
 
 def elementwise(figure: Figure) -> Found:
-    meaning = Meaning("stream", {"operation": "scale"}, "traffic_GBps", f"{figure.convention}; {figure.size}")
+    meaning = Meaning(
+        "stream", {"operation": "scale"}, "traffic_GBps", f"{figure.convention}; {figure.size}"
+    )
     return [
         differing(
             meaning, type="single precision, ours is double", size="arrays of 16.8 MB, ours of 268 MB",

@@ -65,7 +65,12 @@ _RULES: dict[str, tuple[tuple[str, Variant], ...]] = {
         # "NVLink" and "NVLS" are said of every board.
         (r"\bNVL\b", Variant("h100", "h100-nvl", "94gb")),
         (r"PCIe", Variant("h100", "h100-pcie", "80gb")),
-        (r"64 GPUs", Variant("h100", "h100-sxm5", "80gb", doubt="SXM5 only inferred from how many there are")),
+        (
+            r"64 GPUs",
+            Variant(
+                "h100", "h100-sxm5", "80gb", doubt="SXM5 only inferred from how many there are"
+            ),
+        ),
     ),
     "H200": (
         (r"SXM", Variant("h200", "h200-sxm", "141gb")),
@@ -99,12 +104,18 @@ _RULES: dict[str, tuple[tuple[str, Variant], ...]] = {
     "MI308X": ((r"", Variant("amd-instinct-mi308x", "amd-instinct-mi308x")),),
     "MI350X": ((r"", Variant("amd-instinct-mi350x", "amd-instinct-mi350x")),),
     # Of hardware without a name nobody can say whether it is ours: it goes where no device looks.
-    "A100 class (unnamed 8-GPU system)": ((r"", Variant(UNNAMED, "unnamed-a100-class", doubt="hardware not named")),),
-    "PCIe4 class (unnamed)": ((r"", Variant(UNNAMED, "unnamed-pcie4-class", doubt="hardware not named")),),
+    "A100 class (unnamed 8-GPU system)": (
+        (r"", Variant(UNNAMED, "unnamed-a100-class", doubt="hardware not named")),
+    ),
+    "PCIe4 class (unnamed)": (
+        (r"", Variant(UNNAMED, "unnamed-pcie4-class", doubt="hardware not named")),
+    ),
     'B200 class (device printed as "NVIDIA Graphics Device", 152 SMs, sm_100, 8192-bit)': (
         (r"", Variant(UNNAMED, "unnamed-b200-class", doubt="engineering sample without a name")),
     ),
-    "Ampere 8 GB (not named)": ((r"", Variant(UNNAMED, "unnamed-ampere-8gb", doubt="hardware not named")),),
+    "Ampere 8 GB (not named)": (
+        (r"", Variant(UNNAMED, "unnamed-ampere-8gb", doubt="hardware not named")),
+    ),
     "CPU (not named)": ((r"", Variant(UNNAMED, "unnamed-cpu", doubt="hardware not named")),),
     "MPS (not named)": ((r"", Variant(UNNAMED, "unnamed-mps", doubt="hardware not named")),),
     "CPU": ((r"", Variant(UNNAMED, "unnamed-cpu", doubt="hardware not named")),),
@@ -127,7 +138,9 @@ def all_variants_of(hardware: str, text: str) -> tuple[Variant, ...]:
     found = variant_of(hardware, text)
     if found is None:
         return ()
-    return (found, replace(found, product="mi250-oam")) if found.product == "mi250x-oam" else (found,)
+    return (
+        (found, replace(found, product="mi250-oam")) if found.product == "mi250x-oam" else (found,)
+    )
 
 
 def devices_of(variant: str, size: str) -> int | None:

@@ -55,12 +55,17 @@ class Setup:
 def mixed(rng: np.random.Generator, tests: int) -> Floats:
     """[tests]: σ_p as tests of a real corpus have it, log-linear between its percentiles and beyond the outer two."""
     shares, logs = np.asarray(MIX_SHARES), np.log(MIX_SPREADS)
-    first, last = (logs[1] - logs[0]) / (shares[1] - shares[0]), (logs[-1] - logs[-2]) / (shares[-1] - shares[-2])
+    first, last = (
+        (logs[1] - logs[0]) / (shares[1] - shares[0]),
+        (logs[-1] - logs[-2]) / (shares[-1] - shares[-2]),
+    )
     ends = np.array([logs[0] - first * shares[0], *logs, logs[-1] + last * (1 - shares[-1])])
     return np.asarray(np.exp(np.interp(rng.random(tests), [0.0, *shares, 1.0], ends)))
 
 
-def draw(rng: np.random.Generator, setup: Setup, tests: int, shape: Sequence[int]) -> tuple[Floats, Floats]:
+def draw(
+    rng: np.random.Generator, setup: Setup, tests: int, shape: Sequence[int]
+) -> tuple[Floats, Floats]:
     """[tests, processes of the baseline] and [tests, new processes]: log-medians of a suite of unchanged code."""
     spread = mixed(rng, tests)[:, None] * (CALM if setup.spreads == "calm" else 1.0)
     size = (tests, sum(shape) + NEW)
@@ -80,12 +85,16 @@ def with_sessions(
 ) -> tuple[Floats, Floats]:
     """Both sides with what lies between sessions and devices."""
     tests, known = len(logs), sum(shape)
-    offsets = rng.standard_normal((tests, len(shape) + 1)) * np.hypot(setup.session, setup.relative * spread)
+    offsets = rng.standard_normal((tests, len(shape) + 1)) * np.hypot(
+        setup.session, setup.relative * spread
+    )
     offsets = offsets + setup.shared * rng.standard_normal(len(shape) + 1)
     if setup.sitting:
         offsets[:, :-1] = offsets[:, :1]
     device = setup.device * rng.standard_normal((tests, 1))
-    return logs[:, :known] + np.repeat(offsets[:, :-1], shape, axis=1), logs[:, known:] + offsets[:, -1:] + device
+    return logs[:, :known] + np.repeat(offsets[:, :-1], shape, axis=1), logs[:, known:] + offsets[
+        :, -1:
+    ] + device
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +108,10 @@ class Recorded:
     @property
     def description(self) -> str:
         """How many benchmarks and processes, and how far apart these lie."""
-        counts, spreads = [len(logs) for logs in self.logs], sorted(float(np.std(logs, ddof=1)) for logs in self.logs)
+        counts, spreads = (
+            [len(logs) for logs in self.logs],
+            sorted(float(np.std(logs, ddof=1)) for logs in self.logs),
+        )
         apart = f"{100 * median(spreads):.3g} % apart in the median benchmark, {100 * spreads[-1]:.3g} % in the worst"
         return f"{len(counts)} benchmarks of {min(counts)} to {max(counts)} processes, {apart}"
 
@@ -107,7 +119,9 @@ class Recorded:
         """Whether every benchmark has enough processes."""
         return min(len(logs) for logs in self.logs) >= sum(shape) + FEWEST_NEW
 
-    def draw(self, rng: np.random.Generator, setup: Setup, shape: Sequence[int]) -> tuple[Floats, Floats]:
+    def draw(
+        self, rng: np.random.Generator, setup: Setup, shape: Sequence[int]
+    ) -> tuple[Floats, Floats]:
         """A random baseline and random other processes of every benchmark, none of them twice."""
         most = min(sum(shape) + NEW, min(len(logs) for logs in self.logs))
         logs = np.stack([rng.permutation(one)[:most] for one in self.logs])
@@ -124,14 +138,23 @@ def read_recorded(path: Path) -> Recorded:
     raw = decode_json(read_bytes(path, "data file"), f"data file {path}")
     if not isinstance(raw, dict) or not raw:
         seen = "nothing" if isinstance(raw, dict) else type(raw).__name__
-        raise BadFile(f"data file {path} holds {seen}; expected an object: benchmark → processes → samples")
-    known = {name: _processes(value, f"data file {path}: benchmark {name!r}") for name, value in raw.items()}
+        raise BadFile(
+            f"data file {path} holds {seen}; expected an object: benchmark → processes → samples"
+        )
+    known = {
+        name: _processes(value, f"data file {path}: benchmark {name!r}")
+        for name, value in raw.items()
+    }
     usable = [processes for processes in known.values() if len(processes) > FEWEST_NEW]
     if not usable:
         most = max(len(processes) for processes in known.values())
         expected = f"expected {1 + FEWEST_NEW} processes or more"
-        raise BadFile(f"data file {path} has no usable benchmark: {expected}, and the most is {most}; record more")
-    logs = tuple(np.log([float(np.median(samples)) for samples in processes]) for processes in usable)
+        raise BadFile(
+            f"data file {path} has no usable benchmark: {expected}, and the most is {most}; record more"
+        )
+    logs = tuple(
+        np.log([float(np.median(samples)) for samples in processes]) for processes in usable
+    )
     return Recorded(path.stem, logs, tuple(usable))
 
 
@@ -139,11 +162,17 @@ def _processes(value: object, where: str) -> tuple[Floats, ...]:
     try:
         lists = msgspec.convert(value, list[list[float]])
     except msgspec.ValidationError as error:
-        raise BadFile(f"{where}: {error}; expected a list of processes, each a list of seconds") from None
+        raise BadFile(
+            f"{where}: {error}; expected a list of processes, each a list of seconds"
+        ) from None
     for number, samples in enumerate(lists, 1):
         if not samples:
-            raise BadFile(f"{where}: process {number} has no samples; expected at least one, or leave the process out")
+            raise BadFile(
+                f"{where}: process {number} has no samples; expected at least one, or leave the process out"
+            )
         bad = next((x for x in samples if not (math.isfinite(x) and 0 < x < LONGEST_S)), None)
         if bad is not None:
-            raise BadFile(f"{where}: process {number} has the sample {bad!r}; expected seconds, above 0, below a year")
+            raise BadFile(
+                f"{where}: process {number} has the sample {bad!r}; expected seconds, above 0, below a year"
+            )
     return tuple(np.asarray(samples, dtype=np.float64) for samples in lists)

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pytest_roofline.stats.paired import Arm, Block, Paired, TimedProcess, judge_paired, order_of_blocks
+from pytest_roofline.stats.paired import (
+    Arm,
+    Block,
+    Paired,
+    TimedProcess,
+    judge_paired,
+    order_of_blocks,
+)
 from pytest_roofline.stats.verdicts import Kind
 
 from .drawing import CALM, Floats, mixed
@@ -81,7 +88,9 @@ def draw(rng: np.random.Generator, world: World, tests: int, most: int) -> Drawn
     if math.isinf(world.tails):
         logs = rng.standard_normal(shape) * spread
     else:
-        logs = rng.standard_t(world.tails, shape) * spread * math.sqrt((world.tails - 2) / world.tails)
+        logs = (
+            rng.standard_t(world.tails, shape) * spread * math.sqrt((world.tails - 2) / world.tails)
+        )
     moody = round(world.moody * tests)
     drawn = rng.random((1, count)) if world.together else rng.random((moody, count))
     logs[:moody] += SLOWER_MODE * (drawn < world.modes)
@@ -122,8 +131,12 @@ def run(drawn: Drawn, tolerance: float, most: int) -> Course:
     }
     taken, tolerances = dict.fromkeys(whole, 1), dict.fromkeys(whole, tolerance)
     while True:
-        found = judge_paired({name: blocks[: taken[name]] for name, blocks in whole.items()}, tolerances, most)
-        wanted = [name for name, one in found.items() if one.open and taken[name] < len(drawn.orders)]
+        found = judge_paired(
+            {name: blocks[: taken[name]] for name, blocks in whole.items()}, tolerances, most
+        )
+        wanted = [
+            name for name, one in found.items() if one.open and taken[name] < len(drawn.orders)
+        ]
         if not wanted:
             return Course(tuple(found.values()), tuple(taken.values()))
         for name in wanted:
@@ -161,7 +174,9 @@ class Tally:
         self.kinds.update(course.kinds[test].value for test in unchanged)
         self.blocks += sum(course.blocks[test] for test in unchanged)
         self.slower += len(slower)
-        self.found.update(course.blocks[test] for test in slower if course.kinds[test] is Kind.REGRESSED)
+        self.found.update(
+            course.blocks[test] for test in slower if course.kinds[test] is Kind.REGRESSED
+        )
         self.passed += sum(course.kinds[test] is Kind.PASSED for test in slower)
 
     def add(self, other: "Tally") -> None:
@@ -173,4 +188,7 @@ class Tally:
 
     def share_found(self, most: int | None = None) -> float:
         """Of the slower tests, those found by so many processes a side."""
-        return sum(count for blocks, count in self.found.items() if most is None or 2 * blocks <= most) / self.slower
+        return (
+            sum(count for blocks, count in self.found.items() if most is None or 2 * blocks <= most)
+            / self.slower
+        )

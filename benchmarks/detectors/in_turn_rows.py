@@ -43,7 +43,9 @@ class Row:
 def rows() -> list[Row]:
     """All of them."""
     found = [
-        Row("spreads", f"{_told(one)}", World(one), most=most) for most in (8, 12) for one in (0.01, "calm", "mix")
+        Row("spreads", f"{_told(one)}", World(one), most=most)
+        for most in (8, 12)
+        for one in (0.01, "calm", "mix")
     ]
     found += [
         Row("drifts", "calm, nothing moves", World(session=0.0, drift=0.0)),
@@ -58,10 +60,24 @@ def rows() -> list[Row]:
             Row("modes", f"calm, 20 of 200 tests, {told}", World(modes=share, moody=0.1)),
         ]
     found += [
-        Row("modes", "σ_p 1 %, 4 of 200 tests, 50 % of processes", World(0.01, modes=0.5, moody=0.02)),
+        Row(
+            "modes",
+            "σ_p 1 %, 4 of 200 tests, 50 % of processes",
+            World(0.01, modes=0.5, moody=0.02),
+        ),
         Row("modes", "mix, 20 of 200 tests, 50 % of processes", World("mix", modes=0.5, moody=0.1)),
-        Row("modes", "calm, 50 % of processes, each slow in all of its tests", World(modes=0.5, together=True)),
-        Row("modes", "σ_p 1 %, one of 25 tests, 50 % of processes", World(0.01, modes=0.5, moody=0.04), SMALL, draws=4),
+        Row(
+            "modes",
+            "calm, 50 % of processes, each slow in all of its tests",
+            World(modes=0.5, together=True),
+        ),
+        Row(
+            "modes",
+            "σ_p 1 %, one of 25 tests, 50 % of processes",
+            World(0.01, modes=0.5, moody=0.04),
+            SMALL,
+            draws=4,
+        ),
     ]
     found += [
         Row("tails", f"{one}, {told}", World(one, **how))
@@ -79,7 +95,9 @@ def rows() -> list[Row]:
         ("mix", "mix", SUITE, 8, 0.03, 0.05, 1.5, ((8, 0.55),)),
         ("σ_p 1 %", 0.01, SUITE, 12, 0.02, 0.03, 1, ((12, 0.8),)),
     ):
-        found.append(Row(ONE, name, World(world), tests, most, tolerance, draws, ONE, slowdown, goals))
+        found.append(
+            Row(ONE, name, World(world), tests, most, tolerance, draws, ONE, slowdown, goals)
+        )
     found += [
         Row(ALL, name, world, draws=0.08, slower=ALL, slowdown=slowdown)
         for name, world in (
@@ -141,9 +159,13 @@ def count_all(plan: Plan, wanted: Sequence[Row], jobs: int) -> Iterator[Tally]:
 def _part(plan: Plan, row: Row, part: int) -> Tally:
     suites, tally = max(1, round(plan.draws * row.draws)), Tally()
     for number in range(suites * part // CHUNKS, suites * (part + 1) // CHUNKS):
-        rng = np.random.default_rng([plan.seed, number, *map(ord, f"{row.group}{row.name}{row.tests}{row.most}")])
+        rng = np.random.default_rng(
+            [plan.seed, number, *map(ord, f"{row.group}{row.name}{row.tests}{row.most}")]
+        )
         drawn = draw(rng, row.world, row.tests, row.most)
-        slower = {"": (), ONE: (int(rng.integers(row.tests)),), ALL: tuple(range(row.tests))}[row.slower]
+        slower = {"": (), ONE: (int(rng.integers(row.tests)),), ALL: tuple(range(row.tests))}[
+            row.slower
+        ]
         tally.count(run(drawn.slower(slower, row.slowdown), row.tolerance, row.most), slower)
     return tally
 
@@ -154,9 +176,13 @@ def count_peers(plan: Plan, jobs: int) -> dict[tuple[str, str], Called]:
     tasks = [(name, number) for name in PEER_WORLDS for number in range(suites)]
     found: dict[tuple[str, str], Called] = {}
     with ProcessPoolExecutor(max_workers=jobs) as pool:
-        for (world, _), said in zip(tasks, pool.map(_peers, repeat(plan), *zip(*tasks, strict=True)), strict=True):
+        for (world, _), said in zip(
+            tasks, pool.map(_peers, repeat(plan), *zip(*tasks, strict=True)), strict=True
+        ):
             for rule, (red, slower) in said.items():
-                called = found.setdefault((rule, world), Called(0, 0, 0, dict.fromkeys(SLOWDOWNS, 0)))
+                called = found.setdefault(
+                    (rule, world), Called(0, 0, 0, dict.fromkeys(SLOWDOWNS, 0))
+                )
                 called.suites += 1
                 called.red_suites += red > 0
                 called.tests += SWEEP
@@ -175,7 +201,10 @@ def _peers(plan: Plan, world: str, number: int) -> dict[str, tuple[int, dict[flo
     found = {
         peer.name: (
             int(np.sum(peer.rule(*drawn.sides()) > 0)),
-            {slowdown: int(np.sum(peer.rule(*one.sides())[sweep] > 0)) for slowdown, one in slowed.items()},
+            {
+                slowdown: int(np.sum(peer.rule(*one.sides())[sweep] > 0))
+                for slowdown, one in slowed.items()
+            },
         )
         for peer in PROCESS_PEERS
     }
@@ -183,6 +212,9 @@ def _peers(plan: Plan, world: str, number: int) -> dict[str, tuple[int, dict[flo
     red = run(drawn, 0.03, PEER_MOST).kinds.count(Kind.REGRESSED)
     found[OURS] = (
         red,
-        {slowdown: [said[test] for test in sweep].count(Kind.REGRESSED) for slowdown, said in kinds.items()},
+        {
+            slowdown: [said[test] for test in sweep].count(Kind.REGRESSED)
+            for slowdown, said in kinds.items()
+        },
     )
     return found

@@ -70,14 +70,26 @@ def findings(counted: Counted, plan: Plan) -> list[tuple[str, str, bool]]:
     return found
 
 
-def page(counted: Counted, plan: Plan, peers: Mapping[tuple[str, str], Called], told: Sequence[Peer]) -> str:
+def page(
+    counted: Counted, plan: Plan, peers: Mapping[tuple[str, str], Called], told: Sequence[Peer]
+) -> str:
     """Markdown."""
     missed = [one for one in findings(counted, plan) if not one[2]]
-    said = "All goals are reached." if not missed else f"{len(missed)} of the goals are not reached."
-    lines = ["# How good the verdicts are", "", _intro(plan), "", f"**{said}** " + _conclusion(counted, plan), ""]
+    said = (
+        "All goals are reached." if not missed else f"{len(missed)} of the goals are not reached."
+    )
+    lines = [
+        "# How good the verdicts are",
+        "",
+        _intro(plan),
+        "",
+        f"**{said}** " + _conclusion(counted, plan),
+        "",
+    ]
     lines += ["| goal | seen | |", "|---|---|---|"]
     lines += [
-        f"| {asked} | {seen} | {'reached' if good else '**missed**'} |" for asked, seen, good in findings(counted, plan)
+        f"| {asked} | {seen} | {'reached' if good else '**missed**'} |"
+        for asked, seen, good in findings(counted, plan)
     ]
     alone = "".join(f" one +{100 * slowdown:g} % |" for slowdown in plan.alone[1:])
     first, twice = plan.alone[0], plan.alone[2]
@@ -101,7 +113,11 @@ def _intro(plan: Plan) -> str:
         "a large public corpus (0.2 to 5.9 %, the middle one 1.1 %)"
     )
     recorded = plan.recorded
-    data = f"drawn without replacement from {recorded.name}: {recorded.description}" if recorded else made_up
+    data = (
+        f"drawn without replacement from {recorded.name}: {recorded.description}"
+        if recorded
+        else made_up
+    )
     return f"""Made by `python benchmarks/detector_quality.py`: {plan.suites} suites a row, {data}; δ \
 {100 * plan.tolerance:g} %, seed {plan.seed}.
 A baseline of 3 × 5 is of three sessions of five processes, each on a day of its own. Sessions differ by σ_s, 0.5 %
@@ -122,7 +138,9 @@ def _conclusion(counted: Counted, plan: Plan) -> str:
                 for slowdown in plan.alone[1:]
             )
             passed = f"{100 * count.passed / count.tests:.0f} % of unchanged tests PASSED"
-            parts.append(f"From {shape} on calm tests a single slower one is found: {found}; {passed}.")
+            parts.append(
+                f"From {shape} on calm tests a single slower one is found: {found}; {passed}."
+            )
     return " ".join(parts)
 
 
@@ -165,21 +183,34 @@ def _peers(peers: Mapping[tuple[str, str], Called], told: Iterable[Peer]) -> lis
     return lines
 
 
-def as_json(counted: Counted, plan: Plan, peers: Mapping[tuple[str, str], Called]) -> dict[str, Any]:
+def as_json(
+    counted: Counted, plan: Plan, peers: Mapping[tuple[str, str], Called]
+) -> dict[str, Any]:
     """For machines."""
     return {
         "suites": plan.suites,
         "tests": plan.tests,
         "tolerance": plan.tolerance,
         "seed": plan.seed,
-        "goals": [{"goal": asked, "seen": seen, "reached": good} for asked, seen, good in findings(counted, plan)],
+        "goals": [
+            {"goal": asked, "seen": seen, "reached": good}
+            for asked, seen, good in findings(counted, plan)
+        ],
         "rows": [
-            {"group": row.group, "name": row.name, "baseline": row.shape, "rounds": row.rounds, "goal": row.goal}
+            {
+                "group": row.group,
+                "name": row.name,
+                "baseline": row.shape,
+                "rounds": row.rounds,
+                "goal": row.goal,
+            }
             | asdict(count)
             | {"red_suites_bounds": bounds(count.red_suites, count.suites)}
             for row, count in counted
         ],
-        "peers": [{"rule": name, "data": data} | asdict(called) for (name, data), called in peers.items()],
+        "peers": [
+            {"rule": name, "data": data} | asdict(called) for (name, data), called in peers.items()
+        ],
     }
 
 

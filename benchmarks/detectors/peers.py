@@ -53,7 +53,9 @@ def pytest_benchmark(before_s: Floats, after_s: Floats, threshold: str = THRESHO
     check, field = parse_compare_fail(threshold), threshold.partition(":")[0]
     centres = (getattr(np, field)(side, axis=1).tolist() for side in (before_s, after_s))
     pairs = zip(*centres, strict=True)
-    return np.array([1 if check.fails({field: after}, {field: before}) else 0 for before, after in pairs])
+    return np.array(
+        [1 if check.fails({field: after}, {field: before}) else 0 for before, after in pairs]
+    )
 
 
 def mann_whitney(before_s: Floats, after_s: Floats, alpha: float = ALPHA) -> Calls:
@@ -97,10 +99,13 @@ def criterion(before_s: Floats, after_s: Floats) -> Calls:
     pooled = np.hstack([after_s, before_s])
     pooled = pooled - pooled.mean(axis=1, keepdims=True)
     seen = _welch(
-        _moments(pooled[:, :after_n], np.ones((1, after_n))), _moments(pooled[:, after_n:], np.ones((1, before_n)))
+        _moments(pooled[:, :after_n], np.ones((1, after_n))),
+        _moments(pooled[:, after_n:], np.ones((1, before_n))),
     )
     both = after_n + before_n
-    drawn = _welch(_moments(pooled, picks(after_n, both, 1)), _moments(pooled, picks(before_n, both, 2)))
+    drawn = _welch(
+        _moments(pooled, picks(after_n, both, 1)), _moments(pooled, picks(before_n, both, 2))
+    )
     below = (drawn < seen).mean(axis=0)
     p = 2 * np.minimum(below, 1 - below)
     after = picks(after_n, after_n, 3) @ after_s.T / after_n
@@ -113,7 +118,9 @@ def criterion(before_s: Floats, after_s: Floats) -> Calls:
 @functools.lru_cache(maxsize=64)
 def picks(count: int, among: int, seed: int) -> Floats:
     """[resamples, among]: how often each sample is drawn into a resample of `count`."""
-    drawn = np.random.default_rng([seed, count, among]).multinomial(count, np.full(among, 1 / among), RESAMPLES)
+    drawn = np.random.default_rng([seed, count, among]).multinomial(
+        count, np.full(among, 1 / among), RESAMPLES
+    )
     return drawn.astype(np.float64)
 
 
@@ -230,7 +237,9 @@ PROCESS_PEERS = (
 
 def available() -> list[Peer]:
     """Those that can be run here: pytest-benchmark only where it is installed."""
-    return [peer for peer in PEERS if peer.rule is not pytest_benchmark or find_spec("pytest_benchmark")]
+    return [
+        peer for peer in PEERS if peer.rule is not pytest_benchmark or find_spec("pytest_benchmark")
+    ]
 
 
 FIVE = 5
@@ -240,9 +249,13 @@ def fixed_five(before_s: Floats, after_s: Floats) -> Calls:
     """Five processes a side, once: what careful people do by hand. Red only; Benjamini and Hochberg over the suite."""
     before, after = np.log(before_s[:, :FIVE]), np.log(after_s[:, :FIVE])
     least = math.log1p(WORTH_REPORTING * TOLERANCE)
-    p = stats.ttest_ind(after - least, before, axis=1, equal_var=False, alternative="greater").pvalue
+    p = stats.ttest_ind(
+        after - least, before, axis=1, equal_var=False, alternative="greater"
+    ).pvalue
     beyond = after.mean(axis=1) - before.mean(axis=1) > math.log1p(TOLERANCE)
-    return np.asarray((stats.false_discovery_control(np.nan_to_num(p, nan=1.0)) <= ALPHA) & beyond).astype(int)
+    return np.asarray(
+        (stats.false_discovery_control(np.nan_to_num(p, nan=1.0)) <= ALPHA) & beyond
+    ).astype(int)
 
 
 FIVE_ASIDE = Peer(

@@ -26,7 +26,9 @@ def record(path: Path, processes: int) -> None:
             run = run_once(Path(folder), f"process-{number}")
             for measurement in run.measurements:
                 found.setdefault(measurement.label, []).append(thinned(measurement.samples))
-            rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(samples)}" for name, samples in found.items())
+            rows = ",\n".join(
+                f"{json.dumps(name)}: {json.dumps(samples)}" for name, samples in found.items()
+            )
             path.write_text(f"{{\n{rows}\n}}\n", encoding="utf-8")
             print(f"process {number} of {processes}: {trouble(run)}", file=sys.stderr, flush=True)
 
@@ -40,11 +42,22 @@ def trouble(run: Run) -> str:
 
 def run_once(folder: Path, save: str) -> Run:
     """One pytest process over the memcpy tests."""
-    command = [sys.executable, "-m", "pytest", "perf_tests", "-k", "memcpy", "-q", f"--roofline-budget={BUDGET_S}"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "perf_tests",
+        "-k",
+        "memcpy",
+        "-q",
+        f"--roofline-budget={BUDGET_S}",
+    ]
     command += [f"--roofline-dir={folder}", f"--roofline-save={save}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
-        sys.exit(f"{' '.join(command)} ended with {done.returncode}; expected 0:\n{done.stdout}{done.stderr}")
+        sys.exit(
+            f"{' '.join(command)} ended with {done.returncode}; expected 0:\n{done.stdout}{done.stderr}"
+        )
     return read_run(folder / "runs" / f"{save}.jsonl")
 
 

@@ -58,33 +58,59 @@ def rows() -> list[Row]:
     for spreads in ("calm", "mix"):
         base = Setup(spreads)
         for shape in MAIN:
-            found += [Row("rounds", spreads, shape, base, rounds) for rounds in ("auto", "default", "3", "1")]
             found += [
-                Row("sessions", f"{spreads}, σ_s {100 * session:g} %", shape, replace(base, session=session))
+                Row("rounds", spreads, shape, base, rounds)
+                for rounds in ("auto", "default", "3", "1")
+            ]
+            found += [
+                Row(
+                    "sessions",
+                    f"{spreads}, σ_s {100 * session:g} %",
+                    shape,
+                    replace(base, session=session),
+                )
                 for session in (0.0, 0.01, 0.02)
             ]
             half = replace(base, session=0.0, relative=0.5)
             found.append(Row("sessions", f"{spreads}, σ_s half of σ_p", shape, half))
             found += [
-                Row("devices", f"{spreads}, σ_g {100 * device:g} %", shape, replace(base, device=device))
+                Row(
+                    "devices",
+                    f"{spreads}, σ_g {100 * device:g} %",
+                    shape,
+                    replace(base, device=device),
+                )
                 for device in (0.01, 0.03)
             ]
             found += [
-                Row("tails", f"{spreads}, t of {tails} degrees of freedom", shape, replace(base, tails=tails))
+                Row(
+                    "tails",
+                    f"{spreads}, t of {tails} degrees of freedom",
+                    shape,
+                    replace(base, tails=tails),
+                )
                 for tails in (3, 2)
             ]
         for shape in ("1 × 1", "2 × 1", "5 × 1"):
             goal = shape == "5 × 1"
-            found += [Row("few", spreads, shape, base, rounds, goal) for rounds in ("auto", "default")]
+            found += [
+                Row("few", spreads, shape, base, rounds, goal) for rounds in ("auto", "default")
+            ]
     for shape in MAIN:
         for share in (0.15, 0.50):
             told = f"{share:.0%} of processes".replace("%", " %")
             found.append(Row("modes", f"every test, {told}", shape, Setup(modes=share)))
-            found.append(Row("modes", f"10 of 100 tests, {told}", shape, Setup(modes=share, moody=0.1)))
-        found.append(Row("sitting", "calm, σ_s 2 %", shape, Setup(session=0.02, sitting=True), goal=False))
+            found.append(
+                Row("modes", f"10 of 100 tests, {told}", shape, Setup(modes=share, moody=0.1))
+            )
+        found.append(
+            Row("sitting", "calm, σ_s 2 %", shape, Setup(session=0.02, sitting=True), goal=False)
+        )
         for shared, told in ((False, "left in"), (True, "taken out")):
             common = Setup(session=0.0, shared=0.01)
-            found.append(Row("shared", f"calm, 1 % shared by all, {told}", shape, common, shared=shared))
+            found.append(
+                Row("shared", f"calm, 1 % shared by all, {told}", shape, common, shared=shared)
+            )
         found.append(Row("shared", "calm, nothing shared, taken out", shape, Setup(), shared=True))
         beyond = Setup("mix", session=0.0, relative=1.0)
         found.append(Row("beyond", "mix, σ_s as large as σ_p", shape, beyond, goal=False))
@@ -167,7 +193,9 @@ def _part(plan: Plan, row: Row, part: int) -> Count:
     counted = Count()
     for number in range(first, last):
         # The same suites for all rules of rounds, so that rows differ by the rule alone.
-        rng = np.random.default_rng([plan.seed, number, *(ord(letter) for letter in f"{row.name}{row.shape}")])
+        rng = np.random.default_rng(
+            [plan.seed, number, *(ord(letter) for letter in f"{row.name}{row.shape}")]
+        )
         slowed = number < max(1, round(SLOWED * plan.suites))
         _suite(plan, row, _drawn(plan, row, rng), counted, slowed=slowed)
     return counted
@@ -180,7 +208,9 @@ def _drawn(plan: Plan, row: Row, rng: np.random.Generator) -> tuple[Floats, Floa
     return draw(rng, row.setup, plan.tests, shape)
 
 
-def _suite(plan: Plan, row: Row, drawn: tuple[Floats, Floats], counted: Count, *, slowed: bool) -> None:
+def _suite(
+    plan: Plan, row: Row, drawn: tuple[Floats, Floats], counted: Count, *, slowed: bool
+) -> None:
     logs, new = drawn
     shape = SHAPES[row.shape]
     if row.shared:
@@ -208,7 +238,11 @@ def _suite(plan: Plan, row: Row, drawn: tuple[Floats, Floats], counted: Count, *
 
 def _tally(known: list[int] | None, kinds: "np.typing.NDArray[np.int_]") -> list[int]:
     tests, red, passed = known or [0, 0, 0]
-    return [tests + len(kinds), red + int(np.sum(kinds == REGRESSED)), passed + int(np.sum(kinds == PASSED))]
+    return [
+        tests + len(kinds),
+        red + int(np.sum(kinds == REGRESSED)),
+        passed + int(np.sum(kinds == PASSED)),
+    ]
 
 
 def _looks(row: Row, baseline: Baseline, there: int) -> Looks:

@@ -69,7 +69,13 @@ class Baseline:
     """
 
     def __init__(
-        self, logs: Floats, shape: Sequence[int], prior: Prior, *, sitting: bool = False, kind: str = "device"
+        self,
+        logs: Floats,
+        shape: Sequence[int],
+        prior: Prior,
+        *,
+        sitting: bool = False,
+        kind: str = "device",
     ) -> None:
         counts = np.array([sum(shape)] if sitting else shape)
         self.tests, self.processes = logs.shape
@@ -77,7 +83,9 @@ class Baseline:
         self.sessions, self.counts, self.prior = len(counts), counts, prior
         parts = np.split(logs, np.cumsum(counts)[:-1], axis=1)
         means = np.stack([part.mean(axis=1) for part in parts], axis=1)
-        self.squares = sum(np.sum((part - part.mean(axis=1, keepdims=True)) ** 2, axis=1) for part in parts)
+        self.squares = sum(
+            np.sum((part - part.mean(axis=1, keepdims=True)) ** 2, axis=1) for part in parts
+        )
         self.inside, self.between = self.processes - self.sessions, self.sessions - 1
         around = counts * (means - logs.mean(axis=1, keepdims=True)) ** 2
         self.mean_square = around.sum(axis=1) / max(1, self.between)
@@ -89,7 +97,10 @@ class Baseline:
         weights = 1 / (session.value[:, None] ** 2 + process.value[:, None] ** 2 / counts)
         weights /= weights.sum(axis=1, keepdims=True)
         self.centre = (weights * means).sum(axis=1)
-        self.of_process, self.of_session = (weights**2 / counts).sum(axis=1), (weights**2).sum(axis=1)
+        self.of_process, self.of_session = (
+            (weights**2 / counts).sum(axis=1),
+            (weights**2).sum(axis=1),
+        )
         ratio = session.value / process.value
         self.worth = 1 / (self.of_process + ratio**2 * (1 + self.of_session))
 
@@ -107,10 +118,15 @@ class Baseline:
             self.prior = borrow(self.prior, [(float(square), self.inside) for square in own])
             if self.sessions >= ENOUGH_SESSIONS:
                 process = self._joined(self.squares, self.inside, self.prior).value ** 2
-                shown = ((self.mean_square - own) / self.typical, (self.mean_square / process - 1) / self.typical)
+                shown = (
+                    (self.mean_square - own) / self.typical,
+                    (self.mean_square / process - 1) / self.typical,
+                )
                 self.lent = tuple(math.sqrt(max(0.0, float(one.mean()))) for one in shown)
         elif self.between:
-            self.total = borrow(self.prior, [(float(square), self.between) for square in self.mean_square])
+            self.total = borrow(
+                self.prior, [(float(square), self.between) for square in self.mean_square]
+            )
         middle = np.median(logs, axis=1, keepdims=True)
         self.strange = float(np.mean(logs - middle > math.log1p(STRANGE[kind])))
 
@@ -121,7 +137,8 @@ class Baseline:
             return Spread(joined, np.full(self.tests, freedom + prior.freedom))
         own = special.chdtrc(freedom, squares / prior.process**2) < UNBELIEVED
         return Spread(
-            np.where(own, np.sqrt(squares / freedom), joined), np.where(own, freedom, freedom + prior.freedom)
+            np.where(own, np.sqrt(squares / freedom), joined),
+            np.where(own, freedom, freedom + prior.freedom),
         )
 
     def together(self) -> Spread:
@@ -143,23 +160,38 @@ class Baseline:
         found = self._joined(squares, freedom, self.prior)
         if not self.between:
             return found
-        merged = self._joined(squares + self.mean_square * self.between, freedom + self.between, self.prior)
+        merged = self._joined(
+            squares + self.mean_square * self.between, freedom + self.between, self.prior
+        )
         alike = self.mean_square * freedom <= squares
-        return Spread(np.where(alike, merged.value, found.value), np.where(alike, merged.freedom, found.freedom))
+        return Spread(
+            np.where(alike, merged.value, found.value),
+            np.where(alike, merged.freedom, found.freedom),
+        )
 
     def session(self, process: Spread, more: int) -> Spread:
         """Between sessions."""
-        square, count, freedom = self.mean_square, self.typical, np.full(self.tests, float(self.between))
+        square, count, freedom = (
+            self.mean_square,
+            self.typical,
+            np.full(self.tests, float(self.between)),
+        )
         if self.alone:
             if not more:
                 return Spread(np.zeros(self.tests), np.full(self.tests, math.inf))
             total = self.together()
             square, count, freedom = total.value**2, 1.0, total.freedom
-        own = np.sqrt(np.maximum(0.0, square - process.value**2) / count) if self.between else np.zeros(self.tests)
+        own = (
+            np.sqrt(np.maximum(0.0, square - process.value**2) / count)
+            if self.between
+            else np.zeros(self.tests)
+        )
         if self.sessions < ENOUGH_SESSIONS:
             least = np.full(self.tests, ASSUMED_SESSION * self.prior.session)
         else:
-            least = np.maximum(self.prior.session, np.minimum(self.lent[0], self.lent[1] * process.value))
+            least = np.maximum(
+                self.prior.session, np.minimum(self.lent[0], self.lent[1] * process.value)
+            )
         mixed = np.sqrt((freedom * own**2 + PRIOR_FREEDOM * least**2) / (freedom + PRIOR_FREEDOM))
         return Spread(np.maximum(own, mixed), freedom + PRIOR_FREEDOM)
 
@@ -202,14 +234,22 @@ def look(baseline: Baseline, new: Floats, count: int, rule: Rule) -> Look:
     squares = ((seen - mean[:, None]) ** 2).sum(axis=1)
     estimate = mean - baseline.centre
     process, error, freedom = _error(baseline, squares, count, rule)
-    looks, limit, worthy = rule.looks, math.log1p(rule.tolerance), math.log1p(WORTH_REPORTING * rule.tolerance)
+    looks, limit, worthy = (
+        rule.looks,
+        math.log1p(rule.tolerance),
+        math.log1p(WORTH_REPORTING * rule.tolerance),
+    )
     p = special.stdtr(freedom, (worthy - estimate) / error)
     fewest = fewest_red(baseline.processes, baseline.strange, looks.most)
     unseen = (mean - worthy > baseline.slowest) | (count >= ENOUGH_TO_REPEAT)
     hot = np.zeros(len(new), dtype=bool)
     if count > 1 and baseline.firsts:
         hot = seen[:, 1:].mean(axis=1) - seen[:, 0] > HOT * process * math.sqrt(1 + 1 / (count - 1))
-    share = np.where(unseen & ~hot, _each(baseline.worth, lambda known: looks.red_share(count, known, fewest)), 0.0)
+    share = np.where(
+        unseen & ~hot,
+        _each(baseline.worth, lambda known: looks.red_share(count, known, fewest)),
+        0.0,
+    )
     spent = np.where(share > 0, np.minimum(1.0, p / np.where(share > 0, share, 1.0)), 1.0)
     levels = [
         _each(baseline.worth, lambda known, of=of: of(count, known))
@@ -226,7 +266,9 @@ def look(baseline: Baseline, new: Floats, count: int, rule: Rule) -> Look:
         INCONCLUSIVE,
     )
     still = kind == INCONCLUSIVE
-    futile = still & ~_may_decide(baseline, estimate, (process, error, freedom), count, rule, fewest)
+    futile = still & ~_may_decide(
+        baseline, estimate, (process, error, freedom), count, rule, fewest
+    )
     return Look(kind, spent, still & (estimate > limit) & (spent <= FALSE_RED), futile)
 
 
@@ -237,7 +279,9 @@ def _each(known: Floats, of: Callable[[float], float]) -> Floats:
     return np.array([of(2.0 ** (step / STEPS)) for step in unique])[inverse]
 
 
-def _error(baseline: Baseline, squares: Floats, count: int, rule: Rule) -> tuple[Floats, Floats, Floats]:
+def _error(
+    baseline: Baseline, squares: Floats, count: int, rule: Rule
+) -> tuple[Floats, Floats, Floats]:
     """[tests]: the spread between new processes, the standard error of the difference, its degrees of freedom."""
     process = baseline.process(squares, count - 1)
     value, before = process.value, process.value
@@ -248,8 +292,14 @@ def _error(baseline: Baseline, squares: Floats, count: int, rule: Rule) -> tuple
         apart = special.fdtrc(count - 1, baseline.inside, own / old) <= UNEQUAL
         value, before = np.where(apart, np.sqrt(own), value), np.where(apart, np.sqrt(old), value)
         parts = [
-            (np.where(apart, own / count, parts[0][0]), np.where(apart, count - 1, process.freedom)),
-            (np.where(apart, old * baseline.of_process, 0.0), np.full(len(squares), float(baseline.inside))),
+            (
+                np.where(apart, own / count, parts[0][0]),
+                np.where(apart, count - 1, process.freedom),
+            ),
+            (
+                np.where(apart, old * baseline.of_process, 0.0),
+                np.full(len(squares), float(baseline.inside)),
+            ),
         ]
         process = Spread(before, process.freedom)
     session = baseline.session(process, count - 1)
@@ -264,14 +314,21 @@ def _error(baseline: Baseline, squares: Floats, count: int, rule: Rule) -> tuple
         between = np.where(split, session.value**2, between)
     parts.append((between, session.freedom))
     if rule.device:
-        parts.append((np.full(len(squares), 2 * baseline.prior.device**2), np.full(len(squares), math.inf)))
+        parts.append(
+            (np.full(len(squares), 2 * baseline.prior.device**2), np.full(len(squares), math.inf))
+        )
     variance = np.sum([part for part, _ in parts], axis=0)
     doubt = np.sum([part**2 / freedom for part, freedom in parts], axis=0)
     return value, np.sqrt(variance), variance**2 / doubt
 
 
 def _may_decide(
-    baseline: Baseline, estimate: Floats, known: tuple[Floats, Floats, Floats], count: int, rule: Rule, fewest: int
+    baseline: Baseline,
+    estimate: Floats,
+    known: tuple[Floats, Floats, Floats],
+    count: int,
+    rule: Rule,
+    fewest: int,
 ) -> Flags:
     looks, most = rule.looks, rule.looks.most
     process, error, freedom = known
@@ -350,7 +407,9 @@ def adjusted(spent: Floats) -> Floats:
     return np.minimum(result, 1.0)
 
 
-def each_alone(baseline: Baseline, new: Floats, slowdown: float, rule: Rule, course: Course) -> Kinds:
+def each_alone(
+    baseline: Baseline, new: Floats, slowdown: float, rule: Rule, course: Course
+) -> Kinds:
     """The verdict on each test where it alone is slower, all others as they were in `course`, look by look."""
     slower, tests, most = new + math.log1p(slowdown), len(new), min(rule.looks.most, new.shape[1])
     kinds, processes = np.full(tests, -1), np.zeros(tests, dtype=int)

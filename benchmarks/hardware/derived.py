@@ -11,7 +11,13 @@ OURS, FLASH = "triton", "sdpa_flash"
 
 def derived(facts: Facts) -> list[Fact]:
     """All of it."""
-    return [*_selftests(facts), *_apart(facts), *_sound(facts), *_attention(facts), *_transformer(facts)]
+    return [
+        *_selftests(facts),
+        *_apart(facts),
+        *_sound(facts),
+        *_attention(facts),
+        *_transformer(facts),
+    ]
 
 
 def _values(facts: Facts, stage: str, pattern: str) -> list[dict[str, Any]]:
@@ -23,8 +29,12 @@ def _selftests(facts: Facts) -> Iterator[Fact]:
     both = [one for one in _values(facts, "trust", "selftest ?") if "properties" in one]
     if not both:
         return
-    failing = sorted({name for one in both for name, outcome in one["properties"].items() if outcome == "FAILS"})
-    yield Fact("trust", "selftests", {"failing": len(failing), "names": failing, "times": len(both)})
+    failing = sorted(
+        {name for one in both for name, outcome in one["properties"].items() if outcome == "FAILS"}
+    )
+    yield Fact(
+        "trust", "selftests", {"failing": len(failing), "names": failing, "times": len(both)}
+    )
     hz = [one["calibration"].get("spin_hz") for one in both]
     if len(hz) > 1 and all(hz):
         yield Fact("trust", "calibrations", {"spin_apart": max(hz) / min(hz) - 1})
@@ -36,12 +46,18 @@ def _apart(facts: Facts) -> Iterator[Fact]:
         tests = defaultdict(list)
         for one in _values(facts, "copies", f"{which} [0-9]: *"):
             tests[one["label"]].append(one)
-        several = {label: found for label, found in tests.items() if len(found) > 1 and not _unsound(found)}
+        several = {
+            label: found for label, found in tests.items() if len(found) > 1 and not _unsound(found)
+        }
         if not several:
             continue
-        apart = {label: _spread(one["median_s"] for one in found) for label, found in several.items()}
+        apart = {
+            label: _spread(one["median_s"] for one in found) for label, found in several.items()
+        }
         worst = max(apart, key=lambda label: apart[label])
-        modes = [label for label, found in several.items() if len({one["mode"] for one in found}) > 1]
+        modes = [
+            label for label, found in several.items() if len({one["mode"] for one in found}) > 1
+        ]
         yield Fact("copies", f"A/A of {which}", {
             "apart": apart[worst], "worst": worst, "tests": len(several), "flipped": len(modes), "modes": modes,
         })  # fmt: skip
@@ -63,9 +79,14 @@ def _sound(facts: Facts) -> Iterator[Fact]:
         if own:
             invalid = [f"{one['label']}: {one['invalid']}" for one in own if one["invalid"]]
             counted = {
-                label: sum(label in one["labels"] for one in own) for label in ("cache_resident", "graph_refused")
+                label: sum(label in one["labels"] for one in own)
+                for label in ("cache_resident", "graph_refused")
             }
-            yield Fact(stage, "soundness", {"measured": len(own), "invalid": len(invalid), "why": invalid} | counted)
+            yield Fact(
+                stage,
+                "soundness",
+                {"measured": len(own), "invalid": len(invalid), "why": invalid} | counted,
+            )
 
 
 def _attention(facts: Facts) -> Iterator[Fact]:
@@ -101,4 +122,8 @@ def _transformer(facts: Facts) -> Iterator[Fact]:
         for execution in ("compile", "cuda_graph"):
             if "eager" in seconds and execution in seconds:
                 name = "-".join(str(value) for _, value in asked)
-                yield Fact("model", f"{execution} over eager: {name}", {"share": seconds[execution] / seconds["eager"]})
+                yield Fact(
+                    "model",
+                    f"{execution} over eager: {name}",
+                    {"share": seconds[execution] / seconds["eager"]},
+                )

@@ -46,7 +46,9 @@ def committed() -> Iterator[tuple[str, Facts]]:
         facts = Facts(path)
         facts.reload()
         if not of_hardware(facts):
-            raise BadFile(f"{path} is of the fake, or made with --quick; only facts of hardware stand there")
+            raise BadFile(
+                f"{path} is of the fake, or made with --quick; only facts of hardware stand there"
+            )
         yield path.stem, facts
 
 
@@ -55,7 +57,11 @@ def lines() -> list[tuple[str, str, str]]:
     found = list(committed())
     products = [facts.header["product"] for _, facts in found]
     proven = [
-        (facts.header["product"], "**ran**", f"[{page.counts(page.rows(facts))[:-1]}](LINK{name}.md)")
+        (
+            facts.header["product"],
+            "**ran**",
+            f"[{page.counts(page.rows(facts))[:-1]}](LINK{name}.md)",
+        )
         for name, facts in found
     ]
     types = [page.device_type(facts).upper() for _, facts in found]
@@ -74,7 +80,10 @@ def _named(name: str, products: Sequence[str]) -> bool:
 
 def block() -> str:
     """What stands between the two comments of the page."""
-    cells = [[device, state, rests.replace("LINK", "results/hardware/")] for device, state, rests in lines()]
+    cells = [
+        [device, state, rests.replace("LINK", "results/hardware/")]
+        for device, state, rests in lines()
+    ]
     return "\n\n".join([BEGIN, SENTENCE, table(("device", "state", "by what"), cells), END])
 
 
@@ -87,7 +96,9 @@ def with_table(text: str) -> str:
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
-        raise BadFile(f"{PAGE} lacks {BEGIN!r} and {END!r}; expected both around the table of devices")
+        raise BadFile(
+            f"{PAGE} lacks {BEGIN!r} and {END!r}; expected both around the table of devices"
+        )
     return before + block() + after
 
 

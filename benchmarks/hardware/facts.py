@@ -70,11 +70,19 @@ class Facts:
 
     def find(self, stage: str, pattern: str) -> Iterator[Fact]:
         """The last facts of everything whose name fits a pattern of the shell."""
-        return (one for one in self.latest().values() if one.stage == stage and fnmatchcase(one.what, pattern))
+        return (
+            one
+            for one in self.latest().values()
+            if one.stage == stage and fnmatchcase(one.what, pattern)
+        )
 
     def asked(self, stage: str) -> set[str]:
         """What a stage has asked by now."""
-        return {fact.what for fact in self.latest().values() if fact.stage == stage and fact.what != STAGE}
+        return {
+            fact.what
+            for fact in self.latest().values()
+            if fact.stage == stage and fact.what != STAGE
+        }
 
     def outcome(self, stage: str) -> Outcome | None:
         """How a stage ended; None where it was never called."""
@@ -121,7 +129,9 @@ def begin(folder: Path, header: dict[str, Any]) -> Facts:
         if facts.header.get(name) != header[name]
     ]
     if unlike:
-        raise BadInput(f"{facts.path} was found on {'; '.join(unlike)}; expected the same, or another folder as --out")
+        raise BadInput(
+            f"{facts.path} was found on {'; '.join(unlike)}; expected the same, or another folder as --out"
+        )
     return facts
 
 
@@ -149,10 +159,16 @@ def _read(path: Path) -> tuple[dict[str, Any], list[Fact]]:
         if number == 1 and isinstance(raw, dict) and isinstance(raw.get("header"), dict):
             header = raw["header"]
         elif header and isinstance(raw, dict) and {"stage", "what"} <= raw.keys():
-            known = {name: raw[name] for name in ("stage", "what", "values", "error", "lacking") if name in raw}
+            known = {
+                name: raw[name]
+                for name in ("stage", "what", "values", "error", "lacking")
+                if name in raw
+            }
             found.append(Fact(**known))
         else:
-            raise BadFile(f"facts {path}, line {number} is no fact; expected a header first, then stage and what")
+            raise BadFile(
+                f"facts {path}, line {number} is no fact; expected a header first, then stage and what"
+            )
     if not header:
         raise BadFile(f"facts {path} are empty; expected a header in the first line")
     return header, found

@@ -71,7 +71,9 @@ def planted() -> dict[str, Any]:
 
 def faithful(**changes: Any) -> FakeDevice:
     """The fake, with what is planted in it; names of other places are left out."""
-    known = {name: changes[name] for name in changes if name not in LAB and not name.startswith("suite_")}
+    known = {
+        name: changes[name] for name in changes if name not in LAB and not name.startswith("suite_")
+    }
     return FakeDevice(**DEVICE | known)
 
 

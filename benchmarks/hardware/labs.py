@@ -53,7 +53,9 @@ class Lab(Workloads, Protocol):
     def questions(self) -> dict[str, Callable[[], object]]:
         """What the management library is asked, by name; `round` is all of it, as before and after a block."""
 
-    def checks(self, pairs: int, size_bytes: int) -> tuple[Callable[[], object], Callable[[], object]]:
+    def checks(
+        self, pairs: int, size_bytes: int
+    ) -> tuple[Callable[[], object], Callable[[], object]]:
         """Verifying one pair of copied buffers, and so many at once."""
 
     def pin(self, size_bytes: int) -> tuple[int, int]:
@@ -72,7 +74,9 @@ class FakeLab:
         """Goes through a buffer of its own, three times as fast from the cache."""
         self._buffers += 1
         buffer = self._buffers
-        return lambda: self.device.work(seconds, buffer, size_bytes, cached=0.3, written_bytes=written_bytes)
+        return lambda: self.device.work(
+            seconds, buffer, size_bytes, cached=0.3, written_bytes=written_bytes
+        )
 
     def _seconds(self, size_bytes: int) -> float:
         return float(size_bytes / self._facts["memory_bytes_per_s"])
@@ -105,17 +109,23 @@ class FakeLab:
     def accounts(self) -> Accounts:
         """As scripted."""
         first, second = self.device.memory_accounts()
-        return Accounts(first, second, self.device.allocated().now_bytes, self.device.counters().others_bytes)
+        return Accounts(
+            first, second, self.device.allocated().now_bytes, self.device.counters().others_bytes
+        )
 
     def questions(self) -> dict[str, Callable[[], object]]:
         """Its round of questions."""
         return {"round": self.device.counters}
 
-    def checks(self, pairs: int, size_bytes: int) -> tuple[Callable[[], object], Callable[[], object]]:
+    def checks(
+        self, pairs: int, size_bytes: int
+    ) -> tuple[Callable[[], object], Callable[[], object]]:
         """Scripted seconds of the host, a slab's by how much of 64 MiB it is."""
         share = 2 * pairs * size_bytes / (64 * MIB)
         spend = self.device.pass_time
-        return lambda: spend(self._facts["pair_check_s"]), lambda: spend(share * self._facts["slab_check_s"])
+        return lambda: spend(self._facts["pair_check_s"]), lambda: spend(
+            share * self._facts["slab_check_s"]
+        )
 
     def pin(self, size_bytes: int) -> tuple[int, int]:
         """The next power of two, times what is planted."""
@@ -213,11 +223,15 @@ class TorchLab:
             "causes": functools.partial(nvidia.causes, nvml, handle),
             "violation": functools.partial(nvml.nvmlDeviceGetViolationStatus, handle, 0),
             "processes": lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle),
-            "use": lambda: nvml.nvmlDeviceGetProcessUtilization(handle, time.time_ns() // 1000 - 10**6),
+            "use": lambda: nvml.nvmlDeviceGetProcessUtilization(
+                handle, time.time_ns() // 1000 - 10**6
+            ),
         }
         return asked | own
 
-    def checks(self, pairs: int, size_bytes: int) -> tuple[Callable[[], object], Callable[[], object]]:
+    def checks(
+        self, pairs: int, size_bytes: int
+    ) -> tuple[Callable[[], object], Callable[[], object]]:
         """By the shipped copies' own verification, in memory of the device."""
         from roofline_kernels import memcpy
 
@@ -254,5 +268,7 @@ def _page_locked_bytes() -> int:
 
     told = getattr(torch.cuda, "host_memory_stats", dict)()
     if "allocated_bytes.current" not in told:
-        raise Lacking(f"a torch that tells of page-locked memory; torch {torch.__version__} does not")
+        raise Lacking(
+            f"a torch that tells of page-locked memory; torch {torch.__version__} does not"
+        )
     return int(told["allocated_bytes.current"])

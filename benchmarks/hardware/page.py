@@ -30,7 +30,9 @@ prediction comes from, and what rests on it: a switch of the fake, a constant, a
 """
 ON_FAKE = "**Made on the faithful fake, not on a card: it shows what the program asks, and nothing of any hardware.**"
 ON_DEVICE = "Ran on {device}, a {product}."
-QUICK = " Every measurement had little time (`--quick`): its figures try the program and prove nothing."
+QUICK = (
+    " Every measurement had little time (`--quick`): its figures try the program and prove nothing."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,11 @@ def _row(facts: Facts, prediction: Prediction) -> Row:
     if prediction.product not in facts.header["product"]:
         return Row(prediction, f"foreseen of {prediction.product} only", NOT_ASKED)
     asked = list(facts.find(prediction.stage, prediction.fact))
-    found = [fact.values[prediction.value] for fact in asked if fact.values.get(prediction.value) is not None]
+    found = [
+        fact.values[prediction.value]
+        for fact in asked
+        if fact.values.get(prediction.value) is not None
+    ]
     if not found:
         return Row(prediction, _why_not(facts, prediction, asked), NOT_ASKED)
     wrong = [value for value in found if not prediction.holds(value)]
@@ -81,7 +87,11 @@ def _row(facts: Facts, prediction: Prediction) -> Row:
 def _why_not(facts: Facts, prediction: Prediction, asked: Sequence[Fact]) -> str:
     """Why nothing was found: an error or a lack of what was asked, or of what should have told."""
     owner = prediction.fact.partition(":")[0]
-    told = [*asked, *(fact for fact in facts.find(prediction.stage, owner)), *facts.find(prediction.stage, "*")]
+    told = [
+        *asked,
+        *(fact for fact in facts.find(prediction.stage, owner)),
+        *facts.find(prediction.stage, "*"),
+    ]
     ended = facts.outcome(prediction.stage)
     if ended is None:
         return "the stage was not called"
@@ -136,7 +146,10 @@ def _head(facts: Facts, found: Sequence[Row]) -> str:
 
 def counts(found: Sequence[Row]) -> str:
     """How many rows have each verdict."""
-    number = {verdict: sum(row.verdict == verdict for row in found) for verdict in (HOLDS, DISPROVED, NOT_ASKED)}
+    number = {
+        verdict: sum(row.verdict == verdict for row in found)
+        for verdict in (HOLDS, DISPROVED, NOT_ASKED)
+    }
     return (
         f"Of {len(found)} predictions {number[HOLDS]} hold, {number[DISPROVED]} are disproved and "
         f"{number[NOT_ASKED]} were not asked."
@@ -177,7 +190,12 @@ def lists(found: Sequence[Row]) -> str:
     """What holds, is disproved, was not asked; each with what was found."""
     titles = {HOLDS: "Holds", DISPROVED: "Disproved", NOT_ASKED: "Not asked"}
     return "\n\n".join(
-        "\n\n".join([f"**{title}**", "\n".join(_line(row) for row in found if row.verdict == verdict) or "* nothing"])
+        "\n\n".join(
+            [
+                f"**{title}**",
+                "\n".join(_line(row) for row in found if row.verdict == verdict) or "* nothing",
+            ]
+        )
         for verdict, title in titles.items()
     )
 

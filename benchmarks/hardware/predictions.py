@@ -9,7 +9,12 @@ from dataclasses import dataclass
 import attention_model
 
 from pytest_roofline.engine.calibration import DEEPEST, MOST_ATTEMPTS, WARM_S
-from pytest_roofline.engine.conditions import MOST_ASKING, MOST_OTHERS_BUSY, OTHERS_BYTES, PROBE_SPREAD
+from pytest_roofline.engine.conditions import (
+    MOST_ASKING,
+    MOST_OTHERS_BUSY,
+    OTHERS_BYTES,
+    PROBE_SPREAD,
+)
 from pytest_roofline.engine.devices.base import Traits
 from pytest_roofline.engine.devices.cuda import CUDA, HIP
 from pytest_roofline.engine.devices.fake import IDLE_CLOCK
@@ -57,7 +62,15 @@ class Prediction:
 
 def predictions(device_type: str) -> tuple[Prediction, ...]:
     """Everything that is foreseen of devices of a type: `cuda`, `hip`, `cpu`, `fake`."""
-    return (*probe(HIP if device_type == "hip" else CUDA), *TRUST, *COPIES, *ATTENTION, *MODEL, *GATE, *LAST)
+    return (
+        *probe(HIP if device_type == "hip" else CUDA),
+        *TRUST,
+        *COPIES,
+        *ATTENTION,
+        *MODEL,
+        *GATE,
+        *LAST,
+    )
 
 
 # What nobody has measured: tried on the fake, and put into words by whoever read the vendors' sources.
@@ -141,7 +154,16 @@ def probe(traits: Traits) -> tuple[Prediction, ...]:
 
 def _ran(stage: str, command: str, what: str, rests: str) -> Prediction:
     return Prediction(
-        f"{command} ran", stage, f"{what}: exit status", command, "status", 0, 0, "", "the command's own help", rests
+        f"{command} ran",
+        stage,
+        f"{what}: exit status",
+        command,
+        "status",
+        0,
+        0,
+        "",
+        "the command's own help",
+        rests,
     )
 
 

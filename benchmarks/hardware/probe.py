@@ -158,10 +158,14 @@ def stamps(lab: Lab) -> Found:
     pairs = [(device.stamp(), device.stamp()) for _ in range(PAIRS)]
     spans = sorted(device.elapsed_s(start, end) for start, end in pairs)
     yield "pair", {"median_s": median(spans), "least_s": spans[0], "most_s": spans[-1]}
-    lengths = sorted({_between_spins_s(lab, int(hz * 1e-5) + 37 * number) for number in range(TICK_SPINS)})
+    lengths = sorted(
+        {_between_spins_s(lab, int(hz * 1e-5) + 37 * number) for number in range(TICK_SPINS)}
+    )
     # Less than a billionth of a span is the rounding of a number, no step.
     steps = [
-        later - earlier for earlier, later in itertools.pairwise(lengths) if later - earlier > 1e-9 * later + 1e-12
+        later - earlier
+        for earlier, later in itertools.pairwise(lengths)
+        if later - earlier > 1e-9 * later + 1e-12
     ]
     yield "tick", {"step_s": min(steps) if steps else 0.0, "lengths": len(lengths)}
 
@@ -209,7 +213,13 @@ def accounts(lab: Lab) -> Found:
     counters = device.counters()
     yield "neighbours", {"others_bytes": counters.others_bytes, "others_busy": counters.others_busy}
     active = counters.active
-    yield "causes", {"active": None if active is None else len(active - {POWER_CAP}), "names": sorted(active or ())}
+    yield (
+        "causes",
+        {
+            "active": None if active is None else len(active - {POWER_CAP}),
+            "names": sorted(active or ()),
+        },
+    )
     found = lab.accounts()
     yield "accounts", {
         "first_bytes": found.first, "second_bytes": found.second, "own_bytes": found.own,
@@ -280,7 +290,10 @@ def cold(lab: Lab) -> Found:
         seconds = _median_s(lab, lab.read(size), flush)
         if size <= beyond and seconds >= FEWEST_TICKS * tick_s:
             rate = size / (seconds - pair_s)
-            yield f"read of {share:g} × cache", {"bytes_per_s": rate, "advantage": rate / memory - 1}
+            yield (
+                f"read of {share:g} × cache",
+                {"bytes_per_s": rate, "advantage": rate / memory - 1},
+            )
     yield "memory", {"read_bytes_per_s": memory, "cache_bytes": cache_bytes}
     # A copy as large as the cache: whatever of it stays there unwritten, by how much faster than from memory it is.
     usual = 2 * beyond / (_steady_s(lab, lab.copy(beyond)) - pair_s)
@@ -328,7 +341,9 @@ def droop(lab: Lab) -> Found:
     """The clock before and right behind matrix products that would draw more than the power cap."""
     call = lab.matmul()
     if call is None:
-        raise Lacking(f"a device that draws all the power there is; {lab.device.name} has no such work")
+        raise Lacking(
+            f"a device that draws all the power there is; {lab.device.name} has no such work"
+        )
     _spin_hz(lab)
     device, shares, told, light = lab.device, [], [], lab.node("kernel", SMALL_BYTES)
     for _ in range(3):

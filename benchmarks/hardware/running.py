@@ -28,7 +28,9 @@ class Ended:
     said: Path
 
 
-def run(command: Sequence[str], said: Path, limit_s: float, environment: dict[str, str], folder: Path) -> Ended:
+def run(
+    command: Sequence[str], said: Path, limit_s: float, environment: dict[str, str], folder: Path
+) -> Ended:
     """Run a command in a process group of its own, and end all of it at its deadline.
 
     Args:

@@ -96,11 +96,23 @@ def _fresh(path: Path) -> Path:
     return next(one for number in range(1, 1000) if not (one := path / str(number)).exists())
 
 
-def suite(machine: Machine, name: str, which: str, *options: str, share: float = 1.0, lacking: str = "") -> Command:
+def suite(
+    machine: Machine, name: str, which: str, *options: str, share: float = 1.0, lacking: str = ""
+) -> Command:
     """pytest over the shipped suite, or what stands in for it."""
     runs = _fresh(machine.out / "runs" / name.replace(" ", "-"))
     where = STANDIN if machine.fake else ROOT / "perf_tests"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(where), "-k", which]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        str(where),
+        "-k",
+        which,
+    ]
     command += [*options, f"--roofline-dir={runs}", f"--roofline-save={name.replace(' ', '-')}"]
     command += [] if machine.fake else [f"--roofline-device={machine.device}"]
     command += ["--roofline-budget=0.05"] if machine.quick else []
@@ -154,13 +166,25 @@ def gemm(machine: Machine) -> list[Command]:
 
 def attention(machine: Machine) -> list[Command]:
     """Stage 5: ours beside SDPA's flash and cuDNN, then the leaderboard's step."""
-    lacking = "" if machine.gpu or machine.fake else f"a GPU that the kernels know; this is {machine.device}"
+    lacking = (
+        ""
+        if machine.gpu or machine.fake
+        else f"a GPU that the kernels know; this is {machine.device}"
+    )
     ours = "(triton or sdpa_flash or sdpa_cudnn) and not tile and not interpreted and not leaderboard and not resources"
     sweep = f"test_flash_attention and {ours} and (s4096 or s16384) and (d64 or d128)"
     nightly = "--roofline-tier=nightly"
     best = "leaderboard and (triton or sdpa_flash or sdpa_cudnn)"
     return [
-        suite(machine, "attention", sweep, nightly, "--roofline-budget=0.5", share=0.75, lacking=lacking),
+        suite(
+            machine,
+            "attention",
+            sweep,
+            nightly,
+            "--roofline-budget=0.5",
+            share=0.75,
+            lacking=lacking,
+        ),
         suite(machine, "leaderboard", best, nightly, lacking=lacking),
     ]
 
@@ -176,7 +200,9 @@ def model(machine: Machine) -> list[Command]:
     return [
         suite(machine, "transformer", quick, share=0.6),
         suite(machine, "memory", "transformer_memory", share=0.3, lacking=torch),
-        suite(machine, "precision", "precision or accumulation or autocast", share=0.3, lacking=torch),
+        suite(
+            machine, "precision", "precision or accumulation or autocast", share=0.3, lacking=torch
+        ),
         suite(machine, "profile", small, "--roofline-profile=torch", share=0.2, lacking=torch),
         Command("one rank", command, 0.2, alone.runs, torch),
     ]
@@ -185,17 +211,40 @@ def model(machine: Machine) -> list[Command]:
 def gate(machine: Machine) -> list[Command]:
     """Stage 7: a baseline of three runs, an unchanged one against it, and one that is slowed down."""
     # The fake knows how long one of its copies takes: the gate is asked, not every size.
-    which = "memcpy_d2d and 4MiB" if machine.fake else "memcpy_d2d" if machine.gpu else "memcpy_h2h and 4MiB"
+    which = (
+        "memcpy_d2d and 4MiB"
+        if machine.fake
+        else "memcpy_d2d"
+        if machine.gpu
+        else "memcpy_h2h and 4MiB"
+    )
     proposal, into = machine.out / "proposal.json", machine.out / "baselines"
     recorded = [
-        suite(machine, f"baseline {number}", which, f"--roofline-rounds={1 if machine.quick else PROCESSES}", share=0.2)
+        suite(
+            machine,
+            f"baseline {number}",
+            which,
+            f"--roofline-rounds={1 if machine.quick else PROCESSES}",
+            share=0.2,
+        )
         for number in range(1, RECORDED + 1)
     ]
     saved = [str(one.runs / f"{one.name.replace(' ', '-')}.jsonl") for one in recorded if one.runs]
     # What a round on the fake takes is this machine's, and an undecided drill would disprove the fake.
     most = "1h" if machine.fake else "2m"
-    against = suite(machine, "gate", which, "--roofline-ci", f"--roofline-time={most}", f"--roofline-baselines={into}")
-    drilled = [part for part in against.command[3:] if not part.startswith(("--roofline-save", "--roofline-ci"))]
+    against = suite(
+        machine,
+        "gate",
+        which,
+        "--roofline-ci",
+        f"--roofline-time={most}",
+        f"--roofline-baselines={into}",
+    )
+    drilled = [
+        part
+        for part in against.command[3:]
+        if not part.startswith(("--roofline-save", "--roofline-ci"))
+    ]
     drill = _roofline(machine, "drill", QUICK_DRILL if machine.quick else DRILL, "--json", *drilled)
     return [
         *recorded,
@@ -209,14 +258,30 @@ def gate(machine: Machine) -> list[Command]:
 
 def _drilled(said: Path) -> dict[str, Any]:
     told = json.loads(said.read_text(encoding="utf-8"))
-    return {name: told[name] for name in ("compared", "red")} | {"not_red": [t["not_red"] for t in told["tests"]]}
+    return {name: told[name] for name in ("compared", "red")} | {
+        "not_red": [t["not_red"] for t in told["tests"]]
+    }
 
 
 def memcheck(machine: Machine) -> list[Command]:
     """Stage 8: every access of the Triton kernels, where NVIDIA's tool is there."""
     tool = shutil.which("compute-sanitizer")
-    lacking = "" if machine.gpu and tool else "a GPU of NVIDIA's" if not machine.gpu else "compute-sanitizer in PATH"
-    command = [tool or "", "--tool", "memcheck", "--error-exitcode", str(SANITIZER_ERRORS), sys.executable, "-c"]
+    lacking = (
+        ""
+        if machine.gpu and tool
+        else "a GPU of NVIDIA's"
+        if not machine.gpu
+        else "compute-sanitizer in PATH"
+    )
+    command = [
+        tool or "",
+        "--tool",
+        "memcheck",
+        "--error-exitcode",
+        str(SANITIZER_ERRORS),
+        sys.executable,
+        "-c",
+    ]
     return [Command("memcheck", [*command, ATTENTION], lacking=lacking)]
 
 
@@ -224,7 +289,14 @@ def tuning(machine: Machine) -> list[Command]:
     """Stage 9: which configurations of our kernels are the fastest; it goes on where it was cut."""
     lacking = "" if machine.gpu else f"a GPU that the kernels know; this is {machine.device}"
     log, best = machine.out / "tuning.jsonl", machine.out / "tuned.json"
-    command = [sys.executable, str(HERE.parent / "flash_tuning.py"), "--device", machine.device, "--log", str(log)]
+    command = [
+        sys.executable,
+        str(HERE.parent / "flash_tuning.py"),
+        "--device",
+        machine.device,
+        "--log",
+        str(log),
+    ]
     command += ["--resume", "--peers", "--json", str(best), "--head-dims", "64", "128"]
     return [Command("tuning", command, lacking=lacking)]
 
@@ -284,7 +356,8 @@ def _tell(facts: Facts, stage: str, command: Command, ended: Ended) -> None:
             values |= command.read(ended.said)
     except (RooflineError, OSError, ValueError, KeyError) as trouble:
         error = (
-            error or f"left nothing that could be read ({type(trouble).__name__}: {trouble}); {last_words(ended.said)}"
+            error
+            or f"left nothing that could be read ({type(trouble).__name__}: {trouble}); {last_words(ended.said)}"
         )
     facts.add(Fact(stage, command.name, values, error))
 
@@ -311,9 +384,16 @@ def _tell_run(facts: Facts, stage: str, command: Command) -> dict[str, Any]:
     found = read_run(paths[-1])
     for values in measured(found):
         facts.add(Fact(stage, f"{command.name}: {values['label']}", values))
-    counts = {outcome: sum(one.outcome == outcome for one in found.outcomes) for outcome in ("passed", "failed")}
+    counts = {
+        outcome: sum(one.outcome == outcome for one in found.outcomes)
+        for outcome in ("passed", "failed")
+    }
     told = {
-        outcome: {one.test_id: _short(one.reason) for one in found.not_passed.values() if one.outcome == outcome}
+        outcome: {
+            one.test_id: _short(one.reason)
+            for one in found.not_passed.values()
+            if one.outcome == outcome
+        }
         for outcome in ("failed", "skipped")
     }
     verdicts = [one.verdict for one in found.judgements]

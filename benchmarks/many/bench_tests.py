@@ -39,22 +39,45 @@ def of_one_gpu() -> list[Bench]:
     found = []
     for size in (4096, 64 * MIB, 512 * MIB):
         work = Work(read_bytes=size, write_bytes=size, payload_bytes=size)
-        found.append(_bench("memcpy_d2d", {"size_bytes": size}, work, "memory", LATENCY_S + 2 * size / MEMORY))
+        found.append(
+            _bench(
+                "memcpy_d2d", {"size_bytes": size}, work, "memory", LATENCY_S + 2 * size / MEMORY
+            )
+        )
     for number, operation in enumerate(("copy", "scale", "add", "triad")):
         work = Work(read_bytes=512 * MIB * (1 + number // 2), write_bytes=512 * MIB)
-        found.append(_bench("stream", {"operation": operation}, work, "memory", work.traffic_bytes / MEMORY))
+        found.append(
+            _bench("stream", {"operation": operation}, work, "memory", work.traffic_bytes / MEMORY)
+        )
     for way in ("h2d", "d2h"):
         for size in (64 * MIB, 512 * MIB):
             work = Work(payload_bytes=size, wire_bytes=size)
             facts = {"size_bytes": size, "memory": "pinned"}
             seconds = LATENCY_S + size / HOST
-            found.append(_bench(f"memcpy_{way}", facts, work, "host link", seconds, "pinned_auto_payload_GBps"))
+            found.append(
+                _bench(
+                    f"memcpy_{way}", facts, work, "host link", seconds, "pinned_auto_payload_GBps"
+                )
+            )
     for width in (4096, 8192, 16384):
         work = Work(flops=2 * width**3)
-        found.append(_bench("matmul", {"width": width}, work, "arithmetic", work.flops / MATRIX, "bf16_TFLOPS"))
+        found.append(
+            _bench(
+                "matmul", {"width": width}, work, "arithmetic", work.flops / MATRIX, "bf16_TFLOPS"
+            )
+        )
     for sequence in (4096, 16384):
         work = Work(flops=4 * 16 * 128 * sequence**2)
-        found.append(_bench("attention", {"sequence": sequence}, work, "arithmetic", work.flops / 5e14, "bf16_TFLOPS"))
+        found.append(
+            _bench(
+                "attention",
+                {"sequence": sequence},
+                work,
+                "arithmetic",
+                work.flops / 5e14,
+                "bf16_TFLOPS",
+            )
+        )
     return found
 
 
@@ -67,8 +90,12 @@ def of_a_node(gpus: int) -> list[Bench]:
             if source != target:
                 facts = {"source": source, "target": target, "size_bytes": size}
                 work = Work(payload_bytes=size, wire_bytes=size)
-                key = Key("peer_copy_one_way", dict(facts), "auto_payload_GBps", PAIR, "rotate", "device")
-                found.append(Bench(key, work, "peer link", LATENCY_S + size / PEER, (source, target)))
+                key = Key(
+                    "peer_copy_one_way", dict(facts), "auto_payload_GBps", PAIR, "rotate", "device"
+                )
+                found.append(
+                    Bench(key, work, "peer link", LATENCY_S + size / PEER, (source, target))
+                )
     everyone = HardwareKey("h200-sxm", "141gb", "none", gpus, "nvlink-switch")
     for name in ("all_reduce", "all_gather"):
         work = Work(algbw_bytes=size, busbw_bytes=size * 2 * (gpus - 1) // gpus)
@@ -80,4 +107,6 @@ def of_a_node(gpus: int) -> list[Bench]:
 
 
 def _bench(name, parameters, work, kind, seconds, metric=None):
-    return Bench(Key(name, parameters, metric or work.metric, ONE, "rotate", "device"), work, kind, seconds)
+    return Bench(
+        Key(name, parameters, metric or work.metric, ONE, "rotate", "device"), work, kind, seconds
+    )

@@ -38,7 +38,9 @@ def run(command: Sequence[str]) -> Done:
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder) / "told.json"
         starter = [sys.executable, "-I", "-S", "-c", _STARTER, str(told), *command]
-        out = subprocess.run(starter, stdout=subprocess.PIPE, text=True, encoding="utf-8", cwd=HERE, check=True).stdout
+        out = subprocess.run(
+            starter, stdout=subprocess.PIPE, text=True, encoding="utf-8", cwd=HERE, check=True
+        ).stdout
         status, seconds, cpu_s, most = json.loads(told.read_text(encoding="utf-8"))
     # Linux counts in KiB, macOS in bytes.
     return Done(out, status, seconds, cpu_s, most * (1 if sys.platform == "darwin" else 1024))

@@ -19,12 +19,18 @@ def score_fleet(plan: Plan, report: dict[str, Any]) -> Score:
     """Held against `roofline fleet --json`: the right part, at the right level, in the right classes."""
     found, invented = [], []
     wanted = {fault.name: _part(fault) for fault in plan.faults if fault.name.startswith("slow")}
-    struck = {part for _, part in wanted.values()} | {_part(fault)[1] for fault in plan.faults if fault.name == "drift"}
+    struck = {part for _, part in wanted.values()} | {
+        _part(fault)[1] for fault in plan.faults if fault.name == "drift"
+    }
     for finding in report["findings"]:
         part, kinds = (finding["level"], finding["part"]), {one["kind"] for one in finding["slow"]}
         name = next((name for name, place in wanted.items() if place == part), None)
         fault = next((fault for fault in plan.faults if fault.name == name), None)
-        if fault is not None and set(fault.kinds) <= kinds and not kinds - {*fault.kinds, "latency"}:
+        if (
+            fault is not None
+            and set(fault.kinds) <= kinds
+            and not kinds - {*fault.kinds, "latency"}
+        ):
             found.append(fault.name)
         # A GPU that drifts is slow in its last runs, and may be told so.
         elif finding["part"] not in struck:
@@ -41,7 +47,9 @@ def score_history(plan: Plan, report: dict[str, Any]) -> Score:
         if right and fault is not None:
             found.append(fault.name)
         else:
-            invented.append(f"{change['kind']} of {change['found'][0]['label']} on {', '.join(change['units'][:3])}")
+            invented.append(
+                f"{change['kind']} of {change['found'][0]['label']} on {', '.join(change['units'][:3])}"
+            )
     return Score(tuple(found), tuple(invented))
 
 

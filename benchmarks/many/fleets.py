@@ -91,12 +91,21 @@ def write(plan: Plan, folder: Path) -> None:
                 logs = [
                     math.log(bench.seconds)
                     + node[place, KINDS.index(bench.kind)]
-                    + (link[place][bench.pair] if bench.pair else device[place, gpu, KINDS.index(bench.kind)])
-                    + sum(_effect(fault, bench, place, gpu, night, plan.nights) for fault in plan.faults)
+                    + (
+                        link[place][bench.pair]
+                        if bench.pair
+                        else device[place, gpu, KINDS.index(bench.kind)]
+                    )
+                    + sum(
+                        _effect(fault, bench, place, gpu, night, plan.nights)
+                        for fault in plan.faults
+                    )
                     for bench in benches
                 ]
                 path = folder / f"node{place:03d}-gpu{gpu}-night{night:02d}.jsonl"
-                path.write_text(_run(plan, benches, logs, (place, gpu, night), rng), encoding="utf-8")
+                path.write_text(
+                    _run(plan, benches, logs, (place, gpu, night), rng), encoding="utf-8"
+                )
 
 
 def _effect(fault: Fault, bench: Bench, place: int, gpu: int, night: int, nights: int) -> float:
@@ -111,12 +120,22 @@ def _effect(fault: Fault, bench: Bench, place: int, gpu: int, night: int, nights
     return math.log1p(fault.by) * share
 
 
-def _run(plan: Plan, benches: list[Bench], logs: list[float], where: tuple[int, int, int], rng) -> str:
+def _run(
+    plan: Plan, benches: list[Bench], logs: list[float], where: tuple[int, int, int], rng
+) -> str:
     place, gpu, night = where
     # Nodes are measured one after the other, so that no two runs begin at once.
-    started = FIRST_NIGHT + datetime.timedelta(days=night, seconds=30 * (place * plan.gpus + gpu) % 14_400)
+    started = FIRST_NIGHT + datetime.timedelta(
+        days=night, seconds=30 * (place * plan.gpus + gpu) % 14_400
+    )
     stamp = started.strftime("%Y-%m-%dT%H:%M:%SZ")
-    header = Header(f"nightly-{night}", stamp, ("pytest", "perf_tests"), "pytest-roofline", _environment(plan, where))
+    header = Header(
+        f"nightly-{night}",
+        stamp,
+        ("pytest", "perf_tests"),
+        "pytest-roofline",
+        _environment(plan, where),
+    )
     lines = [encode_line(header)]
     session = rng.normal(0, SESSION)
     for bench, log in zip(benches, logs, strict=True):
@@ -133,7 +152,10 @@ def _run(plan: Plan, benches: list[Bench], logs: list[float], where: tuple[int, 
             invalid="another process used the device" if rng.random() < INVALID else "",
             ranks=_ranks(plan.gpus, place) if bench.kind == "collectives" else None,
         )
-        lines += [encode_line(measurement), encode_line(Outcome(measurement.test_id, "passed", ("PASSED",)))]
+        lines += [
+            encode_line(measurement),
+            encode_line(Outcome(measurement.test_id, "passed", ("PASSED",))),
+        ]
     lines.append(encode_line(Footer(stamp, 0, len(benches))))
     return "".join(lines)
 
@@ -148,7 +170,17 @@ def _environment(plan: Plan, where: tuple[int, int, int]) -> Environment:
     driver = NEW_DRIVER if updated else OLD_DRIVER
     uuid = f"GPU-{place:08x}-{gpu:04x}"
     return Environment(
-        DeviceFacts("cuda", "NVIDIA H200", index=gpu, uuid=uuid, driver=driver, memory_bytes=150_000_000_000),
-        HostFacts(f"node{place:03d}", "INTEL(R) XEON(R) PLATINUM 8558", 96, 96, 2**41, 2**41, kernel="6.8.0-60"),
+        DeviceFacts(
+            "cuda", "NVIDIA H200", index=gpu, uuid=uuid, driver=driver, memory_bytes=150_000_000_000
+        ),
+        HostFacts(
+            f"node{place:03d}",
+            "INTEL(R) XEON(R) PLATINUM 8558",
+            96,
+            96,
+            2**41,
+            2**41,
+            kernel="6.8.0-60",
+        ),
         {"python": "3.12.3", "torch": "2.9.0+cu130"},
     )

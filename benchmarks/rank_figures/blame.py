@@ -127,10 +127,16 @@ def _end_group(child: subprocess.Popen) -> None:
 
 def blame_figure(found: list[Found]) -> Figure:
     """Who is named first."""
-    right, peer_right = sum(one.right for one in found), sum(one.peer == one.fault.guilty for one in found)
+    right, peer_right = (
+        sum(one.right for one in found),
+        sum(one.peer == one.fault.guilty for one in found),
+    )
     count = len(found)
     goal = Goal(
-        "first line names guilty rank, host and cause", f"{count} of {count}", f"{right} of {count}", right == count
+        "first line names guilty rank, host and cause",
+        f"{count} of {count}",
+        f"{right} of {count}",
+        right == count,
     )
     rows = [
         (
@@ -139,11 +145,20 @@ def blame_figure(found: list[Found]) -> Figure:
             "yes" if one.right else f"**no**: {one.line[:90]}",
             f"{one.seconds:.2f} s",
             _peer_text(one),
-            f"{one.peer_s:.1f} s" if one.peer_s is not None else f"killed after {PEER_PATIENCE_S:g} s",
+            f"{one.peer_s:.1f} s"
+            if one.peer_s is not None
+            else f"killed after {PEER_PATIENCE_S:g} s",
         )
         for one in found
     ]
-    head = ("kind", "fault", "guilty, host and cause first", "after", "spawn names the guilty", "after")
+    head = (
+        "kind",
+        "fault",
+        "guilty, host and cause first",
+        "after",
+        "spawn names the guilty",
+        "after",
+    )
     text = f"""Each of {count} faults of the kinds 1 (error), 2 (order of operations), 3 (loss) and 4 (hang) once;
 those of kinds 2 and 4 end by the time-out of {HANG_S:g} s. The peer's ranks do the same in processes of
 `torch.multiprocessing.spawn`, whose collectives give up after {PEER_GROUP_S:g} s instead of the default half hour; it

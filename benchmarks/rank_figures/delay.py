@@ -49,7 +49,9 @@ def measure(folder: Path) -> Figure:
     found = read_run(place / ".roofline" / "runs" / "delay.jsonl").measurements
     seconds: dict[tuple[str, int], list[float]] = {}
     for one in found:
-        seconds.setdefault((one.key.timing, int(one.key.parameters["who"])), []).append(one.median_s)
+        seconds.setdefault((one.key.timing, int(one.key.parameters["who"])), []).append(
+            one.median_s
+        )
     return figure(seconds, sum(bool(one.invalid) for one in found))
 
 
@@ -61,7 +63,11 @@ def figure(seconds: dict[tuple[str, int], list[float]], disturbed: int) -> Figur
         disturbed: measurements that busy neighbours made INVALID, which count here all the same.
     """
     base = {timing: median(seconds[timing, -1]) for timing in TIMINGS}
-    more = {(timing, who): median(seconds[timing, who]) - base[timing] for timing in TIMINGS for who in (0, 1)}
+    more = {
+        (timing, who): median(seconds[timing, who]) - base[timing]
+        for timing in TIMINGS
+        for who in (0, 1)
+    }
     goals = tuple(
         Goal(
             f"20 ms on rank {who} show as, {timing}",
@@ -72,7 +78,11 @@ def figure(seconds: dict[tuple[str, int], list[float]], disturbed: int) -> Figur
         for (timing, who), value in more.items()
     )
     rows = [
-        (timing, "none" if who < 0 else f"rank {who}", *(f"{value * 1e3:.2f} ms" for value in sorted(values)))
+        (
+            timing,
+            "none" if who < 0 else f"rank {who}",
+            *(f"{value * 1e3:.2f} ms" for value in sorted(values)),
+        )
         for (timing, who), values in sorted(seconds.items())
     ]
     text = f"""Two ranks, a sum of 4 KiB, `time.sleep({DELAY_S:g})` in front of it on one of them; medians of

@@ -36,7 +36,14 @@ def test_hangs(distributed):
     Path("controller").write_text(str(os.getpid()))
     distributed.run(hangs, world_size=2)
 """
-ATTACHED = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", *PYTEST[1:])
+ATTACHED = (
+    sys.executable,
+    "-m",
+    "torch.distributed.run",
+    "--standalone",
+    "--nproc-per-node=2",
+    *PYTEST[1:],
+)
 LAUNCHES = {
     "local": PYTEST,
     "mpirun": (*PYTEST, "--roofline-launcher=mpirun"),
@@ -72,7 +79,12 @@ Seconds until no rank of the run is alive, as `/proc` tells every {POLL_S * 1e3:
 def _goal(how: int, found: list[float | None]) -> Goal:
     longest = None if None in found else max(value for value in found if value is not None)
     reached = longest is not None and longest <= MOST_S[how]
-    return Goal(f"no rank runs after {WORDS[how]} of pytest, longest", f"≤ {MOST_S[how]:g} s", shown(longest), reached)
+    return Goal(
+        f"no rank runs after {WORDS[how]} of pytest, longest",
+        f"≤ {MOST_S[how]:g} s",
+        shown(longest),
+        reached,
+    )
 
 
 def shown(seconds: float | None) -> str:
@@ -80,7 +92,9 @@ def shown(seconds: float | None) -> str:
     return f"more than {GIVEN_UP_S:g} s" if seconds is None else f"{seconds:.2f} s"
 
 
-def _seconds(folder: Path, command: tuple[str, ...], environ: dict[str, str], how: int) -> float | None:
+def _seconds(
+    folder: Path, command: tuple[str, ...], environ: dict[str, str], how: int
+) -> float | None:
     with started(folder, command, environ) as (child, mark):
         wait_for(folder / "hanging", child)
         controller = int((folder / "controller").read_text())
@@ -98,12 +112,20 @@ def _seconds(folder: Path, command: tuple[str, ...], environ: dict[str, str], ho
 
 def _ranks(mark: str) -> list[int]:
     """The ranks of a run that have not ended; their launcher has their command in its own."""
-    return [pid for pid, line in running(mark, RANK).items() if _is_rank(line) and not _is_server(pid, line)]
+    return [
+        pid
+        for pid, line in running(mark, RANK).items()
+        if _is_rank(line) and not _is_server(pid, line)
+    ]
 
 
 def _is_rank(line: str) -> bool:
     program, *words = line.split()
-    return "python" in program and "-m" in words and f"-m {words[words.index('-m') + 1]}".startswith(RANK)
+    return (
+        "python" in program
+        and "-m" in words
+        and f"-m {words[words.index('-m') + 1]}".startswith(RANK)
+    )
 
 
 def _is_server(pid: int, line: str) -> bool:

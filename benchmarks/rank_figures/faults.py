@@ -50,10 +50,26 @@ FAULTS = (
         for rank in (0, 1)
     ),
     Fault(2, "two collectives swapped", "swap_two", 1, "in all_gather", 3),
-    Fault(2, "one collective left out", "leave_one_out", 1, "has returned|out of step|all_reduce", 3),
+    Fault(
+        2, "one collective left out", "leave_one_out", 1, "has returned|out of step|all_reduce", 3
+    ),
     Fault(2, "one collective left over", "leave_one_over", 1, "out of step", 3),
-    Fault(3, "SIGKILL, rank 0", "die_by", 0, "lost: killed by SIGKILL", arguments=(int(signal.SIGKILL),)),
-    Fault(3, "SIGKILL, rank 1", "die_by", 1, "lost: killed by SIGKILL", arguments=(int(signal.SIGKILL),)),
+    Fault(
+        3,
+        "SIGKILL, rank 0",
+        "die_by",
+        0,
+        "lost: killed by SIGKILL",
+        arguments=(int(signal.SIGKILL),),
+    ),
+    Fault(
+        3,
+        "SIGKILL, rank 1",
+        "die_by",
+        1,
+        "lost: killed by SIGKILL",
+        arguments=(int(signal.SIGKILL),),
+    ),
     Fault(3, "SIGSEGV", "segfault", 1, "lost: killed by SIGSEGV"),
     Fault(3, "exit with 0", "exit_with", 1, "lost: exit code 0", arguments=(0,)),
     Fault(3, "exit with 3", "exit_with", 1, "lost: exit code 3", arguments=(3,)),
@@ -61,7 +77,9 @@ FAULTS = (
     Fault(4, "hang in Python", "hang", 1, "did not answer.* in sleep_long"),
     Fault(4, "hang in a collective", "hang_in_a_collective", 1, "did not answer.* in recv", 3),
     Fault(4, "hang, SIGTERM ignored", "hang_deaf", 1, "did not answer.* in sleep_long"),
-    Fault(4, "interpreter held", "hold_the_interpreter", 1, "did not answer.* in hold_the_interpreter"),
+    Fault(
+        4, "interpreter held", "hold_the_interpreter", 1, "did not answer.* in hold_the_interpreter"
+    ),
     Fault(4, "SIGSTOP", "stop_itself", 1, "did not answer.*SIGSTOP"),
 )
 
@@ -85,7 +103,9 @@ def has_stacks(text: str, fault: Fault) -> bool:
     """
     parts = re.split(r"^  rank (\d+) ", text, flags=re.MULTILINE)[1:]
     shown = {
-        int(rank) for rank, part in zip(parts[::2], parts[1::2], strict=True) if re.search(r'^\s*File "', part, re.M)
+        int(rank)
+        for rank, part in zip(parts[::2], parts[1::2], strict=True)
+        if re.search(r'^\s*File "', part, re.M)
     }
     silent = {fault.guilty} if fault.function == "stop_itself" else set()
     return shown | silent >= set(range(fault.size))

@@ -32,7 +32,15 @@ def measure(folder: Path, slurm: dict[str, str]) -> Figure:
         same += alike
         print(name, f"{took_s:.1f} s", "as expected" if alike else "DIFFERENT", flush=True)
         words = words_of(outcomes)
-        rows.append((name, words, str(launches.reports(done.stdout)[0]), str(done.returncode), f"{took_s:.1f} s"))
+        rows.append(
+            (
+                name,
+                words,
+                str(launches.reports(done.stdout)[0]),
+                str(done.returncode),
+                f"{took_s:.1f} s",
+            )
+        )
     goal = Goal(
         "launches with the same outcomes and one report",
         f"{len(rows)} of {len(rows)}",

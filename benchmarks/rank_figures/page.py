@@ -78,8 +78,14 @@ def with_figures(head: str, figures: Sequence[Figure]) -> str:
     goals = [(number, goal) for number, figure in enumerate(figures, 1) for goal in figure.goals]
     missed = [goal.what for _, goal in goals if not goal.reached]
     verdict = f"Missed: {'; '.join(missed)}." if missed else "Every goal was reached."
-    rows = [(str(number), g.what, g.wanted, g.found, "yes" if g.reached else "**no**") for number, g in goals]
+    rows = [
+        (str(number), g.what, g.wanted, g.found, "yes" if g.reached else "**no**")
+        for number, g in goals
+    ]
     parts = [filled(head) + "\n", filled(verdict) + "\n"]
     parts.append(table(("", "what", "to reach", "found", "reached"), rows) + "\n")
-    parts += [f"## {number}. {figure.title}\n\n{filled(figure.text)}\n" for number, figure in enumerate(figures, 1)]
+    parts += [
+        f"## {number}. {figure.title}\n\n{filled(figure.text)}\n"
+        for number, figure in enumerate(figures, 1)
+    ]
     return "\n".join(parts)

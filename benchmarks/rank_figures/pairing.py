@@ -96,7 +96,14 @@ def measure(folder: Path, found: list[Found]) -> Figure:
     run(own, PYTEST)
     mine = met(properties(own))
     plain = prepared(folder / "plain", PLAIN)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--no-python"]
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=2",
+        "--no-python",
+    ]
     # One report for each rank.
     command = 'exec "$0" -m pytest -p no:cacheprovider -p no:roofline --junitxml=junit$RANK.xml'
     done = run(plain, [*torchrun, "sh", "-c", command, sys.executable])

@@ -11,7 +11,15 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-PYTEST = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--roofline-device=cpu", "--junitxml=junit.xml")
+PYTEST = (
+    sys.executable,
+    "-m",
+    "pytest",
+    "-p",
+    "no:cacheprovider",
+    "--roofline-device=cpu",
+    "--junitxml=junit.xml",
+)
 # Launchers hand on what begins so, and by it no process of a run can hide.
 MARK = "ROOFLINE_FIGURE_RUN"
 PATIENCE_S = 180.0
@@ -52,13 +60,17 @@ def properties(folder: Path) -> dict[str, dict[str, str]]:
     """What tests recorded, by test and name."""
     cases = ElementTree.parse(folder / "junit.xml").iter("testcase")
     return {
-        case.get("name", ""): {node.get("name", ""): node.get("value", "") for node in case.iter("property")}
+        case.get("name", ""): {
+            node.get("name", ""): node.get("value", "") for node in case.iter("property")
+        }
         for case in cases
     }
 
 
 @contextlib.contextmanager
-def started(folder: Path, command: Sequence[str], environ: dict[str, str]) -> Iterator[tuple[subprocess.Popen, str]]:
+def started(
+    folder: Path, command: Sequence[str], environ: dict[str, str]
+) -> Iterator[tuple[subprocess.Popen, str]]:
     """A command that runs, and the mark that all its processes bear; whatever is left at the end is killed."""
     mark = uuid.uuid4().hex
     with (folder / "output").open("wb") as output:
@@ -95,7 +107,9 @@ def running(mark: str, word: str = "") -> dict[int, str]:
             if (folder / "stat").read_text().rpartition(")")[2].split()[0] in ("Z", "X"):
                 continue
             line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            if word in line and f"{MARK}={mark}".encode() in (folder / "environ").read_bytes().split(b"\0"):
+            if word in line and f"{MARK}={mark}".encode() in (
+                folder / "environ"
+            ).read_bytes().split(b"\0"):
                 found[int(folder.name)] = line
     return found
 
@@ -109,6 +123,8 @@ def wait_for(path: Path, child: subprocess.Popen) -> str:
     until_s = time.monotonic() + PATIENCE_S
     while not path.exists():
         if child.poll() is not None or time.monotonic() > until_s:
-            raise RuntimeError(f"{path} never came: {(path.parent / 'output').read_text(errors='replace')[-2000:]}")
+            raise RuntimeError(
+                f"{path} never came: {(path.parent / 'output').read_text(errors='replace')[-2000:]}"
+            )
         time.sleep(POLL_S)
     return path.read_text()

@@ -25,7 +25,11 @@ def main(number, asked, store):
 
     group_time = timedelta(seconds=asked["group_s"])
     dist.init_process_group(
-        "gloo", init_method=f"file://{store}", rank=number, world_size=asked["size"], timeout=group_time
+        "gloo",
+        init_method=f"file://{store}",
+        rank=number,
+        world_size=asked["size"],
+        timeout=group_time,
     )
     rank = PeerRank(number)
     rank.size = asked["size"]
@@ -37,6 +41,8 @@ if __name__ == "__main__":
     wanted = json.loads(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
         try:
-            torch.multiprocessing.spawn(main, (wanted, Path(folder) / "store"), nprocs=wanted["size"])
+            torch.multiprocessing.spawn(
+                main, (wanted, Path(folder) / "store"), nprocs=wanted["size"]
+            )
         except Exception as error:
             print(str(error).strip())

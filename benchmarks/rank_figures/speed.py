@@ -58,7 +58,12 @@ def measure(folder: Path) -> Figure:
     # The first test waits for all ranks to come.
     boot, *rest = own
     goals = (
-        Goal(f"{TESTS} tests, start of pytest to its end", f"≤ {MOST_S:g} s", f"{own_s:.1f} s", own_s <= MOST_S),
+        Goal(
+            f"{TESTS} tests, start of pytest to its end",
+            f"≤ {MOST_S:g} s",
+            f"{own_s:.1f} s",
+            own_s <= MOST_S,
+        ),
         Goal(
             "a test after boot, median (longest)",
             f"≤ {MOST_PER_TEST_S:g} s",
@@ -67,7 +72,13 @@ def measure(folder: Path) -> Figure:
         ),
     )
     rows = [
-        ("kept ranks", f"{own_s:.1f} s", f"{boot:.2f} s", f"{median(rest):.3f} s", f"{max(rest):.3f} s"),
+        (
+            "kept ranks",
+            f"{own_s:.1f} s",
+            f"{boot:.2f} s",
+            f"{median(rest):.3f} s",
+            f"{max(rest):.3f} s",
+        ),
         ("a spawn each", f"{peer_s:.1f} s", "–", f"{median(peer):.3f} s", f"{max(peer):.3f} s"),
     ]
     head = ("", "whole run", "first test, with the boot", "a test, median", "a test, longest")

@@ -16,7 +16,11 @@ def rows_of():
 
     def rows(text, title):
         lines = text.partition(f"# {title}\n")[2].partition("\n#")[0].splitlines()
-        return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")][2:]
+        return [
+            [cell.strip() for cell in line.strip("|").split("|")]
+            for line in lines
+            if line.startswith("|")
+        ][2:]
 
     return rows
 

@@ -12,7 +12,9 @@ from pytest_roofline.stats.verdicts import Kind
 @pytest.fixture(scope="module")
 def lab(program):
     return SimpleNamespace(
-        page=program("ab_quality"), in_turn=program("detectors.in_turn"), peers=program("detectors.peers")
+        page=program("ab_quality"),
+        in_turn=program("detectors.in_turn"),
+        peers=program("detectors.peers"),
     )
 
 
@@ -30,14 +32,18 @@ def test_modes_are_a_processs_own_or_that_of_all_its_tests(lab):
     for together, apart in ((True, 1), (False, 2)):
         world = lab.in_turn.World(1e-6, session=0.0, drift=0.0, modes=0.5, together=together)
         logs = lab.in_turn.draw(np.random.default_rng(2), world, 50, 8).logs
-        assert np.unique(np.round(logs, 3)).tolist() == pytest.approx([0.0, math.log(1.06)], abs=1e-3)
+        assert np.unique(np.round(logs, 3)).tolist() == pytest.approx(
+            [0.0, math.log(1.06)], abs=1e-3
+        )
         assert len(np.unique(np.round(logs[:, 0], 3))) == apart
 
 
 def test_a_run_stops_test_by_test_and_is_counted_by_the_blocks_it_took(lab):
     rng, tally = np.random.default_rng(3), lab.in_turn.Tally()
     for _ in range(3):
-        course = lab.in_turn.run(lab.in_turn.draw(rng, lab.in_turn.World(0.01), 25, 8).slower([7], 0.06), 0.03, 8)
+        course = lab.in_turn.run(
+            lab.in_turn.draw(rng, lab.in_turn.World(0.01), 25, 8).slower([7], 0.06), 0.03, 8
+        )
         assert course.kinds[7] is Kind.REGRESSED
         assert course.kinds.count(Kind.PASSED) == 24
         tally.count(course, [7])
@@ -57,12 +63,23 @@ def test_asv_and_the_rccl_gate_call_what_their_sources_do(lab):
     after[10:12] *= 1.02
     assert np.flatnonzero(lab.peers.asv(before, after)).tolist() == [2, 3, 5, 7, 8]
     assert np.flatnonzero(lab.peers.rccl_gate(before, after)).tolist() == [2, 3]
-    assert np.flatnonzero(lab.peers.pytest_benchmark(before, after, "min:5%")).tolist() == [2, 3, 5, 7, 8]
+    assert np.flatnonzero(lab.peers.pytest_benchmark(before, after, "min:5%")).tolist() == [
+        2,
+        3,
+        5,
+        7,
+        8,
+    ]
 
 
 def test_the_page_names_goals_that_are_missed(lab):
     row = lab.page.Row(
-        "one", "σ_p 1 %", lab.in_turn.World(0.01), slower="one", slowdown=0.05, goals=((4, 0.9), (8, 0.9))
+        "one",
+        "σ_p 1 %",
+        lab.in_turn.World(0.01),
+        slower="one",
+        slowdown=0.05,
+        goals=((4, 0.9), (8, 0.9)),
     )
     tally = lab.in_turn.Tally(slower=100)
     tally.found.update({2: 80, 4: 15})
@@ -72,11 +89,15 @@ def test_the_page_names_goals_that_are_missed(lab):
     ]
     unchanged = lab.page.Row("spreads", "calm", lab.in_turn.World())
     for red, good in ((4, [True, True]), (20, [False, False])):
-        said = lab.page.findings([(unchanged, lab.in_turn.Tally(suites=100, tests=20000, red_suites=red))])
+        said = lab.page.findings(
+            [(unchanged, lab.in_turn.Tally(suites=100, tests=20000, red_suites=red))]
+        )
         assert [reached for _, _, reached in said] == good
     found = {"this plugin": 60, "asv continuous": 40, "benchstat": 90, "RCCL perf gate": 70}
     peers = {
-        (rule, "calm"): lab.page.Called(10, 5 * (rule == "benchstat"), 100, dict.fromkeys(lab.peers.SLOWDOWNS, count))
+        (rule, "calm"): lab.page.Called(
+            10, 5 * (rule == "benchstat"), 100, dict.fromkeys(lab.peers.SLOWDOWNS, count)
+        )
         for rule, count in found.items()
     }
     text = lab.page.page([(row, tally)], peers, lab.page.Plan(100, 5))
@@ -90,4 +111,6 @@ def test_a_small_run_writes_the_page(lab, tmp_path, rows_of):
     told = rows_of(path.read_text(encoding="utf-8"), "Suites of 25")
     assert [(row[0], row[-1]) for row in told] == [("σ_p 1 %", "4"), ("calm", "4"), ("mix", "4")]
     # PASSED, IMPROVED and open, and what is red.
-    assert all(sum(float(row[at]) for at in (4, 5, 6, 7)) == pytest.approx(100, abs=0.2) for row in told)
+    assert all(
+        sum(float(row[at]) for at in (4, 5, 6, 7)) == pytest.approx(100, abs=0.2) for row in told
+    )

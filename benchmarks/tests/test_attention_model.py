@@ -34,14 +34,23 @@ def test_a_tile_takes_as_many_clocks_as_arithmetic_says(model):
 def test_the_rates_of_a_clock_are_those_of_the_datasheet(model, product):
     hz = 1.83e9
     units = product.facts["units"].value
-    assert units * hz * model.MATRIX_FLOPS == pytest.approx(product.peaks["bf16_TFLOPS"].value * 1e12, rel=1e-3)
+    assert units * hz * model.MATRIX_FLOPS == pytest.approx(
+        product.peaks["bf16_TFLOPS"].value * 1e12, rel=1e-3
+    )
     full_hz = product.facts["clock_MHz"].value * 1e6
-    assert units * full_hz * model.FLOAT32 * 2 == pytest.approx(product.peaks["fp32_TFLOPS"].value * 1e12, rel=5e-3)
+    assert units * full_hz * model.FLOAT32 * 2 == pytest.approx(
+        product.peaks["fp32_TFLOPS"].value * 1e12, rel=5e-3
+    )
 
 
 @pytest.mark.parametrize("head_dim", [64, 128])
 def test_a_compiled_tile_has_one_exponential_a_score_and_one_a_row_to_rescale(model, head_dim):
-    case = {"architecture": model.ARCHITECTURE, "kernel": "forward", "dtype": "bf16", "variant": "full"}
+    case = {
+        "architecture": model.ARCHITECTURE,
+        "kernel": "forward",
+        "dtype": "bf16",
+        "variant": "full",
+    }
     (entry,) = (
         one
         for one in read_baseline(ROOT / "baselines/resources.json").exact
@@ -56,7 +65,11 @@ def test_a_compiled_tile_has_one_exponential_a_score_and_one_a_row_to_rescale(mo
 
 def test_no_forward_pass_is_foreseen_above_what_its_tile_allows(model, product):
     peak = product.peaks["bf16_TFLOPS"].value * 1e12
-    rates = {one.head_dim: one for one in model.predictions() if (one.passes, one.unit) == ("forward", "FLOP/s")}
+    rates = {
+        one.head_dim: one
+        for one in model.predictions()
+        if (one.passes, one.unit) == ("forward", "FLOP/s")
+    }
     assert set(rates) == set(model.HEAD_DIMS)
     for head_dim, one in rates.items():
         own = configurations()[model.ARCHITECTURE]["forward"]["16-bit"][head_dim]

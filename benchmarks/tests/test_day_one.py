@@ -12,7 +12,10 @@ def day_one(program):
 
 
 def test_healthy_cards_of_every_product_are_hardly_ever_red(day_one):
-    found = {one.product: day_one.healthy_runs_red(one, 60, random.Random(3)) for one in day_one.machines()}
+    found = {
+        one.product: day_one.healthy_runs_red(one, 60, random.Random(3))
+        for one in day_one.machines()
+    }
     assert {"h100-sxm5-80gb", "a100-sxm4-80gb", "mi300x-192gb", "v100-sxm2-32gb"} <= found.keys()
     assert max(found.values()) <= 3
 

@@ -21,7 +21,8 @@ SHAPES = [(1,), (5,), (1, 1), (1, 1, 1), (1,) * 5, (1,) * 14, (5, 5, 5), (3, 1, 
 def lab(program):
     modules = ("drawing", "rows", "twin", "peers")
     return SimpleNamespace(
-        detector_quality=program("detector_quality"), **{name: program(f"detectors.{name}") for name in modules}
+        detector_quality=program("detector_quality"),
+        **{name: program(f"detectors.{name}") for name in modules},
     )
 
 
@@ -29,7 +30,11 @@ def _groups(logs, shape, *, sitting=False):
     """A baseline as the plugin has it, its sessions each on a day of its own."""
     groups, place = [], 0
     for number, count in enumerate(shape):
-        started = f"2026-01-01T{3 + number % 20:02}:00:00Z" if sitting else f"2026-01-{1 + number:02}T03:00:00Z"
+        started = (
+            f"2026-01-01T{3 + number % 20:02}:00:00Z"
+            if sitting
+            else f"2026-01-{1 + number:02}T03:00:00Z"
+        )
         groups.append(Group(tuple(np.exp(logs[place : place + count]).tolist()), "GPU-0", started))
         place += count
     return tuple(groups)
@@ -59,8 +64,18 @@ def test_the_twin_says_what_judge_says(lab, shape, spreads, tests):
             for index, reference in enumerate(references):
                 group = Group(tuple(np.exp(new[index, :count]).tolist()), "GPU-0")
                 verdict = judge([group], reference, Policy(0.05, tests, prior, looks))
-                told = (KINDS[verdict.kind.value], verdict.p_spent, verdict.may_be_red, verdict.futile)
-                mine = (seen.kind[index], seen.spent[index], seen.may_be_red[index], seen.futile[index])
+                told = (
+                    KINDS[verdict.kind.value],
+                    verdict.p_spent,
+                    verdict.may_be_red,
+                    verdict.futile,
+                )
+                mine = (
+                    seen.kind[index],
+                    seen.spent[index],
+                    seen.may_be_red[index],
+                    seen.futile[index],
+                )
                 assert mine == pytest.approx(told, rel=1e-6), (looks, count, index)
 
 
@@ -77,7 +92,9 @@ def test_the_twin_knows_a_sitting_and_another_device(lab, device):
         for index, reference in enumerate(references):
             group = Group(tuple(np.exp(new[index, :count]).tolist()), device)
             verdict = judge([group], reference, Policy(0.05, 20, prior, Looks(12)))
-            assert (seen.kind[index], seen.spent[index]) == pytest.approx((KINDS[verdict.kind.value], verdict.p_spent))
+            assert (seen.kind[index], seen.spent[index]) == pytest.approx(
+                (KINDS[verdict.kind.value], verdict.p_spent)
+            )
 
 
 def test_the_twin_settles_as_a_suite_is_settled(lab):
@@ -90,7 +107,9 @@ def test_the_twin_settles_as_a_suite_is_settled(lab):
     verdicts = {str(i): judge([group], references[i], policy) for i, group in enumerate(groups)}
     settled = settle(verdicts, tests)
     spent = np.array([verdict.p_spent for verdict in verdicts.values()])
-    assert lab.twin.adjusted(spent) == pytest.approx([verdict.p_adjusted for verdict in settled.values()])
+    assert lab.twin.adjusted(spent) == pytest.approx(
+        [verdict.p_adjusted for verdict in settled.values()]
+    )
     assert sum(verdict.kind.value == "REGRESSED" for verdict in settled.values()) >= tests // 3
 
 
@@ -110,7 +129,9 @@ def test_more_rounds_never_find_less(lab, monkeypatch):
     monkeypatch.setattr(lab.rows, "SLOWED", 0.5)
     plan = lab.rows.Plan(40, 100, 0.05, "device", 3)
     rows = [
-        row for row in lab.rows.rows() if row.group == "rounds" and row.shape == "3 × 5" and row.rounds in ("auto", "3")
+        row
+        for row in lab.rows.rows()
+        if row.group == "rounds" and row.shape == "3 × 5" and row.rounds in ("auto", "3")
     ]
     found = {}
     for row, count in zip(rows, lab.rows.count_all(plan, rows, 1), strict=True):
@@ -126,7 +147,12 @@ def test_what_is_shared_is_taken_out_and_where_nothing_is_nothing(lab):
     setup = lab.drawing.Setup("calm", session=0.0)
     drawn = [lab.drawing.draw(rng, replace(setup, shared=0.02), 60, shape) for _ in range(20)]
     before = np.mean([np.abs(new.mean(axis=1)).mean() for _, new in drawn])
-    after = np.mean([np.abs(lab.twin.without_shared(logs, shape, new)[1].mean(axis=1)).mean() for logs, new in drawn])
+    after = np.mean(
+        [
+            np.abs(lab.twin.without_shared(logs, shape, new)[1].mean(axis=1)).mean()
+            for logs, new in drawn
+        ]
+    )
     assert after < before / 3
     for _ in range(20):
         logs, new = lab.drawing.draw(rng, setup, 60, shape)
@@ -134,7 +160,17 @@ def test_what_is_shared_is_taken_out_and_where_nothing_is_nothing(lab):
 
 
 def test_the_page_names_goals_that_are_missed(lab, capsys):
-    arguments = ["--draws", "2", "--tests", "8", "--only", "rounds mix 3 × 5", "--jobs", "1", "--json"]
+    arguments = [
+        "--draws",
+        "2",
+        "--tests",
+        "8",
+        "--only",
+        "rounds mix 3 × 5",
+        "--jobs",
+        "1",
+        "--json",
+    ]
     assert lab.detector_quality.main(arguments) == 0
     told = json.loads(capsys.readouterr().out)
     assert [goal["reached"] for goal in told["goals"] if "at least 45 %" in goal["goal"]]
@@ -147,9 +183,16 @@ def test_what_a_run_says_it_would_have_caught_it_catches_eighty_times_in_a_hundr
     for _ in range(4):
         logs, new = lab.drawing.draw(rng, lab.drawing.Setup("calm"), tests, shape)
         references = [Reference(_groups(row, shape), "drawn") for row in logs]
-        policy = Policy(0.05, tests, lend(priors()["device"], [one.groups for one in references]), Looks(12))
+        policy = Policy(
+            0.05, tests, lend(priors()["device"], [one.groups for one in references]), Looks(12)
+        )
         groups = [Group((float(np.exp(row[0])),), "GPU-0") for row in new]
-        reach = np.array([judge([group], one, policy).reach for group, one in zip(groups, references, strict=True)])
+        reach = np.array(
+            [
+                judge([group], one, policy).reach
+                for group, one in zip(groups, references, strict=True)
+            ]
+        )
         baseline = lab.twin.Baseline(logs, shape, priors()["device"])
         course = lab.twin.run(baseline, new, rule)
         kinds = lab.twin.each_alone(baseline, new + np.log1p(reach)[:, None], 0.0, rule, course)

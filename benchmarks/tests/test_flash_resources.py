@@ -31,7 +31,13 @@ LARGE = replace(
 AMD = replace(
     FORWARD,
     target="gfx942",
-    figures={"matrix_instructions": 96, "shared_bytes": 32768, "v_mfma": 96, "vgpr_spills": 0, "vgprs": 224},
+    figures={
+        "matrix_instructions": 96,
+        "shared_bytes": 32768,
+        "v_mfma": 96,
+        "vgpr_spills": 0,
+        "vgprs": 224,
+    },
     parameters=FORWARD.parameters | {"architecture": "gfx942", "head_dim": 128},
     options={"num_warps": 4, "num_stages": 1, "waves_per_eu": 2, "matrix_instr_nonkdim": 16},
     arguments=FORWARD.arguments | {"DESCRIPTORS": "False"},
@@ -78,7 +84,10 @@ def test_what_spills_is_marked_and_comes_first(made, rows_of):
     assert rows_of(text, "What stands out") == [
         ["sm_90", "d_queries", "bf16", "256", "causal", "**1,234**", "720", "yes"]
     ]
-    assert [(row[0], row[10]) for row in rows_of(text, "sm_90")] == [("d_queries", "**1,234**"), ("forward", "0")]
+    assert [(row[0], row[10]) for row in rows_of(text, "sm_90")] == [
+        ("d_queries", "**1,234**"),
+        ("forward", "0"),
+    ]
     assert "none is against the rule" in text
     assert text.index("## What stands out") < text.index("## sm_90")
 
@@ -95,8 +104,12 @@ def test_what_spills_is_marked_and_comes_first(made, rows_of):
         ({}, {}, ""),
     ],
 )
-def test_the_rule_holds_for_16_bit_types_to_128_columns_in_whole_tiles(resources, figures, parameters, why):
-    entry = replace(FORWARD, figures=FORWARD.figures | figures, parameters=FORWARD.parameters | parameters)
+def test_the_rule_holds_for_16_bit_types_to_128_columns_in_whole_tiles(
+    resources, figures, parameters, why
+):
+    entry = replace(
+        FORWARD, figures=FORWARD.figures | figures, parameters=FORWARD.parameters | parameters
+    )
     assert resources.breach(entry) == why
 
 

@@ -9,7 +9,13 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from roofline_kernels.attention.architectures import REFUSED, SHARED_BYTES
-from roofline_kernels.attention.configurations import PASSES, Configuration, configuration, registers, shipped
+from roofline_kernels.attention.configurations import (
+    PASSES,
+    Configuration,
+    configuration,
+    registers,
+    shipped,
+)
 
 ARCHITECTURES = sorted(set(SHARED_BYTES) - set(REFUSED))
 HEADER = {"device": "a GPU", "architecture": "sm_90", "triton": "3.9.0"}
@@ -45,7 +51,9 @@ def tried(lab, problem):
 @pytest.fixture
 def begun(lab, tmp_path):
     """Begins a log, or goes on with it."""
-    return lambda resume=False, header=HEADER: lab.log.begin(tmp_path / "log.jsonl", header, resume=resume)
+    return lambda resume=False, header=HEADER: lab.log.begin(
+        tmp_path / "log.jsonl", header, resume=resume
+    )
 
 
 class FakeTimer:
@@ -95,7 +103,12 @@ def test_the_shipped_configuration_comes_first_and_each_once(lab, architecture, 
         assert len(set(found)) == len(found) > 20
         assert {one.num_warps for one in found[1:]} == {4, 8}
         assert {one.num_stages for one in found[1:]} == {1, 2, 3, 4}
-        assert {one.block_m for one in found[1:]} | {one.block_n for one in found[1:]} == {32, 64, 128, 256}
+        assert {one.block_m for one in found[1:]} | {one.block_n for one in found[1:]} == {
+            32,
+            64,
+            128,
+            256,
+        }
 
 
 @pytest.mark.parametrize(
@@ -119,11 +132,16 @@ def test_what_cannot_be_held_in_registers_is_left_out(lab):
     # 256 x 64 of output and 256 x 256 scores over 128 threads: 640 registers each.
     assert registers("sm_90", "forward", 64, Configuration(256, 256, 4, 1)) == (640, 255)
     # As many over 512 lanes: 160; two waves share the registers of a SIMD.
-    assert registers("gfx942", "forward", 64, Configuration(256, 256, 8, 1, waves_per_eu=2)) == (160, 256)
+    assert registers("gfx942", "forward", 64, Configuration(256, 256, 8, 1, waves_per_eu=2)) == (
+        160,
+        256,
+    )
     # dK and dV: 2 x 64 x 128, and 32 x 64 scores.
     assert registers("sm_80", "d_keys", 128, Configuration(32, 64, 4, 1)) == (144, 255)
     assert registers("sm_100", "forward", 256, Configuration(256, 256, 4, 1)) == (0, 255)
-    tried = lab.candidates.candidates("sm_90", "forward", 64, shipped()["sm_90"]["forward"]["16-bit"][64])
+    tried = lab.candidates.candidates(
+        "sm_90", "forward", 64, shipped()["sm_90"]["forward"]["16-bit"][64]
+    )
     assert Configuration(256, 256, 8, 2) not in tried
 
 
@@ -139,7 +157,10 @@ def test_what_cannot_be_loaded_ahead_is_left_out(lab):
 
 def test_hopper_tries_other_ways_through_the_loop_behind_the_shipped_one(lab):
     own = shipped()["sm_90"]["forward"]["16-bit"][128]
-    names = [lab.candidates.name_of(one) for one in lab.candidates.candidates("sm_90", "forward", 128, own)[:7]]
+    names = [
+        lab.candidates.name_of(one)
+        for one in lab.candidates.candidates("sm_90", "forward", 128, own)[:7]
+    ]
     assert names == [
         "128×128 w8 s2 tma", "128×64 w8 s2 tma overlap", "128×64 w8 s3 tma overlap", "128×128 w8 s2 tma threshold8",
         "128×128 w8 s2 tma persistent", "128×64 w8 s2 tma overlap persistent", "64×128 w4 s2 tma ws",
@@ -155,7 +176,10 @@ def test_hopper_tries_other_ways_through_the_loop_behind_the_shipped_one(lab):
     ("asked", "why"),
     [
         ({"shared_bytes": 65536, "vgpr_spills": 0}, ""),
-        ({"shared_bytes": 65537, "vgpr_spills": 0}, "needs 65,537 bytes of shared memory, there are 65,536"),
+        (
+            {"shared_bytes": 65537, "vgpr_spills": 0},
+            "needs 65,537 bytes of shared memory, there are 65,536",
+        ),
         ({"shared_bytes": 0, "spill_stores": 60, "spill_loads": 40}, ""),
         ({"shared_bytes": 0, "spill_stores": 60, "spill_loads": 41}, "101 spills"),
         ({"shared_bytes": 0}, ""),
@@ -193,7 +217,11 @@ def test_the_best_of_the_finals_is_chosen_whatever_was_lucky_in_the_sweep(lab, p
 
 
 def test_what_was_wrong_once_is_never_chosen(lab, problem, tried):
-    log = [tried(FAST, 1.0), tried(SMALL, 2.0), tried(FAST, None, "final", trouble="dK is off by 3")]
+    log = [
+        tried(FAST, 1.0),
+        tried(SMALL, 2.0),
+        tried(FAST, None, "final", trouble="dK is off by 3"),
+    ]
     log += [tried(SMALL, 2.0, "final")]
     assert lab.choosing.choose(log, problem, FAST).best == SMALL
     assert lab.choosing.compromise(log, [problem]) == SMALL
@@ -202,7 +230,10 @@ def test_what_was_wrong_once_is_never_chosen(lab, problem, tried):
 
 def test_of_several_shapes_the_least_loss_over_all_is_taken(lab, problem, tried):
     short = replace(problem, setting=replace(problem.setting, sequence=4096))
-    seconds = {problem: {FAST: 1.0, SMALL: 1.05, SLOW: 1.3}, short: {FAST: 0.13, SMALL: 0.105, SLOW: 0.1}}
+    seconds = {
+        problem: {FAST: 1.0, SMALL: 1.05, SLOW: 1.3},
+        short: {FAST: 0.13, SMALL: 0.105, SLOW: 0.1},
+    }
     log = [tried(one, s, of=of) for of, times in seconds.items() for one, s in times.items()]
     assert lab.choosing.compromise(log, [problem, short]) == SMALL
     assert lab.choosing.compromise(log, [problem]) == FAST
@@ -212,7 +243,11 @@ def test_of_several_shapes_the_least_loss_over_all_is_taken(lab, problem, tried)
 
 
 def test_the_json_has_the_form_of_the_table_that_is_shipped(lab):
-    best = {("forward", 128): replace(FAST, descriptors=True), ("forward", 64): SMALL, ("d_keys", 64): SLOW}
+    best = {
+        ("forward", 128): replace(FAST, descriptors=True),
+        ("forward", 64): SMALL,
+        ("d_keys", 64): SLOW,
+    }
     text = lab.choosing.as_json("sm_90", best)
     raw = json.loads(text)
     assert {
@@ -220,7 +255,9 @@ def test_the_json_has_the_form_of_the_table_that_is_shipped(lab):
         for kernel, widths in raw["sm_90"].items()
         for size, entry in widths["16-bit"].items()
     } == best
-    assert '        "64": {"block_m": 64, "block_n": 64, "num_warps": 4, "num_stages": 2},\n' in text
+    assert (
+        '        "64": {"block_m": 64, "block_n": 64, "num_warps": 4, "num_stages": 2},\n' in text
+    )
     assert list(raw["sm_90"]["forward"]["16-bit"]) == ["64", "128"]
 
 
@@ -234,7 +271,9 @@ def test_a_line_says_shipped_best_and_distance(lab, problem):
         "  <-- more than 5 % off"
     )
     assert lab.wording.line(replace(far, best_s=1.48e-3)).endswith("(+1.4 %)")
-    assert lab.wording.line(replace(far, best=far.shipped, best_s=1.5e-3)).endswith(": 367 TFLOP/s, the best")
+    assert lab.wording.line(replace(far, best=far.shipped, best_s=1.5e-3)).endswith(
+        ": 367 TFLOP/s, the best"
+    )
     assert lab.wording.line(replace(far, shipped_s=None)).endswith("TFLOP/s  <-- more than 5 % off")
     assert lab.wording.line(replace(far, best=None)).endswith("; no candidate has a sound time")
 
@@ -341,7 +380,9 @@ def run(lab, begun, tried, capsys, tmp_path):
             heard(log, lab.main.tasks_of("sm_90", asked[0]), tried)
         sweep = lab.sweeping.Sweep(judge=None, jobs=1, finals=2, turns=1)
         options = argparse.Namespace(peers=False, json=tmp_path / "best.json")
-        status = lab.main.run(log, "sm_90", asked, sweep, lambda _: SimpleNamespace(time=timer), options)
+        status = lab.main.run(
+            log, "sm_90", asked, sweep, lambda _: SimpleNamespace(time=timer), options
+        )
         captured = capsys.readouterr()
         return status, captured.out, captured.err
 
@@ -350,7 +391,9 @@ def run(lab, begun, tried, capsys, tmp_path):
 
 def test_a_run_prints_the_distance_and_writes_the_best(lab, run, tmp_path):
     best = replace(FAST, descriptors=True)
-    status, out, _ = run(FakeTimer(lab, {best: 1.0e-3, configuration("sm_90", "forward", 64, 2): 1.1e-3}, 2.0e-3))
+    status, out, _ = run(
+        FakeTimer(lab, {best: 1.0e-3, configuration("sm_90", "forward", 64, 2): 1.1e-3}, 2.0e-3)
+    )
     assert status == 0
     assert out.count("best 128×64 w8 s4 tma: 550 TFLOP/s (+10.0 %)  <-- more than 5 % off") == 2
     assert "forward d64: over all shapes 128×64 w8 s4 tma, shipped 128×128 w8 s3 tma" in out
@@ -358,7 +401,9 @@ def test_a_run_prints_the_distance_and_writes_the_best(lab, run, tmp_path):
     assert Configuration(**written["sm_90"]["forward"]["16-bit"]["64"]) == best
 
 
-def test_peers_are_ours_twice_and_every_back_end_each_once(lab, timing, problem, tried, begun, monkeypatch):
+def test_peers_are_ours_twice_and_every_back_end_each_once(
+    lab, timing, problem, tried, begun, monkeypatch
+):
     log, asked = begun(), []
     log.add(tried(FAST, 1.0))
 
@@ -369,7 +414,11 @@ def test_peers_are_ours_twice_and_every_back_end_each_once(lab, timing, problem,
     monkeypatch.setattr(timing, "time_peer", time_peer)
     for _ in range(2):
         lab.main.time_peers(log, [problem], lambda setting: None)
-    forward = [(name, attention, chosen) for name, attention, passes, chosen in asked if passes == "forward"]
+    forward = [
+        (name, attention, chosen)
+        for name, attention, passes, chosen in asked
+        if passes == "forward"
+    ]
     assert len(asked) == 2 * len(forward)
     assert forward == [
         ("triton, shipped", "triton", {}),
@@ -394,21 +443,31 @@ def bench(lab, timing):
     from pytest_roofline.engine.devices import open_device
 
     with threadpool_limits(1):
-        yield timing.Bench(open_device("cpu"), lab.problems.Setting(16, True, 1, 1, 48), budget_s=0.01)
+        yield timing.Bench(
+            open_device("cpu"), lab.problems.Setting(16, True, 1, 1, 48), budget_s=0.01
+        )
 
 
 @pytest.mark.parametrize("kernel", PASSES)
-def test_a_kernel_is_timed_alone_under_the_configuration_and_held_against_the_reference(lab, bench, kernel):
+def test_a_kernel_is_timed_alone_under_the_configuration_and_held_against_the_reference(
+    lab, bench, kernel
+):
     problem = lab.problems.Problem(kernel, bench.setting)
     launch = bench.launch(kernel, Configuration(32, 16, 4, 1))
     assert (launch.arguments["BLOCK_M"], launch.arguments["BLOCK_N"]) == (32, 16)
     found = bench.time(problem, Configuration(32, 16, 4, 1), "sweep")
     assert found.seconds is not None
-    assert (found.problem, found.configuration, found.step) == (problem, Configuration(32, 16, 4, 1), "sweep")
+    assert (found.problem, found.configuration, found.step) == (
+        problem,
+        Configuration(32, 16, 4, 1),
+        "sweep",
+    )
 
 
 @pytest.mark.parametrize("kernel", PASSES)
-def test_a_kernel_that_writes_nothing_is_found_and_spoils_no_other(lab, timing, bench, kernel, monkeypatch):
+def test_a_kernel_that_writes_nothing_is_found_and_spoils_no_other(
+    lab, timing, bench, kernel, monkeypatch
+):
     problem = lab.problems.Problem(kernel, bench.setting)
     with monkeypatch.context() as patch:
         patch.setattr(timing.Bench, "launch", lambda *_: SimpleNamespace(run=lambda device: None))

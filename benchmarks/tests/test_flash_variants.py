@@ -25,14 +25,20 @@ def candidates(program):
 def rows():
     """The rows of the page, each as its cells."""
     lines = PAGE.read_text(encoding="utf-8").splitlines()
-    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| ")][1:]
+    return [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| ")
+    ][1:]
 
 
 def code(*instructions):
     return "\n".join(f"        /*0000*/                   {one} ;" for one in instructions)
 
 
-HGMMA, EX2, WAIT = "HGMMA.64x128x16.F32.BF16 R24, gdesc[UR16], R24", "MUFU.EX2 R1, R1", "WARPGROUP.DEPBAR.LE gsb0, 0x0"
+HGMMA, EX2, WAIT = (
+    "HGMMA.64x128x16.F32.BF16 R24, gdesc[UR16], R24",
+    "MUFU.EX2 R1, R1",
+    "WARPGROUP.DEPBAR.LE gsb0, 0x0",
+)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +59,11 @@ def test_the_page_has_each_that_is_tried_and_none_that_spills(candidates, rows):
         [str(size), mask, candidates.name_of(one)]
         for size, own in OWN.items()
         for mask in ("full", "causal")
-        for one in [own, replace(own, warp_specialize=True), *candidates.variants("sm_90", "forward", size, own)]
+        for one in [
+            own,
+            replace(own, warp_specialize=True),
+            *candidates.variants("sm_90", "forward", size, own),
+        ]
     ]
     assert [row[:3] for row in rows] == expected
     assert {row[9] for row in rows} <= {"0", ""}
@@ -66,9 +76,13 @@ def test_the_page_has_each_that_is_tried_and_none_that_spills(candidates, rows):
 @pytest.mark.parametrize("what", ["as shipped", "overlap", "ws"])
 def test_the_page_shows_what_the_compiler_makes(page, candidates, rows, what, causal):
     triton = pytest.importorskip("triton", reason="needs Triton, found none")
-    if f"with Triton {triton.__version__}," not in " ".join(PAGE.read_text(encoding="utf-8").split()):
+    if f"with Triton {triton.__version__}," not in " ".join(
+        PAGE.read_text(encoding="utf-8").split()
+    ):
         pytest.skip(f"the page is of another Triton than {triton.__version__}")
     own = OWN[128]
     tried = [own, *candidates.variants("sm_90", "forward", 128, own)]
-    tiles = next(one for one in tried if what == "as shipped" or what in candidates.name_of(one).split())
+    tiles = next(
+        one for one in tried if what == "as shipped" or what in candidates.name_of(one).split()
+    )
     assert list(page._row(page.look(128, causal, tiles))) in rows

@@ -44,13 +44,17 @@ def test_a_fault_counts_only_at_the_right_level_and_in_the_right_class(faults, f
 
     right = finding("gpu", "GPU-00000001-0002", "memory", "arithmetic", "latency")
     link = finding("link", "node005 GPU 1 – GPU 3", "peer link")
-    assert faults.score_fleet(plan, {"findings": [right, link]}) == faults.Score(("slow GPU", "slow link"), ())
+    assert faults.score_fleet(plan, {"findings": [right, link]}) == faults.Score(
+        ("slow GPU", "slow link"), ()
+    )
     for wrong in (
         finding("gpu", "GPU-00000001-0002", "memory"),
         finding("gpu", "GPU-00000001-0002", "memory", "arithmetic", "host link"),
     ):
         assert faults.score_fleet(plan, {"findings": [wrong]}).found == ()
-    assert faults.score_fleet(plan, {"findings": [finding("gpu", "GPU-7", "memory")]}).invented == ("gpu GPU-7",)
+    assert faults.score_fleet(plan, {"findings": [finding("gpu", "GPU-7", "memory")]}).invented == (
+        "gpu GPU-7",
+    )
 
 
 def test_a_step_counts_only_in_the_right_night_and_on_all_devices(faults, fleets):
@@ -58,14 +62,22 @@ def test_a_step_counts_only_in_the_right_night_and_on_all_devices(faults, fleets
 
     def change(day, units):
         after = {"started": f"2026-01-{day:02}T02:00:00+00:00"}
-        return {"kind": "step", "slower": True, "units": units, "after": after, "found": [{"label": "matmul"}]}
+        return {
+            "kind": "step",
+            "slower": True,
+            "units": units,
+            "after": after,
+            "found": [{"label": "matmul"}],
+        }
 
     assert faults.score_history(plan, {"changes": [change(20, ["a", "b"])]}).found == ("step",)
     for wrong in (change(21, ["a", "b"]), change(20, ["a"])):
         assert len(faults.score_history(plan, {"changes": [wrong]}).invented) == 1
 
 
-def test_the_page_has_time_memory_and_what_was_found(many_runs, fleets, program, monkeypatch, tmp_path):
+def test_the_page_has_time_memory_and_what_was_found(
+    many_runs, fleets, program, monkeypatch, tmp_path
+):
     commands = program("many.commands")
     told = {"fleet": {"findings": []}, "history": {"changes": []}}
 
@@ -74,11 +86,18 @@ def test_the_page_has_time_memory_and_what_was_found(many_runs, fleets, program,
         return commands.Done(json.dumps(told[name]), 0, 2.0, 1.5, 100_000_000)
 
     monkeypatch.setattr(many_runs, "roofline", roofline)
-    monkeypatch.setattr(many_runs, "peer", lambda kind, runs: commands.Done("", 0, 4.0, 3.0, 50_000_000))
-    monkeypatch.setattr(many_runs, "write", lambda plan, folder: (folder / "a.jsonl").write_text(""))
+    monkeypatch.setattr(
+        many_runs, "peer", lambda kind, runs: commands.Done("", 0, 4.0, 3.0, 50_000_000)
+    )
+    monkeypatch.setattr(
+        many_runs, "write", lambda plan, folder: (folder / "a.jsonl").write_text("")
+    )
     page = tmp_path / "page.md"
     assert many_runs.main(["--files", "400", "4000", "--clean", "3", "-o", str(page)]) == 0
     text = page.read_text()
     assert "| `roofline fleet` | 4,000 | 2.0 | 1.5 | 2.0 | 1.5 | 100 | 0/3 | 0 |" in text
-    assert "10 times the files take 1.0 times the CPU time at first, 1.0 times later, and 1.0 times the memory" in text
+    assert (
+        "10 times the files take 1.0 times the CPU time at first, 1.0 times later, and 1.0 times the memory"
+        in text
+    )
     assert "`roofline history`: 0 of 3, 0.0 to 70.8 %" in text

@@ -17,8 +17,16 @@ def write(tree, path, text):
 
 
 def test_a_function_is_the_same_in_another_folder_with_other_words_above_it(mutants, tmp_path):
-    write(tmp_path / "a", "judging/stats.py", 'class A:\n    def f(self):\n        """Two."""\n        return 1 + 1\n')
-    write(tmp_path / "b", "core/other.py", "class A:\n    def f(self):\n        # A reason.\n        return 1 + 1\n")
+    write(
+        tmp_path / "a",
+        "judging/stats.py",
+        'class A:\n    def f(self):\n        """Two."""\n        return 1 + 1\n',
+    )
+    write(
+        tmp_path / "b",
+        "core/other.py",
+        "class A:\n    def f(self):\n        # A reason.\n        return 1 + 1\n",
+    )
     write(tmp_path / "c", "core/other.py", "class A:\n    def f(self):\n        return 1 + 2\n")
     mutant = {"function": "A.f", "digest": mutants.functions(tmp_path / "a")["A.f"][0].digest}
     ((_, function),) = mutants.present(tmp_path / "b", [mutant])
@@ -28,7 +36,12 @@ def test_a_function_is_the_same_in_another_folder_with_other_words_above_it(muta
 
 def test_the_page_counts_what_was_tried_in_both_trees(mutants):
     one = {"area": "timing", "module": "log", "function": "f", "was": "a | b", "now": "a & b"}
-    ends = [("killed", "timeout"), ("killed", "survived"), ("unsettled", "killed"), ("killed", "gone")]
+    ends = [
+        ("killed", "timeout"),
+        ("killed", "survived"),
+        ("unsettled", "killed"),
+        ("killed", "gone"),
+    ]
     tried = [one | {"before": before, "after": after} for before, after in ends]
     lines = mutants.page({"seed": 1, "before": "abc", "after": "def"}, tried).splitlines()
     assert "| **all** | 2 | 2 (100%) | 1 (50%) |" in lines

@@ -23,8 +23,20 @@ NOT_ON_A_FAKE = {
 @pytest.fixture(scope="module")
 def lab(program):
     """The program and the modules that it is made of."""
-    names = ("facts", "faithful", "labs", "probe", "predictions", "page", "running", "stages", "devices_table")
-    return SimpleNamespace(main=program("on_hardware"), **{name: program(f"hardware.{name}") for name in names})
+    names = (
+        "facts",
+        "faithful",
+        "labs",
+        "probe",
+        "predictions",
+        "page",
+        "running",
+        "stages",
+        "devices_table",
+    )
+    return SimpleNamespace(
+        main=program("on_hardware"), **{name: program(f"hardware.{name}") for name in names}
+    )
 
 
 @pytest.fixture
@@ -60,7 +72,9 @@ def named(rows, verdict):
 
 def test_on_the_faithful_fake_every_row_of_the_probe_holds(lab, probed):
     facts, rows = probed()
-    assert {row.prediction.name: row.verdict for row in rows} == {row.prediction.name: "holds" for row in rows}
+    assert {row.prediction.name: row.verdict for row in rows} == {
+        row.prediction.name: "holds" for row in rows
+    }
     assert not [fact for fact in facts.all if fact.error or fact.lacking]
 
 
@@ -106,7 +120,10 @@ def test_a_probe_that_raises_leaves_its_error_and_the_others_are_asked(lab, prob
     monkeypatch.setitem(lab.probe.PROBES, "stamps", broken)
     facts, rows = probed()
     (error,) = [fact for fact in facts.all if fact.error]
-    assert (error.what, error.error.partition(" (")[0]) == ("stamps", "ZeroDivisionError: by a clock of nothing")
+    assert (error.what, error.error.partition(" (")[0]) == (
+        "stamps",
+        "ZeroDivisionError: by a clock of nothing",
+    )
     assert "stamps: half" in facts.asked("probe")
     assert named(rows, "not asked") == {"tick", "event pair"}
     assert named(rows, "**disproved**") == set()
@@ -120,7 +137,9 @@ def test_what_a_machine_lacks_is_said_and_not_disproved(lab, header, tmp_path):
     lab.probe.ask(lab.labs.TorchLab(CpuDevice()), facts)
     assert [fact.error for fact in facts.all if fact.error] == []
     assert {fact.what for fact in facts.all if fact.lacking} == set(lab.probe.PROBES)
-    assert [fact.lacking for fact in facts.find("probe", "graphs")] == ["needs a device with graphs; cpu has none"]
+    assert [fact.lacking for fact in facts.find("probe", "graphs")] == [
+        "needs a device with graphs; cpu has none"
+    ]
 
 
 # All of it
@@ -131,15 +150,23 @@ def whole(lab, tmp_path_factory):
     """Everything on the faithful fake, once, with little time for every measurement."""
     folder = tmp_path_factory.mktemp("whole")
     # However long it takes on this machine.
-    status = lab.main.main(["--device", "fake", "--quick", "--out", str(folder), "--seconds-per-stage", "3600"])
+    status = lab.main.main(
+        ["--device", "fake", "--quick", "--out", str(folder), "--seconds-per-stage", "3600"]
+    )
     return status, folder, lab.facts.read(folder)
 
 
 def test_all_of_it_runs_to_its_end_on_the_faithful_fake_and_disproves_nothing(lab, whole):
     status, _, facts = whole
     rows = lab.page.rows(facts)
-    assert (status, named(rows, "**disproved**"), named(rows, "not asked")) == (0, set(), NOT_ON_A_FAKE)
-    assert {stage: facts.outcome(stage) for stage in lab.main.ALL} == dict.fromkeys(lab.main.ALL, "finished")
+    assert (status, named(rows, "**disproved**"), named(rows, "not asked")) == (
+        0,
+        set(),
+        NOT_ON_A_FAKE,
+    )
+    assert {stage: facts.outcome(stage) for stage in lab.main.ALL} == dict.fromkeys(
+        lab.main.ALL, "finished"
+    )
 
 
 def test_facts_that_were_brought_back_make_the_same_page(lab, whole, tmp_path):
@@ -157,15 +184,25 @@ def test_the_self_test_of_a_fake_that_deviates_fails(lab, monkeypatch, capsys):
     monkeypatch.setattr(faked.ceiling, "TorchWorkloads", faked.ceiling.TorchWorkloads)
     with pytest.raises(SystemExit):
         faked.main()
-    told = {one["name"]: one["outcome"] for one in json.loads(capsys.readouterr().out)["properties"]}
-    assert [name for name, outcome in told.items() if outcome == "FAILS"] == ["a flush evicts the cache"]
+    told = {
+        one["name"]: one["outcome"] for one in json.loads(capsys.readouterr().out)["properties"]
+    }
+    assert [name for name, outcome in told.items() if outcome == "FAILS"] == [
+        "a flush evicts the cache"
+    ]
 
 
 def copied(lab, facts, *runs):
     """Facts of copies, a run each, as seconds and mode by label."""
     for number, tests in enumerate(runs, 1):
         for label, (seconds, mode, *labels) in tests.items():
-            values = {"label": label, "median_s": seconds, "mode": mode, "labels": labels, "invalid": ""}
+            values = {
+                "label": label,
+                "median_s": seconds,
+                "mode": mode,
+                "labels": labels,
+                "invalid": "",
+            }
             facts.add(lab.facts.Fact("copies", f"memcpy {number}: {label}", values))
         facts.add(lab.facts.Fact("copies", f"memcpy {number}", {"status": 0, "seconds": 30.0}))
     facts.end("copies", "finished", 1.0)
@@ -191,9 +228,17 @@ def test_runs_of_the_same_that_differ_are_told_by_how(lab, header, tmp_path, sec
 
 
 def test_a_program_that_was_killed_goes_on_where_it_was(lab, tmp_path):
-    command = [sys.executable, str(lab.main.ROOT / "benchmarks/on_hardware.py"), "--device", "fake", "--quick"]
+    command = [
+        sys.executable,
+        str(lab.main.ROOT / "benchmarks/on_hardware.py"),
+        "--device",
+        "fake",
+        "--quick",
+    ]
     command += ["--out", str(tmp_path), "--stages"]
-    process = subprocess.Popen([*command, "gemm,attention"], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        [*command, "gemm,attention"], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
     assert process.stdout is not None
     while process.stdout.readline().strip() != "gemm: finished":
         pass
@@ -214,7 +259,9 @@ def test_a_program_that_was_killed_goes_on_where_it_was(lab, tmp_path):
 def test_a_probe_that_was_cut_goes_on_with_what_is_left(lab, probed):
     facts, _ = probed()
     lines = facts.path.read_text().splitlines(keepends=True)
-    facts.path.write_text("".join(lines[: next(at for at, line in enumerate(lines) if '"droop' in line)]))
+    facts.path.write_text(
+        "".join(lines[: next(at for at, line in enumerate(lines) if '"droop' in line)])
+    )
     again = lab.facts.read(facts.path.parent)
     before = len(again.all)
     device = lab.faithful.faithful()
@@ -235,7 +282,9 @@ signal.pause()
 """
 
 
-def test_a_deadline_ends_a_command_with_its_children_and_keeps_what_it_printed(lab, tmp_path, monkeypatch):
+def test_a_deadline_ends_a_command_with_its_children_and_keeps_what_it_printed(
+    lab, tmp_path, monkeypatch
+):
     os.mkfifo(tmp_path / "pipe")
     pipe = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     wait = lab.running._wait
@@ -246,7 +295,9 @@ def test_a_deadline_ends_a_command_with_its_children_and_keeps_what_it_printed(l
         return wait(process, limit_s)
 
     monkeypatch.setattr(lab.running, "_wait", from_its_beginning)
-    ended = lab.running.run([sys.executable, "-c", STUBBORN], tmp_path / "said.txt", 0.5, {}, tmp_path)
+    ended = lab.running.run(
+        [sys.executable, "-c", STUBBORN], tmp_path / "said.txt", 0.5, {}, tmp_path
+    )
     assert (ended.status, ended.said.read_text()) == (None, "began\n")
     os.set_blocking(pipe, True)
     # The end of the file: nobody is left who could write.
@@ -256,15 +307,29 @@ def test_a_deadline_ends_a_command_with_its_children_and_keeps_what_it_printed(l
 
 def test_a_stage_that_is_too_slow_is_cut_says_so_and_is_called_again(lab, tmp_path, monkeypatch):
     hangs = [sys.executable, "-c", "import signal; signal.pause()"]
-    commands = {"gemm": lambda _: [lab.stages.Command("gemm", hangs), lab.stages.Command("next", hangs)]}
+    commands = {
+        "gemm": lambda _: [lab.stages.Command("gemm", hangs), lab.stages.Command("next", hangs)]
+    }
     monkeypatch.setattr(lab.stages, "STAGES", commands)
-    asked = ["--device", "fake", "--stages", "gemm", "--out", str(tmp_path), "--seconds-per-stage", "0.5"]
+    asked = [
+        "--device",
+        "fake",
+        "--stages",
+        "gemm",
+        "--out",
+        str(tmp_path),
+        "--seconds-per-stage",
+        "0.5",
+    ]
     assert lab.main.main(asked) == 3
     page = (tmp_path / "page.md").read_text()
     assert "The stage was cut at its deadline" in page
     assert "gemm: cut at its deadline, after" in page
     passes = [sys.executable, "-c", ""]
-    commands["gemm"] = lambda _: [lab.stages.Command("gemm", passes), lab.stages.Command("next", passes)]
+    commands["gemm"] = lambda _: [
+        lab.stages.Command("gemm", passes),
+        lab.stages.Command("next", passes),
+    ]
     assert lab.main.main([*asked[:-1], "60"]) == 0
     assert named(lab.page.rows(lab.facts.read(tmp_path)), "holds") == {"gemm ran"}
 
@@ -277,7 +342,10 @@ def test_a_page_of_a_fake_does_not_stand_among_results_of_hardware(lab, header, 
     options = lab.main.parse(["--from", str(tmp_path)])
     assert lab.main.written_to(options, facts) == tmp_path / "page.md"
     facts.header |= {"device": "cuda"}
-    assert lab.main.written_to(options, facts) == lab.devices_table.RESULTS / "nvidia-h100-80gb-hbm3.md"
+    assert (
+        lab.main.written_to(options, facts)
+        == lab.devices_table.RESULTS / "nvidia-h100-80gb-hbm3.md"
+    )
     facts.header |= {"quick": True}
     assert lab.main.written_to(options, facts) == tmp_path / "page.md"
     assert lab.main.written_to(lab.main.parse(["--from", ".", "-o", "x.md"]), facts).name == "x.md"
@@ -296,7 +364,9 @@ def test_facts_of_a_card_make_its_line(lab, header, probed, tmp_path, monkeypatc
     monkeypatch.setattr(lab.devices_table, "RESULTS", tmp_path)
     monkeypatch.setattr(lab.devices_table, "ROOT", tmp_path.parent)
     lines = facts.path.read_text().splitlines(keepends=True)
-    (tmp_path / "h100.jsonl").write_text(json.dumps({"header": facts.header}) + "\n" + "".join(lines[1:]))
+    (tmp_path / "h100.jsonl").write_text(
+        json.dumps({"header": facts.header}) + "\n" + "".join(lines[1:])
+    )
     device, state, rests = next(line for line in lab.devices_table.lines() if "H100" in line[0])
     assert (device, state) == (lab.faithful.PRODUCT, "**ran**")
     assert "30 hold, 0 are disproved" in rests

@@ -88,7 +88,9 @@ FACTS = {"cpu": "EPYC", "cores": "2", "torch": "2.13", "before": "0.2", "after":
 @pytest.fixture
 def figures(lab):
     """Two figures, one of which misses its goal."""
-    goals = [lab.page.Goal(f"goal {number}", "≤ 1 s", f"{number} s", number < 2) for number in (1, 2)]
+    goals = [
+        lab.page.Goal(f"goal {number}", "≤ 1 s", f"{number} s", number < 2) for number in (1, 2)
+    ]
     return [lab.page.Figure(f"Figure {goal.found}", (goal,), "Told.") for goal in goals]
 
 
@@ -116,7 +118,13 @@ def test_the_peer_is_a_program_that_says_whom_spawn_names(lab, killed):
     import json
 
     # The first: where both have ended before it looks, spawn names that one.
-    asked = {"function": killed.function, "guilty": 0, "arguments": killed.arguments, "size": 2, "group_s": 8}
+    asked = {
+        "function": killed.function,
+        "guilty": 0,
+        "arguments": killed.arguments,
+        "size": 2,
+        "group_s": 8,
+    }
     done = subprocess.run(
         [sys.executable, str(lab.blame.PEER), json.dumps(asked)],
         env=os.environ | {"GLOO_SOCKET_IFNAME": "lo"},

@@ -11,7 +11,9 @@ def pictures(program):
     return program("readme_pictures")
 
 
-def test_the_page_is_a_light_picture_and_too_heavy_a_one_is_refused(pictures, tmp_path, monkeypatch):
+def test_the_page_is_a_light_picture_and_too_heavy_a_one_is_refused(
+    pictures, tmp_path, monkeypatch
+):
     require_tools("chromium")
     pictures.report(pictures.DRILL, tmp_path / "report.png")
     data = (tmp_path / "report.png").read_bytes()

@@ -17,7 +17,9 @@ def killed(reliability):
     """Makes the record of a kill."""
 
     def make(victim="pytest", gone_s=0.1, **others):
-        return reliability.Killed(victim, signal.SIGKILL, gone_s, **{"unread": 0, "lost": 0} | others)
+        return reliability.Killed(
+            victim, signal.SIGKILL, gone_s, **{"unread": 0, "lost": 0} | others
+        )
 
     return make
 
@@ -28,7 +30,11 @@ def found(figure):
 
 def test_what_a_kill_spoils_misses_its_goal(reliability, killed):
     bad = [killed(gone_s=1.2), killed(gone_s=None), killed(unread=1), killed(lost=1)]
-    others = [killed("a rank", left=1), killed("a round", ended=False), killed("a round", told=False)]
+    others = [
+        killed("a rank", left=1),
+        killed("a round", ended=False),
+        killed("a round", told=False),
+    ]
     figure = reliability.kills_figure([killed(), *bad, *others])
     assert [(goal.found, goal.reached) for goal in figure.goals] == [
         ("8", False),
@@ -55,8 +61,17 @@ def test_a_killed_run_is_found_whole_with_nothing_left_of_it(reliability, tmp_pa
     assert reliability._kept(tmp_path / "run")[0] == 1
 
 
-def test_the_fuzzers_figures_are_read_and_a_smaller_number_of_cases_is_a_miss(reliability, tmp_path):
-    told = {"cases": 20, "tracebacks": 0, "hangs": 1, "silent": 0, "by_loader": {"read_run": 20}, "seconds": 3.0}
+def test_the_fuzzers_figures_are_read_and_a_smaller_number_of_cases_is_a_miss(
+    reliability, tmp_path
+):
+    told = {
+        "cases": 20,
+        "tracebacks": 0,
+        "hangs": 1,
+        "silent": 0,
+        "by_loader": {"read_run": 20},
+        "seconds": 3.0,
+    }
     (tmp_path / "fuzz.json").write_text(json.dumps(told))
     figure = reliability.fuzzed(tmp_path / "fuzz.json", 0, 0)
     assert found(figure) == {

@@ -29,7 +29,9 @@ def step(make):
             for field in ("peak_bytes", "invalid", "samples", "ceiling", "compile_s", "process")
             if field in parameters
         }
-        key = make.key(benchmark, parameters=CASE | parameters, metric="fp32_TFLOPS", cache="warm", name=name)
+        key = make.key(
+            benchmark, parameters=CASE | parameters, metric="fp32_TFLOPS", cache="warm", name=name
+        )
         return make.measurement(seconds, key=key, work=Work(flops=FLOPS, tokens=TOKENS), **facts)
 
     return measure
@@ -83,19 +85,31 @@ def test_what_ran_out_of_memory_stands_with_what_it_asked_for(shown, step, phase
 
 def test_how_long_compiling_took_stands_apart_from_the_time(shown, step, rows_of):
     text = shown(step(1.0, execution="eager"), step(0.5, execution="compile", compile_s=41.0))
-    assert [row[1:2] + row[6:] for row in rows_of(text, "Steps")] == [["1000", "–"], ["500", "41.0 s"]]
-    assert rows_of(text, "execution: compile against eager")[0][1:] == ["1.00 s", "500 ms", "-500 ms", "-50.0 %"]
+    assert [row[1:2] + row[6:] for row in rows_of(text, "Steps")] == [
+        ["1000", "–"],
+        ["500", "41.0 s"],
+    ]
+    assert rows_of(text, "execution: compile against eager")[0][1:] == [
+        "1.00 s",
+        "500 ms",
+        "-500 ms",
+        "-50.0 %",
+    ]
 
 
 def test_precisions_stand_beside_each_other_with_difference_and_percent(shown, step, rows_of):
     cases = (("fp32", "forward", 0.1398), ("bf16_autocast", "forward", 0.0965))
-    text = shown(*(step(seconds, precision=precision, passes=passes) for precision, passes, seconds in cases))
+    text = shown(
+        *(step(seconds, precision=precision, passes=passes) for precision, passes, seconds in cases)
+    )
     rows = rows_of(text, "precision: bf16_autocast against fp32")
     assert rows == [["transformer[small-128]", "140 ms", "96.5 ms", "-43.3 ms", "-31.0 %"]]
 
 
 def test_memory_and_profiles_stand_as_the_run_has_them(shown, step):
-    use = MemoryUse("t", "transformer_memory[small]", "p", "cpu", "", 1000, "backward", {"activations": 1000})
+    use = MemoryUse(
+        "t", "transformer_memory[small]", "p", "cpu", "", 1000, "backward", {"activations": 1000}
+    )
     profile = Profile(
         "t", "transformer[small]", "p", "cpu", 1, measured_s=2.0, span_s=2.0, busy_s=1.0,
         classes=(ClassTime("matrix product", 1.0, 0.5), ClassTime("idle", 1.0, 0.5)),
@@ -106,7 +120,10 @@ def test_memory_and_profiles_stand_as_the_run_has_them(shown, step):
 
 
 def test_worlds_stand_with_the_figures_of_their_tests(shown, step, rows_of):
-    worlds = [step(seconds, "transformer_ranks", name) for name, seconds in (("alone", 1.0), ("together", 1.25))]
+    worlds = [
+        step(seconds, "transformer_ranks", name)
+        for name, seconds in (("alone", 1.0), ("together", 1.25))
+    ]
     figure = Figure(worlds[0].test_id, "transformer_ranks[ddp-2]", "p", "efficiency", 0.8, "share")
     text = shown(*worlds, figure)
     assert [row[1] for row in rows_of(text, "Over ranks")] == ["1000", "1250"]

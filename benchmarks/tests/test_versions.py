@@ -2,15 +2,21 @@
 
 import pytest
 
-HEAD = {"python": "3.11.7", "torch": "2.10.0+cu128", "triton": "3.6.0", "numpy": "1.26.0", "click": "8.1.0"}
+HEAD = {
+    "python": "3.11.7",
+    "torch": "2.10.0+cu128",
+    "triton": "3.6.0",
+    "numpy": "1.26.0",
+    "click": "8.1.0",
+}
 PASSED = '<testcase classname="tests.core.test_units" name="test_a"/>'
 FAILED = '<testcase classname="tests.core.test_units" name="test_b[1]">{}</testcase>'.format(
     '<failure message="assert 1 == 2&#10;more"/>'
 )
-SKIPPED = (
-    '<testcase classname="tests.ci.test_page.TestIt" name="test_c"><skipped message="needs a browser"/></testcase>'
+SKIPPED = '<testcase classname="tests.ci.test_page.TestIt" name="test_c"><skipped message="needs a browser"/></testcase>'
+WHOLE_FILE = (
+    '<testcase classname="" name="tests.ci.test_mpi"><skipped message="needs MPI"/></testcase>'
 )
-WHOLE_FILE = '<testcase classname="" name="tests.ci.test_mpi"><skipped message="needs MPI"/></testcase>'
 TORN_DOWN = '<testcase classname="tests.core.test_units" name="test_a"><error message="teardown"/></testcase>'
 
 
@@ -24,7 +30,11 @@ def saved(tmp_path):
     """Saves a file for JUnit with these tests."""
 
     def save(*cases, name="others", begun="2026-01-02T03:04:05", **changes):
-        told = "".join(f'<property name="{key}" value="{value}"/>' for key, value in (HEAD | changes).items() if value)
+        told = "".join(
+            f'<property name="{key}" value="{value}"/>'
+            for key, value in (HEAD | changes).items()
+            if value
+        )
         folder = tmp_path / "oldest" / "tmp"
         folder.mkdir(parents=True, exist_ok=True)
         suite = f'<testsuite timestamp="{begun}"><properties>{told}</properties>{"".join(cases)}</testsuite>'
@@ -41,7 +51,12 @@ def outcomes(tried):
 def test_the_page_has_versions_counts_failures_and_what_did_not_run(versions, saved):
     saved(PASSED, FAILED)
     folder = saved(SKIPPED, WHOLE_FILE, name="serial", begun="2026-01-03T00:00:00")
-    files = {"tests/core/test_units.py", "tests/ci/test_page.py", "tests/ci/test_mpi.py", "tests/docs/test_pages.py"}
+    files = {
+        "tests/core/test_units.py",
+        "tests/ci/test_page.py",
+        "tests/ci/test_mpi.py",
+        "tests/docs/test_pages.py",
+    }
     lines = versions.page([versions.read_environment("oldest", folder)], files).splitlines()
     for line in (
         "| `oldest` | 3.11.7 | 2.10.0+cu128 | 3.6.0 | 1.26.0 | 2026-01-02 to 2026-01-03 | 1 | 1 | 2 |",
@@ -64,7 +79,10 @@ def test_a_test_that_fails_in_its_teardown_has_failed(versions, saved, cases):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"torch": "2.11.0"}, "ran with other versions than the files before it: torch 2.11.0, not 2.10.0"),
+        (
+            {"torch": "2.11.0"},
+            "ran with other versions than the files before it: torch 2.11.0, not 2.10.0",
+        ),
         ({"triton": ""}, "says no version of triton"),
     ],
 )
@@ -77,9 +95,14 @@ def test_files_of_other_versions_or_of_none_are_refused(versions, saved, changes
 
 def test_a_run_of_the_tests_says_its_versions(versions, tmp_path, pytester, request):
     # The conftest of all tests, in a run of its own.
-    pytester.makeconftest((request.config.rootpath / "tests" / "conftest.py").read_text(encoding="utf-8"))
+    pytester.makeconftest(
+        (request.config.rootpath / "tests" / "conftest.py").read_text(encoding="utf-8")
+    )
     pytester.makepyfile(test_one="def test_one(): pass")
-    assert pytester.runpytest_subprocess("-p", "no:roofline", f"--junitxml={tmp_path}/tmp/one.xml").ret == 0
+    assert (
+        pytester.runpytest_subprocess("-p", "no:roofline", f"--junitxml={tmp_path}/tmp/one.xml").ret
+        == 0
+    )
     tried = versions.read_environment("cpu", tmp_path / "tmp")
     import torch
 

@@ -22,7 +22,9 @@ THRESHOLD = 8.0
 OVERLAPPING = {64: (64, 128), 128: (64,)}
 
 
-def candidates(architecture: str, kernel: Pass, head_dim: int, shipped: Configuration) -> list[Configuration]:
+def candidates(
+    architecture: str, kernel: Pass, head_dim: int, shipped: Configuration
+) -> list[Configuration]:
     """The shipped configuration first, then its variants, then the grid, each once; none that is sure not to fit."""
     columns = 1 << max(4, (head_dim - 1).bit_length())
 
@@ -35,7 +37,9 @@ def candidates(architecture: str, kernel: Pass, head_dim: int, shipped: Configur
     return list(dict.fromkeys([shipped, *filter(fits, found)]))
 
 
-def variants(architecture: str, kernel: Pass, head_dim: int, shipped: Configuration) -> list[Configuration]:
+def variants(
+    architecture: str, kernel: Pass, head_dim: int, shipped: Configuration
+) -> list[Configuration]:
     """Other ways through the loop over the keys than the shipped one, in tiles in which they fit: Hopper's forward."""
     if (architecture, kernel) != ("sm_90", "forward"):
         return []
@@ -62,7 +66,10 @@ def grid(architecture: str) -> Iterator[Configuration]:
 
 def _more(architecture: str) -> list[dict[str, int]]:
     if is_amd(architecture):
-        return [{"waves_per_eu": waves, "matrix_instr_nonkdim": rows} for waves, rows in product(WAVES, NONKDIMS)]
+        return [
+            {"waves_per_eu": waves, "matrix_instr_nonkdim": rows}
+            for waves, rows in product(WAVES, NONKDIMS)
+        ]
     if int(architecture.removeprefix("sm_")) >= DESCRIPTORS_FROM:
         return [{"descriptors": False}, {"descriptors": True}]
     return [{}]
@@ -76,8 +83,12 @@ def is_amd(architecture: str) -> bool:
 def name_of(tiles: Configuration) -> str:
     """As people say it: `128×64 w8 s3 tma`, `128×64 w4 s1 wpe2 k16`."""
     parts = [f"{tiles.block_m}×{tiles.block_n}", f"w{tiles.num_warps}", f"s{tiles.num_stages}"]
-    parts += ["tma"] * tiles.descriptors + ["ws"] * tiles.warp_specialize + ["overlap"] * tiles.overlap
-    parts += [f"threshold{tiles.threshold:g}"] * bool(tiles.threshold) + ["persistent"] * tiles.persistent
+    parts += (
+        ["tma"] * tiles.descriptors + ["ws"] * tiles.warp_specialize + ["overlap"] * tiles.overlap
+    )
+    parts += [f"threshold{tiles.threshold:g}"] * bool(tiles.threshold) + [
+        "persistent"
+    ] * tiles.persistent
     parts += [f"wpe{tiles.waves_per_eu}"] if tiles.waves_per_eu is not None else []
     parts += [f"k{tiles.matrix_instr_nonkdim}"] if tiles.matrix_instr_nonkdim is not None else []
     return " ".join(parts)

@@ -27,7 +27,11 @@ class Choice:
     @property
     def distance(self) -> float | None:
         """How much more the best does in the same time than the shipped one does: 0.024 is +2.4 %."""
-        return None if self.shipped_s is None or self.best_s is None else self.shipped_s / self.best_s - 1
+        return (
+            None
+            if self.shipped_s is None or self.best_s is None
+            else self.shipped_s / self.best_s - 1
+        )
 
     @property
     def far(self) -> bool:
@@ -46,10 +50,16 @@ def times(tried: Iterable[Tried], problem: Problem, step: Step) -> dict[Configur
             failed.add(one.configuration)
         elif one.step == step:
             seconds.setdefault(one.configuration, []).append(one.seconds)
-    return {configuration: median(all_) for configuration, all_ in seconds.items() if configuration not in failed}
+    return {
+        configuration: median(all_)
+        for configuration, all_ in seconds.items()
+        if configuration not in failed
+    }
 
 
-def finalists(swept: dict[Configuration, float], shipped: Configuration, count: int) -> list[Configuration]:
+def finalists(
+    swept: dict[Configuration, float], shipped: Configuration, count: int
+) -> list[Configuration]:
     """The fastest `count` of a sweep and the shipped one.
 
     Whatever is fastest of a hundred was lucky too. So the best are timed again, in turn with the shipped one.
@@ -70,7 +80,9 @@ def compromise(tried: Sequence[Tried], problems: Sequence[Problem]) -> Configura
 
     Only what has a sound time in all of them is a candidate; None where nothing has.
     """
-    found = [times(tried, problem, "sweep") | times(tried, problem, "final") for problem in problems]
+    found = [
+        times(tried, problem, "sweep") | times(tried, problem, "final") for problem in problems
+    ]
     common = set.intersection(*map(set, found)) if found else set()
     bests = [min(known.values(), default=0.0) for known in found]
 
@@ -93,7 +105,9 @@ def as_json(architecture: str, best: dict[tuple[Pass, int], Configuration]) -> s
     """The form of configurations.json, one configuration a line, so that lines can be taken over."""
     kernels: dict[str, list[str]] = {}
     for (kernel, head_dim), configuration in sorted(best.items(), key=lambda item: item[0][1]):
-        kernels.setdefault(kernel, []).append(f'        "{head_dim}": {json.dumps(_entry(configuration))}')
+        kernels.setdefault(kernel, []).append(
+            f'        "{head_dim}": {json.dumps(_entry(configuration))}'
+        )
     blocks = [
         f'    "{kernel}": {{\n      "16-bit": {{\n' + ",\n".join(lines) + "\n      }\n    }"
         for kernel, lines in kernels.items()

@@ -60,12 +60,19 @@ def figures(candidate: Candidate) -> dict[str, int]:
     from roofline_kernels.attention.ahead import Shape, launch_ahead
 
     problem, setting = candidate.problem, candidate.problem.setting
-    sizes = {"seq_q": setting.sequence, "seq_k": setting.sequence, "heads": setting.heads, "heads_k": setting.heads}
+    sizes = {
+        "seq_q": setting.sequence,
+        "seq_k": setting.sequence,
+        "heads": setting.heads,
+        "heads_k": setting.heads,
+    }
     shape = Shape(setting.head_dim, torch.bfloat16, **sizes, batch=setting.batch)
     triton.runtime.driver.set_active(StandIn(gpu_target(candidate.architecture)))
     with chosen(**{problem.kernel: candidate.configuration}):
         launch = launch_ahead(candidate.architecture, problem.kernel, shape, causal=setting.causal)
-    compiled = launch.kernel.warmup(grid=(launch.programs,), **launch.arguments, **launch.tiles.options())
+    compiled = launch.kernel.warmup(
+        grid=(launch.programs,), **launch.arguments, **launch.tiles.options()
+    )
     return read(compiled).figures
 
 
@@ -87,7 +94,9 @@ def too_much(asked: dict[str, int], limit_bytes: int, most_spills: int) -> str:
     return f"{spills:,} spills" if spills is not None and spills > most_spills else ""
 
 
-def judged(tasks: Sequence[Task], judge: Callable[[Task], str], jobs: int) -> Iterator[tuple[Task, str]]:
+def judged(
+    tasks: Sequence[Task], judge: Callable[[Task], str], jobs: int
+) -> Iterator[tuple[Task, str]]:
     """What `judge` says of each task, as it comes.
 
     A fault inside the compiler ends its process. So each process has one task at a time, and is replaced.
@@ -117,4 +126,6 @@ def judged(tasks: Sequence[Task], judge: Callable[[Task], str], jobs: int) -> It
 def _pool() -> ProcessPoolExecutor:
     # Forked, a child would share the parent's CUDA context. Ctrl-C is for the parent: it waits for what is being done.
     ignore = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)
-    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), initializer=ignore)
+    return ProcessPoolExecutor(
+        1, mp_context=multiprocessing.get_context("spawn"), initializer=ignore
+    )

@@ -62,7 +62,9 @@ class Log:
         for line in lines:
             self._keep(line)
 
-    def find(self, problem: Problem, configuration: Configuration, step: Step, turn: int = 0) -> Tried | None:
+    def find(
+        self, problem: Problem, configuration: Configuration, step: Step, turn: int = 0
+    ) -> Tried | None:
         """What came of a candidate in a step; None where it had not its turn yet."""
         return self._found.get((problem, configuration, step, turn))
 
@@ -101,12 +103,16 @@ def begin(path: Path, header: dict[str, str], *, resume: bool) -> Log:
         log._append({"type": "header"} | header)
         return log
     if not resume:
-        raise BadInput(f"{path} is there already; go on with it by --resume, or name another file with --log")
+        raise BadInput(
+            f"{path} is there already; go on with it by --resume, or name another file with --log"
+        )
     log = read(path)
     unlike = [f"{name} {log.header.get(name)}, here {value}" for name, value in header.items()
               if log.header.get(name) != value]  # fmt: skip
     if unlike:
-        raise BadInput(f"{path} was made with {'; '.join(unlike)}; expected the same, or another file with --log")
+        raise BadInput(
+            f"{path} was made with {'; '.join(unlike)}; expected the same, or another file with --log"
+        )
     return log
 
 
@@ -131,5 +137,7 @@ def read(path: Path) -> Log:
         elif kind in _TYPES:
             lines.append(to_record(raw, _TYPES[kind], where))
         else:
-            raise BadFile(f"{where} is no line of a tuning log; expected a header first, then {' or '.join(_TYPES)}")
+            raise BadFile(
+                f"{where} is no line of a tuning log; expected a header first, then {' or '.join(_TYPES)}"
+            )
     return Log(path, header, lines)

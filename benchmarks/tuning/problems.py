@@ -68,8 +68,12 @@ class Shape:
             BadInput: the columns are not a multiple of it.
         """
         if self.columns % head_dim:
-            raise BadInput(f"--shape has {self.columns} columns; expected a multiple of the head dimension {head_dim}")
-        return Setting(head_dim, causal, self.batch, self.heads or self.columns // head_dim, self.sequence)
+            raise BadInput(
+                f"--shape has {self.columns} columns; expected a multiple of the head dimension {head_dim}"
+            )
+        return Setting(
+            head_dim, causal, self.batch, self.heads or self.columns // head_dim, self.sequence
+        )
 
 
 def parse_shape(text: str) -> Shape:
@@ -80,14 +84,23 @@ def parse_shape(text: str) -> Shape:
     """
     found = re.fullmatch(r"([1-9][0-9]*)x([1-9][0-9]*)(/D)?x([1-9][0-9]*)", text)
     if not found:
-        raise BadInput(f"--shape is {text!r}; expected BATCHxHEADSxSEQUENCE, as 1x16x16384 or 4x2048/Dx4096")
+        raise BadInput(
+            f"--shape is {text!r}; expected BATCHxHEADSxSEQUENCE, as 1x16x16384 or 4x2048/Dx4096"
+        )
     batch, count, sequence = (int(found[group]) for group in (1, 2, 4))
-    return Shape(batch, sequence, columns=count) if found[3] else Shape(batch, sequence, heads=count)
+    return (
+        Shape(batch, sequence, columns=count) if found[3] else Shape(batch, sequence, heads=count)
+    )
 
 
-def settings(shapes: Sequence[Shape], head_dims: Sequence[int], masks: Sequence[bool]) -> list[Setting]:
+def settings(
+    shapes: Sequence[Shape], head_dims: Sequence[int], masks: Sequence[bool]
+) -> list[Setting]:
     """Every shape at every head dimension, with and without a mask."""
-    return [shape.setting(head_dim, causal) for head_dim, causal, shape in product(head_dims, masks, shapes)]
+    return [
+        shape.setting(head_dim, causal)
+        for head_dim, causal, shape in product(head_dims, masks, shapes)
+    ]
 
 
 def problems(settings: Sequence[Setting], kernels: Sequence[Pass]) -> Iterator[Problem]:

@@ -14,7 +14,9 @@ from tuning.problems import Problem
 class Timer(Protocol):
     """What times a candidate: `timing.Bench.time`, or a test's own."""
 
-    def __call__(self, problem: Problem, configuration: Configuration, step: Step, turn: int = 0) -> Tried:
+    def __call__(
+        self, problem: Problem, configuration: Configuration, step: Step, turn: int = 0
+    ) -> Tried:
         """Seconds of a launch, or why there are none."""
 
 
@@ -36,7 +38,9 @@ class Sweep:
 
     def compile(self, log: Log, tasks: Sequence[Candidate]) -> None:
         """Hear the compiler on every candidate that it was not asked about yet."""
-        new = [task for task in tasks if log.find(task.problem, task.configuration, "compile") is None]
+        new = [
+            task for task in tasks if log.find(task.problem, task.configuration, "compile") is None
+        ]
         for task, trouble in judged(new, self.judge, self.jobs) if new else ():
             log.add(Tried(task.problem, task.configuration, "compile", trouble=trouble))
 
@@ -53,7 +57,9 @@ class Sweep:
                 _once(log, time, problem, configuration, "final", turn)
 
 
-def _once(log: Log, time: Timer, problem: Problem, configuration: Configuration, step: Step, turn: int = 0) -> None:
+def _once(
+    log: Log, time: Timer, problem: Problem, configuration: Configuration, step: Step, turn: int = 0
+) -> None:
     """Time a candidate that was not timed in this step; what ends the program is written down, and not tried again."""
     if log.find(problem, configuration, step, turn) is not None:
         return

@@ -15,7 +15,13 @@ from roofline_kernels.attention import launches
 from roofline_kernels.attention.architectures import architecture_of
 from roofline_kernels.attention.checking import right
 from roofline_kernels.attention.configurations import Configuration, chosen
-from roofline_kernels.attention.implementations import Case, Unavailable, implementation, make_case, pass_of
+from roofline_kernels.attention.implementations import (
+    Case,
+    Unavailable,
+    implementation,
+    make_case,
+    pass_of,
+)
 from roofline_kernels.attention.launching import Launch, TileTooLarge
 from tuning.log import Peer, Step, Tried
 from tuning.problems import Problem, Setting
@@ -61,13 +67,19 @@ class Bench:
         """The launch of a kernel on these tensors, as attention itself would make it."""
         with chosen(**({} if configuration is None else {kernel: configuration})):
             if kernel == "forward":
-                return launches.forward(self._asked, self._q, self._k, self._v, self._out, self._lse)
-            saved = launches.Saved(self._q, self._k, self._v, self.case.d_out, self._lse, self._sums)
+                return launches.forward(
+                    self._asked, self._q, self._k, self._v, self._out, self._lse
+                )
+            saved = launches.Saved(
+                self._q, self._k, self._v, self.case.d_out, self._lse, self._sums
+            )
             if kernel == "d_keys":
                 return launches.d_keys(self._asked, saved, *self._gradients[1:])
             return launches.d_queries(self._asked, saved, self._gradients[0])
 
-    def time(self, problem: Problem, configuration: Configuration, step: Step, turn: int = 0) -> Tried:
+    def time(
+        self, problem: Problem, configuration: Configuration, step: Step, turn: int = 0
+    ) -> Tried:
         """Seconds of a launch whose results are right, or why there are none.
 
         Raises:
@@ -83,7 +95,9 @@ class Bench:
             launch = self.launch(problem.kernel, configuration)
             samples = self.samples(lambda: launch.run(self.torch_device))
             self._check("forward" if problem.kernel == "forward" else "backward")
-            return replace(tried, seconds=samples.median_s, trouble=samples.trouble, labels=samples.labels)
+            return replace(
+                tried, seconds=samples.median_s, trouble=samples.trouble, labels=samples.labels
+            )
         except REFUSED as error:
             return replace(tried, trouble=_sentence(error))
         finally:
@@ -108,7 +122,11 @@ class Bench:
 
 
 def time_peer(
-    bench: Bench, passes: str, name: str, attention: str, configurations: dict[str, Configuration] | None = None
+    bench: Bench,
+    passes: str,
+    name: str,
+    attention: str,
+    configurations: dict[str, Configuration] | None = None,
 ) -> Peer:
     """Seconds of a pass of a whole attention, or why there are none.
 
@@ -139,7 +157,13 @@ def time_peer(
 
 def _case(setting: Setting, device: torch.device) -> Case:
     return make_case(
-        setting.batch, setting.heads, setting.sequence, setting.head_dim, torch.bfloat16, device, causal=setting.causal
+        setting.batch,
+        setting.heads,
+        setting.sequence,
+        setting.head_dim,
+        torch.bfloat16,
+        device,
+        causal=setting.causal,
     )
 
 

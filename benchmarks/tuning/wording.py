@@ -34,14 +34,27 @@ def tally(tried: Sequence[Tried], problem: Problem) -> str:
     own = [one for one in tried if one.problem == problem]
     heard = [one for one in own if one.step == "compile"]
     timed = [one for one in own if one.step == "sweep"]
-    parts = [f"{len(heard)} candidates", *_failed(heard, "left out"), f"{len(timed)} timed", *_failed(timed, "failed")]
+    parts = [
+        f"{len(heard)} candidates",
+        *_failed(heard, "left out"),
+        f"{len(timed)} timed",
+        *_failed(timed, "failed"),
+    ]
     unsteady = sum(bool({"noisy", "drifting", "host_bound"} & set(one.labels)) for one in timed)
-    return "  " + ", ".join(parts) + (f", {unsteady} of them noisy, drifting or paced by the host" if unsteady else "")
+    return (
+        "  "
+        + ", ".join(parts)
+        + (f", {unsteady} of them noisy, drifting or paced by the host" if unsteady else "")
+    )
 
 
 def _failed(tried: Sequence[Tried], how: str) -> list[str]:
     failed = [one for one in tried if one.trouble]
-    return [f"{len(failed)} {how} ({name_of(failed[0].configuration)}: {failed[0].trouble})"] if failed else []
+    return (
+        [f"{len(failed)} {how} ({name_of(failed[0].configuration)}: {failed[0].trouble})"]
+        if failed
+        else []
+    )
 
 
 def peer_lines(peers: Sequence[Peer]) -> list[str]:
@@ -62,7 +75,9 @@ def _of(peer: Peer) -> str:
     return format_flops(peer.setting.flops(peer.passes) / peer.seconds)
 
 
-def group_line(kernel: str, head_dim: int, shipped: Configuration, best: Configuration | None) -> str:
+def group_line(
+    kernel: str, head_dim: int, shipped: Configuration, best: Configuration | None
+) -> str:
     """What goes into the table for a kernel and head dimension, over all its problems."""
     if best is None:
         return f"{kernel} d{head_dim}: no candidate has a sound time at every shape"

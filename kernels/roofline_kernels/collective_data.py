@@ -41,9 +41,13 @@ class Data:
         ValueError: sums over so many ranks are not exact in this type.
     """
 
-    def __init__(self, dtype: torch.dtype, device: torch.device, ranks: int, *, summed: bool) -> None:
+    def __init__(
+        self, dtype: torch.dtype, device: torch.device, ranks: int, *, summed: bool
+    ) -> None:
         if summed and ranks > most_ranks(dtype):
-            raise ValueError(f"a sum over {ranks} ranks is not exact in {dtype}; expected at most {most_ranks(dtype)}")
+            raise ValueError(
+                f"a sum over {ranks} ranks is not exact in {dtype}; expected at most {most_ranks(dtype)}"
+            )
         self.dtype = dtype
         most = most_ranks(dtype) // ranks if summed else 0
         self._tile = _tile(dtype, str(device), most)
@@ -80,7 +84,9 @@ def _shift(rank: int, iteration: int) -> int:
     return rank * _RANK_SHIFT + iteration * _ITERATION_SHIFT
 
 
-def _pieces(buffer: torch.Tensor, tile: torch.Tensor, start: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def _pieces(
+    buffer: torch.Tensor, tile: torch.Tensor, start: int
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """A buffer cut where the tile ends, each piece with the part of the tile that belongs to it."""
     pieces = []
     position, offset = 0, start % TILE

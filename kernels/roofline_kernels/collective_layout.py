@@ -113,7 +113,9 @@ def check_operation(operation: str) -> None:
         raise ValueError(f"operation {operation!r}; expected one of {', '.join(COLLECTIVES)}")
 
 
-def layout(operation: str, count: int, rank: int, ranks: int, *, root: int = 0, in_place: bool) -> Layout:
+def layout(
+    operation: str, count: int, rank: int, ranks: int, *, root: int = 0, in_place: bool
+) -> Layout:
     """The buffers of one rank.
 
     Args:
@@ -136,7 +138,9 @@ def layout(operation: str, count: int, rank: int, ranks: int, *, root: int = 0, 
         share = Part(0, count, None, first=rank * count)
         return Layout((Part(0, total, rank),), (share,), total, count, window, intact=not in_place)
     if operation == "all_to_all":
-        return Layout((Part(0, total, rank),), _parts(count, ranks, first=rank * count), total, total)
+        return Layout(
+            (Part(0, total, rank),), _parts(count, ranks, first=rank * count), total, total
+        )
     if operation == "all_to_all_v":
         return _uneven(count, rank, ranks)
     return Layout((own,), (Part(0, count, (rank - 1) % ranks),), count, count)
@@ -151,13 +155,25 @@ def _rooted(operation: str, count: int, rank: int, ranks: int, root: int, in_pla
     at_root, total = rank == root, ranks * count
     own, window = (Part(0, count, rank),), rank * count if in_place else None
     if operation == "reduce":
-        return Layout(own, (Part(0, count, None),) if at_root else (), count, count, window=0, intact=False)
+        return Layout(
+            own, (Part(0, count, None),) if at_root else (), count, count, window=0, intact=False
+        )
     if operation == "broadcast":
-        return Layout(own if at_root else (), (Part(0, count, root),), count, count, window=0, intact=False)
+        return Layout(
+            own if at_root else (), (Part(0, count, root),), count, count, window=0, intact=False
+        )
     if operation == "gather":
-        return Layout(own, _parts(count, ranks), count, total, window) if at_root else Layout(own, (), count, 0)
+        return (
+            Layout(own, _parts(count, ranks), count, total, window)
+            if at_root
+            else Layout(own, (), count, 0)
+        )
     share = (Part(0, count, root, first=rank * count),)
-    return Layout((Part(0, total, root),), share, total, count, window) if at_root else Layout((), share, 0, count)
+    return (
+        Layout((Part(0, total, root),), share, total, count, window)
+        if at_root
+        else Layout((), share, 0, count)
+    )
 
 
 def _uneven(unit: int, rank: int, ranks: int) -> Layout:

@@ -19,10 +19,20 @@ _TILES_BYTES = 4 * TILE * 8
 _THROUGH_A_COPY = ("gather", "scatter", "reduce_scatter")
 
 # ProcessGroupMPI.cpp maps these types to MPI's and has no other; it has no reduce_scatter at all.
-_MPI_TYPES = (torch.float32, torch.float64, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
+_MPI_TYPES = (
+    torch.float32,
+    torch.float64,
+    torch.int8,
+    torch.uint8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+)
 
 
-def memory_needed(operation: str, size_bytes: int, element_bytes: int, ranks: int, *, in_place: bool) -> int:
+def memory_needed(
+    operation: str, size_bytes: int, element_bytes: int, ranks: int, *, in_place: bool
+) -> int:
     """Bytes that one set takes on the rank that has most, with the working memory of making and checking it.
 
     Args:
@@ -41,7 +51,9 @@ def memory_needed(operation: str, size_bytes: int, element_bytes: int, ranks: in
     return buffers + copies + _TILES_BYTES
 
 
-def sizes_bytes(free_bytes: int, operation: str, ranks: int, element_bytes: int = 4) -> tuple[int, ...]:
+def sizes_bytes(
+    free_bytes: int, operation: str, ranks: int, element_bytes: int = 4
+) -> tuple[int, ...]:
     """The sizes of the ladder that fit a rank's memory, with the operation's first place, ascending.
 
     Args:

@@ -11,7 +11,15 @@ import torch
 import torch.distributed as dist
 
 from .collective_data import Data, poison
-from .collective_layout import IN_PLACE, SUMMED, check_operation, layout, part_elements, repeatable, split
+from .collective_layout import (
+    IN_PLACE,
+    SUMMED,
+    check_operation,
+    layout,
+    part_elements,
+    repeatable,
+    split,
+)
 
 # Their older names warn since torch 2.13.
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -102,7 +110,10 @@ class Collective:
         buffers = Buffers(send, receive, self._made)
         # What an operation takes beside its buffers is made once, or making it would be timed.
         if self.operation in ("gather", "scatter") and self.rank == self.root:
-            buffers.sources, buffers.targets = list(send.chunk(self.ranks)), list(receive.chunk(self.ranks))
+            buffers.sources, buffers.targets = (
+                list(send.chunk(self.ranks)),
+                list(receive.chunk(self.ranks)),
+            )
         if self.operation == "send_recv":
             buffers.requests = self._ring(send, receive)
         self._made += 1
@@ -118,7 +129,12 @@ class Collective:
         """Whether every element of the result is right, and the data that were sent are still there."""
         sent = self.layout.sent if self.layout.intact else ()
         return all(
-            self._right(buffer[part.start : part.start + part.count], part.rank, buffers.iteration, part.first)
+            self._right(
+                buffer[part.start : part.start + part.count],
+                part.rank,
+                buffers.iteration,
+                part.first,
+            )
             for buffer, parts in ((buffers.receive, self.layout.received), (buffers.send, sent))
             for part in parts
         )
@@ -132,7 +148,12 @@ class Collective:
         poison(buffers.receive)
         for part in self.layout.sent:
             assert part.rank is not None
-            self.data.fill(buffers.send[part.start : part.start + part.count], part.rank, buffers.iteration, part.first)
+            self.data.fill(
+                buffers.send[part.start : part.start + part.count],
+                part.rank,
+                buffers.iteration,
+                part.first,
+            )
 
     def _empty(self, elements: int) -> torch.Tensor:
         return torch.empty(elements, dtype=self.data.dtype, device=self.device)
@@ -145,7 +166,9 @@ class Collective:
             "all_gather": lambda b: _all_gather(b.receive, b.send, group=group),
             "reduce_scatter": lambda b: _reduce_scatter(b.receive, b.send, group=group),
             "all_to_all": lambda b: dist.all_to_all_single(b.receive, b.send, group=group),
-            "all_to_all_v": lambda b: dist.all_to_all_single(b.receive, b.send, self._units, self._units, group=group),
+            "all_to_all_v": lambda b: dist.all_to_all_single(
+                b.receive, b.send, self._units, self._units, group=group
+            ),
             "broadcast": lambda b: dist.broadcast(b.send, root, group=group),
             "reduce": lambda b: dist.reduce(b.send, root, group=group),
             "gather": lambda b: dist.gather(b.send, b.targets or None, root, group=group),
@@ -154,7 +177,9 @@ class Collective:
         }
 
     def _ring(self, send: torch.Tensor, receive: torch.Tensor) -> list[dist.P2POp]:
-        after, before = (dist.get_global_rank(self.group, (self.rank + step) % self.ranks) for step in (1, -1))
+        after, before = (
+            dist.get_global_rank(self.group, (self.rank + step) % self.ranks) for step in (1, -1)
+        )
         sending = dist.P2POp(dist.isend, send, after, self.group)
         return [sending, dist.P2POp(dist.irecv, receive, before, self.group)]
 

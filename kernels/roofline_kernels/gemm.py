@@ -132,7 +132,9 @@ def fp8_type(device: torch.device) -> torch.dtype:
     return torch.float8_e4m3fn
 
 
-def normal(rows: int, columns: int, dtype: torch.dtype, device: torch.device, seed: int) -> torch.Tensor:
+def normal(
+    rows: int, columns: int, dtype: torch.dtype, device: torch.device, seed: int
+) -> torch.Tensor:
     """Normal random numbers: [rows, columns]; of fp8 times what makes 6.5 standard deviations its largest number."""
     generator = torch.Generator(device).manual_seed(seed)
     matrix = torch.empty(rows, columns, dtype=dtype, device=device)
@@ -188,7 +190,10 @@ class Gemm:
     def memory_needed(self) -> int:
         """Bytes of operands, result, and of making and checking them."""
         shape, kind = self.shape, self.kind
-        held = shape.operand_elements() * self._operand.itemsize + shape.m * shape.n * kind.result.itemsize
+        held = (
+            shape.operand_elements() * self._operand.itemsize
+            + shape.m * shape.n * kind.result.itemsize
+        )
         making = 4 * min(_CHUNK_ELEMENTS, shape.operand_elements()) if kind.scales else 0
         rows, columns = self._looked_at()
         # Operands as float64, and their absolute values.
@@ -212,7 +217,9 @@ class Gemm:
         generator = torch.Generator().manual_seed(seed)
         unit = 1 / fp8_deviation(self._operand)
         sizes = ((self.shape.m, 1), (1, self.shape.n)) if rowwise else ((), ())
-        left, right = (unit * 2 ** (2 * torch.rand(size, generator=generator) - 1) for size in sizes)
+        left, right = (
+            unit * 2 ** (2 * torch.rand(size, generator=generator) - 1) for size in sizes
+        )
         return left.to(self._device), right.to(self._device)
 
     def multiply(self, operands: Operands, out: torch.Tensor) -> None:
@@ -277,19 +284,35 @@ def _taken(matrix: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     exact = torch.float64 if has_double(matrix.device) else torch.float32
     if matrix.itemsize > 1:
         return matrix.index_select(0, rows).to(exact)
-    return matrix.view(torch.uint8).index_select(0, rows).view(matrix.dtype).to(torch.float32).to(exact)
+    return (
+        matrix.view(torch.uint8)
+        .index_select(0, rows)
+        .view(matrix.dtype)
+        .to(torch.float32)
+        .to(exact)
+    )
 
 
 def _scaled(operands: Operands, out: torch.Tensor) -> None:
     assert operands.scales is not None
     left, right = operands.scales
-    torch._scaled_mm(operands.left, operands.weight.t(), scale_a=left, scale_b=right, out_dtype=out.dtype, out=out)
+    torch._scaled_mm(
+        operands.left,
+        operands.weight.t(),
+        scale_a=left,
+        scale_b=right,
+        out_dtype=out.dtype,
+        out=out,
+    )
 
 
 @contextlib.contextmanager
 def arithmetic(kind: Kind, device: torch.device) -> Iterator[None]:
     """How products are made: float32 as it is or by TF32, and 16 bit types summed in float32; restored afterwards."""
-    with precision_named("tf32" if kind.name == "tf32" else "fp32").settings(), _summing_in_float32(device):
+    with (
+        precision_named("tf32" if kind.name == "tf32" else "fp32").settings(),
+        _summing_in_float32(device),
+    ):
         yield
 
 
@@ -325,7 +348,9 @@ def why_not(kind: Kind, device: torch.device) -> str:
     if kind.name == "bf16" and device.type == "cuda" and torch.version.hip is None:
         major, minor = torch.cuda.get_device_capability(device)
         if major < 8:
-            return f"needs bf16 in tensor cores, from compute capability 8.0 on, found {major}.{minor}"
+            return (
+                f"needs bf16 in tensor cores, from compute capability 8.0 on, found {major}.{minor}"
+            )
     gemm = Gemm(kind, Shape(64, 64, 64), device)
     try:
         arguments = gemm.make()

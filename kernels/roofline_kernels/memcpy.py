@@ -107,7 +107,10 @@ class CopyBuffers:
         _invert(sources, targets)
         # Given out from the end of the list, so in the order of their addresses.
         starts = reversed(range(self._shift, count * self._stride, self._stride))
-        return [(sources[at : at + self.size_bytes], targets[at : at + self.size_bytes]) for at in starts]
+        return [
+            (sources[at : at + self.size_bytes], targets[at : at + self.size_bytes])
+            for at in starts
+        ]
 
 
 def memory_needed(size_bytes: int, pinned: bool = False) -> int:
@@ -229,7 +232,9 @@ def _run_from(sets: Sequence[tuple[torch.Tensor, torch.Tensor]], first: int) -> 
     if first + 1 == len(sets) or not size_bytes or not all(_like(one, size_bytes) for one in pair):
         return alone
     starts = [one.data_ptr() for one in pair]
-    strides = [after.data_ptr() - start for after, start in zip(sets[first + 1], starts, strict=True)]
+    strides = [
+        after.data_ptr() - start for after, start in zip(sets[first + 1], starts, strict=True)
+    ]
     if min(strides) < size_bytes:
         return alone
     most = _CHUNK_BYTES // max(strides)
@@ -239,7 +244,10 @@ def _run_from(sets: Sequence[tuple[torch.Tensor, torch.Tensor]], first: int) -> 
         most = min(most, (memory.data_ptr() + memory.nbytes() - start - size_bytes) // stride + 1)
     count = 1
     for source, target in sets[first + 1 : first + most]:
-        if (source.data_ptr(), target.data_ptr()) != (starts[0] + count * strides[0], starts[1] + count * strides[1]):
+        if (source.data_ptr(), target.data_ptr()) != (
+            starts[0] + count * strides[0],
+            starts[1] + count * strides[1],
+        ):
             break
         if not (_like(source, size_bytes) and _like(target, size_bytes)):
             break

@@ -28,11 +28,19 @@ class Message:
     """
 
     def __init__(
-        self, rank: int, size_bytes: int, device: torch.device, number: int = 0, *, returns: bool = False
+        self,
+        rank: int,
+        size_bytes: int,
+        device: torch.device,
+        number: int = 0,
+        *,
+        returns: bool = False,
     ) -> None:
         self.number, self.passes, self.returns = number, 0, returns
         buffers = 2 if rank == 0 and returns else 1
-        self._all = [torch.empty(size_bytes, dtype=torch.uint8, device=device) for _ in range(buffers)]
+        self._all = [
+            torch.empty(size_bytes, dtype=torch.uint8, device=device) for _ in range(buffers)
+        ]
         self.outgoing = self._all[0]
         self.incoming = self._all[-1] if rank != 0 or returns else None
         self.fill()

@@ -55,7 +55,9 @@ class PeerBuffers:
     """
 
     def __init__(self, size_bytes: int, ways: Sequence[Way], *, pinned: bool = False) -> None:
-        self._each = [memcpy.CopyBuffers(size_bytes, source, target, pinned=pinned) for source, target in ways]
+        self._each = [
+            memcpy.CopyBuffers(size_bytes, source, target, pinned=pinned) for source, target in ways
+        ]
 
     def make(self) -> tuple[torch.Tensor, ...]:
         """Source and target of the first way, then of the next: each [size_bytes], uint8, contiguous.
@@ -115,9 +117,14 @@ class AtOnce:
         timed: bool = False,
     ) -> None:
         self._copy = copy or memcpy.copy
-        self._gpus = list(dict.fromkeys(device for way in ways for device in way if device.type == "cuda"))
+        self._gpus = list(
+            dict.fromkeys(device for way in ways for device in way if device.type == "cuda")
+        )
         if self._gpus:
-            self._streams = [[torch.cuda.Stream(device) for device in way if device.type == "cuda"] for way in ways]
+            self._streams = [
+                [torch.cuda.Stream(device) for device in way if device.type == "cuda"]
+                for way in ways
+            ]
             self._events = {gpu: torch.cuda.Event(enable_timing=timed) for gpu in self._gpus}
             self._copied = [torch.cuda.Event(enable_timing=timed) for _ in ways]
             self._done = torch.cuda.Event()
@@ -130,7 +137,9 @@ class AtOnce:
                 self._copy(source, target)
             return
         begin = self._gather()
-        for streams, copied, (source, target) in zip(self._streams, self._copied, pairs, strict=True):
+        for streams, copied, (source, target) in zip(
+            self._streams, self._copied, pairs, strict=True
+        ):
             streams[0].wait_event(begin)
             with torch.cuda.stream(streams[-1]), torch.cuda.stream(streams[0]):
                 self._copy(source, target)

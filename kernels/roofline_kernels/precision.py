@@ -13,7 +13,12 @@ from torch.utils.hooks import RemovableHandle
 
 # The parts of a toy model whose types autocast decides, in the order in which they come to be.
 PARTS = ("parameters", "fc1", "LayerNorm", "logits", "loss", "gradients")
-LABELS = {torch.float32: "FP32", torch.float16: "FP16", torch.bfloat16: "BF16", torch.float64: "FP64"}
+LABELS = {
+    torch.float32: "FP32",
+    torch.float16: "FP16",
+    torch.bfloat16: "BF16",
+    torch.float64: "FP64",
+}
 # Rows, features, hidden features and classes: small, and no two alike.
 ROWS, FEATURES, HIDDEN, CLASSES = 8, 20, 10, 5
 
@@ -88,11 +93,15 @@ def autocast_dtypes(
             hooks.enter_context(_noting(model.get_submodule(name), part, outputs))
         loss, parameters = _forward(model, device, dtype)
     loss.backward()
-    gradients = _only("gradients", [one.grad.dtype for one in model.parameters() if one.grad is not None])
+    gradients = _only(
+        "gradients", [one.grad.dtype for one in model.parameters() if one.grad is not None]
+    )
     return {"parameters": parameters, **outputs, "loss": loss.dtype, "gradients": gradients}
 
 
-def dtype_table(found: Mapping[str, torch.dtype], expected: Mapping[str, torch.dtype] | None = None) -> str:
+def dtype_table(
+    found: Mapping[str, torch.dtype], expected: Mapping[str, torch.dtype] | None = None
+) -> str:
     """Types by part as lines of text, beside those that were expected, where they are given."""
     lines = [f"{'part':<12}{'found':<8}{'expected' if expected else ''}".rstrip()]
     for part in found:
@@ -111,7 +120,9 @@ def _noting(module: nn.Module, part: str, outputs: dict[str, torch.dtype]) -> Re
     return module.register_forward_hook(note)
 
 
-def _forward(model: nn.Module, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, torch.dtype]:
+def _forward(
+    model: nn.Module, device: torch.device, dtype: torch.dtype
+) -> tuple[Tensor, torch.dtype]:
     """The loss of one batch under autocast, and the type of the parameters there."""
     inputs = torch.randn(ROWS, FEATURES, device=device)
     targets = torch.randint(0, CLASSES, (ROWS,), device=device)

@@ -35,7 +35,9 @@ class SharedMemory:
         self._buffer = torch.frombuffer(pages, dtype=torch.uint8)
 
     @classmethod
-    def between(cls, rank: int, size_bytes: int, tell: Callable[[torch.Tensor], None]) -> "SharedMemory":
+    def between(
+        cls, rank: int, size_bytes: int, tell: Callable[[torch.Tensor], None]
+    ) -> "SharedMemory":
         """The memory, made by rank 0 and handed to rank 1; both must ask.
 
         Args:
@@ -69,7 +71,9 @@ class SharedMemory:
         turns.connect(b"\0" + address)
         _, memories, _, _ = socket.recv_fds(turns, 1, 1)
         if not memories:
-            raise ConnectionError("rank 0 closed the socket before it handed the shared memory over")
+            raise ConnectionError(
+                "rank 0 closed the socket before it handed the shared memory over"
+            )
         return cls(memories[0], size_bytes, turns)
 
     def exchange(self, rank: int, message: Message) -> None:

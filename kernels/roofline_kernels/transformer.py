@@ -68,8 +68,12 @@ class Transformer(nn.Module):
         tables = rotary_tables(config.head_dim, context, config.rope_theta, place, exact)
         self.config, self.context = config, context
         # Filled below, once: torch's own filling of matrices takes several times as long.
-        self.embedding = nn.utils.skip_init(nn.Embedding, config.vocab, config.d_model, device=place, dtype=kind)
-        self.blocks = nn.ModuleList(Block(config, attention, tables, place, kind) for _ in range(config.layers))
+        self.embedding = nn.utils.skip_init(
+            nn.Embedding, config.vocab, config.d_model, device=place, dtype=kind
+        )
+        self.blocks = nn.ModuleList(
+            Block(config, attention, tables, place, kind) for _ in range(config.layers)
+        )
         self.norm = nn.RMSNorm(config.d_model, NORM_EPS, device=place, dtype=kind)
         fill_normal(self._deviations(), seed)
 
@@ -126,5 +130,7 @@ def make_batch(
     The same seed gives the same tokens on every device.
     """
     generator = torch.Generator().manual_seed(seed)
-    text = torch.randint(config.vocab, (batch, context + 1), generator=generator, device="cpu").to(device)
+    text = torch.randint(config.vocab, (batch, context + 1), generator=generator, device="cpu").to(
+        device
+    )
     return text[:, :-1].contiguous(), text[:, 1:].contiguous()

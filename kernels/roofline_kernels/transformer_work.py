@@ -5,7 +5,14 @@ _TRANSFORMER_PASSES = {"forward": 1, "backward": 2, "forward_backward": 3, "step
 
 
 def transformer_flops(
-    d_model: int, d_ff: int, layers: int, vocab: int, batch: int, context: int, *, passes: str = "forward"
+    d_model: int,
+    d_ff: int,
+    layers: int,
+    vocab: int,
+    batch: int,
+    context: int,
+    *,
+    passes: str = "forward",
 ) -> dict[str, int]:
     """The model FLOPs of a decoder-only transformer with SwiGLU and a head, as MFU counts them: its matrix products.
 
@@ -34,7 +41,9 @@ def transformer_flops(
     """
     sizes = (d_model, d_ff, layers, vocab, batch, context)
     if min(sizes) < 0:
-        raise ValueError(f"sizes {sizes}; expected zero or more of d_model, d_ff, layers, vocab, batch and context")
+        raise ValueError(
+            f"sizes {sizes}; expected zero or more of d_model, d_ff, layers, vocab, batch and context"
+        )
     if passes not in _TRANSFORMER_PASSES:
         raise ValueError(f"passes {passes!r}; expected one of {', '.join(_TRANSFORMER_PASSES)}")
     multiplied = layers * (4 * d_model**2 + 3 * d_model * d_ff) + vocab * d_model
@@ -52,4 +61,7 @@ def adamw_bytes(parameters: int, element_bytes: int = 4) -> dict[str, int]:
         parameters: how many elements the optimizer has.
         element_bytes: of one element of each of the four; a master copy is not counted.
     """
-    return {"read_bytes": 4 * parameters * element_bytes, "write_bytes": 3 * parameters * element_bytes}
+    return {
+        "read_bytes": 4 * parameters * element_bytes,
+        "write_bytes": 3 * parameters * element_bytes,
+    }

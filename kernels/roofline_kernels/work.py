@@ -108,7 +108,10 @@ def collective_bytes(operation: str, size_bytes: int, ranks: int) -> dict[str, i
         ranks: ranks in the group. Among one, nothing crosses a bus: where the factor is 0 there are no bus bytes, and
             the operation is shown by its algorithm bandwidth.
     """
-    return {"algbw_bytes": size_bytes, "busbw_bytes": _whole(size_bytes * bus_factor(operation, ranks))}
+    return {
+        "algbw_bytes": size_bytes,
+        "busbw_bytes": _whole(size_bytes * bus_factor(operation, ranks)),
+    }
 
 
 def _whole(amount: Fraction) -> int:
@@ -159,7 +162,9 @@ def attention_flops(
     """
     sizes = (batch, heads, seq_q, seq_k, head_dim)
     if min(sizes) < 0:
-        raise ValueError(f"sizes {sizes}; expected zero or more of batch, heads, seq_q, seq_k and head_dim")
+        raise ValueError(
+            f"sizes {sizes}; expected zero or more of batch, heads, seq_q, seq_k and head_dim"
+        )
     if passes not in _PRODUCTS:
         raise ValueError(f"passes {passes!r}; expected one of {', '.join(_PRODUCTS)}")
     seen_twice = _twice_seen(seq_q, seq_k, causal_shift(seq_q, seq_k, causal, alignment))

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__
 
 if TYPE_CHECKING:
-    from .core.errors import BadInput, CompileFailed, DoesNotFit, RanksFailed, RooflineError, WrongData
+    from .core.errors import (
+        BadInput,
+        CompileFailed,
+        DoesNotFit,
+        RanksFailed,
+        RooflineError,
+        WrongData,
+    )
     from .core.profiles import Figure
     from .core.records import Measurement
     from .core.resources import Resources

@@ -74,7 +74,11 @@ class World:
         self.during(0 if warming else number)
         facts = replace(self.make.environment(), code=(Code(".", self.commit(cwd)),), variables={})
         (folder / "runs").mkdir()
-        lines, started, died = [replace(self.make.header(f"{number}-{side}"), environment=facts)], [], ""
+        lines, started, died = (
+            [replace(self.make.header(f"{number}-{side}"), environment=facts)],
+            [],
+            "",
+        )
         for test_id in self.tests if asked["ids"] is None else asked["ids"]:
             factor = self.slow.get((side, test_id), self.slow.get(side, 1.0))
             factor = 1.0 if factor == "skip" and warming else factor
@@ -95,14 +99,23 @@ class World:
 
     def records(self, test_id, number, side, factor):
         inside = test_id.partition("[")[2].rstrip("]").split("-")
-        key = self.make.key("copy", parameters=dict(zip(("size", "execution"), inside, strict=False)))
+        key = self.make.key(
+            "copy", parameters=dict(zip(("size", "execution"), inside, strict=False))
+        )
         spread = random.Random(f"{test_id} {number} {side}").gauss(0, self.noise)
         seconds = 1e-3 * (1 + spread) * (1.0 if isinstance(factor, str) else factor)
-        facts = {"test_id": test_id, "label": self.before + key.label, "process": f"{number}-{side}", "gate": True}
+        facts = {
+            "test_id": test_id,
+            "label": self.before + key.label,
+            "process": f"{number}-{side}",
+            "gate": True,
+        }
         invalid = "other processes kept 1.8 of 2 cores busy" if factor == "busy" else ""
         work = self.make.copy(2**21 if factor == "more" else 2**20)
         one = self.make.measurement(seconds, key=key, invalid=invalid, work=work, **facts)
-        ended = {"fail": ("failed", "wrong data"), "skip": ("skipped", "no room")}.get(factor, ("passed", ""))
+        ended = {"fail": ("failed", "wrong data"), "skip": ("skipped", "no room")}.get(
+            factor, ("passed", "")
+        )
         return [one, self.make.outcome(one, ended[0], reason=self.before + ended[1])]
 
     @property

@@ -22,7 +22,10 @@ def test_what_is_slower_is_red_and_each_test_is_measured_until_it_is_decided(wor
     told = world.ab("--name=one", *SEEDED, status=1)
     assert verdicts(told) == dict.fromkeys(LABELS, "PASSED") | {"copy[0]": "REGRESSED"}
     slower = told["tests"][0]
-    assert (slower["change"], slower["control_change"]) == (pytest.approx(0.1, abs=0.01), pytest.approx(0, abs=0.01))
+    assert (slower["change"], slower["control_change"]) == (
+        pytest.approx(0.1, abs=0.01),
+        pytest.approx(0, abs=0.01),
+    )
     assert told["sentence"] == "RED: 1 REGRESSED, 5 of 6 fast enough"
     # The order that the seed draws; the second A runs as A does.
     drawn = [arm for order in order_of_blocks(4, 1) for arm in order]
@@ -31,7 +34,10 @@ def test_what_is_slower_is_red_and_each_test_is_measured_until_it_is_decided(wor
     assert (asked[0], asked) == (6, sorted(asked, reverse=True))
     assert {"A": 1, "B": 1} == world.warmed
     # What they compile goes to a place of each side's own.
-    assert len({(side, environ["TORCHINDUCTOR_CACHE_DIR"]) for _, side, _, environ in world.calls}) == 2
+    assert (
+        len({(side, environ["TORCHINDUCTOR_CACHE_DIR"]) for _, side, _, environ in world.calls})
+        == 2
+    )
 
 
 def test_a_against_a_is_not_red_and_a_side_that_was_saved_becomes_a_baseline(world):
@@ -53,7 +59,12 @@ def test_a_against_a_is_not_red_and_a_side_that_was_saved_becomes_a_baseline(wor
 
 
 def test_a_test_that_fails_or_dies_on_one_side_is_said_and_the_others_go_on(world):
-    world.slow = {("B", FIRST): "fail", ("B", OTHERS[0]): "die", ("A", OTHERS[1]): "fail", ("A", OTHERS[2]): "gone"}
+    world.slow = {
+        ("B", FIRST): "fail",
+        ("B", OTHERS[0]): "die",
+        ("A", OTHERS[1]): "fail",
+        ("A", OTHERS[2]): "gone",
+    }
     world.slow |= {("B", OTHERS[3]): "more"}
     told = world.ab(*SEEDED, status=1)
     rows = {row["label"]: row for row in told["tests"]}
@@ -78,20 +89,26 @@ def test_where_nothing_can_be_compared_the_status_is_2_and_says_why(world):
     world.slow = {"A": "busy"}
     told = world.ab(*SEEDED, status=2)
     assert told["sentence"] == "GREY: nothing was compared (6 INVALID)"
-    assert {row["reason"] for row in told["tests"]} == {"5 of 9 processes: other processes kept 1.8 of 2 cores busy"}
+    assert {row["reason"] for row in told["tests"]} == {
+        "5 of 9 processes: other processes kept 1.8 of 2 cores busy"
+    }
     world.slow = {"B": "skip"}
     told = world.ab(*SEEDED, status=2)
     assert told["sentence"] == "GREY: nothing was compared (6 INVALID)"
     assert {row["reason"].partition(" in process ")[0] for row in told["tests"]} == {"B: skipped"}
     world.slow, world.stray = {}, ("/repository/code.py",)
-    assert "ran code of the checkout in place of its own: /repository/code.py" in world.ab(*SEEDED, status=2)
+    assert "ran code of the checkout in place of its own: /repository/code.py" in world.ab(
+        *SEEDED, status=2
+    )
     world.stray, world.commit = (), lambda cwd: "0" * 40
     assert "ran commit 0000000000; expected" in world.ab(*SEEDED, status=2)
 
 
 def test_a_spoiled_process_gets_another_block_and_what_is_slower_is_red_all_the_same(world):
     spoiled = [3]
-    world.during = lambda number: world.slow.update({("B", FIRST): "busy" if number in spoiled else 1.1})
+    world.during = lambda number: world.slow.update(
+        {("B", FIRST): "busy" if number in spoiled else 1.1}
+    )
     told = world.ab(*SEEDED, status=1)
     assert (told["tests"][0]["verdict"], world.calls[-1][2]) == ("REGRESSED", (FIRST,))
     planned = sum(map(len, order_of_blocks(4, 1)))
@@ -106,7 +123,9 @@ def test_a_spoiled_process_gets_another_block_and_what_is_slower_is_red_all_the_
 
 def test_so_few_processes_that_nothing_turns_red_are_told(world):
     told = world.ab("--processes=4", *SEEDED)
-    assert told["notes"] == ["nothing turns red by 4 processes a side: use --processes 8, or 25 tests of one spread"]
+    assert told["notes"] == [
+        "nothing turns red by 4 processes a side: use --processes 8, or 25 tests of one spread"
+    ]
 
 
 def test_an_interrupted_run_keeps_what_it_measured_and_goes_on_to_the_same_verdicts(world):
@@ -128,7 +147,10 @@ def test_an_interrupted_run_keeps_what_it_measured_and_goes_on_to_the_same_verdi
     numbers = [number for number, *_ in world.calls]
     assert numbers == [*range(1, 8), *range(first + 1, len(expected) + 1)]
     assert [ids for _, _, ids, _ in world.calls[7:]] == [ids for _, _, ids, _ in expected[first:]]
-    assert f"block 2 was cut and runs anew: what {6 - first} processes of it measured no longer counts" in world.said
+    assert (
+        f"block 2 was cut and runs anew: what {6 - first} processes of it measured no longer counts"
+        in world.said
+    )
     assert kept.items() <= {path: path.read_bytes() for path in place.glob("*.jsonl")}.items()
     # One that came to its end runs no more.
     world.calls = []
@@ -136,7 +158,10 @@ def test_an_interrupted_run_keeps_what_it_measured_and_goes_on_to_the_same_verdi
     for words, why in (
         (("--resume=absent",), "no `roofline ab` is called 'absent'"),
         (("--resume=cut", ".", "."), "--resume stands beside sides and arguments, which"),
-        (("--resume=cut", "--processes=12", "--seed=1"), "--resume stands beside --processes, --seed, which"),
+        (
+            ("--resume=cut", "--processes=12", "--seed=1"),
+            "--resume stands beside --processes, --seed, which",
+        ),
         (("--name=cut", *SEEDED), "a run named 'cut-a' is already saved"),
         (("--processes=3", ".", "."), "expected an even number"),
         (("merge-base",), "a side is missing; type, for example: roofline ab merge-base . --"),
@@ -145,7 +170,10 @@ def test_an_interrupted_run_keeps_what_it_measured_and_goes_on_to_the_same_verdi
     # Once more, while it warms up: what is saved stays, and nothing is said of tests.
     world.during = lambda number: os.kill(os.getpid(), signal.SIGTERM)
     told = world.ab("--resume=cut", status=2)
-    assert told == "roofline ab: interrupted ahead of its processes; go on with: roofline ab --resume cut\n"
+    assert (
+        told
+        == "roofline ab: interrupted ahead of its processes; go on with: roofline ab --resume cut\n"
+    )
     told = world.ab("--dir=else where", "--name=cut", *SEEDED, status=2)
     assert told.endswith("; go on with: roofline ab --resume cut --dir 'else where'\n")
     assert len(world.run("cut-b").judgements) == len(LABELS)
@@ -165,11 +193,19 @@ def test_an_interrupted_run_keeps_what_it_measured_and_goes_on_to_the_same_verdi
 
 def test_a_variable_is_a_side_and_two_values_of_a_parameter_are_two_tests_of_one_list(world):
     world.ab("var:NCCL_ALGO=Ring", ".", "--", "bench")
-    assert {("A", "Ring"), ("B", None)} == {(side, environ.get("NCCL_ALGO")) for _, side, _, environ in world.calls}
+    assert {("A", "Ring"), ("B", None)} == {
+        (side, environ.get("NCCL_ALGO")) for _, side, _, environ in world.calls
+    }
     world.calls = []
-    world.tests = [f"test_it.py::test_step[{size}-{how}]" for how in ("eager", "compile") for size in ("8", "16")]
+    world.tests = [
+        f"test_it.py::test_step[{size}-{how}]"
+        for how in ("eager", "compile")
+        for size in ("8", "16")
+    ]
     world.slow = {("A", "test_it.py::test_step[8-eager]"): 2.0}
-    told = world.ab("--name=both", "param:execution=eager", "param:execution=compile", "--", "bench")
+    told = world.ab(
+        "--name=both", "param:execution=eager", "param:execution=compile", "--", "bench"
+    )
     found = {row["label"]: (row["verdict"], round(row["change"], 1)) for row in told["tests"]}
     assert found == {"copy[8]": ("IMPROVED", -0.5), "copy[16]": ("PASSED", 0.0)}
     assert all(("eager" in one) == (side == "A") for _, side, ids, _ in world.calls for one in ids)

@@ -77,8 +77,15 @@ def test_a_commit_lies_in_a_worktree_that_is_gone_behind_it(repository):
         with made(text, cwd=repository / "bench") as both:
             old, new = both["A"], both["B"]
             assert (old.commit, new.commit) == (base, "")
-            assert (Path(old.folder, "code.py").read_text(), (old.cwd / "test_it.py").read_text()) == ("old", "old")
-            assert (old.checkout, new.folder, new.cwd) == (str(repository), str(repository), repository / "bench")
+            assert (
+                Path(old.folder, "code.py").read_text(),
+                (old.cwd / "test_it.py").read_text(),
+            ) == ("old", "old")
+            assert (old.checkout, new.folder, new.cwd) == (
+                str(repository),
+                str(repository),
+                repository / "bench",
+            )
             assert str(old) == (f"{text} ({base[:10]})" if text != base[:12] else text)
             assert sides.pinned(old.asked, base).value == base
         assert not Path(old.folder).exists()
@@ -98,8 +105,9 @@ def test_a_commit_lies_in_a_worktree_that_is_gone_behind_it(repository):
 @pytest.mark.usefixtures("_plain")
 def test_a_commit_that_cannot_be_had_says_why(repository, tmp_path, monkeypatch):
     assert "git knows no commit 'absent' here" in refused("absent")
-    assert "git knows none of absent, origin/absent; fetch it, or name merge-base:BRANCH" in refused(
-        "merge-base:absent"
+    assert (
+        "git knows none of absent, origin/absent; fetch it, or name merge-base:BRANCH"
+        in refused("merge-base:absent")
     )
     monkeypatch.setenv("GITHUB_BASE_REF", "next")
     git(repository, "checkout", "-q", "--orphan", "alone")
@@ -123,7 +131,9 @@ def test_a_commit_that_cannot_be_had_says_why(repository, tmp_path, monkeypatch)
             pass
     assert "safe.directory" in raised.value.lines
     (tmp_path / "none").mkdir()
-    assert "git found no repository here; expected a side without one" in refused("main", cwd=tmp_path / "none")
+    assert "git found no repository here; expected a side without one" in refused(
+        "main", cwd=tmp_path / "none"
+    )
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "there is no git in PATH" in refused("main")
 
@@ -141,38 +151,63 @@ def test_code_that_was_installed_from_the_checkout_comes_from_the_worktree(repos
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join((source, "/opt/mine")))
         with made("HEAD") as both:
             side = both["A"]
-            assert side.environ["PYTHONPATH"].split(os.pathsep) == [f"{side.folder}/src", "/opt/mine"]
+            assert side.environ["PYTHONPATH"].split(os.pathsep) == [
+                f"{side.folder}/src",
+                "/opt/mine",
+            ]
             asked = [side.python, "-c", "import package; print(package.__file__)"]
-            told = subprocess.run(asked, env=side.environ, capture_output=True, text=True, check=True)
+            told = subprocess.run(
+                asked, env=side.environ, capture_output=True, text=True, check=True
+            )
             assert told.stdout.strip() == f"{side.folder}/src/package.py"
-    found = [str(repository / "lib"), str(repository / ".venv" / "lib" / "site-packages"), "/usr/lib"]
+    found = [
+        str(repository / "lib"),
+        str(repository / ".venv" / "lib" / "site-packages"),
+        "/usr/lib",
+    ]
     # As `/usr` may hold the checkout, too.
     prefixes = [str(repository / ".venv"), str(repository.parent)]
     monkeypatch.setattr(sides, "_paths", lambda *_: (found, prefixes))
     with made("HEAD") as both:
-        assert both["A"].environ["PYTHONPATH"].split(os.pathsep) == [f"{both['A'].folder}/lib", "/opt/mine"]
+        assert both["A"].environ["PYTHONPATH"].split(os.pathsep) == [
+            f"{both['A'].folder}/lib",
+            "/opt/mine",
+        ]
 
 
-def test_what_a_build_installs_is_imported_and_else_the_code_of_the_worktree(repository, monkeypatch):
+def test_what_a_build_installs_is_imported_and_else_the_code_of_the_worktree(
+    repository, monkeypatch
+):
     (repository / "src").mkdir()
     (repository / "src" / "package.py").touch()
     git(repository, "add", "-A")
     git(repository, "commit", "-q", "-m", "package")
     monkeypatch.setenv("PYTHONPATH", "src")
     into = "$(dirname $(dirname $(command -v pip)))/lib/python*/site-packages/"
-    for build, expected in ((f"echo 1 > $(echo {into})/package.py", "environment/lib"), ("true", "worktree/src")):
+    for build, expected in (
+        (f"echo 1 > $(echo {into})/package.py", "environment/lib"),
+        ("true", "worktree/src"),
+    ):
         with made(f"HEAD,build={build}") as both:
             side = both["A"]
             # As the processes of pytest have it in a folder of tests.
-            asked = [side.python, "-c", "import importlib.util; print(importlib.util.find_spec('package').origin)"]
+            asked = [
+                side.python,
+                "-c",
+                "import importlib.util; print(importlib.util.find_spec('package').origin)",
+            ]
             cwd = side.cwd / "bench"
-            told = subprocess.run(asked, env=side.environ, cwd=cwd, capture_output=True, text=True, check=True)
+            told = subprocess.run(
+                asked, env=side.environ, cwd=cwd, capture_output=True, text=True, check=True
+            )
             assert expected in told.stdout, told.stdout
 
 
 @pytest.mark.usefixtures("_plain")
 def test_a_build_runs_in_the_worktree_and_installs_into_an_environment_of_its_own(repository):
-    with made("main,build=python -m pip --version > told; command -v pip >> told; cp code.py built") as both:
+    with made(
+        "main,build=python -m pip --version > told; command -v pip >> told; cp code.py built"
+    ) as both:
         side = both["A"]
         folder = Path(side.folder)
         assert (folder / "built").read_text() == "old"
@@ -182,9 +217,14 @@ def test_a_build_runs_in_the_worktree_and_installs_into_an_environment_of_its_ow
         assert side.python == str(environment / "bin" / "python")
         # The packages of this one are there, and another one of the same name comes first.
         asked = "import sys, pytest; print(pytest.__version__, sys.prefix)"
-        told = subprocess.run([side.python, "-c", asked], env=side.environ, capture_output=True, text=True, check=True)
+        told = subprocess.run(
+            [side.python, "-c", asked], env=side.environ, capture_output=True, text=True, check=True
+        )
         assert told.stdout.split() == [pytest.__version__, str(environment)]
-    with pytest.raises(making.Failed) as raised, made("main,build=echo compiling; echo no compiler >&2; exit 3"):
+    with (
+        pytest.raises(making.Failed) as raised,
+        made("main,build=echo compiling; echo no compiler >&2; exit 3"),
+    ):
         pass
     assert "its build ended with exit code 3; mend what its last lines say" in str(raised.value)
     assert raised.value.lines.splitlines() == ["compiling", "no compiler"]
@@ -208,7 +248,10 @@ def test_uv_makes_the_environments_and_where_it_is_not_there_a_sentence_says_how
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
     # This machine may have it.
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "needs uv, which makes its environment, and there is none; install it: pip install uv" in refused("with:a")
+    assert (
+        "needs uv, which makes its environment, and there is none; install it: pip install uv"
+        in refused("with:a")
+    )
     monkeypatch.undo()
     monkeypatch.chdir(repository)
     programs, log = tmp_path / "programs", tmp_path / "log"
@@ -246,4 +289,7 @@ def test_another_interpreter_must_be_one_that_has_the_plugin(repository, tmp_pat
     without.write_text("#!/bin/sh\necho \"No module named 'pytest_roofline'\" >&2; exit 1\n")
     without.chmod(0o755)
     why = refused(f"python:{without}")
-    assert "cannot import pytest_roofline (No module named 'pytest_roofline'); expected an environment that has" in why
+    assert (
+        "cannot import pytest_roofline (No module named 'pytest_roofline'); expected an environment that has"
+        in why
+    )

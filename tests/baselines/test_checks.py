@@ -30,12 +30,20 @@ def seconds(share, size_bytes=64 * MIB):
 def copy(make, *shares, size_bytes=64 * MIB, labels=(), **changes):
     """A measured entry of a copy, each of whose sessions reached a share of the peak."""
     sessions = tuple(
-        Session(f"run-{number}", "2026-05-01T03:00:00Z", (seconds(share, size_bytes),), "GPU-1", achieved=labels)
+        Session(
+            f"run-{number}",
+            "2026-05-01T03:00:00Z",
+            (seconds(share, size_bytes),),
+            "GPU-1",
+            achieved=labels,
+        )
         for number, share in enumerate(shares or (0.8,))
     )
     work = Work(read_bytes=size_bytes, write_bytes=size_bytes, payload_bytes=size_bytes)
     facts = {"work": work, "sessions": sessions, "provenance": PROVENANCE}
-    return make.measured(key=changes.pop("key", make.key(size_bytes=size_bytes)), **(facts | changes))
+    return make.measured(
+        key=changes.pop("key", make.key(size_bytes=size_bytes)), **(facts | changes)
+    )
 
 
 def flaws(*entries, family="h200", name="h200.json"):
@@ -44,7 +52,11 @@ def flaws(*entries, family="h200", name="h200.json"):
 
 def wrong(*entries, **where):
     """What fails a check, as observed and expected."""
-    return [f"{flaw.observed}; expected {flaw.expected}" for flaw in flaws(*entries, **where) if not flaw.hint]
+    return [
+        f"{flaw.observed}; expected {flaw.expected}"
+        for flaw in flaws(*entries, **where)
+        if not flaw.hint
+    ]
 
 
 def limit(make, value, **changes):
@@ -61,10 +73,23 @@ def test_a_sane_baseline_has_no_flaw_and_a_flaw_names_its_entry_and_what_to_do(m
     many = copy(make, 2.0, provenance={}, sessions=(Session("r", "one day", (seconds(2.0),)),))
     assert len(wrong(many)) == 3
     # No key of the provenance switches a check off.
-    assert len(wrong(copy(make, 2.0, provenance=PROVENANCE | {"made_by": "baselines/published", "imported": "y"}))) == 1
+    assert (
+        len(
+            wrong(
+                copy(
+                    make,
+                    2.0,
+                    provenance=PROVENANCE | {"made_by": "baselines/published", "imported": "y"},
+                )
+            )
+        )
+        == 1
+    )
 
 
-def test_no_copy_is_much_faster_than_the_datasheet_nor_a_big_one_slower_than_a_hundredth_of_it(make):
+def test_no_copy_is_much_faster_than_the_datasheet_nor_a_big_one_slower_than_a_hundredth_of_it(
+    make,
+):
     for share, sane in [(1.09, True), (1.12, False)]:
         told = f"{share * 4800:.0f} GB/s, {share:.0%} of the highest peak that applies; expected at most 110%"
         assert wrong(copy(make, 0.9, share)) == ([] if sane else [told]), share
@@ -79,16 +104,29 @@ def test_no_copy_is_much_faster_than_the_datasheet_nor_a_big_one_slower_than_a_h
     assert wrong(copy(make, 3.0, labels=("cache_resident",))) == []
     assert wrong(copy(make, 1.5, key=make.key(hardware=make.hardware(devices=2)))) == []
     # What computes much may move little.
-    assert wrong(copy(make, 0.05, work=Work(read_bytes=64 * MIB, write_bytes=64 * MIB, flops=10**13))) == []
+    assert (
+        wrong(copy(make, 0.05, work=Work(read_bytes=64 * MIB, write_bytes=64 * MIB, flops=10**13)))
+        == []
+    )
 
 
 def test_a_copy_over_the_hosts_link_is_bounded_unless_it_is_pageable_or_its_link_is_doubtful(make):
-    work, times = Work(payload_bytes=256 * MIB, wire_bytes=256 * MIB), (make.session(256 * MIB / 3e8, run_id="r"),)
+    work, times = (
+        Work(payload_bytes=256 * MIB, wire_bytes=256 * MIB),
+        (make.session(256 * MIB / 3e8, run_id="r"),),
+    )
     for metric, count in [("payload_GBps", 1), ("pageable_payload_GBps", 0)]:
         key = make.key("memcpy_h2d", size_bytes=256 * MIB, metric=metric)
-        assert len(wrong(make.measured(key=key, work=work, sessions=times, provenance=PROVENANCE))) == count, metric
+        assert (
+            len(wrong(make.measured(key=key, work=work, sessions=times, provenance=PROVENANCE)))
+            == count
+        ), metric
     # A V100 on a POWER9 host is reached over NVLink.
-    host = make.key("memcpy_h2d", metric="payload_GBps", hardware=make.hardware(product="v100-sxm2", memory="32gb"))
+    host = make.key(
+        "memcpy_h2d",
+        metric="payload_GBps",
+        hardware=make.hardware(product="v100-sxm2", memory="32gb"),
+    )
     work = Work(payload_bytes=2**30, wire_bytes=2**30)
     assert absurd_entry(make.measured(2**30 / 68e9, key=host, work=work)) is None
     assert absurd_entry(make.measured(2**30 / 680e9, key=host, work=work)) is not None
@@ -98,10 +136,14 @@ def arithmetic(make, share, flops=10**12, metric="bf16_TFLOPS", **session):
     """A measured entry of a product of matrices that reached a share of an H200's 989 TFLOP/s."""
     work = Work(read_bytes=64 * MIB, write_bytes=64 * MIB, payload_bytes=64 * MIB, flops=flops)
     key = make.key("matmul", size_bytes=64 * MIB, metric=metric)
-    return copy(make, key=key, work=work, sessions=(make.session(flops / (share * 989e12), **session),))
+    return copy(
+        make, key=key, work=work, sessions=(make.session(flops / (share * 989e12), **session),)
+    )
 
 
-def test_arithmetic_is_no_faster_than_the_highest_clock_and_large_products_no_slower_than_a_hundredth(make):
+def test_arithmetic_is_no_faster_than_the_highest_clock_and_large_products_no_slower_than_a_hundredth(
+    make,
+):
     fast = "1187 TFLOP/s, 111% of the highest peak that applies; expected at most 110%"
     slow = "989 GFLOP/s, 0.10% of the lowest peak that applies; expected at least 1% of work that saturates"
     for share, changes, told in [
@@ -113,13 +155,17 @@ def test_arithmetic_is_no_faster_than_the_highest_clock_and_large_products_no_sl
 
 
 def test_an_unknown_product_has_the_widest_bounds_of_its_vendor_and_no_call_takes_a_day(make):
-    for (product, highest), share in itertools.product([("prototype-x", 8000), ("mi999-oam", 6000)], [0.01, 50.0]):
+    for (product, highest), share in itertools.product(
+        [("prototype-x", 8000), ("mi999-oam", 6000)], [0.01, 50.0]
+    ):
         key = make.key(hardware=make.hardware(product=product, memory="1gb"))
         found = wrong(copy(make, share, key=key), family=product, name=f"{product}.json")
         fast = f"240000 GB/s, {24e6 / highest:.0f}% of the highest peak that applies; expected at most 110%"
         assert found == [fast] * (share == 50.0), (product, share)
     for duration, sane in [(1e17, False), (1e-17, False), (1e-3, True)]:
-        key = make.key(hardware=make.hardware(product="amd-epyc", partition="8-cores"), metric="time_s")
+        key = make.key(
+            hardware=make.hardware(product="amd-epyc", partition="8-cores"), metric="time_s"
+        )
         one = make.measured(duration, key=key, work=Work(calls=1), provenance=PROVENANCE)
         assert (wrong(one, family="cpu", name="cpu.json") == []) == sane, duration
 
@@ -134,7 +180,12 @@ def test_what_crosses_links_between_devices_is_bounded_by_them(make):
     ]:
         key = make.key("peer_copy", size_bytes=size_bytes, metric="payload_GBps", hardware=link)
         work = Work(payload_bytes=size_bytes, wire_bytes=size_bytes)
-        assert wrong(copy(make, key=key, work=work, sessions=(make.session(size_bytes / (gbps * 1e9)),))) == told
+        assert (
+            wrong(
+                copy(make, key=key, work=work, sessions=(make.session(size_bytes / (gbps * 1e9)),))
+            )
+            == told
+        )
     # Eight GPUs whose links carry 450 GB/s one way; a switch that adds up lets the bus bandwidth reach 14/9 of it.
     for benchmark, gbps, factor, sane in [
         *(("all_reduce", 480, 2, True), ("all_reduce", 800, 2, False)),
@@ -143,14 +194,22 @@ def test_what_crosses_links_between_devices_is_bounded_by_them(make):
         bus_bytes = 2**30 * factor * 7 // 8
         hardware = make.hardware(devices=8, link="nvlink-switch")
         key = make.key(benchmark, size_bytes=2**30, metric="busbw_GBps", hardware=hardware)
-        work, session = Work(algbw_bytes=2**30, busbw_bytes=bus_bytes), make.session(bus_bytes / (gbps * 1e9))
-        assert (wrong(copy(make, key=key, work=work, sessions=(session,))) == []) == sane, (benchmark, gbps)
+        work, session = (
+            Work(algbw_bytes=2**30, busbw_bytes=bus_bytes),
+            make.session(bus_bytes / (gbps * 1e9)),
+        )
+        assert (wrong(copy(make, key=key, work=work, sessions=(session,))) == []) == sane, (
+            benchmark,
+            gbps,
+        )
 
 
 def test_a_limit_names_the_exact_variant_and_who_vouches_for_it(make):
     variant = "the exact variant, such as product h100-sxm5, memory 80gb, partition none"
     for field in ("product", "memory", "partition"):
-        entry = limit(make, 2500.0, hardware=replace(make.hardware(), **{field: None}), note="meant so")
+        entry = limit(
+            make, 2500.0, hardware=replace(make.hardware(), **{field: None}), note="meant so"
+        )
         assert wrong(entry) == [f"a limit for any {field}; expected {variant}"], field
     (flaw,) = flaws(limit(make, 2500.0, provenance={"ticket": " "}))
     assert (flaw.observed, flaw.hint) == ("no provenance", True)
@@ -158,7 +217,9 @@ def test_a_limit_names_the_exact_variant_and_who_vouches_for_it(make):
 
 def test_a_published_figure_says_what_it_means_and_of_what(make):
     for field in ("unit", "convention", "source"):
-        entry = make.published("reference", metric="latency", hardware=make.hardware(), **{field: " "})
+        entry = make.published(
+            "reference", metric="latency", hardware=make.hardware(), **{field: " "}
+        )
         assert wrong(entry) == [f"no {field}; expected unit, convention and source"]
     (flaw,) = flaws(make.published("reference", value=2500.0))
     assert (flaw.observed, flaw.hint) == ("no product", True)
@@ -172,7 +233,10 @@ def test_a_measured_entry_tells_metric_spread_dates_and_each_run_once(make):
     assert wrong(copy(make, key=make.key(metric="time_s"))) == []
     apart = "processes from 1.00 µs to 3.10 µs; expected at most 3 times as long"
     for factor, told in [(2.9, []), (3.1, [apart])]:
-        assert wrong(copy(make, size_bytes=4096, sessions=(make.session(1e-6, factor * 1e-6),))) == told
+        assert (
+            wrong(copy(make, size_bytes=4096, sessions=(make.session(1e-6, factor * 1e-6),)))
+            == told
+        )
     for started, told in [
         ("2026-06-01T12:30:00Z", None),
         ("2026-06-01T13:01:00Z", "in the future; expected before 2026-06-01 12:00"),
@@ -183,22 +247,39 @@ def test_a_measured_entry_tells_metric_spread_dates_and_each_run_once(make):
     ]:
         found = wrong(copy(make, sessions=(Session("run-1", started, (seconds(0.8),)),)))
         assert (len(found), told is None or told in found[0]) == (told is not None, True), started
-    twice = (make.session(seconds(0.8)), make.session(seconds(0.8)), make.session(seconds(0.8), run_id="b"))
+    twice = (
+        make.session(seconds(0.8)),
+        make.session(seconds(0.8)),
+        make.session(seconds(0.8), run_id="b"),
+    )
     assert wrong(copy(make, sessions=twice)) == ["run run-1 2 times; expected every run once"]
 
 
 def test_a_family_file_holds_its_own_hardware_only_under_its_own_name(make):
     cpu = {"product": "amd-epyc-f26m2", "partition": "8-cores"}
     for hardware, family, belongs in [
-        *(({}, "h200", None), ({}, "h100", "h200"), ({"product": "h100-sxm5", "memory": "80gb"}, "h200", "h100")),
+        *(
+            ({}, "h200", None),
+            ({}, "h100", "h200"),
+            ({"product": "h100-sxm5", "memory": "80gb"}, "h200", "h100"),
+        ),
         *((cpu, "cpu", None), (cpu, "h200", "cpu")),
-        *(({"product": "prototype-x"}, "prototype-x", None), ({"product": "prototype-x"}, "h200", "prototype-x")),
+        *(
+            ({"product": "prototype-x"}, "prototype-x", None),
+            ({"product": "prototype-x"}, "h200", "prototype-x"),
+        ),
     ]:
         key = make.key(hardware=make.hardware(**hardware), size_bytes=4096)
         found = flaws(copy(make, key=key, size_bytes=4096), family=family, name=f"{family}.json")
-        assert [flaw.remedy for flaw in found] == ([] if belongs is None else [f"move it to {belongs}.json"])
+        assert [flaw.remedy for flaw in found] == (
+            [] if belongs is None else [f"move it to {belongs}.json"]
+        )
     (flaw,) = flaws(copy(make), name="proposal.json")
-    assert (flaw.observed, flaw.expected, flaw.hint) == ("the file is proposal.json", "h200.json", True)
+    assert (flaw.observed, flaw.expected, flaw.hint) == (
+        "the file is proposal.json",
+        "h200.json",
+        True,
+    )
 
 
 PRIOR = Prior(process=0.01, session=0.005, device=0.04)
@@ -207,7 +288,11 @@ STEADY = [(1.0, 1.004), (1.003, 0.999), (0.998, 1.001)]
 
 def session(number, *medians, device="GPU-1", driver="570.86"):
     return Session(
-        f"run-{number}", f"2026-01-{1 + number:02d}T00:00:00Z", medians or (1.0,), device, {"driver": driver}
+        f"run-{number}",
+        f"2026-01-{1 + number:02d}T00:00:00Z",
+        medians or (1.0,),
+        device,
+        {"driver": driver},
     )
 
 
@@ -243,7 +328,10 @@ def test_few_sessions_or_a_blind_tolerance_make_an_entry_provisional(make):
         one = make.measured(sessions=nights(*medians))
         mde = health(make, *nights(*medians)).mde
         finds = f"finds {mde * 100:.1f} %, its tolerance is {tolerance * 100:g} %" if blind else ""
-        assert provisional(one, tolerance, PRIOR) == "; ".join(filter(None, (few, finds))), (medians, tolerance)
+        assert provisional(one, tolerance, PRIOR) == "; ".join(filter(None, (few, finds))), (
+            medians,
+            tolerance,
+        )
         assert (mde > tolerance) == blind
     assert (provisional(make.published(), 0.05, PRIOR), health_of([make.published()])) == ("", [])
 
@@ -256,19 +344,33 @@ def test_health_tells_what_stands_behind_an_entry(make):
     ]
     found = health(make, *sessions)
     assert (found.time_s, found.rate) == pytest.approx((1e-3, 2 * 64 * MIB / 1e-3), rel=1e-4)
-    assert (found.devices, found.drivers, found.newest) == (2, ("550.54", "570.86"), "2026-01-03T00:00:00Z")
+    assert (found.devices, found.drivers, found.newest) == (
+        2,
+        ("550.54", "570.86"),
+        "2026-01-03T00:00:00Z",
+    )
     assert found.provisional == ""
     assert health(make, Session("r", "once", (1.0,))).newest == ""
     alone = health(make, session(0))
-    assert (alone.process.origin, alone.session.origin) == ("prior", "prior, recorded in one sitting")
+    assert (alone.process.origin, alone.session.origin) == (
+        "prior",
+        "prior, recorded in one sitting",
+    )
     for own, given, expected in [(None, 0.05, 0.05), (None, 0.2, 0.2), (0.1, 0.2, 0.1)]:
         (found,) = health_of([make.measured(sessions=[session(0)], tolerance=own)], given)
-        assert (found.tolerance, "tolerance" in found.provisional) == (expected, found.mde > expected)
+        assert (found.tolerance, "tolerance" in found.provisional) == (
+            expected,
+            found.mde > expected,
+        )
 
 
-def test_many_entries_tell_each_other_how_far_processes_lie_apart_and_a_cpu_spreads_as_cpus_do(make):
+def test_many_entries_tell_each_other_how_far_processes_lie_apart_and_a_cpu_spreads_as_cpus_do(
+    make,
+):
     steady = [
-        make.measured(key=make.key(f"t{number}"), sessions=nights((1.0, 1.001), (1.002, 1.0), (0.999, 1.001)))
+        make.measured(
+            key=make.key(f"t{number}"), sessions=nights((1.0, 1.001), (1.002, 1.0), (0.999, 1.001))
+        )
         for number in range(10)
     ]
     one = make.measured(sessions=[session(0)])

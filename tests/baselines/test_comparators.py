@@ -39,7 +39,9 @@ def baseline(make, tmp_path):
 
 def test_a_baseline_answers_with_every_process_of_every_session(make, baseline, tmp_path):
     first = make.session(1.0, 2.0, device_uuid="GPU-1", clock_hz=1e9)
-    second = replace(make.session(3.0, run_id="run-2", device_uuid="GPU-2", clock_hz=2e9), started="2026-02-01")
+    second = replace(
+        make.session(3.0, run_id="run-2", device_uuid="GPU-2", clock_hz=2e9), started="2026-02-01"
+    )
     third = make.session(4.0, run_id="run-3", environment={"driver": "550"})
     comparator = baseline(make.measured(sessions=(first, second, third), tolerance=0.1))
     reference = comparator.reference(make.key())
@@ -59,7 +61,9 @@ def test_a_comparator_gives_and_counts_everything_that_it_knows(make, baseline, 
     names = [make.key(name=name) for name in ("", "second")]
     other = make.key("b", size_bytes=1)
     stored = baseline(*(make.measured(1.0, key=key) for key in (*names, other)), make.published())
-    run = make.run(tmp_path / "r.jsonl", *(make.measurement(1.0, key=key) for key in (*names, other)))
+    run = make.run(
+        tmp_path / "r.jsonl", *(make.measurement(1.0, key=key) for key in (*names, other))
+    )
     for comparator in (stored, RunComparator([run])):
         references = comparator.references()
         assert {key.label: reference.medians_s for key, reference in references} == {
@@ -72,18 +76,34 @@ def test_a_comparator_gives_and_counts_everything_that_it_knows(make, baseline, 
 
 def test_every_run_is_a_session_of_its_own_with_each_process_once(make, tmp_path):
     """A session is one invocation of pytest: its processes share a boot, an hour and a temperature."""
-    one = make.run(tmp_path / "one.jsonl", *(make.measurement(1.0 + n, process=f"one-{n}") for n in range(3)))
-    two = make.run(tmp_path / "two.jsonl", make.measurement(9.0, process="two-0"), uuid="GPU-2", driver="550.54")
+    one = make.run(
+        tmp_path / "one.jsonl", *(make.measurement(1.0 + n, process=f"one-{n}") for n in range(3))
+    )
+    two = make.run(
+        tmp_path / "two.jsonl",
+        make.measurement(9.0, process="two-0"),
+        uuid="GPU-2",
+        driver="550.54",
+    )
     reference = RunComparator([one, two, one]).reference(make.key())
     groups = [(group.medians_s, group.device, group.started) for group in reference.groups]
     began = one.header.started
     assert groups == [((1.0, 2.0, 3.0), "GPU-1", began), ((9.0,), "GPU-2", began)]
     assert [facts["driver"] for facts in reference.environments] == ["570.86"] * 3 + ["550.54"]
     # Runs of one name are others on each device and night.
-    nights = [("GPU-0", "2026-01-01T00:00:00Z"), ("GPU-1", "2026-01-01T00:00:00Z"), ("GPU-1", "2026-01-02T00:00:00Z")]
+    nights = [
+        ("GPU-0", "2026-01-01T00:00:00Z"),
+        ("GPU-1", "2026-01-01T00:00:00Z"),
+        ("GPU-1", "2026-01-02T00:00:00Z"),
+    ]
     runs = []
     for number, (uuid, began) in enumerate(nights):
-        path = make.save(tmp_path / f"{number}.jsonl", make.measurement(1.0 + number), run_id="nightly", uuid=uuid)
+        path = make.save(
+            tmp_path / f"{number}.jsonl",
+            make.measurement(1.0 + number),
+            run_id="nightly",
+            uuid=uuid,
+        )
         run = read_run(path)
         runs.append(replace(run, header=replace(run.header, started=began)))
     groups = RunComparator(runs).reference(make.key()).groups
@@ -94,43 +114,70 @@ def test_every_run_is_a_session_of_its_own_with_each_process_once(make, tmp_path
 
 def test_attempts_of_a_process_are_pooled_and_clocks_are_those_that_were_probed(make, tmp_path):
     assert pooled_median([make.measurement(5.0, 5.0, 5.0), make.measurement(1.0, 1.0)]) == 5.0
-    attempts = [make.measurement(samples=Samples(values, 1, 1e-9)) for values in ((1.0, 9.0), (2.0, 3.0))]
+    attempts = [
+        make.measurement(samples=Samples(values, 1, 1e-9)) for values in ((1.0, 9.0), (2.0, 3.0))
+    ]
     assert pooled_median(attempts) == 2.5
-    for clocks_hz, typical in [((1e9, None, 3e9, 2e9), 2e9), ((None, None), None), ((), None), ((1.5e9,), 1.5e9)]:
+    for clocks_hz, typical in [
+        ((1e9, None, 3e9, 2e9), 2e9),
+        ((None, None), None),
+        ((), None),
+        ((1.5e9,), 1.5e9),
+    ]:
         assert typical_clock(clocks_hz) == typical, clocks_hz
     probed = [
-        make.measurement(samples=Samples((1.0,), 1, 1e-9, blocks=(Block(1, clock_hz=hz),)), process=f"{hz}")
+        make.measurement(
+            samples=Samples((1.0,), 1, 1e-9, blocks=(Block(1, clock_hz=hz),)), process=f"{hz}"
+        )
         for hz in (1e9, 1.2e9, 1.9e9)
     ]
-    assert RunComparator([make.run(tmp_path / "r.jsonl", *probed)]).reference(make.key()).clock_hz == 1.2e9
+    assert (
+        RunComparator([make.run(tmp_path / "r.jsonl", *probed)]).reference(make.key()).clock_hz
+        == 1.2e9
+    )
 
 
 def test_what_is_unfit_is_known_with_its_reason_and_compared_with_nothing(make, tmp_path):
     """Nothing is left out in silence."""
     bad = make.measurement(1.0, invalid="neighbours")
-    comparator = RunComparator([make.run(tmp_path / "r.jsonl", bad, make.measurement(2.0, process="process-2"))])
+    comparator = RunComparator(
+        [make.run(tmp_path / "r.jsonl", bad, make.measurement(2.0, process="process-2"))]
+    )
     assert comparator.unfit == [(bad, "neighbours")]
     assert comparator.reference(make.key()).medians_s == (2.0,)
     assert RunComparator([make.run(tmp_path / "bad.jsonl", bad)]).keys() == []
     for by_verdict in (True, False):
         one = make.measurement(1.0)
-        run = make.run(tmp_path / f"{by_verdict}.jsonl", one, make.outcome(one, "failed", by_verdict=by_verdict))
+        run = make.run(
+            tmp_path / f"{by_verdict}.jsonl",
+            one,
+            make.outcome(one, "failed", by_verdict=by_verdict),
+        )
         assert (RunComparator([run]).reference(make.key()) is not None) == by_verdict
 
 
-def test_times_of_other_work_are_not_compared_and_work_that_states_its_tokens_is_the_same(make, baseline, tmp_path):
+def test_times_of_other_work_are_not_compared_and_work_that_states_its_tokens_is_the_same(
+    make, baseline, tmp_path
+):
     reference, why = find_reference(baseline(make.measured()), make.key(), make.copy(5))
     assert reference is None
-    assert "the test's work changed from read_bytes=67108864, write_bytes=67108864, payload_bytes=67108864" in why
+    assert (
+        "the test's work changed from read_bytes=67108864, write_bytes=67108864, payload_bytes=67108864"
+        in why
+    )
     assert "to read_bytes=5, write_bytes=5, payload_bytes=5" in why
     one = make.run(tmp_path / "one.jsonl", make.measurement(1.0))
-    two = make.run(tmp_path / "two.jsonl", make.measurement(2.0, process="process-2", work=make.copy(2**27)))
+    two = make.run(
+        tmp_path / "two.jsonl", make.measurement(2.0, process="process-2", work=make.copy(2**27))
+    )
     assert find_reference(RunComparator([one, two]), make.key(), make.copy())[0].medians_s == (1.0,)
     bare = Work(flops=10**12)
     for then, now in [(bare, STEP), (STEP, bare), (STEP, STEP)]:
         reference, why = find_reference(baseline(make.measured(work=then)), make.key(), now)
         assert (reference.medians_s, why) == ((1e-3,), ""), (then, now)
-    _, why = find_reference(baseline(make.measured(work=STEP)), make.key(), replace(STEP, tokens=1024))
+    _, why = find_reference(
+        baseline(make.measured(work=STEP)), make.key(), replace(STEP, tokens=1024)
+    )
     assert why == (
         "the test's work changed from flops=1000000000000, tokens=512 to flops=1000000000000, tokens=1024, so the "
         "times are not comparable"
@@ -143,15 +190,25 @@ def test_times_of_other_work_are_not_compared_and_work_that_states_its_tokens_is
 def test_what_is_missing_names_the_nearest_hardware_or_the_file(make, baseline, tmp_path):
     other = make.measured(key=make.key(hardware=make.hardware(product="h100-sxm")))
     for entries, key, told in [
-        ((other,), make.key(), "no entry for this hardware (h200-sxm, 141gb); nearest known: h100-sxm, 141gb"),
-        ((make.measured(),), make.key("another"), f"{tmp_path / 'h200.json'} has no such measurement"),
+        (
+            (other,),
+            make.key(),
+            "no entry for this hardware (h200-sxm, 141gb); nearest known: h100-sxm, 141gb",
+        ),
+        (
+            (make.measured(),),
+            make.key("another"),
+            f"{tmp_path / 'h200.json'} has no such measurement",
+        ),
     ]:
         assert find_reference(baseline(*entries), key, make.copy()) == (None, told)
     none = BaselineComparator(Entries.merged([]))
     assert find_reference(none, make.key(), make.copy()) == (None, "no baseline recorded")
 
 
-def test_runs_and_baselines_are_told_apart_by_their_suffix_and_never_mixed(make, baseline, tmp_path):
+def test_runs_and_baselines_are_told_apart_by_their_suffix_and_never_mixed(
+    make, baseline, tmp_path
+):
     baseline(make.measured())
     make.save(tmp_path / "r.jsonl", make.measurement())
     kinds = [type(open_comparator([tmp_path / name])) for name in ("h200.json", "r.jsonl")]
@@ -166,7 +223,10 @@ def test_the_class_of_a_key_is_told_by_who_does_the_work(make):
         ({"product": "amd-epyc", "partition": "8-cores-quota-2"}, "traffic_GBps", "host"),
         ({"partition": "1g.18gb"}, "traffic_GBps", "device"),
     ]:
-        assert class_of_key(make.key(hardware=make.hardware(**hardware), metric=metric)) == kind, (hardware, metric)
+        assert class_of_key(make.key(hardware=make.hardware(**hardware), metric=metric)) == kind, (
+            hardware,
+            metric,
+        )
 
 
 @pytest.fixture
@@ -180,13 +240,18 @@ def two(make):
     return key
 
 
-def test_a_measurement_on_two_devices_is_found_and_counted_and_another_link_is_another(make, baseline, two, tmp_path):
+def test_a_measurement_on_two_devices_is_found_and_counted_and_another_link_is_another(
+    make, baseline, two, tmp_path
+):
     assert make.hardware(devices=8, link="mixed").alone == make.hardware()
     run = make.run(tmp_path / "one.jsonl", make.measurement(key=two()))
     for comparator in (baseline(make.measured(key=two())), RunComparator([run])):
         assert comparator.reference(two()) is not None
         assert comparator.count("peer_copy_one_way", SIZE, make.hardware()) == 1
-        assert (comparator.reference(two("pcie")), comparator.reference(two(devices=1))) == (None, None)
+        assert (comparator.reference(two("pcie")), comparator.reference(two(devices=1))) == (
+            None,
+            None,
+        )
     other = baseline(make.measured(key=two(product="h100-sxm5")))
     assert other.count("peer_copy_one_way", SIZE, make.hardware()) == 0
     _, why = find_reference(baseline(make.measured(key=two())), two("pcie"), make.copy())
@@ -195,12 +260,20 @@ def test_a_measurement_on_two_devices_is_found_and_counted_and_another_link_is_a
     assert hardware_of(run) == make.hardware()
 
 
-def test_the_number_of_devices_makes_no_other_hardware_and_another_product_does(make, two, tmp_path):
+def test_the_number_of_devices_makes_no_other_hardware_and_another_product_does(
+    make, two, tmp_path
+):
     def saved(name, *keys):
-        return make.save(tmp_path / f"{name}.jsonl", *(make.measurement(key=key, process=name) for key in keys))
+        return make.save(
+            tmp_path / f"{name}.jsonl", *(make.measurement(key=key, process=name) for key in keys)
+        )
 
     alone, pair = saved("alone", make.key()), saved("pair", two(), make.key())
     assert {row.label for row in compare([alone], [pair]).rows} >= {make.key().label}
-    assert len(compare([saved("two", two(), make.key(name="x"))], [saved("again", two())]).rows) == 1
-    with pytest.raises(OtherHardware, match="was measured on h200-sxm, 141gb, nvlink-switch, 2 devices"):
+    assert (
+        len(compare([saved("two", two(), make.key(name="x"))], [saved("again", two())]).rows) == 1
+    )
+    with pytest.raises(
+        OtherHardware, match="was measured on h200-sxm, 141gb, nvlink-switch, 2 devices"
+    ):
         compare([saved("h100", two(product="h100-sxm5"))], [saved("h200", two())])

@@ -53,13 +53,22 @@ def test_rows_stand_worst_first_each_held_against_the_others(make, tmp_path):
     assert words(compare(same, same).rows) == [("a", "PASSED"), ("b", "PASSED")]
     # The same difference decides alone, and not among three hundred.
     slow, others = times(make, 3, a=1.12), {f"b{number}": 1.0 for number in range(300)}
-    among = pair(make, tmp_path, times(make, 5, a=1.0, **others), [*slow, *times(make, 3, **others)])
+    among = pair(
+        make, tmp_path, times(make, 5, a=1.0, **others), [*slow, *times(make, 3, **others)]
+    )
     assert compare(*among).rows[0].verdict == Kind.INCONCLUSIVE
-    assert compare(*pair(make, tmp_path, times(make, 5, a=1.0), slow)).rows[0].verdict == Kind.REGRESSED
+    assert (
+        compare(*pair(make, tmp_path, times(make, 5, a=1.0), slow)).rows[0].verdict
+        == Kind.REGRESSED
+    )
 
 
-def test_the_tolerance_is_the_entrys_then_the_callers_and_a_cpu_has_the_spread_of_a_cpu(make, tmp_path):
-    (row,) = compare(*pair(make, tmp_path, times(make, a=1.0), times(make, a=1.2)), tolerance=0.5).rows
+def test_the_tolerance_is_the_entrys_then_the_callers_and_a_cpu_has_the_spread_of_a_cpu(
+    make, tmp_path
+):
+    (row,) = compare(
+        *pair(make, tmp_path, times(make, a=1.0), times(make, a=1.2)), tolerance=0.5
+    ).rows
     assert (row.verdict, row.tolerance) == (Kind.PASSED, 0.5)
     write_baseline(tmp_path / "h200.json", Baseline("h200", (make.measured(1.0, tolerance=0.5),)))
     new = make.save(tmp_path / "new.jsonl", make.measurement(1.2))
@@ -71,7 +80,9 @@ def test_the_tolerance_is_the_entrys_then_the_callers_and_a_cpu_has_the_spread_o
 
 
 def test_what_cannot_be_compared_is_refused_with_the_reason(make, tmp_path):
-    other = make.measurement(key=make.key(hardware=make.hardware(product="h100-sxm", memory="80gb")))
+    other = make.measurement(
+        key=make.key(hardware=make.hardware(product="h100-sxm", memory="80gb"))
+    )
     old, new = pair(make, tmp_path, [other], [make.measurement()])
     with pytest.raises(OtherHardware) as error:
         compare(old, new)
@@ -81,9 +92,15 @@ def test_what_cannot_be_compared_is_refused_with_the_reason(make, tmp_path):
     )
     key = make.key(CANARY_BENCHMARK, name=CANARIES[0])
     canary = make.measurement(key=key, invalid="neighbours")
-    spoiled = [make.measurement(1.0, key=make.key(name), invalid="neighbours") for name in ("a", "b")]
+    spoiled = [
+        make.measurement(1.0, key=make.key(name), invalid="neighbours") for name in ("a", "b")
+    ]
     for before, after, words_ in [
-        (times(make, a=1.0), times(make, b=1.0), "share no measurement; expected runs of the same tests"),
+        (
+            times(make, a=1.0),
+            times(make, b=1.0),
+            "share no measurement; expected runs of the same tests",
+        ),
         (
             times(make, a=1.0, b=1.0),
             spoiled,
@@ -100,11 +117,15 @@ def test_what_cannot_be_compared_is_refused_with_the_reason(make, tmp_path):
 
 def test_changed_work_and_what_is_invalid_are_shown_as_such(make, tmp_path):
     changed = make.measurement(2.0, key=make.key("b"), work=make.copy(2**27))
-    rows = compare(*pair(make, tmp_path, times(make, a=1.0, b=1.0), [*times(make, a=1.0), changed])).rows
+    rows = compare(
+        *pair(make, tmp_path, times(make, a=1.0, b=1.0), [*times(make, a=1.0), changed])
+    ).rows
     assert words(rows) == [("b", "NO BASELINE"), ("a", "PASSED")]
     assert "the test's work changed" in rows[0].reason
     bad = make.measurement(1.0, key=make.key("b"), invalid="wrong data")
-    rows = compare(*pair(make, tmp_path, times(make, a=1.0, b=1.0), [*times(make, a=1.0), bad])).rows
+    rows = compare(
+        *pair(make, tmp_path, times(make, a=1.0, b=1.0), [*times(make, a=1.0), bad])
+    ).rows
     assert words(rows) == [("b", "INVALID"), ("a", "PASSED")]
 
 
@@ -134,18 +155,33 @@ def test_sets_of_runs_are_compared_by_all_their_processes_each_run_a_session(mak
     counts = row.processes, row.baseline_processes, row.baseline_sessions, len(compared.runs)
     assert (row.verdict, counts) == (Kind.REGRESSED, (4, 9, 3, 5))
     # The same from a baseline of three nights.
-    sessions = tuple(make.session(0.99, 1.0, 1.01, run_id=day, started=day, device_uuid="GPU-1") for day in OLD_DAYS)
+    sessions = tuple(
+        make.session(0.99, 1.0, 1.01, run_id=day, started=day, device_uuid="GPU-1")
+        for day in OLD_DAYS
+    )
     write_baseline(tmp_path / "h200.json", Baseline("h200", (make.measured(sessions=sessions),)))
     (row,) = compare([tmp_path / "h200.json"], nights(make, tmp_path, "new", NEW_DAYS, 9, 10)).rows
-    assert (row.verdict, row.processes, row.baseline_processes, row.baseline_sessions) == (Kind.REGRESSED, 4, 9, 3)
+    assert (row.verdict, row.processes, row.baseline_processes, row.baseline_sessions) == (
+        Kind.REGRESSED,
+        4,
+        9,
+        3,
+    )
     for name, seconds in (("old.json", 1.0), ("new.json", 2.0)):
-        write_baseline(tmp_path / name, Baseline("h200", (make.measured(seconds), make.published())))
+        write_baseline(
+            tmp_path / name, Baseline("h200", (make.measured(seconds), make.published()))
+        )
     rows = compare([tmp_path / "old.json"], [tmp_path / "new.json"]).rows
     assert words(rows) == [("memcpy_d2d", "REGRESSED")]
 
 
-def test_the_centre_of_a_set_of_runs_is_that_of_all_its_processes_and_changes_sign_when_turned(make, tmp_path):
-    old, new = nights(make, tmp_path, "old", OLD_DAYS, 0, 4), nights(make, tmp_path, "new", NEW_DAYS, 2, 9)
+def test_the_centre_of_a_set_of_runs_is_that_of_all_its_processes_and_changes_sign_when_turned(
+    make, tmp_path
+):
+    old, new = (
+        nights(make, tmp_path, "old", OLD_DAYS, 0, 4),
+        nights(make, tmp_path, "new", NEW_DAYS, 2, 9),
+    )
     (row,) = compare(old, new).rows
     centres = [fmean(map(math.log, side)) for side in ((1.0, 1.04), (1.02, 1.09))]
     assert (math.log(row.baseline_time_s), math.log(row.time_s)) == pytest.approx(centres)
@@ -153,10 +189,16 @@ def test_the_centre_of_a_set_of_runs_is_that_of_all_its_processes_and_changes_si
     assert compare(new, old).rows[0].judgement.estimate == pytest.approx(centres[0] - centres[1])
 
 
-def test_the_same_device_is_compared_paired_and_another_one_with_what_lies_between_devices(make, tmp_path):
+def test_the_same_device_is_compared_paired_and_another_one_with_what_lies_between_devices(
+    make, tmp_path
+):
     old = nights(make, tmp_path, "old", OLD_DAYS, -1, 0, 1)
     for uuid, kind in [("GPU-1", Kind.REGRESSED), ("GPU-2", Kind.INCONCLUSIVE)]:
-        judged = compare(old, nights(make, tmp_path, uuid, NEW_DAYS, 8, 9, 10, uuid=uuid)).rows[0].judgement
+        judged = (
+            compare(old, nights(make, tmp_path, uuid, NEW_DAYS, 8, 9, 10, uuid=uuid))
+            .rows[0]
+            .judgement
+        )
         same = uuid == "GPU-1"
         assert (judged.verdict, judged.paired, judged.device_spread is None) == (kind, same, same)
 
@@ -177,7 +219,9 @@ OTHER_THINGS = "two different things were timed"
 
 
 def timed(make, seconds, labels=AS_ASKED, mode="events", **changes):
-    return make.measurement(samples=Samples((seconds,), 1, 1e-9, labels=labels, mode=mode), **changes)
+    return make.measurement(
+        samples=Samples((seconds,), 1, 1e-9, labels=labels, mode=mode), **changes
+    )
 
 
 def saved(make, path, *measurements):
@@ -189,18 +233,35 @@ def saved(make, path, *measurements):
 
 
 def compared(make, folder, old, new, suffix=".jsonl"):
-    sides = saved(make, (folder / "old").with_suffix(suffix), *old), saved(make, folder / "new.jsonl", *new)
+    sides = (
+        saved(make, (folder / "old").with_suffix(suffix), *old),
+        saved(make, folder / "new.jsonl", *new),
+    )
     (row,) = compare([sides[0]], [sides[1]]).rows
     return row
 
 
-def test_what_was_timed_in_another_mode_is_invalid_however_fast_and_in_the_same_judged(make, tmp_path):
-    for before, after in [*((AS_ASKED, mode) for mode in MODES[1:]), (BOUND, AS_ASKED), (("graph",), BOUND)]:
+def test_what_was_timed_in_another_mode_is_invalid_however_fast_and_in_the_same_judged(
+    make, tmp_path
+):
+    for before, after in [
+        *((AS_ASKED, mode) for mode in MODES[1:]),
+        (BOUND, AS_ASKED),
+        (("graph",), BOUND),
+    ]:
         row = compared(make, tmp_path, [timed(make, 1.0, before)], [timed(make, 0.5, after)])
         assert (row.verdict, OTHER_THINGS in row.reason) == (Kind.INVALID, True), (before, after)
-    for suffix, before, after in itertools.product((".json", ".jsonl"), (AS_ASKED, BOUND), (AS_ASKED, BOUND)):
-        row = compared(make, tmp_path, [timed(make, 1.0, before)], [timed(make, 1.0, after)], suffix)
-        assert row.verdict == (Kind.PASSED if before == after else Kind.INVALID), (suffix, before, after)
+    for suffix, before, after in itertools.product(
+        (".json", ".jsonl"), (AS_ASKED, BOUND), (AS_ASKED, BOUND)
+    ):
+        row = compared(
+            make, tmp_path, [timed(make, 1.0, before)], [timed(make, 1.0, after)], suffix
+        )
+        assert row.verdict == (Kind.PASSED if before == after else Kind.INVALID), (
+            suffix,
+            before,
+            after,
+        )
     for mode, factor, kind in [
         (BOUND, 0.5, Kind.IMPROVED),
         (("graph",), 1.0, Kind.PASSED),
@@ -228,11 +289,16 @@ def test_a_graphs_replay_and_its_calls_one_by_one_are_kept_apart(make, tmp_path)
     # What lies between two launches, a third of a short kernel, is in the one and not in the other.
     told = {"events": "timed as asked", "graph": "timed by replaying a graph"}
     for before, after in [("events", "graph"), ("graph", "events")]:
-        row = compared(make, tmp_path, [timed(make, 1.0, mode=before)], [timed(make, 1.3, mode=after)], ".json")
+        row = compared(
+            make, tmp_path, [timed(make, 1.0, mode=before)], [timed(make, 1.3, mode=after)], ".json"
+        )
         assert row.verdict == Kind.INVALID
         assert f"this is {told[after]}, the baseline {told[before]}: {OTHER_THINGS}" in row.reason
     # A proposal takes the mode of most processes and says so.
-    names, ways = {"g": "graph", "e": "events"}, {"graph": "by replaying a graph", "events": "call by call"}
+    names, ways = (
+        {"g": "graph", "e": "events"},
+        {"graph": "by replaying a graph", "events": "call by call"},
+    )
     for modes, kept in [("geg", "graph"), ("gee", "events"), ("ge", "graph")]:
         runs = [
             make.run(tmp_path / f"{n}.jsonl", timed(make, 1.0, mode=names[mode], process=f"p{n}"))
@@ -254,7 +320,9 @@ def test_a_change_of_mode_is_told_in_words_with_what_to_do(make, tmp_path):
         "this is host-bound, the baseline timed as asked: two different things were timed; find out why it changed, "
         "or record the baseline anew"
     )
-    back = other_mode(AS_ASKED, make.reference(achieved=frozenset([("cache_resident", "wall_clock")])))
+    back = other_mode(
+        AS_ASKED, make.reference(achieved=frozenset([("cache_resident", "wall_clock")]))
+    )
     assert back.startswith("this is timed as asked, the baseline cache-resident, wall-clock")
     assert other_mode(BOUND, None) == ""
     # A host-bound run among others widens the spread until a time that has doubled is merely INCONCLUSIVE.
@@ -267,7 +335,10 @@ def test_a_change_of_mode_is_told_in_words_with_what_to_do(make, tmp_path):
 
 
 def test_runs_timed_in_different_modes_never_become_one_entry(make, tmp_path):
-    runs = [make.run(tmp_path / f"{labels}.jsonl", timed(make, 1.0, labels)) for labels in (AS_ASKED, BOUND)]
+    runs = [
+        make.run(tmp_path / f"{labels}.jsonl", timed(make, 1.0, labels))
+        for labels in (AS_ASKED, BOUND)
+    ]
     with pytest.raises(BadInput) as error:
         propose(runs)
     assert str(error.value) == (
@@ -280,8 +351,13 @@ def test_runs_timed_in_different_modes_never_become_one_entry(make, tmp_path):
 
 def test_a_baseline_keeps_how_it_was_timed_from_proposal_to_comparison(make, tmp_path):
     for mode in (AS_ASKED, BOUND):
-        path = approve(propose([make.run(tmp_path / "r.jsonl", timed(make, 1.0, mode))]).baseline, tmp_path / f"{mode}")
-        assert [session.achieved for entry in read_baseline(path).entries for session in entry.sessions] == [mode]
+        path = approve(
+            propose([make.run(tmp_path / "r.jsonl", timed(make, 1.0, mode))]).baseline,
+            tmp_path / f"{mode}",
+        )
+        assert [
+            session.achieved for entry in read_baseline(path).entries for session in entry.sessions
+        ] == [mode]
         assert BaselineComparator(Entries.merged([path])).reference(make.key()).achieved == {mode}
     # A baseline of old is one that was timed as asked.
     old = make.measured(sessions=(make.session(1.0, device_uuid="GPU-1"),))

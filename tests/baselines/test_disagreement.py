@@ -65,9 +65,15 @@ def test_the_one_of_three_that_is_off_is_named_alone_and_several_worst_first(mak
 def test_a_cpu_or_another_device_may_be_further_off_and_each_device_is_held_against_itself(make):
     assert runs_apart([sessions(make, 1.0, 1.3, host=True)]) == []
     assert names(runs_apart([sessions(make, 1.0, 1.3)])) != []
-    groups = {"r0": Group((1.0,), "GPU-1"), "r1": Group((1.0,), "GPU-1"), "r2": Group((1.07,), "GPU-2")}
+    groups = {
+        "r0": Group((1.0,), "GPU-1"),
+        "r1": Group((1.0,), "GPU-1"),
+        "r2": Group((1.07,), "GPU-2"),
+    }
     same = {name: Group(group.medians_s, "GPU-1") for name, group in groups.items()}
-    apart = [runs_apart([Sessions(make.key(f"t{i}"), held) for i in range(5)]) for held in (groups, same)]
+    apart = [
+        runs_apart([Sessions(make.key(f"t{i}"), held) for i in range(5)]) for held in (groups, same)
+    ]
     assert [names(found) for found in apart] == [[], ["r2"]]
     # Two devices lie ten percent apart; what is new on the second is compared with the second.
     groups = {f"r{i}": Group((1.0 if i < 3 else 1.1,), f"GPU-{i // 3}") for i in range(6)}

@@ -4,7 +4,13 @@ import json
 
 import pytest
 
-from pytest_roofline.baselines.files import BaselineFolders, Entries, nearest, read_baseline, write_baseline
+from pytest_roofline.baselines.files import (
+    BaselineFolders,
+    Entries,
+    nearest,
+    read_baseline,
+    write_baseline,
+)
 from pytest_roofline.core.entries import Baseline
 from pytest_roofline.core.errors import BadFile
 from pytest_roofline.core.storage import to_plain
@@ -51,11 +57,15 @@ def test_a_file_that_is_no_baseline_is_refused_in_one_sentence(make, tmp_path):
     ]:
         assert complaint(path, raw) == told
     twice = of(make.measured(1.0), make.published(), make.measured(2.0))
-    assert complaint(path, twice).startswith("baseline FILE: entries 0 and 2 are the same (memcpy_d2d {'size_bytes': ")
+    assert complaint(path, twice).startswith(
+        "baseline FILE: entries 0 and 2 are the same (memcpy_d2d {'size_bytes': "
+    )
     sources = of(make.measured(1.0, source="node 1"), make.measured(2.0, source="node 2"))
     assert "are the same" in complaint(path, sources)
     for family in ("", "../h200", "a/b", ".h200", "h200\n"):
-        assert complaint(path, plain | {"family": family}).startswith(f"baseline FILE: family is {family!r}")
+        assert complaint(path, plain | {"family": family}).startswith(
+            f"baseline FILE: family is {family!r}"
+        )
     complaint(path, json.dumps(plain)[:-1])
 
 
@@ -67,11 +77,17 @@ def test_a_written_baseline_reads_back_sorted_and_is_a_reviewable_diff(make, tmp
     assert text == json.dumps(json.loads(text), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     # By benchmark, and by size as a number.
     sizes = [("b", 9), ("a", 2**20), ("a", 4096), ("a", 100_000)]
-    write_baseline(path, Baseline("h200", tuple(make.measured(key=make.key(*one)) for one in sizes)))
-    written = [(entry.benchmark, entry.parameters["size_bytes"]) for entry in read_baseline(path).entries]
+    write_baseline(
+        path, Baseline("h200", tuple(make.measured(key=make.key(*one)) for one in sizes))
+    )
+    written = [
+        (entry.benchmark, entry.parameters["size_bytes"]) for entry in read_baseline(path).entries
+    ]
     assert written == [("a", 4096), ("a", 100_000), ("a", 2**20), ("b", 9)]
     # The order of entries changes no byte.
-    entries = [make.measured(key=make.key(parameters={"kind": kind})) for kind in ("x", 3, None, 2.5, True)]
+    entries = [
+        make.measured(key=make.key(parameters={"kind": kind})) for kind in ("x", 3, None, 2.5, True)
+    ]
     write_baseline(tmp_path / "a.json", Baseline("h200", tuple(entries)))
     write_baseline(tmp_path / "b.json", Baseline("h200", tuple(reversed(entries))))
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
@@ -88,7 +104,11 @@ def test_a_sites_own_entry_hides_the_shipped_one_and_leaves_the_others_in_force(
     assert [entry.benchmark for entry in both] == ["a", "b"]
     assert both.path_of(next(iter(both))) == tmp_path / "site" / "h200.json"
     assert len(BaselineFolders([tmp_path, tmp_path / "gone"]).family("h200")) == 0
-    names = make.measured(), make.measured(key=make.key(name="second")), make.measured(key=make.key("b", name="third"))
+    names = (
+        make.measured(),
+        make.measured(key=make.key(name="second")),
+        make.measured(key=make.key("b", name="third")),
+    )
     write_baseline(tmp_path / "h200.json", Baseline("h200", names))
     assert Entries.merged([tmp_path / "h200.json"]).names("memcpy_d2d") == {"", "second"}
 
@@ -96,4 +116,6 @@ def test_a_sites_own_entry_hides_the_shipped_one_and_leaves_the_others_in_force(
 def test_the_nearest_hardware_agrees_in_most_facts_and_at_most_three_are_named(make):
     near, far = make.hardware(devices=8), make.hardware(product="mi300x", memory="192gb", devices=8)
     assert nearest(make.hardware(), [far, near, far]) == [near, far]
-    assert len(nearest(make.hardware(), [make.hardware(devices=count) for count in range(2, 9)])) == 3
+    assert (
+        len(nearest(make.hardware(), [make.hardware(devices=count) for count in range(2, 9)])) == 3
+    )

@@ -20,7 +20,9 @@ def save(
     **on,
 ):
     """A run file of one measurement."""
-    header = replace(make.header(run_id or path.stem, driver=driver, **on), started=started, command=command)
+    header = replace(
+        make.header(run_id or path.stem, driver=driver, **on), started=started, command=command
+    )
     measurement = make.measurement(key=make.key(hardware=hardware or make.hardware()))
     records = [header] if empty else [header, measurement, make.outcome(measurement)]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -37,9 +39,20 @@ def folder(tmp_path):
 def saved(make, folder):
     """Three runs of one driver in February, two of the next in March."""
     for number, (driver, date) in enumerate(
-        [("550.54.14", "02-01"), ("550.54.15", "02-10"), ("550.90", "02-20"), ("570.86", "03-01"), ("570.86", "03-10")]
+        [
+            ("550.54.14", "02-01"),
+            ("550.54.15", "02-10"),
+            ("550.90", "02-20"),
+            ("570.86", "03-01"),
+            ("570.86", "03-10"),
+        ]
     ):
-        save(make, folder / "runs" / f"r{number}.jsonl", driver=driver, started=f"2026-{date}T03:00:00Z")
+        save(
+            make,
+            folder / "runs" / f"r{number}.jsonl",
+            driver=driver,
+            started=f"2026-{date}T03:00:00Z",
+        )
     return folder
 
 
@@ -91,17 +104,27 @@ def test_nothing_that_matches_is_a_sentence_with_the_drivers_and_dates_there_are
 def test_a_run_without_a_date_or_a_driver_is_taken_by_no_choice_of_one(make, folder):
     save(make, folder / "runs" / "r.jsonl", started="one day", driver=None)
     assert names(scan(folder, Choice())) == ["r"]
-    for choice in (Choice(before=day("9999-01-01")), Choice(after=day("0002-01-01")), Choice(driver="550")):
-        with pytest.raises(BadInput, match="there is one, of driver unknown, begun nobody knows when"):
+    for choice in (
+        Choice(before=day("9999-01-01")),
+        Choice(after=day("0002-01-01")),
+        Choice(driver="550"),
+    ):
+        with pytest.raises(
+            BadInput, match="there is one, of driver unknown, begun nobody knows when"
+        ):
             scan(folder, choice)
 
 
 def test_a_folder_without_a_run_that_can_be_read_says_why(folder):
-    with pytest.raises(BadInput, match=r"no run in .*runs; record one with `pytest --roofline-save=NAME`"):
+    with pytest.raises(
+        BadInput, match=r"no run in .*runs; record one with `pytest --roofline-save=NAME`"
+    ):
         scan(folder, Choice())
     (folder / "runs").mkdir(parents=True)
     (folder / "runs" / "broken.jsonl").write_text("{\n")
-    with pytest.raises(BadInput, match=r"no run in .* that can be used \(left out: run file .*broken"):
+    with pytest.raises(
+        BadInput, match=r"no run in .* that can be used \(left out: run file .*broken"
+    ):
         scan(folder, Choice())
 
 
@@ -111,7 +134,10 @@ def test_what_is_left_out_of_a_folder_is_named_with_the_reason(make, saved):
         "copy": ({"run_id": "r0"}, f"it is the same run as {runs / 'r0.jsonl'}"),
         "empty": ({"empty": True}, "it holds no measurement"),
         "fake": ({"device_type": "fake"}, "it is of a fake device"),
-        "nccl": ({"command": ("roofline", "import", "all_reduce.log")}, "it was imported from another tool"),
+        "nccl": (
+            {"command": ("roofline", "import", "all_reduce.log")},
+            "it was imported from another tool",
+        ),
     }
     for name, (facts, why) in strange.items():
         path = save(make, runs / f"s-{name}.jsonl", **facts)
@@ -148,11 +174,16 @@ def test_hardware_is_chosen_by_its_key_or_words_of_it_and_several_are_refused(ma
     )
     with pytest.raises(OtherHardware, match=r"1g\.18gb"):
         scan(saved, Choice(product="h200-sxm"))
-    with pytest.raises(BadInput, match=r"no run matches --product h20; there are 7, .* on h200-sxm, 141gb \(5\); h100"):
+    with pytest.raises(
+        BadInput,
+        match=r"no run matches --product h20; there are 7, .* on h200-sxm, 141gb \(5\); h100",
+    ):
         scan(saved, Choice(product="h20"))
 
 
 def test_what_is_no_date_is_refused_with_an_example():
     for text in ("yesterday", "2026-02-30", ""):
-        with pytest.raises(BadInput, match=r"--after is .*; expected a date or time in ISO 8601: 2026-03-01"):
+        with pytest.raises(
+            BadInput, match=r"--after is .*; expected a date or time in ISO 8601: 2026-03-01"
+        ):
             parse_moment(text, "--after")

@@ -14,7 +14,9 @@ from pytest_roofline.core.work import Work
 def runs_of(make, folder, *records_of_each):
     """A run a day."""
     return [
-        make.run(folder / f"run-{number}.jsonl", *records, started=f"2026-01-{1 + number:02d}T03:04:05Z")
+        make.run(
+            folder / f"run-{number}.jsonl", *records, started=f"2026-01-{1 + number:02d}T03:04:05Z"
+        )
         for number, records in enumerate(records_of_each)
     ]
 
@@ -32,7 +34,10 @@ def taken(make, folder, *records_of_each, **how):
 def test_a_run_is_a_session_and_each_of_its_processes_a_median(make, tmp_path):
     """Each session numbers its processes anew, so the same name in two runs is two processes."""
     rounds = [
-        [make.measurement(value, process=f"process-{number}", round=number) for number, value in enumerate(values, 1)]
+        [
+            make.measurement(value, process=f"process-{number}", round=number)
+            for number, value in enumerate(values, 1)
+        ]
         for values in ((1.0, 1.01), (1.005, 1.015, 0.995))
     ]
     proposal = propose(runs_of(make, tmp_path, *rounds))
@@ -41,8 +46,15 @@ def test_a_run_is_a_session_and_each_of_its_processes_a_median(make, tmp_path):
         ("run-0", (1.0, 1.01)),
         ("run-1", (1.005, 1.015, 0.995)),
     ]
-    assert (proposal.baseline.family, entry.matches(make.key()), entry.work) == ("h200", True, make.copy())
-    assert (entry.sessions[0].device_uuid, entry.sessions[0].environment["driver"]) == ("GPU-1", "570.86")
+    assert (proposal.baseline.family, entry.matches(make.key()), entry.work) == (
+        "h200",
+        True,
+        make.copy(),
+    )
+    assert (entry.sessions[0].device_uuid, entry.sessions[0].environment["driver"]) == (
+        "GPU-1",
+        "570.86",
+    )
 
 
 def test_only_what_is_marked_as_a_gate_is_taken_where_something_is(make, tmp_path):
@@ -53,16 +65,24 @@ def test_only_what_is_marked_as_a_gate_is_taken_where_something_is(make, tmp_pat
     assert taken(make, tmp_path, [gate, other], everything=True) == (both, [])
     assert taken(make, tmp_path, [make.measurement(), other]) == (both, [])
     # A mark on what siblings measured leaves nothing out.
-    among = make.measurement(gate=True, samples=replace(make.measurement().samples, labels=(SIBLINGS,)))
+    among = make.measurement(
+        gate=True, samples=replace(make.measurement().samples, labels=(SIBLINGS,))
+    )
     assert taken(make, tmp_path, [among, other])[0] == ["other[64MiB]"]
 
 
 def test_what_is_not_fit_is_left_out_and_named(make, tmp_path):
     bad, good = make.measurement(), make.measurement(key=make.key("other"))
-    failed, slower = make.outcome(bad, "failed", reason="wrong data at 7"), make.outcome(bad, "failed", by_verdict=True)
+    failed, slower = (
+        make.outcome(bad, "failed", reason="wrong data at 7"),
+        make.outcome(bad, "failed", by_verdict=True),
+    )
     why = ["memcpy_d2d[64MiB] of run-0: its test failed: wrong data at 7"]
     for accept_slower in (True, False):
-        assert taken(make, tmp_path, [bad, good, failed], accept_slower=accept_slower) == (["other[64MiB]"], why)
+        assert taken(make, tmp_path, [bad, good, failed], accept_slower=accept_slower) == (
+            ["other[64MiB]"],
+            why,
+        )
         # A slowdown becomes a baseline only where a person accepts it.
         count = len(taken(make, tmp_path, [bad, good, slower], accept_slower=accept_slower)[0])
         assert count == 1 + accept_slower
@@ -85,14 +105,20 @@ def test_what_is_not_fit_is_left_out_and_named(make, tmp_path):
 
 def test_where_nothing_is_fit_the_sentence_stays_short_and_the_reasons_are_kept(make, tmp_path):
     """Two hundred reasons in one sentence once filled the screen."""
-    records = [[make.measurement(key=make.key(f"t{i}"), invalid="wrong data") for i in range(100)]] * 2
+    records = [
+        [make.measurement(key=make.key(f"t{i}"), invalid="wrong data") for i in range(100)]
+    ] * 2
     with pytest.raises(NothingFit) as error:
         propose(runs_of(make, tmp_path, *records))
     assert str(error.value) == ("no measurement in 2 runs is fit for a baseline: each was left out")
     assert len(error.value.left_out) == 200
-    with pytest.raises(NothingFit, match=r"no measurement in .*run-0\.jsonl is fit for a baseline: none there"):
+    with pytest.raises(
+        NothingFit, match=r"no measurement in .*run-0\.jsonl is fit for a baseline: none there"
+    ):
         propose(runs_of(make, tmp_path, []))
-    with pytest.raises(NothingFit, match=r"is fit for a baseline: t0\[64MiB\] of run-0: wrong data$") as error:
+    with pytest.raises(
+        NothingFit, match=r"is fit for a baseline: t0\[64MiB\] of run-0: wrong data$"
+    ) as error:
         propose(runs_of(make, tmp_path, records[0][:1]))
     assert error.value.left_out == ()
 
@@ -100,7 +126,10 @@ def test_where_nothing_is_fit_the_sentence_stays_short_and_the_reasons_are_kept(
 def test_runs_of_nothing_the_same_or_other_hardware_are_refused(make, tmp_path):
     with pytest.raises(BadInput, match="no run is given"):
         propose([])
-    same = [make.run(tmp_path / name, make.measurement(), run_id="same") for name in ("a.jsonl", "b.jsonl")]
+    same = [
+        make.run(tmp_path / name, make.measurement(), run_id="same")
+        for name in ("a.jsonl", "b.jsonl")
+    ]
     with pytest.raises(BadInput) as error:
         propose(same)
     paths = f"{tmp_path / 'b.jsonl'} and {tmp_path / 'a.jsonl'}"
@@ -109,7 +138,10 @@ def test_runs_of_nothing_the_same_or_other_hardware_are_refused(make, tmp_path):
     part = make.measurement(key=make.key(hardware=make.hardware(partition="1g.18gb")))
     one = make.run(tmp_path / "a.jsonl", make.measurement())
     for other, words in [
-        (make.run(tmp_path / "b.jsonl", h100, product="NVIDIA H100 80GB HBM3"), "h200-sxm, 141gb.*h100-sxm, 80gb"),
+        (
+            make.run(tmp_path / "b.jsonl", h100, product="NVIDIA H100 80GB HBM3"),
+            "h200-sxm, 141gb.*h100-sxm, 80gb",
+        ),
         (make.run(tmp_path / "c.jsonl", part), r"1g\.18gb"),
         (
             make.run(tmp_path / "fake.jsonl", make.measurement(), device_type="fake"),
@@ -121,10 +153,22 @@ def test_runs_of_nothing_the_same_or_other_hardware_are_refused(make, tmp_path):
 
 
 def test_times_of_different_work_never_become_one_entry_and_tokens_make_no_other(make, tmp_path):
-    with pytest.raises(BadInput, match=r"did different work in .*run-0.jsonl and .*run-1.jsonl, so its times cannot"):
-        propose(runs_of(make, tmp_path, [make.measurement(1.0)], [make.measurement(9.0, work=make.copy(2**27))]))
+    with pytest.raises(
+        BadInput,
+        match=r"did different work in .*run-0.jsonl and .*run-1.jsonl, so its times cannot",
+    ):
+        propose(
+            runs_of(
+                make,
+                tmp_path,
+                [make.measurement(1.0)],
+                [make.measurement(9.0, work=make.copy(2**27))],
+            )
+        )
     before, after = Work(flops=8), Work(flops=8, tokens=5)
-    runs = runs_of(make, tmp_path, [make.measurement(1.0, work=before)], [make.measurement(1.0, work=after)])
+    runs = runs_of(
+        make, tmp_path, [make.measurement(1.0, work=before)], [make.measurement(1.0, work=after)]
+    )
     (entry,) = propose(runs).baseline.entries
     assert len(entry.sessions) == 2
 
@@ -132,7 +176,9 @@ def test_times_of_different_work_never_become_one_entry_and_tokens_make_no_other
 def suite(make, factor, tests=6, processes=1):
     """The measurements of a run, all slower or faster by a factor."""
     return [
-        make.measurement(1e-3 * (1 + test) * factor, key=make.key(f"test{test}"), process=f"process-{process}")
+        make.measurement(
+            1e-3 * (1 + test) * factor, key=make.key(f"test{test}"), process=f"process-{process}"
+        )
         for test in range(tests)
         for process in range(processes)
     ]
@@ -144,25 +190,46 @@ def refusal(make, folder, *factors, **shape):
     return str(error.value)
 
 
-def test_runs_that_disagree_with_the_others_are_named_by_how_much_and_over_how_many_tests(make, tmp_path):
+def test_runs_that_disagree_with_the_others_are_named_by_how_much_and_over_how_many_tests(
+    make, tmp_path
+):
     sentence = refusal(make, tmp_path, 1.0, 1.002, 1.2)
     assert sentence.startswith(f"{tmp_path / 'run-2.jsonl'} is 19.9 % slower than the others (")
-    assert "standard errors, in the middle of 6 tests): more than runs of unchanged code differ" in sentence
+    assert (
+        "standard errors, in the middle of 6 tests): more than runs of unchanged code differ"
+        in sentence
+    )
     assert sentence.endswith("propose the runs without it")
     several = refusal(make, tmp_path, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 1.3)
-    assert several.index("run-5.jsonl is 100.0 % slower than the others (") < several.index("run-6.jsonl is 30.0 %")
+    assert several.index("run-5.jsonl is 100.0 % slower than the others (") < several.index(
+        "run-6.jsonl is 30.0 %"
+    )
     assert several.endswith("propose the runs without them")
     assert "standard errors)" in refusal(make, tmp_path, 1.0, 1.001, 0.999, 1.5, tests=1)
     # Of two, or where half are off, nobody can tell which are right.
     two = refusal(make, tmp_path, 1.0, 1.25)
     assert f"{tmp_path / 'run-0.jsonl'} is 20.0 % faster than {tmp_path / 'run-1.jsonl'} (" in two
     for sentence in (two, refusal(make, tmp_path, 1.0, 1.3, 2.0, processes=5)):
-        assert "nobody can tell which are right; choose runs of one kind (--driver, --before, --after)" in sentence
+        assert (
+            "nobody can tell which are right; choose runs of one kind (--driver, --before, --after)"
+            in sentence
+        )
 
 
 def test_what_is_measured_alone_or_left_out_for_itself_disagrees_with_nothing(make, tmp_path):
-    records = [[make.measurement(1.0)], [make.measurement(1.0)], [make.measurement(9.0, key=make.key("other"))]]
+    records = [
+        [make.measurement(1.0)],
+        [make.measurement(1.0)],
+        [make.measurement(9.0, key=make.key("other"))],
+    ]
     assert taken(make, tmp_path, *records)[0] == ["memcpy_d2d[64MiB]", "other[64MiB]"]
-    slow = [make.measurement(9.0, key=make.key(f"test{test}"), invalid="neighbours") for test in range(5)]
-    records = [suite(make, 1.0), suite(make, 1.0), [*slow, make.measurement(6e-3, key=make.key("test5"))]]
+    slow = [
+        make.measurement(9.0, key=make.key(f"test{test}"), invalid="neighbours")
+        for test in range(5)
+    ]
+    records = [
+        suite(make, 1.0),
+        suite(make, 1.0),
+        [*slow, make.measurement(6e-3, key=make.key("test5"))],
+    ]
     assert len(taken(make, tmp_path, *records)[1]) == 5

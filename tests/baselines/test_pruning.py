@@ -13,7 +13,11 @@ def idle(entries, *planned):
 def test_a_measured_entry_is_used_by_a_test_of_its_benchmark_and_parameters(make):
     label, size = "memcpy_d2d[64MiB]", {"size_bytes": 64 * MIB}
     for benchmark, parameters, found in [
-        *(("memcpy_d2d", size, []), ("memcpy_h2d", size, [(label, False)]), ("memcpy_d2d", {}, [(label, True)])),
+        *(
+            ("memcpy_d2d", size, []),
+            ("memcpy_h2d", size, [(label, False)]),
+            ("memcpy_d2d", {}, [(label, True)]),
+        ),
         ("memcpy_d2d", {"size_bytes": MIB}, [(label, True)]),
         ("memcpy_d2d", size | {"dtype": "f"}, [(label, True)]),
     ]:
@@ -27,9 +31,20 @@ def test_a_measured_entry_is_used_by_a_test_of_its_benchmark_and_parameters(make
 
 
 def test_a_published_entry_is_used_where_what_it_names_is_there_or_a_program_made_it(make):
-    tests = [("memcpy_d2d", {"size_bytes": 4, "dtype": "g"}), ("memcpy_d2d", {"size_bytes": 8, "dtype": "f"})]
+    tests = [
+        ("memcpy_d2d", {"size_bytes": 4, "dtype": "g"}),
+        ("memcpy_d2d", {"size_bytes": 8, "dtype": "f"}),
+    ]
     for kind in ("threshold", "reference"):
-        for parameters, used in [({}, 1), ({"dtype": "f"}, 1), ({"size_bytes": MIB}, 0), ({"other": 1}, 0)]:
-            assert (idle([make.published(kind, parameters=parameters)], *tests) == []) == used, (kind, parameters)
+        for parameters, used in [
+            ({}, 1),
+            ({"dtype": "f"}, 1),
+            ({"size_bytes": MIB}, 0),
+            ({"other": 1}, 0),
+        ]:
+            assert (idle([make.published(kind, parameters=parameters)], *tests) == []) == used, (
+                kind,
+                parameters,
+            )
         made = make.published(kind, provenance={"made_by": "a program"})
         assert idle([made, make.published(kind)]) == [("memcpy_d2d", False)]

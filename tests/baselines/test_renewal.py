@@ -68,10 +68,16 @@ def test_what_surely_differs_by_more_than_the_tolerance_replaces_and_the_rest_jo
     # Within the tolerance however sure; beyond it where chance may have made it.
     vague = entry(make, *nights(0, 1.0, 1.08, 0.93))
     sure = [[factor * value for value in STEADY * 3] for factor in (1.04, 1 / 1.04)]
-    for medians, known in [*((many, before) for many in sure), ((1.07,), vague), ((1 / 1.07,), vague)]:
+    for medians, known in [
+        *((many, before) for many in sure),
+        ((1.07,), vague),
+        ((1 / 1.07,), vague),
+    ]:
         assert renew(entry(make, *nights(9, *medians)), known, priors()).action == "joined", medians
     for tolerance, action in [(0.5, "joined"), (None, "replaced")]:
-        change = renew(entry(make, *nights(9, 1.2, 1.201)), replace(before, tolerance=tolerance), priors())
+        change = renew(
+            entry(make, *nights(9, 1.2, 1.201)), replace(before, tolerance=tolerance), priors()
+        )
         assert (change.action, change.entry.tolerance) == (action, tolerance)
 
 
@@ -96,16 +102,30 @@ def test_sessions_that_are_there_already_change_nothing_and_only_new_ones_are_ju
     # Whoever proposes all nightlies again must not water the newest down with those that the baseline has.
     change = renew(entry(make, *before.sessions, *nights(9, 1.01, 1.0)), before, priors())
     assert change.action == "joined"
-    assert [s.run_id for s in change.entry.sessions] == ["run-0", "run-1", "run-2", "run-3", "run-4", "run-9", "run-10"]
+    assert [s.run_id for s in change.entry.sessions] == [
+        "run-0",
+        "run-1",
+        "run-2",
+        "run-3",
+        "run-4",
+        "run-9",
+        "run-10",
+    ]
     month = entry(make, *nights(0, *STEADY * 4))
-    assert renew(entry(make, *month.sessions, *nights(20, 0.85, 0.851)), month, priors()).action == "replaced"
+    assert (
+        renew(entry(make, *month.sessions, *nights(20, 0.85, 0.851)), month, priors()).action
+        == "replaced"
+    )
     # A run that was summarised anew takes the place of its old self.
     again = entry(make, replace(before.sessions[0], process_medians=(1.0005, 1.0006)))
     assert renew(again, before, priors()).entry.medians == (1.0005, 1.0006, *STEADY[1:])
     for value, replaces in itertools.product([0.5, 0.85, 1.0, 1.2, 2.0], [False, True]):
         proposed = entry(make, before.sessions[4], *nights(9, value, value))
         first = renew(proposed, before, priors(), replaces=replaces)
-        assert renew(proposed, first.entry, priors(), replaces=replaces).action == "unchanged", (value, replaces)
+        assert renew(proposed, first.entry, priors(), replaces=replaces).action == "unchanged", (
+            value,
+            replaces,
+        )
 
 
 def test_the_newest_thirty_sessions_are_kept(make):
@@ -121,8 +141,14 @@ def test_the_newest_thirty_sessions_are_kept(make):
 
 def test_a_new_session_is_judged_on_its_own_device(make):
     """Devices lie several percent apart: six percent on a known device are sure, on an unknown one they are not."""
-    known = entry(make, *nights(0, *STEADY, *STEADY), *nights(15, *[1.3 * value for value in STEADY], device="GPU-2"))
-    slow = [entry(make, *nights(30, 1.09, 1.091, 1.09, device=device)) for device in ("GPU-1", "GPU-3")]
+    known = entry(
+        make,
+        *nights(0, *STEADY, *STEADY),
+        *nights(15, *[1.3 * value for value in STEADY], device="GPU-2"),
+    )
+    slow = [
+        entry(make, *nights(30, 1.09, 1.091, 1.09, device=device)) for device in ("GPU-1", "GPU-3")
+    ]
     assert [renew(one, known, priors()).action for one in slow] == ["replaced", "joined"]
     mixed = entry(make, session(29, 1.0, device="GPU-3"), *slow[0].sessions)
     assert renew(mixed, known, priors()).action == "replaced"
@@ -131,12 +157,17 @@ def test_a_new_session_is_judged_on_its_own_device(make):
 def test_a_persons_tolerance_survives_a_renewal_that_names_none_and_alone_is_a_change(make, before):
     for (own, kept), value in itertools.product([(None, 0.2), (0.1, 0.1)], [1.0, 3.0]):
         proposed = entry(make, *nights(9, value, value), tolerance=own)
-        assert renew(proposed, replace(before, tolerance=0.2), priors()).entry.tolerance == kept, (own, value)
+        assert renew(proposed, replace(before, tolerance=0.2), priors()).entry.tolerance == kept, (
+            own,
+            value,
+        )
     change = renew(replace(before, tolerance=0.1), before, priors())
     assert (change.action, change.why, change.entry.tolerance) == ("replaced", "tolerance", 0.1)
 
 
-def test_an_approval_makes_the_file_of_the_family_and_touches_only_the_entries_that_it_names(make, tmp_path):
+def test_an_approval_makes_the_file_of_the_family_and_touches_only_the_entries_that_it_names(
+    make, tmp_path
+):
     path = approve(Baseline("h200", (make.measured(),)), tmp_path / "baselines")
     assert path == tmp_path / "baselines" / "h200.json"
     assert read_baseline(path) == Baseline("h200", (make.measured(),))
@@ -148,9 +179,17 @@ def test_an_approval_makes_the_file_of_the_family_and_touches_only_the_entries_t
     assert (tmp_path / "h200.json").read_text() == old
     approve(Baseline("h200", (make.measured(0.5),)), tmp_path)
     after = (tmp_path / "h200.json").read_text()
-    changed = [(a.strip(), b.strip()) for a, b in zip(old.splitlines(), after.splitlines(), strict=True) if a != b]
+    changed = [
+        (a.strip(), b.strip())
+        for a, b in zip(old.splitlines(), after.splitlines(), strict=True)
+        if a != b
+    ]
     assert changed == [("1.0", "0.5")]
-    assert [one["benchmark"] for one in json.loads(after)["entries"]] == ["memcpy_d2d", "memcpy_d2d", "other"]
+    assert [one["benchmark"] for one in json.loads(after)["entries"]] == [
+        "memcpy_d2d",
+        "memcpy_d2d",
+        "other",
+    ]
     assert after.endswith("}\n")
     (tmp_path / "h200.json").write_text("{")
     with pytest.raises(BadFile):
@@ -158,25 +197,39 @@ def test_an_approval_makes_the_file_of_the_family_and_touches_only_the_entries_t
     assert (tmp_path / "h200.json").read_text() == "{"
 
 
-def test_only_the_selected_entries_are_approved_and_what_would_change_is_told_before(make, before, tmp_path):
+def test_only_the_selected_entries_are_approved_and_what_would_change_is_told_before(
+    make, before, tmp_path
+):
     proposed = [(3.0, 3.0), (8.0, 8.0), (5.0,)]
     names = ("memcpy_d2d", "other", "new")
-    entries = [entry(make, *nights(9, *medians), benchmark=name) for name, medians in zip(names, proposed, strict=True)]
+    entries = [
+        entry(make, *nights(9, *medians), benchmark=name)
+        for name, medians in zip(names, proposed, strict=True)
+    ]
     proposal, path = Baseline("h200", tuple(entries)), tmp_path / "h200.json"
     for only, expected in [
         ((), proposed),
         (("memcpy_d2d[64MiB]",), [(3.0, 3.0), (7.0,), None]),
         (("new", "other"), [STEADY, (8.0, 8.0), (5.0,)]),
     ]:
-        write_baseline(path, Baseline("h200", (before, entry(make, session(0, 7.0), benchmark="other"))))
+        write_baseline(
+            path, Baseline("h200", (before, entry(make, session(0, 7.0), benchmark="other")))
+        )
         text = path.read_text()
-        with pytest.raises(BadInput, match=r"no entry has 'nonsense' in its label; there are memcpy_d2d\[64MiB\], oth"):
+        with pytest.raises(
+            BadInput,
+            match=r"no entry has 'nonsense' in its label; there are memcpy_d2d\[64MiB\], oth",
+        ):
             approve(proposal, tmp_path, only=("memcpy", "nonsense"))
         found = [
-            (one.entry.benchmark, one.action, one.after_s) for one in changes(proposal, tmp_path, accept_slower=True)
+            (one.entry.benchmark, one.action, one.after_s)
+            for one in changes(proposal, tmp_path, accept_slower=True)
         ]
         assert found == [
-            *(("memcpy_d2d", "replaced", pytest.approx(3.0)), ("other", "replaced", pytest.approx(8.0))),
+            *(
+                ("memcpy_d2d", "replaced", pytest.approx(3.0)),
+                ("other", "replaced", pytest.approx(8.0)),
+            ),
             ("new", "new", pytest.approx(5.0)),
         ]
         assert path.read_text() == text
@@ -288,7 +341,9 @@ def test_one_percent_a_week_is_refused_as_soon_as_it_is_beyond_the_tolerance(mak
     # One step beyond it is refused too.
     one = tmp_path / "one"
     approve(week(make, 0), one)
-    with pytest.raises(BadInput, match=r"takes \+8\.0 % time since 2026-01-05, over 1 renewal \(tolerance 5 %\)"):
+    with pytest.raises(
+        BadInput, match=r"takes \+8\.0 % time since 2026-01-05, over 1 renewal \(tolerance 5 %\)"
+    ):
         changes(week(make, 1, 0.08), one)
     (change,) = changes(week(make, 1, 0.08), one, accept_slower=True)
     assert (change.action, change.why, change.entry.anchor) == ("replaced", "slower +8.0 %", ())
@@ -335,7 +390,10 @@ def test_faster_code_and_times_of_something_else_begin_a_chain_of_their_own(make
 
 def test_one_entry_that_crept_stops_the_whole_approval(make, tmp_path):
     both = [
-        Baseline("h200", week(make, number).entries + week(make, number, rate, key=make.key("other")).entries)
+        Baseline(
+            "h200",
+            week(make, number).entries + week(make, number, rate, key=make.key("other")).entries,
+        )
         for number, rate in ((0, 0.0), (1, 0.06))
     ]
     approve(both[0], tmp_path)
@@ -347,14 +405,20 @@ def test_one_entry_that_crept_stops_the_whole_approval(make, tmp_path):
 
 
 def test_an_anchor_grows_to_three_sessions_and_sixty_renewals_are_kept(make):
-    sessions = [session for number in range(6) for session in week(make, number).entries[0].sessions]
+    sessions = [
+        session for number in range(6) for session in week(make, number).entries[0].sessions
+    ]
     young = make.measured(sessions=sessions[:1])
     for one in sessions[1:]:
         young = renew(make.measured(sessions=(one,)), young, priors()).entry
     assert (ids(young.anchor), young.sessions[0].run_id) == (["run-0", "run-1", "run-2"], "run-12")
-    old = tuple(Renewal("2025-01-01T00:00:00Z", number, 0.0, 0.0) for number in range(MOST_RENEWALS))
+    old = tuple(
+        Renewal("2025-01-01T00:00:00Z", number, 0.0, 0.0) for number in range(MOST_RENEWALS)
+    )
     known = make.measured(sessions=week(make, 0).entries[0].sessions, renewals=old)
     after = renew(week(make, 1).entries[0], known, priors()).entry
     assert (after.renewals[:-1], len(after.renewals)) == (old[1:], MOST_RENEWALS)
-    with pytest.raises(BadInput, match="a threshold entry has an anchor, renewals or peak_bytes; expected them"):
+    with pytest.raises(
+        BadInput, match="a threshold entry has an anchor, renewals or peak_bytes; expected them"
+    ):
         make.published(anchor=(make.session(),))

@@ -36,7 +36,9 @@ class Fleet:
                 slower[test] += math.log1p(share)
             before, after = getattr(self, to)
             before.append(self.run(name, node, "550.54", at))
-            after.append(self.run(name, node, "570.86" if to == "upgraded" else "550.54", at + slower))
+            after.append(
+                self.run(name, node, "570.86" if to == "upgraded" else "550.54", at + slower)
+            )
         return self
 
     def run(self, device, node, driver, logs):
@@ -50,7 +52,9 @@ class Fleet:
             self.make.measurement(float(seconds), key=key, process=name)
             for key, seconds in zip(self.keys, times, strict=True)
         )
-        return Run(Path(f"{name}.jsonl"), header, measured, tuple(map(self.make.outcome, measured)), None)
+        return Run(
+            Path(f"{name}.jsonl"), header, measured, tuple(map(self.make.outcome, measured)), None
+        )
 
     def judged(self, **options):
         return judge_rollout(*self.upgraded, self.controls, **options)
@@ -86,7 +90,9 @@ def test_a_slower_test_is_the_first_row_and_a_drift_of_the_whole_fleet_is_no_eff
 def test_where_few_noisy_tests_rule_out_what_is_assumed_the_interval_is_welchs(make):
     found = with_controls(Fleet(make, 4, tests=2, noise=10).add(5, effect={0: 0.3})).judged()
     changes = found.changes_of(first(found))
-    welch = scipy_stats.ttest_ind(list(changes.treated.values()), list(changes.controls.values()), equal_var=False)
+    welch = scipy_stats.ttest_ind(
+        list(changes.treated.values()), list(changes.controls.values()), equal_var=False
+    )
     assert first(found).judgement.interval == pytest.approx(tuple(welch.confidence_interval(0.99)))
 
 
@@ -117,7 +123,9 @@ def test_devices_that_are_controls_as_well_count_as_these(make):
     assert [row.change for row in fleet.judged().rows] == [row.change for row in apart.rows]
 
 
-def test_what_devices_lost_or_did_not_come_back_with_bars_a_rollout_but_not_where_controls_lost_it_too(make):
+def test_what_devices_lost_or_did_not_come_back_with_bars_a_rollout_but_not_where_controls_lost_it_too(
+    make,
+):
     def failed(runs, count):
         runs[:count] = [replace(run, outcomes=run.outcomes[1:]) for run in runs[:count]]
 

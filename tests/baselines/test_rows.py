@@ -31,7 +31,14 @@ def verdict_on(measurement, word="PASSED", **changes):
 
 
 def exhausted(test_id="test_a.py::test_big", **changes):
-    facts = {"benchmark": "big", "parameters": {}, "label": "big", "process": "p", "device": "cuda:0", "message": "no"}
+    facts = {
+        "benchmark": "big",
+        "parameters": {},
+        "label": "big",
+        "process": "p",
+        "device": "cuda:0",
+        "message": "no",
+    }
     return OutOfMemory(test_id, **(facts | changes))
 
 
@@ -44,40 +51,74 @@ def test_processes_of_one_key_are_one_row_with_the_centre_of_those_judged(rows, 
     three = [make.measurement(seconds, process=f"p{seconds}") for seconds in (1e-3, 2e-3, 4e-3)]
     judgement = verdict_on(three[0], processes=3, new_s=2.1e-3, reference_s=1e-3)
     (row,) = rows(*three, judgement)
-    assert (row.what, row.verdict, row.time_s, len(row.measurements)) == ("time", "PASSED", 2.1e-3, 3)
+    assert (row.what, row.verdict, row.time_s, len(row.measurements)) == (
+        "time",
+        "PASSED",
+        2.1e-3,
+        3,
+    )
     assert row.measurement.median_s == 2e-3
-    assert (row.rate, row.baseline_rate) == pytest.approx((2 * 64 * MIB / 2.1e-3, 2 * 64 * MIB / 1e-3))
+    assert (row.rate, row.baseline_rate) == pytest.approx(
+        (2 * 64 * MIB / 2.1e-3, 2 * 64 * MIB / 1e-3)
+    )
     one = make.measurement(1e-3)
     (row,) = rows(one, verdict_on(one, processes=1, new_s=9.0))
     assert row.time_s == 1e-3
     # Processes that do not count stand behind no number.
-    mixed = [make.measurement(process=f"p{number}", invalid="busy" * (number == 2)) for number in range(3)]
-    for records, counted in [(mixed, 2), ((*mixed, verdict_on(mixed[0], processes=1)), 1), ((mixed[2],), None)]:
+    mixed = [
+        make.measurement(process=f"p{number}", invalid="busy" * (number == 2))
+        for number in range(3)
+    ]
+    for records, counted in [
+        (mixed, 2),
+        ((*mixed, verdict_on(mixed[0], processes=1)), 1),
+        ((mixed[2],), None),
+    ]:
         (row,) = rows(*records)
         assert row.processes == counted
 
 
-def test_a_row_has_the_calls_and_the_deviation_of_its_samples_and_what_its_work_is_by_time_and_by_byte(rows, make):
+def test_a_row_has_the_calls_and_the_deviation_of_its_samples_and_what_its_work_is_by_time_and_by_byte(
+    rows, make
+):
     (row,) = rows(make.measurement(1e-3, 2e-3, 3e-3))
     assert (row.iterations, row.std_s) == (3 * 10, pytest.approx(1e-3))
     assert (row.flops_per_s, row.operational_intensity) == (pytest.approx(2 * 64 * MIB / 2e-3), 1.0)
     (row,) = rows(make.measurement(1e-3, work=Work(payload_bytes=MIB)))
-    assert (row.iterations, row.std_s, row.flops_per_s, row.operational_intensity) == (10, None, None, None)
+    assert (row.iterations, row.std_s, row.flops_per_s, row.operational_intensity) == (
+        10,
+        None,
+        None,
+        None,
+    )
 
 
-def test_differences_are_shares_of_the_references_time_and_what_was_not_compared_has_none(rows, make):
+def test_differences_are_shares_of_the_references_time_and_what_was_not_compared_has_none(
+    rows, make
+):
     one = make.measurement()
     sessions = (SessionRecord((1.0, 2.0)), SessionRecord((3.0,)))
-    (row,) = rows(one, verdict_on(one, estimate=math.log(2), interval=(0.0, math.log(3)), reference=sessions))
+    (row,) = rows(
+        one, verdict_on(one, estimate=math.log(2), interval=(0.0, math.log(3)), reference=sessions)
+    )
     assert (row.change, *row.interval) == pytest.approx((1.0, 0.0, 2.0))
     assert row.baseline_medians_s == (1.0, 2.0, 3.0)
     (row,) = rows(make.measurement())
-    told = row.change, row.interval, row.baseline_time_s, row.baseline_rate, row.roofline_share, row.baseline_medians_s
+    told = (
+        row.change,
+        row.interval,
+        row.baseline_time_s,
+        row.baseline_rate,
+        row.roofline_share,
+        row.baseline_medians_s,
+    )
     assert told == (None, None, None, None, None, ())
     (row,) = rows(make.measurement(key=make.key(metric="time_s"), work=Work(calls=1)))
     assert (row.time_s, row.rate) == (1e-3, None)
     # The share of the roofline is that of the seconds shown.
-    roofed = make.measurement(1e-3, ceiling=Ceiling("traffic_GBps", 4 * 64 * MIB / 1e-3, "datasheet", "a sheet"))
+    roofed = make.measurement(
+        1e-3, ceiling=Ceiling("traffic_GBps", 4 * 64 * MIB / 1e-3, "datasheet", "a sheet")
+    )
     (row,) = rows(roofed, verdict_on(roofed, processes=2, new_s=2e-3))
     assert row.roofline_share == pytest.approx(0.25)
 
@@ -99,9 +140,16 @@ def test_a_test_without_a_verdict_says_how_it_ended(rows, make):
     assert (row.label, row.reason) == ("test_d[x::y]", "")
     (row,) = rows(make.measurement(), ended=False)
     assert (row.verdict, row.ended, row.red) == ("INTERRUPTED", None, False)
-    ended = Outcome("device health", "failed", ("DEGRADED",), "DEGRADED: half the links", by_verdict=True)
+    ended = Outcome(
+        "device health", "failed", ("DEGRADED",), "DEGRADED: half the links", by_verdict=True
+    )
     (row,) = rows(ended)
-    assert (row.what, row.verdict, row.reason, row.red) == ("test", "DEGRADED", "DEGRADED: half the links", True)
+    assert (row.what, row.verdict, row.reason, row.red) == (
+        "test",
+        "DEGRADED",
+        "DEGRADED: half the links",
+        True,
+    )
 
 
 def test_the_word_is_that_of_the_test_where_it_is_red_for_itself_and_else_the_verdict(rows, make):
@@ -118,22 +166,36 @@ def test_the_word_is_that_of_the_test_where_it_is_red_for_itself_and_else_the_ve
         # A rerun that passed keeps the word and is not red.
         ((one, failed, good), ("FAILED", "flaky", False)),
         # A rerun that is red by verdict has that and not the failure before it.
-        ((one, failed, by_verdict, verdict_on(one, "REGRESSED", reason="why")), ("REGRESSED", "flaky; why", True)),
+        (
+            (one, failed, by_verdict, verdict_on(one, "REGRESSED", reason="why")),
+            ("REGRESSED", "flaky; why", True),
+        ),
     ]:
         (row,) = rows(*records)
         assert (row.verdict, row.reason, row.red) == expected, records
-    (row,) = rows(one, good, make.outcome(one, "failed", reason="in teardown"), verdict_on(one, "PASSED"))
+    (row,) = rows(
+        one, good, make.outcome(one, "failed", reason="in teardown"), verdict_on(one, "PASSED")
+    )
     assert (row.verdict, row.red) == ("FAILED", True)
     for word in ("REGRESSED", "NO BASELINE"):
         (row,) = rows(one, by_verdict, verdict_on(one, word, reason="why"))
         assert (row.verdict, row.reason, row.red) == (word, "why", True)
     # Without a judgement the outcome tells the verdict.
     for ended, verdicts, word in [
-        *(("failed", ("REGRESSED",), "REGRESSED"), ("failed", ("PASSED", "REGRESSED"), "REGRESSED")),
-        *(("failed", ("NO BASELINE",), "NO BASELINE"), ("passed", ("PASSED",), "PASSED"), ("passed", (), "MEASURED")),
+        *(
+            ("failed", ("REGRESSED",), "REGRESSED"),
+            ("failed", ("PASSED", "REGRESSED"), "REGRESSED"),
+        ),
+        *(
+            ("failed", ("NO BASELINE",), "NO BASELINE"),
+            ("passed", ("PASSED",), "PASSED"),
+            ("passed", (), "MEASURED"),
+        ),
         *(("passed", ("PASSED", "IMPROVED"), "MEASURED"), ("passed", ("<img>",), "MEASURED")),
     ]:
-        outcome = make.outcome(one, ended, verdicts=verdicts, by_verdict=ended == "failed", reason="+20 %")
+        outcome = make.outcome(
+            one, ended, verdicts=verdicts, by_verdict=ended == "failed", reason="+20 %"
+        )
         (row,) = rows(one, outcome)
         assert (row.verdict, row.red) == (word, ended == "failed"), verdicts
 
@@ -148,9 +210,16 @@ def test_what_is_no_verdict_is_not_repeated_as_one(rows, make):
 
 def test_kernels_have_their_exact_verdict_or_were_only_measured(rows):
     found = kernel()
-    judgement = ExactJudgement(found.test_id, found.label, "sm_90", "REGRESSED", reason="more registers")
+    judgement = ExactJudgement(
+        found.test_id, found.label, "sm_90", "REGRESSED", reason="more registers"
+    )
     (row,) = rows(found, Outcome(found.test_id, "failed", by_verdict=True), judgement)
-    assert (row.what, row.verdict, row.reason, row.red) == ("kernel", "REGRESSED", "more registers", True)
+    assert (row.what, row.verdict, row.reason, row.red) == (
+        "kernel",
+        "REGRESSED",
+        "more registers",
+        True,
+    )
     assert (row.time_s, row.rate, row.roofline_share) == (None, None, None)
     (row,) = rows(found, Outcome(found.test_id, "passed"))
     assert row.verdict == "MEASURED"
@@ -161,8 +230,14 @@ def test_running_out_of_memory_is_one_row_and_what_was_taken_before_is_none(rows
     partial, one = make.measurement(invalid="interrupted", test_id=big), make.measurement()
     slower = Outcome(big, "failed", ("OUT OF MEMORY", "REGRESSED"), "slower", by_verdict=True)
     for records, expected in [
-        ((partial, exhausted(name=""), Outcome(big, "passed")), [("memory", "OUT OF MEMORY", False)]),
-        ((exhausted(recorded=False), Outcome(big, "failed", ("OUT OF MEMORY",), "no")), [("memory", "FAILED", True)]),
+        (
+            (partial, exhausted(name=""), Outcome(big, "passed")),
+            [("memory", "OUT OF MEMORY", False)],
+        ),
+        (
+            (exhausted(recorded=False), Outcome(big, "failed", ("OUT OF MEMORY",), "no")),
+            [("memory", "FAILED", True)],
+        ),
         # Where the baseline has a time it is a regression.
         ((exhausted(baseline_s=1e-3), slower), [("memory", "REGRESSED", True)]),
         # What ran out again in a later round is said once; what only a later round had no room for keeps its number.
@@ -178,7 +253,11 @@ def test_running_out_of_memory_is_one_row_and_what_was_taken_before_is_none(rows
 def test_the_worst_come_first_and_the_slower_before_the_slow(rows, make):
     def measured(name, word, outcome="passed", **changes):
         one = make.measurement(key=make.key(name, parameters={}))
-        return one, make.outcome(one, outcome, by_verdict=outcome == "failed"), verdict_on(one, word, **changes)
+        return (
+            one,
+            make.outcome(one, outcome, by_verdict=outcome == "failed"),
+            verdict_on(one, word, **changes),
+        )
 
     found = rows(
         *measured("passed", "PASSED"),
@@ -203,12 +282,19 @@ def test_a_row_that_a_run_has_made_is_read_back_from_its_file_with_the_same_colu
     live = [
         make.result(1.24e-3, key=make.key("slower")),
         make.result(1e-3, key=make.key("same"), peak_bytes=2**20, held_bytes=2**10),
-        make.result(0.5e-3, key=make.key("faster", metric="TFLOPS"), work=Work(flops=10**9, tokens=8)),
+        make.result(
+            0.5e-3, key=make.key("faster", metric="TFLOPS"), work=Work(flops=10**9, tokens=8)
+        ),
         make.result(1e-3, key=make.key("new"), known=False),
         make.result(1e-3, key=make.key("wrong"), invalid="busy neighbours"),
-        make.result(2e-3, key=make.key("limit"), known=False, limits=[Limit(make.published(), 1e-3)]),
+        make.result(
+            2e-3, key=make.key("limit"), known=False, limits=[Limit(make.published(), 1e-3)]
+        ),
     ]
-    run = make.run(tmp_path / "run.jsonl", *(record for row in live for record in (row.measurement, row.judgement)))
+    run = make.run(
+        tmp_path / "run.jsonl",
+        *(record for row in live for record in (row.measurement, row.judgement)),
+    )
     for made, read in zip(live, rows_of_run(run), strict=True):
         columns = [[plain(one) for one in row.columns()] for row in (made, read)]
         for one, other in zip(*columns, strict=True):

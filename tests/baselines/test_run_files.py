@@ -52,10 +52,15 @@ def test_the_folder_of_runs_ignores_itself_in_git_and_a_name_that_is_taken_is_re
     folder.mkdir()
     (folder / ".gitignore").write_text("mine\n")
     make_run_folder(folder)
-    assert [(one / ".gitignore").read_text() for one in (folder / "runs", folder)] == ["*\n", "mine\n"]
+    assert [(one / ".gitignore").read_text() for one in (folder / "runs", folder)] == [
+        "*\n",
+        "mine\n",
+    ]
     refuse_existing(folder, "r")
     path = make.save(folder / "runs" / "r.jsonl")
-    with pytest.raises(CannotStore, match=f"a run named 'r' is already saved as {path}; choose another name"):
+    with pytest.raises(
+        CannotStore, match=f"a run named 'r' is already saved as {path}; choose another name"
+    ):
         refuse_existing(folder, "r")
 
 
@@ -76,21 +81,35 @@ def test_a_line_is_on_disk_as_soon_as_it_is_written_and_no_run_is_overwritten(ma
     second = written(folder, make.header())
     second.close()
     assert writer.path.read_bytes() == before
-    assert f"the run could not be saved as {writer.path}: File exists; saved as {second.path} ins" in second.trouble
+    assert (
+        f"the run could not be saved as {writer.path}: File exists; saved as {second.path} ins"
+        in second.trouble
+    )
 
 
-def test_a_run_whose_folder_is_a_file_goes_on_under_the_systems_temporary_folder_or_in_memory(make, folder, tmp_path):
+def test_a_run_whose_folder_is_a_file_goes_on_under_the_systems_temporary_folder_or_in_memory(
+    make, folder, tmp_path
+):
     folder.write_text("not a folder")
     writer = written(folder, make.header(), make.measurement(), make.measurement())
-    assert (writer.path.parent.parent, len(read_run(writer.path).measurements)) == (tmp_path / "system-tmp", 2)
-    assert writer.trouble.endswith(f"saved as {writer.path} instead, choose another place with --roofline-dir")
+    assert (writer.path.parent.parent, len(read_run(writer.path).measurements)) == (
+        tmp_path / "system-tmp",
+        2,
+    )
+    assert writer.trouble.endswith(
+        f"saved as {writer.path} instead, choose another place with --roofline-dir"
+    )
     # A second failure ends in memory without a second folder; the first has what there was.
     begun = writer.path
     writer._file.close()
     writer._file = FullDisk()
     writer.write(make.measurement())
     writer.close()
-    assert (writer.path, len(list((tmp_path / "system-tmp").iterdir())), len(read_run(begun).measurements)) == (
+    assert (
+        writer.path,
+        len(list((tmp_path / "system-tmp").iterdir())),
+        len(read_run(begun).measurements),
+    ) == (
         None,
         1,
         2,
@@ -121,12 +140,17 @@ def test_a_disk_that_fills_up_moves_the_whole_run_elsewhere(make, folder, tmp_pa
         writer._file = disk
         writer.write(make.measurement(2.0))
         writer.close()
-        assert [measurement.median_s for measurement in read_run(writer.path).measurements] == [1.0, 2.0]
+        assert [measurement.median_s for measurement in read_run(writer.path).measurements] == [
+            1.0,
+            2.0,
+        ]
         assert tmp_path / "system-tmp" in writer.path.parents
         assert "No space left on device" in writer.trouble
 
 
-def test_a_run_is_called_by_its_file_with_as_many_folders_as_tell_it_from_others(make, tmp_path, monkeypatch):
+def test_a_run_is_called_by_its_file_with_as_many_folders_as_tell_it_from_others(
+    make, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     for files, expected in [
         (("runs/nightly.jsonl",), ["nightly"]),
@@ -136,7 +160,10 @@ def test_a_run_is_called_by_its_file_with_as_many_folders_as_tell_it_from_others
         (("a\nb.jsonl", "a\\nb.jsonl"), ["a\\nb", "a\\nb (2)"]),
     ]:
         assert list(run_names([make.run(tmp_path / file) for file in files]).values()) == expected
-    absolute, relative = make.run(tmp_path / "a" / "n.jsonl"), make.run(Path("b", "n.jsonl"), run_id="run-2")
+    absolute, relative = (
+        make.run(tmp_path / "a" / "n.jsonl"),
+        make.run(Path("b", "n.jsonl"), run_id="run-2"),
+    )
     assert run_names([absolute, relative]) == {absolute.path: "a/n", relative.path: "b/n"}
     one = make.measurement(1e-3)
     runs = [make.run(tmp_path / folder / "n.jsonl", one) for folder in "ab"]
@@ -144,7 +171,9 @@ def test_a_run_is_called_by_its_file_with_as_many_folders_as_tell_it_from_others
     assert [row.run for row in rows_of_run(runs[0])] == ["n"]
 
 
-def test_only_runs_that_watched_to_their_end_here_are_nights_in_the_order_of_their_beginning(make, tmp_path):
+def test_only_runs_that_watched_to_their_end_here_are_nights_in_the_order_of_their_beginning(
+    make, tmp_path
+):
     def save(name, started, shadow, status=0, cut=False):
         path = make.save(tmp_path / "runs" / f"{name}.jsonl", make.measurement())
         records = [json.loads(line) for line in path.read_text().splitlines()]

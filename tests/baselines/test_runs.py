@@ -31,24 +31,38 @@ JUDGEMENT = Judgement(
     new_s=1.04e-3,
     reference_s=1e-3,
     source="h200.json",
-    reference=(SessionRecord((1e-3, 1.1e-3), "GPU-1", "2026-01-02T03:04:05Z"), SessionRecord((9e-4,))),
+    reference=(
+        SessionRecord((1e-3, 1.1e-3), "GPU-1", "2026-01-02T03:04:05Z"),
+        SessionRecord((9e-4,)),
+    ),
     process_spread=SpreadRecord(0.01, "estimated", 12.0),
     session_spread=SpreadRecord(0.005, "prior, 1 session"),
     device_spread=SpreadRecord(0.04, "prior, 1 device"),
     unequal=True,
     remarks=("driver 550.54 → 570.86",),
 )
-CALIBRATION = Calibration("cuda:0", 5e-7, 1e-6, 2e-6, 1e-7, spin_hz=1.9e9, queue_depth=1023, process="process-1")
+CALIBRATION = Calibration(
+    "cuda:0", 5e-7, 1e-6, 2e-6, 1e-7, spin_hz=1.9e9, queue_depth=1023, process="process-1"
+)
 
 
 def test_a_run_reads_back_as_it_was_written(make, tmp_path):
     blocks = (Block(2, "host gap", 1.9e9, True), Block(1), Block(1, power_capped=False))
     how = {"overhead_s": 1e-7, "wall_s": 3.0, "neighbours": "seen", "throttle_known": True}
     samples = Samples((1.0, 2.0, 3.0, 4.0), 10, 1e-9, mode="graph", blocks=blocks, **how)
-    one, bare = make.measurement(samples=samples), Judgement("test_id", "label", "NO BASELINE", 0.05)
-    run = make.run(tmp_path / "r.jsonl", CALIBRATION, one, JUDGEMENT, bare, make.outcome(one), make.footer())
+    one, bare = (
+        make.measurement(samples=samples),
+        Judgement("test_id", "label", "NO BASELINE", 0.05),
+    )
+    run = make.run(
+        tmp_path / "r.jsonl", CALIBRATION, one, JUDGEMENT, bare, make.outcome(one), make.footer()
+    )
     assert (run.header, run.footer, run.cut) == (make.header("r"), make.footer(), False)
-    assert (run.measurements, run.outcomes, run.calibrations) == ((one,), (make.outcome(one),), (CALIBRATION,))
+    assert (run.measurements, run.outcomes, run.calibrations) == (
+        (one,),
+        (make.outcome(one),),
+        (CALIBRATION,),
+    )
     assert run.judgements == (JUDGEMENT, bare)
     line = json.loads(encode_line(make.measurement(1e-3)))
     assert line["derived"]["traffic_GBps"] == pytest.approx(2 * 64 * 2**20 / 1e-3 / 1e9)
@@ -66,11 +80,16 @@ def test_runs_of_before_there_were_blocks_modes_and_judgements_are_read(make):
         assert [measurement.median_s for measurement in run.measurements] == medians, path
         assert (run.cut, run.calibrations, run.judgements) == (False, (), ()), path
     # Or a regression against it would be told as `timed by events → host`, where nothing has changed.
-    assert {m.samples.comparable().get("timed by") for m in read_run(OLD_RUNS[0]).measurements} == {None}
+    assert {m.samples.comparable().get("timed by") for m in read_run(OLD_RUNS[0]).measurements} == {
+        None
+    }
 
 
 def test_a_run_cut_at_any_byte_keeps_every_finished_measurement(make, tmp_path):
-    one, other = make.measurement(1.0, label="cópia[µ…64MiB]"), make.measurement(2.0, 3.0, process="process-2")
+    one, other = (
+        make.measurement(1.0, label="cópia[µ…64MiB]"),
+        make.measurement(2.0, 3.0, process="process-2"),
+    )
     path = make.save(tmp_path / "r.jsonl", one, make.outcome(one), other, make.footer())
     lines = path.read_bytes().splitlines(keepends=True)
     whole = b"".join(lines)
@@ -107,17 +126,28 @@ def test_a_damaged_file_names_the_line_and_what_is_wrong_with_it(make, tmp_path)
         path.write_text("\n".join(lines) + "\n")
         return refused(path)
 
-    assert damaged(1, surprise=1) == "run file FILE, line 2: Object contains unknown field `surprise`"
+    assert (
+        damaged(1, surprise=1) == "run file FILE, line 2: Object contains unknown field `surprise`"
+    )
     schema = damaged(0, schema=99, future_field=1)
-    assert schema == "run file FILE, line 1 has schema version 99; this pytest-roofline reads version 1"
+    assert (
+        schema
+        == "run file FILE, line 1 has schema version 99; this pytest-roofline reads version 1"
+    )
     for kind in ("surprise", None, 1, [], {}):
         assert damaged(1, type=kind).startswith(f"run file FILE, line 2 has type {kind!r};")
     lines = make.save(path, make.measurement(), make.measurement()).read_text().splitlines()
     for text, told in [
-        ("\n".join([lines[0], lines[1][:-5], lines[2]]) + "\n", "run file FILE, line 2 is not JSON"),
+        (
+            "\n".join([lines[0], lines[1][:-5], lines[2]]) + "\n",
+            "run file FILE, line 2 is not JSON",
+        ),
         ("\n".join([lines[0], lines[0], ""]), "has two headers; expected one run a file"),
         (lines[1] + "\n", "starts with a measurement; expected its header"),
-        (lines[0] + "\n" + lines[1].replace('"seconds": [', '"seconds": [NaN, '), "line 2 holds NaN (byte "),
+        (
+            lines[0] + "\n" + lines[1].replace('"seconds": [', '"seconds": [NaN, '),
+            "line 2 holds NaN (byte ",
+        ),
     ]:
         path.write_text(text + "\n")
         assert told in refused(path), told
@@ -125,7 +155,9 @@ def test_a_damaged_file_names_the_line_and_what_is_wrong_with_it(make, tmp_path)
 
 def test_a_line_longer_than_any_of_ours_is_refused_before_it_fills_memory(make, tmp_path):
     path = make.save(tmp_path / "r.jsonl", make.measurement(), make.footer())
-    said = "is longer than 64 MiB; expected no more: another program wrote this file, or it is damaged"
+    said = (
+        "is longer than 64 MiB; expected no more: another program wrote this file, or it is damaged"
+    )
     # 100 GB, of which the disk holds nothing; the last line is whole or was cut.
     for line, whole in ((5, path.read_bytes()), (1, b"")):
         path.write_bytes(whole)
@@ -149,7 +181,11 @@ def test_a_measurement_is_unfit_for_what_became_of_it_or_of_its_test(make, tmp_p
     for measured, outcome, accept, why in [
         (one, failed, True, "its test failed: wrong data"),
         (one, make.outcome(one, "skipped"), True, "its test was skipped"),
-        *((one, slower, True, ""), (one, slower, False, "its test failed: slower"), (one, without, False, "")),
+        *(
+            (one, slower, True, ""),
+            (one, slower, False, "its test failed: slower"),
+            (one, without, False, ""),
+        ),
         (bad, make.outcome(bad), True, "wrong data"),
         # The outcome of its test counts; a verdict alone says nothing of the number.
         (one, JUDGEMENT, False, ""),
@@ -160,7 +196,9 @@ def test_a_measurement_is_unfit_for_what_became_of_it_or_of_its_test(make, tmp_p
     run = make.run(tmp_path / "r.jsonl", one, ended=False)
     assert run.unfit(one, accept_slower=True) == "its test did not come to its end"
     # A rerun that passes does not undo a failure.
-    assert make.run(tmp_path / "r.jsonl", failed, make.outcome(one)).not_passed == {one.test_id: failed}
+    assert make.run(tmp_path / "r.jsonl", failed, make.outcome(one)).not_passed == {
+        one.test_id: failed
+    }
     # Of a test of which most processes were invalid the few sound ones stand for nothing.
     sound = [make.measurement(process=f"sound-{index}") for index in range(2)]
     spoiled = [make.measurement(process=f"bad-{index}", invalid="neighbours") for index in range(3)]

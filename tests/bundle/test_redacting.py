@@ -90,7 +90,11 @@ REPLACED = [
 
 # Keys of services: how they begin, and how many characters follow, of the kind that is named; and what only its
 # surroundings tell. All of it is made up here, so that no scanner finds a key in this file.
-HEX, UPPER, MIXED = "0123456789abcdef", "ABCDEFGHJKLMNPQRSTUVWXYZ23456789", "aB3dE5gH7jK9mN2pQ4rS6tV8wX"
+HEX, UPPER, MIXED = (
+    "0123456789abcdef",
+    "ABCDEFGHJKLMNPQRSTUVWXYZ23456789",
+    "aB3dE5gH7jK9mN2pQ4rS6tV8wX",
+)
 KEYS = [
     ("nvapi-", 64, MIXED), ("AKIA", 16, UPPER), ("ASIA", 16, UPPER), ("AccountKey=", 86, MIXED),
     ("sv=2022&sig=", 43, MIXED),
@@ -142,12 +146,19 @@ def test_keys_of_known_services_and_passwords_by_their_surroundings_are_gone_fro
     wrong = []
     for begins, length, kind in KEYS:
         tail = (kind * 9)[:length]
-        wrong += [text for one in KINDS if tail in Redactor().text(text := one.format(*[begins + tail] * 3))]
-        source = redacted_source(Redactor(), f"k = {begins + tail!r}\n# {begins + tail}\nf(b'\\n{begins + tail}')\n")
+        wrong += [
+            text
+            for one in KINDS
+            if tail in Redactor().text(text := one.format(*[begins + tail] * 3))
+        ]
+        source = redacted_source(
+            Redactor(), f"k = {begins + tail!r}\n# {begins + tail}\nf(b'\\n{begins + tail}')\n"
+        )
         wrong += [source] if tail in source else []
     for told in TOLD:
         shown = [
-            Redactor().text(text) for text in (told.format(PASSWORD), json.dumps({"source": [told.format(PASSWORD)]}))
+            Redactor().text(text)
+            for text in (told.format(PASSWORD), json.dumps({"source": [told.format(PASSWORD)]}))
         ]
         wrong += [text for text in shown if PASSWORD in text]
     assert wrong == []
@@ -214,7 +225,9 @@ STAYS = [
 
 def test_what_gives_a_place_away_is_replaced_and_what_the_analysis_needs_stays():
     cases = [*REPLACED, *((text, text) for text in STAYS)]
-    wrong = {text: found for text, expected in cases if (found := Redactor().text(text)) != expected}
+    wrong = {
+        text: found for text, expected in cases if (found := Redactor().text(text)) != expected
+    }
     assert wrong == {}
 
 
@@ -230,18 +243,30 @@ def test_a_known_name_is_found_where_it_stands_alone():
         ("hosts", "node17", "node17 and NODE17", "host-1 and host-1"),
         ("hosts", "node17", "on node17-eth0, node170, xnode17", "on host-1-eth0, node170, xnode17"),
         ("hosts", "node17", "at node17.secret.place now", "at host-1 now"),
-        ("hosts", "node17.corp.internal", "node17, node17.corp.internal and NODE17.x", "host-1, host-1 and host-1"),
+        (
+            "hosts",
+            "node17.corp.internal",
+            "node17, node17.corp.internal and NODE17.x",
+            "host-1, host-1 and host-1",
+        ),
         ("hosts", "10.1.2.3", "10 of 10.1.2.3", "10 of host-1"),
         ("users", "élise", "by élise, 在élise上, xélise", "by user-1, 在user-1上, xélise"),
         ("users", "o'hara", "by o'hara, xo'hara", "by user-1, xo'hara"),
         ("users", "_svc-build", "by _svc-build", "by user-1"),
         ("users", "Dave Smith", "by Dave Smith", "by user-1"),
         ("users", "é", "by é", "by é"),
-        *(("users", name, "root test node x", "root test node x") for name in ("root", "test", "node", "x", "")),
+        *(
+            ("users", name, "root test node x", "root test node x")
+            for name in ("root", "test", "node", "x", "")
+        ),
         ("users", "alice", "x /data/alice-files/alice y", "x path-1 y"),
         ("users", "alice", "password=/home/alice/x", "password=secret-1"),
     ]
-    wrong = [(case, found) for case in cases if (found := learned(case[1], category=case[0]).text(case[2])) != case[3]]
+    wrong = [
+        (case, found)
+        for case in cases
+        if (found := learned(case[1], category=case[0]).text(case[2])) != case[3]
+    ]
     assert wrong == []
 
 
@@ -260,7 +285,9 @@ def test_people_and_machines_are_learned_where_a_text_names_them():
         redactor.learn_from(source)
         words = redactor.text(text)
         # Two names of one person have two placeholders, in either order.
-        assert words in (expected, expected.replace("user-2 and user-1", "user-1 and user-2")), source
+        assert words in (expected, expected.replace("user-2 and user-1", "user-1 and user-2")), (
+            source
+        )
 
 
 def test_what_was_replaced_is_counted_and_never_shown():
@@ -273,7 +300,22 @@ def test_what_was_replaced_is_counted_and_never_shown():
 
 def test_a_text_of_one_part_again_and_again_ends_soon():
     # What looks ahead to the end from every place takes minutes of the processor for so many; this takes milliseconds.
-    parts = ["a-", "a.", "_", "A_", "-a", "a@", "/a", ":a", "ssh ", "token", "a-sn", "/A ", "mysql ", "abc1 "]
+    parts = [
+        "a-",
+        "a.",
+        "_",
+        "A_",
+        "-a",
+        "a@",
+        "/a",
+        ":a",
+        "ssh ",
+        "token",
+        "a-sn",
+        "/A ",
+        "mysql ",
+        "abc1 ",
+    ]
     for part in parts:
         began = time.process_time()
         Redactor().text(part * 20_000)
@@ -292,7 +334,12 @@ def test_a_command_line_is_read_word_by_word():
     ]
     assert [(words, command(Redactor(), words)) for words, _ in cases] == cases
     words = ["--token=hunter2", "/srv/x", "--token", "hunter2"]
-    assert command(Redactor(["paths"]), words) == ["--token=secret-1", "/srv/x", "--token", "secret-1"]
+    assert command(Redactor(["paths"]), words) == [
+        "--token=secret-1",
+        "/srv/x",
+        "--token",
+        "secret-1",
+    ]
 
 
 # What a text may hold, and of it what must be found nowhere.
@@ -317,7 +364,13 @@ FIXED = {
 def everything(make, tmp_path):
     """A run file with a record of every kind, every text of which ends with all that must not be given away."""
     one = make.measurement(
-        samples=Samples((1e-3, 1.1e-3), 1, 1e-9, blocks=(Block(1, "thermal slowdown"), Block(1)), labels=("noisy",)),
+        samples=Samples(
+            (1e-3, 1.1e-3),
+            1,
+            1e-9,
+            blocks=(Block(1, "thermal slowdown"), Block(1)),
+            labels=("noisy",),
+        ),
         ceiling=Ceiling("traffic_GBps", 4.8e12, "datasheet", "sheet"),
         invalid="odd",
         ranks=Ranks(2, "local", "nccl", ("gpunode17", "gpunode18"), ((1e-3, 1e-3), (1e-3, 1e-3))),
@@ -351,7 +404,12 @@ def everything(make, tmp_path):
     lines = [plant(json.loads(line)) for line in path.read_text().splitlines()]
     lines[0]["environment"]["host"]["name"] = "gpunode17"
     lines[0]["environment"]["device"]["uuid"] = f"GPU-{UUID}"
-    lines[0]["command"] += ["--password", "correct horse", "--out=/home/alice/My Documents/x", "/mnt/alice's/y z"]
+    lines[0]["command"] += [
+        "--password",
+        "correct horse",
+        "--out=/home/alice/My Documents/x",
+        "/mnt/alice's/y z",
+    ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return path
 
@@ -359,8 +417,17 @@ def everything(make, tmp_path):
 def plant(value, name=""):
     """The same data, every free text of which has the names behind it."""
     if isinstance(value, dict):
-        free = name in ("parameters", "software", "options", "arguments", "compiler", "not_measured")
-        return {key + PLANTED * free: plant(inner, "" if free else key) for key, inner in value.items()}
+        free = name in (
+            "parameters",
+            "software",
+            "options",
+            "arguments",
+            "compiler",
+            "not_measured",
+        )
+        return {
+            key + PLANTED * free: plant(inner, "" if free else key) for key, inner in value.items()
+        }
     if isinstance(value, list):
         return [plant(inner, name) for inner in value]
     fixed = name in FIXED or value in ("datasheet", "worse", "traffic_GBps", "parameters", "before")
@@ -391,7 +458,9 @@ def test_no_name_is_left_anywhere_in_the_archive_and_the_rows_say_the_same(every
     files = [name.encode() + data for name, data in made.files.items() if not name.endswith(".whl")]
     assert len(files) > 5
     planted = (*SECRETS, "correct horse", "documents")
-    assert {secret for secret in planted for data in files if secret.lower().encode() in data.lower()} == set()
+    assert {
+        secret for secret in planted for data in files if secret.lower().encode() in data.lower()
+    } == set()
 
 
 def test_what_the_analysis_needs_is_as_it_was_and_kept_categories_stay(make, tmp_path):
@@ -399,13 +468,22 @@ def test_what_the_analysis_needs_is_as_it_was_and_kept_categories_stay(make, tmp
     before, after = read_run(path), clean(path)[0]
     assert before.measurements == after.measurements
     facts = after.header.environment
-    assert ("host-1", "gpu-1", "570.86") == (facts.host.name, facts.device.uuid, facts.device.driver)
+    assert ("host-1", "gpu-1", "570.86") == (
+        facts.host.name,
+        facts.device.uuid,
+        facts.device.driver,
+    )
     assert before.header.environment.software == facts.software
     redactor = Redactor(["hosts", "devices"])
     redactor.leave(["24.20.19.4"])
-    assert redactor.text(f"GPU-{UUID}, 24.20.19.4 and 10.1.2.3") == f"GPU-{UUID}, 24.20.19.4 and address-1"
+    assert (
+        redactor.text(f"GPU-{UUID}, 24.20.19.4 and 10.1.2.3")
+        == f"GPU-{UUID}, 24.20.19.4 and address-1"
+    )
     assert redactor.whole("hosts", "node17") == "node17"
-    with pytest.raises(BadInput, match="--keep names nonsense; expected some of secrets, urls, emails"):
+    with pytest.raises(
+        BadInput, match="--keep names nonsense; expected some of secrets, urls, emails"
+    ):
         Redactor(["hosts", "nonsense"])
 
 
@@ -421,7 +499,9 @@ def test_a_name_within_the_name_of_a_product_does_not_stay(make, tmp_path):
     path = make.save(tmp_path / "r.jsonl", make.measurement(1e-3))
     header, *others = path.read_text(encoding="utf-8").splitlines()
     plain = json.loads(header)
-    plain["environment"]["device"]["product"] = "NVIDIA H200 rented by carolsmith on gpubox77.acmecorp"
+    plain["environment"]["device"]["product"] = (
+        "NVIDIA H200 rented by carolsmith on gpubox77.acmecorp"
+    )
     plain["environment"]["host"] |= {"name": "gpubox77", "cpu_model": "Intel Xeon vcpu carolsmith"}
     plain["command"] = ["pytest", "--rootdir=/home/carolsmith/x"]
     path.write_text("\n".join([json.dumps(plain), *others]) + "\n", encoding="utf-8")

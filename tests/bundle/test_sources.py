@@ -64,21 +64,34 @@ def test_a_test_comes_with_what_it_imports_and_nothing_else(tmp_path):
     write(tmp_path, **{"other/outside.py": ""})
     write(root, **{"perf/test_a.py": "import mylib, outside", "src/mylib/__init__.py": ""})
     found = sources_of("perf/test_a.py::test_x", root, LATE, ["src", "../other"])
-    assert ({"perf/test_a.py", "src/mylib/__init__.py"}, {"outside"}) == (set(found.files), found.needs)
+    assert ({"perf/test_a.py", "src/mylib/__init__.py"}, {"outside"}) == (
+        set(found.files),
+        found.needs,
+    )
 
 
 def test_what_cannot_be_copied_is_told(tmp_path):
     write(tmp_path, **{"perf/test_a.py": "def"})
-    for test_id in ("gone.py::test_x", "../test_a.py::test_x", "/etc/passwd::test_x", "perf::test_x", ""):
+    for test_id in (
+        "gone.py::test_x",
+        "../test_a.py::test_x",
+        "/etc/passwd::test_x",
+        "perf::test_x",
+        "",
+    ):
         found = sources_of(test_id, tmp_path, LATE)
         assert ({}, True) == (found.files, "is not below" in found.missing), test_id
-    assert "cannot be read as Python" in sources_of("perf/test_a.py::test_x", tmp_path, LATE).missing
+    assert (
+        "cannot be read as Python" in sources_of("perf/test_a.py::test_x", tmp_path, LATE).missing
+    )
 
 
 def test_files_that_changed_after_the_run_began_are_named(tmp_path):
     write(tmp_path, **{"perf/test_a.py": "import beside", "perf/beside.py": ""})
     os.utime(tmp_path / "perf/beside.py", (0, 0))
-    newer = [sources_of("perf/test_a.py::test_x", tmp_path, started).newer for started in (EARLY, LATE)]
+    newer = [
+        sources_of("perf/test_a.py::test_x", tmp_path, started).newer for started in (EARLY, LATE)
+    ]
     assert newer == [["perf/test_a.py"], []]
 
 
@@ -144,7 +157,13 @@ def test_names_in_strings_and_comments_are_replaced_and_code_is_not(recwarn):
         redactor.learn("users", "alice")
         assert redacted_source(redactor, text) == (text if redacted is None else redacted)
     # A name in the code cannot be taken out, and what is no Python cannot be given away.
-    for text in ("def alice():\n    pass\n", "import node.alice", 'x = f"{alice}"', 'x = """alice', "x = \0"):
+    for text in (
+        "def alice():\n    pass\n",
+        "import node.alice",
+        'x = f"{alice}"',
+        'x = """alice',
+        "x = \0",
+    ):
         redactor = Redactor()
         redactor.learn("users", "alice")
         assert redacted_source(redactor, text) is None, text
@@ -163,4 +182,6 @@ def test_equal_contents_are_equal_archives_that_say_nothing_of_who_packed_them()
     assert zipped(files) == zipped(dict(reversed(files.items())))
     found = zipfile.ZipFile(io.BytesIO(zipped(files))).infolist()
     assert [one.filename for one in found] == ["roofline-bundle/a.txt", "roofline-bundle/b/c.txt"]
-    assert {(one.date_time, one.extra, one.comment) for one in found} == {((1980, 1, 1, 0, 0, 0), b"", b"")}
+    assert {(one.date_time, one.extra, one.comment) for one in found} == {
+        ((1980, 1, 1, 0, 0, 0), b"", b"")
+    }

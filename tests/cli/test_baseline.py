@@ -29,7 +29,11 @@ def save(make, tmp_path):
         header = replace(make.header(name, **environment), started=started)
         measured = [record for record in records if hasattr(record, "samples")]
         told = {record.test_id for record in records if not hasattr(record, "samples")}
-        lines = [header, *records, *(make.outcome(one) for one in measured if one.test_id not in told)]
+        lines = [
+            header,
+            *records,
+            *(make.outcome(one) for one in measured if one.test_id not in told),
+        ]
         path = tmp_path / ".roofline" / "runs" / f"{name}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(map(encode_line, lines)), encoding="utf-8")
@@ -43,8 +47,15 @@ def runs(make, save):
     """Three nights that agree, the first two on an older driver, and a run in which everything took twice as long."""
     for number, seconds in enumerate(NIGHTS):
         driver = "550.54.14" if number < 2 else "570.86"
-        save(f"n{number}", make.measurement(seconds), started=f"2026-02-0{number + 1}T03:00:00Z", driver=driver)
-    return save("slow", make.measurement(2.0), started="2026-02-09T03:00:00Z", driver="580.1").parent
+        save(
+            f"n{number}",
+            make.measurement(seconds),
+            started=f"2026-02-0{number + 1}T03:00:00Z",
+            driver=driver,
+        )
+    return save(
+        "slow", make.measurement(2.0), started="2026-02-09T03:00:00Z", driver="580.1"
+    ).parent
 
 
 def held(path):
@@ -69,11 +80,18 @@ def test_runs_become_a_baseline_in_two_steps(baseline, runs, tmp_path):
     assert told in baseline("approve", "q.json", "--into", "other").stdout
 
 
-def test_without_names_all_saved_runs_are_chosen_by_driver_and_date(baseline, refused, runs, tmp_path):
+def test_without_names_all_saved_runs_are_chosen_by_driver_and_date(
+    baseline, refused, runs, tmp_path
+):
     result = baseline("propose", "-o", "p.json", "--driver", "550")
     assert (result.exit_code, result.stderr) == (0, "note: 2 of 4 runs match --driver 550\n")
     assert held(tmp_path / "p.json") == {"memcpy_d2d[64MiB]": NIGHTS[:2]}
-    assert baseline("propose", "-o", "q.json", "--after", "2026-02-02", "--before", "2026-02-05").exit_code == 0
+    assert (
+        baseline(
+            "propose", "-o", "q.json", "--after", "2026-02-02", "--before", "2026-02-05"
+        ).exit_code
+        == 0
+    )
     assert held(tmp_path / "q.json") == {"memcpy_d2d[64MiB]": NIGHTS[1:]}
     # A run that disagrees with the others is refused by name, and a proposal is a new file.
     sentence = refused("baseline", "propose", "-o", "r.json")
@@ -88,13 +106,22 @@ def test_without_names_all_saved_runs_are_chosen_by_driver_and_date(baseline, re
 
 
 def test_what_is_left_out_of_a_proposal_is_named_on_stderr(baseline, make, save, runs, tmp_path):
-    save("bad", *[make.measurement(key=make.key(f"t{number}"), invalid="wrong data") for number in range(40)])
+    save(
+        "bad",
+        *[
+            make.measurement(key=make.key(f"t{number}"), invalid="wrong data")
+            for number in range(40)
+        ],
+    )
     result = baseline("propose", "bad", "-o", "none.json")
     assert (result.exit_code, result.stdout, (tmp_path / "none.json").exists()) == (2, "", False)
     lines = result.stderr.splitlines()
     shown = [f"left out: t{number}[64MiB] of bad: wrong data" for number in range(12)]
     assert lines[:13] == [*shown, "and 28 more"]
-    assert lines[13] == "roofline: no measurement in .roofline/runs/bad.jsonl is fit for a baseline: each was left out"
+    assert (
+        lines[13]
+        == "roofline: no measurement in .roofline/runs/bad.jsonl is fit for a baseline: each was left out"
+    )
     assert (len(lines), max(map(len, lines)) < 200) == (14, True)
     # With --all and --accept-slower tests that do not gate, or were only slower, are in it.
     slow = make.measurement(key=make.key("slow"))
@@ -110,10 +137,20 @@ def test_runs_of_a_busy_machine_are_refused_in_one_sentence_with_who_keeps_it_bu
     refused, make, save, monkeypatch
 ):
     kept = "other processes kept {} of 2 cores busy while it was timed; run it on a quiet machine"
-    save("r", *[make.measurement(process=f"p{taken}", invalid=kept.format(taken)) for taken in (1.2, 1.7)])
+    save(
+        "r",
+        *[
+            make.measurement(process=f"p{taken}", invalid=kept.format(taken))
+            for taken in (1.2, 1.7)
+        ],
+    )
     keep = "other processes keep 1.9 of 2 cores busy (ld (7) 1.0)"
     # Of another machine nothing is known now.
-    for here, busy, now in (("node", keep, f"; now {keep}"), ("node", "", ""), ("elsewhere", keep, "")):
+    for here, busy, now in (
+        ("node", keep, f"; now {keep}"),
+        ("node", "", ""),
+        ("elsewhere", keep, ""),
+    ):
         monkeypatch.setattr(platform, "node", lambda here=here: here)
         monkeypatch.setattr(cpu, "neighbours_now", lambda busy=busy: busy)
         assert refused("baseline", "propose", "r", "-o", "none.json") == (
@@ -126,7 +163,13 @@ def test_runs_of_a_busy_machine_are_refused_in_one_sentence_with_who_keeps_it_bu
 def proposal(make, path, *seconds, benchmark="memcpy_d2d", first=0, driver="570.86", more=()):
     """A proposal of nights of one process each."""
     nights = tuple(
-        Session(f"r{first + i}", f"2026-01-{first + i + 1:02d}T03:00:00Z", (value,), "GPU-1", {"driver": driver})
+        Session(
+            f"r{first + i}",
+            f"2026-01-{first + i + 1:02d}T03:00:00Z",
+            (value,),
+            "GPU-1",
+            {"driver": driver},
+        )
         for i, value in enumerate(seconds)
     )
     entry = make.measured(key=make.key(benchmark), sessions=nights, provenance={"tool": "t"})
@@ -135,23 +178,35 @@ def proposal(make, path, *seconds, benchmark="memcpy_d2d", first=0, driver="570.
 
 
 def entry_of(make, folder, benchmark, *seconds, **told):
-    return read_baseline(proposal(make, folder / "x.json", *seconds, benchmark=benchmark, **told)).entries[0]
+    return read_baseline(
+        proposal(make, folder / "x.json", *seconds, benchmark=benchmark, **told)
+    ).entries[0]
 
 
 def test_the_diff_tells_of_each_entry_what_happens_to_it_and_only_parts_can_be_approved(
     baseline, refused, make, tmp_path
 ):
     def three(path, first, a, b, c):
-        others = [entry_of(make, tmp_path, name, *values, first=first) for name, values in (("b", b), ("c", c))]
+        others = [
+            entry_of(make, tmp_path, name, *values, first=first)
+            for name, values in (("b", b), ("c", c))
+        ]
         return proposal(make, tmp_path / path, *a, benchmark="a", first=first, more=others)
 
     steady = (1e-3, 1.002e-3, 0.999e-3, 1.001e-3)
     path = three("p.json", 0, steady, steady, steady)
-    assert "no entry has 'nothing' in its label" in refused("baseline", "approve", path, "--only", "nothing")
-    assert "2 entries written" in baseline("approve", path, "--only", "a[64MiB]", "--only", "c[").stdout
+    assert "no entry has 'nothing' in its label" in refused(
+        "baseline", "approve", path, "--only", "nothing"
+    )
+    assert (
+        "2 entries written"
+        in baseline("approve", path, "--only", "a[64MiB]", "--only", "c[").stdout
+    )
     assert list(held(tmp_path / "baselines" / "h200.json")) == ["a[64MiB]", "c[64MiB]"]
     assert "1 entry written" in baseline("approve", path).stdout
-    result = baseline("approve", three("q.json", 9, [0.9e-3] * 2, steady, [1.2e-3] * 2), "--accept-slower")
+    result = baseline(
+        "approve", three("q.json", 9, [0.9e-3] * 2, steady, [1.2e-3] * 2), "--accept-slower"
+    )
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
     assert lines[2:5] == [
         "a[64MiB] 1.00 ms 900 µs 4 → 2 4 → 2 replaced (IMPROVED -10.0 %)",
@@ -164,7 +219,9 @@ def test_the_diff_tells_of_each_entry_what_happens_to_it_and_only_parts_can_be_a
 def test_code_that_crept_is_refused_until_it_is_accepted_and_shown(baseline, make, tmp_path):
     def week(number, *options):
         seconds = (1e-3 * 1.01**number,) * 3
-        return baseline("approve", proposal(make, tmp_path / "w.json", *seconds, first=3 * number), *options)
+        return baseline(
+            "approve", proposal(make, tmp_path / "w.json", *seconds, first=3 * number), *options
+        )
 
     assert [week(number).exit_code for number in range(5)] == [0] * 5
     path = tmp_path / "baselines" / "h200.json"
@@ -182,10 +239,18 @@ def test_code_that_crept_is_refused_until_it_is_accepted_and_shown(baseline, mak
     assert week(5, "--accept-slower").exit_code == 0
     (row,) = json.loads(baseline("show", "--json").stdout)
     assert (row["anchor"], row["renewals"][-1]["accepted_slower"]) == ("2026-01-16", True)
-    assert [round(renewal["drift"], 3) for renewal in row["renewals"]] == [0.01, 0.02, 0.03, 0.041, 0.051]
+    assert [round(renewal["drift"], 3) for renewal in row["renewals"]] == [
+        0.01,
+        0.02,
+        0.03,
+        0.041,
+        0.051,
+    ]
 
 
-def test_a_proposal_or_baseline_that_cannot_be_used_changes_nothing(command, refused, make, runs, tmp_path):
+def test_a_proposal_or_baseline_that_cannot_be_used_changes_nothing(
+    command, refused, make, runs, tmp_path
+):
     (tmp_path / "baselines").mkdir()
     (tmp_path / "baselines" / "h200.json").write_text("{")
     command("baseline", "propose", "n0", "-o", "p.json")
@@ -193,9 +258,14 @@ def test_a_proposal_or_baseline_that_cannot_be_used_changes_nothing(command, ref
     assert (tmp_path / "baselines" / "h200.json").read_text() == "{"
     for family in ("../evil", "/etc/evil", ""):
         write_baseline(tmp_path / "p.json", Baseline(family, (make.measured(),)))
-        assert f"family is {family!r}" in refused("baseline", "approve", "p.json", "--into", "deep/baselines")
+        assert f"family is {family!r}" in refused(
+            "baseline", "approve", "p.json", "--into", "deep/baselines"
+        )
     assert not (tmp_path / "deep").exists()
-    write_baseline(tmp_path / "p.json", Baseline("h200", (make.measured(key=make.key(parameters={"seed": 12345})),)))
+    write_baseline(
+        tmp_path / "p.json",
+        Baseline("h200", (make.measured(key=make.key(parameters={"seed": 12345})),)),
+    )
     whole = (tmp_path / "p.json").read_text()
     for value in ("1e999", '"\\ud800"', "1" + "0" * 400):
         (tmp_path / "p.json").write_text(whole.replace("12345", value))
@@ -211,8 +281,12 @@ def kept(make, tmp_path):
     other = entry_of(make, tmp_path, "other", 5e-5)
     limit = make.published(value=2500.0, hardware=make.hardware(), provenance={"ticket": "42"})
     proposal(make, folder / "h200.json", 4e-5, 4.01e-5, 3.99e-5, more=(other, limit))
-    entry = make.measured(5e-5, key=make.key("h100only", hardware=make.hardware(product="h100-sxm5", memory="80gb")))
-    write_baseline(folder / "h100.json", Baseline("h100", (replace(entry, provenance={"tool": "t"}),)))
+    entry = make.measured(
+        5e-5, key=make.key("h100only", hardware=make.hardware(product="h100-sxm5", memory="80gb"))
+    )
+    write_baseline(
+        folder / "h100.json", Baseline("h100", (replace(entry, provenance={"tool": "t"}),))
+    )
     (tmp_path / "x.json").unlink()
     return folder
 
@@ -221,12 +295,19 @@ def test_show_tells_of_every_file_and_entry_or_of_those_that_are_named(baseline,
     result = baseline("show")
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
-    assert [line for line in lines if line.endswith(".json")] == ["baselines/h100.json", "baselines/h200.json"]
-    shown = {line.split("[")[0] for line in lines if "64MiB] " in line and "is provisional" not in line}
+    assert [line for line in lines if line.endswith(".json")] == [
+        "baselines/h100.json",
+        "baselines/h200.json",
+    ]
+    shown = {
+        line.split("[")[0] for line in lines if "64MiB] " in line and "is provisional" not in line
+    }
     assert shown == {"h100only", "memcpy_d2d", "other"}
     limit = "memcpy_d2d on h200-sxm, 141gb: threshold 2500 GB/s (read + write; the vendor's guide), confidence high"
     assert f"  {limit}" in lines
-    assert any(line.startswith("other[64MiB] is provisional: 1 of 3 sessions; finds ") for line in lines)
+    assert any(
+        line.startswith("other[64MiB] is provisional: 1 of 3 sessions; finds ") for line in lines
+    )
     assert "driver: 570.86" in lines
     text = baseline("show", kept / "h200.json", "other").stdout
     assert [name in text for name in ("other[64MiB]", "memcpy", "h100only")] == [True, False, False]
@@ -236,7 +317,9 @@ def test_show_tells_of_every_file_and_entry_or_of_those_that_are_named(baseline,
     assert "there is no folder baselines with baselines" in refused("baseline", "show")
 
 
-def test_check_names_what_is_wrong_and_fails_and_a_hint_fails_nothing(baseline, refused, make, kept, tmp_path):
+def test_check_names_what_is_wrong_and_fails_and_a_hint_fails_nothing(
+    baseline, refused, make, kept, tmp_path
+):
     proposal(make, kept / "h200.json", 1e-6)
     result = baseline("check")
     assert result.exit_code == 1
@@ -245,7 +328,9 @@ def test_check_names_what_is_wrong_and_fails_and_a_hint_fails_nothing(baseline, 
         "most 110%; the work was not done, or not counted: mend the test, and record it anew",
         "1 wrong in 2 entries of 2 files",
     ]
-    write_baseline(tmp_path / "h200.json", Baseline("h200", (make.published("reference", value=2500.0),)))
+    write_baseline(
+        tmp_path / "h200.json", Baseline("h200", (make.published("reference", value=2500.0),))
+    )
     result = baseline("check", "h200.json")
     assert result.exit_code == 0
     assert result.stdout.startswith("hint: h200.json: memcpy_d2d: no product; expected ")
@@ -260,10 +345,15 @@ def collection(monkeypatch):
 
     def of(*tests, status=0):
         def run(command, env, **_):
-            lines = [json.dumps({"benchmark": name, "parameters": parameters}) + "\n" for name, parameters in tests]
+            lines = [
+                json.dumps({"benchmark": name, "parameters": parameters}) + "\n"
+                for name, parameters in tests
+            ]
             with open(env["ROOFLINE_PLAN"], "w") as file:  # noqa: PTH123
                 file.writelines(lines)
-            return subprocess.CompletedProcess(command, status, stdout="ERROR test_x.py: no\n", stderr="")
+            return subprocess.CompletedProcess(
+                command, status, stdout="ERROR test_x.py: no\n", stderr=""
+            )
 
         monkeypatch.setattr(subprocess, "run", run)
 
@@ -277,7 +367,9 @@ def contents(folder):
     return {path.name: (path.read_text(), path.stat().st_mtime_ns) for path in folder.iterdir()}
 
 
-def test_prune_lists_what_no_test_uses_and_removes_it_once_it_is_told_to(baseline, kept, collection):
+def test_prune_lists_what_no_test_uses_and_removes_it_once_it_is_told_to(
+    baseline, kept, collection
+):
     before = contents(kept)
     collection(("memcpy_d2d", SIZE), ("other", {"size_bytes": 1}))
     result = baseline("prune")
@@ -288,7 +380,9 @@ def test_prune_lists_what_no_test_uses_and_removes_it_once_it_is_told_to(baselin
         "2 of 4 entries unused by the 2 tests that measure",
     ]
     collection(("memcpy_d2d", SIZE), ("h100only", SIZE), ("other", SIZE))
-    assert baseline("prune", "--apply").stdout == "0 of 4 entries unused by the 3 tests that measure\n"
+    assert (
+        baseline("prune", "--apply").stdout == "0 of 4 entries unused by the 3 tests that measure\n"
+    )
     assert contents(kept) == before
     collection(("memcpy_d2d", SIZE), ("h100only", SIZE))
     result = baseline("prune", "--apply")

@@ -91,7 +91,10 @@ CASES = {
 
 def rounds(make, seconds, count):
     """The same measurement in so many processes."""
-    return [make.measurement(seconds, process=f"process-{number}", round=number) for number in range(1, count + 1)]
+    return [
+        make.measurement(seconds, process=f"process-{number}", round=number)
+        for number in range(1, count + 1)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +103,9 @@ def scene(make, tmp_path_factory):
     folder = tmp_path_factory.mktemp("scene")
     runs = folder / ".roofline" / "runs"
     slow, *again = rounds(make, 1.4e-3, 3)
-    red = Judgement(slow.test_id, slow.label, "REGRESSED", 0.05, reason="slower", estimate=math.log(1.4))
+    red = Judgement(
+        slow.test_id, slow.label, "REGRESSED", 0.05, reason="slower", estimate=math.log(1.4)
+    )
     ended = make.outcome(slow, "failed", verdicts=("REGRESSED",), reason="slower", by_verdict=True)
     make.save(runs / "old.jsonl", *rounds(make, 1e-3, 5))
     make.save(runs / "new.jsonl", slow, *again, red, ended)
@@ -108,7 +113,14 @@ def scene(make, tmp_path_factory):
         node, night = index % 6, index // 6
         one = make.measurement(1e-3 * (1.4 if node == 3 else 1) * (1 + (index * 7 % 11) / 1000))
         started = f"2026-01-0{night + 1}T03:0{node}:00Z"
-        save_on(folder / "fleet" / f"{index}.jsonl", make, one, f"node{node}", started=started, uuid=f"GPU-{node}")
+        save_on(
+            folder / "fleet" / f"{index}.jsonl",
+            make,
+            one,
+            f"node{node}",
+            started=started,
+            uuid=f"GPU-{node}",
+        )
     entries = (make.measured(1e-3, 1.01e-3), make.measured(1e-3, key=make.key("gone")))
     write_baseline(folder / "baselines" / "h200.json", Baseline("h200", entries))
     write_baseline(folder / "proposal.json", Baseline("h200", entries))
@@ -116,7 +128,9 @@ def scene(make, tmp_path_factory):
     # A bandwidth that no product has.
     plain = to_plain(products()["Tesla T4"])
     plain["peaks"]["memory_GBps"]["value"] = 1e9
-    (folder / "hardware.json").write_text(json.dumps({"schema": 1, "products": [plain]}), encoding="utf-8")
+    (folder / "hardware.json").write_text(
+        json.dumps({"schema": 1, "products": [plain]}), encoding="utf-8"
+    )
     (folder / "stream.csv").write_text(STREAM, encoding="utf-8")
     (folder / "test_suite.py").write_text(SUITE, encoding="utf-8")
     (folder / "old.txt").write_text("a file where a folder is asked for", encoding="utf-8")
@@ -129,7 +143,10 @@ def save_on(path, make, measurement, node, started="2026-01-02T03:04:05Z", **env
     host = replace(header.environment.host, name=node)
     header = replace(header, environment=replace(header.environment, host=host))
     path.parent.mkdir(exist_ok=True)
-    path.write_text("".join(map(encode_line, (header, measurement, make.outcome(measurement)))), encoding="utf-8")
+    path.write_text(
+        "".join(map(encode_line, (header, measurement, make.outcome(measurement)))),
+        encoding="utf-8",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +182,9 @@ def command(scene, make, monkeypatch):
                 # This one may be busy.
                 patch.setattr(inventory, "take_stock", lambda *_: Machine(make.environment().host))
             if words == "selftest":
-                found = Property("a copy stays below the peak", "FAILS", "5 TB/s", "at most 3.35 TB/s")
+                found = Property(
+                    "a copy stays below the peak", "FAILS", "5 TB/s", "at most 3.35 TB/s"
+                )
                 patch.setattr(selftest, "selftest", lambda *_: iter([found]))
             return CliRunner().invoke(main, [*words.split(), *arguments.split(), "--json"])
 
@@ -201,10 +220,16 @@ def drilled(make):
 def documented():
     """The table of the page: by command its exit statuses, whether it prints a list, and the names in it."""
     rows = re.findall(
-        r"^\| `roofline ([a-z ]+)` \| [^|]+ \| ([^|]+) \| (list of|object:) ([^|]+) \|$", read_page(), re.M
+        r"^\| `roofline ([a-z ]+)` \| [^|]+ \| ([^|]+) \| (list of|object:) ([^|]+) \|$",
+        read_page(),
+        re.M,
     )
     return {
-        words: (set(re.findall(r"\b([012]): ", statuses)), kind == "list of", set(re.findall(r"`(\w+)`", names)))
+        words: (
+            set(re.findall(r"\b([012]): ", statuses)),
+            kind == "list of",
+            set(re.findall(r"`(\w+)`", names)),
+        )
         for words, statuses, kind, names in rows
     }
 
@@ -239,11 +264,18 @@ def test_the_first_help_lists_every_command_in_its_section_on_one_whole_line():
     for width in (80, 200):
         printed = CliRunner().invoke(main, ["--help"], terminal_width=width).stdout
         for title, names in SECTIONS.items():
-            section = re.search(rf"^{title}:\n(.*?)(?:\n\n|\Z)", printed, re.DOTALL | re.MULTILINE)[1].splitlines()
+            section = re.search(rf"^{title}:\n(.*?)(?:\n\n|\Z)", printed, re.DOTALL | re.MULTILINE)[
+                1
+            ].splitlines()
             assert list(names) == [line.split()[0] for line in section]
-            assert [] == [line for line in section if not line.endswith(".") or line.endswith("...")]
+            assert [] == [
+                line for line in section if not line.endswith(".") or line.endswith("...")
+            ]
     # A group lists its commands as a person needs them.
-    expected = {"baseline": ["propose", "approve", "show", "check", "prune"], "hardware": ["list", "show", "check"]}
+    expected = {
+        "baseline": ["propose", "approve", "show", "check", "prune"],
+        "hardware": ["list", "show", "check"],
+    }
     for group, names in expected.items():
         printed = CliRunner().invoke(main, [group, "--help"]).stdout
         listed = re.search(r"^Commands:\n(.*)", printed, re.DOTALL | re.MULTILINE)[1].splitlines()
@@ -289,24 +321,36 @@ def documented_kinds():
     ):
         if kinds.startswith("`"):
             always = documented()[words][2] | (ROW if words == "compare" else set())
-            found |= {(words, kind): always | set(re.findall(r"`(\w+)`", names)) for kind in re.findall(r"\w+", kinds)}
+            found |= {
+                (words, kind): always | set(re.findall(r"`(\w+)`", names))
+                for kind in re.findall(r"\w+", kinds)
+            }
     return found
 
 
 def test_each_kind_of_row_has_the_very_names_that_the_page_says(tmp_path, make):
     """Of comparisons and baselines with rows of every kind."""
     figures = {"registers": 198, "shared_bytes": 1024, "stack_bytes": 0}
-    kernel = Resources(ResourceKey("flash", {}, "sm_90"), "test_flash", "flash", "process-1", figures)
+    kernel = Resources(
+        ResourceKey("flash", {}, "sm_90"), "test_flash", "flash", "process-1", figures
+    )
     big, small = make.measurement(key=make.key("big")), make.measurement(peak_bytes=2**20)
-    lost = OutOfMemory(big.test_id, "big", big.key.parameters, big.label, "process-1", "cuda:0", "out of memory")
+    lost = OutOfMemory(
+        big.test_id, "big", big.key.parameters, big.label, "process-1", "cuda:0", "out of memory"
+    )
     before = make.save(tmp_path / "before.jsonl", small, big, kernel)
     grown = replace(kernel, figures=figures | {"registers": 255})
     after = make.save(tmp_path / "after.jsonl", small, lost, grown)
     published = make.published(), make.published("reference")
     exact = ExactEntry("flash", "sm_90", figures)
-    write_baseline(tmp_path / "h200.json", Baseline("h200", (make.measured(1e-3), *published), exact=(exact,)))
+    write_baseline(
+        tmp_path / "h200.json", Baseline("h200", (make.measured(1e-3), *published), exact=(exact,))
+    )
     found = {}
-    for words, arguments in (("compare", (before, after)), ("baseline show", (tmp_path / "h200.json",))):
+    for words, arguments in (
+        ("compare", (before, after)),
+        ("baseline show", (tmp_path / "h200.json",)),
+    ):
         done = CliRunner().invoke(main, [*words.split(), *map(str, arguments), "--json"])
         for row in json.loads(done.stdout):
             # All rows of a kind have the same names.
@@ -316,7 +360,10 @@ def test_each_kind_of_row_has_the_very_names_that_the_page_says(tmp_path, make):
 
 
 def test_what_cannot_be_used_is_said_on_standard_error_and_standard_output_stays_empty(command):
-    for words, arguments in (*((words, bad) for words, (_, _, bad) in CASES.items()), ("doctor", NO_PLACE)):
+    for words, arguments in (
+        *((words, bad) for words, (_, _, bad) in CASES.items()),
+        ("doctor", NO_PLACE),
+    ):
         done = command(words, arguments)
         assert (2, "") == (done.exit_code, done.stdout), words
         assert done.stderr.strip(), words
@@ -326,13 +373,27 @@ def test_what_cannot_be_used_is_said_on_standard_error_and_standard_output_stays
 def test_what_is_missing_is_said_with_what_to_type():
     for words, missing, example in (
         (("init",), "argument 'DIR'", "init bench --ci gitlab"),
-        (("compare", "one"), "argument 'NEW'", "compare before1,before2,before3 after1,after2,after3"),
-        (("baseline", "propose"), "option '-o' / '--output'", "baseline propose -o driver-570.json --driver 570"),
-        (("baseline", "approve"), "argument 'PROPOSAL'", "baseline approve driver-570.json --dry-run"),
+        (
+            ("compare", "one"),
+            "argument 'NEW'",
+            "compare before1,before2,before3 after1,after2,after3",
+        ),
+        (
+            ("baseline", "propose"),
+            "option '-o' / '--output'",
+            "baseline propose -o driver-570.json --driver 570",
+        ),
+        (
+            ("baseline", "approve"),
+            "argument 'PROPOSAL'",
+            "baseline approve driver-570.json --dry-run",
+        ),
     ):
         done = CliRunner().invoke(main, words)
         assert (done.exit_code, done.stdout) == (2, "")
-        assert done.stderr == f"roofline: missing {missing}; type, for example: roofline {example}\n"
+        assert (
+            done.stderr == f"roofline: missing {missing}; type, for example: roofline {example}\n"
+        )
     for words, wrong, command in (
         (("nonsense",), "no such command 'nonsense'", ""),
         (("baseline", "nonsense"), "no such command 'nonsense'", " baseline"),
@@ -349,13 +410,21 @@ def test_what_json_tells_is_what_the_words_tell(good):
     assert {"baselines/h200.json"} == {flaw["file"] for flaw in flaws}
     assert any(not flaw["hint"] for flaw in flaws)
     drill = json.loads(good("drill").stdout)
-    assert (0.2, 2, 1, "") == (drill["slowdown"], drill["compared"], drill["red"], drill["tests"][0]["not_red"])
+    assert (0.2, 2, 1, "") == (
+        drill["slowdown"],
+        drill["compared"],
+        drill["red"],
+        drill["tests"][0]["not_red"],
+    )
     assert drill["tests"][1]["not_red"].startswith("other[64MiB] PASSED, seen as +20.0 %")
     told = json.loads(good("ab").stdout)
     assert (told["processes"]["A"], {row["verdict"] for row in told["tests"]}) == (4, {"PASSED"})
     explained = json.loads(good("explain").stdout)
     (test,) = explained["tests"]
-    assert ("REGRESSED", [1.4e-3]) == (test["judgement"]["verdict"], test["processes"][0]["seconds"])
+    assert ("REGRESSED", [1.4e-3]) == (
+        test["judgement"]["verdict"],
+        test["processes"][0]["seconds"],
+    )
     pruned = json.loads(good("baseline prune").stdout)
     assert (2, 1, False) == (pruned["entries"], pruned["tests"], pruned["removed"])
     assert [("gone[64MiB]", "measured", False)] == [
@@ -371,7 +440,11 @@ def test_json_is_utf8_also_where_the_name_of_a_file_is_no_text(command, scene):
         ("explain", f"{BYTES}/run.jsonl", lambda printed: printed["run"]),
         ("export", f"old --to bencher -o {BYTES}/out.json", lambda printed: printed["file"]),
         ("bundle", f"new --test 64MiB -o {BYTES}/out.zip", lambda printed: printed["archive"]),
-        ("baseline propose", f"old --all -o {BYTES}/proposed.json", lambda printed: printed["file"]),
+        (
+            "baseline propose",
+            f"old --all -o {BYTES}/proposed.json",
+            lambda printed: printed["file"],
+        ),
         ("import", f"stream.csv -o {BYTES}/stream.jsonl", lambda printed: printed["run"]),
     ]
     (scene / BYTES).mkdir(exist_ok=True)
@@ -379,13 +452,18 @@ def test_json_is_utf8_also_where_the_name_of_a_file_is_no_text(command, scene):
     for words, arguments, told in cases:
         done = command(words, arguments)
         # The very name comes back, so that a script can open the file.
-        assert Path(told(json.loads(done.stdout_bytes.decode("utf-8")))).is_file(), (words, done.stderr)
+        assert Path(told(json.loads(done.stdout_bytes.decode("utf-8")))).is_file(), (
+            words,
+            done.stderr,
+        )
 
 
 def test_what_an_encoding_lacks_costs_a_letter_and_not_the_status(scene, monkeypatch):
     monkeypatch.chdir(scene)
     for words in ("compare old new", "explain new 64MiB", "hardware list"):
-        plain, poor = (CliRunner(charset=name).invoke(main, words.split()) for name in ("utf-8", "latin-1"))
+        plain, poor = (
+            CliRunner(charset=name).invoke(main, words.split()) for name in ("utf-8", "latin-1")
+        )
         # The same letters, but for those that are not there.
         assert plain.stdout.encode("latin-1", "replace") == poor.stdout_bytes, words
         assert plain.exit_code == poor.exit_code, words

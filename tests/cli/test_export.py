@@ -28,8 +28,13 @@ def test_runs_go_out_in_every_format_and_a_drill_goes_nowhere(command, saved, ma
         assert 7 == len(document["benchmarks"] if name == "pytest-benchmark" else document)
         done = command("export", RUNS / "drill.jsonl", "--to", name, "-o", "out.json")
         assert (2, "", False) == (done.exit_code, done.stdout, (tmp_path / "out.json").exists())
-        assert 7 == done.stderr.count("had been slowed down or replaced on purpose, through pytest_roofline_function")
-        assert f"roofline: none of 7 measurements may go out as {name}; name a run that has one\n" in done.stderr
+        assert 7 == done.stderr.count(
+            "had been slowed down or replaced on purpose, through pytest_roofline_function"
+        )
+        assert (
+            f"roofline: none of 7 measurements may go out as {name}; name a run that has one\n"
+            in done.stderr
+        )
     option = next(one for one in main.commands["export"].params if one.name == "format_name")
     assert f"{', '.join(EXPORT_NAMES[:-1])} or {EXPORT_NAMES[-1]}." == option.help
 
@@ -43,15 +48,24 @@ def test_a_file_is_replaced_whole_but_for_runs_baselines_and_pipes(command, save
     (tmp_path / "folder").mkdir()
     before = [path.read_bytes() for path in (night, day, tmp_path / "h200.json")]
     cases = [
-        *((name, "expected another name") for name in (".roofline/runs/night.jsonl", "link", "new.jsonl", "day.json")),
+        *(
+            (name, "expected another name")
+            for name in (".roofline/runs/night.jsonl", "link", "new.jsonl", "day.json")
+        ),
         (".roofline/../day.json", "expected another name"),
         ("h200.json", "h200.json is a baseline, or another file that pytest-roofline reads"),
-        ("pipe", "pipe cannot be written: it is a pipe or a device; expected a file, or a new name"),
+        (
+            "pipe",
+            "pipe cannot be written: it is a pipe or a device; expected a file, or a new name",
+        ),
         ("folder", "folder cannot be written: "),
     ]
     for output, said in cases:
         done = command("export", "night", "./day.json", "--to", "bencher", "-o", output)
-        assert (2, "", True) == (done.exit_code, done.stdout, said in done.stderr), (output, done.stderr)
+        assert (2, "", True) == (done.exit_code, done.stdout, said in done.stderr), (
+            output,
+            done.stderr,
+        )
     assert [path.read_bytes() for path in (night, day, tmp_path / "h200.json")] == before
     assert ((tmp_path / "new.jsonl").exists(), (tmp_path / "pipe").is_fifo()) == (False, True)
     (tmp_path / "out.json").write_text("x" * 10**5, encoding="utf-8")
@@ -60,7 +74,9 @@ def test_a_file_is_replaced_whole_but_for_runs_baselines_and_pipes(command, save
 
 
 def test_what_is_wrong_with_the_input_is_said(command, refused, saved, make):
-    path = saved("night", make.measurement(label="x\x1b[31m", invalid="busy\x1b[2J"), make.measurement())
+    path = saved(
+        "night", make.measurement(label="x\x1b[31m", invalid="busy\x1b[2J"), make.measurement()
+    )
     path.write_text(path.read_text(encoding="utf-8") + '{"type": "footer", "fin', encoding="utf-8")
     done = command("export", "night", "--to", "bencher")
     assert (0, "night.jsonl ends in the middle of a line" in done.stderr) == (done.exit_code, True)

@@ -70,7 +70,9 @@ def changed(value, field=None, within=()):
     """The same with a hostile text before each text of one field; without a field before every text."""
     if isinstance(value, dict):
         start = HOSTILE if (*within, "names of it") == field else ""
-        return {start + name: changed(inner, field, (*within, name)) for name, inner in value.items()}
+        return {
+            start + name: changed(inner, field, (*within, name)) for name, inner in value.items()
+        }
     if isinstance(value, list):
         return [changed(inner, field, within) for inner in value]
     return HOSTILE + value if field in (None, within) and isinstance(value, str) else value
@@ -90,18 +92,28 @@ def hostile(scene, make, tmp_path_factory):
     shutil.copytree(scene, folder)
     runs = folder / ".roofline" / "runs"
     make.save(runs / "all.jsonl", *Report(make).everything())
-    entries = (make.measured(1e-3, provenance={"a": "b"}), make.published(), make.published("reference", note="n"))
+    entries = (
+        make.measured(1e-3, provenance={"a": "b"}),
+        make.published(),
+        make.published("reference", note="n"),
+    )
     exact = ExactEntry("kernel", "sm_90", {"registers": 64})
     for name in ("baselines/h200.json", "proposal.json"):
         write_baseline(folder / name, Baseline("h200", entries, exact=(exact,)))
-    counts = {path.stem: made_hostile(path, read_run, keep=["figures"]) for path in sorted(runs.iterdir())}
+    counts = {
+        path.stem: made_hostile(path, read_run, keep=["figures"]) for path in sorted(runs.iterdir())
+    }
     for path in sorted((folder / "fleet").iterdir()):
         made_hostile(path, read_run, counts["old"], keep=["started"])
     counts["h200"] = made_hostile(folder / "baselines" / "h200.json", read_baseline)
     counts["proposal"] = made_hostile(folder / "proposal.json", read_baseline, keep=["hardware"])
     for path in DATA.iterdir():
         text = path.read_text(encoding="utf-8")
-        said = json.dumps(changed(json.loads(text))) if path.suffix == ".json" else text.replace("NVIDIA", HOSTILE)
+        said = (
+            json.dumps(changed(json.loads(text)))
+            if path.suffix == ".json"
+            else text.replace("NVIDIA", HOSTILE)
+        )
         (folder / f"hostile-{path.name}").write_text(said + HOSTILE, encoding="utf-8")
     counts["hardware"] = made_hostile(folder / "hardware.json", read_hardware)
     (folder / "site").mkdir()
@@ -117,8 +129,12 @@ def command(hostile, make, monkeypatch):
     """Runs a command there, on a machine and with a proof that are as hostile."""
     monkeypatch.chdir(hostile)
     plain = changed(to_plain(make.environment().host))
-    monkeypatch.setattr(inventory, "take_stock", lambda *_: Machine(to_record(plain, HostFacts, "host")))
-    monkeypatch.setattr(selftest, "selftest", lambda *_: iter([Property(HOSTILE, "FAILS", HOSTILE, HOSTILE)]))
+    monkeypatch.setattr(
+        inventory, "take_stock", lambda *_: Machine(to_record(plain, HostFacts, "host"))
+    )
+    monkeypatch.setattr(
+        selftest, "selftest", lambda *_: iter([Property(HOSTILE, "FAILS", HOSTILE, HOSTILE)])
+    )
 
     def drill(command, *, env, **_):
         Path(env["ROOFLINE_SAVED"]).write_text(".roofline/runs/new.jsonl")
@@ -138,9 +154,13 @@ def command(hostile, make, monkeypatch):
 
 def steers(text):
     """The lines of a text that would steer who shows them, and such characters."""
-    found = [line for line in text.split("\n") if re.match(r"\s*::", line) or re.search(r"##\w*\[", line)]
+    found = [
+        line for line in text.split("\n") if re.match(r"\s*::", line) or re.search(r"##\w*\[", line)
+    ]
     return found + [
-        char for char in set(text) - {"\n", "\t"} if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+        char
+        for char in set(text) - {"\n", "\t"}
+        if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")
     ]
 
 
@@ -167,18 +187,28 @@ def test_nothing_that_a_file_says_steers_a_terminal_or_a_log(command, hostile):
         for arguments in (good, *MORE.get(words, ()), bad):
             for option in ("", " --json"):
                 done = command(words, arguments + option)
-                assert done.exception is None or isinstance(done.exception, SystemExit), (words, done.exception)
+                assert done.exception is None or isinstance(done.exception, SystemExit), (
+                    words,
+                    done.exception,
+                )
                 if found := steers(done.stdout) + steers(done.stderr):
                     wrong[f"{words} {arguments}{option}"] = found
                 silent -= {words} if "stop-commands" in done.output else set()
-    written = {path: path.read_bytes() for path in set(hostile.rglob("*")) - before if path.is_file()}
+    written = {
+        path: path.read_bytes() for path in set(hostile.rglob("*")) - before if path.is_file()
+    }
     for path in [path for path in written if path.suffix == ".zip"]:
         archive = ZipFile(path)
-        written |= {path / name: archive.read(name) for name in archive.namelist() if not name.endswith(".whl")}
+        written |= {
+            path / name: archive.read(name)
+            for name in archive.namelist()
+            if not name.endswith(".whl")
+        }
     wrong |= {
         str(path): found
         for path, data in written.items()
-        if path.suffix not in (".zip", ".pyc") and (found := steers(data.decode().replace("\r\n", "\n")))
+        if path.suffix not in (".zip", ".pyc")
+        and (found := steers(data.decode().replace("\r\n", "\n")))
     }
     assert wrong == {}
     names = {path.name for path in written}
@@ -192,7 +222,11 @@ def test_nothing_that_a_file_says_steers_a_terminal_or_a_log(command, hostile):
         "proposed.json",
     }
     # All of it goes through one door, where lines that were folded are looked at.
-    doors = [path.name for path in Path(cli.__file__).parents[1].rglob("*.py") if "click.echo" in path.read_text()]
+    doors = [
+        path.name
+        for path in Path(cli.__file__).parents[1].rglob("*.py")
+        if "click.echo" in path.read_text()
+    ]
     assert doors == ["options.py"]
     # It shows nothing of a file.
     assert silent == {"init"}

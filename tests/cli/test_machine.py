@@ -22,7 +22,9 @@ MIB, GIB = 2**20, 2**30
 H100_BYTES_PER_S = 3.35e12
 OUTCOMES = {"holds", "FAILS", "does not apply"}
 
-HOST = HostFacts("node", "AMD EPYC", 64, 64, 512 * GIB, 512 * GIB, kernel="6.8", governor="performance")
+HOST = HostFacts(
+    "node", "AMD EPYC", 64, 64, 512 * GIB, 512 * GIB, kernel="6.8", governor="performance"
+)
 GPU = Gpu(
     0, "NVIDIA H100 80GB HBM3", memory_bytes=80 * GIB, driver="570.86", power_limit_w=700.0, power_default_w=700.0,
     pcie_generation=5, pcie_width=16, pcie_width_rated=16, links=18, ecc=True, others_bytes=0, throttle_known=True,
@@ -32,26 +34,39 @@ NARROW = replace(NODE, gpus=(replace(GPU, pcie_width=8),))
 
 
 def test_without_torch_a_command_says_so_in_a_sentence():
-    code = "import sys; sys.modules['torch'] = None; from pytest_roofline.cli.main import main; main()"
+    code = (
+        "import sys; sys.modules['torch'] = None; from pytest_roofline.cli.main import main; main()"
+    )
     asked = next(line for line in metadata.requires("pytest-roofline") if line.startswith("torch"))
     said = f"roofline: torch is not installed; expected {asked}: pip install '{asked}'\n"
     for name in ("doctor", "selftest"):
-        done = subprocess.run([sys.executable, "-c", code, name], text=True, capture_output=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", code, name], text=True, capture_output=True, check=False
+        )
         assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 
 
-def test_the_self_test_on_this_cpu_prints_and_writes_the_same_outcomes(command, tmp_path, monkeypatch):
+def test_the_self_test_on_this_cpu_prints_and_writes_the_same_outcomes(
+    command, tmp_path, monkeypatch
+):
     # Small buffers and budgets.
     monkeypatch.setattr(host, "last_level_cache_bytes", lambda: 4 * MIB)
     monkeypatch.setattr(selftest, "BEYOND_BYTES", 8 * MIB)
     monkeypatch.setattr(selftest, "BUDGET_S", 0.05)
     result = command("selftest", "--device=cpu", "-o", "figures/selftest.json")
     written = json.loads((tmp_path / "figures" / "selftest.json").read_text(encoding="utf-8"))
-    printed = [outcome for line in result.stdout.splitlines() for outcome in OUTCOMES if line.startswith(outcome)]
+    printed = [
+        outcome
+        for line in result.stdout.splitlines()
+        for outcome in OUTCOMES
+        if line.startswith(outcome)
+    ]
     assert [found["outcome"] for found in written["properties"]] == printed
     assert (result.exit_code, len(printed)) == (int("FAILS" in printed), 11)
     assert {"environment", "calibration", "properties"} == set(written)
-    lacking = " ".join(found["name"] for found in written["properties"] if found["outcome"] == "does not apply")
+    lacking = " ".join(
+        found["name"] for found in written["properties"] if found["outcome"] == "does not apply"
+    )
     assert all(word in lacking for word in ("spinning", "cycles", "graph", "matrix products"))
 
 
@@ -64,7 +79,9 @@ class FakeWorkloads:
     def copy(self, size_bytes):
         """From memory, or three times as fast from the cache."""
         seconds, buffer = 2 * size_bytes / self.device.bytes_per_s, object()
-        return lambda: self.device.work(seconds, touch=buffer, size_bytes=2 * size_bytes, cached=0.3)
+        return lambda: self.device.work(
+            seconds, touch=buffer, size_bytes=2 * size_bytes, cached=0.3
+        )
 
     def read(self, size_bytes):
         """Half of what a copy takes."""
@@ -90,7 +107,9 @@ def accelerator(monkeypatch):
     return install
 
 
-def test_a_sound_device_can_be_trusted_and_a_failed_property_is_status_1(command, accelerator, tmp_path):
+def test_a_sound_device_can_be_trusted_and_a_failed_property_is_status_1(
+    command, accelerator, tmp_path
+):
     accelerator(0.9 * H100_BYTES_PER_S)
     result = command("selftest")
     assert (0, "timing can be trusted here") == (result.exit_code, result.stdout.splitlines()[-1])
@@ -98,7 +117,9 @@ def test_a_sound_device_can_be_trusted_and_a_failed_property_is_status_1(command
     result = command("selftest", "-o", "figures.json")
     lines = result.stdout.splitlines()
     assert (1, "1 of 10 properties fail") == (result.exit_code, lines[-1])
-    assert next(line for line in lines if line.startswith("FAILS")).startswith("FAILS          a copy stays below")
+    assert next(line for line in lines if line.startswith("FAILS")).startswith(
+        "FAILS          a copy stays below"
+    )
     written = json.loads((tmp_path / "figures.json").read_text())
     (failed,) = [found for found in written["properties"] if found["outcome"] == "FAILS"]
     assert failed["figures"]["share"] == pytest.approx(1.5, rel=0.01)
@@ -110,7 +131,9 @@ def test_a_sound_device_can_be_trusted_and_a_failed_property_is_status_1(command
     assert lines[0].startswith("fake (evil")
 
 
-def test_what_the_self_test_cannot_use_is_one_sentence(command, refused, accelerator, tmp_path, monkeypatch):
+def test_what_the_self_test_cannot_use_is_one_sentence(
+    command, refused, accelerator, tmp_path, monkeypatch
+):
     for name in ("gpux", "cuda:xx", "cpu:0x", "x", "cuda:99"):
         sentence = refused("selftest", f"--device={name}")
         assert (sentence.startswith("--device "), name in sentence) == (True, True), name
@@ -119,7 +142,9 @@ def test_what_the_self_test_cannot_use_is_one_sentence(command, refused, acceler
     assert (result.exit_code, "fake stopped answering" in result.stderr) == (2, True)
     # Refused before anything is measured.
     monkeypatch.setattr(selftest, "selftest", None)
-    assert "has the name of a run file" in refused("selftest", "--device=cpu", "-o", tmp_path / "run.jsonl")
+    assert "has the name of a run file" in refused(
+        "selftest", "--device=cpu", "-o", tmp_path / "run.jsonl"
+    )
 
 
 @pytest.fixture
@@ -163,7 +188,9 @@ def test_the_doctor_lists_the_machine_its_findings_and_what_differs(command, mac
 def test_the_doctor_says_that_a_machine_is_too_busy_where_its_cpu_is_all_there_is_to_measure(
     command, machine, expected
 ):
-    busy = replace(NODE, gpus=(), torch_devices=0, cores_taken=60.5, taken_by=("cc1 (7) 1.0", "ld (8) 0.9"))
+    busy = replace(
+        NODE, gpus=(), torch_devices=0, cores_taken=60.5, taken_by=("cc1 (7) 1.0", "ld (8) 0.9")
+    )
     machine(busy)
     result = command("doctor")
     assert (result.exit_code, result.stdout.splitlines()[-1]) == (
@@ -171,8 +198,15 @@ def test_the_doctor_says_that_a_machine_is_too_busy_where_its_cpu_is_all_there_i
         "0.9); wait until they end, or end them",
     )  # fmt: skip
     machine(replace(busy, taken_by=()))
-    assert "60.5 of 64 cores busy (by whom cannot be read here)" in command("doctor").stdout.splitlines()[-1]
-    for other in (replace(busy, torch_devices=1), replace(busy, cores_taken=0.2), replace(busy, cores_taken=None)):
+    assert (
+        "60.5 of 64 cores busy (by whom cannot be read here)"
+        in command("doctor").stdout.splitlines()[-1]
+    )
+    for other in (
+        replace(busy, torch_devices=1),
+        replace(busy, cores_taken=0.2),
+        replace(busy, cores_taken=None),
+    ):
         machine(other)
         assert command("doctor").exit_code == 0
 
@@ -194,7 +228,9 @@ def test_an_expectation_that_cannot_be_used_is_one_sentence_before_the_machine_i
 ):
     monkeypatch.setattr(inventory, "take_stock", None)
     assert "does not exist" in refused("doctor", "--expect", "node.json")
-    (tmp_path / "node.json").write_text('{"schema": 1, "gpus": [{"product": "A\\nB", "count": -1}], "\\n": 1}')
+    (tmp_path / "node.json").write_text(
+        '{"schema": 1, "gpus": [{"product": "A\\nB", "count": -1}], "\\n": 1}'
+    )
     assert "node.json" in refused("doctor", "--expect", "node.json")
 
 
@@ -202,7 +238,13 @@ def test_hostile_names_neither_break_lines_nor_steer_the_terminal(command, machi
     write_expectation(tmp_path / "node.json", expectation_of(NODE))
     for name in ("evil\nLIMIT fake", "\x1b[31mred", "a\rb", "a\u2028b", "\u202egpu"):
         gpu = replace(GPU, product=name, driver=name, partition=name, others_bytes=None)
-        machine(replace(NODE, host=replace(HOST, name=name, cpu_model=name, kernel=name, governor=name), gpus=(gpu,)))
+        machine(
+            replace(
+                NODE,
+                host=replace(HOST, name=name, cpu_model=name, kernel=name, governor=name),
+                gpus=(gpu,),
+            )
+        )
         lines = command("doctor", "--expect", "node.json").stdout.split("\n")
         assert [printable(line) for line in lines] == lines
 
@@ -213,7 +255,11 @@ def described(tmp_path):
 
     def write(folder, **peaks):
         plain = to_plain(products()["Tesla T4"])
-        plain |= {"family": "t40", "product": "t40-pcie", "names": [{"name": "Prototype X", "source": "nvidia-smi"}]}
+        plain |= {
+            "family": "t40",
+            "product": "t40-pcie",
+            "names": [{"name": "Prototype X", "source": "nvidia-smi"}],
+        }
         for name, value in peaks.items():
             plain["peaks"][name]["value"] = value
         path = tmp_path / folder / "hardware.json"
@@ -231,7 +277,17 @@ def test_the_list_has_every_product_and_marks_what_bounds_nothing(command):
     rows = [line for line in lines if line.split() and line.split()[0] != "product"]
     assert len(rows) >= len(shipped().catalogue.products)
     (row,) = [line.split() for line in lines if line.startswith("h100-nvl")]
-    assert row == ["h100-nvl", "94gb", "3900", "(63)", "(300)", "(835.5)", "(835.5)", "(417.5)", "(60)"]
+    assert row == [
+        "h100-nvl",
+        "94gb",
+        "3900",
+        "(63)",
+        "(300)",
+        "(835.5)",
+        "(835.5)",
+        "(417.5)",
+        "(60)",
+    ]
     assert max(map(len, lines[:-1])) <= 80
     rows = json.loads(command("hardware", "list", "--json").stdout)
     assert [row["product"] for row in rows] == sorted(row["product"] for row in rows)
@@ -240,9 +296,14 @@ def test_the_list_has_every_product_and_marks_what_bounds_nothing(command):
     assert {"value", "source", "confidence", "bounds", "note"} == row["facts"]["units"].keys()
 
 
-def test_a_product_is_shown_with_what_bounds_nothing_and_an_unknown_one_with_what_to_write_down(command):
+def test_a_product_is_shown_with_what_bounds_nothing_and_an_unknown_one_with_what_to_write_down(
+    command,
+):
     text = command("hardware", "show", "AMD Instinct MI250X").stdout
-    assert "pcie_GBps 31.5 (medium; bounds nothing; some hosts are reached over Infinity Fabric" in text
+    assert (
+        "pcie_GBps 31.5 (medium; bounds nothing; some hosts are reached over Infinity Fabric"
+        in text
+    )
     assert 'printed as "AMD Instinct MI250X / MI250", where units agree' in text
     text = command("hardware", "show", "AMD Radeon Graphics").stdout
     assert [line.split(" (")[0] for line in text.split("\n") if line and line[0] != " "] == [
@@ -258,15 +319,22 @@ def test_a_product_is_shown_with_what_bounds_nothing_and_an_unknown_one_with_wha
     assert "no datasheet tells the peaks of a part" in result.stdout
 
 
-def test_a_users_file_is_read_from_baselines_and_from_every_folder_that_is_named(command, described, tmp_path):
+def test_a_users_file_is_read_from_baselines_and_from_every_folder_that_is_named(
+    command, described, tmp_path
+):
     nothing = "nothing wrong in no file of hardware: what ships is tested with the package\n"
     assert command("hardware", "check").stdout == nothing
     described("site")
     assert command("hardware", "show", "Prototype X").exit_code == 1
-    assert command("--hardware", tmp_path / "site", "hardware", "show", "Prototype X").exit_code == 0
+    assert (
+        command("--hardware", tmp_path / "site", "hardware", "show", "Prototype X").exit_code == 0
+    )
     (tmp_path / "site").rename(tmp_path / "baselines")
     result = command("--hardware", tmp_path / "site", "hardware", "list")
-    assert (result.exit_code, "site, which holds no hardware.json; expected a folder that does" in result.stderr) == (
+    assert (
+        result.exit_code,
+        "site, which holds no hardware.json; expected a folder that does" in result.stderr,
+    ) == (
         2,
         1,
     )
@@ -276,17 +344,28 @@ def test_a_users_file_is_read_from_baselines_and_from_every_folder_that_is_named
     assert command("baseline", "check").stdout == "nothing wrong in 0 entries of 0 files\n"
 
 
-def test_a_file_with_what_cannot_be_lists_all_of_it_and_is_used_by_no_command(command, refused, described):
+def test_a_file_with_what_cannot_be_lists_all_of_it_and_is_used_by_no_command(
+    command, refused, described
+):
     path = described("baselines", fp16_TFLOPS=130e12, memory_GBps=3200e9)
     for result in (command("hardware", "check"), command("hardware", "check", path)):
         assert result.exit_code == 1
         assert "t40-pcie 16gb peaks.fp16_TFLOPS is 1.3e+14; expected 0.1 to 100000" in result.stdout
         assert "2 wrong in" in result.stdout
     found = json.loads(command("hardware", "check", path, "--json").stdout)
-    assert {row["where"] for row in found} == {"t40-pcie 16gb peaks.fp16_TFLOPS", "t40-pcie 16gb peaks.memory_GBps"}
+    assert {row["where"] for row in found} == {
+        "t40-pcie 16gb peaks.fp16_TFLOPS",
+        "t40-pcie 16gb peaks.memory_GBps",
+    }
     assert all(row["file"] == str(path) for row in found)
     for name, said in (("cut.json", "is not JSON"), ("gone.json", "does not exist")):
         (path.parent / "cut.json").write_text("{", encoding="utf-8")
         assert said in refused("hardware", "check", f"baselines/{name}")
-    for arguments in (("hardware", "list"), ("hardware", "show", "Tesla T4"), ("compare", "a", "b")):
-        assert refused(*arguments).startswith("hardware baselines/hardware.json: t40-pcie 16gb peaks.")
+    for arguments in (
+        ("hardware", "list"),
+        ("hardware", "show", "Tesla T4"),
+        ("compare", "a", "b"),
+    ):
+        assert refused(*arguments).startswith(
+            "hardware baselines/hardware.json: t40-pcie 16gb peaks."
+        )

@@ -53,12 +53,18 @@ def refused_by_init(*arguments):
 
 def tree(folder):
     """Every file below a folder with what is in it."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_it_writes_what_ships_and_a_workflow(home):
     first, last = init("a folder").stdout.splitlines()
-    assert re.fullmatch(r"\d+ files written into a folder: baselines/ \d+, perf_tests/ \d+, \.github/.*", first)
+    assert re.fullmatch(
+        r"\d+ files written into a folder: baselines/ \d+, perf_tests/ \d+, \.github/.*", first
+    )
     assert last == "next: cd 'a folder' && pytest perf_tests -k memcpy"
     sources = [*(ROOT / "perf_tests").glob("*.py"), *(ROOT / "baselines").glob("*.json")]
     texts = {"pytest.ini", "perf_tests/README.md", "baselines/README.md", WORKFLOW}
@@ -66,12 +72,21 @@ def test_it_writes_what_ships_and_a_workflow(home):
     assert {str(path.relative_to(ROOT)) for path in sources} | texts == set(written)
     assert all(path.read_bytes() == written[str(path.relative_to(ROOT))] for path in sources)
     text = written["pytest.ini"].decode()
-    assert {"--import-mode=importlib", "--strict-markers"} <= set(re.search("addopts = (.*)", text)[1].split())
+    assert {"--import-mode=importlib", "--strict-markers"} <= set(
+        re.search("addopts = (.*)", text)[1].split()
+    )
     # A second call writes nothing, and says what stands there.
     told = init("a folder").stdout.splitlines()
-    assert told == [f"nothing to write: all {len(written)} files stand in a folder already, as they ship", last]
+    assert told == [
+        f"nothing to write: all {len(written)} files stand in a folder already, as they ship",
+        last,
+    ]
     again = done("a folder")
-    assert ([], written, set(written)) == (again["written"], tree(home / "a folder"), set(again["same"]))
+    assert ([], written, set(written)) == (
+        again["written"],
+        tree(home / "a folder"),
+        set(again["same"]),
+    )
 
 
 def test_the_suite_is_collected_there_also_where_pytest_is_configured_already(home):
@@ -80,7 +95,9 @@ def test_the_suite_is_collected_there_also_where_pytest_is_configured_already(ho
     assert not (home / "pytest.ini").exists()
     plain = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     found = warm.run(
-        ["-m", "pytest", "-p", "no:cacheprovider", "perf_tests", "-q", "--collect-only"], cwd=home, env=plain
+        ["-m", "pytest", "-p", "no:cacheprovider", "perf_tests", "-q", "--collect-only"],
+        cwd=home,
+        env=plain,
     )
     assert found.returncode == 0, found.stdout + found.stderr
     assert "perf_tests/test_memcpy.py::test_memcpy_h2h[4KiB]" in found.stdout
@@ -97,7 +114,9 @@ def test_files_that_differ_are_refused_by_name_and_overwritten_by_force(home):
     assert (home / MEMCPY).read_bytes() == (ROOT / MEMCPY).read_bytes()
 
 
-def test_a_file_is_written_for_the_ci_that_was_asked_for_and_pytest_keeps_the_configuration_that_it_has(home):
+def test_a_file_is_written_for_the_ci_that_was_asked_for_and_pytest_keeps_the_configuration_that_it_has(
+    home,
+):
     every = {target for _, target in cli_init.CI.values()}
     for number, (options, expected) in enumerate((
         ([], {WORKFLOW}),
@@ -113,7 +132,10 @@ def test_a_file_is_written_for_the_ci_that_was_asked_for_and_pytest_keeps_the_co
     )):  # fmt: skip
         (home / str(number)).mkdir()
         (home / str(number) / name).write_text(text)
-        assert f"note: no pytest.ini is written, since {name} configures pytest here" in init(number).stdout
+        assert (
+            f"note: no pytest.ini is written, since {name} configures pytest here"
+            in init(number).stdout
+        )
         assert not (home / str(number) / "pytest.ini").exists()
     (home / "pyproject.toml").write_text("[project]\nname = 'x'\n")
     assert "pytest.ini" in done(".")["written"]
@@ -123,7 +145,10 @@ def test_a_workflow_below_the_top_of_a_repository_is_told_where_it_belongs(home)
     (home / ".git").mkdir()
     # That a job works after these changes is tested in tests/slow/ci.
     told = init("bench/gpu", "--ci=github", "--ci=gitlab", "--ci=slurm").stdout
-    assert f"note: {WORKFLOW} is read at the top of a repository only: move it there, and put bench/gpu/" in told
+    assert (
+        f"note: {WORKFLOW} is read at the top of a repository only: move it there, and put bench/gpu/"
+        in told
+    )
     assert "note: .gitlab-ci.yml is read at the top" in told
     assert "roofline.sbatch is read" not in told
     assert "note" not in init(".", "--ci=github").stdout
@@ -175,10 +200,15 @@ def report(tmp_path, monkeypatch):
 def runs(make, tmp_path):
     """Two saved runs."""
     folder = tmp_path / ".roofline" / "runs"
-    return [make.save(folder / f"{name}.jsonl", make.measurement(), make.footer()) for name in ("old", "new")]
+    return [
+        make.save(folder / f"{name}.jsonl", make.measurement(), make.footer())
+        for name in ("old", "new")
+    ]
 
 
-def test_several_runs_by_name_or_path_are_one_report_and_json_is_what_the_file_holds(report, runs, tmp_path):
+def test_several_runs_by_name_or_path_are_one_report_and_json_is_what_the_file_holds(
+    report, runs, tmp_path
+):
     result = report("old", runs[1], "-o", "a/out", "--json")
     text = (tmp_path / "a/out/run.json").read_text()
     assert (0, text) == (result.exit_code, result.output)
@@ -194,7 +224,10 @@ def test_the_summary_of_a_job_is_appended(report, runs, tmp_path, monkeypatch):
     for _ in range(2):
         result = report("old", "-o", "out")
         assert 0 == result.exit_code
-    assert "note: .roofline/runs/old.jsonl ends in the middle of a line, which is left out" in result.stderr
+    assert (
+        "note: .roofline/runs/old.jsonl ends in the middle of a line, which is left out"
+        in result.stderr
+    )
     report("old", "--json")
     assert 2 * (tmp_path / "out/summary.md").read_text() == path.read_text()
     # One that cannot be appended is an error after the files.
@@ -227,7 +260,9 @@ def test_what_cannot_be_reported_is_one_sentence_and_status_2(report, runs, tmp_
     assert not (tmp_path / "out").exists()
 
 
-def test_one_file_that_cannot_be_written_does_not_take_the_others_along(report, runs, tmp_path, monkeypatch):
+def test_one_file_that_cannot_be_written_does_not_take_the_others_along(
+    report, runs, tmp_path, monkeypatch
+):
     write = report_files.write_atomically
 
     def no_room(path, text):
@@ -241,7 +276,11 @@ def test_one_file_that_cannot_be_written_does_not_take_the_others_along(report, 
         2,
         "roofline: out/run.json cannot be written: No space left on device\n",
     )
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"index.html", "results.csv", "summary.md"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "index.html",
+        "results.csv",
+        "summary.md",
+    }
 
 
 def test_runs_of_one_file_name_are_told_apart_in_every_file(report, make, tmp_path):
@@ -249,7 +288,11 @@ def test_runs_of_one_file_name_are_told_apart_in_every_file(report, make, tmp_pa
         make.save(tmp_path / folder / "n.jsonl", make.measurement(), make.footer(), run_id=folder)
     assert 0 == report("a/n.jsonl", "b/n.jsonl", "-o", "out").exit_code
     plain = json.loads((tmp_path / "out/run.json").read_text())
-    assert ["a/n", "b/n"] == [run["name"] for run in plain["runs"]] == [row["run"] for row in plain["results"]]
+    assert (
+        ["a/n", "b/n"]
+        == [run["name"] for run in plain["runs"]]
+        == [row["run"] for row in plain["results"]]
+    )
     assert ["a/n", "b/n"] == list(pd.read_csv(tmp_path / "out/results.csv")["run"])
     for name in ("summary.md", "index.html"):
         text = (tmp_path / "out" / name).read_text()

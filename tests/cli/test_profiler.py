@@ -77,10 +77,17 @@ def test_tables_of_the_device_are_summed_and_those_of_the_host_passed_over():
         "60,3.5,7,0.5,CUDA_KERNEL,gemm\n40,2.5,5,0.5,MEMORY_OPER,[CUDA memcpy DtoH]\n"
         "0,9.0,7,1.3,CUDA_API,cudaLaunchKernel\n"
     )
-    assert (0.0035, 0.0025, 7) == (seen(both).kernels_s, pytest.approx(seen(both).copies_s), seen(both).launches)
+    assert (0.0035, 0.0025, 7) == (
+        seen(both).kernels_s,
+        pytest.approx(seen(both).copies_s),
+        seen(both).launches,
+    )
     # Of a trace only what began in our calls counts, and their number is known.
     assert (407041e-9, None) == (pytest.approx(seen(ROCM_TRACE).seconds), seen(ROCM_TRACE).calls)
-    assert (401121e-9, 1) == (pytest.approx(seen(ROCM_TRACE, MARKERS).seconds), seen(ROCM_TRACE, MARKERS).calls)
+    assert (401121e-9, 1) == (
+        pytest.approx(seen(ROCM_TRACE, MARKERS).seconds),
+        seen(ROCM_TRACE, MARKERS).calls,
+    )
     with pytest.raises(BadInput, match="two tables of one kind"):
         seen(NSYS, NSYS)
     for text, sentence in (
@@ -88,7 +95,10 @@ def test_tables_of_the_device_are_summed_and_those_of_the_host_passed_over():
         (NSYS_API, "has no table"),
         (NSYS.replace(",Name", ",Source,Name"), "has no table"),
         ("", "has no table"),
-        (NSYS.replace("99385786", '"99,385"'), "line 4: could not convert string to float: '99,385'; expected digits"),
+        (
+            NSYS.replace("99385786", '"99,385"'),
+            "line 4: could not convert string to float: '99,385'; expected digits",
+        ),
         (NSYS + "1,2\n", "line 6 has 2 cells; expected 9"),
     ):
         with pytest.raises(BadFile, match=r"^x.csv") as raised:
@@ -96,27 +106,44 @@ def test_tables_of_the_device_are_summed_and_those_of_the_host_passed_over():
         assert sentence in str(raised.value)
 
 
-def test_both_times_of_a_call_stand_beside_each_other_by_size(command, refused, saved, make, tmp_path):
+def test_both_times_of_a_call_stand_beside_each_other_by_size(
+    command, refused, saved, make, tmp_path
+):
     sizes = {"small": 0.05, "large": 0.2}
     steps = {
-        size: make.measurement(seconds, key=make.key("step", metric="TFLOPS", parameters={"size": size}))
+        size: make.measurement(
+            seconds, key=make.key("step", metric="TFLOPS", parameters={"size": size})
+        )
         for size, seconds in sizes.items()
     }
     small = steps["small"]
-    saved("r", *steps.values(), Profile(small.test_id, small.label, "p", "cuda:0", 3, tool="external"))
+    saved(
+        "r", *steps.values(), Profile(small.test_id, small.label, "p", "cuda:0", 3, tool="external")
+    )
     (tmp_path / "small_kern.csv").write_text(NSYS)
     (tmp_path / "small_mem.csv").write_text(NSYS_SIZES)
     (tmp_path / "large.csv").write_text(ROCM)
     text = command("profiler", "r", "small=small_*.csv", "large=large.csv", "--calls", "1").stdout
     # 137 ms of 1 call as asked for, where the run knows of 3.
-    assert ["step[small]", "50.0", "ms", "137", "ms", "274.2", "%"] == text.splitlines()[2].split()[:7]
-    assert "step[large], 1 call: __amd_rocclr_copyBuffer 57.9 % (7084 launches); void at::native" in text
+    assert ["step[small]", "50.0", "ms", "137", "ms", "274.2", "%"] == text.splitlines()[2].split()[
+        :7
+    ]
+    assert (
+        "step[large], 1 call: __amd_rocclr_copyBuffer 57.9 % (7084 launches); void at::native"
+        in text
+    )
     (one,) = json.loads(command("profiler", "r", "small=small_kern.csv", "--json").stdout)
     assert (3, 75.0, 0.05) == (one["calls"], one["launches"], one["time_s"])
     assert pytest.approx((99385786 + 37727461) * 1e-9 / 3) == one["profiler_s"]
-    assert "nothing tells how many calls of step[large] are in large.csv" in refused("profiler", "r", "large=large.csv")
-    assert "measured 2 tests of 'step'; name one of: step[small], step[large]" in refused("profiler", "r", "step=x.csv")
+    assert "nothing tells how many calls of step[large] are in large.csv" in refused(
+        "profiler", "r", "large=large.csv"
+    )
+    assert "measured 2 tests of 'step'; name one of: step[small], step[large]" in refused(
+        "profiler", "r", "step=x.csv"
+    )
     assert "names no test; expected TEST=FILE" in refused("profiler", "r", "large.csv")
     assert "file no.csv does not exist" in refused("profiler", "r", "small=no.csv")
     os.mkfifo(tmp_path / "pipe.csv")
-    assert "file pipe.csv is a device or a pipe; expected a file" in refused("profiler", "r", "small=pipe.csv")
+    assert "file pipe.csv is a device or a pipe; expected a file" in refused(
+        "profiler", "r", "small=pipe.csv"
+    )

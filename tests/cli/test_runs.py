@@ -20,7 +20,10 @@ from pytest_roofline.version import __version__
 def runs(make, tmp_path):
     """Saved runs of five processes: those of `fast` and `same` take a second, those of `slow` two."""
     for name, seconds in (("fast", 1.0), ("same", 1.0), ("slow", 2.0)):
-        processes = [make.measurement(seconds, process=f"process-{number}", round=number) for number in range(1, 6)]
+        processes = [
+            make.measurement(seconds, process=f"process-{number}", round=number)
+            for number in range(1, 6)
+        ]
         make.save(tmp_path / ".roofline" / "runs" / f"{name}.jsonl", *processes)
     return tmp_path / ".roofline" / "runs"
 
@@ -49,12 +52,20 @@ def test_compare_says_at_once_that_too_few_processes_turn_nothing_red(command, r
     )
     # Of many tests a few reasons are enough to see why.
     for name, seconds in (("many", 1.0), ("slower", 2.0)):
-        measured = [make.measurement(seconds, process=name, key=make.key(f"copy{test}")) for test in range(12)]
+        measured = [
+            make.measurement(seconds, process=name, key=make.key(f"copy{test}"))
+            for test in range(12)
+        ]
         make.save(runs / f"{name}.jsonl", *measured)
     lines = command("compare", "many", "slower").stdout.splitlines()
     assert sum(line.startswith("INCONCLUSIVE copy") for line in lines) == 8
-    assert lines[-2:] == ["… and 4 more that are open or INVALID; --json has all", "12 INCONCLUSIVE"]
-    assert "where red needs 3; measure the new side with" in command("compare", "fast", "after").stdout
+    assert lines[-2:] == [
+        "… and 4 more that are open or INVALID; --json has all",
+        "12 INCONCLUSIVE",
+    ]
+    assert (
+        "where red needs 3; measure the new side with" in command("compare", "fast", "after").stdout
+    )
     assert "can turn red" not in command("compare", "fast", "slow").stdout
 
 
@@ -64,17 +75,28 @@ def test_what_compare_is_not_given_right_is_refused(refused, command, make, runs
     sentence = refused("compare", "fast", "other")
     assert ("h100-sxm, 141gb" in sentence, "h200-sxm, 141gb" in sentence) == (True, True)
     for tolerance in ("0", "-5%", "nan", "5", "many"):
-        assert refused("compare", "fast", "slow", "--tolerance", tolerance).startswith(f"--tolerance is '{tolerance}'")
+        assert refused("compare", "fast", "slow", "--tolerance", tolerance).startswith(
+            f"--tolerance is '{tolerance}'"
+        )
     for name in ("no such run", ".hidden"):
         assert f"run name is {name!r}" in refused("compare", "fast", name)
-    for arguments in (["compare", "fast"], ["baseline", "propose"], ["nonsense"], ["compare", "--nonsense"]):
+    for arguments in (
+        ["compare", "fast"],
+        ["baseline", "propose"],
+        ["nonsense"],
+        ["compare", "--nonsense"],
+    ):
         result = command(*arguments)
         assert (result.exit_code, result.stdout) == (2, ""), arguments
 
 
-def test_compare_within_a_run_says_its_verdicts_and_ends_as_any_comparison(command, refused, make, saved):
+def test_compare_within_a_run_says_its_verdicts_and_ends_as_any_comparison(
+    command, refused, make, saved
+):
     measured = [
-        make.measurement(seconds, process=f"{number}", key=make.key("step", parameters={"way": way}))
+        make.measurement(
+            seconds, process=f"{number}", key=make.key("step", parameters={"way": way})
+        )
         for number in range(1, 6)
         for way, seconds in (("a\x1b", 1.0), ("b", 0.5))
     ]
@@ -82,7 +104,19 @@ def test_compare_within_a_run_says_its_verdicts_and_ends_as_any_comparison(comma
     faster = command("compare", "ways", "--by", "way", "--base", "a\x1b")
     heading, _, row, closing = faster.stdout.splitlines()
     assert (faster.exit_code, heading.split()[:3]) == (0, ["test", "a\\x1b", "b"])
-    assert row.split() == ["step", "1.00", "s", "500", "ms", "2.00x", "2.00", "…", "2.00", "5", "IMPROVED"]
+    assert row.split() == [
+        "step",
+        "1.00",
+        "s",
+        "500",
+        "ms",
+        "2.00x",
+        "2.00",
+        "…",
+        "2.00",
+        "5",
+        "IMPROVED",
+    ]
     assert closing == "b against a\\x1b: 1 IMPROVED; 2.00x as fast, the geometric mean of 1 test"
     slower = command("compare", "ways", "--by", "way", "--base", "b", "--json")
     (row,) = json.loads(slower.stdout)
@@ -92,20 +126,26 @@ def test_compare_within_a_run_says_its_verdicts_and_ends_as_any_comparison(comma
     assert figures == pytest.approx([0.5, 0.5, 1.0, 1.0])
     assert row["speedup_low"] < 0.5 < row["speedup_high"]
     missing = refused("compare", "ways", "--by", "way")
-    assert missing == "--base is missing, the value of way to compare with; expected one of a\\x1b, b"
+    assert (
+        missing == "--base is missing, the value of way to compare with; expected one of a\\x1b, b"
+    )
     for words in (
         "ways ways --by way",
         "ways --table --by way",
         "ways --base b",
         "ways --by way --base b --control ways ways",
     ):
-        assert refused("compare", *words.split()).startswith("--by takes OLD alone, and --base goes with it")
+        assert refused("compare", *words.split()).startswith(
+            "--by takes OLD alone, and --base goes with it"
+        )
 
 
 def test_the_process_ends_with_the_status_and_without_a_traceback(command, runs, tmp_path):
     program = "from pytest_roofline.cli.main import main; main()"
     line = [sys.executable, "-c", program, "compare", "fast", "slow"]
-    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        line, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
     assert (done.returncode, "Traceback" in done.stderr) == (1, False)
     assert command("--version").stdout == f"roofline, version {__version__}\n"
 
@@ -128,9 +168,17 @@ def told(make, tmp_path):
     return make.save(path, slow, other, judged(slow), judged(other, "PASSED", estimate=0.001))
 
 
-def test_a_name_under_which_nothing_is_saved_is_answered_with_those_that_are(command, refused, told, make, tmp_path):
-    for words in (("explain", "newer"), ("compare", "new", "newer"), ("baseline", "propose", "newer", "-o", "p.json")):
-        assert "run file .roofline/runs/newer.jsonl does not exist; saved runs: new" == refused(*words)
+def test_a_name_under_which_nothing_is_saved_is_answered_with_those_that_are(
+    command, refused, told, make, tmp_path
+):
+    for words in (
+        ("explain", "newer"),
+        ("compare", "new", "newer"),
+        ("baseline", "propose", "newer", "-o", "p.json"),
+    ):
+        assert "run file .roofline/runs/newer.jsonl does not exist; saved runs: new" == refused(
+            *words
+        )
     expected = (
         "proposal new does not exist; where `roofline baseline propose -o new` refuses to write it, mend what it names "
         "first: runs of a busy machine are to be recorded again once `roofline doctor` exits 0"
@@ -142,22 +190,41 @@ def test_a_name_under_which_nothing_is_saved_is_answered_with_those_that_are(com
     assert refused("explain", "newer").endswith("; saved runs: b3, b2, b1, b0, new and 3 older")
     for path in told.parent.iterdir():
         path.unlink()
-    assert refused("explain", "new").endswith("no run is saved in .roofline yet, save one with --roofline-save=NAME")
+    assert refused("explain", "new").endswith(
+        "no run is saved in .roofline yet, save one with --roofline-save=NAME"
+    )
 
 
 def test_a_test_is_named_by_part_of_its_label_or_by_its_id(command, refused, told, make, tmp_path):
-    for test, count in (("slow", 1), ("low[", 1), ("test_memcpy.py::test_slow[64MiB]", 1), ("slow[64MiB]", 1), ("", 2)):
-        assert command("explain", "new", *[test] * bool(test)).stdout.count("samples by process") == count, test
+    for test, count in (
+        ("slow", 1),
+        ("low[", 1),
+        ("test_memcpy.py::test_slow[64MiB]", 1),
+        ("slow[64MiB]", 1),
+        ("", 2),
+    ):
+        assert (
+            command("explain", "new", *[test] * bool(test)).stdout.count("samples by process")
+            == count
+        ), test
     sentence = refused("explain", "new", "nothing")
     assert ("'nothing'" in sentence, "slow[64MiB], other[64MiB]" in sentence) == (True, True)
     # A size goes before one whose name ends as it does, and a whole name before its part in others.
     names = ["copy[4MiB]", "copy[fp32-4MiB]", "copy[2004MiB]", "copy"]
     measured = [make.measurement(label=name, test_id=f"t.py::test_{name}") for name in names]
     make.save(tmp_path / "r.jsonl", *measured)
-    cases = {"4MiB": names[:2], "4Mi": names[:3], "[4MiB": names[:1], "copy": names[3:], "opy": names}
+    cases = {
+        "4MiB": names[:2],
+        "4Mi": names[:3],
+        "[4MiB": names[:1],
+        "copy": names[3:],
+        "opy": names,
+    }
     for text, found in cases.items():
         shown = command("explain", "r.jsonl", text).stdout.splitlines()
-        assert found == [name for name in names if any(line.startswith(f"{name} ") for line in shown)], text
+        assert found == [
+            name for name in names if any(line.startswith(f"{name} ") for line in shown)
+        ], text
     make.save(tmp_path / "empty.jsonl")
     assert "it measured nothing at all; name another run" in refused("explain", "empty.jsonl")
 
@@ -169,8 +236,17 @@ def test_what_a_test_found_besides_times_can_be_read_again(command, make, tmp_pa
         phase="forward", categories={"parameters": 8, "activations": 16}, before_bytes=8,
     )  # fmt: skip
     notes = (
-        Figure(**told, test_id=step.test_id, label="step", name="efficiency", value=0.873, unit="share"),
-        Figure(**told, test_id="t.py::test_other", label="other", name="efficiency", value=0.5, unit="share"),
+        Figure(
+            **told, test_id=step.test_id, label="step", name="efficiency", value=0.873, unit="share"
+        ),
+        Figure(
+            **told,
+            test_id="t.py::test_other",
+            label="other",
+            name="efficiency",
+            value=0.5,
+            unit="share",
+        ),
         use,
         Profile(**told, test_id=step.test_id, label="step", device="cpu", calls=3, span_s=1.0),
     )
@@ -181,7 +257,9 @@ def test_what_a_test_found_besides_times_can_be_read_again(command, make, tmp_pa
     assert "other" not in text
     # Memory is followed under a name of its own, in a test that may have measured nothing.
     assert "activations 16 B (67 %)" in command("explain", "r.jsonl", "step.forward").stdout
-    assert command("explain", "r.jsonl", "other").stdout.splitlines()[-1] == "other: efficiency 50.0 %"
+    assert (
+        command("explain", "r.jsonl", "other").stdout.splitlines()[-1] == "other: efficiency 50.0 %"
+    )
 
 
 class Pytest:
@@ -194,7 +272,9 @@ class Pytest:
 
     def __call__(self, command, **options):
         self.command = command
-        values = dict(argument.split("=", 1) for argument in command if argument.startswith("--roofline-"))
+        values = dict(
+            argument.split("=", 1) for argument in command if argument.startswith("--roofline-")
+        )
         if self.records is not None:
             folder = Path(values.get("--roofline-dir", ".roofline")) / "runs"
             path = self.make.save(folder / f"{values['--roofline-save']}.jsonl", *self.records)
@@ -216,7 +296,10 @@ def red_and_other(make, **changes):
 def dosed(measurement, seen=0.10, **changes):
     """A judgement in a drill that made a test slower by so much, give or take 3 %."""
     estimate = math.log1p(seen)
-    return judged(measurement, **({"estimate": estimate, "interval": (estimate - 0.03, estimate + 0.03)} | changes))
+    return judged(
+        measurement,
+        **({"estimate": estimate, "interval": (estimate - 0.03, estimate + 0.03)} | changes),
+    )
 
 
 def test_a_drill_in_which_every_compared_test_turned_red_is_a_success(command, make, drilled):
@@ -235,7 +318,9 @@ def test_a_drill_in_which_every_compared_test_turned_red_is_a_success(command, m
     assert (result.exit_code, result.stdout) == (0, "drill of +10 %: 1 of 1 tests turned red\n")
 
 
-def test_a_test_slowed_down_by_something_else_than_was_asked_for_proves_nothing(command, make, drilled):
+def test_a_test_slowed_down_by_something_else_than_was_asked_for_proves_nothing(
+    command, make, drilled
+):
     red, other = (make.measurement(key=make.key(name)) for name in ("red", "other"))
     cases = [
         (0.12, ""),
@@ -256,11 +341,17 @@ def test_a_drill_says_why_a_test_did_not_turn_red(command, make, drilled):
     seen = {"estimate": math.log(1.1)}
     cases = [
         *(
-            ({"verdict": verdict, "reach": 0.04, "reason": "too noisy"}, f"{verdict}, seen as +10.0 %: too noisy")
+            (
+                {"verdict": verdict, "reach": 0.04, "reason": "too noisy"},
+                f"{verdict}, seen as +10.0 %: too noisy",
+            )
             for verdict in ("PASSED", "INCONCLUSIVE", "IMPROVED")
         ),
         ({"tolerance": 0.2}, "PASSED, seen as +10.0 %: within its tolerance of 20 %"),
-        ({"verdict": "INCONCLUSIVE", "reach": 0.15}, "this run detects slowdowns from 15 % only; use "),
+        (
+            {"verdict": "INCONCLUSIVE", "reach": 0.15},
+            "this run detects slowdowns from 15 % only; use ",
+        ),
     ]
     for changes, why in cases:
         drilled.records = red_and_other(make, **seen, **changes)
@@ -276,9 +367,7 @@ def test_a_drill_that_proves_nothing_says_what_was_missing(refused, make, drille
     reason = "others kept a core busy; run it on a quiet machine"
     invalid = Judgement(one.test_id, one.label, "INVALID", 0.05, reason=reason)
     nothing = "nothing was compared, so nothing could turn red; "
-    ended = (
-        "pytest ended with status {} and measured nothing that could be judged; mend what it says, or name other tests"
-    )
+    ended = "pytest ended with status {} and measured nothing that could be judged; mend what it says, or name other tests"
     cases = [
         ((other, without), 0, f"{nothing}record a baseline first"),
         ((one, other, invalid, without), 1, f"{nothing}one[64MiB] is INVALID: {reason}"),
@@ -295,9 +384,20 @@ def test_a_drill_that_proves_nothing_says_what_was_missing(refused, make, drille
     assert drilled.command == []
 
 
-def test_the_arguments_of_a_drill_are_pytests_and_its_run_is_named_anew_each_time(command, make, drilled, tmp_path):
+def test_the_arguments_of_a_drill_are_pytests_and_its_run_is_named_anew_each_time(
+    command, make, drilled, tmp_path
+):
     drilled.records = red_and_other(make)
-    arguments = ["perf_tests", "-k", "copy and not 1GiB", "-vv", "--roofline-against=old", "-x", "-p", "no:x"]
+    arguments = [
+        "perf_tests",
+        "-k",
+        "copy and not 1GiB",
+        "-vv",
+        "--roofline-against=old",
+        "-x",
+        "-p",
+        "no:x",
+    ]
     for _ in range(2):
         command("drill", "10%", *arguments, "--roofline-dir=results")
     expected = [sys.executable, "-m", "pytest", "--roofline-rounds=auto", *arguments]
@@ -310,16 +410,32 @@ def test_the_arguments_of_a_drill_are_pytests_and_its_run_is_named_anew_each_tim
 
 def test_runs_of_several_machines_stand_beside_each_other_by_test(command, refused, saved, make):
     steps = {"cpu": (1.7, 3.2), "a100": (0.1397, 0.2857), "mi300x": (0.0981, None)}
-    products = {"cpu": "AMD EPYC 9654", "a100": "NVIDIA A100-SXM4-80GB", "mi300x": "AMD Instinct MI300X"}
+    products = {
+        "cpu": "AMD EPYC 9654",
+        "a100": "NVIDIA A100-SXM4-80GB",
+        "mi300x": "AMD Instinct MI300X",
+    }
     for name, seconds in steps.items():
-        keys = [make.key("step", metric="TFLOPS", parameters={"size": size}) for size in ("small", "xl")]
+        keys = [
+            make.key("step", metric="TFLOPS", parameters={"size": size}) for size in ("small", "xl")
+        ]
         measured = [
             make.measurement(taken, key=key, peak_bytes=3 * 2**30)
             for taken, key in zip(seconds, keys, strict=True)
             if taken
         ]
-        copy = make.measurement(1e-3 if name == "cpu" else 1e-4, invalid="a neighbour" if name == "a100" else "")
-        lost = OutOfMemory("test_memcpy.py::test_step[xl]", "step", {"size": "xl"}, "step[xl]", "p", "cuda:0", "none")
+        copy = make.measurement(
+            1e-3 if name == "cpu" else 1e-4, invalid="a neighbour" if name == "a100" else ""
+        )
+        lost = OutOfMemory(
+            "test_memcpy.py::test_step[xl]",
+            "step",
+            {"size": "xl"},
+            "step[xl]",
+            "p",
+            "cuda:0",
+            "none",
+        )
         saved(name, *measured, copy, *[lost] * (name == "mi300x"), product=products[name])
     text = command("compare", "--table", "cpu,a100,mi300x").stdout
     lines = [line.split() for line in text.splitlines()]
@@ -330,17 +446,33 @@ def test_runs_of_several_machines_stand_beside_each_other_by_test(command, refus
     assert ["memcpy_d2d[64MiB]", "134", "inv.", "1342"] in lines
     assert "GB/s" in text
     assert ["step[small]", "3.00", "3.00", "3.00"] in [
-        line.split() for line in command("compare", "--table", "cpu,a100,mi300x", "--of", "peak").stdout.splitlines()
+        line.split()
+        for line in command(
+            "compare", "--table", "cpu,a100,mi300x", "--of", "peak"
+        ).stdout.splitlines()
     ]
     small, xl, copy = json.loads(command("compare", "--table", "cpu,a100,mi300x", "--json").stdout)
     assert (list(products.values()), [1.7, 0.1397, 0.0981]) == (small["devices"], small["values"])
-    assert ([3.2, 0.2857, None], "OUT OF MEMORY", "s") == (xl["values"], xl["verdicts"][2], xl["unit"])
-    assert ("rate", [None, "INVALID"]) == (copy["quantity"], [copy["values"][1], copy["verdicts"][1]])
+    assert ([3.2, 0.2857, None], "OUT OF MEMORY", "s") == (
+        xl["values"],
+        xl["verdicts"][2],
+        xl["unit"],
+    )
+    assert ("rate", [None, "INVALID"]) == (
+        copy["quantity"],
+        [copy["values"][1], copy["verdicts"][1]],
+    )
     # Two runs of one device are told apart by their names.
     saved("again", make.measurement(1e-4), product=products["mi300x"])
-    copies = command("compare", "--table", "mi300x,again").stdout.rpartition("memcpy_d2d: ")[2].splitlines()
+    copies = (
+        command("compare", "--table", "mi300x,again")
+        .stdout.rpartition("memcpy_d2d: ")[2]
+        .splitlines()
+    )
     assert ["AMD Instinct", "AMD Instinct"] == re.split(" {2,}", copies[1].strip())
     assert ["MI300X, run", "MI300X, run"] == re.split(" {2,}", copies[2].strip())
     assert ["test", "mi300x", "again"] == copies[3].split()
     for words in (["--table"], ["--of", "time"]):
-        assert refused("compare", "cpu", "a100", *words).startswith("--table takes OLD alone, and --of goes with it")
+        assert refused("compare", "cpu", "a100", *words).startswith(
+            "--table takes OLD alone, and --of goes with it"
+        )

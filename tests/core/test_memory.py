@@ -46,15 +46,37 @@ ERRORS = [
     (RuntimeError(METAL), 24 * GIB, None),
     (MemoryError(NUMPY), 128 * GIB, None),
     (MemoryError(), None, None),
-    (RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"), None, None),
-    (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), None, None),
+    (
+        RuntimeError(
+            "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"
+        ),
+        None,
+        None,
+    ),
+    (
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        None,
+        None,
+    ),
     (RuntimeError("HIP error: out of memory"), None, None),
-    (RuntimeError("Native API failed. Native API returns: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)"), None, None),
+    (
+        RuntimeError(
+            "Native API failed. Native API returns: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)"
+        ),
+        None,
+        None,
+    ),
     (RuntimeError("std::bad_alloc"), None, None),
     (RuntimeError("Triton Error [CUDA]: out of memory"), None, None),
     (RuntimeError("Triton Error [HIP]:  Code: 2, Message: out of memory"), None, None),
     (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), None, None),
-    (RuntimeError("CUDA error: HIPBLAS_STATUS_ALLOC_FAILED when calling `hipblasCreate(handle)`"), None, None),
+    (
+        RuntimeError(
+            "CUDA error: HIPBLAS_STATUS_ALLOC_FAILED when calling `hipblasCreate(handle)`"
+        ),
+        None,
+        None,
+    ),
 ]
 
 
@@ -98,7 +120,10 @@ def raised_from(error, cause):
 def test_what_led_to_an_error_may_tell_of_it():
     first, second, other = RuntimeError(CPU), MemoryError(), RuntimeError("while cleaning up")
     assert out_of_memory(raised_from(RuntimeError("cuda:0 stopped answering"), first)) is first
-    assert out_of_memory(ExceptionGroup("several", [raised_from(ValueError(), first), second])) is first
+    assert (
+        out_of_memory(ExceptionGroup("several", [raised_from(ValueError(), first), second]))
+        is first
+    )
     # One that merely came after it, and a conclusion of the test's own, do not.
     other.__context__ = first
     assert out_of_memory(other) is None
@@ -109,7 +134,12 @@ def test_what_led_to_an_error_may_tell_of_it():
 
 
 def test_sizes_count_by_1024_and_are_unknown_where_they_are_not_told():
-    for message in ("", "Tried to allocate nothing", "allocate 2.00 GiB", "Tried to allocate 2 apples"):
+    for message in (
+        "",
+        "Tried to allocate nothing",
+        "allocate 2.00 GiB",
+        "Tried to allocate 2 apples",
+    ):
         assert (asked_bytes(message), told_free_bytes(message)) == (None, None)
     for unit, size in (("B", 1), ("KiB", KIB), ("MiB", MIB), ("GiB", GIB), ("TiB", 2**40)):
         assert asked_bytes(f"Tried to allocate 3.50 {unit}.") == round(3.5 * size)

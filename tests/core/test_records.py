@@ -22,10 +22,19 @@ def test_impossible_numbers_are_refused_by_every_record(make):
         assert str(error.value) == f"samples[1] is {value!r}; expected a finite number above zero"
         for refused, said in [
             (lambda value=value: make.measurement(tolerance=value), "tolerance is"),
-            (lambda value=value: Ceiling("traffic_GBps", value, "datasheet", "vendor"), "ceiling is"),
+            (
+                lambda value=value: Ceiling("traffic_GBps", value, "datasheet", "vendor"),
+                "ceiling is",
+            ),
             (lambda value=value: make.session(value), r"process_medians\[0\] is"),
-            (lambda value=value: make.measured(tolerance=value), r"expected a share above zero, such as 0\.05"),
-            (lambda value=value: make.published(value=value), r"value\[\d\] is .*; expected a finite number above"),
+            (
+                lambda value=value: make.measured(tolerance=value),
+                r"expected a share above zero, such as 0\.05",
+            ),
+            (
+                lambda value=value: make.published(value=value),
+                r"value\[\d\] is .*; expected a finite number above",
+            ),
         ]:
             with pytest.raises(BadInput, match=said):
                 refused()
@@ -41,7 +50,12 @@ def test_impossible_numbers_are_refused_by_every_record(make):
 
 def test_samples_and_sessions_hold_something_that_can_be(make):
     fine = {"seconds": (1.0,), "iterations": 1, "tick_s": 1e-9}
-    for field, value in [("seconds", ()), ("iterations", 0), ("tick_s", -1e-9), ("argument_sets", 0)]:
+    for field, value in [
+        ("seconds", ()),
+        ("iterations", 0),
+        ("tick_s", -1e-9),
+        ("argument_sets", 0),
+    ]:
         with pytest.raises(BadInput):
             Samples(**fine | {field: value})
     with pytest.raises(BadInput, match="process_medians is empty"):
@@ -50,18 +64,27 @@ def test_samples_and_sessions_hold_something_that_can_be(make):
 
 def test_rates_are_derived_from_the_work_and_the_median_time(make):
     assert make.measurement(4.0, 1.0, 2.0, 3.0).median_s == 2.5
-    copied = make.measurement(1.0, work=Work(read_bytes=3 * 10**9, write_bytes=10**9, payload_bytes=10**9))
+    copied = make.measurement(
+        1.0, work=Work(read_bytes=3 * 10**9, write_bytes=10**9, payload_bytes=10**9)
+    )
     assert (copied.traffic_GBps, copied.payload_GBps) == (4.0, 1.0)
     collective = Work(algbw_bytes=10**9, busbw_bytes=15 * 10**8, wire_bytes=2 * 10**9)
     measurement = make.measurement(0.5, work=collective)
-    assert (measurement.algbw_GBps, measurement.busbw_GBps, measurement.wirebw_GBps) == (2.0, 3.0, 4.0)
+    assert (measurement.algbw_GBps, measurement.busbw_GBps, measurement.wirebw_GBps) == (
+        2.0,
+        3.0,
+        4.0,
+    )
     assert set(measurement.derived()) == {"median_s", "algbw_GBps", "busbw_GBps", "wirebw_GBps"}
     # Of a whole program's time, and below the clock's resolution, a rate would be an invention.
     job = make.measurement(0.5, work=collective, key=make.key(metric="job_wall_s"))
     samples = Samples((1e-9,), 1, 1e-9, labels=("unresolved",))
     for one in (job, make.measurement(work=Work(flops=2, tokens=4), samples=samples)):
         assert set(one.derived()) == {"median_s"}
-    assert set(make.measurement(work=Work(payload_bytes=1)).derived()) == {"median_s", "payload_GBps"}
+    assert set(make.measurement(work=Work(payload_bytes=1)).derived()) == {
+        "median_s",
+        "payload_GBps",
+    }
     assert rate(Work(flops=1), "payload_GBps", 1.0) is None
     ceiling = Ceiling("traffic_GBps", 8e9, "datasheet", "vendor")
     work = Work(read_bytes=10**9, write_bytes=10**9, payload_bytes=10**9)
@@ -73,15 +96,23 @@ PEAK = Ceiling("bf16_TFLOPS", 4e12, "datasheet", "vendor")
 STEP = Work(flops=2 * 10**12, tokens=1024)
 
 
-def test_model_flops_utilization_is_the_share_of_the_dense_peak_where_there_are_tokens_and_one(make):
+def test_model_flops_utilization_is_the_share_of_the_dense_peak_where_there_are_tokens_and_one(
+    make,
+):
     def derived(work, ceiling):
-        return make.measurement(1.0, key=make.key(metric="bf16_TFLOPS"), work=work, ceiling=ceiling).derived()
+        return make.measurement(
+            1.0, key=make.key(metric="bf16_TFLOPS"), work=work, ceiling=ceiling
+        ).derived()
 
     assert (derived(STEP, PEAK)["mfu"], derived(STEP, PEAK)["tokens_per_s"]) == (0.5, 1024)
     measured = derived(STEP, dataclasses.replace(PEAK, source="measured"))
     assert ("mfu" in measured, measured["mfu_of_measured_product"]) == (False, 0.5)
     bytes_ = Ceiling("traffic_GBps", 8e9, "datasheet", "vendor")
-    for work, ceiling in [(Work(flops=10**12), PEAK), (STEP, None), (Work(flops=1, tokens=8, read_bytes=8), bytes_)]:
+    for work, ceiling in [
+        (Work(flops=10**12), PEAK),
+        (STEP, None),
+        (Work(flops=1, tokens=8, read_bytes=8), bytes_),
+    ]:
         assert "mfu" not in derived(work, ceiling), (work, ceiling)
 
 
@@ -92,7 +123,10 @@ def test_every_part_of_a_key_tells_measurements_apart_and_the_order_of_parameter
         ("hardware", HardwareKey("another")), ("cache", "flush"), ("timing", "wall"), ("name", "second"),
     ]:  # fmt: skip
         assert key.identity != dataclasses.replace(key, **{field: other}).identity, field
-    assert make.key(parameters={"a": 1, "b": 2}).identity == make.key(parameters={"b": 2, "a": 1}).identity
+    assert (
+        make.key(parameters={"a": 1, "b": 2}).identity
+        == make.key(parameters={"b": 2, "a": 1}).identity
+    )
     for parameters, name, label in [
         ({}, "", "memcpy_d2d"),
         ({"size_bytes": 2**26}, "", "memcpy_d2d[64MiB]"),
@@ -104,7 +138,13 @@ def test_every_part_of_a_key_tells_measurements_apart_and_the_order_of_parameter
 
 def test_hardware_covers_what_agrees_in_every_fact_that_it_names(make):
     assert HardwareKey().covers(make.hardware())
-    others = {"product": "another", "memory": "another", "partition": "another", "devices": 7, "link": "another"}
+    others = {
+        "product": "another",
+        "memory": "another",
+        "partition": "another",
+        "devices": 7,
+        "link": "another",
+    }
     for field, other in others.items():
         another, left_open = make.hardware(**{field: other}), make.hardware(**{field: None})
         assert not make.hardware().covers(another), field
@@ -122,14 +162,25 @@ def test_hardware_covers_what_agrees_in_every_fact_that_it_names(make):
 def test_a_measured_entry_matches_its_own_key_and_no_other(make):
     assert make.measured().matches(make.key())
     for changes in [
-        *({"benchmark": "memcpy_h2d"}, {"name": "second"}, {"parameters": {}}, {"metric": "triton_traffic_GBps"}),
-        *({"cache": "warm"}, {"timing": "wall"}, {"hardware": HardwareKey("h200-sxm", "141gb", "none", 2, "none")}),
+        *(
+            {"benchmark": "memcpy_h2d"},
+            {"name": "second"},
+            {"parameters": {}},
+            {"metric": "triton_traffic_GBps"},
+        ),
+        *(
+            {"cache": "warm"},
+            {"timing": "wall"},
+            {"hardware": HardwareKey("h200-sxm", "141gb", "none", 2, "none")},
+        ),
     ]:
         assert not make.measured().matches(make.key(**changes)), changes
 
 
 def test_a_threshold_matches_where_what_it_names_agrees_and_its_counting(make):
-    open_key = make.key(size_bytes=1, cache="flush", timing="wall", hardware=make.hardware(product="mi300x"))
+    open_key = make.key(
+        size_bytes=1, cache="flush", timing="wall", hardware=make.hardware(product="mi300x")
+    )
     pinned = make.published(parameters={"memory": "pinned"})
     for entry, key, matches in [
         (make.published(), open_key, True),
@@ -183,7 +234,10 @@ def test_an_entry_says_what_is_wrong_with_it(make):
 
 
 def test_an_entry_is_the_same_one_whatever_was_measured_and_published_ones_by_their_source(make):
-    one, other = make.published("reference", source="one"), make.published("reference", source="other")
+    one, other = (
+        make.published("reference", source="one"),
+        make.published("reference", source="other"),
+    )
     assert one.identity != other.identity
     assert make.measured(source="node 1").identity == make.measured(source="node 2").identity
     assert make.measured(1.0).identity == make.measured(2.0, tolerance=0.1).identity
@@ -193,11 +247,23 @@ def test_an_entry_is_the_same_one_whatever_was_measured_and_published_ones_by_th
 
 # What one call does.
 
-AMOUNTS = ("read_bytes", "write_bytes", "payload_bytes", "flops", "wire_bytes", "algbw_bytes", "busbw_bytes")
+AMOUNTS = (
+    "read_bytes",
+    "write_bytes",
+    "payload_bytes",
+    "flops",
+    "wire_bytes",
+    "algbw_bytes",
+    "busbw_bytes",
+)
 
 
 def test_an_amount_is_a_whole_number_and_something_is_worked():
-    impossible = [(1.0, "a whole number"), (True, "a whole number"), (-1, "zero or more, and at most 2^63")]
+    impossible = [
+        (1.0, "a whole number"),
+        (True, "a whole number"),
+        (-1, "zero or more, and at most 2^63"),
+    ]
     for field in AMOUNTS:
         assert getattr(Work(**{field: 1}), field) == 1
         for amount, expected in impossible:
@@ -205,7 +271,9 @@ def test_an_amount_is_a_whole_number_and_something_is_worked():
                 Work(**{field: amount})
             assert str(error.value) == f"Work.{field} is {amount!r}; expected {expected}"
     for nothing in [{}, {"read_bytes": 0, "flops": 0}, {"tokens": 5}]:
-        with pytest.raises(BadInput, match="Work is zero throughout; expected at least one of read_bytes"):
+        with pytest.raises(
+            BadInput, match="Work is zero throughout; expected at least one of read_bytes"
+        ):
             Work(**nothing)
 
 
@@ -221,14 +289,21 @@ def test_work_is_shown_as_what_people_call_it():
         (Work(algbw_bytes=4, read_bytes=8), "algbw_GBps", 4, 4),
         (Work(calls=3), "time_s", 0, None),
     ]:
-        assert (work.metric, work.size_bytes, work.amount(work.metric)) == (metric, size_bytes, amount), work
+        assert (work.metric, work.size_bytes, work.amount(work.metric)) == (
+            metric,
+            size_bytes,
+            amount,
+        ), work
     work = Work(payload_bytes=5, algbw_bytes=4, busbw_bytes=6)
     for metric, amount in [
         ("payload_GBps", 5), ("triton_payload_GBps", 5), ("algbw_GBps", 4), ("nccl_busbw_GBps", 6),
         ("traffic_GBps", None), ("time_s", None), ("mypayload_GBps", None), ("payload_GBps_x", None), ("", None),
     ]:  # fmt: skip
         assert work.amount(metric) == amount, metric
-    assert (Work(read_bytes=2, write_bytes=2, flops=8).operational_intensity, Work(flops=8).operational_intensity) == (
+    assert (
+        Work(read_bytes=2, write_bytes=2, flops=8).operational_intensity,
+        Work(flops=8).operational_intensity,
+    ) == (
         2.0,
         None,
     )

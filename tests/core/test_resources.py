@@ -3,9 +3,21 @@
 import pytest
 
 from pytest_roofline.core.errors import BadInput
-from pytest_roofline.core.resources import ResourceKey, Resources, is_count, matrix_generation, with_target
+from pytest_roofline.core.resources import (
+    ResourceKey,
+    Resources,
+    is_count,
+    matrix_generation,
+    with_target,
+)
 
-NVIDIA = {"shared_bytes": 98304, "registers": 107, "stack_bytes": 16, "spill_stores": 3, "spill_loads": 4}
+NVIDIA = {
+    "shared_bytes": 98304,
+    "registers": 107,
+    "stack_bytes": 16,
+    "spill_stores": 3,
+    "spill_loads": 4,
+}
 COUNTS = {"matrix_instructions": 4, "instructions": 408, "HGMMA": 4}
 AMD = {
     "shared_bytes": 65536,
@@ -39,12 +51,19 @@ def test_an_instruction_that_is_not_there_counts_none_and_one_that_is_not_counte
     for name in ("HMMA", "UTCQMMA", "v_mfma", "MUFU.EX2", "LDGSTS", "v_fma", "buffer_load"):
         assert one.count(name) == 0, name
     for name in ("HGMA", "STL", "hgmma", "v_fmac", "registers", "matrix_instructions", ""):
-        with pytest.raises(BadInput, match=f"instruction is '{name}', which is not counted; expected .*FFMA, .*v_exp"):
+        with pytest.raises(
+            BadInput,
+            match=f"instruction is '{name}', which is not counted; expected .*FFMA, .*v_exp",
+        ):
             one.count(name)
 
 
 def test_what_was_not_read_is_an_error_with_the_reason_and_never_nought():
-    one = found({"shared_bytes": 0, "registers": 32, "stack_bytes": 0}, "sm_70", unread="nvdisasm gave sm_70 up")
+    one = found(
+        {"shared_bytes": 0, "registers": 32, "stack_bytes": 0},
+        "sm_70",
+        unread="nvdisasm gave sm_70 up",
+    )
     for ask in (lambda: one.spills, lambda: one.matrix_instructions, lambda: one.count("HMMA")):
         with pytest.raises(BadInput, match="nvdisasm gave sm_70 up"):
             ask()
@@ -63,9 +82,16 @@ def test_kinds_of_matrix_instructions_have_a_generation():
         "FFMA HFMA2 UTMALDG matrix_instructions v_fma", "HMMA IMMA DMMA v_mfma v_wmma", "HGMMA QGMMA", "UTCHMMA UTCQMMA"
     )  # fmt: skip
     for generation, names in enumerate(kinds):
-        assert {name: matrix_generation(name) for name in names.split()} == dict.fromkeys(names.split(), generation)
+        assert {name: matrix_generation(name) for name in names.split()} == dict.fromkeys(
+            names.split(), generation
+        )
     # Only counts of instructions may be left out for nought.
-    assert [is_count(name) for name in ("HGMMA", "v_exp", "registers", "sgprs")] == [True, True, False, False]
+    assert [is_count(name) for name in ("HGMMA", "v_exp", "registers", "sgprs")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_a_label_names_its_target_once_and_two_targets_of_one_test_are_two_kernels():

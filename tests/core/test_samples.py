@@ -25,7 +25,9 @@ def one(*seconds, **changes):
 def in_blocks(*given_blocks, excluded=(), **changes):
     """Samples of blocks given as lists of seconds; `excluded` says which do not count, by number or with a cause."""
     causes = excluded if isinstance(excluded, dict) else dict.fromkeys(excluded, THERMAL)
-    made = tuple(Block(len(block), causes.get(number, "")) for number, block in enumerate(given_blocks))
+    made = tuple(
+        Block(len(block), causes.get(number, "")) for number, block in enumerate(given_blocks)
+    )
     return one(*(value for block in given_blocks for value in block), blocks=made, **changes)
 
 
@@ -50,7 +52,9 @@ def test_the_median_is_of_the_blocks_that_count_and_of_all_where_none_does():
 
 @settings(max_examples=40, deadline=None)
 @given(blocks, blocks, st.randoms())
-def test_neither_the_order_within_a_block_nor_what_an_excluded_one_holds_matters(counted, spoiled, random):
+def test_neither_the_order_within_a_block_nor_what_an_excluded_one_holds_matters(
+    counted, spoiled, random
+):
     shuffled = [random.sample(block, len(block)) for block in counted]
     assert in_blocks(*counted).median_s == in_blocks(*shuffled).median_s
     late = range(len(spoiled) + len(counted), 2 * len(spoiled) + len(counted))
@@ -64,7 +68,10 @@ def test_blocks_and_times_that_cannot_be_are_refused():
     for counts in [(1,), (1, 1, 1), (4,)]:
         with pytest.raises(BadInput) as error:
             one(1.0, 2.0, blocks=tuple(map(Block, counts)))
-        assert str(error.value) == f"the blocks hold {sum(counts)} samples; expected the 2 that were taken"
+        assert (
+            str(error.value)
+            == f"the blocks hold {sum(counts)} samples; expected the 2 that were taken"
+        )
     for count in [0, -1]:
         with pytest.raises(BadInput, match=f"a block holds {count} samples; expected 1 or more"):
             Block(count)
@@ -80,7 +87,12 @@ def test_blocks_and_times_that_cannot_be_are_refused():
 
 
 def test_the_clock_and_the_share_at_the_power_cap_are_of_the_blocks_where_they_are_known():
-    clocks = [Block(1, clock_hz=2e9), Block(1), Block(1, THERMAL, clock_hz=9e8), Block(1, clock_hz=1.8e9)]
+    clocks = [
+        Block(1, clock_hz=2e9),
+        Block(1),
+        Block(1, THERMAL, clock_hz=9e8),
+        Block(1, clock_hz=1.8e9),
+    ]
     assert of_blocks(*clocks, Block(1, clock_hz=1.5e9)).clock_hz == 1.8e9
     for unknown in [(), (Block(1),), (Block(1, THERMAL, clock_hz=1e9), Block(1))]:
         assert of_blocks(*unknown).clock_hz is None
@@ -90,7 +102,10 @@ def test_the_clock_and_the_share_at_the_power_cap_are_of_the_blocks_where_they_a
         ((None, None), None),
         ((), None),
     ]:
-        assert of_blocks(*(Block(1, power_capped=capped) for capped in caps)).power_capped_share == share, caps
+        assert (
+            of_blocks(*(Block(1, power_capped=capped) for capped in caps)).power_capped_share
+            == share
+        ), caps
 
 
 def test_a_majority_of_spoiled_blocks_is_trouble_that_says_causes_and_counts():
@@ -98,7 +113,9 @@ def test_a_majority_of_spoiled_blocks_is_trouble_that_says_causes_and_counts():
     samples = in_blocks([1.0], [1.0, 1.0], [1.0], [1.0], [1.0], excluded=causes)
     assert samples.excluded == {THERMAL: 2, GAP: 1}
     assert samples.trouble == f"3 of 5 blocks of samples were spoiled: 2 × {THERMAL}, 1 × {GAP}"
-    assert in_blocks([1.0], [2.0], excluded=[0, 1]).trouble.startswith("2 of 2 blocks of samples were spoiled")
+    assert in_blocks([1.0], [2.0], excluded=[0, 1]).trouble.startswith(
+        "2 of 2 blocks of samples were spoiled"
+    )
     for spoiled, count in [(0, 1), (1, 2), (2, 4), (2, 5), (3, 6)]:
         assert in_blocks(*[[1.0]] * count, excluded=range(spoiled)).trouble == "", (spoiled, count)
     # Blocks and not samples make the majority.
@@ -110,7 +127,9 @@ def test_a_majority_of_spoiled_blocks_is_trouble_that_says_causes_and_counts():
 
 def test_an_unresolved_time_is_trouble_that_says_how_short_it_is_and_what_to_do():
     trouble = one(2e-9, iterations=50, tick_s=1e-8, labels=("unresolved",)).trouble
-    assert trouble.startswith("a sample spans 10 ticks of the clock, not enough to tell a difference")
+    assert trouble.startswith(
+        "a sample spans 10 ticks of the clock, not enough to tell a difference"
+    )
     assert "time more work in a call, or cache='rotate' or 'warm'" in trouble
     # Also of a clock of unknown resolution; no other label is trouble.
     assert one(1e-9, tick_s=0.0, labels=("unresolved",)).trouble != ""
@@ -130,7 +149,9 @@ def test_what_was_measured_in_place_of_what_was_asked_for_is_told_from_other_lab
 
 
 def test_passes_become_one_by_their_blocks_in_a_row():
-    blocked = one(1.0, 2.0, 3.0, iterations=4, blocks=(Block(2), Block(1, excluded=THERMAL)), measuring_s=1.0)
+    blocked = one(
+        1.0, 2.0, 3.0, iterations=4, blocks=(Block(2), Block(1, excluded=THERMAL)), measuring_s=1.0
+    )
     single = one(5.0, iterations=2, tick_s=1e-6, labels=("drifting",), measuring_s=0.5)
     found = merged([blocked, single])
     assert (found.seconds, found.block_medians) == ((1.0, 2.0, 3.0, 5.0), (1.5, 5.0))
@@ -142,7 +163,13 @@ def test_passes_become_one_by_their_blocks_in_a_row():
 
 def ranks(**changes):
     """Two ranks of one host, with two samples each."""
-    facts = {"size": 2, "launcher": "local", "backend": "gloo", "hosts": ("node7",) * 2, "seconds": ((1.0, 2.0),) * 2}
+    facts = {
+        "size": 2,
+        "launcher": "local",
+        "backend": "gloo",
+        "hosts": ("node7",) * 2,
+        "seconds": ((1.0, 2.0),) * 2,
+    }
     return Ranks(**facts | changes)
 
 
@@ -170,7 +197,9 @@ def test_worth_naming_of_ranks_is_what_changes_the_time_without_being_part_of_th
 
 
 def test_a_run_file_holds_every_ranks_times_by_the_same_rules(make, tmp_path):
-    told = ranks(straggler=1, lag_s=(0.0, 0.02), threads=1, algorithm="tree", protocol="simple", generation=2)
+    told = ranks(
+        straggler=1, lag_s=(0.0, 0.02), threads=1, algorithm="tree", protocol="simple", generation=2
+    )
     path = tmp_path / "run.jsonl"
     (found,) = make.run(path, make.measurement(ranks=told)).measurements
     assert found.ranks == told

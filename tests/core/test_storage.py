@@ -17,17 +17,27 @@ from pytest_roofline.core.storage import check_name, decode_json, read_bytes, to
 from pytest_roofline.core.writing import refuse_overwriting, write_atomically, write_new
 
 WHERE = "run file r.jsonl, line 2"
-KINDS = {"header": Header, "measurement": Measurement, "outcome": Outcome, "footer": Footer, "baseline": Baseline}
+KINDS = {
+    "header": Header,
+    "measurement": Measurement,
+    "outcome": Outcome,
+    "footer": Footer,
+    "baseline": Baseline,
+}
 
 
 def records(make):
-    measurement = make.measurement(ceiling=Ceiling("traffic_GBps", 4.8e12, "datasheet", "vendor"), verified=True)
+    measurement = make.measurement(
+        ceiling=Ceiling("traffic_GBps", 4.8e12, "datasheet", "vendor"), verified=True
+    )
     return {
         "header": make.header(),
         "measurement": measurement,
         "outcome": make.outcome(measurement),
         "footer": make.footer(not_measured={"needs a GPU": 2}),
-        "baseline": Baseline("h200", (make.measured(tolerance=0.1), make.published(value=(1.0, 2.0)))),
+        "baseline": Baseline(
+            "h200", (make.measured(tolerance=0.1), make.published(value=(1.0, 2.0)))
+        ),
     }
 
 
@@ -47,7 +57,11 @@ def test_a_record_reads_back_as_it_was_written_and_reading_changes_nothing(make)
         before = copy.deepcopy(raw)
         assert (to_record(raw, KINDS[kind], WHERE), raw) == (record, before), kind
     entry = to_record(plain(make, "baseline"), Baseline, WHERE).entries[0]
-    assert (type(entry), type(entry.sessions[0]), type(entry.hardware)) == (Entry, Session, HardwareKey)
+    assert (type(entry), type(entry.sessions[0]), type(entry.hardware)) == (
+        Entry,
+        Session,
+        HardwareKey,
+    )
 
 
 def test_an_unknown_field_is_refused_at_every_level(make):
@@ -88,7 +102,9 @@ def test_a_value_that_cannot_be_names_the_file_and_the_field(make):
             raw = plain(make, kind)
             at(raw, path[:-1])[path[-1]] = value
             # The record that holds it may notice, so the path ends there or at the value itself.
-            shown = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path[:-1])
+            shown = "".join(
+                f"[{step}]" if isinstance(step, int) else f".{step}" for step in path[:-1]
+            )
             with pytest.raises(BadFile) as error:
                 to_record(raw, KINDS[kind], WHERE)
             assert str(error.value).startswith(f"{WHERE}: "), path
@@ -113,13 +129,32 @@ def test_json_that_is_none_of_ours_names_what_and_where():
     for text, said in [
         *(
             (text, "is not JSON: ")
-            for text in ["", "{", '{"a": 1}}', "{'a': 1}", "a: 1", '"\x1b"', '"\\ud83d\\ude00', b"\x80", '{"v": nan}']
+            for text in [
+                "",
+                "{",
+                '{"a": 1}}',
+                "{'a': 1}",
+                "a: 1",
+                '"\x1b"',
+                '"\\ud83d\\ude00',
+                b"\x80",
+                '{"v": nan}',
+            ]
         ),
         ('{"v": NaN}', "holds NaN (byte 6), which is no number of JSON; expected finite numbers"),
-        ("[1,\n-Infinity]", "holds Infinity (byte 5) in line 2, which is no number of JSON; expected finite numbers"),
-        *((text, "holds a number that is too large; expected finite numbers") for text in ("1e999", "1" * 5000)),
+        (
+            "[1,\n-Infinity]",
+            "holds Infinity (byte 5) in line 2, which is no number of JSON; expected finite numbers",
+        ),
+        *(
+            (text, "holds a number that is too large; expected finite numbers")
+            for text in ("1e999", "1" * 5000)
+        ),
         ('"\\udcff"', "is not JSON: JSON is malformed: invalid utf-16 surrogate pair (byte 7)"),
-        ('{"a": 1,\n"b": 2,\n}', "is not JSON: JSON is malformed: trailing comma in object (byte 17) in line 3"),
+        (
+            '{"a": 1,\n"b": 2,\n}',
+            "is not JSON: JSON is malformed: trailing comma in object (byte 17) in line 3",
+        ),
         ("[" * 200_000, "is nested too deeply"),
         (b'"\xff"', "is not UTF-8 text (invalid start byte); expected JSON"),
         ('["a", "\ud800"]', "is not UTF-8 text (invalid continuation byte); expected JSON"),
@@ -150,10 +185,26 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
 def test_a_name_that_could_leave_its_folder_is_refused():
     for name in ["a", "r1.2+x_Y", "a..b", "x" * 120]:
         assert check_name(name, "run name") == name
-    for name in ["", "..", "../x", "a/b", "a\\b", ".hidden", "-x", "a b", "a\n", "a\x00", "é", "x" * 121, "<b>"]:
+    for name in [
+        "",
+        "..",
+        "../x",
+        "a/b",
+        "a\\b",
+        ".hidden",
+        "-x",
+        "a b",
+        "a\n",
+        "a\x00",
+        "é",
+        "x" * 121,
+        "<b>",
+    ]:
         with pytest.raises(BadInput) as error:
             check_name(name, "run name")
-        assert str(error.value).startswith(f"run name is {name!r}; expected up to 120 letters, digits and ._+-")
+        assert str(error.value).startswith(
+            f"run name is {name!r}; expected up to 120 letters, digits and ._+-"
+        )
 
 
 def test_values_at_their_default_stay_out_of_the_file_but_the_schema_version(make):
@@ -220,7 +271,11 @@ def test_a_link_goes_on_leading_to_its_file(tmp_path):
             kept.write_text("old")
         link.symlink_to(kept)
         write_atomically(link, "new")
-        assert (link.is_symlink(), kept.read_text(), list(kept.parent.iterdir())) == (True, "new", [kept])
+        assert (link.is_symlink(), kept.read_text(), list(kept.parent.iterdir())) == (
+            True,
+            "new",
+            [kept],
+        )
 
 
 def test_a_new_file_takes_no_name_that_is_taken(tmp_path):
@@ -228,18 +283,24 @@ def test_a_new_file_takes_no_name_that_is_taken(tmp_path):
     assert (tmp_path / "a" / "b.jsonl").read_text(encoding="utf-8") == "µ\n"
     (tmp_path / "dangling").symlink_to("nowhere")
     for path in (tmp_path / "a" / "b.jsonl", tmp_path / "dangling"):
-        with pytest.raises(CannotStore, match="is there already; choose another name or remove that file"):
+        with pytest.raises(
+            CannotStore, match="is there already; choose another name or remove that file"
+        ):
             write_new(path, "new")
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_runs_baselines_and_what_a_command_reads_are_not_written_over_and_all_else_may_be(tmp_path, make):
+def test_runs_baselines_and_what_a_command_reads_are_not_written_over_and_all_else_may_be(
+    tmp_path, make
+):
     read, link, twin = (tmp_path / name for name in ("run.json", "link.json", "twin.json"))
     read.write_text("a run\nof two lines\n")
     link.symlink_to(read)
     twin.hardlink_to(read)
     for path in (read, link, twin, tmp_path / "." / "run.json"):
-        with pytest.raises(BadInput, match="is a file that this command reads; expected another name"):
+        with pytest.raises(
+            BadInput, match="is a file that this command reads; expected another name"
+        ):
             refuse_overwriting(path, [tmp_path / "absent", read])
     write_baseline(tmp_path / "h200.json", Baseline("h200", (make.measured(1e-3),)))
     (tmp_path / "night.json").symlink_to("night.jsonl")

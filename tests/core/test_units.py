@@ -68,11 +68,17 @@ def test_numbers_are_shown_in_the_unit_that_fits():
     }.items():  # fmt: skip
         for value, text in cases:
             assert shown(value) == text, (shown, value)
-    assert [listed("abc", 3), listed("abcd", 3), listed([], 3)] == ["a, b, c", "a, b, c and 1 more", ""]
+    assert [listed("abc", 3), listed("abcd", 3), listed([], 3)] == [
+        "a, b, c",
+        "a, b, c and 1 more",
+        "",
+    ]
     assert listed("abcd", 2, "; ") == "a; b; and 2 more"
 
 
-@given(st.integers(0, 2**50), st.floats(1e-9, 100.0), st.floats(1e-3, 500), st.text(st.characters()))
+@given(
+    st.integers(0, 2**50), st.floats(1e-9, 100.0), st.floats(1e-3, 500), st.text(st.characters())
+)
 def test_what_is_shown_gives_its_value_back_and_steers_nothing(size_bytes, seconds, number, text):
     amount, unit = format_bytes(size_bytes).split(" ")
     assert size_bytes == int(amount) * {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}[unit]
@@ -81,7 +87,13 @@ def test_what_is_shown_gives_its_value_back_and_steers_nothing(size_bytes, secon
     assert parse_fraction(f"{number!r}%", "tolerance") == pytest.approx(number / 100)
     for unit, factor in [("s", 1), ("m", 60), ("h", 3600), ("", 1)]:
         assert parse_duration(f"{number!r}{unit}", "time") == pytest.approx(number * factor)
-    assert not {unicodedata.category(char) for char in printable(text)} & {"Cc", "Cf", "Cs", "Zl", "Zp"}
+    assert not {unicodedata.category(char) for char in printable(text)} & {
+        "Cc",
+        "Cf",
+        "Cs",
+        "Zl",
+        "Zp",
+    }
     assert printable(text) == printable(printable(text))
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", slug(text))
 

@@ -69,7 +69,9 @@ class Suite:
             header + "WORK = Work(read_bytes=1000, write_bytes=1000, payload_bytes=1000)\n" + source
         )
         # Hypothesis imports itself anew for every summary, which takes a second.
-        self.result = self.pytester.runpytest_inprocess("-p", "no:hypothesispytest", *arguments, **keywords)
+        self.result = self.pytester.runpytest_inprocess(
+            "-p", "no:hypothesispytest", *arguments, **keywords
+        )
         return self.result
 
     @property
@@ -84,7 +86,9 @@ class Suite:
 
     def lines(self, kind: str) -> list[dict]:
         """The run file's lines of a type, as plain data."""
-        lines = [json.loads(line) for line in self.run_file.read_text(encoding="utf-8").splitlines()]
+        lines = [
+            json.loads(line) for line in self.run_file.read_text(encoding="utf-8").splitlines()
+        ]
         return [line for line in lines if line["type"] == kind]
 
 

@@ -87,19 +87,26 @@ class FakeNvml(ModuleType):
 def memory(used, reserved=0, total=80 * GIB):
     """Both of NVML's accounts of memory, in bytes (nvml.h): the first counts what is reserved as used."""
     second = SimpleNamespace(total=total, used=used, reserved=reserved)
-    return lambda version=None: second if version is not None else SimpleNamespace(total=total, used=used + reserved)
+    return lambda version=None: (
+        second if version is not None else SimpleNamespace(total=total, used=used + reserved)
+    )
 
 
 def violations(power_ns=0, thermal_ns=0):
     """What every policy answers."""
-    return {0: SimpleNamespace(violationTime=power_ns), 1: SimpleNamespace(violationTime=thermal_ns)}.get
+    return {
+        0: SimpleNamespace(violationTime=power_ns),
+        1: SimpleNamespace(violationTime=thermal_ns),
+    }.get
 
 
 def fields(counts_ns=(), returned=0):
     """What every field answers, by its number."""
     counts = dict(counts_ns)
     return lambda asked: [
-        SimpleNamespace(fieldId=number, nvmlReturn=returned, value=SimpleNamespace(ullVal=counts.get(number, 0)))
+        SimpleNamespace(
+            fieldId=number, nvmlReturn=returned, value=SimpleNamespace(ullVal=counts.get(number, 0))
+        )
         for number in asked
     ]
 
@@ -115,7 +122,11 @@ def holding(**bytes_by_process):
 def working(**percent_by_process):
     """What the list of processes' shares of the time says: `mine` is this one."""
     return lambda since: [
-        SimpleNamespace(pid=os.getpid() if name == "mine" else int(name[1:]), smUtil=percent, timeStamp=1000 + percent)
+        SimpleNamespace(
+            pid=os.getpid() if name == "mine" else int(name[1:]),
+            smUtil=percent,
+            timeStamp=1000 + percent,
+        )
         for name, percent in percent_by_process.items()
     ]
 

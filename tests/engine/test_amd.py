@@ -33,9 +33,14 @@ def device(monkeypatch):
 def test_what_is_active_is_its_cause_whether_told_by_truths_or_numbers(device):
     # amdsmi 7.0.2 gives truths (`_validate_if_max_uint` with `isBool`); a number is understood too.
     causes = {"prochot": BRAKE, "ppt": POWER_CAP, "socket": THERMAL, "vr": THERMAL, "hbm": THERMAL}
-    fields = dict(zip(causes, ("prochot_thrm", "ppt_pwr", "socket_thrm", "vr_thrm", "hbm_thrm"), strict=True))
+    fields = dict(
+        zip(causes, ("prochot_thrm", "ppt_pwr", "socket_thrm", "vr_thrm", "hbm_thrm"), strict=True)
+    )
     for status, active in [
-        *((VIOLATIONS | {f"active_{fields[name]}": True}, (cause,)) for name, cause in causes.items()),
+        *(
+            (VIOLATIONS | {f"active_{fields[name]}": True}, (cause,))
+            for name, cause in causes.items()
+        ),
         (VIOLATIONS | {"active_prochot_thrm": 1}, (BRAKE,)),
         (VIOLATIONS | {"active_ppt_pwr": True, "active_hbm_thrm": True}, (POWER_CAP, THERMAL)),
         (VIOLATIONS | {"active_hbm_thrm": "N/A", "active_vr_thrm": True}, (THERMAL,)),
@@ -48,9 +53,16 @@ def test_what_is_active_is_its_cause_whether_told_by_truths_or_numbers(device):
 def test_accumulators_are_in_seconds_by_cause_and_their_cycles_tell_when_they_were_renewed(device):
     zero = {THERMAL: 0.0, BRAKE: 0.0, POWER_CAP: 0.0}
     for changes, seconds in [
-        ({"prochot_residency_acc": 500, "ppt_residency_acc": 2500}, zero | {BRAKE: 0.5, POWER_CAP: 2.5}),
         (
-            {"socket_thm_residency_acc": 1000, "vr_thm_residency_acc": 200, "hbm_thm_residency_acc": 30},
+            {"prochot_residency_acc": 500, "ppt_residency_acc": 2500},
+            zero | {BRAKE: 0.5, POWER_CAP: 2.5},
+        ),
+        (
+            {
+                "socket_thm_residency_acc": 1000,
+                "vr_thm_residency_acc": 200,
+                "hbm_thm_residency_acc": 30,
+            },
             zero | {THERMAL: 1.23},
         ),
         ({"ppt_residency_acc": "N/A"}, {THERMAL: 0.0, BRAKE: 0.0}),
@@ -58,12 +70,19 @@ def test_accumulators_are_in_seconds_by_cause_and_their_cycles_tell_when_they_we
         counters = device(gpu_metrics_info=METRICS | changes).counters(0)
         assert (counters.seconds, counters.renewals) == (pytest.approx(seconds), 10**6), changes
     # A GPU before MI300 has the fields too, all of them "N/A"; an older library does not have the table.
-    for older in [{"gpu_metrics_info": dict.fromkeys(METRICS, "N/A")}, {"gpu_metrics_info": RuntimeError()}]:
+    for older in [
+        {"gpu_metrics_info": dict.fromkeys(METRICS, "N/A")},
+        {"gpu_metrics_info": RuntimeError()},
+    ]:
         assert device(**older).counters(0) == Counters(others_bytes=0), older
-    found = device(gpu_vram_usage={"vram_used": 10 * 1024}, gpu_metrics_info=RuntimeError()).counters(0)
+    found = device(
+        gpu_vram_usage={"vram_used": 10 * 1024}, gpu_metrics_info=RuntimeError()
+    ).counters(0)
     assert found == Counters(others_bytes=9 * GIB)
     for untold in [{"vram_used": "N/A"}, RuntimeError()]:
-        assert device(gpu_vram_usage=untold, gpu_metrics_info=RuntimeError()).counters(0) == Counters(), untold
+        assert (
+            device(gpu_vram_usage=untold, gpu_metrics_info=RuntimeError()).counters(0) == Counters()
+        ), untold
 
 
 class Waiting(FakeAmdsmi):
@@ -117,13 +136,21 @@ def test_the_engine_asks_without_waiting_and_excludes_what_the_accumulators_tell
     assert (capped.excluded, capped.power_capped_share) == ({}, 1.0)
 
 
-def test_a_gpu_is_found_by_its_address_however_it_is_spelt_and_counted_as_the_library_counts(device):
-    for address, index, uuid in [(ADDRESS, 0, "uuid"), (ADDRESS.upper(), 0, "uuid"), ("0000:c2:00.0", 1, "second")]:
+def test_a_gpu_is_found_by_its_address_however_it_is_spelt_and_counted_as_the_library_counts(
+    device,
+):
+    for address, index, uuid in [
+        (ADDRESS, 0, "uuid"),
+        (ADDRESS.upper(), 0, "uuid"),
+        ("0000:c2:00.0", 1, "second"),
+    ]:
         gpu = device(address).gpu()
         assert (gpu.index, gpu.uuid) == (index, uuid), address
     for address in ("0000:c3:00.0", "", None):
         unknown = device(address)
-        assert (unknown.counters(0), unknown.facts(), unknown.gpu()) == (Counters(), {}, None), address
+        assert (unknown.counters(0), unknown.facts(), unknown.gpu()) == (Counters(), {}, None), (
+            address
+        )
 
 
 PACKAGE = 'TOLD = "{}"\ndef amdsmi_init(): pass\n'
@@ -153,7 +180,10 @@ def rocm(tmp_path, monkeypatch):
 def test_a_library_that_only_rocm_ships_is_found_behind_the_one_that_the_user_names_and_an_installed_one(
     rocm, monkeypatch, tmp_path
 ):
-    assert amd.silent() == "amdsmi is not installed (ROCm ships it: pip install /opt/rocm/share/amd_smi)"
+    assert (
+        amd.silent()
+        == "amdsmi is not installed (ROCm ships it: pip install /opt/rocm/share/amd_smi)"
+    )
     before = list(sys.path)
     rocm("opt/rocm-7.0.2")
     assert (started_amdsmi().TOLD, sys.path) == ("ROCm's own", before)
@@ -166,7 +196,9 @@ def test_a_library_that_only_rocm_ships_is_found_behind_the_one_that_the_user_na
     assert started_amdsmi().TOLD == "installed"
 
 
-def test_an_import_that_fails_in_any_way_prints_nothing_and_leaves_everything_unknown(monkeypatch, tmp_path, capsys):
+def test_an_import_that_fails_in_any_way_prints_nothing_and_leaves_everything_unknown(
+    monkeypatch, tmp_path, capsys
+):
     # amdsmi 7 prints where the driver's library is missing: it came before the JSON of `roofline doctor --json`.
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "amdsmi.py").write_text("print('Unable to find')\nraise KeyError('ROCM_PATH')\n")
@@ -188,14 +220,18 @@ def test_a_library_that_cannot_be_asked_says_why(monkeypatch):
         monkeypatch.setitem(sys.modules, "amdsmi", library)
         assert amd.silent() == (why if why == driver else "")
         if address is not None:
-            assert (gpu_at(address).silent, gpu_at(address).counters(0) == Counters()) == (why, bool(why))
+            assert (gpu_at(address).silent, gpu_at(address).counters(0) == Counters()) == (
+                why,
+                bool(why),
+            )
 
 
 def test_the_share_of_the_time_of_every_other_gpu_is_told_where_ours_is_among_them(monkeypatch):
     addresses = ("0000:c0:00.0", "0000:c1:00.0", "0000:c2:00.0")
     busy = ({"gfx_activity": 10}, {"gfx_activity": 70}, {"gfx_activity": "N/A"})
     gpus = [
-        MI300X | {"gpu_device_bdf": address, "gpu_activity": told, "gpu_device_uuid": f"uuid-{index}"}
+        MI300X
+        | {"gpu_device_bdf": address, "gpu_activity": told, "gpu_device_uuid": f"uuid-{index}"}
         for index, (address, told) in enumerate(zip(addresses, busy, strict=True))
     ]
     monkeypatch.setitem(sys.modules, "amdsmi", FakeAmdsmi(*gpus))

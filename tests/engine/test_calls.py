@@ -67,13 +67,21 @@ def test_other_sets_between_two_uses_of_one_touch_four_times_the_cache_as_far_as
         # As many suffice for 4 KiB through the largest known cache.
         (copy_of(1), 2**30, PLENTY, calls.MOST_SETS), (four_kib, INFINITY_CACHE_BYTES, PLENTY, calls.MOST_SETS),
     ]:  # fmt: skip
-        assert calls.rotation_sets(work, cache_bytes, memory_bytes) == sets, (work, cache_bytes, memory_bytes)
+        assert calls.rotation_sets(work, cache_bytes, memory_bytes) == sets, (
+            work,
+            cache_bytes,
+            memory_bytes,
+        )
     assert calls.is_cold(calls.MOST_SETS, four_kib, INFINITY_CACHE_BYTES)
     assert calls.bytes_per_set(Work(payload_bytes=MIB, wire_bytes=MIB)) == MIB
 
 
-@given(st.integers(1, 2**32), st.integers(1, 2**30), st.one_of(st.just(PLENTY), st.integers(0, 2**34)))
-def test_a_rotation_is_cold_exactly_if_it_touches_four_times_the_cache_between_two_uses(size, cache_bytes, memory):
+@given(
+    st.integers(1, 2**32), st.integers(1, 2**30), st.one_of(st.just(PLENTY), st.integers(0, 2**34))
+)
+def test_a_rotation_is_cold_exactly_if_it_touches_four_times_the_cache_between_two_uses(
+    size, cache_bytes, memory
+):
     sets = calls.rotation_sets(copy_of(size), cache_bytes, memory)
     cold = calls.is_cold(sets, copy_of(size), cache_bytes)
     assert cold == (2 * size * max(1, sets - 1) >= 4 * cache_bytes)
@@ -111,7 +119,9 @@ def told_of(count, seconds_per_set):
         return (next(made),)
 
     # So many of 4 MiB go through the cache four times; one does where the cache is as small as a quarter of it.
-    facts = DeviceFacts("cpu", "a processor", last_level_cache_bytes=(count - 1) * MIB or MIB, memory_bytes=PLENTY)
+    facts = DeviceFacts(
+        "cpu", "a processor", last_level_cache_bytes=(count - 1) * MIB or MIB, memory_bytes=PLENTY
+    )
     device = SimpleNamespace(facts=lambda: facts, free_bytes=lambda: PLENTY, host_s=lambda: now[0])
     request = Request(Work(read_bytes=4 * MIB), 1.0, Timed(print, make), cache="rotate")
     assert calls.fill(sets, request, device, ALONE, told.append)
@@ -119,7 +129,9 @@ def told_of(count, seconds_per_set):
     return told
 
 
-def test_as_many_sets_are_made_as_asked_for_and_who_waits_long_is_told_once_how_long_and_what_is_faster(monkeypatch):
+def test_as_many_sets_are_made_as_asked_for_and_who_waits_long_is_told_once_how_long_and_what_is_faster(
+    monkeypatch,
+):
     monkeypatch.setattr(cpu.Neighbours, "cores_taken", lambda self: 0.0)
     for count, seconds_per_set in [(100, 0.0), (100, 0.09), (1, 60.0), (10, 1.0)]:
         assert told_of(count, seconds_per_set) == [], (count, seconds_per_set)
@@ -170,7 +182,10 @@ def starting(*factors):
 
 def timed(device, seconds=CALL_S, **plan):
     """The engine after it has timed calls of so many seconds."""
-    engine = Engine(device, Plan(**{"fn": lambda *_: device.work(seconds), "sets": [()], "budget_s": 1.0, **plan}))
+    engine = Engine(
+        device,
+        Plan(**{"fn": lambda *_: device.work(seconds), "sets": [()], "budget_s": 1.0, **plan}),
+    )
     engine.run()
     return engine
 
@@ -185,7 +200,12 @@ def test_each_of_the_first_calls_is_timed_alone_and_part_of_the_warm_up():
     assert (log.warmup_s >= (64 + 2) * CALL_S + 0.1, set(log.seconds)) == (True, {CALL_S})
     assert timed(queued(**starting(64))).samples().first_calls_s == ()
     seen = []
-    timed(device, fn=lambda index: seen.append(index) or device.work(CALL_S), sets=[(0,), (1,)], first_calls=3)
+    timed(
+        device,
+        fn=lambda index: seen.append(index) or device.work(CALL_S),
+        sets=[(0,), (1,)],
+        first_calls=3,
+    )
     assert seen[:4] == [0, 1, 0, 1]
 
 
@@ -195,7 +215,11 @@ def test_first_calls_compare_with_warm_ones_that_are_timed_as_they_were():
         device = queued(launch_s=LAUNCH_S, latency_s=LATENCY_S)
         flush = {"flush": lambda device=device: device.work(2.0**-10)} if "flush" in plan else {}
         samples = timed(device, 2.0**-16, first_calls=3, **plan | flush).samples()
-        assert set(samples.first_calls_s) == {LAUNCH_S + LATENCY_S + 2.0**-16} == set(samples.warm_calls_s), plan
+        assert (
+            set(samples.first_calls_s)
+            == {LAUNCH_S + LATENCY_S + 2.0**-16}
+            == set(samples.warm_calls_s)
+        ), plan
         assert samples.alone_s == samples.first_calls_s[0] > samples.median_s, plan
 
 
@@ -225,11 +249,19 @@ def test_after_first_calls_as_slow_as_the_budget_one_more_is_the_sample():
 def test_ranks_keep_the_longest_of_each_first_call_and_all_make_the_same_calls():
     devices = [queued(**starting(*factors)) for factors in ((8, 1), (2, 4))]
     found, _ = engines(devices, [CALL_S, CALL_S], first_calls=3)
-    assert [engine.samples().first_calls_s for engine in found] == [(8 * CALL_S, 4 * CALL_S, CALL_S)] * 2
+    assert [engine.samples().first_calls_s for engine in found] == [
+        (8 * CALL_S, 4 * CALL_S, CALL_S)
+    ] * 2
     _, made = engines([Direct(), Direct()], [0.5, CALL_S], first_calls=3, budget_s=0.5)
     assert made == [4, 4]
     # Without queues, warm calls are added where their samples are many in a row.
     for isolated, more in [(False, 5), (True, 0)]:
-        found, _ = engines([Direct(), Direct()], [CALL_S, 2 * CALL_S], first_calls=2, isolated=isolated, budget_s=1.0)
+        found, _ = engines(
+            [Direct(), Direct()],
+            [CALL_S, 2 * CALL_S],
+            first_calls=2,
+            isolated=isolated,
+            budget_s=1.0,
+        )
         assert [len(engine.samples().warm_calls_s) for engine in found] == [more] * 2, isolated
         assert {engine.samples().alone_s for engine in found} == {2 * CALL_S}, isolated

@@ -37,7 +37,11 @@ def test_a_triad_counts_two_reads_and_one_write_and_is_the_best_sample(monkeypat
         return measure_triad(device, "cpu", cache_bytes=cache_bytes)
 
     ceiling = triad(lambda number: 2.0**-8 * (1 + number % 3))
-    assert (ceiling.value, ceiling.source, ceiling.metric) == (3 * 4 * 4096 / 2.0**-8, "measured", "traffic_GBps")
+    assert (ceiling.value, ceiling.source, ceiling.metric) == (
+        3 * 4 * 4096 / 2.0**-8,
+        "measured",
+        "traffic_GBps",
+    )
     # Its arrays are bounded; where they do not fit there is none.
     for cache_bytes, memory_bytes in [(2**40, 6 * 256 * MIB - 1), (4096, 4096)]:
         assert triad(lambda _: 2.0**-8, cache_bytes, memory_bytes=memory_bytes) is None
@@ -69,7 +73,9 @@ def products(monkeypatch):
     """By default a product of n rows takes as long as 2n³ FLOPs at a TFLOP/s."""
     # What the largest hold is of no interest here, and takes long to fill.
     monkeypatch.setattr(ceilings, "LARGEST_PRODUCT", 512)
-    return lambda seconds=lambda rows, _: 2 * rows**3 / 1e12, **keywords: Products(monkeypatch, seconds, **keywords)
+    return lambda seconds=lambda rows, _: 2 * rows**3 / 1e12, **keywords: Products(
+        monkeypatch, seconds, **keywords
+    )
 
 
 def test_a_product_counts_two_flops_a_step_and_is_the_best_sample(products):
@@ -90,7 +96,10 @@ def test_the_product_is_in_the_type_that_the_metric_names_and_no_other_metric_ha
     # A processor has none in TF32.
     for metric in ["TFLOPS", "fp8_TFLOPS", "traffic_GBps", "tf32_TFLOPS"]:
         made = products()
-        assert (measure_product(made.device, "cpu", metric), made.seen) == (MeasuredProduct(None), []), metric
+        assert (measure_product(made.device, "cpu", metric), made.seen) == (
+            MeasuredProduct(None),
+            [],
+        ), metric
 
 
 def test_a_product_grows_until_the_next_takes_too_long_and_one_slow_call_ends_no_growth(products):
@@ -116,7 +125,11 @@ def test_a_product_takes_a_quarter_of_free_memory_or_what_a_limit_leaves_and_a_s
     monkeypatch.setattr(ceilings, "FAIR_PRODUCT", 256)
     made = products(**small)
     found = measure_product(made.device, "cpu", "fp32_TFLOPS")
-    assert ("256 x 256" in found.ceiling.origin, max(made.rows), found.settled) == (True, 256, False)
+    assert ("256 x 256" in found.ceiling.origin, max(made.rows), found.settled) == (
+        True,
+        256,
+        False,
+    )
     # A test that records running out of memory runs under a limit that free memory does not show.
     matrices = ceilings.square_matrices
 
@@ -169,7 +182,9 @@ def under_test(make):
     def build(device, kind="cpu", product="Some Processor"):
         device.name = kind
         environment = make.environment(product=product, device_type=kind)
-        return DeviceUnderTest(device, environment, make.hardware(), comparator=None, entries=None, comparisons=1)
+        return DeviceUnderTest(
+            device, environment, make.hardware(), comparator=None, entries=None, comparisons=1
+        )
 
     return build
 
@@ -183,13 +198,18 @@ def test_a_product_is_measured_once_a_type_where_no_datasheet_tells_and_again_wh
     first, calls = known.ceiling(FLOPS, "fp32_TFLOPS"), len(made.seen)
     assert (known.ceiling(Work(flops=9), "fp32_TFLOPS") is first, len(made.seen)) == (True, calls)
     assert known.ceiling(FLOPS, "bf16_TFLOPS").metric == "bf16_TFLOPS"
-    assert under_test(made.device, "cuda", "NVIDIA H200").ceiling(FLOPS, "bf16_TFLOPS").source == "datasheet"
+    assert (
+        under_test(made.device, "cuda", "NVIDIA H200").ceiling(FLOPS, "bf16_TFLOPS").source
+        == "datasheet"
+    )
     made = products(refusing("not implemented for 'Half'"))
     known = under_test(made.device)
     assert [known.ceiling(FLOPS, "fp16_TFLOPS") for _ in range(2)] == [None, None]
     assert len(made.seen) == 1
     full = [True]
-    known = under_test(products(lambda rows, _: refusing(FULL)() if full else 2 * rows**3 / 1e12).device)
+    known = under_test(
+        products(lambda rows, _: refusing(FULL)() if full else 2 * rows**3 / 1e12).device
+    )
     assert known.ceiling(FLOPS, "fp32_TFLOPS") is None
     full.clear()
     assert "512 x 512" in known.ceiling(FLOPS, "fp32_TFLOPS").origin
@@ -200,7 +220,9 @@ def test_a_processor_multiplies_and_measures_its_canaries_within_a_time_that_nob
     assert 1e6 < measure_product(CpuDevice(), "cpu", "fp32_TFLOPS").ceiling.value < 1e15
     found = ceilings.measure_canaries(CpuDevice(), make.hardware(), "process-1")
     assert [one.key.name for one in found] == list(CANARIES)
-    assert all(one.key.is_canary and CANARY in one.samples.labels and one.median_s > 0 for one in found)
+    assert all(
+        one.key.is_canary and CANARY in one.samples.labels and one.median_s > 0 for one in found
+    )
     assert math.fsum(one.samples.warmup_s + one.samples.measuring_s for one in found) < 1
 
 

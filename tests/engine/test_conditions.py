@@ -20,7 +20,9 @@ NONE, CAPPED = frozenset(), frozenset({POWER_CAP})
 def after(*counters, ahead=True, clocks_hz=CLOCK, wall_s=0.05):
     """The conditions and the cause after blocks with these counters before and after."""
     told, clock = iter(counters), SimpleNamespace(now_s=0.0)
-    conditions = Conditions(SimpleNamespace(counters=lambda: next(told), host_s=lambda: clock.now_s))
+    conditions = Conditions(
+        SimpleNamespace(counters=lambda: next(told), host_s=lambda: clock.now_s)
+    )
     cause = ""
     for _ in range(len(counters) // 2):
         conditions.begin()
@@ -62,7 +64,11 @@ def test_the_software_power_cap_is_recorded_or_unknown_and_excludes_nothing():
 
 
 def test_what_is_known_of_throttling_and_of_neighbours_by_the_memory_that_they_hold():
-    for counters, known in [(Counters(), False), (Counters(active=NONE), True), (Counters(seconds={THERMAL: 0}), True)]:
+    for counters, known in [
+        (Counters(), False),
+        (Counters(active=NONE), True),
+        (Counters(seconds={THERMAL: 0}), True),
+    ]:
         assert after(counters, counters)[0].throttle_known == known, counters
     for others_bytes, neighbours in [
         (None, "unknown"),
@@ -117,11 +123,15 @@ def test_interruptions_count_where_somebody_else_had_the_cores():
         (0.0, 0.05, PREEMPTED), (None, 0.5, PREEMPTED),
     ]:  # fmt: skip
         before = Counters(preemptions=0, others_core_s=30.0)
-        behind = Counters(preemptions=1000, others_core_s=None if others_s is None else 30.0 + others_s)
+        behind = Counters(
+            preemptions=1000, others_core_s=None if others_s is None else 30.0 + others_s
+        )
         assert cause_of(before, behind, wall_s=wall_s) == cause, (others_s, wall_s)
     # Where blocks are short, what others had since the first one tells.
     for others_s, cause in [(0.001, ""), (0.02, PREEMPTED)]:
-        states = [Counters(preemptions=1000 * index, others_core_s=index * others_s) for index in range(6)]
+        states = [
+            Counters(preemptions=1000 * index, others_core_s=index * others_s) for index in range(6)
+        ]
         blocks = [state for before, behind in pairwise(states) for state in (before, behind)]
         assert cause_of(*blocks, wall_s=0.04) == cause, others_s
 
@@ -169,7 +179,11 @@ def test_a_card_says_whether_it_is_at_its_power_cap_or_that_it_withholds_its_sta
     assert samples.clock_hz == pytest.approx(0.8 * 2e9, rel=0.01)
     assert timed().power_capped_share == 0.0
     samples = timed(throttle=None, others_bytes=None, others_busy=None)
-    assert (samples.throttle_known, samples.neighbours, samples.power_capped_share) == (False, "unknown", None)
+    assert (samples.throttle_known, samples.neighbours, samples.power_capped_share) == (
+        False,
+        "unknown",
+        None,
+    )
 
 
 def test_a_neighbour_at_work_is_trouble_and_an_idle_one_that_holds_memory_excludes_nothing():
@@ -199,9 +213,13 @@ def asked(told, cost_s, blocks, wall_s=0.05):
         conditions.begin(anew=index == 0)
         clock.now_s += wall_s
         found.append((conditions.cause(True, CLOCK, wall_s), None))
-        found[len(found) - conditions.judged :] = [(conditions.spoiled, conditions.power_capped)] * conditions.judged
+        found[len(found) - conditions.judged :] = [
+            (conditions.spoiled, conditions.power_capped)
+        ] * conditions.judged
     if conditions.rest():
-        found[len(found) - conditions.judged :] = [(conditions.spoiled, conditions.power_capped)] * conditions.judged
+        found[len(found) - conditions.judged :] = [
+            (conditions.spoiled, conditions.power_capped)
+        ] * conditions.judged
     return clock.rounds - before, found
 
 
@@ -216,7 +234,10 @@ def test_no_more_than_a_twentieth_of_the_time_goes_into_questions():
         # What `amdsmi_get_violation_status` sleeps: before the first block and behind the last.
         (0.1, 2),
     ]:
-        assert asked(lambda _: Counters(active=NONE), cost_s, blocks=20) == (rounds, [("", False)] * 20), cost_s
+        assert asked(lambda _: Counters(active=NONE), cost_s, blocks=20) == (
+            rounds,
+            [("", False)] * 20,
+        ), cost_s
         assert cost_s == 0 or (rounds - 2) * cost_s <= 0.05 * 20 * 0.05, cost_s
 
 
@@ -229,16 +250,23 @@ def test_a_slowdown_excludes_every_block_that_it_may_have_been_in():
             return Counters(seconds={THERMAL: min(0.08, max(0, now_s - began_s))})
 
         found = asked(told, cost_s, blocks=20)[1]
-        assert [index for index, (cause, _) in enumerate(found) if cause == THERMAL] == spoiled, cost_s
+        assert [index for index, (cause, _) in enumerate(found) if cause == THERMAL] == spoiled, (
+            cost_s
+        )
     # Before the first block it excludes none.
-    assert asked(lambda now_s: Counters(seconds={THERMAL: min(now_s, 0.2)}), 0.1, blocks=3)[1] == [("", None)] * 3
+    assert (
+        asked(lambda now_s: Counters(seconds={THERMAL: min(now_s, 0.2)}), 0.1, blocks=3)[1]
+        == [("", None)] * 3
+    )
 
 
 def test_what_a_device_adds_up_counts_for_every_block_since_it_did_so_before():
     # Firmware that renews what it tells every 100 ms: two blocks of 50 ms are judged together.
     def told(now_s):
         renewals = int(now_s / 0.1 + 1e-9)
-        return Counters(seconds={BRAKE: 0.1 * max(0, renewals - 3), POWER_CAP: 0.0}, renewals=renewals)
+        return Counters(
+            seconds={BRAKE: 0.1 * max(0, renewals - 3), POWER_CAP: 0.0}, renewals=renewals
+        )
 
     assert asked(told, 0.0, blocks=10)[1] == [("", False)] * 6 + [(BRAKE, False)] * 4
     # One that never told again.
@@ -258,10 +286,16 @@ def test_questions_that_are_dear_leave_the_measurement_as_it_is_without_and_find
     for seconds in [4e-4, 5e-3]:
         device, dear = slow_to_answer(0.1, seconds)
         free_device, free = slow_to_answer(0.0, seconds)
-        assert (dear.labels, len(dear.blocks), dear.median_s) == (free.labels, len(free.blocks), free.median_s)
+        assert (dear.labels, len(dear.blocks), dear.median_s) == (
+            free.labels,
+            len(free.blocks),
+            free.median_s,
+        )
         # Two rounds to learn what they cost, one before the first block and one behind the last.
         assert device.host_s() - free_device.host_s() == pytest.approx(0.4, abs=0.01), seconds
-    hot = slow_to_answer(0.1, throttle=lambda busy_s: frozenset({THERMAL} if busy_s > 0.1 else ()))[1]
+    hot = slow_to_answer(0.1, throttle=lambda busy_s: frozenset({THERMAL} if busy_s > 0.1 else ()))[
+        1
+    ]
     assert hot.excluded == {THERMAL: len(hot.blocks)}
     capped = slow_to_answer(0.1, throttle=lambda _: CAPPED)[1]
     assert (capped.power_capped_share, capped.excluded) == (1.0, {})
@@ -269,7 +303,12 @@ def test_questions_that_are_dear_leave_the_measurement_as_it_is_without_and_find
 
 def test_a_product_whose_clock_falls_within_every_block_is_valid_unless_a_neighbour_is_busy():
     def droop(**facts):
-        device = FakeDevice(launch_s=8e-6, latency_s=4e-6, clock=lambda busy_s: 1 - 0.24 * (busy_s * 40 % 1), **facts)
+        device = FakeDevice(
+            launch_s=8e-6,
+            latency_s=4e-6,
+            clock=lambda busy_s: 1 - 0.24 * (busy_s * 40 % 1),
+            **facts,
+        )
         return run(device, 1e-3)
 
     unknown, at_700_w = {"others_bytes": None, "others_busy": None}, {"throttle": lambda _: CAPPED}
@@ -281,7 +320,11 @@ def test_a_product_whose_clock_falls_within_every_block_is_valid_unless_a_neighb
         ({"throttle": None, "others_bytes": 2**31, "others_busy": None}, True),
     ]:
         samples = droop(**facts)
-        assert (samples.trouble, samples.excluded, "clock_moved" in samples.labels) == ("", {}, labelled), facts
+        assert (samples.trouble, samples.excluded, "clock_moved" in samples.labels) == (
+            "",
+            {},
+            labelled,
+        ), facts
     assert NEIGHBOUR in droop(**at_700_w, others_bytes=2**31, others_busy=0.5).trouble
 
 
@@ -289,10 +332,16 @@ def test_the_summary_says_why_a_device_does_not_tell_of_its_state(suite):
     install = "nvidia-ml-py is not installed (pip install nvidia-ml-py)"
     for silent, why in [("", "the driver does not tell"), (install, install)]:
         suite.device(
-            "throttle=None, others_bytes=None, others_busy=None", f"DEVICE.silent_library = lambda: {silent!r}"
+            "throttle=None, others_bytes=None, others_busy=None",
+            f"DEVICE.silent_library = lambda: {silent!r}",
         )
-        test = "def test_copy(roofline, fake): roofline.measure(lambda: fake.work(1e-4), work=WORK)\n"
+        test = (
+            "def test_copy(roofline, fake): roofline.measure(lambda: fake.work(1e-4), work=WORK)\n"
+        )
         # Lines are wrapped.
         told = " ".join(suite.run(test, "-v").stdout.str().split())
-        for what in ("not known whether others used the device", "not known whether the device was throttled"):
+        for what in (
+            "not known whether others used the device",
+            "not known whether the device was throttled",
+        ):
             assert f"{what}, since {why}: copy" in told

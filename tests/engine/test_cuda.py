@@ -60,7 +60,11 @@ def test_facts_join_torchs_properties_and_nvml(properties, install):
     library = install(FakeNvml(H100 | {"CurrPcieLinkGeneration": 4}, driver=b"535.10"))
     facts = CudaDevice(2).facts()
     assert (facts.type, facts.product, facts.index, facts.uuid) == ("cuda", properties.name, 2, "1")
-    assert (facts.memory_bytes, facts.units, facts.last_level_cache_bytes) == (80 * GIB, 132, 50 * MIB)
+    assert (facts.memory_bytes, facts.units, facts.last_level_cache_bytes) == (
+        80 * GIB,
+        132,
+        50 * MIB,
+    )
     assert (facts.architecture, facts.driver, facts.firmware) == ("sm_90", "535.10", "96.00.5E")
     assert (facts.clock_mhz, facts.memory_clock_mhz, facts.power_limit_w) == (1980.0, 2619.0, 700.0)
     assert (facts.pcie_generation, facts.pcie_width, facts.partition) == (4, 16, None)
@@ -71,28 +75,49 @@ def test_facts_join_torchs_properties_and_nvml(properties, install):
 
 def test_what_nvml_withholds_is_unknown_and_torchs_facts_remain(properties, install):
     usual = install(FakeNvml(H100)) and CudaDevice(0).facts()
-    for question, facts in [("VbiosVersion", ["firmware"]), ("ClockInfo", ["clock_mhz", "memory_clock_mhz"])]:
+    for question, facts in [
+        ("VbiosVersion", ["firmware"]),
+        ("ClockInfo", ["clock_mhz", "memory_clock_mhz"]),
+    ]:
         install(FakeNvml(H100 | {question: WITHHELD}))
         assert CudaDevice(0).facts() == replace(usual, **dict.fromkeys(facts)), question
     for library in (FakeNvml(H100 | {"UUID": "GPU-9"}), FakeNvml(H100, starts=NVMLError(9))):
         install(library)
         facts = CudaDevice(0).facts()
-        assert (facts.product, facts.units, facts.driver, facts.power_limit_w) == (properties.name, 132, None, None)
+        assert (facts.product, facts.units, facts.driver, facts.power_limit_w) == (
+            properties.name,
+            132,
+            None,
+            None,
+        )
         assert library.open == 0
     del properties.uuid, properties.L2_cache_size
     # No known device has a larger cache.
-    assert (CudaDevice(0).facts().uuid, CudaDevice(0).facts().last_level_cache_bytes) == (None, 64 * MIB)
+    assert (CudaDevice(0).facts().uuid, CudaDevice(0).facts().last_level_cache_bytes) == (
+        None,
+        64 * MIB,
+    )
 
 
-def test_facts_of_hip_join_amdsmi_and_the_kernels_driver_and_count_the_infinity_cache(hip, install, monkeypatch):
+def test_facts_of_hip_join_amdsmi_and_the_kernels_driver_and_count_the_infinity_cache(
+    hip, install, monkeypatch
+):
     nvml = install(FakeNvml(H100))
     facts = CudaDevice(0).facts()
-    assert (facts.architecture, facts.units, facts.power_limit_w, facts.driver) == (hip.gcnArchName, 132, None, None)
+    assert (facts.architecture, facts.units, facts.power_limit_w, facts.driver) == (
+        hip.gcnArchName,
+        132,
+        None,
+        None,
+    )
     install(FakeAmdsmi(MI300X))
     monkeypatch.setattr(amd, "driver_version", lambda: "6.12.12")
     facts = CudaDevice(0).facts()
     assert (facts.power_limit_w, facts.driver, nvml.asked) == (750.0, "6.12.12", [])
-    for architecture, size_bytes in [("gfx942:sramecc+:xnack-", 256 * MIB), ("gfx90a:sramecc+:xnack-", 4 * MIB)]:
+    for architecture, size_bytes in [
+        ("gfx942:sramecc+:xnack-", 256 * MIB),
+        ("gfx90a:sramecc+:xnack-", 4 * MIB),
+    ]:
         hip.gcnArchName, hip.L2_cache_size = architecture, 4 * MIB
         assert CudaDevice(0).facts().last_level_cache_bytes == size_bytes, architecture
 
@@ -127,7 +152,9 @@ def test_counters_of_hip_are_those_of_the_gpu_at_its_pci_address(hip, install):
     )
 
 
-def test_what_is_in_use_before_this_process_has_a_context_is_of_others(properties, install, monkeypatch):
+def test_what_is_in_use_before_this_process_has_a_context_is_of_others(
+    properties, install, monkeypatch
+):
     for context, others_bytes in [(False, 3 * 10**8), (True, 0)]:
         library = install(FakeNvml(H100 | {"MemoryInfo": memory(3 * 10**8)}))
         monkeypatch.setattr(torch.cuda, "is_initialized", lambda context=context: context)
@@ -187,7 +214,9 @@ def log(monkeypatch):
     }  # fmt: skip
     for name, piece in pieces.items():
         monkeypatch.setattr(torch.cuda, name, piece, raising=False)
-    monkeypatch.setattr(torch._C, "_host_emptyCache", lambda: log.append("release host"), raising=False)
+    monkeypatch.setattr(
+        torch._C, "_host_emptyCache", lambda: log.append("release host"), raising=False
+    )
     return log
 
 
@@ -217,7 +246,13 @@ def test_a_capture_holds_what_is_submitted_and_one_that_fails_leaves_stream_and_
     device = CudaDevice(0)
     log.clear()
     replay = device.capture(lambda: log.append("submit"))
-    assert log == ["wait for 0", "capture begins", "submit", "capture ends", "on stream before on 0"]
+    assert log == [
+        "wait for 0",
+        "capture begins",
+        "submit",
+        "capture ends",
+        "on stream before on 0",
+    ]
     log.clear()
     replay(), replay()
     assert log == ["replay", "replay"]
@@ -235,7 +270,9 @@ def test_a_capture_holds_what_is_submitted_and_one_that_fails_leaves_stream_and_
     assert log[-3:] == ["capture ends", (0, (0, 7)), "on stream before on 0"]
 
 
-def test_the_peak_is_the_most_that_the_call_allocated_at_once_above_what_was_before(properties, log, monkeypatch):
+def test_the_peak_is_the_most_that_the_call_allocated_at_once_above_what_was_before(
+    properties, log, monkeypatch
+):
     held = SimpleNamespace(now=100, most=1000)
 
     def take(*sizes):
@@ -246,9 +283,17 @@ def test_the_peak_is_the_most_that_the_call_allocated_at_once_above_what_was_bef
 
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda index: held.now)
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda index: held.most)
-    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda index: setattr(held, "most", held.now))
+    monkeypatch.setattr(
+        torch.cuda, "reset_peak_memory_stats", lambda index: setattr(held, "most", held.now)
+    )
     device = CudaDevice(0)
-    for sizes, peak, left in [((), 0, 0), ((7, -7), 7, 0), ((7, -7, 5), 7, 5), ((7, 5), 12, 12), ((-50, 20), 0, 0)]:
+    for sizes, peak, left in [
+        ((), 0, 0),
+        ((7, -7), 7, 0),
+        ((7, -7, 5), 7, 5),
+        ((7, 5), 12, 12),
+        ((-50, 20), 0, 0),
+    ]:
         log.clear()
         assert (device.peak_bytes(lambda sizes=sizes: take(*sizes)), sizes) == (peak, sizes)
         # Work from before is done when the call begins, and the call's own when the peak is read.
@@ -310,7 +355,11 @@ def test_the_engine_times_a_device_of_torchs_by_graph_and_by_events(stream):
         return engine.samples()
 
     short = timed(lambda: [stream.work(2.3e-6) for _ in range(3)])
-    assert (short.median_s, short.mode, short.labels) == (pytest.approx(6.9e-6, rel=0.005), "graph", ())
+    assert (short.median_s, short.mode, short.labels) == (
+        pytest.approx(6.9e-6, rel=0.005),
+        "graph",
+        (),
+    )
     longer = timed(lambda: stream.work(2e-4))
     assert (longer.median_s, longer.mode) == (pytest.approx(2e-4, rel=0.005), "events")
     assert longer.clock_hz == pytest.approx(2e9, rel=0.02)

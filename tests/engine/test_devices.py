@@ -12,7 +12,13 @@ from pytest_roofline.core.errors import BadInput, DeviceError
 from pytest_roofline.engine import host
 from pytest_roofline.engine.conditions import FORGOTTEN_S, busy_text, siblings_of
 from pytest_roofline.engine.devices import base, check_device_name, cpu, open_device, xpu
-from pytest_roofline.engine.devices.base import OWN_CONTEXT_BYTES, Counters, RealDevice, others_bytes, started_by
+from pytest_roofline.engine.devices.base import (
+    OWN_CONTEXT_BYTES,
+    Counters,
+    RealDevice,
+    others_bytes,
+    started_by,
+)
 from pytest_roofline.engine.devices.cpu import CpuDevice
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.engine.devices.mps import MpsDevice
@@ -22,15 +28,23 @@ from pytest_roofline.ranks import worker
 
 MIB, GIB = 2**20, 2**30
 
-needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU, found one")
+needs_no_gpu = pytest.mark.skipif(
+    torch.cuda.is_available(), reason="needs a machine without a GPU, found one"
+)
 
 
 # The CPU.
 
 
-def test_the_cpu_times_by_a_clock_of_known_tick_and_has_done_its_work_when_a_call_returns(monkeypatch):
+def test_the_cpu_times_by_a_clock_of_known_tick_and_has_done_its_work_when_a_call_returns(
+    monkeypatch,
+):
     device = CpuDevice()
-    assert (device.name, device.traits.queues, device.elapsed_s(10**9, 25 * 10**8)) == ("cpu", False, 1.5)
+    assert (device.name, device.traits.queues, device.elapsed_s(10**9, 25 * 10**8)) == (
+        "cpu",
+        False,
+        1.5,
+    )
     assert device.elapsed_s(device.stamp(), device.stamp()) >= 0
     readings = iter(range(10_000_000))
     monkeypatch.setattr(cpu.time, "perf_counter_ns", lambda: next(readings) // 3 * 100)
@@ -42,7 +56,12 @@ def test_facts_of_the_cpu_are_the_hosts(machine, monkeypatch):
     machine.memory(64 * GIB, 20 * GIB)
     machine.write("proc/cpuinfo", "cpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC\n")
     facts = CpuDevice().facts()
-    assert (facts.type, facts.product, facts.architecture, facts.units) == ("cpu", "AMD EPYC", "f26m2", 3)
+    assert (facts.type, facts.product, facts.architecture, facts.units) == (
+        "cpu",
+        "AMD EPYC",
+        "f26m2",
+        3,
+    )
     assert (facts.memory_bytes, CpuDevice().free_bytes()) == (64 * GIB, 20 * GIB)
 
 
@@ -126,7 +145,9 @@ def log(monkeypatch):
     monkeypatch.setattr(Event, "log", [], raising=False)
     for library in (torch.mps, torch.xpu):
         monkeypatch.setattr(library, "Event", Event)
-        monkeypatch.setattr(library, "synchronize", lambda *index: Event.log.append("wait for the device"))
+        monkeypatch.setattr(
+            library, "synchronize", lambda *index: Event.log.append("wait for the device")
+        )
         monkeypatch.setattr(library, "empty_cache", lambda: Event.log.append("release"))
     return Event.log
 
@@ -142,12 +163,21 @@ def test_apples_gpu_is_waited_for_and_its_events_are_never_read(log):
 def test_apples_gpu_can_what_it_can_and_its_state_is_unknown(machine, monkeypatch):
     device = MpsDevice()
     traits = device.traits
-    assert (traits.queues, traits.spins, traits.graphs, traits.shortest_span_s) == (True, False, False, 5e-3)
+    assert (traits.queues, traits.spins, traits.graphs, traits.shortest_span_s) == (
+        True,
+        False,
+        False,
+        5e-3,
+    )
     assert not traits.stamps
     assert (device.counters(), device.peak_bytes(lambda: 1 / 0)) == (Counters(), None)
     for recommended, allocated, free in [(10, 4, 6), (4, 10, 0)]:
-        monkeypatch.setattr(torch.mps, "recommended_max_memory", lambda value=recommended: value * GIB)
-        monkeypatch.setattr(torch.mps, "driver_allocated_memory", lambda value=allocated: value * GIB)
+        monkeypatch.setattr(
+            torch.mps, "recommended_max_memory", lambda value=recommended: value * GIB
+        )
+        monkeypatch.setattr(
+            torch.mps, "driver_allocated_memory", lambda value=allocated: value * GIB
+        )
         assert device.free_bytes() == free * GIB
     machine.memory(16 * GIB, 8 * GIB)
     machine.write("proc/cpuinfo", "model name\t: Apple M4\n")
@@ -167,13 +197,20 @@ def intel(log, monkeypatch):
     return properties
 
 
-def test_a_spin_of_intels_is_a_chain_of_products_that_allocates_once_and_never_writes_what_it_reads(intel, monkeypatch):
+def test_a_spin_of_intels_is_a_chain_of_products_that_allocates_once_and_never_writes_what_it_reads(
+    intel, monkeypatch
+):
     products, full = [], torch.full
     monkeypatch.setattr(xpu, "SPIN_SIZE", 4)
     monkeypatch.setattr(torch, "full", lambda *size, device: full(*size))
     monkeypatch.setattr(torch, "mm", lambda *factors, out: products.append((factors, out)))
     device = XpuDevice(0)
-    for cycles, links in [(0, 1), (CYCLES_PER_LINK - 1, 1), (CYCLES_PER_LINK, 1), (30 * CYCLES_PER_LINK, 30)]:
+    for cycles, links in [
+        (0, 1),
+        (CYCLES_PER_LINK - 1, 1),
+        (CYCLES_PER_LINK, 1),
+        (30 * CYCLES_PER_LINK, 30),
+    ]:
         products.clear()
         device.spin(cycles)
         assert len(products) == links, cycles
@@ -181,13 +218,22 @@ def test_a_spin_of_intels_is_a_chain_of_products_that_allocates_once_and_never_w
     assert all(out is not factor for factors, out in products for factor in factors)
 
 
-def test_intels_events_are_in_seconds_and_one_that_torch_cannot_time_says_what_is_needed(intel, log, monkeypatch):
+def test_intels_events_are_in_seconds_and_one_that_torch_cannot_time_says_what_is_needed(
+    intel, log, monkeypatch
+):
     device = XpuDevice(1)
     stamp = device.stamp()
     assert (device.reached(stamp), log) == (False, ["record"])
     assert device.elapsed_s(stamp, device.stamp()) == 1.5
     device.synchronize(), device.release()
-    assert log == ["record", "record", "wait for the event", "read", "wait for the device", "release"]
+    assert log == [
+        "record",
+        "record",
+        "wait for the event",
+        "read",
+        "wait for the device",
+        "release",
+    ]
     monkeypatch.setattr(Event, "happened", True)
     assert device.reached(stamp)
 
@@ -195,7 +241,9 @@ def test_intels_events_are_in_seconds_and_one_that_torch_cannot_time_says_what_i
         raise NotImplementedError("elapsed_time is not supported by XPUEvent")
 
     monkeypatch.setattr(Event, "elapsed_time", elapsed_time)
-    with pytest.raises(DeviceError, match=r"^xpu:1 cannot time its events.*built with oneAPI 2025 or newer"):
+    with pytest.raises(
+        DeviceError, match=r"^xpu:1 cannot time its events.*built with oneAPI 2025 or newer"
+    ):
         device.elapsed_s(device.stamp(), device.stamp())
 
 
@@ -203,7 +251,12 @@ def test_intels_facts_are_torchs_and_an_unknown_cache_is_assumed_large(intel, mo
     monkeypatch.setattr(torch.xpu, "memory_allocated", lambda index: 24 * GIB)
     device = XpuDevice(1)
     traits, facts = device.traits, device.facts()
-    assert (traits.queues, traits.spins, traits.spin_is_clock, traits.graphs) == (True, True, False, False)
+    assert (traits.queues, traits.spins, traits.spin_is_clock, traits.graphs) == (
+        True,
+        True,
+        False,
+        False,
+    )
     assert (facts.type, facts.index, facts.memory_bytes, facts.units) == ("xpu", 1, 64 * GIB, 512)
     assert (facts.last_level_cache_bytes, facts.driver) == (204 * MIB, "1.3.29735")
     assert (device.free_bytes(), device.counters()) == (40 * GIB, Counters())
@@ -225,12 +278,19 @@ def test_a_name_opens_its_device_and_without_one_the_best_there_is(intel, monkey
         assert open_device(None).name == best
         monkeypatch.setattr(library, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    assert (open_device(None).name, open_device("mps").name, open_device("cpu").name) == ("mps", "mps", "cpu")
+    assert (open_device(None).name, open_device("mps").name, open_device("cpu").name) == (
+        "mps",
+        "mps",
+        "cpu",
+    )
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     assert open_device(None).name == "cpu"
     for library in (torch.cuda, torch.xpu):
         monkeypatch.setattr(library, "is_available", lambda: True)
-    assert ([open_device(name).name for name in ("cuda", "xpu:1")], chosen) == (["cuda:0", "xpu:1"], [0, 0, 0, 1])
+    assert ([open_device(name).name for name in ("cuda", "xpu:1")], chosen) == (
+        ["cuda:0", "xpu:1"],
+        [0, 0, 0, 1],
+    )
 
 
 @needs_no_gpu
@@ -285,7 +345,11 @@ class Card(FakeDevice):
 def test_siblings_that_are_busy_twice_are_told_with_their_share():
     for answers, said, waited in [
         ([{"GPU 1 (b)": 0.0, "GPU 2 (c)": 0.05}], "", []),
-        ([{"GPU 1 (b)": 1.0}, {"GPU 1 (b)": 0.87, "GPU 2 (c)": 0.0}], "GPU 1 (b) was 87 % busy", [FORGOTTEN_S]),
+        (
+            [{"GPU 1 (b)": 1.0}, {"GPU 1 (b)": 0.87, "GPU 2 (c)": 0.0}],
+            "GPU 1 (b) was 87 % busy",
+            [FORGOTTEN_S],
+        ),
         # It was this process that kept it busy, a moment ago.
         ([{"GPU 1 (b)": 1.0}, {"GPU 1 (b)": 0.0}], "", [FORGOTTEN_S]),
     ]:
@@ -323,17 +387,30 @@ def test_neither_buffers_of_nccl_nor_what_has_gone_are_a_neighbour(family, monke
     assert others_bytes(CONTEXT + GIB, GIB, {}, before_bytes=20 * GIB) == 0
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     used = CONTEXT + 9 * GIB
-    assert (others_bytes(used, 3 * GIB, {}, before_bytes=0), others_bytes(used, 3 * GIB, {})) == (0, None)
+    assert (others_bytes(used, 3 * GIB, {}, before_bytes=0), others_bytes(used, 3 * GIB, {})) == (
+        0,
+        None,
+    )
 
 
 def test_a_round_works_for_the_run_that_started_it(family, monkeypatch, tmp_path):
     monkeypatch.setattr(threading, "Thread", lambda **_: SimpleNamespace(start=lambda: None))
     monkeypatch.setattr(round_child.os, "getppid", lambda: PARENT)
-    asked = {"round": 2, "ids": [], "folder": "", "parent": PARENT, "deadline": None, "status": "", "own_process": True}
+    asked = {
+        "round": 2,
+        "ids": [],
+        "folder": "",
+        "parent": PARENT,
+        "deadline": None,
+        "status": "",
+        "own_process": True,
+    }
     (tmp_path / "round.json").write_text(json.dumps(asked), encoding="utf-8")
     monkeypatch.setenv(round_child.VARIABLE, str(tmp_path / "round.json"))
     plugins = SimpleNamespace(hasplugin=lambda name: False, register=lambda *_: None)
-    round_child.begin(SimpleNamespace(stash=pytest.Stash(), option=SimpleNamespace(), pluginmanager=plugins))
+    round_child.begin(
+        SimpleNamespace(stash=pytest.Stash(), option=SimpleNamespace(), pluginmanager=plugins)
+    )
     assert base._starters == {PARENT}
 
 

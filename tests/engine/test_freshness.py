@@ -69,7 +69,12 @@ def pair():
 
 HONEST = {
     "product": (torch.mm, randn(8, 8), randn(8, 8)),
-    "into an argument": (lambda a, b, c: torch.mm(a, b, out=c), randn(8, 8), randn(8, 8), torch.empty(8, 8)),
+    "into an argument": (
+        lambda a, b, c: torch.mm(a, b, out=c),
+        randn(8, 8),
+        randn(8, 8),
+        torch.empty(8, 8),
+    ),
     "into what nobody sees": (nothing_seen, randn(8, 8), randn(8, 8)),
     "copy": (lambda to, source: to.copy_(source), torch.zeros(1000), randn(1000)),
     "in place": (lambda x: x.add_(1), torch.zeros(100)),
@@ -92,22 +97,55 @@ HONEST = {
     "of its own, into what it holds": (lambda: torch.mm(HELD, HELD, out=INTO).numel(),),
     "a partial": (functools.partial(torch.mm, randn(8, 8), mat2=randn(8, 8)),),
     "idempotent in place": (lambda x, y: x.relu_(), randn(100), randn(100)),
-    "clamped in place": (lambda x, low, high: x.clamp_(low, high), randn(100), -torch.ones(100), torch.ones(100)),
-    "a running minimum": (lambda x, low: torch.minimum(x, low, out=low), randn(100) + 50, torch.full((100,), 1e9)),
-    "a running maximum": (lambda x, top: torch.maximum(x, top, out=top), randn(100) - 50, torch.full((100,), -1e9)),
-    "too little to be added": (lambda x, y: x.add_(y, alpha=1e-5), randn(1000).bfloat16(), randn(1000).bfloat16()),
+    "clamped in place": (
+        lambda x, low, high: x.clamp_(low, high),
+        randn(100),
+        -torch.ones(100),
+        torch.ones(100),
+    ),
+    "a running minimum": (
+        lambda x, low: torch.minimum(x, low, out=low),
+        randn(100) + 50,
+        torch.full((100,), 1e9),
+    ),
+    "a running maximum": (
+        lambda x, top: torch.maximum(x, top, out=top),
+        randn(100) - 50,
+        torch.full((100,), -1e9),
+    ),
+    "too little to be added": (
+        lambda x, y: x.add_(y, alpha=1e-5),
+        randn(1000).bfloat16(),
+        randn(1000).bfloat16(),
+    ),
     "seeded": (lambda x: (torch.manual_seed(0), torch.rand_like(x))[1], randn(100)),
     "from whole numbers alone": (lambda x, room: x.sort().values, torch.arange(100), randn(100)),
-    "a row of a large cache": (lambda cache, row: cache[90000].copy_(row), torch.zeros(100000, 64), randn(64)),
+    "a row of a large cache": (
+        lambda cache, row: cache[90000].copy_(row),
+        torch.zeros(100000, 64),
+        randn(64),
+    ),
     "until it converges": (halves, torch.tensor(8.0)),
-    "a share, whatever the scale": (lambda x, y: ((x > 0) == (y > 0)).float().mean().item(), randn(100), randn(100)),
+    "a share, whatever the scale": (
+        lambda x, y: ((x > 0) == (y > 0)).float().mean().item(),
+        randn(100),
+        randn(100),
+    ),
     "an address": (lambda x: x.data_ptr(), randn(100)),
     "another number each time": (lambda x: x.argmax().item() + time.perf_counter(), randn(100)),
     "of a model": (lambda model, x: model(x).argmax(), torch.nn.Linear(8, 8), randn(4, 8)),
     "of a result with a past": (lambda x: x.sign(), randn(100).requires_grad_() * 1),
     "made in inference mode": (torch.inference_mode()(copies), *torch.inference_mode()(pair)()),
-    "to be conjugated": (torch.mm, randn(8, 8, dtype=torch.cfloat), randn(8, 8, dtype=torch.cfloat).mH),
-    "float4": (lambda x, y: y * 2, torch.zeros(8, dtype=torch.uint8).view(torch.float4_e2m1fn_x2), randn(8)),
+    "to be conjugated": (
+        torch.mm,
+        randn(8, 8, dtype=torch.cfloat),
+        randn(8, 8, dtype=torch.cfloat).mH,
+    ),
+    "float4": (
+        lambda x, y: y * 2,
+        torch.zeros(8, dtype=torch.uint8).view(torch.float4_e2m1fn_x2),
+        randn(8),
+    ),
 }
 
 
@@ -121,7 +159,9 @@ def remembers(key):
 
     def make():
         known = {}
-        return lambda a, b: known[key(a, b)] if key(a, b) in known else known.setdefault(key(a, b), torch.mm(a, b))
+        return lambda a, b: (
+            known[key(a, b)] if key(a, b) in known else known.setdefault(key(a, b), torch.mm(a, b))
+        )
 
     return make
 
@@ -153,7 +193,9 @@ class LeavesToThreads:
         self.gate, self.threads = threading.Event(), []
 
     def __call__(self, a, b, out):
-        self.threads.append(threading.Thread(target=lambda: self.gate.wait() and torch.mm(a, b, out=out)))
+        self.threads.append(
+            threading.Thread(target=lambda: self.gate.wait() and torch.mm(a, b, out=out))
+        )
         self.threads[-1].start()
 
     def finish(self):
@@ -219,7 +261,10 @@ CHEATS = {
     "holds what it reads and remembers": (holds_all, 0),
     "holds what it reads, and remembers in a list": (holds_in_a_list, 0),
     "holds what it reads and what it wrote once": (holds_what_it_writes, 0),
-    "remembers by address and version": (remembers(lambda a, b: (a.data_ptr(), a._version, b._version)), 2),
+    "remembers by address and version": (
+        remembers(lambda a, b: (a.data_ptr(), a._version, b._version)),
+        2,
+    ),
     "remembers by object": (remembers(lambda a, b: (id(a), id(b))), 2),
     "remembers by content": (remembers(lambda a, b: str(a.tolist() + b.tolist())), 2),
     "works in every tenth call": (skips(10), 2),
@@ -266,7 +311,9 @@ def test_whoever_gives_copies_of_what_he_remembers_is_not_believed():
         assert why(make(), *given).startswith(
             "with other values in the same tensors a call gave what it had given before"
         )
-        assert [torch.equal(*pair) for pair in zip(given, first, strict=False)] == [True, True], case
+        assert [torch.equal(*pair) for pair in zip(given, first, strict=False)] == [True, True], (
+            case
+        )
 
 
 def test_every_refill_gives_values_of_the_same_kind_that_were_not_there_before():
@@ -284,11 +331,15 @@ def test_every_refill_gives_values_of_the_same_kind_that_were_not_there_before()
 def test_sets_are_looked_at_or_refilled_where_there_is_room_for_what_is_kept_of_each():
     make, _ = COPIES["copies, by object"]
     for free_bytes, seen in [(100, False), (1023, False), (1024, True)]:
-        assert bool(why(make(), randn(8, 8), randn(8, 8), free_bytes=free_bytes)) == seen, free_bytes
+        assert bool(why(make(), randn(8, 8), randn(8, 8), free_bytes=free_bytes)) == seen, (
+            free_bytes
+        )
     sets = [(randn(1000),) for _ in range(100)]
     refill_of(torch.neg, sets, 103 * 4000)(99)
     assert not torch.equal(sets[99][0], sets[98][0])
-    with pytest.raises(NoRoom, match=r"needs 412 kB of free memory to change all arguments, found 408 kB"):
+    with pytest.raises(
+        NoRoom, match=r"needs 412 kB of free memory to change all arguments, found 408 kB"
+    ):
         refill_of(torch.neg, sets, 102 * 4000)
 
 
@@ -297,7 +348,9 @@ def test_a_refill_reaches_what_was_made_in_inference_mode_and_leaves_what_cannot
     refill_of(torch.neg, [(made, packed.view(torch.float4_e2m1fn_x2))], ROOM)(0)
     assert made.min() < 1
     assert not packed.any()
-    with pytest.raises(BadInput, match="refill=True found no tensor of floating-point numbers among the arguments"):
+    with pytest.raises(
+        BadInput, match="refill=True found no tensor of floating-point numbers among the arguments"
+    ):
         refill_of(torch.neg, [(torch.arange(4),)], ROOM)
 
 
@@ -317,9 +370,14 @@ REMEMBERS = (
 )
 
 
-def test_what_is_remembered_or_left_to_another_stream_makes_a_measurement_invalid_where_anybody_looks(suite):
+def test_what_is_remembered_or_left_to_another_stream_makes_a_measurement_invalid_where_anybody_looks(
+    suite,
+):
     suite.run(REMEMBERS.format(key="id(x)", more="", changed="False"), "--roofline-save=seen")
-    suite.run(REMEMBERS.format(key="id(x)", more=", refill=False", changed="False"), "--roofline-save=unseen")
+    suite.run(
+        REMEMBERS.format(key="id(x)", more=", refill=False", changed="False"),
+        "--roofline-save=unseen",
+    )
     suite.run(
         HEAD + "def holds(roofline, fake):\n"
         "    a = torch.rand(8, 8)\n"
@@ -336,7 +394,10 @@ def test_what_is_remembered_or_left_to_another_stream_makes_a_measurement_invali
         "--roofline-save=held",
     )
     suite.result.stdout.fnmatch_lines(["*refill is 'yes'; expected one of None, True, False*"])
-    runs = {name: read_run(suite.pytester.path / f".roofline/runs/{name}.jsonl") for name in ("seen", "unseen", "held")}
+    runs = {
+        name: read_run(suite.pytester.path / f".roofline/runs/{name}.jsonl")
+        for name in ("seen", "unseen", "held")
+    }
     assert runs["unseen"].measurements[0].invalid == ""
     for name in ("seen", "held"):
         assert runs[name].measurements[0].invalid.startswith(STALE), name
@@ -348,9 +409,16 @@ def test_what_is_remembered_or_left_to_another_stream_makes_a_measurement_invali
 def test_with_other_values_in_every_sample_what_is_remembered_by_content_takes_its_time(suite):
     """A copy of what was remembered has memory of its own, as an honest result has."""
     for refill, median_s in [(None, 1e-5), (True, 1.01e-3)]:
-        text = REMEMBERS.format(key="tuple(x.tolist())", more=f", refill={refill}", changed=str(bool(refill)))
-        suite.run(text.replace("return known[key]", "return known[key].clone()"), f"--roofline-save=r{refill}")
-        (measurement,) = read_run(suite.pytester.path / f".roofline/runs/r{refill}.jsonl").measurements
+        text = REMEMBERS.format(
+            key="tuple(x.tolist())", more=f", refill={refill}", changed=str(bool(refill))
+        )
+        suite.run(
+            text.replace("return known[key]", "return known[key].clone()"),
+            f"--roofline-save=r{refill}",
+        )
+        (measurement,) = read_run(
+            suite.pytester.path / f".roofline/runs/r{refill}.jsonl"
+        ).measurements
         assert (measurement.invalid, measurement.median_s) == ("", pytest.approx(median_s)), refill
         assert ("refilled" in measurement.samples.achieved) == bool(refill)
         assert refill is None or measurement.samples.iterations == 1

@@ -19,7 +19,11 @@ from pytest_roofline.engine.peers import ALONE, UNKNOWN, CoreWatch, most_taken
 from .. import warm
 
 GIB, MIB = 2**30, 2**20
-CPU, CACHE, INNER = "sys/devices/system/cpu", "sys/devices/system/cpu/cpu0/cache", "sys/fs/cgroup/outer/inner"
+CPU, CACHE, INNER = (
+    "sys/devices/system/cpu",
+    "sys/devices/system/cpu/cpu0/cache",
+    "sys/fs/cgroup/outer/inner",
+)
 # Of version 1, with a tree for each controller.
 MEMORY_1, CPU_1 = "sys/fs/cgroup/memory", "sys/fs/cgroup/cpu/outer/inner"
 PERIOD = {f"{CPU_1}/cpu.cfs_period_us": "100000\n"}
@@ -34,7 +38,9 @@ cpu MHz\t\t: 1200.0
 """
 # A process in a cgroup of version 2, of version 1, and at the root of a container.
 V2 = {"proc/self/cgroup": "0::/outer/inner\n"}
-V1 = {"proc/self/cgroup": "11:memory:/outer/inner\n4:cpu,cpuacct:/outer/inner\n1:name=systemd:/outer/inner\n"}
+V1 = {
+    "proc/self/cgroup": "11:memory:/outer/inner\n4:cpu,cpuacct:/outer/inner\n1:name=systemd:/outer/inner\n"
+}
 ROOT = {"proc/self/cgroup": "0::/\n"}
 
 
@@ -44,7 +50,11 @@ def level_3_of_two_dies():
     for core, shared in enumerate(("0-1", "0-1", "2-3", "2-3")):
         for level, size, cores in ((2, "1024K", str(core)), (3, "32768K", shared)):
             folder = f"{CPU}/cpu{core}/cache/index{level}"
-            files |= {f"{folder}/level": str(level), f"{folder}/size": size, f"{folder}/shared_cpu_list": cores}
+            files |= {
+                f"{folder}/level": str(level),
+                f"{folder}/size": size,
+                f"{folder}/shared_cpu_list": cores,
+            }
     return files
 
 
@@ -78,9 +88,15 @@ CASES = {
         ({}, None),
     ],
     host.last_level_cache_bytes: [
-        ({f"{CACHE}/index{at}/size": f"{size}K\n" for at, size in enumerate((48, 1024, 32768))}, 32 * MIB),
+        (
+            {f"{CACHE}/index{at}/size": f"{size}K\n" for at, size in enumerate((48, 1024, 32768))},
+            32 * MIB,
+        ),
         (level_3_of_two_dies(), 64 * MIB),
-        *(({f"{CACHE}/index3/size": text}, size) for text, size in (("4096", 4096), ("32M", 32 * MIB), ("1G", GIB))),
+        *(
+            ({f"{CACHE}/index3/size": text}, size)
+            for text, size in (("4096", 4096), ("32M", 32 * MIB), ("1G", GIB))
+        ),
         # One that is kept secret is assumed large.
         *(({f"{CACHE}/index0/size": text}, 64 * MIB) for text in ("much", "0K")),
         ({}, 64 * MIB),
@@ -102,7 +118,14 @@ CASES = {
         (V1 | PERIOD | {f"{CPU_1}/cpu.cfs_quota_us": "250000\n"}, 2.5),
         (V2 | {f"{INNER}/cpu.max": "max 100000\n"}, None),
         (V1 | PERIOD | {f"{CPU_1}/cpu.cfs_quota_us": "-1\n"}, None),
-        (V2 | {"sys/fs/cgroup/outer/cpu.max": "100000 100000\n", f"{INNER}/cpu.max": "400000 100000\n"}, 1.0),
+        (
+            V2
+            | {
+                "sys/fs/cgroup/outer/cpu.max": "100000 100000\n",
+                f"{INNER}/cpu.max": "400000 100000\n",
+            },
+            1.0,
+        ),
         ({}, None),
     ],
     host.free_memory_bytes: [
@@ -137,7 +160,9 @@ def on_linux(monkeypatch):
 
 
 def test_a_fact_is_read_from_the_files_of_the_machine(on_linux, monkeypatch, tmp_path, machine):
-    for number, (ask, files, answer) in enumerate((ask, *case) for ask, cases in CASES.items() for case in cases):
+    for number, (ask, files, answer) in enumerate(
+        (ask, *case) for ask, cases in CASES.items() for case in cases
+    ):
         machine.root = tmp_path / str(number)
         monkeypatch.setattr(host, "ROOT", machine.root)
         host.host_facts.cache_clear()
@@ -160,7 +185,11 @@ def test_free_memory_is_what_machine_and_cgroup_leave(on_linux, machine):
 def test_usable_cores_are_those_of_the_affinity_or_all(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3, 4, 5}, raising=False)
     monkeypatch.delenv("OMP_PROC_BIND", raising=False)
-    assert (host.usable_cores(), host.affinity(), host.numbers_of("0,3-5")) == (4, "0,3-5", {0, 3, 4, 5})
+    assert (host.usable_cores(), host.affinity(), host.numbers_of("0,3-5")) == (
+        4,
+        "0,3-5",
+        {0, 3, 4, 5},
+    )
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
     assert host.usable_cores() == 6
@@ -173,9 +202,13 @@ def test_a_mac_is_asked_by_sysctl_if_it_has_one(machine, monkeypatch):
         "hw.perflevel0.l2cachesize": "16777216\n",
     }
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
-    monkeypatch.setattr(host.subprocess, "run", lambda command, **_: SimpleNamespace(stdout=answers[command[-1]]))
+    monkeypatch.setattr(
+        host.subprocess, "run", lambda command, **_: SimpleNamespace(stdout=answers[command[-1]])
+    )
     assert (host.cpu_model(), host.last_level_cache_bytes()) == ("Apple M4", 16 * MIB)
-    monkeypatch.setattr(host.subprocess, "run", lambda *_, **__: (_ for _ in ()).throw(FileNotFoundError("sysctl")))
+    monkeypatch.setattr(
+        host.subprocess, "run", lambda *_, **__: (_ for _ in ()).throw(FileNotFoundError("sysctl"))
+    )
     assert host.last_level_cache_bytes() == 64 * MIB
 
 
@@ -191,7 +224,9 @@ def watched(machine, monkeypatch):
     monkeypatch.setattr(host, "usable_cpus", lambda: {0, 1})
     monkeypatch.setattr(time, "perf_counter", lambda: clock["wall"])
     monkeypatch.setattr(time, "process_time", lambda: clock["own"])
-    monkeypatch.setattr(os, "times", lambda: os.times_result((9.0, 9.0, clock["children"], 0.0, 9.0)))
+    monkeypatch.setattr(
+        os, "times", lambda: os.times_result((9.0, 9.0, clock["children"], 0.0, 9.0))
+    )
 
     def at(wall, own, busy, children=0.0):
         clock.update(wall=wall, own=own, children=children)
@@ -202,7 +237,9 @@ def watched(machine, monkeypatch):
     return at
 
 
-def test_what_others_worked_on_our_cores_is_counted_without_this_process_and_its_compilers(watched, machine):
+def test_what_others_worked_on_our_cores_is_counted_without_this_process_and_its_compilers(
+    watched, machine
+):
     for wall, own, busy, children, taken in [
         (1.0, 2.0, 2.0, 0.0, 0.0),
         (2.0, 2.0, 3.5, 0.0, 0.75),
@@ -214,7 +251,11 @@ def test_what_others_worked_on_our_cores_is_counted_without_this_process_and_its
         watched(0.0, 0.0, 0.0)
         watch = Neighbours()
         watched(wall, own, busy, children)
-        assert watch.cores_taken() == (None if taken is None else pytest.approx(taken)), (wall, own, busy)
+        assert watch.cores_taken() == (None if taken is None else pytest.approx(taken)), (
+            wall,
+            own,
+            busy,
+        )
     watched(0.0, 2.0, 12.5)
     assert cpu.others_core_s() == 10.5
     (machine.root / "proc/stat").unlink()
@@ -224,7 +265,13 @@ def test_what_others_worked_on_our_cores_is_counted_without_this_process_and_its
 def test_a_quarter_of_a_core_is_the_most_that_others_may_take_of_two(monkeypatch):
     said = "other processes kept {} of 2 cores busy while it was timed; run it on a quiet machine"
     monkeypatch.setattr(host, "usable_cpus", lambda: {0, 1})
-    for taken, why in [(None, ""), (0.0, ""), (0.25, ""), (0.4, said.format(0.4)), (1.0, said.format(1.0))]:
+    for taken, why in [
+        (None, ""),
+        (0.0, ""),
+        (0.25, ""),
+        (0.4, said.format(0.4)),
+        (1.0, said.format(1.0)),
+    ]:
         assert too_busy(taken) == why
     # Of many cores a twentieth.
     monkeypatch.setattr(host, "usable_cpus", lambda: set(range(20)))
@@ -248,20 +295,26 @@ def test_only_what_is_not_of_this_world_is_a_neighbour():
 def test_busy_processors_disturb_only_what_is_timed_on_them(monkeypatch):
     monkeypatch.setattr(Neighbours, "cores_taken", lambda self: host.usable_cores() + 1.0)
     for measured in (True, False):
-        assert ("other processes kept" in CoreWatch(ALONE, on_processors=measured).disturbed()) == measured
+        assert (
+            "other processes kept" in CoreWatch(ALONE, on_processors=measured).disturbed()
+        ) == measured
 
 
 # What surrounds a number, and the warning about an accelerator that stands idle.
 
 
-def test_an_accelerator_that_torch_cannot_use_is_a_warning_that_says_what_to_do(tmp_path, monkeypatch):
+def test_an_accelerator_that_torch_cannot_use_is_a_warning_that_says_what_to_do(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     present = tmp_path / "nvidiactl"
     present.touch()
     monkeypatch.setattr(host, "ACCELERATOR_NODES", (present, tmp_path / "kfd"))
     warning = host.unused_accelerator(CpuDevice())
     assert warning.startswith(f"this machine has an accelerator ({present}), but torch")
-    assert warning.endswith("so the CPU is measured; install a torch for it, or ask for --roofline-device=cpu")
+    assert warning.endswith(
+        "so the CPU is measured; install a torch for it, or ask for --roofline-device=cpu"
+    )
     assert host.unused_accelerator(FakeDevice()) == ""
     present.unlink()
     assert host.unused_accelerator(CpuDevice()) == ""
@@ -279,7 +332,11 @@ def test_software_is_what_is_installed_and_how_torch_keeps_memory(monkeypatch):
         raise host.metadata.PackageNotFoundError(distribution)
 
     monkeypatch.setattr(host.metadata, "version", version)
-    versions = {"python": platform.python_version(), "torch": str(torch.__version__), "cuda": "12.8"}
+    versions = {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "cuda": "12.8",
+    }
     expected = versions | {"allocator": "default", "pytorch-triton-rocm": "3.5"}
     environment = host.gather(FakeDevice(product="NVIDIA A100-SXM4-80GB"))
     assert (environment.software, environment.device.product) == (expected, "NVIDIA A100-SXM4-80GB")
@@ -289,7 +346,9 @@ def test_software_is_what_is_installed_and_how_torch_keeps_memory(monkeypatch):
 
 # The limit on a process's memory: what cannot fit fails by itself, and everything is as before when it is over.
 
-needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux, which limits what malloc maps")
+needs_linux = pytest.mark.skipif(
+    sys.platform != "linux", reason="needs Linux, which limits what malloc maps"
+)
 # In a process of its own: a limit that is not lifted would end the tests.
 LIMITED = """
 import json, resource, subprocess, sys, torch
@@ -341,7 +400,9 @@ def test_one_allocation_beyond_what_is_free_fails_and_the_process_lives_as_befor
 
 
 @needs_linux
-def test_a_twentieth_of_what_is_free_is_left_or_a_quarter_of_a_gibibyte_but_no_more_than_half(monkeypatch, machine):
+def test_a_twentieth_of_what_is_free_is_left_or_a_quarter_of_a_gibibyte_but_no_more_than_half(
+    monkeypatch, machine
+):
     import resource
 
     infinite = resource.RLIM_INFINITY
@@ -354,7 +415,11 @@ def test_a_twentieth_of_what_is_free_is_left_or_a_quarter_of_a_gibibyte_but_no_m
         assert limit is None
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: state.update(limits=limits))
     machine.write("proc/self/status", f"Name:\tpython\nVmData:\t {2 * GIB // 1024} kB\n")
-    for free, margin in ((32 * GIB, int(0.05 * 32 * GIB)), (GIB, 256 * MIB), (256 * MIB, 128 * MIB)):
+    for free, margin in (
+        (32 * GIB, int(0.05 * 32 * GIB)),
+        (GIB, 256 * MIB),
+        (256 * MIB, 128 * MIB),
+    ):
         machine.memory(64 * GIB, free)
         with host.limited() as limit:
             assert limit == 2 * GIB + free - margin

@@ -15,7 +15,13 @@ from pytest_roofline.engine.identity import identified, libraries, packages
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
-    names = (*identity._BRANCH, *identity._REQUEST, *identity._TARGET, "GITHUB_REF", "CI_MERGE_REQUEST_DIFF_BASE_SHA")
+    names = (
+        *identity._BRANCH,
+        *identity._REQUEST,
+        *identity._TARGET,
+        "GITHUB_REF",
+        "CI_MERGE_REQUEST_DIFF_BASE_SHA",
+    )
     for name in names:
         monkeypatch.delenv(name, raising=False)
     # Git takes long on a busy machine.
@@ -37,9 +43,16 @@ def fresh(monkeypatch):
 
 
 def git(folder, *words):
-    settings = ("user.name=n", "user.email=e@x", "protocol.file.allow=always", "init.defaultBranch=main")
+    settings = (
+        "user.name=n",
+        "user.email=e@x",
+        "protocol.file.allow=always",
+        "init.defaultBranch=main",
+    )
     own = [word for setting in settings for word in ("-c", setting)]
-    done = subprocess.run(["git", "-C", str(folder), *own, *words], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["git", "-C", str(folder), *own, *words], capture_output=True, text=True, check=True
+    )
     return done.stdout.strip()
 
 
@@ -103,7 +116,12 @@ def test_a_change_inside_of_a_submodule_is_a_change(repository, tmp_path):
 
 
 GITHUB = {"GITHUB_REF": "refs/pull/12/merge", "GITHUB_HEAD_REF": "mine", "GITHUB_BASE_REF": "main"}
-JENKINS = {"CHANGE_ID": "12", "CHANGE_BRANCH": "mine", "BRANCH_NAME": "PR-12", "CHANGE_TARGET": "main"}
+JENKINS = {
+    "CHANGE_ID": "12",
+    "CHANGE_BRANCH": "mine",
+    "BRANCH_NAME": "PR-12",
+    "CHANGE_TARGET": "main",
+}
 
 
 @pytest.mark.parametrize("told", [GITHUB, JENKINS], ids=["GitHub", "Jenkins"])
@@ -123,7 +141,9 @@ def test_ci_says_what_a_detached_commit_is_of(repository, tmp_path, monkeypatch,
     assert found == Code(".", head, merge_base=base)
 
 
-def test_without_git_and_where_it_takes_too_long_nothing_is_invented(repository, tmp_path, monkeypatch):
+def test_without_git_and_where_it_takes_too_long_nothing_is_invented(
+    repository, tmp_path, monkeypatch
+):
     class OfNoState(subprocess.Popen):
         def communicate(self, input=None, timeout=None):  # noqa: A002 - its own name
             assert 0 < timeout <= identity.GIT_S
@@ -142,13 +162,17 @@ def test_without_git_and_where_it_takes_too_long_nothing_is_invented(repository,
 def distribution(folder, name, version, files, **more):
     info = folder / f"{name}-{version}.dist-info"
     info.mkdir(parents=True)
-    (info / "RECORD").write_text("".join(f"{file},sha256=x,1\n" for file in files), encoding="utf-8")
+    (info / "RECORD").write_text(
+        "".join(f"{file},sha256=x,1\n" for file in files), encoding="utf-8"
+    )
     for file, text in more.items():
         (info / file.replace("__", ".")).write_text(text, encoding="utf-8")
     return info
 
 
-def test_packages_are_those_imported_by_whatever_name_and_binaries_have_a_hash(tmp_path, monkeypatch):
+def test_packages_are_those_imported_by_whatever_name_and_binaries_have_a_hash(
+    tmp_path, monkeypatch
+):
     site = tmp_path / "site"
     distribution(site, "Plain", "1.0", ["plain/__init__.py"])
     distribution(site, "fast_thing", "2.0", ["fast_thing/core.so", "fast_thing/__init__.py"])
@@ -178,11 +202,19 @@ def test_code_that_packages_were_installed_from_is_told_as_well(repository, tmp_
     editable = {"url": (tmp_path / "link").as_uri(), "dir_info": {"editable": True}}
     checked_out = {"url": "https://x/y.git", "vcs_info": {"vcs": "git", "commit_id": "c0ffee"}}
     copied = {"url": repository.as_uri(), "dir_info": {}}
-    for name, origin in (("mine", editable), ("theirs", checked_out), ("copied", copied), ("odd", [])):
+    for name, origin in (
+        ("mine", editable),
+        ("theirs", checked_out),
+        ("copied", copied),
+        ("odd", []),
+    ):
         distribution(site, name, "1", [], direct_url__json=json.dumps(origin))
     monkeypatch.setattr(sys, "path", [str(site)])
     head = git(repository, "rev-parse", "HEAD")
-    assert list(identity._installed_code()) == [Code("mine", head, branch="main"), Code("theirs", "c0ffee")]
+    assert list(identity._installed_code()) == [
+        Code("mine", head, branch="main"),
+        Code("theirs", "c0ffee"),
+    ]
     # Where a worktree stands for the folder that it was installed from, that is what runs.
     git(repository, "worktree", "add", "--detach", str(tmp_path / "side"), "HEAD")
     (tmp_path / "side" / "new.py").write_text("")
@@ -203,19 +235,29 @@ def test_variables_that_steer_libraries_are_kept_and_secrets_are_not():
         "TRITON_API_KEY": "x", "TORCH_TOKEN": "x", "UCX_PASSWORD": "x", "PYTORCH_INDEX": "https://me:pw@host/simple",
         "HSA_OVERRIDE_GFX_VERSION": "9.4.2",
     }  # fmt: skip
-    kept = ["HSA_OVERRIDE_GFX_VERSION", "NCCL_ALGO", "OMP_NUM_THREADS", "TORCHINDUCTOR_MAX_AUTOTUNE"]
+    kept = [
+        "HSA_OVERRIDE_GFX_VERSION",
+        "NCCL_ALGO",
+        "OMP_NUM_THREADS",
+        "TORCHINDUCTOR_MAX_AUTOTUNE",
+    ]
     assert list(identity.variables(environ)) == kept
 
 
 def test_libraries_are_those_mapped_with_the_version_of_their_file_or_wheel(tmp_path, monkeypatch):
     site = tmp_path / "site"
     distribution(site, "nvidia_cublas_cu12", "12.8.4.1", [])
-    wheel, system = site / "nvidia" / "cublas" / "lib" / "libcublas.so.12", tmp_path / "libnccl.so.2"
+    wheel, system = (
+        site / "nvidia" / "cublas" / "lib" / "libcublas.so.12",
+        tmp_path / "libnccl.so.2",
+    )
     wheel.parent.mkdir(parents=True)
     wheel.touch()
     (tmp_path / "libnccl.so.2.27.3").touch()
     system.symlink_to("libnccl.so.2.27.3")
-    maps = "".join(f"7f00-7f01 r-xp 00000000 00:00 1 {path}\n" for path in (wheel, system, "/lib/libc.so.6"))
+    maps = "".join(
+        f"7f00-7f01 r-xp 00000000 00:00 1 {path}\n" for path in (wheel, system, "/lib/libc.so.6")
+    )
     monkeypatch.setattr(identity, "read", lambda path: maps)
     found = libraries()
     assert (found["cuBLAS"], found["NCCL"]) == ("12.8.4.1", "2.27.3")

@@ -19,7 +19,14 @@ from pytest_roofline.engine import host, inventory
 from pytest_roofline.engine.devices import amd, cpu, nvidia
 from pytest_roofline.engine.devices.cpu import CpuDevice
 from pytest_roofline.engine.devices.cuda import CudaDevice
-from pytest_roofline.engine.inventory import Link, between, kind_among, of_amd, of_nvidia, take_stock
+from pytest_roofline.engine.inventory import (
+    Link,
+    between,
+    kind_among,
+    of_amd,
+    of_nvidia,
+    take_stock,
+)
 from pytest_roofline.machine.diagnosis import diagnose
 
 from .management import (
@@ -74,7 +81,9 @@ def install(monkeypatch, tmp_path):
     return install
 
 
-def test_every_fact_that_a_library_tells_of_every_gpu_is_taken_whatever_torch_sees(install, monkeypatch):
+def test_every_fact_that_a_library_tells_of_every_gpu_is_taken_whatever_torch_sees(
+    install, monkeypatch
+):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     library = install(FakeNvml(H100, H100 | {"UUID": "GPU-2"}))
     install(FakeAmdsmi(MI300X))
@@ -85,7 +94,15 @@ def test_every_fact_that_a_library_tells_of_every_gpu_is_taken_whatever_torch_se
 
 def test_each_gpu_has_its_own_facts_and_findings_and_a_lost_one_takes_none_with_it(install):
     broken = [dict.fromkeys(H100, error) | {"UUID": WITHHELD} for error in (WITHHELD, DENIED)]
-    install(FakeNvml(H100, H100 | {"CurrPcieLinkWidth": 8}, H100 | {"EnforcedPowerLimit": 5e5}, *broken, NVMLError(15)))
+    install(
+        FakeNvml(
+            H100,
+            H100 | {"CurrPcieLinkWidth": 8},
+            H100 | {"EnforcedPowerLimit": 5e5},
+            *broken,
+            NVMLError(15),
+        )
+    )
     install(FakeAmdsmi(MI300X | {"gpu_device_bdf": AmdSmiLibraryException()}, MI300X))
     machine = take_stock()
     assert machine.gpus == (
@@ -94,10 +111,14 @@ def test_each_gpu_has_its_own_facts_and_findings_and_a_lost_one_takes_none_with_
         Gpu(0, "unknown"), replace(INSTINCT, index=1),
     )  # fmt: skip
     found = {finding.subject for finding in diagnose(machine)}
-    assert {gpu.label for gpu in machine.gpus[1:7]} == {subject for subject in found if subject.startswith("GPU ")}
+    assert {gpu.label for gpu in machine.gpus[1:7]} == {
+        subject for subject in found if subject.startswith("GPU ")
+    }
 
 
-def test_an_answer_of_nvml_is_taken_as_it_is_meant_and_one_that_is_withheld_leaves_its_fact_unknown(install):
+def test_an_answer_of_nvml_is_taken_as_it_is_meant_and_one_that_is_withheld_leaves_its_fact_unknown(
+    install,
+):
     reasons = ("CurrentClocksEventReasons", "CurrentClocksThrottleReasons")
     cases = [
         ({"Name": b"NVIDIA H100 80GB HBM3"}, {}),
@@ -149,7 +170,9 @@ def test_a_library_without_a_driver_or_a_gpu(install):
         sys.modules[library.__name__] = None
 
 
-def test_an_answer_of_amdsmi_is_taken_as_it_is_meant_and_one_that_raises_leaves_its_fact_unknown(install):
+def test_an_answer_of_amdsmi_is_taken_as_it_is_meant_and_one_that_raises_leaves_its_fact_unknown(
+    install,
+):
     error, untold = AmdSmiLibraryException(), {"throttle_known": True, "active": None}
     link = ("pcie_generation", "pcie_generation_rated", "pcie_width", "pcie_width_rated")
     cases = [
@@ -171,18 +194,28 @@ def test_an_answer_of_amdsmi_is_taken_as_it_is_meant_and_one_that_raises_leaves_
         ("gpu_compute_partition", "CPX", {"partition": "cpx"}),
         ("gpu_compute_partition", error, {}),
         ("gpu_vram_usage", {"vram_total": 196608, "vram_used": 5120}, {"others_bytes": 4 * GIB}),
-        ("gpu_vram_usage", {"vram_total": "N/A", "vram_used": "N/A"}, {"memory_bytes": None, "others_bytes": None}),
+        (
+            "gpu_vram_usage",
+            {"vram_total": "N/A", "vram_used": "N/A"},
+            {"memory_bytes": None, "others_bytes": None},
+        ),
         ("gpu_asic_info", error, {"product": "unknown"}),
         ("gpu_device_uuid", error, {"uuid": None}),
     ]
     for question, answer, facts in cases:
         install(FakeAmdsmi(MI300X | {question: answer}))
         assert amd.gpus() == [replace(INSTINCT, **facts)], (question, answer)
-    install(FakeAmdsmi(MI300X | {"violation_status": error, "gpu_metrics_info": dict.fromkeys(METRICS, "N/A")}))
+    install(
+        FakeAmdsmi(
+            MI300X | {"violation_status": error, "gpu_metrics_info": dict.fromkeys(METRICS, "N/A")}
+        )
+    )
     assert amd.gpus() == [replace(INSTINCT, active=None, throttle_known=False)]
 
 
-def test_what_shares_or_slows_the_machine_is_seen_by_pipe_variable_and_node(install, monkeypatch, tmp_path):
+def test_what_shares_or_slows_the_machine_is_seen_by_pipe_variable_and_node(
+    install, monkeypatch, tmp_path
+):
     for name in inventory.INJECTIONS:
         monkeypatch.setenv(name, "/opt/tool.so")
         assert take_stock().profiler == name
@@ -206,8 +239,14 @@ def test_the_limits_of_the_host_are_told_and_none_is_not_unknown(monkeypatch, tm
     for folder, size in [(tmp_path, shutil.disk_usage(tmp_path).total), (tmp_path / "none", None)]:
         monkeypatch.setattr(inventory, "_SHM", folder)
         assert take_stock().shm_bytes == size
-    for limit, known in [(2**23, (2**23, True)), (0, (0, True)), (resource.RLIM_INFINITY, (None, True))]:
-        monkeypatch.setattr(resource, "getrlimit", lambda which, limit=limit: (limit, resource.RLIM_INFINITY))
+    for limit, known in [
+        (2**23, (2**23, True)),
+        (0, (0, True)),
+        (resource.RLIM_INFINITY, (None, True)),
+    ]:
+        monkeypatch.setattr(
+            resource, "getrlimit", lambda which, limit=limit: (limit, resource.RLIM_INFINITY)
+        )
         machine = take_stock()
         assert (machine.memlock_bytes, machine.memlock_known) == known
     monkeypatch.setitem(sys.modules, "resource", None)
@@ -225,7 +264,11 @@ def test_the_pairs_without_peer_access_are_listed_where_torch_tells(monkeypatch)
 
 def test_who_keeps_the_cores_busy_is_named_while_the_machine_is_watched(monkeypatch, tmp_path):
     ticks = os.sysconf("SC_CLK_TCK")
-    idle, busy, own = tmp_path / "proc/7/stat", tmp_path / "proc/8/stat", tmp_path / f"proc/{os.getpid()}/stat"
+    idle, busy, own = (
+        tmp_path / "proc/7/stat",
+        tmp_path / "proc/8/stat",
+        tmp_path / f"proc/{os.getpid()}/stat",
+    )
 
     def write(path, name, seconds):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -251,7 +294,9 @@ def test_who_keeps_the_cores_busy_is_named_while_the_machine_is_watched(monkeypa
 def cards(monkeypatch):
     """Four cards of torch's, in its own numbers, and the pairs of them that cannot reach each other."""
     properties = [
-        SimpleNamespace(uuid=f"GPU-{index}", pci_domain_id=0, pci_bus_id=0xC0 + index, pci_device_id=0)
+        SimpleNamespace(
+            uuid=f"GPU-{index}", pci_domain_id=0, pci_bus_id=0xC0 + index, pci_device_id=0
+        )
         for index in range(4)
     ]
     apart = set()
@@ -262,7 +307,9 @@ def cards(monkeypatch):
     return SimpleNamespace(properties=properties, apart=apart)
 
 
-def test_a_device_tells_all_that_the_inventory_does_found_by_its_uuid_and_asked_anew(install, cards):
+def test_a_device_tells_all_that_the_inventory_does_found_by_its_uuid_and_asked_anew(
+    install, cards
+):
     library = install(FakeNvml(*(H100 | {"UUID": f"GPU-{index}"} for index in (3, 2, 1))))
     device, mine = CudaDevice(1), replace(GPU, index=2, others_bytes=None)
     assert (device.gpu(), library.open) == (mine, 0)
@@ -283,9 +330,15 @@ def test_a_device_that_nobody_knows_is_unknown_and_raises_nothing(install, cards
     assert CudaDevice(1).gpu() is None
 
 
-def test_an_amd_device_is_found_by_its_address_and_a_link_below_full_speed_may_idle(install, cards, monkeypatch):
+def test_an_amd_device_is_found_by_its_address_and_a_link_below_full_speed_may_idle(
+    install, cards, monkeypatch
+):
     monkeypatch.setattr(torch.version, "hip", "6.4", raising=False)
-    install(FakeAmdsmi(MI300X | {"gpu_device_bdf": "0000:c3:00.0"}, MI300X | {"pcie_info": pcie(speed=2500)}))
+    install(
+        FakeAmdsmi(
+            MI300X | {"gpu_device_bdf": "0000:c3:00.0"}, MI300X | {"pcie_info": pcie(speed=2500)}
+        )
+    )
     mine = replace(INSTINCT, others_bytes=None)
     assert CudaDevice(1).gpu() == replace(mine, index=1, pcie_generation=None)
     assert (CudaDevice(3).gpu(), CudaDevice(0).gpu()) == (mine, None)
@@ -313,14 +366,24 @@ def wired(wires=(), peer=(), ancestor=None, hides=(), lacks=()):
         answers = {
             "UUID": uuid,
             "PciInfo": SimpleNamespace(busId=buses[uuid].encode()),
-            "NvLinkState": lambda link: int(ends[link] is not None) if link < len(ends) else told(NVMLError(2)),
+            "NvLinkState": lambda link: (
+                int(ends[link] is not None) if link < len(ends) else told(NVMLError(2))
+            ),
             "NvLinkRemoteDeviceType": lambda link: 2 if ends[link] == "switch" else 0,
             # Lower case at one end, upper at the other: drivers are not of one mind.
-            "NvLinkRemotePciInfo": lambda link: SimpleNamespace(busId=buses.get(ends[link], "0").lower()),
-            "P2PStatus": lambda other, cap: dict(peer)[cap] if cap in dict(peer) else told(WITHHELD),
-            "TopologyCommonAncestor": lambda other: ancestor if ancestor is not None else told(WITHHELD),
+            "NvLinkRemotePciInfo": lambda link: SimpleNamespace(
+                busId=buses.get(ends[link], "0").lower()
+            ),
+            "P2PStatus": lambda other, cap: (
+                dict(peer)[cap] if cap in dict(peer) else told(WITHHELD)
+            ),
+            "TopologyCommonAncestor": lambda other: (
+                ancestor if ancestor is not None else told(WITHHELD)
+            ),
         }
-        return {name: answer for name, answer in answers.items() if name not in lacks} | dict.fromkeys(hides, WITHHELD)
+        return {
+            name: answer for name, answer in answers.items() if name not in lacks
+        } | dict.fromkeys(hides, WITHHELD)
 
     return FakeNvml(*map(gpu, buses))
 
@@ -373,14 +436,22 @@ OLDER = {"AmdSmiIoLinkType": {"UNDEFINED": 0, "PCIEXPRESS": 1, "XGMI": 2}}
 
 
 def test_a_type_of_amds_means_what_this_version_of_the_library_numbers_so():
-    newer = {"AmdSmiLinkType": {"AMDSMI_LINK_TYPE_INTERNAL": 0, "AMDSMI_LINK_TYPE_PCIE": 1, "AMDSMI_LINK_TYPE_XGMI": 2}}
+    newer = {
+        "AmdSmiLinkType": {
+            "AMDSMI_LINK_TYPE_INTERNAL": 0,
+            "AMDSMI_LINK_TYPE_PCIE": 1,
+            "AMDSMI_LINK_TYPE_XGMI": 2,
+        }
+    }
     swapped = {"AmdSmiLinkType": {"AMDSMI_LINK_TYPE_XGMI": 1, "AMDSMI_LINK_TYPE_PCIE": 2}}
     # Of the versions with both, the older enumeration is the one of this question (hwloc's source says so).
     for enums, kinds in [
         (OLDER, ("unknown", "pcie", "xgmi")), (OLDER | swapped, ("unknown", "pcie", "xgmi")),
         (newer, ("unknown", "pcie", "xgmi")), (swapped, ("unknown", "xgmi", "pcie")), ({}, ("unknown",) * 3),
     ]:  # fmt: skip
-        found = [of_amd(Linked(number, **enums), "0000:c1:00.0", "0000:C2:00.0") for number in range(3)]
+        found = [
+            of_amd(Linked(number, **enums), "0000:c1:00.0", "0000:C2:00.0") for number in range(3)
+        ]
         assert found == [Link(kind) for kind in kinds], enums
     for addresses in [("0000:c1:00.0", "0000:c3:00.0"), (None, "0000:c2:00.0")]:
         assert of_amd(Linked(2, **OLDER), *addresses) == Link("unknown"), addresses

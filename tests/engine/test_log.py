@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from pytest_roofline.engine.devices.base import Traits
 from pytest_roofline.engine.devices.fake import FakeDevice
-from pytest_roofline.engine.log import CLOCK_AGREEMENT, WarmUp, ending, known, median_half_width, trend
+from pytest_roofline.engine.log import (
+    CLOCK_AGREEMENT,
+    WarmUp,
+    ending,
+    known,
+    median_half_width,
+    trend,
+)
 from pytest_roofline.engine.timing import Engine, Plan
 
 TRAITS = Traits(tick_s=1e-9, shortest_span_s=2e-7)
@@ -21,7 +28,9 @@ medians = st.lists(positive, min_size=1, max_size=40)
 class Script:
     """Calls whose duration and clock are scripted by the seconds that went by, warmed up."""
 
-    def __init__(self, call_s=1e-3, clock_hz=lambda _: None, budget_s=1.0, most_calls=1000, **traits):
+    def __init__(
+        self, call_s=1e-3, clock_hz=lambda _: None, budget_s=1.0, most_calls=1000, **traits
+    ):
         self.now_s, self.spans = 0.0, []
         self.call_s = call_s if callable(call_s) else lambda _: call_s
         self.warm = WarmUp(replace(TRAITS, **traits), budget_s, most_calls)
@@ -49,7 +58,11 @@ def test_a_steady_function_is_warm_at_the_floor_of_its_device_within_its_share_o
         ({"call_s": lambda now_s: 1e-3 * (1 + 10 * now_s), "queues": False}, 0.2, 0.22),
         ({"budget_s": 0.1}, 0.045, 0.055),
         ({"call_s": lambda now_s: 1e-3 * (1 + max(0.0, 0.3 - now_s)), "budget_s": 2.0}, 0.25, 1.0),
-        ({"clock_hz": lambda now_s: 1e9 * (1 + 3 * max(0.0, 0.4 - now_s)), "budget_s": 2.0}, 0.35, 0.5),
+        (
+            {"clock_hz": lambda now_s: 1e9 * (1 + 3 * max(0.0, 0.4 - now_s)), "budget_s": 2.0},
+            0.35,
+            0.5,
+        ),
         # Clocks agree within two percent.
         ({"clock_hz": until(0.09, 1e9, 1e9 * (1 + 0.9 * CLOCK_AGREEMENT))}, 0.1, 0.115),
         ({"clock_hz": until(0.09, 1e9, 1e9 * (1 + 1.1 * CLOCK_AGREEMENT))}, 0.1151, 0.2),
@@ -105,7 +118,10 @@ def test_no_call_is_behind_a_spin_before_the_warm_up_is_over_and_blocks_are():
     # A module that loads lazily would wait for the spin, and the spin for nobody.
     for call_s in [2e-6, 1e-4, 5e-3]:
         device = Watched()
-        Engine(device, Plan(lambda device=device, call_s=call_s: device.work(call_s), [()], budget_s=1.0)).run()
+        Engine(
+            device,
+            Plan(lambda device=device, call_s=call_s: device.work(call_s), [()], budget_s=1.0),
+        ).run()
         assert device.behind_spin.index(True) >= 20, call_s
     device = Watched()
     Engine(device, Plan(lambda: device.work(1e-4), [()], budget_s=1.0)).run()

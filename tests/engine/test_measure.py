@@ -97,19 +97,39 @@ def test_what_measure_returns_is_what_the_run_file_holds(suite):
         "-s",
     )
     (measurement,), (line,) = suite.saved().measurements, suite.lines("measurement")
-    assert f"MEDIAN {measurement.median_s} {len(measurement.samples.seconds)}" in "".join(suite.result.outlines)
-    assert sum(measurement.samples.seconds) == pytest.approx(len(measurement.samples.seconds) * 1e-3)
-    assert (measurement.verified, measurement.peak_bytes, measurement.key.timing) == (None, None, "device")
+    assert f"MEDIAN {measurement.median_s} {len(measurement.samples.seconds)}" in "".join(
+        suite.result.outlines
+    )
+    assert sum(measurement.samples.seconds) == pytest.approx(
+        len(measurement.samples.seconds) * 1e-3
+    )
+    assert (measurement.verified, measurement.peak_bytes, measurement.key.timing) == (
+        None,
+        None,
+        "device",
+    )
     assert (line["work"]["payload_bytes"], line["samples"]["iterations"] >= 1) == (1000, True)
-    derived = {name: line["derived"][name] for name in ("operational_intensity", "flops_per_s", "traffic_GBps")}
-    assert derived == pytest.approx({"operational_intensity": 3.0, "flops_per_s": 3e6, "traffic_GBps": 1e-3})
+    derived = {
+        name: line["derived"][name]
+        for name in ("operational_intensity", "flops_per_s", "traffic_GBps")
+    }
+    assert derived == pytest.approx(
+        {"operational_intensity": 3.0, "flops_per_s": 3e6, "traffic_GBps": 1e-3}
+    )
     assert line["derived"]["payload_GBps"] == pytest.approx(1e-3)
 
 
 def test_names_tell_the_measurements_of_a_test_apart_and_twice_under_one_is_refused(suite):
-    source = f"@pytest.mark.parametrize('n', [1, 2])\ndef test_it(roofline, fake, n):\n    {MEASURE})\n"
+    source = (
+        f"@pytest.mark.parametrize('n', [1, 2])\ndef test_it(roofline, fake, n):\n    {MEASURE})\n"
+    )
     suite.run(source + f"    {MEASURE}, name='second')\n").assert_outcomes(passed=2)
-    assert [one.label for one in suite.saved().measurements] == ["it[1]", "it[1].second", "it[2]", "it[2].second"]
+    assert [one.label for one in suite.saved().measurements] == [
+        "it[1]",
+        "it[1].second",
+        "it[2]",
+        "it[2].second",
+    ]
     twice = {"none": (f"{MEASURE})",) * 2, "a": (f"{MEASURE}, name='a')",) * 2}
     result = suite.run(module(twice), "--roofline-save=twice")
     result.assert_outcomes(failed=2)
@@ -141,7 +161,9 @@ BAD = {
 
 def test_bad_input_is_refused_in_one_sentence_and_measures_nothing(suite):
     # Should it be taken after all, time goes by at every stamp, and the run ends.
-    suite.device(body="stamp = DEVICE.stamp\nDEVICE.stamp = lambda: (DEVICE.work(1.0), stamp())[1]\n")
+    suite.device(
+        body="stamp = DEVICE.stamp\nDEVICE.stamp = lambda: (DEVICE.work(1.0), stamp())[1]\n"
+    )
     cases = {
         name: (
             "calls = []",
@@ -171,13 +193,20 @@ RIGHT = ("True", "None", "torch.tensor(True)")
 
 def test_wrong_data_fail_their_test_are_marked_and_never_a_baseline_and_right_data_pass(suite):
     swallowed = ("with pytest.raises(AssertionError):", f"    {MEASURE}, verify=lambda *_: False)")
-    cases = {name: (f"{MEASURE}, verify={verify})",) for name, verify in WRONG.items()} | {"swallowed": swallowed}
-    cases |= {f"right{at}": (f"{MEASURE}, verify=lambda *_: {answer})",) for at, answer in enumerate(RIGHT)}
+    cases = {name: (f"{MEASURE}, verify={verify})",) for name, verify in WRONG.items()} | {
+        "swallowed": swallowed
+    }
+    cases |= {
+        f"right{at}": (f"{MEASURE}, verify=lambda *_: {answer})",)
+        for at, answer in enumerate(RIGHT)
+    }
     result = suite.run(module(cases))
     result.assert_outcomes(failed=len(WRONG), passed=1 + len(RIGHT))
     for name in WRONG:
         result.stdout.fnmatch_lines([f"E *WrongData: {name}: wrong data in argument set 0*"])
-    result.stdout.fnmatch_lines(["E *WrongData: assertion: wrong data in argument set 0: byte 7 is 0"])
+    result.stdout.fnmatch_lines(
+        ["E *WrongData: assertion: wrong data in argument set 0: byte 7 is 0"]
+    )
     found = [(one.verified, one.invalid[:28]) for one in suite.saved().measurements]
     assert found == [(False, "wrong data in argument set 0")] * 4 + [(True, "")] * len(RIGHT)
     suite.run(module({"swallowed": swallowed}), "--roofline-save=swallowed")
@@ -229,20 +258,29 @@ def test_one_wrong_set_among_many_is_found_also_by_a_verify_for_all_of_them_at_o
         + body(f"{MEASURE}, verify=lambda *_: 1 / 0)", name="broken")
         + BULK
         + body(
-            "check = Check()", asked, "assert [check.made] == check.spoiled == check.seen == [[*range(9)]]", name="all"
+            "check = Check()",
+            asked,
+            "assert [check.made] == check.spoiled == check.seen == [[*range(9)]]",
+            name="all",
         )
         + body("check = Check(3)", asked, name="wrong")
     )
     result.assert_outcomes(failed=3, passed=1)
-    result.stdout.fnmatch_lines(["E *WrongData: it: wrong data in argument set 5 of 9: verify returned False"])
-    result.stdout.fnmatch_lines(["E *WrongData: wrong: wrong data in argument set 3 of 9: verify returned False"])
+    result.stdout.fnmatch_lines(
+        ["E *WrongData: it: wrong data in argument set 5 of 9: verify returned False"]
+    )
+    result.stdout.fnmatch_lines(
+        ["E *WrongData: wrong: wrong data in argument set 3 of 9: verify returned False"]
+    )
     found = [(one.verified, one.invalid.partition(":")[0]) for one in suite.saved().measurements]
     assert found[1:3] == [(None, "raised ZeroDivisionError"), (True, "")]
     # It sees only those that were called with.
     suite.device("cache_bytes=10**6")
     seen = ("for (some,) in (check.spoiled, check.seen):", "    assert 0 < len(some) < 2001")
     called = asked.replace("1e-3", "1e-2")
-    suite.run(BULK + body("check = Check()", called, "assert len(check.made) == 2001", *seen)).assert_outcomes(passed=1)
+    suite.run(
+        BULK + body("check = Check()", called, "assert len(check.made) == 2001", *seen)
+    ).assert_outcomes(passed=1)
 
 
 PROMISES = {
@@ -258,7 +296,10 @@ PROMISES = {
 
 def test_a_function_whose_result_is_not_there_yet_is_refused(suite):
     header = "import multiprocessing.pool\nPOOL = multiprocessing.pool.ThreadPool(1)\n"
-    cases = {f"at{at}": (f"roofline.measure(lambda: {makes}, work=WORK)",) for at, makes in enumerate(PROMISES)}
+    cases = {
+        f"at{at}": (f"roofline.measure(lambda: {makes}, work=WORK)",)
+        for at, makes in enumerate(PROMISES)
+    }
     header += "async def later(): pass\nclass Later:\n    def __await__(self): yield\n"
     result = suite.run(header + module(cases))
     result.assert_outcomes(failed=len(PROMISES))
@@ -276,7 +317,11 @@ FAILS = (
 
 def failing(after, arguments, name="it"):
     """A test of a function that raises after so many calls."""
-    lines = (f"AFTER, BEFORE = {after}, fake.works", *FAILS, f"roofline.measure(fn, work=WORK{arguments})")
+    lines = (
+        f"AFTER, BEFORE = {after}, fake.works",
+        *FAILS,
+        f"roofline.measure(fn, work=WORK{arguments})",
+    )
     return body(*lines, name=name)
 
 
@@ -290,7 +335,9 @@ def test_blocks_before_an_exception_or_ctrl_c_are_kept_and_marked_and_never_a_ba
     assert (40 - samples.warmup_iterations) // calls_in_a_block == len(samples.blocks) > 0
     assert measurement.invalid == "raised RuntimeError: out of memory: tried to allocate 2 GiB"
     refused_as_baseline(suite, "out of memory")
-    stopped = failing(40, "").replace("RuntimeError('out of memory: tried to allocate 2 GiB')", "KeyboardInterrupt")
+    stopped = failing(40, "").replace(
+        "RuntimeError('out of memory: tried to allocate 2 GiB')", "KeyboardInterrupt"
+    )
     suite.run(stopped, "--roofline-save=stopped", no_reraise_ctrlc=True)
     assert run_of(suite, "stopped").measurements[0].invalid == "interrupted"
 
@@ -330,12 +377,20 @@ DEVICE.flusher = flusher
 """
 
 
-def test_tensors_and_the_flushs_buffer_are_released_before_the_next_test_however_a_measurement_ends(suite):
+def test_tensors_and_the_flushs_buffer_are_released_before_the_next_test_however_a_measurement_ends(
+    suite,
+):
     suite.device(body=FLUSHING)
     tests = [body(f"{MEASURE}, make_args=make, verify=lambda _: False)", name="wrong")]
     tests += [failing(after, ", make_args=make", name=f"made_{after}") for after in (0, 40)]
     tests += [failing(after, ", cache='flush'", name=f"flushed_{after}") for after in (10, 40)]
-    tests += [body(f"{MEASURE}, cache='flush')", "assert {one() for one in fake.held} == {None}", name="well")]
+    tests += [
+        body(
+            f"{MEASURE}, cache='flush')",
+            "assert {one() for one in fake.held} == {None}",
+            name="well",
+        )
+    ]
     source = HOLDING + "".join(test + NEXT.format(at=at) for at, test in enumerate(tests))
     suite.run(source).assert_outcomes(failed=5, passed=7)
 
@@ -347,7 +402,9 @@ def test_a_device_that_vanishes_is_named_and_what_it_measured_marked(suite):
         lines = ("def release():", "    raise RuntimeError('no device')", "fake.release = release")
         measure = "roofline.measure(lambda: fake.work(1e-2), work=WORK)"
         result = suite.run(body(*lines, measure), f"--roofline-save=at{vanish_after}")
-        result.stdout.fnmatch_lines(["E *DeviceError: fake stopped answering: the device fell off the bus"])
+        result.stdout.fnmatch_lines(
+            ["E *DeviceError: fake stopped answering: the device fell off the bus"]
+        )
         assert bool(run_of(suite, f"at{vanish_after}").measurements) == (vanish_after == 460)
     run = run_of(suite, "at460")
     assert "raised DeviceError: fake stopped answering" in run.measurements[0].invalid
@@ -371,7 +428,11 @@ def test_timing_and_cache_policy_are_part_of_the_key_and_a_budget_given_to_measu
     assert [(one.key.timing, one.key.cache) for one in found[:3]] == [
         ("device", "warm"), ("wall", "warm"), ("device", "flush"),
     ]  # fmt: skip
-    assert found[3].samples.measuring_s < 0.025 < found[0].samples.measuring_s + found[0].samples.warmup_s
+    assert (
+        found[3].samples.measuring_s
+        < 0.025
+        < found[0].samples.measuring_s + found[0].samples.warmup_s
+    )
 
 
 # Rotation, and how many sets it takes.
@@ -395,11 +456,22 @@ def test_neither_the_hosts_speed_nor_free_memory_decides_the_number_of_sets_or_t
     result.stdout.fnmatch_lines([f"SKIPPED*{needs}; free what*"])
     said = "roofline: long: make_args took 12 s for 2 of the 5 sets of arguments to rotate through: about 30 s for all;"
     # It is broken where the terminal ends.
-    assert " ".join(result.stdout.str().split()).count(said) == result.stdout.str().count("make_args took") == 1
-    result = suite.run(module({"too_full": cases["too_full"]}), "--roofline-require-hardware", "--roofline-save=full")
+    assert (
+        " ".join(result.stdout.str().split()).count(said)
+        == result.stdout.str().count("make_args took")
+        == 1
+    )
+    result = suite.run(
+        module({"too_full": cases["too_full"]}),
+        "--roofline-require-hardware",
+        "--roofline-save=full",
+    )
     result.assert_outcomes(failed=1)
     told = " ".join(result.stdout.str().split())
-    assert f"{needs}; free what others hold, or use cache='flush', which takes one set, and --roofline-req" in told
+    assert (
+        f"{needs}; free what others hold, or use cache='flush', which takes one set, and --roofline-req"
+        in told
+    )
     assert "During handling" not in told
 
 
@@ -453,7 +525,9 @@ def test_more_than_the_datasheets_peak_is_invalid_and_never_a_baseline(suite):
     }.items():  # fmt: skip
         run = copies(suite, device, *(case[:3] for case in cases))
         why = [one.invalid for one in run.measurements]
-        assert ["of the datasheet's peak (3350 GB/s)" not in one for one in why] == [case[3] for case in cases], why
+        assert ["of the datasheet's peak (3350 GB/s)" not in one for one in why] == [
+            case[3] for case in cases
+        ], why
         assert [one.verdicts != ("INVALID",) for one in run.outcomes] == [case[3] for case in cases]
     with pytest.raises(BadInput, match="of the datasheet's peak"):
         propose([copies(suite, "", (GIB, "rotate", 1.03))], everything=True, accept_slower=True)
@@ -482,11 +556,13 @@ def test_nothing(roofline, name):
 
 def test_nothing_on_a_processor_is_invalid_whatever_work_is_claimed(pytester):
     pytester.makepyfile(NOTHING)
-    pytester.runpytest_subprocess("--roofline-device=cpu", "--roofline-save=run", "-pno:benchmark").assert_outcomes(
-        passed=4
-    )
+    pytester.runpytest_subprocess(
+        "--roofline-device=cpu", "--roofline-save=run", "-pno:benchmark"
+    ).assert_outcomes(passed=4)
     run = read_run(pytester.path / ".roofline" / "runs" / "run.jsonl")
-    why = {one.key.parameters["name"]: one.invalid for one in run.measurements if not one.key.is_canary}
+    why = {
+        one.key.parameters["name"]: one.invalid for one in run.measurements if not one.key.is_canary
+    }
     assert set(why) == {"traffic", "payload", "arithmetic", "collective"}
     assert all("is `work` right, and does the function do it?" in one for one in why.values()), why
 
@@ -497,7 +573,10 @@ def test_a_replaced_function_is_what_is_measured_and_labelled_and_never_a_baseli
     )
     suite.run(body(f"{MEASURE})"))
     samples = suite.saved().measurements[0].samples
-    assert ("replaced" in samples.labels, samples.seconds[0]) == (True, pytest.approx(4e-3, rel=1e-4))
+    assert ("replaced" in samples.labels, samples.seconds[0]) == (
+        True,
+        pytest.approx(4e-3, rel=1e-4),
+    )
     refused_as_baseline(suite, "replaced")
 
 
@@ -505,14 +584,20 @@ HOLDS = "lambda *_: (fake.allocate(3 * 2**20), fake.allocate(2**20), fake.alloca
 BOTH = f"roofline.measure({HOLDS}, work=WORK, peak_bytes=True, held_bytes=True"
 
 
-def test_the_peak_of_a_call_and_what_it_holds_are_above_what_was_before_in_a_call_that_is_not_timed(suite):
+def test_the_peak_of_a_call_and_what_it_holds_are_above_what_was_before_in_a_call_that_is_not_timed(
+    suite,
+):
     suite.device("cache_bytes=4000")
     cases = {
         "own": ("fake.allocate(8 * 2**20)", f"{BOTH})"),
         "sets": (f"{BOTH}, cache='rotate', make_args=lambda: fake.allocate(2**20) or ())",),
         "none": (f"{MEASURE}, peak_bytes=True, held_bytes=True)",),
         "unasked": (f"roofline.measure({HOLDS}, work=WORK)",),
-        "calls": ("before = fake.works", f"{MEASURE}, peak_bytes=True)", "print('WORKS', fake.works - before)"),
+        "calls": (
+            "before = fake.works",
+            f"{MEASURE}, peak_bytes=True)",
+            "print('WORKS', fake.works - before)",
+        ),
         "untold": ("fake.peak_bytes = fake.held_bytes = lambda call: None", f"{BOTH})"),
     }
     suite.run(module(cases), "-s").assert_outcomes(passed=len(cases))
@@ -539,9 +624,15 @@ def test_ranks_and_siblings_ask_nobody_whether_others_are_busy_and_one_device_al
     copy = Work(payload_bytes=2**20, wire_bytes=2**20)
 
     def asks(**changes):
-        return Request(work=copy, metric="pinned_payload_GBps", budget_s=0.1, **changes).over_host_link
+        return Request(
+            work=copy, metric="pinned_payload_GBps", budget_s=0.1, **changes
+        ).over_host_link
 
-    assert (asks(), asks(ranks=RankOptions(2), timing="isolated"), asks(labels=(SIBLINGS,))) == (True, False, False)
+    assert (asks(), asks(ranks=RankOptions(2), timing="isolated"), asks(labels=(SIBLINGS,))) == (
+        True,
+        False,
+        False,
+    )
 
 
 def test_the_traceback_of_a_failure_holds_no_plan_and_so_nothing_that_refills_or_flushes():
@@ -558,5 +649,7 @@ def test_the_traceback_of_a_failure_holds_no_plan_and_so_nothing_that_refills_or
         measure_request(FakeDevice(), request, Observer())
     frames = [frame for frame, _ in traceback.walk_tb(raised.value.__traceback__)]
     assert "run" in [frame.f_code.co_name for frame in frames]
-    held = [value for frame in frames for value in frame.f_locals.values() if isinstance(value, Plan)]
+    held = [
+        value for frame in frames for value in frame.f_locals.values() if isinstance(value, Plan)
+    ]
     assert [(plan.refill, plan.flush) for plan in held if plan.refill or plan.flush] == []

@@ -12,7 +12,18 @@ from pytest_roofline.engine.conditions import OTHERS_BYTES
 from pytest_roofline.engine.devices.base import Counters
 from pytest_roofline.engine.devices.nvidia import Nvml, busy_others, handle_of, silent
 
-from .management import GIB, H100, WITHHELD, FakeNvml, NVMLError, fields, holding, memory, violations, working
+from .management import (
+    GIB,
+    H100,
+    WITHHELD,
+    FakeNvml,
+    NVMLError,
+    fields,
+    holding,
+    memory,
+    violations,
+    working,
+)
 
 # An idle A100: 912 MB by the first account, 7.8 MB by the second (Cldfire/nvml-wrapper#57); a context with cuBLAS.
 IDLE, KEPT, CONTEXT = 7_800_000, 904_000_000, 800_000_000
@@ -49,13 +60,18 @@ def test_every_reason_that_slows_the_device_is_its_cause_and_no_other(counters):
         # Idle, clocks set by the user, sync boost, display.
         (0x1, set()), (0x2, set()), (0x10, set()), (0x100, set()),
     ]:  # fmt: skip
-        assert counters(CurrentClocksEventReasons=bits, CurrentClocksThrottleReasons=0x40).active == causes, bits
+        assert (
+            counters(CurrentClocksEventReasons=bits, CurrentClocksThrottleReasons=0x40).active
+            == causes
+        ), bits
     older = {"CurrentClocksThrottleReasons": 0x40}
     assert counters(CurrentClocksEventReasons=WITHHELD, **older).active == {THERMAL}
     assert counters(lacking={"CurrentClocksEventReasons"}, **older).active == {THERMAL}
 
 
-def test_every_counter_of_a_cause_is_added_up_in_seconds_and_what_is_not_counted_is_left_out(counters):
+def test_every_counter_of_a_cause_is_added_up_in_seconds_and_what_is_not_counted_is_left_out(
+    counters,
+):
     stray = SimpleNamespace(fieldId=1, nvmlReturn=0, value=SimpleNamespace(ullVal=7))
     newer = fields({269: 2e9, 270: 3e9, 271: 4e9})
     for status, field_values, seconds in [
@@ -65,7 +81,9 @@ def test_every_counter_of_a_cause_is_added_up_in_seconds_and_what_is_not_counted
         (violations(), lambda _: [stray], {POWER_CAP: 0.0, THERMAL: 0.0}),
         (WITHHELD, WITHHELD, {}),
     ]:
-        assert counters(ViolationStatus=status, FieldValues=field_values).seconds == pytest.approx(seconds)
+        assert counters(ViolationStatus=status, FieldValues=field_values).seconds == pytest.approx(
+            seconds
+        )
 
 
 def test_what_is_not_answered_is_unknown_and_does_not_cost_the_rest(counters):
@@ -83,7 +101,9 @@ def test_what_is_not_answered_is_unknown_and_does_not_cost_the_rest(counters):
 
 def test_what_the_driver_keeps_is_no_neighbour_and_an_idle_one_shows_also_in_a_container(counters):
     def others(more, before, own=2 * GIB):
-        return counters(own, before, MemoryInfo=memory(IDLE + CONTEXT + own + more, KEPT)).others_bytes
+        return counters(
+            own, before, MemoryInfo=memory(IDLE + CONTEXT + own + more, KEPT)
+        ).others_bytes
 
     assert (others(0, None), others(0, IDLE)) == (0, IDLE)
     # There before this process, also where nobody looked; or come later.
@@ -94,18 +114,24 @@ def test_what_the_driver_keeps_is_no_neighbour_and_an_idle_one_shows_also_in_a_c
 def test_where_this_process_is_on_the_list_the_rest_is_the_others(counters):
     # 3 GiB by torch and 7 by NCCL, which torch does not count.
     running = holding(mine=CONTEXT + 10 * GIB, p7=2 * GIB)
-    found = counters(3 * GIB, MemoryInfo=memory(CONTEXT + 12 * GIB, KEPT), ComputeRunningProcesses=running)
+    found = counters(
+        3 * GIB, MemoryInfo=memory(CONTEXT + 12 * GIB, KEPT), ComputeRunningProcesses=running
+    )
     assert found.others_bytes == 2 * GIB
     for blind in ([], holding(p7=GIB), holding(mine=None), WITHHELD):
         used = memory(IDLE + CONTEXT + 3 * GIB, KEPT)
-        assert counters(3 * GIB, MemoryInfo=used, ComputeRunningProcesses=blind).others_bytes == 0, blind
+        assert (
+            counters(3 * GIB, MemoryInfo=used, ComputeRunningProcesses=blind).others_bytes == 0
+        ), blind
 
 
 def test_a_library_that_is_newer_than_the_driver_costs_no_other_answer(install):
     class NVMLLibraryMismatchError(Exception):
         """As pynvml has it, beside the tree of NVMLError."""
 
-    library = install(MemoryInfo=memory(10 * GIB), ComputeRunningProcesses=NVMLLibraryMismatchError("Unversioned"))
+    library = install(
+        MemoryInfo=memory(10 * GIB), ComputeRunningProcesses=NVMLLibraryMismatchError("Unversioned")
+    )
     library.NVMLLibraryMismatchError = NVMLLibraryMismatchError
     assert Nvml("1").counters(0).others_bytes == 9 * GIB
 
@@ -131,7 +157,10 @@ def test_the_library_is_opened_once_and_asked_for_the_time_since_it_was_asked_la
 
 def test_a_device_is_found_by_its_uuid_with_any_prefix_or_none_and_never_by_its_index():
     for known, uuid in [("GPU-1", "1"), ("GPU-1", "GPU-1"), ("MIG-3", "MIG-3"), ("MIG-3", "3")]:
-        assert handle_of(FakeNvml(H100, H100 | {"UUID": known}), uuid)["UUID"] == known, (known, uuid)
+        assert handle_of(FakeNvml(H100, H100 | {"UUID": known}), uuid)["UUID"] == known, (
+            known,
+            uuid,
+        )
     for uuid in ("9", None):
         with pytest.raises(NVMLError):
             handle_of(FakeNvml(H100), uuid)
@@ -157,9 +186,15 @@ def test_a_library_that_cannot_be_asked_says_why_and_leaves_everything_unknown(m
 
 
 def test_the_share_of_the_time_of_every_other_gpu_is_told_where_ours_is_among_them(monkeypatch):
-    gpus = [H100 | {"UUID": f"GPU-{n}", "UtilizationRates": SimpleNamespace(gpu=10 * n)} for n in range(3)]
+    gpus = [
+        H100 | {"UUID": f"GPU-{n}", "UtilizationRates": SimpleNamespace(gpu=10 * n)}
+        for n in range(3)
+    ]
     gpus[2]["UtilizationRates"] = WITHHELD
     library = FakeNvml(*gpus, NVMLError(15))
     monkeypatch.setitem(sys.modules, "pynvml", library)
-    assert (busy_others("0"), busy_others("GPU-1")) == ({"GPU 1 (GPU-1)": 0.1}, {"GPU 0 (GPU-0)": 0.0})
+    assert (busy_others("0"), busy_others("GPU-1")) == (
+        {"GPU 1 (GPU-1)": 0.1},
+        {"GPU 0 (GPU-0)": 0.0},
+    )
     assert (busy_others("9"), busy_others(None), library.open) == ({}, {}, 0)

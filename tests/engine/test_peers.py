@@ -14,7 +14,13 @@ from pytest_roofline.engine.calibration import calibrate
 from pytest_roofline.engine.conditions import HOST_GAP, NEIGHBOUR, THERMAL
 from pytest_roofline.engine.devices.base import Counters, Traits
 from pytest_roofline.engine.devices.fake import FakeDevice
-from pytest_roofline.engine.peers import Agreement, BlockState, agreed_calibration, agreed_state, of_ranks
+from pytest_roofline.engine.peers import (
+    Agreement,
+    BlockState,
+    agreed_calibration,
+    agreed_state,
+    of_ranks,
+)
 from pytest_roofline.engine.timing import Engine, Plan
 
 # A rank that makes another number of calls than its peers leaves them waiting; the test must fail then, not hang.
@@ -69,7 +75,14 @@ def together(size, body):
         thread.join(PATIENCE_S)
     # Engines in threads switch the one collector of this process off and on in any order.
     gc.enable()
-    first = next((error for error in errors if error and not isinstance(error, threading.BrokenBarrierError)), None)
+    first = next(
+        (
+            error
+            for error in errors
+            if error and not isinstance(error, threading.BrokenBarrierError)
+        ),
+        None,
+    )
     if first or any(errors):
         raise first or next(error for error in errors if error)
     return results
@@ -95,7 +108,9 @@ def engines(devices, seconds, sets=((),), **plan):
 
 def direct(**facts):
     """A device like a CPU: no queue to stay ahead of, no spin."""
-    traits = Traits(tick_s=1e-6, shortest_span_s=200e-6, queues=False, warmup_floor_s=0.02, precision=0.03)
+    traits = Traits(
+        tick_s=1e-6, shortest_span_s=200e-6, queues=False, warmup_floor_s=0.02, precision=0.03
+    )
     return FakeDevice(**{"tick_s": 1e-6, **facts}, traits=traits)
 
 
@@ -107,7 +122,9 @@ def gpu(**facts):
 def alone(seat, device, seconds=1e-3, **plan):
     """The engine of one rank after it timed calls of so many seconds."""
     fn = plan.pop("fn", lambda *_: device.work(seconds))
-    engine = Engine(device, Plan(**{"fn": fn, "sets": [()], "budget_s": 0.2, "peers": seat, **plan}))
+    engine = Engine(
+        device, Plan(**{"fn": fn, "sets": [()], "budget_s": 0.2, "peers": seat, **plan})
+    )
     engine.run()
     return engine
 
@@ -119,18 +136,30 @@ def test_ranks_of_different_speeds_make_equally_many_calls_and_agree_on_the_long
         assert len(set(calls)) == 1, (isolated, kind, seconds)
         assert len({tuple(engine.log.seconds) for engine in ran}) == 1, (isolated, kind, seconds)
         assert ran[0].samples() == ran[1].samples(), (isolated, kind, seconds)
-        assert ran[0].samples().median_s == pytest.approx(max(seconds), rel=0.02), (isolated, kind, seconds)
+        assert ran[0].samples().median_s == pytest.approx(max(seconds), rel=0.02), (
+            isolated,
+            kind,
+            seconds,
+        )
 
 
 def test_noise_of_its_own_on_every_rank_changes_no_count_and_every_sample_is_the_longest():
     for isolated, kind in itertools.product([False, True], [gpu, direct]):
         devices = [
-            kind(slowdown=lambda number, rank=rank: 1 + (number * (37 + rank) % 11) / 10, skew_s=1000.0 * rank)
+            kind(
+                slowdown=lambda number, rank=rank: 1 + (number * (37 + rank) % 11) / 10,
+                skew_s=1000.0 * rank,
+            )
             for rank in range(3)
         ]
         ran, calls = engines(devices, [1e-3] * 3, isolated=isolated)
-        assert (len(set(calls)), len({tuple(engine.log.seconds) for engine in ran})) == (1, 1), (isolated, kind)
-    devices = [direct(slowdown=lambda number, rank=rank: 1 + (number + rank) % 2) for rank in range(2)]
+        assert (len(set(calls)), len({tuple(engine.log.seconds) for engine in ran})) == (1, 1), (
+            isolated,
+            kind,
+        )
+    devices = [
+        direct(slowdown=lambda number, rank=rank: 1 + (number + rank) % 2) for rank in range(2)
+    ]
     ran, _ = engines(devices, [5e-3] * 2)
     owns = [engine.log.own for engine in ran]
     assert owns[0] != owns[1]
@@ -144,8 +173,16 @@ def test_an_isolated_sample_is_one_call_without_its_launch_or_says_that_the_cloc
     ]:  # fmt: skip
         ran, _ = engines([kind(), kind()], [seconds] * 2, isolated=isolated)
         assert iterations in (None, ran[0].log.iterations), (kind, seconds)
-        assert {"unresolved" in engine.log.labels for engine in ran} == {unresolved}, (kind, seconds, isolated)
-        assert ran[0].samples().median_s == pytest.approx(seconds, abs=0.5e-6), (kind, seconds, isolated)
+        assert {"unresolved" in engine.log.labels for engine in ran} == {unresolved}, (
+            kind,
+            seconds,
+            isolated,
+        )
+        assert ran[0].samples().median_s == pytest.approx(seconds, abs=0.5e-6), (
+            kind,
+            seconds,
+            isolated,
+        )
 
 
 def test_an_isolated_sample_begins_behind_a_barrier_on_an_idle_device():
@@ -158,15 +195,21 @@ def test_an_isolated_sample_begins_behind_a_barrier_on_an_idle_device():
     seat = Noting(Table(1), 0)
     seat.size = 2
     seat.gather = lambda values: [values, values]
-    engine = alone(seat, device, fn=lambda: order.append("call") or device.work(1e-3), isolated=True)
+    engine = alone(
+        seat, device, fn=lambda: order.append("call") or device.work(1e-3), isolated=True
+    )
     count = len(engine.log.seconds)
     assert ("barrier while busy" not in order, order[-2:]) == (True, ["barrier", "call"])
-    assert [order[at - 1] for at, what in enumerate(order) if what == "call"][-count:] == ["barrier"] * count
+    assert [order[at - 1] for at, what in enumerate(order) if what == "call"][-count:] == [
+        "barrier"
+    ] * count
 
 
 def test_ranks_and_isolated_calls_are_in_no_graph():
     for size, isolated, mode in [(2, False, "events"), (1, False, "graph"), (1, True, "events")]:
-        ran = together(size, lambda seat, isolated=isolated: alone(seat, gpu(), 2.3e-6, isolated=isolated))
+        ran = together(
+            size, lambda seat, isolated=isolated: alone(seat, gpu(), 2.3e-6, isolated=isolated)
+        )
         assert ran[0].log.mode == mode, (size, isolated)
 
 
@@ -229,10 +272,16 @@ def test_a_block_is_the_longest_of_all_ranks_and_ahead_only_where_every_host_is(
 
     first, second = stopwatches([1e-5, 1e-5], block)
     assert first.spans == second.spans == second.own.spans
-    assert (first.own.spans, first.wall_s) == (pytest.approx([1e-3] * 3), max(first.own.wall_s, second.own.wall_s))
+    assert (first.own.spans, first.wall_s) == (
+        pytest.approx([1e-3] * 3),
+        max(first.own.wall_s, second.own.wall_s),
+    )
     assert first.clocks_hz == second.clocks_hz == first.own.clocks_hz
     first, second = stopwatches([1e-5, 1e-2], block)
-    assert [(each.ahead, each.own.ahead) for each in (first, second)] == [(False, True), (False, False)]
+    assert [(each.ahead, each.own.ahead) for each in (first, second)] == [
+        (False, True),
+        (False, False),
+    ]
     assert first.host_s == second.host_s == pytest.approx(0.03, rel=0.01)
     costs = stopwatches([1e-5, 1e-2], lambda watch, submit: watch.host_cost_s(submit, int(1e6)))
     assert costs == pytest.approx([1e-2] * 2, rel=0.01)
@@ -240,7 +289,9 @@ def test_a_block_is_the_longest_of_all_ranks_and_ahead_only_where_every_host_is(
 
 def test_the_coarsest_clock_of_the_ranks_sizes_the_samples_of_all():
     traits = Traits(tick_s=1e-9, shortest_span_s=1e-5, spins=True)
-    devices = [FakeDevice(tick_s=tick_s, traits=replace(traits, tick_s=tick_s)) for tick_s in (1e-7, 5e-6)]
+    devices = [
+        FakeDevice(tick_s=tick_s, traits=replace(traits, tick_s=tick_s)) for tick_s in (1e-7, 5e-6)
+    ]
     ran, calls = engines(devices, [1e-4, 1e-4])
     assert ([engine.log.calibration.tick_s for engine in ran], len(set(calls))) == ([5e-6] * 2, 1)
     assert ran[0].log.iterations * 1e-4 >= 200 * 5e-6
@@ -279,13 +330,20 @@ def test_fresh_sets_are_made_on_all_ranks_equally_often_and_after_every_block_th
 
 
 def test_of_calibrations_the_dearest_holds_and_the_shallowest_queue():
-    known = Calibration("fake", tick_s=1e-6, event_pair_s=2e-6, record_host_s=3e-6, call_host_s=4e-6, spin_hz=2e9)
+    known = Calibration(
+        "fake", tick_s=1e-6, event_pair_s=2e-6, record_host_s=3e-6, call_host_s=4e-6, spin_hz=2e9
+    )
     for depths, agreed in [((None, None), None), ((None, 1000), 1000), ((900, 1000), 900)]:
         own = [
             replace(known, queue_depth=depths[0]),
             replace(known, queue_depth=depths[1], tick_s=5e-6, call_host_s=1e-6, spin_hz=1e9),
         ]
-        both = together(2, lambda seat, own=own: agreed_calibration(Agreement(seat, lambda: 0.0), own[seat.number]))
+        both = together(
+            2,
+            lambda seat, own=own: agreed_calibration(
+                Agreement(seat, lambda: 0.0), own[seat.number]
+            ),
+        )
         expected = replace(known, tick_s=5e-6, queue_depth=agreed)
         assert both == [expected, replace(expected, spin_hz=1e9)], depths
 
@@ -307,14 +365,23 @@ def test_of_states_the_worst_holds_and_what_one_rank_finds_of_earlier_blocks_hol
                 BlockState(THERMAL, None, spoiled=THERMAL, judged=5),
                 BlockState("", clock_moved=True),
             ],
-            BlockState(THERMAL, said=f"{THERMAL} (rank 1)", spoiled=THERMAL, judged=5, clock_moved=True),
+            BlockState(
+                THERMAL, said=f"{THERMAL} (rank 1)", spoiled=THERMAL, judged=5, clock_moved=True
+            ),
         ),
         # Blocks of which not every rank was asked are not known.
         ([BlockState("", False, judged=3), BlockState("", None, judged=0)], BlockState()),
     ]:
-        agree = together(len(own), lambda seat, own=own: agreed_state(Agreement(seat, lambda: 0.0), own[seat.number]))
+        agree = together(
+            len(own),
+            lambda seat, own=own: agreed_state(Agreement(seat, lambda: 0.0), own[seat.number]),
+        )
         assert set(agree) == {agreed}
-    assert [of_ranks(ranks, 3) for ranks in ([0, 1, 2], [1], [0, 2])] == ["", " (rank 1)", " (ranks 0, 2)"]
+    assert [of_ranks(ranks, 3) for ranks in ([0, 1, 2], [1], [0, 2])] == [
+        "",
+        " (rank 1)",
+        " (ranks 0, 2)",
+    ]
 
 
 def test_a_rank_whose_clock_still_moves_keeps_all_warming_up():

@@ -101,7 +101,10 @@ def test_they_meet_once_behind_a_spin_and_never_inside_one_that_tells_the_clock(
     group = pair()
     start = group.stamp()
     group.spin(2_000_000)
-    spans = [device.elapsed_s(*ends) for device, *ends in zip(group.devices, start, group.stamp(), strict=True)]
+    spans = [
+        device.elapsed_s(*ends)
+        for device, *ends in zip(group.devices, start, group.stamp(), strict=True)
+    ]
     assert spans == pytest.approx([1e-3, 1e-3], rel=0.01)
 
 
@@ -122,7 +125,9 @@ def test_of_their_states_the_worst_stands_and_what_one_does_not_tell_is_unknown(
     untold = mute | {"others_bytes": None, "others_busy": None}
     assert [pair(one, hot).counters().active for one in ({}, mute)] == [{THERMAL}] * 2
     assert pair({}, untold).counters() == Counters()
-    counters = pair({"others_bytes": 5, "others_busy": 0.0}, {"others_bytes": 1, "others_busy": 0.5}).counters()
+    counters = pair(
+        {"others_bytes": 5, "others_busy": 0.0}, {"others_bytes": 1, "others_busy": 0.5}
+    ).counters()
     assert (counters.others_bytes, counters.others_busy) == (5, 0.5)
     # Seconds of a cause add up, so that no growth is hidden.
     group = pair(hot, hot)
@@ -184,7 +189,9 @@ class Cuda:
         monkeypatch.setitem(sys.modules, "pynvml", None)
 
 
-def test_peers_of_torchs_stamp_spin_and_meet_on_their_own_gpus_and_leave_the_current_one_current(monkeypatch):
+def test_peers_of_torchs_stamp_spin_and_meet_on_their_own_gpus_and_leave_the_current_one_current(
+    monkeypatch,
+):
     cuda = Cuda(monkeypatch)
     peer = several.open_peer("cuda:2")
     assert (peer.index, peer.stamp().recorded_on, cuda.current) == (2, 2, 0)
@@ -192,7 +199,9 @@ def test_peers_of_torchs_stamp_spin_and_meet_on_their_own_gpus_and_leave_the_cur
     group.spin(1000)
     group.stamp(), group.stamp()
     assert (cuda.waited, cuda.spun, cuda.current) == ([[], [3], [], [1]], [(1, 1000), (3, 1000)], 0)
-    with pytest.raises(DeviceError, match="devices asks for cuda:7, found 4 devices, cuda:0 to cuda:3"):
+    with pytest.raises(
+        DeviceError, match="devices asks for cuda:7, found 4 devices, cuda:0 to cuda:3"
+    ):
         several.open_peer("cuda:7")
 
 
@@ -258,9 +267,15 @@ def peers(suite):
 def test_several_devices_are_opened_once_timed_together_and_written_down_as_such(peers):
     result = peers.run(TEST + MORE, "-rs")
     result.assert_outcomes(passed=3, skipped=1)
-    result.stdout.fnmatch_lines(["SKIPPED*needs * of free memory to rotate through * sets*, found 100 MB*"])
+    result.stdout.fnmatch_lines(
+        ["SKIPPED*needs * of free memory to rotate through * sets*, found 100 MB*"]
+    )
     measured = [one for one in peers.saved().measurements if not one.key.is_canary]
-    assert [(one.key.hardware.devices, one.key.name) for one in measured] == [(2, ""), (2, ""), (1, "alone")]
+    assert [(one.key.hardware.devices, one.key.name) for one in measured] == [
+        (2, ""),
+        (2, ""),
+        (1, "alone"),
+    ]
     first = measured[0]
     # 33 GB/s of payload on an H100: its PCIe would be its roofline from the host, and is not between devices.
     assert (first.median_s, first.ceiling) == (pytest.approx(3e-4, rel=0.02), None)

@@ -41,7 +41,9 @@ def device_with(graphs=True, spins=True, kind=FakeDevice, **facts):
 def mps(**facts):
     """A device like Apple's."""
     traits = Traits(tick_s=1e-6, shortest_span_s=5e-3, stamps=False)
-    return FakeDevice(**{"launch_s": 8e-6, "latency_s": 4e-6, "tick_s": 1e-6, **facts}, traits=traits)
+    return FakeDevice(
+        **{"launch_s": 8e-6, "latency_s": 4e-6, "tick_s": 1e-6, **facts}, traits=traits
+    )
 
 
 def engine_of(device, fn, sets=((),), budget_s=1.0, **plan):
@@ -90,7 +92,9 @@ def test_short_kernels_show_their_own_time_within_a_tick_a_sample():
 def test_a_call_that_is_long_enough_is_a_sample_by_itself():
     # As on HIP, where STREAM's scale of two gigabytes at its limit takes 1.056 ms, and the limit is on a single call.
     for call_s, count in [(0.99e-3, 2), (1.001e-3, 1), (1.056e-3, 1), (1.2e-3, 1)]:
-        device = FakeDevice(**COSTS, traits=Traits(tick_s=1e-6, shortest_span_s=1e-3, spins=True, graphs=True))
+        device = FakeDevice(
+            **COSTS, traits=Traits(tick_s=1e-6, shortest_span_s=1e-3, spins=True, graphs=True)
+        )
         samples = timed(device, kernels(device, 1, call_s))
         assert (samples.iterations, "unresolved" in samples.labels) == (count, False), call_s
 
@@ -107,10 +111,17 @@ def test_a_queue_gives_the_devices_time_or_says_that_the_host_waits_inside():
         if graphs and depth == 100 and number >= 300:
             assert samples.labels == ("waits_inside",), case
             assert samples.wall_s == pytest.approx(number * 8e-6, rel=0.01), case
-    for number, seconds, facts in [(1, 20e-6, {"graphs": False}), (3, 20e-6, {"graphs": False}), (300, 50e-6, {})]:
+    for number, seconds, facts in [
+        (1, 20e-6, {"graphs": False}),
+        (3, 20e-6, {"graphs": False}),
+        (300, 50e-6, {}),
+    ]:
         device = device_with(queue_depth=100, **facts)
         samples = timed(device, kernels(device, number, seconds))
-        assert (samples.median_s, samples.trouble) == (pytest.approx(number * seconds, rel=0.01), ""), number
+        assert (samples.median_s, samples.trouble) == (
+            pytest.approx(number * seconds, rel=0.01),
+            "",
+        ), number
 
 
 def test_a_function_that_synchronizes_waits_inside_and_says_what_the_hosts_clock_showed():
@@ -124,7 +135,9 @@ def test_a_function_that_synchronizes_waits_inside_and_says_what_the_hosts_clock
 
 def test_a_slow_host_is_not_in_the_time_or_is_named():
     shares = [(0.1, 0.05), (0.1, 0.1), (0.05, 0.1), (0.1, 0.3), (0.01, 0.1)]
-    for spins, budget_s, (host, device_share) in itertools.product([True, False], [0.1, 1.0, 3.0], shares):
+    for spins, budget_s, (host, device_share) in itertools.product(
+        [True, False], [0.1, 1.0, 3.0], shares
+    ):
         device = device_with(graphs=False, spins=spins)
         if not spins:
             device.traits = replace(device.traits, shortest_span_s=5e-3)
@@ -138,7 +151,10 @@ def test_a_host_slower_than_the_device_is_hidden_by_the_spin_as_far_as_there_is_
     for seconds, python_s, graphs in itertools.product([20e-6, 1e-3], [1e-4, 1e-2], [True, False]):
         device = device_with(graphs)
         samples = timed(device, kernels(device, 1, seconds, python_s), budget_s=2.0)
-        assert (samples.median_s, samples.wall_s) == (pytest.approx(seconds, rel=0.01), None), (seconds, python_s)
+        assert (samples.median_s, samples.wall_s) == (pytest.approx(seconds, rel=0.01), None), (
+            seconds,
+            python_s,
+        )
     device = device_with()
     samples = timed(device, kernels(device, 1, 1e-3, 40.0), budget_s=400.0)
     assert ("host_bound" in samples.labels, samples.wall_s) == (True, pytest.approx(40.0, rel=0.1))
@@ -148,7 +164,10 @@ def test_finding_out_how_to_time_a_slow_host_costs_no_second_budget():
     for seconds, python_s in itertools.product([2.3e-6, 20e-6, 1e-3], [5e-3, 5e-2, 0.2]):
         device = device_with()
         log = engine_of(device, kernels(device, 1, seconds, python_s)).log
-        assert log.warmup_s - python_s + log.measuring_s <= 2 * 1.0 + longest_block_s(log), (seconds, python_s)
+        assert log.warmup_s - python_s + log.measuring_s <= 2 * 1.0 + longest_block_s(log), (
+            seconds,
+            python_s,
+        )
 
 
 def with_hiccup(at, seconds=1e-4):
@@ -165,7 +184,9 @@ def with_hiccup(at, seconds=1e-4):
 
 def test_a_hiccup_of_the_host_makes_its_block_a_host_gap_that_is_not_in_the_median():
     before = with_hiccup(-1)
-    samples = with_hiccup(before.warmup_iterations + before.iterations * before.blocks[0].samples + 5)
+    samples = with_hiccup(
+        before.warmup_iterations + before.iterations * before.blocks[0].samples + 5
+    )
     assert [block.excluded for block in samples.blocks[:3]] == ["", HOST_GAP, ""]
     samples = with_hiccup(before.warmup_iterations + 5)
     assert (samples.excluded, samples.trouble) == ({HOST_GAP: 1}, "")
@@ -188,8 +209,12 @@ def test_one_call_that_is_not_like_the_rest_does_not_fix_the_shape_nor_make_it_u
         samples = timed(device, kernels(device, 1, call_s))
         assert (samples.median_s, samples.trouble) == (pytest.approx(call_s, rel=0.02), ""), call_s
     for factor in [0.95, 0.9]:
-        device = device_with(slowdown=lambda number, factor=factor: factor if number % 20 == 1 else 1.0)
-        samples = timed(device, kernels(device, 1, 105e-6), flush=lambda device=device: device.work(1e-4))
+        device = device_with(
+            slowdown=lambda number, factor=factor: factor if number % 20 == 1 else 1.0
+        )
+        samples = timed(
+            device, kernels(device, 1, 105e-6), flush=lambda device=device: device.work(1e-4)
+        )
         assert "unresolved" not in samples.labels, factor
     for python_s in [60e-6, 200e-6]:
         # A host so slow that a sample is as short as the clock allows: ten calls.
@@ -265,7 +290,10 @@ def test_a_graph_is_replayed_only_where_calls_are_short_or_as_what_it_is_compare
     ]:  # fmt: skip
         device = device_with()
         asked = None if graph is None else bool(graph)
-        assert timed(device, kernels(device, 1, seconds), graph=asked).mode == mode, (seconds, graph)
+        assert timed(device, kernels(device, 1, seconds), graph=asked).mode == mode, (
+            seconds,
+            graph,
+        )
 
 
 def test_a_graph_makes_whole_turns_through_the_argument_sets_and_none_where_each_call_is_a_sample():
@@ -286,7 +314,10 @@ def test_a_graph_is_believed_whatever_lies_between_launches_and_its_first_replay
     for saved in [0.24, 0.26, 0.7]:
         device = device_with(launch_gap_s=2e-6 * saved)
         samples = timed(device, kernels(device, 1, 2e-6 * (1 - saved)))
-        assert (samples.mode, samples.median_s) == ("graph", pytest.approx(2e-6 * (1 - saved), rel=0.01)), saved
+        assert (samples.mode, samples.median_s) == (
+            "graph",
+            pytest.approx(2e-6 * (1 - saved), rel=0.01),
+        ), saved
     for sets, upload_s in itertools.product([1, 3201], [0.4e-6, 5e-6]):
         device = device_with(graph_upload_s=upload_s)
         samples = timed(device, kernels(device), sets=numbered(sets))
@@ -308,7 +339,9 @@ def test_a_replay_that_does_not_do_its_calls_or_cannot_be_had_leaves_the_events(
             device.work(4e-6 if device._recording is None else replayed_s)
 
         samples = timed(device, fn)
-        assert (samples.mode, samples.median_s) == ("events", pytest.approx(4e-6, rel=0.02)), replayed_s
+        assert (samples.mode, samples.median_s) == ("events", pytest.approx(4e-6, rel=0.02)), (
+            replayed_s
+        )
         assert samples.labels == ("graph_refused",), replayed_s
 
 
@@ -339,7 +372,9 @@ def test_what_stamps_add_is_stored_and_never_subtracted_and_every_call_is_accoun
         device = device_with(graphs, pair_s=2e-6)
         samples = timed(device, kernels(device, 3))
         assert samples.overhead_s == pytest.approx(2e-6 / samples.iterations, rel=0.3), graphs
-        assert samples.median_s == pytest.approx(6.9e-6 + 2e-6 / samples.iterations, abs=TICK_S / samples.iterations)
+        assert samples.median_s == pytest.approx(
+            6.9e-6 + 2e-6 / samples.iterations, abs=TICK_S / samples.iterations
+        )
         for number in [1, 3, 40]:
             device = device_with(graphs)
             log = engine_of(device, kernels(device, number)).log
@@ -349,7 +384,11 @@ def test_what_stamps_add_is_stored_and_never_subtracted_and_every_call_is_accoun
 
 # Caches.
 
-INFINITY = {"cache_bytes": 256 * MIB, "reported_cache_bytes": 4 * MIB, "architecture": "gfx942:sramecc+:xnack-"}
+INFINITY = {
+    "cache_bytes": 256 * MIB,
+    "reported_cache_bytes": 4 * MIB,
+    "architecture": "gfx942:sramecc+:xnack-",
+}
 
 
 def test_a_rotation_and_a_flush_are_cold_however_small_the_cache_is_reported_and_else_a_call_is_warm():
@@ -364,7 +403,9 @@ def test_a_rotation_and_a_flush_are_cold_however_small_the_cache_is_reported_and
             device,
             lambda name: device.work(seconds, touch=name, size_bytes=size_bytes, cached=0.5),
             sets=numbered(sets),
-            flush=device.flusher(calls.FLUSH_FACTOR * (flush or cache_bytes)) if flush is not None else None,
+            flush=device.flusher(calls.FLUSH_FACTOR * (flush or cache_bytes))
+            if flush is not None
+            else None,
         )
         return samples.median_s / seconds, samples.mode
 
@@ -389,7 +430,11 @@ def test_a_rotation_and_a_flush_are_cold_however_small_the_cache_is_reported_and
 def test_a_device_without_stamps_is_timed_by_the_hosts_clock_for_five_milliseconds_a_sample_and_says_so():
     device = mps()
     samples = timed(device, kernels(device, 1, 1e-4))
-    assert (samples.mode, samples.labels, samples.achieved) == ("host", ("wall_clock",), ("wall_clock",))
+    assert (samples.mode, samples.labels, samples.achieved) == (
+        "host",
+        ("wall_clock",),
+        ("wall_clock",),
+    )
     assert samples.median_s == pytest.approx(1e-4, rel=0.01)
     assert min(samples.seconds) * samples.iterations >= 5e-3
     device = mps()
@@ -432,7 +477,10 @@ def test_what_holds_of_every_block_behind_a_spin(call_s, host_s, budget_s, depth
         assert shape.calls * call_s >= 0.999 * SPAN_S or shape.calls == MOST_CALLS
     # The spin outlasts the submitting, and several samples leave time for at least twenty blocks.
     assert shape.spin_s > shape.calls * shape.samples * host_s or shape.spin_s == LONGEST_SPIN_S
-    assert shape.samples == 1 or shape.calls * shape.samples * (call_s + 1.5 * host_s) <= 1.001 * budget_s / 20
+    assert (
+        shape.samples == 1
+        or shape.calls * shape.samples * (call_s + 1.5 * host_s) <= 1.001 * budget_s / 20
+    )
     # A flushed call is a sample of its own.
     assert queued_shape(call_s, host_s, SPAN_S, budget_s, 1, depth).calls == 1
 

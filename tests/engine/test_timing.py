@@ -70,15 +70,21 @@ def test_samples_equal_the_scripted_duration_and_the_record_says_how_they_were_t
 
 def test_a_sample_is_the_mean_of_its_calls():
     device = FakeDevice(tick_s=TICK_S, slowdown=lambda number: 1.0 + 2 * (number % 2))
-    assert median(timed(device, seconds=2.0**-20).log.seconds) == pytest.approx(2 * 2.0**-20, rel=1e-2)
+    assert median(timed(device, seconds=2.0**-20).log.seconds) == pytest.approx(
+        2 * 2.0**-20, rel=1e-2
+    )
 
 
 def test_what_the_warm_up_sees_is_not_among_the_samples_and_an_outlier_behind_it_is():
     slow = FakeDevice(tick_s=TICK_S, slowdown=lambda number: 64.0 if number < 10 else 1.0)
     assert set(timed(slow).log.seconds) == {CALL_S}
-    log = timed(FakeDevice(tick_s=TICK_S, slowdown=lambda number: 1000.0 if number == 800 else 1.0)).log
+    log = timed(
+        FakeDevice(tick_s=TICK_S, slowdown=lambda number: 1000.0 if number == 800 else 1.0)
+    ).log
     assert max(log.seconds) == (999 + log.iterations) * CALL_S / log.iterations
-    rising = timed(FakeDevice(tick_s=TICK_S, slowdown=lambda number: 1.0 + number / 1000), seconds=2.0**-7)
+    rising = timed(
+        FakeDevice(tick_s=TICK_S, slowdown=lambda number: 1.0 + number / 1000), seconds=2.0**-7
+    )
     assert sorted(rising.log.seconds) == rising.log.seconds
 
 
@@ -109,7 +115,9 @@ def test_a_slow_first_call_neither_shrinks_the_samples_nor_uses_up_the_warm_up()
     assert min(log.seconds) * log.iterations >= TICKS_PER_SAMPLE * 2.0**-20 * 0.99
     for compile_s in (0.5, 4.0):
         factor = compile_s / CALL_S
-        device = FakeDevice(tick_s=TICK_S, slowdown=lambda number, factor=factor: factor if number == 0 else 1.0)
+        device = FakeDevice(
+            tick_s=TICK_S, slowdown=lambda number, factor=factor: factor if number == 0 else 1.0
+        )
         assert timed(device).log.warmup_iterations >= 20, compile_s
 
 
@@ -150,7 +158,10 @@ def test_a_function_without_work_for_the_device_or_that_moves_no_clock_ends_unre
             timed(device, fn=busy, budget_s=2.0**-6, flush=flush),
             timed(FakeDevice(tick_s=TICK_S), seconds=0.0, flush=flush),
         ):
-            assert (len(engine.log.seconds) > 0, "unresolved" in engine.samples().labels) == (True, True), flush
+            assert (len(engine.log.seconds) > 0, "unresolved" in engine.samples().labels) == (
+                True,
+                True,
+            ), flush
 
 
 def test_a_known_median_stops_early_and_one_that_is_not_is_noisy():
@@ -192,7 +203,9 @@ def test_the_garbage_collector_is_off_in_every_call_and_as_it_was_afterwards():
 
 
 def test_samples_taken_before_an_exception_are_kept_and_it_is_raised_as_it_is():
-    for error, after in itertools.product([RuntimeError("out of memory"), KeyboardInterrupt()], [0, 5, 60]):
+    for error, after in itertools.product(
+        [RuntimeError("out of memory"), KeyboardInterrupt()], [0, 5, 60]
+    ):
         device = FakeDevice(tick_s=TICK_S)
 
         def fn(device=device, error=error, after=after):
@@ -295,7 +308,9 @@ SPENT_BY_A_GRAPH = {
 @example(2e-6, 0.05, SPENT_BY_A_GRAPH, "spins and graphs")
 def test_what_holds_of_every_run(duration, budget_s, facts, kind):
     device = FakeDevice(**facts)
-    device.traits = replace(device.traits, graphs=kind == "spins and graphs", spins=kind != "neither")
+    device.traits = replace(
+        device.traits, graphs=kind == "spins and graphs", spins=kind != "neither"
+    )
     engine = timed(device, duration, budget_s=budget_s)
     log, samples = engine.log, engine.samples()
     # Every run ends with a sample, each belongs to a block, and every call is accounted for.

@@ -36,7 +36,14 @@ def test_a_number_that_must_not_be_trusted_stays_at_home_with_its_reason(kept, m
     invalid = "this is host-bound, the baseline is not"
     cases = [
         *(
-            ((make.measurement(samples=Samples((1e-3,), iterations=10, tick_s=1e-9, labels=(label,))),), why)
+            (
+                (
+                    make.measurement(
+                        samples=Samples((1e-3,), iterations=10, tick_s=1e-9, labels=(label,))
+                    ),
+                ),
+                why,
+            )
             for label, why in (
                 ("oversubscribed", "more ranks than cores"),
                 ("replaced", "replaced on purpose"),
@@ -45,24 +52,33 @@ def test_a_number_that_must_not_be_trusted_stays_at_home_with_its_reason(kept, m
         ),
         ((make.measurement(invalid="above the datasheet's peak"),), "above the datasheet's peak"),
         ((one, judged(one, "INVALID", reason=invalid)), invalid),
-        ((one, make.outcome(one, "failed", reason="WrongData: element 7 is 0")), "its test failed: WrongData: element"),
+        (
+            (one, make.outcome(one, "failed", reason="WrongData: element 7 is 0")),
+            "its test failed: WrongData: element",
+        ),
     ]
     for records, why in cases:
         fit, left_out = kept(*records)
-        assert (fit, left_out[LABEL].measured, why in left_out[LABEL].reason) == ({}, True, True), why
+        assert (fit, left_out[LABEL].measured, why in left_out[LABEL].reason) == ({}, True, True), (
+            why
+        )
     fit, left_out = kept(one, ended=False)
     assert (fit, left_out[LABEL].reason) == ({}, "its test did not come to its end")
 
 
 def test_a_test_that_is_only_slower_goes_out(kept, make, judged):
     measurement = make.measurement(2e-3)
-    ended = make.outcome(measurement, "failed", verdicts=("REGRESSED",), reason="slower", by_verdict=True)
+    ended = make.outcome(
+        measurement, "failed", verdicts=("REGRESSED",), reason="slower", by_verdict=True
+    )
     fit, left_out = kept(measurement, judged(measurement, "REGRESSED"), ended)
     assert (fit[LABEL].seconds, left_out) == (2e-3, {})
 
 
 def test_the_samples_behind_a_number_and_its_bounds(kept, processes, make, judged):
-    blocks = Samples((1.0, 1e-3, 2e-3), 10, 1e-9, blocks=(Block(1, "neighbours"), Block(1), Block(1)))
+    blocks = Samples(
+        (1.0, 1e-3, 2e-3), 10, 1e-9, blocks=(Block(1, "neighbours"), Block(1), Block(1))
+    )
     one_process = Samples((1e-3, 3e-3, 2e-3, 5e-3), 10, 1e-9, blocks=(Block(3), Block(1)))
     several = processes([1e-3, 5e-3, 1e-3], [1.2e-3], [1.1e-3])
     cases = [
@@ -84,7 +100,9 @@ def test_the_samples_behind_a_number_and_its_bounds(kept, processes, make, judge
 def test_what_has_no_time_is_said_and_not_counted_as_a_number(kept):
     key = ResourceKey("flash", {}, "sm_90")
     kernel = Resources(key, "test_f.py::test_flash", "flash@sm_90", "process-1", {"registers": 40})
-    ran_out = OutOfMemory("test_o.py::test_o", "o", {}, "o", "process-1", "cpu", "tried to allocate 2.00 GiB")
+    ran_out = OutOfMemory(
+        "test_o.py::test_o", "o", {}, "o", "process-1", "cpu", "tried to allocate 2.00 GiB"
+    )
     skipped = Outcome("test_s.py::test_s", "skipped", reason="needs 2 GPUs, found 1")
     failed = Outcome("test_e.py::test_e", "failed", reason="ValueError")
     _, left_out = kept(kernel, ran_out, skipped, failed)
@@ -107,9 +125,13 @@ def test_every_measurement_of_a_test_but_the_first_has_its_name_behind_the_node_
         (("forward", "", "backward"), ("", ".2", ".backward")),
     ]
     for names, endings in cases:
-        fit, _ = kept(*(make.measurement(key=make.key(name=name), test_id=test_id) for name in names))
+        fit, _ = kept(
+            *(make.measurement(key=make.key(name=name), test_id=test_id) for name in names)
+        )
         assert [one.name for one in fit.values()] == [test_id + ending for ending in endings], names
-    broken = make.measurement(key=make.key(name="forward"), test_id=test_id, invalid="busy neighbours")
+    broken = make.measurement(
+        key=make.key(name="forward"), test_id=test_id, invalid="busy neighbours"
+    )
     fit, _ = kept(broken, make.measurement(key=make.key(name="backward"), test_id=test_id))
     assert [one.name for one in fit.values()] == [f"{test_id}.backward"]
 
@@ -125,17 +147,27 @@ def test_runs_go_out_together_where_they_are_of_one_hardware_and_each_test_once(
         assert len(export([one, more], name).names) == 2
         # What is left out of one run may stand in another.
         assert len(export([broken, one], name).names) == 1
-        with pytest.raises(OtherHardware, match=r"a\.jsonl of h200-sxm, .*e\.jsonl of h100-sxm.*into its own file"):
+        with pytest.raises(
+            OtherHardware, match=r"a\.jsonl of h200-sxm, .*e\.jsonl of h100-sxm.*into its own file"
+        ):
             export([one, other], name)
-        with pytest.raises(BadInput, match=r"stands twice in .*a\.jsonl and .*b\.jsonl; expected each measurement"):
+        with pytest.raises(
+            BadInput, match=r"stands twice in .*a\.jsonl and .*b\.jsonl; expected each measurement"
+        ):
             export([one, twice], name)
-    with pytest.raises(BadInput, match=r"--to is 'junit'; expected one of pytest-benchmark, github-action-benchmark, "):
+    with pytest.raises(
+        BadInput,
+        match=r"--to is 'junit'; expected one of pytest-benchmark, github-action-benchmark, ",
+    ):
         export([one], "junit")
 
 
 def test_times_are_nanoseconds_whatever_their_size(exported, make, validate):
     sizes = {1: 2e-7, 64: 1e-3, 4096: 3.5}
-    found = exported(TIMES, *(make.measurement(value, key=make.key(size_bytes=size)) for size, value in sizes.items()))
+    found = exported(
+        TIMES,
+        *(make.measurement(value, key=make.key(size_bytes=size)) for size, value in sizes.items()),
+    )
     validate(GITHUB_SCHEMA, found.document)
     assert [200.0, 1e6, 3.5e9] == [pytest.approx(entry["value"]) for entry in found.document]
     assert {"ns"} == {entry["unit"] for entry in found.document}
@@ -148,13 +180,19 @@ def test_rates_are_in_the_unit_of_their_metric(exported, make, validate):
     found = exported(RATES, copy, product)
     validate(GITHUB_SCHEMA, found.document)
     told = [(entry["name"], entry["value"], entry["unit"]) for entry in found.document]
-    assert [("memcpy_d2d[64MiB]", pytest.approx(134.217728), "GB/s"), ("matmul[64MiB]", 500.0, "TFLOP/s")] == told
+    assert [
+        ("memcpy_d2d[64MiB]", pytest.approx(134.217728), "GB/s"),
+        ("matmul[64MiB]", 500.0, "TFLOP/s"),
+    ] == told
     assert "fp16_tensor_TFLOPS" == found.document[1]["extra"].splitlines()[0]
 
 
 def test_what_is_no_rate_is_left_out_of_rates_and_stands_among_times(exported, make):
     job = make.measurement(2.0, key=make.key("job", metric="job_wall_s"))
-    rates, times = exported(RATES, job, make.measurement()), exported(TIMES, job, make.measurement())
+    rates, times = (
+        exported(RATES, job, make.measurement()),
+        exported(TIMES, job, make.measurement()),
+    )
     assert ["job[64MiB]"] == [one.label for one in rates.left_out]
     assert "take `--to github-action-benchmark` for times" in rates.left_out[0].reason
     assert 2 == len(times.document)
@@ -167,7 +205,9 @@ def test_the_extra_says_on_what_it_ran_and_what_was_said_of_it(exported, process
     lines = entry["extra"].splitlines()
     told = [f"changed: {change}" for change in changed]
     assert ["verdict: PASSED (tolerance 5 %)", "roofline: 13.4 % (datasheet)", *told] == lines[:4]
-    assert {"hardware: h200-sxm, 141gb", "driver: 570.86", "processes: 1", "run_id: run"} == set(lines[4:])
+    assert {"hardware: h200-sxm, 141gb", "driver: 570.86", "processes: 1", "run_id: run"} == set(
+        lines[4:]
+    )
     assert "range" not in entry
     (entry,) = exported(TIMES, *processes([1e-3], [1.25e-3], [1.1e-3])).document
     assert ("1000000 … 1250000", pytest.approx(1e9 * CENTRE_S)) == (entry["range"], entry["value"])
@@ -175,20 +215,35 @@ def test_the_extra_says_on_what_it_ran_and_what_was_said_of_it(exported, process
     assert "107 … 134" == entry["range"]
 
 
-def test_every_measure_has_its_unit_and_bounds_in_its_own_direction(exported, make, processes, validate):
-    job = make.measurement(2.0, key=make.key("job", metric="job_wall_s"), label='x["\\ü\n</script>]')
+def test_every_measure_has_its_unit_and_bounds_in_its_own_direction(
+    exported, make, processes, validate
+):
+    job = make.measurement(
+        2.0, key=make.key("job", metric="job_wall_s"), label='x["\\ü\n</script>]'
+    )
     document = exported(BENCHER, make.measurement(peak_bytes=4096, held_bytes=0), job).document
     validate(BENCHER_SCHEMA, document)
     assert document[LABEL]["latency"] == {"value": 1e6}
-    assert (document[LABEL]["peak-memory"], document[LABEL]["held-memory"]) == ({"value": 4096.0}, {"value": 0.0})
+    assert (document[LABEL]["peak-memory"], document[LABEL]["held-memory"]) == (
+        {"value": 4096.0},
+        {"value": 0.0},
+    )
     assert list(document[job.label]) == ["latency", "throughput"]
     found = exported("bencher", *processes([1e-3], [1.25e-3], [1.1e-3]))
     validate(BENCHER_SCHEMA, found.document)
     near = pytest.approx
     assert {
         "memcpy_d2d[64MiB]": {
-            "latency": {"value": near(1e9 * CENTRE_S), "lower_value": near(1e6), "upper_value": near(1.25e6)},
-            "throughput": {"value": near(1 / CENTRE_S), "lower_value": near(800), "upper_value": near(1000)},
+            "latency": {
+                "value": near(1e9 * CENTRE_S),
+                "lower_value": near(1e6),
+                "upper_value": near(1.25e6),
+            },
+            "throughput": {
+                "value": near(1 / CENTRE_S),
+                "lower_value": near(800),
+                "upper_value": near(1000),
+            },
             "traffic-gbps": {
                 "value": near(0.134217728 / CENTRE_S),
                 "lower_value": near(0.134217728 / 1.25e-3),

@@ -27,14 +27,18 @@ def here(tmp_path, monkeypatch):
 
 @pytest.fixture
 def call(here):
-    return lambda *arguments, **more: CliRunner().invoke(main, [str(part) for part in arguments], **more)
+    return lambda *arguments, **more: CliRunner().invoke(
+        main, [str(part) for part in arguments], **more
+    )
 
 
 @pytest.fixture
 def slower(here):
     """The same log with the largest all_reduce half as fast again, as the tool would print it."""
     log = (here / "a100-all_reduce.log").read_text(encoding="utf-8")
-    log = log.replace("63896  134.44  235.26", "95844   89.62  156.84").replace("68.4048", "67.2516")
+    log = log.replace("63896  134.44  235.26", "95844   89.62  156.84").replace(
+        "68.4048", "67.2516"
+    )
     (here / "slower.log").write_text(log, encoding="utf-8")
     return here / "slower.log"
 
@@ -48,10 +52,19 @@ def test_an_imported_run_is_a_run(call, here):
         "pytest-roofline",
     )
     environment = run.header.environment
-    assert (environment.device.type, environment.device.product) == ("accelerator", "A100-SXM4-40GB")
-    assert (environment.device.driver, environment.host.cpu_model, environment.host.cores) == (None, "unknown", 0)
+    assert (environment.device.type, environment.device.product) == (
+        "accelerator",
+        "A100-SXM4-40GB",
+    )
+    assert (environment.device.driver, environment.host.cpu_model, environment.host.cores) == (
+        None,
+        "unknown",
+        0,
+    )
     assert environment.software["nccl-tests convention"].startswith("size is S, ")
-    measurement = next(one for one in run.measurements if one.label.endswith("[8GiB-fp32-sum-out_of_place].mean"))
+    measurement = next(
+        one for one in run.measurements if one.label.endswith("[8GiB-fp32-sum-out_of_place].mean")
+    )
     hardware = measurement.key.hardware
     assert (hardware.product, hardware.memory, hardware.devices, hardware.link) == (
         "a100-sxm4",
@@ -59,8 +72,16 @@ def test_an_imported_run_is_a_run(call, here):
         8,
         "nvlink-switch",
     )
-    assert (measurement.key.cache, measurement.key.timing, measurement.key.name) == ("warm", "pipelined", "mean")
-    assert (measurement.samples.labels, measurement.samples.mode, measurement.gate) == (("imported",), "host", False)
+    assert (measurement.key.cache, measurement.key.timing, measurement.key.name) == (
+        "warm",
+        "pipelined",
+        "mean",
+    )
+    assert (measurement.samples.labels, measurement.samples.mode, measurement.gate) == (
+        ("imported",),
+        "host",
+        False,
+    )
     assert measurement.busbw_GBps == pytest.approx(235.26, abs=0.01)
     assert (run.footer.measured, len(run.outcomes), run.not_passed) == (64, 64, {})
     # It is explained as one that nobody judged.
@@ -77,7 +98,11 @@ def test_the_command_says_what_was_read_how_it_counts_and_what_was_left_out(call
     assert "note: 64 of 64 readings do not say whether their data were checked" in done.output
     printed = json.loads(call("import", "mi300x-all_reduce.log", "--json").output)
     (file,) = printed["files"]
-    assert (file["tool"], len(file["readings"]), file["readings"][0]["where"]) == ("rccl-tests", 50, "line 17")
+    assert (file["tool"], len(file["readings"]), file["readings"][0]["where"]) == (
+        "rccl-tests",
+        50,
+        "line 17",
+    )
     assert Path(printed["run"]).exists()
     done = call("import", "gb10-two-nodes-all_gather.log")
     assert "note: 'NVIDIA GB10' is not a product that pytest-roofline knows" in done.output
@@ -89,7 +114,10 @@ def test_imports_are_compared_and_proposed_like_runs(call, slower, here, make):
     call("import", "a100-all_reduce.log", "--save", "old")
     call("import", "slower.log", "--save", "new")
     done = call("compare", "old", "new")
-    assert (done.exit_code, "looks 50 % slower; more logs decide: red needs" in done.output) == (0, True), done.output
+    assert (done.exit_code, "looks 50 % slower; more logs decide: red needs" in done.output) == (
+        0,
+        True,
+    ), done.output
     assert "--roofline-rounds" not in done.output
     assert call("compare", "old", "old").exit_code == 0
     done = call("baseline", "propose", "old", "-o", "imported.json")
@@ -100,12 +128,18 @@ def test_imports_are_compared_and_proposed_like_runs(call, slower, here, make):
     call("import", "a100-all_reduce.log", "--save", "again")
     assert call("baseline", "propose", "old", "again", "-o", "twice.json").exit_code == 2
     assert not (here / "twice.json").exists()
-    assert "old.jsonl and .roofline/runs/again.jsonl hold one run, which" in call("compare", "old", "again").output
+    assert (
+        "old.jsonl and .roofline/runs/again.jsonl hold one run, which"
+        in call("compare", "old", "again").output
+    )
     assert "hold one run" not in call("compare", "old", "new").output
     # Nothing is shared with our own measurement of another name.
     call("import", "mi300x-babelstream.csv", "--product", "AMD Instinct MI300X", "--save", "theirs")
     hardware = read_run(here / ".roofline" / "runs" / "theirs.jsonl").measurements[0].key.hardware
-    make.save(here / "ours.jsonl", make.measurement(0.001, key=make.key("stream_large", hardware=hardware)))
+    make.save(
+        here / "ours.jsonl",
+        make.measurement(0.001, key=make.key("stream_large", hardware=hardware)),
+    )
     done = call("compare", "./ours.jsonl", "theirs")
     assert (done.exit_code, "share no measurement" in done.output) == (2, True)
 
@@ -116,10 +150,13 @@ def test_what_the_tool_found_wrong_never_becomes_a_good_number(call, here):
     (here / "wrong.log").write_text(log, encoding="utf-8")
     done = call("import", "wrong.log", "--save", "wrong")
     assert (
-        "INVALID nccl_tests.all_gather[4GiB-fp32-out_of_place-2].mean, line 14: 17 elements were wrong" in done.output
+        "INVALID nccl_tests.all_gather[4GiB-fp32-out_of_place-2].mean, line 14: 17 elements were wrong"
+        in done.output
     )
     run = read_run(here / ".roofline" / "runs" / "wrong.jsonl")
-    assert [outcome.reason for outcome in run.not_passed.values()] == ["17 elements were wrong in the tool's own check"]
+    assert [outcome.reason for outcome in run.not_passed.values()] == [
+        "17 elements were wrong in the tool's own check"
+    ]
     proposed = call("baseline", "propose", "wrong", "-o", "w.json")
     assert "17 elements were wrong" in proposed.output
     assert "4GiB-fp32-out_of_place" not in (here / "w.json").read_text(encoding="utf-8")
@@ -151,17 +188,33 @@ def test_a_rate_beyond_the_peak_is_invalid_as_it_is_live_and_becomes_no_baseline
     (here / "absurd.csv").write_text("\n".join([*head, names, *rows]) + "\n", encoding="utf-8")
     done = call("import", "absurd.csv", "--save", "absurd")
     assert done.exit_code == 0
-    assert re.search(r"INVALID babelstream.copy.2GiB-fp64..best, line 5: 80\d\d% of the datasheet's peak", done.output)
+    assert re.search(
+        r"INVALID babelstream.copy.2GiB-fp64..best, line 5: 80\d\d% of the datasheet's peak",
+        done.output,
+    )
     run = read_run(here / ".roofline" / "runs" / "absurd.jsonl")
     assert len(run.not_passed) == 1
-    assert {one.invalid.partition(" of ")[2][:20] for one in run.measurements} == {"the datasheet's peak"}
+    assert {one.invalid.partition(" of ")[2][:20] for one in run.measurements} == {
+        "the datasheet's peak"
+    }
     assert call("baseline", "propose", "absurd", "-o", "absurd.json").exit_code == 2
     assert not (here / "absurd.json").exists()
     done = call(
-        "import", "a100-all_reduce.log", "--product", "NVIDIA A100-SXM4-40GB", "--link", "pcie", "--save", "slow"
+        "import",
+        "a100-all_reduce.log",
+        "--product",
+        "NVIDIA A100-SXM4-40GB",
+        "--link",
+        "pcie",
+        "--save",
+        "slow",
     )
     assert (done.exit_code, "expected the same" in done.output) == (2, True)
-    log = (here / "a100-all_reduce.log").read_text(encoding="utf-8").replace("A100-SXM4-40GB", "NVIDIA A100-SXM4-40GB")
+    log = (
+        (here / "a100-all_reduce.log")
+        .read_text(encoding="utf-8")
+        .replace("A100-SXM4-40GB", "NVIDIA A100-SXM4-40GB")
+    )
     (here / "linked.log").write_text(log, encoding="utf-8")
     beyond = [call("import", "linked.log", "--link", link, "--save", link).output.count("INVALID ")
               for link in ("nvlink-switch", "pcie")]  # fmt: skip
@@ -178,25 +231,52 @@ def test_files_of_one_machine_are_one_run_and_standard_input_is_read(call, here,
 
 
 def test_the_key_has_the_product_that_the_user_tells_or_the_host(call, here):
-    call("import", "a6000-nvbandwidth.json", "--product", "NVIDIA H200", "--link", "pcie", "-o", "there/run.jsonl")
+    call(
+        "import",
+        "a6000-nvbandwidth.json",
+        "--product",
+        "NVIDIA H200",
+        "--link",
+        "pcie",
+        "-o",
+        "there/run.jsonl",
+    )
     hardware = read_run(here / "there" / "run.jsonl").measurements[0].key.hardware
     assert (hardware.product, hardware.devices, hardware.link) == ("h200-sxm", 2, "pcie")
     call("import", "pytest-benchmark-storage-0030.json", "--save", "py")
     (measurement,) = read_run(here / ".roofline" / "runs" / "py.jsonl").measurements
-    assert (measurement.key.hardware.product, measurement.key.hardware.partition) == ("x86-64", "unknown-cores")
+    assert (measurement.key.hardware.product, measurement.key.hardware.partition) == (
+        "x86-64",
+        "unknown-cores",
+    )
     assert (measurement.rate, measurement.derived()) == (None, {"median_s": measurement.median_s})
 
 
 LOG = "a100-all_reduce.log"
 REFUSED = (
-    (["nowhere.log"], "nowhere.log cannot be read: No such file or directory; name a file that a tool wrote, or - for"),
+    (
+        ["nowhere.log"],
+        "nowhere.log cannot be read: No such file or directory; name a file that a tool wrote, or - for",
+    ),
     (["."], ". cannot be read: Is a directory; name a file"),
-    ([LOG, "mi300x-all_reduce.log"], "mi300x-all_reduce.log on AMD Instinct MI300X VF; import them apart"),
-    ([LOG, "a6000-nvbandwidth.json"], "a6000-nvbandwidth.json on an unknown product; import them apart"),
+    (
+        [LOG, "mi300x-all_reduce.log"],
+        "mi300x-all_reduce.log on AMD Instinct MI300X VF; import them apart",
+    ),
+    (
+        [LOG, "a6000-nvbandwidth.json"],
+        "a6000-nvbandwidth.json on an unknown product; import them apart",
+    ),
     ([LOG, "pytest-benchmark-storage-0030.json"], "storage-0030.json on a CPU; import them apart"),
-    ([LOG, "--begun", "yesterday"], "--begun is 'yesterday'; expected a date or time as 2026-03-01"),
+    (
+        [LOG, "--begun", "yesterday"],
+        "--begun is 'yesterday'; expected a date or time as 2026-03-01",
+    ),
     ([LOG, "--format", "imb"], "--format is 'imb'; expected one of nccl-tests, "),
-    ([LOG, "--format", "nvbandwidth"], "a100-all_reduce.log: it has no table with rows, or each behind what another"),
+    (
+        [LOG, "--format", "nvbandwidth"],
+        "a100-all_reduce.log: it has no table with rows, or each behind what another",
+    ),
     ([LOG, "--link", "string"], "--link is 'string'; expected one of nvlink, "),
     ([LOG, "--operation", "sort"], "--operation is 'sort'; expected one of"),
     (["mi300x-babelstream.csv", "--operation", "reduce"], "which knows no collectives; expected"),
@@ -225,7 +305,10 @@ def test_a_file_that_is_nothing_is_refused_in_a_sentence(call, here):
         (b"", "log is empty; expected the output of a tool"),
         (b"\n \n", "log is empty; expected the output of a tool"),
         ("# nThread".encode("utf-16"), "log, line 1: byte 0 is not UTF-8 text"),
-        (gzip.compress(b"# nThread"), "log is compressed; expected what the tool printed: unpack it first"),
+        (
+            gzip.compress(b"# nThread"),
+            "log is compressed; expected what the tool printed: unpack it first",
+        ),
         (
             b"\n\nhello\n",
             "log, line 3: no format understands this file (tried: log of nccl-tests or rccl-tests, ",
@@ -236,7 +319,11 @@ def test_a_file_that_is_nothing_is_refused_in_a_sentence(call, here):
     for content, message in cases:
         (here / "log").write_bytes(content)
         done = call("import", "log", *(["--format", "nvbandwidth"] if content[:1] == b"[" else []))
-        assert (done.exit_code, message in done.output, "\x1b" in done.output) == (2, True, False), done.output
+        assert (done.exit_code, message in done.output, "\x1b" in done.output) == (
+            2,
+            True,
+            False,
+        ), done.output
     assert not (here / ".roofline").exists()
 
 
@@ -247,7 +334,10 @@ def test_an_import_overwrites_nothing(call, here):
     assert (here / "kept.jsonl").read_text(encoding="utf-8") == "mine"
     call("import", "a100-all_reduce.log", "--save", "old")
     done = call("import", "a100-reduce.log", "--save", "old")
-    assert (done.exit_code, "old.jsonl is there already; choose another name" in done.output) == (2, True)
+    assert (done.exit_code, "old.jsonl is there already; choose another name" in done.output) == (
+        2,
+        True,
+    )
 
 
 def test_the_same_log_imported_twice_is_the_same_run_and_said_so(call, here):
@@ -256,15 +346,19 @@ def test_the_same_log_imported_twice_is_the_same_run_and_said_so(call, here):
         assert call("import", LOG, *arguments).exit_code == 0
         # Also under another name of the file.
         done = call("import", "copy.log", *arguments)
-        assert (done.exit_code, "holds this import already, and was left alone\n" in done.output) == (0, True), (
-            done.output
-        )
+        assert (
+            done.exit_code,
+            "holds this import already, and was left alone\n" in done.output,
+        ) == (0, True), done.output
     assert json.loads(call("import", LOG, "--json").output)["written"] is False
     # Told something else it is another run.
     done = call("import", LOG, "--save", "old", "--link", "pcie")
     assert (done.exit_code, "old.jsonl is there already" in done.output) == (2, True)
     done = call("import", LOG, "copy.log", LOG, "--save", "twice")
-    assert (done.exit_code, f"note: copy.log holds the same as {LOG}, and was read once\n" in done.output) == (0, True)
+    assert (
+        done.exit_code,
+        f"note: copy.log holds the same as {LOG}, and was read once\n" in done.output,
+    ) == (0, True)
     run = read_run(here / ".roofline" / "runs" / "twice.jsonl")
     assert len({measurement.process for measurement in run.measurements}) == 1
 
@@ -282,14 +376,19 @@ def test_logs_of_several_nodes_are_told_apart_by_the_node_that_is_told(call, her
     (here / "other.out").write_text((here / log).read_text() + "\nbye\n")
     for name, file, more in (("a", log, ["--host", "node1"]), ("b", "other.out", [])):
         assert call("import", file, "--save", name, *more).exit_code == 0
-    hosts = [read_run(here / ".roofline" / "runs" / f"{name}.jsonl").header.environment.host.name for name in "ab"]
+    hosts = [
+        read_run(here / ".roofline" / "runs" / f"{name}.jsonl").header.environment.host.name
+        for name in "ab"
+    ]
     assert hosts == ["node1", "unknown"]
     done = call("fleet", "a", "b", "--no-cache")
     assert (done.exit_code, "was found" in done.output) == (2, False)
     assert "1 run of logs that name no node: import them with --host NODE\n" in done.output
     # Each file has its column, whatever it is called.
     columns = call("compare", "--table", "a,b").output.splitlines()
-    (values,) = [line.split()[1:] for line in columns if line.startswith("babelstream.copy[2GiB-fp64].mean")]
+    (values,) = [
+        line.split()[1:] for line in columns if line.startswith("babelstream.copy[2GiB-fp64].mean")
+    ]
     assert (len(values), len(set(values))) == (2, 1)
 
 
@@ -299,20 +398,31 @@ def test_a_pipe_and_what_is_too_long_are_refused_at_once(call, here):
     with (here / "large.log").open("wb") as large:
         large.truncate(65 * 2**20)
     for name, message in (
-        ("pipe", "pipe is a pipe or a device; name a file, or give its content to standard input: -"),
+        (
+            "pipe",
+            "pipe is a pipe or a device; name a file, or give its content to standard input: -",
+        ),
         ("line.log", "line.log, line 2: more than 256 KiB; expected lines as a tool prints them"),
-        ("large.log", "large.log has more than 64 MiB; name the output of one tool, without its debug lines"),
+        (
+            "large.log",
+            "large.log has more than 64 MiB; name the output of one tool, without its debug lines",
+        ),
     ):
         done = call("import", name)
         assert (done.exit_code, message in done.output) == (2, True), done.output
 
 
-def test_a_run_that_ended_in_the_middle_is_imported_as_failed_beside_one_that_is_whole(call, here, text):
+def test_a_run_that_ended_in_the_middle_is_imported_as_failed_beside_one_that_is_whole(
+    call, here, text
+):
     log = text(LOG)
-    (here / "job.log").write_text(log[: log.index("#   Rank  1")] + "node1: Test failure common.cu:1\n" + log, "utf-8")
-    done = call("import", "job.log", "--save", "job")
-    assert (done.exit_code, "FAILED nccl_tests.test: a run ended before its 'Avg" in done.output) == (0, True), (
-        done.output
+    (here / "job.log").write_text(
+        log[: log.index("#   Rank  1")] + "node1: Test failure common.cu:1\n" + log, "utf-8"
     )
+    done = call("import", "job.log", "--save", "job")
+    assert (
+        done.exit_code,
+        "FAILED nccl_tests.test: a run ended before its 'Avg" in done.output,
+    ) == (0, True), done.output
     run = read_run(here / ".roofline" / "runs" / "job.jsonl")
     assert (len(run.measurements), list(run.not_passed)) == (64, ["job.log::nccl_tests.test"])

@@ -7,7 +7,14 @@ import pytest
 
 from pytest_roofline.core.errors import BadFile
 from pytest_roofline.core.records import rate
-from pytest_roofline.exchange import babelstream, logs, nccl_tests, nvbandwidth_text, osu, transferbench
+from pytest_roofline.exchange import (
+    babelstream,
+    logs,
+    nccl_tests,
+    nvbandwidth_text,
+    osu,
+    transferbench,
+)
 
 ALPS, EKS, CUDA = "alps-srun-all_reduce.out", "eks-mpirun-all_reduce.log", "a100-babelstream.out"
 
@@ -25,7 +32,9 @@ def test_a_table_behind_labels_of_srun_and_mpirun_is_read_and_what_is_around_it_
     for name, label, busbw, product, host, skipped in cases:
         (found,) = take(text(name))
         reading = next(one for one in found.readings if one.label == label)
-        assert rate(reading.work, reading.metric, reading.seconds[0]) / 1e9 == pytest.approx(busbw, abs=0.02), name
+        assert rate(reading.work, reading.metric, reading.seconds[0]) / 1e9 == pytest.approx(
+            busbw, abs=0.02
+        ), name
         assert (found.product, found.host, reading.devices) == (product, host, 16)
         assert found.notes == (f"skipped {skipped} lines around the tables",)
 
@@ -39,17 +48,24 @@ def test_a_table_reads_the_same_whatever_a_launcher_puts_before_its_lines(text, 
                    "Jan  2 10:00:00 gpu7 slurm.sh[17]: ", "nccl-1  | ", "(head, rank=0, pid=17) ", "[default0]:",
                    "Thu Jan  2 10:00:00 2025<stdout>:", "Jan 02 10:00:00  0: "):  # fmt: skip
         labelled = "".join(f"{prefix}{line}\n" for line in plain.split("\n"))
-        around = f"+ srun -l all_reduce_perf\n{labelled}slurmstepd: error: *** STEP 1.0 CANCELLED ***\n"
+        around = (
+            f"+ srun -l all_reduce_perf\n{labelled}slurmstepd: error: *** STEP 1.0 CANCELLED ***\n"
+        )
         assert seconds(take(around)) == seconds(take(plain)), prefix
 
 
 def test_the_log_of_a_container_that_docker_keeps_as_json_lines_is_read(text, take):
     for name in ("a100-all_reduce.log", CUDA, "gh200-nvbandwidth.txt"):
         printed = text(name).splitlines(keepends=True)
-        logged = [json.dumps({"log": line, "stream": "stdout", "time": "2025-01-02T10:00:00.1Z"}) for line in printed]
+        logged = [
+            json.dumps({"log": line, "stream": "stdout", "time": "2025-01-02T10:00:00.1Z"})
+            for line in printed
+        ]
         dumped = "\n".join(line.replace('": "', '":"') for line in logged)
         assert seconds(take(dumped)) == seconds(take(text(name))), name
-    with pytest.raises(BadFile, match=r"file: .*; expected a line {\"log\": …} for each of the container"):
+    with pytest.raises(
+        BadFile, match=r"file: .*; expected a line {\"log\": …} for each of the container"
+    ):
         take('{"log":"# nThread 1"}\n{"log":7}')
 
 
@@ -61,54 +77,84 @@ def test_several_ranks_copies_of_one_table_are_one(text, take):
         assert [len(one.readings) for one in found] == [len(one.readings) for one in take(plain)]
         assert "repeated table" in found[0].notes[-1]
         # Ranks that measured for themselves are processes of their own.
-        other = plain.replace("0.00346 ", "0.00347 ").replace("63896  134.44  235.26", "63899  134.43  235.25")
-        mixed = "".join(f"{rank}: {line}\n" for rank in (0, 1) for line in (plain, other)[rank].split("\n"))
+        other = plain.replace("0.00346 ", "0.00347 ").replace(
+            "63896  134.44  235.26", "63899  134.43  235.25"
+        )
+        mixed = "".join(
+            f"{rank}: {line}\n" for rank in (0, 1) for line in (plain, other)[rank].split("\n")
+        )
         assert len(take(mixed)) > len(take(plain)), name
 
 
-def test_inside_a_table_lines_of_libraries_are_skipped_and_any_other_is_refused_with_its_number(text, take):
+def test_inside_a_table_lines_of_libraries_are_skipped_and_any_other_is_refused_with_its_number(
+    text, take
+):
     plain = text("a100-all_reduce.log")
     lines = plain.split("\n")
     for line in ("node1:17:17 [0] NCCL INFO Launch mode Parallel", "srun: job 17 queued", "",
                  "[1700000000.1] [g1:17:0] ucp_context.c:1 UCX  WARN UCP version is incompatible"):  # fmt: skip
-        assert seconds(take("\n".join([*lines[:30], line, *lines[30:]]))) == seconds(take(plain)), line
+        assert seconds(take("\n".join([*lines[:30], line, *lines[30:]]))) == seconds(take(plain)), (
+            line
+        )
     for line in ("epoch 3: loss 0.5", "     1048576   262144     "):
-        with pytest.raises(BadFile, match="file, line 31: a line inside a table that is no row of it"):
+        with pytest.raises(
+            BadFile, match="file, line 31: a line inside a table that is no row of it"
+        ):
             take("\n".join([*lines[:30], line, *lines[30:]]))
-    stream = text(CUDA).replace("Add         1361886.041", "~~~ GPU 0 was reset\nAdd         1361886.041")
-    with pytest.raises(BadFile, match="file, line 13: a line inside a table that is no row of it: '~~~ GPU 0 was"):
+    stream = text(CUDA).replace(
+        "Add         1361886.041", "~~~ GPU 0 was reset\nAdd         1361886.041"
+    )
+    with pytest.raises(
+        BadFile, match="file, line 13: a line inside a table that is no row of it: '~~~ GPU 0 was"
+    ):
         take(stream)
 
 
 def test_lines_between_two_runs_are_around_both(text, take):
     for name in (CUDA, "a100-all_reduce.log", "cofc-osu-bibw.log", "gh200-nvbandwidth.txt"):
         log = text(name)
-        other = log.replace("0.00346 ", "0.00347 ").replace("63896  134.44  235.26", "63899  134.43  235.25")
+        other = log.replace("0.00346 ", "0.00347 ").replace(
+            "63896  134.44  235.26", "63899  134.43  235.25"
+        )
         other = other.replace("23688.99", "23688.98").replace("176.92", "176.93")
         between = "Running on device 1\n====================\n\n"
         assert len(take(log + between + other)) >= 2, name
     # Also where the first has no end.
     cut = text("a100-all_reduce.log")[:3500].rsplit("\n", 1)[0]
-    failed, found = take(f"{cut}\n{'-' * 60}\nprterun detected that a process exited\n" + text("a100-all_reduce.log"))
+    failed, found = take(
+        f"{cut}\n{'-' * 60}\nprterun detected that a process exited\n" + text("a100-all_reduce.log")
+    )
     assert (len(failed.failed), len(found.readings)) == (1, 64)
 
 
 def test_a_run_that_ended_in_the_middle_is_a_failed_test_beside_those_that_are_whole(text, take):
     whole = text("a100-all_reduce.log")
     cut = whole[: whole.index("    33554432")]
-    failed, found = take(cut + "node1: Test NCCL failure common.cu:1279 'unhandled system error'\n" + whole)
-    assert failed.failed == (("nccl_tests.test", "a run ended before its 'Avg bus bandwidth' (rows read: 50)"),)
+    failed, found = take(
+        cut + "node1: Test NCCL failure common.cu:1279 'unhandled system error'\n" + whole
+    )
+    assert failed.failed == (
+        ("nccl_tests.test", "a run ended before its 'Avg bus bandwidth' (rows read: 50)"),
+    )
     assert seconds([found]) == seconds(take(whole))
     died = "BabelStream\nVersion: 5.0\nRunning kernels 100 times\nPrecision: double\nSegmentation fault\n"
     failed, *found = take(died + text(CUDA))
-    assert (failed.failed, len(found)) == ((("babelstream", "a run ended before the rows of its table"),), 2)
+    assert (failed.failed, len(found)) == (
+        (("babelstream", "a run ended before the rows of its table"),),
+        2,
+    )
 
 
 @pytest.mark.parametrize("name", [CUDA, "gh200-nvbandwidth.txt", "cofc-osu-bibw.log", "vector-add-performance.csv",
                                   "mi300x-babelstream.csv"])  # fmt: skip
 def test_of_a_log_that_was_cut_no_half_of_a_number_is_taken(text, take, name):
     def numbers(content):
-        return {(one.label, time_s) for found in take(content) for one in found.readings for time_s in one.seconds}
+        return {
+            (one.label, time_s)
+            for found in take(content)
+            for one in found.readings
+            for time_s in one.seconds
+        }
 
     whole, told = text(name), ""
     for cut in range(2, 130):
@@ -117,7 +163,10 @@ def test_of_a_log_that_was_cut_no_half_of_a_number_is_taken(text, take, name):
     assert "which has no end: it may be cut" in told
     # Of two decimals each, as the line above has them, none is missing.
     if name == "cofc-osu-bibw.log":
-        assert (numbers(whole.rstrip()), take(whole.rstrip())[0].notes) == (numbers(whole), take(whole)[0].notes)
+        assert (numbers(whole.rstrip()), take(whole.rstrip())[0].notes) == (
+            numbers(whole),
+            take(whole)[0].notes,
+        )
 
 
 def test_a_run_that_was_cut_in_a_row_takes_none_that_is_whole_with_it(text, take):
@@ -138,10 +187,18 @@ def test_the_collective_is_named_by_a_line_of_the_job_or_by_the_file(text, take)
 
 def test_the_default_text_of_babelstream_is_read_at_the_rates_that_it_printed(text, take):
     first, second = take(text(CUDA))
-    printed = {"copy": 1386507.387, "mul": 1344920.919, "add": 1361886.041, "triad": 1370221.139, "dot": 1257291.261}
+    printed = {
+        "copy": 1386507.387,
+        "mul": 1344920.919,
+        "add": 1361886.041,
+        "triad": 1370221.139,
+        "dot": 1257291.261,
+    }
     for reading in (one for one in first.readings if one.statistic == "best"):
         kernel = reading.benchmark.removeprefix("babelstream.")
-        assert rate(reading.work, reading.metric, reading.seconds[0]) / 1e6 == pytest.approx(printed[kernel], abs=1e-3)
+        assert rate(reading.work, reading.metric, reading.seconds[0]) / 1e6 == pytest.approx(
+            printed[kernel], abs=1e-3
+        )
         assert reading.parameters == {"size_bytes": 2**28, "dtype": "fp64"}
     mean = next(one for one in first.readings if one.label == "babelstream.dot[256MiB-fp64].mean")
     assert (mean.seconds, mean.iterations) == ((0.00044,), 99)
@@ -155,9 +212,19 @@ def test_other_versions_of_babelstreams_text_are_read(text, take):
     # Version 0 says how many elements there are, 1 calls MiB MB, 6 has other lines; --triad-only has no table.
     (old,) = take(text("k20c-gpu-stream.txt"))
     assert {one.parameters["size_bytes"] for one in old.readings} == {49999872 * 8}
-    untyped = text("k20c-gpu-stream.txt").replace("Precision: double\n", "").replace("Array size", "Arrays")
-    assert [one.parameters for one in take(untyped)[0].readings] == [one.parameters for one in old.readings]
-    (first,) = take(text("k20c-gpu-stream.txt").replace("0.0\n", "1.0\n").replace("Resizing array from", "Array from"))
+    untyped = (
+        text("k20c-gpu-stream.txt")
+        .replace("Precision: double\n", "")
+        .replace("Array size", "Arrays")
+    )
+    assert [one.parameters for one in take(untyped)[0].readings] == [
+        one.parameters for one in old.readings
+    ]
+    (first,) = take(
+        text("k20c-gpu-stream.txt")
+        .replace("0.0\n", "1.0\n")
+        .replace("Resizing array from", "Array from")
+    )
     assert {one.parameters["size_bytes"] for one in first.readings} == {round(381.5 * 2**20)}
     six = (
         "BabelStream\nVersion: 6.0\nImplementation: HIP\nRunning  Classic kernels 100 times in  {} order \n"
@@ -190,9 +257,17 @@ def test_other_versions_of_babelstreams_text_are_read(text, take):
 
 def test_a_text_that_contradicts_itself_or_has_no_head_is_refused(text, take):
     for old, new, message in (
-        ("1386507.387", "986507.387", "line 11: .* bytes are 0.00054 s, but the least time is 0.00039 s"),
+        (
+            "1386507.387",
+            "986507.387",
+            "line 11: .* bytes are 0.00054 s, but the least time is 0.00039 s",
+        ),
         ("Precision: double", "Precision:", "line 11: no line above tells the precision"),
-        ("Copy        1386507.387 0.00039", "Copy        1386507.387", "line 11: 4 columns; expected 5"),
+        (
+            "Copy        1386507.387 0.00039",
+            "Copy        1386507.387",
+            "line 11: 4 columns; expected 5",
+        ),
         ("Function    MBytes", "Function    Furlongs", "line 10: unit 'Furlongs'; expected one of"),
         ("268.4 MB", "0.0 MB", "line 11: an array size of 0 MB above"),
     ):
@@ -202,7 +277,13 @@ def test_a_text_that_contradicts_itself_or_has_no_head_is_refused(text, take):
 
 def test_no_pattern_of_a_text_format_takes_long_for_a_long_line():
     # What looks on from every place of a line takes minutes for 256 KiB; this takes milliseconds.
-    formats = (babelstream._RULES, nccl_tests._RULES, nvbandwidth_text.RULES, osu._RULES, transferbench._RULES)
+    formats = (
+        babelstream._RULES,
+        nccl_tests._RULES,
+        nvbandwidth_text.RULES,
+        osu._RULES,
+        transferbench._RULES,
+    )
     patterns = [logs._FOREIGN, *(pattern for rules in formats for pattern, _ in rules)]
     slow = []
     for start in ("", "1 1 ", "1 1 f ", "# ", "Running ", "Device 0: ", "[", "a:1:1 [0] "):

@@ -21,7 +21,8 @@ GOLDEN = {
 
 def rates(reading):
     return tuple(
-        round(amount / reading.seconds[0] / 1e9, 2) for amount in (reading.work.algbw_bytes, reading.work.busbw_bytes)
+        round(amount / reading.seconds[0] / 1e9, 2)
+        for amount in (reading.work.algbw_bytes, reading.work.busbw_bytes)
     )
 
 
@@ -32,7 +33,11 @@ def test_rates_of_stored_bytes_and_seconds_are_what_the_tool_printed(text, take)
         assert rates(largest) == pytest.approx(printed, abs=0.0101)
         assert (largest.benchmark, found.product) == (f"nccl_tests.{operation}", "A100-SXM4-40GB")
         assert (largest.devices, largest.iterations, largest.warmup_iterations) == (8, 20, 5)
-        assert (largest.statistic, largest.timing, largest.metric) == ("mean", "pipelined", "busbw_GBps")
+        assert (largest.statistic, largest.timing, largest.metric) == (
+            "mean",
+            "pipelined",
+            "busbw_GBps",
+        )
 
 
 def test_every_half_of_every_row_that_moves_something_is_a_reading(text, take):
@@ -45,23 +50,44 @@ def test_every_half_of_every_row_that_moves_something_is_a_reading(text, take):
 
 
 def test_what_a_log_tells_of_its_machine_is_kept(text, take, one):
-    reading = one(text("gb10-two-nodes-all_gather.log"))["nccl_tests.all_gather[4GiB-fp32-in_place-2].mean"]
-    assert reading.parameters == {"size_bytes": 2**32, "dtype": "fp32", "place": "in_place", "nodes": 2}
+    reading = one(text("gb10-two-nodes-all_gather.log"))[
+        "nccl_tests.all_gather[4GiB-fp32-in_place-2].mean"
+    ]
+    assert reading.parameters == {
+        "size_bytes": 2**32,
+        "dtype": "fp32",
+        "place": "in_place",
+        "nodes": 2,
+    }
     assert reading.work == Work(algbw_bytes=2**32, busbw_bytes=2**31)
     assert (reading.verified, reading.devices, reading.iterations) == (True, 2, 50)
     assert take(text("gb10-two-nodes-all_gather.log"))[0].software["nccl-tests"] == "2.18.3"
     (found,) = take(text("mi300x-all_reduce.log"))
-    assert (found.tool, found.product, found.software) == ("rccl-tests", "AMD Instinct MI300X VF", {"rccl-tests": ":+"})
+    assert (found.tool, found.product, found.software) == (
+        "rccl-tests",
+        "AMD Instinct MI300X VF",
+        {"rccl-tests": ":+"},
+    )
     assert found.readings[0].benchmark == "rccl_tests.all_reduce"
 
 
 def test_a_log_that_does_not_name_its_collective_is_understood_where_only_one_fits(text, one, take):
     readings = one(text("a100-reduce_scatter.log")).values()
     assert {reading.benchmark for reading in readings} == {"nccl_tests.reduce_scatter"}
-    with pytest.raises(BadFile, match=r"file does not say which .* tell with --operation: all_gather, all_to_all"):
+    with pytest.raises(
+        BadFile, match=r"file does not say which .* tell with --operation: all_gather, all_to_all"
+    ):
         take(text("a100-all_gather.log"))
-    with pytest.raises(BadFile, match="file: no collective of 4 ranks has these bus bandwidths; tell with --devices"):
-        take(re.sub(r"(?m)^# +Rank .*\n", "", text("a100-reduce_scatter.log")).replace("nGpus 8", "nGpus 1"), devices=4)
+    with pytest.raises(
+        BadFile,
+        match="file: no collective of 4 ranks has these bus bandwidths; tell with --devices",
+    ):
+        take(
+            re.sub(r"(?m)^# +Rank .*\n", "", text("a100-reduce_scatter.log")).replace(
+                "nGpus 8", "nGpus 1"
+            ),
+            devices=4,
+        )
     with pytest.raises(BadFile, match="says all_gather, but --operation=all_reduce"):
         take(text("gb10-two-nodes-all_gather.log"), operation="all_reduce")
     with pytest.raises(BadFile, match="8 ranks, but --devices=4"):
@@ -78,7 +104,9 @@ def test_wrong_elements_spoil_their_half_of_a_row_and_of_an_old_log_all(text, on
     old = text("a100-all_reduce.log").replace("    N/A", "  4e-07")
     assert {(reading.verified, reading.invalid) for reading in one(old).values()} == {(True, "")}
     spoiled = one(old.replace("values : 0 OK", "values : 3 FAILED")).values()
-    assert {reading.invalid for reading in spoiled} == {"3 values were out of bounds, and the log does not say where"}
+    assert {reading.invalid for reading in spoiled} == {
+        "3 values were out of bounds, and the log does not say where"
+    }
 
 
 def seconds(readings):
@@ -96,14 +124,19 @@ def test_lines_of_launchers_and_libraries_are_understood(text, one):
         "".join(f"[1,0]<stdout>:{line}\n" for line in plain.split("\n")),
         "".join(f"0: {line}\n" for line in plain.split("\n")),
         plain.replace("\n#\n", "\nNCCL version 2.19.3+cuda12.3\n#\n", 1),
-        "module load cuda\n+ srun all_reduce_perf\n" + job.replace("# Out of", "\x1b[32m# Out of") + "done\n",
+        "module load cuda\n+ srun all_reduce_perf\n"
+        + job.replace("# Out of", "\x1b[32m# Out of")
+        + "done\n",
     ):
         assert seconds(one(changed)) == seconds(one(plain)), changed[:80]
 
 
 def test_logs_behind_each_other_are_processes_and_sizes_gone_through_twice_samples(text, take, one):
     found = take(text("a100-all_reduce.log") + text("a100-reduce.log"))
-    assert [imported.readings[0].benchmark for imported in found] == ["nccl_tests.all_reduce", "nccl_tests.reduce"]
+    assert [imported.readings[0].benchmark for imported in found] == [
+        "nccl_tests.all_reduce",
+        "nccl_tests.reduce",
+    ]
     log = text("gb10-two-nodes-all_gather.log")
     rows = re.findall(r"^ +\d+ +\d+ .*\n", log, re.MULTILINE)
     readings = one(log.replace(rows[-1], rows[-1] + "# Testing 2 cycle.\n" + "".join(rows)))
@@ -132,7 +165,9 @@ def test_the_heads_of_other_versions_are_understood(text, one):
     # Of rccl-tests until 2021 and of nccl-tests before 2.1 and since 2.20: src/common.cu of both.
     log = text("a100-all_reduce.log")
     head, ranks = log.split("\n", 1)[0], re.sub(r"Pid +\d+ ", "", log)
-    values = "minBytes: 0 maxBytes: 8589934592 step: 2(factor) warmupIters: 5 iters: 20 validation: 0"
+    values = (
+        "minBytes: 0 maxBytes: 8589934592 step: 2(factor) warmupIters: 5 iters: 20 validation: 0"
+    )
     for changed in (
         log.replace(head, f"# nThread: 1 nGpus: 8 {values} "),
         log.replace(head, f"# nThreads: 1 nGpus: 8 nRanks: 1 {values} "),
@@ -153,7 +188,9 @@ def test_a_row_that_nccls_own_lines_cut_is_read_whole(text, one, take):
     log = text("gb10-two-nodes-all_gather.log")
     told = "mew0:65704:65704 [1] NCCL INFO AllReduce: opCount 0 sendbuff 0x720000000 count 2097152 [nranks=2]\n"
     told += told.replace("[1]", "[0]")
-    row = re.compile(r"(?m)^( *\d+ +\d+ +[a-z]\w* +\w+ +-\d)(( +[\d.]+){3} +\d)(( +[\d.]+){3} +\d) *$")
+    row = re.compile(
+        r"(?m)^( *\d+ +\d+ +[a-z]\w* +\w+ +-\d)(( +[\d.]+){3} +\d)(( +[\d.]+){3} +\d) *$"
+    )
     assert len(row.findall(log)) == len(one(log)) / 2
     for cut in (
         rf"\1{told}\2{told}\4",
@@ -163,7 +200,10 @@ def test_a_row_that_nccls_own_lines_cut_is_read_whole(text, one, take):
     ):
         assert seconds(one(row.sub(cut, log))) == seconds(one(log)), cut
     first, *_, last = row.finditer(log)
-    for match, message in ((first, "line 15: 22 columns; expected 13"), (last, "of no rows, or inside one; expected")):
+    for match, message in (
+        (first, "line 15: 22 columns; expected 13"),
+        (last, "of no rows, or inside one; expected"),
+    ):
         with pytest.raises(BadFile, match=message):
             take(log[: match.start()] + match.expand(rf"\1\2{told}") + log[match.end() :])
 
@@ -173,7 +213,8 @@ def test_groups_of_a_split_job_count_their_own_ranks(text, one):
     log = text("gb10-two-nodes-all_gather.log")
     ranks = re.findall(r"^#  Rank .*\n", log, re.MULTILINE)
     more = "".join(
-        rank.replace(f"Rank  {index} Group  0", f"Rank  {index + 2} Group  1") for index, rank in enumerate(ranks)
+        rank.replace(f"Rank  {index} Group  0", f"Rank  {index + 2} Group  1")
+        for index, rank in enumerate(ranks)
     )
     readings = one(log.replace(ranks[-1], ranks[-1] + more))
     reading = next(iter(readings.values()))
@@ -208,7 +249,11 @@ def test_times_of_single_iterations_and_a_timestamp_may_stand_behind(text, one):
     log = log.replace("#wrong", "#wrong   i_min   i_max   i_p99   i_cv%").replace(
         "(GB/s)  (GB/s)  ", "(GB/s)  (GB/s)  (us) (us) (us) (%) "
     )
-    log = re.sub(r"(?m)^( +\d+ +\d+ .*) 0  (.*) 0$", r"\1 0 1.00 2.00 2.00 3.10  \2 0 1.00 2.00 2.00 3.10", log)
+    log = re.sub(
+        r"(?m)^( +\d+ +\d+ .*) 0  (.*) 0$",
+        r"\1 0 1.00 2.00 2.00 3.10  \2 0 1.00 2.00 2.00 3.10",
+        log,
+    )
     stamped = re.sub(r"(?m)^( +\d+ +\d+ .*)$", r"\1  2026-01-02 10:00:00", log)
     stamped = re.sub(r"(?m)^(#  +size .*)$", r"\1 timestamp", stamped)
     stamped = re.sub(r"(?m)^(#  +\(B\) .*)$", r"\1 %Y-%m-%d %H:%M:%S", stamped)
@@ -226,27 +271,48 @@ REFUSED = (
         lambda log: log[: log.index("33554432       8388608") + 30],
         "a run ended before its 'Avg bus bandwidth' .rows read: 50.; expected the whole",
     ),
-    (lambda log: log[: log.index("    33554432")], "file: a run ended before its 'Avg bus bandwidth'"),
+    (
+        lambda log: log[: log.index("    33554432")],
+        "file: a run ended before its 'Avg bus bandwidth'",
+    ),
     (change("134.44  235.26", "235.26"), "line 50: 11 columns; expected 12"),
     (change("134.44", "fast!!"), "line 50: 'fast!!' is not a number, zero or more"),
     (change("63896", "0.000"), "line 50: algbw is 134.44 GB/s, but the time is 0 us"),
     (change("134.44", "١٣٤.٤٤"), "line 50: '١٣٤.٤٤' is not a number"),
     (change("63896", "1e999"), "line 50: '1e999' is not a number"),
-    (change("134.44  235.26", "235.26  134.44"), "line 50: busbw is 134.44 GB/s; expected 1.75 times 235.26"),
-    (change("2147483648   float", "2147483648  quarter"), "line 50: type 'quarter'; expected one of int8"),
+    (
+        change("134.44  235.26", "235.26  134.44"),
+        "line 50: busbw is 134.44 GB/s; expected 1.75 times 235.26",
+    ),
+    (
+        change("2147483648   float", "2147483648  quarter"),
+        "line 50: type 'quarter'; expected one of int8",
+    ),
     (
         change("2147483648   float     sum", "2147483648   float     xor"),
         "line 50: reduction 'xor' for all_reduce; expected one",
     ),
     (change("(us)", "(ms)"), r"line 15: units that this importer does not know; expected \(B\)"),
-    (lambda log: log.replace("busbw  error", "linkbw error", 1), "line 14: columns that this importer does not know"),
-    (change("    time   algbw", " cputime   algbw"), r"line 14: time of the CPU \(-C 1\) says nothing"),
+    (
+        lambda log: log.replace("busbw  error", "linkbw error", 1),
+        "line 14: columns that this importer does not know",
+    ),
+    (
+        change("    time   algbw", " cputime   algbw"),
+        r"line 14: time of the CPU \(-C 1\) says nothing",
+    ),
     (lambda log: "".join(cut(log, 13, 15)), "a row of numbers where none is expected"),
     (lambda log: "".join(cut(log, 0, 1)), "no line '# nThread …' above the rows"),
     (lambda log: "".join(cut(log, 3, 11)), "no lines '# Rank …'; tell with --devices"),
     (change("Rank  3", "Rank  2"), "line 7: rank 2; expected rank 3"),
-    (change("Rank  3", "Rank  0"), "line 7: a second rank 0: processes that know nothing of each other .* MPI=1, or"),
-    (change("device  3 [0x00] A100-SXM4-40GB", "device  3 [0x00] Tesla T4"), "A100-SXM4-40GB and Tesla T4; expected"),
+    (
+        change("Rank  3", "Rank  0"),
+        "line 7: a second rank 0: processes that know nothing of each other .* MPI=1, or",
+    ),
+    (
+        change("device  3 [0x00] A100-SXM4-40GB", "device  3 [0x00] Tesla T4"),
+        "A100-SXM4-40GB and Tesla T4; expected",
+    ),
     (lambda log: log.replace("# Out of", log + "# Out of"), "line 105: two logs are mixed here"),
     (change("nThread 1 nGpus 8", "nThread 1 nGpus 3"), "3 GPUs; that cannot be 8 ranks"),
 )
@@ -275,10 +341,15 @@ def test_lines_that_would_mix_two_logs_or_lose_a_row_are_refused(text, take):
     rows = log.split("\n", 16)[16]
     with pytest.raises(BadFile, match="line 57: two logs are mixed here"):
         take(head + log + rows)
-    for log, operation in (("a100-all_reduce.log", "all_reduce"), ("gb10-two-nodes-all_gather.log", "all_gather")):
+    for log, operation in (
+        ("a100-all_reduce.log", "all_reduce"),
+        ("gb10-two-nodes-all_gather.log", "all_gather"),
+    ):
         lines = text(log).split("\n")
         rows = [at for at, line in enumerate(lines) if re.match(r" *\d+ +\d+ ", line)]
         at = rows[len(rows) // 2]
         lines[at] = f"worker:{lines[at]}"
-        with pytest.raises(BadFile, match=f"line {at + 1}: a row behind a prefix .* expected the line without it"):
+        with pytest.raises(
+            BadFile, match=f"line {at + 1}: a row behind a prefix .* expected the line without it"
+        ):
             take("\n".join(lines), operation=operation)

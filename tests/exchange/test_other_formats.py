@@ -10,7 +10,11 @@ from pytest_roofline.core.work import Work
 def test_the_osu_micro_benchmarks_are_read_as_rates_and_as_latencies(text, take, one):
     reading = one(text("cofc-osu-bibw.log"))["osu.bibw[4MiB].mean"]
     assert rate(reading.work, reading.metric, reading.seconds[0]) == pytest.approx(23852.36e6)
-    assert (reading.metric, reading.timing, reading.devices) == ("bidir_sum_payload_GBps", "pipelined", 2)
+    assert (reading.metric, reading.timing, reading.devices) == (
+        "bidir_sum_payload_GBps",
+        "pipelined",
+        2,
+    )
     (found,) = take(text("abci-osu-allreduce.mpi"), devices=16)
     readings = {reading.label: reading for reading in found.readings}
     assert len(readings) == 7 * 3
@@ -45,9 +49,13 @@ def test_every_head_of_an_osu_test_is_understood(one, take):
     )  # fmt: skip
     for log, label, seconds, verified in cases:
         found = {name.replace("float", "fp32"): reading for name, reading in one(log).items()}
-        assert (found[label].seconds[0], found[label].verified) == (pytest.approx(seconds), verified), (label, found)
+        assert (found[label].seconds[0], found[label].verified) == (
+            pytest.approx(seconds),
+            verified,
+        ), (label, found)
     both = take(
-        "".join(log for log, *_ in cases) + "srun: error: node7: task 3: Exited with exit code 1\n12 ranks done\n"
+        "".join(log for log, *_ in cases)
+        + "srun: error: node7: task 3: Exited with exit code 1\n12 ranks done\n"
     )
     assert len(both) == len(cases)
 
@@ -58,14 +66,25 @@ def test_an_osu_table_is_strict_inside(text, take):
         ("23688.99", "23688.99 7", "line 23: 3 columns; expected 2"),
         ("23688.99", "fast", "line 23: 'fast' is not a number"),
         ("23688.99", "reset of port 1", "line 23: a line inside a table that is no row of it"),
-        ("1048576 ", "104857 ", "line 23: 104857 bytes behind 524288; expected more with every row"),
-        ("Bandwidth (MB/s)", "Bandwidth (GB/s)", "line 2: a column that this importer does not know: 'Bandwidth .GB"),
+        (
+            "1048576 ",
+            "104857 ",
+            "line 23: 104857 bytes behind 524288; expected more with every row",
+        ),
+        (
+            "Bandwidth (MB/s)",
+            "Bandwidth (GB/s)",
+            "line 2: a column that this importer does not know: 'Bandwidth .GB",
+        ),
     ):
         with pytest.raises(BadFile, match=message):
             take(whole.replace(old, new))
     # A network so slow that two decimals hold nothing of it has no rate, and takes no other row with it.
     (found,) = take(whole.replace("23688.99", "0.00"))
-    assert (found.left_out, len(found.readings)) == (("line 23, Bandwidth (MB/s): printed as 0 MB/s",), 22)
+    assert (found.left_out, len(found.readings)) == (
+        ("line 23, Bandwidth (MB/s): printed as 0 MB/s",),
+        22,
+    )
 
 
 # By the pages of TransferBench's and of AMD's acceptance guides that quote its output, versions 1.50 to 1.67.
@@ -95,11 +114,17 @@ Bidirectional copy peak bandwidth GB/s [Local read / Remote write] (GPU-Executor
 
 
 def test_the_transfers_and_the_matrices_of_transferbench_are_read(one, take):
-    bordered = TRANSFERS.replace(" | ", " │ ").replace("Test 1:\n", "Test 1:\n-----┬-----┬----┬------┬-----\n")
+    bordered = TRANSFERS.replace(" | ", " │ ").replace(
+        "Test 1:\n", "Test 1:\n-----┬-----┬----┬------┬-----\n"
+    )
     for log in (TRANSFERS, bordered, "".join(f" 0: {line}\n" for line in TRANSFERS.split("\n"))):
         found = one(log)
         told = {
-            label: (round(rate(each.work, each.metric, each.seconds[0]) / 1e9, 3), each.devices, each.timing)
+            label: (
+                round(rate(each.work, each.metric, each.seconds[0]) / 1e9, 3),
+                each.devices,
+                each.timing,
+            )
             for label, each in found.items()
         }
         assert told == {
@@ -108,19 +133,35 @@ def test_the_transfers_and_the_matrices_of_transferbench_are_read(one, take):
             "transferbench.aggregate[256MiB-1].mean": (55.015, 1, "wall"),
         }
     found = {
-        (each.benchmark.rpartition("_")[2], each.parameters["pair"]): (each.metric, 1e-9 * 2**28 / each.seconds[0])
+        (each.benchmark.rpartition("_")[2], each.parameters["pair"]): (
+            each.metric,
+            1e-9 * 2**28 / each.seconds[0],
+        )
         for each in take(MATRICES)[0].readings
     }
     assert len(found) == 6 + 3
     assert found["unidirectional", "gpu0->gpu1"] == ("payload_GBps", pytest.approx(57.39))
     assert found["bidirectional", "cpu0<->gpu0"] == ("bidir_sum_payload_GBps", pytest.approx(83.75))
-    assert found["bidirectional", "cpu0<-gpu0"] == ("bidir_per_dir_payload_GBps", pytest.approx(42.25))
+    assert found["bidirectional", "cpu0<-gpu0"] == (
+        "bidir_per_dir_payload_GBps",
+        pytest.approx(42.25),
+    )
 
 
 def test_a_table_of_transferbench_is_strict_inside(take):
     for log, old, new, message in (
-        (TRANSFERS, "4.767 ms", "4.867 ms", "line 5: 268435456 bytes at 56.309 GB/s are 4.767 ms, but 4.867 ms"),
-        (TRANSFERS, "56.309 GB/s |", "fast |", "line 5: no rate, time and bytes as this importer knows them"),
+        (
+            TRANSFERS,
+            "4.767 ms",
+            "4.867 ms",
+            "line 5: 268435456 bytes at 56.309 GB/s are 4.767 ms, but 4.867 ms",
+        ),
+        (
+            TRANSFERS,
+            "56.309 GB/s |",
+            "fast |",
+            "line 5: no rate, time and bytes as this importer knows them",
+        ),
         (
             TRANSFERS,
             "     Transfer",
@@ -147,29 +188,45 @@ def test_the_json_of_google_benchmark_is_read(text, take):
     runs = [run.format("BM_Copy/64", "iteration", 5.0, ""), run.format("BM_Copy/64", "iteration", 5.5, ""),
             run.format("BM_Copy/64_median", "aggregate", 5.25, "median")]  # fmt: skip
     failed = '{"name": "BM_Bad", "run_type": "iteration", "error_occurred": true, "error_message": "no GPU"}'
-    (found,) = take('{"context": {"num_cpus": 8}, "benchmarks": [' + ", ".join([*runs, failed]) + "]}")
+    (found,) = take(
+        '{"context": {"num_cpus": 8}, "benchmarks": [' + ", ".join([*runs, failed]) + "]}"
+    )
     (reading,) = found.readings
-    assert (reading.seconds, reading.work) == ((pytest.approx(5e-6), pytest.approx(5.5e-6)), Work(payload_bytes=64))
-    assert (found.left_out, found.failed) == (("1 aggregate of runs",), (("google_benchmark.BM_Bad", "no GPU"),))
+    assert (reading.seconds, reading.work) == (
+        (pytest.approx(5e-6), pytest.approx(5.5e-6)),
+        Work(payload_bytes=64),
+    )
+    assert (found.left_out, found.failed) == (
+        ("1 aggregate of runs",),
+        (("google_benchmark.BM_Bad", "no GPU"),),
+    )
     (found,) = take('{"context": {}, "benchmarks": [' + runs[2] + "]}")
     assert [reading.label for reading in found.readings] == ["google_benchmark.BM_Copy/64.median"]
     # Unless the name says that they are by the wall clock; and versions before 1.5 tell of a fit by its name alone.
     walled = runs[0].replace("BM_Copy/64", "BM_Copy/64/real_time/threads:2")
     fit = '{"name": "BM_Copy_BigO", "cpu_coefficient": 1.5, "real_coefficient": 1.6, "big_o": "N", "time_unit": "ns"}'
     (found,) = take('{"context": {}, "benchmarks": [' + f"{walled}, {fit}" + "]}")
-    assert ([one.work.payload_bytes for one in found.readings], found.left_out) == ([80], ("1 aggregate of runs",))
+    assert ([one.work.payload_bytes for one in found.readings], found.left_out) == (
+        [80],
+        ("1 aggregate of runs",),
+    )
 
 
 def test_the_json_of_nvbench_is_read_of_one_product(text, take):
     with pytest.raises(
-        BadFile, match="was measured on Quadro GP100 and Quadro GV100; choose one of them with --product"
+        BadFile,
+        match="was measured on Quadro GP100 and Quadro GV100; choose one of them with --product",
     ):
         take(text("gv100-nvbench.json"))
     (found,) = take(text("gv100-nvbench.json"), product="Quadro GV100")
     cold, batch = found.readings
     assert (cold.seconds, cold.cache, cold.timing) == ((0.002292998504448446,), "flush", "device")
     assert rate(cold.work, cold.metric, cold.seconds[0]) == pytest.approx(234134872289.91367)
-    assert (batch.seconds, batch.cache, batch.timing) == ((0.0022799289537926114,), "warm", "pipelined")
+    assert (batch.seconds, batch.cache, batch.timing) == (
+        (0.0022799289537926114,),
+        "warm",
+        "pipelined",
+    )
     assert (cold.label, found.product) == ("nvbench.copy_type_sweep[U8-cold].mean", "Quadro GV100")
     assert len(found.left_out) == 1
     assert "InputType == OutputType" in found.left_out[0]
@@ -178,7 +235,10 @@ def test_the_json_of_nvbench_is_read_of_one_product(text, take):
 def test_the_csv_of_tritons_perf_report_is_read(text, take):
     def read(content, **given):
         (found,) = take(content, **given)
-        return {reading.label: (reading.metric, reading.seconds[0], reading.timing) for reading in found.readings}
+        return {
+            reading.label: (reading.metric, reading.seconds[0], reading.timing)
+            for reading in found.readings
+        }
 
     found = read(text("vector-add-performance.csv"))
     assert found["triton.perf_report[4096-Triton].median_or_mean"] == (
@@ -186,7 +246,9 @@ def test_the_csv_of_tritons_perf_report_is_read(text, take):
     )  # fmt: skip
     # Without units, as before version 3; three columns are swept, and one point was not measured.
     old = "M,N,K,cuBLAS,Triton\n256.0,256.0,256.0,5.4,\n384.0,384.0,384.0,13.8,13.9\n"
-    with pytest.raises(BadFile, match=r"column 'cuBLAS' has no unit, as Triton wrote .*; tell with --unit: GB/s"):
+    with pytest.raises(
+        BadFile, match=r"column 'cuBLAS' has no unit, as Triton wrote .*; tell with --unit: GB/s"
+    ):
         take(old)
     with pytest.raises(BadFile, match="no format understands this file"):
         take("1000,0.25\n2000,0.5\n", unit="ms")
@@ -198,7 +260,9 @@ def test_the_csv_of_tritons_perf_report_is_read(text, take):
     )
     assert len(found) == 3
     found = read("N,Triton (Execution Time (ms)),Diff\n16,0.25,0.0\n")
-    assert found == {"triton.perf_report[16-Triton].median_or_mean": ("time_s", pytest.approx(0.25e-3), "device")}
+    assert found == {
+        "triton.perf_report[16-Triton].median_or_mean": ("time_s", pytest.approx(0.25e-3), "device")
+    }
     for bad, message in (
         ("N,Triton (ms)\n16,0\n", "line 2: 0; expected more"),
         ("N,T (ms)\n16,-1\n", "line 2: '-1' is not"),

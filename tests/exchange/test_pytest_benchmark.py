@@ -47,8 +47,20 @@ def live(tmp_path, monkeypatch):
 
     def live(*options):
         (tmp_path / "test_live.py").write_text(LIVE, encoding="utf-8")
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:roofline", *options]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:roofline",
+            *options,
+        ]
+        return subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        )
 
     return live
 
@@ -65,14 +77,20 @@ def test_a_file_without_data_gives_its_median(text, take):
     )
     assert found.software["commit"] == "5b78858eb718649a31fb93d8dc96ca2cee41a4cd"
     assert found.software["pytest-benchmark"] == "2.5.0"
-    timed = text("pytest-benchmark-storage-0030.json").replace('"timer": "time"', '"timer": "process_time"')
+    timed = text("pytest-benchmark-storage-0030.json").replace(
+        '"timer": "time"', '"timer": "process_time"'
+    )
     (reading,) = take(timed)[0].readings
     # A clock that stands still while waiting is another key.
     assert reading.parameters == {"id": "0", "timer": "process_time"}
 
 
 REFUSED = (
-    (("benchmarks", 0, "stats", "median"), -1.0, "Expected `float` >= 0.0 - at `$.benchmarks[0].stats.median`"),
+    (
+        ("benchmarks", 0, "stats", "median"),
+        -1.0,
+        "Expected `float` >= 0.0 - at `$.benchmarks[0].stats.median`",
+    ),
     (("benchmarks", 0, "stats", "median"), "fast", "Expected `float`, got `str`"),
     (("benchmarks", 0, "stats", "iterations"), 0, "Expected `int` >= 1"),
     (("benchmarks", 0, "stats", "data"), "none", "Expected `array | null`, got `str`"),
@@ -104,16 +122,33 @@ def shape(value):
     """The names in a JSON object, at every depth that is not free text of a user's."""
     if not isinstance(value, dict):
         return None
-    return {name: shape(inner) for name, inner in value.items() if name not in ("params", "extra_info", "cpu")}
+    return {
+        name: shape(inner)
+        for name, inner in value.items()
+        if name not in ("params", "extra_info", "cpu")
+    }
 
 
 def test_a_live_run_compares_with_our_file_and_has_its_layout(make, write, live, tmp_path):
     slow = write("slow", make.measurement(3600.0, test_id=TEST))
-    done = live(f"--benchmark-compare={slow}", "--benchmark-compare-fail=median:5%", "--benchmark-json=theirs.json")
-    assert (0, True) == (done.returncode, f"{slow}" in done.stdout + done.stderr), done.stdout + done.stderr
-    theirs, ours = (json.loads((tmp_path / name).read_text(encoding="utf-8")) for name in ("theirs.json", "slow.json"))
+    done = live(
+        f"--benchmark-compare={slow}",
+        "--benchmark-compare-fail=median:5%",
+        "--benchmark-json=theirs.json",
+    )
+    assert (0, True) == (done.returncode, f"{slow}" in done.stdout + done.stderr), (
+        done.stdout + done.stderr
+    )
+    theirs, ours = (
+        json.loads((tmp_path / name).read_text(encoding="utf-8"))
+        for name in ("theirs.json", "slow.json")
+    )
     assert {"device": {"type": None, "product": None, "driver": None, "memory_bytes": None}} == (
-        {name: value for name, value in shape(ours["machine_info"]).items() if name not in theirs["machine_info"]}
+        {
+            name: value
+            for name, value in shape(ours["machine_info"]).items()
+            if name not in theirs["machine_info"]
+        }
     )
     ours["machine_info"].pop("device")
     assert shape({**theirs, "benchmarks": None}) == shape({**ours, "benchmarks": None})
@@ -130,9 +165,14 @@ def test_a_live_run_compares_with_our_file_and_has_its_layout(make, write, live,
     assert (reading.seconds, reading.iterations) == (tuple(one["stats"]["data"]), 3)
     assert imported.cores == theirs["machine_info"]["cpu"].get("count")
     one["stats"]["data"][0] = 0.0
-    theirs["benchmarks"].append({**one, "fullname": "other", "stats": {"median": 1.0, "iterations": 1}})
+    theirs["benchmarks"].append(
+        {**one, "fullname": "other", "stats": {"median": 1.0, "iterations": 1}}
+    )
     (imported,) = read(json.dumps(theirs).encode(), "theirs.json", Given(), None)
-    assert (len(imported.readings), imported.left_out) == (1, (f"{TEST}: a round that took no time at all",))
+    assert (len(imported.readings), imported.left_out) == (
+        1,
+        (f"{TEST}: a round that took no time at all",),
+    )
 
 
 def test_its_compare_command_reads_two_of_our_files(make, write, tmp_path):
@@ -142,16 +182,28 @@ def test_its_compare_command_reads_two_of_our_files(make, write, tmp_path):
             name,
             *(
                 make.measurement(
-                    factor * size * 1e-9, key=make.key(size_bytes=size), test_id=f"test_m.py::test_copy[{label}]"
+                    factor * size * 1e-9,
+                    key=make.key(size_bytes=size),
+                    test_id=f"test_m.py::test_copy[{label}]",
                 )
                 for label, size in sizes.items()
             ),
         )
         for name, factor in (("old", 1), ("new", 2))
     ]
-    command = [sys.executable, "-m", "pytest_benchmark", "compare", *paths, "--csv=out.csv", "--group-by=param"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest_benchmark",
+        "compare",
+        *paths,
+        "--csv=out.csv",
+        "--group-by=param",
+    ]
     command += ["--columns=min,median,rounds", "--sort=min"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
     assert 0 == done.returncode, done.stderr
     with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as opened:
         rows = list(csv.DictReader(opened))
@@ -160,7 +212,10 @@ def test_its_compare_command_reads_two_of_our_files(make, write, tmp_path):
         ("1024", 2.048e-6, "1"),
         ("2048", 2.048e-6, "1"),
         ("2048", 4.096e-6, "1"),
-    ] == [(row["param:size_bytes"], pytest.approx(float(row["median"])), row["rounds"]) for row in rows]
+    ] == [
+        (row["param:size_bytes"], pytest.approx(float(row["median"])), row["rounds"])
+        for row in rows
+    ]
 
 
 def test_we_read_our_own_file_back(processes, write):
@@ -168,7 +223,12 @@ def test_we_read_our_own_file_back(processes, write):
     (imported,) = read(path.read_bytes(), str(path), Given(), None)
     (reading,) = imported.readings
     assert ((1e-3, 1.5e-3, 1.1e-3, 2e-3), 10) == (reading.seconds, reading.iterations)
-    assert ("node", "AMD EPYC", 8, "6.8") == (imported.host, imported.cpu_model, imported.cores, imported.kernel)
+    assert ("node", "AMD EPYC", 8, "6.8") == (
+        imported.host,
+        imported.cpu_model,
+        imported.cores,
+        imported.kernel,
+    )
 
 
 def test_the_extra_info_says_what_the_format_has_no_field_for(exported, processes, judged):
@@ -217,9 +277,13 @@ def test_what_stands_in_brackets_may_hold_anything(exported, make):
         first = make.measurement(test_id=test_id)
         second = make.measurement(test_id=test_id, key=make.key(name="back]ward[x]"))
         found = [
-            (one["fullname"], one["name"], one["param"]) for one in exported(NAME, first, second).document["benchmarks"]
+            (one["fullname"], one["name"], one["param"])
+            for one in exported(NAME, first, second).document["benchmarks"]
         ]
-        assert found == [(test_id, name, param), (f"{test_id}.back]ward[x]", f"{name}.back]ward[x]", param)]
+        assert found == [
+            (test_id, name, param),
+            (f"{test_id}.back]ward[x]", f"{name}.back]ward[x]", param),
+        ]
 
 
 def test_every_field_but_the_quartiles_is_what_pytest_benchmark_computes():
@@ -228,7 +292,23 @@ def test_every_field_but_the_quartiles_is_what_pytest_benchmark_computes():
         for value in seconds:
             theirs.update(value)
         ours, known = round_stats(seconds), theirs.as_dict()
-        names = ("min", "max", "mean", "stddev", "rounds", "median", "ops", "total", "stddev_outliers", "outliers")
+        names = (
+            "min",
+            "max",
+            "mean",
+            "stddev",
+            "rounds",
+            "median",
+            "ops",
+            "total",
+            "stddev_outliers",
+            "outliers",
+        )
         assert {name: ours[name] for name in names} == {name: known[name] for name in names}
         assert known.keys() - {"iterations"} <= ours.keys()
-    assert (ours["q1"], ours["q3"], ours["iqr"], ours["hd15iqr"]) == (1.1, 1.3, pytest.approx(0.2), 1.3)
+    assert (ours["q1"], ours["q3"], ours["iqr"], ours["hd15iqr"]) == (
+        1.1,
+        1.3,
+        pytest.approx(0.2),
+        1.3,
+    )

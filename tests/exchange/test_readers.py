@@ -17,9 +17,19 @@ def write():
     """A file with one test case, by `json_output.cpp`."""
 
     def write(matrix, description, name="host_to_device_memcpy_ce", top=None, **changes):
-        case = {"name": name, "status": "Passed", "bandwidth_description": description, "bandwidth_matrix": matrix}
-        listed = ["0: NVIDIA H100 80GB HBM3 (00000000:19:00): (node1)", "1: NVIDIA H100 80GB HBM3 (00000000:3b:00)"]
-        top = {"version": "v0.8", "Driver Version": "570.86", "GPU Device list": listed} | (top or {})
+        case = {
+            "name": name,
+            "status": "Passed",
+            "bandwidth_description": description,
+            "bandwidth_matrix": matrix,
+        }
+        listed = [
+            "0: NVIDIA H100 80GB HBM3 (00000000:19:00): (node1)",
+            "1: NVIDIA H100 80GB HBM3 (00000000:3b:00)",
+        ]
+        top = {"version": "v0.8", "Driver Version": "570.86", "GPU Device list": listed} | (
+            top or {}
+        )
         return json.dumps({"nvbandwidth": top | {"testcases": [case | changes]}}, indent=1)
 
     return write
@@ -36,10 +46,16 @@ def test_rates_of_nvbandwidth_are_what_it_printed(text, take):
         (2, "ce_payload_GBps", "events", "device"),
         (1, "ce_payload_GBps", "events", "device"),
     ]
-    assert (found.product, found.driver, found.host) == ("NVIDIA A100-SXM4-80GB", "550.54.15", "dgx")
+    assert (found.product, found.driver, found.host) == (
+        "NVIDIA A100-SXM4-80GB",
+        "550.54.15",
+        "dgx",
+    )
     # A device beside itself is no pair.
     assert len(readings) == 8 + 56
-    assert found.left_out == ("host_device_latency_sm: waived by nvbandwidth, so it was not measured",)
+    assert found.left_out == (
+        "host_device_latency_sm: waived by nvbandwidth, so it was not measured",
+    )
     assert take(text("a6000-nvbandwidth.json"))[0].product is None
 
 
@@ -63,8 +79,12 @@ def test_what_a_case_of_nvbandwidth_measures_is_in_its_key(write, one, take):
     for case, top, label, expected in cases:
         reading = one(write(*case, top=top))[f"nvbandwidth.{label}"]
         assert (reading.metric, reading.devices, reading.seconds[0]) == expected, label
-    failed = write([["1"]], "", status="Error", error="CUDA_ERROR_LAUNCH_FAILED", bandwidth_matrix=None)
-    assert take(failed)[0].failed == (("nvbandwidth.host_to_device_memcpy_ce", "CUDA_ERROR_LAUNCH_FAILED"),)
+    failed = write(
+        [["1"]], "", status="Error", error="CUDA_ERROR_LAUNCH_FAILED", bandwidth_matrix=None
+    )
+    assert take(failed)[0].failed == (
+        ("nvbandwidth.host_to_device_memcpy_ce", "CUDA_ERROR_LAUNCH_FAILED"),
+    )
     assert take(write([["1"]], H2D, top={"warning": "NOTE: small"}))[0].notes == ("NOTE: small",)
 
 
@@ -80,15 +100,30 @@ def test_both_directions_of_a_bidirectional_copy_and_their_sum_stand_apart(write
 
 ONE = {"matrix": [["26.03"]]}
 REFUSED = (
-    (ONE | {"bandwidth_matrix": [["fast"]]}, "'fast' is not a number, zero or more in the matrix of host_to_device_"),
+    (
+        ONE | {"bandwidth_matrix": [["fast"]]},
+        "'fast' is not a number, zero or more in the matrix of host_to_device_",
+    ),
     (ONE | {"bandwidth_matrix": [[26.03]]}, "Expected `str`, got `float`"),
-    ({"matrix": [["1", "2"], ["3"]]}, "the matrix of host_to_device_memcpy_ce has rows of several lengths, or none"),
-    (ONE | {"bandwidth_description": H2D.replace("GB", "GiB")}, "does not know 'memcpy CE CPU(row) -> GPU(column) b"),
+    (
+        {"matrix": [["1", "2"], ["3"]]},
+        "the matrix of host_to_device_memcpy_ce has rows of several lengths, or none",
+    ),
+    (
+        ONE | {"bandwidth_description": H2D.replace("GB", "GiB")},
+        "does not know 'memcpy CE CPU(row) -> GPU(column) b",
+    ),
     (ONE | {"status": "Running"}, "has status 'Running'; expected Passed, Waived or Error"),
     (ONE | {"top": {"error": "no GPU"}}, "the run ended with 'no GPU'"),
-    (ONE | {"top": {"GPU Device list": ["0: NVIDIA H200 (1:2:3)", "1: Tesla T4 (1:2:4)"]}}, "expected one product"),
     (
-        {"matrix": [["1"]], "bandwidth_description": H2D.replace("->", "<->").replace("band", "Read1 band")},
+        ONE | {"top": {"GPU Device list": ["0: NVIDIA H200 (1:2:3)", "1: Tesla T4 (1:2:4)"]}},
+        "expected one product",
+    ),
+    (
+        {
+            "matrix": [["1"]],
+            "bandwidth_description": H2D.replace("->", "<->").replace("band", "Read1 band"),
+        },
         "is not the three that its description tells of",
     ),
 )
@@ -104,11 +139,18 @@ def test_what_is_no_file_of_nvbandwidth_is_refused(write, take):
 
 def test_the_text_of_nvbandwidth_is_what_its_json_would_be(text, take):
     (found,) = take(text("gh200-nvbandwidth.txt"))
-    rates = {one.label: round(rate(one.work, one.metric, one.seconds[0]) / 1e9, 2) for one in found.readings}
+    rates = {
+        one.label: round(rate(one.work, one.metric, one.seconds[0]) / 1e9, 2)
+        for one in found.readings
+    }
     assert rates["nvbandwidth.host_to_device_memcpy_ce[cpu1->gpu2].median_or_mean"] == 312.11
     assert len(rates) == 6 + 2 + 1
     assert (found.product, found.driver) == ("NVIDIA GH200 480GB", "550.54.15")
-    assert found.software == {"nvbandwidth": "v0.6", "nvbandwidth commit": "v0.6", "CUDA runtime": "12040"}
+    assert found.software == {
+        "nvbandwidth": "v0.6",
+        "nvbandwidth commit": "v0.6",
+        "CUDA runtime": "12040",
+    }
     # Test cases of several nodes, waived, failed and cut; both directions and their sum: output.cpp of version 0.8.
     nodes = (
         "[1,0]<stdout>:nvbandwidth Version: v0.8\n[1,0]<stdout>:Process 0 (n1): device 0: HGX GB200 (00000008:01:00)\n"
@@ -116,19 +158,22 @@ def test_the_text_of_nvbandwidth_is_what_its_json_would_be(text, take):
         "[1,0]<stdout>:Running multinode_device_to_device_bidirectional_memcpy_read_ce.\n"
     )
     for part, value in (("Read1", 398.5), ("Read2", 397.25), ("Total", 795.75)):
-        nodes += (
-            f"[1,0]<stdout>:memcpy CE GPU(row) <-> GPU(column) {part} bandwidth (GB/s)\n[1,0]<stdout>:      0     1\n"
-        )
-        nodes += (
-            f"[1,0]<stdout>: 0   N/A {value:.2f}\n[1,0]<stdout>: 1 {value:.2f}   N/A\n[1,0]<stdout>:SUM x {2 * value}\n"
-        )
+        nodes += f"[1,0]<stdout>:memcpy CE GPU(row) <-> GPU(column) {part} bandwidth (GB/s)\n[1,0]<stdout>:      0     1\n"
+        nodes += f"[1,0]<stdout>: 0   N/A {value:.2f}\n[1,0]<stdout>: 1 {value:.2f}   N/A\n[1,0]<stdout>:SUM x {2 * value}\n"
     nodes += (
         "[1,0]<stdout>:Waived: \n[1,0]<stdout>:Running device_local_copy.\n[1,0]<stdout>:Error: CUDA_ERROR_UNKNOWN\n"
         "[1,0]<stdout>:Running host_device_latency_sm.\n"
     )
     (found,) = take(nodes)
-    parts = [(one.parameters["direction"], one.devices, round(1 / one.seconds[0], 2)) for one in found.readings]
-    assert parts == [(way, 2, rate) for way, rate in (("1", 398.5), ("2", 397.25), ("sum", 795.75)) for _ in range(2)]
+    parts = [
+        (one.parameters["direction"], one.devices, round(1 / one.seconds[0], 2))
+        for one in found.readings
+    ]
+    assert parts == [
+        (way, 2, rate)
+        for way, rate in (("1", 398.5), ("2", 397.25), ("sum", 795.75))
+        for _ in range(2)
+    ]
     assert (found.product, found.host) == ("HGX GB200", "n1")
     assert found.left_out == ("1 test case waived by nvbandwidth, which the text does not name",)
     assert found.failed == (
@@ -142,15 +187,17 @@ def test_a_matrix_that_is_not_whole_is_refused_with_its_line(text, take):
     for old, new, message in (
         ("312.11\n", "\n", "line 14: 2 cells; expected 3"),
         ("269.33", "299.33", "line 16: the sum of the matrix above is 2015.60"),
-        (" 1    323.36", "retry of gpu1\n 1    323.36", "line 14: a line inside a table that is no row of it"),
+        (
+            " 1    323.36",
+            "retry of gpu1\n 1    323.36",
+            "line 14: a line inside a table that is no row of it",
+        ),
         ("369.36", "36g.36", "line 13: a line inside a table that is no row of it"),
     ):
         with pytest.raises(BadFile, match=message):
             take(whole.replace(old, new, 1))
     # Without its sum a matrix is whole that has a row for every GPU, or one of the host.
-    square = (
-        "Running device_to_device_memcpy_read_ce.\nmemcpy CE GPU(row) <- GPU(column) bandwidth (GB/s)\n      0     1\n"
-    )
+    square = "Running device_to_device_memcpy_read_ce.\nmemcpy CE GPU(row) <- GPU(column) bandwidth (GB/s)\n      0     1\n"
     square += "0   0.00  276.07\n1   276.19  0.00\n"
     assert len(take(square)[0].readings) == 2
     for cut in (square[:-17], square.replace("276.19  0.00", "276.19  0.0")):
@@ -161,14 +208,23 @@ def test_a_matrix_that_is_not_whole_is_refused_with_its_line(text, take):
 def test_rates_of_babelstream_are_what_it_printed(text, take):
     (found,) = take(text("mi300x-babelstream.csv"))
     readings = {reading.label: reading for reading in found.readings}
-    printed = {"copy": 4.256e12, "mul": 4.11597e12, "add": 3.95639e12, "triad": 3.94806e12, "dot": 3.87841e12}
+    printed = {
+        "copy": 4.256e12,
+        "mul": 4.11597e12,
+        "add": 3.95639e12,
+        "triad": 3.94806e12,
+        "dot": 3.87841e12,
+    }
     for kernel, expected in printed.items():
         best = readings[f"babelstream.{kernel}[2GiB-fp64].best"]
         assert rate(best.work, best.metric, best.seconds[0]) == pytest.approx(expected, rel=2e-5)
         assert (best.metric, best.timing, best.devices) == ("traffic_GBps", "wall", 1)
     assert (found.product, found.driver, len(readings)) == ("AMD Instinct MI300X", "60241133", 15)
     # Best, mean and slowest stand apart, with the calls behind them.
-    triad = {name: readings[f"babelstream.triad[2GiB-fp64].{name}"] for name in ("best", "mean", "slowest")}
+    triad = {
+        name: readings[f"babelstream.triad[2GiB-fp64].{name}"]
+        for name in ("best", "mean", "slowest")
+    }
     assert {name: (reading.seconds, reading.iterations) for name, reading in triad.items()} == {
         "best": ((0.0016318,), 1), "mean": ((0.00166,), 49), "slowest": ((0.0018,), 1),
     }  # fmt: skip
@@ -179,11 +235,21 @@ def test_rates_of_babelstream_are_what_it_printed(text, take):
 
 
 def test_every_unit_that_babelstream_has_is_told(take):
-    units = {"mbytes": 1e6, "mibytes": 2**20, "MB": 1e6, "MiB": 2**20, "GB": 1e9, "GiB": 2**30, "TB": 1e12}
+    units = {
+        "mbytes": 1e6,
+        "mibytes": 2**20,
+        "MB": 1e6,
+        "MiB": 2**20,
+        "GB": 1e9,
+        "GiB": 2**30,
+        "TB": 1e12,
+    }
     for unit, factor in units.items():
         # mbytes and mibytes up to version 4, the others from 5 on: `src/Unit.h`.
         table = f"function,num_times,n_elements,sizeof,max_{unit}_per_sec,min_runtime,max_runtime,avg_runtime\n"
-        (found,) = take(f"{table}Copy,100,{N},4,{2 * 4 * N / 0.00125 / factor:.6g},0.00125,0.0014,0.0013\n")
+        (found,) = take(
+            f"{table}Copy,100,{N},4,{2 * 4 * N / 0.00125 / factor:.6g},0.00125,0.0014,0.0013\n"
+        )
         best = found.readings[0]
         assert rate(best.work, best.metric, best.seconds[0]) == pytest.approx(2 * 4 * N / 0.00125)
         assert best.parameters == {"size_bytes": 4 * N, "dtype": "fp32"}
@@ -205,14 +271,23 @@ def test_lines_before_the_table_are_understood(text, take):
     assert len(found.readings) == 15
 
 
-def test_tables_inside_a_job_and_behind_each_other_are_read_and_wrong_data_spoil_every_kernel(text, take, one):
+def test_tables_inside_a_job_and_behind_each_other_are_read_and_wrong_data_spoil_every_kernel(
+    text, take, one
+):
     whole = text("mi300x-babelstream.csv")
-    assert [len(found.readings) for found in take(whole + whole.replace("0.00166", "0.00167"))] == [15, 15]
+    assert [len(found.readings) for found in take(whole + whole.replace("0.00166", "0.00167"))] == [
+        15,
+        15,
+    ]
     # A table that several ranks print is one.
     (found,) = take(whole * 2)
-    assert (len(found.readings), found.notes) == (15, ("left out 1 repeated table, as every rank prints one",))
+    assert (len(found.readings), found.notes) == (
+        15,
+        ("left out 1 repeated table, as every rank prints one",),
+    )
     assert one("module load rocm\n\x1b[1m" + whole + "Kokkos::finalize\n") == {
-        label: replace(reading, where=f"line {int(reading.where[5:]) + 1}") for label, reading in one(whole).items()
+        label: replace(reading, where=f"line {int(reading.where[5:]) + 1}")
+        for label, reading in one(whole).items()
     }
     for line, spoiled in (
         ("Validation failed on a[]. Average error 1.5", 15), ("FAILED validation of sum: 1 (is) != 2", 3),
@@ -232,10 +307,19 @@ REFUSED_TABLES = (
     (change("max_mbytes", "max_furlongs"), "line 4: unit 'furlongs'; expected one"),
     (change("3.94806e+06", "fast"), "line 8: 'fast' is not a number"),
     (change("0.0016318", "0"), "line 8: a time of 0; expected more"),
-    (change("Triad,50,268435456", f"Triad,50,{10**18}"), r"file: Work.read_bytes is 16000000\d+; expected .* 2\^63"),
-    (change("Triad,50,268435456,8", "Triad,50,268435456,3"), "line 8: a count or a size that cannot be"),
+    (
+        change("Triad,50,268435456", f"Triad,50,{10**18}"),
+        r"file: Work.read_bytes is 16000000\d+; expected .* 2\^63",
+    ),
+    (
+        change("Triad,50,268435456,8", "Triad,50,268435456,3"),
+        "line 8: a count or a size that cannot be",
+    ),
     (change("Triad", "Quad"), "line 8: kernel 'Quad'; expected one of Copy"),
-    (lambda csv: csv.split("\n", 4)[4], "line 1: 8 columns; expected the line that names them above"),
+    (
+        lambda csv: csv.split("\n", 4)[4],
+        "line 1: 8 columns; expected the line that names them above",
+    ),
 )
 
 

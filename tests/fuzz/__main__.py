@@ -13,8 +13,12 @@ from .fuzzing import fuzz, fuzzer, replayed
 def main() -> int:
     """Run what was asked for; 0 where nothing failed."""
     asked = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    asked.add_argument("--cases", type=int, default=10_000, help="how many, beside those that are kept")
-    asked.add_argument("--seed", type=int, default=0, help="of chance: the same seed makes the same cases")
+    asked.add_argument(
+        "--cases", type=int, default=10_000, help="how many, beside those that are kept"
+    )
+    asked.add_argument(
+        "--seed", type=int, default=0, help="of chance: the same seed makes the same cases"
+    )
     asked.add_argument("--json", action="store_true", help="print one line of JSON")
     given = asked.parse_args()
     with fuzzer() as running:

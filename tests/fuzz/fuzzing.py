@@ -57,12 +57,16 @@ class Fuzzer:
         self._whole.mkdir()
         write_fleet(self._whole)
         for name, seed in self.seeds.items():
-            (self._whole / (f"{name}.jsonl" if seed.file == "run.jsonl" else seed.file)).write_bytes(seed.data)
+            (
+                self._whole / (f"{name}.jsonl" if seed.file == "run.jsonl" else seed.file)
+            ).write_bytes(seed.data)
 
     def case(self, number: int, seed: int, groups: Sequence[str] = ()) -> dict[str, Any]:
         """The case of a number: which target, which file, what is changed."""
         chance = random.Random(f"{seed}:{number}")
-        offered = [target for target in self.targets.values() if not groups or target.group in groups]
+        offered = [
+            target for target in self.targets.values() if not groups or target.group in groups
+        ]
         (target,) = chance.choices(offered, [one.share for one in offered])
         name = chance.choice(target.seeds)
         changes, why = mutate(self.seeds[name], chance)
@@ -130,7 +134,10 @@ def _limit(seconds: float) -> Iterator[None]:
 
 def kept() -> dict[str, dict[str, Any]]:
     """The cases that once failed, by the name of their file."""
-    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(KEPT.glob("*.json"))}
+    return {
+        path.stem: json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted(KEPT.glob("*.json"))
+    }
 
 
 @dataclasses.dataclass
@@ -154,7 +161,12 @@ class Summary:
         rules = Counter(failure.rule for failure in self.failures)
         counts = {rule: rules[rule] for rule in ("tracebacks", "hangs", "silent")}
         by_loader = dict(sorted(self.by_loader.items()))
-        return {"cases": self.by_loader.total(), **counts, "by_loader": by_loader, "seconds": round(self.seconds, 1)}
+        return {
+            "cases": self.by_loader.total(),
+            **counts,
+            "by_loader": by_loader,
+            "seconds": round(self.seconds, 1),
+        }
 
 
 def fuzz(running: Fuzzer, numbers: Sequence[int], seed: int, groups: Sequence[str] = ()) -> Summary:
@@ -170,8 +182,13 @@ def replayed(running: Fuzzer) -> Summary:
     """The kept cases; one whose place is no longer in its seed is an error."""
     summary, begun = Summary(), time.monotonic()
     for name, case in kept().items():
-        if apply(running.seeds[case["seed"]], _strict(case["changes"])) == running.seeds[case["seed"]].data:
-            raise LookupError(f"the kept case {name} changes nothing in its seed any more; make it anew")
+        if (
+            apply(running.seeds[case["seed"]], _strict(case["changes"]))
+            == running.seeds[case["seed"]].data
+        ):
+            raise LookupError(
+                f"the kept case {name} changes nothing in its seed any more; make it anew"
+            )
         summary.count(running, case)
     summary.seconds = time.monotonic() - begun
     return summary

@@ -22,10 +22,26 @@ _MARK = "\ue000fuzz\ue000"
 # What no number of ours can be.
 NO_NUMBERS = ("NaN", "Infinity", "-Infinity", "1e999")
 # A value of each kind that JSON has.
-OF_KIND = {"text": '"5 %"', "whole": "7", "real": "0.5", "switch": "true", "null": "null", "list": "[]", "object": "{}"}
+OF_KIND = {
+    "text": '"5 %"',
+    "whole": "7",
+    "real": "0.5",
+    "switch": "true",
+    "null": "null",
+    "list": "[]",
+    "object": "{}",
+}
 # What fits the type, and may be more than anybody thought of.
 EXTREMES = {
-    "text": ('""', '"\\u0000"', '"\\u202e\\u001b[31m"', f'"{"x" * 3000}"', '"NaN"', '"9999-12-31T23:59:59Z"', '"../x"'),
+    "text": (
+        '""',
+        '"\\u0000"',
+        '"\\u202e\\u001b[31m"',
+        f'"{"x" * 3000}"',
+        '"NaN"',
+        '"9999-12-31T23:59:59Z"',
+        '"../x"',
+    ),
     "whole": ("0", "-1", "1", "2147483648", "9223372036854775807", "-9223372036854775808"),
     "real": ("0.0", "-1.0", "1e-300", "1e300", "5e-324", "1e-18", "1e18", "0.1", "1.0"),
     "switch": ("true", "false"),
@@ -34,7 +50,25 @@ EXTREMES = {
     "object": ("{}",),
 }
 WORDS = ("0", "0.00", "-1", "nan", "inf", "1e999", "9" * 30, "x", "N/A", "٣", "1,5", "0x10", "")
-SPLICES = ("", "\x00", "\xff", "\xc3\x28", "\n", "\r\n", '"', "}", "]", ",", "{", "[", " ", "9", "-", ".", "\x1b[0m")
+SPLICES = (
+    "",
+    "\x00",
+    "\xff",
+    "\xc3\x28",
+    "\n",
+    "\r\n",
+    '"',
+    "}",
+    "]",
+    ",",
+    "{",
+    "[",
+    " ",
+    "9",
+    "-",
+    ".",
+    "\x1b[0m",
+)
 NO_TEXTS = ("\xff", "\xc3\x28")
 DEEP = 100_000
 
@@ -51,7 +85,13 @@ ABOVE_ZERO = frozenset((
 AT_MOST_ONE = frozenset(("p", "p_adjusted"))
 # Lists of which something is made that an empty one has none of.
 NOT_EMPTY = frozenset(
-    ("process_medians", "Samples.seconds", "Recorded.seconds", "ExactEntry.figures", "Judgement.interval")
+    (
+        "process_medians",
+        "Samples.seconds",
+        "Recorded.seconds",
+        "ExactEntry.figures",
+        "Judgement.interval",
+    )
 )
 # Of tools' files: the times.
 TIMES = frozenset(("time", "median", "data"))
@@ -82,13 +122,18 @@ class Place:
         return self.field in names or f"{self.owner}.{self.field}" in names
 
 
-def places(value: Any, hint: Any, path: Path = (), owner: str = "", field: str = "") -> Iterator[Place]:
+def places(
+    value: Any, hint: Any, path: Path = (), owner: str = "", field: str = ""
+) -> Iterator[Place]:
     """Every value below one, that itself included."""
     yield Place(path, value, hint, owner, field)
     if isinstance(value, dict):
         record = next((one for one in _members(hint) if dataclasses.is_dataclass(one)), None)
         hints = _fields(record) if record else {}
-        inner = next((typing.get_args(one)[1] for one in _members(hint) if typing.get_origin(one) is dict), None)
+        inner = next(
+            (typing.get_args(one)[1] for one in _members(hint) if typing.get_origin(one) is dict),
+            None,
+        )
         for name, item in value.items():
             told = hints.get(name, (inner, None))
             names = (record.__name__, name) if record else (owner, field or name)
@@ -110,7 +155,11 @@ def _of_list(hint: Any, index: int) -> Any:
     for one in _members(hint):
         inner = typing.get_args(one)
         if typing.get_origin(one) in (tuple, list) and inner:
-            return inner[0] if inner[-1] is Ellipsis or len(inner) == 1 else inner[min(index, len(inner) - 1)]
+            return (
+                inner[0]
+                if inner[-1] is Ellipsis or len(inner) == 1
+                else inner[min(index, len(inner) - 1)]
+            )
     return None
 
 
@@ -145,7 +194,15 @@ def kinds_of(hint: Any) -> frozenset[str]:
 
 def kind_of(value: Any) -> str:
     """The kind of JSON that a value is."""
-    names = {str: "text", int: "whole", float: "real", bool: "switch", type(None): "null", list: "list", dict: "object"}
+    names = {
+        str: "text",
+        int: "whole",
+        float: "real",
+        bool: "switch",
+        type(None): "null",
+        list: "list",
+        dict: "object",
+    }
     return names[type(value)]
 
 
@@ -176,7 +233,12 @@ def _bytes_change(seed: Seed, chance: random.Random) -> tuple[Change, str]:
     length, text = chance.choice((0, 1, 1, 3)), chance.choice(SPLICES)
     length = 0 if b"\n" in seed.data[at : at + length] else length
     refused = seed.strict and text in NO_TEXTS
-    return {"do": "splice", "at": at, "length": length, "text": text}, "bytes that are no UTF-8" if refused else ""
+    return {
+        "do": "splice",
+        "at": at,
+        "length": length,
+        "text": text,
+    }, "bytes that are no UTF-8" if refused else ""
 
 
 def _line_change(seed: Seed, chance: random.Random) -> tuple[Change, str]:
@@ -202,7 +264,11 @@ def _lines(seed: Seed) -> list[Any]:
 def _places(seed: Seed, line: int) -> list[Place]:
     raw = _lines(seed)[line]
     hint = seed.record(raw)
-    inner = {key: value for key, value in raw.items() if key not in ("type", "derived")} if seed.lines and hint else raw
+    inner = (
+        {key: value for key, value in raw.items() if key not in ("type", "derived")}
+        if seed.lines and hint
+        else raw
+    )
     return [dataclasses.replace(place, strict=seed.strict) for place in places(inner, hint)]
 
 
@@ -229,7 +295,9 @@ def _extreme(place: Place, chance: random.Random) -> tuple[Change, str]:
 def _retyped(place: Place, chance: random.Random) -> tuple[Change, str]:
     kind = chance.choice([kind for kind in OF_KIND if kind != kind_of(place.value)])
     refused = place.hint is not None and kind not in kinds_of(place.hint)
-    return _put(OF_KIND[kind]), f"a {kind} in place of {'/'.join(sorted(kinds_of(place.hint)))}" if refused else ""
+    return _put(
+        OF_KIND[kind]
+    ), f"a {kind} in place of {'/'.join(sorted(kinds_of(place.hint)))}" if refused else ""
 
 
 def _no_number(place: Place, chance: random.Random) -> tuple[Change, str]:
@@ -245,7 +313,11 @@ def _out_of_range(place: Place, chance: random.Random) -> tuple[Change, str]:
     if place.among(AT_MOST_ONE) and chance.random() < 0.5:
         return _put("1.5"), "more than one of one"
     if place.hint is None:
-        refused = place.strict and isinstance(place.value, float) and not TIMES.isdisjoint(place.path[-2:])
+        refused = (
+            place.strict
+            and isinstance(place.value, float)
+            and not TIMES.isdisjoint(place.path[-2:])
+        )
         return _put("-1"), "a time below zero" if refused else ""
     if place.field == "schema":
         return _put(chance.choice(("0", "2"))), "another schema"
@@ -274,7 +346,9 @@ def _added(place: Place, chance: random.Random) -> tuple[Change, str]:
 def _emptied(place: Place, chance: random.Random) -> tuple[Change, str]:
     del chance
     text = "[]" if isinstance(place.value, list) else "{}"
-    return _put(text), "nothing in place of one or more" if place.among(NOT_EMPTY) and place.value else ""
+    return _put(text), "nothing in place of one or more" if place.among(
+        NOT_EMPTY
+    ) and place.value else ""
 
 
 def _deep(place: Place, chance: random.Random) -> tuple[Change, str]:
@@ -290,7 +364,9 @@ def _text_change(seed: Seed, chance: random.Random) -> tuple[Change, str]:
         return {"do": chance.choice(("drop line", "repeat line")), "line": line}, ""
     words = lines[line].replace(",", " ").split()
     column, text = chance.randrange(len(words)), chance.choice(WORDS)
-    return {"do": "word", "line": line, "column": column, "text": text}, _wrong_time(seed, lines, line, column, text)
+    return {"do": "word", "line": line, "column": column, "text": text}, _wrong_time(
+        seed, lines, line, column, text
+    )
 
 
 def _wrong_time(seed: Seed, lines: Sequence[str], line: int, column: int, text: str) -> str:
@@ -329,7 +405,11 @@ def _applied(data: bytes, lines: bool, change: Change) -> bytes:
     rows, line = data.split(b"\n"), change["line"]
     if isinstance(line, str):
         # In cases that are kept, since lines move: the first record of a type.
-        line = next(number for number, row in enumerate(rows) if row.startswith(f'{{"type": "{line}"'.encode()))
+        line = next(
+            number
+            for number, row in enumerate(rows)
+            if row.startswith(f'{{"type": "{line}"'.encode())
+        )
     if line >= len(rows):
         # An earlier change took it away.
         return data
@@ -343,7 +423,9 @@ def _applied(data: bytes, lines: bool, change: Change) -> bytes:
         other = min(change["with"], len(rows) - 1)
         rows[line], rows[other] = rows[other], rows[line]
     else:
-        rows[line] = _word_changed(rows[line].decode(errors="surrogateescape"), change).encode(errors="surrogateescape")
+        rows[line] = _word_changed(rows[line].decode(errors="surrogateescape"), change).encode(
+            errors="surrogateescape"
+        )
     return b"\n".join(rows)
 
 
@@ -381,5 +463,9 @@ def _document_changed(data: bytes, change: Change) -> bytes:
         if change.get("strict"):
             raise
         return data
-    dumped = json.dumps(raw if path[1:] or change["do"] == "add" else holder[""], ensure_ascii=False)
-    return dumped.replace(json.dumps(_MARK, ensure_ascii=False), text).encode(errors="surrogatepass")
+    dumped = json.dumps(
+        raw if path[1:] or change["do"] == "add" else holder[""], ensure_ascii=False
+    )
+    return dumped.replace(json.dumps(_MARK, ensure_ascii=False), text).encode(
+        errors="surrogatepass"
+    )

@@ -17,7 +17,13 @@ from pytest_roofline.core.entries import Baseline, ExactEntry, Renewal
 from pytest_roofline.core.facts import DeviceFacts, Environment, HostFacts
 from pytest_roofline.core.judgements import PeakJudgement, SpreadRecord
 from pytest_roofline.core.memory import AllocatorPoint, MemoryPoint, OutOfMemory
-from pytest_roofline.core.profiles import AttentionTime, ClassTime, KernelTime, OperatorTime, PartTime
+from pytest_roofline.core.profiles import (
+    AttentionTime,
+    ClassTime,
+    KernelTime,
+    OperatorTime,
+    PartTime,
+)
 from pytest_roofline.core.samples import Block, Calibration, Ranks, Samples
 from pytest_roofline.core.storage import to_plain
 from pytest_roofline.hardware.specs import Architecture, Catalogue, Name, Peak, Product
@@ -30,7 +36,14 @@ from ..report.page import page_runs
 DATA = Path(__file__).parents[1] / "exchange" / "data"
 MAKE = Make()
 # Of the page's run, what has something of everything; each label once.
-KEPT = ("[512KiB]", "[16MiB]", "all_reduce[1MiB-4]", "peer_copy[64MiB-0-", "flash_attention[sdpa-4096]", "transformer")
+KEPT = (
+    "[512KiB]",
+    "[16MiB]",
+    "all_reduce[1MiB-4]",
+    "peer_copy[64MiB-0-",
+    "flash_attention[sdpa-4096]",
+    "transformer",
+)
 KEPT_KINDS = ("figure", "memory_use", "profile", "resources", "exact", "out_of_memory")
 
 
@@ -73,16 +86,27 @@ def seeds() -> dict[str, Seed]:
 
 
 def _run(name: str, lines: str, file: str = "run.jsonl") -> Seed:
-    return Seed(name, file, lines.encode(), lines=True, record=lambda raw: LINE_TYPES.get(raw.get("type")))
+    return Seed(
+        name, file, lines.encode(), lines=True, record=lambda raw: LINE_TYPES.get(raw.get("type"))
+    )
 
 
 def _runs(folder: Path) -> list[Seed]:
     """A run with something of everything, one of two tests, one of a canary, and the same two of another driver."""
     page_runs.everything(MAKE, folder / "page.jsonl")
-    wanted = [line for line in (folder / "page.jsonl").read_text(encoding="utf-8").splitlines() if _is_wanted(line)]
-    found = [_run("run", "".join([*map(encode_line, _fullest()), *(f"{line}\n" for line in wanted)]))]
+    wanted = [
+        line
+        for line in (folder / "page.jsonl").read_text(encoding="utf-8").splitlines()
+        if _is_wanted(line)
+    ]
+    found = [
+        _run("run", "".join([*map(encode_line, _fullest()), *(f"{line}\n" for line in wanted)]))
+    ]
     for index, (driver, slower) in enumerate((("550.54", 1.0), ("570.86", 1.2))):
-        one = (MAKE.measurement(1e-3 * slower, 1.01e-3 * slower, gate=True, process=f"p{n}") for n in range(3))
+        one = (
+            MAKE.measurement(1e-3 * slower, 1.01e-3 * slower, gate=True, process=f"p{n}")
+            for n in range(3)
+        )
         two = MAKE.measurement(2e-3, key=MAKE.key("stream", MIB, metric="time_s"), gate=True)
         environment = {"driver": driver, "started": f"2026-01-0{index + 1}T03:04:05Z"}
         path = MAKE.save(folder / f"small-{index}.jsonl", *one, two, MAKE.footer(), **environment)
@@ -101,7 +125,13 @@ def write_fleet(folder: Path) -> None:
         date = {"started": f"2026-01-{index + 3:02d}T03:04:05Z"}
         MAKE.save(folder / "nights" / f"night-{index}.jsonl", *two, MAKE.footer(), **date)
         if index < 4:
-            MAKE.save(folder / "nodes" / f"node-{index}.jsonl", *two, MAKE.footer(), uuid=f"GPU-{index + 2}", **date)
+            MAKE.save(
+                folder / "nodes" / f"node-{index}.jsonl",
+                *two,
+                MAKE.footer(),
+                uuid=f"GPU-{index + 2}",
+                **date,
+            )
 
 
 def _is_wanted(line: str) -> bool:
@@ -112,14 +142,30 @@ def _is_wanted(line: str) -> bool:
 
 def _fullest() -> list[Any]:
     """Records that hold every field that they can."""
-    blocks = (Block(2, clock_hz=1.9e9, power_capped=False), Block(1, "thermal", 1.2e9, power_capped=True))
+    blocks = (
+        Block(2, clock_hz=1.9e9, power_capped=False),
+        Block(1, "thermal", 1.2e9, power_capped=True),
+    )
     samples = Samples(
         (1e-3, 1.1e-3, 1.2e-3), 10, 1e-9, 5, 0.1, 0.2, 3, ("host_bound",), blocks, "events", 1e-7, 1.3e-3, "none", True,
         (2e-3, 1e-3), (1e-3,),
     )  # fmt: skip
-    result = MAKE.result(1.3e-3, 1.31e-3, 1.32e-3, key=MAKE.key("full", MIB), test_id="t.py::full", label="full[1MiB]")
+    result = MAKE.result(
+        1.3e-3,
+        1.31e-3,
+        1.32e-3,
+        key=MAKE.key("full", MIB),
+        test_id="t.py::full",
+        label="full[1MiB]",
+    )
     ceiling = dataclasses.replace(page_runs.PEAK, confidence="high", limit=5e12)
-    facts = {"ceiling": ceiling, "verified": True, "peak_bytes": MIB, "held_bytes": 1, "compile_s": 1.5}
+    facts = {
+        "ceiling": ceiling,
+        "verified": True,
+        "peak_bytes": MIB,
+        "held_bytes": 1,
+        "compile_s": 1.5,
+    }
     told = result.judgement
     attention = AttentionTime("forward", 1e-3, 2e-3, 3e-3, 0.0, 1e-3, 5, 6, 7)
     launched = KernelTime("gemm", "matrix product", 1e-3, 0.2, 8)
@@ -142,7 +188,9 @@ def _fullest() -> list[Any]:
     return [
         dataclasses.replace(MAKE.header(), environment=_environment()),
         Calibration("cuda:0", 1e-6, 2e-6, 3e-6, 4e-6, 1.9e9, 1024, "p"),
-        dataclasses.replace(result.measurement, samples=samples, tolerance=0.05, gate=True, **facts),
+        dataclasses.replace(
+            result.measurement, samples=samples, tolerance=0.05, gate=True, **facts
+        ),
         dataclasses.replace(
             told,
             device_spread=SpreadRecord(0.01, "known", 5.0),
@@ -154,14 +202,35 @@ def _fullest() -> list[Any]:
             unequal=True,
             peak=PeakJudgement("PASSED", MIB, MIB - 1, 4096, "why"),
         ),
-        MAKE.outcome(result.measurement, "failed", verdicts=("REGRESSED",), reason="slower", by_verdict=True),
+        MAKE.outcome(
+            result.measurement, "failed", verdicts=("REGRESSED",), reason="slower", by_verdict=True
+        ),
         profile,
         use,
         OutOfMemory(
-            "t.py::oom", "oom", {"n": 2**20}, "oom[n]", "p", "cuda:0", "out", 2, False, "x", "calls", 4, 3, 2, 1, 1e-3
+            "t.py::oom",
+            "oom",
+            {"n": 2**20},
+            "oom[n]",
+            "p",
+            "cuda:0",
+            "out",
+            2,
+            False,
+            "x",
+            "calls",
+            4,
+            3,
+            2,
+            1,
+            1e-3,
         ),
-        MAKE.measurement(2e-3, key=MAKE.key("ranks", hardware=MAKE.hardware(devices=2)), ranks=ranks),
-        dataclasses.replace(kernel, options={"warps": 4}, slack={"registers": 2}, shared_limit_bytes=2**17),
+        MAKE.measurement(
+            2e-3, key=MAKE.key("ranks", hardware=MAKE.hardware(devices=2)), ranks=ranks
+        ),
+        dataclasses.replace(
+            kernel, options={"warps": 4}, slack={"registers": 2}, shared_limit_bytes=2**17
+        ),
     ]
 
 
@@ -171,12 +240,16 @@ def _environment() -> Environment:
         "cuda", "NVIDIA H200", 1, "GPU-1", 150 * 10**9, "sm_90", 132, 50 * MIB, "none", "570.86", "96.00", 1980.0,
         3201.0, 700.0, 5, 16,
     )  # fmt: skip
-    host = HostFacts("node", "Xeon", 96, 48, 2**40, 2**39, "6.8", 48, 2, 48.0, 2**39, "performance", "0-47")
+    host = HostFacts(
+        "node", "Xeon", 96, 48, 2**40, 2**39, "6.8", 48, 2, 48.0, 2**39, "performance", "0-47"
+    )
     return Environment(device, host, {"torch": "2.13.0"})
 
 
 def _document(name: str, file: str, record: type, text: str | bytes) -> Seed:
-    return Seed(name, file, text if isinstance(text, bytes) else text.encode(), record=lambda _: record)
+    return Seed(
+        name, file, text if isinstance(text, bytes) else text.encode(), record=lambda _: record
+    )
 
 
 def _own(folder: Path) -> list[Seed]:
@@ -204,16 +277,32 @@ def _plain(record: Any) -> str:
 
 
 def _baseline() -> Baseline:
-    old, new = (MAKE.session(1e-3, 1.01e-3, run_id=f"run-{n}", device_uuid="GPU-1", clock_hz=1.9e9) for n in range(2))
+    old, new = (
+        MAKE.session(1e-3, 1.01e-3, run_id=f"run-{n}", device_uuid="GPU-1", clock_hz=1.9e9)
+        for n in range(2)
+    )
     measured = MAKE.measured(
         tolerance=0.05, sessions=(old, new), anchor=(old,), provenance={"approved": "2026-01-02T03:04:05Z"},
         renewals=(Renewal("2026-01-02T03:04:05Z", 1, 0.01, 0.02),), peak_bytes=MIB,
     )  # fmt: skip
     floor = MAKE.published(
-        "floor", unit="share", value=0.8, figures=2, from_amount=MIB, convention=None, confidence=None
+        "floor",
+        unit="share",
+        value=0.8,
+        figures=2,
+        from_amount=MIB,
+        convention=None,
+        confidence=None,
     )
     kernel = ExactEntry(
-        "flash", "sm_90", {"registers": 198}, "", {"d": 64}, {"warps": 4}, {"q": "*fp16"}, {"triton": "3"}
+        "flash",
+        "sm_90",
+        {"registers": 198},
+        "",
+        {"d": 64},
+        {"warps": 4},
+        {"q": "*fp16"},
+        {"triton": "3"},
     )
     entries = (
         measured, MAKE.published(), MAKE.published("reference", value=(90.0, 110.0), statistic="best"), floor,
@@ -229,12 +318,18 @@ def _catalogue() -> Catalogue:
         "own", "own-1", "80gb", "PCIe", "sm_90-own", (Name("NVIDIA Own 1", "nvidia-smi", ("memory",)),),
         {"memory_GBps": peak(5000.0)}, {"memory_GB": peak(80.0), "memory_bus_bits": peak(5120.0)}, "HBM9", "PCIe 9",
     )  # fmt: skip
-    return Catalogue(1, (product,), (Architecture("sm_90-own", {"fp16": 4096.0}, "https://example.org", "high"),))
+    return Catalogue(
+        1, (product,), (Architecture("sm_90-own", {"fp16": 4096.0}, "https://example.org", "high"),)
+    )
 
 
 def _others() -> list[Seed]:
     """What other tools write, as tests of the importers have it."""
-    names = [path.name for path in sorted(DATA.iterdir()) if path.suffix != ".md" and ".schema." not in path.name]
+    names = [
+        path.name
+        for path in sorted(DATA.iterdir())
+        if path.suffix != ".md" and ".schema." not in path.name
+    ]
     # Of two products, of which one has to be chosen.
     names.remove("gv100-nvbench.json")
     return [Seed(name, name, (DATA / name).read_bytes()) for name in names]

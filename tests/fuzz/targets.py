@@ -146,12 +146,19 @@ def _command(
     def refused(path: Path) -> bool:
         there = path.parent / "whole"
         places = {"@": str(path), "@dir": str(path.parent)}
-        typed = [places.get(word) or (str(there / word[1:]) if word[:1] == "@" else word) for word in words]
+        typed = [
+            places.get(word) or (str(there / word[1:]) if word[:1] == "@" else word)
+            for word in words
+        ]
         done = CliRunner().invoke(of, typed)
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
         _check(done, as_json="--json" in words)
-        return done.exit_code == 2 or (finds and done.exit_code == 1) or (leaves_out and path.name in done.stderr)
+        return (
+            done.exit_code == 2
+            or (finds and done.exit_code == 1)
+            or (leaves_out and path.name in done.stderr)
+        )
 
     return refused
 
@@ -165,7 +172,9 @@ def _check(done: Result, *, as_json: bool) -> None:
         if not last.startswith((LINE, "Error: ")):
             raise Accepted(f"status 2, and told {done.stderr!r}; expected a sentence")
         if as_json and done.stdout:
-            raise Accepted("status 2, and something on standard output; expected nothing beside --json")
+            raise Accepted(
+                "status 2, and something on standard output; expected nothing beside --json"
+            )
     elif as_json:
         json.loads(done.stdout, parse_constant=_no_number)
 
@@ -189,11 +198,16 @@ def told_of_drill(path: Path) -> None:
 def _commands(foreign: tuple[str, ...]) -> list[Target]:
     small = ("small-0", "small-1")
 
-    def one(name: str, seeds: tuple[str, ...], *words: str, share: float = 0.02, **facts: bool) -> Target:
+    def one(
+        name: str, seeds: tuple[str, ...], *words: str, share: float = 0.02, **facts: bool
+    ) -> Target:
         return Target(f"roofline {name}", "commands", seeds, _command(*words, **facts), share)
 
     def both(name: str, seeds: tuple[str, ...], *words: str, **facts: Any) -> list[Target]:
-        return [one(name, seeds, *words, **facts), one(f"{name} --json", seeds, *words, "--json", **facts)]
+        return [
+            one(name, seeds, *words, **facts),
+            one(f"{name} --json", seeds, *words, "--json", **facts),
+        ]
 
     return [
         *both("explain", RUNS, "explain", "@", share=0.2),
@@ -208,13 +222,43 @@ def _commands(foreign: tuple[str, ...]) -> list[Target]:
         one("bundle", ("run",), "bundle", "@", "-o", "bundle.zip", share=0.01),
         *both("history", small, "history", "@", "@nights", "--no-cache", leaves_out=True),
         *both("fleet", small, "fleet", "@", "@nodes", "--no-cache", leaves_out=True),
-        *both("compare a rollout", ("small-1",), "compare", "@small-0.jsonl", "@", "--control", "@nodes", "@nodes"),
-        *both("baseline propose", RUNS, "baseline", "propose", "@", "-o", "proposal.json", "--all", "--accept-slower"),
-        *both("baseline approve", ("baseline",), "baseline", "approve", "@", "--into", "kept", "--dry-run"),
+        *both(
+            "compare a rollout",
+            ("small-1",),
+            "compare",
+            "@small-0.jsonl",
+            "@",
+            "--control",
+            "@nodes",
+            "@nodes",
+        ),
+        *both(
+            "baseline propose",
+            RUNS,
+            "baseline",
+            "propose",
+            "@",
+            "-o",
+            "proposal.json",
+            "--all",
+            "--accept-slower",
+        ),
+        *both(
+            "baseline approve",
+            ("baseline",),
+            "baseline",
+            "approve",
+            "@",
+            "--into",
+            "kept",
+            "--dry-run",
+        ),
         *both("baseline show", ("baseline",), "baseline", "show", "@"),
         *both("baseline check", ("baseline",), "baseline", "check", "@"),
         *both("hardware check", ("hardware",), "hardware", "check", "@", finds=True),
         *both("hardware show", ("hardware",), "--hardware", "@dir", "hardware", "show", "own-1"),
         *both("import", foreign, "import", "@", "-o", "imported.jsonl"),
-        Target("roofline drill", "commands", ("run",), _command("told-of-drill", "@", of=parts), 0.2),
+        Target(
+            "roofline drill", "commands", ("run",), _command("told-of-drill", "@", of=parts), 0.2
+        ),
     ]

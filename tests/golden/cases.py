@@ -14,7 +14,13 @@ from .suites import CARDS, KERNEL, NUMBERS, OUT_OF_MEMORY, PEAK, RANKS, SIBLINGS
 
 REPORTED = "--roofline-report=out --junitxml=junit.xml --roofline-save=run"
 DAYS = "day1,day2,day3,day4,day5"
-FILES = ("out/results.csv", "out/run.json", "out/summary.md", "junit.xml", ".roofline/runs/run.jsonl")
+FILES = (
+    "out/results.csv",
+    "out/run.json",
+    "out/summary.md",
+    "junit.xml",
+    ".roofline/runs/run.jsonl",
+)
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,10 @@ THRESHOLD = {
     "benchmark": "one", "kind": "threshold", "metric": "traffic_GBps", "value": 2500, "unit": "GB/s",
     "convention": "traffic, 1e9", "source": "the maker", "confidence": "high",
 }  # fmt: skip
-PUBLISHED = ("baselines/h100.json", json.dumps({"schema": 1, "family": "h100", "entries": [THRESHOLD]}))
+PUBLISHED = (
+    "baselines/h100.json",
+    json.dumps({"schema": 1, "family": "h100", "entries": [THRESHOLD]}),
+)
 
 # Beside a threshold that a result misses: what only stands there, what cannot be, and a floor that is met.
 FLOOR = {
@@ -58,7 +67,8 @@ REFERENCES = [
     FLOOR,
     THRESHOLD | {"kind": "reference", "source": "near"},
     THRESHOLD | {"kind": "reference", "source": "range", "value": [2600, 2700]},
-    THRESHOLD | {"kind": "reference", "source": "odd", "value": 9e6, "implausible": "not synchronised"},
+    THRESHOLD
+    | {"kind": "reference", "source": "odd", "value": 9e6, "implausible": "not synchronised"},
     THRESHOLD | {"kind": "reference", "source": "small", "value": "out of memory"},
     THRESHOLD | {"source": "other", "value": 3000, "confidence": "low", "note": "another engine"},
 ]
@@ -70,14 +80,34 @@ FIGURES = {
 
 # What no run begins with, each answered with a sentence.
 REFUSED = (
-    *(f"tolerance={text}" for text in ("0", "-1", "nan", "inf", "5", "abc", "", "80%", "201%!", "!")),
-    *("tier=bogus", "budget=0", "budget=-1", "budget=nan", "budget=soon", "device=bogus", "device=cuda:x", "device="),
+    *(
+        f"tolerance={text}"
+        for text in ("0", "-1", "nan", "inf", "5", "abc", "", "80%", "201%!", "!")
+    ),
+    *(
+        "tier=bogus",
+        "budget=0",
+        "budget=-1",
+        "budget=nan",
+        "budget=soon",
+        "device=bogus",
+        "device=cuda:x",
+        "device=",
+    ),
     *("save=../x", "save=a/b", "save=/x", "save=.hidden", "save=", "save=a\nb"),
     *("against=", "against=nowhere/x.json", "dir="),
     *(f"rounds={text}" for text in ("0", "x", "1001", "-1", "1.5", "", "²")),
     *(f"time={text}" for text in ("0", "soon", "-5m", "nan", "inf", "")),
     *(f"fail-on={text}" for text in ("slow", "", ",", "invalid", "regressed,slow,fast")),
-    *("expect=", "expect=nowhere.json", "expect=.", "drill=0", "drill=-10%", "drill=lots", "drill=10"),
+    *(
+        "expect=",
+        "expect=nowhere.json",
+        "expect=.",
+        "drill=0",
+        "drill=-10%",
+        "drill=lots",
+        "drill=10",
+    ),
     *(f"min-percent={text}" for text in ("0", "-1", "102.1", "nan", "inf", "a lot", "", "0.8")),
 )
 SETTINGS = (
@@ -99,7 +129,9 @@ def siblings(desk):
 
 
 RUNS = {
-    "pass": Case(("pytest -v {against} {reported}", "roofline explain run 1GiB"), SUITE, days=NOISY),
+    "pass": Case(
+        ("pytest -v {against} {reported}", "roofline explain run 1GiB"), SUITE, days=NOISY
+    ),
     "regression": Case(
         (
             {"slow": {"test_copy[1GiB]": 1.3}},
@@ -113,24 +145,40 @@ RUNS = {
         days=NOISY,
     ),
     "improvement": Case(
-        ({"slow": 0.8}, "pytest {against} {reported} --roofline-rounds=1", f"roofline compare {DAYS} run"), days=NOISY
+        (
+            {"slow": 0.8},
+            "pytest {against} {reported} --roofline-rounds=1",
+            f"roofline compare {DAYS} run",
+        ),
+        days=NOISY,
     ),
     "inconclusive": Case(
-        ({"slow": 1.06}, "pytest {against} {reported} --roofline-rounds=1", "roofline explain run"), days=NOISY
+        ({"slow": 1.06}, "pytest {against} {reported} --roofline-rounds=1", "roofline explain run"),
+        days=NOISY,
     ),
     "invalid": Case(
-        ({"others_busy": 0.5}, "pytest {against} {reported} --roofline-rounds=1", "roofline explain run"), days=NOISY
+        (
+            {"others_busy": 0.5},
+            "pytest {against} {reported} --roofline-rounds=1",
+            "roofline explain run",
+        ),
+        days=NOISY,
     ),
     "no_baseline": Case(("pytest {reported}", "roofline explain run")),
     "nothing_compared": Case(("pytest --roofline-ci",)),
     "degraded": Case(
-        ({"slow": 1.3, "gpu": SOUND | {"power_limit_w": 400.0}}, "pytest {against} {reported} --roofline-rounds=1"),
+        (
+            {"slow": 1.3, "gpu": SOUND | {"power_limit_w": 400.0}},
+            "pytest {against} {reported} --roofline-rounds=1",
+        ),
         days=NOISY,
     ),
     "uneven": Case(("pytest {reported}",), UNEVEN),
     "out_of_memory": Case(("pytest -v {reported}", "roofline explain run"), OUT_OF_MEMORY),
     "limit": Case((PUBLISHED, "pytest {reported}", "roofline explain run")),
-    "floor": Case(({"slow": 1.3}, "pytest {reported} --roofline-min-percent=55", "roofline explain run")),
+    "floor": Case(
+        ({"slow": 1.3}, "pytest {reported} --roofline-min-percent=55", "roofline explain run")
+    ),
     "peak_memory": Case(
         (
             ("gib.txt", "1"),
@@ -143,7 +191,10 @@ RUNS = {
     ),
     "drill": Case(("pytest --roofline-drill=30% --roofline-min-percent=55",), SUITE, keeps=()),
     "shadow": Case(
-        ({"slow": 1.5}, "pytest {reported} --roofline-ci=shadow --roofline-rounds=1 --roofline-min-percent=55")
+        (
+            {"slow": 1.5},
+            "pytest {reported} --roofline-ci=shadow --roofline-rounds=1 --roofline-min-percent=55",
+        )
     ),
     "rounds_fail": Case(
         (
@@ -159,7 +210,10 @@ RUNS = {
             "pytest -q --roofline-save=before",
             "roofline baseline propose before -o proposal.json",
             "roofline baseline approve proposal.json",
-            ("figures.json", json.dumps(FIGURES | {"registers": 255, "spill_stores": 12, "instructions": 960})),
+            (
+                "figures.json",
+                json.dumps(FIGURES | {"registers": 255, "spill_stores": 12, "instructions": 960}),
+            ),
             "pytest {reported}",
             "roofline explain run",
             "roofline compare before run",
@@ -171,7 +225,9 @@ RUNS = {
         keeps=(*FILES, "baselines/*.json"),
     ),
     "numbers": Case(("pytest {reported}",), NUMBERS),
-    "siblings": Case((siblings, "pytest {reported} --roofline-rounds=1", "roofline explain run"), SIBLINGS),
+    "siblings": Case(
+        (siblings, "pytest {reported} --roofline-rounds=1", "roofline explain run"), SIBLINGS
+    ),
     "ranks": Case(
         (
             ("conftest.py", ""),
@@ -191,7 +247,10 @@ RUNS = {
     "plain": Case(("pytest", "pytest --roofline-tolerance=x"), "def test_plain(): pass\n"),
     "published": Case(
         (
-            ("baselines/h100.json", json.dumps({"schema": 1, "family": "h100", "entries": REFERENCES})),
+            (
+                "baselines/h100.json",
+                json.dumps({"schema": 1, "family": "h100", "entries": REFERENCES}),
+            ),
             "pytest -q",
             "pytest -v --roofline-save=run",
             "roofline explain run",
@@ -207,14 +266,21 @@ RUNS = {
     ),
     "refused_options": Case(tuple(f"pytest '--roofline-{option}'" for option in REFUSED), keeps=()),
     "refused_settings": Case(
-        tuple(step for line in SETTINGS for step in (("pytest.ini", f"[pytest]\n{line}\n"), "pytest -q # " + line)),
+        tuple(
+            step
+            for line in SETTINGS
+            for step in (("pytest.ini", f"[pytest]\n{line}\n"), "pytest -q # " + line)
+        ),
         keeps=(),
     ),
     "refused_markers": Case(
         tuple(
             step
             for marks in MARKERS
-            for step in (("test_suite.py", ONE.format(marks=f"@pytest.mark.roofline({marks})")), "pytest -q # " + marks)
+            for step in (
+                ("test_suite.py", ONE.format(marks=f"@pytest.mark.roofline({marks})")),
+                "pytest -q # " + marks,
+            )
         ),
         keeps=(),
     ),

@@ -51,7 +51,9 @@ def nodes(desk, slow=1.4):
 def listed(desk):
     """The names of the files in the folder `new`, as a file that is stored."""
     paths = [path for path in sorted((desk.path / "new").rglob("*")) if path.is_file()]
-    (desk.path / "list.txt").write_text("".join(f"{path.relative_to(desk.path)}\n" for path in paths))
+    (desk.path / "list.txt").write_text(
+        "".join(f"{path.relative_to(desk.path)}\n" for path in paths)
+    )
 
 
 def first_version(desk):
@@ -111,7 +113,9 @@ COMMANDS = {
         UNEVEN,
         keeps=("pytest-benchmark.json", "github.json", "rates.json", "bencher.json"),
     ),
-    "import_nccl_tests": Case((*imported("a100-all_gather.log", "--operation all_gather"), "roofline compare run run")),
+    "import_nccl_tests": Case(
+        (*imported("a100-all_gather.log", "--operation all_gather"), "roofline compare run run")
+    ),
     "import_rccl_tests": Case(imported("mi300x-all_reduce.log"), keeps=()),
     "import_nvbandwidth": Case(imported("a6000-nvbandwidth.json"), keeps=()),
     "import_babelstream": Case(imported("mi300x-babelstream.csv")),
@@ -130,14 +134,19 @@ COMMANDS = {
             "roofline report new -o out",
             "pytest -q --roofline-against=old",
         ),
-        ONE.format(marks="").replace("test_one", "test_next").replace("payload_bytes=10**9", "tokens=500"),
+        ONE.format(marks="")
+        .replace("test_one", "test_next")
+        .replace("payload_bytes=10**9", "tokens=500"),
         keeps=("out/*.json", "out/*.csv", "out/*.md", "proposal.json"),
     ),
     "history": Case(
-        (partial(nodes, slow=1.0), "roofline history fleet", "roofline history fleet --json"), days=SLOWER_BY_NIGHT
+        (partial(nodes, slow=1.0), "roofline history fleet", "roofline history fleet --json"),
+        days=SLOWER_BY_NIGHT,
     ),
     "fleet": Case((nodes, "roofline fleet fleet", "roofline fleet fleet --json"), SUITE, NOISY),
-    "report": Case(("roofline report day1 day2 -o out", "roofline report nowhere -o out"), days=NOISY),
+    "report": Case(
+        ("roofline report day1 day2 -o out", "roofline report nowhere -o out"), days=NOISY
+    ),
     "bundle": Case(
         (
             aged,
@@ -151,12 +160,19 @@ COMMANDS = {
     ),
     "init": Case(("roofline init new", "roofline init new", listed), keeps=("list.txt",)),
     "hardware": Case(
-        ("roofline hardware show h100-sxm5", "roofline hardware show h100-sxm5 --json", "roofline hardware check")
+        (
+            "roofline hardware show h100-sxm5",
+            "roofline hardware show h100-sxm5 --json",
+            "roofline hardware check",
+        )
     ),
     "help": Case(
         (
             "roofline --help",
-            *(f"roofline {name} --help" for name in ("compare", "explain", "drill", "report", "baseline propose")),
+            *(
+                f"roofline {name} --help"
+                for name in ("compare", "explain", "drill", "report", "baseline propose")
+            ),
             "roofline nonsense",
             "roofline compare",
         )

@@ -56,8 +56,12 @@ def normal(name: str, text: str, folder: Path) -> str:
 
     JSON has its keys in order and its floats rounded, CSV is one line a cell, XML one line an element.
     """
-    text = {".json": _json, ".jsonl": _lines, ".csv": _csv, ".xml": _xml}.get(Path(name).suffix, str)(text)
-    text = text.replace(f"{folder.resolve()}/", "").replace(f"{folder}/", "").replace(str(folder), ".")
+    text = {".json": _json, ".jsonl": _lines, ".csv": _csv, ".xml": _xml}.get(
+        Path(name).suffix, str
+    )(text)
+    text = (
+        text.replace(f"{folder.resolve()}/", "").replace(f"{folder}/", "").replace(str(folder), ".")
+    )
     for pattern, instead in PATTERNS:
         text = pattern.sub(instead, text)
     return "".join(f"{line.rstrip()}\n" for line in text.strip("\n").splitlines())
@@ -68,13 +72,20 @@ def _plain(value):
     if isinstance(value, dict):
         if isinstance(known := value.get("environment"), dict):
             value = value | {"environment": {name: known[name] for name in SCRIPTED & known.keys()}}
-        return {key: f"<{key}>" if key in MACHINE and each else _plain(each) for key, each in value.items()}
+        return {
+            key: f"<{key}>" if key in MACHINE and each else _plain(each)
+            for key, each in value.items()
+        }
     if isinstance(value, list):
         if len(value) > LONGEST and all(isinstance(each, int | float) for each in value):
             return f"{len(value)} numbers from {min(value):.{DIGITS}g} to {max(value):.{DIGITS}g}"
         values = [_plain(each) for each in value]
         runs = [(each, len(list(same))) for each, same in itertools.groupby(values)]
-        return [f"{count} × {each}" if count > 1 else each for each, count in runs] if len(values) > LONGEST else values
+        return (
+            [f"{count} × {each}" if count > 1 else each for each, count in runs]
+            if len(values) > LONGEST
+            else values
+        )
     return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 
@@ -88,8 +99,12 @@ def _lines(text: str) -> str:
 
 def _csv(text: str) -> str:
     rows = list(csv.DictReader(io.StringIO(text)))
-    cells = [[f"{name} = {_cell(name, value)}" for name, value in row.items() if value] for row in rows]
-    return "\n\n".join(["columns: " + ", ".join(rows[0] if rows else [text.strip()]), *map("\n".join, cells)])
+    cells = [
+        [f"{name} = {_cell(name, value)}" for name, value in row.items() if value] for row in rows
+    ]
+    return "\n\n".join(
+        ["columns: " + ", ".join(rows[0] if rows else [text.strip()]), *map("\n".join, cells)]
+    )
 
 
 def _cell(name: str, value: str) -> str:

@@ -26,7 +26,10 @@ def renew(name: str, now: dict[str, str]) -> None:
 def differences(name: str, now: dict[str, str]) -> str:
     """What of a case is not as stored, as a unified diff; empty where all is."""
     stored = {path.name: path.read_text(encoding="utf-8") for path in (HERE / name).glob("*")}
-    diffs = (_diff(f"{name}/{file}", stored.get(file, ""), now.get(file, "")) for file in sorted(stored | now))
+    diffs = (
+        _diff(f"{name}/{file}", stored.get(file, ""), now.get(file, ""))
+        for file in sorted(stored | now)
+    )
     return "\n".join(filter(None, diffs))
 
 
@@ -38,5 +41,7 @@ def _diff(name: str, stored: str, now: str) -> str:
 def strangers(names: set[str]) -> list[Path]:
     """Folders that belong to no case."""
     return [
-        path for path in sorted(HERE.iterdir()) if path.is_dir() and path.name not in {*names, "inputs", "__pycache__"}
+        path
+        for path in sorted(HERE.iterdir())
+        if path.is_dir() and path.name not in {*names, "inputs", "__pycache__"}
     ]

@@ -28,7 +28,9 @@ def play(case, desk):
     desk.suite(case.suite)
     said = "".join(_step(step, case, desk, against) for step in case.steps)
     found = {path.name: path for pattern in case.keeps for path in sorted(desk.path.glob(pattern))}
-    texts = {"terminal.txt": said} | {name: path.read_text(encoding="utf-8") for name, path in found.items()}
+    texts = {"terminal.txt": said} | {
+        name: path.read_text(encoding="utf-8") for name, path in found.items()
+    }
     return {name: normal(name, text, desk.path) for name, text in texts.items()}
 
 
@@ -45,7 +47,9 @@ def _step(step, case, desk, against):
         (desk.path / name).parent.mkdir(parents=True, exist_ok=True)
         (desk.path / name).write_text(text, encoding="utf-8")
         return ""
-    words = shlex.split(step.replace("{against}", " ".join(against)).replace("{reported}", REPORTED), comments=True)
+    words = shlex.split(
+        step.replace("{against}", " ".join(against)).replace("{reported}", REPORTED), comments=True
+    )
     variables = list(itertools.takewhile(lambda word: word.partition("=")[0].isupper(), words))
     program, *arguments = words[len(variables) :]
     with pytest.MonkeyPatch.context() as patch:
@@ -77,7 +81,10 @@ def test_golden(name, desk, monkeypatch):
     if renewing():
         renew(name, now)
     if told := differences(name, now):
-        pytest.fail(f"{name} is not as stored; if it is right now, `python -m tests.golden -k {name}`:\n{told}", False)
+        pytest.fail(
+            f"{name} is not as stored; if it is right now, `python -m tests.golden -k {name}`:\n{told}",
+            False,
+        )
 
 
 def test_every_stored_folder_has_its_case():

@@ -34,12 +34,18 @@ LINKS = (
 
 def disagreements(product, catalogue):
     """The names of figures that disagree with what they follow from, each with why."""
-    values = {name: figure.value for name, figure in (*product.facts.items(), *product.peaks.items())}
+    values = {
+        name: figure.value for name, figure in (*product.facts.items(), *product.peaks.items())
+    }
     chip = catalogue.architecture(product.architecture)
     assert chip is not None, product.architecture
     yield from _chip(values, chip)
     yield from _arithmetic(values, chip)
-    yield from _memory(values, product, {kind["name"]: kind for kind in catalogue.memory_types}[product.memory_type])
+    yield from _memory(
+        values,
+        product,
+        {kind["name"]: kind for kind in catalogue.memory_types}[product.memory_type],
+    )
     yield from _links(values, product, {kind["name"]: kind for kind in catalogue.links})
 
 
@@ -51,7 +57,9 @@ def _outside(name, value, least, most, why):
 def _chip(values, chip):
     for name, most in (("units", chip.most_units), ("l2_MiB", chip.most_l2_MiB)):
         if name in values:
-            yield from _outside(name, values[name], LEAST_OF_CHIP * most, most, f"as chips of {chip.name} have")
+            yield from _outside(
+                name, values[name], LEAST_OF_CHIP * most, most, f"as chips of {chip.name} have"
+            )
     if values.get("llc_MiB") not in (None, chip.llc_MiB):
         yield "llc_MiB", f"llc_MiB is {values['llc_MiB']:g}; expected {chip.llc_MiB}"
     yield from _outside("clock_MHz", values["clock_MHz"], *CLOCK_MHZ, "as clocks are")
@@ -62,9 +70,7 @@ def _arithmetic(values, chip):
     for name in [name for name in values if name.endswith("_TFLOPS")]:
         dtype = name.removesuffix("_TFLOPS")
         made = values["units"] * values["clock_MHz"] * chip.flops_per_clock.get(dtype, 0) / 1e6
-        why = (
-            f"since {values['units']:g} units at {values['clock_MHz']:g} MHz do {made:.4g} dense; sparse is twice that"
-        )
+        why = f"since {values['units']:g} units at {values['clock_MHz']:g} MHz do {made:.4g} dense; sparse is twice that"
         found = list(_outside(name, values[name], ARITHMETIC[0] * made, ARITHMETIC[1] * made, why))
         believed |= {} if found else {dtype: values[name]}
         yield from found
@@ -72,28 +78,44 @@ def _arithmetic(values, chip):
     for first, second in pairwise(dtype for dtype in MATRIX if dtype in believed):
         ratio = chip.flops_per_clock[second] / chip.flops_per_clock[first]
         least, most = (share * believed[first] * ratio for share in SIBLINGS)
-        yield from _outside(f"{second}_TFLOPS", believed[second], least, most, f"as {first} is {believed[first]:g}")
+        yield from _outside(
+            f"{second}_TFLOPS", believed[second], least, most, f"as {first} is {believed[first]:g}"
+        )
 
 
 def _memory(values, product, kind):
     if values["memory_GB"] * 1e9 != product.memory_bytes:
         yield "memory_GB", f"memory_GB is {values['memory_GB']:g}, and its memory {product.memory}"
     made = values["memory_bus_bits"] * values["memory_Gbps"] / 8
-    yield from _outside("memory_GBps", values["memory_GBps"], MEMORY[0] * made, MEMORY[1] * made, "by its bus")
+    yield from _outside(
+        "memory_GBps", values["memory_GBps"], MEMORY[0] * made, MEMORY[1] * made, "by its bus"
+    )
     slowest, fastest = (share * kind["most_Gbps"] for share in MEMORY_TYPE)
-    yield from _outside("memory_Gbps", values["memory_Gbps"], slowest, fastest, f"as {kind['name']} does")
+    yield from _outside(
+        "memory_Gbps", values["memory_Gbps"], slowest, fastest, f"as {kind['name']} does"
+    )
     parts = values["memory_bus_bits"] / kind["part_bits"]
     least, most = USED * parts * kind["least_GB"], parts * kind["most_GB"]
-    yield from _outside("memory_GB", values["memory_GB"], least, most, f"as {parts:g} parts of {kind['name']} hold")
+    yield from _outside(
+        "memory_GB", values["memory_GB"], least, most, f"as {parts:g} parts of {kind['name']} hold"
+    )
 
 
 def _links(values, product, kinds):
     for peak, counted, generation in LINKS:
-        kind, count = kinds.get(getattr(product, generation)), values.get(counted, values.get("nvlinks"))
+        kind, count = (
+            kinds.get(getattr(product, generation)),
+            values.get(counted, values.get("nvlinks")),
+        )
         if peak in values:
             made = kind["GBps"] * (1 if counted is None else count)
-            yield from _outside(peak, values[peak], LINK[0] * made, LINK[1] * made, f"as {kind['name']} carries")
+            yield from _outside(
+                peak, values[peak], LINK[0] * made, LINK[1] * made, f"as {kind['name']} carries"
+            )
     if values.get("pcie_lanes", 16) not in LANES:
         yield "pcie_lanes", f"pcie_lanes is {values['pcie_lanes']:g}"
     if "nvlinks" in values and values["nvlinks"] != values["nvlink_ports"]:
-        yield "nvlinks", f"nvlinks is {values['nvlinks']:g}, and nvlink_ports {values['nvlink_ports']:g}"
+        yield (
+            "nvlinks",
+            f"nvlinks is {values['nvlinks']:g}, and nvlink_ports {values['nvlink_ports']:g}",
+        )

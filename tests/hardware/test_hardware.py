@@ -67,7 +67,9 @@ def test_what_the_units_can_do_at_the_highest_clock_is_believed():
     found = ceiling("NVIDIA H200", ATTENTION, "bf16_TFLOPS")
     assert found.limit == pytest.approx(132 * 1.98e9 * 4096)
     for tflops, believed in [(1070, True), (1090, True), (1100, False)]:
-        assert believed == (above_peak(found, ATTENTION, tflops * 1e12 / found.value, ()) == ""), tflops
+        assert believed == (above_peak(found, ATTENTION, tflops * 1e12 / found.value, ()) == ""), (
+            tflops
+        )
     # GeForce boards boost beyond the clock that they are rated at, and H100 NVL boards did 977 of 835.5 TFLOP/s.
     for name in ("NVIDIA GeForce RTX 4090", "NVIDIA H100 NVL"):
         found = ceiling(name, ATTENTION, "bf16_TFLOPS")
@@ -111,7 +113,9 @@ def test_a_device_has_a_family_and_a_key_that_what_it_runs_at_does_not_change(ma
 
     spec = products()["NVIDIA H200"]
     known = make.hardware(product=spec.product, memory=spec.memory)
-    assert key_of(make.environment(), devices=2, link="nvlink") == replace(known, devices=2, link="nvlink")
+    assert key_of(make.environment(), devices=2, link="nvlink") == replace(
+        known, devices=2, link="nvlink"
+    )
     assert key_of(make.environment()) == known
     for device, expected in [
         (DeviceFacts("cuda", "NVIDIA H20"), make.hardware(product="nvidia-h20", memory="unknown")),
@@ -120,14 +124,30 @@ def test_a_device_has_a_family_and_a_key_that_what_it_runs_at_does_not_change(ma
             make.hardware(product="nvidia-h20", memory="96gib"),
         ),
         (
-            DeviceFacts("cuda", "NVIDIA H200", power_limit_w=350.0, pcie_generation=3, clock_mhz=900.0, driver="1"),
+            DeviceFacts(
+                "cuda",
+                "NVIDIA H200",
+                power_limit_w=350.0,
+                pcie_generation=3,
+                clock_mhz=900.0,
+                driver="1",
+            ),
             known,
         ),
-        (DeviceFacts("cuda", "NVIDIA H200", partition="1g.18gb"), replace(known, partition="1g.18gb")),
+        (
+            DeviceFacts("cuda", "NVIDIA H200", partition="1g.18gb"),
+            replace(known, partition="1g.18gb"),
+        ),
     ]:
         assert key(device) == expected
-    for quota, partition in [(None, "4-cores"), (1.5, "4-cores-quota-1.5"), (2.0, "4-cores-quota-2")]:
-        host = HostFacts("node", "AMD EPYC", 64, 4, 2**40, 24 * 2**30 - 2**20, kernel="6", cgroup_cpus=quota)
+    for quota, partition in [
+        (None, "4-cores"),
+        (1.5, "4-cores-quota-1.5"),
+        (2.0, "4-cores-quota-2"),
+    ]:
+        host = HostFacts(
+            "node", "AMD EPYC", 64, 4, 2**40, 24 * 2**30 - 2**20, kernel="6", cgroup_cpus=quota
+        )
         cpu = DeviceFacts("cpu", "AMD EPYC", architecture="f26m2")
         expected = make.hardware(product="amd-epyc-f26m2", memory="24gib", partition=partition)
         assert key_of(replace(make.environment(), device=cpu, host=host)) == expected
@@ -157,8 +177,18 @@ def test_twenty_times_a_roofline_cannot_be_true_whatever_caches_there_are():
     for roof, amount, seconds, told in [
         (PEAK, 2 * 10**13, 1.0, ""),
         (PEAK, 2.1 * 10**13, 1.0, "21000 GB/s is 21 times the datasheet's peak (1000 GB/s): "),
-        (replace(PEAK, source="measured"), 2**30, 2e-8, "53687091 GB/s is 53,687 times what was measured here (1000 "),
-        (MATRIX_PEAK, 2 * 10**13, 1e-3, "20000 TFLOP/s is 20 times the datasheet's peak (989 TFLOP/s): "),
+        (
+            replace(PEAK, source="measured"),
+            2**30,
+            2e-8,
+            "53687091 GB/s is 53,687 times what was measured here (1000 ",
+        ),
+        (
+            MATRIX_PEAK,
+            2 * 10**13,
+            1e-3,
+            "20000 TFLOP/s is 20 times the datasheet's peak (989 TFLOP/s): ",
+        ),
         (replace(PEAK, bounds=False), 2.1 * 10**13, 1.0, ""),
     ]:
         found = beyond_belief(roof, amount, seconds)
@@ -169,7 +199,10 @@ def test_twenty_times_a_roofline_cannot_be_true_whatever_caches_there_are():
 
 def test_a_device_is_bounded_by_its_memory_and_its_fastest_arithmetic_whatever_a_metric_names():
     bounds = device_bounds(DeviceFacts("cuda", "NVIDIA H100 80GB HBM3"))
-    assert [(one.metric, one.value) for one in bounds] == [("traffic_GBps", 3350e9), ("TFLOPS", 1979e12)]
+    assert [(one.metric, one.value) for one in bounds] == [
+        ("traffic_GBps", 3350e9),
+        ("TFLOPS", 1979e12),
+    ]
     assert device_bounds(DeviceFacts("cuda", "no such product")) == []
 
 
@@ -200,10 +233,20 @@ def test_a_rate_is_bounded_by_its_peak_where_the_work_is_enough_and_no_cache_can
 
 
 def test_a_figure_that_nobody_could_look_up_is_shown_and_bounds_nothing():
-    for confidence, bounds in [("high", True), ("medium", True), ("low", False), ("recalled", False)]:
-        product = replace(products()["NVIDIA H200"], peaks={"memory_GBps": Peak(4800, "a table", confidence)})
+    for confidence, bounds in [
+        ("high", True),
+        ("medium", True),
+        ("low", False),
+        ("recalled", False),
+    ]:
+        product = replace(
+            products()["NVIDIA H200"], peaks={"memory_GBps": Peak(4800, "a table", confidence)}
+        )
         found = product_ceiling(product, COPY, "traffic_GBps")
-        assert (found.value, found.bounds, found.confidence) == (4.8e12, bounds, confidence), (confidence, bounds)
+        assert (found.value, found.bounds, found.confidence) == (4.8e12, bounds, confidence), (
+            confidence,
+            bounds,
+        )
         assert bounds == bool(above_peak(found, COPY, 9.0, ())), (confidence, bounds)
         assert bounds == (found.origin == "a table"), (confidence, bounds)
 
@@ -219,17 +262,34 @@ def test_a_name_that_several_products_share_is_told_by_what_else_is_known():
         ("AMD Instinct MI250X / MI250", {"units": 110}, ("mi250x-oam", "64gb")),
         ("AMD Instinct MI250X / MI250", {"units": 104}, ("mi250-oam", "64gb")),
         ("AMD Instinct MI250X / MI250", {"units": 96}, None),
-        ("AMD Radeon Graphics", {"units": 304, "memory_bytes": 206_141_652_992}, ("mi300x-oam", "192gb")),
-        ("AMD Radeon Graphics", {"units": 304, "memory_bytes": 274_861_129_728}, ("mi325x-oam", "256gb")),
+        (
+            "AMD Radeon Graphics",
+            {"units": 304, "memory_bytes": 206_141_652_992},
+            ("mi300x-oam", "192gb"),
+        ),
+        (
+            "AMD Radeon Graphics",
+            {"units": 304, "memory_bytes": 274_861_129_728},
+            ("mi325x-oam", "256gb"),
+        ),
         ("AMD Radeon Graphics", {"units": 80, "memory_bytes": 206_141_652_992}, None),
         ("AMD Radeon Graphics", {"units": 304}, None),
     ]:
-        found = product_of(DeviceFacts("cuda", name, architecture="gfx942:sramecc+:xnack-", **facts))
+        found = product_of(
+            DeviceFacts("cuda", name, architecture="gfx942:sramecc+:xnack-", **facts)
+        )
         assert (found and found.key) == key, (name, facts, key)
 
 
 def test_a_host_of_an_older_generation_has_half_the_link_and_may_still_be_faster_than_it_says():
-    for generation, rated, GBps in [(5, 5, 63), (4, 5, 31.5), (3, 5, 15.75), (None, 5, 63), (4, None, 63), (5, 4, 63)]:
+    for generation, rated, GBps in [
+        (5, 5, 63),
+        (4, 5, 31.5),
+        (3, 5, 15.75),
+        (None, 5, 63),
+        (4, None, 63),
+        (5, 4, 63),
+    ]:
         link = Ceiling("payload_GBps", 63e9, "datasheet", "the maker", "high")
         gpu = Gpu(0, "NVIDIA H100", pcie_generation=generation, pcie_generation_rated=rated)
         found = at_generation(link, gpu)

@@ -94,7 +94,9 @@ def test_a_product_described_anew_hides_the_one_that_ships_under_every_name(tmp_
 
 def test_an_architecture_of_ones_own_makes_no_sparse_rate_of_what_ships_believed(tmp_path, use):
     plain = to_plain(shipped().catalogue.architecture("sm_90"))
-    plain["flops_per_clock"] = {dtype: 2 * flops for dtype, flops in plain["flops_per_clock"].items()}
+    plain["flops_per_clock"] = {
+        dtype: 2 * flops for dtype, flops in plain["flops_per_clock"].items()
+    }
     write(tmp_path, architectures=[plain])
     use(tmp_path)
     work = Work(flops=10**12)
@@ -113,10 +115,16 @@ def test_a_file_that_cannot_be_read_as_hardware_is_refused_in_one_sentence(tmp_p
         ('{"schema": 2}', "has schema version 2; this pytest-roofline reads version 1"),
         ('{"schema": 1, "product": []}', "Object contains unknown field `product`"),
         ('{"schema": 1, "products": [{"memory": NaN}]}', "holds NaN (byte "),
-        (of(source="a table", confidence="high"), "missing required field `value` - at `$.products[0].peaks"),
+        (
+            of(source="a table", confidence="high"),
+            "missing required field `value` - at `$.products[0].peaks",
+        ),
         (of(**figure(0)), "value is 0.0; expected a finite number above zero"),
         (of(**figure(1, confidence="sure")), "Invalid enum value 'sure'"),
-        (of(**figure(4e6)), "96gb peaks.memory_GBps is 4e+06; expected 1 to 100000; `roofline hardware check "),
+        (
+            of(**figure(4e6)),
+            "96gb peaks.memory_GBps is 4e+06; expected 1 to 100000; `roofline hardware check ",
+        ),
     ):
         path.write_text(text, encoding="utf-8")
         with pytest.raises(BadFile) as caught:
@@ -134,8 +142,14 @@ def test_a_product_must_be_named_and_described_by_fields_of_ours_in_their_ranges
         ({"variant": " "}, "variant is empty"),
         ({"architecture": ""}, "architecture is empty"),
         ({"names": []}, "names is empty"),
-        ({"names": [{"name": "NVIDIA X ", "source": "nvidia-smi"}]}, "expected a name exactly as printed"),
-        ({"names": [{"name": "NVIDIA\x1b[31m", "source": "nvidia-smi"}]}, "expected a name exactly as printed"),
+        (
+            {"names": [{"name": "NVIDIA X ", "source": "nvidia-smi"}]},
+            "expected a name exactly as printed",
+        ),
+        (
+            {"names": [{"name": "NVIDIA\x1b[31m", "source": "nvidia-smi"}]},
+            "expected a name exactly as printed",
+        ),
         ({"names": [{"name": "NVIDIA X", "source": ""}]}, "source is empty"),
         ({"peaks": {"bf16_TFLOP": figure(989)}}, "no field of ours; expected one of memory_GBps"),
         ({"facts": {"sms": figure(132)}}, "no field of ours; expected one of units"),
@@ -161,8 +175,14 @@ def test_only_an_accelerator_that_is_unknown_or_a_part_needs_a_line():
             DeviceFacts("cuda", "NVIDIA A100-SXM4-40GB MIG 1g.5gb"),
             f"{part}, and no datasheet tells the peaks of a part",
         ),
-        (DeviceFacts("cuda", "NVIDIA A30 MIG 1c.2g.12gb+me"), 'roof: this is a part of a "NVIDIA A30", and'),
-        (DeviceFacts("cuda", "NVIDIA A100-SXM4-40GB", units=98), f"{part} (98 of 108 units), and no datasheet"),
+        (
+            DeviceFacts("cuda", "NVIDIA A30 MIG 1c.2g.12gb+me"),
+            'roof: this is a part of a "NVIDIA A30", and',
+        ),
+        (
+            DeviceFacts("cuda", "NVIDIA A100-SXM4-40GB", units=98),
+            f"{part} (98 of 108 units), and no datasheet",
+        ),
         (
             DeviceFacts("cuda", "a\x1b[31m'b"),
             r"""roof: no peaks are known of "a\x1b[31m'b", so nothing is shown as a share of them; `""",
@@ -180,9 +200,14 @@ def test_what_is_printed_to_fill_in_names_the_device_and_is_refused_until_it_is_
     with pytest.raises(BadFile, match="Expected `float`, got `null`"):
         read_hardware(write(tmp_path, row))
     # Numbers alone are not enough.
-    figures = {f"{part}.{name}": told for part in ("facts", "peaks") for name, told in row[part].items()}
+    figures = {
+        f"{part}.{name}": told for part in ("facts", "peaks") for name, told in row[part].items()
+    }
     for told in figures.values():
         told["value"] = 192
         assert told["confidence"] == "recalled"
-    wrong = {one.where.removeprefix("prototype-x ").strip() for one in mistakes(read_hardware(write(tmp_path, row)))}
+    wrong = {
+        one.where.removeprefix("prototype-x ").strip()
+        for one in mistakes(read_hardware(write(tmp_path, row)))
+    }
     assert wrong == {f"{name} source" for name in figures} | {"memory", "variant", "architecture"}

@@ -22,7 +22,10 @@ DOUBLED = ("units", "clock_MHz", "memory_GB", "memory_bus_bits", "memory_Gbps", 
 def with_figure(product, part, figure, factor):
     """A product with one figure multiplied."""
     known = getattr(product, part)
-    return replace(product, **{part: known | {figure: replace(known[figure], value=known[figure].value * factor)}})
+    return replace(
+        product,
+        **{part: known | {figure: replace(known[figure], value=known[figure].value * factor)}},
+    )
 
 
 def wrong(product):
@@ -31,9 +34,9 @@ def wrong(product):
 
 def test_everything_that_ships_is_well_formed_and_agrees_with_what_it_follows_from():
     assert mistakes(BASE) == []
-    assert {name: [why for _, why in disagreements(product, BASE)] for name, product in PRODUCTS.items()} == {
-        name: [] for name in PRODUCTS
-    }
+    assert {
+        name: [why for _, why in disagreements(product, BASE)] for name, product in PRODUCTS.items()
+    } == {name: [] for name in PRODUCTS}
     assert all(row["source"] for row in (*BASE.memory_types, *BASE.links))
     assert all(chip.source for chip in BASE.architectures)
 
@@ -55,7 +58,10 @@ def test_a_value_off_by_a_power_of_ten_or_by_two_is_found_wherever_it_stands():
 def test_sparse_rates_throughout_are_found_each():
     for product in PRODUCTS.values():
         matrix = {f"{dtype}_TFLOPS" for dtype in MATRIX} & product.peaks.keys()
-        sparse = {rate: replace(product.peaks[rate], value=2 * product.peaks[rate].value) for rate in matrix}
+        sparse = {
+            rate: replace(product.peaks[rate], value=2 * product.peaks[rate].value)
+            for rate in matrix
+        }
         assert wrong(replace(product, peaks=product.peaks | sparse)) == matrix
 
 
@@ -71,7 +77,9 @@ def test_every_name_resolves_to_its_own_product_and_no_two_share_a_key():
         assert found == {product.key}
     alone = [name.name for product in BASE.products for name in product.names if not name.needs]
     assert len(alone) == len(set(alone))
-    assert set(PRODUCTS) - {"-".join(product.key) for product in products().values()} == {"mi250-oam-64gb"}
+    assert set(PRODUCTS) - {"-".join(product.key) for product in products().values()} == {
+        "mi250-oam-64gb"
+    }
 
 
 def test_peaks_are_the_dense_ones_and_only_of_types_that_there_are_units_for():
@@ -82,8 +90,15 @@ def test_peaks_are_the_dense_ones_and_only_of_types_that_there_are_units_for():
         ("Tesla V100-SXM2-16GB", "fp16"): 125, ("Tesla V100-PCIE-16GB", "fp16"): 112, ("Tesla T4", "fp16"): 65,
         ("NVIDIA B200", "bf16"): 2250,
     }  # fmt: skip
-    assert {(name, dtype): products()[name].peaks[f"{dtype}_TFLOPS"].value for name, dtype in known} == known
-    for name in ("Tesla V100-SXM2-16GB", "Tesla V100-SXM2-32GB", "Tesla V100-PCIE-16GB", "Tesla T4"):
+    assert {
+        (name, dtype): products()[name].peaks[f"{dtype}_TFLOPS"].value for name, dtype in known
+    } == known
+    for name in (
+        "Tesla V100-SXM2-16GB",
+        "Tesla V100-SXM2-32GB",
+        "Tesla V100-PCIE-16GB",
+        "Tesla T4",
+    ):
         assert not {"bf16_TFLOPS", "tf32_TFLOPS"} & products()[name].peaks.keys()
 
 
@@ -100,7 +115,9 @@ def test_the_pages_table_of_products_is_made_from_the_data_and_its_fields_are_ou
         names = ", ".join(f"`{name.name}`{'*' * bool(name.needs)}" for name in product.names)
         figures = (peak_text(product.peaks.get(name)) for name in COLUMNS.values())
         rows.append([f"`{product.product}` {product.memory}", product.variant, names, *figures])
-    table = "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |").replace("|  |", "| |") for row in rows)
+    table = "\n".join(
+        f"| {' | '.join(row)} |".replace("|  |", "| |").replace("|  |", "| |") for row in rows
+    )
     assert table in PAGE
     assert {*PEAKS, *FACTS} <= set(re.findall(r"`(\w+)`", PAGE))
 

@@ -27,7 +27,17 @@ from pytest_roofline.kernel_gate.targets import canonical, gpu_target, name_of
 
 
 @triton.jit
-def gemm(a, b, c, k, stride, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr = "ieee"):
+def gemm(
+    a,
+    b,
+    c,
+    k,
+    stride,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    PRECISION: tl.constexpr = "ieee",
+):
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     columns = tl.program_id(1) * BN + tl.arange(0, BN)
     inner = tl.arange(0, BK)
@@ -51,7 +61,9 @@ def unspecialised(x, n, m: tl.int64, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def declared(a: tl.const, b: tl.pointer_type(tl.float32), c: tl.int64, d: tl.float32, e: tl.int1, f):
+def declared(
+    a: tl.const, b: tl.pointer_type(tl.float32), c: tl.int64, d: tl.float32, e: tl.int1, f
+):
     pass
 
 
@@ -91,7 +103,9 @@ def backend(target):
 
 
 def words(target="sm_90", kernel=add, **arguments):
-    return describe(source_of(kernel, arguments if kernel is not add else ADD | arguments, backend(target)))
+    return describe(
+        source_of(kernel, arguments if kernel is not add else ADD | arguments, backend(target))
+    )
 
 
 def refusal(error, call, *arguments, **named):
@@ -134,13 +148,21 @@ def test_an_argument_becomes_what_a_launch_would_see():
     assert words() == {"x": "*fp32", "y": "*fp32", "n": "i32", "scale": "None", "BLOCK": "128"}
     # On AMD a launch also knows how far a pointer reaches.
     assert words("gfx942", x=torch.float16)["x"] == "*fp16:16 within 2 GiB"
-    assert words("gfx942", x=torch.empty(2**31, dtype=torch.float16, device="meta"))["x"] == "*fp16:16"
+    assert (
+        words("gfx942", x=torch.empty(2**31, dtype=torch.float16, device="meta"))["x"] == "*fp16:16"
+    )
 
 
 def same(kernel, known, values):
-    bound, specialization, options = create_function_from_signature(kernel.signature, kernel.params, known)(*values)
-    _, types_, constants, attributes = kernel._pack_args(known, options, bound, specialization, options)
-    found = source_of(kernel, dict(zip([one.name for one in kernel.params], values, strict=False)), known)
+    bound, specialization, options = create_function_from_signature(
+        kernel.signature, kernel.params, known
+    )(*values)
+    _, types_, constants, attributes = kernel._pack_args(
+        known, options, bound, specialization, options
+    )
+    found = source_of(
+        kernel, dict(zip([one.name for one in kernel.params], values, strict=False)), known
+    )
     stated = {place: facts for place, facts in attributes.items() if facts}
     return (found.signature, found.constants, found.attrs) == (types_, constants, stated)
 
@@ -151,9 +173,20 @@ def test_a_signature_is_the_one_that_a_launch_makes():
         (add, (torch.empty(8, dtype=torch.bfloat16), torch.empty(9)[1:], 1024, None)),
         (add, (torch.empty(8, dtype=torch.int64), torch.empty(0, dtype=torch.bool), 1, 0.5)),
         (add, (torch.empty(8, dtype=torch.uint8), None, 2**40, True)),
-        (add, (torch.empty(2**32, dtype=torch.float8_e5m2, device="meta"), torch.empty(4).double(), 7, 16)),
+        (
+            add,
+            (
+                torch.empty(2**32, dtype=torch.float8_e5m2, device="meta"),
+                torch.empty(4).double(),
+                7,
+                16,
+            ),
+        ),
         # What a kernel says of its parameters counts as well.
-        *[(declared, (tensor, tensor, *n)) for n in ((1, 16, True, 1.5), (16, 16, 1, 1), (3, 0.5, 0, 48))],
+        *[
+            (declared, (tensor, tensor, *n))
+            for n in ((1, 16, True, 1.5), (16, 16, 1, 1), (3, 0.5, 0, 48))
+        ],
         *[(unspecialised, (tensor, n, m, 64)) for n, m in ((1, 16), (16, 1), (7, 2**40))],
     ]
     for target, (kernel, values) in product(("sm_90", "gfx942"), cases):
@@ -208,8 +241,12 @@ def sass(*opcodes, head=None):
 def test_what_nvidias_tools_print_is_read_or_is_an_error_and_never_nought():
     # Of the kernel, and not of what it calls.
     assert targets.read_usage(USAGE, "gemm") == {"registers": 107, "stack_bytes": 24}
-    text = "LDC.64 HGMMA.64 HGMMA.64 STL.64 LDL LDL.LU MUFU.EX2 MUFU.RCP FFMA.FTZ LDGSTS.E UTMALDG.2D"
-    head = {".note.nv.tkinfo": {"tki_toolVersion": "Cuda compilation tools, release 13.4, V13.4.59"}}
+    text = (
+        "LDC.64 HGMMA.64 HGMMA.64 STL.64 LDL LDL.LU MUFU.EX2 MUFU.RCP FFMA.FTZ LDGSTS.E UTMALDG.2D"
+    )
+    head = {
+        ".note.nv.tkinfo": {"tki_toolVersion": "Cuda compilation tools, release 13.4, V13.4.59"}
+    }
     assert targets.read_instructions(sass(*text.split(), head=head)) == (
         {
             "spill_stores": 1, "spill_loads": 2, "matrix_instructions": 2, "instructions": 11,
@@ -217,11 +254,22 @@ def test_what_nvidias_tools_print_is_read_or_is_an_error_and_never_nought():
         },
         "13.4.59",
     )  # fmt: skip
-    counts, unsigned = targets.read_instructions(sass("HMMA.16816.F32.BF16", "IMMA.16832", "UTCHMMA.2CTA", "HFMA2"))
+    counts, unsigned = targets.read_instructions(
+        sass("HMMA.16816.F32.BF16", "IMMA.16832", "UTCHMMA.2CTA", "HFMA2")
+    )
     assert (counts["matrix_instructions"], unsigned) == (3, "")
     for text in ("", "Function other:\n REG:1 STACK:0", "Function gemm:\n REGS:107"):
-        assert "expected `Function gemm: REG:" in refusal(CompileFailed, targets.read_usage, text, "gemm")
-    for text in ("", "nonsense", "[]", "[{}, [{}]]", '[{}, [{"sass-instructions": [{}]}]]', "[{}, []]"):
+        assert "expected `Function gemm: REG:" in refusal(
+            CompileFailed, targets.read_usage, text, "gemm"
+        )
+    for text in (
+        "",
+        "nonsense",
+        "[]",
+        "[{}, [{}]]",
+        '[{}, [{"sass-instructions": [{}]}]]',
+        "[{}, []]",
+    ):
         assert "expected" in refusal(CompileFailed, targets.read_instructions, text)
 
 
@@ -271,10 +319,20 @@ def test_amd_figures_come_from_metadata_comments_and_instructions():
     )
     figures = targets.read_assembly(ASSEMBLY.replace("\tv_exp_f32_e32 v0, v1\n", dual))
     assert (figures["instructions"], figures["v_fma"]) == (11, 5)
-    for gone in (".vgpr_count", ".sgpr_spill_count", ".private_segment_fixed_size:", "Occupancy", ".amdgpu_metadata"):
-        assert gone.strip(".:") in refusal(CompileFailed, targets.read_assembly, ASSEMBLY.replace(gone, "gone"))
+    for gone in (
+        ".vgpr_count",
+        ".sgpr_spill_count",
+        ".private_segment_fixed_size:",
+        "Occupancy",
+        ".amdgpu_metadata",
+    ):
+        assert gone.strip(".:") in refusal(
+            CompileFailed, targets.read_assembly, ASSEMBLY.replace(gone, "gone")
+        )
     kept = types.SimpleNamespace(asm={"hsaco": b""})
-    assert "expected TRITON_STORE_BINARY_ONLY unset" in refusal(CompileFailed, targets.read_binary, kept, "gfx942")
+    assert "expected TRITON_STORE_BINARY_ONLY unset" in refusal(
+        CompileFailed, targets.read_binary, kept, "gfx942"
+    )
 
 
 def test_the_page_names_every_figure():
@@ -289,7 +347,9 @@ def test_the_page_names_every_figure():
 def test_a_product_of_matrices_uses_the_matrix_instructions_of_its_target(monkeypatch):
     """Without line information: with it ptxas gave 104 and 106 registers to one PTX, for a comment that moved lines."""
     made, compile_one = [], triton.compile
-    monkeypatch.setattr(triton, "compile", lambda *args, **more: made.append(compile_one(*args, **more)) or made[-1])
+    monkeypatch.setattr(
+        triton, "compile", lambda *args, **more: made.append(compile_one(*args, **more)) or made[-1]
+    )
     lines_before = triton.knobs.compilation.disable_line_info
     for target, kind, other in (
         ("sm_90", "HGMMA", "HMMA"), ("sm_100", "UTCHMMA", "HMMA"), ("sm80", "HMMA", "HGMMA"),
@@ -311,7 +371,9 @@ def test_a_product_of_matrices_uses_the_matrix_instructions_of_its_target(monkey
         assert (found.arguments["a"], found.arguments["PRECISION"]) == ("*bf16:16", "ieee")
         assert found.compiler["triton"] == triton.__version__
         # Older ones do not tell which LLVM they are made of.
-        assert found.compiler.keys() - {"llvm"} == ({"triton"} if target == "gfx942" else {"triton", "ptxas"})
+        assert found.compiler.keys() - {"llvm"} == (
+            {"triton"} if target == "gfx942" else {"triton", "ptxas"}
+        )
         # What is compiled already says the same.
         assert is_compiled(made[-1])
         assert (read(made[-1]).figures, read(made[-1]).arguments) == (figures, found.arguments)
@@ -320,7 +382,9 @@ def test_a_product_of_matrices_uses_the_matrix_instructions_of_its_target(monkey
 
 
 def test_what_fits_in_no_register_shows_as_spills():
-    figures = compile_for(gemm, "sm_80", {**GEMM, "BN": 256}, {**OPTIONS, "num_warps": 4, "maxnreg": 96}).figures
+    figures = compile_for(
+        gemm, "sm_80", {**GEMM, "BN": 256}, {**OPTIONS, "num_warps": 4, "maxnreg": 96}
+    ).figures
     assert min(figures["stack_bytes"], figures["spill_stores"], figures["spill_loads"]) > 0
     assert figures["registers"] <= 96
 
@@ -354,7 +418,10 @@ def test_a_global_that_has_changed_is_refused_as_a_launch_would(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(sys.modules[__name__], "FACTOR", tl.constexpr(8))
         for target in ("sm_90", "sm_80"):
-            with pytest.raises(BadInput, match=r"global FACTOR of scaled was .*2.* and is .*8.* now; expected it unch"):
+            with pytest.raises(
+                BadInput,
+                match=r"global FACTOR of scaled was .*2.* and is .*8.* now; expected it unch",
+            ):
                 compile_for(scaled, target, arguments, FUSED)
         patch.delattr(sys.modules[__name__], "FACTOR")
         assert "is gone now" in refusal(BadInput, compile_for, scaled, "sm_90", arguments, FUSED)
@@ -364,11 +431,15 @@ def test_a_global_that_has_changed_is_refused_as_a_launch_would(monkeypatch):
 def test_what_cannot_be_compiled_says_for_what_and_why(monkeypatch):
     told = refusal(BadInput, compile_for, gemm, "sm_90", GEMM, {"waves_per_eu": 2, "num_wraps": 8})
     assert "options has waves_per_eu, num_wraps, which the compiler for sm_90 does not know" in told
-    told = refusal(CompileFailed, compile_for, wrong, "gfx942", {"x": "*fp32", "BLOCK": 64}, {"num_warps": 2})
+    told = refusal(
+        CompileFailed, compile_for, wrong, "gfx942", {"x": "*fp32", "BLOCK": 64}, {"num_warps": 2}
+    )
     assert told.startswith("wrong cannot be compiled for gfx942 (num_warps=2):")
     assert "no_such_name" in told
     tuned = triton.autotune([triton.Config({"BLOCK": 64})], key=["n"])(add)
-    twice = triton.autotune([triton.Config({})], key=["n"])(triton.heuristics({"BLOCK": lambda _: 64})(add))
+    twice = triton.autotune([triton.Config({})], key=["n"])(
+        triton.heuristics({"BLOCK": lambda _: 64})(add)
+    )
     for kernel, expected in (
         (lambda x: x, "expected a function under @triton.jit"),
         ("gemm", "expected a function under @triton.jit"),
@@ -376,8 +447,12 @@ def test_what_cannot_be_compiled_says_for_what_and_why(monkeypatch):
         (twice, "it wraps one: give its `fn.fn`"),
     ):
         assert expected in refusal(BadInput, compile_for, kernel, "sm_90", {})
-    foreign = types.SimpleNamespace(metadata=types.SimpleNamespace(target=GPUTarget("xpu", "pvc", 32)))
-    assert "compiled for pvc by Triton's back end 'xpu'; expected cuda or hip" in refusal(CompileFailed, read, foreign)
+    foreign = types.SimpleNamespace(
+        metadata=types.SimpleNamespace(target=GPUTarget("xpu", "pvc", 32))
+    )
+    assert "compiled for pvc by Triton's back end 'xpu'; expected cuda or hip" in refusal(
+        CompileFailed, read, foreign
+    )
     monkeypatch.setenv("TRITON_OVERRIDE_ARCH", "sm80")
     told = refusal(CompileFailed, compile_for, add, "sm_90", ADD, FUSED)
     assert "compiled for sm_80 in place of sm_90; is TRITON_OVERRIDE_ARCH set" in told
@@ -387,11 +462,15 @@ def test_a_kernel_made_for_the_interpreter_is_compiled_all_the_same():
     interpreted = compile_for(InterpretedFunction(add.fn), "gfx942", ADD, FUSED)
     assert interpreted.figures == compile_for(add, "gfx942", ADD, FUSED).figures
     # It keeps what its decorator was given.
-    wrapped = InterpretedFunction(unspecialised.fn, do_not_specialize=["n"], debug=None, only_interpreted=1)
+    wrapped = InterpretedFunction(
+        unspecialised.fn, do_not_specialize=["n"], debug=None, only_interpreted=1
+    )
     assert compile_for(wrapped, "sm_90", UNSPECIALISED, FUSED).arguments["n"] == "i32"
 
 
-def test_a_triton_that_is_missing_broken_interpreted_or_too_old_is_called_what_it_is(monkeypatch, tmp_path):
+def test_a_triton_that_is_missing_broken_interpreted_or_too_old_is_called_what_it_is(
+    monkeypatch, tmp_path
+):
     with monkeypatch.context() as patch:
         patch.setattr(triton.language, "sum", InterpretedFunction(add.fn))
         told = refusal(BadInput, compile_for, InterpretedFunction(add.fn), "sm_90", ADD)
@@ -400,7 +479,9 @@ def test_a_triton_that_is_missing_broken_interpreted_or_too_old_is_called_what_i
     monkeypatch.syspath_prepend(tmp_path)
     with monkeypatch.context() as patch:
         patch.delitem(sys.modules, "triton")
-        assert "cannot be imported: libtriton.so: undefined symbol" in refusal(BadInput, is_compiled, add)
+        assert "cannot be imported: libtriton.so: undefined symbol" in refusal(
+            BadInput, is_compiled, add
+        )
         patch.setitem(sys.modules, "triton", None)
         assert "Triton is not installed" in refusal(BadInput, is_compiled, add)
     monkeypatch.setattr(triton, "__version__", "3.5.1")
@@ -410,8 +491,12 @@ def test_a_triton_that_is_missing_broken_interpreted_or_too_old_is_called_what_i
 def test_a_tool_that_is_missing_or_fails_is_named_and_quoted(monkeypatch, tmp_path):
     tool = tmp_path / "cuobjdump"
     monkeypatch.setattr(targets, "path_of", lambda _: str(tool))
-    assert f"cuobjdump ({tool}) cannot be run" in refusal(CompileFailed, compile_for, gemm, "sm_90", GEMM, OPTIONS)
+    assert f"cuobjdump ({tool}) cannot be run" in refusal(
+        CompileFailed, compile_for, gemm, "sm_90", GEMM, OPTIONS
+    )
     tool.write_text("#!/bin/sh\necho 'cuobjdump fatal: what is this' >&2\nexit 3\n")
     tool.chmod(0o755)
     told = refusal(CompileFailed, compile_for, gemm, "sm_90", GEMM, OPTIONS)
-    assert "cuobjdump --dump-resource-usage ended with status 3: cuobjdump fatal: what is this" in told
+    assert (
+        "cuobjdump --dump-resource-usage ended with status 3: cuobjdump fatal: what is this" in told
+    )

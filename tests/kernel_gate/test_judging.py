@@ -20,12 +20,18 @@ CDNA = {
     "scratch_bytes": 0, "occupancy_waves": 2, "matrix_instructions": 48, "instructions": 900, "v_mfma": 48,
 }  # fmt: skip
 # Without its matrix instructions, and what a disassembler that gave up leaves.
-BARE = {name: value for name, value in HOPPER.items() if name not in ("HGMMA", "matrix_instructions")}
+BARE = {
+    name: value for name, value in HOPPER.items() if name not in ("HGMMA", "matrix_instructions")
+}
 UNREAD = {name: HOPPER[name] for name in ("shared_bytes", "registers", "stack_bytes")}
 
 
 def entry(figures=HOPPER, **changes):
-    facts = {"target": "sm_90", "compiler": {"triton": "3.9.0", "ptxas": "13.4.59"}, "options": {"num_warps": 8}}
+    facts = {
+        "target": "sm_90",
+        "compiler": {"triton": "3.9.0", "ptxas": "13.4.59"},
+        "options": {"num_warps": 8},
+    }
     return ExactEntry("flash", figures=figures, **(facts | changes))
 
 
@@ -35,7 +41,9 @@ def verdict(before=HOPPER, slack=None, **after):
 
 
 def told(found):
-    return [(change.figure, change.before, change.after, change.verdict) for change in found.changes]
+    return [
+        (change.figure, change.before, change.after, change.verdict) for change in found.changes
+    ]
 
 
 def test_the_verdict_follows_what_got_worse_better_or_another():
@@ -73,7 +81,10 @@ def test_changes_are_named_the_worse_ones_first_and_what_was_not_read_before_is_
     assert told(verdict(HGMMA=None, matrix_instructions=0)) == [
         ("matrix_instructions", 24, 0, "worse"), ("HGMMA", 24, 0, "worse"),
     ]  # fmt: skip
-    found = verdict({name: value for name, value in CDNA.items() if name != "occupancy_waves"}, occupancy_waves=2)
+    found = verdict(
+        {name: value for name, value in CDNA.items() if name != "occupancy_waves"},
+        occupancy_waves=2,
+    )
     assert (found.verdict, told(found)) == (PASSED, [("occupancy_waves", None, 2, "")])
     found = judge_exact(entry(), entry(UNREAD))
     assert (found.verdict, ("HGMMA", None, 24, "") in told(found)) == (PASSED, True)
@@ -91,7 +102,13 @@ def test_slack_allows_what_it_says_and_no_more():
         (HOPPER, {"registers": 206, "shared_bytes": 0}, {"registers": 8}, PASSED),
     ]:  # fmt: skip
         assert verdict(before, slack, **after).verdict == kind, (after, slack)
-    for bad in ({"registres": 8}, {"FFMA": 8}, {"registers": -1}, {"registers": 1.5}, {"registers": True}):
+    for bad in (
+        {"registres": 8},
+        {"FFMA": 8},
+        {"registers": -1},
+        {"registers": 1.5},
+        {"registers": True},
+    ):
         with pytest.raises(BadInput, match="slack"):
             check_slack(bad)
     assert check_slack(None) == {}
@@ -102,7 +119,9 @@ def test_without_a_baseline_or_a_reading_there_is_a_reason_and_only_what_is_wors
     assert (found.verdict, found.reason) == (Kind.NO_BASELINE, "no baseline recorded")
     lost = "spill_stores, spill_loads, matrix_instructions cannot be compared any more: nvdisasm gave up"
     for registers, kind in [(198, INVALID), (128, INVALID), (255, REGRESSED)]:
-        found = judge_exact(entry(UNREAD | {"registers": registers}), entry(), unread="nvdisasm gave up")
+        found = judge_exact(
+            entry(UNREAD | {"registers": registers}), entry(), unread="nvdisasm gave up"
+        )
         assert (found.verdict, found.reason) == (kind, lost), registers
 
 
@@ -122,13 +141,19 @@ def test_the_compiler_is_named_also_where_it_is_the_same_and_options_and_argumen
         assert judge_exact(after, before).remarks == remarks
 
 
-FIGURES = st.dictionaries(st.sampled_from([*JUDGED, "HMMA", "HGMMA", "FFMA", "instructions"]), st.integers(0, 300))
+FIGURES = st.dictionaries(
+    st.sampled_from([*JUDGED, "HMMA", "HGMMA", "FFMA", "instructions"]), st.integers(0, 300)
+)
 
 
 @given(FIGURES, FIGURES)
 def test_what_is_worse_one_way_is_not_worse_the_other_way_and_the_same_never_differs(before, after):
     there, back = (
-        {change.figure: change.verdict for change in figure_changes(*pair, {}) if change.figure in JUDGED}
+        {
+            change.figure: change.verdict
+            for change in figure_changes(*pair, {})
+            if change.figure in JUDGED
+        }
         for pair in ((before, after), (after, before))
     )
     assert there.keys() == back.keys()

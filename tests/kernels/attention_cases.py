@@ -61,7 +61,11 @@ class Case:
     def visible(self):
         """[S_q, S_k], true where a query sees a key."""
         queries, keys = (torch.arange(length) for length in self.lengths)
-        ahead = {None: self.lengths[1], "top-left": 0, "bottom-right": self.lengths[1] - self.lengths[0]}[self.causal]
+        ahead = {
+            None: self.lengths[1],
+            "top-left": 0,
+            "bottom-right": self.lengths[1] - self.lengths[0],
+        }[self.causal]
         return keys[None, :] <= queries[:, None] + ahead
 
 
@@ -73,7 +77,9 @@ def affordable(row):
     if chosen.get("layout") == "BHSD expanded" and chosen.get("batch") == 1:
         return False
     heads = chosen.get("batch", 1) * chosen.get("heads", (1, 1))[0]
-    return (scores <= 17 * 17 or heads <= 2) and (scores <= 64 * 64 or chosen.get("tile") in (None, 64, 128))
+    return (scores <= 17 * 17 or heads <= 2) and (
+        scores <= 64 * 64 or chosen.get("tile") in (None, 64, 128)
+    )
 
 
 def pairwise_cover():
@@ -131,7 +137,11 @@ def each_query_head(q, tensor):
 def softmax(scores):
     """Weights and log-sum-exp of each row."""
     # Any number serves as the largest: it cancels. Its gradient does too, hence detach.
-    highest = scores.detach().amax(-1, keepdim=True) if scores.shape[-1] else scores.new_zeros(*scores.shape[:-1], 1)
+    highest = (
+        scores.detach().amax(-1, keepdim=True)
+        if scores.shape[-1]
+        else scores.new_zeros(*scores.shape[:-1], 1)
+    )
     highest = highest.where(highest.isfinite(), 0)
     weights = (scores - highest).exp()
     total = weights.sum(-1, keepdim=True)
@@ -141,8 +151,14 @@ def softmax(scores):
 
 
 def gradients(outputs, upstreams, inputs):
-    pairs = [(output, upstream) for output, upstream in zip(outputs, upstreams, strict=True) if upstream is not None]
-    return torch.autograd.grad([output for output, _ in pairs], inputs, [upstream for _, upstream in pairs])
+    pairs = [
+        (output, upstream)
+        for output, upstream in zip(outputs, upstreams, strict=True)
+        if upstream is not None
+    ]
+    return torch.autograd.grad(
+        [output for output, _ in pairs], inputs, [upstream for _, upstream in pairs]
+    )
 
 
 def answer(case, dtype, attention=plain_attention):
@@ -174,7 +190,10 @@ def limits(case):
     theirs = answer(case, case.torch_dtype) | {"lse": single["lse"]}
     rounded = {name: finite(exact[name]).to(theirs[name].dtype) for name in NAMES}
     resolved = {name: largest(one + 0.3 - 0.3 - one) for name, one in rounded.items()}
-    return {name: max(2 * distance(theirs[name], exact[name]) + 2 * resolved[name], own[name]) for name in NAMES}
+    return {
+        name: max(2 * distance(theirs[name], exact[name]) + 2 * resolved[name], own[name])
+        for name in NAMES
+    }
 
 
 def by_the_algorithm(case):
@@ -191,13 +210,21 @@ def by_the_algorithm(case):
     of_partial_sums = single * math.sqrt(case.head_dim / 3)
     epsilon = torch.finfo(case.torch_dtype).eps + of_partial_sums
     q, k = given.q.double(), each_query_head(given.q, given.k).double()
-    weights, _ = softmax((q @ k.transpose(-1, -2) * case.factor).masked_fill(~case.visible(), -math.inf))
-    sums = epsilon * abs(case.factor) * (given.upstream.double() * exact["output"]).norm(dim=-1, keepdim=True)
+    weights, _ = softmax(
+        (q @ k.transpose(-1, -2) * case.factor).masked_fill(~case.visible(), -math.inf)
+    )
+    sums = (
+        epsilon
+        * abs(case.factor)
+        * (given.upstream.double() * exact["output"]).norm(dim=-1, keepdim=True)
+    )
     of_queries = (weights * sums).transpose(-1, -2)
     # Rows that are alike are rounded alike.
     alike, unlike = (of_queries @ q).abs(), (of_queries.square() @ q.square()).sqrt()
     terms = (q.square() @ k.square().transpose(-1, -2)).sqrt()
-    lse = single * largest(finite(exact["lse"])) + of_partial_sums * abs(case.factor) * largest(terms)
+    lse = single * largest(finite(exact["lse"])) + of_partial_sums * abs(case.factor) * largest(
+        terms
+    )
     found = {name: lse * largest(exact[name]) for name in ("output", "dq", "dk", "dv")}
     found["dq"] += largest(sums * (weights @ k))
     found["dk"] += largest((alike + unlike).unflatten(1, (case.heads[1], -1)).sum(2))
@@ -223,7 +250,9 @@ def distance(found, expected):
 
 def beyond(case, found):
     """Results that are further from the reference than they may be: {name: (distance, limit)}."""
-    far = {name: (distance(found[name], reference(case)[name]), limits(case)[name]) for name in found}
+    far = {
+        name: (distance(found[name], reference(case)[name]), limits(case)[name]) for name in found
+    }
     return {name: (is_, may_be) for name, (is_, may_be) in far.items() if not is_ <= may_be}
 
 
@@ -275,7 +304,12 @@ def leaves_of(case):
 def options(case):
     """The keywords of `flash_attention` for a case."""
     kind = case.layout.partition(" ")[0]
-    chosen = {"causal": case.causal is not None, "alignment": case.causal, "scale": case.scale, "layout": kind}
+    chosen = {
+        "causal": case.causal is not None,
+        "alignment": case.causal,
+        "scale": case.scale,
+        "layout": kind,
+    }
     chosen |= {"return_lse": case.lse != "dropped", "tile": case.tile}
     if kind == "BS(HD)":
         chosen["heads"] = case.heads[0] if case.heads[0] == case.heads[1] else case.heads
@@ -302,7 +336,11 @@ def results(case, attention):
     if case.lse != "dropped":
         upstreams += (None if upstream_lse is None else upstream_lse.reshape(outputs[1].shape),)
     heads_q, heads_k = case.heads
-    laid = zip((outputs[0], *gradients(outputs, upstreams, leaves)), (heads_q, heads_q, heads_k, heads_k), strict=True)
+    laid = zip(
+        (outputs[0], *gradients(outputs, upstreams, leaves)),
+        (heads_q, heads_q, heads_k, heads_k),
+        strict=True,
+    )
     plain = [logical(tensor.detach(), case, heads) for tensor, heads in laid]
     found = dict(zip(("output", "dq", "dk", "dv"), plain, strict=True))
     if case.lse != "dropped":
@@ -348,7 +386,10 @@ def one_of_a_group(q, k, v, visible, scale):
 
 def with_ten_bits(q, k, v, visible, scale):
     """Products of TF32."""
-    cut = [x + ((x.detach().float().view(torch.int32) & -(2**13)).view(torch.float32) - x).detach() for x in (q, k, v)]
+    cut = [
+        x + ((x.detach().float().view(torch.int32) & -(2**13)).view(torch.float32) - x).detach()
+        for x in (q, k, v)
+    ]
     return plain_attention(*cut, visible, scale)
 
 
@@ -367,4 +408,6 @@ def faulty(case, fault):
     """What a kernel with a fault would return, rounded to the case's dtype."""
     found = answer(case, torch.float64, FAULTS[fault])
     kept = NAMES if case.lse != "dropped" else ("output", "dq", "dk", "dv")
-    return {name: found[name].to(torch.float32 if name == "lse" else case.torch_dtype) for name in kept}
+    return {
+        name: found[name].to(torch.float32 if name == "lse" else case.torch_dtype) for name in kept
+    }

@@ -26,7 +26,10 @@ def correct(group, ranks, answers):
     """Every operation: after one call, after a refill alone, and after a call again."""
     for operation, places in IN_PLACE.items():
         for place in places:
-            for dtype, size_bytes in [*(KINDS if ranks < 6 else KINDS[1:2]), *([LARGE] if ranks == 2 else [])]:
+            for dtype, size_bytes in [
+                *(KINDS if ranks < 6 else KINDS[1:2]),
+                *([LARGE] if ranks == 2 else []),
+            ]:
                 one = collective(operation, group, dtype, size_bytes, place, root=ranks - 1)
                 answers[f"{operation}-{place}-{dtype}-{size_bytes}-{ranks}"] = three_answers(one)
 
@@ -45,7 +48,9 @@ def three_answers(one):
 
 
 def collective(operation, group, dtype="float32", size_bytes=40_000, place=None, root=0):
-    return Collective(operation, size_bytes, getattr(torch, dtype), group, CPU, in_place=place, root=root)
+    return Collective(
+        operation, size_bytes, getattr(torch, dtype), group, CPU, in_place=place, root=root
+    )
 
 
 def faulty(group, ranks, answers):
@@ -106,7 +111,9 @@ def stale_rank(one, buffers):
 
 def fill(one, buffers, iteration):
     for part in one.layout.sent:
-        one.data.fill(buffers.send[part.start : part.start + part.count], part.rank, iteration, part.first)
+        one.data.fill(
+            buffers.send[part.start : part.start + part.count], part.rank, iteration, part.first
+        )
 
 
 def wrong_root(one, buffers):
@@ -147,7 +154,9 @@ FAULTS = {
 def answers_on(rank, ranks):
     """What a rank's checks say, by case."""
     answers = {}
-    groups = {size: dist.new_group(members) for size, members in GROUPS.items()} | {ranks: dist.group.WORLD}
+    groups = {size: dist.new_group(members) for size, members in GROUPS.items()} | {
+        ranks: dist.group.WORLD
+    }
     for size, group in groups.items():
         if rank in GROUPS.get(size, range(ranks)):
             correct(group, size, answers)
@@ -160,7 +169,11 @@ def main(ranks):
     """Print the answers of all ranks, by case and then by rank."""
     found = answers_of(ranks, lambda rank: answers_on(rank, ranks))
     cases = dict.fromkeys(case for answers in found for case in answers)
-    print(json.dumps({case: [answers[case] for answers in found if case in answers] for case in cases}))
+    print(
+        json.dumps(
+            {case: [answers[case] for answers in found if case in answers] for case in cases}
+        )
+    )
 
 
 if __name__ == "__main__":

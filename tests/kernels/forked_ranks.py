@@ -32,7 +32,13 @@ def answers_of(ranks, body):
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     store = dist.TCPStore(
-        "127.0.0.1", port, None, True, timeout=LIMIT, wait_for_workers=False, master_listen_fd=listener.detach()
+        "127.0.0.1",
+        port,
+        None,
+        True,
+        timeout=LIMIT,
+        wait_for_workers=False,
+        master_listen_fd=listener.detach(),
     )
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     torch.set_num_threads(1)
@@ -54,7 +60,9 @@ def _fork(rank, port, files, body):
     code = 1
     try:
         store = dist.TCPStore("127.0.0.1", port, None, False, timeout=LIMIT)
-        dist.init_process_group("gloo", store=store, rank=rank, world_size=len(files), timeout=LIMIT)
+        dist.init_process_group(
+            "gloo", store=store, rank=rank, world_size=len(files), timeout=LIMIT
+        )
         files[rank].write_text(json.dumps(body(rank)))
         dist.barrier()
         code = 0

@@ -72,7 +72,9 @@ def main():
     ways += [(by_staging, size, back) for _, size, back in ways]
     ways += [(mutant, 65_537, False) for mutant in (nothing, without_the_last, first_again)]
     found = {
-        way.__name__ if way in MUTANTS else f"{way.__name__} {size} {back}": exchanged(size, way, back)
+        way.__name__ if way in MUTANTS else f"{way.__name__} {size} {back}": exchanged(
+            size, way, back
+        )
         for way, size, back in ways
     }
     found |= {str(dtype): typed(dtype) for dtype in (torch.float16, torch.bfloat16)}

@@ -78,11 +78,15 @@ def trained(strategy, expected):
     average_error = one(strategy, dist.group.WORLD).average_error()
     together = one(strategy, dist.group.WORLD)
     together.forward_backward()
-    found = {"gradients": apart([parameter.grad for parameter in together.model.parameters()], gradients)}
+    found = {
+        "gradients": apart([parameter.grad for parameter in together.model.parameters()], gradients)
+    }
     found["average error"] = average_error
     for _ in range(STEPS):
         together.step()
-    found["parameters"] = apart([parameter.detach() for parameter in together.model.parameters()], parameters)
+    found["parameters"] = apart(
+        [parameter.detach() for parameter in together.model.parameters()], parameters
+    )
     found["elements"] = sum(local(parameter).numel() for parameter in together.model.parameters())
     found["units"] = sum(isinstance(module, FSDPModule) for module in together.model.modules())
     found["fingerprint"], found["verified"] = together.fingerprint(), together.verify()
@@ -110,7 +114,11 @@ def main():
         own.tokens, own.targets = make_batch(TINY, BATCH, CONTEXT, CPU, seed=SEED + rank)
         own.forward_backward()
         told = {strategy: trained(strategy, expected) for strategy in STRATEGIES}
-        return told | {"alone": {"gradients": apart([each.grad for each in own.model.parameters()], expected[0])}}
+        return told | {
+            "alone": {
+                "gradients": apart([each.grad for each in own.model.parameters()], expected[0])
+            }
+        }
 
     print(json.dumps(answers_of(RANKS, found)))
 

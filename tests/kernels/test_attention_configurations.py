@@ -18,7 +18,13 @@ from roofline_kernels.attention.architectures import (
     architecture_of,
     configured_as,
 )
-from roofline_kernels.attention.configurations import PASSES, Configuration, chosen, configuration, shipped
+from roofline_kernels.attention.configurations import (
+    PASSES,
+    Configuration,
+    chosen,
+    configuration,
+    shipped,
+)
 
 ASKED = {"sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "gfx90a", "gfx942", "gfx950"}
 ODD = Configuration(block_m=32, block_n=16, num_warps=2, num_stages=5, waves_per_eu=3)
@@ -42,21 +48,36 @@ def test_every_architecture_has_each_kernel_at_each_width_and_asks_for_nothing_t
         for kernel, widths in shipped()[architecture].items():
             assert set(widths) == {"16-bit", "32-bit"}, (architecture, kernel)
             for entry in (entry for sizes in widths.values() for entry in sizes.values()):
-                asked = {field.name for field in fields(entry) if getattr(entry, field.name) not in (None, False)}
+                asked = {
+                    field.name
+                    for field in fields(entry)
+                    if getattr(entry, field.name) not in (None, False)
+                }
                 assert asked <= may_ask_for(architecture), (architecture, kernel)
-                named = {name: getattr(entry, name) for name in ("num_warps", "num_stages", *AMD_ONLY)}
-                told = {"enable_fp_fusion": True} | {name: one for name, one in named.items() if one is not None}
+                named = {
+                    name: getattr(entry, name) for name in ("num_warps", "num_stages", *AMD_ONLY)
+                }
+                told = {"enable_fp_fusion": True} | {
+                    name: one for name, one in named.items() if one is not None
+                }
                 assert entry.options() == told, (architecture, kernel)
 
 
 def test_a_head_dimension_between_entries_takes_the_next_one_up():
     for architecture in [*architectures(), "interpreter"]:
-        for kernel, width, head_dim in [("forward", 2, 1), ("d_keys", 4, 65), ("d_queries", 2, 256)]:
+        for kernel, width, head_dim in [
+            ("forward", 2, 1),
+            ("d_keys", 4, 65),
+            ("d_queries", 2, 256),
+        ]:
             sizes = shipped()[architecture][kernel][f"{8 * width}-bit"]
             # Tiles are powers of two wide: an entry for another size would be one for the next power.
             assert sizes.keys() <= {16, 32, 64, 128, 256}
             expected = sizes[min(size for size in sizes if size >= head_dim)]
-            assert configuration(architecture, kernel, head_dim, width) == expected, (architecture, kernel)
+            assert configuration(architecture, kernel, head_dim, width) == expected, (
+                architecture,
+                kernel,
+            )
 
 
 def test_shared_memory_is_what_the_plugin_knows_and_what_is_like_another_takes_its_configurations():
@@ -65,7 +86,10 @@ def test_shared_memory_is_what_the_plugin_knows_and_what_is_like_another_takes_i
     assert {name: SHARED_BYTES[name] for name in both} == {name: known[name] for name in both}
     assert both >= ASKED
     for architecture, other in LIKE.items():
-        found, expected = ([configuration(one, kernel, 64, 2) for kernel in PASSES] for one in (architecture, other))
+        found, expected = (
+            [configuration(one, kernel, 64, 2) for kernel in PASSES]
+            for one in (architecture, other)
+        )
         assert found == expected, (architecture, other)
 
 
@@ -75,10 +99,14 @@ def test_an_architecture_that_is_refused_or_unknown_is_told_with_what_is_expecte
         with pytest.raises(NoSuchArchitecture, match=told):
             configuration(architecture, "forward", 64, 2)
     for architecture in ["sm_60", "gfx1100", "SM_90", ""]:
-        with pytest.raises(NoSuchArchitecture, match=f"flash_attention on {architecture}: no config") as refusal:
+        with pytest.raises(
+            NoSuchArchitecture, match=f"flash_attention on {architecture}: no config"
+        ) as refusal:
             configured_as(architecture)
         message = str(refusal.value)
-        assert [name for name in [*architectures(), *LIKE] if name not in message] == [], architecture
+        assert [name for name in [*architectures(), *LIKE] if name not in message] == [], (
+            architecture
+        )
         assert [name for name in REFUSED if name in message] == [], architecture
 
 
@@ -131,7 +159,9 @@ def test_kernels_and_tiles_that_there_are_not_are_refused_with_those_that_there_
         with pytest.raises(ValueError, match=told), chosen(**{name: ODD}):
             pass
     for tile in [0, 8, 48, 512, "64", True]:
-        with pytest.raises(ValueError, match=rf"tile is {tile!r}; expected one of 16, 32, 64, 128, 256, or None"):
+        with pytest.raises(
+            ValueError, match=rf"tile is {tile!r}; expected one of 16, 32, 64, 128, 256, or None"
+        ):
             configuration("sm_90", "forward", 64, 2, tile)
 
 

@@ -84,14 +84,20 @@ def test_what_a_machine_does_not_have_is_unavailable_in_words(monkeypatch):
 
 def test_the_reasons_that_pytorch_gives_are_told_without_where_they_arose():
     def refusing(q, k, v, causal):
-        warnings.warn("Kernel not used because: (Triggered internally at sdp_utils.cpp:600.)", stacklevel=1)
+        warnings.warn(
+            "Kernel not used because: (Triggered internally at sdp_utils.cpp:600.)", stacklevel=1
+        )
         warnings.warn("It wants a GPU. (Triggered internally at sdp_utils.cpp:7.)", stacklevel=1)
         raise RuntimeError("No available kernel. Aborting execution.\nException raised from here")
 
     with pytest.raises(Unavailable) as told:
         once(refusing, case_of(), "both")
     message = str(told.value)
-    wanted = ("No available kernel. Aborting execution.", "Kernel not used because:", "It wants a GPU.")
+    wanted = (
+        "No available kernel. Aborting execution.",
+        "Kernel not used because:",
+        "It wants a GPU.",
+    )
     assert [text for text in wanted if text not in message] == []
     assert [word for word in ("Triggered", "Exception raised", "\n") if word in message] == []
 
@@ -114,14 +120,23 @@ def test_sdpa_is_held_to_the_back_end_of_its_name(monkeypatch):
     for name in IMPLEMENTATIONS:
         if name.startswith("sdpa_"):
             once(implementation(name), case_of(), "both")
-    assert [one.name for one in asked] == ["FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION", "MATH"]
+    assert [one.name for one in asked] == [
+        "FLASH_ATTENTION",
+        "CUDNN_ATTENTION",
+        "EFFICIENT_ATTENTION",
+        "MATH",
+    ]
 
 
 # What is timed
 
 
 def test_a_pass_calls_what_it_is_named_for_and_is_right():
-    for passes, first, timed in [("forward", False, [False]), ("backward", True, []), ("both", True, [True])]:
+    for passes, first, timed in [
+        ("forward", False, [False]),
+        ("backward", True, []),
+        ("both", True, [True]),
+    ]:
         run, case = Counted(), case_of()
         call = pass_of(passes, run, case)
         # What an implementation compiles or refuses comes before what is timed.
@@ -148,7 +163,11 @@ def test_a_forward_pass_does_not_need_the_backward_pass():
     def no_way_back(q, k, v, causal):
         out = plain(q, k, v, causal)
         if out.requires_grad:
-            out.register_hook(lambda _: failing(RuntimeError("No available kernel. Aborting execution."))(q, k, v, 0))
+            out.register_hook(
+                lambda _: failing(RuntimeError("No available kernel. Aborting execution."))(
+                    q, k, v, 0
+                )
+            )
         return out
 
     case = case_of()
@@ -190,7 +209,9 @@ ERRORS = {
 }
 WRONG_ATTENTIONS = {
     "no mask": lambda q, k, v: attention(q, k, v)[0],
-    "mask off by one": lambda q, k, v: attention(q, torch.roll(k, 1, 2), torch.roll(v, 1, 2), causal=True)[0],
+    "mask off by one": lambda q, k, v: attention(
+        q, torch.roll(k, 1, 2), torch.roll(v, 1, 2), causal=True
+    )[0],
     "scale by D": lambda q, k, v: attention(q, k, v, causal=True, scale=1 / q.shape[3])[0],
     "keys for values": lambda q, k, v: attention(q, k, k, causal=True)[0] + 0 * v,
 }
@@ -217,7 +238,9 @@ def test_an_error_in_any_result_is_refused_by_name():
 def test_another_attention_is_refused():
     for dtype, passes, kind in itertools.product(DTYPES, PASSES, WRONG_ATTENTIONS):
         case = case_of(dtype)
-        pass_of(passes, lambda q, k, v, causal, kind=kind: WRONG_ATTENTIONS[kind](q, k, v), case)(case)
+        pass_of(passes, lambda q, k, v, causal, kind=kind: WRONG_ATTENTIONS[kind](q, k, v), case)(
+            case
+        )
         with pytest.raises(AssertionError, match="is off by"):
             right(case, passes=passes)
 

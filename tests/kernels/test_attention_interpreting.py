@@ -12,7 +12,12 @@ from triton.runtime import interpreter
 from pytest_roofline.kernel_gate.compile import compile_for
 from roofline_kernels.attention.ahead import architectures
 from roofline_kernels.attention.configurations import PASSES, TILES, configuration
-from roofline_kernels.attention.interpreting import COMPILED_ONLY, interpreted, launch_interpreted, round_to_bfloat16
+from roofline_kernels.attention.interpreting import (
+    COMPILED_ONLY,
+    interpreted,
+    launch_interpreted,
+    round_to_bfloat16,
+)
 from roofline_kernels.attention.launches import delta_tiles
 from roofline_kernels.attention.triton_d_keys import d_keys_kernel
 from roofline_kernels.attention.triton_d_queries import d_queries_kernel
@@ -49,7 +54,9 @@ def matrix_product(left, right, target, N: tl.constexpr):
 
 def launch_total(*, fail=False):
     target = torch.zeros(1)
-    launch_interpreted(total, (1,), {"source": torch.arange(-8.0, 8.0), "target": target, "N": 16, "FAIL": fail})
+    launch_interpreted(
+        total, (1,), {"source": torch.arange(-8.0, 8.0), "target": target, "N": 16, "FAIL": fail}
+    )
     return float(target)
 
 
@@ -59,10 +66,14 @@ def test_a_twin_and_all_that_it_calls_is_interpreted_and_its_kernel_stays_compil
         before, twin = dict(kernel.fn.__globals__), interpreted(kernel)
         assert isinstance(twin, interpreter.InterpretedFunction)
         assert isinstance(kernel, triton.JITFunction)
-        called = {name: value for name, value in before.items() if isinstance(value, triton.JITFunction)}
+        called = {
+            name: value for name, value in before.items() if isinstance(value, triton.JITFunction)
+        }
         assert {"load_rows", "place"} <= called.keys()
         twins = twin.fn.__globals__
-        assert {name: twins[name] for name in called} == {name: interpreted(value) for name, value in called.items()}
+        assert {name: twins[name] for name in called} == {
+            name: interpreted(value) for name, value in called.items()
+        }
         assert before == dict(kernel.fn.__globals__)
 
 
@@ -77,7 +88,9 @@ def test_programs_of_all_three_dimensions_run():
         assert int(target) == expected
 
 
-@pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.4.0", reason="needs numpy 2.4: older ones let it pass")
+@pytest.mark.skipif(
+    np.lib.NumpyVersion(np.__version__) < "2.4.0", reason="needs numpy 2.4: older ones let it pass"
+)
 def test_a_scalar_bounds_a_loop_where_triton_asks_numpy_for_an_integer_of_an_array(monkeypatch):
     @triton.jit
     def repeat(times, target):
@@ -89,15 +102,28 @@ def test_a_scalar_bounds_a_loop_where_triton_asks_numpy_for_an_integer_of_an_arr
 
     monkeypatch.setattr(interpreter, "_patch_lang_tensor", as_triton_3_6_does)
     target = torch.zeros(1, dtype=torch.int32)
-    launch_interpreted(repeat, (1,), {"times": torch.tensor([5], dtype=torch.int32), "target": target})
+    launch_interpreted(
+        repeat, (1,), {"times": torch.tensor([5], dtype=torch.int32), "target": target}
+    )
     assert (int(target), interpreter._patch_lang_tensor) == (5, as_triton_3_6_does)
 
 
 def language():
     """All that Triton's interpreter or a launch could have changed, by where it stands."""
-    spaces = [tl, tl.core, tl.standard, tl.math, tl.tensor, tl.dtype, tl.constexpr, tl.core.tensor_descriptor_base]
+    spaces = [
+        tl,
+        tl.core,
+        tl.standard,
+        tl.math,
+        tl.tensor,
+        tl.dtype,
+        tl.constexpr,
+        tl.core.tensor_descriptor_base,
+    ]
     spaces.append(interpreter.InterpreterBuilder)
-    return {(space.__name__, name): value for space in spaces for name, value in vars(space).items()}
+    return {
+        (space.__name__, name): value for space in spaces for name, value in vars(space).items()
+    }
 
 
 def test_a_launch_leaves_the_language_and_the_environment_as_they_were_after_an_exception_too():
@@ -106,7 +132,9 @@ def test_a_launch_leaves_the_language_and_the_environment_as_they_were_after_an_
     with pytest.raises(interpreter.InterpreterError, match="this one fails"):
         launch_total(fail=True)
     after = language()
-    assert [where for where in before.keys() | after.keys() if before.get(where) is not after.get(where)] == []
+    assert [
+        where for where in before.keys() | after.keys() if before.get(where) is not after.get(where)
+    ] == []
     assert environment == dict(os.environ)
 
 
@@ -123,7 +151,11 @@ def test_kernels_are_compiled_after_they_were_interpreted(monkeypatch, tmp_path)
 
 def test_all_that_a_compiler_is_told_is_known_to_be_for_compilers():
     for architecture in [*architectures(), "interpreter"]:
-        asked = [configuration(architecture, kernel, 64, 2, tile) for kernel in PASSES for tile in (None, *TILES)]
+        asked = [
+            configuration(architecture, kernel, 64, 2, tile)
+            for kernel in PASSES
+            for tile in (None, *TILES)
+        ]
         told = {name for one in [*asked, delta_tiles(64, 2)] for name in one.options()}
         assert told <= set(COMPILED_ONLY), architecture
 
@@ -148,7 +180,10 @@ def test_a_kernel_narrows_and_multiplies_as_torch_does():
     assert torch.equal(target, source.to(torch.bfloat16))
     for dtype in [torch.bfloat16, torch.float16, torch.float32]:
         # Whole numbers of which every product and sum is exact in float32.
-        left, right = (torch.randint(-8, 9, (16, 16), generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
+        left, right = (
+            torch.randint(-8, 9, (16, 16), generator=torch.Generator().manual_seed(seed))
+            for seed in (0, 1)
+        )
         product = torch.empty(16, 16)
         arguments = {"left": left.to(dtype), "right": right.to(dtype), "target": product, "N": 16}
         launch_interpreted(matrix_product, (1,), arguments)

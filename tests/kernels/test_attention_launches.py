@@ -20,7 +20,14 @@ from pytest_roofline.kernel_gate.targets import gpu_target, shared_limits
 from roofline_kernels.attention import flash_attention, launches, launching, operators
 from roofline_kernels.attention.ahead import Shape, architectures, compile_arguments, launch_ahead
 from roofline_kernels.attention.architectures import SHARED_BYTES
-from roofline_kernels.attention.configurations import PASSES, TILES, Configuration, chosen, loaded_bytes, registers
+from roofline_kernels.attention.configurations import (
+    PASSES,
+    TILES,
+    Configuration,
+    chosen,
+    loaded_bytes,
+    registers,
+)
 from roofline_kernels.attention.describing import MOST_STRIDE
 from roofline_kernels.attention.interpreting import launch_interpreted
 from roofline_kernels.attention.launches import Problem, Saved
@@ -44,7 +51,10 @@ def blank(*shape, dtype=BF16):
 def tensors_of(shape):
     """What the launches are made from, on the device "meta"."""
     rows = (shape.batch, shape.heads, shape.seq_q)
-    queries, keys = (*rows, shape.head_dim), (shape.batch, shape.heads_k, shape.seq_k, shape.head_dim)
+    queries, keys = (
+        (*rows, shape.head_dim),
+        (shape.batch, shape.heads_k, shape.seq_k, shape.head_dim),
+    )
     found = {name: meta(*queries, dtype=shape.dtype) for name in ("q", "out", "d_out", "d_q")}
     found |= {name: meta(*keys, dtype=shape.dtype) for name in ("k", "v", "d_k", "d_v")}
     return found | {name: meta(*rows, dtype=FP32) for name in ("lse", "delta")}
@@ -111,7 +121,9 @@ def test_only_under_a_mask_do_neighbours_have_other_heads():
 
 def test_a_persistent_grid_is_no_larger_than_the_multiprocessors():
     with chosen(forward=Configuration(128, 128, 8, 2, persistent=True)):
-        many, few = (launch_ahead("sm_90", "forward", Shape(64, seq_q=seq, heads=2)) for seq in (16_384, 128))
+        many, few = (
+            launch_ahead("sm_90", "forward", Shape(64, seq_q=seq, heads=2)) for seq in (16_384, 128)
+        )
     assert (many.programs, few.programs) == (4, 2)
 
 
@@ -152,17 +164,24 @@ def with_pitch(name, axis, pitch):
     tensors = tensors_of(Shape(64, seq_q=128, seq_k=192, heads=3, heads_k=3, batch=2))
     pitches = [0, 0, 64, 1]
     pitches[axis] = pitch
-    return tensors | {name: torch.empty_strided(tensors[name].shape, pitches, dtype=BF16, device="meta")}
+    return tensors | {
+        name: torch.empty_strided(tensors[name].shape, pitches, dtype=BF16, device="meta")
+    }
 
 
 def test_rows_are_refused_where_an_offset_in_a_tile_would_pass_32_bits_and_heads_may_lie_anywhere():
     assert 255 * MOST_STRIDE < 2**31 <= 257 * MOST_STRIDE
     for (kernel, names), axis in product(STRIDED.items(), [2, 3]):
         for name, short in names.items():
-            with pytest.raises(ValueError, match=rf"{short} has a stride of {MOST_STRIDE + 1} .* {MOST_STRIDE}"):
+            with pytest.raises(
+                ValueError, match=rf"{short} has a stride of {MOST_STRIDE + 1} .* {MOST_STRIDE}"
+            ):
                 launch(kernel, with_pitch(name, axis, MOST_STRIDE + 1))
     for axis, pitch in ((2, MOST_STRIDE), (0, 2**40), (1, 2**40)):
-        assert launch("forward", with_pitch("k", axis, pitch)).arguments[f"stride_k{'bhs'[axis]}"] == pitch
+        assert (
+            launch("forward", with_pitch("k", axis, pitch)).arguments[f"stride_k{'bhs'[axis]}"]
+            == pitch
+        )
 
 
 # Descriptors
@@ -172,13 +191,19 @@ def described(q, k=None, v=None):
     """The arguments of a forward pass whose configuration wants descriptors."""
     k = q if k is None else k
     batch, heads, seq_q, head_dim = q.shape
-    shape = Shape(head_dim, q.dtype, seq_q=seq_q, seq_k=k.shape[2], heads=heads, heads_k=heads, batch=batch)
+    shape = Shape(
+        head_dim, q.dtype, seq_q=seq_q, seq_k=k.shape[2], heads=heads, heads_k=heads, batch=batch
+    )
     with chosen(forward=DESCRIBED):
-        return launch("forward", tensors_of(shape) | {"q": q, "k": k, "v": k if v is None else v}).arguments
+        return launch(
+            "forward", tensors_of(shape) | {"q": q, "k": k, "v": k if v is None else v}
+        ).arguments
 
 
 def at_offset(elements, device="cpu"):
-    return torch.zeros(2 * 3 * 64 * 64 + elements, dtype=BF16, device=device)[elements:].view(2, 3, 64, 64)
+    return torch.zeros(2 * 3 * 64 * 64 + elements, dtype=BF16, device=device)[elements:].view(
+        2, 3, 64, 64
+    )
 
 
 def strided(shape, strides):
@@ -218,7 +243,9 @@ def test_where_hardware_can_all_three_come_by_descriptors_of_the_tensors_themsel
     for kind, tensor in ALLOWED.items():
         arguments = described(tensor)
         assert arguments["DESCRIPTORS"] is True, kind
-        described_ones = [hasattr(arguments[name], "block_shape") for name in ("q", "k", "v", "out", "lse")]
+        described_ones = [
+            hasattr(arguments[name], "block_shape") for name in ("q", "k", "v", "out", "lse")
+        ]
         assert described_ones == [True, True, True, False, False], kind
         found = arguments["q"]
         assert (found.base is tensor, list(found.shape)) == (True, list(tensor.shape)), kind
@@ -245,7 +272,9 @@ def test_blocks_are_rows_of_a_tile_by_the_power_of_two_from_the_head_dimension_u
         assert found == [[1, 1, rows, block_d] for rows in (32, 64, 64)], head_dim
     with chosen(**dict.fromkeys(PASSES, DESCRIBED)):
         for kernel in ("d_keys", "d_queries"):
-            arguments = launch(kernel, tensors_of(Shape(64, seq_q=128, seq_k=192, heads=3, heads_k=3))).arguments
+            arguments = launch(
+                kernel, tensors_of(Shape(64, seq_q=128, seq_k=192, heads=3, heads_k=3))
+            ).arguments
             found = [list(arguments[name].block_shape) for name in ("q", "k", "v", "d_out")]
             assert found == [[1, 1, rows, 64] for rows in (32, 64, 64, 32)], kernel
         for dtype, name in ((BF16, "bf16"), (FP16, "fp16"), (FP32, "fp32")):
@@ -272,10 +301,18 @@ def test_only_what_is_asked_for_is_launched(monkeypatch):
         inputs = {name: blank(1, 2, 64, 64).requires_grad_(name in wanted) for name in "qkv"}
         with captured(monkeypatch, "sm_90") as made:
             flash_attention(**inputs).sum().backward()
-        assert [one.kernel.fn.__name__ for one in made] == ["forward_kernel", "delta_kernel", *kernels], wanted
-    for architecture, (seq_q, seq_k) in product(["sm_90", "interpreter"], [(0, 32), (32, 0), (0, 0)]):
+        assert [one.kernel.fn.__name__ for one in made] == [
+            "forward_kernel",
+            "delta_kernel",
+            *kernels,
+        ], wanted
+    for architecture, (seq_q, seq_k) in product(
+        ["sm_90", "interpreter"], [(0, 32), (32, 0), (0, 0)]
+    ):
         with captured(monkeypatch, architecture) as made:
-            found = backward_of(*(blank(1, 2, seq, 64).requires_grad_() for seq in (seq_q, seq_k, seq_k)))
+            found = backward_of(
+                *(blank(1, 2, seq, 64).requires_grad_() for seq in (seq_q, seq_k, seq_k))
+            )
         assert (made, [float(gradient.abs().sum()) for gradient in found]) == ([], [0.0] * 3)
     for with_lse in (False, True):
         with captured(monkeypatch, "sm_90") as made:
@@ -294,18 +331,33 @@ def test_results_are_written_in_the_order_in_which_queries_lie(monkeypatch):
         with captured(monkeypatch, "sm_80") as made:
             backward_of(*leaves(*shape), layout=layout, **heads)
         forward, _, d_keys, d_queries = (one.arguments for one in made)
-        for arguments, name in ((forward, "q"), (forward, "o"), (d_keys, "dk"), (d_keys, "dv"), (d_queries, "dq")):
-            assert [arguments[f"stride_{name}{axis}"] for axis in "bhsd"] == expected, (layout, name)
+        for arguments, name in (
+            (forward, "q"),
+            (forward, "o"),
+            (d_keys, "dk"),
+            (d_keys, "dv"),
+            (d_queries, "dq"),
+        ):
+            assert [arguments[f"stride_{name}{axis}"] for axis in "bhsd"] == expected, (
+                layout,
+                name,
+            )
 
 
-def test_a_gradient_is_read_where_it_is_and_written_out_once_where_its_elements_are_no_neighbours(monkeypatch):
+def test_a_gradient_is_read_where_it_is_and_written_out_once_where_its_elements_are_no_neighbours(
+    monkeypatch,
+):
     spread = [
         blank(1).expand(2, 2, 64, 64),
         blank(2, 2, 64, 64).transpose(2, 3),
         blank(2, 2, 64, 128)[..., ::2],
         blank(2, 2, 1, 64).expand(2, 2, 64, 64),
     ]
-    dense = [blank(2, 2, 64, 64), blank(2, 64, 2, 64).transpose(1, 2), blank(2, 2, 128, 64)[:, :, ::2]]
+    dense = [
+        blank(2, 2, 64, 64),
+        blank(2, 64, 2, 64).transpose(1, 2),
+        blank(2, 2, 128, 64)[:, :, ::2],
+    ]
     for d_out in (*spread, *dense, blank(2, 2, 64, 72)[..., :64]):
         written = any(d_out is one for one in spread)
         with captured(monkeypatch, "sm_80") as made:
@@ -317,7 +369,9 @@ def test_a_gradient_is_read_where_it_is_and_written_out_once_where_its_elements_
             copy = delta.arguments["dense"]
             assert (copy.shape, copy.dtype, copy.is_contiguous()) == (d_out.shape, BF16, True)
             assert all(one.arguments["d_out"] is copy for one in others)
-            assert [others[0].arguments[f"stride_g{axis}"] for axis in "bhsd"] == list(copy.stride())
+            assert [others[0].arguments[f"stride_g{axis}"] for axis in "bhsd"] == list(
+                copy.stride()
+            )
         else:
             assert {one.arguments["d_out"].data_ptr() for one in others} == {d_out.data_ptr()}
 
@@ -327,9 +381,25 @@ def test_a_gradient_is_read_where_it_is_and_written_out_once_where_its_elements_
 
 def what_is_compiled(launch, architecture):
     """Types, constants and known facts of the arguments, as a launch there would find them; and its numbers."""
-    found = source_of(launch.kernel, compile_arguments(launch), triton.compiler.make_backend(gpu_target(architecture)))
-    numbers = {name: value for name, value in launch.arguments.items() if isinstance(value, bool | int | float)}
-    return launch.kernel, launch.tiles, launch.programs, numbers, found.signature, found.constants, found.attrs
+    found = source_of(
+        launch.kernel,
+        compile_arguments(launch),
+        triton.compiler.make_backend(gpu_target(architecture)),
+    )
+    numbers = {
+        name: value
+        for name, value in launch.arguments.items()
+        if isinstance(value, bool | int | float)
+    }
+    return (
+        launch.kernel,
+        launch.tiles,
+        launch.programs,
+        numbers,
+        found.signature,
+        found.constants,
+        found.attrs,
+    )
 
 
 SHAPES = (
@@ -342,16 +412,28 @@ SHAPES = (
 
 @pytest.mark.usefixtures("compiler")
 def test_what_is_compiled_ahead_is_what_attention_would_launch(monkeypatch):
-    for architecture, shape, causal in product(["sm_80", "sm_120", "gfx942"], SHAPES, [False, True]):
-        rows = [(shape.heads, shape.seq_q), (shape.heads_k, shape.seq_k), (shape.heads_k, shape.seq_k)]
-        inputs = [blank(shape.batch, heads, seq, shape.head_dim, dtype=shape.dtype) for heads, seq in rows]
+    for architecture, shape, causal in product(
+        ["sm_80", "sm_120", "gfx942"], SHAPES, [False, True]
+    ):
+        rows = [
+            (shape.heads, shape.seq_q),
+            (shape.heads_k, shape.seq_k),
+            (shape.heads_k, shape.seq_k),
+        ]
+        inputs = [
+            blank(shape.batch, heads, seq, shape.head_dim, dtype=shape.dtype) for heads, seq in rows
+        ]
         with captured(monkeypatch, architecture) as made:
             # A sum has one number for a gradient, as the row sums that are compiled ahead expect.
-            out = flash_attention(*(one.requires_grad_() for one in inputs), causal=causal, alignment="bottom-right")
+            out = flash_attention(
+                *(one.requires_grad_() for one in inputs), causal=causal, alignment="bottom-right"
+            )
             out.sum().backward()
         for kernel, launched in zip(("forward", "delta", "d_keys", "d_queries"), made, strict=True):
             ahead = launch_ahead(architecture, kernel, shape, causal=causal)
-            assert what_is_compiled(ahead, architecture) == what_is_compiled(launched, architecture), kernel
+            assert what_is_compiled(ahead, architecture) == what_is_compiled(
+                launched, architecture
+            ), kernel
 
 
 # Tiles that are too large
@@ -374,7 +456,11 @@ def test_a_launch_that_ends_for_want_of_memory_is_a_tile_too_large_with_both_num
     ):
         with pytest.raises(TileTooLarge) as refusal:
             run(OutOfResources(98_304, 65_536, memory))
-        assert (refusal.value.needed, refusal.value.limit, refusal.value.memory) == (98_304, 65_536, memory)
+        assert (refusal.value.needed, refusal.value.limit, refusal.value.memory) == (
+            98_304,
+            65_536,
+            memory,
+        )
         assert str(refusal.value) == (
             f"the dK and dV kernel with tiles of 32 queries and 64 keys needs 98,304 {counted}; gfx942 has 65,536 for "
             "a program; take a smaller tile or fewer stages"
@@ -402,7 +488,11 @@ def test_a_tile_that_must_spill_or_cannot_be_loaded_is_refused_before_it_is_comp
     for architecture, kernel, size, tile, needed, limit, memory in loaded:
         with pytest.raises(TileTooLarge) as refusal:
             launch_ahead(architecture, kernel, Shape(size), tile=tile)
-        assert (refusal.value.needed, refusal.value.limit, refusal.value.memory) == (needed, limit, memory)
+        assert (refusal.value.needed, refusal.value.limit, refusal.value.memory) == (
+            needed,
+            limit,
+            memory,
+        )
         assert WORDS[memory].format(needed, architecture, limit) in str(refusal.value)
     assert loaded_bytes("forward", 64, 2, Configuration(32, 128, 4, 1)) == 128 * 64 * 2
     assert loaded_bytes("d_keys", 64, 4, Configuration(32, 128, 4, 3)) == 3 * 2 * 32 * 64 * 4
@@ -417,13 +507,17 @@ def test_what_comes_by_pointers_is_left_to_the_compiler():
             launch_ahead("sm_90", "forward", Shape(256))
         # Rows of 514 bytes, which no descriptor takes.
         rows = meta(1, 1, 128, 257)[..., :256]
-        made = launches.forward(Problem("sm_90", 0, True, 1.0), rows, rows, rows, rows, meta(1, 1, 128, dtype=FP32))
+        made = launches.forward(
+            Problem("sm_90", 0, True, 1.0), rows, rows, rows, rows, meta(1, 1, 128, dtype=FP32)
+        )
     assert made.arguments["DESCRIPTORS"] is False
 
 
 def test_what_is_foreseen_of_a_kernel_is_no_more_than_the_compiler_made_of_it():
     ahead, checked = [], 0
-    for entry in (one for one in read_baseline(RESOURCES).exact if one.parameters["kernel"] in PASSES):
+    for entry in (
+        one for one in read_baseline(RESOURCES).exact if one.parameters["kernel"] in PASSES
+    ):
         kernel, case, options = entry.parameters["kernel"], entry.arguments, entry.options
         blocks, columns = (int(case["BLOCK_M"]), int(case["BLOCK_N"])), int(case["BLOCK_D"])
         told = (options["num_warps"], options["num_stages"])
@@ -442,7 +536,9 @@ def test_what_is_foreseen_of_a_kernel_is_no_more_than_the_compiler_made_of_it():
 def test_a_tile_that_is_too_large_for_the_hardware_shows_when_it_is_compiled_and_the_default_fits():
     def shared_bytes(**options):
         made = launch_ahead("sm_86", "d_queries", Shape(256), causal=False, **options)
-        return compile_for(made.kernel, "sm_86", compile_arguments(made), made.tiles.options()).figures["shared_bytes"]
+        return compile_for(
+            made.kernel, "sm_86", compile_arguments(made), made.tiles.options()
+        ).figures["shared_bytes"]
 
     assert SHARED_BYTES["sm_86"] == shared_limits()["sm_86"]
     assert shared_bytes(tile=64) > shared_limits()["sm_86"] >= shared_bytes() > 0
@@ -474,11 +570,17 @@ def test_every_way_through_the_loop_gives_the_same_attention_and_gradients():
             out, lse = flash_attention(*inputs, causal=causal, alignment=alignment, return_lse=True)
         scores = (q.double() @ k.double().transpose(2, 3)) / math.sqrt(32)
         if causal:
-            scores = scores.masked_fill(~torch.ones(seq_q, seq_k, dtype=torch.bool).tril(seq_k - seq_q), -math.inf)
+            scores = scores.masked_fill(
+                ~torch.ones(seq_q, seq_k, dtype=torch.bool).tril(seq_k - seq_q), -math.inf
+            )
         expected = scores.softmax(3).nan_to_num(0.0) @ v.double()
-        torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-5, msg=str((way, seq_q, seq_k, causal)))
+        torch.testing.assert_close(
+            out.double(), expected, rtol=1e-5, atol=1e-5, msg=str((way, seq_q, seq_k, causal))
+        )
         torch.testing.assert_close(lse.double(), scores.logsumexp(3), rtol=1e-5, atol=1e-5)
         if seq_q <= seq_k or not causal:
-            found, wanted = (torch.autograd.grad(one.square().sum(), inputs) for one in (out, expected))
+            found, wanted = (
+                torch.autograd.grad(one.square().sum(), inputs) for one in (out, expected)
+            )
             for one, other in zip(found, wanted, strict=True):
                 torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)

@@ -25,7 +25,10 @@ def inputs(queries, keys, heads=(2, 2), head_dim=8, batch=2, dtype=torch.float64
     """q, k and v with gradients, of normal numbers: [B, H, S, D]."""
     generator = torch.Generator().manual_seed(seed)
     shapes = [(batch, heads[0], queries, head_dim)] + 2 * [(batch, heads[1], keys, head_dim)]
-    return [torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_() for shape in shapes]
+    return [
+        torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+        for shape in shapes
+    ]
 
 
 def masked(alignment):
@@ -35,7 +38,9 @@ def masked(alignment):
 def seen(queries, keys, alignment):
     """[S_q, S_k], bool: the definition of both causal masks, entry by entry; all true without one."""
     ahead = {None: keys, "top-left": 0, "bottom-right": keys - queries}[alignment]
-    return torch.tensor([[j <= i + ahead for j in range(keys)] for i in range(queries)]).reshape(queries, keys)
+    return torch.tensor([[j <= i + ahead for j in range(keys)] for i in range(queries)]).reshape(
+        queries, keys
+    )
 
 
 def results(found, tensors):
@@ -56,8 +61,12 @@ def test_the_two_alignments_are_what_pytorch_calls_causal_and_lower_right():
         torch.testing.assert_close(attention(*tensors, **masked("top-left"))[0], expected, **CLOSE)
     for queries, keys in [(7, 7), (17, 33), (1, 20)]:
         tensors = [tensor.detach() for tensor in inputs(queries, keys)]
-        expected = scaled_dot_product_attention(*tensors, attn_mask=causal_lower_right(queries, keys))
-        torch.testing.assert_close(attention(*tensors, **masked("bottom-right"))[0], expected, **CLOSE)
+        expected = scaled_dot_product_attention(
+            *tensors, attn_mask=causal_lower_right(queries, keys)
+        )
+        torch.testing.assert_close(
+            attention(*tensors, **masked("bottom-right"))[0], expected, **CLOSE
+        )
 
 
 @settings(max_examples=60)
@@ -84,18 +93,28 @@ def test_output_and_log_sum_exp_are_the_sums_written_out():
         mask = seen(4, 6, alignment)
         for head, query in itertools.product(range(4), range(4)):
             keys = [key for key in range(6) if mask[query, key]]
-            weights = [math.exp(0.7 * float(q[0, head, query] @ k[0, head // 2, key])) for key in keys]
-            mixed = sum(w * v[0, head // 2, key] for w, key in zip(weights, keys, strict=True)) / sum(weights)
+            weights = [
+                math.exp(0.7 * float(q[0, head, query] @ k[0, head // 2, key])) for key in keys
+            ]
+            mixed = sum(
+                w * v[0, head // 2, key] for w, key in zip(weights, keys, strict=True)
+            ) / sum(weights)
             torch.testing.assert_close(output[0, head, query], mixed, **CLOSE)
-            assert float(lse[0, head, query]) == pytest.approx(math.log(sum(weights)), abs=1e-10), alignment
+            assert float(lse[0, head, query]) == pytest.approx(math.log(sum(weights)), abs=1e-10), (
+                alignment
+            )
 
 
 def test_gradients_are_finite_differences_of_both_results():
-    for alignment, heads, lengths in itertools.product([None, *ALIGNMENTS], [(1, 1), (2, 1)], [(3, 3), (2, 4)]):
+    for alignment, heads, lengths in itertools.product(
+        [None, *ALIGNMENTS], [(1, 1), (2, 1)], [(3, 3), (2, 4)]
+    ):
         tensors = inputs(*lengths, heads, head_dim=3, batch=1)
         for function, blocks in [(attention, {}), (tiled_attention, {"block_q": 2, "block_k": 2})]:
             chosen = masked(alignment) | blocks
-            assert torch.autograd.gradcheck(lambda *three, f=function, c=chosen: f(*three, **c), tensors)
+            assert torch.autograd.gradcheck(
+                lambda *three, f=function, c=chosen: f(*three, **c), tensors
+            )
 
 
 @pytest.fixture
@@ -126,7 +145,10 @@ def test_a_half_is_as_precise_as_pytorchs_eager_attention(eager_in_half):
 def test_the_output_has_the_inputs_type_and_the_log_sum_exp_at_least_single_precision():
     for dtype in [torch.float64, torch.float32, torch.float16, torch.bfloat16]:
         output, lse = attention(*inputs(4, 4, dtype=dtype))
-        assert (output.dtype, lse.dtype) == (dtype, torch.float64 if dtype == torch.float64 else torch.float32)
+        assert (output.dtype, lse.dtype) == (
+            dtype,
+            torch.float64 if dtype == torch.float64 else torch.float32,
+        )
 
 
 def test_a_query_that_sees_nothing_gives_zero_and_gets_no_gradient():
@@ -153,24 +175,50 @@ def test_scores_too_large_for_exp_still_sum_to_one():
 
 def zeros(*shapes, dtypes=(torch.float32,) * 3, devices=("cpu",) * 3):
     shapes = shapes or ((1, 1, 4, 8),) * 3
-    return [torch.zeros(s, dtype=t, device=d) for s, t, d in zip(shapes, dtypes, devices, strict=True)]
+    return [
+        torch.zeros(s, dtype=t, device=d) for s, t, d in zip(shapes, dtypes, devices, strict=True)
+    ]
 
 
 def test_what_is_no_attention_is_refused():
     four, half = (1, 1, 4, 8), torch.float16
     for tensors, chosen, told in [
-        (inputs(3, 4), {"causal": True}, "causal with 3 queries and 4 keys, and no alignment; expected align"),
-        (inputs(3, 3), {"alignment": "right"}, "alignment 'right'; expected 'top-left' or 'bottom-right'"),
-        (zeros((4, 8), (4, 8), (4, 8)), {}, r"q \(4, 8\), k \(4, 8\), v \(4, 8\); expected q \[B, H_q, S_q, D\]"),
+        (
+            inputs(3, 4),
+            {"causal": True},
+            "causal with 3 queries and 4 keys, and no alignment; expected align",
+        ),
+        (
+            inputs(3, 3),
+            {"alignment": "right"},
+            "alignment 'right'; expected 'top-left' or 'bottom-right'",
+        ),
+        (
+            zeros((4, 8), (4, 8), (4, 8)),
+            {},
+            r"q \(4, 8\), k \(4, 8\), v \(4, 8\); expected q \[B, H_q, S_q, D\]",
+        ),
         (zeros(four, four, (1, 1, 5, 8)), {}, "k and v of one shape"),
         (zeros((2, 1, 4, 8), four, four), {}, "expected the same batch"),
         (zeros(four, (1, 1, 4, 16), (1, 1, 4, 16)), {}, "the same head dimension"),
         (zeros((1, 1, 4, 0), (1, 1, 4, 0), (1, 1, 4, 0)), {}, "the same head dimension, 1 or more"),
-        (zeros((1, 3, 4, 8), (1, 2, 4, 8), (1, 2, 4, 8)), {}, "3 query heads and 2 key heads; expected a multiple"),
+        (
+            zeros((1, 3, 4, 8), (1, 2, 4, 8), (1, 2, 4, 8)),
+            {},
+            "3 query heads and 2 key heads; expected a multiple",
+        ),
         (zeros((1, 2, 4, 8), (1, 0, 4, 8), (1, 0, 4, 8)), {}, "2 query heads and 0 key heads"),
-        (zeros(dtypes=(torch.float32, half, half)), {}, "q torch.float32, k torch.float16, v torch.float16; expected"),
+        (
+            zeros(dtypes=(torch.float32, half, half)),
+            {},
+            "q torch.float32, k torch.float16, v torch.float16; expected",
+        ),
         (zeros(dtypes=(torch.int32,) * 3), {}, "expected one floating-point type"),
-        (zeros(devices=("cpu", "meta", "meta")), {}, "q on cpu, k on meta, v on meta; expected one device"),
+        (
+            zeros(devices=("cpu", "meta", "meta")),
+            {},
+            "q on cpu, k on meta, v on meta; expected one device",
+        ),
     ]:
         with pytest.raises(ValueError, match=told):
             attention(*tensors, **chosen)
@@ -197,21 +245,30 @@ def test_any_shape_and_tile_gives_what_the_plain_attention_gives(
 ):
     tensors, chosen = inputs(*lengths, heads, head_dim, batch), masked(alignment) | {"scale": scale}
     tiled = tiled_attention(*tensors, block_q=blocks[0], block_k=blocks[1], **chosen)
-    for found, expected in zip(results(tiled, tensors), results(attention(*tensors, **chosen), tensors), strict=True):
+    for found, expected in zip(
+        results(tiled, tensors), results(attention(*tensors, **chosen), tensors), strict=True
+    ):
         torch.testing.assert_close(found, expected, **CLOSE)
 
 
 def test_errors_are_at_most_twice_those_of_plain_attention():
-    for dtype, causal in itertools.product([torch.float32, torch.float16, torch.bfloat16], [False, True]):
+    for dtype, causal in itertools.product(
+        [torch.float32, torch.float16, torch.bfloat16], [False, True]
+    ):
         tensors = inputs(97, 97, (4, 2), 32, dtype=dtype)
         exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
         ours = results(tiled_attention(*tensors, causal=causal, block_q=32, block_k=16), tensors)
         plain = results(attention(*tensors, causal=causal), tensors)
-        for found, known, right in zip(ours, plain, results(attention(*exact, causal=causal), exact), strict=True):
+        for found, known, right in zip(
+            ours, plain, results(attention(*exact, causal=causal), exact), strict=True
+        ):
             # FlashAttention's rule; the last term is what the type resolves.
             rounded = right.to(found.dtype)
             resolved = (rounded + 0.3 - 0.3 - rounded).abs().max()
-            assert (found - right).abs().max() <= 2 * (known - right).abs().max() + 2 * resolved, (dtype, causal)
+            assert (found - right).abs().max() <= 2 * (known - right).abs().max() + 2 * resolved, (
+                dtype,
+                causal,
+            )
 
 
 def test_neither_the_layout_in_memory_nor_another_run_changes_anything():
@@ -220,8 +277,13 @@ def test_neither_the_layout_in_memory_nor_another_run_changes_anything():
     assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
     for order in [(0, 2, 1, 3), (3, 2, 1, 0), (2, 0, 3, 1)]:
         back = [order.index(dim) for dim in range(4)]
-        others = [one.detach().permute(order).contiguous().permute(back).requires_grad_() for one in tensors]
-        for found, known in zip(results(tiled_attention(*others, **chosen), others), first, strict=True):
+        others = [
+            one.detach().permute(order).contiguous().permute(back).requires_grad_()
+            for one in tensors
+        ]
+        for found, known in zip(
+            results(tiled_attention(*others, **chosen), others), first, strict=True
+        ):
             torch.testing.assert_close(found, known, **CLOSE)
 
 
@@ -252,7 +314,9 @@ def test_no_tensor_is_larger_than_an_input_or_a_row_of_tiles_and_what_is_saved_i
             assert made.elements == most, sequence
     saved = []
     tensors = inputs(200, 300, head_dim=16, batch=1)
-    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: saved.append(tensor.numel()), lambda _: None):
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda tensor: saved.append(tensor.numel()), lambda _: None
+    ):
         tiled_attention(*tensors)
     queries, keys = 2 * 200 * 16, 2 * 300 * 16
     assert sorted(saved) == sorted([queries, keys, keys, queries, 2 * 200])
@@ -261,9 +325,15 @@ def test_no_tensor_is_larger_than_an_input_or_a_row_of_tiles_and_what_is_saved_i
 def test_only_tiles_of_which_something_is_visible_are_computed():
     for shift, blocks in itertools.product([-9, 0, 4, 20], [(4, 4), (3, 5), (20, 20)]):
         tiling = Tiling(12, 20, shift, 1.0, *blocks)
-        places = [(range(12)[rows], range(20)[tile]) for rows in tiling.rows() for tile in tiling.columns(rows)]
+        places = [
+            (range(12)[rows], range(20)[tile])
+            for rows in tiling.rows()
+            for tile in tiling.columns(rows)
+        ]
         computed = [pair for rows, columns in places for pair in itertools.product(rows, columns)]
-        visible = {(i // blocks[0], j // blocks[1]) for i in range(12) for j in range(20) if j <= i + shift}
+        visible = {
+            (i // blocks[0], j // blocks[1]) for i in range(12) for j in range(20) if j <= i + shift
+        }
         tiles = {(i // blocks[0], j // blocks[1]) for i, j in computed}
         assert (tiles, len(computed)) == (visible, len(set(computed))), (shift, blocks)
 

@@ -67,11 +67,17 @@ def test_a_wrong_gradient_is_seen_and_one_that_is_not_finite_anywhere(inputs):
 
 def test_without_a_compiler_or_triton_nothing_is_compiled(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
-    assert compiling.why_not_compiled(CPU) == "needs a C++ compiler for torch.compile, found no no-such-compiler"
+    assert (
+        compiling.why_not_compiled(CPU)
+        == "needs a C++ compiler for torch.compile, found no no-such-compiler"
+    )
     monkeypatch.setenv("CXX", sys.executable)
     assert compiling.why_not_compiled(CPU) == ""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert compiling.why_not_compiled(torch.device("cuda")) == "needs triton for torch.compile, found none"
+    assert (
+        compiling.why_not_compiled(torch.device("cuda"))
+        == "needs triton for torch.compile, found none"
+    )
 
 
 def test_compiled_passes_are_right_and_can_be_repeated(inputs):

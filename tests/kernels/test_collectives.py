@@ -30,7 +30,11 @@ def answers():
 
 def test_what_is_done_right_passes_and_what_is_not_done_after_a_refill_is_seen(answers):
     for operation, place in EVERY_PLACE:
-        cases = {case: given for case, given in answers.items() if case.startswith(f"{operation}-{place}-")}
+        cases = {
+            case: given
+            for case, given in answers.items()
+            if case.startswith(f"{operation}-{place}-")
+        }
         # Four sizes on two and on four ranks, one on six, and one beyond the tile on two.
         assert len(cases) == 2 * 4 + 1 + 1, operation
         for case, given in cases.items():
@@ -41,10 +45,16 @@ def test_what_is_done_right_passes_and_what_is_not_done_after_a_refill_is_seen(a
 def test_every_fault_is_seen_and_a_stale_rank_by_another(answers):
     faulty = {case: given for case, given in answers.items() if case.count("-") == 3}
     assert [case for case, given in faulty.items() if False not in given] == []
-    assert all(f"{fault}-{operation}-{place}-2" in faulty for fault in FAULTS for operation, place in EVERY_PLACE)
-    assert {"wrong_root-reduce-True-4", "order_reversed-gather-False-2", "neighbour_left_out-all_reduce-True-4"} <= {
-        *faulty
-    }
+    assert all(
+        f"{fault}-{operation}-{place}-2" in faulty
+        for fault in FAULTS
+        for operation, place in EVERY_PLACE
+    )
+    assert {
+        "wrong_root-reduce-True-4",
+        "order_reversed-gather-False-2",
+        "neighbour_left_out-all_reduce-True-4",
+    } <= {*faulty}
     for operation, place in EVERY_PLACE:
         sender = 0 if operation in ("broadcast", "scatter") else 1
         given = faulty[f"stale_rank-{operation}-{place}-4"]
@@ -56,9 +66,13 @@ def test_an_operation_and_a_place_that_torch_does_not_have_are_refused():
         wrong = not IN_PLACE[operation][0]
         with pytest.raises(ValueError) as error:
             Collective(operation, 1024, torch.float32, None, CPU, in_place=wrong)
-        told = f"{operation} {'in' if wrong else 'out of'} place; torch.distributed has only the other"
+        told = (
+            f"{operation} {'in' if wrong else 'out of'} place; torch.distributed has only the other"
+        )
         assert str(error.value) == told
-    with pytest.raises(ValueError, match=r"operation 'allreduce'; expected one of all_reduce, all_gather, "):
+    with pytest.raises(
+        ValueError, match=r"operation 'allreduce'; expected one of all_reduce, all_gather, "
+    ):
         Collective("allreduce", 1024, torch.float32, None, CPU)
 
 
@@ -73,13 +87,21 @@ def test_the_actual_size_is_that_of_whole_elements_in_every_part():
         ("all_to_all_v", 1024, 8, 7 * 36 * 4),
         ("all_to_all_v", 1, 2, 12),
     ]:
-        assert actual == actual_bytes(operation, size_bytes, 4, ranks), (operation, size_bytes, ranks)
+        assert actual == actual_bytes(operation, size_bytes, 4, ranks), (
+            operation,
+            size_bytes,
+            ranks,
+        )
 
 
 def test_every_element_that_is_received_is_checked():
     for (operation, place), rank in itertools.product(EVERY_PLACE, range(4)):
         plan = layout(operation, part_elements(operation, 4096, 4, 4), rank, 4, in_place=place)
-        covered = [element for part in plan.received for element in range(part.start, part.start + part.count)]
+        covered = [
+            element
+            for part in plan.received
+            for element in range(part.start, part.start + part.count)
+        ]
         # A sum for one rank leaves nothing that is defined in the others.
         expected = 0 if operation == "reduce" and rank else plan.receive_elements
         assert covered == list(range(expected)), (operation, place)
@@ -100,7 +122,10 @@ def test_sums_are_exact_in_any_order_or_refused_and_one_wrong_element_is_seen():
         total[4_999] += 1
         assert not data.holds_sum(total, iteration=3, first=17), (ranks, dtype)
     assert most_ranks(torch.bfloat16) == 256
-    with pytest.raises(ValueError, match=r"a sum over 257 ranks is not exact in torch.bfloat16; expected at most 256"):
+    with pytest.raises(
+        ValueError,
+        match=r"a sum over 257 ranks is not exact in torch.bfloat16; expected at most 256",
+    ):
         Data(torch.bfloat16, CPU, 257, summed=True)
 
 
@@ -140,7 +165,9 @@ def test_data_that_are_only_carried_cannot_be_compressed():
 def test_the_ladder_goes_from_a_kibibyte_past_every_accelerators_memory_and_ends_where_the_memory_does():
     assert (limits.SIZES_BYTES[0], limits.SIZES_BYTES[-1]) == (1024, 256 * 1024 * MIB)
     assert 150_000_000_000 in limits.SIZES_BYTES
-    assert [(size % 4, size % 16 != 0) for size in limits.ODD_SIZES_BYTES] == [(0, True)] * len(limits.ODD_SIZES_BYTES)
+    assert [(size % 4, size % 16 != 0) for size in limits.ODD_SIZES_BYTES] == [(0, True)] * len(
+        limits.ODD_SIZES_BYTES
+    )
     few, many = (limits.sizes_bytes(free, "all_gather", 4) for free in (256 * MIB, 1024 * MIB))
     assert max(few) < max(many) < 1024 * MIB
     assert many[: len(few)] == few
@@ -148,8 +175,18 @@ def test_the_ladder_goes_from_a_kibibyte_past_every_accelerators_memory_and_ends
 
 def test_what_mpi_lacks_is_named_and_sums_are_those_that_reduce():
     for operation, dtype, place, reason in [
-        ("reduce_scatter", torch.float32, False, "needs reduce_scatter, which torch's MPI backend does not have"),
-        ("all_reduce", torch.bfloat16, True, "needs bfloat16, which torch's MPI backend does not have"),
+        (
+            "reduce_scatter",
+            torch.float32,
+            False,
+            "needs reduce_scatter, which torch's MPI backend does not have",
+        ),
+        (
+            "all_reduce",
+            torch.bfloat16,
+            True,
+            "needs bfloat16, which torch's MPI backend does not have",
+        ),
         ("all_to_all", torch.float32, True, "torch.distributed has all_to_all out of place only"),
         ("all_reduce", torch.float32, True, None),
     ]:

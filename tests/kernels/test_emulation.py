@@ -10,7 +10,9 @@ CPU = torch.device("cpu")
 MINUTE_OF_EMULATION = 60 * 10**9
 
 
-def test_an_emulated_type_is_refused_beyond_a_minute_with_what_it_takes_and_what_was_found(monkeypatch):
+def test_an_emulated_type_is_refused_beyond_a_minute_with_what_it_takes_and_what_was_found(
+    monkeypatch,
+):
     # A CPU that multiplies float32 at 100 GFLOP/s, bfloat16 at a fifth of it, and float16 at 1 GFLOP/s.
     rates = {torch.float32: 1e11, torch.bfloat16: 2e10, torch.float16: 1e9}
     monkeypatch.setattr(emulation, "product_rate", rates.__getitem__)

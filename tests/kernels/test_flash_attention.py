@@ -29,7 +29,10 @@ from .attention_cases import (
 )
 
 # Lanes of the interpreter that end up masked must not trouble numpy either.
-pytestmark = [pytest.mark.filterwarnings("error::RuntimeWarning"), pytest.mark.usefixtures("one_thread")]
+pytestmark = [
+    pytest.mark.filterwarnings("error::RuntimeWarning"),
+    pytest.mark.usefixtures("one_thread"),
+]
 
 COVER = pairwise_cover()
 DTYPES = [getattr(torch, name) for name in CHOICES["dtype"]]
@@ -42,7 +45,9 @@ def normal(*shape, dtype=torch.float32, seed=0):
 def three(*shape, keys=None, dtype=torch.float32):
     """Leaves q, k, v [B, H, S, D]; `keys` is the shape of k and v where it is another."""
     shapes = (shape, keys or shape, keys or shape)
-    return [normal(*one, dtype=dtype, seed=seed).requires_grad_() for seed, one in enumerate(shapes)]
+    return [
+        normal(*one, dtype=dtype, seed=seed).requires_grad_() for seed, one in enumerate(shapes)
+    ]
 
 
 def all_seen(q, k):
@@ -71,19 +76,38 @@ def test_the_tolerance_notices_a_faulty_kernel_in_each_dtype():
     for fault, dtype in itertools.product(FAULTS, CHOICES["dtype"]):
         # Halves have no more bits than TF32.
         if fault != "tf32" or dtype == "float32":
-            assert any(beyond(case, faulty(case, fault)) for case in COVER if case.dtype == dtype), (fault, dtype)
+            assert any(
+                beyond(case, faulty(case, fault)) for case in COVER if case.dtype == dtype
+            ), (fault, dtype)
 
 
 @st.composite
 def small_cases(draw):
-    chosen = {name: draw(st.sampled_from(CHOICES[name])) for name in ("layout", "dtype", "causal", "upstream", "lse")}
+    chosen = {
+        name: draw(st.sampled_from(CHOICES[name]))
+        for name in ("layout", "dtype", "causal", "upstream", "lse")
+    }
     heads = draw(st.sampled_from(CHOICES["heads"]))
-    batch = 2 if chosen["layout"] == "BHSD expanded" else draw(st.integers(1, 2)) if heads == (1, 1) else 1
+    batch = (
+        2
+        if chosen["layout"] == "BHSD expanded"
+        else draw(st.integers(1, 2))
+        if heads == (1, 1)
+        else 1
+    )
     lengths = draw(st.integers(0, 70)), draw(st.integers(0, 70))
     # As many programs as the smallest tiles make of the longest take seconds.
     tile = draw(st.sampled_from((None, 16, 64) if math.prod(lengths) <= 32 * 32 else (None, 64)))
     scale = draw(st.sampled_from([None, 0.3, 1.0]))
-    return Case(draw(st.integers(16, 64)), lengths, tile=tile, heads=heads, batch=batch, scale=scale, **chosen)
+    return Case(
+        draw(st.integers(16, 64)),
+        lengths,
+        tile=tile,
+        heads=heads,
+        batch=batch,
+        scale=scale,
+        **chosen,
+    )
 
 
 @settings(max_examples=8)
@@ -105,7 +129,9 @@ def test_empty_queries_and_keys_give_empty_results_zeros_and_minus_infinity():
         assert same([k.grad, v.grad], [torch.zeros_like(k), torch.zeros_like(v)])
     for causal in CHOICES["causal"]:
         q, k, v = three(1, 2, 5, 16, keys=(1, 1, 0, 16))
-        output, lse = flash_attention(q, k, v, causal=causal is not None, alignment=causal, return_lse=True)
+        output, lse = flash_attention(
+            q, k, v, causal=causal is not None, alignment=causal, return_lse=True
+        )
         assert same([output, lse], [torch.zeros_like(q), torch.full((1, 2, 5), -math.inf)])
         output.sum().backward()
         assert same([q.grad], [torch.zeros_like(q)])
@@ -119,15 +145,22 @@ def test_alignment_says_which_keys_two_queries_of_four_keys_see():
     ]:
         # Without scores all keys that are seen weigh the same, and the values tell which they were.
         q, k, v = torch.zeros(1, 1, 2, 16), torch.zeros(1, 1, 4, 16), torch.eye(4, 16)[None, None]
-        close(flash_attention(q, k, v, causal=True, alignment=alignment)[0, 0, :, :4], torch.tensor(expected))
+        close(
+            flash_attention(q, k, v, causal=True, alignment=alignment)[0, 0, :, :4],
+            torch.tensor(expected),
+        )
 
 
 def test_queries_that_see_no_key_give_zero_and_no_gradient():
     for dtype, tile in zip(DTYPES, (16, 64, 16), strict=True):
         # Of 40 queries the first 35 come before all 5 keys: two whole tiles of 16, and part of a third.
         q, k, v = three(1, 1, 40, 16, keys=(1, 1, 5, 16), dtype=dtype)
-        output, lse = flash_attention(q, k, v, causal=True, alignment="bottom-right", return_lse=True, tile=tile)
-        found = torch.autograd.grad([output, lse], [q, k, v], [torch.ones_like(output), torch.ones_like(lse)])
+        output, lse = flash_attention(
+            q, k, v, causal=True, alignment="bottom-right", return_lse=True, tile=tile
+        )
+        found = torch.autograd.grad(
+            [output, lse], [q, k, v], [torch.ones_like(output), torch.ones_like(lse)]
+        )
         assert not output[:, :, :35].any()
         assert lse[:, :, :35].isneginf().all()
         assert not found[0][:, :, :35].any()
@@ -135,13 +168,22 @@ def test_queries_that_see_no_key_give_zero_and_no_gradient():
 
 
 def test_scores_of_ten_thousand_overflow_nowhere():
-    for dtype, sign, causal in [(*DTYPES[:1], 1, False), (DTYPES[1], -1, True), (DTYPES[2], 1, True)]:
+    for dtype, sign, causal in [
+        (*DTYPES[:1], 1, False),
+        (DTYPES[1], -1, True),
+        (DTYPES[2], 1, True),
+    ]:
         # Keys of length 100 along one axis each: a query scores ±10,000 with one of them, 0 with the others.
         q = (100 * torch.eye(32)[None, None]).to(dtype).requires_grad_()
-        k, v = (sign * q.detach()).requires_grad_(), normal(1, 1, 32, 32, dtype=dtype).requires_grad_()
+        k, v = (
+            (sign * q.detach()).requires_grad_(),
+            normal(1, 1, 32, 32, dtype=dtype).requires_grad_(),
+        )
         output, lse = flash_attention(q, k, v, causal=causal, scale=1.0, return_lse=True, tile=16)
         seen = torch.ones(32, 32, dtype=torch.bool).tril() if causal else all_seen(q, k)
-        expected, expected_lse = plain_attention(*(tensor.detach().double() for tensor in (q, k, v)), seen, 1.0)
+        expected, expected_lse = plain_attention(
+            *(tensor.detach().double() for tensor in (q, k, v)), seen, 1.0
+        )
         close(lse, expected_lse)
         close(output, expected, rtol=float(torch.finfo(dtype).eps))
         output.sum().backward()
@@ -176,7 +218,9 @@ def test_only_what_belongs_to_a_tensor_is_read_wherever_it_lies():
     for dtype, length in zip(DTYPES, (33, 16, 3), strict=True):
         leaves = three(1, 2, length, 24, dtype=dtype)
         sliced = [amid_nan(leaf.detach()).requires_grad_() for leaf in leaves]
-        assert same(*(results_of(inputs, causal=True, tile=16) for inputs in (leaves, sliced))), dtype
+        assert same(*(results_of(inputs, causal=True, tile=16) for inputs in (leaves, sliced))), (
+            dtype
+        )
     packed = normal(2, 20, 3, 2, 16).requires_grad_()
     found = []
     for part in (packed.unbind(2), [one.contiguous() for one in packed.unbind(2)]):
@@ -192,7 +236,12 @@ def test_offsets_pass_two_to_the_31():
     far = roomy.as_strided((2, 1, 16, 16), (pitch, 256, 16, 1))
     near = normal(2, 1, 16, 16, dtype=torch.float16)
     far.copy_(near)
-    assert same(*(results_of([tensor.detach().requires_grad_() for _ in range(3)]) for tensor in (near, far)))
+    assert same(
+        *(
+            results_of([tensor.detach().requires_grad_() for _ in range(3)])
+            for tensor in (near, far)
+        )
+    )
 
 
 # Gradients
@@ -204,7 +253,9 @@ def test_the_log_sum_exp_alone_has_gradients():
     lse = flash_attention(q, k, v, return_lse=True)[1]
     found = torch.autograd.grad(lse, [q, k, v], upstream, allow_unused=True)
     exact = [tensor.detach().double().requires_grad_() for tensor in (q, k, v)]
-    expected = torch.autograd.grad(plain_attention(*exact, all_seen(q, k), 1 / 4)[1], exact[:2], upstream.double())
+    expected = torch.autograd.grad(
+        plain_attention(*exact, all_seen(q, k), 1 / 4)[1], exact[:2], upstream.double()
+    )
     close(found[0], expected[0])
     close(found[1], expected[1])
     assert found[2] is None or not found[2].any()
@@ -217,7 +268,11 @@ def test_gradients_come_to_those_that_ask_and_a_gradient_of_a_gradient_is_refuse
         some = [leaf.detach().requires_grad_(asks) for leaf, asks in zip(full, wanted, strict=True)]
         flash_attention(*some).square().sum().backward()
         assert list(wanted) == [leaf.grad is not None for leaf in some]
-        pairs = [(one.grad, other.grad) for one, other in zip(some, full, strict=True) if one.grad is not None]
+        pairs = [
+            (one.grad, other.grad)
+            for one, other in zip(some, full, strict=True)
+            if one.grad is not None
+        ]
         assert all(torch.equal(one, other) for one, other in pairs), wanted
     first = torch.autograd.grad(flash_attention(*full).square().sum(), full, create_graph=True)
     with pytest.raises(RuntimeError):
@@ -251,7 +306,9 @@ def test_compiled_gives_the_same():
 
 def events_of(leaves, **chosen):
     """What torch did in one forward and backward pass, inside custom operators as well; and the results."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, record_shapes=True) as recorded:
+    with profile(
+        activities=[ProfilerActivity.CPU], profile_memory=True, record_shapes=True
+    ) as recorded:
         output = flash_attention(*leaves, **chosen)
         found = torch.autograd.grad(output, leaves, output.new_ones(()).expand_as(output))
     return recorded.events(), [output, *found]
@@ -263,20 +320,37 @@ def order_in_memory(tensor):
 
 
 def test_inputs_stay_where_and_as_they_are_and_results_lie_as_they_do():
-    copying = {"aten::clone", "aten::contiguous", "aten::copy_", "aten::_to_copy", "aten::repeat_interleave"}
+    copying = {
+        "aten::clone",
+        "aten::contiguous",
+        "aten::copy_",
+        "aten::_to_copy",
+        "aten::repeat_interleave",
+    }
     for kind in CHOICES["layout"]:
         case = Case(16, (20, 20), kind, heads=(2, 2), batch=2, dtype="float16")
         leaves = leaves_of(case)
-        before, versions = [leaf.detach().clone() for leaf in leaves], [leaf._version for leaf in leaves]
+        before, versions = (
+            [leaf.detach().clone() for leaf in leaves],
+            [leaf._version for leaf in leaves],
+        )
         events, found = events_of(leaves, **options(case))
         copied = [(event.name, event.input_shapes[0]) for event in events if event.name in copying]
         # The interpreter copies whole storages onto themselves, as one row of bytes.
-        assert not [(name, shape) for name, shape in copied if len(shape) > 1 and math.prod(shape) >= leaves[0].numel()]
+        assert not [
+            (name, shape)
+            for name, shape in copied
+            if len(shape) > 1 and math.prod(shape) >= leaves[0].numel()
+        ]
         assert same(leaves, before), kind
         assert versions == [leaf._version for leaf in leaves], kind
-        assert [leaf.shape for leaf in (leaves[0], *leaves)] == [tensor.shape for tensor in found], kind
+        assert [leaf.shape for leaf in (leaves[0], *leaves)] == [
+            tensor.shape for tensor in found
+        ], kind
         if "expanded" not in kind:
-            assert [order_in_memory(one) for one in (leaves[0], *leaves)] == [*map(order_in_memory, found)], kind
+            assert [order_in_memory(one) for one in (leaves[0], *leaves)] == [
+                *map(order_in_memory, found)
+            ], kind
 
 
 def test_memory_is_linear_in_the_sequence():
@@ -303,7 +377,10 @@ REFUSED = [
     ((EQUAL, zeros(*FOUR, dtype=torch.float16), EQUAL), {}, "float32.*float16"),
     ((EQUAL, EQUAL, zeros(*FOUR, dtype=torch.float16)), {}, "float16"),
     ((EQUAL, zeros(*FOUR, device="meta"), EQUAL), {}, "cpu.*meta"),
-    *(((zeros(*FOUR, dtype=dtype),) * 3, {}, str(dtype)) for dtype in (torch.float64, torch.int32, torch.complex64)),
+    *(
+        ((zeros(*FOUR, dtype=dtype),) * 3, {}, str(dtype))
+        for dtype in (torch.float64, torch.int32, torch.complex64)
+    ),
     ((zeros(1, 1, 8, 257),) * 3, {}, "257"),
     ((zeros(1, 1, 8, 0),) * 3, {}, "0"),
     ((zeros(1, 3, 8, 16), EQUAL, EQUAL), {}, "3.*2"),
@@ -370,5 +447,9 @@ def test_triton_still_multiplies_and_narrows_bfloat16_by_its_bit_patterns(tmp_pa
     assert done.returncode == 0, done.stderr
     product, narrowed = map(float, done.stdout.split())
     mending = "roofline_kernels/attention/interpreting.py"
-    assert product != 16, f"Triton's interpreter multiplies bfloat16 as it should now: take mended_dot out of {mending}"
-    assert narrowed != 1 + 2**-7, f"Triton's interpreter rounds to bfloat16 now: take mended_narrow out of {mending}"
+    assert product != 16, (
+        f"Triton's interpreter multiplies bfloat16 as it should now: take mended_dot out of {mending}"
+    )
+    assert narrowed != 1 + 2**-7, (
+        f"Triton's interpreter rounds to bfloat16 now: take mended_narrow out of {mending}"
+    )

@@ -30,7 +30,9 @@ def scales_rows():
     """Whether this torch multiplies fp8 with a scale for each row on a processor: 2.13 does, 2.11 does not yet."""
     one, scale = torch.ones(16, 16).to(torch.float8_e4m3fn), torch.ones(16, 1)
     with contextlib.suppress(RuntimeError):
-        return torch._scaled_mm(one, one.t(), scale, scale.t(), out_dtype=torch.bfloat16) is not None
+        return (
+            torch._scaled_mm(one, one.t(), scale, scale.t(), out_dtype=torch.bfloat16) is not None
+        )
     return False
 
 
@@ -73,7 +75,9 @@ def test_one_wrong_tile_and_one_wrong_element_of_a_small_product_are_noticed():
             out[row : row + 32, column : column + 32] = right[32:64, 32:64]
             assert not product.check(operands, out), (name, row, column)
         product, operands, right = multiplied(name, WHOLE)
-        for column, wrong in product_of([0, 37, 79], [float("nan"), float("inf"), right.abs().max() + 8]):
+        for column, wrong in product_of(
+            [0, 37, 79], [float("nan"), float("inf"), right.abs().max() + 8]
+        ):
             out = right.clone()
             out[47, column] = wrong
             assert not product.check(operands, out), (name, column, wrong)
@@ -103,14 +107,22 @@ def without_a_scale(which):
 
 @pytest.mark.usefixtures("sampled")
 def test_operands_that_are_transposed_left_out_of_fewer_digits_or_without_their_scale_are_noticed():
-    changes = [(name, shape, without_the_end_of_the_sum) for name, shape in product_of(MULTIPLIED, SHAPES)]
+    changes = [
+        (name, shape, without_the_end_of_the_sum) for name, shape in product_of(MULTIPLIED, SHAPES)
+    ]
     changes += [
-        (name, Shape(64, 64, 64), lambda one: Operands(one.left, one.weight.t().contiguous(), one.scales))
+        (
+            name,
+            Shape(64, 64, 64),
+            lambda one: Operands(one.left, one.weight.t().contiguous(), one.scales),
+        )
         for name in MULTIPLIED
     ]
     changes += [(name, SAMPLED, of_fewer_digits) for name in ("bf16", "fp16", "fp32")]
     scaled = [name for name in MULTIPLIED if KINDS[name].scales]
-    changes += [(name, SAMPLED, without_a_scale(which)) for name, which in product_of(scaled, [0, 1])]
+    changes += [
+        (name, SAMPLED, without_a_scale(which)) for name, which in product_of(scaled, [0, 1])
+    ]
     for name, shape, change in changes:
         product, operands, out = multiplied(name, shape, change)
         assert not product.check(operands, out), (name, shape, change)
@@ -122,12 +134,18 @@ def test_operands_are_normal_and_never_zero_throughout_others_in_each_set_and_th
         unit = gemm.fp8_deviation(operands.left.dtype) if operands.scales else 1.0
         for matrix in (operands.left, operands.weight):
             values = matrix.double() / unit
-            found = (float(values.mean()), float(values.std()), float((values == 0).double().mean()))
+            found = (
+                float(values.mean()),
+                float(values.std()),
+                float((values == 0).double().mean()),
+            )
             assert found == pytest.approx((0, 1, 0), abs=0.01), name
     for name in ["bf16", "fp8_rowwise"]:
         first, again = Gemm(KINDS[name], WHOLE, CPU), Gemm(KINDS[name], WHOLE, CPU)
         sets = [first.make()[0] for _ in range(3)]
-        assert not any(torch.equal(one.left.float(), other.left.float()) for one, other in pairwise(sets)), name
+        assert not any(
+            torch.equal(one.left.float(), other.left.float()) for one, other in pairwise(sets)
+        ), name
         assert torch.equal(sets[0].weight.float(), again.make()[0].weight.float()), name
 
 
@@ -154,10 +172,15 @@ def test_a_type_that_a_device_does_not_have_is_told_with_its_reason(monkeypatch)
         raise RuntimeError("no kernel for fp8\nand a long story")
 
     monkeypatch.setattr(torch, "_scaled_mm", refuse)
-    assert gemm.why_not(KINDS["fp8_rowwise"], CPU) == "needs fp8_rowwise on cpu, found: no kernel for fp8"
+    assert (
+        gemm.why_not(KINDS["fp8_rowwise"], CPU)
+        == "needs fp8_rowwise on cpu, found: no kernel for fp8"
+    )
     multiply = torch.mm
     monkeypatch.setattr(torch, "mm", lambda left, right, out: out.zero_())
-    assert gemm.why_not(KINDS["fp16"], CPU) == "needs fp16 on cpu, found that its products are wrong"
+    assert (
+        gemm.why_not(KINDS["fp16"], CPU) == "needs fp16 on cpu, found that its products are wrong"
+    )
     # A Volta card has no bf16.
     monkeypatch.setattr(torch, "mm", multiply)
     monkeypatch.setattr(gemm, "Gemm", lambda kind, shape, _: Gemm(kind, shape, CPU))
@@ -170,7 +193,10 @@ def test_a_type_that_a_device_does_not_have_is_told_with_its_reason(monkeypatch)
 
 def test_cdna_3_has_an_e4m3_of_its_own(monkeypatch):
     monkeypatch.setattr(torch.version, "hip", "6.2")
-    for architecture, dtype in [("gfx942:x", torch.float8_e4m3fnuz), ("gfx950", torch.float8_e4m3fn)]:
+    for architecture, dtype in [
+        ("gfx942:x", torch.float8_e4m3fnuz),
+        ("gfx950", torch.float8_e4m3fn),
+    ]:
         properties = type("Properties", (), {"gcnArchName": architecture})
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _, found=properties: found)
         assert gemm.fp8_type(torch.device("cuda")) == dtype
@@ -192,4 +218,7 @@ def test_a_shape_that_memory_bounds_is_bound_by_it_on_every_product_with_a_datas
 
 def test_memory_needed_holds_operands_and_result():
     # 8192 · 8192 · 2 bytes, three times, and 256 rows of float64 twice.
-    assert Gemm(KINDS["bf16"], Shape(8192, 8192, 8192), CPU).memory_needed == 3 * 8192**2 * 2 + 2 * 8 * 256 * 8192
+    assert (
+        Gemm(KINDS["bf16"], Shape(8192, 8192, 8192), CPU).memory_needed
+        == 3 * 8192**2 * 2 + 2 * 8 * 256 * 8192
+    )

@@ -49,7 +49,12 @@ def test_the_sweep_goes_from_four_kibibytes_to_the_embedding_of_llama_3_8b_in_si
 def test_buffers_are_contiguous_bytes_of_the_size_asked_for_where_vectors_of_sixteen_bytes_may_begin():
     for size_bytes in SIZES:
         for buffer in pairs_of(size_bytes, 1)[0]:
-            found = (buffer.dtype, tuple(buffer.shape), buffer.is_contiguous(), buffer.data_ptr() % 16)
+            found = (
+                buffer.dtype,
+                tuple(buffer.shape),
+                buffer.is_contiguous(),
+                buffer.data_ptr() % 16,
+            )
             assert found == (torch.uint8, (size_bytes,), True, 0), size_bytes
     for size_bytes in [1, 4 * MIB - 1, 4 * MIB, 5 * MIB + 1]:
         buffer = memcpy.allocate(size_bytes, CPU)
@@ -62,7 +67,9 @@ def test_no_buffer_overlaps_another():
         [False, True], [(1, 500), (4096, 500), (65_537, 500), (3 * MIB, 25)]
     ):
         pairs = pairs_of(size_bytes, count, odd_address=odd_address)
-        taken = sorted((one.data_ptr(), one.data_ptr() + one.numel()) for pair in pairs for one in pair)
+        taken = sorted(
+            (one.data_ptr(), one.data_ptr() + one.numel()) for pair in pairs for one in pair
+        )
         assert all(end <= start for (_, end), (start, _) in itertools.pairwise(taken))
 
 
@@ -117,7 +124,9 @@ ROTATIONS = {1: 5000, 4096: 400, 65_537: 40, 700_001: 5, 3 * MIB: 3}
 def test_one_byte_that_was_left_out_is_found_in_whichever_set_it_is():
     for size_bytes, odd_address in itertools.product(ROTATIONS, [False, True]):
         pairs = copied(size_bytes, ROTATIONS[size_bytes], odd_address)
-        for index, position in itertools.product([0, len(pairs) // 3, len(pairs) - 1], [0, size_bytes - 1]):
+        for index, position in itertools.product(
+            [0, len(pairs) // 3, len(pairs) - 1], [0, size_bytes - 1]
+        ):
             source, target = pairs[index]
             target[position] = ~source[position]
             assert memcpy.same.first_wrong(pairs) == index, (size_bytes, odd_address)
@@ -146,7 +155,9 @@ def test_a_slab_takes_one_comparison(monkeypatch):
     # Each is a wait for the device.
     monkeypatch.setattr(memcpy, "_SLAB_BYTES", SLAB_BYTES)
     equal, counted = torch.equal, []
-    monkeypatch.setattr(torch, "equal", lambda left, right: counted.append(left) or equal(left, right))
+    monkeypatch.setattr(
+        torch, "equal", lambda left, right: counted.append(left) or equal(left, right)
+    )
     for size_bytes, count in [(4096, 25_601), (16 * MIB, 8)]:
         pairs = copied(size_bytes, count)
         memcpy.same.spoil([])
@@ -161,8 +172,13 @@ def test_in_ruined_sets_every_byte_of_a_target_differs_and_others_are_left_as_th
         sources = [source.clone() for source, _ in pairs]
         ruined, others = pairs[: count // 2], pairs[count // 2 :]
         memcpy.same.spoil(ruined)
-        assert not any(bool((source == target).any()) for source, target in ruined), (odd_address, size_bytes)
-        assert all(torch.equal(before, source) for before, (source, _) in zip(sources, pairs, strict=True))
+        assert not any(bool((source == target).any()) for source, target in ruined), (
+            odd_address,
+            size_bytes,
+        )
+        assert all(
+            torch.equal(before, source) for before, (source, _) in zip(sources, pairs, strict=True)
+        )
         assert memcpy.same.first_wrong(others) is None
         assert memcpy.same.first_wrong(pairs) == 0
 
@@ -172,7 +188,9 @@ def test_filling_begins_at_the_start_asked_for_and_goes_round_the_tile():
     for start in [0, 1, 1_000_003, 8 * MIB + 8, 3 * (8 * MIB + 9) + 5]:
         size = tile.numel() + 1000
         expected = tile.repeat(3)[start % tile.numel() :][:size]
-        assert torch.equal(expected, memcpy.fill_random(torch.zeros(size, dtype=torch.uint8), start)), start
+        assert torch.equal(
+            expected, memcpy.fill_random(torch.zeros(size, dtype=torch.uint8), start)
+        ), start
 
 
 def test_a_pair_takes_no_more_memory_than_announced():

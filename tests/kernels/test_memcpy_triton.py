@@ -39,7 +39,10 @@ def test_the_kernel_copies_every_byte_and_writes_nothing_beside_its_target():
     done = warm.run(["-c", INTERPRETED], env=os.environ | {"TRITON_INTERPRET": "1"})
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert (len(found), {case: good for case, good in found.items() if good != [True] * 3}) == (8, {})
+    assert (len(found), {case: good for case, good in found.items() if good != [True] * 3}) == (
+        8,
+        {},
+    )
 
 
 TARGETS = {"sm_90": ("cuda", 90, 32), "gfx942": ("hip", "gfx942", 64)}
@@ -93,13 +96,23 @@ def test_elements_are_wide_where_size_and_address_allow_and_the_grid_covers_ever
     class Kernel:
         def __getitem__(self, grid):
             def call(source, target, count, **options):
-                seen.update(grid=grid, element=source.element_size(), count=count, block=options["BLOCK"])
+                seen.update(
+                    grid=grid, element=source.element_size(), count=count, block=options["BLOCK"]
+                )
 
             return call
 
     monkeypatch.setattr(memcpy_triton, "copy_kernel", Kernel())
     for size, shift, element in [
-        *((4096, 0, 8), (4096, 1, 1), (4096, 8, 1), (4097, 0, 1), (65_537, 1, 1), (8, 0, 8), (1, 0, 1)),
+        *(
+            (4096, 0, 8),
+            (4096, 1, 1),
+            (4096, 8, 1),
+            (4097, 0, 1),
+            (65_537, 1, 1),
+            (8, 0, 8),
+            (1, 0, 1),
+        ),
         *((16_384, 0, 8), (16_385, 0, 1), (2**20, 0, 8)),
     ]:
         seen = {}

@@ -22,7 +22,17 @@ AS_ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
 
 def test_messages_of_every_kind_arrive_and_every_mutant_is_caught_by_who_should_have_received_it():
     require_tools("mpirun")
-    command = ["mpirun", *AS_ROOT, "--oversubscribe", "--bind-to", "none", "-n", "2", sys.executable, str(CHILD)]
+    command = [
+        "mpirun",
+        *AS_ROOT,
+        "--oversubscribe",
+        "--bind-to",
+        "none",
+        "-n",
+        "2",
+        sys.executable,
+        str(CHILD),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (sender, version), (receiver, _) = json.loads(done.stdout)
@@ -39,16 +49,26 @@ def test_a_message_is_the_same_memory_as_bytes_and_contiguous():
         tensor = torch.zeros(3, 5, dtype=dtype)
         found = mpi_copy.as_bytes(tensor)
         assert (found.data_ptr(), found.numel()) == (tensor.data_ptr(), 15 * tensor.element_size())
-    with pytest.raises(ValueError, match=r"shape \(4, 4\) and strides \(1, 4\) was to be sent; expected a contiguous"):
+    with pytest.raises(
+        ValueError,
+        match=r"shape \(4, 4\) and strides \(1, 4\) was to be sent; expected a contiguous",
+    ):
         mpi_copy.as_bytes(torch.zeros(4, 4).t())
 
 
-def test_a_world_of_another_size_says_both_and_one_of_one_points_to_another_mpis_mpirun(monkeypatch):
+def test_a_world_of_another_size_says_both_and_one_of_one_points_to_another_mpis_mpirun(
+    monkeypatch,
+):
     monkeypatch.setattr(mpi, "version", lambda: "MPICH 4")
     mpi.check_world(2, 2)
-    with pytest.raises(BadInput, match="COMM_WORLD has 4 ranks; expected 2: start as many ranks as the test asks for"):
+    with pytest.raises(
+        BadInput,
+        match="COMM_WORLD has 4 ranks; expected 2: start as many ranks as the test asks for",
+    ):
         mpi.check_world(4, 2)
-    with pytest.raises(BadInput, match=r"has 1 rank; expected 2: the mpirun in use belongs to another MPI.*MPICH 4"):
+    with pytest.raises(
+        BadInput, match=r"has 1 rank; expected 2: the mpirun in use belongs to another MPI.*MPICH 4"
+    ):
         mpi.check_world(1, 2)
 
 
@@ -58,7 +78,11 @@ def result(device="cuda:0", wrong=()):
 
 def test_only_buffers_that_arrive_whole_on_gpus_prove_it_in_a_world_of_two_with_a_short_patience():
     for results, aware, reason in [
-        ([result(), result("cuda:1")], True, "GPU-aware: device buffers arrived whole (Open MPI v5)"),
+        (
+            [result(), result("cuda:1")],
+            True,
+            "GPU-aware: device buffers arrived whole (Open MPI v5)",
+        ),
         (
             [result(), result("cuda:1", wrong=[2**22])],
             False,

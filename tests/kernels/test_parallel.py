@@ -20,7 +20,8 @@ TINY = Config(32, 64, 2, 2, vocab=96)
 # Of FP32 gradients near 1, and of parameters after three steps of AdamW at a rate of 1e-3.
 TOLERANCE = 1e-5
 intervals = st.lists(
-    st.tuples(st.integers(0, 20), st.integers(0, 20)).map(lambda pair: (min(pair), max(pair))), max_size=8
+    st.tuples(st.integers(0, 20), st.integers(0, 20)).map(lambda pair: (min(pair), max(pair))),
+    max_size=8,
 )
 
 
@@ -38,22 +39,37 @@ def test_intervals_are_united_met_and_taken_away_as_sets_are(some, others):
     assert points(without(some, others)) == points(some) - points(others)
     with pytest.raises(ValueError) as error:
         length([(0, 1), (3, 2)])
-    assert str(error.value) == "an interval from 3 to 2; expected an end that is not before the start"
+    assert (
+        str(error.value) == "an interval from 3 to 2; expected an end that is not before the start"
+    )
 
 
 def event(name, start, end, kind="CPU"):
     return SimpleNamespace(
-        name=name, time_range=SimpleNamespace(start=start, end=end), device_type=SimpleNamespace(name=kind)
+        name=name,
+        time_range=SimpleNamespace(start=start, end=end),
+        device_type=SimpleNamespace(name=kind),
     )
 
 
 STEPS = [event(STEP, 0, 100), event(STEP, 200, 300)]
-RANGES = [event(name, 0, 100, kind) for name in (STEP, "nccl:all_reduce", "FSDP::x (3)") for kind in ("CPU", "CUDA")]
+RANGES = [
+    event(name, 0, 100, kind)
+    for name in (STEP, "nccl:all_reduce", "FSDP::x (3)")
+    for kind in ("CPU", "CUDA")
+]
 PROFILES = {
     # Hidden: 40 to 50 by a product, 85 to 90 by a copy. What surrounds operators hides nothing.
     "over Gloo what no operator covers is exposed": (
-        *((*STEPS, event("gloo:all_reduce", 40, 80), event("gloo:all_reduce", 60, 90)), (200, 60, 45)),
-        (event("gloo:all_gather", 210, 220), event("aten::mm", 30, 50), event("fsdp::chunk_cat", 85, 95)),
+        *(
+            (*STEPS, event("gloo:all_reduce", 40, 80), event("gloo:all_reduce", 60, 90)),
+            (200, 60, 45),
+        ),
+        (
+            event("gloo:all_gather", 210, 220),
+            event("aten::mm", 30, 50),
+            event("fsdp::chunk_cat", 85, 95),
+        ),
         (event("AddmmBackward0", 30, 95),),
     ),
     "what is outside of steps does not count": (
@@ -61,9 +77,22 @@ PROFILES = {
         (event("gloo:broadcast", 190, 400),),
     ),
     "on a device kernels decide and not the host": (
-        *((event(STEP, 0, 100), event("aten::mm", 0, 90), event("nccl:all_reduce", 10, 12)), (100, 40, 15)),
-        (event("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 40, 80, "CUDA"),),
-        (event("sgemm_128x64_tn", 30, 60, "CUDA"), event("Memcpy DtoD (Device -> Device)", 75, 90, "CUDA")),
+        *(
+            (event(STEP, 0, 100), event("aten::mm", 0, 90), event("nccl:all_reduce", 10, 12)),
+            (100, 40, 15),
+        ),
+        (
+            event(
+                "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+                40,
+                80,
+                "CUDA",
+            ),
+        ),
+        (
+            event("sgemm_128x64_tn", 30, 60, "CUDA"),
+            event("Memcpy DtoD (Device -> Device)", 75, 90, "CUDA"),
+        ),
     ),
     "ranges that are shown on the device too are no kernels": (
         *(RANGES, (100, 10, 10)),
@@ -75,7 +104,9 @@ PROFILES = {
 def test_a_profile_tells_of_steps_communication_and_what_of_it_nothing_hides():
     for what, (events, expected, *more) in PROFILES.items():
         found = communication_of([*events, *(one for some in more for one in some)])
-        microseconds = [1e6 * value for value in (found.step_s, found.communication_s, found.exposed_s)]
+        microseconds = [
+            1e6 * value for value in (found.step_s, found.communication_s, found.exposed_s)
+        ]
         assert microseconds == pytest.approx(expected), what
     with pytest.raises(ValueError) as error:
         communication_of([event("gloo:all_reduce", 0, 1)])
@@ -93,7 +124,9 @@ def test_steps_are_those_of_one_process_with_all_batches(ranks):
         for strategy in STRATEGIES:
             found = own[strategy]
             far = {name: found[name] for name in ("gradients", "parameters", "average error")}
-            assert {name: value for name, value in far.items() if not value < TOLERANCE} == {}, strategy
+            assert {name: value for name, value in far.items() if not value < TOLERANCE} == {}, (
+                strategy
+            )
             # A finite loss verifies also under autocast.
             assert (found["verified"], found["mixed verified"]) == (True, True), strategy
             step_s, communication_s, exposed_s = found["profile"]
@@ -101,10 +134,15 @@ def test_steps_are_those_of_one_process_with_all_batches(ranks):
         # Without the other ranks' batches gradients are others.
         assert own["alone"]["gradients"] > TOLERANCE
         assert own["ddp"]["elements"] == TINY.parameters
-        assert (own["fsdp2"]["elements"], own["fsdp2"]["units"]) == (TINY.parameters // 2, TINY.layers + 1)
+        assert (own["fsdp2"]["elements"], own["fsdp2"]["units"]) == (
+            TINY.parameters // 2,
+            TINY.layers + 1,
+        )
 
 
-def test_ddp_leaves_the_same_model_on_all_ranks_to_the_last_bit_and_without_synchronisation_it_does_not(ranks):
+def test_ddp_leaves_the_same_model_on_all_ranks_to_the_last_bit_and_without_synchronisation_it_does_not(
+    ranks,
+):
     first, second = (own["ddp"]["fingerprint"] for own in ranks)
     assert (first == second, len(first)) == (True, 2 * 9 + 2)
     first, second = (own["ddp"]["fingerprint alone"] for own in ranks)
@@ -121,7 +159,9 @@ def test_one_bucket_at_the_end_of_the_backward_pass_is_all_exposed(ranks):
 
 
 def plain_step(**options):
-    return ParallelStep(TINY, None, **{"batch": 2, "context": 8, "group": None, "device": CPU} | options)
+    return ParallelStep(
+        TINY, None, **{"batch": 2, "context": 8, "group": None, "device": CPU} | options
+    )
 
 
 def test_a_plain_model_trains_without_ranks_and_a_loss_that_is_no_number_does_not_verify():
@@ -141,7 +181,10 @@ def test_a_plain_model_trains_without_ranks_and_a_loss_that_is_no_number_does_no
 
 def test_what_cannot_be_is_refused():
     for arguments, message in [
-        ({"strategy": "ddp"}, "ddp without a group of ranks; expected the group that trains together"),
+        (
+            {"strategy": "ddp"},
+            "ddp without a group of ranks; expected the group that trains together",
+        ),
         ({"strategy": "fsdp"}, "strategy is 'fsdp'; expected one of ddp, fsdp2"),
         (
             {"strategy": None, "precision": "fp16_autocast"},
@@ -149,7 +192,12 @@ def test_what_cannot_be_is_refused():
         ),
     ]:
         with pytest.raises(ValueError) as error:
-            ParallelStep(TINY, **{"batch": 2, "context": 8, "group": None, "device": CPU} | arguments)
+            ParallelStep(
+                TINY, **{"batch": 2, "context": 8, "group": None, "device": CPU} | arguments
+            )
         assert str(error.value) == message
-    with pytest.raises(ValueError, match="a step without synchronisation with None; expected ddp, which has no_sync"):
+    with pytest.raises(
+        ValueError,
+        match="a step without synchronisation with None; expected ddp, which has no_sync",
+    ):
         plain_step().step_alone()

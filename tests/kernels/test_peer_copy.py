@@ -9,7 +9,15 @@ import torch
 
 from roofline_kernels import memcpy, messages, peer_copy, shared_copy
 from roofline_kernels.messages import Message
-from roofline_kernels.peer_copy import AtOnce, PeerBuffers, all_to_one, both_ways, on_gpus, one_to_all, ordered_pairs
+from roofline_kernels.peer_copy import (
+    AtOnce,
+    PeerBuffers,
+    all_to_one,
+    both_ways,
+    on_gpus,
+    one_to_all,
+    ordered_pairs,
+)
 
 CPU = torch.device("cpu")
 SIZES = [4096, 65_537]
@@ -34,7 +42,12 @@ def turned_round(*buffers):
         target.copy_(source)
 
 
-MUTANTS = [lambda *buffers: None, without_the_last, lambda *buffers: buffers[1].copy_(buffers[0]), turned_round]
+MUTANTS = [
+    lambda *buffers: None,
+    without_the_last,
+    lambda *buffers: buffers[1].copy_(buffers[0]),
+    turned_round,
+]
 
 
 def test_every_copy_arrives_and_every_mutant_is_caught():
@@ -43,7 +56,10 @@ def test_every_copy_arrives_and_every_mutant_is_caught():
             ways = [(CPU, CPU)] * count
             buffers = PeerBuffers(size_bytes, ways).make()
             AtOnce(ways)(*buffers)
-            assert (len(buffers), peer_copy.same(*buffers)) == (2 * count, True), (count, size_bytes)
+            assert (len(buffers), peer_copy.same(*buffers)) == (2 * count, True), (
+                count,
+                size_bytes,
+            )
         for mutant in MUTANTS:
             buffers = PeerBuffers(size_bytes, [(CPU, CPU)] * 2).make()
             mutant(*buffers)
@@ -102,7 +118,11 @@ class Gpus:
 
     def __init__(self, monkeypatch):
         self.current, self.begun_s = {}, []
-        for name, value in {"Stream": Stream, "Event": Event, "current_stream": self.stream_of}.items():
+        for name, value in {
+            "Stream": Stream,
+            "Event": Event,
+            "current_stream": self.stream_of,
+        }.items():
             monkeypatch.setattr(torch.cuda, name, value)
         monkeypatch.setattr(torch.cuda, "stream", partial(On, self))
         monkeypatch.setattr(memcpy, "copy", self.copy)
@@ -133,7 +153,9 @@ class On:
         self.gpus.current[self.stream.device] = self.before
 
 
-def test_copies_run_at_once_and_a_call_begins_when_all_that_was_submitted_has_ended_everywhere(monkeypatch):
+def test_copies_run_at_once_and_a_call_begins_when_all_that_was_submitted_has_ended_everywhere(
+    monkeypatch,
+):
     for fan in (both_ways(0, 1), one_to_all(0, 8), all_to_one(3, 8)):
         gpus, ways = Gpus(monkeypatch), on_gpus(fan)
         # In place of tensors the devices that they would be on.
@@ -216,7 +238,9 @@ def test_what_does_not_come_back_and_the_data_of_another_message_or_pass_are_see
         assert not second.arrived(), size_bytes
 
 
-SHARED = pytest.mark.skipif(not shared_copy.supported(), reason="needs memfd_create, which is Linux's")
+SHARED = pytest.mark.skipif(
+    not shared_copy.supported(), reason="needs memfd_create, which is Linux's"
+)
 
 
 def with_shared_memory(size_bytes, run, patience_s=30.0):

@@ -6,7 +6,14 @@ import pytest
 import torch
 from torch import nn
 
-from roofline_kernels.precision import HIDDEN, PARTS, ToyModel, accumulate, autocast_dtypes, dtype_table
+from roofline_kernels.precision import (
+    HIDDEN,
+    PARTS,
+    ToyModel,
+    accumulate,
+    autocast_dtypes,
+    dtype_table,
+)
 
 FP32, FP16, BF16 = torch.float32, torch.float16, torch.bfloat16
 
@@ -16,7 +23,9 @@ def rounded_sum(sum_dtype, term_dtype, terms):
     term, total = Fraction(torch.tensor(0.01, dtype=term_dtype).item()), Fraction(0)
     for _ in range(terms):
         # A sum of two FP16 or FP32 numbers is exact in FP64 here, so that torch rounds once.
-        total = Fraction(torch.tensor(float(total + term), dtype=torch.float64).to(sum_dtype).item())
+        total = Fraction(
+            torch.tensor(float(total + term), dtype=torch.float64).to(sum_dtype).item()
+        )
     return float(total)
 
 
@@ -55,8 +64,12 @@ def test_every_part_has_the_type_that_it_computes_in():
         assert (found["fc1"], found["logits"]) == (dtype, dtype), dtype
     # Another type of layer norm, of logits or of parameters is seen.
     for norm, dtype in [(UpcastNorm, FP32), (HalfNorm, FP16)]:
-        assert autocast_dtypes("cpu", BF16, with_parts(norm=norm(HIDDEN))) == usual | {"LayerNorm": dtype}
-    found = autocast_dtypes("cpu", FP16, with_parts(fc2=nn.Sequential(ToyModel().fc2, UpcastNorm(5))))
+        assert autocast_dtypes("cpu", BF16, with_parts(norm=norm(HIDDEN))) == usual | {
+            "LayerNorm": dtype
+        }
+    found = autocast_dtypes(
+        "cpu", FP16, with_parts(fc2=nn.Sequential(ToyModel().fc2, UpcastNorm(5)))
+    )
     assert (found["fc1"], found["logits"]) == (FP16, FP32)
     model = ToyModel().to(BF16)
     found = autocast_dtypes("cpu", BF16, model)
@@ -69,7 +82,10 @@ def test_parameters_of_several_types_are_refused():
     model.norm.half()
     with pytest.raises(ValueError) as error:
         autocast_dtypes("cpu", BF16, model)
-    assert str(error.value) == "the parameters have the types FP16, FP32; expected one type for all of them"
+    assert (
+        str(error.value)
+        == "the parameters have the types FP16, FP32; expected one type for all of them"
+    )
 
 
 def test_the_table_marks_what_differs():

@@ -46,7 +46,9 @@ def test_angles_far_out_are_as_exact_as_the_tables_type():
     cosines, sines = rotary_tables(64, 16_385, 10_000.0, torch.device("cpu"), torch.float32)
     angles = [16_384 * 10_000.0 ** (-2 * pair / 64) for pair in range(32)]
     for table, function in ((cosines, math.cos), (sines, math.sin)):
-        torch.testing.assert_close(table[-1], torch.tensor([*map(function, angles)]), rtol=0, atol=1e-7)
+        torch.testing.assert_close(
+            table[-1], torch.tensor([*map(function, angles)]), rtol=0, atol=1e-7
+        )
 
 
 def test_a_half_turns_in_float32_and_is_rounded_once_under_autocast_too():

@@ -71,4 +71,7 @@ def test_the_check_refuses_what_left_elements_out_what_is_nan_and_another_operat
 
 
 def test_bytes_of_an_array_are_those_of_its_elements():
-    assert [Arrays(1000, CPU, dtype).array_bytes for dtype in (torch.float64, torch.float32)] == [8000, 4000]
+    assert [Arrays(1000, CPU, dtype).array_bytes for dtype in (torch.float64, torch.float32)] == [
+        8000,
+        4000,
+    ]

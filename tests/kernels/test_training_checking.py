@@ -31,8 +31,14 @@ def refused(training, one, told):
 
 
 def test_every_pass_is_right_in_every_precision_and_with_naive_attention():
-    cases = [*itertools.product(PASSES, ["fp32", "bf16_autocast", "fp16_autocast", "bf16"], ["sdpa"])]
-    for passes, precision, attention in [*cases, ("forward", "fp32", "naive"), ("step", "fp32", "naive")]:
+    cases = [
+        *itertools.product(PASSES, ["fp32", "bf16_autocast", "fp16_autocast", "bf16"], ["sdpa"])
+    ]
+    for passes, precision, attention in [
+        *cases,
+        ("forward", "fp32", "naive"),
+        ("step", "fp32", "naive"),
+    ]:
         training = make_training(precision, attention)
         check(training, done(training, passes))
 
@@ -80,7 +86,9 @@ def test_an_optimizer_that_computes_something_else_is_seen():
         (lambda state, value: state["exp_avg_sq"].mul_(1.01), "the second moment of "),
         (lambda state, value: value.add_(1e-6), ""),
     ]
-    for (change, told), name in itertools.product(changes, ["embedding.weight", FIRST, "norm.weight"]):
+    for (change, told), name in itertools.product(
+        changes, ["embedding.weight", FIRST, "norm.weight"]
+    ):
         training = make_training()
         one = done(training, "optimizer")
 
@@ -95,7 +103,12 @@ def test_an_optimizer_that_computes_something_else_is_seen():
 
 
 def test_a_wrong_decay_or_rate_is_seen():
-    options = [("fp32", "weight_decay", 0.0), ("bf16", "weight_decay", 1.0), ("fp32", "lr", 0.999), ("bf16", "lr", 0.9)]
+    options = [
+        ("fp32", "weight_decay", 0.0),
+        ("bf16", "weight_decay", 1.0),
+        ("fp32", "lr", 0.999),
+        ("bf16", "lr", 0.9),
+    ]
     for (precision, option, value), passes in itertools.product(options, ["optimizer", "step"]):
         training = make_training(precision)
         one, (group,) = done(training, passes), training.optimizer.param_groups
@@ -135,11 +148,17 @@ def test_a_reference_without_room_is_made_on_the_host_and_no_failure_of_the_pass
     assert places == ["meta", "cpu"]
 
     def full(self):
-        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes\nand more")
+        raise RuntimeError(
+            "DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes\nand more"
+        )
 
     for passes in ["forward", "forward_backward", "step"]:
         training = make_training()
         one = done(training, passes)
         with monkeypatch.context() as patch:
             patch.setattr(Reference, "_streams", full)
-            refused(training, one, r"^the pass ran, but memory ran out while it was checked, on the host too")
+            refused(
+                training,
+                one,
+                r"^the pass ran, but memory ran out while it was checked, on the host too",
+            )

@@ -4,7 +4,12 @@ import itertools
 
 import torch
 
-from roofline_kernels.training.estimates import activation_bytes, bytes_at_least, cast_bytes, saved_bytes
+from roofline_kernels.training.estimates import (
+    activation_bytes,
+    bytes_at_least,
+    cast_bytes,
+    saved_bytes,
+)
 from roofline_kernels.training.executing import executed
 from roofline_kernels.training.precisions import precision_named
 from roofline_kernels.transformer import SIZES, Config
@@ -28,7 +33,9 @@ def measured(precision, passes, attention):
     with torch.autograd.profiler.profile(use_kineto=True, profile_memory=True) as profile:
         kept = run()
     del kept
-    changes = [event.nbytes() for event in profile.kineto_results.events() if event.name() == "[memory]"]
+    changes = [
+        event.nbytes() for event in profile.kineto_results.events() if event.name() == "[memory]"
+    ]
     return max(itertools.accumulate(changes, initial=0))
 
 
@@ -61,17 +68,24 @@ def test_what_is_counted_is_what_stays_there():
     # Autocast has every matrix a second time in two bytes.
     assert cast_bytes(small, precision_named("bf16_autocast")) == 2 * (120_945_408 - of_norms)
     assert cast_bytes(small, precision_named("bf16")) == 0
-    kept, dropped = (least(name, "forward", config=small) for name in ("bf16_autocast", "bf16_autocast_uncached"))
+    kept, dropped = (
+        least(name, "forward", config=small) for name in ("bf16_autocast", "bf16_autocast_uncached")
+    )
     assert kept - dropped == 2 * (120_945_408 - of_norms)
     # Naive attention has a square for each head.
     fused, naive = (
-        saved_bytes(CONFIG, batch=2, context=64, precision=precision_named("fp32"), attention=attention)
+        saved_bytes(
+            CONFIG, batch=2, context=64, precision=precision_named("fp32"), attention=attention
+        )
         for attention in ("sdpa", "naive")
     )
     assert naive - fused == 3 * (2 * 4 * 64 * 64) * 4
     # Of a compiled step nothing is counted that a compiler may compute again.
     weights = 4 * CONFIG.parameters
     assert least("fp32", "step", execution="compile") == 4 * weights
-    assert least("fp32", "forward", execution="compile") == weights + 4 * BATCH * CONTEXT * CONFIG.vocab
+    assert (
+        least("fp32", "forward", execution="compile")
+        == weights + 4 * BATCH * CONTEXT * CONFIG.vocab
+    )
     # "size = batch_size * context_length * d_model * 4 bytes = 2.5MB", of one sequence of 256 tokens.
     assert activation_bytes(SIZES["2.7B"], 1, 256, torch.float32) == 2.5 * 2**20

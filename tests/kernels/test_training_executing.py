@@ -19,11 +19,41 @@ CUDA = torch.device("cuda")
 
 def test_what_does_not_apply_is_told():
     for execution, device, precision, passes, told in [
-        ("compile", CUDA, "fp32", "backward", "that begins with the compiled forward pass, found backward"),
-        ("compile", CPU, "fp32", "optimizer", "that begins with the compiled forward pass, found optimizer"),
-        ("cuda_graph", CPU, "fp32", "forward", "needs a CUDA or ROCm device for a CUDA graph, found cpu"),
-        ("cuda_graph", CUDA, "fp32", "backward", "in the same CUDA graph, found the backward pass alone"),
-        ("cuda_graph", CUDA, "fp16_autocast", "step", "that the host does not wait in, found fp16_autocast"),
+        (
+            "compile",
+            CUDA,
+            "fp32",
+            "backward",
+            "that begins with the compiled forward pass, found backward",
+        ),
+        (
+            "compile",
+            CPU,
+            "fp32",
+            "optimizer",
+            "that begins with the compiled forward pass, found optimizer",
+        ),
+        (
+            "cuda_graph",
+            CPU,
+            "fp32",
+            "forward",
+            "needs a CUDA or ROCm device for a CUDA graph, found cpu",
+        ),
+        (
+            "cuda_graph",
+            CUDA,
+            "fp32",
+            "backward",
+            "in the same CUDA graph, found the backward pass alone",
+        ),
+        (
+            "cuda_graph",
+            CUDA,
+            "fp16_autocast",
+            "step",
+            "that the host does not wait in, found fp16_autocast",
+        ),
         ("cuda_graph", CUDA, "fp16_autocast", "forward", ""),
         ("cuda_graph", CUDA, "bf16_autocast", "step", ""),
     ]:

@@ -53,7 +53,10 @@ def test_a_matrix_product_has_the_type_that_its_precision_names_and_a_metric_of_
 
 
 def test_tf32_needs_cuda_or_rocm_and_is_found_by_the_digits_that_a_product_loses(monkeypatch):
-    assert why_not(precision_named("tf32"), CPU) == "needs TF32, which CUDA and ROCm devices have, found cpu"
+    assert (
+        why_not(precision_named("tf32"), CPU)
+        == "needs TF32, which CUDA and ROCm devices have, found cpu"
+    )
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "A Device")
     for value, told in [(1.0, ""), (1 + 2**-12, "needs TF32, found that A Device rounds no")]:
         # In float64, whose products never lose them, and with inputs that have lost them already.
@@ -68,7 +71,10 @@ def test_what_a_device_does_not_do_is_told_with_what_was_found(monkeypatch):
         raise NotImplementedError(f"no unscaling on {device}\nand more")
 
     monkeypatch.setattr(torch.amp, "GradScaler", refuse)
-    assert why_not(precision_named("fp16_autocast"), CPU) == "needs fp16_autocast on cpu, found: no unscaling on cpu"
+    assert (
+        why_not(precision_named("fp16_autocast"), CPU)
+        == "needs fp16_autocast on cpu, found: no unscaling on cpu"
+    )
     monkeypatch.setattr(torch, "autocast", lambda *arguments, **options: contextlib.nullcontext())
     found = why_not(precision_named("bf16_autocast"), CPU)
     assert found == "needs matrix products in torch.bfloat16 on cpu, found them in torch.float32"

@@ -23,7 +23,9 @@ def values(training):
 
 
 def largest_moves(training, before):
-    return [float((now - then).abs().max()) for now, then in zip(values(training), before, strict=True)]
+    return [
+        float((now - then).abs().max()) for now, then in zip(values(training), before, strict=True)
+    ]
 
 
 def same(some, others):
@@ -68,7 +70,11 @@ def test_three_steps_are_those_of_a_plain_training_loop():
 def test_the_optimizer_moves_by_gradients_that_stay_no_further_than_a_learning_rate_a_step():
     training = make_training()
     step = training.pass_of("optimizer")
-    kept, before, steps = [gradient.clone() for gradient in gradients(training)], values(training), 30
+    kept, before, steps = (
+        [gradient.clone() for gradient in gradients(training)],
+        values(training),
+        30,
+    )
     for _ in range(steps):
         step()
     assert same(gradients(training), kept)
@@ -82,7 +88,9 @@ def test_in_float16_the_loss_is_scaled_and_the_step_is_not():
     for training in (scaled, plain):
         training.accumulate()
     for found, expected in zip(gradients(scaled), gradients(plain), strict=True):
-        assert float((found / scaled.scale - expected).abs().max()) <= 0.02 * float(expected.abs().max())
+        assert float((found / scaled.scale - expected).abs().max()) <= 0.02 * float(
+            expected.abs().max()
+        )
     scaled.drop()
     before = values(scaled)
     scaled.step()
@@ -92,7 +100,12 @@ def test_in_float16_the_loss_is_scaled_and_the_step_is_not():
 def test_pure_bfloat16_has_no_float32_beside_it():
     training = make_training("bf16")
     training.pass_of("step")()
-    states = [state for kept in training.optimizer.state.values() for name, state in kept.items() if name != "step"]
+    states = [
+        state
+        for kept in training.optimizer.state.values()
+        for name, state in kept.items()
+        if name != "step"
+    ]
     assert {tensor.dtype for tensor in (*training.parameters, *states)} == {torch.bfloat16}
 
 
@@ -107,7 +120,12 @@ def test_letting_go_of_a_training_frees_its_memory():
 
 
 def test_a_step_for_a_graph_reads_its_rate_from_the_device():
-    how = {"precision": precision_named("fp32"), "attention": "sdpa", "device": CPU, "capturable": True}
+    how = {
+        "precision": precision_named("fp32"),
+        "attention": "sdpa",
+        "device": CPU,
+        "capturable": True,
+    }
     training = Training(TINY, batch=1, context=8, **how)
     rate = training.optimizer.param_groups[0]["lr"]
     with visible_rate(training.optimizer):

@@ -22,7 +22,9 @@ HALVES = (torch.bfloat16, torch.float16)
 
 def tiny(attention="sdpa", dtype=torch.float32, config=TINY, **options):
     """A model whose norms have gains that a mistake would not leave as they are."""
-    model = Transformer(config, **({"context": CONTEXT, "attention": attention, "dtype": dtype} | options))
+    model = Transformer(
+        config, **({"context": CONTEXT, "attention": attention, "dtype": dtype} | options)
+    )
     for index, parameter in enumerate(p for p in model.parameters() if p.dim() == 1):
         parameter.data += torch.linspace(-0.5, 0.5, len(parameter)).roll(index).to(dtype)
     return model
@@ -40,7 +42,9 @@ def results(model, run=None, autocast=None):
         loss = loss_of(logits, targets)
     gradients = torch.autograd.grad(loss, list(model.parameters()))
     names = [name for name, _ in model.named_parameters()]
-    return {"logits": logits.detach(), "loss": loss.detach()} | dict(zip(names, gradients, strict=True))
+    return {"logits": logits.detach(), "loss": loss.detach()} | dict(
+        zip(names, gradients, strict=True)
+    )
 
 
 def assert_close(found, expected, tolerance, what):
@@ -62,12 +66,19 @@ def test_outputs_and_all_gradients_are_those_of_the_plain_model_under_autocast_t
             # Triton has no float64.
             if (attention, dtype) != ("triton", torch.float64):
                 model = tiny(attention, dtype)
-                expected = plain_results(model.state_dict(), *batch(), layers=TINY.layers, heads=TINY.heads)
+                expected = plain_results(
+                    model.state_dict(), *batch(), layers=TINY.layers, heads=TINY.heads
+                )
                 assert_close(results(model), expected, CLOSE[dtype], (attention, dtype))
         model = tiny(attention)
         expected = plain_results(model.state_dict(), *batch(), layers=TINY.layers, heads=TINY.heads)
         for dtype in HALVES:
-            assert_close(results(model, autocast=dtype), expected, CLOSE[dtype], (attention, dtype, "autocast"))
+            assert_close(
+                results(model, autocast=dtype),
+                expected,
+                CLOSE[dtype],
+                (attention, dtype, "autocast"),
+            )
 
 
 def test_compiled_gives_what_eager_gives():
@@ -88,12 +99,18 @@ def test_logits_depend_on_their_own_and_all_earlier_tokens_and_on_no_other():
         with torch.no_grad():
             moved = (model(tokens) - model(changed)).abs().amax(dim=-1)
             torch.testing.assert_close(model(tokens)[1:], model(tokens[1:]))
-        assert (float(moved[:, :6].max()), bool((moved[:, 6:] > 1e-6).all())) == (0.0, True), attention
+        assert (float(moved[:, :6].max()), bool((moved[:, 6:] > 1e-6).all())) == (0.0, True), (
+            attention
+        )
         embedded = []
-        model.embedding.register_forward_hook(lambda _module, _inputs, output, told=embedded: told.append(output))
+        model.embedding.register_forward_hook(
+            lambda _module, _inputs, output, told=embedded: told.append(output)
+        )
         (gradient,) = torch.autograd.grad(model(tokens)[:, 6].square().sum(), embedded)
         reached = gradient.abs().amax(dim=-1)
-        assert (bool((reached[:, :7] > 0).all()), float(reached[:, 7:].max())) == (True, 0.0), attention
+        assert (bool((reached[:, :7] > 0).all()), float(reached[:, 7:].max())) == (True, 0.0), (
+            attention
+        )
 
 
 # Precision
@@ -101,25 +118,36 @@ def test_logits_depend_on_their_own_and_all_earlier_tokens_and_on_no_other():
 
 def test_a_half_model_is_the_float32_model_rounded_except_for_its_rotary_tables():
     for dtype in HALVES:
-        model, whole = (Transformer(TINY, context=CONTEXT, dtype=kind) for kind in (dtype, torch.float32))
+        model, whole = (
+            Transformer(TINY, context=CONTEXT, dtype=kind) for kind in (dtype, torch.float32)
+        )
         assert {p.dtype for p in model.parameters()} == {dtype}, dtype
         assert {b.dtype for b in model.buffers()} == {torch.float32}, dtype
         expected = {name: value.to(dtype) for name, value in whole.state_dict().items()}
-        assert all(torch.equal(value, expected[name]) for name, value in model.state_dict().items()), dtype
+        assert all(
+            torch.equal(value, expected[name]) for name, value in model.state_dict().items()
+        ), dtype
 
 
 def test_autocast_has_halves_in_products_and_float32_in_stream_norms_and_loss():
-    halves, whole = ("blocks.0.attention.rotary", "blocks.0.attention"), ("blocks.0.attention_norm", "blocks.1")
+    halves, whole = (
+        ("blocks.0.attention.rotary", "blocks.0.attention"),
+        ("blocks.0.attention_norm", "blocks.1"),
+    )
     for attention in ATTENTIONS:
         model, (tokens, targets), seen = tiny(attention), batch(), {}
         for name in ("embedding", *halves, *whole):
-            keep = lambda _module, _inputs, output, name=name, seen=seen: seen.update({name: output.dtype})  # noqa: E731
+            keep = lambda _module, _inputs, output, name=name, seen=seen: seen.update(
+                {name: output.dtype}
+            )  # noqa: E731
             model.get_submodule(name).register_forward_hook(keep)
         with torch.autocast("cpu", torch.bfloat16):
             seen["logits"] = (logits := model(tokens)).dtype
             seen["loss"] = loss_of(logits, targets).dtype
         expected = dict.fromkeys((*halves, "logits"), torch.bfloat16)
-        assert seen == expected | dict.fromkeys(("embedding", *whole, "loss"), torch.float32), attention
+        assert seen == expected | dict.fromkeys(("embedding", *whole, "loss"), torch.float32), (
+            attention
+        )
 
 
 def test_the_loss_of_halves_is_worked_out_in_float32():
@@ -136,7 +164,10 @@ def test_the_loss_of_halves_is_worked_out_in_float32():
 
 
 def test_the_sizes_are_the_seeds_and_have_their_parameters():
-    shapes = {name: (c.d_model, c.d_ff, c.layers, c.heads, c.vocab, c.parameters) for name, c in SIZES.items()}
+    shapes = {
+        name: (c.d_model, c.d_ff, c.layers, c.heads, c.vocab, c.parameters)
+        for name, c in SIZES.items()
+    }
     assert shapes == {
         "small": (768, 3072, 12, 12, 10_000, 120_945_408),
         "medium": (1024, 4096, 24, 16, 10_000, 412_943_360),
@@ -147,9 +178,13 @@ def test_the_sizes_are_the_seeds_and_have_their_parameters():
 
 
 def test_the_same_seed_gives_the_same_model_and_batch_and_another_seed_another():
-    one, again, other = (Transformer(TINY, context=CONTEXT, seed=seed).state_dict() for seed in (1, 1, 2))
+    one, again, other = (
+        Transformer(TINY, context=CONTEXT, seed=seed).state_dict() for seed in (1, 1, 2)
+    )
     assert all(torch.equal(one[name], again[name]) for name in one)
-    assert not any(torch.equal(value, other[name]) for name, value in one.items() if value.dim() == 2)
+    assert not any(
+        torch.equal(value, other[name]) for name, value in one.items() if value.dim() == 2
+    )
     one, again, other = (make_batch(TINY, 2, 20, "cpu", seed)[0] for seed in (1, 1, 2))
     assert (torch.equal(one, again), torch.equal(one, other)) == (True, False)
 
@@ -163,7 +198,9 @@ def test_a_new_model_bets_on_no_token_and_its_stream_is_about_one_however_many_i
     for layers in [2, 24]:
         config, left = Config(64, 256, layers, 2), []
         model = Transformer(config, context=32)
-        model.blocks[-1].register_forward_hook(lambda _module, _inputs, output, left=left: left.append(output))
+        model.blocks[-1].register_forward_hook(
+            lambda _module, _inputs, output, left=left: left.append(output)
+        )
         with torch.no_grad():
             model(make_batch(config, 2, 32, "cpu")[0])
         assert 0.3 < float(left[0].square().mean().sqrt()) < 1.5, layers
@@ -171,21 +208,31 @@ def test_a_new_model_bets_on_no_token_and_its_stream_is_about_one_however_many_i
 
 def test_parts_have_the_names_that_profiles_show_and_all_layers_share_their_rotary_tables():
     for attention in ATTENTIONS:
-        names = {name for name, _ in tiny(attention).named_modules() if not name.startswith("blocks.1")}
+        names = {
+            name for name, _ in tiny(attention).named_modules() if not name.startswith("blocks.1")
+        }
         inner = ("scores", "softmax", "values") if attention == "naive" else ()
-        parts = {f"attention.{part}" for part in ("query", "key", "value", "rotary", "core", "output")}
+        parts = {
+            f"attention.{part}" for part in ("query", "key", "value", "rotary", "core", "output")
+        }
         parts |= {f"attention.core.{part}" for part in inner}
         parts |= {f"feed_forward.{part}" for part in ("gate", "up", "activation", "down")}
         parts |= {"attention_norm", "attention", "feed_forward_norm", "feed_forward"}
-        assert names == {"", "embedding", "blocks", "blocks.0", "norm"} | {f"blocks.0.{part}" for part in parts}
-    assert len({buffer.data_ptr() for _, buffer in tiny().named_buffers(remove_duplicate=False)}) == 2
+        assert names == {"", "embedding", "blocks", "blocks.0", "norm"} | {
+            f"blocks.0.{part}" for part in parts
+        }
+    assert (
+        len({buffer.data_ptr() for _, buffer in tiny().named_buffers(remove_duplicate=False)}) == 2
+    )
 
 
 def test_a_model_without_memory_has_logits_without_memory():
     for attention in ATTENTIONS:
         model = Transformer(TINY, context=CONTEXT, attention=attention, device="meta")
         found = model(make_batch(TINY, BATCH, SEQUENCE, "meta")[0])
-        assert (found.shape, found.device.type) == ((BATCH, SEQUENCE, TINY.vocab), "meta"), attention
+        assert (found.shape, found.device.type) == ((BATCH, SEQUENCE, TINY.vocab), "meta"), (
+            attention
+        )
 
 
 def test_targets_are_the_tokens_that_come_next():
@@ -209,7 +256,10 @@ def test_what_is_no_shape_no_context_and_no_tokens_is_refused():
     for tokens, told in [
         (torch.zeros(1, 0, dtype=torch.int64), "a sequence of 0 tokens; expected 1 … 16"),
         (torch.zeros(1, 17, dtype=torch.int64), beyond),
-        (torch.zeros(1, 4), r"tokens are \[1, 4\], torch.float32; expected \[batch, sequence\], torch.int64"),
+        (
+            torch.zeros(1, 4),
+            r"tokens are \[1, 4\], torch.float32; expected \[batch, sequence\], torch.int64",
+        ),
         (torch.zeros(1, 4, dtype=torch.int32), r"tokens are \[1, 4\], torch.int32"),
         (torch.zeros(4, dtype=torch.int64), r"tokens are \[4\], torch.int64"),
     ]:

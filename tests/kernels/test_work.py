@@ -27,7 +27,11 @@ def test_copies_read_and_write_every_byte_and_products_move_each_matrix_once():
     assert copy_bytes(7) == {"read_bytes": 7, "write_bytes": 7, "payload_bytes": 7}
     assert link_copy_bytes(7) == {"payload_bytes": 7, "wire_bytes": 7}
     # [2, 5] · [5, 3] in bfloat16 into float32: 6 sums of 5 terms; 10 + 15 elements read, 6 written.
-    assert gemm_work(2, 3, 5, operand_bytes=2, result_bytes=4) == {"flops": 60, "read_bytes": 50, "write_bytes": 24}
+    assert gemm_work(2, 3, 5, operand_bytes=2, result_bytes=4) == {
+        "flops": 60,
+        "read_bytes": 50,
+        "write_bytes": 24,
+    }
 
 
 def test_traffic_is_that_of_babelstream():
@@ -63,7 +67,9 @@ def test_bus_bandwidth_is_that_of_the_nccl_tests():
 
 def test_the_factor_of_every_operation_at_1_2_4_and_8_ranks():
     shares, whole = (0, "1/2", "3/4", "7/8"), (1, 1, 1, 1)
-    expected = {"all_reduce": (0, 1, "3/2", "7/4")} | dict.fromkeys(("broadcast", "reduce", "send_recv"), whole)
+    expected = {"all_reduce": (0, 1, "3/2", "7/4")} | dict.fromkeys(
+        ("broadcast", "reduce", "send_recv"), whole
+    )
     for operation in COLLECTIVES:
         factors = [Fraction(factor) for factor in expected.get(operation, shares)]
         assert factors == [bus_factor(operation, ranks) for ranks in (1, 2, 4, 8)], operation
@@ -80,7 +86,9 @@ def test_the_factor_of_every_operation_at_1_2_4_and_8_ranks():
 
 def test_attention_is_four_flops_for_each_pair_and_dimension_less_half_a_key_for_each_query_on_the_diagonal():
     assert attention_flops(2, 3, 5, 7, 11) == {"flops": 4 * 2 * 3 * 5 * 7 * 11}
-    for alignment, seq_k, seq_q in itertools.product(["top-left", "bottom-right"], [0, 1, 8, 13, 64], [0, 1, 3, 8, 50]):
+    for alignment, seq_k, seq_q in itertools.product(
+        ["top-left", "bottom-right"], [0, 1, 8, 13, 64], [0, 1, 3, 8, 50]
+    ):
         shift = seq_k - seq_q if alignment == "bottom-right" else 0
         pairs = sum(key <= query + shift for query in range(seq_q) for key in range(seq_k))
         flops = attention_flops(1, 1, seq_q, seq_k, 1, causal=True, alignment=alignment)["flops"]
@@ -92,7 +100,9 @@ def test_counts_of_attention_are_the_leaderboards_and_flash_attention_3s():
     assert f"{flops / 1e12:.3f}" == "1.924"
     for seq_q, seq_k in [(1, 1024), (512, 1024), (1024, 1024)]:
         mean_keys = (max(0, seq_k - seq_q) + seq_k) / 2
-        flops = attention_flops(2, 4, seq_q, seq_k, 64, causal=True, alignment="bottom-right")["flops"]
+        flops = attention_flops(2, 4, seq_q, seq_k, 64, causal=True, alignment="bottom-right")[
+            "flops"
+        ]
         assert flops == 2 * 4 * 2 * seq_q * mean_keys * (64 + 64), (seq_q, seq_k)
 
 
@@ -101,12 +111,32 @@ def test_what_is_no_attention_and_no_transformer_has_no_flops():
     shape = {"d_model": 12, "d_ff": 20, "layers": 3, "vocab": 34, "batch": 5, "context": 7}
     passes = "forward, backward, forward_backward, step"
     for count, changes, told in [
-        (attention_flops, sizes | {"passes": "fwd"}, "passes 'fwd'; expected one of forward, backward, both"),
+        (
+            attention_flops,
+            sizes | {"passes": "fwd"},
+            "passes 'fwd'; expected one of forward, backward, both",
+        ),
         (attention_flops, sizes | {"heads": -1}, "expected zero or more"),
-        (attention_flops, sizes | {"seq_k": 9, "causal": True}, "no alignment; expected alignment='top-left'"),
-        (attention_flops, sizes | {"alignment": "left"}, "alignment 'left'; expected 'top-left' or 'bottom-right'"),
-        (transformer_flops, shape | {"passes": "optimizer"}, f"passes 'optimizer'; expected one of {passes}"),
-        (transformer_flops, shape | {"context": -1}, r"sizes \(12, 20, 3, 34, 5, -1\); expected zero or more"),
+        (
+            attention_flops,
+            sizes | {"seq_k": 9, "causal": True},
+            "no alignment; expected alignment='top-left'",
+        ),
+        (
+            attention_flops,
+            sizes | {"alignment": "left"},
+            "alignment 'left'; expected 'top-left' or 'bottom-right'",
+        ),
+        (
+            transformer_flops,
+            shape | {"passes": "optimizer"},
+            f"passes 'optimizer'; expected one of {passes}",
+        ),
+        (
+            transformer_flops,
+            shape | {"context": -1},
+            r"sizes \(12, 20, 3, 34, 5, -1\); expected zero or more",
+        ),
     ]:
         with pytest.raises(ValueError, match=told):
             count(**changes)
@@ -148,13 +178,18 @@ def test_naive_attention_has_exactly_the_flops_that_torch_counts():
         ("forward", "meta", (SIZES["small"], 4, 1024)),
         ("forward_backward", "meta", (SIZES["small"], 4, 128)),
     ]:
-        assert counted(config, batch, context, device=device, passes=passes) == flops_of(config, batch, context, passes)
+        assert counted(config, batch, context, device=device, passes=passes) == flops_of(
+            config, batch, context, passes
+        )
 
 
 def test_torch_leaves_out_the_fused_attention_of_cpus():
     without = flops_of(TINY, 5, 7) - 3 * attention_flops(5, 2, 7, 7, 6)["flops"]
     # Not by design: it would be right to count all of it.
-    assert counted(TINY, 5, 7, attention="sdpa", passes="forward") in (without, flops_of(TINY, 5, 7))
+    assert counted(TINY, 5, 7, attention="sdpa", passes="forward") in (
+        without,
+        flops_of(TINY, 5, 7),
+    )
 
 
 def test_the_count_is_palms_over_the_parameters_of_products():
@@ -172,6 +207,8 @@ def test_adamw_reads_four_arrays_that_it_has_and_writes_three():
         parameter.grad = torch.ones_like(parameter)
         optimizer = torch.optim.AdamW([parameter])
         optimizer.step()
-        moments = [value for value in optimizer.state[parameter].values() if value.shape == parameter.shape]
+        moments = [
+            value for value in optimizer.state[parameter].values() if value.shape == parameter.shape
+        ]
         used = sum(value.nbytes for value in (parameter.data, parameter.grad, *moments))
         assert adamw_bytes(1000, element_bytes)["read_bytes"] == used, dtype

@@ -6,7 +6,9 @@ from pytest_roofline.core.facts import Gpu, HostFacts, Machine
 from pytest_roofline.machine.diagnosis import diagnose
 
 MIB, GIB = 2**20, 2**30
-HOST = HostFacts("node", "AMD EPYC", 64, 64, 512 * GIB, 512 * GIB, kernel="6.8", governor="performance")
+HOST = HostFacts(
+    "node", "AMD EPYC", 64, 64, 512 * GIB, 512 * GIB, kernel="6.8", governor="performance"
+)
 GPU = Gpu(
     0, "NVIDIA H100 80GB HBM3", uuid="GPU-1", memory_bytes=80 * GIB, driver="570.86", power_limit_w=700.0,
     power_default_w=700.0, pcie_generation=5, pcie_generation_rated=5, pcie_width=16, pcie_width_rated=16, links=18,
@@ -51,15 +53,40 @@ FOUND = {
         "busy machine",
         "3.3 of 64 cores busy (cc1 (7) 2.0)",
     ),
-    "profiler": ({"profiler": "CUDA_INJECTION64_PATH"}, "limit", "profiler", "CUDA_INJECTION64_PATH is set"),
-    "a power limit that is not told": ({"power_limit_w": None}, "unknown", GPU.label, "power limit withheld"),
+    "profiler": (
+        {"profiler": "CUDA_INJECTION64_PATH"},
+        "limit",
+        "profiler",
+        "CUDA_INJECTION64_PATH is set",
+    ),
+    "a power limit that is not told": (
+        {"power_limit_w": None},
+        "unknown",
+        GPU.label,
+        "power limit withheld",
+    ),
     "a link that is not told": ({"pcie_width": None}, "unknown", GPU.label, "PCIe width withheld"),
-    "memory errors that are not told": ({"ecc_errors": None}, "unknown", GPU.label, "ECC errors withheld"),
+    "memory errors that are not told": (
+        {"ecc_errors": None},
+        "unknown",
+        GPU.label,
+        "ECC errors withheld",
+    ),
     "memory errors": ({"ecc_errors": 1}, "limit", GPU.label, "1 uncorrected ECC error since"),
-    "no permission for counters": ({"throttle_known": False}, "unknown", GPU.label, "throttle counters"),
+    "no permission for counters": (
+        {"throttle_known": False},
+        "unknown",
+        GPU.label,
+        "throttle counters",
+    ),
     "memory in use withheld": ({"others_bytes": None}, "unknown", GPU.label, "memory in use"),
     "shared GPU": ({"others_bytes": 4 * 10**9}, "limit", GPU.label, "4.00 GB"),
-    "a little more than an idle context": ({"others_bytes": 256 * MIB + 1}, "limit", GPU.label, "268 MB"),
+    "a little more than an idle context": (
+        {"others_bytes": 256 * MIB + 1},
+        "limit",
+        GPU.label,
+        "268 MB",
+    ),
     "exclusive": ({"compute_mode": "exclusive process"}, "limit", GPU.label, "exclusive process"),
     "prohibited": ({"compute_mode": "prohibited"}, "limit", GPU.label, "prohibited"),
     "partition": ({"partition": "mig"}, "limit", GPU.label, "mig"),
@@ -110,21 +137,35 @@ def test_a_fact_that_limits_trust_is_found_once_with_what_it_does_and_what_would
 
 
 def test_a_good_node_has_no_findings_and_what_no_accelerator_needs_limits_nothing():
-    for facts in ({}, {"memlock_bytes": 0}, {"memlock_known": False}, {"torch_devices": None, "libraries": ()}):
+    for facts in (
+        {},
+        {"memlock_bytes": 0},
+        {"memlock_known": False},
+        {"torch_devices": None, "libraries": ()},
+    ):
         assert diagnose(replace(CPU_NODE, **facts)) == [], facts
-    assert [("unknown", "time slicing")] == [(finding.kind, finding.subject) for finding in diagnose(GPU_NODE)]
+    assert [("unknown", "time slicing")] == [
+        (finding.kind, finding.subject) for finding in diagnose(GPU_NODE)
+    ]
 
 
 def test_limits_stand_before_what_is_unknown_and_gpus_keep_their_order_and_their_names():
-    worst = changed(**{name: value for facts, *_ in FOUND.values() for name, value in facts.items()})
+    worst = changed(
+        **{name: value for facts, *_ in FOUND.values() for name, value in facts.items()}
+    )
     kinds = [finding.kind for finding in diagnose(worst)]
     assert ({"limit", "unknown"}, sorted(kinds)) == (set(kinds), kinds)
-    gpus = tuple(replace(GPU, index=index, persistence=False, throttle_known=False) for index in range(8))
+    gpus = tuple(
+        replace(GPU, index=index, persistence=False, throttle_known=False) for index in range(8)
+    )
     found = diagnose(replace(GPU_NODE, gpus=gpus))
     labels = [gpu.label for gpu in gpus]
     for kind in ("limit", "unknown"):
         assert labels == [f.subject for f in found if f.kind == kind and f.subject in labels]
-    gpus = tuple(replace(GPU, index=index, power_limit_w=450.5 if index == 5 else 700.0) for index in range(8))
+    gpus = tuple(
+        replace(GPU, index=index, power_limit_w=450.5 if index == 5 else 700.0)
+        for index in range(8)
+    )
     (finding,) = added(replace(GPU_NODE, gpus=gpus))
     assert finding.subject == "GPU 5 (NVIDIA H100 80GB HBM3)"
     assert "nvidia-smi -i 5 -pl 700" in finding.remedy

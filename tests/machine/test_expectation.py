@@ -32,7 +32,9 @@ EXPECTED = expectation_of(NODE)
 
 def with_gpu(index, **facts):
     """The good node with one GPU changed."""
-    return replace(NODE, gpus=tuple(replace(gpu, **facts) if gpu.index == index else gpu for gpu in NODE.gpus))
+    return replace(
+        NODE, gpus=tuple(replace(gpu, **facts) if gpu.index == index else gpu for gpu in NODE.gpus)
+    )
 
 
 def with_host(**facts):
@@ -42,13 +44,22 @@ def with_host(**facts):
 
 def test_an_expectation_holds_on_its_machine_reads_back_and_leaves_open_what_it_omits(tmp_path):
     bare = Gpu(0, "AMD Instinct MI300X", partition="cpx", power_limit_w=750.5)
-    for machine in (NODE, replace(NODE, gpus=()), replace(NODE, gpus=(GPU, bare, replace(bare, index=1, ecc=False)))):
+    for machine in (
+        NODE,
+        replace(NODE, gpus=()),
+        replace(NODE, gpus=(GPU, bare, replace(bare, index=1, ecc=False))),
+    ):
         expected, path = expectation_of(machine), tmp_path / "node.json"
         assert differences(expected, machine) == []
         write_expectation(path, expected)
         assert read_expectation(path) == expected
         counts = Counter(gpu.product for gpu in machine.gpus)
-        assert differences(Expectation(tuple(ExpectedGpus(*counted) for counted in counts.items())), machine) == []
+        assert (
+            differences(
+                Expectation(tuple(ExpectedGpus(*counted) for counted in counts.items())), machine
+            )
+            == []
+        )
 
 
 def test_gpus_of_a_product_are_one_group_whose_facts_are_those_that_all_share():
@@ -65,12 +76,18 @@ def test_gpus_of_a_product_are_one_group_whose_facts_are_those_that_all_share():
     for fact, value in [("memory_bytes", 79 * GIB), ("power_limit_w", 500.0), ("ecc", False), ("links", 12),
                         ("partition", "mig"), ("pcie_width", 8), ("pcie_generation", 4)]:  # fmt: skip
         odd = with_gpu(3, **{fact: value})
-        assert (getattr(expectation_of(odd).gpus[0], fact), differences(expectation_of(odd), odd)) == (None, []), fact
+        assert (
+            getattr(expectation_of(odd).gpus[0], fact),
+            differences(expectation_of(odd), odd),
+        ) == (None, []), fact
     for driver in (None, "amdgpu 6.12"):
         assert expectation_of(with_gpu(3, driver=driver)).driver is None
     # A cgroup's limit is what the host's memory is held against.
     assert (
-        expectation_of(with_host(usable_memory_bytes=64 * GIB, cgroup_memory_bytes=64 * GIB)).memory_bytes == 64 * GIB
+        expectation_of(
+            with_host(usable_memory_bytes=64 * GIB, cgroup_memory_bytes=64 * GIB)
+        ).memory_bytes
+        == 64 * GIB
     )
 
 
@@ -94,7 +111,13 @@ def test_every_fact_that_is_not_as_expected_is_a_difference_and_what_is_withheld
          [Unexpected("driver", "version", "570.86", "550.54")]),
     ]:  # fmt: skip
         assert differences(EXPECTED, machine) == found, found
-    for share, differs in [(0.979, True), (0.981, False), (1.0, False), (1.019, False), (1.021, True)]:
+    for share, differs in [
+        (0.979, True),
+        (0.981, False),
+        (1.0, False),
+        (1.019, False),
+        (1.021, True),
+    ]:
         for machine, subject in [
             (with_gpu(3, memory_bytes=int(share * 80 * GIB)), label),
             (with_host(usable_memory_bytes=int(share * 512 * GIB)), "host"),
@@ -106,7 +129,9 @@ def test_every_fact_that_is_not_as_expected_is_a_difference_and_what_is_withheld
 
 
 def test_an_expectation_of_other_gpus_drivers_and_partitions_is_held_against_what_is_there():
-    assert differences(Expectation((ExpectedGpus(H100, 0),)), NODE) == [Unexpected("GPUs", H100, "0", "8")]
+    assert differences(Expectation((ExpectedGpus(H100, 0),)), NODE) == [
+        Unexpected("GPUs", H100, "0", "8")
+    ]
     shorter = replace(NODE, gpus=tuple(replace(gpu, product="NVIDIA H100") for gpu in NODE.gpus))
     assert differences(EXPECTED, shorter) != []
     for gpus in [(), (replace(GPU, driver=None),)]:
@@ -133,7 +158,10 @@ BAD = (
     ("", "is empty; expected JSON"),
     ("{", "is not JSON"),
     ("[]", "is a list; expected an object"),
-    ('{"schema": 1, "gpus": [{"product": "A", "count": 1, "power_limit_w": NaN}]}', "holds NaN (byte "),
+    (
+        '{"schema": 1, "gpus": [{"product": "A", "count": 1, "power_limit_w": NaN}]}',
+        "holds NaN (byte ",
+    ),
     ({"schema": 2}, "has schema version 2"),
     ({"schema": None, "gpus": []}, "schema"),
     ({}, "gpus"),
@@ -150,17 +178,30 @@ BAD = (
 def test_a_file_that_cannot_be_an_expectation_is_refused_with_its_path_and_the_reason(tmp_path):
     path = tmp_path / "node.json"
     for content, reason in BAD:
-        path.write_text(content if isinstance(content, str) else json.dumps({"schema": 1} | content))
+        path.write_text(
+            content if isinstance(content, str) else json.dumps({"schema": 1} | content)
+        )
         with pytest.raises(BadFile) as refused:
             read_expectation(path)
-        assert (str(path) in str(refused.value), reason in str(refused.value)) == (True, True), reason
+        assert (str(path) in str(refused.value), reason in str(refused.value)) == (True, True), (
+            reason
+        )
     with pytest.raises(CannotStore, match=r"node\.json cannot be written"):
         write_expectation(path / "node.json", EXPECTED)
 
 
 def test_a_card_is_rated_by_what_its_site_expects_of_it_and_else_keeps_its_rating():
-    slot = Gpu(0, "H100", pcie_generation=4, pcie_generation_rated=5, power_limit_w=400, power_default_w=700)
-    rated = rated_by(Expectation((ExpectedGpus("H100", 8, pcie_generation=4, power_limit_w=400),)), slot)
+    slot = Gpu(
+        0,
+        "H100",
+        pcie_generation=4,
+        pcie_generation_rated=5,
+        power_limit_w=400,
+        power_default_w=700,
+    )
+    rated = rated_by(
+        Expectation((ExpectedGpus("H100", 8, pcie_generation=4, power_limit_w=400),)), slot
+    )
     assert (rated.pcie_generation_rated, rated.power_default_w) == (4, 400)
     assert (degraded(slot, slot, []) != [], degraded(rated, rated, [])) == (True, [])
     for expected in (ExpectedGpus("A100", 8, pcie_generation=4), ExpectedGpus("H100", 8)):

@@ -19,8 +19,14 @@ HOST_GAP, NEIGHBOUR = "host gap", "another process on the device"
 
 # Worst first.
 SICK = {
-    "memory errors": ({"ecc_errors": 3}, "3 uncorrected ECC errors since the driver was loaded, expected none"),
-    "memory that cannot be replaced": ({"remap_failed": True}, "could not be replaced by spare rows"),
+    "memory errors": (
+        {"ecc_errors": 3},
+        "3 uncorrected ECC errors since the driver was loaded, expected none",
+    ),
+    "memory that cannot be replaced": (
+        {"remap_failed": True},
+        "could not be replaced by spare rows",
+    ),
     "power limit": ({"power_limit_w": 400.0}, "power limit 400 W, shipped with 700 W"),
     "links": ({"links": 16}, "16 of 18 NVLinks up"),
     "PCIe generation": ({"pcie_generation": 3}, "PCIe generation 3 of 5"),
@@ -45,7 +51,9 @@ FINE = {
 
 def seen(before, after=None, measurements=(), differences=()):
     """What is observed of a device that is the same after the run unless told otherwise."""
-    return [finding.observed for finding in degraded(before, after or before, measurements, differences)]
+    return [
+        finding.observed for finding in degraded(before, after or before, measurements, differences)
+    ]
 
 
 @pytest.fixture
@@ -64,14 +72,24 @@ def test_a_fact_below_its_rating_is_found_once_with_what_it_does_and_would_mend_
     for fact, (changed, observed) in SICK.items():
         gpu = replace(GPU, **changed)
         (finding,) = degraded(gpu, gpu, ())
-        assert (finding.kind, finding.subject, observed in finding.observed) == ("degraded", GPU.label, True), fact
+        assert (finding.kind, finding.subject, observed in finding.observed) == (
+            "degraded",
+            GPU.label,
+            True,
+        ), fact
         assert all((finding.effect.strip(), finding.remedy.strip())), fact
         # One that is not told is no finding.
         assert seen(replace(GPU, **dict.fromkeys(changed))) == [], fact
     for fact, changed in FINE.items():
         assert seen(replace(GPU, **changed)) == [], fact
-    all_of_it = seen(replace(GPU, **{name: value for changed, _ in SICK.values() for name, value in changed.items()}))
-    assert [told in text for text, (_, told) in zip(all_of_it, SICK.values(), strict=True)] == [True] * len(SICK)
+    all_of_it = seen(
+        replace(
+            GPU, **{name: value for changed, _ in SICK.values() for name, value in changed.items()}
+        )
+    )
+    assert [told in text for text, (_, told) in zip(all_of_it, SICK.values(), strict=True)] == [
+        True
+    ] * len(SICK)
 
 
 def test_what_is_not_told_or_not_rated_is_no_finding():
@@ -92,7 +110,12 @@ def test_what_is_not_told_or_not_rated_is_no_finding():
 def test_what_was_low_at_either_end_of_a_run_counts_and_says_when_but_pcie_links_idle():
     errors = "uncorrected ECC error{} since the driver was loaded{}, expected none"
     for fact, before, after, told in [
-        ("power_limit_w", 400.0, 700.0, "power limit 400 W, shipped with 700 W (400 W before the run, 700 W after it)"),
+        (
+            "power_limit_w",
+            400.0,
+            700.0,
+            "power limit 400 W, shipped with 700 W (400 W before the run, 700 W after it)",
+        ),
         ("power_limit_w", None, 400.0, "power limit 400 W, shipped with 700 W"),
         ("ecc_errors", 2, 5, "5 " + errors.format("s", ", 3 of them during the run")),
         ("ecc_errors", 0, 1, "1 " + errors.format("", ", 1 of them during the run")),
@@ -103,7 +126,10 @@ def test_what_was_low_at_either_end_of_a_run_counts_and_says_when_but_pcie_links
         assert seen(replace(GPU, **{fact: before}), replace(GPU, **{fact: after})) == [told]
     (none_up,) = seen(GPU, replace(GPU, links=0))
     assert none_up.startswith("0 of 18 NVLinks up (18 before")
-    for fact, told in [("pcie_generation", "PCIe generation 4 of 5"), ("pcie_width", "PCIe width 4 of 16")]:
+    for fact, told in [
+        ("pcie_generation", "PCIe generation 4 of 5"),
+        ("pcie_width", "PCIe width 4 of 16"),
+    ]:
         low = replace(GPU, **{fact: 1})
         assert (seen(low, GPU), seen(GPU, low)) == ([], []), fact
         # Never whole, it counts by its better end.
@@ -112,23 +138,36 @@ def test_what_was_low_at_either_end_of_a_run_counts_and_says_when_but_pcie_links
 
 
 def test_links_are_held_against_what_every_board_of_the_product_wires():
-    for product, rated in [("NVIDIA A100-SXM4-80GB", 12), (H100, 18), ("NVIDIA H200", 18), ("NVIDIA B200", 18)]:
+    for product, rated in [
+        ("NVIDIA A100-SXM4-80GB", 12),
+        (H100, 18),
+        ("NVIDIA H200", 18),
+        ("NVIDIA B200", 18),
+    ]:
         gpu = replace(GPU, product=product)
         assert seen(replace(gpu, links=rated)) == [], product
         assert seen(replace(gpu, links=rated - 1)) == [f"{rated - 1} of {rated} NVLinks up"]
-    rated = [product.peaks["nvlinks"].value for product in products().values() if "nvlinks" in product.peaks]
+    rated = [
+        product.peaks["nvlinks"].value
+        for product in products().values()
+        if "nvlinks" in product.peaks
+    ]
     assert [value for value in rated if value != int(value)] == []
     assert rated
 
 
-def test_a_slowdown_of_most_blocks_is_named_with_its_share_where_it_is_the_devices_own_fault(measured, make):
+def test_a_slowdown_of_most_blocks_is_named_with_its_share_where_it_is_the_devices_own_fault(
+    measured, make
+):
     for cause in [THERMAL, HARDWARE, BRAKE]:
         measurements = [measured(*[cause] * 8, "", ""), measured(*[cause] * 4, *[""] * 6)]
         said = f"{cause} in 12 of 20 blocks (60%), most of those of 1 of 2 measurements"
         assert seen(GPU, measurements=measurements) == [said]
     for cause in [HOST_GAP, NEIGHBOUR, POWER_CAP, "cores taken by the scheduler"]:
         assert seen(GPU, measurements=[measured(*[cause] * 20)] * 5) == [], cause
-    capped = Samples((1e-3,) * 20, iterations=10, tick_s=1e-9, blocks=(Block(1, power_capped=True),) * 20)
+    capped = Samples(
+        (1e-3,) * 20, iterations=10, tick_s=1e-9, blocks=(Block(1, power_capped=True),) * 20
+    )
     assert seen(GPU, measurements=[make.measurement(samples=capped)] * 5) == []
     others, half = [measured(*[""] * 20)] * 10, measured(*[THERMAL] * 10, *[""] * 10)
     for measurements, found in [
@@ -142,9 +181,13 @@ def test_a_slowdown_of_most_blocks_is_named_with_its_share_where_it_is_the_devic
         assert bool(seen(GPU, measurements=measurements)) == found, measurements
 
 
-def test_a_slowdown_tells_its_worst_cause_whether_it_goes_on_and_the_product_without_a_library(measured):
+def test_a_slowdown_tells_its_worst_cause_whether_it_goes_on_and_the_product_without_a_library(
+    measured,
+):
     (finding,) = degraded(GPU, GPU, [measured(*[THERMAL] * 4, *[BRAKE] * 5, HOST_GAP)])
-    assert finding.observed.startswith(f"{BRAKE} in 5 of 10 blocks (50%), {THERMAL} in 4 of 10 blocks (40%)")
+    assert finding.observed.startswith(
+        f"{BRAKE} in 5 of 10 blocks (50%), {THERMAL} in 4 of 10 blocks (40%)"
+    )
     assert "power supplies" in finding.remedy
     hot = [measured(*[THERMAL] * 20)]
     for before, after, goes_on in [(GPU, replace(GPU, active=(POWER_CAP, THERMAL)), True),
@@ -153,7 +196,9 @@ def test_a_slowdown_tells_its_worst_cause_whether_it_goes_on_and_the_product_wit
         assert observed.endswith("; still active after the last test") == goes_on
     assert degraded(None, None, hot)[0].subject == "device (h200-sxm)"
     # It stands behind wrong memory and before the power limit.
-    errors, slowdown, power = seen(replace(GPU, ecc_errors=1, power_limit_w=400.0), measurements=hot)
+    errors, slowdown, power = seen(
+        replace(GPU, ecc_errors=1, power_limit_w=400.0), measurements=hot
+    )
     assert ("ECC" in errors, THERMAL in slowdown, "power limit" in power) == (True, True, True)
 
 
@@ -167,11 +212,18 @@ def test_every_difference_from_the_expectation_is_a_finding_with_the_remedy_of_i
         (Unexpected("host", "usable_cores", "64", "32"), "usable cores 32, expected 64"),
     ]:
         own, finding = degraded(*[replace(GPU, remap_pending=True)] * 2, (), [difference])
-        assert (finding.kind, finding.subject, finding.observed) == ("degraded", difference.subject, told)
+        assert (finding.kind, finding.subject, finding.observed) == (
+            "degraded",
+            difference.subject,
+            told,
+        )
         assert ("waits to be replaced" in own.observed, finding.remedy) == (True, difference.remedy)
     # A fact that is found anyway is not said twice.
     gpu = replace(GPU, power_limit_w=400.0)
-    differences = [Unexpected(subject, "power_limit_w", "700", "400") for subject in (gpu.label, "GPU 4 (other)")]
+    differences = [
+        Unexpected(subject, "power_limit_w", "700", "400")
+        for subject in (gpu.label, "GPU 4 (other)")
+    ]
     said = ["power limit 400 W, shipped with 700 W", "power limit in W 400, expected 700"]
     assert seen(gpu, differences=differences) == said
     missing, other = Unexpected("GPUs", H100, "8", "7"), Unexpected("GPUs", "NVIDIA T4", "0", "1")

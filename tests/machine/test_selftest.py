@@ -54,7 +54,10 @@ class FakeWorkloads:
 
     def copy(self, size_bytes):
         number, factor = next(self._buffers)
-        time_s, facts = factor * self.seconds(size_bytes), {"size_bytes": 2 * size_bytes, "written_bytes": size_bytes}
+        time_s, facts = (
+            factor * self.seconds(size_bytes),
+            {"size_bytes": 2 * size_bytes, "written_bytes": size_bytes},
+        )
         return lambda: self.device.work(time_s, touch=number, cached=0.3, **facts)
 
     def read(self, size_bytes):
@@ -63,7 +66,11 @@ class FakeWorkloads:
         return lambda: self.device.work(time_s, touch=number, size_bytes=size_bytes, cached=0.3)
 
     def matmul(self):
-        return None if self.product_s is None else lambda: (self.heat(), self.device.work(self.product_s))
+        return (
+            None
+            if self.product_s is None
+            else lambda: (self.heat(), self.device.work(self.product_s))
+        )
 
 
 def sound(kind=FakeDevice, **changes):
@@ -230,7 +237,10 @@ def test_a_device_broken_in_one_way_fails_that_property_alone():
     # A cache many times larger than reported is found without a datasheet, unless its class is known for it.
     for factor in [3, 64]:
         assert {COPY, PEAK, FLUSH} & failing(undersold(factor), None), factor
-    assert prove(sound(reported_cache_bytes=4 * MIB, architecture="gfx942:sramecc+"))[FLUSH].outcome == "holds"
+    assert (
+        prove(sound(reported_cache_bytes=4 * MIB, architecture="gfx942:sramecc+"))[FLUSH].outcome
+        == "holds"
+    )
 
 
 def test_a_cpu_whose_cores_others_keep_busy_cannot_be_trusted(monkeypatch):
@@ -260,7 +270,9 @@ def test_under_load_a_slowdown_fails_with_its_cause_and_the_power_cap_is_only_to
 def test_the_load_lasts_as_long_as_asked_and_the_whole_of_it_less_than_a_minute():
     for load_s in [0.0, 3.0, 10.0]:
         device, submitted_s = sound(), []
-        properties = prove(device, load_s=load_s, heat=lambda s=submitted_s, d=device: s.append(d.clock_s))
+        properties = prove(
+            device, load_s=load_s, heat=lambda s=submitted_s, d=device: s.append(d.clock_s)
+        )
         assert submitted_s[-1] - submitted_s[0] >= load_s - 2 * PRODUCT_S
         assert list(properties)[-1] == f"{load_s:g} s of bf16 matrix products give valid results"
     for facts in [{}, {"launch_s": 5e-5, "record_s": 1e-5}, {"queue_depth": 128}]:
@@ -281,7 +293,10 @@ def test_what_a_device_lacks_does_not_apply_and_says_why_and_the_rest_holds():
         device = sound()
         device.traits = replace(device.traits, **traits)
         properties = prove(device, limits, **workloads)
-        assert (outcomes(properties, "does not apply"), outcomes(properties, "FAILS")) == (names, set()), names
+        assert (outcomes(properties, "does not apply"), outcomes(properties, "FAILS")) == (
+            names,
+            set(),
+        ), names
         assert all(properties[name].observed for name in names), names
 
 

@@ -47,7 +47,12 @@ def peer(source, target, size_bytes=GIB):
     """A copy from one GPU of a node to another."""
     facts = {"source": source, "target": target, "size_bytes": size_bytes}
     return Key(
-        "peer", facts, "payload_GBps", dataclasses.replace(ONE, devices=2, link="nvlink-switch"), "rotate", "device"
+        "peer",
+        facts,
+        "payload_GBps",
+        dataclasses.replace(ONE, devices=2, link="nvlink-switch"),
+        "rotate",
+        "device",
     )
 
 
@@ -60,7 +65,12 @@ def measured(key, seconds, hosts=(), **changes):
     ranks = Ranks(len(hosts), "local", "nccl", hosts=tuple(hosts)) if hosts else None
     label = key.label
     samples = Samples((seconds,), iterations=10, tick_s=1e-9)
-    facts = {"test_id": f"t.py::test_{label}", "label": label, "process": "p", "work": WORK[key.benchmark]}
+    facts = {
+        "test_id": f"t.py::test_{label}",
+        "label": label,
+        "process": "p",
+        "work": WORK[key.benchmark],
+    }
     return Measurement(key, samples=samples, ranks=ranks, **(facts | changes))
 
 
@@ -71,14 +81,26 @@ class Runs:
         self.files = []
 
     def add(
-        self, *measurements, day=0.0, node="node0", uuid="GPU-0", index=0, driver="570.86", kind="cuda", started=None
+        self,
+        *measurements,
+        day=0.0,
+        node="node0",
+        uuid="GPU-0",
+        index=0,
+        driver="570.86",
+        kind="cuda",
+        started=None,
     ):
         product = "NVIDIA H200" if kind == "cuda" else "AMD EPYC"
-        device = DeviceFacts(kind, product, index=index, uuid=uuid, driver=driver, memory_bytes=150_000_000_000)
+        device = DeviceFacts(
+            kind, product, index=index, uuid=uuid, driver=driver, memory_bytes=150_000_000_000
+        )
         host = HostFacts(node, "Xeon", 96, 96, 2**41, 2**41, kernel="6.8")
         started = (FIRST + day * DAY).strftime("%Y-%m-%dT%H:%M:%SZ") if started is None else started
         number = len(self.files)
-        header = Header(f"run-{number}", started, ("pytest",), "pytest-roofline", Environment(device, host, {}))
+        header = Header(
+            f"run-{number}", started, ("pytest",), "pytest-roofline", Environment(device, host, {})
+        )
         outcomes = tuple(Outcome(one.test_id, "passed") for one in measurements)
         run = Run(Path(f"{number:06}.jsonl"), header, measurements, outcomes, None)
         self.files.append(file_of(run, str(run.path), 1, 1))
@@ -96,14 +118,24 @@ def night_by_night(seconds, key=COPY, **changes):
     return runs.many
 
 
-def a_fleet(nodes=8, gpus=4, nights=6, keys=(COPY, STREAM, UPLOAD, MATMUL), links=False, effect=None, uuid=True):
+def a_fleet(
+    nodes=8,
+    gpus=4,
+    nights=6,
+    keys=(COPY, STREAM, UPLOAD, MATMUL),
+    links=False,
+    effect=None,
+    uuid=True,
+):
     """1 % between runs, 3 % between devices; `effect(key, node, gpu, night)` is added in log seconds."""
     rng = np.random.default_rng(1)
     effect = effect or (lambda *where: 0.0)
     device = rng.normal(0, 0.03, (nodes, gpus, len(keys)))
 
     def taken(key, seconds, node, gpu, night):
-        return measured(key, seconds * math.exp(rng.normal(0, 0.01) + effect(key, node, gpu, night)))
+        return measured(
+            key, seconds * math.exp(rng.normal(0, 0.01) + effect(key, node, gpu, night))
+        )
 
     pairs = [peer(a, b) for a in range(gpus) for b in range(gpus) if a != b] if links else []
     runs = Runs()
@@ -112,7 +144,9 @@ def a_fleet(nodes=8, gpus=4, nights=6, keys=(COPY, STREAM, UPLOAD, MATMUL), link
         mine = [taken(key, 1e-3 * math.exp(log), node, gpu, night) for key, log in own]
         mine += [taken(key, 2e-3, node, None, night) for key in pairs if gpu == 0]
         identity = f"GPU-{node}-{gpu}" if uuid else None
-        runs.add(*mine, day=night + node / 100 + gpu / 1000, node=f"node{node}", index=gpu, uuid=identity)
+        runs.add(
+            *mine, day=night + node / 100 + gpu / 1000, node=f"node{node}", index=gpu, uuid=identity
+        )
     return runs.many
 
 
@@ -123,5 +157,11 @@ def a_cpu_fleet(nodes=40, nights=10, effect=None):
     runs = Runs()
     for night, node in itertools.product(range(nights), range(nodes)):
         seconds = 1e-3 * math.exp(own[node] + rng.normal(0, 0.02) + effect(node, night))
-        runs.add(measured(COPY, seconds), day=night + node / 1000, node=f"node{node}", uuid=None, kind="cpu")
+        runs.add(
+            measured(COPY, seconds),
+            day=night + node / 1000,
+            node=f"node{node}",
+            uuid=None,
+            kind="cpu",
+        )
     return runs.many

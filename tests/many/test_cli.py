@@ -26,15 +26,21 @@ def runs(make, tmp_path):
         folder.mkdir()
         for night in range(nights):
             for node in range(nodes):
-                measurement = make.measurement(1e-3 * math.exp(rng.normal(0, 0.01) + effect(node, night)))
-                environment = make.environment(uuid=f"GPU-{node}", driver="570.86" if night < 6 else "580.10")
+                measurement = make.measurement(
+                    1e-3 * math.exp(rng.normal(0, 0.01) + effect(node, night))
+                )
+                environment = make.environment(
+                    uuid=f"GPU-{node}", driver="570.86" if night < 6 else "580.10"
+                )
                 environment = dataclasses.replace(
                     environment, host=dataclasses.replace(environment.host, name=f"node{node}")
                 )
                 header = make.header("nightly", f"2026-01-{night + 1:02}T03:{node:02}:00Z")
                 header = dataclasses.replace(header, environment=environment)
                 path = folder / f"node{node}-{night}.jsonl"
-                path.write_text("".join(map(encode_line, [header, measurement, make.outcome(measurement)])))
+                path.write_text(
+                    "".join(map(encode_line, [header, measurement, make.outcome(measurement)]))
+                )
         return folder
 
     return write
@@ -43,7 +49,9 @@ def runs(make, tmp_path):
 @pytest.fixture
 def command(tmp_path):
     def invoke(*arguments, **given):
-        return CliRunner().invoke(main, [*map(str, arguments), "--dir", str(tmp_path / "kept")], **given)
+        return CliRunner().invoke(
+            main, [*map(str, arguments), "--dir", str(tmp_path / "kept")], **given
+        )
 
     return invoke
 
@@ -64,7 +72,11 @@ def test_fleet_names_the_slow_gpu_its_node_and_what_to_look_at_and_fails(runs, c
     ):
         assert told in done.stdout
     assert done.stdout.splitlines()[-1] == "slower than their peers: 1 GPU"
-    for told in ("7 of 127 files are left out:", "broken0.jsonl, line 1 is not JSON", "… and 2 more"):
+    for told in (
+        "7 of 127 files are left out:",
+        "broken0.jsonl, line 1 is not JSON",
+        "… and 2 more",
+    ):
         assert told in done.stderr
     first, later = command("fleet", folder), command("fleet", folder)
     assert done.stdout == first.stdout == later.stdout
@@ -73,7 +85,10 @@ def test_fleet_names_the_slow_gpu_its_node_and_what_to_look_at_and_fails(runs, c
     (slow,) = finding["slow"]
     assert slow["change_low"] < 0.4 < slow["change_high"]
     done = command("fleet", folder, "--by", "link")
-    assert (0, "slower than their peers: none was found") == (done.exit_code, done.stdout.splitlines()[-1])
+    assert (0, "slower than their peers: none was found") == (
+        done.exit_code,
+        done.stdout.splitlines()[-1],
+    )
     # What is not found is no proof of health: how slow a part may be all the same.
     listed = "\n".join(str(path) for path in folder.iterdir() if path.stem.split("-")[0] != "node3")
     done = command("fleet", "-", input=listed)
@@ -84,7 +99,11 @@ def test_fleet_names_the_slow_gpu_its_node_and_what_to_look_at_and_fails(runs, c
     for path in folder.glob("node3-*.jsonl"):
         path.write_text(path.read_text().replace("GPU-3", "GPU-\\u001b[2J3"))
     done = command("fleet", folder)
-    assert (done.exit_code, "\x1b" in done.stdout, "GPU-\\x1b[2J3" in done.stdout) == (1, False, True)
+    assert (done.exit_code, "\x1b" in done.stdout, "GPU-\\x1b[2J3" in done.stdout) == (
+        1,
+        False,
+        True,
+    )
 
 
 def test_logs_of_other_tools_are_pointed_to_import(command, tmp_path):
@@ -94,7 +113,9 @@ def test_logs_of_other_tools_are_pointed_to_import(command, tmp_path):
     (folder / "node2.log").write_text("BabelStream\n")
     for words in ([folder], [folder / "*.log"], sorted(folder.iterdir())):
         done = command("fleet", *words)
-        said = done.stderr.count("; `roofline import LOG --save NAME` makes one of another tool's log\n")
+        said = done.stderr.count(
+            "; `roofline import LOG --save NAME` makes one of another tool's log\n"
+        )
         assert (done.exit_code, said) == (2, 1), words
 
 
@@ -105,13 +126,19 @@ def test_too_few_devices_or_runs_end_with_2(runs, command):
     assert "3 nodes, 3 devices" in done.stdout
     assert "too few to say which of them is slow; expected 4" in done.stdout
     done = command("history", folder)
-    assert (done.exit_code, "no test has 6 runs that count on one device" in done.stderr) == (2, True)
+    assert (done.exit_code, "no test has 6 runs that count on one device" in done.stderr) == (
+        2,
+        True,
+    )
     assert "shorter series; what is INVALID or failed is left out\n" in done.stderr
 
 
 def test_what_many_runs_need_is_an_extra_that_is_named_with_its_command(runs, command, monkeypatch):
     folder = runs(lambda node, night: 0.0, nodes=1, nights=1)
-    for names, told in ((["pandas"], "no pandas;"), (["pandas", "ruptures"], "no pandas and no ruptures;")):
+    for names, told in (
+        (["pandas"], "no pandas;"),
+        (["pandas", "ruptures"], "no pandas and no ruptures;"),
+    ):
         for name in names:
             monkeypatch.setitem(sys.modules, name, None)
         for one in ("history", "fleet"):

@@ -58,20 +58,28 @@ def test_the_highest_level_that_explains_what_is_slow_is_named_once(made):
 
 def test_what_a_higher_level_does_not_explain_is_named_besides_worst_first(made):
     def parts(effect, **facts):
-        return [(one.level, one.part) for one in fleet(made.a_fleet(effect=effect, **facts)).findings]
+        return [
+            (one.level, one.part) for one in fleet(made.a_fleet(effect=effect, **facts)).findings
+        ]
 
     matmul = made.MATMUL
-    besides = parts(lambda key, n, g, night: SLOW * (n == 5) * (1 + 2 * (g == 1)) * (key is matmul), nodes=10)
+    besides = parts(
+        lambda key, n, g, night: SLOW * (n == 5) * (1 + 2 * (g == 1)) * (key is matmul), nodes=10
+    )
     assert {("node", "node5"), ("gpu", "GPU-5-1")} == set(besides)
     two = parts(lambda key, n, g, night: SLOW * (n == 5 and g < 2 and key is matmul))
     assert {("gpu", "GPU-5-0"), ("gpu", "GPU-5-1")} == set(two)
     sizes = {(1, 1): 0.4, (3, 3): 0.6, (5, 2): 0.5}
-    three = parts(lambda key, n, g, night: sizes.get((n, g), 0.0) * (key is made.COPY or key is made.UPLOAD))
+    three = parts(
+        lambda key, n, g, night: sizes.get((n, g), 0.0) * (key is made.COPY or key is made.UPLOAD)
+    )
     assert ["GPU-3-3", "GPU-5-2", "GPU-1-1"] == [part for _, part in three]
 
 
 def test_what_is_alike_everywhere_of_two_camps_or_less_than_the_least_is_no_fault(made):
-    everywhere = fleet(made.a_fleet(links=True, effect=lambda key, n, g, night: 0.6 * (ends(key) == {0, 3})))
+    everywhere = fleet(
+        made.a_fleet(links=True, effect=lambda key, n, g, night: 0.6 * (ends(key) == {0, 3}))
+    )
     camps = fleet(made.a_fleet(effect=lambda key, n, g, night: 0.3 * (n % 3 == 0)))
     little = fleet(made.a_fleet(effect=of_gpu(3, 2, ("matmul",))), least=0.6)
     assert ((), (), ()) == (everywhere.findings, camps.findings, little.findings)
@@ -89,10 +97,18 @@ def test_small_copies_do_not_hide_a_link_that_is_slow_for_large_ones(made):
                 bad = node == 4 and {a, b} == {0, 1}
                 for size, seconds in ((4096, 8e-6), (32768, 8e-6), (2**20, 12e-6), (2**29, 2e-3)):
                     slow = SLOW * (bad and size == 2**29)
-                    mine.append(made.measured(made.peer(a, b, size), seconds * math.exp(rng.normal(0, 0.01) + slow)))
+                    mine.append(
+                        made.measured(
+                            made.peer(a, b, size), seconds * math.exp(rng.normal(0, 0.01) + slow)
+                        )
+                    )
             runs.add(*mine, day=night, node=f"node{node}", uuid=f"GPU-{node}")
     finding = only(fleet(runs.many))
-    assert ("link", "node4 GPU 0 – GPU 1", {"peer link"}) == (finding.level, finding.part, slow_kinds(finding))
+    assert ("link", "node4 GPU 0 – GPU 1", {"peer link"}) == (
+        finding.level,
+        finding.part,
+        slow_kinds(finding),
+    )
 
 
 def test_collectives_of_one_node_are_the_nodes_and_those_over_nodes_nobodys(made):
@@ -102,10 +118,22 @@ def test_collectives_of_one_node_are_the_nodes_and_those_over_nodes_nobodys(made
         for node in range(8):
             seconds = 1e-3 * math.exp(rng.normal(0, 0.01) + SLOW * (node == 3))
             inside = made.measured(made.all_reduce(4), seconds, hosts=[f"node{node}"] * 4)
-            across = made.measured(made.all_reduce(8), 9e-3, hosts=["node0"] * 4 + [f"node{node}"] * 4)
-            runs.add(inside, *([across] if node else []), day=night, node=f"node{node}", uuid=f"GPU-{node}")
+            across = made.measured(
+                made.all_reduce(8), 9e-3, hosts=["node0"] * 4 + [f"node{node}"] * 4
+            )
+            runs.add(
+                inside,
+                *([across] if node else []),
+                day=night,
+                node=f"node{node}",
+                uuid=f"GPU-{node}",
+            )
     found = fleet(runs.many)
-    assert ("node", "node3", {"collectives"}) == (only(found).level, only(found).part, slow_kinds(only(found)))
+    assert ("node", "node3", {"collectives"}) == (
+        only(found).level,
+        only(found).part,
+        slow_kinds(only(found)),
+    )
     assert found.over_several_nodes == 28
 
 
@@ -115,7 +143,13 @@ def test_nodes_of_cpus_are_nodes(made):
     for night in range(8):
         for node in range(12):
             seconds = 1e-3 * math.exp(rng.normal(0, 0.05) + 1.2 * (node == 3))
-            runs.add(made.measured(made.COPY, seconds), day=night, node=f"node{node}", uuid=None, kind="cpu")
+            runs.add(
+                made.measured(made.COPY, seconds),
+                day=night,
+                node=f"node{node}",
+                uuid=None,
+                kind="cpu",
+            )
     assert ("node", "node3") == (only(fleet(runs.many)).level, only(fleet(runs.many)).part)
 
 
@@ -136,7 +170,9 @@ def test_what_differs_from_the_others_is_named(made):
     for node in range(10):
         seconds = 1e-3 * math.exp(rng.normal(0, 0.01) + 2 * SLOW * (node == 3))
         driver = "550.54" if node == 3 else "570.86"
-        runs.add(made.measured(made.COPY, seconds), node=f"node{node}", uuid=f"GPU-{node}", driver=driver)
+        runs.add(
+            made.measured(made.COPY, seconds), node=f"node{node}", uuid=f"GPU-{node}", driver=driver
+        )
     assert only(fleet(runs.many)).differs == ("driver 550.54 (others 570.86)",)
 
 
@@ -147,7 +183,9 @@ def test_what_would_have_been_found_is_told_and_is_what_is_found(made):
     reach = math.log1p(part.detectable["gpu"])
     assert 0.1 < reach < 0.4
     effect = lambda key, n, g, night: (reach + 0.1) * ((n, g) == (3, 2) and key is made.MATMUL)  # noqa: E731
-    assert [one.part for one in fleet(made.a_fleet(nodes=20, effect=effect)).findings] == ["GPU-3-2"]
+    assert [one.part for one in fleet(made.a_fleet(nodes=20, effect=effect)).findings] == [
+        "GPU-3-2"
+    ]
 
 
 def test_of_fleets_without_faults_nothing_is_invented():
@@ -162,7 +200,9 @@ def test_of_fleets_without_faults_nothing_is_invented():
                 "sort": "gpu",
                 "class": np.repeat(["memory", "arithmetic", "host link"], 2 * count),
                 "part": np.tile(np.repeat([f"{number:03}" for number in range(count)], 2), 3),
-                "node": np.tile(np.repeat([f"{number // gpus:03}" for number in range(count)], 2), 3),
+                "node": np.tile(
+                    np.repeat([f"{number // gpus:03}" for number in range(count)], 2), 3
+                ),
                 "first": -1,
                 "second": -1,
                 "test": 0,
@@ -177,6 +217,8 @@ def test_of_fleets_without_faults_nothing_is_invented():
 def test_the_scale_of_few_is_that_of_normal_values_and_half_of_them_may_be_anything():
     rng = np.random.default_rng(0)
     for count in (4, 9, 10, 40):
-        assert np.mean([qn(rng.normal(0, 2, count)) for _ in range(2000)]) == pytest.approx(2, rel=0.06)
+        assert np.mean([qn(rng.normal(0, 2, count)) for _ in range(2000)]) == pytest.approx(
+            2, rel=0.06
+        )
     spoiled = np.concatenate([rng.normal(0, 2, 21), np.full(19, 1e6)])
     assert qn(spoiled) < 20

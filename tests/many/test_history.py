@@ -45,7 +45,9 @@ def test_a_step_is_found_where_it_is_with_its_size_for_better_or_worse(made):
         assert worst.change_high - worst.change_low < 0.03
     change = only(history(made.night_by_night(stepped(24, 12, -0.08))))
     assert (change.change < -0.05, change.slower) == (True, False)
-    logs = noisy(36) + np.where(np.arange(36) >= 12, 0.08, 0) + np.where(np.arange(36) >= 24, 0.12, 0)
+    logs = (
+        noisy(36) + np.where(np.arange(36) >= 12, 0.08, 0) + np.where(np.arange(36) >= 24, 0.12, 0)
+    )
     changes = history(made.night_by_night(times(logs))).changes
     assert sorted(change.after.run_id for change in changes) == names(12, 24)
 
@@ -81,14 +83,23 @@ def test_less_than_the_least_is_not_told(made):
 def test_what_changed_in_the_environment_is_named(made):
     runs = made.Runs()
     for day, value in enumerate(stepped(20, 10, 0.1)):
-        runs.add(made.measured(made.COPY, float(value)), day=day, driver="570.86" if day < 10 else "580.10")
+        runs.add(
+            made.measured(made.COPY, float(value)),
+            day=day,
+            driver="570.86" if day < 10 else "580.10",
+        )
     assert only(history(runs.many)).changed == ("driver 570.86 → 580.10",)
 
 
 def test_several_tests_that_step_together_are_one_change_the_largest_first(made):
     runs = made.Runs()
     for day, (a, b, c) in enumerate(
-        zip(stepped(20, 10, 0.06), stepped(20, 10, 0.12, seed=1), stepped(20, 10, 0, seed=2), strict=True)
+        zip(
+            stepped(20, 10, 0.06),
+            stepped(20, 10, 0.12, seed=1),
+            stepped(20, 10, 0, seed=2),
+            strict=True,
+        )
     ):
         runs.add(
             made.measured(made.COPY, float(a)),
@@ -97,41 +108,61 @@ def test_several_tests_that_step_together_are_one_change_the_largest_first(made)
             day=day,
         )
     many = runs.many
-    assert [label.partition("[")[0] for label in only(history(many)).tests] == ["stream", "memcpy_d2d"]
+    assert [label.partition("[")[0] for label in only(history(many)).tests] == [
+        "stream",
+        "memcpy_d2d",
+    ]
 
 
 def test_what_all_devices_do_is_said_once_and_what_one_does_is_its_own(made):
     def change(effect, keys=(made.COPY,), by="device"):
         return only(history(made.a_fleet(nights=16, keys=keys, effect=effect), by=by))
 
-    everyone = change(lambda key, n, g, night: 0.06 * (night >= 8) * (key is made.MATMUL), (made.COPY, made.MATMUL))
+    everyone = change(
+        lambda key, n, g, night: 0.06 * (night >= 8) * (key is made.MATMUL),
+        (made.COPY, made.MATMUL),
+    )
     assert (32, 32, [made.MATMUL.label]) == (len(everyone.units), everyone.of_units, everyone.tests)
-    assert ["2026-01-08", "2026-01-09"] == [run.started[:10] for run in (everyone.before, everyone.after)]
+    assert ["2026-01-08", "2026-01-09"] == [
+        run.started[:10] for run in (everyone.before, everyone.after)
+    ]
     # One that does not follow the others has no change of its own.
     without = change(lambda key, n, g, night: 0.06 * (night >= 8) * ((n, g) != (2, 1)))
     assert (31, False) == (len(without.units), "GPU-2-1" in without.units)
     alone = change(lambda key, n, g, night: 0.1 * (night >= 8) * ((n, g) == (2, 1)))
     assert (("GPU-2-1",), 32) == (alone.units, alone.of_units)
-    assert ("node2",) == change(lambda key, n, g, night: 0.1 * (night >= 8) * (n == 2), by="node").units
+    assert ("node2",) == change(
+        lambda key, n, g, night: 0.1 * (night >= 8) * (n == 2), by="node"
+    ).units
 
 
 def test_hosts_of_cpus_are_one_series(made):
     runs = made.Runs()
     for day, value in enumerate(stepped(40, 20, 0.8, spread=0.03)):
-        runs.add(made.measured(made.COPY, float(value)), day=day, node=f"runner-{day}", uuid=None, kind="cpu")
+        runs.add(
+            made.measured(made.COPY, float(value)),
+            day=day,
+            node=f"runner-{day}",
+            uuid=None,
+            kind="cpu",
+        )
     change = only(history(runs.many))
     assert ((), names(20)) == (change.units, around(change)[1:])
 
 
 def test_cpus_of_nodes_that_stay_are_each_a_series_and_what_all_do_is_blamed_on_none(made):
-    many = made.a_cpu_fleet(effect=lambda node, night: 0.08 * (night >= 6) + 0.26 * (node == 30 and night >= 5))
+    many = made.a_cpu_fleet(
+        effect=lambda node, night: 0.08 * (night >= 6) + 0.26 * (node == 30 and night >= 5)
+    )
     one, everyone = history(many, by="node").changes
     assert (("node30",), 40) == (one.units, one.of_units)
     assert one.change == pytest.approx(0.30, abs=0.03)
     assert everyone.change == pytest.approx(0.083, abs=0.02)
     assert len(everyone.units) >= 38
     assert ["2026-01-05", "2026-01-06"] == [run.started[:10] for run in (one.before, one.after)]
-    assert ["2026-01-06", "2026-01-07"] == [run.started[:10] for run in (everyone.before, everyone.after)]
+    assert ["2026-01-06", "2026-01-07"] == [
+        run.started[:10] for run in (everyone.before, everyone.after)
+    ]
     text = history_text(many, history(many, by="node"), 100, colour=False)
     assert "on: node30 (1 of 40); " in text
     assert "?" not in text
@@ -146,7 +177,11 @@ def test_what_is_short_undated_or_invalid_counts_nowhere_and_is_counted(made):
         runs.add(made.measured(made.COPY, 1e-3 * (1 + (day >= 10)), invalid=busy), day=day)
     runs.add(made.measured(made.COPY, 9.0), started="yesterday")
     found = history(runs.many)
-    assert (0, 1, [10]) == (len(found.changes), found.undated, [len(series.runs) for series in found.series])
+    assert (0, 1, [10]) == (
+        len(found.changes),
+        found.undated,
+        [len(series.runs) for series in found.series],
+    )
 
 
 # None is invented
@@ -167,8 +202,12 @@ def correlated(rho=0.5):
 NOISES = {
     "normal": lambda: RNG.normal(0, 0.011, (SERIES, POINTS)),
     "heavy tails": lambda: RNG.standard_t(3, (SERIES, POINTS)) * 0.011,
-    "spreads far apart": lambda: RNG.normal(0, 1, (SERIES, POINTS)) * np.exp(RNG.normal(-4.5, 1, (SERIES, 1))),
-    "louder towards the end": lambda: RNG.normal(0, 1, (SERIES, POINTS)) * np.where(np.arange(POINTS) > 19, 0.05, 0.01),
+    "spreads far apart": lambda: (
+        RNG.normal(0, 1, (SERIES, POINTS)) * np.exp(RNG.normal(-4.5, 1, (SERIES, 1)))
+    ),
+    "louder towards the end": lambda: (
+        RNG.normal(0, 1, (SERIES, POINTS)) * np.where(np.arange(POINTS) > 19, 0.05, 0.01)
+    ),
     "correlated": correlated,
     "a coarse clock": lambda: np.round(RNG.normal(0, 0.011, (SERIES, POINTS)) / 0.02) * 0.02,
     "now and then an outlier": lambda: (
@@ -179,7 +218,10 @@ NOISES = {
 
 def as_series(logs):
     points = np.arange(logs.shape[1])
-    return [RunSeries(0, str(number), points, points.astype(float), row) for number, row in enumerate(logs)]
+    return [
+        RunSeries(0, str(number), points, points.astype(float), row)
+        for number, row in enumerate(logs)
+    ]
 
 
 def test_of_unchanged_series_nothing_is_invented():
@@ -191,7 +233,9 @@ def test_a_step_counts_for_every_series_that_was_looked_at():
     logs = RNG.normal(0, 0.011, (40, POINTS))
     logs[0, 12:] += 0.06
     (few,), (many,) = (
-        examine(as_series(np.concatenate([logs, RNG.normal(0, 0.011, (more, POINTS))])), priors(), 0.02)
+        examine(
+            as_series(np.concatenate([logs, RNG.normal(0, 0.011, (more, POINTS))])), priors(), 0.02
+        )
         for more in (0, 360)
     )
     assert many.p == pytest.approx(few.p * 10, rel=0.9)

@@ -21,9 +21,13 @@ def save(make, tmp_path):
         environment = make.environment(uuid=uuid)
         host = dataclasses.replace(environment.host, name=node)
         header = make.header(run_id or name, "2026-01-02T03:04:05Z")
-        lines = [dataclasses.replace(header, environment=dataclasses.replace(environment, host=host))]
+        lines = [
+            dataclasses.replace(header, environment=dataclasses.replace(environment, host=host))
+        ]
         for number, value in enumerate(seconds or (1e-3,)):
-            measurement = make.measurement(value, key=make.key(size_bytes=2**20 << number), **changes)
+            measurement = make.measurement(
+                value, key=make.key(size_bytes=2**20 << number), **changes
+            )
             lines += [measurement, make.outcome(measurement)]
         path = tmp_path / "runs" / f"{name}.jsonl"
         path.parent.mkdir(exist_ok=True)
@@ -48,14 +52,22 @@ def read(tmp_path):
 def rows_of(many):
     """Everything that a table holds, as plain values."""
     rows = many.rows.astype(dict.fromkeys(("unfit", "hosts"), str))
-    return [rows.to_dict("records"), many.runs.to_dict("records"), many.tests, many.environments, many.left_out]
+    return [
+        rows.to_dict("records"),
+        many.runs.to_dict("records"),
+        many.tests,
+        many.environments,
+        many.left_out,
+    ]
 
 
 def every(tmp_path):
     return expand([str(tmp_path / "runs")], tmp_path)
 
 
-def test_a_broken_file_is_named_and_left_out_and_a_cut_one_counts_without_its_last_line(save, tmp_path):
+def test_a_broken_file_is_named_and_left_out_and_a_cut_one_counts_without_its_last_line(
+    save, tmp_path
+):
     save("good")
     for spoil, words in (
         (lambda text: text.split("\n")[0] + '\n{"type": "measurement", "key": {}}\n', "line 2"),
@@ -73,19 +85,33 @@ def test_a_broken_file_is_named_and_left_out_and_a_cut_one_counts_without_its_la
     path = save("bad", 1e-3, 2e-3)
     path.write_text(path.read_text()[:-20])
     many = read_many([str(path)])
-    assert (len(many.rows), any("ends in the middle of a line" in note for note in many.notes)) == (2, True)
+    assert (len(many.rows), any("ends in the middle of a line" in note for note in many.notes)) == (
+        2,
+        True,
+    )
 
 
-def test_a_row_has_the_median_of_its_process_and_whether_it_is_fit_by_the_rule_of_a_run(save, make, tmp_path):
+def test_a_row_has_the_median_of_its_process_and_whether_it_is_fit_by_the_rule_of_a_run(
+    save, make, tmp_path
+):
     save("good", 2e-3)
     bad = save("bad", invalid="busy neighbours")
     many, run = read_many(every(tmp_path)), read_run(bad)
     assert many.unfit == {run.unfit(run.measurements[0], accept_slower=True): 1}
     assert [2e-3] == list(many.fit["seconds"])
     # What failed for being slower counts, and what failed for itself does not.
-    slower, wrong = make.measurement(1e-3), make.measurement(1e-3, key=make.key("other"), test_id="t.py::test_other")
+    slower, wrong = (
+        make.measurement(1e-3),
+        make.measurement(1e-3, key=make.key("other"), test_id="t.py::test_other"),
+    )
     ended = make.outcome(slower, "failed", verdicts=("REGRESSED",), by_verdict=True)
-    path = make.save(tmp_path / "a.jsonl", slower, ended, wrong, make.outcome(wrong, "failed", reason="wrong data"))
+    path = make.save(
+        tmp_path / "a.jsonl",
+        slower,
+        ended,
+        wrong,
+        make.outcome(wrong, "failed", reason="wrong data"),
+    )
     many = read_many([str(path)])
     assert many.unfit == {"its test failed: wrong data": 1}
     assert [many.tests[number].label for number in many.fit["test"]] == [slower.label]
@@ -103,9 +129,17 @@ def test_the_same_name_on_two_nodes_is_two_runs_and_a_copy_is_one(save, tmp_path
 # The index
 
 
-def test_with_the_index_everything_is_the_same_as_without_and_only_what_changed_is_read_again(save, read, tmp_path):
+def test_with_the_index_everything_is_the_same_as_without_and_only_what_changed_is_read_again(
+    save, read, tmp_path
+):
     for number in range(6):
-        save(f"run{number}", 1e-3 + number * 1e-5, 2e-3, uuid=f"GPU-{number % 2}", invalid="x" * (number == 3))
+        save(
+            f"run{number}",
+            1e-3 + number * 1e-5,
+            2e-3,
+            uuid=f"GPU-{number % 2}",
+            invalid="x" * (number == 3),
+        )
     paths, cache = every(tmp_path), tmp_path / "cache"
     plain, first, later = rows_of(read_many(paths)), read(), read()
     assert (first.read, later.read, plain == rows_of(first) == rows_of(later)) == (6, 0, True)
@@ -116,7 +150,9 @@ def test_with_the_index_everything_is_the_same_as_without_and_only_what_changed_
     (tmp_path / "runs" / "run2.jsonl").unlink()
     many = read()
     assert (many.read, rows_of(many) == rows_of(read_many(every(tmp_path)))) == (2, True)
-    assert {Path(path).stem for path in reading.load_index(cache / INDEX)[0]} == {f"run{n}" for n in (0, 1, 3, 4, 5, 7)}
+    assert {Path(path).stem for path in reading.load_index(cache / INDEX)[0]} == {
+        f"run{n}" for n in (0, 1, 3, 4, 5, 7)
+    }
     # What changed just now may change again without its time of change showing it; ahead, since this machine may pause.
     settle(save("run1"), age_s=-3600)
     assert (read().read, read().read) == (1, 1)
@@ -135,7 +171,9 @@ def test_a_broken_file_is_remembered_and_mended_when_it_changes(save, read):
     assert len(read().runs) == 2
 
 
-def test_an_index_that_cannot_be_used_or_written_costs_no_more_than_reading_anew(save, read, tmp_path, monkeypatch):
+def test_an_index_that_cannot_be_used_or_written_costs_no_more_than_reading_anew(
+    save, read, tmp_path, monkeypatch
+):
     save("a")
     path = tmp_path / "cache" / INDEX
     for spoil in (lambda data: b"nonsense", lambda data: data[: len(data) // 2], lambda data: b""):
@@ -173,7 +211,11 @@ def test_folders_patterns_names_and_lists_are_one_list_without_doubles(save, tmp
     (tmp_path / "runs" / "deep").mkdir()
     deep = tmp_path / "runs" / "deep" / "c.jsonl"
     deep.write_text(a.read_text())
-    assert expand([str(tmp_path / "runs"), "a", "-"], tmp_path, [f"{b}\n", "\n"]) == [str(a), str(b), str(deep)]
+    assert expand([str(tmp_path / "runs"), "a", "-"], tmp_path, [f"{b}\n", "\n"]) == [
+        str(a),
+        str(b),
+        str(deep),
+    ]
     assert expand([str(tmp_path / "**" / "[ab].jsonl")], tmp_path) == [str(a), str(b)]
     (tmp_path / "empty").mkdir()
     for names, listed, why in (

@@ -38,7 +38,9 @@ def gpu_step(*more):
     kernels that nobody is known to have launched; and what more is given."""
     bmm = event("aten::bmm", 7, 13, sequence_nr=1, flops=512, input_shapes=[[2, 4, 8], [2, 8, 4]])
     softmax = event("aten::_softmax", 17, 23, sequence_nr=2, input_shapes=[[2, 4, 4], [], []])
-    values = event("aten::bmm", 26, 31, sequence_nr=3, flops=512, input_shapes=[[2, 4, 4], [2, 4, 8]])
+    values = event(
+        "aten::bmm", 26, 31, sequence_nr=3, flops=512, input_shapes=[[2, 4, 4], [2, 4, 8]]
+    )
     power = event("aten::native_layer_norm", 35, 43, sequence_nr=4)
     linear = event("aten::addmm", 3.2, 3.8, sequence_nr=0, flops=128)
     gradient = event("aten::bmm", 48, 54, thread=BACKWARD, flops=256)
@@ -123,7 +125,9 @@ class Model(nn.Module):
     def __init__(self, width=16):
         super().__init__()
         self.embedding = nn.Embedding(10, width)
-        blocks = [{"attention_norm": nn.LayerNorm(width), "attention": Attention(width)} for _ in range(2)]
+        blocks = [
+            {"attention_norm": nn.LayerNorm(width), "attention": Attention(width)} for _ in range(2)
+        ]
         self.blocks = nn.ModuleList([nn.ModuleDict(block) for block in blocks])
 
     def forward(self, tokens):

@@ -11,7 +11,15 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoi
 from pytest_roofline.core.profiles import Profile
 from pytest_roofline.engine.devices.cpu import CpuDevice
 from pytest_roofline.observe import capture
-from pytest_roofline.observe.capture import Calls, NoProfile, annotated, class_name, nvtx_of, part_names, take
+from pytest_roofline.observe.capture import (
+    Calls,
+    NoProfile,
+    annotated,
+    class_name,
+    nvtx_of,
+    part_names,
+    take,
+)
 from pytest_roofline.observe.shares import CALL
 
 from .models import Model, training_step
@@ -58,7 +66,13 @@ def counted(call_s):
 
 
 def test_a_call_is_made_once_to_warm_up_and_as_often_as_fits_into_two_seconds(tmp_path):
-    for call_s, profiled, made in ((0.0, 3, 4), (0.1, 3, 4), (0.67, 2, 3), (1.5, 1, 2), (60.0, 1, 1)):
+    for call_s, profiled, made in (
+        (0.0, 3, 4),
+        (0.1, 3, 4),
+        (0.67, 2, 3),
+        (1.5, 1, 2),
+        (60.0, 1, 1),
+    ):
         calls, count = counted(call_s)
         assert (profiled, 0) == (calls.count, len(count))
         if call_s in (0.1, 60.0):
@@ -97,7 +111,9 @@ def test_what_cannot_be_profiled_is_a_sentence():
         take(CpuDevice(), "external", calls, EMPTY, None)
     with pytest.raises(NoProfile, match="holds no activity"):
         take(CpuDevice(), "torch", Calls(lambda: None, [()], None, 0.1), EMPTY, None)
-    assert ["kernels on mps"] == [text.partition(":")[0] for text in capture._not_seen(Gpu("mps"), "torch")]
+    assert ["kernels on mps"] == [
+        text.partition(":")[0] for text in capture._not_seen(Gpu("mps"), "torch")
+    ]
     assert [] == capture._not_seen(CpuDevice(), "torch")
 
 
@@ -107,15 +123,35 @@ def test_an_external_profiler_sees_the_same_ranges_between_start_and_stop(marks,
     began, ended = marks.told
     inside = marks.seen[began:ended]
     names = {opened[-1] for opened in inside}
-    assert {CALL, "Model", "embedding", "blocks.0.attention.core.softmax", "blocks.1.attention.query"} <= names
-    nested = (CALL, "Model", "blocks.0.attention", "blocks.0.attention.core", "blocks.0.attention.core.scores")
+    assert {
+        CALL,
+        "Model",
+        "embedding",
+        "blocks.0.attention.core.softmax",
+        "blocks.1.attention.query",
+    } <= names
+    nested = (
+        CALL,
+        "Model",
+        "blocks.0.attention",
+        "blocks.0.attention.core",
+        "blocks.0.attention.core.scores",
+    )
     assert nested in inside
     # The call before the start warms up; it is not looked at.
     assert 0 < began < ended == len(marks.seen)
-    assert ([], "external", 1, (capture.ELSEWHERE,)) == (marks.open, found.tool, found.calls, found.missing)
+    assert ([], "external", 1, (capture.ELSEWHERE,)) == (
+        marks.open,
+        found.tool,
+        found.calls,
+        found.missing,
+    )
     assert found.profiled_s > 0
     monkeypatch.setattr(torch.version, "hip", "6.4")
-    assert capture.HIP_NEVER_STOPS in take(Gpu(), "external", Calls(run, [()], None, 1.5), EMPTY, None).missing
+    assert (
+        capture.HIP_NEVER_STOPS
+        in take(Gpu(), "external", Calls(run, [()], None, 1.5), EMPTY, None).missing
+    )
 
 
 def test_a_part_that_raises_or_calls_itself_ends_its_ranges(marks):
@@ -144,7 +180,9 @@ def test_a_compiled_model_is_not_compiled_again_for_its_hooks():
     with annotated(compiled, None):
         assert torch.equal(expected, compiled(x))
     assert torch.equal(expected, compiled(x))
-    assert all("record_function" not in str(node.target) for graph in graphs for node in graph.graph.nodes)
+    assert all(
+        "record_function" not in str(node.target) for graph in graphs for node in graph.graph.nodes
+    )
     torch.compiler.reset()
 
 

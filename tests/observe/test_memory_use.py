@@ -43,7 +43,9 @@ class Training:
     """A model, its optimizer, an input, and a gradient that a loss would give."""
 
     def __init__(self, rows=ROWS):
-        self.model = nn.Sequential(nn.Linear(WIDTH, INNER, bias=False), nn.GELU(), nn.Linear(INNER, WIDTH, bias=False))
+        self.model = nn.Sequential(
+            nn.Linear(WIDTH, INNER, bias=False), nn.GELU(), nn.Linear(INNER, WIDTH, bias=False)
+        )
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
         self.inputs = torch.randn(rows, WIDTH), torch.randn(rows, WIDTH)
 
@@ -83,11 +85,16 @@ def test_the_peak_of_a_training_step_is_what_a_hand_counts(training):
 def test_memory_over_time_begins_before_the_call_holds_the_peak_and_ends_behind_it(training):
     found = training.follow()
     points = found.over_time
-    assert (found.before_bytes, found.peak_bytes) == (points[0].total_bytes, max(one.total_bytes for one in points))
+    assert (found.before_bytes, found.peak_bytes) == (
+        points[0].total_bytes,
+        max(one.total_bytes for one in points),
+    )
     assert found.categories == max(points, key=lambda one: one.total_bytes).categories
     # zero_grad lets the gradients go; what is found late was there from the start.
     assert points[-1].total_bytes == found.before_bytes
-    assert ["forward", "backward", "optimizer"] == list(dict.fromkeys(one.step for one in points))[:3]
+    assert ["forward", "backward", "optimizer"] == list(dict.fromkeys(one.step for one in points))[
+        :3
+    ]
     assert [one.at_s for one in points] == sorted(one.at_s for one in points)
     alone = training.follow(model=None, optimizer=None).over_time
     assert [one.total_bytes for one in points] == [one.total_bytes for one in alone]
@@ -102,7 +109,13 @@ def test_the_trace_of_the_allocator_is_summed_from_what_there_was(monkeypatch):
     second = SimpleNamespace(name="cuda:1")
 
     def entry(action, size, at_us):
-        return {"action": action, "size": size, "time_us": 1_000_000 + at_us, "addr": 0, "stream": 0}
+        return {
+            "action": action,
+            "size": size,
+            "time_us": 1_000_000 + at_us,
+            "addr": 0,
+            "stream": 0,
+        }
 
     trace = [
         entry("segment_alloc", 2048, 5), entry("alloc", 512, 6), entry("free_requested", 512, 9),
@@ -113,13 +126,17 @@ def test_the_trace_of_the_allocator_is_summed_from_what_there_was(monkeypatch):
     monkeypatch.setattr(torch.cuda, "memory_allocated", {1: 100}.get)
     monkeypatch.setattr(torch.cuda, "memory_reserved", {1: 4096}.get)
     monkeypatch.setattr(torch.cuda.memory, "_snapshot", lambda: {"device_traces": [[], trace]})
-    monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda **asked: switched.append(asked))
+    monkeypatch.setattr(
+        torch.cuda.memory, "_record_memory_history", lambda **asked: switched.append(asked)
+    )
     with allocator_trace(second, 1.0) as points:
         assert [] == points
     assert [(100, 4096), (100, 6144), (612, 6144), (100, 6144), (100, 4096)] == [
         (one.allocated_bytes, one.reserved_bytes) for one in points
     ]
-    assert [pytest.approx(value * 1e-6) for value in (0, 5, 6, 9, 12)] == [one.at_s for one in points]
+    assert [pytest.approx(value * 1e-6) for value in (0, 5, 6, 9, 12)] == [
+        one.at_s for one in points
+    ]
     assert {"enabled": None} == switched[1]
     # A call that fails switches it off too, and a history that somebody else keeps stays on.
     with pytest.raises(ValueError, match="in the middle"), allocator_trace(second, 1.0):
@@ -166,7 +183,10 @@ def test_what_is_no_allocation_and_what_is():
     assert take(lambda pair: pair * 2, (two,)).categories == {"other": 800, "activations": 800}
     # Sparse gradients are made of what is not sparse.
     table = nn.Embedding(50, WIDTH, sparse=True)
-    assert take(lambda: table(torch.arange(10)).sum().backward(), model=table).categories["parameters"] == 1600
+    assert (
+        take(lambda: table(torch.arange(10)).sum().backward(), model=table).categories["parameters"]
+        == 1600
+    )
 
 
 def test_what_cannot_be_followed_is_refused(training, monkeypatch):
@@ -174,11 +194,15 @@ def test_what_cannot_be_followed_is_refused(training, monkeypatch):
         training.follow(model=3)
     with pytest.raises(BadInput, match=r"optimizer is a int; expected a torch.optim.Optimizer"):
         training.follow(optimizer=3)
-    with pytest.raises(BadInput, match="memory saw no tensor on cpu; expected a function that works on"):
+    with pytest.raises(
+        BadInput, match="memory saw no tensor on cpu; expected a function that works on"
+    ):
         take(lambda: 3)
     monkeypatch.delitem(sys.modules, "pytest_roofline.observe.tracker", raising=False)
     monkeypatch.setitem(sys.modules, "torch.distributed._tools.mem_tracker", None)
-    with pytest.raises(BadInput, match=r"MemTracker, which torch .* does not have here .*peak_bytes=True"):
+    with pytest.raises(
+        BadInput, match=r"MemTracker, which torch .* does not have here .*peak_bytes=True"
+    ):
         training.follow()
 
 
@@ -208,7 +232,9 @@ def test_whatever_is_raised_nothing_stays_behind(training):
         training.follow(fail)
     with pytest.raises(RuntimeError, match="can't allocate memory"):
         training.follow(lambda *_: torch.empty(2**50))
-    assert [len(one._forward_hooks) + len(one._forward_pre_hooks) for one in training.model.modules()] == [0] * 4
+    assert [
+        len(one._forward_hooks) + len(one._forward_pre_hooks) for one in training.model.modules()
+    ] == [0] * 4
     assert not any(one._post_accumulate_grad_hooks for one in training.model.parameters())
     assert torch.utils._python_dispatch._get_current_dispatch_mode() is None
     optimizers = sys.modules["torch.optim.optimizer"]
@@ -273,5 +299,8 @@ def test_a_call_that_passes_no_operator_is_said_to_be_unseen(training, monkeypat
 def test_what_operators_do_not_show_is_what_the_device_counts_beside_them():
     use = replace(EMPTY, peak_bytes=1000)
     # Memory from before is no memory that operators did not show; a counter of changes alone starts with it.
-    assert replace(use, before_bytes=300, device_before_bytes=350, device_peak_bytes=1130).unseen_bytes == 80
+    assert (
+        replace(use, before_bytes=300, device_before_bytes=350, device_peak_bytes=1130).unseen_bytes
+        == 80
+    )
     assert replace(use, before_bytes=300, device_peak_bytes=1040).unseen_bytes == 40

@@ -9,14 +9,26 @@ from pytest_roofline.observe.capture import Calls, take
 from pytest_roofline.observe.classes import class_of, in_attention
 from pytest_roofline.observe.shares import NO_ATTENTION, NO_MODEL, NO_RANGES, NOT_RUN, analysed
 
-from .models import BACKWARD, MAIN, Model, annotation, event, events_of, gpu_step, kernel, training_step
+from .models import (
+    BACKWARD,
+    MAIN,
+    Model,
+    annotation,
+    event,
+    events_of,
+    gpu_step,
+    kernel,
+    training_step,
+)
 
 US = 1e-6
 EMPTY = Profile("t", "t", "p", "cuda:0", 1)
 
 
 def found_in(*events, has_model=False):
-    return analysed(EMPTY, events_of(annotation("roofline call", 0, 100), *events), has_model=has_model)
+    return analysed(
+        EMPTY, events_of(annotation("roofline call", 0, 100), *events), has_model=has_model
+    )
 
 
 def totals(found):
@@ -61,7 +73,10 @@ def test_the_table_of_operators_has_what_the_host_did_and_what_of_the_device_tha
     waiting = event("cudaDeviceSynchronize", 90, 114)
     found = analysed(EMPTY, gpu_step(*launches, waiting), has_model=True)
     rows = {row.name: row for row in found.operators}
-    assert not {"roofline call", "Model", "blocks.0.attention.core.scores", "cudaDeviceSynchronize"} & rows.keys()
+    assert (
+        not {"roofline call", "Model", "blocks.0.attention.core.scores", "cudaDeviceSynchronize"}
+        & rows.keys()
+    )
     # The two products forward and one backward, without the launch inside: 6 - 1, 5 and 6 µs.
     bmm = rows["aten::bmm"]
     assert [3, *map(pytest.approx, (16, 17, 40, 40))] == [
@@ -70,14 +85,22 @@ def test_the_table_of_operators_has_what_the_host_did_and_what_of_the_device_tha
     # A function of autograd has its own time, and the kernels of what is inside it; so has the optimizer's step.
     backward, update = rows["BmmBackward0"], rows["Optimizer.step#AdamW.step"]
     assert list(map(pytest.approx, (2, 8, 0, 20))) == [
-        value / US for value in (backward.self_cpu_s, backward.cpu_s, backward.self_device_s, backward.device_s)
+        value / US
+        for value in (
+            backward.self_cpu_s,
+            backward.cpu_s,
+            backward.self_device_s,
+            backward.device_s,
+        )
     ]
     assert list(map(pytest.approx, (12, 20, 10))) == [
         value / US for value in (update.self_cpu_s, update.cpu_s, update.device_s)
     ]
     launch = rows["cudaLaunchKernel"]
     assert (2, pytest.approx(3)) == (launch.count, launch.self_cpu_s / US)
-    assert launch.share == pytest.approx(launch.self_cpu_s / sum(row.self_cpu_s for row in found.operators))
+    assert launch.share == pytest.approx(
+        launch.self_cpu_s / sum(row.self_cpu_s for row in found.operators)
+    )
     assert "aten::bmm" == found.operators[0].name
     # However short, launches stand there, and of autograd's functions those that take longest with what is inside them.
     many = [event(f"aten::op{number}", number, number + 0.9) for number in range(1, 90)]
@@ -97,7 +120,9 @@ def test_time_is_of_the_calls_alone_and_of_an_operator_without_those_inside_it()
     )  # fmt: skip
     assert (2, {"elementwise": 8, "idle": 12}) == (found.calls, totals(found))
     assert [("aten::add", 2)] == [(row.name, row.count) for row in found.kernels]
-    found = found_in(event("aten::linear", 10, 60), event("aten::addmm", 20, 40), event("aten::copy_", 45, 50))
+    found = found_in(
+        event("aten::linear", 10, 60), event("aten::addmm", 20, 40), event("aten::copy_", 45, 50)
+    )
     own = {row.name: pytest.approx(row.total_s / US) for row in found.kernels}
     assert {"aten::linear": 25, "aten::addmm": 20, "aten::copy_": 5} == own
     assert {"matrix product": 45, "copy": 5, "idle": 50} == totals(found)
@@ -181,9 +206,13 @@ KERNEL_KINDS = {
 
 def test_operators_and_kernels_by_name():
     for kind, names in KINDS.items():
-        assert {name: class_of((name,), ()) for name in names.split()} == dict.fromkeys(names.split(), kind)
+        assert {name: class_of((name,), ()) for name in names.split()} == dict.fromkeys(
+            names.split(), kind
+        )
     for kind, names in KERNEL_KINDS.items():
-        assert {name: class_of((), (), name) for name in names.split()} == dict.fromkeys(names.split(), kind)
+        assert {name: class_of((), (), name) for name in names.split()} == dict.fromkeys(
+            names.split(), kind
+        )
 
 
 def test_what_is_around_decides():
@@ -201,7 +230,12 @@ def test_what_is_around_decides():
 
 
 def test_what_is_attention_by_name():
-    inside = ("blocks.3.attention.core", "layers.0.self_attn.q_proj", "attn1", "CausalSelfAttention")
+    inside = (
+        "blocks.3.attention.core",
+        "layers.0.self_attn.q_proj",
+        "attn1",
+        "CausalSelfAttention",
+    )
     outside = ("blocks.3.attention_norm", "attendance", "blocks.3.feed_forward")
     assert all(in_attention((name,)) for name in inside)
     assert not any(in_attention((name,)) for name in outside)
@@ -231,17 +265,29 @@ def test_a_real_step_has_every_class_its_work_and_its_parts(step):
     assert 0 < step.busy_s <= step.span_s
     assert step.host_s == pytest.approx(step.busy_s)
     kinds = {one.name for one in step.classes}
-    expected = {"matrix product", "attention softmax", "elementwise", "reduction", "embedding and gather", "optimizer"}
+    expected = {
+        "matrix product",
+        "attention softmax",
+        "elementwise",
+        "reduction",
+        "embedding and gather",
+        "optimizer",
+    }
     assert expected | {"idle"} <= kinds
     assert "attention fused" not in kinds
     rows = {row.name: row for row in step.kernels}
     # Two a layer forward, four backward.
-    assert (CALLS * LAYERS * 6, "matrix product") == (rows["aten::bmm"].count, rows["aten::bmm"].kind)
+    assert (CALLS * LAYERS * 6, "matrix product") == (
+        rows["aten::bmm"].count,
+        rows["aten::bmm"].kind,
+    )
     # Beside it what the host did, in which an operator holds those inside it; nothing is launched.
     table = {row.name: row for row in step.operators}
     assert {"aten::bmm", "Optimizer.step#AdamW.step"} <= table.keys()
     # Which functions of autograd take longest depends on the machine.
-    assert any(row.cpu_s > row.self_cpu_s > 0 for name, row in table.items() if name.endswith("Backward0"))
+    assert any(
+        row.cpu_s > row.self_cpu_s > 0 for name, row in table.items() if name.endswith("Backward0")
+    )
     assert not any(row.device_s or "Launch" in row.name for row in step.operators)
     # The work inside attention is what the shapes say.
     forward, backward = step.attention

@@ -5,7 +5,14 @@ from dataclasses import replace
 
 from pytest_roofline.baselines.runs import OLDER, encode_line, read_run
 from pytest_roofline.core.memory import AllocatorPoint, MemoryPoint, MemoryUse
-from pytest_roofline.core.profiles import AttentionTime, ClassTime, KernelTime, OperatorTime, PartTime, Profile
+from pytest_roofline.core.profiles import (
+    AttentionTime,
+    ClassTime,
+    KernelTime,
+    OperatorTime,
+    PartTime,
+    Profile,
+)
 from pytest_roofline.observe.text import (
     kernel_cells,
     memory_lines,
@@ -53,15 +60,27 @@ def test_a_profile_in_the_terminal_is_of_one_call():
 
 def test_operators_stand_below_the_kernels_and_on_a_cpu_in_their_place():
     rows = (
-        OperatorTime("autograd::engine::evaluate_function: BmmBackward0", 2e-3, 0.1, 40e-3, 650, 0.0, 476e-3),
+        OperatorTime(
+            "autograd::engine::evaluate_function: BmmBackward0", 2e-3, 0.1, 40e-3, 650, 0.0, 476e-3
+        ),
         OperatorTime("cudaLaunchKernel", 18e-3, 0.0707, 20e-3, 4121),
     )
     lines = profile_lines([replace(PROFILE, operators=rows)], 100)
     at = next(number for number, line in enumerate(lines) if line.startswith("  operator"))
     assert lines[at - 2].startswith("  kernel ")
-    assert ["operator", "self", "CPU", "share", "CPU", "total", "calls", "self", "GPU", "GPU", "total"] == lines[
-        at
-    ].split()
+    assert [
+        "operator",
+        "self",
+        "CPU",
+        "share",
+        "CPU",
+        "total",
+        "calls",
+        "self",
+        "GPU",
+        "GPU",
+        "total",
+    ] == lines[at].split()
     assert lines[at + 1].endswith("  1.00 ms  10.0 %    20.0 ms     325         0     238 ms")
     assert "  launches: cudaLaunchKernel 2060.5 a call, 7.1 % of the host's time" == lines[at + 3]
     lines = profile_lines([replace(PROFILE, operators=rows[:1], on_device=False)], 80)
@@ -71,7 +90,9 @@ def test_operators_stand_below_the_kernels_and_on_a_cpu_in_their_place():
 
 def test_the_table_of_kernels_fits_and_no_number_of_it_is_cut():
     wide = KernelTime("k" * 300, "other", 99.9e-3, 0.999, 2223)
-    bare = replace(PROFILE, kernels=(KERNEL, *[wide] * 9), measured_s=None, profiled_s=None, span_s=0.0)
+    bare = replace(
+        PROFILE, kernels=(KERNEL, *[wide] * 9), measured_s=None, profiled_s=None, span_s=0.0
+    )
     for width in (60, 81, 200):
         rows = profile_lines([bare], width)[3:11]
         assert all(len(line) <= width for line in rows), width
@@ -80,7 +101,10 @@ def test_the_table_of_kernels_fits_and_no_number_of_it_is_cut():
     # A kernel keeps what tells it apart.
     for name, short in (
         ("ampere_sgemm_128x64_tn", "ampere_sgemm_128x64_tn"),
-        ("void at::native::reduce_kernel<512, at::native::ReduceOp<float>>(T3)", "reduce_kernel<512, ReduceOp<float>>"),
+        (
+            "void at::native::reduce_kernel<512, at::native::ReduceOp<float>>(T3)",
+            "reduce_kernel<512, ReduceOp<float>>",
+        ),
         ("Memcpy DtoH (Device -> Pageable)", "Memcpy DtoH (Device -> Pageable)"),
         ("(anonymous namespace)::thing(int)", "thing"),
         ("k" * 50, "k" * 39 + "…"),
@@ -89,25 +113,40 @@ def test_the_table_of_kernels_fits_and_no_number_of_it_is_cut():
 
 
 def test_what_is_special_about_a_profile_is_said():
-    fused = replace(PROFILE, attention=(AttentionTime("forward", fused_s=10e-3, projections_s=6e-3),))
+    fused = replace(
+        PROFILE, attention=(AttentionTime("forward", fused_s=10e-3, projections_s=6e-3),)
+    )
     text = "\n".join(profile_lines([fused], 80))
-    assert "forward: fused 5.00 ms (softmax and products cannot be told apart), products with weights 3.00 ms" in text
+    assert (
+        "forward: fused 5.00 ms (softmax and products cannot be told apart), products with weights 3.00 ms"
+        in text
+    )
     assert "1 :" not in text
-    over = replace(PROFILE, classes=(ClassTime("copy", 1.0, 0.8), ClassTime("communication", 1.0, 0.4)))
-    assert "streams overlap, so that classes hold more than the span" in "\n".join(profile_lines([over], 80))
+    over = replace(
+        PROFILE, classes=(ClassTime("copy", 1.0, 0.8), ClassTime("communication", 1.0, 0.4))
+    )
+    assert "streams overlap, so that classes hold more than the span" in "\n".join(
+        profile_lines([over], 80)
+    )
     external = Profile("t", "step", "p", "cuda:0", 1, tool="external", measured_s=1e-3)
     assert ["  a call: 1.00 ms measured"] == profile_lines([external], 80)[1:]
 
 
 def test_of_what_was_repeated_the_last_stands_and_of_many_a_path_alone():
-    many = [replace(PROFILE, test_id=str(n), label=f"step[{n}]", trace=f"/runs/a/{n}.json") for n in range(10)]
+    many = [
+        replace(PROFILE, test_id=str(n), label=f"step[{n}]", trace=f"/runs/a/{n}.json")
+        for n in range(10)
+    ]
     lines = profile_lines([*many, replace(many[0], label="again")], 80)
     heads = [line for line in lines if line.startswith("profile of")]
     assert (8, True) == (len(heads), "again" in heads[0])
     assert "and 2 more profiles, in the run file and /runs/a" in lines
     uses = [replace(USE, test_id=str(number)) for number in range(10)]
     lines = memory_lines([*uses, replace(uses[0], label="again")])
-    assert (8, True) == (sum(line.startswith("memory of") for line in lines), lines[0].startswith("memory of again"))
+    assert (8, True) == (
+        sum(line.startswith("memory of") for line in lines),
+        lines[0].startswith("memory of again"),
+    )
     assert lines[-1] == "… and the memory of 2 more calls in the run file"
 
 
@@ -119,8 +158,13 @@ def test_a_use_of_memory_has_its_peak_its_categories_and_what_the_device_counted
         "  by the device's own counter 1.07 GiB, 70.0 MiB not seen by operators",
         "  missing: the moon",
     ]
-    over = [MemoryPoint(0.1 * n, "forward", {"activations": size * MIB}) for n, size in enumerate((304, 512, 1024, 0))]
-    told = use_lines(replace(USE, over_time=tuple(over), allocator=(AllocatorPoint(0.0, 5 * MIB, 6 * MIB),)))
+    over = [
+        MemoryPoint(0.1 * n, "forward", {"activations": size * MIB})
+        for n, size in enumerate((304, 512, 1024, 0))
+    ]
+    told = use_lines(
+        replace(USE, over_time=tuple(over), allocator=(AllocatorPoint(0.0, 5 * MIB, 6 * MIB),))
+    )
     assert told[3:5] == [
         "  over time: 304 MiB ▃▄█▁ 0 B", "  by torch's allocator: at most 5.00 MiB allocated, 6.00 MiB reserved"
     ]  # fmt: skip
@@ -134,20 +178,46 @@ def test_nothing_in_a_name_reaches_the_terminal():
         PROFILE, label=HOSTILE, missing=(HOSTILE,), trace=HOSTILE, parts=(PartTime(HOSTILE, 1.0, 0.0),),
         kernels=(KernelTime(HOSTILE, "other", 1.0, 0.1, 1),), operators=(OperatorTime(HOSTILE, 1.0, 0.1, 1.0, 1),),
     )  # fmt: skip
-    lines = profile_lines([hostile], 80) + memory_lines([replace(USE, label=HOSTILE, missing=(HOSTILE,))])
+    lines = profile_lines([hostile], 80) + memory_lines(
+        [replace(USE, label=HOSTILE, missing=(HOSTILE,))]
+    )
     assert not {"\x1b", "\r", "\n"} & set("".join(lines))
 
 
 def test_a_run_file_gives_back_what_was_written_also_by_older_versions(make, tmp_path):
-    full = replace(USE, over_time=(MemoryPoint(0.0, "forward", {}),), allocator=(AllocatorPoint(0.0, 1, 2),))
+    full = replace(
+        USE, over_time=(MemoryPoint(0.0, "forward", {}),), allocator=(AllocatorPoint(0.0, 1, 2),)
+    )
     host = replace(PROFILE, operators=(OperatorTime("aten::mm", 1.0, 0.1, 1.0, 1),))
     assert (host, full) == _read(make, tmp_path / "new.jsonl", encode_line(host), encode_line(full))
-    older = json.loads(encode_line(PROFILE)) | {"timers": {"host_s": 1e-3, "span_s": 2e-3}, "streams": 2}
-    older["kernels"][0] |= {"median_s": 1e-3, "min_s": 1e-3, "max_s": 1e-3, "deviation_s": 0.0, "grid": [8, 1, 1]}
+    older = json.loads(encode_line(PROFILE)) | {
+        "timers": {"host_s": 1e-3, "span_s": 2e-3},
+        "streams": 2,
+    }
+    older["kernels"][0] |= {
+        "median_s": 1e-3,
+        "min_s": 1e-3,
+        "max_s": 1e-3,
+        "deviation_s": 0.0,
+        "grid": [8, 1, 1],
+    }
     older["classes"][0]["flops"] = 10**9
-    largest = [{"size_bytes": 600, "category": "activations", "made": "forward", "shape": [10, 15], "dtype": "float32"}]
-    found = json.loads(encode_line(USE)) | {"largest": largest, "outputs": [{"module": "up", "predicted_bytes": 600}]}
-    profile, use = _read(make, tmp_path / "old.jsonl", json.dumps(older) + "\n", json.dumps(found) + "\n")
+    largest = [
+        {
+            "size_bytes": 600,
+            "category": "activations",
+            "made": "forward",
+            "shape": [10, 15],
+            "dtype": "float32",
+        }
+    ]
+    found = json.loads(encode_line(USE)) | {
+        "largest": largest,
+        "outputs": [{"module": "up", "predicted_bytes": 600}],
+    }
+    profile, use = _read(
+        make, tmp_path / "old.jsonl", json.dumps(older) + "\n", json.dumps(found) + "\n"
+    )
     assert profile == replace(PROFILE, missing=("the moon", OLDER))
     assert use == replace(USE, missing=("the moon", OLDER))
 

@@ -140,14 +140,22 @@ class Desk:
         self.pytester.makefile(".ini", pytest="[pytest]\n")
         self.script()
 
-    def script(self, *, slow: Factor | dict[str, Factor] = 1.0, hot: dict[str, Hot] | None = None, **device: object):
+    def script(
+        self,
+        *,
+        slow: Factor | dict[str, Factor] = 1.0,
+        hot: dict[str, Hot] | None = None,
+        **device: object,
+    ):
         """Say which device there is, and how much slower each test (or every one) is on it, as one factor or by round.
 
         `hot` has by test what slows the device itself down, since and until it has been busy for so many seconds.
         In place of a factor stand `crash`, `fail`, `skip` and `hang`; the last of a list holds for all later rounds.
         """
         factors = slow if isinstance(slow, dict) else {"*": slow}
-        (self.path / "script.json").write_text(json.dumps({"device": device, "slow": factors, "hot": hot or {}}))
+        (self.path / "script.json").write_text(
+            json.dumps({"device": device, "slow": factors, "hot": hot or {}})
+        )
 
     @property
     def conftest(self) -> str:
@@ -190,7 +198,9 @@ class Desk:
         self.one(marks)
         return options
 
-    def sessions(self, text: str = SUITE, scatter: tuple[float, ...] = NOISY, **more: Any) -> list[str]:
+    def sessions(
+        self, text: str = SUITE, scatter: tuple[float, ...] = NOISY, **more: Any
+    ) -> list[str]:
         """A saved run for each day and factor, as the options that compare with them. Measured once, then scaled."""
         self.suite(text)
         if text not in self._recorded:
@@ -211,7 +221,10 @@ class Desk:
 
     def run_paths(self) -> list[Path]:
         """All run files of the desk, oldest first."""
-        return sorted((self.path / ".roofline" / "runs").glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
+        return sorted(
+            (self.path / ".roofline" / "runs").glob("*.jsonl"),
+            key=lambda path: path.stat().st_mtime_ns,
+        )
 
     def last_run(self) -> Run:
         """The newest run file, read back."""
@@ -224,10 +237,14 @@ class Desk:
     def cli(self, *args: str) -> Result:
         """The `roofline` command, in the folder of the desk."""
         return CliRunner().invoke(
-            pytest_roofline.cli.main.main, [str(argument) for argument in args], prog_name="roofline"
+            pytest_roofline.cli.main.main,
+            [str(argument) for argument in args],
+            prog_name="roofline",
         )
 
-    def baseline(self, folder: str = "baselines", *, slow: float = 1.0, text: str = SUITE) -> Baseline:
+    def baseline(
+        self, folder: str = "baselines", *, slow: float = 1.0, text: str = SUITE
+    ) -> Baseline:
         """Five saved runs, `slow` times as long, approved into a folder of baselines; the runs are removed."""
         self.five_runs(text)
         paths = [self.run_path(f"run{index}") for index in range(len(SCATTER))]
@@ -237,7 +254,9 @@ class Desk:
             raw = json.loads(proposal.read_text())
             for entry in raw["entries"]:
                 for session in entry["sessions"]:
-                    session["process_medians"] = [value * slow for value in session["process_medians"]]
+                    session["process_medians"] = [
+                        value * slow for value in session["process_medians"]
+                    ]
             proposal.write_text(json.dumps(raw))
         assert self.cli("baseline", "approve", str(proposal), "--into", folder).exit_code == 0
         for path in (*paths, proposal):
@@ -246,7 +265,12 @@ class Desk:
 
 
 def write_sessions(
-    folder: Path, content: str, scatter: tuple[float, ...] = NOISY, *, together: bool = False, name: str = "day"
+    folder: Path,
+    content: str,
+    scatter: tuple[float, ...] = NOISY,
+    *,
+    together: bool = False,
+    name: str = "day",
 ) -> list[str]:
     """Save a run once for each factor, as of a day of its own; then the options that compare with these sessions.
 
@@ -258,7 +282,9 @@ def write_sessions(
         records = [json.loads(line) for line in content.splitlines()]
         # Each test has its slow day on another: what all did together would be the machine's.
         turns = [
-            0 if together else zlib.crc32(json.dumps(record.get("key", {}), sort_keys=True).encode())
+            0
+            if together
+            else zlib.crc32(json.dumps(record.get("key", {}), sort_keys=True).encode())
             for record in records
         ]
         factors = [scatter[(day + turn) % len(scatter)] for turn in turns]
@@ -276,7 +302,9 @@ def _as_of(record: dict[str, Any], name: str, day: str, factor: float) -> dict[s
         record |= {"run_id": name, "started": f"{day}T12:00:00Z"}
     if record["type"] == "measurement":
         record["process"] = f"{name}-{record['process']}"
-        record["samples"]["seconds"] = [seconds * factor for seconds in record["samples"]["seconds"]]
+        record["samples"]["seconds"] = [
+            seconds * factor for seconds in record["samples"]["seconds"]
+        ]
     return record
 
 
@@ -286,11 +314,20 @@ def _recorded() -> dict[str, str]:
 
 
 @pytest.fixture
-def desk(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, _recorded: dict[str, str]) -> Desk:
+def desk(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, _recorded: dict[str, str]
+) -> Desk:
     """A folder with a fake device, in which pytest runs."""
     # Wide, so that sentences stay whole; `test_terminal.py` has a narrow one.
     monkeypatch.setenv("COLUMNS", "1000")
-    for name in ("FORCE_COLOR", "NO_COLOR", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "CI", "PYTEST_ADDOPTS"):
+    for name in (
+        "FORCE_COLOR",
+        "NO_COLOR",
+        "GITHUB_ACTIONS",
+        "GITHUB_STEP_SUMMARY",
+        "CI",
+        "PYTEST_ADDOPTS",
+    ):
         monkeypatch.delenv(name, raising=False)
     return Desk(pytester, _recorded)
 

@@ -95,25 +95,35 @@ def processes(mark):
             if (folder / "stat").read_text().rpartition(")")[2].split()[0] in ("Z", "X"):
                 continue
             if f"{MARK}={mark}".encode() in (folder / "environ").read_bytes().split(b"\0"):
-                found[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                found[int(folder.name)] = (
+                    (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                )
     return found
 
 
 class RankRuns:
     """A root folder with one suite, in which pytest runs with a folder for temporary files of its own."""
 
-    def __init__(self, path: Path, suite: str, *, ini: str = "roofline_budget = 0.05", conftest: str = "") -> None:
+    def __init__(
+        self, path: Path, suite: str, *, ini: str = "roofline_budget = 0.05", conftest: str = ""
+    ) -> None:
         self.path = path
         self.mark = uuid.uuid4().hex
         self.temporary = path / "tmp"
         self.temporary.mkdir(parents=True)
-        (path / "pytest.ini").write_text(f"[pytest]\nroofline_device = cpu\njunit_family = xunit1\n{ini}\n")
+        (path / "pytest.ini").write_text(
+            f"[pytest]\nroofline_device = cpu\njunit_family = xunit1\n{ini}\n"
+        )
         (path / "conftest.py").write_text(CONFTEST + conftest)
         (path / "test_suite.py").write_text(PREAMBLE + suite)
 
     def start(self, *args: str, under: tuple[str, ...] = (), **environ: str) -> warm.Process:
         """pytest, started, maybe by a module that launches it; what it says goes to `output`."""
-        known = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "PYTEST_ADDOPTS")}
+        known = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("FORCE_COLOR", "PYTEST_ADDOPTS")
+        }
         own = {MARK: self.mark, "TMPDIR": str(self.temporary), "COLUMNS": "1000", "NO_COLOR": "1"}
         without = [f"-pno:{plugin}" for plugin in ("hypothesispytest", "benchmark")]
         command = [*under, "-m", "pytest", "-v", *without, "--junitxml=junit.xml", *args]
@@ -140,14 +150,23 @@ class RankRuns:
         """By the name of a test its outcome and its whole reason."""
         found = {}
         for case in ET.parse(self.path / "junit.xml").iter("testcase"):
-            (told,) = [node for node in case if node.tag in ("failure", "error", "skipped")] or [None]
+            (told,) = [node for node in case if node.tag in ("failure", "error", "skipped")] or [
+                None
+            ]
             tag = "passed" if told is None else {"failure": "failed"}.get(told.tag, told.tag)
-            found[case.get("name")] = (tag, "" if told is None else f"{told.get('message')}\n{told.text}")
+            found[case.get("name")] = (
+                tag,
+                "" if told is None else f"{told.get('message')}\n{told.text}",
+            )
         return found
 
     def properties(self, name: str) -> "dict[str, str]":
         """What a test wrote down beside its outcome."""
-        (case,) = [each for each in ET.parse(self.path / "junit.xml").iter("testcase") if each.get("name") == name]
+        (case,) = [
+            each
+            for each in ET.parse(self.path / "junit.xml").iter("testcase")
+            if each.get("name") == name
+        ]
         return {node.get("name"): node.get("value") for node in case.iter("property")}
 
     def run_path(self, name: str) -> Path:

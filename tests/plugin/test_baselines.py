@@ -41,7 +41,9 @@ def test_a_missing_baseline_passes_unless_it_is_required(desk):
     desk.script(driver="570.86")
     (desk.path / "test_suite.py").rename(desk.path / "test_moved.py")
     desk.run("--roofline-require-baseline").stdout.fnmatch_lines(["GREEN: 2 of 2 *"])
-    raw["entries"] = [entry for entry in raw["entries"] if entry["parameters"]["size_bytes"] == 64 * 2**20]
+    raw["entries"] = [
+        entry for entry in raw["entries"] if entry["parameters"]["size_bytes"] == 64 * 2**20
+    ]
     h100(desk, json.dumps(raw))
     result = desk.run()
     assert result.ret == 0
@@ -57,7 +59,10 @@ def test_what_is_something_else_is_not_compared_and_the_nearest_is_named(desk, s
     raw = raw_baseline(desk)
     desk.suite((desk.path / "test_suite.py").read_text().replace("write_bytes=size_bytes, ", ""))
     desk.run().stdout.fnmatch_lines(
-        ["NO BASELINE *: the test's work changed from *", "GREY: nothing was compared (2 NO BASELINE)"]
+        [
+            "NO BASELINE *: the test's work changed from *",
+            "GREY: nothing was compared (2 NO BASELINE)",
+        ]
     )
     desk.suite()
     for entry in raw["entries"]:
@@ -82,7 +87,10 @@ def test_a_damaged_baseline_is_a_usage_error_that_names_file_and_entry(desk, sen
     for text, words in (
         ("", ["empty"]),
         ('{"schema": 1, "family": "h1', ["not JSON"]),
-        (json.dumps(raw | {"entries": [first, second | {"tolerance": 0.8}]}), ["entries[1]", "tolerance is"]),
+        (
+            json.dumps(raw | {"entries": [first, second | {"tolerance": 0.8}]}),
+            ["entries[1]", "tolerance is"],
+        ),
     ):
         h100(desk, text)
         sentence(desk.run(), "h100.json", *words)
@@ -91,12 +99,19 @@ def test_a_damaged_baseline_is_a_usage_error_that_names_file_and_entry(desk, sen
     assert desk.run().ret == 0
     desk.suite()
     # A wide tolerance that says why is used.
-    h100(desk, json.dumps(raw | {"entries": [first | {"tolerance": 0.8, "reason": "the host is shared"}, second]}))
+    h100(
+        desk,
+        json.dumps(
+            raw | {"entries": [first | {"tolerance": 0.8, "reason": "the host is shared"}, second]}
+        ),
+    )
     (desk.path / "baselines" / "mi300x.json").write_text("{")
     assert desk.run().ret == 0
 
 
-def test_a_run_to_compare_with_that_is_damaged_or_missing_is_a_usage_error_that_names_it(desk, sentence):
+def test_a_run_to_compare_with_that_is_damaged_or_missing_is_a_usage_error_that_names_it(
+    desk, sentence
+):
     desk.suite()
     sentence(desk.run("--roofline-baselines=nowhere"), "--roofline-baselines=nowhere", "nowhere")
     for option in ("--roofline-against=" + "a" * 400 + "/x", "--roofline-baselines=" + "a" * 400):
@@ -107,7 +122,11 @@ def test_a_run_to_compare_with_that_is_damaged_or_missing_is_a_usage_error_that_
         sentence(desk.run("--roofline-against=bad"), "bad.jsonl")
     desk.baseline("site")
     desk.five_runs()
-    sentence(desk.run("--roofline-against=run0", "--roofline-against=site/h100.json"), "run0", "h100.json")
+    sentence(
+        desk.run("--roofline-against=run0", "--roofline-against=site/h100.json"),
+        "run0",
+        "h100.json",
+    )
     # One that was cut in the middle of a line still compares.
     path = desk.run_path("run0")
     path.write_text(path.read_text().rstrip("\n")[:-10])
@@ -127,14 +146,19 @@ def test_absurd_times_become_no_baseline_by_any_door(desk):
     answer = desk.cli("baseline", "propose", "bad", "-o", "p.json")
     assert all("1GiB" not in entry.label for entry in read_baseline(desk.path / "p.json").entries)
     assert "of the highest peak that applies; expected at most 110%" in answer.output
-    desk.run(ONCE, "--roofline-against=bad").stdout.fnmatch_lines(["INVALID copy*bad.jsonl holds copy*"])
+    desk.run(ONCE, "--roofline-against=bad").stdout.fnmatch_lines(
+        ["INVALID copy*bad.jsonl holds copy*"]
+    )
     assert "INVALID" in desk.cli("compare", "bad", "good").output
     # Nor by an approval, which takes no other family either.
     raw = raw_baseline(desk)
     slow, other = json.loads(json.dumps(raw)), json.loads(json.dumps(raw))
     slow["entries"][0]["sessions"][0]["process_medians"] = [1e17]
     other["entries"][0]["hardware"] |= {"product": "a100-sxm4", "memory": "80gb"}
-    for changed, words in ((slow, "s a call; expected"), (other, "whose family is a100, and the proposal is for h100")):
+    for changed, words in (
+        (slow, "s a call; expected"),
+        (other, "whose family is a100, and the proposal is for h100"),
+    ):
         (desk.path / "p.json").write_text(json.dumps(changed))
         answer = desk.cli("baseline", "approve", "p.json")
         assert (answer.exit_code, words in answer.output) == (2, True), answer.output
@@ -164,4 +188,6 @@ def test_both(roofline, busy, request):
     desk.script(slow=1.5)
     result = desk.run(*against)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["both.down: +50.* REGRESSED*", "both.up: +50.* REGRESSED*", "2 measured, 3 rounds"])
+    result.stdout.fnmatch_lines(
+        ["both.down: +50.* REGRESSED*", "both.up: +50.* REGRESSED*", "2 measured, 3 rounds"]
+    )

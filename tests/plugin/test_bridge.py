@@ -74,7 +74,11 @@ def test_every_sample_is_a_round_to_the_last_bit_under_the_name_that_pytest_has(
     copy = found["test_copy[twice]"]
     assert copy["stats"]["median"] == pytest.approx(2e-3)
     assert copy["fullname"] == "test_suite.py::TestGroup::test_copy[twice]"
-    assert ("TestGroup.copy", "twice", {"factor": 2}) == (copy["group"], copy["param"], copy["params"])
+    assert ("TestGroup.copy", "twice", {"factor": 2}) == (
+        copy["group"],
+        copy["param"],
+        copy["params"],
+    )
     told = found["test_copy[once]"]["extra_info"]
     expected = {
         "label": "TestGroup.copy[once]", "verdict": "NO BASELINE", "metric": "traffic_GBps", "rate_unit": "GB/s",
@@ -83,10 +87,16 @@ def test_every_sample_is_a_round_to_the_last_bit_under_the_name_that_pytest_has(
     }  # fmt: skip
     assert expected == {name: told[name] for name in expected}
     # One GB in a millisecond, of 3350 GB/s.
-    assert (1000.0, 1000 / 3350, 1e-3) == pytest.approx((told["rate"], told["share_of_roofline"], told["seconds"]))
+    assert (1000.0, 1000 / 3350, 1e-3) == pytest.approx(
+        (told["rate"], told["share_of_roofline"], told["seconds"])
+    )
     assert found["test_copy[once]"]["stats"]["rounds"] == told["samples"]
     # No option of theirs touches our times.
-    options = ("--benchmark-timer=time.process_time", "--benchmark-min-rounds=1000", "--benchmark-cprofile=tottime")
+    options = (
+        "--benchmark-timer=time.process_time",
+        "--benchmark-min-rounds=1000",
+        "--benchmark-cprofile=tottime",
+    )
     again, _ = replayed(bench, *options)
     assert again["test_walk"]["stats"] == walk
     assert "device_events" == again["test_walk"]["options"]["timer"]
@@ -103,7 +113,9 @@ def test_marked(roofline, busy):
 """
 
 
-def test_the_marker_of_the_test_keeps_its_say_but_for_the_clock_and_the_first_measurement_counts(bench):
+def test_the_marker_of_the_test_keeps_its_say_but_for_the_clock_and_the_first_measurement_counts(
+    bench,
+):
     bench.suite(MARKED)
     marked = replayed(bench)[0]["test_marked"]
     assert ("mine", 7) == (marked["group"], marked["options"]["min_rounds"])
@@ -136,7 +148,9 @@ def test_to_benchmark_only_our_tests_are_benchmarks_and_where_they_time_nothing_
     for option, passed, skipped in (("--benchmark-skip", 3, 1), ("-pno:benchmark", 3, 0)):
         result = bench.run(option, *(["-k=not theirs"] if "no:" in option else []))
         result.assert_outcomes(passed=passed, skipped=skipped, deselected=4 - passed - skipped)
-        assert ("2 measured" in texts(result), "tests ---" in texts(result)) == (True, False), option
+        assert ("2 measured" in texts(result), "tests ---" in texts(result)) == (True, False), (
+            option
+        )
         assert "arning" not in texts(result), option
 
 
@@ -221,7 +235,9 @@ def test_only_numbers_that_can_be_trusted_are_replayed(bench):
     assert {"test_good", "test_old"} == set(found)
     (saved,) = (bench.path / "kept").rglob("0001_all.json")
     assert {"test_good", "test_old"} == set(benchmarks_of(saved))
-    assert ["test_good", "test_old"] == sorted(re.findall(r"^(test_\w+) +\d", texts(result), re.MULTILINE))
+    assert ["test_good", "test_old"] == sorted(
+        re.findall(r"^(test_\w+) +\d", texts(result), re.MULTILINE)
+    )
 
 
 OWN = f"""{HEAD}
@@ -260,12 +276,19 @@ def test_their_fixture_may_be_extended_and_what_goes_wrong_with_it_fails_nothing
     extended = '\n@pytest.fixture\ndef benchmark(benchmark):\n    benchmark.group = "ours"\n    return benchmark\n'
     bench.pytester.makeconftest(CONFTEST + MACHINE + extended)
     found, _ = replayed(bench)
-    assert ("ours", kept(bench, "walk")) == (found["test_walk"]["group"], found["test_walk"]["stats"]["data"])
+    assert ("ours", kept(bench, "walk")) == (
+        found["test_walk"]["group"],
+        found["test_walk"]["stats"]["data"],
+    )
     for broken in ("raise KeyError('broken')", "pytest.skip('none today')"):
-        bench.pytester.makeconftest(f"{CONFTEST}\n@pytest.fixture\ndef benchmark():\n    {broken}\n")
+        bench.pytester.makeconftest(
+            f"{CONFTEST}\n@pytest.fixture\ndef benchmark():\n    {broken}\n"
+        )
         result = bench.run("-k=walk", "--benchmark-enable")
         result.assert_outcomes(passed=1, warnings=1, deselected=3)
-        result.stdout.fnmatch_lines(["*test_walk was measured, but could not be replayed into pytest-benchmark: *"])
+        result.stdout.fnmatch_lines(
+            ["*test_walk was measured, but could not be replayed into pytest-benchmark: *"]
+        )
 
 
 RERUN = f"""{HEAD.replace("10**9", "10**9, write_bytes=10**9, payload_bytes=10**9")}
@@ -301,7 +324,13 @@ def test_both(measure, benchmark):
 def test_a_held_test_has_its_first_process_there_and_its_last_verdict(bench, monkeypatch):
     monkeypatch.setenv("WITHOUT_TORCH", "1")
     against = bench.sessions(HELD, (1.0, 1.005, 0.995, 1.0025, 0.9975))
-    bench.script(slow={"test_one": [1.035, 1.0], "test_both": [1.035, 1.0], "test_fails_later": [1.035, "fail"]})
+    bench.script(
+        slow={
+            "test_one": [1.035, 1.0],
+            "test_both": [1.035, 1.0],
+            "test_fails_later": [1.035, "fail"],
+        }
+    )
     found, result = replayed(
         bench, STORED, "--benchmark-autosave", "--roofline-rounds=4", "--roofline-save=r", *against
     )
@@ -358,7 +387,10 @@ def both(bench, *options):
     result = bench.run("--benchmark-json=live.json", "--roofline-save=r", *options)
     exported = bench.cli("export", "r", "--to", "pytest-benchmark", "-o", "exported.json")
     assert 0 == exported.exit_code, exported.output
-    files = (json.loads((bench.path / name).read_text(encoding="utf-8")) for name in ("live.json", "exported.json"))
+    files = (
+        json.loads((bench.path / name).read_text(encoding="utf-8"))
+        for name in ("live.json", "exported.json")
+    )
     return [{one["fullname"]: one for one in file["benchmarks"]} for file in files], result
 
 
@@ -377,7 +409,8 @@ def test_every_value_of_a_replay_is_that_of_the_export(bench):
     # What is a benchmark of its own in one stands beside the first in the other.
     origin = {"device", "device_uuid", "driver", "host", "run_id", "started", "tool"}
     assert others == [
-        {name: value for name, value in one["extra_info"].items() if name not in origin} for one in further.values()
+        {name: value for name, value in one["extra_info"].items() if name not in origin}
+        for one in further.values()
     ]
     assert {"aten::mm"} == {one["param"] for one in further.values()}
     assert {"a::b", "a]b[c]::d"} < {one["param"] for one in live.values()}

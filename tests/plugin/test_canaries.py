@@ -73,7 +73,9 @@ def test_a_saved_run_holds_three_and_says_nothing_of_them(birds):
     # A copy of all lines of the run has them too, among its measurements.
     pages = ["index.html", "results.csv", "summary.md"]
     assert not [name for name in pages if names_any((birds.path / "report" / name).read_text())]
-    assert not names_any(json.dumps(json.loads((birds.path / "report" / "run.json").read_text())["results"]))
+    assert not names_any(
+        json.dumps(json.loads((birds.path / "report" / "run.json").read_text())["results"])
+    )
 
 
 def test_rounds_hand_theirs_to_the_run_and_the_first_process_measures_before_them(birds):
@@ -100,7 +102,10 @@ def test_a_baseline_holds_them_for_each_session_and_nobody_asks_for_them(birds):
     assert (approved.exit_code, names_any(approved.output)) == (0, False), approved.output
     entries = [entry for entry in read_baseline(folder / "h100.json").entries if entry.is_canary]
     assert [entry.name for entry in entries] == list(CANARIES)
-    assert all({s.run_id for s in entry.sessions} == {f"day{day}" for day in range(1, 6)} for entry in entries)
+    assert all(
+        {s.run_id for s in entry.sessions} == {f"day{day}" for day in range(1, 6)}
+        for entry in entries
+    )
     result = birds.run("--roofline-ci", f"--roofline-baselines={folder}")
     assert result.ret == 0, texts(result)
     assert not names_any(texts(result))
@@ -111,7 +116,11 @@ def test_a_baseline_holds_them_for_each_session_and_nobody_asks_for_them(birds):
 
 def test_no_command_shows_them_and_only_a_saved_run_measures_them(birds):
     recorded(birds)
-    for command in (["compare", "day1", "day2"], ["explain", "day1"], ["export", "day1", "--to=bencher"]):
+    for command in (
+        ["compare", "day1", "day2"],
+        ["explain", "day1"],
+        ["export", "day1", "--to=bencher"],
+    ):
         said = birds.cli(*command)
         assert said.exit_code in (0, 1), said.output
         assert not names_any(said.output), command

@@ -35,7 +35,9 @@ def test_a_sound_device_passes_and_what_cannot_be_checked_is_named(desk, against
     assert not any(line.startswith("device health PASSED") for line in result.stdout.lines)
 
 
-def test_a_sick_device_is_an_item_of_its_own_whatever_is_selected_unless_it_is_not_to_fail(desk, against):
+def test_a_sick_device_is_an_item_of_its_own_whatever_is_selected_unless_it_is_not_to_fail(
+    desk, against
+):
     desk.script(gpu=SICK)
     for options in (("-k", "64MiB"), ("test_suite.py::test_copy[64MiB]",)):
         desk.run(*against, *options).assert_outcomes(passed=1, failed=1, deselected="-k" in options)
@@ -47,7 +49,9 @@ def test_a_sick_device_is_an_item_of_its_own_whatever_is_selected_unless_it_is_n
     desk.run(*against)
     desk.script(gpu=SOUND)
     desk.run(*against, "--lf").assert_outcomes(passed=3)
-    assert json.loads((desk.path / ".pytest_cache" / "v" / "cache" / "lastfailed").read_text()) == {}
+    assert (
+        json.loads((desk.path / ".pytest_cache" / "v" / "cache" / "lastfailed").read_text()) == {}
+    )
     desk.suite("def test_bad(roofline): assert False\n")
     desk.script(gpu=SICK)
     result = desk.run()
@@ -61,7 +65,11 @@ def test_a_regressed_test_points_to_the_sick_device(desk):
     result = desk.run("--roofline-min-percent=55", "-k", "1GiB")
     result.assert_outcomes(failed=2, deselected=1)
     result.stdout.fnmatch_lines(
-        ["copy[[]1GiB]: *BELOW 55 % OF THE ROOFLINE*", f"*the device is DEGRADED: {CAUSE}*", "=* roofline =*"]
+        [
+            "copy[[]1GiB]: *BELOW 55 % OF THE ROOFLINE*",
+            f"*the device is DEGRADED: {CAUSE}*",
+            "=* roofline =*",
+        ]
     )
 
 
@@ -90,7 +98,9 @@ def test_one(roofline, holding): pass
     desk.run().assert_outcomes(passed=1, failed=1)
 
 
-def test_a_device_that_was_slowed_down_all_the_time_is_degraded_and_not_only_its_numbers_invalid(desk):
+def test_a_device_that_was_slowed_down_all_the_time_is_degraded_and_not_only_its_numbers_invalid(
+    desk,
+):
     desk.suite()
     desk.script(gpu=SOUND, hot={"*": (["thermal slowdown"], *ALWAYS)})
     result = desk.run()

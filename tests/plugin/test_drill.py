@@ -9,14 +9,22 @@ from pytest_roofline.engine.devices.cpu import CpuDevice
 from pytest_roofline.engine.devices.fake import FakeDevice
 
 # A host that submits more slowly than it is asked to, stamps that take time, a coarse clock, a queue that fills up.
-LIFELIKE = {"launch_s": 8e-6, "record_s": 1.5e-6, "latency_s": 4e-6, "tick_s": 5e-7, "queue_depth": 1000}
+LIFELIKE = {
+    "launch_s": 8e-6,
+    "record_s": 1.5e-6,
+    "latency_s": 4e-6,
+    "tick_s": 5e-7,
+    "queue_depth": 1000,
+}
 
 
 def medians(desk, *options):
     assert desk.run(*options, "--roofline-save=it").ret in (0, 1)
     found = {m.label: m for m in desk.saved("it").measurements}
     desk.run_path("it").unlink()
-    return {label: m.median_s for label, m in found.items()}, {label: m.samples.labels for label, m in found.items()}
+    return {label: m.median_s for label, m in found.items()}, {
+        label: m.samples.labels for label, m in found.items()
+    }
 
 
 def test_every_measured_function_takes_longer_by_the_share(desk):
@@ -122,7 +130,9 @@ def told(desk, monkeypatch, capfd):
 def test_the_command_counts_what_turned_red_and_says_why_the_others_did_not(desk, told):
     against = desk.sessions()
     text = (desk.path / "test_suite.py").read_text()
-    desk.suite(text.replace("work=work)", "work=work, tolerance=0.5 if size_bytes > 10**9 else None)"))
+    desk.suite(
+        text.replace("work=work)", "work=work, tolerance=0.5 if size_bytes > 10**9 else None)")
+    )
     status, text = told("20%", *against)
     assert status == 1, text
     assert "drill of +20 %: 1 of 2 tests turned red" in text

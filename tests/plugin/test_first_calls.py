@@ -27,7 +27,10 @@ def test_a_drill_is_in_the_first_calls_and_a_number_that_is_none_is_refused(desk
     result.assert_outcomes(passed=1, failed=3)
     out = result.stdout.str()
     for count in (-1, True, 1001):
-        assert f"BadInput: first_calls is {count!r}; expected how many calls to time alone, 0 to 1000" in out
+        assert (
+            f"BadInput: first_calls is {count!r}; expected how many calls to time alone, 0 to 1000"
+            in out
+        )
     (measurement,) = desk.saved("it").measurements
     assert measurement.samples.first_calls_s[1] == pytest.approx(1.5e-3, rel=0.01)
     # A column with nothing in it only takes room.

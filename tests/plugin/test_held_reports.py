@@ -48,7 +48,9 @@ def failures(path):
     return (suite.get("failures"), suite.get("errors")), list(suite.iter("testcase"))
 
 
-def test_a_doubtful_test_alone_passes_and_a_doubtful_suite_turns_red_as_pytest_sees_it_once(desk, six):
+def test_a_doubtful_test_alone_passes_and_a_doubtful_suite_turns_red_as_pytest_sees_it_once(
+    desk, six
+):
     desk.pytester.makeconftest(desk.conftest + EVENTS + LEARNING)
     desk.suite(SIX.replace("n):", "n, record_property):\n    record_property('mine', 'kept')"))
     result = desk.run(*six, "-v", "--junitxml=report.xml")
@@ -56,14 +58,18 @@ def test_a_doubtful_test_alone_passes_and_a_doubtful_suite_turns_red_as_pytest_s
     result.assert_outcomes(failed=6, errors=0)
     result.stdout.fnmatch_lines(["RED: 6 REGRESSED, 0 of 6 *"])
     run, names = desk.last_run(), [f"test_six[{n}]" for n in range(6)]
-    assert [(outcome.outcome, outcome.by_verdict) for outcome in run.outcomes] == [("failed", True)] * 6
+    assert [(outcome.outcome, outcome.by_verdict) for outcome in run.outcomes] == [
+        ("failed", True)
+    ] * 6
     assert {judgement.verdict for judgement in run.judgements} == {"REGRESSED"}
     assert all(judgement.p < judgement.p_adjusted <= 0.05 for judgement in run.judgements)
     # JUnit, with the figures once, beside the user's own.
     counts, cases = failures(desk.path / "report.xml")
     assert (counts, [case.get("name") for case in cases]) == (("6", "0"), names)
     for case in cases:
-        assert [child.get("message").partition(":")[0] for child in case.findall("failure")] == ["Failed"]
+        assert [child.get("message").partition(":")[0] for child in case.findall("failure")] == [
+            "Failed"
+        ]
         figures = [prop.get("name") for prop in case.iter("property")]
         assert len(figures) == len(set(figures))
         told = {prop.get("name"): prop.get("value") for prop in case.iter("property")}
@@ -78,7 +84,9 @@ def test_a_doubtful_test_alone_passes_and_a_doubtful_suite_turns_red_as_pytest_s
     # A fixture's teardown comes before the verdict is out.
     assert (desk.path / "learnt").read_text() == "passed"
     # --lf knows them, and forgets one that passes.
-    desk.run("--collect-only", "--lf").stdout.fnmatch_lines(["run-last-failure: rerun previous 6 failures"])
+    desk.run("--collect-only", "--lf").stdout.fnmatch_lines(
+        ["run-last-failure: rerun previous 6 failures"]
+    )
     result = desk.run(*six, "--roofline-rounds=1", "-q", "-k", "six and 0")
     assert (result.ret, "PENDING" in result.stdout.str()) == (0, False)
     result.stdout.fnmatch_lines(["GREY: 0 of 1 *, 1 undecided (1 INCONCLUSIVE)"])
@@ -131,7 +139,9 @@ def test_six(roofline, busy, n, of_test):
 """
 
 
-def test_the_fixtures_of_a_held_test_are_torn_down_before_the_next_and_what_it_printed_is_shown(desk, monkeypatch):
+def test_the_fixtures_of_a_held_test_are_torn_down_before_the_next_and_what_it_printed_is_shown(
+    desk, monkeypatch
+):
     monkeypatch.syspath_prepend(desk.path)
     desk.pytester.makeconftest(desk.conftest + EVENTS)
     against = desk.sessions(FIXTURES)
@@ -146,7 +156,9 @@ def test_the_fixtures_of_a_held_test_are_torn_down_before_the_next_and_what_it_p
 
 
 def test_a_teardown_that_fails_on_a_held_test_is_an_error_beside_its_own_outcome(desk, six):
-    text = SIX.replace("n):", f"n, request):\n    {IN_THE_RUN}: request.addfinalizer(lambda: 1 / 0)")
+    text = SIX.replace(
+        "n):", f"n, request):\n    {IN_THE_RUN}: request.addfinalizer(lambda: 1 / 0)"
+    )
     desk.suite(text)
     desk.script(slow=RECOVERS)
     result = desk.run(*six, "-k", "six and 0", "--junitxml=report.xml", "--roofline-save=r")
@@ -184,7 +196,10 @@ def test_a_test_of_unittest_is_held_and_judged_as_any_other(desk):
         desk.script(slow=slow)
         result = desk.run(*against)
         result.assert_outcomes(failed=1)
-        assert any(line.startswith("TestOld.old ") and line.endswith("FAILED") for line in result.stdout.lines)
+        assert any(
+            line.startswith("TestOld.old ") and line.endswith("FAILED")
+            for line in result.stdout.lines
+        )
         (outcome,) = desk.last_run().outcomes
         assert (outcome.outcome, outcome.by_verdict) == ("failed", False)
         assert "results are wrong" in outcome.reason
@@ -200,7 +215,9 @@ def pytest_runtest_makereport(item, call):
 """
 
 
-def test_a_test_that_another_plugin_fails_while_its_verdict_is_open_has_failed_for_itself(desk, six):
+def test_a_test_that_another_plugin_fails_while_its_verdict_is_open_has_failed_for_itself(
+    desk, six
+):
     desk.pytester.makeconftest(desk.conftest + SPOILER)
     desk.run(*six, "-k", "six and 0").assert_outcomes(failed=1)
     (outcome,) = desk.last_run().outcomes
@@ -269,7 +286,11 @@ def test_ctrl_c_reports_the_held_tests_and_keeps_all_that_was_measured(desk, six
     assert [m.label for m in run.measurements] == [f"six[{n}]" for n in range(4)]
     assert [outcome.test_id[-3:] for outcome in run.outcomes] == ["[0]", "[1]", "[2]"]
     assert run.footer.exit_status == 2
-    ended = [line for line in result.stdout.lines if "::test_six" in line and ("PASSED" in line or "FAILED" in line)]
+    ended = [
+        line
+        for line in result.stdout.lines
+        if "::test_six" in line and ("PASSED" in line or "FAILED" in line)
+    ]
     assert len(ended) == 3
     # In the teardown of a held test, that one too.
     desk.run_path("stopped").unlink()

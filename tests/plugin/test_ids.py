@@ -21,11 +21,15 @@ ONCE = "--roofline-rounds=1"
 
 
 def files_below(folder):
-    return {path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    return {
+        path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    }
 
 
 def assert_steady(text):
-    wild = {char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Cs") and char != "\n"}
+    wild = {
+        char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Cs") and char != "\n"
+    }
     assert not wild
 
 
@@ -41,7 +45,10 @@ def test_any_id_is_measured_written_and_read_back(desk):
         count = len(values)
         result.stdout.fnmatch_lines([f"{count} measured", "GREY: nothing was compared*"])
         assert_steady(result.stdout.str().partition("= roofline =")[2])
-        told = [measurement.key.parameters["value"].encode() for measurement in desk.last_run().measurements]
+        told = [
+            measurement.key.parameters["value"].encode()
+            for measurement in desk.last_run().measurements
+        ]
         assert told == [value.encode("utf-8", "backslashreplace") for value in values]
         assert {path.parent for path in files_below(desk.path.parent) - before} <= {
             desk.path, desk.path / ".roofline", desk.path / ".roofline" / "runs", desk.path.parent,
@@ -112,7 +119,9 @@ def parameters_by_id(desk, suite, *args):
     """Of each measurement what its key says of its test's parameters, by the id that pytest gives the test."""
     desk.suite(suite)
     result = desk.run(*args)
-    found = {one.test_id.partition("[")[2]: one.key.parameters for one in desk.last_run().measurements}
+    found = {
+        one.test_id.partition("[")[2]: one.key.parameters for one in desk.last_run().measurements
+    }
     return result, found
 
 
@@ -122,7 +131,9 @@ def test_a_parameter_with_a_name_is_told_by_it_wherever_it_stands(desk):
         assert [one["value"] for one in found.values()] == list(order(list(TOLD.values())))
     # What is an object is told by the id that the test gives it.
     values = "pytest.param(object(), id='large'), pytest.param(object(), id='small')"
-    result, found = parameters_by_id(desk, NAMED.format(values=values).replace("[2**26]", "[torch.int8]"))
+    result, found = parameters_by_id(
+        desk, NAMED.format(values=values).replace("[2**26]", "[torch.int8]")
+    )
     assert [one["id"] for one in found.values()] == ["int8-large", "int8-small"]
     assert "by its position" not in result.stdout.str()
     # A parameter that is called so itself hides none of the others.
@@ -131,15 +142,21 @@ def test_a_parameter_with_a_name_is_told_by_it_wherever_it_stands(desk):
     assert len({str(one) for one in found.values()}) == 2
 
 
-def test_a_parameter_without_a_name_is_said_to_be_told_by_its_position_and_becomes_no_baseline(desk):
+def test_a_parameter_without_a_name_is_said_to_be_told_by_its_position_and_becomes_no_baseline(
+    desk,
+):
     values = "object(), lambda: 0, [torch.zeros(1)], torch.int8"
     result, found = parameters_by_id(desk, NAMED.format(values=values), "--roofline-save=a")
     positions = [one.get("value by position", "named") for one in found.values()]
     assert positions == ["value0", "<lambda>", "value2", "named"]
     why = "value is told by its position alone, which changes with the list; give parametrize ids=[[]…[]] that say what"
-    result.stdout.fnmatch_lines([f"WARNING: copy: {why} each is; until then it is compared with nothing, and no*"])
+    result.stdout.fnmatch_lines(
+        [f"WARNING: copy: {why} each is; until then it is compared with nothing, and no*"]
+    )
     proposed = desk.cli("baseline", "propose", "a", "-o", "p.json")
-    assert (proposed.exit_code, proposed.output.count("told by its position alone")) == (0, 3), proposed.output
+    assert (proposed.exit_code, proposed.output.count("told by its position alone")) == (0, 3), (
+        proposed.output
+    )
     (entry,) = json.loads((desk.path / "p.json").read_text())["entries"]
     assert entry["parameters"] == {"size_bytes": 2**26, "value": "int8"}
     desk.run("--roofline-against=a").stdout.fnmatch_lines(["GREY: 1 of 4 fast enough*"])
@@ -179,7 +196,9 @@ def test_every_command_calls_a_test_by_the_name_that_its_run_has(desk):
     baseline = desk.baseline(text=OWN_NAMES)
     assert [entry.label for entry in baseline.entries if not entry.is_canary] == [OWN_NAME]
     desk.script(slow=1.3)
-    result = desk.run("--roofline-save=slow", "--roofline-rounds=1", "--roofline-baselines=baselines")
+    result = desk.run(
+        "--roofline-save=slow", "--roofline-rounds=1", "--roofline-baselines=baselines"
+    )
     # A message and its answer are two of the size that the name says.
     size = [line.split() for line in result.stdout.lines if line.startswith(OWN_NAME)]
     assert [OWN_NAME, "1", "KiB"] in [words[:3] for words in size]

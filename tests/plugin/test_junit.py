@@ -34,7 +34,16 @@ def test_teardown(roofline, busy, bad):
 # By Jenkins' own schema of JUnit's format (junit-10.xsd), but for the properties of a case, which pytest adds.
 ATTRIBUTES = {
     "testsuites": {"name", "time", "tests", "failures", "errors"},
-    "testsuite": {"name", "tests", "failures", "errors", "time", "skipped", "timestamp", "hostname"},
+    "testsuite": {
+        "name",
+        "tests",
+        "failures",
+        "errors",
+        "time",
+        "skipped",
+        "timestamp",
+        "hostname",
+    },
     "testcase": {"name", "classname", "time"},
     "properties": set(),
     "property": {"name", "value"},
@@ -58,7 +67,9 @@ def slower(desk):
     return ET.parse(desk.path / "junit.xml").getroot()
 
 
-def test_elements_and_attributes_are_those_of_jenkins_schema_and_hostile_texts_are_escaped(slower, desk):
+def test_elements_and_attributes_are_those_of_jenkins_schema_and_hostile_texts_are_escaped(
+    slower, desk
+):
     for element in slower.iter():
         assert set(element.attrib) <= ATTRIBUTES[element.tag], element.tag
         assert {child.tag for child in element} <= INSIDE.get(element.tag, set()), element.tag
@@ -68,12 +79,22 @@ def test_elements_and_attributes_are_those_of_jenkins_schema_and_hostile_texts_a
     assert case.find("failure").get("message").startswith(f"Failed: copy{name}: +10.")
 
 
-def test_every_case_has_its_figures_once_and_one_that_failed_for_itself_has_failed_whatever_its_verdict(slower):
+def test_every_case_has_its_figures_once_and_one_that_failed_for_itself_has_failed_whatever_its_verdict(
+    slower,
+):
     words = {}
     for case in slower.iter("testcase"):
         assert len(case.findall("properties")) <= 1
         told = {prop.get("name"): prop.get("value") for prop in case.iter("property")}
-        words |= {(case.get("name"), name): word for name, word in told.items() if name.endswith("verdict")}
+        words |= {
+            (case.get("name"), name): word
+            for name, word in told.items()
+            if name.endswith("verdict")
+        }
     assert words["test_copy[plain]", "roofline.verdict"] == "PASSED"
-    assert {words["test_two", f"roofline.{name}.verdict"] for name in ("read", "write")} == {"REGRESSED"}
-    assert {words[f"test_{name}", "roofline.verdict"] for name in ("strict", "teardown")} == {"FAILED"}
+    assert {words["test_two", f"roofline.{name}.verdict"] for name in ("read", "write")} == {
+        "REGRESSED"
+    }
+    assert {words[f"test_{name}", "roofline.verdict"] for name in ("strict", "teardown")} == {
+        "FAILED"
+    }

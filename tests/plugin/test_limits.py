@@ -36,7 +36,9 @@ def test_a_limit_gates_on_the_statistic_that_its_source_states(desk):
         result = desk.run()
         assert result.ret == 1
         word = {"best": "fastest call"}.get(statistic, statistic)
-        result.stdout.fnmatch_lines([f"copy[[]1GiB]: *BELOW THRESHOLD: threshold 2500 GB/s (*; {word}; the maker)*"])
+        result.stdout.fnmatch_lines(
+            [f"copy[[]1GiB]: *BELOW THRESHOLD: threshold 2500 GB/s (*; {word}; the maker)*"]
+        )
 
 
 def test_a_limit_on_the_fastest_call_of_a_batched_test_does_not_gate_and_that_is_said_once(desk):
@@ -45,7 +47,9 @@ def test_a_limit_on_the_fastest_call_of_a_batched_test_does_not_gate_and_that_is
     shipped(desk, entry(9000, **small), entry(8000, **small, source="the buyer"))
     result = desk.run()
     assert result.ret == 0
-    told = [line for line in result.stdout.lines if line.startswith("a published limit does not gate")]
+    told = [
+        line for line in result.stdout.lines if line.startswith("a published limit does not gate")
+    ]
     assert told == [
         "a published limit does not gate, since it holds for the fastest single call, and a sample here is the mean of "
         "several calls: copy[64MiB] (9000 GB/s), copy[64MiB] (8000 GB/s)"
@@ -62,7 +66,11 @@ ENDS = {
 
 def test_what_misses_its_share_of_the_roofline_is_red(desk):
     desk.suite(LARGE)
-    for percent, status, word in (("80", 1, "REGRESSED"), ("60.5", 0, "INCONCLUSIVE"), ("50", 0, "PASSED")):
+    for percent, status, word in (
+        ("80", 1, "REGRESSED"),
+        ("60.5", 0, "INCONCLUSIVE"),
+        ("50", 0, "PASSED"),
+    ):
         result = desk.run(f"--roofline-min-percent={percent}")
         assert result.ret == status
         result.stdout.fnmatch_lines([f"copy[[]1GiB] *{word}", ENDS[word]])
@@ -82,11 +90,15 @@ def floor(share, **changes):
     return FLOOR | {"benchmark": "copy", "value": share} | changes
 
 
-def test_a_floor_and_the_share_that_was_asked_for_are_held_beside_a_recorded_baseline_and_a_lax_limit(desk):
+def test_a_floor_and_the_share_that_was_asked_for_are_held_beside_a_recorded_baseline_and_a_lax_limit(
+    desk,
+):
     desk.baseline(text=LARGE)
     path = desk.path / "baselines" / "h100.json"
     result = desk.run("--roofline-min-percent=75")
-    result.stdout.fnmatch_lines(["copy[[]1GiB]: *BELOW 75 % OF THE ROOFLINE (observed 59.7 % of 3350 GB/s; *"])
+    result.stdout.fnmatch_lines(
+        ["copy[[]1GiB]: *BELOW 75 % OF THE ROOFLINE (observed 59.7 % of 3350 GB/s; *"]
+    )
     for lax in (None, entry(1500)):
         entries = json.loads(path.read_text())["entries"] if lax is None else [lax]
         shipped(desk, *entries, floor(0.8))
@@ -100,7 +112,9 @@ def test_a_floor_is_for_work_that_saturates_and_says_nothing_of_less(desk):
     shipped(desk, floor(0.8, from_amount=2**32))
     result = desk.run()
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["RED: 1 REGRESSED, 0 of 2 fast enough, 1 undecided (1 NO BASELINE)"])
+    result.stdout.fnmatch_lines(
+        ["RED: 1 REGRESSED, 0 of 2 fast enough, 1 undecided (1 NO BASELINE)"]
+    )
     assert all("does not gate" not in line for line in result.stdout.lines)
 
 
@@ -108,10 +122,18 @@ def test_a_site_lowers_or_drops_a_floor_with_a_reason_in_its_own_baselines(desk)
     desk.suite(LARGE)
     shipped(desk, floor(0.8))
     for site, status in ((0.55, 0), (0.7, 1), (0, 0)):
-        shipped(desk, floor(site, source="us", figures=None, reason="clocks are capped here"), folder="site")
+        shipped(
+            desk,
+            floor(site, source="us", figures=None, reason="clocks are capped here"),
+            folder="site",
+        )
         result = desk.run("--roofline-baselines=site", "-v")
         assert result.ret == status
-        said = "floor*set here, since clocks are capped here" if site else "it was dropped here: clocks are capped here"
+        said = (
+            "floor*set here, since clocks are capped here"
+            if site
+            else "it was dropped here: clocks are capped here"
+        )
         result.stdout.fnmatch_lines([f"*{said}*"])
 
 

@@ -44,7 +44,10 @@ FAULTS = [
     ),
     (
         "bytearray(2**62)",
-        ["test_second: MemoryError", "out of memory: second: 80.0 GiB free, in its calls, 0 B allocated by torch"],
+        [
+            "test_second: MemoryError",
+            "out of memory: second: 80.0 GiB free, in its calls, 0 B allocated by torch",
+        ],
         "raised MemoryError",
     ),
     # Ctrl-Z and fg, or a stop by a scheduler: what was timed over it does not count, and the measurement goes on.
@@ -74,7 +77,11 @@ def test_what_happens_in_one_test_is_read_in_a_sentence_and_costs_no_other_its_n
         assert [line for line in lines if line not in result.stdout.lines] == [], event
         run = desk.saved("r")
         found = {one.label: one for one in run.measurements}
-        assert (found.keys(), run.cut, run.footer is None) == ({"first", "second", "third"}, False, False), event
+        assert (found.keys(), run.cut, run.footer is None) == (
+            {"first", "second", "third"},
+            False,
+            False,
+        ), event
         assert [one.median_s for one in run.measurements] == pytest.approx([1e-3] * 3), event
         assert found["first"].invalid == "", event
         assert found["second"].invalid == invalid, event
@@ -84,7 +91,11 @@ def test_what_happens_in_one_test_is_read_in_a_sentence_and_costs_no_other_its_n
 def test_a_disk_that_fills_up_costs_nothing_that_was_measured_before(desk):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     size = "state.writer.path.stat().st_size"
-    desk.suite(THREE.format(event=f"resource.setrlimit(resource.RLIMIT_FSIZE, ({size} + 300, {limits[1]}))"))
+    desk.suite(
+        THREE.format(
+            event=f"resource.setrlimit(resource.RLIMIT_FSIZE, ({size} + 300, {limits[1]}))"
+        )
+    )
     try:
         result = desk.run("--roofline-save=full")
     finally:
@@ -94,7 +105,9 @@ def test_a_disk_that_fills_up_costs_nothing_that_was_measured_before(desk):
         f"WARNING: the run could not be saved as {desk.run_path('full')}: File too large; that file has what was "
         "measured until then, the rest is printed here and nowhere else, choose another place with --roofline-dir"
     )
-    result.stdout.fnmatch_lines(["first * NO BASELINE", "second * NO BASELINE", "third * NO BASELINE"])
+    result.stdout.fnmatch_lines(
+        ["first * NO BASELINE", "second * NO BASELINE", "third * NO BASELINE"]
+    )
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     ended = "GREY: nothing was compared (3 NO BASELINE); but pytest ended with status 1 (the run could not be saved)"
     assert ended in result.stdout.lines

@@ -10,11 +10,15 @@ def test_xdist_with_workers_skips_what_measures_with_the_reason_and_runs_the_res
     asked = ("-n", "2", "-rfE", "-p", "no:hypothesispytest")
     result = desk.subprocess(*asked)
     result.assert_outcomes(passed=1, skipped=1)
-    result.stdout.fnmatch_lines(["roofline: 1 skipped that measure: pytest-xdist runs *; expected -n 0, or a run *"])
+    result.stdout.fnmatch_lines(
+        ["roofline: 1 skipped that measure: pytest-xdist runs *; expected -n 0, or a run *"]
+    )
     # A gate that measures nothing is red.
     result = desk.subprocess(*asked, "--roofline-ci")
     result.assert_outcomes(passed=1, failed=1, errors=1)
-    result.stdout.fnmatch_lines(["FAILED roofline gate*nothing was compared*", "ERROR *::test_one - *side by side*"])
+    result.stdout.fnmatch_lines(
+        ["FAILED roofline gate*nothing was compared*", "ERROR *::test_one - *side by side*"]
+    )
     result = desk.subprocess(*asked, "--roofline-ci=shadow")
     result.assert_outcomes(passed=2, skipped=1)
     result.stdout.fnmatch_lines(["SHADOW: would have failed: GATE: nothing was compared"])
@@ -30,11 +34,20 @@ def test_without_the_plugin_other_suites_run_and_its_options_are_unknown(desk):
 
 def test_without_another_plugin_it_still_gates(desk):
     desk.one()
-    for names in (["terminal"], ["benchmark", "cacheprovider", "junitxml"], ["xdist", "rerunfailures", "skipping"]):
-        arguments = [*(option for name in names for option in ("-p", f"no:{name}")), "--roofline-min-percent=55"]
+    for names in (
+        ["terminal"],
+        ["benchmark", "cacheprovider", "junitxml"],
+        ["xdist", "rerunfailures", "skipping"],
+    ):
+        arguments = [
+            *(option for name in names for option in ("-p", f"no:{name}")),
+            "--roofline-min-percent=55",
+        ]
         for slow in (1.0, 1.3):
             desk.script(slow=slow)
-            assert desk.run(*arguments).ret == desk.last_run().footer.exit_status == int(slow > 1), names
+            assert (
+                desk.run(*arguments).ret == desk.last_run().footer.exit_status == int(slow > 1)
+            ), names
 
 
 def test_it_measures_beside_pytest_benchmark_unittest_and_doctest(desk):

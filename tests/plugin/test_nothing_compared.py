@@ -38,7 +38,9 @@ def recorded(desk):
 def gate_of(result, desk):
     """What the last item says, which must be the only failure in JUnit; empty where there is none and all is green."""
     suite = ET.parse(desk.path / "junit.xml").getroot().find("testsuite")
-    failures = [(case, failure) for case in suite.iter("testcase") for failure in case.findall("failure")]
+    failures = [
+        (case, failure) for case in suite.iter("testcase") for failure in case.findall("failure")
+    ]
     assert int(suite.get("failures")) == len(failures)
     if not failures:
         assert result.ret == 0
@@ -55,7 +57,9 @@ def gated(desk, *options):
 
 
 def test_a_green_gate_has_no_item_of_its_own(recorded):
-    recorded.suite(TWO + "\n@pytest.mark.roofline(measures=False)\ndef test_facts(roofline): assert True\n")
+    recorded.suite(
+        TWO + "\n@pytest.mark.roofline(measures=False)\ndef test_facts(roofline): assert True\n"
+    )
     for gate in GATES:
         assert gated(recorded, gate) == ""
     recorded.run(GATES[0], *ONCE).assert_outcomes(passed=4)
@@ -64,10 +68,22 @@ def test_a_green_gate_has_no_item_of_its_own(recorded):
 
 
 SLIPPING = {
-    "skipped": ("pytest.skip('not today')", "nothing was compared, since 0 of 1 test measured anything: not today"),
-    "returning": ("return", "nothing was compared, since 0 of 1 test measured anything; 1 test ended without"),
-    "skipped after": ("{measure}; pytest.skip('slow')", "1 test skipped after a measurement (test_one)"),
-    "xfailed after": ("{measure}; pytest.xfail('slow')", "1 test skipped after a measurement (test_one)"),
+    "skipped": (
+        "pytest.skip('not today')",
+        "nothing was compared, since 0 of 1 test measured anything: not today",
+    ),
+    "returning": (
+        "return",
+        "nothing was compared, since 0 of 1 test measured anything; 1 test ended without",
+    ),
+    "skipped after": (
+        "{measure}; pytest.skip('slow')",
+        "1 test skipped after a measurement (test_one)",
+    ),
+    "xfailed after": (
+        "{measure}; pytest.xfail('slow')",
+        "1 test skipped after a measurement (test_one)",
+    ),
 }
 MEASURE = "roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9, write_bytes=10**9))"
 
@@ -98,7 +114,9 @@ def test_every_test_that_slips_through_is_red_although_none_failed(desk):
             assert said in gated(desk, gate)
         assert desk.run().ret == 0
     desk.suite(UNITTEST)
-    assert "1 test skipped after a measurement (test_one)" in gated(desk, "--roofline-ci", "--roofline-min-percent=50")
+    assert "1 test skipped after a measurement (test_one)" in gated(
+        desk, "--roofline-ci", "--roofline-min-percent=50"
+    )
 
 
 EXIT = "pytest.exit('the node is needed', returncode={status})"
@@ -118,7 +136,10 @@ def test_a_run_that_is_ended_with_status_0_is_red_and_keeps_what_it_measured(rec
     assert (run.footer.exit_status, run.outcomes[-1].reason) == (1, CUT)
     # One that only watches notes it; any other status is the one that was asked for.
     result = recorded.run("--roofline-ci=shadow", *ONCE)
-    assert (result.ret, f"SHADOW: would have failed: GATE: {CUT}" in result.stdout.lines) == (0, True)
+    assert (result.ret, f"SHADOW: would have failed: GATE: {CUT}" in result.stdout.lines) == (
+        0,
+        True,
+    )
     recorded.suite(exits.format(status=7))
     assert recorded.run("--roofline-ci", *ONCE).ret == 7
     # It may be ended before any test was found.
@@ -146,7 +167,9 @@ def test_one_silent_test_among_measured_ones_is_red_and_named_however_pytest_rep
     recorded.suite(TWO + "\ndef test_quiet(roofline): pass\n")
     for options in (("-v",), ("-p", "no:terminal"), ("--reruns=2",)):
         said = gated(recorded, "--roofline-ci", *options)
-        assert said.startswith(("Failed: GATE: 1 test ended without a measurement (test_quiet)", "GATE: 1 test ended"))
+        assert said.startswith(
+            ("Failed: GATE: 1 test ended without a measurement (test_quiet)", "GATE: 1 test ended")
+        )
         assert "@pytest.mark.roofline(measures=False)" in said
     # It stands in the run file.
     run = recorded.last_run()
@@ -157,11 +180,17 @@ def test_one_silent_test_among_measured_ones_is_red_and_named_however_pytest_rep
     # It comes behind verdicts that waited for rounds.
     recorded.script(slow={"test_other": [1.07, 1.0]})
     result = recorded.run("--roofline-ci", "--roofline-rounds=2", "-v")
-    assert [line for line in result.stdout.lines if line.endswith("%]")][-1].startswith(f"{NAME} FAILED")
+    assert [line for line in result.stdout.lines if line.endswith("%]")][-1].startswith(
+        f"{NAME} FAILED"
+    )
 
 
 def test_a_test_that_records_something_else_or_is_skipped_before_is_not_silent(recorded):
-    for body in ("roofline.figure('ratio', 2.0, 'x')", "pytest.skip('no')", "pytest.importorskip('no_such_library')"):
+    for body in (
+        "roofline.figure('ratio', 2.0, 'x')",
+        "pytest.skip('no')",
+        "pytest.importorskip('no_such_library')",
+    ):
         recorded.suite(TWO + f"\ndef test_quiet(roofline): {body}\n")
         assert gated(recorded, "--roofline-ci") == "", body
 
@@ -170,7 +199,10 @@ def test_an_entry_that_nobody_measured_is_red_and_the_cure_is_named(recorded):
     for change, said in (
         (("def test_other", "def helper_other"), MISSED.format("other: there is no such test")),
         (("[64, 128]", "[64]"), MISSED.format("copy[128]: its test has other parameters now")),
-        ((f"{OTHER}\n", f"{OTHER}\n    pytest.skip('broken')\n"), MISSED.format("other: its test did not measure it")),
+        (
+            (f"{OTHER}\n", f"{OTHER}\n    pytest.skip('broken')\n"),
+            MISSED.format("other: its test did not measure it"),
+        ),
         (
             (f"{OTHER}\n    roofline.measure(", f"{OTHER}\n    (lambda *a, **b: 0)("),
             f"1 test ended without a measurement (test_other); {MISSED.format('other: its test did not measure it')}",
@@ -184,7 +216,9 @@ def test_an_entry_that_nobody_measured_is_red_and_the_cure_is_named(recorded):
     recorded.suite(TWO.replace("test_other", "test_new"))
     result = recorded.run(*ONCE, "--roofline-ci")
     result.assert_outcomes(passed=2, failed=2)
-    result.stdout.fnmatch_lines(["new: NO BASELINE *", "GATE: *entries not measured (other: there is no such test)"])
+    result.stdout.fnmatch_lines(
+        ["new: NO BASELINE *", "GATE: *entries not measured (other: there is no such test)"]
+    )
     recorded.suite(TWO.replace(OTHER, f"{OTHER}\n    assert False"))
     recorded.run(*ONCE, "--roofline-ci").assert_outcomes(passed=2, failed=1)
 
@@ -212,10 +246,20 @@ def test_what_a_selection_leaves_out_fails_nothing(recorded):
 def test_paths_where_pytest_looks_by_itself_are_no_selection(recorded):
     (recorded.path / "suite").mkdir()
     (recorded.path / "test_suite.py").unlink()
-    (recorded.path / "suite" / "test_suite.py").write_text(TWO.replace("def test_other", "def helper_other"))
-    for testpaths, given in (("suite", (".",)), ("suite", ("suite",)), ("sui*", ("suite",)), ("", ())):
+    (recorded.path / "suite" / "test_suite.py").write_text(
+        TWO.replace("def test_other", "def helper_other")
+    )
+    for testpaths, given in (
+        ("suite", (".",)),
+        ("suite", ("suite",)),
+        ("sui*", ("suite",)),
+        ("", ()),
+    ):
         recorded.ini(f"testpaths = {testpaths}")
-        assert "other: there is no such test" in gated(recorded, "--roofline-ci", *given), (testpaths, given)
+        assert "other: there is no such test" in gated(recorded, "--roofline-ci", *given), (
+            testpaths,
+            given,
+        )
 
 
 def test_an_entry_of_other_hardware_is_not_missed_and_no_later_lf_looks_for_the_item(recorded):
@@ -228,15 +272,25 @@ def test_an_entry_of_other_hardware_is_not_missed_and_no_later_lf_looks_for_the_
     assert not cache.exists() or json.loads(cache.read_text()) == {}
 
 
-def test_until_something_is_recorded_here_single_tests_without_baseline_pass_where_something_was_compared(desk):
+def test_until_something_is_recorded_here_single_tests_without_baseline_pass_where_something_was_compared(
+    desk,
+):
     limit = THRESHOLD | {"benchmark": "copy", "value": 100.0, "hardware": {"product": "h100-sxm5"}}
     (desk.path / "baselines").mkdir()
-    (desk.path / "baselines" / "h100.json").write_text(json.dumps({"schema": 1, "family": "h100", "entries": [limit]}))
+    (desk.path / "baselines" / "h100.json").write_text(
+        json.dumps({"schema": 1, "family": "h100", "entries": [limit]})
+    )
     desk.suite(TWO)
     result = desk.run(*ONCE, "--roofline-ci")
     result.assert_outcomes(passed=3)
-    result.stdout.fnmatch_lines(["GREEN: 2 of 3 fast enough (2 by published limits), 1 undecided (1 NO BASELINE)"])
-    for strict in ("--roofline-qualify", "--roofline-require-baseline", "--roofline-fail-on=regressed,no-baseline"):
+    result.stdout.fnmatch_lines(
+        ["GREEN: 2 of 3 fast enough (2 by published limits), 1 undecided (1 NO BASELINE)"]
+    )
+    for strict in (
+        "--roofline-qualify",
+        "--roofline-require-baseline",
+        "--roofline-fail-on=regressed,no-baseline",
+    ):
         desk.run(*ONCE, "--roofline-ci", strict).assert_outcomes(passed=2, failed=1)
 
 
@@ -256,7 +310,9 @@ def test_where_nothing_runs_or_a_failure_stopped_the_run_there_is_no_item(record
 
 
 def test_lf_runs_only_what_failed_and_misses_no_entry(recorded):
-    text = TWO.replace("def test_other(roofline, busy):", "def test_other(roofline, busy):\n    assert {fine}")
+    text = TWO.replace(
+        "def test_other(roofline, busy):", "def test_other(roofline, busy):\n    assert {fine}"
+    )
     recorded.suite(text.format(fine=False))
     recorded.run(*ONCE, "--roofline-ci").assert_outcomes(passed=2, failed=1)
     recorded.suite(text.format(fine=True))

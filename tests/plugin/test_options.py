@@ -81,7 +81,9 @@ def test_a_wide_tolerance_says_that_it_is_meant_or_why(desk, sentence):
 def test_what_no_option_is_and_what_contradicts_another_is_a_usage_error(desk, sentence):
     desk.five_runs()
     assert desk.run("--roofline-colour=blue").ret == 4
-    sentence(desk.run("--roofline-save=run0", "--roofline-against=run0"), "--roofline-save", "'run0'")
+    sentence(
+        desk.run("--roofline-save=run0", "--roofline-against=run0"), "--roofline-save", "'run0'"
+    )
     desk.ini("roofline_device = bogus")
     sentence(desk.run(), "'bogus'")
     desk.ini()
@@ -100,7 +102,9 @@ def test_every_option_has_an_ini_twin():
     pytest_addoption(parser)
     options = [option for group in parser._groups for option in group.options]
     # `--roofline-ci=shadow` is a flag of its own, and a value of the same line in the ini file.
-    names = {name.removeprefix("--").partition("=")[0] for option in options for name in option.names()}
+    names = {
+        name.removeprefix("--").partition("=")[0] for option in options for name in option.names()
+    }
     assert names
     assert {name.replace("-", "_") for name in names} == set(parser._inidict)
 
@@ -117,7 +121,9 @@ def test_the_ini_sets_what_the_command_line_does_and_comes_behind_it(desk):
         result = desk.run("..")
     result.stdout.fnmatch_lines(["roofline: *planned*(tier full*", "GREEN: 2 of 2 *"])
     assert (desk.path / "results" / "runs" / "kept.jsonl").is_file()
-    desk.run("--roofline-tier=nightly", "--roofline-save=other").stdout.fnmatch_lines(["roofline: *(tier nightly*"])
+    desk.run("--roofline-tier=nightly", "--roofline-save=other").stdout.fnmatch_lines(
+        ["roofline: *(tier nightly*"]
+    )
     desk.ini("roofline_against = run0 run1")
     desk.run().stdout.fnmatch_lines(["roofline *against 2 saved runs (run0, run1)"])
     desk.ini("roofline_require_baseline = true")
@@ -137,13 +143,19 @@ def test_the_marker_is_registered_with_its_keywords_and_sets_cache_and_gate(desk
     assert (measurement.gate, measurement.key.cache) == (True, "warm")
 
 
-def test_an_environment_in_which_data_or_kernels_are_not_what_they_seem_is_told(desk, sentence, monkeypatch):
+def test_an_environment_in_which_data_or_kernels_are_not_what_they_seem_is_told(
+    desk, sentence, monkeypatch
+):
     desk.suite(ONE)
     for value, told in (("1", 1), ("0", 0)):
         monkeypatch.setenv("TRITON_INTERPRET", value)
         warned = "roofline WARNING: TRITON_INTERPRET=1: kernels of Triton run on the host, and not on fake; unset it"
         assert desk.run().stdout.lines.count(warned) == told, value
     monkeypatch.setattr(running, "sys", SimpleNamespace(flags=SimpleNamespace(optimize=1)))
-    sentence(desk.run(), "Python leaves out assert statements (PYTHONOPTIMIZE or -O, level 1)", "unset it")
+    sentence(
+        desk.run(),
+        "Python leaves out assert statements (PYTHONOPTIMIZE or -O, level 1)",
+        "unset it",
+    )
     desk.suite("def test_plain(): pass")
     assert desk.run().ret == 0

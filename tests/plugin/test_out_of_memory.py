@@ -81,11 +81,26 @@ DEVICE = "fake = roofline._test.session.under_test.device"
 
 def test_the_run_file_tells_what_happened_where_and_how_full_the_device_was(oom):
     result = oom.run("-v", body=(FIRST, DEVICE, "fake.allocate(77 * 2**20)", SECOND))
-    result.stdout.fnmatch_lines(["*::test_one PASSED 2000 GB/s NO BASELINE; OUT OF MEMORY asked for 2.00 GiB *"])
+    result.stdout.fnmatch_lines(
+        ["*::test_one PASSED 2000 GB/s NO BASELINE; OUT OF MEMORY asked for 2.00 GiB *"]
+    )
     (record,) = oom.last_run().out_of_memory
-    assert (record.test_id, record.benchmark, record.label) == ("test_suite.py::test_one", "one", "one.second")
-    assert (record.name, record.phase, record.recorded, record.round) == ("second", "calls", True, 1)
-    assert (record.asked_bytes, record.free_bytes, record.device) == (2 * GIB, round(1.1 * GIB), "fake")
+    assert (record.test_id, record.benchmark, record.label) == (
+        "test_suite.py::test_one",
+        "one",
+        "one.second",
+    )
+    assert (record.name, record.phase, record.recorded, record.round) == (
+        "second",
+        "calls",
+        True,
+        1,
+    )
+    assert (record.asked_bytes, record.free_bytes, record.device) == (
+        2 * GIB,
+        round(1.1 * GIB),
+        "fake",
+    )
     assert (record.allocated_bytes, record.peak_bytes) == (77 * 2**20, 77 * 2**20)
     assert record.message.startswith("CUDA out of memory. Tried to allocate 2.00 GiB")
     assert "Second line" not in record.message
@@ -100,7 +115,11 @@ def test_it_is_told_what_was_going_on(oom):
         (("run_out()",), None, None),
         ((measure.format("make_args=run_out"),), "", "arguments"),
         ((measure.format("verify=run_out"),), "", "verify"),
-        ((DEVICE, "fake.held_bytes = run_out", measure.format("held_bytes=True")), "", "held_bytes"),
+        (
+            (DEVICE, "fake.held_bytes = run_out", measure.format("held_bytes=True")),
+            "",
+            "held_bytes",
+        ),
     ):
         oom.run("-v", "--roofline-fail-on=regressed,invalid", body=body).assert_outcomes(passed=2)
         (record,) = oom.last_run().out_of_memory
@@ -138,20 +157,28 @@ def test_it_is_red_where_the_baseline_has_a_time(oom, desk):
     assert "only in" not in done.stderr
     rows = json.loads(desk.cli("compare", "before", "after", "--json").stdout)
     (lost,) = (row for row in rows if row["value"] is None)
-    assert (lost["label"], lost["verdict"], lost["asked_bytes"]) == ("one.second", "REGRESSED", 2 * GIB)
+    assert (lost["label"], lost["verdict"], lost["asked_bytes"]) == (
+        "one.second",
+        "REGRESSED",
+        2 * GIB,
+    )
     assert desk.cli("compare", "after", "before").exit_code == 0
     # It stays red in a rerun, is an expected failure under xfail, and stops a run that stops at the first failure.
     again = oom.run("-v", against, "--reruns=1")
     assert again.parseoutcomes() == {"failed": 1, "passed": 1, "rerun": 1}
     assert len(oom.last_run().out_of_memory) == 2
-    oom.run("-v", against, marks=f"@pytest.mark.xfail\n{RECORD}").assert_outcomes(xfailed=1, passed=1)
+    oom.run("-v", against, marks=f"@pytest.mark.xfail\n{RECORD}").assert_outcomes(
+        xfailed=1, passed=1
+    )
     oom.run("-x", against).assert_outcomes(failed=1)
     # A baseline of other work is no time for it; memory that ran out outside of measure misses everything.
     more = SECOND.replace("work=WORK", "work=Work(read_bytes=10**10)")
     oom.run("-v", against, body=(FIRST, more)).assert_outcomes(passed=2)
     everything = oom.run("-v", against, body=("run_out()", FIRST, SECOND))
     everything.assert_outcomes(failed=1, passed=1)
-    assert "where the baseline has 1.00 ms for first, 2.00 ms for second REGRESSED" in texts(everything)
+    assert "where the baseline has 1.00 ms for first, 2.00 ms for second REGRESSED" in texts(
+        everything
+    )
 
 
 def test_a_baseline_that_cannot_be_recorded_is_not_required(oom):
@@ -170,7 +197,11 @@ def test_only_an_error_of_memory_in_the_body_of_a_marked_test_is_recorded(oom, d
         assert "OutOfMemoryError: CUDA out of memory" in texts(result)
         (record,) = oom.last_run().out_of_memory
         assert (record.recorded, record.asked_bytes) == (False, 2 * GIB)
-    for error in ("RuntimeError('shape mismatch')", "AssertionError('out of memory')", "ValueError('CUDA out of')"):
+    for error in (
+        "RuntimeError('shape mismatch')",
+        "AssertionError('out of memory')",
+        "ValueError('CUDA out of')",
+    ):
         oom.run("-v", body=(FIRST, f"raise {error}")).assert_outcomes(failed=1, passed=1)
         assert oom.last_run().out_of_memory == ()
     caught = ("with pytest.raises(OutOfMemoryError):", f"    {SECOND}", FIRST)
@@ -220,7 +251,12 @@ def test_everything_that_the_test_held_is_let_go_of_before_the_next(oom):
     for body in (plain, group):
         oom.run("-v", body=body, marks=f"{HOLDS}\n{RECORD}").assert_outcomes(passed=2)
     # The device gives back what it caches.
-    out = texts(oom.run("-s", body=(DEVICE, "fake.release = lambda: print('RELEASED')", "print('BODY')", "run_out()")))
+    out = texts(
+        oom.run(
+            "-s",
+            body=(DEVICE, "fake.release = lambda: print('RELEASED')", "print('BODY')", "run_out()"),
+        )
+    )
     assert out.index("BODY") < out.index("RELEASED")
 
 
@@ -262,13 +298,18 @@ def test_a_round_whose_room_ends_after_timing_makes_nothing_invalid(desk):
     result = desk.run("-v", "--roofline-rounds=6", "--roofline-fail-on=regressed,invalid", *against)
     result.assert_outcomes(passed=1)
     run = desk.last_run()
-    assert [(record.round, record.phase) for record in run.out_of_memory] == [(2, "verify"), (3, "verify")]
+    assert [(record.round, record.phase) for record in run.out_of_memory] == [
+        (2, "verify"),
+        (3, "verify"),
+    ]
     assert [(one.key.name, one.invalid) for one in run.measurements] == [
         ("other", ""),
         ("copy", ""),
         *[("other", "")] * 2,
     ]
-    told = {one.name: (one.verdict, one.processes, "; ".join(one.remarks)) for one in run.judgements}
+    told = {
+        one.name: (one.verdict, one.processes, "; ".join(one.remarks)) for one in run.judgements
+    }
     verdict, processes, remarks = told["copy"]
     assert (verdict, processes) == ("INCONCLUSIVE", 1)
     assert "2 processes left out: it ran out of memory in round 3" in remarks

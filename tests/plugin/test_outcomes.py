@@ -62,12 +62,20 @@ def test_what_was_measured_before_a_test_ended_otherwise_never_becomes_a_baselin
         result = ending(desk, end)
         result.assert_outcomes(**ended)
         said, text = proposed(desk)
-        assert "left out: other of it" in said or "left out: other.bad of it: wrong data" in said, end
+        assert "left out: other of it" in said or "left out: other.bad of it: wrong data" in said, (
+            end
+        )
         assert word == "FAILED" or '"benchmark": "other"' not in text, end
         assert '"name": "bad"' not in text
-        assert word is None or row(result, "other.bad" if word == "FAILED" else "other").endswith(word)
+        assert word is None or row(result, "other.bad" if word == "FAILED" else "other").endswith(
+            word
+        )
         if word == "SKIPPED":
-            last = next(line for line in result.stdout.lines if " measured" in line and not line.startswith("roofline"))
+            last = next(
+                line
+                for line in result.stdout.lines
+                if " measured" in line and not line.startswith("roofline")
+            )
             assert last in ("2 measured", "1 measured, 1 not measured (not today)")
     result.stdout.fnmatch_lines(["*other.bad: wrong data*"])
 
@@ -117,14 +125,24 @@ def test_a_measure_that_cannot_work_says_so_in_its_test(desk):
         ("lambda: None, work=WORK, cache='rotate'", "make_args"),
         ("lambda: 1 / 0, work=WORK", "ZeroDivisionError"),
     ]
-    tests = "".join(f"def test_bad{n}(roofline):\n    roofline.measure({call})\n" for n, (call, _) in enumerate(cases))
-    twice = "def test_twice(roofline, busy):\n" + 2 * "    roofline.measure(lambda: busy(1e-3), work=WORK)\n"
-    desk.suite(f"from pytest_roofline import Work\nWORK = Work(read_bytes=1)\nasync def later(): pass\n{tests}{twice}")
+    tests = "".join(
+        f"def test_bad{n}(roofline):\n    roofline.measure({call})\n"
+        for n, (call, _) in enumerate(cases)
+    )
+    twice = (
+        "def test_twice(roofline, busy):\n"
+        + 2 * "    roofline.measure(lambda: busy(1e-3), work=WORK)\n"
+    )
+    desk.suite(
+        f"from pytest_roofline import Work\nWORK = Work(read_bytes=1)\nasync def later(): pass\n{tests}{twice}"
+    )
     result = desk.run()
     result.assert_outcomes(failed=len(cases) + 1)
     errors = [line for line in result.stdout.lines if line.startswith("E  ")]
     again = ("", "this test has two measurements under no name; give each a name of its own")
-    assert [words for _, words in [*cases, again] if not any(words in line for line in errors)] == []
+    assert [
+        words for _, words in [*cases, again] if not any(words in line for line in errors)
+    ] == []
     assert [one.label for one in desk.last_run().measurements] == ["twice"]
 
 
@@ -170,10 +188,17 @@ def test_a_failure_shows_the_users_frames_and_ours_only_where_all_are_asked_for(
     ours = str(Path(pytest_roofline.__file__).parent)
     said = desk.run().stdout
     assert [line for line in said.lines if ours in line] == []
-    for line in ("    pool.submit(helper).result()", '>           raise KeyError("behind mine") from error'):
+    for line in (
+        "    pool.submit(helper).result()",
+        '>           raise KeyError("behind mine") from error',
+    ):
         assert line in said.lines, line
-    said.fnmatch_lines(["FAILED test_suite.py::test_bad - budget is -1; expected a number above zero"])
-    said.fnmatch_lines(["FAILED test_suite.py::TestOld::test_bad - budget is -2; expected a number above zero"])
+    said.fnmatch_lines(
+        ["FAILED test_suite.py::test_bad - budget is -1; expected a number above zero"]
+    )
+    said.fnmatch_lines(
+        ["FAILED test_suite.py::TestOld::test_bad - budget is -2; expected a number above zero"]
+    )
     whole = desk.run("--full-trace", "-l").stdout.lines
     assert any(ours in line for line in whole)
 

@@ -34,7 +34,9 @@ def recorded(make):
             session=session, planned=SimpleNamespace(benchmark="step", parameters={}),
             test_id="t.py::test_step", label=lambda _: "step", marks=SimpleNamespace(gate=False),
         )  # fmt: skip
-        result = RankResult(Measured(samples), Ranks(2, "local", "nccl", hosts=("a", "a")), environment=environment)
+        result = RankResult(
+            Measured(samples), Ranks(2, "local", "nccl", hosts=("a", "a")), environment=environment
+        )
         write(subject, request, result)
         return kept[0]
 

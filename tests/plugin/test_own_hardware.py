@@ -34,7 +34,10 @@ def test_unknown_hardware_is_measured_without_a_share_and_one_line_says_how_to_a
     text = result.stdout.str()
     assert result.ret == 0
     assert text.count("no peaks are known") == 1
-    assert 'roof: no peaks are known of "Prototype X", so nothing is shown as a share of them; ' in text
+    assert (
+        'roof: no peaks are known of "Prototype X", so nothing is shown as a share of them; '
+        in text
+    )
     assert "`roofline hardware show 'Prototype X'` prints how to add it" in text
     assert [measured.ceiling for measured in desk.last_run().measurements] == [None, None]
 
@@ -53,7 +56,9 @@ def test_a_users_own_hardware_holds_in_a_run_and_its_rounds_and_no_longer(desk):
     told = desk.last_run().measurements
     assert {measured.round for measured in told} == {1, 2, 3}, result.stdout.str()
     assert {measured.key.hardware.product for measured in told} == {"prototype-x-oam"}
-    assert {(measured.ceiling.value, measured.ceiling.origin) for measured in told} == {(2.5e12, "the datasheet")}
+    assert {(measured.ceiling.value, measured.ceiling.origin) for measured in told} == {
+        (2.5e12, "the datasheet")
+    }
     assert "no peaks are known" not in result.stdout.str()
     assert NEW not in products()
 
@@ -71,5 +76,7 @@ def test_a_description_of_what_cannot_be_ends_the_run_in_one_sentence(desk, sent
     path = describe(desk, memory_GBps=2500e9, memory_Gbps=390)
     desk.script(product=NEW)
     desk.one()
-    said = sentence(desk.run(), str(path), "prototype-x-oam 80gb peaks.memory_GBps is 2.5e+12; expected ")
+    said = sentence(
+        desk.run(), str(path), "prototype-x-oam 80gb peaks.memory_GBps is 2.5e+12; expected "
+    )
     assert f"`roofline hardware check {path}` lists what else is wrong" in said

@@ -75,10 +75,14 @@ def test_a_hundredth_more_and_anything_less_is_green_and_less_an_improvement(kno
         result = known.run(gib)
         result.assert_outcomes(passed=1)
         assert known.peak.verdict == word
-    result.stdout.fnmatch_lines(["peak IMPROVED step: peak memory -10.0 % (922 MiB, baseline 1.00 GiB)*"])
+    result.stdout.fnmatch_lines(
+        ["peak IMPROVED step: peak memory -10.0 % (922 MiB, baseline 1.00 GiB)*"]
+    )
 
 
-def test_a_baseline_of_before_peaks_were_kept_turns_nothing_red_and_takes_its_first_from_the_run_that_it_has(known):
+def test_a_baseline_of_before_peaks_were_kept_turns_nothing_red_and_takes_its_first_from_the_run_that_it_has(
+    known,
+):
     path = known.desk.path / ENTRY
     raw = json.loads(path.read_text())
     del raw["entries"][0]["peak_bytes"]
@@ -86,7 +90,9 @@ def test_a_baseline_of_before_peaks_were_kept_turns_nothing_red_and_takes_its_fi
     for gate in ("--roofline-require-baseline", "--roofline-ci"):
         result = known.run(2.0, gate)
         result.assert_outcomes(passed=1)
-        result.stdout.fnmatch_lines(["the baseline holds no peak yet, so it is compared with nothing: step"])
+        result.stdout.fnmatch_lines(
+            ["the baseline holds no peak yet, so it is compared with nothing: step"]
+        )
         assert known.desk.last_run().judgements[0].verdict == "PASSED"
     approved = known.desk.cli("baseline", "approve", "before.json")
     assert "peak none → 1.00 GiB" in " ".join(approved.output.split())
@@ -96,7 +102,9 @@ def test_a_baseline_of_before_peaks_were_kept_turns_nothing_red_and_takes_its_fi
 def test_a_peak_that_is_not_taken_any_more_is_not_green_in_silence(known):
     result = known.run(None)
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["peak INVALID step: the baseline has a peak of 1.00 GiB and none was taken*"])
+    result.stdout.fnmatch_lines(
+        ["peak INVALID step: the baseline has a peak of 1.00 GiB and none was taken*"]
+    )
     known.run(None, "--roofline-fail-on=regressed,invalid").assert_outcomes(failed=1)
 
 
@@ -120,10 +128,15 @@ def test_a_larger_peak_is_accepted_twice_and_then_the_measure(known):
     known.run(1.1, "-q", "--roofline-save=more")
     without = refused("baseline", "propose", "more", "-o", "no.json")
     assert (without.exit_code, "peak memory +10.0 %" in without.output) == (2, True)
-    assert refused("baseline", "propose", "more", "-o", "more.json", "--accept-slower").exit_code == 0
+    assert (
+        refused("baseline", "propose", "more", "-o", "more.json", "--accept-slower").exit_code == 0
+    )
     unwanted = refused("baseline", "approve", "more.json")
     assert unwanted.exit_code == 2
-    assert "step takes peak memory +10.0 % (1.10 GiB, baseline 1.00 GiB); expected no more" in unwanted.output
+    assert (
+        "step takes peak memory +10.0 % (1.10 GiB, baseline 1.00 GiB); expected no more"
+        in unwanted.output
+    )
     assert known.entry.peak_bytes == GIB
     approved = refused("baseline", "approve", "more.json", "--accept-slower")
     assert "peak 1.00 GiB → 1.10 GiB" in " ".join(approved.output.split())

@@ -51,25 +51,38 @@ def test_a_policy_says_which_verdicts_fail_and_each_message_what_to_do(desk):
     against = desk.sessions(FIVE)
     desk.suite(FIVE + NEW)
     (desk.path / "baselines").mkdir()
-    (desk.path / "baselines" / "h100.json").write_text(json.dumps({"schema": 1, "family": "h100", "entries": [LIMIT]}))
+    (desk.path / "baselines" / "h100.json").write_text(
+        json.dumps({"schema": 1, "family": "h100", "entries": [LIMIT]})
+    )
     desk.script(slow={"test_slower": SURE, "test_doubtful": DOUBTFUL, "test_invalid": INVALID})
     for policy, options in POLICIES.items():
         result = desk.run(*against, *options, "--roofline-rounds=1")
-        outcomes = {outcome.test_id.rpartition("_")[2]: outcome for outcome in desk.last_run().outcomes}
+        outcomes = {
+            outcome.test_id.rpartition("_")[2]: outcome for outcome in desk.last_run().outcomes
+        }
         assert {name: outcome.verdicts for name, outcome in outcomes.items()} == {
             "same": ("PASSED",), "slower": ("REGRESSED",), "doubtful": ("INCONCLUSIVE",), "invalid": ("INVALID",),
             "new": ("NO BASELINE",),
         }  # fmt: skip
-        assert tuple(int(outcomes[name].outcome == "failed") for name in NAMES) == FAILS[policy], policy
+        assert tuple(int(outcomes[name].outcome == "failed") for name in NAMES) == FAILS[policy], (
+            policy
+        )
         assert result.ret == 1
         # Whatever a verdict turned red is red by verdict alone.
-        assert all(outcome.by_verdict == (outcome.outcome == "failed") for outcome in outcomes.values())
+        assert all(
+            outcome.by_verdict == (outcome.outcome == "failed") for outcome in outcomes.values()
+        )
         if policy == "qualify":
             result.stdout.fnmatch_lines(
-                ["doubtful: +3.5 % time * INCONCLUSIVE, *", "*needs about * processes (--roofline-rounds=*"]
+                [
+                    "doubtful: +3.5 % time * INCONCLUSIVE, *",
+                    "*needs about * processes (--roofline-rounds=*",
+                ]
             )
             result.stdout.fnmatch_lines(["invalid: INVALID (*datasheet*"])
-            result.stdout.fnmatch_lines(["new: NO BASELINE (*", "*record one with `roofline baseline propose`*"])
+            result.stdout.fnmatch_lines(
+                ["new: NO BASELINE (*", "*record one with `roofline baseline propose`*"]
+            )
 
 
 def test_the_ini_sets_the_policy_and_the_command_line_goes_before(desk):
@@ -79,7 +92,12 @@ def test_the_ini_sets_the_policy_and_the_command_line_goes_before(desk):
         ("roofline_ci = false", None, (), 0),
         ("roofline_require_baseline = true", None, (), 1),
         ("roofline_fail_on = regressed,inconclusive", DOUBTFUL, (), 1),
-        ("roofline_fail_on = regressed,inconclusive", DOUBTFUL, ("--roofline-fail-on=regressed",), 0),
+        (
+            "roofline_fail_on = regressed,inconclusive",
+            DOUBTFUL,
+            ("--roofline-fail-on=regressed",),
+            0,
+        ),
     ):
         desk.ini(line)
         desk.script(slow=slow or SAME)
@@ -93,7 +111,9 @@ def test_without_being_asked_a_run_starts_no_child_and_says_what_would_decide(de
     result = desk.run(*against)
     assert result.ret == 0
     assert "round 2" not in result.stdout.str()
-    result.stdout.fnmatch_lines(["INCONCLUSIVE one: may be *; needs about * processes (--roofline-rounds=*"])
+    result.stdout.fnmatch_lines(
+        ["INCONCLUSIVE one: may be *; needs about * processes (--roofline-rounds=*"]
+    )
     # Nor counts what it could have seen on rounds that did not run.
     desk.run(*against, "--roofline-rounds=auto", "--roofline-time=0.001s")
     assert [judgement.reach for judgement in desk.last_run().judgements] == [None]

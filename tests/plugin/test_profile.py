@@ -80,7 +80,9 @@ def loaded(tmp_path_factory):
     """torch's profiler loads Triton when it is first used, which cannot be loaded twice into one process."""
     calls = capture.Calls(torch.nn.Linear(1, 1), [(torch.ones(1),)], None, 1.0)
     empty = Profile("t", "t", "p", "cpu", 1)
-    capture.take(CpuDevice(), "torch", calls, empty, tmp_path_factory.mktemp("first") / "trace.json")
+    capture.take(
+        CpuDevice(), "torch", calls, empty, tmp_path_factory.mktemp("first") / "trace.json"
+    )
 
 
 def test_a_profile_is_taken_behind_the_measurement_shown_below_the_table_and_recorded(desk):
@@ -124,7 +126,9 @@ def test_what_cannot_be_profiled_is_told_and_the_measurement_stands(desk, senten
     desk.suite(FAILING)
     result = desk.run("--roofline-profile")
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["WARNING: no profile of step: RuntimeError: too much*for a profiler"])
+    result.stdout.fnmatch_lines(
+        ["WARNING: no profile of step: RuntimeError: too much*for a profiler"]
+    )
     assert "\x1b[31m for" not in result.stdout.str()
     run = desk.last_run()
     assert (1, "", ()) == (len(run.measurements), run.measurements[0].invalid, run.profiles)
@@ -136,10 +140,15 @@ def test_what_cannot_be_profiled_is_told_and_the_measurement_stands(desk, senten
 
 
 def labels(run):
-    return {measurement.label: "profiled" in measurement.samples.labels for measurement in run.measurements}
+    return {
+        measurement.label: "profiled" in measurement.samples.labels
+        for measurement in run.measurements
+    }
 
 
-def test_what_is_measured_under_or_behind_a_profiler_is_neither_judged_nor_proposed(desk, monkeypatch):
+def test_what_is_measured_under_or_behind_a_profiler_is_neither_judged_nor_proposed(
+    desk, monkeypatch
+):
     desk.suite(TWO)
     # A profile on the host leaves nothing attached, one of the device does.
     desk.run("--roofline-profile", "--roofline-save=host")
@@ -173,7 +182,9 @@ def test_a_trace_goes_where_the_run_goes_under_a_name_of_its_own(desk):
     (desk.path / ".roofline" / "profiles").write_text("a file")
     desk.suite(SUITE)
     result = desk.run("--roofline-profile")
-    result.stdout.fnmatch_lines(["profile of step *", "  not told: the trace: not written, since *"])
+    result.stdout.fnmatch_lines(
+        ["profile of step *", "  not told: the trace: not written, since *"]
+    )
     (profile,) = desk.last_run().profiles
     assert ("", True) == (profile.trace, bool(profile.kernels))
 
@@ -184,7 +195,11 @@ def test_the_profile_says_what_sets_it_apart_from_the_measurement(desk):
     run = desk.saved("it")
     assert (FLUSHED, REPLACED) == run.profiles[0].missing[:2]
     measured = run.measurements[0]
-    plain = replace(measured, key=replace(measured.key, cache="warm"), samples=replace(measured.samples, labels=()))
+    plain = replace(
+        measured,
+        key=replace(measured.key, cache="warm"),
+        samples=replace(measured.samples, labels=()),
+    )
     assert [] == not_as_measured(plain)
     assert [GRAPH] == not_as_measured(replace(plain, samples=replace(plain.samples, mode="graph")))
 

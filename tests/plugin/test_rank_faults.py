@@ -150,7 +150,9 @@ EXPECTED = {
 @pytest.fixture(scope="module")
 def faults(tmp_path_factory):
     """One run in which ranks fail in every way that a test can meet."""
-    return RankRuns(tmp_path_factory.mktemp("faults"), FAULTS).run("--roofline-save=faults", "-p", "no:cacheprovider")
+    return RankRuns(tmp_path_factory.mktemp("faults"), FAULTS).run(
+        "--roofline-save=faults", "-p", "no:cacheprovider"
+    )
 
 
 def reason(faults, name):
@@ -169,24 +171,36 @@ def test_every_fault_costs_its_own_test_only_and_nothing_is_left_of_it(faults):
 def test_the_failure_names_the_rank_and_points_to_the_line_of_the_test(faults):
     told = reason(faults, "test_dies")
     # As the kernel does where memory runs out.
-    assert re.fullmatch(rf".*{NAME.format(1)} was lost: killed by SIGKILL \(out of memory\? dmesg tells\)", told), told
+    assert re.fullmatch(
+        rf".*{NAME.format(1)} was lost: killed by SIGKILL \(out of memory\? dmesg tells\)", told
+    ), told
     _, whole = faults.cases()["test_dies"]
     assert "roofline.measure_ranks(distributed, dies, work=WORK)" in whole
     assert re.findall(r"^\S*pytest_roofline\S*\.py:\d+:", whole, re.MULTILINE) == []
     told = reason(faults, "test_hangs")
-    assert re.search(rf"{NAME.format(1)} did not answer within 4 s: it is at test_suite.py:\d+ in call", told), told
+    assert re.search(
+        rf"{NAME.format(1)} did not answer within 4 s: it is at test_suite.py:\d+ in call", told
+    ), told
     assert reason(faults, "test_skips_on_one").endswith(f"no such device (rank 1 on {HOST})")
     assert reason(faults, "test_all_skip").endswith("no such device")
-    assert "cache='rotate' needs a Timed with make_args" in faults.cases()["test_rotates_without_sets"][1]
+    assert (
+        "cache='rotate' needs a Timed with make_args"
+        in faults.cases()["test_rotates_without_sets"][1]
+    )
 
 
 def test_what_was_measured_before_a_death_is_kept_and_fit_for_nothing(faults):
     run = faults.saved("faults")
     labels = by_label(run)
     found = labels["dies"]
-    assert re.search(rf"^the ranks failed on the way: {NAME.format(1)} was lost: killed by SIGKILL", found.invalid)
+    assert re.search(
+        rf"^the ranks failed on the way: {NAME.format(1)} was lost: killed by SIGKILL",
+        found.invalid,
+    )
     assert len(found.samples.seconds) > 0
-    assert [max(column) for column in zip(*found.ranks.seconds, strict=True)] == list(found.samples.seconds)
+    assert [max(column) for column in zip(*found.ranks.seconds, strict=True)] == list(
+        found.samples.seconds
+    )
     assert found.median_s > 0.004
     assert run.unfit(found, accept_slower=True)
     assert re.search(r"^\s*dies .*FAILED", faults.text, re.MULTILINE)
@@ -266,7 +280,11 @@ def ends_without_a_process_left(path, launcher, number):
     assert list(runs.temporary.iterdir()) == []
     saved = runs.saved("cut")
     (found,) = saved.measurements
-    assert (found.invalid, found.ranks.launcher, saved.footer.exit_status) == ("interrupted", launcher, 2)
+    assert (found.invalid, found.ranks.launcher, saved.footer.exit_status) == (
+        "interrupted",
+        launcher,
+        2,
+    )
 
 
 def test_a_run_that_ends_while_a_rank_waits_in_a_collective_leaves_no_process(tmp_path):
@@ -309,7 +327,11 @@ def test_without_what_mpi_needs_its_tests_are_skipped_with_the_reason(desk, monk
     desk.suite(MPI.replace("def check", "import pytest\n\ndef check", 1))
     find_spec = importlib.util.find_spec
     with monkeypatch.context() as patch:
-        patch.setattr(importlib.util, "find_spec", lambda name, *_: None if name == "mpi4py" else find_spec(name, *_))
+        patch.setattr(
+            importlib.util,
+            "find_spec",
+            lambda name, *_: None if name == "mpi4py" else find_spec(name, *_),
+        )
         result = desk.run("-rs", "-k", "again")
         result.assert_outcomes(skipped=1)
         result.stdout.fnmatch_lines(["SKIPPED*needs mpi4py (the extra `mpi`), found none"])

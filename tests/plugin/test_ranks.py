@@ -205,7 +205,9 @@ PASSED = [
 @pytest.fixture(scope="module")
 def story(tmp_path_factory):
     """One run in which everything is measured that ranks can measure."""
-    return RankRuns(tmp_path_factory.mktemp("story"), STORY).run("--roofline-save=story", "-p", "no:cacheprovider")
+    return RankRuns(tmp_path_factory.mktemp("story"), STORY).run(
+        "--roofline-save=story", "-p", "no:cacheprovider"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -224,9 +226,14 @@ def test_every_test_ends_as_it_should_and_nothing_is_left_of_the_run(story):
         ".roofline", "conftest.py", "junit.xml", "output", "pytest.ini", "test_suite.py", "tmp",
         "job", "job-calls", "steady", "steady-calls",
     }  # fmt: skip
-    assert [path.name for path in (story.path / ".roofline" / "runs").glob("*.jsonl")] == ["story.jsonl"]
+    assert [path.name for path in (story.path / ".roofline" / "runs").glob("*.jsonl")] == [
+        "story.jsonl"
+    ]
     _, hurried = story.cases()["test_hurries"]
-    assert "Work, whose work may not be done yet; expected a function that waits for it: call .wait() on it" in hurried
+    assert (
+        "Work, whose work may not be done yet; expected a function that waits for it: call .wait() on it"
+        in hurried
+    )
     assert "out of step" not in hurried
 
 
@@ -235,15 +242,33 @@ def test_the_record_says_who_took_part_and_what_was_asked_for(measured):
         # A sample is the time of the rank that took longest.
         found = measured[label]
         assert len(found.ranks.seconds) == found.ranks.size
-        assert [max(column) for column in zip(*found.ranks.seconds, strict=True)] == list(found.samples.seconds)
+        assert [max(column) for column in zip(*found.ranks.seconds, strict=True)] == list(
+            found.samples.seconds
+        )
     plain = measured["all_reduce[2ranks-1024]"]
     told = plain.ranks
-    assert (told.size, told.launcher, told.backend, told.hosts) == (2, "local", "gloo", (HOST, HOST))
-    assert (told.generation, told.threads, len(told.lag_s), min(told.lag_s) >= 0.0) == (1, 1, 2, True)
-    assert (plain.key.benchmark, plain.key.parameters) == ("all_reduce", {"world_size": 2, "numel": 1024})
+    assert (told.size, told.launcher, told.backend, told.hosts) == (
+        2,
+        "local",
+        "gloo",
+        (HOST, HOST),
+    )
+    assert (told.generation, told.threads, len(told.lag_s), min(told.lag_s) >= 0.0) == (
+        1,
+        1,
+        2,
+        True,
+    )
+    assert (plain.key.benchmark, plain.key.parameters) == (
+        "all_reduce",
+        {"world_size": 2, "numel": 1024},
+    )
     assert (plain.samples.iterations, plain.verified) == (1, None)
     for label, devices in (("all_reduce[2ranks-1024]", 2), ("three", 3)):
-        assert (measured[label].key.hardware.devices, measured[label].key.hardware.link) == (devices, "memory")
+        assert (measured[label].key.hardware.devices, measured[label].key.hardware.link) == (
+            devices,
+            "memory",
+        )
     for label, *expected in (
         ("all_reduce[2ranks-1024]", "isolated", "warm", "busbw_GBps"),
         ("itself", "pipelined", "warm", "x_traffic_GBps"),
@@ -257,7 +282,9 @@ def test_the_record_says_who_took_part_and_what_was_asked_for(measured):
     assert rotated.samples.argument_sets > 1
 
 
-def test_the_most_memory_is_that_of_the_rank_which_holds_most_and_the_first_calls_of_the_slowest(story, measured):
+def test_the_most_memory_is_that_of_the_rank_which_holds_most_and_the_first_calls_of_the_slowest(
+    story, measured
+):
     assert measured["allocates"].peak_bytes == 2 * 2**20
     peaks = {judged.label: judged.peak for judged in story.saved("story").judgements}
     assert (peaks["allocates"].verdict, peaks["allocates"].new_bytes) == ("NO BASELINE", 2 * 2**20)
@@ -287,7 +314,12 @@ def test_the_terminal_and_the_report_tell_of_ranks(story):
     assert float(told["roofline.rate"]) == pytest.approx(1e9 * float(told["busbw"]), rel=1e-5)
     assert (told["roofline.rate_unit"], told["roofline.verdict"]) == ("B/s", "NO BASELINE")
     known = json.loads(story.properties("test_knows")["known"])
-    assert [known[name] for name in ("world_size", "launcher", "kind", "available")] == [2, "local", "cpu", ""]
+    assert [known[name] for name in ("world_size", "launcher", "kind", "available")] == [
+        2,
+        "local",
+        "cpu",
+        "",
+    ]
     assert (known["backends"][0], known["facts"][:2]) == ("gloo", [[0, HOST, 2], [1, HOST, 2]])
     assert known["free"] > 2**20
 
@@ -303,7 +335,10 @@ def test_wrong_data_are_named_by_rank_and_fit_for_nothing(story, measured):
         assert f"{name}: {found.invalid}" in reason
         assert (found.verified, found.ranks.straggler) == (False, None)
     # The second measurement under a name is refused, and the first fit for nothing.
-    assert "this test has two measurements under the name 'a'" in story.cases()["test_twice_under_one_name"][1]
+    assert (
+        "this test has two measurements under the name 'a'"
+        in story.cases()["test_twice_under_one_name"][1]
+    )
     first = measured["twice_under_one_name.a"]
     # So short a copy may itself span too few ticks of the clock.
     assert "twice" not in first.invalid
@@ -315,21 +350,35 @@ def test_ranks_are_kept_from_test_to_test_unless_fresh_ones_are_asked_for(story,
     assert json.loads(story.properties("test_knows")["known"])["pids"] == before
     before, after = json.loads(story.properties("test_starts")["pids"])
     assert not set(before) & set(after)
-    kinds = [(measured[name].ranks.fresh, measured[name].ranks.generation) for name in ("late.rank0", "starts")]
+    kinds = [
+        (measured[name].ranks.fresh, measured[name].ranks.generation)
+        for name in ("late.rank0", "starts")
+    ]
     assert kinds == [(False, 1), (True, 2)]
 
 
 def test_more_ranks_than_cores_get_no_verdict_and_say_why(story, measured):
-    assert [label for label, found in measured.items() if "oversubscribed" in found.samples.labels] == ["three"]
+    assert [
+        label for label, found in measured.items() if "oversubscribed" in found.samples.labels
+    ] == ["three"]
     assert story.properties("test_three")["roofline.verdict"] == "OVERSUBSCRIBED"
     assert re.search(r"^\s*three .*OVERSUBSCRIBED", story.text, re.MULTILINE)
-    assert re.search(r"^oversubscribed: more ranks on a host than cores.*never gate: three$", story.text, re.MULTILINE)
+    assert re.search(
+        r"^oversubscribed: more ranks on a host than cores.*never gate: three$",
+        story.text,
+        re.MULTILINE,
+    )
 
 
 def test_a_job_is_timed_from_start_to_end_with_ranks_of_its_own(story, measured):
     job, steady = measured["job.job"], measured["job.steady"]
     assert 2 <= len(job.samples.seconds) <= 5
-    assert (job.ranks.seconds, job.rate, steady.rate, steady.key.metric) == ((), None, None, "time_s")
+    assert (job.ranks.seconds, job.rate, steady.rate, steady.key.metric) == (
+        (),
+        None,
+        None,
+        "time_s",
+    )
     assert job.median_s > 10 * steady.median_s
     # A program each on processes of its own, in which the function is called once and so is what it gave.
     programs, kept = story.notes("job"), json.loads(story.properties("test_job")["pids"])
@@ -345,21 +394,31 @@ def test_a_job_is_timed_from_start_to_end_with_ranks_of_its_own(story, measured)
     assert calls.count(0) == calls.count(1) > 5
 
 
-def test_a_proposal_takes_what_gates_and_nothing_oversubscribed_or_wrong(story, tmp_path, monkeypatch):
+def test_a_proposal_takes_what_gates_and_nothing_oversubscribed_or_wrong(
+    story, tmp_path, monkeypatch
+):
     path = story.run_path("story")
     write_sessions(path.parent, path.read_text(), (1.0, 1.01))
     proposal = tmp_path / "proposal.json"
     monkeypatch.chdir(story.path)
-    answer = CliRunner().invoke(main, ["baseline", "propose", "day1", "day2", "--all", "-o", str(proposal)])
+    answer = CliRunner().invoke(
+        main, ["baseline", "propose", "day1", "day2", "--all", "-o", str(proposal)]
+    )
     assert answer.exit_code == 0, answer.output
-    entries = {(e["benchmark"], e.get("name", "")): e for e in json.loads(proposal.read_text())["entries"]}
+    entries = {
+        (e["benchmark"], e.get("name", "")): e for e in json.loads(proposal.read_text())["entries"]
+    }
     assert set(entries) == {
         ("all_reduce", ""), ("itself", ""), ("rotates", ""), ("allocates", ""), ("late", "rank0"), ("late", "rank1"),
         ("starts", ""), ("job", "job"), ("job", "steady"),
     }  # fmt: skip
     hardware = entries["all_reduce", ""]["hardware"]
     assert (hardware["devices"], hardware["link"]) == (2, "memory")
-    for word in ("three of day1: more ranks than cores", "wrong_on_1 of day1: ", "twice_under_one_name.a of day1: "):
+    for word in (
+        "three of day1: more ranks than cores",
+        "wrong_on_1 of day1: ",
+        "twice_under_one_name.a of day1: ",
+    ):
         assert word in answer.output
 
 
@@ -521,7 +580,11 @@ MPI = ["test_mpi"]
 
 
 def names(result, begin="test_suite.py::"):
-    return [line.partition("::")[2].partition(" ")[0] for line in result.stdout.lines if line.startswith(begin)]
+    return [
+        line.partition("::")[2].partition(" ")[0]
+        for line in result.stdout.lines
+        if line.startswith(begin)
+    ]
 
 
 def test_tests_come_by_world_and_within_one_in_the_users_order(desk):
@@ -542,15 +605,26 @@ def test_tests_come_by_world_and_within_one_in_the_users_order(desk):
 def test_an_option_that_cannot_be_is_a_usage_error(desk, sentence):
     desk.suite("def test_one(distributed): pass")
     for options, words in (
-        (["--roofline-launcher=slurm"], ["--roofline-launcher is 'slurm'", "local, torchrun, mpirun, srun"]),
-        (["--roofline-launcher-args=-N2"], ["--roofline-launcher-args is given", "local, which takes none"]),
-        (["--roofline-launcher=srun", "--roofline-launcher-args='"], ["--roofline-launcher-args", "as in a shell"]),
+        (
+            ["--roofline-launcher=slurm"],
+            ["--roofline-launcher is 'slurm'", "local, torchrun, mpirun, srun"],
+        ),
+        (
+            ["--roofline-launcher-args=-N2"],
+            ["--roofline-launcher-args is given", "local, which takes none"],
+        ),
+        (
+            ["--roofline-launcher=srun", "--roofline-launcher-args='"],
+            ["--roofline-launcher-args", "as in a shell"],
+        ),
         (["--roofline-rank-timeout=0"], ["--roofline-rank-timeout", "0"]),
     ):
         sentence(desk.run(*options), *words)
 
 
-def test_ranks_that_cannot_be_there_skip_with_need_and_found_and_fail_where_hardware_is_required(desk, monkeypatch):
+def test_ranks_that_cannot_be_there_skip_with_need_and_found_and_fail_where_hardware_is_required(
+    desk, monkeypatch
+):
     desk.suite("""
 import pytest
 def one(rank): pass
@@ -598,7 +672,9 @@ def accelerator(pytester, make, monkeypatch):
 
 def inline(pytester, text, *args):
     pytester.makepyfile(test_suite=text)
-    return pytester.runpytest_inprocess("-p", "no:hypothesispytest", "-p", "no:cacheprovider", *args)
+    return pytester.runpytest_inprocess(
+        "-p", "no:hypothesispytest", "-p", "no:cacheprovider", *args
+    )
 
 
 def test_where_every_test_is_over_ranks_this_process_opens_no_accelerator(pytester, accelerator):
@@ -611,13 +687,27 @@ def test_where_every_test_is_over_ranks_this_process_opens_no_accelerator(pytest
     assert "no further rounds" not in texts(result)
 
 
-def test_a_device_for_one_process_cannot_serve_this_one_and_ranks_in_one_run(pytester, accelerator, sentence):
-    result = inline(pytester, OVER_RANKS + "def test_alone(roofline): pass\n", "--roofline-rounds=2")
-    sentence(result, "GPU 0 (NVIDIA H200)", "exclusive process", "beside tests of ranks", "nvidia-smi -i 0 -c DEFAULT")
+def test_a_device_for_one_process_cannot_serve_this_one_and_ranks_in_one_run(
+    pytester, accelerator, sentence
+):
+    result = inline(
+        pytester, OVER_RANKS + "def test_alone(roofline): pass\n", "--roofline-rounds=2"
+    )
+    sentence(
+        result,
+        "GPU 0 (NVIDIA H200)",
+        "exclusive process",
+        "beside tests of ranks",
+        "nvidia-smi -i 0 -c DEFAULT",
+    )
 
 
-def test_measuring_in_this_process_is_refused_where_the_ranks_have_the_device(pytester, accelerator):
+def test_measuring_in_this_process_is_refused_where_the_ranks_have_the_device(
+    pytester, accelerator
+):
     alone = "roofline.measure(lambda: None, work=Work(read_bytes=8))"
-    result = inline(pytester, f"from pytest_roofline import Work\ndef test_one(roofline, distributed): {alone}")
+    result = inline(
+        pytester, f"from pytest_roofline import Work\ndef test_one(roofline, distributed): {alone}"
+    )
     result.assert_outcomes(failed=1, passed=1)
     result.stdout.fnmatch_lines(["*open in the ranks only*measure_ranks*"])

@@ -79,19 +79,26 @@ def lines_of(result):
     return result.stdout.str().splitlines()
 
 
-def test_the_report_of_a_live_run_is_that_of_its_file_however_that_is_named(desk, report, monkeypatch):
+def test_the_report_of_a_live_run_is_that_of_its_file_however_that_is_named(
+    desk, report, monkeypatch
+):
     monkeypatch.chdir(desk.path)
     desk.suite()
     result = desk.run("--roofline-report=out", "--roofline-save=night")
     assert (0, FILES) == (result.ret, report.files)
-    assert f"report written to {report.path}, to be opened at {report.path}/index.html" in lines_of(result)
+    assert f"report written to {report.path}, to be opened at {report.path}/index.html" in lines_of(
+        result
+    )
     assert {"copy[64MiB]": "NO BASELINE", "copy[1GiB]": "NO BASELINE"} == report.words
     run, (told,) = desk.saved("night"), report.plain["runs"]
     assert run.header.run_id == told["header"]["run_id"]
     samples = [list(one.samples.seconds) for one in run.measurements]
     assert samples == [one["samples"]["seconds"] for one in told["measurements"]]
     done = desk.cli("report", desk.run_path("night"), "-o", desk.path / "again")
-    written = [str(desk.path / "again" / name) for name in ("run.json", "results.csv", "summary.md", "index.html")]
+    written = [
+        str(desk.path / "again" / name)
+        for name in ("run.json", "results.csv", "summary.md", "index.html")
+    ]
     assert (0, written) == (done.exit_code, done.output.splitlines())
     desk.suite(BROKEN.format(last="assert 0"))
     assert 1 == desk.run("--roofline-report=red", "--roofline-save=red").ret
@@ -102,11 +109,15 @@ def test_the_report_of_a_live_run_is_that_of_its_file_however_that_is_named(desk
     ):
         assert theirs == "again" or 0 == desk.cli("report", given, "-o", theirs).exit_code
         for name in FILES:
-            assert (desk.path / ours / name).read_bytes() == (desk.path / theirs / name).read_bytes(), (theirs, name)
+            assert (desk.path / ours / name).read_bytes() == (
+                desk.path / theirs / name
+            ).read_bytes(), (theirs, name)
 
 
 @pytest.mark.parametrize("broken", ["page", "rows_of", "annotations"])
-def test_nothing_of_a_report_costs_anything_else(desk, report, github, step_summary, monkeypatch, broken):
+def test_nothing_of_a_report_costs_anything_else(
+    desk, report, github, step_summary, monkeypatch, broken
+):
     import pytest_roofline.baselines.run_rows as rows
     import pytest_roofline.report.page as page
     import pytest_roofline.report.summary as annotations
@@ -146,14 +157,21 @@ def test_a_report_that_could_not_be_written_fails_the_run_and_says_why(desk):
     result = desk.run("--roofline-report=out", "-k", "fine or after")
     assert pytest.ExitCode.TESTS_FAILED == result.ret
     result.assert_outcomes(passed=2)
-    (line,) = [line for line in lines_of(result) if line.startswith("WARNING: the report is not complete: ")]
+    (line,) = [
+        line
+        for line in lines_of(result)
+        if line.startswith("WARNING: the report is not complete: ")
+    ]
     assert "out/run.json cannot be written: " in line
     assert 2 == len(desk.last_run().measurements)
 
 
 def test_whatever_became_of_the_tests_the_report_has_what_there_is(desk, report):
     first = {"test_broken_before": "FAILED", "fine": "NO BASELINE", "test_elsewhere": "SKIPPED"}
-    for last, status, word in (("assert 0, 'wrong'", 1, "FAILED"), ("raise KeyboardInterrupt", 2, "INTERRUPTED")):
+    for last, status, word in (
+        ("assert 0, 'wrong'", 1, "FAILED"),
+        ("raise KeyboardInterrupt", 2, "INTERRUPTED"),
+    ):
         desk.suite(BROKEN.format(last=last))
         assert status == desk.run("--roofline-report=out").ret
         assert first | {"broken_after.half": word} == report.words
@@ -214,14 +232,18 @@ def test_a_test_whose_verdict_waited_has_failed_where_its_fixture_did_before(des
     desk.script(slow=1.06)
     writer = desk.path / "conftest.py"
     writer.write_text(desk.conftest + TORN)
-    result = desk.run(*against, "--roofline-rounds=2", "--roofline-report=out", "--junitxml=j.xml", "-k", "64MiB")
+    result = desk.run(
+        *against, "--roofline-rounds=2", "--roofline-report=out", "--junitxml=j.xml", "-k", "64MiB"
+    )
     assert 1 == result.ret
     assert (desk.path / "torn").exists()
     (found,) = report.plain["results"]
     assert ("FAILED", "failed") == (found["verdict"], found["outcome"])
     assert "in teardown" in found["reason"]
     cases = ET.parse(desk.path / "j.xml").getroot().iter("property")
-    assert {"FAILED"} == {one.get("value") for one in cases if one.get("name") == "roofline.verdict"}
+    assert {"FAILED"} == {
+        one.get("value") for one in cases if one.get("name") == "roofline.verdict"
+    }
 
 
 TORN = """
@@ -273,7 +295,11 @@ def test_a_summary_that_finds_no_room_is_a_warning_and_fails_nothing(desk, step_
     desk.one()
     step_summary.write_bytes(b"x" * (2**20 - 100))
     result = desk.run()
-    (line,) = [one for one in lines_of(result) if one.startswith("WARNING: the summary of this job is not shown: ")]
+    (line,) = [
+        one
+        for one in lines_of(result)
+        if one.startswith("WARNING: the summary of this job is not shown: ")
+    ]
     assert (0, True) == (result.ret, line.endswith("has no room for a summary; GitHub takes 1 MiB"))
     assert 2**20 - 100 == step_summary.stat().st_size
 

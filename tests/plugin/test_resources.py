@@ -130,7 +130,10 @@ def test_a_baseline_is_a_file_of_its_own_that_the_next_runs_are_judged_by(lab):
     assert [entry.label for entry in baseline.exact] == ["flash[gfx942]", "flash[sm_90]"]
     assert baseline.exact[1].figures == NVIDIA
     assert baseline.exact[1].provenance.keys() == {"tool", "run_id", "started"}
-    assert lab.baseline.read_text() == json.dumps(json.loads(lab.baseline.read_text()), indent=2, sort_keys=True) + "\n"
+    assert (
+        lab.baseline.read_text()
+        == json.dumps(json.loads(lab.baseline.read_text()), indent=2, sort_keys=True) + "\n"
+    )
     for found, status, lines in (
         # Kernels belong to their target, and not to the machine that compiles them.
         ({}, 0, ["GREEN: 2 of 2 *"]),
@@ -142,8 +145,16 @@ def test_a_baseline_is_a_file_of_its_own_that_the_next_runs_are_judged_by(lab):
                 "GREEN: 2 of 2 *",
             ],
         ),
-        ({"spill_loads": 2}, 0, ["PASSED flash[[]sm_90]: spill_loads 0 → 2; triton 3.9.0; within its slack"]),
-        ({"spill_loads": 3}, 1, ["flash[[]sm_90]: spill_loads 0 → 3 REGRESSED; exact; triton 3.9.0"]),
+        (
+            {"spill_loads": 2},
+            0,
+            ["PASSED flash[[]sm_90]: spill_loads 0 → 2; triton 3.9.0; within its slack"],
+        ),
+        (
+            {"spill_loads": 3},
+            1,
+            ["flash[[]sm_90]: spill_loads 0 → 3 REGRESSED; exact; triton 3.9.0"],
+        ),
     ):
         lab.compiler(**found)
         lab.desk.script(product="NVIDIA A100-SXM4-80GB")
@@ -203,7 +214,10 @@ def test_a_test_may_expect_a_kernel_not_to_fit(lab):
     result = lab.desk.run("--roofline-ci", "-v")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
-        ["*PASSED * spills, 48 matrix instructions DOES NOT FIT; sm_90 *", "flash *gfx942 * DOES NOT FIT"]
+        [
+            "*PASSED * spills, 48 matrix instructions DOES NOT FIT; sm_90 *",
+            "flash *gfx942 * DOES NOT FIT",
+        ]
     )
     assert [one.target for one in lab.desk.last_run().exact] == ["sm_90"]
 
@@ -241,16 +255,25 @@ def test_what_got_worse_becomes_a_baseline_only_where_it_is_accepted(lab):
     before = lab.baseline.read_text()
     # The same again from a later run is no news.
     _, _, approved = lab.approve("again")
-    assert approved.stdout == "nothing to change: baselines/resources.json already holds all that it proposes\n"
+    assert (
+        approved.stdout
+        == "nothing to change: baselines/resources.json already holds all that it proposes\n"
+    )
     assert lab.baseline.read_text() == before
     lab.compiler(registers=255, spill_stores=12, gfx942={"vgprs": 180})
     lab.desk.run("--roofline-save=more")
     told, targets = lab.propose("more")
-    assert "left out: flash[sm_90] of more: its test failed: Failed: flash[sm_90]: registers 198 → 255" in told
+    assert (
+        "left out: flash[sm_90] of more: its test failed: Failed: flash[sm_90]: registers 198 → 255"
+        in told
+    )
     assert targets == ["gfx942"]
     # Runs that disagree make no entry.
     told, targets = lab.propose("first", "more", "--accept-slower")
-    assert "left out: flash[sm_90]: first and more found registers 198 and 255, spill_stores 0 and 12; propose" in told
+    assert (
+        "left out: flash[sm_90]: first and more found registers 198 and 255, spill_stores 0 and 12; propose"
+        in told
+    )
     assert targets is None
     accepted, _ = lab.propose("more", "--accept-slower")
     assert "2 exact entries for gfx942, sm_90, in p.json" in accepted
@@ -301,7 +324,11 @@ def test_what_can_no_longer_be_read_is_invalid_and_replaces_no_baseline_unasked(
 
 
 def test_a_test_that_fails_for_itself_gets_no_verdict_and_no_baseline(lab):
-    lab.suite(ONE.format(more="", call="assert roofline.resources('kernel', target='sm_90').registers <= 128"))
+    lab.suite(
+        ONE.format(
+            more="", call="assert roofline.resources('kernel', target='sm_90').registers <= 128"
+        )
+    )
     lab.desk.run("--roofline-save=bad").stdout.fnmatch_lines(["flash *sm_90 * FAILED"])
     told, targets = lab.propose("bad")
     assert ("its test failed" in told, targets) == (True, None)
@@ -328,12 +355,24 @@ def test_two_kernels_of_one_target_need_names_and_what_cannot_be_used_gets_a_sen
     twice = "[roofline.resources('kernel', target='sm_90', name=name) for name in {}]"
     ready = "monkeypatch.setattr(compiling, 'is_compiled', lambda kernel: True); roofline.resources('kernel', {})"
     for call, told in (
-        (twice.format((None, None)), "this test has two sm_90 kernels under no name; give each a name"),
+        (
+            twice.format((None, None)),
+            "this test has two sm_90 kernels under no name; give each a name",
+        ),
         ("roofline.resources('kernel')", "no target is given"),
         ("roofline.resources('kernel', target='sm_90', slack={'FFMA': 1})", "slack names 'FFMA'"),
-        ("roofline.resources('kernel', target='sm_90', arguments=['*bf16'])", "arguments is ['*bf16']; expected a map"),
-        ("roofline.resources('kernel', target='sm_90', options=8)", "options is 8; expected a mapping by name"),
-        (ready.format("target='sm_90', options={}"), "target and options given for a kernel that is compiled already"),
+        (
+            "roofline.resources('kernel', target='sm_90', arguments=['*bf16'])",
+            "arguments is ['*bf16']; expected a map",
+        ),
+        (
+            "roofline.resources('kernel', target='sm_90', options=8)",
+            "options is 8; expected a mapping by name",
+        ),
+        (
+            ready.format("target='sm_90', options={}"),
+            "target and options given for a kernel that is compiled already",
+        ),
     ):
         lab.suite(ONE.format(more=", monkeypatch", call=call))
         result = lab.desk.run()

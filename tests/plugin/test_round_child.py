@@ -38,7 +38,10 @@ class Child:
 
     def __init__(self, result, folder):
         self.result = result
-        self.events = [tuple(*json.loads(line).items()) for line in (folder / "status").read_text().splitlines()]
+        self.events = [
+            tuple(*json.loads(line).items())
+            for line in (folder / "status").read_text().splitlines()
+        ]
         self.paths = sorted((folder / "runs").glob("*.jsonl"))
 
     @property
@@ -48,7 +51,11 @@ class Child:
 
     @property
     def measured(self):
-        return [measurement.test_id for path in self.paths for measurement in read_run(path).measurements]
+        return [
+            measurement.test_id
+            for path in self.paths
+            for measurement in read_run(path).measurements
+        ]
 
 
 @pytest.fixture
@@ -75,10 +82,14 @@ def child(desk, monkeypatch):
 
 
 ALL = [("start", FIRST), ("end", FIRST), ("start", SECOND), ("end", SECOND)]
-FAILS_FIRST = SUITE.replace("def test_first(roofline, busy):", "def test_first(roofline, busy):\n    assert False")
+FAILS_FIRST = SUITE.replace(
+    "def test_first(roofline, busy):", "def test_first(roofline, busy):\n    assert False"
+)
 
 
-def test_a_round_runs_the_tests_it_was_asked_for_in_the_order_of_the_run_and_tells_of_each(child, desk):
+def test_a_round_runs_the_tests_it_was_asked_for_in_the_order_of_the_run_and_tells_of_each(
+    child, desk
+):
     seen = child([THIRD, FIRST], "--roofline-save=mine")
     assert (seen.result.ret, seen.measured) == (0, [FIRST, THIRD])
     assert seen.events == [("start", FIRST), ("end", FIRST), ("start", THIRD), ("end", THIRD)]
@@ -105,7 +116,9 @@ def test_a_round_judges_nothing_starts_no_rounds_and_looks_at_no_device(child, d
         seen = child([FIRST], *against, option, "-v")
         assert (seen.result.ret, len(seen.measured), seen.run.judgements) == (0, 1, ()), option
         assert [outcome.outcome for outcome in seen.run.outcomes] == ["passed"], option
-        assert not any(word in seen.result.stdout.str() for word in ("PENDING", "round 2", "device health"))
+        assert not any(
+            word in seen.result.stdout.str() for word in ("PENDING", "round 2", "device health")
+        )
 
 
 def test_what_selects_stops_or_repeats_in_the_run_does_not_in_its_rounds(child, desk):
@@ -130,11 +143,17 @@ def test_what_selects_stops_or_repeats_in_the_run_does_not_in_its_rounds(child, 
 def test_a_round_leaves_the_reports_and_folders_of_the_run_alone(child, desk):
     (desk.path / "there" / "runs").mkdir(parents=True)
     (desk.path / "base").mkdir()
-    kept = [desk.path / "kept", desk.path / "there" / "runs" / "r.jsonl", desk.path / "base" / "artifact"]
+    kept = [
+        desk.path / "kept",
+        desk.path / "there" / "runs" / "r.jsonl",
+        desk.path / "base" / "artifact",
+    ]
     for path in kept:
         path.write_text("what the run wrote")
     # pytest empties the folder of --basetemp when a test first asks for a temporary one.
-    text = SUITE.replace("def test_first(roofline, busy):", "def test_first(roofline, busy, tmp_path):")
+    text = SUITE.replace(
+        "def test_first(roofline, busy):", "def test_first(roofline, busy, tmp_path):"
+    )
     for ini, options in (
         ((), ("--junitxml=kept", "--basetemp=base")),
         ((), ("--junit-xml", "kept", "--roofline-save=r", "--roofline-dir=there")),
@@ -150,7 +169,9 @@ def test_a_round_that_is_over_starts_no_test(child):
     assert (seen.result.ret, seen.events, seen.paths) == (pytest.ExitCode.INTERRUPTED, [], [])
 
 
-def test_a_variable_that_another_run_left_behind_is_refused_and_ends_nothing_else(child, desk, sentence, monkeypatch):
+def test_a_variable_that_another_run_left_behind_is_refused_and_ends_nothing_else(
+    child, desk, sentence, monkeypatch
+):
     # It once ended its whole process group without a word.
     sentence(child([FIRST], parent=-1).result, "ROOFLINE_ROUND is ", "unset it")
     for text in ("", "[]", "{}", None):
@@ -176,7 +197,9 @@ def test_a_round_tells_of_what_failed_there_and_not_of_what_is_expected_to_be_sl
     (outcome,) = child([FIRST], text=FAILING).run.outcomes
     assert (outcome.test_id, outcome.outcome, outcome.by_verdict) == (FIRST, "failed", False)
     assert "no room left" in outcome.reason
-    run = child([FIRST], text=SUITE.replace("work=WORK)", "work=WORK, verify=lambda: False)", 1)).run
+    run = child(
+        [FIRST], text=SUITE.replace("work=WORK)", "work=WORK, verify=lambda: False)", 1)
+    ).run
     assert [outcome.outcome for outcome in run.outcomes] == ["failed"]
     assert "wrong data" in run.measurements[0].invalid
     for strict in (True, False):
@@ -189,17 +212,26 @@ def test_a_round_tells_of_what_failed_there_and_not_of_what_is_expected_to_be_sl
 def test_a_process_of_ab_measures_all_that_was_chosen_judges_nothing_and_tells_of_code_from_elsewhere(
     child, desk, monkeypatch
 ):
-    gate = ("--roofline-ci", "--roofline-against=absent", "--roofline-expect=absent", "--roofline-fail-on=nonsense")
+    gate = (
+        "--roofline-ci",
+        "--roofline-against=absent",
+        "--roofline-expect=absent",
+        "--roofline-fail-on=nonsense",
+    )
     here = str(desk.path)
     seen = child(None, "-k", "first or plain", *gate, side={"checkout": here, "folder": here})
     # Tests that measure nothing are left out.
     assert (seen.result.ret, seen.measured) == (0, [FIRST])
     assert seen.events == [("planned", FIRST), ("start", FIRST), ("end", FIRST)]
-    seen = child([SECOND], "-k", "first", *gate, side={"checkout": here, "folder": f"{here}-elsewhere"})
+    seen = child(
+        [SECOND], "-k", "first", *gate, side={"checkout": here, "folder": f"{here}-elsewhere"}
+    )
     assert (seen.result.ret, seen.measured) == (0, [SECOND])
     assert ("stray", f"{here}/test_suite.py") in seen.events
     # Through a link, and by an interpreter whose folder holds the checkout.
     (desk.path.parent / "link").symlink_to(here)
     monkeypatch.setattr(sys, "base_prefix", str(desk.path.parent))
     side = {"checkout": here, "folder": f"{here}-elsewhere"}
-    assert ("stray", f"{here}/test_suite.py") in child(None, f"{desk.path.parent}/link/test_suite.py", side=side).events
+    assert ("stray", f"{here}/test_suite.py") in child(
+        None, f"{desk.path.parent}/link/test_suite.py", side=side
+    ).events

@@ -57,11 +57,15 @@ def test_a_test_that_hangs_in_a_round_is_ended_and_loses_that_round(desk, open_o
     result = desk.run(*open_one, "-v")
     assert result.ret == 0
     assert gone(desk.path / "hanging")
-    result.stdout.fnmatch_lines(["roofline: *test_one: its process died in round 2: it hung and was ended*"])
+    result.stdout.fnmatch_lines(
+        ["roofline: *test_one: its process died in round 2: it hung and was ended*"]
+    )
     assert [outcome.verdicts for outcome in desk.last_run().outcomes] == [("INCONCLUSIVE",)]
 
 
-def test_a_recording_is_measured_as_often_as_asked_though_its_first_process_gives_no_valid_number(desk):
+def test_a_recording_is_measured_as_often_as_asked_though_its_first_process_gives_no_valid_number(
+    desk,
+):
     desk.one()
     for slow, taken in (([0.25, 1.0], 4), (0.25, 3)):
         desk.script(slow=slow)
@@ -87,15 +91,22 @@ def test_where_no_further_round_can_run_that_is_told_and_what_looks_slow_stays_o
         assert result.ret == 0, how
         result.stdout.fnmatch_lines(told)
         if how != "exclusive":
-            result.stdout.fnmatch_lines(["INCONCLUSIVE one: looks 50 % slower; *red needs * processes*"])
-        assert ("round 2 of" in result.stdout.str(), "round 3" in result.stdout.str()) == (how == "broken", False)
+            result.stdout.fnmatch_lines(
+                ["INCONCLUSIVE one: looks 50 % slower; *red needs * processes*"]
+            )
+        assert ("round 2 of" in result.stdout.str(), "round 3" in result.stdout.str()) == (
+            how == "broken",
+            False,
+        )
         # Lines, and none of them an escaped line feed; the only round is the run's own.
         assert "\\n" not in result.stdout.str()
         result.stdout.fnmatch_lines(["1 measured"])
         assert desk.last_run().outcomes[0].verdicts == ("INCONCLUSIVE",)
 
 
-def test_a_clock_on_the_wall_that_is_set_ends_no_run_and_spends_no_time_of_it(desk, open_one, monkeypatch):
+def test_a_clock_on_the_wall_that_is_set_ends_no_run_and_spends_no_time_of_it(
+    desk, open_one, monkeypatch
+):
     now = time.time
     # A month later, once the run has begun.
     monkeypatch.setattr("time.time", lambda: now() + 30 * 86400 * (desk.path / "opened").exists())
@@ -106,7 +117,9 @@ def test_a_clock_on_the_wall_that_is_set_ends_no_run_and_spends_no_time_of_it(de
 
 def test_a_round_that_cannot_save_what_it_measured_is_told_of_and_counts_as_lost(desk, open_one):
     # Neither where the parent looks nor elsewhere, as on a disk without room.
-    spoil = "__import__('tempfile').tempdir = '/proc/x'; (state.writer.folder / 'runs').write_text('')"
+    spoil = (
+        "__import__('tempfile').tempdir = '/proc/x'; (state.writer.folder / 'runs').write_text('')"
+    )
     head = "def test_one(roofline, busy):\n"
     body = f"{head}    state = roofline._test.session\n    if state.round: {spoil}\n"
     desk.suite((desk.path / "test_suite.py").read_text().replace(head, body))
@@ -155,7 +168,11 @@ def test_a_test_that_skips_in_a_later_round_stays_as_it_was(desk, open_one):
     assert [outcome.verdicts for outcome in desk.last_run().outcomes] == [("INCONCLUSIVE",)]
     # What it measured before it skipped, or died, does not count either.
     desk.script(slow=[1.04, 1.0])
-    text = (desk.path / "test_suite.py").read_text().replace("def test_one(", "def test_one(pytestconfig, ")
+    text = (
+        (desk.path / "test_suite.py")
+        .read_text()
+        .replace("def test_one(", "def test_one(pytestconfig, ")
+    )
     for event, why in (
         ("pytest.skip('the device is not itself')", "its test was skipped in round 2"),
         ("__import__('os').abort()", "its test did not come to its end in round 2"),
@@ -169,12 +186,18 @@ def test_a_test_that_skips_in_a_later_round_stays_as_it_was(desk, open_one):
         assert [judgement.processes for judgement in desk.last_run().judgements] == [1]
 
 
-def test_what_a_killed_run_left_in_the_temporary_folder_is_removed_by_the_next_run(desk, monkeypatch):
+def test_what_a_killed_run_left_in_the_temporary_folder_is_removed_by_the_next_run(
+    desk, monkeypatch
+):
     temporary = desk.path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
-    program = "from pytest_roofline.ranks.processes import owned_prefix; print(owned_prefix('round'))"
-    prefix = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True).stdout
+    program = (
+        "from pytest_roofline.ranks.processes import owned_prefix; print(owned_prefix('round'))"
+    )
+    prefix = subprocess.run(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
     (temporary / f"{prefix.strip()}left" / "runs").mkdir(parents=True)
     desk.one()
     desk.run("--collect-only")
@@ -195,7 +218,11 @@ def interrupted(desk, open_one):
     )  # fmt: skip
     try:
         deadline = time.monotonic() + 240
-        while not (desk.path / "hanging").exists() and run.poll() is None and time.monotonic() < deadline:
+        while (
+            not (desk.path / "hanging").exists()
+            and run.poll() is None
+            and time.monotonic() < deadline
+        ):
             time.sleep(0.02)
         run.send_signal(signal.SIGINT)
         text, _ = run.communicate(timeout=240)
@@ -246,10 +273,25 @@ def test_a_crash_costs_one_process_and_what_had_not_begun_goes_to_the_next():
     strange = ("test_\udce4.py::test_a", "test_\udce4.py::test_b")
     escaped = ("test_\\udce4.py::test_a", "test_\\udce4.py::test_b")
     cases = [
-        (["a", "b", "c", "d"], [died("a", "b"), ended("c", "d")], [["a", "b", "c", "d"], ["c", "d"]], ["b"]),
+        (
+            ["a", "b", "c", "d"],
+            [died("a", "b"), ended("c", "d")],
+            [["a", "b", "c", "d"], ["c", "d"]],
+            ["b"],
+        ),
         (["a", "b"], [died("a", "b")], [["a", "b"]], ["b"]),
-        (["a", "b", "c"], [died("a"), died("b"), died("c")], [["a", "b", "c"], ["b", "c"], ["c"]], ["a", "b", "c"]),
-        (list(strange), [died(escaped[0]), ended(escaped[1])], [list(strange), [strange[1]]], [escaped[0]]),
+        (
+            ["a", "b", "c"],
+            [died("a"), died("b"), died("c")],
+            [["a", "b", "c"], ["b", "c"], ["c"]],
+            ["a", "b", "c"],
+        ),
+        (
+            list(strange),
+            [died(escaped[0]), ended(escaped[1])],
+            [list(strange), [strange[1]]],
+            [escaped[0]],
+        ),
     ]
     for ids, children, asked, crashed in cases:
         rounds = Told(*children)

@@ -62,7 +62,10 @@ def test_ctrl_c_keeps_what_is_finished_and_marks_the_rest(desk):
     assert len(second.samples.seconds) < len(first.samples.seconds)
     lines = result.stdout.lines
     assert any(line.startswith("first ") and "NO BASELINE" in line for line in lines)
-    assert any(line.startswith("second ") and "NO BASELINE" not in line and "PASSED" not in line for line in lines)
+    assert any(
+        line.startswith("second ") and "NO BASELINE" not in line and "PASSED" not in line
+        for line in lines
+    )
     answer = desk.cli("baseline", "propose", "stopped", "-o", "p.json")
     assert answer.exit_code == 0
     assert "left out: second of stopped: interrupted" in answer.output
@@ -112,7 +115,9 @@ def test_asking_for_a_name_is_answered_when_nothing_was_measured(desk):
 
 def git(desk, *words):
     own = ["-c", "user.name=n", "-c", "user.email=e@x"]
-    done = subprocess.run(["git", "-C", str(desk.path), *own, *words], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["git", "-C", str(desk.path), *own, *words], capture_output=True, text=True, check=True
+    )
     return done.stdout.strip()
 
 
@@ -128,7 +133,10 @@ def test_a_run_file_tells_it_and_a_comparison_names_every_difference(desk, monke
     git(desk, "commit", "-qm", "suite")
     desk.run("--roofline-save=old")
     environment = desk.saved("old").environment
-    assert (environment.code[0].name, environment.code[0].commit) == (".", git(desk, "rev-parse", "HEAD"))
+    assert (environment.code[0].name, environment.code[0].commit) == (
+        ".",
+        git(desk, "rev-parse", "HEAD"),
+    )
     assert environment.packages["pytest"].startswith(pytest.__version__)
     git(desk, "commit", "-q", "--allow-empty", "-m", "another")
     monkeypatch.setenv("NCCL_ALGO", "Ring")

@@ -34,7 +34,9 @@ def test_where_nothing_runs_no_device_is_opened_or_needed(desk):
         assert result.ret == 0
         assert "GATES NOTHING" not in result.stdout.str(), options
         if "-q" in options:
-            result.stdout.fnmatch_lines(["test_suite.py::test_copy[[]64MiB]", "test_suite.py::test_copy[[]1GiB]"])
+            result.stdout.fnmatch_lines(
+                ["test_suite.py::test_copy[[]64MiB]", "test_suite.py::test_copy[[]1GiB]"]
+            )
     assert not (desk.path / "opened").exists()
     assert not (desk.path / ".roofline").exists()
     desk.pytester.makeconftest("import pytest\n@pytest.fixture\ndef busy(): pass\n")
@@ -77,7 +79,9 @@ def test_a_tier_measures_itself_and_those_below_and_what_was_asked_for_or_has_a_
     assert measured(desk) == ["quick", "full[up]"]
 
 
-def test_two_tests_of_one_name_and_parameters_are_refused_and_those_of_two_classes_are_two(desk, sentence):
+def test_two_tests_of_one_name_and_parameters_are_refused_and_those_of_two_classes_are_two(
+    desk, sentence
+):
     one = "from pytest_roofline import Work\ndef test_copy(roofline): pass\n"
     desk.suite(one, "test_a")
     desk.suite(one, "test_b")
@@ -88,9 +92,14 @@ class {}:
         roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
 """
     inner = "    " + text.format("TestInner").strip().replace("\n", "\n    ")
-    desk.suite("from pytest_roofline import Work" + text.format("TestUp") + f"class TestDown:\n{inner}\n")
+    desk.suite(
+        "from pytest_roofline import Work" + text.format("TestUp") + f"class TestDown:\n{inner}\n"
+    )
     desk.run("test_suite.py").assert_outcomes(passed=2)
-    assert [m.label for m in desk.last_run().measurements] == ["TestUp.copy", "TestDown.TestInner.copy"]
+    assert [m.label for m in desk.last_run().measurements] == [
+        "TestUp.copy",
+        "TestDown.TestInner.copy",
+    ]
 
 
 NEEDS = """
@@ -132,11 +141,15 @@ def test_missing_hardware_skips_with_need_and_finding_and_fails_where_it_is_requ
     result = cpu.run("-rs")
     assert result.ret == 0
     result.assert_outcomes(passed=1, skipped=1)
-    result.stdout.fnmatch_lines(["0 measured, 1 not measured (needs an accelerator, found the CPU only)"])
+    result.stdout.fnmatch_lines(
+        ["0 measured, 1 not measured (needs an accelerator, found the CPU only)"]
+    )
     result.stdout.fnmatch_lines(["SKIPPED*needs an accelerator, found the CPU only"])
     result = cpu.run("--roofline-require-hardware")
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["*needs an accelerator, found the CPU only, and --roofline-require-hardware is set*"])
+    result.stdout.fnmatch_lines(
+        ["*needs an accelerator, found the CPU only, and --roofline-require-hardware is set*"]
+    )
 
 
 def test_a_test_skips_itself_for_lack_of_hardware_or_room(desk):

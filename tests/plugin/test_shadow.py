@@ -46,13 +46,20 @@ def test_what_is_red_in_a_gate_passes_is_marked_and_named_worst_first(slowed, mo
     slower, slow = alarms(result)
     # Of their limit, which lies 9 % above what they took.
     assert (slower[:18], slow[:16]) == ("slower: +38.2 % ti", "slow: +10.6 % ti")
-    marked = [line.partition(" ")[0] for line in result.stdout.lines if "; SHADOW: would have failed" in line]
+    marked = [
+        line.partition(" ")[0]
+        for line in result.stdout.lines
+        if "; SHADOW: would have failed" in line
+    ]
     assert marked == ["test_suite.py::test_slow", "test_suite.py::test_slower"]
     told = [line.partition(" ")[0] + line.partition("title=")[2].partition("::")[0] for line in result.stdout.lines
             if line.startswith("::")]  # fmt: skip
     assert told == ["::warningREGRESSED slower", "::warningREGRESSED slow"]
     heading = (slowed.path / "summary.md").read_text().splitlines()[0]
-    assert heading == "## roofline: nothing failed, 3 of 3 results compared; the gate only watched, 2 would have failed"
+    assert (
+        heading
+        == "## roofline: nothing failed, 3 of 3 results compared; the gate only watched, 2 would have failed"
+    )
     # Nothing red is left for --lf, and no baseline is made of it.
     slowed.run(*SHADOW, "--lf").assert_outcomes(passed=3)
     slowed.cli("baseline", "propose", "night", "-o", "p.json")
@@ -85,7 +92,10 @@ def test_what_fails_for_itself_is_red_all_the_same_and_an_xfail_stays_one(slowed
 def test_what_the_gate_or_the_hardware_lacks_is_said_and_not_red(desk, monkeypatch):
     nothing = "GATE: nothing was compared, since no test that measures was selected"
     for text, said in (
-        ("def test_quiet(roofline): pass\n", "GATE: nothing was compared, since 0 of 1 test measured anything"),
+        (
+            "def test_quiet(roofline): pass\n",
+            "GATE: nothing was compared, since 0 of 1 test measured anything",
+        ),
         (
             "def test_two(roofline): roofline.skip_for_hardware('needs 2 GPUs, found 1')\n",
             "test_two: needs 2 GPUs, found 1, and",
@@ -99,7 +109,9 @@ def test_what_the_gate_or_the_hardware_lacks_is_said_and_not_red(desk, monkeypat
         assert result.ret == 0
         assert any(said in alarm for alarm in alarms(result)), result.stdout.str()
     desk.one()
-    monkeypatch.setattr("pytest_roofline.engine.host.unused_accelerator", lambda device: "a GPU lies idle")
+    monkeypatch.setattr(
+        "pytest_roofline.engine.host.unused_accelerator", lambda device: "a GPU lies idle"
+    )
     assert desk.run("--roofline-ci").ret == pytest.ExitCode.USAGE_ERROR
     result = desk.run("--roofline-ci=shadow")
     assert (result.ret, alarms(result)[0]) == (0, "a GPU lies idle")
@@ -118,7 +130,10 @@ def test_a_green_night_says_so(slowed):
     result = slowed.run(*SHADOW)
     assert alarms(result) == []
     result.stdout.fnmatch_lines(
-        ["SHADOW: nothing would have failed", "SHADOW: in 1 night 0 of 1 run would have been red; from 14 nights on *"]
+        [
+            "SHADOW: nothing would have failed",
+            "SHADOW: in 1 night 0 of 1 run would have been red; from 14 nights on *",
+        ]
     )
 
 
@@ -129,7 +144,9 @@ def nights(desk, dates, red=()):
         records = [json.loads(line) for line in text.splitlines()]
         records[0] |= {"run_id": f"night{index}", "started": f"{date}T02:00:00Z"}
         records[-1] |= {"shadow": ["slow: +20.0 % time (1 GB/s)"] if date in red else []}
-        desk.run_path(f"night{index}").write_text("".join(json.dumps(record) + "\n" for record in records))
+        desk.run_path(f"night{index}").write_text(
+            "".join(json.dumps(record) + "\n" for record in records)
+        )
 
 
 def rate(result):
@@ -192,5 +209,7 @@ def test_the_ini_and_a_toml_file_say_the_same(desk):
         assert (result.ret, bool(alarms(result))) == (status, watches), line
     (desk.path / "pytest.ini").unlink()
     for value, status in (("true", 1), ('"shadow"', 0)):
-        (desk.path / "pyproject.toml").write_text(f"[tool.pytest.ini_options]\nroofline_ci = {value}\n")
+        (desk.path / "pyproject.toml").write_text(
+            f"[tool.pytest.ini_options]\nroofline_ci = {value}\n"
+        )
         assert desk.run().ret == status, value

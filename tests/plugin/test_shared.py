@@ -19,7 +19,10 @@ TOGETHER = (1.0, 1.03, 0.97, 1.02, 0.98)
 
 
 def verdicts(desk):
-    return {judgement.label: (judgement.verdict, judgement.processes) for judgement in desk.last_run().judgements}
+    return {
+        judgement.label: (judgement.verdict, judgement.processes)
+        for judgement in desk.last_run().judgements
+    }
 
 
 @pytest.fixture
@@ -52,7 +55,9 @@ def test_all_tests_together_fail_the_run_where_none_of_them_stands_out(desk, six
     result = desk.run(*six)
     assert result.ret == 1
     result.assert_outcomes(passed=6, failed=1)
-    result.stdout.fnmatch_lines(["REGRESSED: all tests together take +30.0 % time (*, 3 processes against 5), *"])
+    result.stdout.fnmatch_lines(
+        ["REGRESSED: all tests together take +30.0 % time (*, 3 processes against 5), *"]
+    )
     # What is said once is said of no test again.
     assert set(verdicts(desk).values()) == {("PASSED", 3)}
 
@@ -66,7 +71,9 @@ def test_what_looks_slow_is_red_after_three_processes_without_any_option(desk):
     assert result.ret == 0
     assert verdicts(desk) == {"one": ("INCONCLUSIVE", 1)}
     result.stdout.fnmatch_lines(
-        ["INCONCLUSIVE one: looks 30 % slower; --roofline-rounds=auto decides: red needs 3 processes*"]
+        [
+            "INCONCLUSIVE one: looks 30 % slower; --roofline-rounds=auto decides: red needs 3 processes*"
+        ]
     )
 
 

@@ -34,7 +34,9 @@ def machine(desk):
 
     def run(*cards, arguments=(), suite=SIBLINGS):
         # The children make a device of torch, which the desk's own stand-in for it lacks.
-        text = desk.conftest.replace('{"ROOFLINE_ROUND", "WITHOUT_TORCH"} & set(os.environ)', "False")
+        text = desk.conftest.replace(
+            '{"ROOFLINE_ROUND", "WITHOUT_TORCH"} & set(os.environ)', "False"
+        )
         desk.pytester.makeconftest(text[: text.index("@pytest.hookimpl")] + CARDS)
         rounds = [card if isinstance(card, list) else [card] for card in cards]
         (desk.path / "cards.json").write_text(json.dumps(rounds))
@@ -48,7 +50,9 @@ def machine(desk):
 APART = (1.0, 1.02, 0.98, 1.01, 0.99, 1.0, 1.03)
 
 
-def test_one_that_stays_slow_in_further_processes_is_named_and_one_that_was_slow_once_is_not(machine, desk):
+def test_one_that_stays_slow_in_further_processes_is_named_and_one_that_was_slow_once_is_not(
+    machine, desk
+):
     result = machine([1.085, 1.12], *APART, arguments=["--roofline-rounds=4"])
     assert result.ret == pytest.ExitCode.TESTS_FAILED, result.stdout.str()
     result.stdout.fnmatch_lines(["*cuda:0 (GPU-0) is * slower than its 7 siblings*"])
@@ -79,7 +83,9 @@ def test_siblings_gate_under_the_profile_for_ci_and_are_compared_with_nothing_el
 def test_links_are_held_against_those_of_their_class(machine, desk):
     result = machine(1.0, 1.0, 1.25, 1.0, 1.0, suite=LINKS)
     assert result.ret == pytest.ExitCode.TESTS_FAILED, result.stdout.str()
-    result.stdout.fnmatch_lines(["*cuda:2 to cuda:0 (GPU-2 to GPU-0) is 25.0 % slower than its 6 siblings*"])
+    result.stdout.fnmatch_lines(
+        ["*cuda:2 to cuda:0 (GPU-2 to GPU-0) is 25.0 % slower than its 6 siblings*"]
+    )
     named = {one.name for one in desk.last_run().judgements if one.verdict == "REGRESSED"}
     assert named == {f"cuda:2 to cuda:{target}" for target in (0, 1, 3, 4)}
     assert {one.key.hardware.devices for one in desk.last_run().measurements} == {2}

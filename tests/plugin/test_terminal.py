@@ -11,7 +11,11 @@ def narrow(desk, monkeypatch, *options):
     monkeypatch.setenv("COLUMNS", "80")
     lines = desk.pytester.runpytest_inprocess("-p", "no:hypothesispytest", *options).stdout.lines
     # Of the whole run, but for its paths; without how far it is where only the red is asked for.
-    assert not [line for line in lines if len(line) > 100 and str(desk.path) not in line and "benchmark: " not in line]
+    assert not [
+        line
+        for line in lines
+        if len(line) > 100 and str(desk.path) not in line and "benchmark: " not in line
+    ]
     start = next((at for at, line in enumerate(lines) if "= roofline =" in line), None)
     assert "-q" not in options or "round" not in " ".join(lines[:start])
     end = next(at for at, line in enumerate(lines) if at > start and line.startswith("="))
@@ -23,11 +27,15 @@ def test_a_run_says_once_what_the_columns_are_and_the_help_does_again(desk, monk
     desk.suite()
     first, second = (narrow(desk, monkeypatch) for _ in range(2))
     told = [
-        any(line.startswith("of roof: share of the hardware's peak") for line in lines) for lines in (first, second)
+        any(line.startswith("of roof: share of the hardware's peak") for line in lines)
+        for lines in (first, second)
     ]
     assert told == [True, False]
     text = " ".join(desk.run("--help").stdout.str().split())
-    assert "against baseline: change of the time, in brackets where it lies with 99 % confidence" in text
+    assert (
+        "against baseline: change of the time, in brackets where it lies with 99 % confidence"
+        in text
+    )
 
 
 def test_a_red_run_ends_with_what_failed_in_words_of_at_most_80_columns(desk, monkeypatch):
@@ -39,12 +47,20 @@ def test_a_red_run_ends_with_what_failed_in_words_of_at_most_80_columns(desk, mo
         "  5 %, 99 % interval +27.0 … +33.1 %, 3 against 5 processes",
         "RED: 1 REGRESSED, 1 of 2 fast enough",
     ]
-    assert all(len(line) <= 80 for line in lines if str(desk.path) not in line and ".jsonl" not in line)
+    assert all(
+        len(line) <= 80 for line in lines if str(desk.path) not in line and ".jsonl" not in line
+    )
     assert narrow(desk, monkeypatch, "-q", *against) == lines[-3:]
 
 
 def test_a_run_on_a_busy_machine_says_once_who_keeps_it_busy_and_what_to_do(desk, monkeypatch):
-    busy = iter(("", "other processes kept 1.6 of 2 cores busy while it was timed; run it on a quiet machine") * 2)
+    busy = iter(
+        (
+            "",
+            "other processes kept 1.6 of 2 cores busy while it was timed; run it on a quiet machine",
+        )
+        * 2
+    )
     monkeypatch.setattr(CoreWatch, "disturbed", lambda _: next(busy))
     desk.suite()
     again = "again once `roofline doctor` exits 0"
@@ -59,16 +75,22 @@ def test_a_run_on_a_busy_machine_says_once_who_keeps_it_busy_and_what_to_do(desk
 def test_what_the_scheduler_took_is_the_neighbours_and_is_repeated_under_another_name_beside_what_counts(
     desk, monkeypatch
 ):
-    spoiled = iter(("", "43 of 49 blocks of samples were spoiled: 43 × cores taken by the scheduler"))
+    spoiled = iter(
+        ("", "43 of 49 blocks of samples were spoiled: 43 × cores taken by the scheduler")
+    )
     monkeypatch.setattr(CoreWatch, "disturbed", lambda _: next(spoiled))
     monkeypatch.setattr(cpu, "neighbours_now", lambda: "")
     desk.suite()
     lines = " ".join(line.strip() for line in narrow(desk, monkeypatch, "--roofline-save=one"))
-    assert "This machine was too busy for 1 of 2 results: other processes kept its cores busy" in lines
+    assert (
+        "This machine was too busy for 1 of 2 results: other processes kept its cores busy" in lines
+    )
     assert "run this again, under another name, once `roofline doctor` exits 0" in lines
 
 
-def test_a_run_of_which_nothing_counts_makes_way_for_another_of_its_name_and_is_kept(desk, monkeypatch, sentence):
+def test_a_run_of_which_nothing_counts_makes_way_for_another_of_its_name_and_is_kept(
+    desk, monkeypatch, sentence
+):
     disturbed = "other processes kept 1.6 of 2 cores busy while it was timed"
     monkeypatch.setattr(cpu, "neighbours_now", lambda: "")
     desk.suite()
@@ -81,9 +103,15 @@ def test_a_run_of_which_nothing_counts_makes_way_for_another_of_its_name_and_is_
         assert desk.cli("baseline", "propose", "one", "-o", "p.json").exit_code == 2
         kept.append((desk.run_path("one").with_name(aside), desk.run_path("one").read_text()))
         if aside == "one.invalid":
-            desk.run("--roofline-save=one", "-k", "64MiB").stdout.fnmatch_lines([f"*is kept as *{aside}"])
+            desk.run("--roofline-save=one", "-k", "64MiB").stdout.fnmatch_lines(
+                [f"*is kept as *{aside}"]
+            )
             # What counts stays, whatever else is asked.
-            sentence(desk.run("--roofline-save=one"), "a run named 'one' is already saved as", "choose another name")
+            sentence(
+                desk.run("--roofline-save=one"),
+                "a run named 'one' is already saved as",
+                "choose another name",
+            )
             desk.run_path("one").unlink()
     desk.run("--roofline-save=one")
     assert [path.read_text() for path, _ in kept] == [text for _, text in kept]
@@ -96,7 +124,9 @@ def test_a_suite_that_does_not_measure_sees_and_imports_nothing_of_it(desk):
     assert result.ret == 0
     # The list of plugins is pytest's own line.
     seen = [
-        line for line in result.stdout.lines if "roofline" in line and not line.startswith(("plugins:", "rootdir:"))
+        line
+        for line in result.stdout.lines
+        if "roofline" in line and not line.startswith(("plugins:", "rootdir:"))
     ]
     assert [line for line in seen if str(desk.path) not in line] == []
     assert not (desk.path / ".roofline").exists()

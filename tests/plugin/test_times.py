@@ -46,12 +46,18 @@ def test_a_time_is_recorded_judged_gated_and_told_by_every_door_and_a_rate_by_no
     rows = json.loads((desk.path / "out/run.json").read_text())["results"]
     assert [row["time_s"] for row in rows] == pytest.approx([1.3e-3, 2.6e-3])
     assert {row[name] for row in rows for name in EMPTY} == {None}
-    page, summary = ((desk.path / f"out/{name}").read_text() for name in ("index.html", "summary.md"))
+    page, summary = (
+        (desk.path / f"out/{name}").read_text() for name in ("index.html", "summary.md")
+    )
     assert '<td data-v="0.0013">1.30 ms</td>' in page
-    assert {"rate", "roof", "size"} & set(re.findall(r'<th scope="col"[^>]*>([^<]*)<', page)) == set()
+    assert {"rate", "roof", "size"} & set(
+        re.findall(r'<th scope="col"[^>]*>([^<]*)<', page)
+    ) == set()
     assert "`plain[1]` | `1.30 ms` | `1.00 ms` | `+30.0 %` |" in summary
     assert "now 1.30 ms from" in desk.cli("explain", "slow", "plain[1]").output
-    exported = json.loads(desk.cli("export", "slow", "--to", "pytest-benchmark").stdout)["benchmarks"]
+    exported = json.loads(desk.cli("export", "slow", "--to", "pytest-benchmark").stdout)[
+        "benchmarks"
+    ]
     assert [one["stats"]["median"] for one in exported] == pytest.approx([1.3e-3, 2.6e-3])
     assert [one["extra_info"]["work"] for one in exported] == [{"calls": 1}] * 2
 

@@ -8,7 +8,13 @@ from .conftest import ALWAYS
 
 MIB = 2**20
 # A host that submits more slowly than the device works, on a coarse clock, with a queue that fills up.
-LIFELIKE = {"launch_s": 8e-6, "record_s": 1.5e-6, "latency_s": 4e-6, "tick_s": 5e-7, "queue_depth": 1000}
+LIFELIKE = {
+    "launch_s": 8e-6,
+    "record_s": 1.5e-6,
+    "latency_s": 4e-6,
+    "tick_s": 5e-7,
+    "queue_depth": 1000,
+}
 TWO = """
 from pytest_roofline import Work
 
@@ -66,13 +72,27 @@ def test_the_run_file_holds_samples_in_their_blocks_clock_state_and_what_stamps_
         assert len(samples.blocks) >= 5
         assert sum(block.samples for block in samples.blocks) == len(samples.seconds)
         assert samples.clock_hz == pytest.approx(2e9, rel=0.01)
-        assert (samples.power_capped_share, samples.throttle_known, samples.neighbours) == (0.0, True, "seen")
+        assert (samples.power_capped_share, samples.throttle_known, samples.neighbours) == (
+            0.0,
+            True,
+            "seen",
+        )
     types = [json.loads(line)["type"] for line in desk.run_path("r").read_text().splitlines()]
     # Once, before the first measurement.
-    assert types[:6] == ["header", "calibration", "measurement", "outcome", "measurement", "outcome"]
+    assert types[:6] == [
+        "header",
+        "calibration",
+        "measurement",
+        "outcome",
+        "measurement",
+        "outcome",
+    ]
     assert types[6:] == ["judgement", "judgement", "footer"]
     (calibration,) = desk.saved("r").calibrations
-    assert (calibration.device, calibration.process) == ("fake", desk.saved("r").measurements[0].process)
+    assert (calibration.device, calibration.process) == (
+        "fake",
+        desk.saved("r").measurements[0].process,
+    )
     assert (calibration.tick_s, calibration.record_host_s) == pytest.approx((5e-7, 1.5e-6))
     # Also where the first test fails, and not where nothing is measured.
     desk.suite(TWO.replace("roofline.measure", "assert not roofline.measure", 1))
@@ -84,7 +104,9 @@ def test_the_run_file_holds_samples_in_their_blocks_clock_state_and_what_stamps_
 
 @pytest.mark.parametrize(("before", "after"), DIRECTIONS)
 @pytest.mark.parametrize("mode", MODES)
-def test_a_result_of_another_mode_than_what_it_is_compared_with_is_invalid(desk, machine, mode, before, after):
+def test_a_result_of_another_mode_than_what_it_is_compared_with_is_invalid(
+    desk, machine, mode, before, after
+):
     machine(mode, before)
     desk.run("--roofline-save=old")
     # However slow.
@@ -92,13 +114,24 @@ def test_a_result_of_another_mode_than_what_it_is_compared_with_is_invalid(desk,
     result = desk.run("--roofline-against=old", "--roofline-rounds=1", "--roofline-save=new")
     assert result.ret == 0
     assert desk.saved("new").outcomes[0].verdicts == ("INVALID",)
-    (line,) = (line for line in lines_with(result, "two different things were timed") if line.startswith("INVALID"))
-    assert line.startswith(("INVALID one: this is timed as asked", f"INVALID one: this is {mode}")[after])
+    (line,) = (
+        line
+        for line in lines_with(result, "two different things were timed")
+        if line.startswith("INVALID")
+    )
+    assert line.startswith(
+        ("INVALID one: this is timed as asked", f"INVALID one: this is {mode}")[after]
+    )
 
 
 def test_a_result_of_the_same_mode_is_judged_and_the_summary_says_what_set_the_pace(desk, machine):
     for mode, slow, verdict, said in (
-        ("host-bound", 2.0, "INCONCLUSIVE", "host-bound, *: one (1.00 ms on the device's clock, 1.* ms on the host's)"),
+        (
+            "host-bound",
+            2.0,
+            "INCONCLUSIVE",
+            "host-bound, *: one (1.00 ms on the device's clock, 1.* ms on the host's)",
+        ),
         ("cache-resident", 1.0, "PASSED", "*"),
     ):
         machine(mode, 1)
@@ -136,7 +169,8 @@ def test_where_no_graph_can_be_taken_any_more_the_result_is_invalid_and_says_why
     desk.script(tick_s=1e-6, capture_fails=True)
     result = desk.run("--roofline-against=one", "--roofline-rounds=1")
     assert lines_with(
-        result, "this is cache-resident, the baseline cache-resident, timed by replaying a graph: two different things"
+        result,
+        "this is cache-resident, the baseline cache-resident, timed by replaying a graph: two different things",
     )
     assert lines_with(result, "no graph of it could be taken, or of an earlier test: short")
 
@@ -156,7 +190,9 @@ def test_a_neighbour_that_uses_the_device_is_named_with_the_tests(desk):
         result = desk.run()
         told = "another process uses the device: one[[bold red]x[/]], one[a:smile:b]"
         assert lines_with(result, "another process uses the device") == [told] * named, neighbour
-        assert bool(lines_with(result, "blocks of samples were spoiled")) == ("others_busy" in neighbour)
+        assert bool(lines_with(result, "blocks of samples were spoiled")) == (
+            "others_busy" in neighbour
+        )
 
 
 def test_a_throttled_device_makes_its_measurements_invalid_with_cause_and_count(desk):
@@ -187,5 +223,9 @@ def test_a_short_slowdown_costs_the_blocks_that_it_was_in_and_the_software_power
     desk.run_path("r").unlink()
     desk.script(hot={"test_one": (["software power cap"], *ALWAYS)})
     result = desk.run("--roofline-save=r")
-    assert [(one.invalid, one.samples.excluded) for one in desk.saved("r").measurements] == [("", {})] * 2
-    result.stdout.fnmatch_lines(["at the software power cap, *: one (in 100% of its blocks, at 2000 MHz)"])
+    assert [(one.invalid, one.samples.excluded) for one in desk.saved("r").measurements] == [
+        ("", {})
+    ] * 2
+    result.stdout.fnmatch_lines(
+        ["at the software power cap, *: one (in 100% of its blocks, at 2000 MHz)"]
+    )

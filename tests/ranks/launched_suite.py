@@ -59,7 +59,9 @@ def test_passes(distributed):
 
 @pytest.mark.roofline(ranks=2, budget=0.05)
 def test_measures(roofline, distributed, record_property):
-    measurement = roofline.measure_ranks(distributed, all_reduce, NUMEL, work=Work(algbw_bytes=4 * NUMEL))
+    measurement = roofline.measure_ranks(
+        distributed, all_reduce, NUMEL, work=Work(algbw_bytes=4 * NUMEL)
+    )
     assert measurement.ranks.size == 2
     assert len(measurement.ranks.seconds) == 2
     record_property("affinity", " ".join(facts.affinity for facts in distributed.facts))

@@ -10,7 +10,11 @@ from pathlib import Path
 
 SUITE = Path(__file__).with_name("launched_suite.py")
 # Importing these plugins takes longer than all else that is not torch; every process of a launch imports them.
-WITHOUT = [word for plugin in ("cacheprovider", "hypothesispytest", "benchmark") for word in ("-p", f"no:{plugin}")]
+WITHOUT = [
+    word
+    for plugin in ("cacheprovider", "hypothesispytest", "benchmark")
+    for word in ("-p", f"no:{plugin}")
+]
 PYTEST = [sys.executable, "-m", "pytest", *WITHOUT, "--roofline-device=cpu", "--junitxml=junit.xml"]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 MPIRUN = ["mpirun", "--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
@@ -57,7 +61,11 @@ OWN = ["--deselect", f"test_suite.py::{FOUR}"]
 
 def environment(more=None):
     """This process's, without what colours a report."""
-    plain = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "PY_COLORS")}
+    plain = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("FORCE_COLOR", "PY_COLORS")
+    }
     return plain | {"NO_COLOR": "1"} | (more or {})
 
 
@@ -78,12 +86,17 @@ def cases(folder):
     """By the name of a test its outcome and the first line of its reason."""
     found = {}
     for case in ElementTree.parse(folder / "junit.xml").iter("testcase"):
-        (told, *more) = [node for node in case if node.tag in ("failure", "error", "skipped")] or [None]
+        (told, *more) = [node for node in case if node.tag in ("failure", "error", "skipped")] or [
+            None
+        ]
         assert not more
         outcome = {None: "passed", "failure": "failed"}.get(
             told if told is None else told.tag, getattr(told, "tag", "")
         )
-        found[case.get("name")] = (outcome, told.get("message", "").splitlines()[0] if told is not None else "")
+        found[case.get("name")] = (
+            outcome,
+            told.get("message", "").splitlines()[0] if told is not None else "",
+        )
     return found
 
 
@@ -96,8 +109,14 @@ def affinities(folder):
 def reports(text):
     """How often pytest began, ended and listed failures in an output."""
     starts = text.count("test session starts")
-    ends = re.findall(r"^=+ (.*(?:passed|failed|skipped|error).*) in [\d.]+s.*=+$", text, re.MULTILINE)
-    return starts, len(ends), len(re.findall(r"^=+ short test summary info =+$", text, re.MULTILINE))
+    ends = re.findall(
+        r"^=+ (.*(?:passed|failed|skipped|error).*) in [\d.]+s.*=+$", text, re.MULTILINE
+    )
+    return (
+        starts,
+        len(ends),
+        len(re.findall(r"^=+ short test summary info =+$", text, re.MULTILINE)),
+    )
 
 
 def free_port():

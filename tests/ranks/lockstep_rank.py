@@ -134,7 +134,9 @@ def summing(rank, wrong=-1, once=False, as_timed=True):
 
     def verify(into, source):
         others = sum(source - rank + other for other in range(rank.size))
-        assert torch.equal(into, others), f"last is {into[-1].item():g}, expected {others[-1].item():g}"
+        assert torch.equal(into, others), (
+            f"last is {into[-1].item():g}, expected {others[-1].item():g}"
+        )
 
     def refill(into, source):
         into.zero_()
@@ -209,7 +211,11 @@ def plan(timing="pipelined", cache="warm", work=None, **more):
 SCENARIOS = {
     **{
         f"{where} {guilty} {timing}": (late, (guilty, where), plan(timing))
-        for where, timing in (("before", "isolated"), ("after", "pipelined"), ("between", "pipelined"))
+        for where, timing in (
+            ("before", "isolated"),
+            ("after", "pipelined"),
+            ("between", "pipelined"),
+        )
         for guilty in (-1, 0, 1)
     },
     "one_way": (one_way, (), plan()),
@@ -257,7 +263,9 @@ def main(number, size, port, file):
     timeout = timedelta(seconds=60)
     dist.init_process_group("gloo", store=store, rank=number, world_size=size, timeout=timeout)
     side = dist.new_group(backend="gloo", timeout=timeout)
-    rank = Rank.make(number, size=size, local_rank=number, host="here", backend="gloo", meter=Meter(), side=side)
+    rank = Rank.make(
+        number, size=size, local_rank=number, host="here", backend="gloo", meter=Meter(), side=side
+    )
     Path(file).write_bytes(pickle.dumps(run(rank)))
     dist.barrier(group=side)
     dist.destroy_process_group()

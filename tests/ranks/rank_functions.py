@@ -28,7 +28,13 @@ def tagged(rank, tag):
     dist.all_reduce(total)
     rows = [torch.empty_like(own) for _ in range(rank.size)]
     dist.all_gather(rows, own)
-    return {"pid": os.getpid(), "total": total, "rows": torch.stack(rows), "rank": int(rank), "host": rank.host}
+    return {
+        "pid": os.getpid(),
+        "total": total,
+        "rows": torch.stack(rows),
+        "rank": int(rank),
+        "host": rank.host,
+    }
 
 
 def expected(tag, size):
@@ -46,7 +52,11 @@ def elements(rank, values):
 
 
 def environment(rank):
-    return {"variables": dict(os.environ), "threads": torch.get_num_threads(), "folder": str(Path.cwd())}
+    return {
+        "variables": dict(os.environ),
+        "threads": torch.get_num_threads(),
+        "folder": str(Path.cwd()),
+    }
 
 
 def about_its_process(rank):

@@ -84,7 +84,8 @@ class RealRanks:
         assert self.pool.generation == generation + 1
         assert not set(broken) & set(self.pids)
         self.name = [
-            rf"rank {rank} \(pid {pid} on {re.escape(socket.gethostname())}\)" for rank, pid in enumerate(broken)
+            rf"rank {rank} \(pid {pid} on {re.escape(socket.gethostname())}\)"
+            for rank, pid in enumerate(broken)
         ]
         return str(caught.value)
 

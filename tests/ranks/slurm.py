@@ -15,7 +15,17 @@ from pathlib import Path
 
 from ..tools import find_tool, what_lacks
 
-TOOLS = ("munged", "slurmctld", "slurmd", "salloc", "sbatch", "scancel", "scontrol", "sinfo", "srun")
+TOOLS = (
+    "munged",
+    "slurmctld",
+    "slurmd",
+    "salloc",
+    "sbatch",
+    "scancel",
+    "scontrol",
+    "sinfo",
+    "srun",
+)
 NODES = ("n1", "n2")
 CPUS = 4
 BOOT_S, STOP_S, POLL_S = 30.0, 10.0, 0.1
@@ -64,7 +74,9 @@ class Slurm:
         self._daemon("slurmctld", "-D", "-i", "-f", self._environ["SLURM_CONF"])
         for node in NODES:
             (self._folder / f"spool-{node}").mkdir(exist_ok=True)
-            self._daemon("slurmd", "-D", "-N", node, "-f", self._environ["SLURM_CONF"], log=f"slurmd-{node}")
+            self._daemon(
+                "slurmd", "-D", "-N", node, "-f", self._environ["SLURM_CONF"], log=f"slurmd-{node}"
+            )
         self._await(self.idle, "both nodes to be idle")
 
     def stop(self) -> None:
@@ -85,7 +97,12 @@ class Slurm:
         key, path = home / "key", home / "socket"
         key.write_bytes(secrets.token_bytes(128))
         key.chmod(0o400)
-        files = {"socket": path, "key-file": key, "pid-file": home / "pid", "seed-file": home / "seed"}
+        files = {
+            "socket": path,
+            "key-file": key,
+            "pid-file": home / "pid",
+            "seed-file": home / "seed",
+        }
         options = [f"--{name}={file}" for name, file in files.items()]
         self._daemon("munged", "--foreground", "--force", f"--log-file={home / 'log'}", *options)
         self._await(path.exists, "munged's socket")
@@ -141,7 +158,9 @@ PartitionName=test Nodes={",".join(NODES)} Default=YES MaxTime=INFINITE State=UP
             )
         self._daemons.append(daemon)
 
-    def _run(self, tool: str, *arguments: str, timeout: float = 20.0) -> "subprocess.CompletedProcess[str]":
+    def _run(
+        self, tool: str, *arguments: str, timeout: float = 20.0
+    ) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             [_found(tool), *arguments],
             env=os.environ | self._environ,
@@ -161,7 +180,11 @@ PartitionName=test Nodes={",".join(NODES)} Default=YES MaxTime=INFINITE State=UP
             raise SlurmFailed(f"waited for {what}; the daemons' last words:\n{self._words()}")
 
     def _words(self) -> str:
-        logs = [path for pattern in ("*.out", "*.log", "munge/log") for path in sorted(self._folder.glob(pattern))]
+        logs = [
+            path
+            for pattern in ("*.out", "*.log", "munge/log")
+            for path in sorted(self._folder.glob(pattern))
+        ]
         tails = {path.name: path.read_text(errors="replace").splitlines()[-8:] for path in logs}
         return "\n".join(f"{name}: {line}" for name, lines in tails.items() for line in lines)
 

@@ -67,7 +67,9 @@ class Launch:
         self.rendezvous = FileRendezvous(folder / "attach" / "srun-7-2")
         self.children = {rank: Local(command=COMMAND) for rank in range(size)}
         self.ended = {}
-        self._threads = [threading.Thread(target=self._other, args=(rank,)) for rank in range(1, size)]
+        self._threads = [
+            threading.Thread(target=self._other, args=(rank,)) for rank in range(1, size)
+        ]
         for thread in self._threads:
             thread.start()
         self.attached = gather(self.identity, self.rendezvous, 60, "127.0.0.1")
@@ -127,7 +129,9 @@ def test_every_rank_is_told_who_it_is_and_nothing_of_its_launch(launch, monkeypa
     assert all(map(gone, first))
     placement.start(3, KEY)
     until(lambda: all(placement.tail(rank) for rank in range(3)))
-    assert [placement.tail(rank) for rank in range(3)] == [f"{rank} 3 {rank} - - 5ec4e7" for rank in range(3)]
+    assert [placement.tail(rank) for rank in range(3)] == [
+        f"{rank} 3 {rank} - - 5ec4e7" for rank in range(3)
+    ]
     assert placement.trouble() == ""
     # One that still runs has no fate.
     monkeypatch.setattr(local, "FATE_S", 0.05)
@@ -135,7 +139,9 @@ def test_every_rank_is_told_who_it_is_and_nothing_of_its_launch(launch, monkeypa
     with pytest.raises(BadInput, match="4 ranks are asked of a launch of 3"):
         placement.start(4, KEY)
     one.children[1]._command = ["/nowhere/python"]
-    with pytest.raises(RanksFailed, match=r"rank 1 on \S+: it could not be started: .*No such file"):
+    with pytest.raises(
+        RanksFailed, match=r"rank 1 on \S+: it could not be started: .*No such file"
+    ):
         placement.start(2, KEY)
 
 
@@ -195,7 +201,9 @@ def in_a_thread(work):
 
 def test_ranks_that_never_come_or_do_not_belong_to_the_launch_are_named(tmp_path):
     rendezvous, zero = FileRendezvous(tmp_path / "board"), Identity(0, 3, 0, None, "srun")
-    with pytest.raises(RanksFailed, match=r"ranks 1, 2 of 3 did not come to rank 0 on \S+ within 0.2 s"):
+    with pytest.raises(
+        RanksFailed, match=r"ranks 1, 2 of 3 did not come to rank 0 on \S+ within 0.2 s"
+    ):
         gather(zero, rendezvous, 0.2)
     assert list(tmp_path.iterdir()) == []
     for rank, size in ((0, 3), (3, 3), (1, 4)):
@@ -206,7 +214,9 @@ def test_ranks_that_never_come_or_do_not_belong_to_the_launch_are_named(tmp_path
                 channel.receive(60)
 
         thread = in_a_thread(come)
-        with pytest.raises(RanksFailed, match=f"says that it is rank {rank} of {size}; expected ranks 1 to 2 of 3"):
+        with pytest.raises(
+            RanksFailed, match=f"says that it is rank {rank} of {size}; expected ranks 1 to 2 of 3"
+        ):
             gather(zero, rendezvous, 60)
         thread.join(60)
         assert not thread.is_alive()
@@ -227,7 +237,9 @@ def test_ranks_that_never_come_or_do_not_belong_to_the_launch_are_named(tmp_path
     assert (thread.is_alive(), attached.size) == (False, 2)
 
 
-def test_a_blocked_rank_of_another_process_writes_its_stacks_at_a_signal_once_it_has_a_core(launch, monkeypatch):
+def test_a_blocked_rank_of_another_process_writes_its_stacks_at_a_signal_once_it_has_a_core(
+    launch, monkeypatch
+):
     monkeypatch.setattr(processes, "SIGNAL_S", 60.0)
     one = launch()
     placement = one.placement()
@@ -271,7 +283,10 @@ def test_a_round_leads_the_processes_and_gives_them_back_also_when_it_is_killed(
     assert list(environ) == [LENT_VARIABLE]
     # Only a round borrows.
     assert borrowed(one.identity) is None
-    for how, said, status in (("3", "exit code 3 exit code 3", 0), ("stay", "True", -signal.SIGKILL)):
+    for how, said, status in (
+        ("3", "exit code 3 exit code 3", 0),
+        ("stay", "True", -signal.SIGKILL),
+    ):
         done = subprocess.run(
             [sys.executable, "-c", ROUND, how], env=os.environ | environ, pass_fds=descriptors, capture_output=True,
             text=True, timeout=60, check=False,
@@ -300,7 +315,9 @@ sys.exit(supervise(channel, Local(command={COMMAND!r})))
 def test_a_launcher_that_ends_its_processes_ends_their_ranks_and_ctrl_c_is_left_to_rank_0(tmp_path):
     for number, status in ((signal.SIGTERM, 143), (signal.SIGINT, 0)):
         process = subprocess.Popen([sys.executable, "-c", SUPERVISOR, str(tmp_path / "meet")])
-        attached = gather(Identity(0, 2, 0, None, "srun"), FileRendezvous(tmp_path / "meet"), 60, "127.0.0.1")
+        attached = gather(
+            Identity(0, 2, 0, None, "srun"), FileRendezvous(tmp_path / "meet"), 60, "127.0.0.1"
+        )
         attached.tell(JOIN)
         assert attached.ask([1], "start_one", 1, KEY) == {1: ""}
         ((child, _),) = descendants(process.pid)

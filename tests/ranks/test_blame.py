@@ -22,11 +22,17 @@ SERVE = (
     *((OURS / "worker.py", name) for name in ("_result", "_do", "serve", "main")),
     ("<frozen runpy>", "_run_module_as_main"),
 )
-LISTEN = ((OURS / "worker.py", "_listen"), (threading.__file__, "run"), (threading.__file__, "_bootstrap"))
+LISTEN = (
+    (OURS / "worker.py", "_listen"),
+    (threading.__file__, "run"),
+    (threading.__file__, "_bootstrap"),
+)
 STEP = ("/home/me/perf/steps.py", "step")
 WRAPPER = (TORCH / "distributed/c10d_logger.py", "wrapper")
 
-PEER_GONE = "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:17838"
+PEER_GONE = (
+    "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:17838"
+)
 PEER_RESET = "RuntimeError: [gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:128: Connection reset by peer"
 NCCL_GONE = "DistBackendError: NCCL error: remote process exited or there was a network error"
 NCCL = "DistBackendError: NCCL error: unhandled system error, could not open a queue pair"
@@ -55,7 +61,9 @@ def lost(rank, text="killed by SIGKILL", **changes):
 
 
 def raised(rank, text="ValueError: mine", **changes):
-    return end(rank, "raised", text, **({"details": TRACEBACK.replace("ValueError: mine", text)} | changes))
+    return end(
+        rank, "raised", text, **({"details": TRACEBACK.replace("ValueError: mine", text)} | changes)
+    )
 
 
 def waiting(rank, collective="all_reduce"):
@@ -80,18 +88,34 @@ def first(*ends):
 
 def test_of_two_ranks_the_guilty_one_is_named_first_whatever_the_order():
     ok, away = end(0, "ok"), closing(0)
-    spins, stopped = "did not answer within 30 s: it is at steps.py:12 in spin", "it was stopped by a signal (SIGSTOP)"
+    spins, stopped = (
+        "did not answer within 30 s: it is at steps.py:12 in spin",
+        "it was stopped by a signal (SIGSTOP)",
+    )
     mine = "raised ValueError: mine"
     for guilty, victim, cause in (
-        *((lost(1), other, "was lost: killed by SIGKILL") for other in (raised(0, PEER_GONE), waiting(0), away)),
+        *(
+            (lost(1), other, "was lost: killed by SIGKILL")
+            for other in (raised(0, PEER_GONE), waiting(0), away)
+        ),
         (lost(1, ""), ok, "was lost: its connection ended"),
-        *((raised(1), other, mine) for other in (waiting(0), away, end(0, "skipped", "no peer access"))),
+        *(
+            (raised(1), other, mine)
+            for other in (waiting(0), away, end(0, "skipped", "no peer access"))
+        ),
         # The victim noticed before the guilty had said why it went.
-        *((raised(1, order=1), raised(0, gone, order=0), mine) for gone in (PEER_GONE, PEER_RESET, NCCL_GONE)),
+        *(
+            (raised(1, order=1), raised(0, gone, order=0), mine)
+            for gone in (PEER_GONE, PEER_RESET, NCCL_GONE)
+        ),
         *((stuck(1), other, spins) for other in (waiting(0), away, ok)),
         *((end(1, "stuck", stopped=True), other, stopped) for other in (waiting(0), stuck(0))),
         (end(1, "stuck"), away, "it is at a place that no stack tells"),
-        (end(1, "skipped", "no peer access"), waiting(0), "skipped, which the others did not: no peer access"),
+        (
+            end(1, "skipped", "no peer access"),
+            waiting(0),
+            "skipped, which the others did not: no peer access",
+        ),
     ):
         for ends in permutations((guilty, victim)):
             line = first(*ends)
@@ -99,37 +123,54 @@ def test_of_two_ranks_the_guilty_one_is_named_first_whatever_the_order():
             assert cause in line
     # Of several the earliest, also where all only noticed a peer.
     early = raised(1, "KeyError: early", order=1)
-    assert first(raised(0, "ValueError: late", order=2), early, raised(2, PEER_GONE)).startswith(early.name)
+    assert first(raised(0, "ValueError: late", order=2), early, raised(2, PEER_GONE)).startswith(
+        early.name
+    )
     assert first(lost(0, order=5), lost(5, order=1)).startswith("rank 5 (pid 4005 on n2) was lost")
-    assert first(raised(0, PEER_GONE, order=1), raised(1, PEER_RESET, order=0)).startswith("rank 1 ")
+    assert first(raised(0, PEER_GONE, order=1), raised(1, PEER_RESET, order=0)).startswith(
+        "rank 1 "
+    )
 
 
 def test_the_odd_one_out_of_those_that_wait_or_have_returned_is_guilty():
     for odd in range(3):
         ends = [waiting(rank, "all_gather" if rank == odd else "all_reduce") for rank in range(3)]
         line = first(*ends)
-        assert line.startswith(f"{ends[odd].name} did not answer within 30 s: it is in all_gather at steps.py:12")
+        assert line.startswith(
+            f"{ends[odd].name} did not answer within 30 s: it is in all_gather at steps.py:12"
+        )
         assert line.endswith("they are in different operations")
         ends = [closing(rank, 3) if rank == odd else waiting(rank) for rank in range(3)]
         line = first(*ends)
         assert line.startswith(f"{ends[odd].name} returned from the function, while others wait: ")
         assert "is in all_reduce at steps.py:12 in step" in line
         ends = [closing(rank, 3 if rank == odd else 2) for rank in range(3)]
-        assert first(*ends).startswith(f"{ends[odd].name} left the function out of step (operations submitted: rank 0:")
+        assert first(*ends).startswith(
+            f"{ends[odd].name} left the function out of step (operations submitted: rank 0:"
+        )
     line = first(waiting(0), closing(1), closing(2))
-    assert line.startswith("rank 0 (pid 4000 on n0) is in all_reduce at steps.py:12 in step, while rank 1 (pid 4001")
+    assert line.startswith(
+        "rank 0 (pid 4000 on n0) is in all_reduce at steps.py:12 in step, while rank 1 (pid 4001"
+    )
     # Of two nobody is odd, and both are named.
     line = first(waiting(0), closing(1))
-    assert line.startswith("rank 1 (pid 4001 on n0) returned from the function, while others wait: rank 0 (pid 4000")
+    assert line.startswith(
+        "rank 1 (pid 4001 on n0) returned from the function, while others wait: rank 0 (pid 4000"
+    )
     line = first(closing(0, 2), closing(1, 3))
-    assert line.startswith("rank 0 (pid 4000 on n0) and rank 1 (pid 4001 on n0) left the function out of step")
+    assert line.startswith(
+        "rank 0 (pid 4000 on n0) and rank 1 (pid 4001 on n0) left the function out of step"
+    )
     assert "rank 0: 2, rank 1: 3" in line
     # An error of the step that ends a task is told as what it is; of ranks out of step beside the numbers.
     text = told(closing(0), closing(1, text=NCCL, details=TRACEBACK))
     assert text.startswith(f"rank 1 (pid 4001 on n0) raised {NCCL}, in the step that ends a task")
     assert "rank 1 (pid 4001 on n0): has returned from the function, and then raised" in text
     text = told(closing(0, 2), closing(1, 3, text=NCCL, details=TRACEBACK))
-    assert "left the function out of step (operations submitted: rank 0: 2, rank 1: 3)" in text.splitlines()[0]
+    assert (
+        "left the function out of step (operations submitted: rank 0: 2, rank 1: 3)"
+        in text.splitlines()[0]
+    )
     assert f"and then raised {NCCL}" in text
 
 
@@ -177,7 +218,11 @@ rank 3 (pid 4003 on n1) did not answer within 30 s: it is at steps.py:12 in spin
         ),
     ):
         assert told(*ends, tails=tails) == expected
-    text = told(dataclasses.replace(raised(1), details="\n".join(f"line {number}" for number in range(1000))))
+    text = told(
+        dataclasses.replace(
+            raised(1), details="\n".join(f"line {number}" for number in range(1000))
+        )
+    )
     assert "line 0\n" in text
     assert "… 960 lines …" in text
     assert text.endswith("line 999")
@@ -215,7 +260,11 @@ def test_a_position_names_the_users_own_line_and_the_collective():
     for text in (other + dump(STEP), dump(STEP) + other):
         assert main_frames(text)[0].name == "step"
     text = main_text(dump((C10D, "all_reduce"), WRAPPER, STEP))
-    assert [line.rpartition(" in ")[2] for line in text.splitlines()] == ["all_reduce", "wrapper", "step"]
+    assert [line.rpartition(" in ")[2] for line in text.splitlines()] == [
+        "all_reduce",
+        "wrapper",
+        "step",
+    ]
 
 
 def test_a_real_stack_of_a_real_thread_is_understood():

@@ -98,7 +98,13 @@ def test_what_was_sent_before_the_end_is_still_read_and_the_end_is_one_wherever_
     with pytest.raises(EOFError):
         own.poll()
     # In the middle of a message, of its length, with a reset, and of what is no message of ours.
-    for sent, reset in ((b"", False), (b"\0\0", False), (b"\0\0\0\x64abc", False), (b"", True), (b"\x7f" * 8, False)):
+    for sent, reset in (
+        (b"", False),
+        (b"\0\0", False),
+        (b"\0\0\0\x64abc", False),
+        (b"", True),
+        (b"\x7f" * 8, False),
+    ):
         for ask in (Channel.poll, lambda channel: channel.receive(PATIENCE_S)):
             with bare_pair() as (own, bare):
                 bare.sendall(sent)
@@ -151,7 +157,9 @@ def test_strangers_are_refused_and_keep_nobody_waiting(listener, monkeypatch):
         assert listener.accept(0.05) is None
     monkeypatch.setattr(channels, "HANDSHAKE_S", PATIENCE_S)
     # By whichever of the addresses answers.
-    theirs = connect(Endpoint(("127.0.0.2", "nowhere.invalid", HOST), port, listener.endpoint.key), PATIENCE_S)
+    theirs = connect(
+        Endpoint(("127.0.0.2", "nowhere.invalid", HOST), port, listener.endpoint.key), PATIENCE_S
+    )
     theirs.send("hello")
     assert listener.accept(PATIENCE_S).receive(PATIENCE_S) == "hello"
     with pytest.raises(ConnectionError, match=r"127\.0\.0\.1:\d+: (the connection ended|.*reset)"):
@@ -186,12 +194,21 @@ def test_strangers_are_refused_and_keep_nobody_waiting(listener, monkeypatch):
 def test_where_nobody_can_listen_is_said_with_the_remedy(monkeypatch):
     with socket.create_server((HOST, 0)) as busy:
         for address, port, told in (
-            (HOST, busy.getsockname()[1], r"cannot listen on 127\.0\.0\.1:\d+: Address already in use; ranks connect"),
+            (
+                HOST,
+                busy.getsockname()[1],
+                r"cannot listen on 127\.0\.0\.1:\d+: Address already in use; ranks connect",
+            ),
             ("203.0.113.9", 0, r"cannot listen on 203\.0\.113\.9: .*--roofline-address"),
             ("nowhere.invalid", 0, r"cannot listen on nowhere\.invalid: "),
         ):
             with pytest.raises(RanksFailed, match=told):
                 server(address, port)
     # Not every machine has an address of version 6.
-    monkeypatch.setattr(socket, "create_server", lambda where, *, family, backlog: (where[0], family))
-    assert [server(address) for address in ("::1", "")] == [("::1", socket.AF_INET6), ("", socket.AF_INET)]
+    monkeypatch.setattr(
+        socket, "create_server", lambda where, *, family, backlog: (where[0], family)
+    )
+    assert [server(address) for address in ("::1", "")] == [
+        ("::1", socket.AF_INET6),
+        ("", socket.AF_INET),
+    ]

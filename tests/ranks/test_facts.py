@@ -24,7 +24,14 @@ from pytest_roofline.ranks.facts import (
 
 def facts(rank=0, **changes):
     """A rank whose number on its host is its number, unless told otherwise."""
-    known = {"rank": rank, "local_rank": rank, "host": "n1", "pid": 4711 + rank, "devices": (), "versions": {}}
+    known = {
+        "rank": rank,
+        "local_rank": rank,
+        "host": "n1",
+        "pid": 4711 + rank,
+        "devices": (),
+        "versions": {},
+    }
     return RankFacts(**(known | {"affinity": "0-7", "cores": 8} | changes))
 
 
@@ -32,7 +39,8 @@ def seen(*devices, hosts=None, local=None):
     """Ranks that see these devices, given as text: `ab` sees a and b."""
     hosts, local = hosts or ["n1"] * len(devices), local or range(len(devices))
     return [
-        facts(rank, devices=tuple(own), host=hosts[rank], local_rank=local[rank]) for rank, own in enumerate(devices)
+        facts(rank, devices=tuple(own), host=hosts[rank], local_rank=local[rank])
+        for rank, own in enumerate(devices)
     ]
 
 
@@ -54,13 +62,25 @@ def test_every_rank_gets_an_accelerator_of_its_own_by_its_local_number_where_tha
         assert "".join(one.devices[owned[one.rank]] for one in ranks) == expected
     three = ["n1", "n2", "n2", "n2"]
     for error, ranks, why in (
-        (RanksFailed, seen("a", "a", "bc"), r"rank 1 on n1 has no accelerator of its own: it sees 1 \(a is rank 0's\)"),
+        (
+            RanksFailed,
+            seen("a", "a", "bc"),
+            r"rank 1 on n1 has no accelerator of its own: it sees 1 \(a is rank 0's\)",
+        ),
         (RanksFailed, seen("ab", ""), r"rank 1 on n1 has no accelerator of its own: it sees 0"),
-        (RanksFailed, seen("a", "b", "b", "bcd", hosts=three, local=[0, 0, 1, 2]), r"rank 2 on n2 .*b is rank 1's"),
+        (
+            RanksFailed,
+            seen("a", "b", "b", "bcd", hosts=three, local=[0, 0, 1, 2]),
+            r"rank 2 on n2 .*b is rank 1's",
+        ),
         # Fewer than ranks are no failure.
         (RanksSkipped, seen("ab", "ab", "ab"), "^needs 3 GPUs, found 2 on n1$"),
         (RanksSkipped, seen(""), "^needs 1 GPUs, found 0 on n1$"),
-        (RanksSkipped, seen("abc", "b", "b", hosts=three[:3], local=[0, 0, 1]), "^needs 2 GPUs, found 1 on n2$"),
+        (
+            RanksSkipped,
+            seen("abc", "b", "b", hosts=three[:3], local=[0, 0, 1]),
+            "^needs 2 GPUs, found 1 on n2$",
+        ),
     ):
         with pytest.raises(error, match=why):
             assign(ranks)
@@ -70,20 +90,36 @@ def test_ranks_with_different_versions_or_products_are_refused_by_name():
     same = {"torch": "2.9.0", "nccl": "2.27"}
     check([facts(0, versions=same), facts(1, versions=same)], same)
     for others, told in (
-        (same | {"nccl": "2.26"}, r"versions of nccl \(2\.27: pytest on \S+, rank 0 on n1; 2\.26: rank 1 on n2\)"),
+        (
+            same | {"nccl": "2.26"},
+            r"versions of nccl \(2\.27: pytest on \S+, rank 0 on n1; 2\.26: rank 1 on n2\)",
+        ),
         ({"torch": "2.9.0"}, r"versions of nccl \(2\.27: .*; none: rank 1 on n2\)"),
-        (same | {"cuda or hip": "13.0"}, r"versions of cuda or hip \(none: pytest .*13\.0: rank 1 on n2\)"),
+        (
+            same | {"cuda or hip": "13.0"},
+            r"versions of cuda or hip \(none: pytest .*13\.0: rank 1 on n2\)",
+        ),
     ):
         with pytest.raises(RanksFailed, match=told):
             check([facts(0, versions=same), facts(1, host="n2", versions=others)], same)
     check_products({0: ("n1", "NVIDIA H100"), 1: ("n2", "NVIDIA H100")})
-    with pytest.raises(RanksFailed, match=r"^rank 0 on n1 has NVIDIA H100, rank 2 on n2 has NVIDIA H200; expected one"):
-        check_products({0: ("n1", "NVIDIA H100"), 1: ("n1", "NVIDIA H100"), 2: ("n2", "NVIDIA H200")})
+    with pytest.raises(
+        RanksFailed,
+        match=r"^rank 0 on n1 has NVIDIA H100, rank 2 on n2 has NVIDIA H200; expected one",
+    ):
+        check_products(
+            {0: ("n1", "NVIDIA H100"), 1: ("n1", "NVIDIA H100"), 2: ("n2", "NVIDIA H200")}
+        )
 
 
 def test_a_rank_tells_what_it_runs_on():
     own = gather(3, 1, "cpu")
-    assert (own.rank, own.local_rank, own.host, own.pid) == (3, 1, socket.gethostname(), os.getpid())
+    assert (own.rank, own.local_rank, own.host, own.pid) == (
+        3,
+        1,
+        socket.gethostname(),
+        os.getpid(),
+    )
     assert (own.devices, own.cores) == ((), len(os.sched_getaffinity(0)))
     assert {"pytest-roofline", "python", "torch"} <= own.versions.keys()
 
@@ -121,4 +157,6 @@ def test_the_cores_of_a_host_are_shared_and_one_pinned_has_its_own():
 def test_a_cpu_beside_an_accelerator_is_not_taken_unasked(monkeypatch):
     device = open_device("cpu")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert unwanted_cpu(device).startswith("this machine has an accelerator, but pytest's own host has none that torch")
+    assert unwanted_cpu(device).startswith(
+        "this machine has an accelerator, but pytest's own host has none that torch"
+    )

@@ -58,7 +58,9 @@ def stack_of(text, rank):
 
 def test_an_error_is_blamed_on_the_rank_that_raised_it(two, monkeypatch):
     for when, guilty in (("before", 0), ("during", 1), ("after", 0)):
-        text = two.blamed(guilty, f"raised ValueError: {when} the collective", ranks.raise_at, guilty, when)
+        text = two.blamed(
+            guilty, f"raised ValueError: {when} the collective", ranks.raise_at, guilty, when
+        )
         assert "in raise_at" in text
         assert "worker.py" not in text
     two.blamed(1, "raised MemoryError", ranks.out_of_memory, 1)
@@ -98,13 +100,18 @@ def test_a_hang_is_blamed_on_its_rank_and_shown_with_the_stack_of_every_rank(two
     ):
         two.works()
         began_s = time.monotonic()
-        text = two.blamed(1, f"did not answer within {HANG_S:g} s: it {where}", function, 1, timeout_s=HANG_S)
+        text = two.blamed(
+            1, f"did not answer within {HANG_S:g} s: it {where}", function, 1, timeout_s=HANG_S
+        )
         assert time.monotonic() - began_s < HANG_S + 2 * REPORT_S
         waits = stack_of(text, 0)
         assert "in all_reduce at rank_functions.py" in waits
         assert re.search(rf'File ".*rank_functions\.py", line \d+ in {function.__name__}', waits)
         if function is not ranks.stop_itself:
-            assert re.search(r'File ".*rank_functions\.py", line \d+ in (sleep_long|hang|hold)', stack_of(text, 1))
+            assert re.search(
+                r'File ".*rank_functions\.py", line \d+ in (sleep_long|hang|hold)',
+                stack_of(text, 1),
+            )
 
 
 def test_a_hang_in_a_collective_that_the_others_are_not_in_names_both_with_their_stacks(two):
@@ -122,7 +129,10 @@ def test_a_rank_that_was_stopped_between_tasks_costs_no_more_than_the_time_of_th
     two.works()
     os.kill(two.pids[1], signal.SIGSTOP)
     began_s = time.monotonic()
-    with alarm(2 * PATIENCE_S), pytest.raises(RanksFailed, match=r"^rank 1 .* was stopped by a signal"):
+    with (
+        alarm(2 * PATIENCE_S),
+        pytest.raises(RanksFailed, match=r"^rank 1 .* was stopped by a signal"),
+    ):
         two.pool.run(reference(ranks.elements), (torch.zeros(8 * 2**20),), 2, timeout_s=HANG_S)
 
     # A stall for each part of what was sent that the system took.
@@ -187,7 +197,9 @@ def test_whoever_keeps_to_another_order_of_operations_is_blamed(two):
 def test_what_cannot_travel_is_an_error_of_its_rank_and_told_all_the_same(two):
     text = two.fails(ranks.results_that_cannot_travel, 20 * 2**20)
     assert re.match(rf"({two.name[0]}|{two.name[1]}) raised BadInput: the result of rank", text)
-    assert re.search(r"rank 0 .*BadInput: the result of rank 0 holds .*<lambda>; expected", text, re.DOTALL)
+    assert re.search(
+        r"rank 0 .*BadInput: the result of rank 0 holds .*<lambda>; expected", text, re.DOTALL
+    )
     assert re.search(r"rank 1 .*BadInput: the result of rank 1 is 80 MiB or more", text, re.DOTALL)
     text = two.fails(ranks.errors_that_cannot_be_told)
     assert re.match(rf"({two.name[0]} raised Hostile|{two.name[1]} raised ValueError)", text)
@@ -195,7 +207,10 @@ def test_what_cannot_travel_is_an_error_of_its_rank_and_told_all_the_same(two):
     assert "ValueError: caf\\udce9 xxx" in text
     assert len(text) < 50_000
     other = dataclasses.replace(reference(ranks.echo), sha256="0" * 64)
-    with pytest.raises(RanksFailed, match=rf"^rank \d .*BadInput: .*rank_functions\.py on {HOST} is another version"):
+    with pytest.raises(
+        RanksFailed,
+        match=rf"^rank \d .*BadInput: .*rank_functions\.py on {HOST} is another version",
+    ):
         two.pool.run(other, (), 2, timeout_s=PATIENCE_S)
     two.works()
 

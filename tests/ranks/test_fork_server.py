@@ -31,13 +31,19 @@ def server_of(own):
     return parent
 
 
-def test_a_rank_leads_its_session_and_has_its_own_environment_folder_and_random_numbers(two, monkeypatch, tmp_path):
+def test_a_rank_leads_its_session_and_has_its_own_environment_folder_and_random_numbers(
+    two, monkeypatch, tmp_path
+):
     monkeypatch.setenv("OF_THIS_TEST", "seen")
     monkeypatch.chdir(tmp_path)
     first, second = asked(two, ranks.about_its_process)
     for number, found in enumerate((first, second)):
         assert found["pid"] == found["session"]
-        assert (found["rank"], found["seen"], found["folder"]) == (str(number), "seen", str(tmp_path))
+        assert (found["rank"], found["seen"], found["folder"]) == (
+            str(number),
+            "seen",
+            str(tmp_path),
+        )
         assert found["input"] == ""
     assert first["numpy"] != second["numpy"]
     assert first["python"] != second["python"]
@@ -84,9 +90,15 @@ def test_nothing_stays_of_a_pool_that_nobody_holds_any_more_and_what_a_job_impor
     assert end_within(PATIENCE_S, [server])
 
 
-def test_why_it_cannot_import_what_ranks_need_is_told_and_one_that_takes_for_ever_is_ended(monkeypatch, tmp_path):
-    (tmp_path / "torch.py").write_text("raise ImportError('libtorch_cpu.so: cannot open shared object file')\n")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+def test_why_it_cannot_import_what_ranks_need_is_told_and_one_that_takes_for_ever_is_ended(
+    monkeypatch, tmp_path
+):
+    (tmp_path / "torch.py").write_text(
+        "raise ImportError('libtorch_cpu.so: cannot open shared object file')\n"
+    )
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    )
     pool = Pool(Local(forks=True), 2, "cpu", boot_s=PATIENCE_S)
     with pytest.raises(RanksFailed) as caught:
         pool.run(reference(ranks.echo), (), 2, timeout_s=PATIENCE_S)

@@ -8,17 +8,30 @@ import pytest
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.ranks import listener
 from pytest_roofline.ranks.identity import Identity, identify, without_launch
-from pytest_roofline.ranks.listener import GLOO_VARIABLE, interface_of, is_loopback, keep_gloo_reachable
+from pytest_roofline.ranks.listener import (
+    GLOO_VARIABLE,
+    interface_of,
+    is_loopback,
+    keep_gloo_reachable,
+)
 
 KUBERNETES = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "node1", "MASTER_PORT": "29500"}
 TORCHRUN = KUBERNETES | {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
 TORCHRUN |= {"TORCHELASTIC_RUN_ID": "none"}
-OPENMPI = {f"OMPI_COMM_WORLD_{name}": n for name, n in {"RANK": "2", "SIZE": "4", "LOCAL_RANK": "0"}.items()}
+OPENMPI = {
+    f"OMPI_COMM_WORLD_{name}": n
+    for name, n in {"RANK": "2", "SIZE": "4", "LOCAL_RANK": "0"}.items()
+}
 OPENMPI |= {"OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_RANK": "2", "PMIX_NAMESPACE": "1677852673"}
 MPICH = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
 # What a batch script sees, and a process of a step.
 BATCH = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_LOCALID": "0"}
-STEP = BATCH | {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "3", "SLURM_LOCALID": "1"}
+STEP = BATCH | {
+    "SLURM_STEP_ID": "0",
+    "SLURM_STEP_NUM_TASKS": "4",
+    "SLURM_PROCID": "3",
+    "SLURM_LOCALID": "1",
+}
 
 
 def test_each_launcher_is_known_by_its_variables_and_of_two_the_inner_one_counts():
@@ -28,7 +41,10 @@ def test_each_launcher_is_known_by_its_variables_and_of_two_the_inner_one_counts
         (KUBERNETES, Identity(1, 2, 0, None, "env")),
         (OPENMPI, openmpi),
         (MPICH, Identity(1, 2, 1, 2, "mpirun")),
-        (STEP | {"PMIX_RANK": "3", "PMIX_NAMESPACE": "slurm.pmix.7.0"}, Identity(3, 4, 1, None, "srun")),
+        (
+            STEP | {"PMIX_RANK": "3", "PMIX_NAMESPACE": "slurm.pmix.7.0"},
+            Identity(3, 4, 1, None, "srun"),
+        ),
         # `srun --mpi=pmi2`.
         (STEP | {"PMI_RANK": "3", "PMI_SIZE": "4"}, Identity(3, 4, 0, None, "srun")),
         (STEP | OPENMPI | TORCHRUN, torchrun),
@@ -47,7 +63,10 @@ def test_each_launcher_is_known_by_its_variables_and_of_two_the_inner_one_counts
     for environ in (TORCHRUN, KUBERNETES, OPENMPI, MPICH):
         assert without_launch(environ | kept) == kept
     for environ, told in (
-        (TORCHRUN | {"RANK": "4"}, "RANK=4 and WORLD_SIZE=4 contradict each other; expected a rank from 0 to 3"),
+        (
+            TORCHRUN | {"RANK": "4"},
+            "RANK=4 and WORLD_SIZE=4 contradict each other; expected a rank from 0 to 3",
+        ),
         (TORCHRUN | {"RANK": "-1"}, "RANK='-1'; expected a whole number of at least 0"),
         (TORCHRUN | {"WORLD_SIZE": "0"}, "WORLD_SIZE='0'; expected a whole number of at least 1"),
         ({"PMIX_RANK": "0"}, "PMIX_RANK=0 is set, but no variable says how many ranks there are"),
@@ -59,9 +78,15 @@ def test_each_launcher_is_known_by_its_variables_and_of_two_the_inner_one_counts
 
 def test_gloo_is_told_the_interface_that_other_nodes_reach(monkeypatch):
     assert interface_of("127.0.0.1") in [known for _, known in socket.if_nameindex()]
-    assert [interface_of(address) for address in ("", "node7", "203.0.113.9", "2001:db8::8")] == [None] * 4
-    assert [is_loopback(address) for address in ("127.0.1.1", "::1", "::ffff:127.0.0.1")] == [True] * 3
-    assert [is_loopback(address) for address in ("10.0.0.1", "fe80::1%ib0", "localhost", "")] == [False] * 4
+    assert [interface_of(address) for address in ("", "node7", "203.0.113.9", "2001:db8::8")] == [
+        None
+    ] * 4
+    assert [is_loopback(address) for address in ("127.0.1.1", "::1", "::ffff:127.0.0.1")] == [
+        True
+    ] * 3
+    assert [is_loopback(address) for address in ("10.0.0.1", "fe80::1%ib0", "localhost", "")] == [
+        False
+    ] * 4
     monkeypatch.setattr(listener, "interface_of", {"10.0.0.1": "eth1", "10.0.0.2": "eth2"}.get)
     for own, outward, chosen, expected in (
         ("10.0.0.2", "10.0.0.1", None, "eth2"),

@@ -12,7 +12,15 @@ import pytest
 
 from pytest_roofline.core.errors import BadInput, RanksFailed
 from pytest_roofline.ranks import launching
-from pytest_roofline.ranks.launching import Launched, Wanted, mpi_family, mpi_plugin, mpirun, parse_arguments, srun
+from pytest_roofline.ranks.launching import (
+    Launched,
+    Wanted,
+    mpi_family,
+    mpi_plugin,
+    mpirun,
+    parse_arguments,
+    srun,
+)
 from pytest_roofline.ranks.launching import torchrun as torchrun_of
 
 from .real_ranks import gone, until
@@ -27,7 +35,9 @@ def wanted(size=4, *arguments, **environ):
 
 
 def test_mpirun_binds_nothing_and_hands_on_variables_by_name_and_never_their_values():
-    command = mpirun(wanted(2, "--hostfile", "my hosts", **{KEY: "5ec4e7", "NCCL_DEBUG": "INFO"}), "openmpi")
+    command = mpirun(
+        wanted(2, "--hostfile", "my hosts", **{KEY: "5ec4e7", "NCCL_DEBUG": "INFO"}), "openmpi"
+    )
     root = ["--allow-run-as-root"] * (os.geteuid() == 0)
     assert command == [
         *("mpirun", "-n", "2", "--bind-to", "none", "--oversubscribe", "--tag-output", *root),
@@ -44,7 +54,14 @@ def test_mpirun_binds_nothing_and_hands_on_variables_by_name_and_never_their_val
 
 def test_srun_binds_nothing_speaks_no_mpi_unless_it_must_and_shares_a_step():
     options = ("--kill-on-bad-exit=1", "--cpu-bind=none", "--mpi=none", "--export=ALL")
-    assert srun(wanted(4, "-N2", **ALLOCATION)) == ["srun", "--ntasks=4", "--label", *options, "-N2", *RANK]
+    assert srun(wanted(4, "-N2", **ALLOCATION)) == [
+        "srun",
+        "--ntasks=4",
+        "--label",
+        *options,
+        "-N2",
+        *RANK,
+    ]
     assert "--mpi=pmix" in srun(wanted(4), "pmix")
     command = srun(wanted(2, "--cpu-bind=cores", "--mpi=cray_shasta"))
     given = [word for word in command if word.startswith(("--cpu-bind", "--mpi"))]
@@ -54,12 +71,24 @@ def test_srun_binds_nothing_speaks_no_mpi_unless_it_must_and_shares_a_step():
 
 def test_torchrun_stands_alone_on_one_node_and_is_started_once_on_each_of_an_allocation():
     assert torchrun_of(wanted(4, "--monitor-interval=0.5")) == [
-        *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=4", "--max-restarts=0", "--tee=3"),
+        *(
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--nproc-per-node=4",
+            "--max-restarts=0",
+            "--tee=3",
+        ),
         *("--log-dir=/f", "--standalone", "--monitor-interval=0.5", *RANK[1:]),
     ]
     command = torchrun_of(wanted(4, **ALLOCATION), "host:1234", "run")
     assert command[:4] == ["srun", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1"]
-    assert {"--nproc-per-node=2", "--nnodes=2", "--rdzv-endpoint=host:1234", "--rdzv-id=run"} <= set(command)
+    assert {
+        "--nproc-per-node=2",
+        "--nnodes=2",
+        "--rdzv-endpoint=host:1234",
+        "--rdzv-id=run",
+    } <= set(command)
     assert "--standalone" not in command
     with pytest.raises(BadInput, match="3 ranks on 2 nodes under torchrun"):
         torchrun_of(wanted(3, **ALLOCATION))
@@ -75,7 +104,9 @@ def test_arguments_and_what_launchers_say_of_themselves_are_read_or_refused():
         ("Intel(R) MPI Library for Linux* OS, Version 2021.12 Build 20240213", "intel"),
     ):
         assert mpi_family(version) == family
-    listing = "MPI plugin types are...\n\tpmix\n\tnone\nspecific pmix plugin versions available: pmix_v4"
+    listing = (
+        "MPI plugin types are...\n\tpmix\n\tnone\nspecific pmix plugin versions available: pmix_v4"
+    )
     assert (mpi_plugin(listing), mpi_plugin("\tnone\n\tpmix_v3\n")) == ("pmix", "pmix_v3")
     for call, arguments, told in (
         (parse_arguments, ("mpirun", "--hostfile 'my"), "No closing quotation"),
@@ -84,9 +115,17 @@ def test_arguments_and_what_launchers_say_of_themselves_are_read_or_refused():
             ("mpirun", "-np 4"),
             "have -np; expected none, since the number of ranks comes",
         ),
-        (parse_arguments, ("torchrun", "--nnodes=2"), "start `torchrun --nnodes=… -m pytest …` on every node"),
+        (
+            parse_arguments,
+            ("torchrun", "--nnodes=2"),
+            "start `torchrun --nnodes=… -m pytest …` on every node",
+        ),
         (mpi_family, ("SGI MPT 2.25\n",), "says 'SGI MPT 2.25'; expected Open MPI, MPICH"),
-        (mpi_plugin, ("MPI plugin types are...\n\tnone\n\tpmi2\n",), "knows none, pmi2; expected pmix"),
+        (
+            mpi_plugin,
+            ("MPI plugin types are...\n\tnone\n\tpmi2\n",),
+            "knows none, pmi2; expected pmix",
+        ),
     ):
         with pytest.raises(BadInput) as caught:
             call(*arguments)
@@ -126,7 +165,9 @@ def test_the_last_words_of_a_rank_are_its_own_and_its_launchers(scene):
         # Of one that said nothing there are those of all.
         ("srun", "0: hello\nsrun: error", 1, "0: hello\nsrun: error"),
     ):  # fmt: skip
-        scene(name, f'[ "$1" = --version ] && echo "Open MPI" && exit; cat <<END\n{text}\nEND\nexit 1')
+        scene(
+            name, f'[ "$1" = --version ] && echo "Open MPI" && exit; cat <<END\n{text}\nEND\nexit 1'
+        )
         placement = started(name)
         until(placement.trouble)
         assert (placement.fate(1), placement.tail(rank)) == ("", told)
@@ -134,7 +175,9 @@ def test_the_last_words_of_a_rank_are_its_own_and_its_launchers(scene):
         placement.kill()
 
 
-def test_a_launcher_that_is_not_there_or_cannot_be_started_is_told_and_leaves_no_folder(scene, monkeypatch, tmp_path):
+def test_a_launcher_that_is_not_there_or_cannot_be_started_is_told_and_leaves_no_folder(
+    scene, monkeypatch, tmp_path
+):
     folders = tmp_path / "folders"
     folders.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folders))
@@ -157,7 +200,9 @@ def test_a_launcher_that_is_not_there_or_cannot_be_started_is_told_and_leaves_no
     assert list(folders.iterdir()) == []
 
 
-def test_the_secret_is_in_no_command_line_and_the_launch_that_pytest_is_in_is_not_handed_on(scene, monkeypatch):
+def test_the_secret_is_in_no_command_line_and_the_launch_that_pytest_is_in_is_not_handed_on(
+    scene, monkeypatch
+):
     for name, value in {"RANK": "0", "WORLD_SIZE": "1", "TORCHELASTIC_RUN_ID": "x"}.items():
         monkeypatch.setenv(name, value)
     said = 'echo "args $*"; echo "key $' + KEY + ' rank ${RANK:-none} ${TORCHELASTIC_RUN_ID:-none}"'

@@ -42,7 +42,9 @@ def outcomes(tmp_path_factory):
     folder = tmp_path_factory.mktemp("lockstep")
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
-    store = dist.TCPStore("127.0.0.1", port, None, True, wait_for_workers=False, master_listen_fd=listener.detach())
+    store = dist.TCPStore(
+        "127.0.0.1", port, None, True, wait_for_workers=False, master_listen_fd=listener.detach()
+    )
     files = [folder / f"{number}.pickle" for number in range(SIZE)]
     environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo"}
     said = folder / "said"
@@ -70,7 +72,9 @@ def measured(outcomes, name):
 
 def test_a_late_rank_shows_as_its_delay_and_is_named_on_every_rank_whichever_it_is(outcomes):
     for late, (where, timing) in product((0, 1), (("before", "isolated"), ("after", "pipelined"))):
-        undelayed, delayed = (measured(outcomes, f"{where} {rank} {timing}")[0].samples for rank in (-1, late))
+        undelayed, delayed = (
+            measured(outcomes, f"{where} {rank} {timing}")[0].samples for rank in (-1, late)
+        )
         assert delayed.median_s - undelayed.median_s == LATE_S
         for outcome in outcomes[f"{where} {late} {timing}"]:
             assert (outcome.times.straggler, outcome.times.lag_s[late]) == (late, LATE_S)
@@ -93,7 +97,11 @@ def test_both_ranks_make_the_same_calls_and_a_sample_is_the_longest_of_their_own
         for outcome in outcomes[name]:
             # What was told on the way is what was measured.
             told, samples = samples_of(outcome.progress), first.samples
-            assert (told.seconds, told.blocks, told.iterations) == (samples.seconds, samples.blocks, samples.iterations)
+            assert (told.seconds, told.blocks, told.iterations) == (
+                samples.seconds,
+                samples.blocks,
+                samples.iterations,
+            )
             assert own_of(outcome.progress) == outcome.times.measured.own
     assert measured(outcomes, "short isolated")[0].samples.iterations == 1
     assert measured(outcomes, "short pipelined")[0].samples.iterations > 10
@@ -108,7 +116,9 @@ def test_both_ranks_make_the_same_calls_and_a_sample_is_the_longest_of_their_own
 def test_data_are_verified_on_every_rank(outcomes):
     # Ranks make their sets alike however each of them verifies.
     for name in ("right", "isolated", "rotate", "as timed", "in bulk on 0"):
-        assert [(each.verified, each.wrong) for each in measured(outcomes, name)] == [(True, "")] * 2
+        assert [(each.verified, each.wrong) for each in measured(outcomes, name)] == [
+            (True, "")
+        ] * 2
     assert [each.verified for each in measured(outcomes, "itself")] == [None, None]
     right, wrong = (outcome.times for outcome in outcomes["wrong on 1"])
     assert (right.measured.verified, wrong.measured.verified) == (False, False)
@@ -118,7 +128,9 @@ def test_data_are_verified_on_every_rank(outcomes):
     # Work that was done only once shows in refilled buffers.
     for each in measured(outcomes, "stale"):
         assert each.verified is False
-        assert each.wrong.startswith("wrong data in argument set 0, filled again after timing: last is 0")
+        assert each.wrong.startswith(
+            "wrong data in argument set 0, filled again after timing: last is 0"
+        )
 
 
 def test_what_cannot_be_measured_is_refused_on_every_rank(outcomes):
@@ -135,7 +147,15 @@ def test_what_cannot_be_measured_is_refused_on_every_rank(outcomes):
 def test_blocks_of_the_warm_up_are_told_apart_by_their_index():
     def told(index, seconds):
         common = {"iterations": 1, "tick_s": 1e-9, "labels": ()}
-        return {"index": index, "kept": TimedBlock(None, seconds, 1.0, False, seconds), "common": common}
+        return {
+            "index": index,
+            "kept": TimedBlock(None, seconds, 1.0, False, seconds),
+            "common": common,
+        }
 
-    assert own_of([told(0, (9.0,)), told(1, (8.0,)), told(0, (1.0, 2.0)), told(1, (3.0,))]) == (1.0, 2.0, 3.0)
+    assert own_of([told(0, (9.0,)), told(1, (8.0,)), told(0, (1.0, 2.0)), told(1, (3.0,))]) == (
+        1.0,
+        2.0,
+        3.0,
+    )
     assert samples_of([]) is None

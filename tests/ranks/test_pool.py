@@ -133,7 +133,9 @@ def test_every_rank_says_who_it_is_and_its_arguments_travel_as_they_are(three):
         assert told["threads"] == max(1, cores // 3)
         assert told["folder"] == str(Path.cwd())
     members = three.pool.members
-    assert [(member.rank, member.host, member.here) for member in members] == [(rank, HOST, True) for rank in range(3)]
+    assert [(member.rank, member.host, member.here) for member in members] == [
+        (rank, HOST, True) for rank in range(3)
+    ]
     assert [member.facts.rank for member in members] == [0, 1, 2]
     assert [member.facts.pid for member in members] == [member.process.pid for member in members]
     assert {member.environment.host.name for member in members} == {HOST}
@@ -175,7 +177,9 @@ def test_an_interruption_leaves_no_rank_behind(three, tmp_path):
     assert end_within(5.0, three.pids)
 
 
-def test_two_pools_on_one_host_do_not_meet_and_an_orderly_end_leaves_nothing_behind(three, monkeypatch, tmp_path):
+def test_two_pools_on_one_host_do_not_meet_and_an_orderly_end_leaves_nothing_behind(
+    three, monkeypatch, tmp_path
+):
     three.works()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     handlers = [signal.getsignal(number) for number in SIGNALS]
@@ -219,7 +223,10 @@ class Scripted:
     def start(self, size, variables):
         self.starts += 1
         endpoint = Endpoint.parse(bytes.fromhex(variables[CONTROLLER_VARIABLE]).decode())
-        come = [threading.Thread(target=self._come, args=(endpoint, hello), daemon=True) for hello in self._hellos]
+        come = [
+            threading.Thread(target=self._come, args=(endpoint, hello), daemon=True)
+            for hello in self._hellos
+        ]
         for thread in come:
             thread.start()
         # Whoever waits for them has no time for those that never come.
@@ -229,7 +236,10 @@ class Scripted:
     def _come(self, endpoint, hello):
         end = connect(endpoint, PATIENCE_S)
         self._ends.append(end)
-        end.send({"kind": "hello", "host": "n7", "pid": 0, "stacks": 0, "space": "", "ticks": None} | hello)
+        end.send(
+            {"kind": "hello", "host": "n7", "pid": 0, "stacks": 0, "space": "", "ticks": None}
+            | hello
+        )
 
     def trouble(self):
         return self._trouble
@@ -264,7 +274,9 @@ def test_a_boot_that_fails_says_who_is_missing_and_why_and_is_not_tried_again_an
     pool = Pool(placement, 2, "cpu")
     for attempt in range(MOST_FAILED_BOOTS + 2):
         began_s = time.monotonic()
-        with pytest.raises(RanksFailed, match=r"^scripted: no such partition \(scripted, started on ") as caught:
+        with pytest.raises(
+            RanksFailed, match=r"^scripted: no such partition \(scripted, started on "
+        ) as caught:
             run(pool, ranks.echo)
         assert "ranks 0, 1 of 2 did not come" in str(caught.value)
         assert ("not tried again" in str(caught.value)) == (attempt >= MOST_FAILED_BOOTS)
@@ -277,7 +289,10 @@ def test_a_boot_that_fails_says_who_is_missing_and_why_and_is_not_tried_again_an
     for hellos in ([(0, 1), (0, 1)], [(0, 2), (0, 2)], [(5, 2)]):
         text = failed_boot(Scripted([{"rank": rank, "size": size} for rank, size in hellos]))
         assert text.startswith("a rank on n7 says that it is rank ")
-        assert "expected ranks 0 to 1 of 2, once each: was it started by another MPI's or Slurm's scripted" in text
+        assert (
+            "expected ranks 0 to 1 of 2, once each: was it started by another MPI's or Slurm's scripted"
+            in text
+        )
 
 
 def test_too_few_devices_are_a_skip_that_is_told_again_without_a_boot(monkeypatch):
@@ -344,7 +359,9 @@ def test_a_rank_that_does_not_come_to_its_end_is_ended_with_its_session_or_with_
     command = [sys.executable, "-c", program + "time.sleep(600)"]
     for leads in (True, False):
         # What it forked holds its output too.
-        done = subprocess.run(command, stdout=subprocess.PIPE, timeout=60, check=False, start_new_session=leads)
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, timeout=60, check=False, start_new_session=leads
+        )
         assert done.returncode == -signal.SIGKILL
 
 
@@ -396,7 +413,9 @@ time.sleep(600)
 """
 
 
-def test_a_temporary_folder_is_removed_once_its_process_is_gone_and_never_that_of_another(tmp_path, monkeypatch):
+def test_a_temporary_folder_is_removed_once_its_process_is_gone_and_never_that_of_another(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     own = Path(tempfile.mkdtemp(prefix=owned_prefix("launch")))
@@ -443,7 +462,11 @@ def test_an_end_is_told_in_words_and_a_log_by_its_last_lines_whatever_bytes_they
     ):  # fmt: skip
         assert re.fullmatch(words, ending(status))
     log = tmp_path / "log"
-    log.write_bytes(b"".join(b"line %d\n\n" % number for number in range(100)) + b"\xff\xfe caf\xe9 " + b"x" * 10_000)
+    log.write_bytes(
+        b"".join(b"line %d\n\n" % number for number in range(100))
+        + b"\xff\xfe caf\xe9 "
+        + b"x" * 10_000
+    )
     lines = last_words(text_of(log)).splitlines()
     assert lines[-2] == "line 99"
     assert lines[-1].startswith("\ufffd\ufffd caf\ufffd xxx")

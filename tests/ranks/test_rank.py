@@ -12,7 +12,14 @@ from pytest_roofline.ranks.worlds import Rank, Skipped
 
 
 def rank(number=2, size=4, **changes):
-    facts = {"size": size, "local_rank": 0, "host": "n1", "backend": "gloo", "meter": open_device("cpu"), "side": None}
+    facts = {
+        "size": size,
+        "local_rank": 0,
+        "host": "n1",
+        "backend": "gloo",
+        "meter": open_device("cpu"),
+        "side": None,
+    }
     return Rank.make(number, **(facts | changes))
 
 
@@ -24,7 +31,13 @@ def calls(*own_s, whole_s=0.02):
 def test_a_rank_is_its_number_with_its_world_and_its_device():
     own = rank(2, size=3, local_rank=1, host="n2", backend="mpi")
     assert (f"{own:02d}", (own + 1) % own.size, [10, 20, 30][own]) == ("02", 0, 30)
-    assert (own.size, own.local_rank, own.host, own.backend, own.device) == (3, 1, "n2", "mpi", torch.device("cpu"))
+    assert (own.size, own.local_rank, own.host, own.backend, own.device) == (
+        3,
+        1,
+        "n2",
+        "mpi",
+        torch.device("cpu"),
+    )
     alone = rank(0, size=1)
     alone.barrier()
     assert alone.gather([1, 2.5]) == [(1.0, 2.5)]

@@ -23,7 +23,11 @@ from pytest_roofline.ranks.rendezvous import FileRendezvous, SecretRendezvous, m
 
 from .launches import free_port
 
-ONE, MPI, ENV = Identity(1, 2, 0, None, "srun"), Identity(1, 2, 1, 2, "mpirun"), Identity(1, 2, 0, None, "env")
+ONE, MPI, ENV = (
+    Identity(1, 2, 0, None, "srun"),
+    Identity(1, 2, 1, 2, "mpirun"),
+    Identity(1, 2, 0, None, "env"),
+)
 STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "2"}
 HOST = socket.gethostname()
 MASTER = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
@@ -43,7 +47,10 @@ def test_what_rank_0_writes_is_its_owners_only_is_believed_only_as_such_and_is_t
 ):
     path, own = tmp_path / "attach" / "srun-7-2", os.geteuid()
     with contextlib.closing(by_file.listen("127.0.0.1")) as listener:
-        assert (list((tmp_path / "attach").iterdir()), path.stat().st_mode & 0o777) == ([path], 0o600)
+        assert (list((tmp_path / "attach").iterdir()), path.stat().st_mode & 0o777) == (
+            [path],
+            0o600,
+        )
         assert by_file.endpoints() == [listener.endpoint]
         # A file that others may write or read is not believed.
         for mode in (0o622, 0o640, 0o604):
@@ -71,7 +78,9 @@ def test_what_an_earlier_launch_left_costs_a_retry_only_and_where_nothing_comes_
         f"rank 1 of 2 on {HOST} did not meet rank 0 within 0.2 s by {tmp_path}/attach/srun-7-2, which every node must "
         "see"
     )
-    assert "nothing was posted there. Expected every process of this launch (srun) to run" in str(caught.value)
+    assert "nothing was posted there. Expected every process of this launch (srun) to run" in str(
+        caught.value
+    )
     by_file.listen("127.0.0.1").close()
     path = tmp_path / "attach" / "srun-7-2"
     # That of the port may be somebody else's by now.
@@ -107,13 +116,27 @@ def test_a_launch_without_a_secret_meets_by_a_file_of_its_own(tmp_path):
     )):  # fmt: skip
         folder = tmp_path / str(number)
         rendezvous_of(identity, environ, folder).listen("127.0.0.1").close()
-        assert [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()] == [f"attach/{where}"]
+        assert [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()] == [
+            f"attach/{where}"
+        ]
     for launcher, environ, told in (
         ("env", {}, "RANK=1 and WORLD_SIZE=2 are set, but not MASTER_ADDR and MASTER_PORT"),
-        ("env", {"MASTER_ADDR": "a"}, "but not MASTER_PORT; set them to rank 0's host and a free port"),
-        ("torchrun", {"MASTER_ADDR": "a", "MASTER_PORT": "70000"}, "MASTER_PORT='70000'; expected a port"),
+        (
+            "env",
+            {"MASTER_ADDR": "a"},
+            "but not MASTER_PORT; set them to rank 0's host and a free port",
+        ),
+        (
+            "torchrun",
+            {"MASTER_ADDR": "a", "MASTER_PORT": "70000"},
+            "MASTER_PORT='70000'; expected a port",
+        ),
         ("mpirun", {}, "this mpirun names no job that rank 1 of 2 could know its own by"),
-        ("srun", STEP | MASTER | {"ROOFLINE_ATTACH_KEY": "12345"}, "has 5 characters; expected at least 16, as of `op"),
+        (
+            "srun",
+            STEP | MASTER | {"ROOFLINE_ATTACH_KEY": "12345"},
+            "has 5 characters; expected at least 16, as of `op",
+        ),
     ):
         with pytest.raises(BadInput) as caught:
             rendezvous_of(Identity(1, 2, 0, None, launcher), environ, tmp_path)
@@ -144,13 +167,20 @@ def test_a_launch_with_a_secret_and_a_master_meets_there_and_writes_no_file(tmp_
     assert list(tmp_path.rglob("*")) == []
     # Launches of one user with one secret have different keys.
     environs = [MASTER | SECRET | {"TORCHELASTIC_RESTART_COUNT": count} for count in "01"]
-    assert len({rendezvous_of(ONE, environ, tmp_path).endpoints()[0].key for environ in environs}) == 2
+    assert (
+        len({rendezvous_of(ONE, environ, tmp_path).endpoints()[0].key for environ in environs}) == 2
+    )
     # Rank 0 takes the first port that is free, and says where none is.
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(RanksFailed, match=rf"rank 0 cannot listen on .*:{port}: Address already in use \(MASTER_P"):
+        with pytest.raises(
+            RanksFailed,
+            match=rf"rank 0 cannot listen on .*:{port}: Address already in use \(MASTER_P",
+        ):
             SecretRendezvous("node1", range(port, port + 1), KEY).listen("")
-        with contextlib.closing(SecretRendezvous("node1", range(port, port + 9), KEY).listen("")) as listener:
+        with contextlib.closing(
+            SecretRendezvous("node1", range(port, port + 9), KEY).listen("")
+        ) as listener:
             assert port < listener.endpoint.port < port + 9
 
 
@@ -183,7 +213,9 @@ class Stranger:
             with contextlib.suppress(RanksFailed):
                 listeners.append(Listener("127.0.0.1", port, KEY))
         for name in names:
-            with os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT, 0o644, dir_fd=folder), "w") as file:
+            with os.fdopen(
+                os.open(name, os.O_WRONLY | os.O_CREAT, 0o644, dir_fd=folder), "w"
+            ) as file:
                 file.write(listeners[0].endpoint.text)
         os.write(readied, b"x")
         while True:
@@ -225,8 +257,15 @@ def test_another_user_of_the_machine_gets_no_rank(monkeypatch):
     if os.geteuid():
         pytest.skip("needs root, to be another user")
     monkeypatch.setattr(rendezvous, "ATTEMPT_S", 0.3)
-    for launcher, secret in (("srun", {}), ("srun", SECRET), ("torchrun", {}), ("torchrun", SECRET)):
+    for launcher, secret in (
+        ("srun", {}),
+        ("srun", SECRET),
+        ("torchrun", {}),
+        ("torchrun", SECRET),
+    ):
         assert not lured(launcher, secret)
     # He would get who believes him.
-    monkeypatch.setattr(FileRendezvous, "endpoints", lambda own: [Endpoint.parse(own._path.read_text())])
+    monkeypatch.setattr(
+        FileRendezvous, "endpoints", lambda own: [Endpoint.parse(own._path.read_text())]
+    )
     assert lured("srun", {}, 60)

@@ -14,7 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_roofline.core.errors import BadInput
-from pytest_roofline.ranks.tasks import Answer, FunctionRef, Task, World, decode, encode, load, reference
+from pytest_roofline.ranks.tasks import (
+    Answer,
+    FunctionRef,
+    Task,
+    World,
+    decode,
+    encode,
+    load,
+    reference,
+)
 from pytest_roofline.ranks.worlds import Rank
 
 TEXT = "def twice(rank):\n    return 2 * rank\n"
@@ -68,7 +77,9 @@ def refused(call, *arguments, **more):
     return str(raised.value)
 
 
-def test_a_function_of_a_module_is_found_again_and_what_no_process_can_find_is_refused(write, tmp_path, monkeypatch):
+def test_a_function_of_a_module_is_found_again_and_what_no_process_can_find_is_refused(
+    write, tmp_path, monkeypatch
+):
     own = imported(write(FUNCTIONS, module="functions_of_a_test"))
     for fn in (own.plain, own.decorated, own.Holder.static):
         assert load(reference(fn))(3) == 3
@@ -97,7 +108,10 @@ def test_a_function_of_a_module_is_found_again_and_what_no_process_can_find_is_r
 def test_a_file_that_is_not_the_controllers_is_refused_by_the_name_of_the_host(write, tmp_path):
     ref, host = write(), socket.gethostname()
     told = refused(load, FunctionRef(ref.file, "0" * 64, ref.module, ref.name))
-    assert f"on {host} is another version than the controller's (SHA-256 {ref.sha256[:12]}…, expected 000000" in told
+    assert (
+        f"on {host} is another version than the controller's (SHA-256 {ref.sha256[:12]}…, expected 000000"
+        in told
+    )
     told = refused(load, FunctionRef(str(tmp_path / "none.py"), "0" * 64, "none", "fn"))
     assert f"none.py cannot be read on {host}: No such file" in told
     assert "has no function thrice" in refused(load, write(name="thrice"))
@@ -113,7 +127,10 @@ def test_a_module_is_loaded_once_anew_when_its_file_has_changed_and_never_half(w
     assert [before(1), after(1), other(1)] == [2, 20, 3]
     # A script is loaded without being run as one.
     main = sys.modules["__main__"]
-    ref = write(TEXT + "if __name__ == '__main__':\n    raise SystemExit('the script was run')\n", file="script.py")
+    ref = write(
+        TEXT + "if __name__ == '__main__':\n    raise SystemExit('the script was run')\n",
+        file="script.py",
+    )
     monkeypatch.setitem(sys.modules, "__main__", main)
     assert load(FunctionRef(ref.file, ref.sha256, "__main__", "twice"))(2) == 4
     assert sys.modules["__main__"] is main
@@ -126,13 +143,34 @@ def test_a_module_is_loaded_once_anew_when_its_file_has_changed_and_never_half(w
 
 # Data.
 
-HASHABLE = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.complex_numbers()
+HASHABLE = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.binary()
+    | st.complex_numbers()
+)
 PLAIN = st.recursive(
-    HASHABLE | st.binary().map(bytearray) | st.sets(st.integers(), max_size=1) | st.frozensets(st.text(), max_size=1),
-    lambda inner: st.lists(inner, max_size=4).flatmap(lambda row: st.sampled_from([row, tuple(row), {"key": row}])),
+    HASHABLE
+    | st.binary().map(bytearray)
+    | st.sets(st.integers(), max_size=1)
+    | st.frozensets(st.text(), max_size=1),
+    lambda inner: st.lists(inner, max_size=4).flatmap(
+        lambda row: st.sampled_from([row, tuple(row), {"key": row}])
+    ),
     max_leaves=12,
 )
-DTYPES = (torch.bfloat16, torch.float32, torch.complex64, torch.bool, torch.int8, torch.int64, torch.float8_e4m3fn)
+DTYPES = (
+    torch.bfloat16,
+    torch.float32,
+    torch.complex64,
+    torch.bool,
+    torch.int8,
+    torch.int64,
+    torch.float8_e4m3fn,
+)
 
 
 def there_and_back(value):
@@ -165,11 +203,15 @@ def test_tensors_however_they_lie_in_memory_dtypes_ranks_and_records_of_ours_may
         assert torch.equal(back, value.detach()), value
         # What comes back can be written to.
         back += 1
-    rank = Rank.make(3, size=4, local_rank=3, host="n1", backend="gloo", meter=SimpleMeter(), side=None)
+    rank = Rank.make(
+        3, size=4, local_rank=3, host="n1", backend="gloo", meter=SimpleMeter(), side=None
+    )
     value = {"dtype": torch.bfloat16, "shape": torch.ones(2, 3).shape, "rank": rank}
     assert there_and_back(value) == {"dtype": torch.bfloat16, "shape": (2, 3), "rank": 3}
     assert type(there_and_back(rank)) is int
-    task = Task(7, World("1.1", 2, "gloo", 600.0), FunctionRef("/f.py", "0" * 64, "f", "g"), b"arguments")
+    task = Task(
+        7, World("1.1", 2, "gloo", 600.0), FunctionRef("/f.py", "0" * 64, "f", "g"), b"arguments"
+    )
     assert there_and_back([task, Answer("ok", b"value")]) == [task, Answer("ok", b"value")]
     own = [1]
     own.append(own)
@@ -197,10 +239,19 @@ def test_what_is_not_plain_or_too_large_is_refused_by_name():
         told = refused(encode, value, "the result of rank 1")
         assert told.startswith("the result of rank 1 holds ")
         assert named in told.partition(";")[0], told
-        assert told.endswith("; expected numbers, text, bytes, None, tuples, lists, sets, dicts, tensors and dtypes")
-    for value in (bytes(2**20 + 1), [torch.zeros(2**17) for _ in range(3)], torch.ones(1).expand(2**40)):
+        assert told.endswith(
+            "; expected numbers, text, bytes, None, tuples, lists, sets, dicts, tensors and dtypes"
+        )
+    for value in (
+        bytes(2**20 + 1),
+        [torch.zeros(2**17) for _ in range(3)],
+        torch.ones(1).expand(2**40),
+    ):
         told = refused(encode, value, "x", most_bytes=2**20)
-        assert "MiB or more; expected at most 1 MiB: reduce it on the rank, or write it to a file" in told
+        assert (
+            "MiB or more; expected at most 1 MiB: reduce it on the rank, or write it to a file"
+            in told
+        )
     deep = []
     for _ in range(1_000_000):
         deep = [deep]

@@ -25,7 +25,11 @@ class Copies(Make):
         facts = {"policy": replace(policy, looks=plan), **changes}
         one = super().result(*seconds, **facts)
         slow = one.judgement.limit_s is None and (one.change or 0) > policy.tolerance
-        return super().result(*seconds * FEWEST_RED, **facts) if len(seconds) == 1 and plan.slow_only and slow else one
+        return (
+            super().result(*seconds * FEWEST_RED, **facts)
+            if len(seconds) == 1 and plan.slow_only and slow
+            else one
+        )
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,9 @@ HOST = "node7"
 
 
 def figure(name="n", value=1.0, unit="count", test="ddp"):
-    return Figure(f"test_it.py::test_it[{test}]", f"it[{test}]", "process-1", name, float(value), unit)
+    return Figure(
+        f"test_it.py::test_it[{test}]", f"it[{test}]", "process-1", name, float(value), unit
+    )
 
 
 def test_every_figure_is_shown_in_a_unit_that_fits():
@@ -42,8 +44,15 @@ def test_every_figure_is_shown_in_a_unit_that_fits():
 
 
 def test_each_test_has_one_line_with_its_last_figures_in_order():
-    found = [figure("efficiency", 0.873, "share"), figure("n", 2, test="fsdp"), figure("communicating", 0.121, "share")]
-    assert figure_lines(found) == ["it[ddp]: efficiency 87.3 %, communicating 12.1 %", "it[fsdp]: n 2"]
+    found = [
+        figure("efficiency", 0.873, "share"),
+        figure("n", 2, test="fsdp"),
+        figure("communicating", 0.121, "share"),
+    ]
+    assert figure_lines(found) == [
+        "it[ddp]: efficiency 87.3 %, communicating 12.1 %",
+        "it[fsdp]: n 2",
+    ]
     assert figure_lines([figure(value=1), figure("m"), figure(value=2)]) == ["it[ddp]: n 2, m 1"]
     lines = figure_lines([figure(test=str(number)) for number in range(5)], at_most=3)
     assert (len(lines), lines[-1]) == (4, "… and 2 more tests with figures")
@@ -52,7 +61,9 @@ def test_each_test_has_one_line_with_its_last_figures_in_order():
 
 def step(make, *first_calls_s, seconds=(0.14,), iterations=1, warm_calls_s=(), **changes):
     """A measurement of 140 ms a call whose first calls took these times."""
-    samples = Samples(seconds, iterations, 1e-9, first_calls_s=first_calls_s, warm_calls_s=warm_calls_s)
+    samples = Samples(
+        seconds, iterations, 1e-9, first_calls_s=first_calls_s, warm_calls_s=warm_calls_s
+    )
     return make.measurement(samples=samples, label="warm_up[large]", **changes)
 
 
@@ -71,7 +82,9 @@ def test_first_calls_stand_beside_the_steady_time(make):
         assert first_call_text(step(make, *calls)) == f"call 0 took {text}"
     # Behind a queue they compare with warm ones by the same clock; new ranks are said to be new.
     queued = step(make, 38e-6, 38e-6, seconds=(20e-6,), warm_calls_s=(38e-6, 39e-6, 37e-6))
-    by_host = "call 0 took 38.0 µs, 1.00 x the steady 38.0 µs by the host's clock; steady from call 0 on"
+    by_host = (
+        "call 0 took 38.0 µs, 1.00 x the steady 38.0 µs by the host's clock; steady from call 0 on"
+    )
     assert first_call_text(queued) == by_host
     fresh = step(make, 0.28, ranks=Ranks(2, "local", "gloo", fresh=True))
     assert first_call_text(fresh).startswith("call 0 on new ranks took 280 ms")
@@ -80,18 +93,25 @@ def test_first_calls_stand_beside_the_steady_time(make):
 def test_steps_behind_more_and_more_warm_up_are_one_table_of_means_and_deviations(make):
     calls = (1.0, *[0.2, 0.1] * 7)
     # The deviation of samples: five of each lie 0.05 off their mean, of ten less one.
-    assert after_warm_up(step(make, *calls))[1:] == [pytest.approx((0.15, 0.05 * (10 / 9) ** 0.5))] * 2
+    assert (
+        after_warm_up(step(make, *calls))[1:] == [pytest.approx((0.15, 0.05 * (10 / 9) ** 0.5))] * 2
+    )
     assert after_warm_up(step(make, *calls))[0][0] == pytest.approx((1 + 5 * 0.2 + 4 * 0.1) / 10)
     rows = [make.row(step(make, *calls)), make.row(step(make, *calls[:14]))]
     title, heading, _, line = warm_up_table(rows, 80).split("\n")
     assert title == "mean and standard deviation of 10 steps after 0, 1, 5 warm-up steps:"
     assert heading.split() == ["test", "after", "0", "after", "1", "after", "5"]
-    assert " ".join(line.split()) == "warm_up[large] 240 ms ± 272 ms 150 ms ± 52.7 ms 150 ms ± 52.7 ms"
+    assert (
+        " ".join(line.split()) == "warm_up[large] 240 ms ± 272 ms 150 ms ± 52.7 ms 150 ms ± 52.7 ms"
+    )
     assert warm_up_table(rows[1:], 80) == ""
 
 
 def test_a_call_is_steady_within_tolerance_and_known_noise(make):
-    assert steady_from(step(make, 1.0, 60e-6, seconds=(20e-6,), warm_calls_s=(38e-6, 38e-6, 60e-6))) == 1
+    assert (
+        steady_from(step(make, 1.0, 60e-6, seconds=(20e-6,), warm_calls_s=(38e-6, 38e-6, 60e-6)))
+        == 1
+    )
     for tolerance, began in ((0.05, None), (0.2, 1)):
         assert began == steady_from(step(make, 1.0, 0.16), tolerance)
     # Half of the samples are 1 % off, so a call of its own deviates by 1.5 %, or by 15 % where a sample is 100 calls.
@@ -109,17 +129,27 @@ def test_first_calls_have_a_line_where_somebody_asked_and_stand_in_explain(make,
     assert (len(lines), lines[-1]) == (4, "… and 2 more with first calls")
     (row,) = rows_of_run(make.run(tmp_path / "r.jsonl", step(make, 1.764, 0.14, compile_s=1.62)))
     told = "call 0 took 1.76 s, 12.6 x the steady 140 ms; call 1 1.00 x; steady from call 1 on"
-    assert {f"      first calls: {told}", "      compiling: 1.62 s beyond a warm call"} <= set(explanation(row, 120))
+    assert {f"      first calls: {told}", "      compiling: 1.62 s beyond a warm call"} <= set(
+        explanation(row, 120)
+    )
 
 
 def ranks(size=2, **changes):
-    facts = {"size": size, "launcher": "local", "backend": "gloo", "hosts": (HOST,) * size, "threads": 1}
+    facts = {
+        "size": size,
+        "launcher": "local",
+        "backend": "gloo",
+        "hosts": (HOST,) * size,
+        "threads": 1,
+    }
     return Ranks(**(facts | changes))
 
 
 def late(rank=1, lag_s=0.02, size=2, **changes):
     """Ranks of which one was late."""
-    return ranks(size, straggler=rank, lag_s=tuple(lag_s * (each == rank) for each in range(size)), **changes)
+    return ranks(
+        size, straggler=rank, lag_s=tuple(lag_s * (each == rank) for each in range(size)), **changes
+    )
 
 
 def shown(make, told, label="all_reduce", *, labels=(), **changes):
@@ -136,27 +166,45 @@ def test_a_launch_is_told_once_with_how_ranks_were_started_and_where(make):
         (ranks(threads=8), "local, gloo, 8 threads a rank, on node7"),
         (ranks(threads=None), "local, gloo, on node7"),
         (ranks(hosts=()), "local, gloo, 1 thread a rank"),
-        (ranks(4, hosts=("a", "a", "b", "b"), launcher="srun"), "srun, gloo, 1 thread a rank, on a, b"),
-        (ranks(512, hosts=many), "local, gloo, 1 thread a rank, on n0, n1, n2, n3 and 60 more hosts"),
+        (
+            ranks(4, hosts=("a", "a", "b", "b"), launcher="srun"),
+            "srun, gloo, 1 thread a rank, on a, b",
+        ),
+        (
+            ranks(512, hosts=many),
+            "local, gloo, 1 thread a rank, on n0, n1, n2, n3 and 60 more hosts",
+        ),
     ):
         assert launch_text(told) == text
-    found = [shown(make, one) for one in (ranks(launcher="mpirun"), ranks(), None, ranks(4), ranks(launcher="mpirun"))]
-    launches = ["ranks: mpirun, gloo, 1 thread a rank, on node7", "ranks: local, gloo, 1 thread a rank, on node7"]
+    found = [
+        shown(make, one)
+        for one in (ranks(launcher="mpirun"), ranks(), None, ranks(4), ranks(launcher="mpirun"))
+    ]
+    launches = [
+        "ranks: mpirun, gloo, 1 thread a rank, on node7",
+        "ranks: local, gloo, 1 thread a rank, on node7",
+    ]
     assert rank_lines(found) == launches
     assert rank_lines([shown(make, None)]) == []
 
 
 def test_stragglers_and_what_is_oversubscribed_are_named_and_of_many_three(make):
     for rank in (0, 1):
-        (_, line) = rank_lines([shown(make, late(rank, 0.02, hosts=("node7", "node8")), "all_reduce[1MiB-2ranks]")])
+        (_, line) = rank_lines(
+            [shown(make, late(rank, 0.02, hosts=("node7", "node8")), "all_reduce[1MiB-2ranks]")]
+        )
         assert line == (
             f"straggler: rank {rank} on node{7 + rank} needs 20.0 ms more than the fastest for its own part of "
             "all_reduce[1MiB-2ranks] (80.0 % of a call)"
         )
     lines = rank_lines([shown(make, late(), f"op{number}") for number in range(5)])
-    assert ["op0", "op1", "op2"] == [line.partition(" own part of ")[2].partition(" ")[0] for line in lines[1:4]]
+    assert ["op0", "op1", "op2"] == [
+        line.partition(" own part of ")[2].partition(" ")[0] for line in lines[1:4]
+    ]
     assert lines[4:] == ["… and 2 more with a straggler"]
-    crowded = [shown(make, ranks(4), f"op{number}", labels=(OVERSUBSCRIBED,)) for number in range(5)]
+    crowded = [
+        shown(make, ranks(4), f"op{number}", labels=(OVERSUBSCRIBED,)) for number in range(5)
+    ]
     told = "oversubscribed: more ranks on a host than cores, so these tell of the scheduler and never gate: op0"
     assert rank_lines(crowded[:1])[1:] == [told]
     assert rank_lines(crowded)[-1] == f"{told}, op1, op2 and 2 more"

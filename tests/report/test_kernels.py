@@ -4,7 +4,13 @@ from dataclasses import replace
 
 from pytest_roofline.baselines.rows import compiled_row, kernel_row
 from pytest_roofline.core.entries import ExactEntry
-from pytest_roofline.core.resources import ExactJudgement, FigureChange, ResourceKey, Resources, with_target
+from pytest_roofline.core.resources import (
+    ExactJudgement,
+    FigureChange,
+    ResourceKey,
+    Resources,
+    with_target,
+)
 from pytest_roofline.kernel_gate.judging import entry_of, judge_exact
 from pytest_roofline.kernel_gate.recording import ExactChange
 from pytest_roofline.kernel_gate.text import (
@@ -17,7 +23,12 @@ from pytest_roofline.kernel_gate.text import (
 )
 from pytest_roofline.plugin.results import DOES_NOT_FIT
 from pytest_roofline.report.messages import closing_lines, counts_line
-from pytest_roofline.report.tables import exact_change_lines, exact_reason_lines, exact_table, kernels_table
+from pytest_roofline.report.tables import (
+    exact_change_lines,
+    exact_reason_lines,
+    exact_table,
+    kernels_table,
+)
 
 HOSTILE = "x\x1b[31m\r\ny\u202e[bold]"
 STEERS = set("\x1b\r\u202e")
@@ -32,18 +43,26 @@ FEWER = {name: FIGURES[name] for name in ("shared_bytes", "registers", "stack_by
 def kernel(target="sm_90", label=None, name="", **changes):
     key = ResourceKey("flash", {"target": target}, target, name)
     facts = {"figures": FIGURES, "compiler": {"triton": "3.9.0"}}
-    return Resources(key, "test_flash.py::test_flash", label or key.label, "process-1", **(facts | changes))
+    return Resources(
+        key, "test_flash.py::test_flash", label or key.label, "process-1", **(facts | changes)
+    )
 
 
 def judged(before=FIGURES, why_none="", **changes):
     found = kernel(**changes)
-    known = ExactEntry("flash", found.target, before, compiler={"triton": "3.9.0"}) if before else None
-    exact = judge_exact(entry_of(found, {}), known, source="resources.json", why_none=why_none, unread=found.unread)
+    known = (
+        ExactEntry("flash", found.target, before, compiler={"triton": "3.9.0"}) if before else None
+    )
+    exact = judge_exact(
+        entry_of(found, {}), known, source="resources.json", why_none=why_none, unread=found.unread
+    )
     return compiled_row(found, replace(exact, label=found.label, test_id=found.test_id))
 
 
 def unknown(key, figures):
-    return kernel_row(key, figures, ExactJudgement("", key.label, key.target, "NO BASELINE", reason="none"))
+    return kernel_row(
+        key, figures, ExactJudgement("", key.label, key.target, "NO BASELINE", reason="none")
+    )
 
 
 def worse(**changes):
@@ -55,22 +74,35 @@ def rows(text):
 
 
 def test_a_table_fits_in_eighty_columns_with_the_worst_first_and_a_mark_for_what_was_not_read():
-    long = with_target("flash_attention_backward_keys[" + "-".join(map(str, range(40))) + "]", "sm_90")
+    long = with_target(
+        "flash_attention_backward_keys[" + "-".join(map(str, range(40))) + "]", "sm_90"
+    )
     table = kernels_table([judged(), judged(label=long), worse(label="worse")], 80, colour=False)
     assert max(map(len, table.split("\n"))) <= 80
     assert ("worse", "REGRESSED") == (rows(table)[0][0], rows(table)[0][-1])
     # The target stands in its column alone.
     (row,) = rows(kernels_table([judged(label="flash@sm_90")], 80, colour=False))
     assert row == ["flash", "sm_90", "198", "112", "KiB", "0", "24", "PASSED"]
-    found = kernel(figures={"shared_bytes": 0, "registers": 32, "stack_bytes": 0}, unread="nvdisasm gave up")
+    found = kernel(
+        figures={"shared_bytes": 0, "registers": 32, "stack_bytes": 0}, unread="nvdisasm gave up"
+    )
     result = replace(unknown(found.key, found.figures), resources=found)
     assert rows(kernels_table([result], 80, colour=False))[0][-4:] == ["?", "?", "NO", "BASELINE"]
     assert difference_lines([result, result]) == ["sm_90: nvdisasm gave up"]
     assert status_word(result) == "sm_90 32 registers, 0 B shared NO BASELINE"
     few = unknown(kernel().key, {"registers": 8})
     assert rows(kernels_table([few], 80, colour=False))[0][2:6] == ["8", "?", "?", "?"]
-    amd = {"shared_bytes": 32768, "vgprs": 200, "vgpr_spills": 3, "sgpr_spills": 1, "matrix_instructions": 48}
-    entries = [ExactEntry("flash", "sm_90", FIGURES), ExactEntry("flash", "gfx942", amd, compiler={"triton": "3.9.0"})]
+    amd = {
+        "shared_bytes": 32768,
+        "vgprs": 200,
+        "vgpr_spills": 3,
+        "sgpr_spills": 1,
+        "matrix_instructions": 48,
+    }
+    entries = [
+        ExactEntry("flash", "sm_90", FIGURES),
+        ExactEntry("flash", "gfx942", amd, compiler={"triton": "3.9.0"}),
+    ]
     assert rows(exact_table(entries, 80, colour=False)) == [
         ["flash", "sm_90", "198", "112", "KiB", "0", "24"],
         ["flash", "gfx942", "200", "32", "KiB", "4", "48", "3.9.0"],
@@ -79,8 +111,14 @@ def test_a_table_fits_in_eighty_columns_with_the_worst_first_and_a_mark_for_what
 
 def test_the_message_of_a_red_test_says_first_what_got_worse_and_what_could_not_be_compared():
     first, second = failure_message(worse(), "runs/r.jsonl").split("\n")
-    assert first == "flash[sm_90]: registers 198 → 255, spill_stores 0 → 12 REGRESSED; exact; triton 3.9.0"
-    assert second == "  Details: runs/r.jsonl; accept with `roofline baseline propose --accept-slower`."
+    assert (
+        first
+        == "flash[sm_90]: registers 198 → 255, spill_stores 0 → 12 REGRESSED; exact; triton 3.9.0"
+    )
+    assert (
+        second
+        == "  Details: runs/r.jsonl; accept with `roofline baseline propose --accept-slower`."
+    )
     unread = judged(figures=FEWER | {"registers": 255}, unread="nvdisasm gave up")
     first, second = failure_message(unread, "r").split("\n")
     assert first == "flash[sm_90]: registers 198 → 255 REGRESSED; exact; triton 3.9.0"
@@ -91,8 +129,12 @@ def test_the_message_of_a_red_test_says_first_what_got_worse_and_what_could_not_
     assert "nvdisasm gave up; registers 198 → 255" in line
     assert "The run could not be saved" in failure_message(worse(), "")
     missing = failure_message(judged(None, why_none="no baseline recorded"), "r")
-    assert missing.startswith("flash[sm_90]: NO BASELINE (no baseline recorded), and a baseline is required\n")
-    assert status_word(compiled_row(kernel(invalid="too big"), verdict=DOES_NOT_FIT)).endswith(" DOES NOT FIT")
+    assert missing.startswith(
+        "flash[sm_90]: NO BASELINE (no baseline recorded), and a baseline is required\n"
+    )
+    assert status_word(compiled_row(kernel(invalid="too big"), verdict=DOES_NOT_FIT)).endswith(
+        " DOES NOT FIT"
+    )
     lines = explanation("r.jsonl", kernel(invalid="needs more than there is"), None)
     assert lines[-1] == "no verdict: needs more than there is"
 
@@ -114,7 +156,10 @@ def test_no_text_of_a_user_or_a_file_reaches_the_terminal_raw():
         assert not set("".join([table, *texts])) & STEERS
         assert all(len(text.split("\n")) <= 2 for text in texts)
     odd = ExactEntry("flash", HOSTILE, FIGURES)
-    for text in (exact_table([odd], 80, colour=False), kernels_table([unknown(odd.key, FIGURES)], 80, colour=False)):
+    for text in (
+        exact_table([odd], 80, colour=False),
+        kernels_table([unknown(odd.key, FIGURES)], 80, colour=False),
+    ):
         assert not set(text) & STEERS
 
 
@@ -127,18 +172,26 @@ def test_of_many_changes_and_kernels_the_first_are_told_and_the_others_counted()
     assert difference_lines([judged(), worse()]) == []
 
 
-def test_properties_carry_name_target_and_what_the_baseline_has_and_kernels_are_counted_beside_times(make):
+def test_properties_carry_name_target_and_what_the_baseline_has_and_kernels_are_counted_beside_times(
+    make,
+):
     found = dict(properties([worse(name="forward")]))
     assert ("255", "198", "REGRESSED") == tuple(
-        found[f"roofline.forward.sm_90.{name}"] for name in ("registers", "baseline_registers", "verdict")
+        found[f"roofline.forward.sm_90.{name}"]
+        for name in ("registers", "baseline_registers", "verdict")
     )
     (line,) = closing_lines([judged(), judged()], {}, (), "r1", "h200")
     assert line == "GREEN: 2 of 2 no worse"
-    assert counts_line(1, {"needs 2 GPUs": 2}, 2) == "1 measured, 2 compiled, 2 not measured (needs 2 GPUs)"
+    assert (
+        counts_line(1, {"needs 2 GPUs": 2}, 2)
+        == "1 measured, 2 compiled, 2 not measured (needs 2 GPUs)"
+    )
 
 
 def test_an_approval_shows_every_figure_that_changes():
-    before, after = (ExactEntry("flash", "sm_90", FIGURES | more) for more in ({}, {"registers": 255}))
+    before, after = (
+        ExactEntry("flash", "sm_90", FIGURES | more) for more in ({}, {"registers": 255})
+    )
     changes = [
         ExactChange(after, None, "new"),
         ExactChange(after, before, "replaced", (FigureChange("registers", 198, 255, "worse"),)),

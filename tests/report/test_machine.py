@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 
 from pytest_roofline.core.facts import Finding, Gpu, HostFacts, Machine, Property, Unexpected
 from pytest_roofline.core.units import printable
-from pytest_roofline.report.machine import difference_lines, finding_lines, machine_lines, property_line
+from pytest_roofline.report.machine import (
+    difference_lines,
+    finding_lines,
+    machine_lines,
+    property_line,
+)
 
 GB = 10**9
 HOST = HostFacts("node", "AMD EPYC", 64, 32, 512 * GB, 512 * GB, kernel="6.8")
@@ -15,12 +20,16 @@ GPU = Gpu(
     0, "NVIDIA H100", memory_bytes=80 * GB, driver="570.86", power_limit_w=700.0, pcie_generation=5, pcie_width=16,
     links=18, ecc=True,
 )  # fmt: skip
-FINDING = Finding("limit", "memlock", "8.39 MB may be locked", "RDMA is refused", "ulimit -l unlimited")
+FINDING = Finding(
+    "limit", "memlock", "8.39 MB may be locked", "RDMA is refused", "ulimit -l unlimited"
+)
 HELD = Property("a flush evicts the cache", "holds", "cold at 3000 GB/s", "at most 3450 GB/s")
 
 
 def test_the_host_and_every_gpu_have_a_line():
-    lines = machine_lines(Machine(HOST, gpus=(GPU, replace(GPU, index=1, ecc=False)), torch_devices=2))
+    lines = machine_lines(
+        Machine(HOST, gpus=(GPU, replace(GPU, index=1, ecc=False)), torch_devices=2)
+    )
     assert lines == [
         "host node: AMD EPYC, 32 of 64 cores, 512 GB memory, kernel 6.8",
         "GPU 0 (NVIDIA H100): 80.0 GB, driver 570.86, 700 W, PCIe 5 × 16, 18 links up, ECC on",
@@ -66,7 +75,9 @@ def test_a_finding_says_kind_subject_what_was_seen_its_effect_and_its_remedy():
         "LIMIT   memlock: 8.39 MB may be locked: RDMA is refused. Mend: ulimit -l unlimited."
     ]
     other = replace(FINDING, kind="unknown", subject="governor")
-    assert ["LIMIT", "UNKNOWN"] == [line.split()[0] for line in finding_lines([FINDING, other], 200)]
+    assert ["LIMIT", "UNKNOWN"] == [
+        line.split()[0] for line in finding_lines([FINDING, other], 200)
+    ]
     assert finding_lines([], 80) == ["nothing that limits the trust in numbers was found"]
 
 
@@ -83,11 +94,17 @@ def test_a_finding_that_goes_on_is_indented_and_loses_no_word():
         assert others
         assert all(line.startswith(" " * 8) and line[8] != " " for line in others)
     finding = replace(FINDING, remedy="docker run --shm-size=16g (or --ipc=host) " * 5)
-    assert " ".join(finding_lines([finding], 400)).split() == " ".join(finding_lines([finding], 40)).split()
+    assert (
+        " ".join(finding_lines([finding], 400)).split()
+        == " ".join(finding_lines([finding], 40)).split()
+    )
 
 
 def test_every_difference_has_a_line_with_its_remedy_and_they_are_counted():
-    narrow, driver = Unexpected("GPU 3 (H100)", "pcie_width", "16", "8"), Unexpected("driver", "version", "570", "?")
+    narrow, driver = (
+        Unexpected("GPU 3 (H100)", "pcie_width", "16", "8"),
+        Unexpected("driver", "version", "570", "?"),
+    )
     assert difference_lines([], "node.json") == ["as expected by node.json"]
     assert difference_lines([narrow], "node.json")[-1] == "1 difference from node.json"
     assert difference_lines([narrow, driver], "node.json") == [
@@ -99,7 +116,11 @@ def test_every_difference_has_a_line_with_its_remedy_and_they_are_counted():
 
 
 def test_what_must_be_is_told_where_a_property_fails():
-    for outcome, end in (("holds", ""), ("FAILS", "; expected at most 3450 GB/s"), ("does not apply", "")):
+    for outcome, end in (
+        ("holds", ""),
+        ("FAILS", "; expected at most 3450 GB/s"),
+        ("does not apply", ""),
+    ):
         line = f"{outcome:15}a flush evicts the cache: cold at 3000 GB/s{end}"
         assert line == property_line(replace(HELD, outcome=outcome), 200)
 
@@ -120,7 +141,9 @@ def hostile_lines(text):
         *finding_lines([finding], 100),
         *difference_lines([Unexpected(gpu.label, text, text, text)], text),
         *difference_lines([], text),
-        *property_line(replace(HELD, outcome="FAILS", observed=text, expected=text), 100).split("\n"),
+        *property_line(replace(HELD, outcome="FAILS", observed=text, expected=text), 100).split(
+            "\n"
+        ),
     ]
 
 

@@ -32,12 +32,18 @@ def save(make, tmp_path):
         host = replace(header.environment.host, name=node or f"node{index}")
         header = replace(header, environment=replace(header.environment, host=host))
         measured = [
-            make.measurement(seconds * (1 + index / 1000), key=make.key(name, parameters={}), process=header.run_id)
+            make.measurement(
+                seconds * (1 + index / 1000),
+                key=make.key(name, parameters={}),
+                process=header.run_id,
+            )
             for name, seconds in (("copy", 1e-3), ("step", step_s))
         ]
         path = tmp_path / folder / f"node{index}.jsonl"
         path.parent.mkdir(exist_ok=True)
-        path.write_text("".join(map(encode_line, (header, *measured, *map(make.outcome, measured)))))
+        path.write_text(
+            "".join(map(encode_line, (header, *measured, *map(make.outcome, measured))))
+        )
 
     return write
 
@@ -64,12 +70,18 @@ def test_the_last_line_and_the_exit_status_tell_a_regression(command, rollout):
     ):
         rollout(slower)
         result = command("before", "after", *CONTROL)
-        assert (result.exit_code, result.stderr, result.stdout.splitlines()[-1]) == (status, "", last)
+        assert (result.exit_code, result.stderr, result.stdout.splitlines()[-1]) == (
+            status,
+            "",
+            last,
+        )
     rollout(0.2)
     assert command("before", "after", *CONTROL, "--tolerance", "40%").exit_code == 0
 
 
-def test_the_text_has_both_sides_with_what_changed_and_the_changes_beside_the_effect(command, rollout, save):
+def test_the_text_has_both_sides_with_what_changed_and_the_changes_beside_the_effect(
+    command, rollout, save
+):
     rollout(0.2)
     save("before", 8)
     save("after", 9, "570.86")
@@ -81,7 +93,17 @@ def test_the_text_has_both_sides_with_what_changed_and_the_changes_beside_the_ef
         "  only after: GPU-9",
         "control: GPU-3 (node3), GPU-4 (node4), GPU-5 (node5)",
     ]
-    assert lines[5].split() == ["test", "changed", "control", "effect", "99", "%", "interval", "n", "verdict"]
+    assert lines[5].split() == [
+        "test",
+        "changed",
+        "control",
+        "effect",
+        "99",
+        "%",
+        "interval",
+        "n",
+        "verdict",
+    ]
     assert lines[7].split()[:7] == ["step", "+20.0", "%", "+0.0", "%", "+20.0", "%"]
     assert lines[7].split()[-2:] == ["3:3", "REGRESSED"]
     assert max(map(len, lines)) <= 80
@@ -93,24 +115,40 @@ def test_controls_may_be_named_by_a_pattern_among_all_runs(command, rollout, tmp
     for side in ("before", "after"):
         for path in (tmp_path / f"kept-{side}").iterdir():
             path.rename(tmp_path / side / path.name)
-    assert command("before", "after", "--control", "before/node[345].jsonl", "after/node[345].jsonl").stdout == apart
+    assert (
+        command(
+            "before", "after", "--control", "before/node[345].jsonl", "after/node[345].jsonl"
+        ).stdout
+        == apart
+    )
 
 
 def test_json_has_the_fields_of_a_row_and_what_each_device_did(command, rollout):
     rollout(0.2)
     result = command("before", "after", *CONTROL, "--json")
     step, copy = json.loads(result.stdout)
-    assert (result.exit_code, step["label"], step["verdict"], copy["verdict"]) == (1, "step", "REGRESSED", "PASSED")
-    assert [0.2, 0.0, 0.2] == pytest.approx([step["change"], step["control_change"], step["devices"]["GPU-0 (node0)"]])
+    assert (result.exit_code, step["label"], step["verdict"], copy["verdict"]) == (
+        1,
+        "step",
+        "REGRESSED",
+        "PASSED",
+    )
+    assert [0.2, 0.0, 0.2] == pytest.approx(
+        [step["change"], step["control_change"], step["devices"]["GPU-0 (node0)"]]
+    )
     assert step["change_low"] < 0.2 < step["change_high"]
     assert list(step["control_devices"]) == ["GPU-3 (node3)", "GPU-4 (node4)", "GPU-5 (node5)"]
 
 
-def test_a_device_that_stands_out_and_a_test_that_is_lost_are_named(command, rollout, save, tmp_path):
+def test_a_device_that_stands_out_and_a_test_that_is_lost_are_named(
+    command, rollout, save, tmp_path
+):
     rollout()
     save("after", 1, "570.86", 1.3e-3)
     path = tmp_path / "after" / "node0.jsonl"
-    path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if '"step' not in line))
+    path.write_text(
+        "".join(line for line in path.read_text().splitlines(keepends=True) if '"step' not in line)
+    )
     result = command("before", "after", *CONTROL)
     assert result.exit_code == 1
     assert "lost: step has no sound time any more on GPU-0 (node0) (1 of 3)" in result.stdout
@@ -126,7 +164,10 @@ def test_what_cannot_be_used_gets_one_sentence(command, rollout, tmp_path):
         (("before", "after", "--control", "gone", "kept-after"), "gone.jsonl does not exist"),
         (("before", "empty", *CONTROL), "empty holds no run file"),
         (("before", "after/none*", *CONTROL), "no run file matches after/none*"),
-        (("before", "kept-after", *CONTROL), "no test was measured both before and after on one of the devices"),
+        (
+            ("before", "kept-after", *CONTROL),
+            "no test was measured both before and after on one of the devices",
+        ),
     ):
         result = command(*arguments)
         assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)

@@ -53,7 +53,11 @@ def closing(*results, reds=None, run="", planned=(), most=1, status=0):
 
 
 def test_a_run_ends_in_a_sentence_in_one_of_three_colours(make):
-    good, better, new = make.result(), make.result(0.5e-3), make.result(known=False, test_id="t.py::new")
+    good, better, new = (
+        make.result(),
+        make.result(0.5e-3),
+        make.result(known=False, test_id="t.py::new"),
+    )
     unknown = make.result(1.04e-3, reference=vague(make), test_id="t.py::open")
     slow = make.result(2e-3, test_id="t.py::slow")
     red = {"t.py::slow": ("REGRESSED", "slow: +100 %")}
@@ -62,14 +66,30 @@ def test_a_run_ends_in_a_sentence_in_one_of_three_colours(make):
         ([good, better], {}, "GREEN: 2 of 2 fast enough"),
         ([good, new], {}, "GREEN: 1 of 2 fast enough, 1 undecided (1 NO BASELINE)"),
         ([good, by_limit], {}, "GREEN: 2 of 2 fast enough (1 by published limits)"),
-        ([good, new, unknown], {}, "GREY: 1 of 3 fast enough, 2 undecided (1 INCONCLUSIVE, 1 NO BASELINE)"),
-        ([new, make.result(invalid="bad")], {}, "GREY: nothing was compared (1 INVALID, 1 NO BASELINE)"),
+        (
+            [good, new, unknown],
+            {},
+            "GREY: 1 of 3 fast enough, 2 undecided (1 INCONCLUSIVE, 1 NO BASELINE)",
+        ),
+        (
+            [new, make.result(invalid="bad")],
+            {},
+            "GREY: nothing was compared (1 INVALID, 1 NO BASELINE)",
+        ),
         ([make.row(make.measurement())], {}, "GREY: nothing was compared (1 FAILED)"),
         ([], {}, "GREY: nothing was compared, since 0 of 2 tests measured anything"),
-        ([good, slow, new], red, "RED: 1 REGRESSED, 1 of 3 fast enough, 1 undecided (1 NO BASELINE)"),
+        (
+            [good, slow, new],
+            red,
+            "RED: 1 REGRESSED, 1 of 3 fast enough, 1 undecided (1 NO BASELINE)",
+        ),
         ([good], {"a": ("FAILED", "boom")}, "RED: 1 FAILED, 1 of 2 fast enough"),
         # What is no test of the plan, as the gate's own, is no result.
-        ([good], {GATE: (GATE, "it lacks")}, "RED: the gate compared too little, 1 of 1 fast enough"),
+        (
+            [good],
+            {GATE: (GATE, "it lacks")},
+            "RED: the gate compared too little, 1 of 1 fast enough",
+        ),
     ):
         assert closing(*rows, reds=reds, planned=("a", "b"))[-1] == said
     # A run that was interrupted is no green one; ordinary tests that failed are none of ours, and said.
@@ -79,7 +99,8 @@ def test_a_run_ends_in_a_sentence_in_one_of_three_colours(make):
     ):
         assert closing(good, status=status)[-1] == said
     lost = memory_row(
-        OutOfMemory("t.py::big", "big", {}, "big[1]", "p", "cpu", "asked for 2 TiB"), verdict="OUT OF MEMORY"
+        OutOfMemory("t.py::big", "big", {}, "big[1]", "p", "cpu", "asked for 2 TiB"),
+        verdict="OUT OF MEMORY",
     )
     assert closing(good, lost)[-1] == "GREEN: 1 of 1 fast enough; 1 OUT OF MEMORY as expected"
 
@@ -89,8 +110,16 @@ def test_what_failed_for_itself_has_the_tests_name_and_what_only_watched_is_red_
     for test_id, reason, facts in (
         ("t.py::fine", "", {"outcome": "passed"}),
         ("t.py::test_broken[4]", "ValueError: boom", {}),
-        ("t.py::slow", "Failed: slow: +30 % time", {"by_verdict": True, "verdicts": ("PASSED", "REGRESSED")}),
-        ("t.py::watched", "watched: +31 % time", {"by_verdict": True, "verdicts": ("REGRESSED",), "shadow": True}),
+        (
+            "t.py::slow",
+            "Failed: slow: +30 % time",
+            {"by_verdict": True, "verdicts": ("PASSED", "REGRESSED")},
+        ),
+        (
+            "t.py::watched",
+            "watched: +31 % time",
+            {"by_verdict": True, "verdicts": ("REGRESSED",), "shadow": True},
+        ),
         ("t.py::expected", "xfail: known", {}),
         (GATE, "nothing was compared", {"by_verdict": True}),
     ):
@@ -125,28 +154,46 @@ def test_above_the_sentence_stands_what_failed_or_what_would_decide(make):
     assert closing(limit, run="r1")[0] == f"A limit finds only what falls below it. {commands[0]}"
     assert closing(make.result(), new, run="r1")[:-1] == [said]
     busy = "others kept a core busy; run it on a quiet machine"
-    assert closing(new, make.result(invalid=busy))[0] == f"INVALID memcpy_d2d[64MiB]: {busy} (and 1 more)"
+    assert (
+        closing(new, make.result(invalid=busy))[0]
+        == f"INVALID memcpy_d2d[64MiB]: {busy} (and 1 more)"
+    )
     reds = {f"t{number}": ("FAILED", f"why {number}") for number in range(7)}
     assert closing(reds=reds)[-3:-1] == ["why 4", "… and 2 more that failed"]
-    hostile = closing(make.result(known=False, why_none=HOSTILE)) + closing(reds={"t": ("FAILED", HOSTILE)})
+    hostile = closing(make.result(known=False, why_none=HOSTILE)) + closing(
+        reds={"t": ("FAILED", HOSTILE)}
+    )
     assert not set("".join(hostile)) & STEERS
 
 
 def test_a_sweep_is_one_line_with_what_fits_it():
     def line(**changes):
-        facts = {"label": "memcpy\n", "metric": "traffic_GBps", "points": 9, "plateau": 2e9, "latency_s": 2e-6}
+        facts = {
+            "label": "memcpy\n",
+            "metric": "traffic_GBps",
+            "points": 9,
+            "plateau": 2e9,
+            "latency_s": 2e-6,
+        }
         facts |= {"reached": {"50%": MIB, "80%": None}, "bandwidth": 2.1e9}
         return curve_line(CurveSummary(**(facts | changes)))
 
-    assert line() == ("memcpy\\n: plateau 2.00 GB/s (traffic_GBps), 50% from 1 MiB; fits 2.00 µs + size at 2.10 GB/s")
+    assert line() == (
+        "memcpy\\n: plateau 2.00 GB/s (traffic_GBps), 50% from 1 MiB; fits 2.00 µs + size at 2.10 GB/s"
+    )
     assert line(misfit=0.61, latency_s=5e-8, bandwidth=5.25e9).endswith(
         "no latency and bandwidth fit it: the best, 50.0 ns + size at 5.25 GB/s, are 61% off"
     )
-    errors = line(latency_error_s=3e-8, bandwidth_error=1.25e7, of_roof={"80%": 4 * MIB, "90%": None})
+    errors = line(
+        latency_error_s=3e-8, bandwidth_error=1.25e7, of_roof={"80%": 4 * MIB, "90%": None}
+    )
     assert errors.endswith(
         "50% from 1 MiB, 80% of roof from 4 MiB; fits 2.00 µs ± 30.0 ns + size at 2.10 ± 0.0125 GB/s"
     )
-    assert line(metric="job_wall_s", latency_s=11.2, bandwidth=7e8) == "memcpy\\n: fits 11.2 s + size at 0.7 GB/s"
+    assert (
+        line(metric="job_wall_s", latency_s=11.2, bandwidth=7e8)
+        == "memcpy\\n: fits 11.2 s + size at 0.7 GB/s"
+    )
     assert "e+" not in line(plateau=2e12, bandwidth=2.1e12)
     assert line(bandwidth=None).endswith("fits 2.00 µs")
 
@@ -161,10 +208,19 @@ CONDITIONS = {
     "raise --roofline-budget": ({"labels": ("drifting",)}, ""),
     "the clock moved": ({"labels": ("clock_moved",)}, ""),
     "host's clock": ({"labels": ("wall_clock",), "mode": "host"}, ""),
-    "blocks excluded": ({"blocks": (Block(1), Block(1, "thermal slowdown"))}, " (1 of 2 by thermal slowdown)"),
-    "power cap": ({"blocks": (CAPPED, replace(CAPPED, power_capped=False))}, " (in 50% of its blocks, at 1530 MHz)"),
+    "blocks excluded": (
+        {"blocks": (Block(1), Block(1, "thermal slowdown"))},
+        " (1 of 2 by thermal slowdown)",
+    ),
+    "power cap": (
+        {"blocks": (CAPPED, replace(CAPPED, power_capped=False))},
+        " (in 50% of its blocks, at 1530 MHz)",
+    ),
     "another process": ({"neighbours": "seen"}, ""),
-    "not known whether others": ({"mode": "events", "neighbours": "unknown", "throttle_known": True}, ""),
+    "not known whether others": (
+        {"mode": "events", "neighbours": "unknown", "throttle_known": True},
+        "",
+    ),
     "not known whether the device was throttled, since the driver does not tell": (
         {"mode": "events", "neighbours": "none"},
         "",
@@ -182,7 +238,9 @@ def test_every_condition_has_a_line_that_names_it_and_the_tests(make):
         (line,) = condition_lines([under(make, "one"), under(make, **facts), under(make, "three")])
         assert (about in line, line.endswith(f": copy{end}")) == (True, True), line
         for count, more in ((3, ""), (4, " and 1 more"), (60, " and 57 more")):
-            (line,) = condition_lines([under(make, f"copy{number}", **facts) for number in range(count)])
+            (line,) = condition_lines(
+                [under(make, f"copy{number}", **facts) for number in range(count)]
+            )
             assert re.findall(r"copy\d+", line) == ["copy0", "copy1", "copy2"]
             assert (line.endswith(more), " more" in line) == (True, bool(more))
         for label in (HOSTILE, "[bold red]x[/]", ":smile:", "100 %s {0}"):
@@ -193,13 +251,27 @@ def test_every_condition_has_a_line_that_names_it_and_the_tests(make):
     assert [True] * 3 == ["copy" in line for line in condition_lines([under(make, **several)])]
     unprobed = condition_lines([under(make, blocks=(Block(2, power_capped=True),))])
     assert unprobed[0].endswith("copy (in 100% of its blocks)")
-    silent = condition_lines([under(make, mode="events", neighbours="none")], untold_since="nothing is installed")
-    assert silent == ["not known whether the device was throttled, since nothing is installed: copy"]
+    silent = condition_lines(
+        [under(make, mode="events", neighbours="none")], untold_since="nothing is installed"
+    )
+    assert silent == [
+        "not known whether the device was throttled, since nothing is installed: copy"
+    ]
 
 
 def test_good_conditions_and_what_table_or_verdict_tell_need_no_line(make):
-    good = {"blocks": (Block(1, clock_hz=2e9, power_capped=False),) * 2, "neighbours": "none", "throttle_known": True}
-    fine = [good, {}, {"labels": ("cache_resident",)}, {"labels": ("unresolved",)}, {"neighbours": "unknown"}]
+    good = {
+        "blocks": (Block(1, clock_hz=2e9, power_capped=False),) * 2,
+        "neighbours": "none",
+        "throttle_known": True,
+    }
+    fine = [
+        good,
+        {},
+        {"labels": ("cache_resident",)},
+        {"labels": ("unresolved",)},
+        {"neighbours": "unknown"},
+    ]
     assert condition_lines([under(make, **facts) for facts in fine]) == condition_lines([]) == []
 
 
@@ -209,7 +281,9 @@ def test_an_open_verdict_tells_why_and_what_would_decide_and_of_many_three_are_t
     assert line.startswith("INCONCLUSIVE memcpy_d2d[64MiB]: may be ")
     assert re.search(r"% after 1 process .*; .*(needs|record)", line)
     for count, last in ((3, "INVALID m2: wrong data"), (7, "… and 4 more of these")):
-        lines = reason_lines([make.result(label=f"m{number}", invalid="wrong data") for number in range(count)])
+        lines = reason_lines(
+            [make.result(label=f"m{number}", invalid="wrong data") for number in range(count)]
+        )
         assert (len(lines), lines[-1]) == (min(count, 4), last)
     (line,) = reason_lines([make.result(label=HOSTILE, invalid=HOSTILE)])
     assert not set(line) & STEERS
@@ -217,7 +291,11 @@ def test_an_open_verdict_tells_why_and_what_would_decide_and_of_many_three_are_t
 
 def suite(make, *percents, **changes):
     return [
-        make.result(1e-3 * (1 + percent / 100), label=f"t{number}", **({"environment": {"driver": "550.54"}} | changes))
+        make.result(
+            1e-3 * (1 + percent / 100),
+            label=f"t{number}",
+            **({"environment": {"driver": "550.54"}} | changes),
+        )
         for number, percent in enumerate(percents)
     ]
 
@@ -239,12 +317,20 @@ def test_what_moved_all_tests_is_said_once_and_first(make):
     changed = overview_lines(suite(make, *(0,) * 30, environment={"driver": "570.86"}))
     assert changed == ["changed since the baseline: driver 550.54 → 570.86"]
     some = [*suite(make, 0, 0), *suite(make, 0, environment={"driver": "570.86"})]
-    assert overview_lines(some) == ["changed since the baseline: driver 550.54 → 570.86 (1 of 3 tests)"]
+    assert overview_lines(some) == [
+        "changed since the baseline: driver 550.54 → 570.86 (1 of 3 tests)"
+    ]
 
 
 def test_slowdowns_that_vanish_in_cycles_are_the_clocks(make):
-    results = [on_clock(make, 1.25e-3, 1.6e9, "one"), on_clock(make, 1.6e-3, 1.6e9, "two"), on_clock(make, 1e-3, 2e9)]
-    assert overview_lines(results) == ["a lower clock explains 1 of 2 slowdowns: one (clock -20.0 %)"]
+    results = [
+        on_clock(make, 1.25e-3, 1.6e9, "one"),
+        on_clock(make, 1.6e-3, 1.6e9, "two"),
+        on_clock(make, 1e-3, 2e9),
+    ]
+    assert overview_lines(results) == [
+        "a lower clock explains 1 of 2 slowdowns: one (clock -20.0 %)"
+    ]
     (line,) = overview_lines([on_clock(make, 1.25e-3, 1.6e9, f"t{number}") for number in range(4)])
     assert line.endswith("t0 (clock -20.0 %), t1 (clock -20.0 %), t2 (clock -20.0 %) and 1 more")
 
@@ -281,7 +367,9 @@ def test_what_was_not_compared_says_nothing_of_the_run_and_no_name_steers_the_te
     nothing = [make.row(make.measurement()), make.result(known=False)]
     breach = make.result(9e-3, known=False, limits=[Limit(make.published(), 1e-3)])
     assert ([], []) == (overview_lines([*nothing, *[breach] * 9]), power_lines([*nothing, breach]))
-    fine = make.result(1.25e-3, policy=Policy(tolerance=0.002), label=HOSTILE, environment={"driver": HOSTILE})
+    fine = make.result(
+        1.25e-3, policy=Policy(tolerance=0.002), label=HOSTILE, environment={"driver": HOSTILE}
+    )
     said = [*overview_lines([fine, on_clock(make, 1.25e-3, 1.6e9, HOSTILE)]), *power_lines([fine])]
     assert (3, set()) == (len(said), set("".join(said)) & STEERS)
 

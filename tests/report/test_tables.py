@@ -107,7 +107,10 @@ def test_the_centre_of_several_processes_is_what_is_shown(make):
 def shortest(make, labels, metric="traffic_GBps"):
     """A result of 20 ns on a clock of 10, which tells a time or, where it says so, does not."""
     samples = Samples((2e-8,), 1, 1e-8, labels=labels)
-    facts = {"ceiling": Ceiling("traffic_GBps", 1e12, "datasheet", "vendor"), "invalid": samples.trouble}
+    facts = {
+        "ceiling": Ceiling("traffic_GBps", 1e12, "datasheet", "vendor"),
+        "invalid": samples.trouble,
+    }
     work = Work(read_bytes=10**3, write_bytes=10**3, payload_bytes=10**3, flops=10**3)
     measurement = make.measurement(samples=samples, key=make.key(metric=metric), work=work, **facts)
     verdict = judge([make.group(0.0)], None, Policy(), invalid=measurement.invalid)
@@ -118,7 +121,9 @@ def test_nothing_makes_a_rate_of_a_time_below_the_clocks_resolution(make):
     rates = ("rate", "traffic_GBps", "payload_GBps", "flops_per_s", "share_of_ceiling")
     for labels, known in ((("unresolved",), False), ((), True)):
         one = shortest(make, labels)
-        assert dict.fromkeys(rates, known) == {name: getattr(one.measurement, name) is not None for name in rates}
+        assert dict.fromkeys(rates, known) == {
+            name: getattr(one.measurement, name) is not None for name in rates
+        }
         texts = {
             "rate": rate_text(one),
             "figure": figure(one),
@@ -129,7 +134,10 @@ def test_nothing_makes_a_rate_of_a_time_below_the_clocks_resolution(make):
             "derived": str(one.measurement.derived()),
             "published": published_lines([one])[0],
         }
-        shown = {place: bool(re.search("B/s|FLOP/s|GBps|_per_s|share|%", text)) for place, text in texts.items()}
+        shown = {
+            place: bool(re.search("B/s|FLOP/s|GBps|_per_s|share|%", text))
+            for place, text in texts.items()
+        }
         assert dict.fromkeys(texts, known) == shown
     for metric in ("traffic_GBps", "payload_GBps", "TFLOPS"):
         assert rate_text(shortest(make, ("unresolved",), metric)) == "20.0 ns"
@@ -141,10 +149,14 @@ def test_nothing_makes_a_rate_of_a_time_below_the_clocks_resolution(make):
 def test_a_table_keeps_to_80_columns_and_shows_names_as_they_are_without_control_characters(make):
     for text, seconds in itertools.product(HOSTILE, (1e-12, 1e-3, 1e6)):
         ceiling = Ceiling("traffic_GBps", 1e9, "measured", text)
-        verdict = judge([make.group(math.log(seconds))], make.reference(make.group(MILLISECOND)), Policy())
+        verdict = judge(
+            [make.group(math.log(seconds))], make.reference(make.group(MILLISECOND)), Policy()
+        )
         for width in (80, 120):
             tables = (
-                results_table([result(make, seconds, benchmark=text, ceiling=ceiling)], width, False),
+                results_table(
+                    [result(make, seconds, benchmark=text, ceiling=ceiling)], width, False
+                ),
                 results_table([result(make, seconds, parameters={"memory": text})], width, False),
                 comparison_table([compared(make, verdict, text, seconds)], width, False),
             )
@@ -157,7 +169,10 @@ def test_a_table_keeps_to_80_columns_and_shows_names_as_they_are_without_control
 
 def test_an_id_without_room_has_lines_of_its_own_and_the_numbers_stand_in_their_columns(make):
     for name in ("memcpy_h2d", "all_reduce[bfloat16-8ranks-in_place]", "x" * 200):
-        rows = [result(make, 1.25e-3, parameters={}, benchmark=text, reference=steady(make)) for text in ("a", name)]
+        rows = [
+            result(make, 1.25e-3, parameters={}, benchmark=text, reference=steady(make))
+            for text in ("a", name)
+        ]
         lines = results_table(rows, 80, False).split("\n")
         assert {len(line) <= 80 for line in lines} == {True}
         assert "".join(line for line in lines[3:] if "REGRESSED" not in line) in ("", name)
@@ -171,48 +186,90 @@ def test_a_name_breaks_between_words_only_in_every_table_at_60_and_80_columns(ma
         tables = (
             results_table([result(make, 1e-3, benchmark=name, parameters={})], width, False),
             comparison_table([compared(make, verdict, name)], width, False),
-            health_table(health_of([make.measured(1e-3, key=make.key(name, parameters={}))]), width, False),
+            health_table(
+                health_of([make.measured(1e-3, key=make.key(name, parameters={}))]), width, False
+            ),
         )
         for table in tables:
-            first, second = (line for line in table.split("\n") if "flash" in line or "bfloat16" in line)
+            first, second = (
+                line for line in table.split("\n") if "flash" in line or "bfloat16" in line
+            )
             assert (first + second, first[-1]) == (name, "-")
 
 
 def test_a_second_table_has_what_is_known_beside_times(make):
     key = make.key("transformer", parameters={}, metric="fp32_TFLOPS")
-    facts = {"work": Work(flops=2 * 10**9, tokens=512), "peak_bytes": 2**30, "held_bytes": 2**20, "compile_s": 41.0}
+    facts = {
+        "work": Work(flops=2 * 10**9, tokens=512),
+        "peak_bytes": 2**30,
+        "held_bytes": 2**20,
+        "compile_s": 41.0,
+    }
     step = make.result(known=False, key=key, label="transformer[c128]", **facts)
     table = more_table([step, make.result(key=make.key("copy", parameters={}))], 100).splitlines()
-    assert re.split(r"  +", table[0]) == ["test", "size", "tokens/s", "baseline", "peak", "held", "compile", "n"]
-    assert re.split(r"  +", table[2]) == ["transformer[c128]", "512000", "1.00 GiB", "1.00 MiB", "41.0 s"]
+    assert re.split(r"  +", table[0]) == [
+        "test",
+        "size",
+        "tokens/s",
+        "baseline",
+        "peak",
+        "held",
+        "compile",
+        "n",
+    ]
+    assert re.split(r"  +", table[2]) == [
+        "transformer[c128]",
+        "512000",
+        "1.00 GiB",
+        "1.00 MiB",
+        "41.0 s",
+    ]
     assert more_table([], 100) == ""
 
 
 def test_a_table_names_what_stands_in_it_and_a_comparison_both_times(make):
     ceiling = Ceiling("traffic_GBps", 8.4e12, "datasheet", "vendor")
     parameters = {"memory": "pinned", "size_bytes": 2_101_346_305}
-    one = result(make, 2e-3, 2e-3, 2e-3, parameters=parameters, ceiling=ceiling, reference=steady(make))
+    one = result(
+        make, 2e-3, 2e-3, 2e-3, parameters=parameters, ceiling=ceiling, reference=steady(make)
+    )
     text = results_table([one], 120, False)
     heading = ["test", "time", "GB/s", "of roof", "against baseline", "verdict"]
     row = [one.label, "2.00 ms", "2101", "25%", "+100.0 % (+96.6…+103.5)", "REGRESSED"]
     assert (heading, row) == (re.split(r"  +", text.split("\n")[0]), cells(text))
     held = result(make, known=False, limits=[Limit(make.published(), 1.2e-3)], reference=None)
     assert cells(results_table([held], 100, False))[-2:] == ["limit 3502 GB/s", "PASSED"]
-    unlike = make.result(key=make.key("gemm", parameters={}, metric="TFLOPS"), work=Work(flops=10**12), known=False)
+    unlike = make.result(
+        key=make.key("gemm", parameters={}, metric="TFLOPS"), work=Work(flops=10**12), known=False
+    )
     text = results_table([one, unlike], 120, False)
     assert ("rate", "2101 GB/s") == (text.split()[2], re.split(r"  +", text.split("\n")[2])[2])
-    assert "50%*" in results_table([result(make, ceiling=replace(ceiling, source="measured"))], 80, False)
+    assert "50%*" in results_table(
+        [result(make, ceiling=replace(ceiling, source="measured"))], 80, False
+    )
     verdict = judge([make.group(*[math.log(2e-3)] * 3)], steady(make), Policy(looks=Looks(3)))
     text = comparison_table([compared(make, verdict, "memcpy", 2e-3)], 100, False)
-    assert cells(text) == ["memcpy", "1.00 ms", "2.00 ms", "+100.0 %", "+96.6 … +103.5 %", "3:15", "REGRESSED"]
+    assert cells(text) == [
+        "memcpy",
+        "1.00 ms",
+        "2.00 ms",
+        "+100.0 %",
+        "+96.6 … +103.5 %",
+        "3:15",
+        "REGRESSED",
+    ]
     assert text.split("\n") == [line.rstrip() for line in text.split("\n")]
-    unknown = comparison_table([compared(make, Verdict(Kind.NO_BASELINE, 0.05, "none"), "memcpy")], 80, False)
+    unknown = comparison_table(
+        [compared(make, Verdict(Kind.NO_BASELINE, 0.05, "none"), "memcpy")], 80, False
+    )
     assert re.sub(r" +", " ", unknown.split("\n")[-1]) == "memcpy 1.00 ms NO BASELINE"
 
 
 def test_results_stand_worst_first_where_one_failed_and_else_as_they_ran(make):
     def order(*results):
-        return [line.partition("[")[0] for line in results_table(results, 100, False).split("\n")[2:]]
+        return [
+            line.partition("[")[0] for line in results_table(results, 100, False).split("\n")[2:]
+        ]
 
     passed, slower, slowest = (
         result(make, seconds, benchmark=name)
@@ -255,7 +312,10 @@ def test_the_roofs_are_explained_once_each_and_what_is_a_share_of_none(make):
     label = four[0].measurement.label
     stay = "stay in the last-level cache, which no roofline of memory bounds; larger ones, or make_args with "
     stay += 'cache="rotate", leave it'
-    assert roofline_note(four) == f"roof: cache: the buffers of {label}, {label}, {label} and 1 more {stay}"
+    assert (
+        roofline_note(four)
+        == f"roof: cache: the buffers of {label}, {label}, {label} and 1 more {stay}"
+    )
     assert roofline_note([*four[:1], result(make, ceiling=triad)]) == (
         f"roof: * traffic_GBps 3.10 GB/s, measured: triad; cache: the buffers of {label} {stay}"
     )
@@ -268,14 +328,19 @@ def test_only_a_rate_of_bytes_has_no_roofline_in_a_cache(make):
         ("traffic_GBps", Work(read_bytes=2**20, write_bytes=2**20), "cache"),
         ("fp32_TFLOPS", Work(flops=2 * 10**9), "40%"),
     ):
-        key, ceiling = make.key("step", parameters={}, metric=metric), Ceiling(metric, 5e12, "datasheet", "sheet")
+        key, ceiling = (
+            make.key("step", parameters={}, metric=metric),
+            Ceiling(metric, 5e12, "datasheet", "sheet"),
+        )
         one = make.result(known=False, key=key, work=work, samples=samples, ceiling=ceiling)
         assert shown in results_table([one], 120, colour=False).splitlines()[-1].split()
 
 
 def entry(make, *medians, benchmark="memcpy_d2d", driver="570.86", **changes):
     sessions = tuple(
-        Session(f"r{number}", f"2026-01-{number + 1:02d}T03:00:00Z", values, "GPU-1", {"driver": driver})
+        Session(
+            f"r{number}", f"2026-01-{number + 1:02d}T03:00:00Z", values, "GPU-1", {"driver": driver}
+        )
         for number, values in enumerate(medians)
     )
     return make.measured(key=make.key(benchmark), sessions=sessions, **changes)
@@ -297,9 +362,19 @@ def test_a_change_of_a_baseline_tells_what_happens_with_time_sessions_and_proces
     for before, after, action, why, told in cases:
         one = Change(entry(make, *after), entry(make, *before) if before else None, action, why)
         assert last(changes_table([one], 100, False)) == f"memcpy_d2d[64MiB] {told}"
-    limit = Change(make.published(value=120.0), make.published(value=100.0), "replaced", "published figure")
-    assert last(changes_table([limit], 100, False)) == "memcpy_d2d 100 GB/s 120 GB/s replaced (published figure)"
-    full = Change(entry(make, *[(0.9,) * 5] * 30), entry(make, *[(1.0,) * 5] * 20), "replaced", "IMPROVED -10.0 %")
+    limit = Change(
+        make.published(value=120.0), make.published(value=100.0), "replaced", "published figure"
+    )
+    assert (
+        last(changes_table([limit], 100, False))
+        == "memcpy_d2d 100 GB/s 120 GB/s replaced (published figure)"
+    )
+    full = Change(
+        entry(make, *[(0.9,) * 5] * 30),
+        entry(make, *[(1.0,) * 5] * 20),
+        "replaced",
+        "IMPROVED -10.0 %",
+    )
     name, row = changes_table([full], 80, False).split("\n")[2:]
     assert (name, row.strip()) == (
         "memcpy_d2d[64MiB]",
@@ -307,7 +382,10 @@ def test_a_change_of_a_baseline_tells_what_happens_with_time_sessions_and_proces
     )
     for text in HOSTILE:
         odd = entry(make, (1.0,), benchmark=text)
-        tables = (changes_table([Change(odd, None, "new")], 80, False), health_table(health_of([odd]), 80, False))
+        tables = (
+            changes_table([Change(odd, None, "new")], 80, False),
+            health_table(health_of([odd]), 80, False),
+        )
         for table in (*tables, LEGEND):
             assert max(map(cell_len, table.split("\n"))) <= 80
             assert not set(table) & STEERS
@@ -323,13 +401,17 @@ def test_the_health_of_a_baseline_is_what_stands_behind_it_and_what_it_finds(mak
     assert float(found[1]) == pytest.approx(health.mde * 100, abs=0.06)
     known = [(1.0, 1.04, 0.96), (1.09, 1.05, 1.13), (0.91, 0.95, 0.87), (1.0, 1.04, 0.96)]
     # An estimate has no mark, one joined with the prior its own.
-    assert re.search(r" 1/4/12 \d\.\d \d\.\d \d+\.\d 2026-01-04$", row(entry(make, *known, tolerance=0.5)))
+    assert re.search(
+        r" 1/4/12 \d\.\d \d\.\d \d+\.\d 2026-01-04$", row(entry(make, *known, tolerance=0.5))
+    )
     assert re.search(r" \d\.\d\+ ", row(entry(make, (1.0, 1.02))))
     one, other = entry(make, (1.0,)), entry(make, (1.0,), benchmark="b", driver="550.54")
     table = health_table(health_of([one, other]), 120, False)
     assert ("570.86" in table, "550.54" in table) == (True, True)
     assert "driver" not in health_table(health_of([one]), 120, False)
-    assert "rate" not in health_table(health_of([make.measured(key=make.key(metric="time_s"))]), 120, False)
+    assert "rate" not in health_table(
+        health_of([make.measured(key=make.key(metric="time_s"))]), 120, False
+    )
 
 
 def test_how_many_entries_are_provisional_is_told_with_the_reasons(make):

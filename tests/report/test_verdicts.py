@@ -29,13 +29,17 @@ def vague(make):
 
 
 def breach(make, *seconds, **changes):
-    return make.result(*(seconds or (1.25e-3,)), known=False, limits=[Limit(make.published(), 1e-3)], **changes)
+    return make.result(
+        *(seconds or (1.25e-3,)), known=False, limits=[Limit(make.published(), 1e-3)], **changes
+    )
 
 
 def on_clock(make, seconds, before_hz, after_hz):
     """A result whose device ran at another clock than the baseline's."""
     samples = Samples((seconds,), 1, 1e-9, blocks=(Block(1, clock_hz=after_hz),))
-    reference = make.reference(*make.groups(3, process=0.001, centre=MILLISECOND), clock_hz=before_hz)
+    reference = make.reference(
+        *make.groups(3, process=0.001, centre=MILLISECOND), clock_hz=before_hz
+    )
     return make.result(seconds, reference=reference, samples=samples)
 
 
@@ -50,7 +54,9 @@ def test_the_status_word_is_the_number_the_difference_its_interval_and_the_proce
         one = make.result(seconds, **facts)
         word = f" {kind.value}" if kind is not Kind.PASSED else ""
         behind = f"{one.processes} against {one.baseline_processes}"
-        assert re.fullmatch(rf"[\d.]+ GB/s [+-]\d+\.\d % \({INTERVAL}, {behind}\){word}", status_word(one))
+        assert re.fullmatch(
+            rf"[\d.]+ GB/s [+-]\d+\.\d % \({INTERVAL}, {behind}\){word}", status_word(one)
+        )
     word = status_word(breach(make))
     assert re.fullmatch(rf"107 GB/s \+25\.0 % \({INTERVAL}, 1 process\w*\) REGRESSED", word)
     assert status_word(make.result(known=False)) == "134 GB/s NO BASELINE"
@@ -61,7 +67,10 @@ def test_a_failure_begins_with_the_difference_and_goes_on_with_what_changed_and_
     # The rates are those of the centres that were compared: of several processes, and of this device's sessions alone.
     own, other = (make.groups(3, process=0.001, centre=MILLISECOND + shift, device=device)
                   for shift, device in ((0.0, "GPU-1"), (0.5, "GPU-2")))  # fmt: skip
-    for one in (make.result(1.25e-3), make.result(1.24e-3, 1.25e-3, 1.26e-3, reference=make.reference(*own, *other))):
+    for one in (
+        make.result(1.25e-3),
+        make.result(1.24e-3, 1.25e-3, 1.26e-3, reference=make.reference(*own, *other)),
+    ):
         first, _ = failure_message(one, "runs/r.jsonl").split("\n")
         pattern = (
             r"memcpy_d2d\[64MiB\]: \+25\.0 % time \(107 GB/s, baseline 134 GB/s\) REGRESSED, tolerance 5 %, "
@@ -74,26 +83,36 @@ def test_a_failure_begins_with_the_difference_and_goes_on_with_what_changed_and_
         "accept with `roofline baseline propose --accept-slower`."
     )
     _, second = failure_message(on_clock(make, 1.25e-3, 2e9, 1.6e9), "r").split("\n")
-    assert second.startswith("  the clock explains it: 2000 → 1600 MHz (-20.0 %), in cycles +0.0 %; ")
+    assert second.startswith(
+        "  the clock explains it: 2000 → 1600 MHz (-20.0 %), in cycles +0.0 %; "
+    )
     one = make.result(1.35e-3, reference=make.reference(*make.groups(1, centre=MILLISECOND)))
     _, second = failure_message(one, "r").split("\n")
-    assert second.startswith("  the baseline was recorded in one sitting, so how sessions differ is assumed (1 %): ")
+    assert second.startswith(
+        "  the baseline was recorded in one sitting, so how sessions differ is assumed (1 %): "
+    )
     assert "; 5 of 5 processes behind the baseline were faster. " in second
     sick = failure_message(make.result(1.25e-3), "r", degraded=("PCIe x8 of x16", "hot\n"))
     assert "the device is DEGRADED: PCIe x8 of x16; hot\\n" in sick
     assert sick.count("\n") == 2
     assert "The run could not be saved" in failure_message(make.result(1.25e-3), "")
-    assert "tolerance 2.5 %" in failure_message(make.result(1.25e-3, policy=Policy(tolerance=0.025)), "r")
+    assert "tolerance 2.5 %" in failure_message(
+        make.result(1.25e-3, policy=Policy(tolerance=0.025)), "r"
+    )
 
 
 def test_a_failure_without_a_difference_says_why_and_what_to_do(make):
     first, second = failure_message(make.result(1.04e-3, reference=vague(make)), "r").split("\n")
-    assert re.search(rf"INCONCLUSIVE, tolerance 5 %, 99 % interval {INTERVAL}, 1 against 5 processes", first)
+    assert re.search(
+        rf"INCONCLUSIVE, tolerance 5 %, 99 % interval {INTERVAL}, 1 against 5 processes", first
+    )
     assert re.match(r"  may be .*(needs|record)", second)
     first, second = failure_message(make.result(known=False), "r").split("\n")
     assert first == f"{LABEL}: NO BASELINE (no baseline recorded), and a baseline is required"
     assert "`roofline baseline propose`" in second
-    first, second = failure_message(make.result(invalid="5 of 8 blocks were spoiled"), "r").split("\n")
+    first, second = failure_message(make.result(invalid="5 of 8 blocks were spoiled"), "r").split(
+        "\n"
+    )
     assert first == f"{LABEL}: INVALID (5 of 8 blocks were spoiled)"
     assert "measured 134 GB/s, which must not be trusted" in second
     for seconds, behind in (((1.25e-3,), "1 process"), ((1.25e-3,) * 3, "3 processes")):
@@ -139,16 +158,30 @@ def test_a_clock_that_moved_is_said_first_and_whether_it_explains_the_difference
 def test_what_changed_since_the_baseline_is_named_with_both_versions_whatever_the_verdict(make):
     groups = make.groups(3, process=0.001, centre=MILLISECOND)
     reference = make.reference(*groups, environments=({"driver": "550.54", "torch": "2.12"},))
-    one = make.result(1.25e-3, reference=reference, environment={"driver": "570.86", "torch": "2.13", "kernel": "6.8"})
+    one = make.result(
+        1.25e-3,
+        reference=reference,
+        environment={"driver": "570.86", "torch": "2.13", "kernel": "6.8"},
+    )
     assert remarks(one) == ["driver 550.54 → 570.86", "torch 2.12 → 2.13"]
-    assert [["driver 550.54 → 570.86"]] * 2 == [remarks(make.result(seconds)) for seconds in (1e-3, 1.25e-3)]
+    assert [["driver 550.54 → 570.86"]] * 2 == [
+        remarks(make.result(seconds)) for seconds in (1e-3, 1.25e-3)
+    ]
     for known, said in (("events", ["timed by events → graph"]), ("graph", []), (None, [])):
         before = make.reference(*groups, environments=({"timed by": known} if known else {},))
-        assert remarks(make.result(1.25e-3, reference=before, environment={"timed by": "graph"})) == said
-    for shift, said in ((0.03, ["all tests of this run moved together, +3.0 % of it is taken out here"]), (4e-4, [])):
+        assert (
+            remarks(make.result(1.25e-3, reference=before, environment={"timed by": "graph"}))
+            == said
+        )
+    for shift, said in (
+        (0.03, ["all tests of this run moved together, +3.0 % of it is taken out here"]),
+        (4e-4, []),
+    ):
         assert remarks(make.result(1.25e-3, reference=make.reference(*groups, shift=shift))) == said
     hostile = make.reference(*groups, environments=({HOSTILE: HOSTILE},))
-    said = remarks(make.result(1.25e-3, reference=hostile, environment={HOSTILE: "1"}, left_out=(HOSTILE,)))
+    said = remarks(
+        make.result(1.25e-3, reference=hostile, environment={HOSTILE: "1"}, left_out=(HOSTILE,))
+    )
     assert (2, set()) == (len(said), set("".join(said)) & STEERS)
 
 
@@ -157,7 +190,9 @@ FAST, SLOW = math.log(22.5e-3), math.log(25.5e-3)
 
 def on_three_days(make, *logs):
     """A reference of three sessions that these processes are dealt out to."""
-    return make.reference(*(make.group(*logs[day::3], started=f"2026-01-0{day + 1}T03:00:00Z") for day in range(3)))
+    return make.reference(
+        *(make.group(*logs[day::3], started=f"2026-01-0{day + 1}T03:00:00Z") for day in range(3))
+    )
 
 
 def test_modes_of_either_side_are_told_with_the_share_of_each_in_the_slow_one(make):
@@ -167,7 +202,10 @@ def test_modes_of_either_side_are_told_with_the_share_of_each_in_the_slow_one(ma
         ((15, 0), (2, 5), "0 of 15 baseline processes and 5 of 7 new ones"),
         ((14, 1), (0, 5), "1 of 15 baseline processes and 5 of 5 new ones"),
     ):
-        old, new = ([*make.spaced(fast, 0.002, FAST), *make.spaced(slow, 0.002, SLOW)] for fast, slow in (before, now))
+        old, new = (
+            [*make.spaced(fast, 0.002, FAST), *make.spaced(slow, 0.002, SLOW)]
+            for fast, slow in (before, now)
+        )
         one = make.result(*map(math.exp, new), reference=on_three_days(make, *old))
         assert f"{said} are in the slow mode, 25.5 ms; the others at 22.5 ms" in remarks(one)
     for percent, spread in ((2, 0.002), (4, 0.01), (6, 0.002), (12, 0.002), (12, 0.01)):
@@ -177,9 +215,7 @@ def test_modes_of_either_side_are_told_with_the_share_of_each_in_the_slow_one(ma
 
 
 def test_a_slowdown_against_one_sitting_says_what_is_assumed_and_what_to_record(make):
-    sitting = (
-        "the baseline was recorded in one sitting, so how sessions differ is assumed (1 %): record it on three days"
-    )
+    sitting = "the baseline was recorded in one sitting, so how sessions differ is assumed (1 %): record it on three days"
     one_sitting = make.reference(*make.groups(1, centre=MILLISECOND))
     for seconds, processes, verdict in ((1.25e-3, 3, "REGRESSED"), (1.06e-3, 1, "INCONCLUSIVE")):
         one = make.result(*[seconds] * processes, reference=one_sitting)
@@ -199,10 +235,14 @@ def test_restless_processes_another_device_and_what_was_left_out_are_told(make):
     assert "the new processes differ more among themselves (14.4%)" in remarks(restless)
     other = make.groups(3, process=0.001, centre=MILLISECOND, device="GPU-2")
     (said,) = remarks(make.result(1.6e-3, reference=make.reference(*other)))
-    assert said.startswith("another device than the baseline's, 4.0% between devices (prior, 1 device")
+    assert said.startswith(
+        "another device than the baseline's, 4.0% between devices (prior, 1 device"
+    )
     left = make.result(1.25e-3, left_out=("neighbours", "heat"), environment={})
     assert remarks(left) == ["2 processes left out: heat"]
-    assert [[], []] == [remarks(one) for one in (make.result(known=False), make.row(make.measurement()))]
+    assert [[], []] == [
+        remarks(one) for one in (make.result(known=False), make.row(make.measurement()))
+    ]
 
 
 def timed(make, *seconds, number=1, blocks=(), **changes):
@@ -230,11 +270,16 @@ def test_every_process_is_explained_with_its_samples_and_blocks_and_where_they_l
         f"{LABEL} in {tmp_path / 'r.jsonl'}",
         "samples by process, each strip from 1.00 ms to 2.00 ms:",
     ]
-    assert re.match(r"  round 1, process 000000: 1\.10 ms \|.{8,32}\| 3 samples in 2 blocks$", lines[2])
+    assert re.match(
+        r"  round 1, process 000000: 1\.10 ms \|.{8,32}\| 3 samples in 2 blocks$", lines[2]
+    )
     assert re.match(r"  round 2, .*\| 1 sample in 1 block; does not count: neighbours$", lines[3])
     assert lines[4] == "      blocks left out: 1 by heat"
     fast, slow = timed(make, *[1e-3] * 9, 1.999e-3), timed(make, *[2e-3] * 10, number=2)
-    for width, strips in ((200, ["█" + " " * 30 + "▁", " " * 31 + "█"]), (40, ["█      ▁", "       █"])):
+    for width, strips in (
+        (200, ["█" + " " * 30 + "▁", " " * 31 + "█"]),
+        (40, ["█      ▁", "       █"]),
+    ):
         lines = explained(make, tmp_path, fast, slow, judged(make, 1e-3, 2e-3), width=width)
         assert strips == [re.search(r"\|(.*)\|", line)[1] for line in lines[2:4]]
     alike = explained(make, tmp_path, timed(make, 1e-3, 1e-3), judged(make, 1e-3), width=200)
@@ -249,7 +294,9 @@ def test_the_baseline_is_explained_session_by_session_and_the_rule_step_by_step(
         *make.groups(1, 3, process=0.01, centre=MILLISECOND, device="GPU-2"),
     ]
     groups.append(make.group(MILLISECOND, device="", started=""))
-    lines = explained(make, tmp_path, timed(make, 1e-3), judged(make, 1e-3, reference=make.reference(*groups)))
+    lines = explained(
+        make, tmp_path, timed(make, 1e-3), judged(make, 1e-3, reference=make.reference(*groups))
+    )
     assert lines[3:7] == [
         "baseline h200.json:",
         "  session of 2026-01-01T03:04:05Z on GPU-1: 1 process, 1.00 ms",
@@ -306,7 +353,10 @@ def test_text_from_a_file_cannot_steer_the_terminal(make, tmp_path):
         verdict=HOSTILE,
         remarks=(HOSTILE,),
     )
-    lines = [*explained(make, tmp_path, measurement, told), *detail_lines([make.result(label=HOSTILE)])]
+    lines = [
+        *explained(make, tmp_path, measurement, told),
+        *detail_lines([make.result(label=HOSTILE)]),
+    ]
     assert not set("".join(lines)) & STEERS
 
 
@@ -319,7 +369,9 @@ def test_behind_every_compared_verdict_stand_its_spreads_its_chances_and_its_sid
         "spread between processes 0.95% (estimated, 16 degrees of freedom, with prior); sessions 0.41% "
         "(estimated, 3 sessions, with prior)"
     )
-    assert lines(1e-3, reference=make.reference(make.group(MILLISECOND, device="GPU-2")))[1].startswith(
+    assert lines(1e-3, reference=make.reference(make.group(MILLISECOND, device="GPU-2")))[
+        1
+    ].startswith(
         "spread between processes 1.00% (prior); sessions 1.00% (prior, recorded in one sitting); devices 4.00% (prior"
     )
     row = make.result(1.25e-3)
@@ -328,25 +380,47 @@ def test_behind_every_compared_verdict_stand_its_spreads_its_chances_and_its_sid
         f"standard error 0.55% (10.9 degrees of freedom), p {row.judgement.p:.2g}, "
         f"adjusted for all tests 0.012, detects {row.judgement.reach:.1%}"
     )
-    for device, said in (("GPU-1", "on 1 device (paired)"), ("GPU-2", "on 1 device (another device)")):
-        reference = make.reference(*make.groups(3, process=0.001, centre=MILLISECOND, device=device))
+    for device, said in (
+        ("GPU-1", "on 1 device (paired)"),
+        ("GPU-2", "on 1 device (another device)"),
+    ):
+        reference = make.reference(
+            *make.groups(3, process=0.001, centre=MILLISECOND, device=device)
+        )
         assert lines(1.24e-3, 1.26e-3, reference=reference)[3] == (
             f"now 1.25 ms from 2 processes of 1 session; baseline 1.00 ms from 15 processes of 3 sessions {said}"
         )
     assert lines(1e-3, reference=make.reference(make.group(MILLISECOND)))[3] == (
         "now 1.00 ms from 1 process of 1 session; baseline 1.00 ms from 1 process of 1 session on 1 device (paired)"
     )
-    both = [*make.groups(3, centre=MILLISECOND), *make.groups(3, centre=MILLISECOND, device="GPU-2")]
-    assert "from 30 processes of 6 sessions on 2 devices (paired)" in lines(1.25e-3, reference=make.reference(*both))[3]
+    both = [
+        *make.groups(3, centre=MILLISECOND),
+        *make.groups(3, centre=MILLISECOND, device="GPU-2"),
+    ]
+    assert (
+        "from 30 processes of 6 sessions on 2 devices (paired)"
+        in lines(1.25e-3, reference=make.reference(*both))[3]
+    )
     several = [make.result(label="one"), make.result(known=False), make.row(make.measurement())]
     found = detail_lines([*several, make.result(1.25e-3, label="two")])
-    assert (["one: PASSED", "two: REGRESSED"], 8) == ([line for line in found if line[0] != " "], len(found))
+    assert (["one: PASSED", "two: REGRESSED"], 8) == (
+        [line for line in found if line[0] != " "],
+        len(found),
+    )
 
 
 def test_a_sick_device_is_told_cause_first_with_every_remedy():
     gpu = "GPU 0 (NVIDIA H100 80GB HBM3)"
-    power = Finding("degraded", gpu, "power limit 400 W, shipped with 700 W", "clocks fall", "nvidia-smi -i 0 -pl 700")
-    missing = Finding("degraded", "GPUs", "7 × H100, expected 8", "the node is not like another", "nvidia-smi -L")
+    power = Finding(
+        "degraded",
+        gpu,
+        "power limit 400 W, shipped with 700 W",
+        "clocks fall",
+        "nvidia-smi -i 0 -pl 700",
+    )
+    missing = Finding(
+        "degraded", "GPUs", "7 × H100, expected 8", "the node is not like another", "nvidia-smi -L"
+    )
     assert health_message([power]).split("\n") == [
         "DEGRADED: power limit 400 W, shipped with 700 W (GPU 0, NVIDIA H100 80GB HBM3)",
         f"  {gpu}: power limit 400 W, shipped with 700 W: clocks fall. Mend: nvidia-smi -i 0 -pl 700.",
@@ -354,7 +428,10 @@ def test_a_sick_device_is_told_cause_first_with_every_remedy():
     first, worst, other, _ = health_message([missing, power, missing]).split("\n")
     assert first.endswith("(GPUs), and 2 more")
     assert ("nvidia-smi -L" in worst, "-pl 700" in other) == (True, True)
-    for subject, flat in (("GPU 1 (AMD Radeon (TM) Pro)", "GPU 1, AMD Radeon (TM) Pro"), ("GPUs", "GPUs")):
+    for subject, flat in (
+        ("GPU 1 (AMD Radeon (TM) Pro)", "GPU 1, AMD Radeon (TM) Pro"),
+        ("GPUs", "GPUs"),
+    ):
         finding = replace(power, subject=subject, observed="seen")
         assert health_message([finding]).split("\n")[0] == f"DEGRADED: seen ({flat})"
     hostile = health_message([Finding("degraded", *[HOSTILE] * 4)])

@@ -54,7 +54,9 @@ def opened(driver, path):
 
 def marked(driver, name):
     """When the page said so, in milliseconds since it was asked for; None where it has not yet."""
-    found = driver.execute_script("return performance.getEntriesByName(arguments[0]).map(e => e.startTime)", name)
+    found = driver.execute_script(
+        "return performance.getEntriesByName(arguments[0]).map(e => e.startTime)", name
+    )
     return found[0] if found else None
 
 
@@ -66,13 +68,21 @@ def main_thread(driver):
 
 def complaints(driver):
     """What the browser logged as a warning or worse since this was asked last."""
-    return [entry["message"] for entry in driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+    return [
+        entry["message"]
+        for entry in driver.get_log("browser")
+        if entry["level"] in ("SEVERE", "WARNING")
+    ]
 
 
 def requests(driver):
     """Every address that was asked for since this was asked last."""
     messages = (json.loads(entry["message"])["message"] for entry in driver.get_log("performance"))
-    return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    return [
+        m["params"]["request"]["url"]
+        for m in messages
+        if m["method"] == "Network.requestWillBeSent"
+    ]
 
 
 def emulate(driver, media="screen", scheme="light"):

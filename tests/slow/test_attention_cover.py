@@ -11,5 +11,9 @@ from ..kernels.attention_cases import beyond, pairwise_cover, results
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_results_are_as_near_to_float64_as_pytorch_is():
     with threadpool_limits(1):
-        far = {case: found for case in pairwise_cover() if (found := beyond(case, results(case, flash_attention)))}
+        far = {
+            case: found
+            for case in pairwise_cover()
+            if (found := beyond(case, results(case, flash_attention)))
+        }
     assert far == {}

@@ -11,7 +11,17 @@ from ..baselines.test_disagreement import day, names, sessions
 DEVICE = priors()["device"]
 
 
-def honest(make, dice, runs, tests, processes, *, shared=False, process=DEVICE.process, session=DEVICE.session):
+def honest(
+    make,
+    dice,
+    runs,
+    tests,
+    processes,
+    *,
+    shared=False,
+    process=DEVICE.process,
+    session=DEVICE.session,
+):
     """Runs of unchanged code, spread as the model says; `shared` sessions move all tests together."""
     together = [dice.gauss(0, session) for _ in range(runs)]
     return [

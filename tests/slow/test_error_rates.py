@@ -50,9 +50,13 @@ def decide(reference: Reference, new: np.ndarray, prior: Prior) -> Verdict:
 
 def recorded(rng, spread: float, nights: int, processes: int) -> Reference:
     """A baseline with a session a night."""
-    logs = SESSION * rng.standard_normal((nights, 1)) + spread * rng.standard_normal((nights, processes))
+    logs = SESSION * rng.standard_normal((nights, 1)) + spread * rng.standard_normal(
+        (nights, processes)
+    )
     rows = np.exp(logs).tolist()
-    return Reference(tuple(Group(tuple(row), "", f"2026-01-{day:02d}") for day, row in enumerate(rows, 1)), "")
+    return Reference(
+        tuple(Group(tuple(row), "", f"2026-01-{day:02d}") for day, row in enumerate(rows, 1)), ""
+    )
 
 
 @functools.cache
@@ -64,9 +68,16 @@ def suites(shape: tuple[int, int], slowdown: float) -> list[list[Verdict]]:
         mix = spreads(rng)
         references = [recorded(rng, spread, *shape) for spread in mix]
         prior = lend(priors()["device"], [reference.groups for reference in references])
-        new = SESSION * rng.standard_normal((TESTS, 1)) + mix[:, None] * rng.standard_normal((TESTS, MOST))
-        verdicts = [decide(*pair, prior) for pair in zip(references, new + math.log1p(slowdown), strict=True)]
-        drawn.append(list(settle({str(n): verdict for n, verdict in enumerate(verdicts)}, TESTS).values()))
+        new = SESSION * rng.standard_normal((TESTS, 1)) + mix[:, None] * rng.standard_normal(
+            (TESTS, MOST)
+        )
+        verdicts = [
+            decide(*pair, prior)
+            for pair in zip(references, new + math.log1p(slowdown), strict=True)
+        ]
+        drawn.append(
+            list(settle({str(n): verdict for n, verdict in enumerate(verdicts)}, TESTS).values())
+        )
     return drawn
 
 
@@ -88,7 +99,9 @@ def test_code_exactly_as_slow_as_its_tolerance_is_passed_in_one_of_twenty_at_mos
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_code_twice_as_slow_as_its_tolerance_is_passed_in_one_of_two_hundred_at_most_and_mostly_red(shape):
+def test_code_twice_as_slow_as_its_tolerance_is_passed_in_one_of_two_hundred_at_most_and_mostly_red(
+    shape,
+):
     drawn = suites(shape, 2 * TOLERANCE)
     assert share(Kind.PASSED, drawn) <= at_most(0.005, SUITES * TESTS)
     assert share(Kind.REGRESSED, drawn) >= 0.75
@@ -121,7 +134,9 @@ def test_where_the_spread_is_many_times_the_tolerance_twice_the_tolerance_hardly
     for _ in range(draws):
         reference = make.reference(make.group(*rng.normal(0, 0.5, 15)))
         new = rng.normal(math.log1p(0.1), 0.5, 12)
-        kinds = (judge([make.group(*new[:count])], reference, policy).kind for count in range(1, 13))
+        kinds = (
+            judge([make.group(*new[:count])], reference, policy).kind for count in range(1, 13)
+        )
         passed += any(kind is Kind.PASSED for kind in kinds)
     assert passed / draws <= at_most(0.005, draws)
 
@@ -131,7 +146,9 @@ def test_a_slowdown_of_what_a_run_can_find_is_found_eight_times_in_ten(make):
     for spread in (0.01, 0.03):
         rng = random.Random(5)
         policy = Policy(prior=replace(priors()["device"], session=0.0), looks=Looks(5))
-        reach = judge([make.group(0.0)], make.reference(*make.groups(1, 15, process=spread)), policy).reach
+        reach = judge(
+            [make.group(0.0)], make.reference(*make.groups(1, 15, process=spread)), policy
+        ).reach
         red = 0
         for _ in range(200):
             old = make.reference(make.group(*(rng.gauss(0.0, spread) for _ in range(15))))
@@ -148,6 +165,9 @@ def test_at_its_limit_hardly_any_machine_is_red_however_its_sessions_scatter(mak
         red = 0
         for _ in range(400):
             logs = [generator.gauss(0, scatter) for _ in range(count)]
-            days = [make.group(log, started=f"2026-01-{day:02d}T03:04:05Z") for day, log in enumerate(logs, 1)]
+            days = [
+                make.group(log, started=f"2026-01-{day:02d}T03:04:05Z")
+                for day, log in enumerate(logs, 1)
+            ]
             red += judge(days, None, Policy(looks=Looks()), limits=limits).kind is Kind.REGRESSED
         assert red <= 24, (count, scatter)

@@ -36,14 +36,25 @@ def test_cases_that_once_failed_are_refused_by_now(running):
 @pytest.mark.parametrize("group", CASES)
 def test_what_is_wrong_is_refused_in_a_sentence(running, group):
     found = fuzz(running, range(CASES[group]), SEED, [group])
-    assert {target.name for target in running.targets.values() if target.group == group} == set(found.by_loader)
+    assert {target.name for target in running.targets.values() if target.group == group} == set(
+        found.by_loader
+    )
     assert not found.failures, told(found.failures)
 
 
 def test_whole_files_are_used_by_everything_that_is_tried(running):
     # `ends_of` reads the two ends of a file alone, so that nothing is asked of it.
-    pairs = [(target, name) for target in running.targets.values() if target.name != "ends_of" for name in target.seeds]
-    assert [pair for pair in pairs if running._call(pair[0], running.seeds[pair[1]], running.seeds[pair[1]].data)] == []
+    pairs = [
+        (target, name)
+        for target in running.targets.values()
+        if target.name != "ends_of"
+        for name in target.seeds
+    ]
+    assert [
+        pair
+        for pair in pairs
+        if running._call(pair[0], running.seeds[pair[1]], running.seeds[pair[1]].data)
+    ] == []
 
 
 def raises(_path):
@@ -63,8 +74,18 @@ def sleeps(_path):
 
 def test_a_reader_that_breaks_a_rule_is_found(running, monkeypatch):
     change = {"line": "footer", "path": ["measured"], "do": "put", "text": "NaN"}
-    case = {"target": "bad", "seed": "run", "changes": [change], "refused": "NaN in place of a value"}
-    readers = {raises: "tracebacks", refuses_without_a_word: "silent", sleeps: "hangs", lambda _path: False: "silent"}
+    case = {
+        "target": "bad",
+        "seed": "run",
+        "changes": [change],
+        "refused": "NaN in place of a value",
+    }
+    readers = {
+        raises: "tracebacks",
+        refuses_without_a_word: "silent",
+        sleeps: "hangs",
+        lambda _path: False: "silent",
+    }
     for call, rule in readers.items():
         target = dataclasses.replace(running.targets["read_run"], name="bad", call=call)
         monkeypatch.setitem(running.targets, "bad", target)
@@ -77,5 +98,7 @@ def test_the_program_counts_what_it_tried_and_tries_the_same_again(monkeypatch, 
     monkeypatch.setattr("sys.argv", ["fuzz", "--cases", "30", "--json"])
     assert main() == 0
     counted = json.loads(capsys.readouterr().out)
-    assert (30 + len(kept()), 0, 0, 0) == tuple(counted[name] for name in ("cases", "tracebacks", "hangs", "silent"))
+    assert (30 + len(kept()), 0, 0, 0) == tuple(
+        counted[name] for name in ("cases", "tracebacks", "hangs", "silent")
+    )
     assert counted["cases"] == sum(counted["by_loader"].values())

@@ -66,12 +66,21 @@ def clicked(driver, selector):
 
 def column(driver, number):
     """The sorting values of a column of all results, counted from 1, as they stand from top to bottom."""
-    cells = "[...document.querySelectorAll(`#results-table tbody tr > :nth-child(${arguments[0]})`)]"
-    return tell(driver, f"{cells}.map(cell => cell.dataset.v === undefined ? null : Number(cell.dataset.v))", number)
+    cells = (
+        "[...document.querySelectorAll(`#results-table tbody tr > :nth-child(${arguments[0]})`)]"
+    )
+    return tell(
+        driver,
+        f"{cells}.map(cell => cell.dataset.v === undefined ? null : Number(cell.dataset.v))",
+        number,
+    )
 
 
 def shown_names(driver):
-    return tell(driver, "[...document.querySelectorAll('#results-table tbody th')].map(cell => cell.textContent)")
+    return tell(
+        driver,
+        "[...document.querySelectorAll('#results-table tbody th')].map(cell => cell.textContent)",
+    )
 
 
 def all_drawn(driver):
@@ -94,9 +103,14 @@ def test_every_plot_is_drawn_of_properties_that_this_plotly_knows(full):
     assert len(drawn) >= 6
     assert all(traces > 0 for traces in drawn)
     figures = "[...document.querySelectorAll('script[type=\"application/json\"]')].map(s => JSON.parse(s.textContent))"
-    wrong = tell(full, f"{figures}.flatMap(f => Plotly.validate(f.data, f.layout) ?? []).map(e => [e.code, e.msg])")
+    wrong = tell(
+        full,
+        f"{figures}.flatMap(f => Plotly.validate(f.data, f.layout) ?? []).map(e => [e.code, e.msg])",
+    )
     # What has no effect in one figure has one in another.
-    assert [] == [message for code, message in wrong if code not in ("unused", "dynamic", "invisible")]
+    assert [] == [
+        message for code, message in wrong if code not in ("unused", "dynamic", "invisible")
+    ]
     assert [] == complaints(full)
 
 
@@ -112,7 +126,9 @@ def test_nothing_is_asked_for_but_the_page_itself(browser, pages):
     requests(browser)
     opened(browser, pages["full"])
     all_drawn(browser)
-    assert [pages["full"].as_uri()] == [url for url in requests(browser) if not url.startswith("data:")]
+    assert [pages["full"].as_uri()] == [
+        url for url in requests(browser) if not url.startswith("data:")
+    ]
     assert 0 == tell(browser, "performance.getEntriesByType('resource').length")
 
 
@@ -120,16 +136,19 @@ def test_a_click_or_the_enter_key_sorts_by_number_and_a_second_one_turns_it_roun
     heading = "#results-table thead th:nth-child(3) button"
     clicked(full, heading)
     up = [value for value in column(full, 3) if value is not None]
-    assert (up, "ascending") == (sorted(up), tell(full, "document.querySelector('th[aria-sort]').ariaSort"))
+    assert (up, "ascending") == (
+        sorted(up),
+        tell(full, "document.querySelector('th[aria-sort]').ariaSort"),
+    )
     assert len(set(up)) > 20
     clicked(full, heading)
     down = column(full, 3)
     # What has no time comes last either way.
     assert sorted(up, reverse=True) + [None] * (len(down) - len(up)) == down
     assert len(down) > len(up)
-    size = 1 + tell(full, "[...document.querySelectorAll('#results-table thead th')].map(c => c.textContent)").index(
-        "size"
-    )
+    size = 1 + tell(
+        full, "[...document.querySelectorAll('#results-table thead th')].map(c => c.textContent)"
+    ).index("size")
     pressed(full, "ENTER", f"#results-table thead th:nth-child({size}) button")
     cells = f"[...document.querySelectorAll('#results-table tbody td:nth-child({size})')]"
     texts = tell(full, f"{cells}.map(c => c.textContent)")
@@ -149,16 +168,25 @@ def test_the_filter_keeps_rows_that_hold_the_text_the_test_id_or_the_verdict(ful
     assert ["test_data"] == shown_names(full)
     clicked(full, "#clear")
     clicked(full, ".chip[data-verdict=regressed]")
-    words = tell(full, "[...document.querySelectorAll('#results-table tbody tr')].map(row => row.dataset.verdict)")
+    words = tell(
+        full,
+        "[...document.querySelectorAll('#results-table tbody tr')].map(row => row.dataset.verdict)",
+    )
     assert ["regressed"] * 3 == words
-    assert "true" == tell(full, "document.querySelector('.chip[data-verdict=regressed]').getAttribute('aria-current')")
+    assert "true" == tell(
+        full, "document.querySelector('.chip[data-verdict=regressed]').getAttribute('aria-current')"
+    )
 
 
 def test_the_button_says_the_theme_that_it_switches_to_and_the_plots_follow(full):
     def seen():
         ground = "getComputedStyle(document.body).backgroundColor"
         text = "document.querySelector('.js-plotly-plot .ytick text').style.fill"
-        return tell(full, ground), tell(full, text), tell(full, "document.getElementById('theme').textContent")
+        return (
+            tell(full, ground),
+            tell(full, text),
+            tell(full, "document.getElementById('theme').textContent"),
+        )
 
     light = seen()
     pressed(full, "ENTER", "#theme")
@@ -180,7 +208,9 @@ OVERLAPS = """
 """
 
 
-def test_on_a_phone_nothing_is_wider_or_printed_over_another_and_the_verdict_is_in_sight(browser, pages):
+def test_on_a_phone_nothing_is_wider_or_printed_over_another_and_the_verdict_is_in_sight(
+    browser, pages
+):
     from selenium.webdriver.common.by import By
 
     for name in ("full", "hostile"):
@@ -204,7 +234,8 @@ def test_keys_move_from_the_skip_link_through_the_page_in_its_order(full):
         ActionChains(full).send_keys(Keys.TAB).perform()
         seen.append(
             tell(
-                full, "[document.activeElement.className, document.activeElement.getBoundingClientRect().top + scrollY]"
+                full,
+                "[document.activeElement.className, document.activeElement.getBoundingClientRect().top + scrollY]",
             )
         )
         outline = tell(full, "getComputedStyle(document.activeElement).outlineStyle")
@@ -217,7 +248,11 @@ def test_keys_move_from_the_skip_link_through_the_page_in_its_order(full):
 def test_a_plot_is_told_by_its_title_and_its_sentence_and_not_by_its_drawing(full):
     full.execute_cdp_cmd("Accessibility.enable", {})
     nodes = full.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
-    (plot, *_) = [n for n in nodes if n.get("role", {}).get("value") == "image" and "Samples" in n["name"]["value"]]
+    (plot, *_) = [
+        n
+        for n in nodes
+        if n.get("role", {}).get("value") == "image" and "Samples" in n["name"]["value"]
+    ]
     assert "Samples of memcpy_d2d[512KiB] on NVIDIA H200" == plot["name"]["value"]
     assert "3 of 3 processes slower than all 15 of the baseline." == plot["description"]["value"]
 

@@ -41,7 +41,10 @@ def test_noise_moves_the_refusal_of_creep_by_a_week_or_two_at_most(make, tmp_pat
 
     Of twenty such anchors one has nights so far apart that only more creep tells it from chance.
     """
-    first = [approve_weekly(tmp_path / f"{seed}", weekly(make, 0.01, noise=0.01, seed=seed))[0] for seed in range(20)]
+    first = [
+        approve_weekly(tmp_path / f"{seed}", weekly(make, 0.01, noise=0.01, seed=seed))[0]
+        for seed in range(20)
+    ]
     assert sum(number in (4, 5, 6, 7) for number in first) >= 19
     assert max(first) < WEEKS
     assert sum(number in (5, 6) for number in first) >= 15

@@ -21,7 +21,9 @@ def simulated(generator, metric, slow=1.0, cards=8, rounds=MOST_ROUNDS):
     for _ in range(rounds):
         new = generator.normal(centres, 0.01).reshape(cards, 1)
         logs = numpy.concatenate([logs, new], axis=1)
-        found = judge_siblings(siblings(*(tuple(numpy.exp(row).tolist()) for row in logs), metric=metric))
+        found = judge_siblings(
+            siblings(*(tuple(numpy.exp(row).tolist()) for row in logs), metric=metric)
+        )
         if not any(one.kind is Kind.INCONCLUSIVE and not one.futile for one in found):
             break
     return {index for index, one in enumerate(found) if one.kind is Kind.REGRESSED}

@@ -21,7 +21,10 @@ SIZES = [4**power for power in range(6, 16)]
 
 def sweep(make, seconds_of, sizes=SIZES, **changes):
     """A sweep of copies, each size taking `seconds_of(size)`."""
-    return [make.measurement(seconds_of(size), key=make.key(size_bytes=size, **changes)) for size in sizes]
+    return [
+        make.measurement(seconds_of(size), key=make.key(size_bytes=size, **changes))
+        for size in sizes
+    ]
 
 
 def at_rates(make, *rates):
@@ -33,7 +36,9 @@ def at_rates(make, *rates):
 
 @settings(max_examples=50)
 @given(st.floats(1e-7, 1e-4), st.floats(1e9, 1e13))
-def test_latency_and_bandwidth_are_recovered_from_exact_points_in_any_order(make, latency_s, bytes_per_s):
+def test_latency_and_bandwidth_are_recovered_from_exact_points_in_any_order(
+    make, latency_s, bytes_per_s
+):
     points = sweep(make, lambda size: latency_s + size / bytes_per_s)
     (curve,) = summarise(points)
     assert curve.latency_s == pytest.approx(latency_s, rel=1e-4)
@@ -46,30 +51,45 @@ def test_a_fit_at_its_edges_and_how_far_it_is_off(make):
     (free,) = summarise(sweep(make, lambda size: size / 1e9))
     assert (free.latency_s, free.bandwidth) == (pytest.approx(0.0, abs=1e-9), pytest.approx(2e9))
     (flat,) = summarise(sweep(make, lambda size: 1e-3))
-    assert (flat.latency_s, flat.bandwidth is None or flat.bandwidth > 1e20) == (pytest.approx(1e-3), True)
+    assert (flat.latency_s, flat.bandwidth is None or flat.bandwidth > 1e20) == (
+        pytest.approx(1e-3),
+        True,
+    )
     (straight,) = summarise(sweep(make, lambda size: 1e-6 + size / 1e9))
     (dip,) = summarise(sweep(make, lambda size: (100 if size == SIZES[3] else 1) * size / 1e9))
     assert straight.misfit == pytest.approx(0.0, abs=1e-9)
-    assert (straight.latency_error_s, straight.bandwidth_error) == (pytest.approx(0, abs=1e-9), pytest.approx(0, abs=9))
+    assert (straight.latency_error_s, straight.bandwidth_error) == (
+        pytest.approx(0, abs=1e-9),
+        pytest.approx(0, abs=9),
+    )
     assert 0.25 < dip.misfit < 1.0
 
 
 def test_standard_errors_of_a_fit_are_those_of_weighted_least_squares(make):
-    seconds = {size: (2e-6 + size / 1e10) * factor for size, factor in zip(SIZES, [1.02, 0.98] * 5, strict=True)}
+    seconds = {
+        size: (2e-6 + size / 1e10) * factor
+        for size, factor in zip(SIZES, [1.02, 0.98] * 5, strict=True)
+    }
     (curve,) = summarise(sweep(make, seconds.get))
     design = np.array([[1 / seconds[size], size / seconds[size]] for size in SIZES])
     values, residuals, *_ = np.linalg.lstsq(design, np.ones(10), rcond=None)
     errors = np.sqrt(residuals[0] / 8 * np.diag(np.linalg.pinv(design.T @ design, rcond=1e-20)))
-    assert (curve.latency_s, curve.latency_error_s) == pytest.approx((values[0], errors[0]), rel=1e-6)
+    assert (curve.latency_s, curve.latency_error_s) == pytest.approx(
+        (values[0], errors[0]), rel=1e-6
+    )
     # A copy moves its size twice.
     expected = 2 / values[1], 2 / values[1] * errors[1] / values[1]
     assert (curve.bandwidth, curve.bandwidth_error) == pytest.approx(expected, rel=1e-6)
 
 
-def test_the_share_of_the_roof_is_reached_by_size_and_of_whole_programs_the_fixed_part_is_split_off(make):
+def test_the_share_of_the_roof_is_reached_by_size_and_of_whole_programs_the_fixed_part_is_split_off(
+    make,
+):
     roof = Ceiling("traffic_GBps", 20e9, "datasheet", "a sheet")
     rates = {size: 11.5e9 + 1e9 * place for place, size in enumerate(SIZES)}
-    points = [replace(one, ceiling=roof) for one in sweep(make, lambda size: 2 * size / rates[size])]
+    points = [
+        replace(one, ceiling=roof) for one in sweep(make, lambda size: 2 * size / rates[size])
+    ]
     (curve,) = summarise(points)
     assert curve.of_roof == {"80%": SIZES[5], "90%": SIZES[7]}
     assert summarise([replace(points[0], ceiling=None), *points[1:]])[0].of_roof == {}
@@ -77,7 +97,9 @@ def test_the_share_of_the_roof_is_reached_by_size_and_of_whole_programs_the_fixe
     assert (job.latency_s, job.bandwidth) == (pytest.approx(11), pytest.approx(1e9))
 
 
-def test_the_plateau_is_the_rate_of_the_largest_third_and_a_share_is_reached_where_no_larger_size_falls_below(make):
+def test_the_plateau_is_the_rate_of_the_largest_third_and_a_share_is_reached_where_no_larger_size_falls_below(
+    make,
+):
     assert at_rates(make, *[1e9] * 7, 4e9, 5e9, 6e9).plateau == pytest.approx(5e9)
     for rates, reached in [
         ((1e9, 4e9, 5e9, 7.9e9, 8.1e9, 8.9e9, 9.1e9, 10e9, 10e9, 10e9), (2, 4, 6)),
@@ -85,33 +107,51 @@ def test_the_plateau_is_the_rate_of_the_largest_third_and_a_share_is_reached_whe
         ((*[1e9] * 6, 9e9, 9e9, 10e9, 6e9), (6, None, None)),
     ]:
         expected = [None if place is None else SIZES[place] for place in reached]
-        assert at_rates(make, *rates).reached == dict(zip(("50%", "80%", "90%"), expected, strict=True)), rates
+        assert at_rates(make, *rates).reached == dict(
+            zip(("50%", "80%", "90%"), expected, strict=True)
+        ), rates
 
 
 def test_a_sweep_is_four_sizes_or_more_of_one_benchmark_metric_and_other_parameters(make):
     few = sweep(make, lambda size: 1e-3, sizes=SIZES[:3])
     assert summarise(few) == summarise(few * 4) == summarise([]) == []
-    assert summarise([make.measurement(key=make.key(parameters={"heads": heads})) for heads in range(9)]) == []
+    assert (
+        summarise(
+            [make.measurement(key=make.key(parameters={"heads": heads})) for heads in range(9)]
+        )
+        == []
+    )
     points = [
         *sweep(make, lambda size: size / 1e9, benchmark="a"),
         *sweep(make, lambda size: size / 2e9, benchmark="b"),
         *sweep(make, lambda size: size / 3e9, benchmark="a", metric="triton_traffic_GBps"),
     ]
     found = [(curve.label, curve.metric, round(curve.plateau / 2e9)) for curve in summarise(points)]
-    assert found == [("a", "traffic_GBps", 1), ("b", "traffic_GBps", 2), ("a", "triton_traffic_GBps", 3)]
+    assert found == [
+        ("a", "traffic_GBps", 1),
+        ("b", "traffic_GBps", 2),
+        ("a", "triton_traffic_GBps", 3),
+    ]
     split = [
-        make.measurement(size / rate, key=make.key(parameters={"memory": memory, "size_bytes": size}))
+        make.measurement(
+            size / rate, key=make.key(parameters={"memory": memory, "size_bytes": size})
+        )
         for memory, rate in (("pinned", 2e9), ("pageable", 1e9))
         for size in SIZES
     ]
-    assert [curve.label for curve in summarise(split)] == ["memcpy_d2d[pinned]", "memcpy_d2d[pageable]"]
+    assert [curve.label for curve in summarise(split)] == [
+        "memcpy_d2d[pinned]",
+        "memcpy_d2d[pageable]",
+    ]
     wrong = [make.measurement(1e-12, key=point.key, invalid="wrong data") for point in points]
     assert summarise(points + wrong) == summarise(points)
 
 
 def verdicts_on(pairs):
     """The verdicts on the sweeps of measurements, each with the verdict on it."""
-    return judge_curves(timed_row([one], judgement_of(verdict, one.label)) for one, verdict in pairs)
+    return judge_curves(
+        timed_row([one], judgement_of(verdict, one.label)) for one, verdict in pairs
+    )
 
 
 def judged(make, *percents, spread=0.01, new=3, **changes):
@@ -119,7 +159,11 @@ def judged(make, *percents, spread=0.01, new=3, **changes):
     pairs = []
     for size, percent in zip(SIZES, percents, strict=False):
         groups = make.groups(1, new, process=spread, centre=math.log1p(percent / 100))
-        verdict = judge(groups, make.reference(*make.groups(3, process=spread)), Policy(comparisons=len(percents)))
+        verdict = judge(
+            groups,
+            make.reference(*make.groups(3, process=spread)),
+            Policy(comparisons=len(percents)),
+        )
         pairs.append((make.measurement(key=make.key(size_bytes=size, **changes)), verdict))
     return pairs
 
@@ -132,24 +176,40 @@ def one_verdict(make, *percents, **changes):
 def test_a_sweep_is_red_where_a_size_is_and_green_where_the_mean_of_its_sizes_is(make):
     for percents, word in [
         *(((0,) * 10, "PASSED"), ((-20,) * 10, "IMPROVED"), ((0,) * 9 + (30,), "REGRESSED")),
-        *(((30,) * 10, "REGRESSED"), ((4.5,) * 10, "INCONCLUSIVE"), ((-20,) * 9 + (30,), "REGRESSED")),
+        *(
+            ((30,) * 10, "REGRESSED"),
+            ((4.5,) * 10, "INCONCLUSIVE"),
+            ((-20,) * 9 + (30,), "REGRESSED"),
+        ),
     ]:
         assert one_verdict(make, *percents).kind == word, percents
     # Sizes that alone are open pass where their mean does.
     curve = one_verdict(make, *(4.5, -4.5) * 5, new=4)
-    assert (curve.kind, curve.passed, curve.points, curve.processes) == (Kind.PASSED, 5, 10, (4, 15))
+    assert (curve.kind, curve.passed, curve.points, curve.processes) == (
+        Kind.PASSED,
+        5,
+        10,
+        (4, 15),
+    )
     # A size below a published limit is red too.
     pairs = judged(make, *(0,) * 10)
-    pairs[3] = pairs[3][0], judge([make.group(1.0)], None, Policy(), limits=[Limit(make.published(), 1.0)])
+    pairs[3] = (
+        pairs[3][0],
+        judge([make.group(1.0)], None, Policy(), limits=[Limit(make.published(), 1.0)]),
+    )
     assert [one.kind for one in verdicts_on(pairs)] == [Kind.REGRESSED]
 
 
 @settings(max_examples=50)
 @given(st.lists(st.floats(-30, 30), min_size=4, max_size=10))
-def test_the_estimate_of_a_sweep_is_the_mean_of_its_sizes_inside_the_interval_of_one(make, percents):
+def test_the_estimate_of_a_sweep_is_the_mean_of_its_sizes_inside_the_interval_of_one(
+    make, percents
+):
     """Sizes of a process are slow together, so 23 of them know no more than one."""
     curve = one_verdict(make, *percents)
-    assert curve.estimate == pytest.approx(sum(math.log1p(percent / 100) for percent in percents) / len(percents))
+    assert curve.estimate == pytest.approx(
+        sum(math.log1p(percent / 100) for percent in percents) / len(percents)
+    )
     assert curve.interval[0] < curve.estimate < curve.interval[1]
     single = judged(make, 2)[0][1]
     width = single.interval[1] - single.interval[0]
@@ -169,12 +229,17 @@ def test_the_worst_region_is_the_quarter_of_the_sweep_that_got_slowest(make):
 
 def test_the_strictest_tolerance_of_its_sizes_is_that_of_the_sweep(make):
     pairs = judged(make, *(4,) * 10)
-    loose = [(measurement, replace(verdict, tolerance=0.5, kind=Kind.PASSED)) for measurement, verdict in pairs[1:]]
+    loose = [
+        (measurement, replace(verdict, tolerance=0.5, kind=Kind.PASSED))
+        for measurement, verdict in pairs[1:]
+    ]
     (curve,) = verdicts_on([pairs[0], *loose])
     assert (curve.tolerance, curve.kind) == (0.05, Kind.INCONCLUSIVE)
 
 
-def test_fewer_than_four_compared_sizes_have_no_verdict_and_every_metric_and_benchmark_its_own(make):
+def test_fewer_than_four_compared_sizes_have_no_verdict_and_every_metric_and_benchmark_its_own(
+    make,
+):
     for compared in (0, 3, 4):
         none = judge([make.group(0.0)], None, Policy(), why_none="no baseline recorded")
         pairs = judged(make, *(0,) * 10)

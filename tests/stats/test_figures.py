@@ -55,7 +55,10 @@ def differences():
         new, reference = sides(name, count, scatter)
         for kind in ("device", "host"):
             found = difference(new, reference, priors()[kind])
-            yield f"{name}, {count}, {scatter}, {kind}", asdict(found) | {"p": found.p_slower_than(0.01)}
+            yield (
+                f"{name}, {count}, {scatter}, {kind}",
+                asdict(found) | {"p": found.p_slower_than(0.01)},
+            )
 
 
 def spreads():
@@ -70,10 +73,14 @@ def spreads():
                 "between": spread.between_sessions(reference),
                 "process": asdict(process),
                 "session": asdict(spread.session_spread(new, reference, process, prior)),
-                "assumed": asdict(spread.session_spread(new, reference, Spread(0.01, "x", 3.0), prior, 0.05)),
+                "assumed": asdict(
+                    spread.session_spread(new, reference, Spread(0.01, "x", 3.0), prior, 0.05)
+                ),
             },
         )
-    tests = [sides(name, 1, scatter)[1] for name in REFERENCES for scatter in (0.001, 0.003, 0.01, 0.02)]
+    tests = [
+        sides(name, 1, scatter)[1] for name in REFERENCES for scatter in (0.001, 0.003, 0.01, 0.02)
+    ]
     yield "lent", asdict(spread.lend(priors()["device"], tests))
 
 
@@ -91,7 +98,10 @@ def plans():
     yield "steep", looks.boundaries(np.array([1e-28, 2e-28, 0.05]), np.array([0.1, 0.9, 1.0]))
     for comparisons in (1, 3, 4, 20, 50):
         yield f"adjusted of {comparisons}", looks.adjusted([1e-5, 0.004, 0.03, 0.9], comparisons)
-        yield f"at once of {comparisons}", [looks.red_at_once(p, comparisons) for p in (1e-4, 0.0024, 0.0026, 0.05)]
+        yield (
+            f"at once of {comparisons}",
+            [looks.red_at_once(p, comparisons) for p in (1e-4, 0.0024, 0.0026, 0.05)],
+        )
 
 
 def followings():
@@ -113,21 +123,32 @@ def rounded(value):
     return float(f"{value:.7g}") if isinstance(value, float) else value
 
 
-@pytest.mark.parametrize("kind", [differences, spreads, plans, followings], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind", [differences, spreads, plans, followings], ids=lambda kind: kind.__name__
+)
 def test_every_number_is_as_stored(kind):
     now = json.loads(json.dumps(rounded(dict(kind()))))
     stored = json.loads(PATH.read_text(encoding="utf-8")) if PATH.exists() else {}
     if renewing():
-        PATH.write_text(json.dumps(stored | {kind.__name__: now}, indent=0, sort_keys=True) + "\n", encoding="utf-8")
+        PATH.write_text(
+            json.dumps(stored | {kind.__name__: now}, indent=0, sort_keys=True) + "\n",
+            encoding="utf-8",
+        )
         return
-    assert {name: found for name, found in now.items() if not alike(found, stored[kind.__name__].get(name))} == {}
+    assert {
+        name: found
+        for name, found in now.items()
+        if not alike(found, stored[kind.__name__].get(name))
+    } == {}
     assert now.keys() == stored[kind.__name__].keys()
 
 
 def alike(found, expected):
     """Whether two values are the same, numbers but for what two processors make of their last digits."""
     if isinstance(found, dict) and isinstance(expected, dict):
-        return found.keys() == expected.keys() and all(alike(found[name], expected[name]) for name in found)
+        return found.keys() == expected.keys() and all(
+            alike(found[name], expected[name]) for name in found
+        )
     if isinstance(found, list) and isinstance(expected, list):
         return len(found) == len(expected) and all(map(alike, found, expected))
     if isinstance(found, float) and isinstance(expected, float):

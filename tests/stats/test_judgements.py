@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from pytest_roofline.baselines.runs import encode_line
 from pytest_roofline.core.judgements import Judgement, SessionRecord
-from pytest_roofline.stats.judgements import clock_change, common_shift, could_have_seen, judgement_of, modes
+from pytest_roofline.stats.judgements import (
+    clock_change,
+    common_shift,
+    could_have_seen,
+    judgement_of,
+    modes,
+)
 from pytest_roofline.stats.limits import Limit
 from pytest_roofline.stats.looks import Looks
 from pytest_roofline.stats.outlook import Policy
@@ -25,29 +31,53 @@ def test_a_judgement_holds_everything_that_the_verdict_rests_on(make):
     new = make.group(*map(math.log, (1.24e-3, 1.25e-3, 1.26e-3)))
     groups = make.groups(3, process=0.001, centre=MILLISECOND)
     verdict = judge([new], make.reference(*groups), Policy())
-    kept, found = judgement_of(verdict, "copy", name="two", test_id="test_a.py::test_b"), verdict.difference
-    assert (kept.test_id, kept.label, kept.name, kept.verdict) == ("test_a.py::test_b", "copy", "two", "REGRESSED")
+    kept, found = (
+        judgement_of(verdict, "copy", name="two", test_id="test_a.py::test_b"),
+        verdict.difference,
+    )
+    assert (kept.test_id, kept.label, kept.name, kept.verdict) == (
+        "test_a.py::test_b",
+        "copy",
+        "two",
+        "REGRESSED",
+    )
     names = "tolerance reason estimate interval p p_adjusted mde reach processes new_medians_s fewest siblings"
     for name in names.split():
         assert getattr(kept, name) == getattr(verdict, name), name
     for name in ("error", "freedom", "new_s", "reference_s", "paired", "unequal"):
         assert getattr(kept, name) == getattr(found, name), name
     assert kept.source == "h200.json"
-    assert (kept.process_spread.value, kept.process_spread.origin) == (found.process.value, found.process.origin)
-    assert kept.reference == tuple(SessionRecord(group.medians_s, group.device, group.started) for group in groups)
+    assert (kept.process_spread.value, kept.process_spread.origin) == (
+        found.process.value,
+        found.process.origin,
+    )
+    assert kept.reference == tuple(
+        SessionRecord(group.medians_s, group.device, group.started) for group in groups
+    )
 
 
 def test_spreads_are_kept_with_their_freedom_which_is_none_where_they_are_known(make):
     """JSON has no infinity."""
     kept = make.result(reference=make.reference(make.group(MILLISECOND))).judgement
     groups = [
-        make.group(MILLISECOND + step, started=f"2026-01-0{day}T03:00:00Z") for day, step in enumerate((0, 0.01), 1)
+        make.group(MILLISECOND + step, started=f"2026-01-0{day}T03:00:00Z")
+        for day, step in enumerate((0, 0.01), 1)
     ]
     known = make.result(reference=make.reference(*groups)).judgement
     assert (known.session_spread.value, known.session_spread.freedom) == (0.0, None)
-    assert (kept.session_spread.value, kept.session_spread.freedom, kept.process_spread.freedom) == (0.01, 4.0, 4.0)
-    other = make.result(reference=make.reference(*make.groups(3, centre=MILLISECOND, device="GPU-2"))).judgement
-    assert (known.device_spread, other.device_spread is not None, other.paired) == (None, True, False)
+    assert (
+        kept.session_spread.value,
+        kept.session_spread.freedom,
+        kept.process_spread.freedom,
+    ) == (0.01, 4.0, 4.0)
+    other = make.result(
+        reference=make.reference(*make.groups(3, centre=MILLISECOND, device="GPU-2"))
+    ).judgement
+    assert (known.device_spread, other.device_spread is not None, other.paired) == (
+        None,
+        True,
+        False,
+    )
 
 
 def test_what_was_held_against_a_limit_or_nothing_keeps_that(make):
@@ -57,16 +87,27 @@ def test_what_was_held_against_a_limit_or_nothing_keeps_that(make):
         reason="no baseline recorded", processes=1,
     )  # fmt: skip
     limits = [Limit(make.published(), 1e-3)]
-    missed, met = (make.result(seconds, known=False, limits=limits).judgement for seconds in (1.25e-3, 0.5e-3))
+    missed, met = (
+        make.result(seconds, known=False, limits=limits).judgement for seconds in (1.25e-3, 0.5e-3)
+    )
     assert (missed.estimate, missed.processes) == (pytest.approx(math.log(1.25)), 1)
     assert missed.interval[0] < missed.estimate < missed.interval[1]
     assert missed.reason.startswith("BELOW THRESHOLD")
-    assert (missed.limit_s, missed.limit, missed.limit_source) == (1e-3, "published", "the vendor's guide")
+    assert (missed.limit_s, missed.limit, missed.limit_source) == (
+        1e-3,
+        "published",
+        "the vendor's guide",
+    )
     assert (met.verdict, met.limit_s, make.result().judgement.limit_s) == ("PASSED", 1e-3, None)
 
 
 @settings(max_examples=10)
-@given(st.lists(logs, min_size=1, max_size=4), sessions, st.sampled_from([1, 3]), st.sampled_from([1, 200]))
+@given(
+    st.lists(logs, min_size=1, max_size=4),
+    sessions,
+    st.sampled_from([1, 3]),
+    st.sampled_from([1, 200]),
+)
 def test_every_verdict_can_be_written_down(make, new, old, most, comparisons):
     """However little is known: no infinity reaches the file."""
     policy = Policy(looks=Looks(most), comparisons=comparisons)
@@ -91,10 +132,21 @@ def suite(make, *percents, **policy):
 
 
 def test_a_suite_that_moved_as_a_whole_is_said_to_have_moved_and_no_other(make):
-    for percents in [(10,) * 5, (8, 9, 10, 11, 12, 30), (-10,) * 20, (2.1,) * 8, (10,) * 18 + (0, 0)]:
+    for percents in [
+        (10,) * 5,
+        (8, 9, 10, 11, 12, 30),
+        (-10,) * 20,
+        (2.1,) * 8,
+        (10,) * 18 + (0, 0),
+    ]:
         shift = common_shift(suite(make, *percents))
-        assert shift.estimate == pytest.approx(np.median(np.log1p(np.array(percents) / 100))), percents
-        assert (shift.tests, shift.moved) == (len(percents), sum(percent != 0 for percent in percents))
+        assert shift.estimate == pytest.approx(np.median(np.log1p(np.array(percents) / 100))), (
+            percents
+        )
+        assert (shift.tests, shift.moved) == (
+            len(percents),
+            sum(percent != 0 for percent in percents),
+        )
     for why, percents in {
         "four tests": (10,) * 4, "half": (10,) * 10 + (0,) * 10, "both ways": (10, -10) * 5, "none": (0,) * 20,
         "too little": (1.9,) * 20, "a fifth faster": (10,) * 8 + (-10, -10), "85 in 100": (10,) * 17 + (0, 0, 0),
@@ -130,10 +182,15 @@ def test_a_slowdown_that_vanishes_in_cycles_is_the_clocks(make):
         *((32, 1.5, True), (33, 1.5, True), (66, 1.5, False)),
         *((33, 1.98, None), (33, 2.2, False), (10, 1.8, True)),
     ]:
-        found = clock_change(replace(slower(make, percent, clock_hz=1.98 * GHZ), clock_hz=clock_ghz * GHZ))
+        found = clock_change(
+            replace(slower(make, percent, clock_hz=1.98 * GHZ), clock_hz=clock_ghz * GHZ)
+        )
         assert explains == (found and found.explains(0.05)), (percent, clock_ghz)
     for before, after in [(None, 1e9), (1e9, None), (None, None)]:
-        assert clock_change(replace(slower(make, 30, clock_hz=before), clock_hz=after)) is None, (before, after)
+        assert clock_change(replace(slower(make, 30, clock_hz=before), clock_hz=after)) is None, (
+            before,
+            after,
+        )
     assert clock_change(said(judge([make.group(0.0)], None, Policy()), 1e9)) is None
 
 
@@ -142,7 +199,9 @@ FAST, SLOW = math.log(22.5e-3), math.log(25.5e-3)
 
 
 def two_modes(make, fast=9, slow=5, spread=0.002):
-    return tuple(map(math.exp, [*make.spaced(fast, spread, FAST), *make.spaced(slow, spread, SLOW)]))
+    return tuple(
+        map(math.exp, [*make.spaced(fast, spread, FAST), *make.spaced(slow, spread, SLOW)])
+    )
 
 
 def test_two_modes_are_told_by_where_they_lie_and_how_often_the_slow_one_is_occupied(make):
@@ -168,8 +227,14 @@ def test_a_run_tells_what_it_could_have_seen_in_round_figures(make):
     for percents, seen in [
         ((2.9,) * 131 + (9.9,) * 7, [(0.03, 131, 138), (0.10, 138, 138)]),
         *(((2.9,) * 3, [(0.03, 3, 3)]), ((3.0,), [(0.03, 1, 1)]), ((0.2, 0.3), [(0.01, 2, 2)])),
-        *(((6.5, 11, 26, 61), [(0.15, 2, 4), (0.8, 4, 4)]), ((101, 150), [(1.5, 2, 2)]), ((99.9,), [(1.0, 1, 1)])),
+        *(
+            ((6.5, 11, 26, 61), [(0.15, 2, 4), (0.8, 4, 4)]),
+            ((101, 150), [(1.5, 2, 2)]),
+            ((99.9,), [(1.0, 1, 1)]),
+        ),
     ]:
         found = could_have_seen(reaching(make, *percents))
-        assert [(round(share, 6), caught, tests) for share, caught, tests in found] == seen, percents
+        assert [(round(share, 6), caught, tests) for share, caught, tests in found] == seen, (
+            percents
+        )
     assert could_have_seen([said(judge([make.group(0.0)], None, Policy()))]) == []

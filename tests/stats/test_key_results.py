@@ -19,7 +19,9 @@ MIB = 2**20
 logs = st.floats(-0.3, 0.3)
 # Which process, how slow, and whether it was spoiled.
 attempts = st.lists(
-    st.tuples(st.sampled_from("abcd"), logs, st.sampled_from(["", "", "", "neighbours"])), min_size=1, max_size=10
+    st.tuples(st.sampled_from("abcd"), logs, st.sampled_from(["", "", "", "neighbours"])),
+    min_size=1,
+    max_size=10,
 )
 baselines = st.lists(st.lists(logs, min_size=1, max_size=5), min_size=1, max_size=3)
 
@@ -41,7 +43,9 @@ def standing(results, reference=None):
 def estimate(make, attempts, sessions):
     """What a verdict would say, in log seconds; None where no process is sound."""
     group = results(make, *attempts).group(None, "GPU-1", "2026-02-01")
-    groups = [make.group(*side, started=f"2026-01-{day:02d}") for day, side in enumerate(sessions, 1)]
+    groups = [
+        make.group(*side, started=f"2026-01-{day:02d}") for day, side in enumerate(sessions, 1)
+    ]
     return difference([group], groups, priors()["device"]).estimate if group.medians_s else None
 
 
@@ -61,7 +65,9 @@ def test_the_slowest_sound_attempt_of_every_process_stands_and_nothing_is_replac
     ]
 
 
-@given(attempts, baselines, st.integers(0, 9), st.floats(0.0, 0.5), st.randoms(use_true_random=False))
+@given(
+    attempts, baselines, st.integers(0, 9), st.floats(0.0, 0.5), st.randoms(use_true_random=False)
+)
 @example([("a", 0.3, "")], [[0.2], [-0.2, 0.2, -0.2]], 0, 0.0, None)
 def test_a_slower_attempt_never_lowers_the_estimate_and_order_changes_nothing(
     make, attempts, sessions, at, more, random
@@ -81,7 +87,9 @@ def test_a_slower_attempt_never_lowers_the_estimate_and_order_changes_nothing(
         assert estimate(make, turned, sessions) == pytest.approx(before, abs=1e-9)
 
 
-def test_what_is_spoiled_excuses_no_sound_attempt_and_where_most_is_the_rest_stands_for_nothing(make):
+def test_what_is_spoiled_excuses_no_sound_attempt_and_where_most_is_the_rest_stands_for_nothing(
+    make,
+):
     taken = results(make, ("a", 0.3), ("a", 0.0, "neighbours"), ("b", 0.0, "neighbours"))
     assert (standing(taken), taken.unsound(None)) == ({"a": math.exp(0.3)}, {"b": "neighbours"})
     for sound, unsound, reason in [
@@ -91,9 +99,17 @@ def test_what_is_spoiled_excuses_no_sound_attempt_and_where_most_is_the_rest_sta
         good = [(f"good{number}", 0.0) for number in range(sound)]
         bad = [(f"bad{number}", 0.0, "neighbours") for number in range(unsound)]
         taken = results(make, *good, *bad)
-        assert (taken.invalid(None), taken.hopeless(None)) == (reason, unsound >= 3), (sound, unsound)
+        assert (taken.invalid(None), taken.hopeless(None)) == (reason, unsound >= 3), (
+            sound,
+            unsound,
+        )
     fast = results(make, ("a", -0.5), ("b", 0.0, "neighbours"), ("c", 0.0, "neighbours"))
-    found = judge([fast.group(None, "GPU-1", "")], make.reference(), Policy(), invalid=fast.invalid(make.reference()))
+    found = judge(
+        [fast.group(None, "GPU-1", "")],
+        make.reference(),
+        Policy(),
+        invalid=fast.invalid(make.reference()),
+    )
     assert found.kind is Kind.INVALID
 
 
@@ -128,7 +144,10 @@ def test_of_a_process_the_largest_peak_and_of_processes_the_middle_one_stands(ma
 def test_more_than_the_tolerance_of_a_peak_is_a_regression_and_less_an_improvement(make):
     for partition, old, new, word in [
         # A share of it.
-        *(("none", 100 * MIB, 105 * MIB, "PASSED"), ("none", 100 * MIB, 105 * MIB + 1, "REGRESSED")),
+        *(
+            ("none", 100 * MIB, 105 * MIB, "PASSED"),
+            ("none", 100 * MIB, 105 * MIB + 1, "REGRESSED"),
+        ),
         *(("none", 100 * MIB, 95 * MIB, "PASSED"), ("none", 100 * MIB, 95 * MIB - 1, "IMPROVED")),
         # A block of the allocator, of what is small or nothing.
         *(("none", MIB, 3 * MIB, "PASSED"), ("none", MIB, 3 * MIB + 1, "REGRESSED")),
@@ -146,7 +165,10 @@ def test_more_than_the_tolerance_of_a_peak_is_a_regression_and_less_an_improveme
 def test_a_peak_on_one_side_alone_is_no_baseline_or_invalid_and_on_neither_nothing(make):
     key = make.key()
     assert judge_peak(None, None, key) is judge_peak(None, make.reference(), key) is None
-    assert (judge_peak(1, None, key).verdict, judge_peak(1, None, key).reason) == ("NO BASELINE", "no baseline")
+    assert (judge_peak(1, None, key).verdict, judge_peak(1, None, key).reason) == (
+        "NO BASELINE",
+        "no baseline",
+    )
     assert judge_peak(1, make.reference(), key).reason == "the baseline holds no peak yet"
     missing = judge_peak(None, make.reference(peak_bytes=MIB), key)
     assert (missing.verdict, "the baseline has a peak of 1.00 MiB and none was taken" in missing.reason) == (
@@ -154,7 +176,10 @@ def test_a_peak_on_one_side_alone_is_no_baseline_or_invalid_and_on_neither_nothi
     )  # fmt: skip
     for name in ("new_bytes", "reference_bytes", "allowed_bytes"):
         with pytest.raises(BadInput, match=f"{name} is -1"):
-            PeakJudgement("PASSED", **({"new_bytes": 1, "reference_bytes": 1, "allowed_bytes": 1} | {name: -1}))
+            PeakJudgement(
+                "PASSED",
+                **({"new_bytes": 1, "reference_bytes": 1, "allowed_bytes": 1} | {name: -1}),
+            )
     assert make.measured(peak_bytes=0).peak_bytes == 0
     for entry, peak in ((make.measured, -1), (make.published, 1)):
         with pytest.raises(BadInput, match="peak_bytes"):

@@ -53,7 +53,9 @@ def verdict_on(make, entries, *measurements, policy=None, reference=None):
 
     limits, idle = gating_limits(entries, measurements[0].work, summed)
     medians = results.group(reference, "GPU-1", "2026-01-02T03:04:05Z")
-    found = judge([medians], reference, policy or Policy(), limits=limits, why_none="no baseline recorded")
+    found = judge(
+        [medians], reference, policy or Policy(), limits=limits, why_none="no baseline recorded"
+    )
     return found, [why for _, why in idle]
 
 
@@ -66,23 +68,37 @@ def test_each_statistic_gates_on_its_own_figure_of_a_process(make):
     for (statistic, seconds), (factor, kind) in itertools.product(
         figures.items(), [(1.2, Kind.PASSED), (1 / 1.2, Kind.REGRESSED)]
     ):
-        found, idle = verdict_on(make, [timed_limit(make, seconds * factor, statistic)], taken(make, *SKEWED))
+        found, idle = verdict_on(
+            make, [timed_limit(make, seconds * factor, statistic)], taken(make, *SKEWED)
+        )
         assert (found.kind, idle) == (kind, []), (statistic, factor)
-    entries = [timed_limit(make, 1.2, "median"), timed_limit(make, 1.2, "mean"), timed_limit(make, 0.6, "best")]
+    entries = [
+        timed_limit(make, 1.2, "median"),
+        timed_limit(make, 1.2, "mean"),
+        timed_limit(make, 0.6, "best"),
+    ]
     found, _ = verdict_on(make, entries, taken(make, *SKEWED))
     assert (found.kind, found.limit.standard.statistic) == (Kind.REGRESSED, "mean")
     assert found.change == pytest.approx(1.5 / 1.2 - 1)
     # Of several attempts of a process the slowest stands.
     for statistic in ("mean", "best"):
-        found, _ = verdict_on(make, [timed_limit(make, 0.5, statistic)], taken(make, 1.0), taken(make, 0.1))
+        found, _ = verdict_on(
+            make, [timed_limit(make, 0.5, statistic)], taken(make, 1.0), taken(make, 0.1)
+        )
         assert (found.kind, found.processes) == (Kind.REGRESSED, 1), statistic
 
 
 def test_a_limit_on_the_fastest_call_does_not_gate_where_a_sample_is_several_calls(make):
     batched = taken(make, *SKEWED, iterations=2)
     for seconds, others in [(0.1, []), (0.5, []), (0.1, [taken(make, 1.0)])]:
-        found, idle = verdict_on(make, [timed_limit(make, seconds, "best")], *others, replace(batched, process="q"))
-        assert (found.kind, found.reason, idle) == (Kind.NO_BASELINE, "no baseline recorded", [BATCHED]), seconds
+        found, idle = verdict_on(
+            make, [timed_limit(make, seconds, "best")], *others, replace(batched, process="q")
+        )
+        assert (found.kind, found.reason, idle) == (
+            Kind.NO_BASELINE,
+            "no baseline recorded",
+            [BATCHED],
+        ), seconds
 
 
 def test_of_processes_that_agree_more_are_surer(make):
@@ -90,7 +106,9 @@ def test_of_processes_that_agree_more_are_surer(make):
     ends = []
     for count in range(1, 7):
         processes = [taken(make, 1.045, process=f"p{index}") for index in range(count)]
-        found, _ = verdict_on(make, [timed_limit(make, 1.0)], *processes, policy=Policy(looks=Looks(6)))
+        found, _ = verdict_on(
+            make, [timed_limit(make, 1.0)], *processes, policy=Policy(looks=Looks(6))
+        )
         ends.append(found.interval[0])
     assert ends == sorted(ends)
 
@@ -101,7 +119,9 @@ def test_statistics_leave_out_spoiled_blocks_and_the_fastest_call_is_never_slowe
     best, mean, median = (process_s(samples, statistic) for statistic in ("best", "mean", "median"))
     assert best <= min(median, mean * (1 + 1e-12))
     for statistic, expected in [("mean", 2.0), ("best", 1.0), ("median", 2.0)]:
-        spoiled = Samples((9.0, 9.0, 0.1, 1.0, 2.0, 3.0), 1, 1e-9, blocks=(Block(3, "host gap"), Block(3)))
+        spoiled = Samples(
+            (9.0, 9.0, 0.1, 1.0, 2.0, 3.0), 1, 1e-9, blocks=(Block(3, "host gap"), Block(3))
+        )
         assert process_s(spoiled, statistic) == expected, statistic
     assert Samples((1.0, 2.0), 1, 1e-9, blocks=(Block(2, "host gap"),)).kept == (1.0, 2.0)
 
@@ -115,16 +135,23 @@ def test_what_is_no_limit_or_counts_another_thing_does_not_gate(make):
     ]
     found, idle = verdict_on(make, entries, taken(make, 1.0))
     assert (found.kind, idle) == (Kind.NO_BASELINE, [])
-    found, (why,) = verdict_on(make, [make.published(metric="busbw_GBps", value=1.0, unit="GB/s")], taken(make, 1.0))
+    found, (why,) = verdict_on(
+        make, [make.published(metric="busbw_GBps", value=1.0, unit="GB/s")], taken(make, 1.0)
+    )
     assert (found.kind, "the test's work has none" in why) == (Kind.NO_BASELINE, True)
 
 
 def test_what_passes_by_limits_names_the_one_that_is_most_easily_missed(make):
     found, _ = verdict_on(make, [timed_limit(make, 3.0), timed_limit(make, 2.0)], taken(make, 1.0))
     assert (found.kind, found.limit.seconds) == (Kind.PASSED, 2.0)
-    assert found.reason == "not below threshold 2 s (read + write; the vendor's guide); no baseline recorded"
+    assert (
+        found.reason
+        == "not below threshold 2 s (read + write; the vendor's guide); no baseline recorded"
+    )
     # The mean of 1.5 s is nearer to its limit than the fastest call of 0.5 s is to one of fewer seconds.
-    found, _ = verdict_on(make, [timed_limit(make, 1.6, "best"), timed_limit(make, 1.9, "mean")], taken(make, *SKEWED))
+    found, _ = verdict_on(
+        make, [timed_limit(make, 1.6, "best"), timed_limit(make, 1.9, "mean")], taken(make, *SKEWED)
+    )
     assert (found.kind, found.limit.standard.statistic) == (Kind.PASSED, "mean")
 
 
@@ -135,10 +162,14 @@ def test_a_limit_says_how_its_source_sums_up(make):
         ("median", "e; median;"),
         (None, "e;"),
     ]:
-        found, _ = verdict_on(make, [timed_limit(make, 0.01, statistic, source="S")], taken(make, 1.0))
+        found, _ = verdict_on(
+            make, [timed_limit(make, 0.01, statistic, source="S")], taken(make, 1.0)
+        )
         told = f"BELOW THRESHOLD: threshold 0.01 s (read + writ{words} S)"
         assert found.reason == f"{told}, 1 process (1 % apart: prior)"
-    assert describe(make.published("reference", value=(1.0, 2.5))).startswith("reference 1 to 2.5 GB/s (")
+    assert describe(make.published("reference", value=(1.0, 2.5))).startswith(
+        "reference 1 to 2.5 GB/s ("
+    )
 
 
 HARDWARE = {"product": "h100-sxm5", "memory": "80gb"}
@@ -146,12 +177,28 @@ PEAK = Ceiling("traffic_GBps", 3.35e12, "datasheet", "the maker's datasheet", "h
 LINK = Ceiling("payload_GBps", 64e9, "datasheet", "the maker", "high")
 
 
-def copied(make, share=0.8, size_bytes=64 * MIB, *, ceiling=PEAK, metric="traffic_GBps", labels=(), **hardware):
+def copied(
+    make,
+    share=0.8,
+    size_bytes=64 * MIB,
+    *,
+    ceiling=PEAK,
+    metric="traffic_GBps",
+    labels=(),
+    **hardware,
+):
     """A copy of so many bytes at a share of a peak."""
     seconds = 2 * size_bytes / (share * 3.35e12)
-    key = make.key(size_bytes=size_bytes, metric=metric, hardware=make.hardware(**(HARDWARE | hardware)))
+    key = make.key(
+        size_bytes=size_bytes, metric=metric, hardware=make.hardware(**(HARDWARE | hardware))
+    )
     samples = Samples((seconds,), 1, 1e-9, labels=labels)
-    work = Work(read_bytes=size_bytes, write_bytes=size_bytes, payload_bytes=size_bytes, wire_bytes=size_bytes)
+    work = Work(
+        read_bytes=size_bytes,
+        write_bytes=size_bytes,
+        payload_bytes=size_bytes,
+        wire_bytes=size_bytes,
+    )
     return make.measurement(key=key, samples=samples, ceiling=ceiling, work=work)
 
 
@@ -164,7 +211,11 @@ def by_share(make, share, least=0.8, count=1, looks=None):
 def test_a_share_of_the_roofline_is_passed_missed_or_left_open(make):
     for share, kind in [(0.9, Kind.PASSED), (0.79, Kind.INCONCLUSIVE), (0.6, Kind.REGRESSED)]:
         found = by_share(make, share)
-        assert (found.kind, found.limit.kind, found.tolerance) == (kind, "roofline", Policy().tolerance), share
+        assert (found.kind, found.limit.kind, found.tolerance) == (
+            kind,
+            "roofline",
+            Policy().tolerance,
+        ), share
     assert by_share(make, 0.6).reason == (
         "BELOW 80 % OF THE ROOFLINE (observed 60 % of 3350 GB/s; the maker's datasheet), 1 process (1 % apart: prior)"
     )
@@ -178,26 +229,35 @@ def test_a_share_of_the_roofline_is_passed_missed_or_left_open(make):
 
 def held(make, *groups, looks=None):
     """The verdict on sessions by a limit of one second, the groups in log seconds."""
-    return judge(groups, None, Policy(looks=looks or Looks()), limits=[Limit(timed_limit(make, 1.0), 1.0)])
+    return judge(
+        groups, None, Policy(looks=looks or Looks()), limits=[Limit(timed_limit(make, 1.0), 1.0)]
+    )
 
 
 def test_of_several_devices_each_is_held_alone_and_the_one_that_misses_is_named(make):
     def devices(*logs):
-        return [make.group(log, device=f"GPU-{number}", started="") for number, log in enumerate(logs)]
+        return [
+            make.group(log, device=f"GPU-{number}", started="") for number, log in enumerate(logs)
+        ]
 
     for slow in (0, 3):
         logs = [-0.08] * 4
         logs[slow] = 0.16
         found = held(make, *devices(*logs))
         assert (found.kind, found.processes) == (Kind.REGRESSED, 1)
-        assert found.reason.endswith(f", GPU-{slow} (1 of 4 devices miss it), 1 process (1 % apart: prior)")
+        assert found.reason.endswith(
+            f", GPU-{slow} (1 of 4 devices miss it), 1 process (1 % apart: prior)"
+        )
     found = held(make, *devices(-0.08, -0.01, -0.03))
     assert (found.kind, " on any of 3 devices" in found.reason) == (Kind.PASSED, True)
 
 
 def test_sessions_that_scatter_widely_do_not_surely_miss_a_limit(make):
     def sessions(*logs):
-        return [make.group(log, started=f"2026-01-{day:02d}T03:04:05Z") for day, log in enumerate(logs, 1)]
+        return [
+            make.group(log, started=f"2026-01-{day:02d}T03:04:05Z")
+            for day, log in enumerate(logs, 1)
+        ]
 
     # Their own t interval goes from 17 % below the limit to 31 % beyond it.
     found = held(make, *sessions(*map(math.log, (0.90, 1.15, 0.95, 1.12, 1.10))))
@@ -221,7 +281,10 @@ def test_a_first_process_waits_for_others_unless_it_takes_half_as_long_again_or_
 def test_what_lies_too_near_a_limit_for_any_number_of_processes_is_given_up(make):
     for beyond, futile in [(0.004, True), (0.03, False), (-0.001, False)]:
         found = held(make, make.group(*[beyond] * 6), looks=Looks(12))
-        assert (found.futile, "too few this near the limit: record more and compare" in found.reason) == (
+        assert (
+            found.futile,
+            "too few this near the limit: record more and compare" in found.reason,
+        ) == (
             futile,
             futile,
         ), beyond
@@ -260,13 +323,22 @@ def test_a_roofline_that_cannot_be_trusted_for_it_is_no_limit(make):
 
 
 def floor(**changes):
-    facts = {"benchmark": "memcpy_d2d", "metric": "traffic_GBps", "value": 0.8, "unit": "share", "source": "S"}
+    facts = {
+        "benchmark": "memcpy_d2d",
+        "metric": "traffic_GBps",
+        "value": 0.8,
+        "unit": "share",
+        "source": "S",
+    }
     return Entry(kind="floor", **(facts | {"figures": 1} | changes))
 
 
 def test_a_floor_is_a_time_at_its_share_of_the_peak_where_it_applies(make):
     seconds = pytest.approx(2 * 64 * MIB / (0.8 * 3.35e12))
-    assert floor_limits([floor()], copied(make, 0.5), None) == ([Limit(Floor(floor(), PEAK), seconds)], [])
+    assert floor_limits([floor()], copied(make, 0.5), None) == (
+        [Limit(Floor(floor(), PEAK), seconds)],
+        [],
+    )
     capped = Gpu(0, "NVIDIA H100", power_limit_w=500.0, power_default_w=700.0)
     unknown = "peak that it is a share of is not known"
     for facts, gpu, why in [
@@ -277,10 +349,14 @@ def test_a_floor_is_a_time_at_its_share_of_the_peak_where_it_applies(make):
         ({}, capped, ""),
     ]:
         limits, idle = floor_limits([floor()], copied(make, **facts), gpu)
-        assert (len(limits), [why in told for _, told in idle]) == ((0, [True]) if why else (1, [])), (facts, why)
+        assert (len(limits), [why in told for _, told in idle]) == (
+            (0, [True]) if why else (1, [])
+        ), (facts, why)
     # Of arithmetic only at the power that the card is shipped with.
     product = Ceiling("bf16_TFLOPS", 989e12, "datasheet", "the maker", "high")
-    one = make.measurement(key=make.key(metric="bf16_TFLOPS"), ceiling=product, work=Work(flops=10**12))
+    one = make.measurement(
+        key=make.key(metric="bf16_TFLOPS"), ceiling=product, work=Work(flops=10**12)
+    )
     for gpu, count in [(capped, 0), (replace(capped, power_limit_w=700.0), 1), (None, 1)]:
         limits, idle = floor_limits([floor(metric="bf16_TFLOPS")], one, gpu)
         why = "the power limit is 500 W, and the card is shipped with 700 W"
@@ -292,7 +368,9 @@ def test_a_floor_of_a_collective_is_a_share_of_what_the_links_carry(make, monkey
     work = Work(algbw_bytes=2**30, busbw_bytes=2**30 * 14 // 8)
     ceiling = collective_ceiling(product_like("h100-sxm5", "80gb"), hardware, work, "busbw_GBps")
     one = make.measurement(
-        key=make.key("all_reduce", metric="busbw_GBps", hardware=hardware), work=work, ceiling=ceiling
+        key=make.key("all_reduce", metric="busbw_GBps", hardware=hardware),
+        work=work,
+        ceiling=ceiling,
     )
     entry = floor(benchmark="all_reduce", metric="busbw_GBps", value=0.9)
     (limit,), _ = floor_limits([entry], one, None)
@@ -307,17 +385,28 @@ def compared(make, tmp_path, entries, *measurements):
 
 
 def test_a_comparison_of_files_judges_limits_as_the_run_does(make, tmp_path):
-    for statistic, limit_s in itertools.product([None, "median", "mean", "best"], [0.3, 0.7, 1.2, 1.7]):
+    for statistic, limit_s in itertools.product(
+        [None, "median", "mean", "best"], [0.3, 0.7, 1.2, 1.7]
+    ):
         entry = timed_limit(make, limit_s, statistic)
         live, _ = verdict_on(make, [entry], taken(make, *SKEWED))
         (row,) = compared(make, tmp_path, [entry], taken(make, *SKEWED)).rows
-        assert (row.verdict, row.judgement.estimate) == (live.kind, live.estimate), (statistic, limit_s)
+        assert (row.verdict, row.judgement.estimate) == (live.kind, live.estimate), (
+            statistic,
+            limit_s,
+        )
 
 
-def test_a_comparison_with_a_file_of_limits_names_what_cannot_gate_and_what_was_not_run(make, tmp_path):
+def test_a_comparison_with_a_file_of_limits_names_what_cannot_gate_and_what_was_not_run(
+    make, tmp_path
+):
     entries = [timed_limit(make, 2.0), timed_limit(make, 0.1, "best")]
     (row,) = compared(make, tmp_path, entries, taken(make, 1.0, iterations=4)).rows
-    assert (row.verdict, row.label, [why for _, why in row.idle]) == (Kind.PASSED, "memcpy_d2d[64MiB]", [BATCHED])
+    assert (row.verdict, row.label, [why for _, why in row.idle]) == (
+        Kind.PASSED,
+        "memcpy_d2d[64MiB]",
+        [BATCHED],
+    )
     entries = [
         timed_limit(make, 2.0),
         timed_limit(make, 2.0, benchmark="stream"),
@@ -331,7 +420,12 @@ def test_a_comparison_with_a_file_of_limits_names_what_cannot_gate_and_what_was_
 def test_a_comparison_of_several_machines_finds_the_one_that_misses_its_limit(make, tmp_path):
     write_baseline(tmp_path / "h200.json", Baseline("h200", (timed_limit(make, 1.0),)))
     runs = [
-        make.save(tmp_path / f"n{number}.jsonl", taken(make, seconds), run_id="nightly", uuid=f"GPU-{number}")
+        make.save(
+            tmp_path / f"n{number}.jsonl",
+            taken(make, seconds),
+            run_id="nightly",
+            uuid=f"GPU-{number}",
+        )
         for number, seconds in enumerate((1.18, 0.92, 0.92, 0.92))
     ]
     (row,) = compare([tmp_path / "h200.json"], runs).rows
@@ -339,7 +433,10 @@ def test_a_comparison_of_several_machines_finds_the_one_that_misses_its_limit(ma
 
 
 def test_a_baseline_files_medians_are_held_against_limits_on_the_median_alone(make, tmp_path):
-    write_baseline(tmp_path / "old.json", Baseline("h200", (timed_limit(make, 0.5), timed_limit(make, 0.1, "mean"))))
+    write_baseline(
+        tmp_path / "old.json",
+        Baseline("h200", (timed_limit(make, 0.5), timed_limit(make, 0.1, "mean"))),
+    )
     write_baseline(tmp_path / "new.json", Baseline("h200", (make.measured(1.0),)))
     (row,) = compare([tmp_path / "old.json"], [tmp_path / "new.json"]).rows
     assert (row.judgement.limit, row.judgement.limit_s) == ("published", 0.5)

@@ -60,7 +60,9 @@ def test_the_boundaries_of_every_look_spend_what_they_claim():
     for reference, exponent in itertools.product(REFERENCES, [1.0, 3.0]):
         known = information(8, reference)
         spent = 0.05 * (known / known[-1]) ** exponent
-        found = first_crossings(statistics(8, reference), scipy.stats.norm.sf(boundaries(spent, known)))
+        found = first_crossings(
+            statistics(8, reference), scipy.stats.norm.sf(boundaries(spent, known))
+        )
         due = np.diff(spent, prepend=0.0)
         assert np.all(np.abs(found - due) <= chance_of(due)), (reference, exponent)
 
@@ -72,7 +74,12 @@ def test_all_looks_together_pass_wrongly_as_often_as_was_allowed():
         looks = Looks(most)
         levels = [getattr(looks, level)(processes, reference) for processes in range(1, most + 1)]
         found = first_crossings(statistics(most, reference), levels).sum()
-        assert found == pytest.approx(chance, abs=float(chance_of(chance))), (most, reference, level, chance)
+        assert found == pytest.approx(chance, abs=float(chance_of(chance))), (
+            most,
+            reference,
+            level,
+            chance,
+        )
 
 
 def integrates_as_asked():
@@ -81,7 +88,9 @@ def integrates_as_asked():
     return False
 
 
-@pytest.mark.skipif(not integrates_as_asked(), reason="needs a scipy that is told how exact an integral has to be")
+@pytest.mark.skipif(
+    not integrates_as_asked(), reason="needs a scipy that is told how exact an integral has to be"
+)
 def test_all_looks_together_are_red_wrongly_as_often_as_was_allowed():
     """By the joint distribution of all looks, whose correlations are √(Iⱼ/Iₖ): too seldom to be counted on paths."""
     for (most, fewest), reference in itertools.product([(3, 3), (12, 9)], (1, 16)):
@@ -90,14 +99,18 @@ def test_all_looks_together_are_red_wrongly_as_often_as_was_allowed():
             [STRICT * Looks(most).red_share(processes, reference, fewest) for processes in looks]
         )
         correlations = np.sqrt(np.minimum.outer(known, known) / np.maximum.outer(known, known))
-        silent = scipy.stats.multivariate_normal(cov=correlations, allow_singular=True, abseps=1e-8, seed=1).cdf(bounds)
+        silent = scipy.stats.multivariate_normal(
+            cov=correlations, allow_singular=True, abseps=1e-8, seed=1
+        ).cdf(bounds)
         assert 1 - silent == pytest.approx(STRICT, rel=0.02), (most, fewest, reference)
 
 
 def test_nothing_is_red_before_as_many_processes_as_it_needs():
     for most, fewest in [(3, 3), (12, 3), (12, 11), (1, 3)]:
         shares = [Looks(most).red_share(processes, 16, fewest) for processes in range(1, 13)]
-        assert [share > 0 for share in shares] == [processes >= fewest for processes in range(1, 13)]
+        assert [share > 0 for share in shares] == [
+            processes >= fewest for processes in range(1, 13)
+        ]
         assert max(shares) <= 1 + 1e-9, (most, fewest)
 
 
@@ -105,7 +118,16 @@ def test_nothing_is_red_before_as_many_processes_as_it_needs():
 def test_red_needs_more_processes_where_fewer_are_known():
     for known, most, fewest in [
         *((1, 1, 11), (1, 12, 11), (2, 3, 10), (3, 12, 9), (4, 1, 8)),
-        *((5, 1, 3), (5, 3, 3), (5, 12, 7), (7, 4, 4), (8, 12, 4), (9, 12, 3), (15, 1, 3), (100, 12, 3)),
+        *(
+            (5, 1, 3),
+            (5, 3, 3),
+            (5, 12, 7),
+            (7, 4, 4),
+            (8, 12, 4),
+            (9, 12, 3),
+            (15, 1, 3),
+            (100, 12, 3),
+        ),
     ]:
         assert fewest_red(known, 0.0, most) == fewest, (known, most, fewest)
 
@@ -119,10 +141,15 @@ def test_where_many_processes_are_in_another_mode_red_needs_more_than_are_in_it_
 
 def test_a_run_that_ends_early_spends_what_is_left_and_all_of_it_at_its_first_look():
     for reference in REFERENCES:
-        looks, spent = Looks(12, ended=True), (information(12, reference) / information(12, reference)[-1]) ** 2
+        looks, spent = (
+            Looks(12, ended=True),
+            (information(12, reference) / information(12, reference)[-1]) ** 2,
+        )
         assert looks.red_share(3, reference, 3) == 1, reference
         assert looks.red_share(6, reference, 3) == pytest.approx(1 - spent[4]), reference
-        assert looks.pass_level(6, reference) == pytest.approx(FALSE_PASS * (1 - spent[4])), reference
+        assert looks.pass_level(6, reference) == pytest.approx(FALSE_PASS * (1 - spent[4])), (
+            reference
+        )
         assert looks.red_share(2, reference, 3) == 0, reference
 
 
@@ -144,7 +171,9 @@ def test_a_look_beyond_the_plan_is_held_to_the_last_ones_share_and_one_look_has_
 
     for reference in REFERENCES:
         looks = Looks()
-        assert (looks.red_share(1, reference, 1), looks.pass_level(1, reference)) == pytest.approx((1.0, FALSE_PASS))
+        assert (looks.red_share(1, reference, 1), looks.pass_level(1, reference)) == pytest.approx(
+            (1.0, FALSE_PASS)
+        )
         assert looks.improved_level(1, reference) == pytest.approx(FALSE_IMPROVED), reference
 
 
@@ -164,7 +193,11 @@ def test_p_is_adjusted_by_benjamini_and_hochberg_with_the_tests_to_come_as_uncha
 def test_a_small_run_is_held_to_as_little_a_test_as_one_of_twenty_five():
     """0.2 % a test, whatever the run."""
     assert adjusted([0.001], 1) == [pytest.approx(0.025)]
-    assert (red_at_once(0.0021, 1), red_at_once(0.0019, 1), red_at_once(0.0019, 50)) == (False, True, False)
+    assert (red_at_once(0.0021, 1), red_at_once(0.0019, 1), red_at_once(0.0019, 50)) == (
+        False,
+        True,
+        False,
+    )
 
 
 @given(p_values, st.integers(1, 200))
@@ -177,5 +210,11 @@ def test_what_is_red_at_once_stays_red_whatever_the_other_tests_say(others, comp
 
 
 def test_a_p_is_dearer_by_the_share_of_the_chance_that_may_be_spent():
-    for p, share, spent in [(0.01, 1.0, 0.01), (0.01, 0.1, 0.1), (0.5, 0.1, 1.0), (1e-9, 0.0, 1.0), (0.0, 0.5, 0.0)]:
+    for p, share, spent in [
+        (0.01, 1.0, 0.01),
+        (0.01, 0.1, 0.1),
+        (0.5, 0.1, 1.0),
+        (1e-9, 0.0, 1.0),
+        (0.0, 0.5, 0.0),
+    ]:
         assert spent_p(p, share) == pytest.approx(spent), (p, share, spent)

@@ -12,7 +12,17 @@ from pytest_roofline.stats.verdicts import Kind
 TOLERANCE = 0.03
 
 
-def suite(tests, blocks, *, spread=0.01, slower=None, modes=0.0, drift=lambda share: 0.0, offset=0.0, seed=1):
+def suite(
+    tests,
+    blocks,
+    *,
+    spread=0.01,
+    slower=None,
+    modes=0.0,
+    drift=lambda share: 0.0,
+    offset=0.0,
+    seed=1,
+):
     """Of each test its blocks; `slower` is by test how much longer B takes, in logs."""
     rng, orders = np.random.default_rng(seed), order_of_blocks(blocks, seed)
     total = sum(map(len, orders))
@@ -39,7 +49,12 @@ def suite(tests, blocks, *, spread=0.01, slower=None, modes=0.0, drift=lambda sh
 
 
 def _process(rng, arm, at, total, *, spread, modes, drift, level):
-    logs = level + drift(at / total) + spread * rng.standard_normal() + math.log(1.06) * (rng.random() < modes)
+    logs = (
+        level
+        + drift(at / total)
+        + spread * rng.standard_normal()
+        + math.log(1.06) * (rng.random() < modes)
+    )
     return TimedProcess(arm, 1e-3 * math.exp(logs), float(at))
 
 
@@ -67,7 +82,9 @@ def test_a_session_goes_out_and_so_does_a_drift():
     ):
         for name, one in judged(moved).items():
             assert one.verdict.estimate == pytest.approx(calm[name].verdict.estimate, abs=1e-12)
-            assert one.verdict.difference.error == pytest.approx(calm[name].verdict.difference.error, rel=1e-6)
+            assert one.verdict.difference.error == pytest.approx(
+                calm[name].verdict.difference.error, rel=1e-6
+            )
 
 
 def test_sessions_between_blocks_are_no_difference():
@@ -81,7 +98,9 @@ def test_sessions_between_blocks_are_no_difference():
     }
     before, after = judged(tests), judged(shifted)
     for name in tests:
-        assert after[name].verdict.estimate == pytest.approx(before[name].verdict.estimate, abs=1e-12)
+        assert after[name].verdict.estimate == pytest.approx(
+            before[name].verdict.estimate, abs=1e-12
+        )
         assert after[name].verdict.p == pytest.approx(before[name].verdict.p, rel=1e-6)
 
 
@@ -111,7 +130,9 @@ def test_a_control_is_told_and_nothing_where_none_ran():
     assert judged(tests)["test_0"].control is None
     first = tests["test_0"][0]
     first.insert(2, TimedProcess("control", 1.1 * first[0].seconds, 1.5))
-    expected = math.log(first[2].seconds) - np.mean([math.log(one.seconds) for one in first if one.arm == "A"])
+    expected = math.log(first[2].seconds) - np.mean(
+        [math.log(one.seconds) for one in first if one.arm == "A"]
+    )
     assert judged(tests)["test_0"].control == pytest.approx(expected, abs=0.02)
 
 
@@ -119,7 +140,8 @@ def test_a_block_without_one_side_is_no_evidence():
     tests = suite(9, 4, slower={0: 0.2})
     whole = judged(tests, most=12)
     lame = {
-        name: [*blocks, [TimedProcess("B", 9.0, 99.0), TimedProcess("B", 9.0, 100.0)]] for name, blocks in tests.items()
+        name: [*blocks, [TimedProcess("B", 9.0, 99.0), TimedProcess("B", 9.0, 100.0)]]
+        for name, blocks in tests.items()
     }
     for name, one in judged(lame, most=12).items():
         assert one.verdict.p == whole[name].verdict.p
@@ -134,15 +156,20 @@ def test_a_block_without_one_side_is_no_evidence():
 @pytest.mark.parametrize(("moody", "fewest"), [(200, 4), (20, 8)])
 def test_two_modes_make_no_side_slower_where_they_part_by_chance(moody, fewest, slow):
     tests = suite(moody, 2, spread=0.002, modes=0.5) | {
-        f"calm_{name}": blocks for name, blocks in suite(200 - moody, 2, spread=0.002, seed=2).items()
+        f"calm_{name}": blocks
+        for name, blocks in suite(200 - moody, 2, spread=0.002, seed=2).items()
     }
     for block in tests["test_0"]:
-        block[:] = [TimedProcess(one.arm, 1.06 if one.arm == slow else 1.0, one.at) for one in block]
+        block[:] = [
+            TimedProcess(one.arm, 1.06 if one.arm == slow else 1.0, one.at) for one in block
+        ]
     found = judged(tests, most=4)["test_0"].verdict
     assert found.kind in (Kind.INCONCLUSIVE, Kind.PASSED)
     assert found.fewest == fewest
     if fewest == 8 and slow == "B":
-        assert found.reason.startswith("looks +6.0 % slower, and red needs 8 processes a side; may be ")
+        assert found.reason.startswith(
+            "looks +6.0 % slower, and red needs 8 processes a side; may be "
+        )
 
 
 def test_a_spoiled_process_among_eight_a_side_is_why_nothing_is_red():
@@ -156,14 +183,17 @@ def test_a_spoiled_process_among_eight_a_side_is_why_nothing_is_red():
 
 def test_four_a_side_turn_red_where_25_tests_spread_alike():
     assert judged(suite(25, 2, slower={0: 0.06}), most=4)["test_0"].verdict.kind is Kind.REGRESSED
-    assert judged(suite(24, 2, slower={0: 0.06}), most=4)["test_0"].verdict.kind is not Kind.REGRESSED
+    assert (
+        judged(suite(24, 2, slower={0: 0.06}), most=4)["test_0"].verdict.kind is not Kind.REGRESSED
+    )
 
 
 def test_a_run_finds_what_is_slower_early_and_leaves_the_rest():
     red = Counter()
     for seed in range(8):
         found, taken = course(
-            suite(40, 6, slower={0: math.log(1.05)}, drift=lambda share: 0.1 * share**2, seed=seed), 12
+            suite(40, 6, slower={0: math.log(1.05)}, drift=lambda share: 0.1 * share**2, seed=seed),
+            12,
         )
         red.update(name for name, one in found.items() if one.verdict.kind is Kind.REGRESSED)
         assert not any(one.open for one in found.values())

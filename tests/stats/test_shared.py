@@ -26,7 +26,9 @@ def _sides(*, shared=0.0, today=0.0, new=3, tests=TESTS, days=DAYS, seed=1, cana
             for place, row in enumerate(logs, 1)
         )
         times = np.exp(today + 0.003 * rng.standard_normal(new))
-        sides[f"t{number}"] = Side(Group(tuple(times.tolist()), "GPU-0"), Reference(groups, "drawn"), number >= tests)
+        sides[f"t{number}"] = Side(
+            Group(tuple(times.tolist()), "GPU-0"), Reference(groups, "drawn"), number >= tests
+        )
     return sides
 
 
@@ -38,15 +40,22 @@ def test_a_slow_day_that_all_tests_share_is_taken_out_of_each():
     sides = _sides(shared=0.02, today=0.03)
     shared, moved = _held(sides)
     assert shared.coefficient == pytest.approx(1.0, abs=0.1)
-    assert [reference.shift for reference in moved.values()] == pytest.approx([0.03] * TESTS, abs=0.01)
+    assert [reference.shift for reference in moved.values()] == pytest.approx(
+        [0.03] * TESTS, abs=0.01
+    )
     for name, side in sides.items():
         assert judge([side.new], side.reference, Policy(prior=PRIOR)).kind is not Kind.REGRESSED
-        assert judge([side.new], moved[name], Policy(prior=PRIOR)).estimate == pytest.approx(0.0, abs=0.02)
+        assert judge([side.new], moved[name], Policy(prior=PRIOR)).estimate == pytest.approx(
+            0.0, abs=0.02
+        )
 
 
 def test_a_test_that_is_slower_than_the_others_is_found_on_a_day_that_hides_it():
     sides = _sides(shared=0.02, today=-0.04)
-    slower = Side(Group(tuple(value * 1.08 for value in sides["t0"].new.medians_s), "GPU-0"), sides["t0"].reference)
+    slower = Side(
+        Group(tuple(value * 1.08 for value in sides["t0"].new.medians_s), "GPU-0"),
+        sides["t0"].reference,
+    )
     _, moved = _held(sides | {"t0": slower})
     assert judge([slower.new], moved["t0"], Policy(prior=PRIOR)).kind is Kind.REGRESSED
     assert judge([slower.new], slower.reference, Policy(prior=PRIOR)).kind is not Kind.REGRESSED
@@ -79,7 +88,9 @@ def test_all_tests_together_are_judged_once_and_from_three_processes_on():
 def test_half_of_the_tests_being_slower_is_no_shift_of_all():
     sides = _sides()
     slow = {
-        name: Side(Group(tuple(value * 1.2 for value in side.new.medians_s), "GPU-0"), side.reference)
+        name: Side(
+            Group(tuple(value * 1.2 for value in side.new.medians_s), "GPU-0"), side.reference
+        )
         for name, side in list(sides.items())[: TESTS // 2 - 1]
     }
     shared, moved = _held(sides | slow)
@@ -108,7 +119,10 @@ def test_canaries_are_members_of_the_median_and_are_not_judged():
 
 def test_sessions_without_a_date_cannot_be_told_to_be_the_same():
     undated = {
-        name: Side(side.new, Reference(tuple(Group(g.medians_s, g.device) for g in side.reference.groups), "drawn"))
+        name: Side(
+            side.new,
+            Reference(tuple(Group(g.medians_s, g.device) for g in side.reference.groups), "drawn"),
+        )
         for name, side in _sides().items()
     }
     assert shared_of(undated, 0.05, PRIOR) is None

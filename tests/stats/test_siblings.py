@@ -21,7 +21,10 @@ WORKS = {
 
 def judge_siblings(siblings):
     """The verdict on each, in their order."""
-    return [judge_sibling(mine, [*siblings[:place], *siblings[place + 1 :]]) for place, mine in enumerate(siblings)]
+    return [
+        judge_sibling(mine, [*siblings[:place], *siblings[place + 1 :]])
+        for place, mine in enumerate(siblings)
+    ]
 
 
 def standing(index, metric=MEMORY, seconds=1e-3, **changes):
@@ -43,7 +46,12 @@ def kinds(*times, metric=MEMORY):
 
 def test_who_is_slow_is_named_and_neither_all_nor_camps_nor_less_than_six_percent():
     assert kinds(*[1.1e-3] * 8) == ["PASSED"] * 8
-    assert kinds(1.25, 1, 1, 1, 1.25, 1, 1, 1) == ["REGRESSED", *["PASSED"] * 3, "REGRESSED", *["PASSED"] * 3]
+    assert kinds(1.25, 1, 1, 1, 1.25, 1, 1, 1) == [
+        "REGRESSED",
+        *["PASSED"] * 3,
+        "REGRESSED",
+        *["PASSED"] * 3,
+    ]
     assert "REGRESSED" not in kinds(1, 1, 1, 1, 1.15, 1.15, 1.15, 1.15)
     assert kinds(1.055, 1, 1, 1, 1, 1, 1, 1) == ["PASSED"] * 8
 
@@ -84,8 +92,12 @@ def test_busy_siblings_take_every_verdict_on_a_shared_link_back():
     for kind in [Kind.REGRESSED, Kind.PASSED, Kind.IMPROVED, Kind.INCONCLUSIVE]:
         busy = standing(0, LINK, siblings_busy="GPU 3 (GPU-3) was 87 % busy")
         found = unless_busy(Verdict(kind, 0.05, p_spent=1e-9, estimate=0.3), [busy])
-        assert (found.kind, found.may_be_red, found.futile) == (Kind.INCONCLUSIVE, False, True), kind
-        assert found.reason.startswith("GPU 3 (GPU-3) was 87 % busy: the host's link is shared"), kind
+        assert (found.kind, found.may_be_red, found.futile) == (Kind.INCONCLUSIVE, False, True), (
+            kind
+        )
+        assert found.reason.startswith("GPU 3 (GPU-3) was 87 % busy: the host's link is shared"), (
+            kind
+        )
     for kind in [Kind.INVALID, Kind.NO_BASELINE]:
         busy = standing(0, LINK, siblings_busy="GPU 3 (GPU-3) was 87 % busy")
         assert unless_busy(Verdict(kind, 0.05, reason="why"), [busy]).reason == "why", kind
@@ -93,20 +105,30 @@ def test_busy_siblings_take_every_verdict_on_a_shared_link_back():
 
 def links(count, sick):
     """Every link among so many cards, those at the sick one's ends a fifth slower."""
-    names = [(first, second) for first in range(count) for second in range(count) if first != second]
+    names = [
+        (first, second) for first in range(count) for second in range(count) if first != second
+    ]
     found = []
     for pair in names:
         one = standing(0, LINK, 1.2 if sick in pair else 1.0)
         hardware = replace(ALONE, devices=2, link="nvlink-switch")
-        key = replace(one.key, name=" to ".join(f"cuda:{index}" for index in pair), hardware=hardware)
+        key = replace(
+            one.key, name=" to ".join(f"cuda:{index}" for index in pair), hardware=hardware
+        )
         found.append(Sibling(replace(one, key=key), (one.median_s,)))
     return names, found
 
 
 def test_all_links_of_a_slow_card_are_named_and_no_others():
-    between = Key("copy", {}, LINK, replace(ALONE, devices=2, link="nvlink-switch"), "rotate", "device")
+    between = Key(
+        "copy", {}, LINK, replace(ALONE, devices=2, link="nvlink-switch"), "rotate", "device"
+    )
     assert assumed_of(between) == assumed_of(standing(0).key)
     for count in [5, 8]:
         names, found = links(count, sick=2)
-        named = {pair for pair, one in zip(names, judge_siblings(found), strict=True) if one.kind is Kind.REGRESSED}
+        named = {
+            pair
+            for pair, one in zip(names, judge_siblings(found), strict=True)
+            if one.kind is Kind.REGRESSED
+        }
         assert named == {pair for pair in names if 2 in pair}, count

@@ -16,7 +16,14 @@ from pytest_roofline.stats.limits import Limit
 from pytest_roofline.stats.looks import FALSE_FAR, FALSE_PASS, FALSE_RED, Looks
 from pytest_roofline.stats.outlook import WORTH_REPORTING, Policy
 from pytest_roofline.stats.spread import PRIOR_FREEDOM, Group, priors
-from pytest_roofline.stats.verdicts import Kind, changed_environment, default_looks, judge, settle, span_text
+from pytest_roofline.stats.verdicts import (
+    Kind,
+    changed_environment,
+    default_looks,
+    judge,
+    settle,
+    span_text,
+)
 
 DEVICE_PRIOR = priors()["device"]
 EXCHANGEABLE = replace(DEVICE_PRIOR, session=0.0)
@@ -38,12 +45,18 @@ policies = st.builds(
 
 def of(*change_percent, device="GPU-1"):
     """New processes of a session, slower than one second by these."""
-    return [Group(tuple(1 + percent / 100 for percent in change_percent), device, "2026-02-01T03:00:00Z")]
+    return [
+        Group(
+            tuple(1 + percent / 100 for percent in change_percent), device, "2026-02-01T03:00:00Z"
+        )
+    ]
 
 
 def verdict(make, percent, *, processes=3, reference=None, device="GPU-1", **policy):
     """Of as many processes as red needs against fifteen."""
-    return judge(of(*[percent] * processes, device=device), reference or make.reference(), Policy(**policy))
+    return judge(
+        of(*[percent] * processes, device=device), reference or make.reference(), Policy(**policy)
+    )
 
 
 def by_logs(make, new, old, policy=None, device="GPU-1"):
@@ -53,7 +66,11 @@ def by_logs(make, new, old, policy=None, device="GPU-1"):
 
 
 @given(
-    sides, sides.filter(lambda side: len(side) >= 5), st.floats(-0.1, 1.0), st.integers(1, 200), st.floats(0.01, 0.2)
+    sides,
+    sides.filter(lambda side: len(side) >= 5),
+    st.floats(-0.1, 1.0),
+    st.integers(1, 200),
+    st.floats(0.01, 0.2),
 )
 def test_regressed_needs_more_than_the_tolerance_and_a_small_p_of_more_than_what_is_worth_reporting(
     make, new, old, shift, comparisons, tolerance
@@ -68,11 +85,15 @@ def test_regressed_needs_more_than_the_tolerance_and_a_small_p_of_more_than_what
     assume(abs(beyond) > 1e-9)
     assert found.p == pytest.approx(float(p), abs=1e-9)
     slower, unseen = found.estimate > math.log1p(tolerance), beyond > 0 or len(new) >= 5
-    assert (slower and unseen and p <= FALSE_RED / max(25, comparisons)) == (found.kind is Kind.REGRESSED)
+    assert (slower and unseen and p <= FALSE_RED / max(25, comparisons)) == (
+        found.kind is Kind.REGRESSED
+    )
 
 
 @given(sides, sides, st.sampled_from([0.01, 0.05, 0.2]))
-def test_passed_is_shown_by_statsmodels_test_of_equivalence_and_improved_is_surely_faster(make, new, old, tolerance):
+def test_passed_is_shown_by_statsmodels_test_of_equivalence_and_improved_is_surely_faster(
+    make, new, old, tolerance
+):
     found = by_logs(make, [new], [old], Policy(tolerance, prior=EXCHANGEABLE))
     difference = found.difference
     upper = difference.estimate + scipy.stats.t.ppf(0.99, difference.freedom) * difference.error
@@ -82,7 +103,9 @@ def test_passed_is_shown_by_statsmodels_test_of_equivalence_and_improved_is_sure
     new_s, old_s = ([math.exp(value) for value in side] for side in (new, old))
     chances = []
     for limit, chance in ((tolerance, FALSE_PASS), (2 * tolerance, FALSE_FAR)):
-        _, _, (_, p, _) = ttost_ind(new_s, old_s, 1e-9, 1 + limit, usevar="pooled", transform=np.log)
+        _, _, (_, p, _) = ttost_ind(
+            new_s, old_s, 1e-9, 1 + limit, usevar="pooled", transform=np.log
+        )
         assume(abs(p - chance) > 1e-9)
         chances.append(p < chance)
     assert all(chances) == (found.kind is Kind.PASSED)
@@ -101,7 +124,8 @@ TOO_FEW = re.compile(
 )
 HOT = re.compile(
     r"looks (>999|[\d.]+) % slower, but its further rounds are (>999|[\d.]+) % slower than its first process, and the "
-    r"baseline holds first processes alone: heat, .*; record the baseline with --roofline-rounds=5; " + MAY_BE
+    r"baseline holds first processes alone: heat, .*; record the baseline with --roofline-rounds=5; "
+    + MAY_BE
 )
 
 
@@ -118,7 +142,10 @@ def test_every_verdict_tells_what_it_rests_on_what_would_decide_it_and_is_not_re
 ):
     found = by_logs(make, new, old, policy, device)
     assert found.interval[0] < found.estimate < found.interval[1]
-    assert (found.processes, len(found.reference.medians_s)) == (sum(map(len, new)), sum(map(len, old)))
+    assert (found.processes, len(found.reference.medians_s)) == (
+        sum(map(len, new)),
+        sum(map(len, old)),
+    )
     assert found.mde > 0
     assert (found.reach is None) == (max(found.processes, policy.looks.most) < found.fewest)
     assert found.reach is None or found.reach > policy.tolerance
@@ -140,10 +167,16 @@ def test_every_verdict_tells_what_it_rests_on_what_would_decide_it_and_is_not_re
 
 @settings(max_examples=50)
 @given(st.lists(st.tuples(sessions, devices), min_size=1, max_size=2), sessions, policies)
-def test_the_same_processes_give_the_same_verdict_in_one_session_or_in_several(make, new, old, policy):
+def test_the_same_processes_give_the_same_verdict_in_one_session_or_in_several(
+    make, new, old, policy
+):
     """Rounds of one run, or runs of one night or of many: the same evidence."""
-    reference = make.reference(*(make.group(*side, started=f"2026-01-{day:02d}") for day, side in enumerate(old, 1)))
-    one = [make.group(*(log for side in runs for log in side), device=device) for runs, device in new]
+    reference = make.reference(
+        *(make.group(*side, started=f"2026-01-{day:02d}") for day, side in enumerate(old, 1))
+    )
+    one = [
+        make.group(*(log for side in runs for log in side), device=device) for runs, device in new
+    ]
     several = [
         make.group(*side, device=device, started=f"2026-02-{day:02d}")
         for runs, device in new
@@ -154,12 +187,19 @@ def test_the_same_processes_give_the_same_verdict_in_one_session_or_in_several(m
 
 def test_a_steady_machine_gets_a_clear_answer(make):
     for percent, tolerance, word in [
-        *((30, 0.05, "REGRESSED"), (7, 0.05, "REGRESSED"), (7, 0.10, "PASSED"), (4.5, 0.05, "INCONCLUSIVE")),
+        *(
+            (30, 0.05, "REGRESSED"),
+            (7, 0.05, "REGRESSED"),
+            (7, 0.10, "PASSED"),
+            (4.5, 0.05, "INCONCLUSIVE"),
+        ),
         *((2, 0.05, "PASSED"), (0, 0.05, "PASSED"), (-4, 0.05, "PASSED"), (-20, 0.05, "IMPROVED")),
     ]:
         assert verdict(make, percent, tolerance=tolerance).kind == word, (percent, tolerance)
     for looks in (Looks(), AUTO):
-        assert verdict(make, 0, processes=1, looks=looks).kind is Kind.PASSED, "unchanged code after one process"
+        assert verdict(make, 0, processes=1, looks=looks).kind is Kind.PASSED, (
+            "unchanged code after one process"
+        )
     # Copies lie 15 % apart on a CPU.
     one = make.reference(make.group(0.0))
     assert verdict(make, 30, reference=one, prior=priors()["host"]).kind is Kind.INCONCLUSIVE
@@ -172,7 +212,9 @@ def test_the_processes_that_a_reason_asks_for_decide_where_the_centre_stays(make
         (0.0, 0.02, 0.04, 0.06, 0.08), (0.003, 0.01, 0.03), ((1, 5), (3, 5)), (1, 3)
     ):
         reference = make.reference(*make.groups(*shape, process=spread))
-        found = judge(make.groups(1, count, process=spread, centre=centre), reference, Policy(looks=AUTO))
+        found = judge(
+            make.groups(1, count, process=spread, centre=centre), reference, Policy(looks=AUTO)
+        )
         more = asked(found.reason)
         if more is not None:
             again = make.groups(1, math.ceil(1.5 * more), process=spread, centre=centre)
@@ -180,7 +222,9 @@ def test_the_processes_that_a_reason_asks_for_decide_where_the_centre_stays(make
             assert decided.kind is not Kind.INCONCLUSIVE, (centre, spread, shape, count)
 
 
-def test_a_reason_names_the_tolerance_that_unchanged_code_would_pass_and_none_to_what_is_slower(make):
+def test_a_reason_names_the_tolerance_that_unchanged_code_would_pass_and_none_to_what_is_slower(
+    make,
+):
     reference = make.reference(*make.groups(1, 5, process=0.06))
     found = judge(make.groups(1, 3, process=0.06), reference, Policy())
     assert found.kind is Kind.INCONCLUSIVE
@@ -192,14 +236,21 @@ def test_a_reason_names_the_tolerance_that_unchanged_code_would_pass_and_none_to
 
 def test_one_process_is_never_red_and_says_how_many_are_by_what_is_known(make):
     # Of one, three and fourteen nights of one process, and of three of five.
-    for shape, percent in itertools.product([(1, 1), (3, 1), (14, 1), (1, 5), (3, 5)], [6, 30, 100_000]):
+    for shape, percent in itertools.product(
+        [(1, 1), (3, 1), (14, 1), (1, 5), (3, 5)], [6, 30, 100_000]
+    ):
         reference = make.reference(*make.groups(*shape, process=0.001))
         found = verdict(make, percent, processes=1, reference=reference, looks=Looks(1))
-        assert (found.kind, found.may_be_red, found.reach) == (Kind.INCONCLUSIVE, False, None), (shape, percent)
+        assert (found.kind, found.may_be_red, found.reach) == (Kind.INCONCLUSIVE, False, None), (
+            shape,
+            percent,
+        )
         needed, known = map(int, TOO_FEW.fullmatch(found.reason).group("needed", "known"))
         assert (needed, known) == (max(3, 12 - known) if known < 5 else 3, shape[0] * shape[1])
         for count in (needed, 12) if percent > 6 else ():
-            enough = verdict(make, percent, processes=count, reference=reference, looks=Looks(count))
+            enough = verdict(
+                make, percent, processes=count, reference=reference, looks=Looks(count)
+            )
             assert enough.kind is Kind.REGRESSED, (shape, percent, count)
     # A baseline from one process of one session is legitimate.
     one = make.reference(make.group(0.0))
@@ -207,7 +258,9 @@ def test_one_process_is_never_red_and_says_how_many_are_by_what_is_known(make):
         [(1, 0, "PASSED"), (10, 30, "INCONCLUSIVE"), (11, 30, "REGRESSED")], [1, 138]
     ):
         looks = Looks(processes)
-        found = verdict(make, percent, processes=processes, reference=one, comparisons=comparisons, looks=looks)
+        found = verdict(
+            make, percent, processes=processes, reference=one, comparisons=comparisons, looks=looks
+        )
         assert found.kind == word, (processes, percent, comparisons)
         assert found.difference.session.origin == "prior, recorded in one sitting"
 
@@ -218,11 +271,17 @@ def test_more_rounds_never_find_less_and_what_they_can_find_is_foretold(make):
     for most in (3, 5, 8, 12):
         slower = make.spaced(most, 0.003, math.log1p(0.08))
         policy = Policy(looks=Looks(most))
-        kinds = [judge([make.group(*slower[:count])], reference, policy).kind for count in range(1, most + 1)]
+        kinds = [
+            judge([make.group(*slower[:count])], reference, policy).kind
+            for count in range(1, most + 1)
+        ]
         assert (kinds[:2], Kind.REGRESSED in kinds) == ([Kind.INCONCLUSIVE] * 2, True), most
     for spread in (0.001, 0.006, 0.02):
         known = make.reference(*make.groups(3, process=spread))
-        reaches = [verdict(make, 0, processes=1, reference=known, looks=Looks(most)).reach for most in (3, 5, 8, 12)]
+        reaches = [
+            verdict(make, 0, processes=1, reference=known, looks=Looks(most)).reach
+            for most in (3, 5, 8, 12)
+        ]
         assert reaches == sorted(reaches, reverse=True), spread
         whole = judge(make.groups(1, 12, process=spread), known, Policy(looks=AUTO)).reach
         assert reaches[-1] == pytest.approx(whole, rel=0.1), spread
@@ -235,14 +294,20 @@ def test_rounds_that_are_slower_than_their_first_process_are_not_red_by_first_pr
     for first, hot in [(0.0, True), (math.log1p(0.06), False)]:
         new = [make.group(first, *make.spaced(11, 0.001, math.log1p(0.06)))]
         found = judge(new, nights, Policy(looks=AUTO))
-        assert (found.looks_slow, found.kind is Kind.REGRESSED, found.hot > 0) == (True, not hot, hot)
+        assert (found.looks_slow, found.kind is Kind.REGRESSED, found.hot > 0) == (
+            True,
+            not hot,
+            hot,
+        )
         assert bool(HOT.fullmatch(found.reason)) == hot
         assert judge(new, with_rounds, Policy(looks=AUTO)).hot == 0
 
 
 def test_a_mode_that_the_baseline_may_have_or_has_shown_is_no_ground_for_red(make):
     """Three nights in the fast mode of two, and three new processes in the slow one: chance does that."""
-    nights = make.reference(make.group(0.0), make.group(0.001, started="2026-01-03"), make.group(0.002, started=""))
+    nights = make.reference(
+        make.group(0.0), make.group(0.001, started="2026-01-03"), make.group(0.002, started="")
+    )
     for most in (1, 3, 12):
         found = judge([make.group(0.3, 0.301, 0.299)], nights, Policy(looks=Looks(most)))
         assert (found.kind, found.fewest) == (Kind.INCONCLUSIVE, 9), most
@@ -256,8 +321,12 @@ def test_a_mode_that_the_baseline_may_have_or_has_shown_is_no_ground_for_red(mak
 
 def test_three_sessions_in_one_sitting_know_less_than_three_days(make):
     days = make.groups(3)
-    sitting = [replace(group, started=f"2026-01-02T0{hour}:00:00Z") for hour, group in enumerate(days)]
-    apart, together = (verdict(make, 2, reference=make.reference(*groups)) for groups in (days, sitting))
+    sitting = [
+        replace(group, started=f"2026-01-02T0{hour}:00:00Z") for hour, group in enumerate(days)
+    ]
+    apart, together = (
+        verdict(make, 2, reference=make.reference(*groups)) for groups in (days, sitting)
+    )
     assert (apart.sitting, together.sitting) == (False, True)
     # Two degrees of freedom of sessions that agree, and four of the least that is believed; then twice that.
     least = DEVICE_PRIOR.session
@@ -283,13 +352,17 @@ def test_more_processes_are_futile_where_the_baseline_itself_is_too_vague(make):
 
 def test_the_minimum_detectable_effect_is_that_of_the_formula(make):
     # verdicts.md, for five processes a side.
-    for (percent, detectable), count in itertools.product([(0.3, 0.7), (1.0, 2.4), (2.0, 4.8)], [3, 5, 12]):
+    for (percent, detectable), count in itertools.product(
+        [(0.3, 0.7), (1.0, 2.4), (2.0, 4.8)], [3, 5, 12]
+    ):
         new, old = (make.groups(1, count, process=percent / 100) for _ in range(2))
         # No spread is assumed that these would not rule out.
         found = judge(new, make.reference(*old), Policy(prior=replace(EXCHANGEABLE, process=1e-5)))
         freedom = 2 * (count - 1)
         quantiles = scipy.stats.t.ppf(0.99, freedom) + scipy.stats.t.ppf(0.8, freedom)
-        assert math.log1p(found.mde) == pytest.approx(quantiles * percent / 100 * math.sqrt(2 / count))
+        assert math.log1p(found.mde) == pytest.approx(
+            quantiles * percent / 100 * math.sqrt(2 / count)
+        )
         assert count != 5 or round(100 * math.log1p(found.mde), 1) == detectable
 
 
@@ -297,14 +370,18 @@ def test_sessions_that_contradict_each_other_are_inconclusive_and_no_crash(make)
     # The second was taken while something else slowed the machine down to half its pace, or to a twentieth.
     for far, comparisons in itertools.product([0.7, 3.0], [1, 200, 2000]):
         reference = make.reference(make.group(0.0, 0.001), make.group(far, far + 0.001))
-        assert verdict(make, 0, reference=reference, comparisons=comparisons).kind is Kind.INCONCLUSIVE
+        assert (
+            verdict(make, 0, reference=reference, comparisons=comparisons).kind is Kind.INCONCLUSIVE
+        )
 
 
 def test_another_device_than_the_baselines_must_be_slower_by_more(make):
     """Devices of one product lie about 4 % apart, and the run knows only one of them."""
     same, other = (verdict(make, 8, device=device) for device in ("GPU-1", "GPU-2"))
     assert (same.kind, other.kind) == (Kind.REGRESSED, Kind.INCONCLUSIVE)
-    assert other.reason.endswith("the baseline has other devices only (4.0% apart): record this one")
+    assert other.reason.endswith(
+        "the baseline has other devices only (4.0% apart): record this one"
+    )
     assert verdict(make, 50, device="GPU-2").kind is Kind.REGRESSED
 
 
@@ -315,7 +392,9 @@ def test_a_reference_tells_its_centre_and_what_stands_behind_it(make):
         ([("GPU-1", 5), ("GPU-2", 1)], "6 processes of 2 sessions on 2 devices"),
         ([("", 5), ("", 1)], "6 processes of 2 sessions"),
     ]:
-        reference = make.reference(*(make.group(*[0.0] * count, device=device) for device, count in groups))
+        reference = make.reference(
+            *(make.group(*[0.0] * count, device=device) for device, count in groups)
+        )
         assert reference.behind == behind
     assert make.reference(make.group(0.0, math.log(4.0))).median_s == pytest.approx(2.0)
     three = make.reference(make.group(0.0, math.log(1.1), math.log(1.2)))
@@ -326,7 +405,9 @@ def test_a_reference_tells_its_centre_and_what_stands_behind_it(make):
 def test_invalid_hides_every_other_finding_and_no_baseline_keeps_its_reason(make):
     limits = [Limit(make.published(), 1e-9)]
     for reference, percent in itertools.product((make.reference(), None), (900, 0)):
-        found = judge(of(percent), reference, Policy(), invalid="wrong data", limits=limits, why_none="none")
+        found = judge(
+            of(percent), reference, Policy(), invalid="wrong data", limits=limits, why_none="none"
+        )
         assert (found.kind, found.reason, found.estimate) == (Kind.INVALID, "wrong data", None)
     assert judge([], None, Policy(), invalid="all blocks were spoiled").kind is Kind.INVALID
     none = judge(of(900), None, Policy(), why_none="no baseline recorded")
@@ -337,7 +418,14 @@ def test_invalid_hides_every_other_finding_and_no_baseline_keeps_its_reason(make
         "INVALID": False, "NO BASELINE": True, "REGRESSED": True, "IMPROVED": True, "PASSED": True,
         "INCONCLUSIVE": False,
     }  # fmt: skip
-    assert list(decided) == ["INVALID", "NO BASELINE", "REGRESSED", "IMPROVED", "PASSED", "INCONCLUSIVE"]
+    assert list(decided) == [
+        "INVALID",
+        "NO BASELINE",
+        "REGRESSED",
+        "IMPROVED",
+        "PASSED",
+        "INCONCLUSIVE",
+    ]
 
 
 def test_a_time_surely_beyond_a_limit_is_red_whatever_else_is_known(make):
@@ -350,7 +438,10 @@ def test_a_time_surely_beyond_a_limit_is_red_whatever_else_is_known(make):
         assert "NVIDIA docs" in found.reason
         assert (found.change, found.interval[0] > 0) == (pytest.approx(0.07), True)
     easy, hard = make.published(source="easy"), make.published(source="hard")
-    assert judge(of(0), None, Policy(), limits=[Limit(easy, 2.0), Limit(hard, 0.5)]).limit.standard is hard
+    assert (
+        judge(of(0), None, Policy(), limits=[Limit(easy, 2.0), Limit(hard, 0.5)]).limit.standard
+        is hard
+    )
 
 
 def test_a_time_within_its_limit_passes_and_is_still_held_against_the_baseline(make):
@@ -358,13 +449,17 @@ def test_a_time_within_its_limit_passes_and_is_still_held_against_the_baseline(m
     for percent in (-50, -0.1):
         found = judge(of(percent), None, Policy(), limits=limits)
         assert (found.kind, found.estimate) == (Kind.PASSED, None), percent
-    slower = judge(of(30, 30, 30), make.reference(), Policy(), limits=[Limit(make.published(), 2.0)])
+    slower = judge(
+        of(30, 30, 30), make.reference(), Policy(), limits=[Limit(make.published(), 2.0)]
+    )
     assert (slower.kind, slower.limit) == (Kind.REGRESSED, None)
     # As slow as ever does not pass where it may miss its limit.
     reference = make.reference(*make.groups(3, process=0.001, centre=math.log(1.02)))
     found = judge(of(2), reference, Policy(), limits=limits)
     assert (found.kind, found.limit.standard) == (Kind.INCONCLUSIVE, make.published())
-    assert judge(of(2), reference, Policy(), limits=[Limit(make.published(), 1.5)]).kind is Kind.PASSED
+    assert (
+        judge(of(2), reference, Policy(), limits=[Limit(make.published(), 1.5)]).kind is Kind.PASSED
+    )
 
 
 def test_an_interval_that_reaches_the_limit_breaches_nothing_and_is_open(make):
@@ -377,7 +472,9 @@ def test_an_interval_that_reaches_the_limit_breaches_nothing_and_is_open(make):
     assert judge(of(*[2] * 12), None, Policy(looks=AUTO), limits=limits).kind is Kind.REGRESSED
     assert judge(of(4, 4.1, 3.9, 4, 4), None, Policy(), limits=limits).kind is Kind.REGRESSED
     # From three processes on where rounds may follow.
-    kinds = [judge(of(*[15] * count), None, Policy(looks=AUTO), limits=limits).kind for count in (1, 3)]
+    kinds = [
+        judge(of(*[15] * count), None, Policy(looks=AUTO), limits=limits).kind for count in (1, 3)
+    ]
     assert kinds == [Kind.INCONCLUSIVE, Kind.REGRESSED]
 
 
@@ -399,7 +496,9 @@ def test_a_breach_needs_the_lower_end_of_the_interval_beyond_the_limit(make, new
 
 def wavering(make, percent=6.0):
     """Slower than its tolerance, with a p that alone is not small enough."""
-    found = verdict(make, percent, reference=make.reference(*make.groups(3, process=0.022)), comparisons=25)
+    found = verdict(
+        make, percent, reference=make.reference(*make.groups(3, process=0.022)), comparisons=25
+    )
     assert found.may_be_red
     assert found.p_spent > FALSE_RED / 25
     return found
@@ -423,11 +522,20 @@ def test_many_other_slow_tests_turn_red_what_alone_is_open_and_no_more(make):
 
 
 @settings(max_examples=50)
-@given(st.lists(st.tuples(sessions, sessions), min_size=1, max_size=6), st.integers(0, 40), st.integers(1, 80))
-def test_settling_turns_nothing_but_what_may_be_red_and_only_into_red(make, tests, slow, comparisons):
+@given(
+    st.lists(st.tuples(sessions, sessions), min_size=1, max_size=6),
+    st.integers(0, 40),
+    st.integers(1, 80),
+)
+def test_settling_turns_nothing_but_what_may_be_red_and_only_into_red(
+    make, tests, slow, comparisons
+):
     verdicts = {f"test{number}": by_logs(make, new, old) for number, (new, old) in enumerate(tests)}
     verdicts |= {f"slow{number}": verdict(make, 30) for number in range(slow)}
-    verdicts |= {"none": judge(of(0), None, Policy()), "bad": judge(of(0), None, Policy(), invalid="neighbours")}
+    verdicts |= {
+        "none": judge(of(0), None, Policy()),
+        "bad": judge(of(0), None, Policy(), invalid="neighbours"),
+    }
     settled = settle(verdicts, comparisons)
     assert list(settled) == list(verdicts)
     for name, after in settled.items():
@@ -441,7 +549,9 @@ def test_settling_turns_nothing_but_what_may_be_red_and_only_into_red(make, test
 
 def test_what_changed_beside_the_code_is_named_and_an_interval_reads_in_percent(make):
     before = [{"driver": "550", "torch": "2"}, {"driver": "540", "torch": "2"}]
-    assert changed_environment({"driver": "570", "torch": "2", "new": "1"}, before) == ["driver 540, 550 → 570"]
+    assert changed_environment({"driver": "570", "torch": "2", "new": "1"}, before) == [
+        "driver 540, 550 → 570"
+    ]
     assert changed_environment({"driver": "550"}, before) == []
     # Of variables it is known where they are not set, but not in files of before they were kept.
     unset, ring = {"variables": "known"}, {"variables": "known", "$NCCL_ALGO": "Ring"}

@@ -17,7 +17,11 @@ SUITE = ROOT / "perf_tests"
 
 def run_on_suite(*arguments, program=(), limit_bytes=None, **variables):
     """A run of pytest, or of a program, among the benchmarks, in a process of its own that may have so much memory."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "ROOFLINE_"))}
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTEST_", "ROOFLINE_"))
+    }
     how = ["-c", *program] if program else ["-m", "pytest", "-p", "no:cacheprovider"]
     done = warm.run([*how, *arguments], cwd=ROOT, env=env | variables, limit_bytes=limit_bytes)
     assert done.returncode == 0, done.stdout + done.stderr

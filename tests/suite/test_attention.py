@@ -19,7 +19,9 @@ def run(folder, *names, **options):
 
 
 def test_a_short_run_verifies_counts_and_tells_memory(tmp_path):
-    forward, backward = run(tmp_path, "eager-forward-d64-s256", "eager-backward-d64-s256")[1].measurements
+    forward, backward = run(tmp_path, "eager-forward-d64-s256", "eager-backward-d64-s256")[
+        1
+    ].measurements
     assert (forward.label, forward.verified) == ("attention[eager-forward-d64-s256]", True)
     assert (backward.label, backward.verified) == ("attention[eager-backward-d64-s256]", True)
     # Forward 4·B·S²·D, half of it causal; backward two and a half times as much.

@@ -31,7 +31,9 @@ RUN = (
 def sessions(tmp_path_factory):
     """What a run of these printed, and the run; no kernel was compiled before."""
     folder = tmp_path_factory.mktemp("runs")
-    done, run = short_run_of(folder, *RUN, TRITON_CACHE_DIR=str(folder / "triton"), OMP_NUM_THREADS="2")
+    done, run = short_run_of(
+        folder, *RUN, TRITON_CACHE_DIR=str(folder / "triton"), OMP_NUM_THREADS="2"
+    )
     return done.stdout, run
 
 
@@ -66,11 +68,15 @@ def lines_of(printed, word):
 
 
 def test_a_cpu_times_pytorch_and_the_formula(run):
-    assert [m.label for m in run.measurements] == [f"flash_attention_fp32[{name}]" for name in MEASURED]
+    assert [m.label for m in run.measurements] == [
+        f"flash_attention_fp32[{name}]" for name in MEASURED
+    ]
     assert [m.verified for m in run.measurements] == [True] * 2
 
 
-def test_flops_are_four_for_each_pair_and_column_half_under_a_mask_and_three_and_a_half_times_as_many_for_both(run):
+def test_flops_are_four_for_each_pair_and_column_half_under_a_mask_and_three_and_a_half_times_as_many_for_both(
+    run,
+):
     forward = 4 * 8 * 512**2 * 64
     assert [m.work.flops for m in run.measurements] == [forward // 2, forward * 7 // 2]
     assert {m.key.metric for m in run.measurements} == {"fp32_TFLOPS"}
@@ -81,7 +87,9 @@ def test_the_compile_gate_records_what_binaries_ask_for(run):
         (f"flash_resources[{BINARIES[0]}]", "sm_80"),
         (f"flash_resources[{BINARIES[1]}]", "gfx942"),
     ]
-    assert [(one.spills, one.matrix_instructions > 0, one.invalid) for one in run.resources] == [(0, True, "")] * 2
+    assert [(one.spills, one.matrix_instructions > 0, one.invalid) for one in run.resources] == [
+        (0, True, "")
+    ] * 2
 
 
 def test_kernels_are_checked_in_the_interpreter_and_refused_where_they_are_of_no_use(printed):
@@ -89,7 +97,9 @@ def test_kernels_are_checked_in_the_interpreter_and_refused_where_they_are_of_no
 
 
 def test_nothing_of_the_interpreter_is_a_measurement(printed, run):
-    recorded = [one.label for one in (*run.measurements, *run.resources)] + [one.benchmark for one in run.out_of_memory]
+    recorded = [one.label for one in (*run.measurements, *run.resources)] + [
+        one.benchmark for one in run.out_of_memory
+    ]
     assert [label for label in recorded if "interpreted" in label or "triton" in label] == []
     assert re.search(r"^2 measured, 2 compiled", printed, re.MULTILINE), printed
 
@@ -97,7 +107,9 @@ def test_nothing_of_the_interpreter_is_a_measurement(printed, run):
 def test_our_kernels_say_that_they_need_an_accelerator(printed):
     assert set(lines_of(printed, "SKIPPED")) == {*OURS, WITHOUT_BACK_END}
     reasons = re.findall(r"^SKIPPED \[(\d+)\] \S+ (.*)$", printed, re.MULTILINE)
-    assert sum(int(count) for count, reason in reasons if "needs an accelerator" in reason) == len(OURS)
+    assert sum(int(count) for count, reason in reasons if "needs an accelerator" in reason) == len(
+        OURS
+    )
 
 
 def test_a_back_end_that_is_not_there_is_skipped_in_words(printed):
@@ -106,4 +118,6 @@ def test_a_back_end_that_is_not_there_is_skipped_in_words(printed):
 
 def test_nothing_fails_but_by_a_verdict(run):
     # What the binaries ask for is held against a baseline elsewhere.
-    assert [one.test_id for one in run.outcomes if one.outcome == "failed" and not one.by_verdict] == []
+    assert [
+        one.test_id for one in run.outcomes if one.outcome == "failed" and not one.by_verdict
+    ] == []

@@ -22,7 +22,9 @@ def test_the_large_arrays_of_stream_are_made_once_whatever_the_cache():
     """Two sets of 6.4 GB would be more than the rotation needs, and than some devices have."""
     for operation in STREAM:
         work = Work(**stream_work(operation, LARGE_ELEMENTS, 8))
-        assert {rotation_sets(work, size, 10**12) for size in (4 * MIB, 50 * MIB, INFINITY_CACHE_BYTES)} == {1}
+        assert {
+            rotation_sets(work, size, 10**12) for size in (4 * MIB, 50 * MIB, INFINITY_CACHE_BYTES)
+        } == {1}
 
 
 def test_the_arrays_of_stream_leave_the_largest_cache_of_a_processor_too():
@@ -38,10 +40,14 @@ def test_a_short_run_measures_verifies_and_prints_what_was_selected(tmp_path):
     found = [(one.label, one.verified, one.key.cache) for one in run.measurements]
     assert found == [("memcpy_h2h[4KiB]", True, "rotate"), ("memcpy_h2h[32KiB]", True, "rotate")]
     # Others on this machine may spoil what is measured, and nothing else may.
-    assert [one.invalid for one in run.measurements if one.invalid and not for_neighbours(one.invalid)] == []
+    assert [
+        one.invalid for one in run.measurements if one.invalid and not for_neighbours(one.invalid)
+    ] == []
     assert [one.outcome for one in run.outcomes] == ["passed", "passed"]
     assert (run.footer.measured, run.footer.exit_status) == (2, 0)
-    assert len(re.findall(r"^memcpy_h2h\[(4|32)KiB\] ", done.stdout, re.MULTILINE)) == 2, done.stdout
+    assert len(re.findall(r"^memcpy_h2h\[(4|32)KiB\] ", done.stdout, re.MULTILINE)) == 2, (
+        done.stdout
+    )
 
 
 def test_both_ways_over_the_hosts_link_are_counted_together_and_told_apart(monkeypatch):
@@ -55,7 +61,9 @@ def test_both_ways_over_the_hosts_link_are_counted_together_and_told_apart(monke
             return [1e-3, 2e-3]
 
     monkeypatch.setattr(module.peer_copy, "AtOnce", AtOnce)
-    monkeypatch.setattr(module.peer_copy, "PeerBuffers", lambda *given, pinned: SimpleNamespace(make=tuple))
+    monkeypatch.setattr(
+        module.peer_copy, "PeerBuffers", lambda *given, pinned: SimpleNamespace(make=tuple)
+    )
     roofline = Roofline(gpu)
     module.test_memcpy_both_ways(roofline, gpu, 4 * MIB)
     both = [(module.HOST, gpu), (gpu, module.HOST)]
@@ -63,19 +71,28 @@ def test_both_ways_over_the_hosts_link_are_counted_together_and_told_apart(monke
     found = roofline.arguments
     assert (8 * MIB, 4 * MIB) == (found["work"].payload_bytes, found["work"].wire_bytes)
     assert "bidir_sum_pinned_auto_payload_GBps" == found["metric"]
-    rates = {"host to device beside": (4 * MIB / 1e-3, "B/s"), "device to host beside": (4 * MIB / 2e-3, "B/s")}
+    rates = {
+        "host to device beside": (4 * MIB / 1e-3, "B/s"),
+        "device to host beside": (4 * MIB / 2e-3, "B/s"),
+    }
     assert rates == roofline.figures
-    with pytest.raises(pytest.skip.Exception, match="needs streams of CUDA or ROCm, and mps is measured"):
+    with pytest.raises(
+        pytest.skip.Exception, match="needs streams of CUDA or ROCm, and mps is measured"
+    ):
         module.test_memcpy_both_ways(roofline, SimpleNamespace(type="mps"), 4 * MIB)
 
 
 def test_a_kernel_copies_over_the_hosts_link_where_it_can_address_the_hosts_memory(monkeypatch):
     module = load("memcpy")
     monkeypatch.setattr(
-        module.memcpy, "allocate", lambda size, device, pinned=False: torch.empty(size, dtype=torch.uint8)
+        module.memcpy,
+        "allocate",
+        lambda size, device, pinned=False: torch.empty(size, dtype=torch.uint8),
     )
     copied = []
-    monkeypatch.setattr(module.memcpy, "triton_copy", lambda: lambda source, target: copied.append(source.numel()))
+    monkeypatch.setattr(
+        module.memcpy, "triton_copy", lambda: lambda source, target: copied.append(source.numel())
+    )
     roofline = Roofline(module.HOST)
     module.test_memcpy_h2d_triton(roofline, module.HOST, 2 * MIB)
     assert ([4096], "sm_pinned_payload_GBps") == (copied, roofline.arguments["metric"])

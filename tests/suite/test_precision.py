@@ -17,10 +17,17 @@ def suite():
 
 
 def test_the_sums_are_those_of_the_seeds(suite):
-    assert [printed for *_, printed, _ in suite.SUMS.values()] == ["10.0001", "9.9531", "10.0021", "10.0021"]
+    assert [printed for *_, printed, _ in suite.SUMS.values()] == [
+        "10.0001",
+        "9.9531",
+        "10.0021",
+        "10.0021",
+    ]
 
 
-@pytest.mark.parametrize("combination", ["fp32", "fp16", "fp16_into_fp32", "fp16_converted_into_fp32"])
+@pytest.mark.parametrize(
+    "combination", ["fp32", "fp16", "fp16_into_fp32", "fp16_converted_into_fp32"]
+)
 def test_the_installed_torch_sums_as_expected(suite, combination):
     suite.test_accumulation(CPU, combination)
 
@@ -39,7 +46,9 @@ def test_an_accelerators_table_differs_from_the_cpus_in_layer_norm_only(suite):
 
 
 def test_a_type_that_this_torch_does_not_autocast_to_is_a_skip(suite, monkeypatch):
-    monkeypatch.setattr(suite, "why_not", lambda precision, device: f"needs {precision.name}, found none")
+    monkeypatch.setattr(
+        suite, "why_not", lambda precision, device: f"needs {precision.name}, found none"
+    )
     with pytest.raises(pytest.skip.Exception, match="needs bf16_autocast, found none"):
         suite.test_autocast(CPU, "bf16")
 
@@ -51,7 +60,9 @@ def test_autocast_needs_no_scaled_loss(suite, monkeypatch):
     assert seen == [False]
 
 
-def test_a_release_that_changes_a_type_is_named_with_the_whole_table_and_the_remedy(suite, monkeypatch):
+def test_a_release_that_changes_a_type_is_named_with_the_whole_table_and_the_remedy(
+    suite, monkeypatch
+):
     found = suite._expected(torch.bfloat16, torch.bfloat16) | {"loss": torch.bfloat16}
     monkeypatch.setattr(suite, "autocast_dtypes", lambda device, dtype: found)
     monkeypatch.setattr(torch, "__version__", "9.9.9")

@@ -53,7 +53,8 @@ def table(ids):
     lines = []
     for name, cases in tests.items():
         places = [
-            dict.fromkeys(case[place] for case in cases if len(case) > place) for place in range(max(map(len, cases)))
+            dict.fromkeys(case[place] for case in cases if len(case) > place)
+            for place in range(max(map(len, cases)))
         ]
         lines.append(f"{name} {len(cases)}: " + " × ".join(" ".join(choices) for choices in places))
     return "".join(f"{line}\n" for line in lines)
@@ -64,7 +65,9 @@ def test_a_tier_has_these_cases(collected, tier):
     path, now = STORED / f"{tier.replace(' ', '-')}.txt", table(collected[tier])
     if renewing():
         path.write_text(now, encoding="utf-8")
-    assert now == path.read_text(encoding="utf-8"), f"if it is right now: GOLDEN_RENEW=1 pytest {Path(__file__).name}"
+    assert now == path.read_text(encoding="utf-8"), (
+        f"if it is right now: GOLDEN_RENEW=1 pytest {Path(__file__).name}"
+    )
 
 
 def test_tiers_grow_ids_are_unique_and_quick_is_what_runs_without_an_option(collected):
@@ -73,11 +76,15 @@ def test_tiers_grow_ids_are_unique_and_quick_is_what_runs_without_an_option(coll
     assert [one for one, count in Counter(full).items() if count > 1] == []
     assert collected["default"] == collected["quick on a CPU"]
     # For an accelerator there are quick cases of the transformer beside those for a CPU.
-    assert {one.partition("[")[0] for one in set(quick) - set(collected["default"])} == {"test_transformer"}
+    assert {one.partition("[")[0] for one in set(quick) - set(collected["default"])} == {
+        "test_transformer"
+    }
     assert set(collected["default"]) <= set(quick)
 
 
-def test_a_case_is_had_by_its_id_whatever_its_tier_and_a_word_selects_no_more_than_it_says(collected):
+def test_a_case_is_had_by_its_id_whatever_its_tier_and_a_word_selects_no_more_than_it_says(
+    collected,
+):
     assert collected["one"] == ["test_memcpy_h2h[8KiB]"]
     assert [one for one in collected["memcpy"] if "memcpy" not in one] == []
     assert [one for one in collected["full"] if "transformer" in one and "attention" in one] == []
@@ -85,7 +92,8 @@ def test_a_case_is_had_by_its_id_whatever_its_tier_and_a_word_selects_no_more_th
 
 def test_the_page_of_options_says_how_much_is_measured_by_default(collected):
     quick, full = (
-        len([one for one in collected[tier] if one.startswith("test_memcpy_h2h[")]) for tier in ("quick", "full")
+        len([one for one in collected[tier] if one.startswith("test_memcpy_h2h[")])
+        for tier in ("quick", "full")
     )
     page = (STORED.parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
     assert f"measures {quick} of the {full} sizes of a copy" in page

@@ -105,7 +105,9 @@ def config(device=None, ini=""):
     return SimpleNamespace(getoption=lambda name: device, getini=lambda name: ini, stash={})
 
 
-def test_the_device_that_is_measured_decides_and_without_any_accelerator_the_cpu_is(suite, monkeypatch):
+def test_the_device_that_is_measured_decides_and_without_any_accelerator_the_cpu_is(
+    suite, monkeypatch
+):
     for cuda in [False, True]:
         monkeypatch.setattr(torch.cuda, "is_available", lambda cuda=cuda: cuda)
         told = (config("cpu"), config(ini="cpu"), config("xpu:1"), config("mps"))
@@ -127,27 +129,39 @@ def test_another_batch_has_ids_and_parameters_of_its_own(suite):
         assert all("-b8" in case.id for case in others)
 
 
-def test_options_environment_and_ini_ask_for_a_model_and_its_exact_number_of_parameters_is_printed(pytester):
+def test_options_environment_and_ini_ask_for_a_model_and_its_exact_number_of_parameters_is_printed(
+    pytester,
+):
     for file in (SUITE / "conftest.py", FILE, SUITE / "test_transformer_ranks.py"):
         shutil.copy(file, pytester.path)
-    pytester.makeini("[pytest]\ntransformer_layers = 2\ntransformer_batch = 1\ntransformer_d_model = 32")
+    pytester.makeini(
+        "[pytest]\ntransformer_layers = 2\ntransformer_batch = 1\ntransformer_d_model = 32"
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ROOFLINE_TRANSFORMER_D_MODEL", "96")
         patch.setenv("ROOFLINE_TRANSFORMER_CONTEXT", "16")
         asked = ("--roofline-device=cpu", "--collect-only", "--d-ff=128")
         printed = pytester.runpytest_inprocess(*asked).stdout.str()
         parameters = Config(d_model=96, d_ff=128, layers=2, heads=1).parameters
-        assert f"d_model 96, d_ff 128, 2 layers, 1 heads, vocabulary 10,000: {parameters:,} parameters" in printed
+        assert (
+            f"d_model 96, d_ff 128, 2 layers, 1 heads, vocabulary 10,000: {parameters:,} parameters"
+            in printed
+        )
         assert "<Function test_transformer[d96_ff128_l2_h1-step-c16-b1-fp32-sdpa-eager]>" in printed
         shape = "d96_ff128_l2_h1-2ranks-s16"
         assert f"<Function test_transformer_ranks[ddp-{shape}-fp32]>" in printed
         for strategy in STRATEGIES:
-            assert f"<Function test_transformer_ranks[{strategy}-{shape}-b1-bf16_autocast]>" in printed
+            assert (
+                f"<Function test_transformer_ranks[{strategy}-{shape}-b1-bf16_autocast]>" in printed
+            )
         assert not re.search(r"small-|tiny-|c128|s128|s512|-b4", printed)
         patch.setenv("ROOFLINE_TRANSFORMER_CONTEXT", "many")
         for arguments, told in (
             ((), "ROOFLINE_TRANSFORMER_CONTEXT is 'many'; expected a whole number above zero"),
-            (("--context=8", "--batch=0"), "argument --batch: '0'; expected a whole number above zero"),
+            (
+                ("--context=8", "--batch=0"),
+                "argument --batch: '0'; expected a whole number above zero",
+            ),
             (
                 ("--context=8", "--d-model=200"),
                 "d_model 200 with 3 heads; expected heads that divide it; choose others by --d-model and --heads",
@@ -160,8 +174,16 @@ def test_options_environment_and_ini_ask_for_a_model_and_its_exact_number_of_par
 
 def test_the_gate_is_inference_and_the_full_step(suite):
     for on_accelerator in [False, True]:
-        gated = {name for name, mark in marks_of(suite, "test_transformer", on_accelerator).items() if mark["gate"]}
-        quick = {name for name in of_tier(suite, "quick", on_accelerator=on_accelerator) if name.endswith("-eager")}
+        gated = {
+            name
+            for name, mark in marks_of(suite, "test_transformer", on_accelerator).items()
+            if mark["gate"]
+        }
+        quick = {
+            name
+            for name in of_tier(suite, "quick", on_accelerator=on_accelerator)
+            if name.endswith("-eager")
+        }
         assert gated == {name for name in quick if name.split("-")[1] in ("forward", "step")}
 
 
@@ -202,7 +224,10 @@ def test_flops_are_those_of_the_matrices_and_tokens_stand_beside(run):
 def test_the_optimizer_is_shown_as_its_traffic(run):
     optimizer = run.measurements[-1]
     parameters = Config(d_model=64, d_ff=256, layers=2, heads=2, vocab=100).parameters
-    assert (optimizer.key.metric, optimizer.work.traffic_bytes) == ("traffic_GBps", 7 * 4 * parameters)
+    assert (optimizer.key.metric, optimizer.work.traffic_bytes) == (
+        "traffic_GBps",
+        7 * 4 * parameters,
+    )
 
 
 def test_peaks_are_measured(run):
@@ -229,15 +254,23 @@ def test_what_cannot_fit_is_skipped_with_what_it_needs_at_least(printed):
 def test_what_runs_out_all_the_same_is_recorded(run):
     (found,) = run.out_of_memory
     # The first matrix behind the embedding, in float32.
-    assert (found.label, found.recorded, found.asked_bytes) == ("unforeseen", True, 4 * 2**19 * 2**19)
-    assert [one.outcome for one in run.outcomes if one.test_id.endswith("test_unforeseen")] == ["passed"]
+    assert (found.label, found.recorded, found.asked_bytes) == (
+        "unforeseen",
+        True,
+        4 * 2**19 * 2**19,
+    )
+    assert [one.outcome for one in run.outcomes if one.test_id.endswith("test_unforeseen")] == [
+        "passed"
+    ]
 
 
 def test_memory_is_told_by_category_with_the_residual_stream_beside_its_formula(run):
     assert len(run.memory_uses) == 10
     peaks = {use.label.partition("[")[2][:-1]: use.peak_bytes for use in run.memory_uses}
     # A forward pass keeps what autocast has cast only in its cache; a model in bfloat16 has no second copy.
-    kept, dropped, half = (peaks[f"forward-{name}"] for name in ("bf16_autocast", "bf16_autocast_uncached", "bf16"))
+    kept, dropped, half = (
+        peaks[f"forward-{name}"] for name in ("bf16_autocast", "bf16_autocast_uncached", "bf16")
+    )
     assert kept > dropped > half
     forward, step = (one for one in run.memory_uses if "-fp32" in one.label or "fp32-" in one.label)
     parameters = Config(d_model=64, d_ff=256, layers=2, heads=2, vocab=100).parameters
@@ -256,7 +289,11 @@ def test_memory_is_held_against_what_is_known():
     for categories, peak_bytes, told in [
         ({"parameters": 96, "optimizer": 208}, 1000, "parameters take 96 bytes; expected 100"),
         ({"parameters": 100}, 1000, "state takes 0 bytes; expected 200"),
-        ({"parameters": 100, "optimizer": 208}, 999, "the peak is 999 bytes; expected 1000 or more"),
+        (
+            {"parameters": 100, "optimizer": 208},
+            999,
+            "the peak is 999 bytes; expected 1000 or more",
+        ),
     ]:
         with pytest.raises(AssertionError, match=told):
             check_memory(categories, peak_bytes, **known)
@@ -266,13 +303,17 @@ SMALL = Config(d_model=64, d_ff=256, layers=2, heads=2, vocab=100)
 
 
 def test_what_would_take_for_ever_is_skipped(suite, monkeypatch):
-    monkeypatch.setattr(suite, "why_too_slow", lambda flops, precision, device: f"needs {flops} FLOPs, in vain")
+    monkeypatch.setattr(
+        suite, "why_too_slow", lambda flops, precision, device: f"needs {flops} FLOPs, in vain"
+    )
     with pytest.raises(pytest.skip.Exception, match=r"needs \d+ FLOPs, in vain"):
         suite.measure(SimpleNamespace(), torch.device("cpu"), SMALL, "step", 16, "fp32")
 
 
 def test_the_warm_up_times_a_pass_that_is_right(suite):
     for passes in ["forward", "forward_backward", "step"]:
-        one = suite.stepping(SimpleNamespace(device=torch.device("cpu")), "d64_ff256_l2_h2", passes, 16, 4)
+        one = suite.stepping(
+            SimpleNamespace(device=torch.device("cpu")), "d64_ff256_l2_h2", passes, 16, 4
+        )
         one.call()
         assert one.verify() is None

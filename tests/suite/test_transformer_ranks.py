@@ -25,13 +25,18 @@ def test_shares_are_means_over_ranks(suite):
 
 def test_a_profile_without_collectives_tells_no_shares(suite):
     roofline = Roofline()
-    with pytest.warns(UserWarning, match="the profile of a rank shows no collective; expected those of NCCL"):
+    with pytest.warns(
+        UserWarning, match="the profile of a rank shows no collective; expected those of NCCL"
+    ):
         suite._tell_communication(roofline, [(0.2, 0.1, [7]), (0.0, 0.0, [7])])
     assert roofline.figures == {}
 
 
 def test_ranks_whose_models_have_come_apart_fail_by_their_numbers(suite):
-    with pytest.raises(AssertionError, match=r"the model of rank 0 is not that of ranks 1, 3; expected the same bits"):
+    with pytest.raises(
+        AssertionError,
+        match=r"the model of rank 0 is not that of ranks 1, 3; expected the same bits",
+    ):
         suite._tell_communication(Roofline(), [(0.2, 0.1, [value]) for value in (7, 8, 7, 9)])
 
 
@@ -51,10 +56,14 @@ def test_too_little_memory_is_a_skip_with_need_and_found(suite, monkeypatch):
     # Parameters, gradients, two moments and DDP's buckets, each of 120,945,408 elements, on two ranks.
     need = 2 * 5 * 4 * 120_945_408
     suite._require(Roofline(), world(need), "ddp", 2, "small", 1, 128, "fp32")
-    with pytest.raises(pytest.skip.Exception, match=r"needs 4\.84 GB for 2 ranks of one memory, found 4\.84 GB"):
+    with pytest.raises(
+        pytest.skip.Exception, match=r"needs 4\.84 GB for 2 ranks of one memory, found 4\.84 GB"
+    ):
         suite._require(Roofline(), world(need - 1), "ddp", 2, "small", 1, 128, "fp32")
     # Of 16 times the batch at 8 times the context the activations are the more.
-    with pytest.raises(pytest.skip.Exception, match=r"needs 36\.0 GB for 2 ranks of one memory, found 4\.84 GB"):
+    with pytest.raises(
+        pytest.skip.Exception, match=r"needs 36\.0 GB for 2 ranks of one memory, found 4\.84 GB"
+    ):
         suite._require(Roofline(), world(need), "ddp", 2, "small", 16, 1024, "fp32")
 
 
@@ -67,7 +76,9 @@ def test_work_is_that_of_one_rank(suite):
 
 
 def timed(threads=2, invalid="", size=2):
-    return SimpleNamespace(label="step", invalid=invalid, ranks=SimpleNamespace(threads=threads, size=size))
+    return SimpleNamespace(
+        label="step", invalid=invalid, ranks=SimpleNamespace(threads=threads, size=size)
+    )
 
 
 def test_no_figure_is_made_of_invalid_times(suite):
@@ -97,7 +108,9 @@ def test_invalid_times_leave_only_the_figures_that_need_none(suite, monkeypatch)
 @pytest.mark.parametrize(("alone", "together"), [(4, 2), (None, None)])
 def test_a_rank_alone_with_other_threads_is_no_comparison(suite, alone, together):
     cpu = torch.device("cpu")
-    with pytest.raises(AssertionError, match=f"alone computes with {alone} threads, each of 2 with {together}"):
+    with pytest.raises(
+        AssertionError, match=f"alone computes with {alone} threads, each of 2 with {together}"
+    ):
         suite._check_threads(cpu, timed(alone, size=1), timed(together))
     suite._check_threads(cpu, timed(2, size=1), timed(2))
     suite._check_threads(torch.device("cuda"), timed(alone, size=1), timed(together))

@@ -40,4 +40,7 @@ def found(module):
 @pytest.fixture(scope="session")
 def figures(module):
     """The published figures, by metric and value."""
-    return {(one.hardware, one.variant, one.metric, one.value): one for one in module("figures").published()}
+    return {
+        (one.hardware, one.variant, one.metric, one.value): one
+        for one in module("figures").published()
+    }

@@ -27,7 +27,9 @@ NOW = datetime.datetime.now(datetime.UTC)
 def copy(tmp_path):
     """A repository with nothing but the baselines and their page."""
     shutil.copytree(
-        ROOT / "baselines", tmp_path / "baselines", ignore=shutil.ignore_patterns("published", "resources.json")
+        ROOT / "baselines",
+        tmp_path / "baselines",
+        ignore=shutil.ignore_patterns("published", "resources.json"),
     )
     (tmp_path / "docs" / "results").mkdir(parents=True)
     for page in ("published.md", "floors.md"):
@@ -37,7 +39,9 @@ def copy(tmp_path):
 
 def test_the_files_of_the_repository_are_what_the_data_give():
     done = subprocess.run(
-        [sys.executable, str(ROOT / "baselines" / "published" / "build.py"), "--check"], capture_output=True, text=True
+        [sys.executable, str(ROOT / "baselines" / "published" / "build.py"), "--check"],
+        capture_output=True,
+        text=True,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
 
@@ -49,7 +53,10 @@ def test_every_record_is_an_entry_or_is_left_out_for_a_reason(module, found):
     results = [one for one in raw if one["kind"] != "datasheet_peak"]
     assert (len(raw), len(results), len(told)) == (549, 297, 585)
     assert len(found.records) == len(results) + len(told)
-    entered, left_out = {one.record for one in found.entries}, {one.record for one in found.left_out}
+    entered, left_out = (
+        {one.record for one in found.entries},
+        {one.record for one in found.left_out},
+    )
     assert not found.lost
     assert not entered & left_out
     assert len(entered) + len(left_out) == len(found.records)
@@ -70,16 +77,25 @@ def test_every_figure_stands_in_the_page_and_the_best_ship(module, build, found)
     )
     assert max(groups.values()) == 2
     assert not any(one.entry.implausible or one.family == "unnamed" for one in files)
-    reduces = [one.entry.value for one in files if (one.family, one.entry.benchmark) == ("h200", "all_reduce")]
+    reduces = [
+        one.entry.value
+        for one in files
+        if (one.family, one.entry.benchmark) == ("h200", "all_reduce")
+    ]
     assert sorted(reduces) == [467.58, 479.98]
 
 
-def test_what_is_wrong_with_the_data_is_told_and_ends_the_program(build, module, found, copy, monkeypatch, capsys):
+def test_what_is_wrong_with_the_data_is_told_and_ends_the_program(
+    build, module, found, copy, monkeypatch, capsys
+):
     lost = replace(found, left_out=found.left_out[1:])
     with monkeypatch.context() as patch:
         patch.setattr(build, "account", lambda: lost)
         assert build.main(["--check"]) == 2
-    assert f"build: {found.left_out[0].record} is neither an entry nor left out" in capsys.readouterr().err
+    assert (
+        f"build: {found.left_out[0].record} is neither an entry nor left out"
+        in capsys.readouterr().err
+    )
     figures = module("figures")
     (first, *others) = figures.published()
     monkeypatch.setattr(figures, "published", lambda: [*others, replace(first, metric="l3_GBps")])
@@ -92,9 +108,14 @@ def test_what_is_wrong_with_the_data_is_told_and_ends_the_program(build, module,
 
 
 def test_a_file_or_page_that_differs_is_named_and_written_anew(build, copy, capsys):
-    (copy / "baselines" / "hardware.json").write_text('{"schema": 1, "products": []}', encoding="utf-8")
+    (copy / "baselines" / "hardware.json").write_text(
+        '{"schema": 1, "products": []}', encoding="utf-8"
+    )
     assert build.main(["--root", str(copy), "--check"]) == 0
-    for name, right, wrong in (("baselines/h200.json", "55.43", "65.43"), (str(build.PAGE), "1225 GB/s", "1226 GB/s")):
+    for name, right, wrong in (
+        ("baselines/h200.json", "55.43", "65.43"),
+        (str(build.PAGE), "1225 GB/s", "1226 GB/s"),
+    ):
         before = (copy / name).read_text(encoding="utf-8")
         assert right in before
         (copy / name).write_text(before.replace(right, wrong), encoding="utf-8")
@@ -103,7 +124,9 @@ def test_a_file_or_page_that_differs_is_named_and_written_anew(build, copy, caps
         assert build.main(["--root", str(copy)]) == 0
         assert (copy / name).read_text(encoding="utf-8") == before
     page = copy / build.PAGE
-    page.write_text(page.read_text(encoding="utf-8").replace("<!-- end of gating -->", ""), encoding="utf-8")
+    page.write_text(
+        page.read_text(encoding="utf-8").replace("<!-- end of gating -->", ""), encoding="utf-8"
+    )
     assert build.main(["--root", str(copy)]) == 2
     assert "expected each once" in capsys.readouterr().err
 
@@ -138,7 +161,9 @@ def test_every_file_that_ships_is_sane_and_of_a_product_that_is_known(found, mod
     for path in sorted((ROOT / "baselines").glob("*.json")):
         assert [flaw for flaw in check(path, read_baseline(path), NOW) if not flaw.hint] == [], path
     known = {(product.family, product.product) for product in catalogue().products}
-    unknown = {(one.family, one.entry.hardware.product) for one in module("shipping").shipped(found)} - known
+    unknown = {
+        (one.family, one.entry.hardware.product) for one in module("shipping").shipped(found)
+    } - known
     # Of unknown products the driver's own name is family and product.
     assert all(product in (family, None) for family, product in unknown)
     assert len(BaselineFolders([ROOT / "baselines"]).family("cpu")) == 0

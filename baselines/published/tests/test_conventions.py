@@ -19,7 +19,8 @@ def entries_of(found):
             one.entry
             for one in found.entries
             if one.figure is not None
-            and (one.figure.hardware, one.figure.metric, one.figure.value) == (hardware, metric, value)
+            and (one.figure.hardware, one.figure.metric, one.figure.value)
+            == (hardware, metric, value)
         ]
 
     return entries
@@ -51,14 +52,24 @@ def test_a_figure_is_converted_as_its_source_counts(entries_of):
 def test_what_stands_beside_a_figure_is_said(entries_of):
     (entry,) = entries_of("V100", "h2d_pinned_payload_GiBps", 13.189)
     assert entry.parameters == {"size_bytes": 2**30, "memory": "pinned"}
-    assert "13.189 GiB/s (printed as GB/s, divided by 2^30) = 14.16 GB/s, less its own tolerance" in entry.convention
+    assert (
+        "13.189 GiB/s (printed as GB/s, divided by 2^30) = 14.16 GB/s, less its own tolerance"
+        in entry.convention
+    )
     assert [one.benchmark for one in entries_of("H200", "h2d_d2h_pinned_payload_GBps_min", 48)] == [
         "memcpy_h2d", "memcpy_d2h",
     ]  # fmt: skip
     (entry,) = entries_of("A100", "d2h_sm_copy_payload_GBps", 6.27)
-    assert entry.note == "size not stated; copied by the multiprocessors (SM), ours by the copy engine"
+    assert (
+        entry.note == "size not stated; copied by the multiprocessors (SM), ours by the copy engine"
+    )
     (entry,) = entries_of("A100", "all_gather_busbw_GBps", 230.07)
-    assert entry.parameters == {"dtype": "fp32", "size_bytes": 2**33, "world_size": 8, "place": "in_place"}
+    assert entry.parameters == {
+        "dtype": "fp32",
+        "size_bytes": 2**33,
+        "world_size": 8,
+        "place": "in_place",
+    }
     (entry,) = entries_of("A100", "all_reduce_busbw_GBps", 235.26)
     assert "out of place, ours is not" in entry.note
 
@@ -81,22 +92,50 @@ def test_a_size_is_read_as_its_tool_means_it(module):
     ]
     module = module("sizes")
     assert [(text, module.bytes_of(text)) for text, _ in sizes] == sizes
-    assert [module.ours(size) for size in (68_000_000, 4_200_000, 100_000)] == [2**26, 2**22, 100_000]
+    assert [module.ours(size) for size in (68_000_000, 4_200_000, 100_000)] == [
+        2**26,
+        2**22,
+        100_000,
+    ]
 
 
 def test_a_variant_is_what_is_stated_and_no_more(module):
     cases = [
         ("V100", "PCIe-16GB (NCv3)", "v100-pcie", "16gb", ""),
-        ("V100", "PCIe (inferred), CSCS ault:amdv100", None, None, "variant only inferred from the value"),
+        (
+            "V100",
+            "PCIe (inferred), CSCS ault:amdv100",
+            None,
+            None,
+            "variant only inferred from the value",
+        ),
         ("V100", "PCIe/SXM2 not stated in file", None, None, "variant not stated"),
         ("A100", "8x SXM4-40GB (NDv4)", "a100-sxm4", "40gb", ""),
-        ("A100", "40GB (2020 system; SXM4/PCIe not stated)", None, "40gb", "SXM4 or PCIe not stated"),
-        ("A100", "40GB (inferred from value), CSCS ault:amda100", None, None, "variant only inferred from the value"),
+        (
+            "A100",
+            "40GB (2020 system; SXM4/PCIe not stated)",
+            None,
+            "40gb",
+            "SXM4 or PCIe not stated",
+        ),
+        (
+            "A100",
+            "40GB (inferred from value), CSCS ault:amda100",
+            None,
+            None,
+            "variant only inferred from the value",
+        ),
         ("A100", "8x SXM4", "a100-sxm4", None, "memory size not stated"),
         ("H100", "2x NVL (NC80adis)", "h100-nvl", "94gb", ""),
         ("H100", "8x SXM5, NVLS on", "h100-sxm5", "80gb", ""),
         ("H100", "8x SXM5-80GB, NVLink", "h100-sxm5", "80gb", ""),
-        ("H100", "64 GPUs + SHARP", "h100-sxm5", "80gb", "SXM5 only inferred from how many there are"),
+        (
+            "H100",
+            "64 GPUs + SHARP",
+            "h100-sxm5",
+            "80gb",
+            "SXM5 only inferred from how many there are",
+        ),
         ("H200", "8x SXM, NVLS on", "h200-sxm", "141gb", ""),
         ("H200", "(233b)", "nvidia-h200-nvl", None, ""),
         ("H100", "PCIe/P1010 (2331)", "h100-pcie", "80gb", ""),
@@ -104,7 +143,10 @@ def test_a_variant_is_what_is_stated_and_no_more(module):
     ]
     for hardware, text, product, memory, doubt in cases:
         found = module("variants").variant_of(hardware, text)
-        assert (found.product, found.memory, found.doubt) == (product, memory, doubt), (hardware, text)
+        assert (found.product, found.memory, found.doubt) == (product, memory, doubt), (
+            hardware,
+            text,
+        )
 
 
 def test_a_record_that_no_rule_knows_is_named_with_its_field(module, tmp_path):
@@ -114,16 +156,28 @@ def test_a_record_that_no_rule_knows_is_named_with_its_field(module, tmp_path):
         "confidence": "high", "kind": "measured",
     }  # fmt: skip
     cases = [
-        ({"hardware": "V1000"}, "hardware is 'V1000' of hardware_variant 'SXM', which no rule knows"),
-        ({"metric": "all_foo_busbw_GBps"}, "metric is 'all_foo_busbw_GBps'; expected one that begins with all_gather"),
+        (
+            {"hardware": "V1000"},
+            "hardware is 'V1000' of hardware_variant 'SXM', which no rule knows",
+        ),
+        (
+            {"metric": "all_foo_busbw_GBps"},
+            "metric is 'all_foo_busbw_GBps'; expected one that begins with all_gather",
+        ),
         ({"metric": "l3_GBps"}, "metric is 'l3_GBps', which no rule knows"),
         ({"size_or_shape": "fp32, n=8, 100M"}, "100M is no power of two, nor how one is printed"),
         ({"size_or_shape": None}, "size_or_shape is None; expected str"),
         ({"value": None}, "value is None; expected int | float"),
         ({"value": "5.0/6.0"}, "value is '5.0/6.0'; expected int | float"),
         ({"value": -5}, "value[0] is -5.0; expected a finite number above zero"),
-        ({"confidence": "sure"}, "confidence is 'sure'; expected one of high, medium, low, recalled"),
-        ({"kind": "limit"}, "kind is 'limit'; expected one of measured, threshold, derived, datasheet_peak"),
+        (
+            {"confidence": "sure"},
+            "confidence is 'sure'; expected one of high, medium, low, recalled",
+        ),
+        (
+            {"kind": "limit"},
+            "kind is 'limit'; expected one of measured, threshold, derived, datasheet_peak",
+        ),
     ]
     figures, account = module("figures"), module("entries").account
     path = tmp_path / "figures.json"
@@ -149,7 +203,9 @@ def test_a_figure_of_a_document_likewise(module, tmp_path):
     raw = json.loads((figures.HERE / "seed_figures.json").read_text(encoding="utf-8"))
     wanted = {"warmup_steps": 5, "size": "small", "passes": "forward"}
     record = next(
-        one for one in raw if one["document"] == "cs336-report-1" and wanted.items() <= one["parameters"].items()
+        one
+        for one in raw
+        if one["document"] == "cs336-report-1" and wanted.items() <= one["parameters"].items()
     )
     path = tmp_path / "figures.json"
     for changes, said in cases:
@@ -165,11 +221,16 @@ def test_what_a_source_does_not_say_is_called_so(found, module):
     assert {(entry.value, entry.convention) for entry in failed} == {("out of memory", "failed")}
     assert all("only that it failed; out of memory is inferred" in entry.note for entry in failed)
     for title in module("figures").documents().values():
-        assert title.endswith(" (no address known)") or "https://github.com/tensorwavecloud/ScalarLM" in title
+        assert (
+            title.endswith(" (no address known)")
+            or "https://github.com/tensorwavecloud/ScalarLM" in title
+        )
     of_tool = [
         one for one in found.entries if one.figure is not None and "p2pBandwidthLatencyTest" in one.figure.size
     ]  # fmt: skip
-    assert {one.meaning.apart["size"] for one in of_tool} == {"the tool's default is 160 MB, ours are 512 MiB"}
+    assert {one.meaning.apart["size"] for one in of_tool} == {
+        "the tool's default is 160 MB, ours are 512 MiB"
+    }
     for one in found.entries:
         assert one.entry.source
         assert one.entry.convention

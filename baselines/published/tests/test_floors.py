@@ -55,8 +55,16 @@ def record(module):
     return make
 
 
-COPY = {"resource": "device_memory_copy", "metric": "d2d_copy_traffic_GBps", "size_or_shape": "1 GiB"}
-LINK = {"resource": "host_h2d_pinned", "metric": "h2d_pinned_payload_GBps", "size_or_shape": "512 MiB"}
+COPY = {
+    "resource": "device_memory_copy",
+    "metric": "d2d_copy_traffic_GBps",
+    "size_or_shape": "1 GiB",
+}
+LINK = {
+    "resource": "host_h2d_pinned",
+    "metric": "h2d_pinned_payload_GBps",
+    "size_or_shape": "512 MiB",
+}
 SWITCH = {"size_or_shape": "512 MiB", "link": "nvlink-switch"}
 PEER = {"resource": "peer_one_way", "metric": "p2p_uni_payload_GBps", **SWITCH}
 GEMM = {"resource": "gemm_bf16", "metric": "matmul_bf16_TFLOPS", "size_or_shape": "8192^3"}
@@ -71,7 +79,9 @@ DOT = {"metric": "stream_dot_traffic_GBps"}
 
 def shares(floors, *records):
     """The share of every cell that has a floor, by resource."""
-    return {cell.resource.name: cell.share for cell in floors.cells(records) if cell.share is not None}
+    return {
+        cell.resource.name: cell.share for cell in floors.cells(records) if cell.share is not None
+    }
 
 
 def floor_of(floors, *records):
@@ -111,7 +121,10 @@ def test_the_nodes_of_one_cloud_or_vendor_are_one_source(floors, record):
     pairs = [
         ({"setting": "Azure ND H100 v5 VM"}, {"setting": "another Azure node"}),
         ({"source_url_or_repo_path": "ROCm/one:x"}, {"source_url_or_repo_path": "amd/two:y"}),
-        ({"source_url_or_repo_path": "someone/one:x"}, {"source_url_or_repo_path": "someone/two:y"}),
+        (
+            {"source_url_or_repo_path": "someone/one:x"},
+            {"source_url_or_repo_path": "someone/two:y"},
+        ),
         ({"independence_group": "lab"}, {"independence_group": "lab"}),
     ]
     for first, second in pairs:
@@ -135,12 +148,18 @@ def test_what_is_in_doubt_or_of_something_else_makes_no_floor(floors, record):
 
 def test_a_product_lends_its_neighbours_no_floor(floors, record):
     cells = [cell for cell in floors.cells([record(3000)]) if cell.share is not None]
-    assert [(cell.product, floors.hardware_of(cell).memory) for cell in cells] == [("h100-sxm5-80gb", "80gb")]
+    assert [(cell.product, floors.hardware_of(cell).memory) for cell in cells] == [
+        ("h100-sxm5-80gb", "80gb")
+    ]
 
 
 def test_a_form_whose_memory_is_left_open_counts_for_the_links_of_both_sizes_only(floors, record):
     either = {"product": "a100-sxm4-size-unstated"}
-    cells = [cell for cell in floors.cells([record(270, **either | PEER), record(1600, **either)]) if cell.share]
+    cells = [
+        cell
+        for cell in floors.cells([record(270, **either | PEER), record(1600, **either)])
+        if cell.share
+    ]
     assert [(cell.product, cell.resource.name) for cell in cells] == [
         ("a100-sxm4-40gb", "peer, one way"),
         ("a100-sxm4-80gb", "peer, one way"),
@@ -152,13 +171,20 @@ def test_the_best_of_several_is_taken_for_less(floors, record):
     assert floor_of(floors, record(800, **best)) == pytest.approx(0.75 * 800 / MATRIX, abs=1e-4)
     either = {**LINK, "metric": "pinned_copy_best_direction_payload_GBps"}
     expected = pytest.approx(0.7 * 50 / PCIE, abs=1e-4)
-    assert shares(floors, record(50, **either)) == {"host to device": expected, "device to host": expected}
+    assert shares(floors, record(50, **either)) == {
+        "host to device": expected,
+        "device to host": expected,
+    }
 
 
 def test_payload_counts_twice_in_memory_and_what_is_given_per_direction_for_both(floors, record):
     payload = {"metric": "local_copy_kernel_payload_GBps", "size_or_shape": "2 GiB"}
     assert floor_of(floors, record(1500, **payload)) == pytest.approx(0.9 * 3000 / MEMORY, abs=1e-4)
-    both = {"resource": "peer_both_ways", "metric": "p2p_bidir_per_dir_payload_GBps", "product": "mi300x-192gb"}
+    both = {
+        "resource": "peer_both_ways",
+        "metric": "p2p_bidir_per_dir_payload_GBps",
+        "product": "mi300x-192gb",
+    }
     found = floor_of(floors, record(46, **both))
     assert found == pytest.approx(0.8 * 92 / 128, abs=1e-4)
 
@@ -169,24 +195,35 @@ def test_no_healthy_figure_lies_below_a_floor_also_of_a_source_without_a_name(fl
 
 
 def test_sources_that_contradict_each_other_have_the_margin_of_one(floors, record):
-    cell = next(cell for cell in floors.cells([record(3000), record(2500)]) if cell.share is not None)
+    cell = next(
+        cell for cell in floors.cells([record(3000), record(2500)]) if cell.share is not None
+    )
     assert cell.contested
     assert cell.share == pytest.approx(0.9 * 2500 / MEMORY, abs=1e-4)
 
 
 def test_every_machine_passes_the_floors_that_others_made(floors, made):
     assert floors.left_out_one_by_one() == []
-    assert all(one.rate >= cell.share * cell.peak for cell in made.values() if cell.share for one in cell.witnesses)
+    assert all(
+        one.rate >= cell.share * cell.peak
+        for cell in made.values()
+        if cell.share
+        for one in cell.witnesses
+    )
 
 
 def test_a_floor_that_leaves_one_out_would_fail_is_told(floors, record, monkeypatch):
     monkeypatch.setattr(floors, "is_contested", lambda _: False)
     (text,) = floors.left_out_one_by_one([record(3000), record(2500)])
-    assert text.startswith("h100-sxm5-80gb, memory, by kernels: 2500 (owner1/repository:file) is below 2700")
+    assert text.startswith(
+        "h100-sxm5-80gb, memory, by kernels: 2500 (owner1/repository:file) is below 2700"
+    )
 
 
 def test_a_card_or_link_at_half_speed_misses_its_floor(made):
-    memory = [cell for (_, resource), cell in made.items() if resource.startswith("memory") and cell.share]
+    memory = [
+        cell for (_, resource), cell in made.items() if resource.startswith("memory") and cell.share
+    ]
     slow = {cell.product for cell in memory if cell.typical / 2 < 0.85 * cell.share * cell.peak}
     assert slow >= {
         "h100-sxm5-80gb", "h100-pcie-80gb", "a100-sxm4-40gb", "a100-sxm4-80gb", "a100-pcie-40gb", "a100-pcie-80gb",
@@ -194,7 +231,10 @@ def test_a_card_or_link_at_half_speed_misses_its_floor(made):
     }  # fmt: skip
     links = [cell for cell in made.values() if cell.resource.method == "host link" and cell.share]
     # Width and generation fail by halves.
-    assert all(max(one.rate for one in cell.witnesses) / 2 < 0.95 * cell.share * cell.peak for cell in links)
+    assert all(
+        max(one.rate for one in cell.witnesses) / 2 < 0.95 * cell.share * cell.peak
+        for cell in links
+    )
     for product in ("h100-sxm5-80gb", "a100-sxm4-80gb", "mi300x-192gb"):
         cell = made[product, "memory, by kernels"]
         assert len(cell.sources) >= 2
@@ -210,7 +250,12 @@ def test_nine_of_ten_quick_tests_gate_on_the_first_day(module, found):
 
 def test_a_floor_speaks_of_the_measurement_that_its_test_makes(floors, make):
     hardware = HardwareKey("h100-sxm5", "80gb", "none", 1, "none")
-    key = make.key(benchmark="stream", parameters={"operation": "triad"}, metric="traffic_GBps", hardware=hardware)
+    key = make.key(
+        benchmark="stream",
+        parameters={"operation": "triad"},
+        metric="traffic_GBps",
+        hardware=hardware,
+    )
     (entry,) = [entry for _, entry in floors.entries() if entry.matches(key)]
     assert (entry.kind, entry.figures, entry.unit) == ("floor", 2, "share")
     assert Work(**stream_work("triad", 2**25, 8)).amount(entry.metric) >= entry.from_amount
@@ -227,17 +272,25 @@ def test_the_tests_that_are_counted_are_those_of_the_quick_tier(module, monkeypa
     for case in pages.quick_cases("h100-sxm5-80gb", 8):
         counted[case.benchmark] = counted.get(case.benchmark, 0) + case.count
     copies, peers = _suite("test_memcpy"), _suite("test_peer_copy")
-    memory = [size for size in _quick(copies.test_memcpy_d2d) if 2 * size[0] >= cells.COPY.from_amount]
+    memory = [
+        size for size in _quick(copies.test_memcpy_d2d) if 2 * size[0] >= cells.COPY.from_amount
+    ]
     link = [one for one in _quick(copies.test_memcpy_h2d) if one[0] >= cells.H2D.from_amount]
     assert (counted["memcpy_d2d"], counted["memcpy_h2d"]) == (len(memory), len(link))
     for name in ("peer_copy_one_way", "peer_copy_both_ways"):
-        large = [one for one in _quick(getattr(peers, f"test_{name}")) if one[2] >= cells.ONE_WAY.from_amount]
+        large = [
+            one
+            for one in _quick(getattr(peers, f"test_{name}"))
+            if one[2] >= cells.ONE_WAY.from_amount
+        ]
         # The sweep beyond the matrix is that of the first pair alone, where all links are of one class.
         assert counted[name] == sum(one[2] == peers.LARGE or one[:2] == (0, 1) for one in large)
 
 
 def _suite(name):
-    spec = importlib.util.spec_from_file_location(f"suite_{name}", ROOT / "perf_tests" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(
+        f"suite_{name}", ROOT / "perf_tests" / f"{name}.py"
+    )
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
     return loaded
@@ -247,4 +300,8 @@ def _quick(test):
     """The parameters of a test's cases of the quick tier, of its mark with the most of them."""
     marks = [mark for mark in test.pytestmark if mark.name == "parametrize"]
     cases = max((mark.args[1] for mark in marks), key=len)
-    return [case.values for case in cases if any(mark.kwargs.get("tier") == "quick" for mark in case.marks)]
+    return [
+        case.values
+        for case in cases
+        if any(mark.kwargs.get("tier") == "quick" for mark in case.marks)
+    ]

@@ -9,7 +9,9 @@ from pytest_roofline.hardware.lookup import shipped
 BASE = shipped().catalogue
 RECORDS = [
     record
-    for record in json.loads((Path(__file__).parents[1] / "published_figures.json").read_text(encoding="utf-8"))
+    for record in json.loads(
+        (Path(__file__).parents[1] / "published_figures.json").read_text(encoding="utf-8")
+    )
     if record["kind"] == "datasheet_peak"
 ]
 FIELDS = {
@@ -33,8 +35,13 @@ EXCEPTIONS = {
 
 def described(record):
     """The product that a record of a public table is of."""
-    variant, family = record["hardware_variant"].split(" (")[0], record["hardware"].lower().replace(" ", "-")
-    named = [one for one in BASE.products if one.family == family and one.product.startswith(family)]
+    variant, family = (
+        record["hardware_variant"].split(" (")[0],
+        record["hardware"].lower().replace(" ", "-"),
+    )
+    named = [
+        one for one in BASE.products if one.family == family and one.product.startswith(family)
+    ]
     return next(one for one in named if one.variant.split(",")[0].startswith(variant))
 
 

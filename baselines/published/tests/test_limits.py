@@ -35,7 +35,12 @@ def test_a_limit_gates_only_where_it_is_as_our_measurement_on_a_card_that_is_nam
     for one in found.entries:
         entry, hardware = one.entry, one.entry.hardware
         if entry.gates:
-            assert (entry.kind, entry.statistic, hardware.partition, entry.note) == ("threshold", "best", "none", "")
+            assert (entry.kind, entry.statistic, hardware.partition, entry.note) == (
+                "threshold",
+                "best",
+                "none",
+                "",
+            )
             assert entry.confidence in ("high", "medium")
             assert None not in (hardware.product, hardware.memory)
             assert (one.figure.kind, one.variant.doubt) == ("threshold", "")
@@ -49,7 +54,12 @@ def test_all_limits_are_accounted_for(module, found):
     gating = {one.record for one in found.entries if one.entry.gates}
     idle = {one.record for one in found.entries if not one.entry.gates}
     left_out = {one.record for one in found.left_out}
-    assert (len(limits), len(limits & gating), len(limits & idle), len(limits & left_out)) == (74, 9, 62, 3)
+    assert (len(limits), len(limits & gating), len(limits & idle), len(limits & left_out)) == (
+        74,
+        9,
+        62,
+        3,
+    )
 
 
 def test_every_figure_that_was_measured_passes_the_limit_of_its_own_variant(module, found):
@@ -70,7 +80,9 @@ def gating_one(found, product="mi210-pcie", operation="scale"):
     (one,) = (
         one
         for one in found.entries
-        if one.entry.gates and one.entry.hardware.product == product and one.entry.parameters["operation"] == operation
+        if one.entry.gates
+        and one.entry.hardware.product == product
+        and one.entry.parameters["operation"] == operation
     )
     return one
 
@@ -85,7 +97,9 @@ def test_what_would_keep_a_limit_from_gating(module, found):
         assert limits.why_not(one.figure, meaning, one.variant) == ["other"], kind
         assert not limits.gates(one.figure, meaning, one.variant), kind
     for benchmark in HOST_LINK:
-        assert limits.why_not(one.figure, replace(one.meaning, benchmark=benchmark), one.variant) == [ELSEWHERE]
+        assert limits.why_not(
+            one.figure, replace(one.meaning, benchmark=benchmark), one.variant
+        ) == [ELSEWHERE]
 
 
 @pytest.fixture
@@ -97,9 +111,15 @@ def with_limits_times(module, monkeypatch):
     def account(factor):
         def wrong(figure):
             found = stream(figure)
-            return [replace(one, factor=factor) for one in found] if figure.kind == "threshold" else found
+            return (
+                [replace(one, factor=factor) for one in found]
+                if figure.kind == "threshold"
+                else found
+            )
 
-        rules = tuple((pattern, wrong if rule is stream else rule) for pattern, rule in conventions._RULES)
+        rules = tuple(
+            (pattern, wrong if rule is stream else rule) for pattern, rule in conventions._RULES
+        )
         monkeypatch.setattr(conventions, "_RULES", rules)
         return module("entries").account()
 
@@ -114,7 +134,9 @@ def test_a_wrong_conversion_is_noticed_by_what_others_measured(module, with_limi
     }
 
 
-def test_a_limit_that_nobody_can_pass_is_noticed(build, module, with_limits_times, monkeypatch, capsys):
+def test_a_limit_that_nobody_can_pass_is_noticed(
+    build, module, with_limits_times, monkeypatch, capsys
+):
     found = with_limits_times(2.0)
     assert len(module("crosscheck").impossible(found)) == 12
     monkeypatch.setattr(build, "account", lambda: found)
@@ -125,7 +147,9 @@ def test_a_limit_that_nobody_can_pass_is_noticed(build, module, with_limits_time
 def test_a_limit_of_another_product_would_be_noticed(module, build, found, monkeypatch, capsys):
     # A limit of the MI300X is more than the memory of an MI210 can do.
     one, other = gating_one(found, "mi300x-oam"), gating_one(found)
-    moved = replace(one, family=other.family, entry=replace(one.entry, hardware=other.entry.hardware))
+    moved = replace(
+        one, family=other.family, entry=replace(one.entry, hardware=other.entry.hardware)
+    )
     wrong = replace(found, entries=(*found.entries, moved))
     monkeypatch.setattr(build, "account", lambda: wrong)
     assert build.main(["--check"]) == 2
@@ -138,7 +162,9 @@ def test_how_slow_a_machine_must_be_is_computed(module, found):
     beside = pages.typical(limit, found)
     assert beside.entry.value == 1358
     assert pages.missing(limit, beside) == pytest.approx(1 - 1225 / 1358)
-    assert pages.typical(gating_one(found, "mi300x-oam"), found) is None, "a figure of another product says nothing"
+    assert pages.typical(gating_one(found, "mi300x-oam"), found) is None, (
+        "a figure of another product says nothing"
+    )
 
 
 GATING = [
@@ -159,7 +185,12 @@ def share(module):
         ceiling = peaks.published_ceiling(entry, family)
         if ceiling is None:
             return None
-        return entry.value * RATE_UNITS[rate_suffix(entry.metric)] / ceiling.value / peaks.most_share(ceiling)
+        return (
+            entry.value
+            * RATE_UNITS[rate_suffix(entry.metric)]
+            / ceiling.value
+            / peaks.most_share(ceiling)
+        )
 
     return of
 
@@ -167,7 +198,9 @@ def share(module):
 def test_no_limit_that_ships_is_off_by_a_power_of_ten(share):
     found = {f"{family} {entry.label}": share(entry, family) for family, entry in GATING}
     assert found
-    assert {name: part for name, part in found.items() if part is None or not 0.1 <= part <= 1} == {}
+    assert {
+        name: part for name, part in found.items() if part is None or not 0.1 <= part <= 1
+    } == {}
 
 
 def test_a_figure_of_an_open_link_or_variant_is_bounded_by_the_fastest(make, share):
@@ -188,12 +221,18 @@ def test_a_figure_of_an_open_link_or_variant_is_bounded_by_the_fastest(make, sha
     ]
     pair = {"product": "h200-sxm", "memory": "141gb", "partition": "none", "link": None}
     for name, metric, devices, most_gbps in cases:
-        facts = {"benchmark": name, "metric": metric, "hardware": HardwareKey(**pair, devices=devices)}
+        facts = {
+            "benchmark": name,
+            "metric": metric,
+            "hardware": HardwareKey(**pair, devices=devices),
+        }
         entry = make.published("reference", value=most_gbps or 1e5, **facts)
         assert share(entry) == (most_gbps and pytest.approx(1, abs=0.001)), (name, metric, devices)
     hardware = HardwareKey(None, "80gb", "none", 1, "none")
     below, above = (
-        share(make.published("reference", value=value, hardware=hardware, note="SXM4 or PCIe"), "a100")
+        share(
+            make.published("reference", value=value, hardware=hardware, note="SXM4 or PCIe"), "a100"
+        )
         for value in (2039.0, 2200.0)
     )
     assert below <= 1 < above

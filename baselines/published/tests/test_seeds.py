@@ -72,7 +72,9 @@ def entries_of(found, module):
     placed = [(tables[one.record], one.entry) for one in found.entries if one.record in tables]
 
     def entries(document, title):
-        return [entry for table, entry in placed if (table.document, table.title) == (document, title)]
+        return [
+            entry for table, entry in placed if (table.document, table.title) == (document, title)
+        ]
 
     return entries
 
@@ -81,20 +83,31 @@ def test_every_table_is_in_whole(found, module):
     seeds = module("seeds")
     assert [(table.document, table.title) for table in seeds.TABLES] == [row[:2] for row in TABLES]
     told = [(one, seeds.table_of(one)) for one in module("figures").told()]
-    entered, left_out = {one.record for one in found.entries}, {one.record: one.why for one in found.left_out}
+    entered, left_out = (
+        {one.record for one in found.entries},
+        {one.record: one.why for one in found.left_out},
+    )
     for document, title, count, elsewhere in TABLES:
-        records = {one.id for one, table in told if (table.document, table.title) == (document, title)}
+        records = {
+            one.id for one, table in told if (table.document, table.title) == (document, title)
+        }
         # The one kernel of the leaderboard that did not start has no time.
         out = count if elsewhere else int(title == "leaderboard")
-        assert (len(records), len(records & entered), len(records & left_out.keys())) == (count, count - out, out), (
-            title
-        )
+        assert (len(records), len(records & entered), len(records & left_out.keys())) == (
+            count,
+            count - out,
+            out,
+        ), title
         assert all(elsewhere in left_out[record] for record in records & left_out.keys()), title
 
 
 def values(entries, **wanted):
     """The values of the entries with these parameters."""
-    return [one.value for one in entries if all(one.parameters.get(name) == value for name, value in wanted.items())]
+    return [
+        one.value
+        for one in entries
+        if all(one.parameters.get(name) == value for name, value in wanted.items())
+    ]
 
 
 def test_values_are_those_of_the_texts(entries_of):
@@ -134,14 +147,19 @@ def test_values_are_those_of_the_texts(entries_of):
 
 def test_steps_in_mixed_precision_speak_of_both_types_and_series_are_in_the_note(entries_of):
     mixed = [
-        e for e in entries_of(FIRST, "benchmarking_mixed_precision c, steps") if e.hardware.product == "mi300x-oam"
+        e
+        for e in entries_of(FIRST, "benchmarking_mixed_precision c, steps")
+        if e.hardware.product == "mi300x-oam"
     ]
     assert values(mixed, size="2.7B", precision="fp32") == [0.4965]
     types = [values(mixed, size="2.7B", precision=f"{kind}_autocast") for kind in ("bf16", "fp16")]
     assert types == [[0.257], [0.257]]
     series = entries_of(SECOND, "effect of warm-up, ten steps")
     assert [entry.note.split(";")[0].count(", ") for entry in series] == [10] * 4
-    by_kernel = {one.note.split(", ")[0]: one.value for one in entries_of(SECOND, "PyTorch profiler, forward")}
+    by_kernel = {
+        one.note.split(", ")[0]: one.value
+        for one in entries_of(SECOND, "PyTorch profiler, forward")
+    }
     assert (by_kernel["aten::bmm"], by_kernel["self CUDA time total"]) == (0.122976, 0.138042)
 
 
@@ -150,7 +168,9 @@ def test_times_of_whole_programs_are_held_against_those_of_whole_programs_only(e
     hardware = HardwareKey("mi300x-oam", "192gb", "none", 2, "unknown")
     sum_of_one_mb = {"world_size": 2, "size_bytes": 1_000_000}
     job = Key("all_reduce_job", sum_of_one_mb, "job_wall_s", hardware, "warm", "wall", "job")
-    steady = Key("all_reduce_job", sum_of_one_mb, "busbw_GBps", hardware, "warm", "pipelined", "steady")
+    steady = Key(
+        "all_reduce_job", sum_of_one_mb, "busbw_GBps", hardware, "warm", "pipelined", "steady"
+    )
     assert [entry.value for entry in entries if entry.matches(job)] == [11.62]
     assert [entry for entry in entries if entry.matches(steady)] == []
     assert all("not comparable with the steady time" in entry.note for entry in entries)
@@ -162,7 +182,10 @@ def test_what_cannot_be_is_implausible_and_nothing_else(entries_of, found, modul
         (FIRST, "benchmarking_script, 5 warm-up steps"): (0, ""),
         (FIRST, "nsys_profile a, forward passes"): (2, "the profiler did not see all of it"),
         (FIRST, "pytorch_attention"): (0, ""),
-        (MEMCPY, "the plotted curve, by the ranges of its text"): (7, "6000 GB/s is 113% of the datasheet's"),
+        (MEMCPY, "the plotted curve, by the ranges of its text"): (
+            7,
+            "6000 GB/s is 113% of the datasheet's",
+        ),
         (THIRD, "pytorch_attention"): (12, "was not synchronised"),
     }
     for table, (count, why) in flagged.items():
@@ -171,12 +194,20 @@ def test_what_cannot_be_is_implausible_and_nothing_else(entries_of, found, modul
     # No figure that is shown as a target is above a peak of its hardware, by program.
     flags, checked = module("flags"), 0
     for one in found.entries:
-        if one.entry.metric == "time_s" and isinstance(one.entry.value, float) and not one.entry.implausible:
+        if (
+            one.entry.metric == "time_s"
+            and isinstance(one.entry.value, float)
+            and not one.entry.implausible
+        ):
             flops, peak = flags.flops_of(one.entry.benchmark, one.entry.parameters)
             checked += bool(flops and flags.peak_of(one.family, one.entry.hardware, peak))
             assert flags.why_implausible(one.family, one.entry) == ""
     assert checked > 200
-    one = next(one for one in found.entries if one.entry.parameters.get("size") == "2.7B" and one.entry.value == 0.4169)
+    one = next(
+        one
+        for one in found.entries
+        if one.entry.parameters.get("size") == "2.7B" and one.entry.value == 0.4169
+    )
     # Forward, 1024 tokens of 3.38 billion parameters: 7 TFLOP, which single precision does in 0.36 s at best.
     why = flags.why_implausible(one.family, replace(one.entry, value=0.1))
     assert why.endswith("of the datasheet's 19.5 TFLOP/s: it was not waited for")

@@ -11,7 +11,10 @@ import pytest
 if "torch" not in sys.modules:
     # A run on the fake asks torch for its version, and importing all of it takes longer than all the rest.
     sys.modules["torch"] = torch = types.ModuleType("torch")
-    torch.__version__, torch.version = metadata.version("torch"), types.SimpleNamespace(cuda=None, hip=None)
+    torch.__version__, torch.version = (
+        metadata.version("torch"),
+        types.SimpleNamespace(cuda=None, hip=None),
+    )
     torch.get_num_threads, torch.Tensor = lambda: 1, type("Tensor", (), {})
 
 sys.path.insert(0, str(Path(__file__).parents[2]))

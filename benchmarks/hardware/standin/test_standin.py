@@ -10,8 +10,16 @@ MIB = 2**20
 SIZES = {"4KiB": 4096, "4MiB": 4 * MIB, "512MiB": 512 * MIB}
 # TFLOP/s by head dimension: ours as the reading of the compiled code expects them, the others' as they were published
 # for an H100 (tritonbench #141, and the table of TLX and FlashAttention-3), between which cuDNN's are put here.
-FORWARD = {"triton": {64: 350, 128: 480}, "sdpa_flash": {64: 320, 128: 400}, "sdpa_cudnn": {64: 480, 128: 650}}
-BACKWARD = {"triton": {64: 240, 128: 260}, "sdpa_flash": {64: 250, 128: 290}, "sdpa_cudnn": {64: 480, 128: 540}}
+FORWARD = {
+    "triton": {64: 350, 128: 480},
+    "sdpa_flash": {64: 320, 128: 400},
+    "sdpa_cudnn": {64: 480, 128: 650},
+}
+BACKWARD = {
+    "triton": {64: 240, 128: 260},
+    "sdpa_flash": {64: 250, 128: 290},
+    "sdpa_cudnn": {64: 480, 128: 540},
+}
 CAUSAL = 0.88
 EXECUTIONS = {"eager": 1.0, "compile": 0.8, "cuda_graph": 0.75}
 
@@ -21,13 +29,21 @@ EXECUTIONS = {"eager": 1.0, "compile": 0.8, "cuda_graph": 0.75}
 def test_memcpy_d2d(roofline, busy, size_bytes):
     work = Work(read_bytes=size_bytes, write_bytes=size_bytes, payload_bytes=size_bytes)
     seconds = 2.5e-6 + 2 * size_bytes / 2.8e12
-    roofline.measure(lambda: busy(seconds), make_args=tuple, work=work, cache="rotate", metric="auto_traffic_GBps")
+    roofline.measure(
+        lambda: busy(seconds),
+        make_args=tuple,
+        work=work,
+        cache="rotate",
+        metric="auto_traffic_GBps",
+    )
 
 
 @pytest.mark.parametrize("operation", ["copy", "triad"])
 def test_stream(roofline, busy, operation):
     size_bytes = (3 if operation == "triad" else 2) * 256 * MIB
-    roofline.measure(lambda: busy(size_bytes / 2.8e12), work=Work(read_bytes=size_bytes, write_bytes=0))
+    roofline.measure(
+        lambda: busy(size_bytes / 2.8e12), work=Work(read_bytes=size_bytes, write_bytes=0)
+    )
 
 
 @pytest.mark.parametrize("dtype", ["bf16"])
@@ -39,7 +55,10 @@ def test_gemm(roofline, busy, dtype, size):
 @pytest.mark.parametrize(
     ("name", "passes", "causal", "sequence", "head_dim"),
     [
-        pytest.param(*case, id="{}-{}-{}-s{}-d{}".format(*case[:2], "causal" if case[2] else "full", *case[3:]))
+        pytest.param(
+            *case,
+            id="{}-{}-{}-s{}-d{}".format(*case[:2], "causal" if case[2] else "full", *case[3:]),
+        )
         for case in product(FORWARD, ("forward", "backward"), (True, False), (16384,), (64, 128))
     ],
 )
@@ -55,7 +74,11 @@ def test_flash_attention_leaderboard(roofline, busy, name):
     flops = 14 * 16384**2 * 1024 // 2
     for cache, called in (("flush", "like do_bench"), ("warm", "steady")):
         roofline.measure(
-            lambda: busy(flops / 250e12), work=Work(flops=flops), metric="bf16_TFLOPS", name=called, cache=cache
+            lambda: busy(flops / 250e12),
+            work=Work(flops=flops),
+            metric="bf16_TFLOPS",
+            name=called,
+            cache=cache,
         )
 
 
@@ -67,4 +90,6 @@ def test_flash_attention_leaderboard(roofline, busy, name):
 @pytest.mark.parametrize("execution", EXECUTIONS)
 def test_transformer(roofline, busy, size, passes, context, precision, attention, execution):
     seconds = 2e-3 * EXECUTIONS[execution]
-    roofline.measure(lambda: busy(seconds), work=Work(flops=3 * 10**11, tokens=512), metric="bf16_TFLOPS")
+    roofline.measure(
+        lambda: busy(seconds), work=Work(flops=3 * 10**11, tokens=512), metric="bf16_TFLOPS"
+    )

@@ -33,7 +33,12 @@ class Shape:
 
 
 def launch_ahead(
-    architecture: str, kernel: Pass | Literal["delta"], shape: Shape, *, causal: bool = True, tile: int | None = None
+    architecture: str,
+    kernel: Pass | Literal["delta"],
+    shape: Shape,
+    *,
+    causal: bool = True,
+    tile: int | None = None,
 ) -> Launch:
     """The launch of one kernel on an architecture, with tensors of the device "meta" in the layout "BHSD".
 
@@ -44,7 +49,9 @@ def launch_ahead(
     """
 
     def rows(heads: int, seq: int) -> torch.Tensor:
-        return torch.empty(shape.batch, heads, seq, shape.head_dim, dtype=shape.dtype, device="meta")
+        return torch.empty(
+            shape.batch, heads, seq, shape.head_dim, dtype=shape.dtype, device="meta"
+        )
 
     queries, keys = rows(shape.heads, shape.seq_q), rows(shape.heads_k, shape.seq_k)
     values = torch.empty(queries.shape[:3], device="meta")
@@ -65,7 +72,8 @@ def launch_ahead(
 def compile_arguments(launch: Launch) -> dict[str, Any]:
     """The arguments of a launch as a compiler wants to hear them: descriptors by Triton's name of their type."""
     return {
-        name: _type_of(value) if hasattr(value, "block_shape") else value for name, value in launch.arguments.items()
+        name: _type_of(value) if hasattr(value, "block_shape") else value
+        for name, value in launch.arguments.items()
     }
 
 

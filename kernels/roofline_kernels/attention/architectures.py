@@ -94,4 +94,7 @@ def require_triton() -> None:
     version = tuple(int(part) for part in triton.__version__.split(".")[:2])
     if version < OLDEST_TRITON:
         needed = ".".join(map(str, OLDEST_TRITON))
-        raise ImportError(f"flash_attention needs Triton {needed} or newer, found {triton.__version__}", name="triton")
+        raise ImportError(
+            f"flash_attention needs Triton {needed} or newer, found {triton.__version__}",
+            name="triton",
+        )

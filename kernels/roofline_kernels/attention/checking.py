@@ -49,7 +49,11 @@ def float32_factor(name: str, device: torch.device) -> float:
         device: that it runs on.
     """
     nvidia = device.type == "cuda" and torch.version.hip is None
-    split = name == "sdpa_efficient" and nvidia and torch.cuda.get_device_capability(device) >= TF32_SINCE
+    split = (
+        name == "sdpa_efficient"
+        and nvidia
+        and torch.cuda.get_device_capability(device) >= TF32_SINCE
+    )
     return FACTOR_3XTF32 if split else FACTOR
 
 
@@ -92,19 +96,32 @@ def _one_head(case: Case, dtype: torch.dtype, backward: bool) -> dict[str, torch
     as long as that fits beside what is measured, and from there on by the back end that keeps no scores.
     """
     # Metal has no double precision.
-    place = torch.device("cpu") if case.q.device.type == "mps" and dtype == torch.float64 else case.q.device
-    q, k, v, d_out = (tensor.detach()[-1:, -1:].to(place, dtype) for tensor in (*case.inputs, case.d_out))
+    place = (
+        torch.device("cpu")
+        if case.q.device.type == "mps" and dtype == torch.float64
+        else case.q.device
+    )
+    q, k, v, d_out = (
+        tensor.detach()[-1:, -1:].to(place, dtype) for tensor in (*case.inputs, case.d_out)
+    )
     for tensor in (q, k, v):
         tensor.requires_grad_(backward)
     if dtype != case.q.dtype:
         with _ieee():
             return _results(_tiled, q, k, v, d_out, case.causal)
     long = q.shape[2] > LONGEST_PLAIN
-    return _results(implementation("sdpa_efficient") if long else plain_attention, q, k, v, d_out, case.causal)
+    return _results(
+        implementation("sdpa_efficient") if long else plain_attention, q, k, v, d_out, case.causal
+    )
 
 
 def _results(
-    run: Attention, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, d_out: torch.Tensor, causal: bool
+    run: Attention,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    d_out: torch.Tensor,
+    causal: bool,
 ) -> dict[str, torch.Tensor]:
     out = run(q, k, v, causal)
     gradients = torch.autograd.grad(out, (q, k, v), d_out) if q.requires_grad else ()
@@ -112,7 +129,9 @@ def _results(
 
 
 def _tiled(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
-    return tiled_attention(q, k, v, causal=causal, block_q=REFERENCE_TILE, block_k=REFERENCE_TILE)[0]
+    return tiled_attention(q, k, v, causal=causal, block_q=REFERENCE_TILE, block_k=REFERENCE_TILE)[
+        0
+    ]
 
 
 @contextlib.contextmanager

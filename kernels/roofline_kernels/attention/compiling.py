@@ -33,7 +33,11 @@ def why_not_compiled(device: torch.device) -> str:
     """Why `torch.compile` cannot make kernels for a device; empty where it can."""
     if device.type == "cpu":
         compiler = os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
-        return "" if shutil.which(compiler) else f"needs a C++ compiler for torch.compile, found no {compiler}"
+        return (
+            ""
+            if shutil.which(compiler)
+            else f"needs a C++ compiler for torch.compile, found no {compiler}"
+        )
     if device.type in ("cuda", "xpu") and importlib.util.find_spec("triton") is None:
         return "needs triton for torch.compile, found none"
     return ""

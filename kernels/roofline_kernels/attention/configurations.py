@@ -68,7 +68,9 @@ TENSOR_MEMORY = ("sm_100", "sm_103")
 NVIDIA_REGISTERS, AMD_REGISTERS = 255, 512
 
 
-def registers(architecture: str, kernel: Pass, block_d: int, tiles: Configuration) -> tuple[int, int]:
+def registers(
+    architecture: str, kernel: Pass, block_d: int, tiles: Configuration
+) -> tuple[int, int]:
     """Registers of a thread that hold accumulators and one tile of scores, in float32, and how many there are.
 
     All of these are needed at once, so a kernel that has fewer is sure to spill, and takes minutes to compile.
@@ -79,7 +81,9 @@ def registers(architecture: str, kernel: Pass, block_d: int, tiles: Configuratio
         block_d: columns of a tile, a power of two.
         tiles: how it is compiled.
     """
-    rows = {"forward": tiles.block_m, "d_queries": tiles.block_m, "d_keys": 2 * tiles.block_n}[kernel]
+    rows = {"forward": tiles.block_m, "d_queries": tiles.block_m, "d_keys": 2 * tiles.block_n}[
+        kernel
+    ]
     held = rows * block_d + tiles.block_m * tiles.block_n
     if architecture.startswith("gfx"):
         return -(-held // (64 * tiles.num_warps)), AMD_REGISTERS // (tiles.waves_per_eu or 1)
@@ -118,7 +122,9 @@ def chosen(**configurations: Configuration) -> Iterator[None]:
     """
     unknown = sorted(set(configurations) - set(PASSES))
     if unknown:
-        raise ValueError(f"configurations are chosen for {', '.join(unknown)}; expected some of {', '.join(PASSES)}")
+        raise ValueError(
+            f"configurations are chosen for {', '.join(unknown)}; expected some of {', '.join(PASSES)}"
+        )
     before = dict(_chosen)
     _chosen.update(configurations)
     try:
@@ -145,7 +151,9 @@ def configuration(
         ValueError: the tile is none of `TILES`.
     """
     if tile is not None and tile not in TILES:
-        raise ValueError(f"tile is {tile!r}; expected one of {', '.join(map(str, TILES))}, or None for the default")
+        raise ValueError(
+            f"tile is {tile!r}; expected one of {', '.join(map(str, TILES))}, or None for the default"
+        )
     override = _chosen.get(kernel)
     if override is not None:
         return override

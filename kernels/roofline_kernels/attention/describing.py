@@ -28,10 +28,17 @@ def strides(name: str, tensor: torch.Tensor) -> dict[str, int]:
             f"{name} has a stride of {widest} elements within a head; expected at most {MOST_STRIDE}, since offsets "
             "within a tile have 32 bits"
         )
-    return {f"stride_{name}b": batch, f"stride_{name}h": head, f"stride_{name}s": row, f"stride_{name}d": element}
+    return {
+        f"stride_{name}b": batch,
+        f"stride_{name}h": head,
+        f"stride_{name}s": row,
+        f"stride_{name}d": element,
+    }
 
 
-def with_descriptors(tiles: Configuration, arguments: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def with_descriptors(
+    tiles: Configuration, arguments: dict[str, Any], names: Mapping[str, str]
+) -> dict[str, Any]:
     """The arguments, with tensors as descriptors where the configuration wants them and all of them allow it.
 
     Args:
@@ -42,14 +49,21 @@ def with_descriptors(tiles: Configuration, arguments: dict[str, Any], names: Map
     wanted = tiles.descriptors and all(describable(arguments[name]) for name in names)
     if not wanted:
         return {**arguments, "DESCRIPTORS": False}
-    made = {name: described(arguments[name], arguments[rows], arguments["BLOCK_D"]) for name, rows in names.items()}
+    made = {
+        name: described(arguments[name], arguments[rows], arguments["BLOCK_D"])
+        for name, rows in names.items()
+    }
     return {**arguments, **made, "DESCRIPTORS": True}
 
 
 def describable(tensor: torch.Tensor) -> bool:
     """Whether a descriptor of [B, H, S, D] can be made: elements side by side, rows and address aligned."""
     item = tensor.element_size()
-    used = [stride for size, stride in zip(tensor.shape[:3], tensor.stride()[:3], strict=True) if size > 1]
+    used = [
+        stride
+        for size, stride in zip(tensor.shape[:3], tensor.stride()[:3], strict=True)
+        if size > 1
+    ]
     aligned = all(stride > 0 and stride * item % DESCRIPTOR_BYTES == 0 for stride in used)
     return tensor.stride(3) == 1 and aligned and _address(tensor) % DESCRIPTOR_BYTES == 0
 
@@ -68,4 +82,8 @@ def described(tensor: torch.Tensor, rows: int, block_d: int) -> Any:
 
 def _address(tensor: torch.Tensor) -> int:
     """Where it begins; on no device, where its storage would."""
-    return int(tensor.storage_offset()) * tensor.element_size() if tensor.is_meta else tensor.data_ptr()
+    return (
+        int(tensor.storage_offset()) * tensor.element_size()
+        if tensor.is_meta
+        else tensor.data_ptr()
+    )

@@ -132,14 +132,28 @@ class FlashAttention(torch.autograd.Function):
         return (out, lse) if with_lse else out
 
     @staticmethod
-    def backward(ctx: Any, d_out: torch.Tensor, d_lse: torch.Tensor | None = None) -> tuple[torch.Tensor | None, ...]:
+    def backward(
+        ctx: Any, d_out: torch.Tensor, d_lse: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor | None, ...]:
         """Gradients of q, k and v, of those that want one."""
         from .operators import flash_backward
 
         q, k, v, out, lse = ctx.saved_tensors
         want_q, want_k, want_v = ctx.needs_input_grad[:3]
         d_q, d_k, d_v = flash_backward(
-            q, k, v, out, lse, d_out, d_lse, ctx.shift, ctx.causal, ctx.scale, ctx.tile, want_q, want_k or want_v
+            q,
+            k,
+            v,
+            out,
+            lse,
+            d_out,
+            d_lse,
+            ctx.shift,
+            ctx.causal,
+            ctx.scale,
+            ctx.tile,
+            want_q,
+            want_k or want_v,
         )
         given = (d_q if want_q else None, d_k if want_k else None, d_v if want_v else None)
         return *given, None, None, None, None, None
@@ -149,8 +163,12 @@ def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, tile: int | None) 
     """Refuse what the kernels would read wrongly; q, k, v as views [B, H, S, D]."""
     check_inputs(q, k, v)
     if q.shape[3] > MOST_HEAD_DIM:
-        raise ValueError(f"q is {list(q.shape)} as [B, H, S, D]; expected a head dimension D of 1 … {MOST_HEAD_DIM}")
+        raise ValueError(
+            f"q is {list(q.shape)} as [B, H, S, D]; expected a head dimension D of 1 … {MOST_HEAD_DIM}"
+        )
     if q.dtype not in DTYPES:
         raise ValueError(f"q, k and v are {q.dtype}; expected one of {', '.join(map(str, DTYPES))}")
     if tile is not None and (type(tile) is not int or tile not in TILES):
-        raise ValueError(f"tile is {tile!r}; expected one of {', '.join(map(str, TILES))}, or None for the default")
+        raise ValueError(
+            f"tile is {tile!r}; expected one of {', '.join(map(str, TILES))}, or None for the default"
+        )

@@ -50,7 +50,9 @@ def implementation(name: str, *, tile: int | None = None) -> Attention:
         return _held_to(name)
     if name == "eager":
         return plain
-    raise ValueError(f"implementation is {name!r}; expected one of {', '.join(IMPLEMENTATIONS)}, and not compiled")
+    raise ValueError(
+        f"implementation is {name!r}; expected one of {', '.join(IMPLEMENTATIONS)}, and not compiled"
+    )
 
 
 def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
@@ -63,7 +65,9 @@ def _held_to(name: str) -> Attention:
 
     def held(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
         if backend is None:
-            raise Unavailable(f"needs {name}, found torch {torch.__version__}, which does not have that back end")
+            raise Unavailable(
+                f"needs {name}, found torch {torch.__version__}, which does not have that back end"
+            )
         # It raises where that one cannot do what is asked.
         with sdpa_kernel([backend]):
             return scaled_dot_product_attention(q, k, v, is_causal=causal)
@@ -98,7 +102,14 @@ class Case:
 
 
 def make_case(
-    batch: int, heads: int, sequence: int, head_dim: int, dtype: torch.dtype, device: torch.device, *, causal: bool
+    batch: int,
+    heads: int,
+    sequence: int,
+    head_dim: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    *,
+    causal: bool,
 ) -> Case:
     """A case of standard normal values, the same at every call: of other values softmax and clocks would differ."""
     generator = torch.Generator(device=device).manual_seed(20230717)

@@ -19,7 +19,13 @@ with contextlib.suppress(ImportError):
     import triton.experimental.gluon
 
 # What a launch may say that means something to compiled kernels only.
-COMPILED_ONLY = ("num_warps", "num_stages", "waves_per_eu", "matrix_instr_nonkdim", "enable_fp_fusion")
+COMPILED_ONLY = (
+    "num_warps",
+    "num_stages",
+    "waves_per_eu",
+    "matrix_instr_nonkdim",
+    "enable_fp_fusion",
+)
 
 
 class _Twin(interpreter.InterpretedFunction):  # type: ignore[misc]
@@ -48,7 +54,9 @@ def interpreted(kernel: Any) -> Any:
     own = kernel.fn
     if own not in _twins:
         scope: dict[str, Any] = {}
-        twin = types.FunctionType(own.__code__, scope, own.__name__, own.__defaults__, own.__closure__)
+        twin = types.FunctionType(
+            own.__code__, scope, own.__name__, own.__defaults__, own.__closure__
+        )
         twin.__kwdefaults__, twin.__annotations__ = own.__kwdefaults__, own.__annotations__
         _twins[own] = _Twin(twin)
         scope.update(own.__globals__)
@@ -98,7 +106,10 @@ def interpreted_language() -> Iterator[None]:
                 # A module that was imported meanwhile stays where its importers look for it. So does what Triton puts
                 # beside its own functions under TRITON_INTERPRET=1, since it does so once and they ask at every call.
                 value = getattr(space, name)
-                if not isinstance(value, types.ModuleType) and vars(interpreter).get(name) is not value:
+                if (
+                    not isinstance(value, types.ModuleType)
+                    and vars(interpreter).get(name) is not value
+                ):
                     delattr(space, name)
             for name, value in own.items():
                 if vars(space)[name] is not value:
@@ -159,7 +170,9 @@ def round_to_bfloat16(values: np.ndarray) -> np.ndarray:
 def _as_float32(handle: Any) -> Any:
     if handle.dtype.scalar != tl.bfloat16:
         return handle
-    return interpreter.TensorHandle((handle.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
+    return interpreter.TensorHandle(
+        (handle.data.astype(np.uint32) << 16).view(np.float32), tl.float32
+    )
 
 
 def launch_interpreted(kernel: Any, grid: tuple[int, ...], arguments: dict[str, Any]) -> None:
@@ -172,5 +185,10 @@ def launch_interpreted(kernel: Any, grid: tuple[int, ...], arguments: dict[str, 
     """
     kept = {name: value for name, value in arguments.items() if name not in COMPILED_ONLY}
     # As on a GPU, what overflows in rows that are never stored is nobody's business.
-    with scalars_as_bounds(), interpreted_language(), bfloat16_as_it_is(), np.errstate(over="ignore", invalid="ignore"):
+    with (
+        scalars_as_bounds(),
+        interpreted_language(),
+        bfloat16_as_it_is(),
+        np.errstate(over="ignore", invalid="ignore"),
+    ):
         interpreted(kernel)[grid](**kept)

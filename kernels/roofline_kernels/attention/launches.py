@@ -46,7 +46,12 @@ class Problem:
 
 
 def forward(
-    problem: Problem, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor, lse: torch.Tensor
+    problem: Problem,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    out: torch.Tensor,
+    lse: torch.Tensor,
 ) -> Launch:
     """Output and log-sum-exp: see `forward_kernel`."""
     tiles = _tiles(problem, "forward", q, k, v)
@@ -72,7 +77,11 @@ def _tiles(problem: Problem, kernel: Pass, *loaded: torch.Tensor) -> Configurati
     Raises:
         TileTooLarge: it cannot but spill, or cannot be loaded, found before minutes go into compiling it.
     """
-    architecture, head_dim, item = problem.architecture, loaded[0].shape[3], loaded[0].element_size()
+    architecture, head_dim, item = (
+        problem.architecture,
+        loaded[0].shape[3],
+        loaded[0].element_size(),
+    )
     tiles = configuration(architecture, kernel, head_dim, item, problem.tile)
     block_d = _block_d(head_dim)
     needed, limit = registers(architecture, kernel, block_d, tiles)
@@ -86,7 +95,11 @@ def _tiles(problem: Problem, kernel: Pass, *loaded: torch.Tensor) -> Configurati
 
 
 def delta(
-    out: torch.Tensor, d_out: torch.Tensor, d_lse: torch.Tensor | None, sums: torch.Tensor, dense: torch.Tensor | None
+    out: torch.Tensor,
+    d_out: torch.Tensor,
+    d_lse: torch.Tensor | None,
+    sums: torch.Tensor,
+    dense: torch.Tensor | None,
 ) -> Launch:
     """The row sums that the backward pass needs, and its gradient written out where `dense` is given."""
     seq_q, head_dim = out.shape[2:]
@@ -123,7 +136,13 @@ def d_keys(problem: Problem, saved: Saved, d_k: torch.Tensor, d_v: torch.Tensor)
     """Gradients of keys and values."""
     q, k = saved.q, saved.k
     tiles = _tiles(problem, "d_keys", q, k, saved.v, saved.d_out)
-    own = {"d_k": d_k, "d_v": d_v, **strides("dk", d_k), **strides("dv", d_v), "heads_k": k.shape[1]}
+    own = {
+        "d_k": d_k,
+        "d_v": d_v,
+        **strides("dk", d_k),
+        **strides("dv", d_v),
+        "heads_k": k.shape[1],
+    }
     arguments = _backward_arguments(problem, saved, tiles, own)
     return Launch(d_keys_kernel, NAMES["d_keys"], tiles, _programs(k, tiles.block_n), arguments)
 
@@ -134,10 +153,14 @@ def d_queries(problem: Problem, saved: Saved, d_q: torch.Tensor) -> Launch:
     tiles = _tiles(problem, "d_queries", q, saved.k, saved.v, saved.d_out)
     own = {"d_q": d_q, **strides("dq", d_q), "heads": q.shape[1]}
     arguments = _backward_arguments(problem, saved, tiles, own)
-    return Launch(d_queries_kernel, NAMES["d_queries"], tiles, _programs(q, tiles.block_m), arguments)
+    return Launch(
+        d_queries_kernel, NAMES["d_queries"], tiles, _programs(q, tiles.block_m), arguments
+    )
 
 
-def _backward_arguments(problem: Problem, saved: Saved, tiles: Configuration, own: dict[str, Any]) -> dict[str, Any]:
+def _backward_arguments(
+    problem: Problem, saved: Saved, tiles: Configuration, own: dict[str, Any]
+) -> dict[str, Any]:
     q, k, v, d_out = saved.q, saved.k, saved.v, saved.d_out
     arguments = {
         "q": q, "k": k, "v": v, "d_out": d_out, "lse": saved.lse, "delta": saved.delta,
@@ -146,10 +169,14 @@ def _backward_arguments(problem: Problem, saved: Saved, tiles: Configuration, ow
         "scale": problem.scale, "scale_log2": problem.scale * LOG2E,
         **own, **_constants(problem, q, k, tiles),
     }  # fmt: skip
-    return with_descriptors(tiles, arguments, {"q": "BLOCK_M", "k": "BLOCK_N", "v": "BLOCK_N", "d_out": "BLOCK_M"})
+    return with_descriptors(
+        tiles, arguments, {"q": "BLOCK_M", "k": "BLOCK_N", "v": "BLOCK_N", "d_out": "BLOCK_M"}
+    )
 
 
-def _constants(problem: Problem, q: torch.Tensor, k: torch.Tensor, tiles: Configuration) -> dict[str, Any]:
+def _constants(
+    problem: Problem, q: torch.Tensor, k: torch.Tensor, tiles: Configuration
+) -> dict[str, Any]:
     return {
         "GROUP": q.shape[1] // k.shape[1],
         "HEAD_DIM": q.shape[3],
@@ -173,7 +200,11 @@ def _block_d(head_dim: int) -> int:
 
 def _multiprocessors(device: torch.device) -> int:
     """How many programs run at once, one each; few in the interpreter and ahead of time, where nothing runs at once."""
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 4
+    return (
+        torch.cuda.get_device_properties(device).multi_processor_count
+        if device.type == "cuda"
+        else 4
+    )
 
 
 def _programs(rows: torch.Tensor, block: int) -> int:

@@ -83,5 +83,10 @@ class Launch:
                 if error.name not in _MEMORIES:
                     raise
                 raise TileTooLarge(
-                    self.name, self.tiles, architecture_of(device), error.required, error.limit, error.name
+                    self.name,
+                    self.tiles,
+                    architecture_of(device),
+                    error.required,
+                    error.limit,
+                    error.name,
                 ) from None

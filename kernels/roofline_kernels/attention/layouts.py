@@ -26,10 +26,16 @@ def heads_of(heads: int | tuple[int, int] | None, layout: Layout) -> Heads | Non
         raise ValueError(f"layout is {layout!r}; expected one of {', '.join(get_args(Layout))}")
     if layout != "BS(HD)":
         if heads is not None:
-            raise ValueError(f"heads is {heads!r} with layout {layout!r}, whose tensors tell it; expected None")
+            raise ValueError(
+                f"heads is {heads!r} with layout {layout!r}, whose tensors tell it; expected None"
+            )
         return None
     found = (heads, heads) if isinstance(heads, int) else heads
-    whole = isinstance(found, tuple) and len(found) == 2 and all(isinstance(n, int) and n > 0 for n in found)
+    whole = (
+        isinstance(found, tuple)
+        and len(found) == 2
+        and all(isinstance(n, int) and n > 0 for n in found)
+    )
     if not whole or found is None:
         raise ValueError(
             f"heads is {heads!r} with layout 'BS(HD)'; expected the number of heads, or (of queries, of keys)"
@@ -51,7 +57,9 @@ def as_bhsd(name: str, tensor: torch.Tensor, layout: Layout, heads: int | None) 
     """
     rank = 3 if layout in ("HSD", "BS(HD)") else 4
     if tensor.ndim != rank:
-        raise ValueError(f"{name} is {list(tensor.shape)}; expected {rank} dimensions for layout {layout!r}")
+        raise ValueError(
+            f"{name} is {list(tensor.shape)}; expected {rank} dimensions for layout {layout!r}"
+        )
     if layout == "BSHD":
         return tensor.transpose(1, 2)
     if layout == "HSD":
@@ -59,7 +67,9 @@ def as_bhsd(name: str, tensor: torch.Tensor, layout: Layout, heads: int | None) 
     if layout == "BS(HD)":
         assert heads is not None
         if tensor.shape[2] % heads:
-            raise ValueError(f"{name} is {list(tensor.shape)}; expected a last dimension that {heads} heads divide")
+            raise ValueError(
+                f"{name} is {list(tensor.shape)}; expected a last dimension that {heads} heads divide"
+            )
         return tensor.view(*tensor.shape[:2], heads, tensor.shape[2] // heads).transpose(1, 2)
     return tensor
 

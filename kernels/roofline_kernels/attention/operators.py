@@ -9,7 +9,13 @@ from .launches import Problem, Saved
 
 @torch.library.custom_op("roofline_kernels::flash_forward", mutates_args=())
 def flash_forward(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, shift: int, causal: bool, scale: float, tile: int | None
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    shift: int,
+    causal: bool,
+    scale: float,
+    tile: int | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Output, its dimensions in memory in the order of q's, and the log-sum-exp in base 2: see `forward_kernel`."""
     out, lse = _outputs(q)
@@ -76,7 +82,10 @@ def _spread(gradient: torch.Tensor) -> bool:
     """
     if gradient.shape[3] > 1 and gradient.stride(3) != 1:
         return True
-    return any(stride == 0 and size > 1 for size, stride in zip(gradient.shape, gradient.stride(), strict=True))
+    return any(
+        stride == 0 and size > 1
+        for size, stride in zip(gradient.shape, gradient.stride(), strict=True)
+    )
 
 
 def _outputs(q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

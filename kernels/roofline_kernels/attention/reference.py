@@ -63,7 +63,12 @@ def attention_output(
 
 
 def _scores(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, alignment: Alignment | None, scale: float | None
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    causal: bool,
+    alignment: Alignment | None,
+    scale: float | None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Scaled scores [B, H_q, S_q, S_k], -inf where a key is hidden; and where that is, if some query sees no key."""
     check_inputs(q, k, v)
@@ -73,11 +78,15 @@ def _scores(
     scores = (q * softmax_scale(q, scale)) @ _for_each_query_head(k, q).transpose(-2, -1)
     if not causal:
         return scores, None
-    hidden = ~visible_keys(torch.arange(seq_q, device=q.device), torch.arange(seq_k, device=q.device), shift)
+    hidden = ~visible_keys(
+        torch.arange(seq_q, device=q.device), torch.arange(seq_k, device=q.device), shift
+    )
     return scores.masked_fill(hidden, -math.inf), hidden if shift < 0 else None
 
 
-def _weighted(scores: torch.Tensor, hidden: torch.Tensor | None, q: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+def _weighted(
+    scores: torch.Tensor, hidden: torch.Tensor | None, q: torch.Tensor, v: torch.Tensor
+) -> torch.Tensor:
     weights = scores.softmax(dim=-1)
     if hidden is not None:
         # The softmax of a row that sees nothing is 0/0: filled again, it weighs nothing.
@@ -117,7 +126,9 @@ def check_inputs(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
             f"q {tuple(q.shape)}, k {tuple(k.shape)}; expected the same batch and the same head dimension, 1 or more"
         )
     if k.shape[1] == 0 or q.shape[1] == 0 or q.shape[1] % k.shape[1]:
-        raise ValueError(f"{q.shape[1]} query heads and {k.shape[1]} key heads; expected a multiple of the key heads")
+        raise ValueError(
+            f"{q.shape[1]} query heads and {k.shape[1]} key heads; expected a multiple of the key heads"
+        )
     if not q.is_floating_point() or not q.dtype == k.dtype == v.dtype:
         raise ValueError(f"q {q.dtype}, k {k.dtype}, v {v.dtype}; expected one floating-point type")
     if not q.device == k.device == v.device:

@@ -25,7 +25,9 @@ Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 def inputs(sequence: int, d_model: int, device: torch.device) -> Inputs:
     """q, k and v: [8, 1, S, D], float32, standard normal, with gradients."""
-    q, k, v = (_normal((BATCH, 1, sequence, d_model), device, seed).requires_grad_() for seed in range(3))
+    q, k, v = (
+        _normal((BATCH, 1, sequence, d_model), device, seed).requires_grad_() for seed in range(3)
+    )
     return q, k, v
 
 
@@ -43,7 +45,9 @@ def forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     return attention_output(q, k, v, causal=True)
 
 
-def backward(output: torch.Tensor, grad: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Inputs:
+def backward(
+    output: torch.Tensor, grad: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
+) -> Inputs:
     """The gradients of q, k and v; the graph stays, and nothing adds up from call to call."""
     dq, dk, dv = torch.autograd.grad(output, (q, k, v), grad, retain_graph=True)
     return dq, dk, dv
@@ -66,7 +70,9 @@ def check_output(output: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torc
         _close("output", output[index, 0, rows.rows], rows.probabilities @ rows.v)
 
 
-def check_gradients(gradients: Inputs, grad: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+def check_gradients(
+    gradients: Inputs, grad: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
+) -> None:
     """Hold some rows of the gradients against float64.
 
     Of q, each row stands for itself. Of k and v, a row gathers from all queries that see its key; of the last keys
@@ -100,7 +106,9 @@ class _Rows:
     def __init__(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
         sequence = len(q)
         self.last = min(LAST, sequence)
-        self.rows = torch.tensor([0, sequence // 2, *range(sequence - self.last, sequence)], device=q.device)
+        self.rows = torch.tensor(
+            [0, sequence // 2, *range(sequence - self.last, sequence)], device=q.device
+        )
         self.q, self.k, self.v = _exact(q[self.rows]), _exact(k), _exact(v)
         self.scale = q.shape[1] ** -0.5
         hidden = torch.arange(sequence) > self.rows.cpu()[:, None]
@@ -122,4 +130,6 @@ def _exact(values: torch.Tensor) -> torch.Tensor:
 
 def _close(name: str, seen: torch.Tensor, expected: torch.Tensor) -> None:
     error, largest = (_exact(seen) - expected).abs().max().item(), expected.abs().max().item()
-    assert error <= TOLERANCE * largest, f"{name} is off by {error:.3g}, where the largest value is {largest:.3g}"
+    assert error <= TOLERANCE * largest, (
+        f"{name} is off by {error:.3g}, where the largest value is {largest:.3g}"
+    )

@@ -51,7 +51,9 @@ def tiled_attention(
     """
     check_inputs(q, k, v)
     if block_q < 1 or block_k < 1:
-        raise ValueError(f"tiles of {block_q} queries and {block_k} keys; expected 1 or more of each")
+        raise ValueError(
+            f"tiles of {block_q} queries and {block_k} keys; expected 1 or more of each"
+        )
     shift = causal_shift(q.shape[2], k.shape[2], causal, alignment)
     tiling = Tiling(q.shape[2], k.shape[2], shift, softmax_scale(q, scale), block_q, block_k)
     output, lse = _Tiled.apply(q, k, v, tiling)  # type: ignore[no-untyped-call]
@@ -134,8 +136,15 @@ class _Tiled(torch.autograd.Function):
         d_k, d_v = torch.zeros_like(k, dtype=lse.dtype), torch.zeros_like(v, dtype=lse.dtype)
         q, d_output, lse, delta = (_by_key_head(tensor, k) for tensor in (q, d_output, lse, delta))
         for rows in ctx.tiling.rows():
-            block = q[..., rows, :], d_output[..., rows, :], lse[..., rows, None], delta[..., rows, None]
-            found = _backward_rows(block, k.unsqueeze(2), v.unsqueeze(2), d_k, d_v, ctx.tiling, rows)
+            block = (
+                q[..., rows, :],
+                d_output[..., rows, :],
+                lse[..., rows, None],
+                delta[..., rows, None],
+            )
+            found = _backward_rows(
+                block, k.unsqueeze(2), v.unsqueeze(2), d_k, d_v, ctx.tiling, rows
+            )
             d_q[:, :, rows] = found.flatten(1, 2)
         return d_q, d_k.to(k.dtype), d_v.to(v.dtype), None
 

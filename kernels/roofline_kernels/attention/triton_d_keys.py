@@ -45,7 +45,18 @@ def gather_keys(
     """Take queries `low` … `high` into the gradients [BLOCK_N, BLOCK_D] of a block of keys; everything transposed."""
     for start in tl.range(low, high, BLOCK_M, warp_specialize=WARP_SPECIALIZE):
         queries = load_rows(
-            q, batch, head, start, seq_q, stride_qs, stride_qd, BLOCK_M, HEAD_DIM, BLOCK_D, EVEN_Q, DESCRIPTORS
+            q,
+            batch,
+            head,
+            start,
+            seq_q,
+            stride_qs,
+            stride_qd,
+            BLOCK_M,
+            HEAD_DIM,
+            BLOCK_D,
+            EVEN_Q,
+            DESCRIPTORS,
         )
         logs = load_values(lse, start, seq_q, BLOCK_M, EVEN_Q)
         scores = tl.dot(keys, tl.trans(queries), input_precision="ieee")
@@ -55,7 +66,18 @@ def gather_keys(
             columns = first + tl.arange(0, BLOCK_N)
             shares = tl.where(columns[:, None] <= rows[None, :] + shift, shares, 0.0)
         gradient = load_rows(
-            d_out, batch, head, start, seq_q, stride_gs, stride_gd, BLOCK_M, HEAD_DIM, BLOCK_D, EVEN_Q, DESCRIPTORS
+            d_out,
+            batch,
+            head,
+            start,
+            seq_q,
+            stride_gs,
+            stride_gd,
+            BLOCK_M,
+            HEAD_DIM,
+            BLOCK_D,
+            EVEN_Q,
+            DESCRIPTORS,
         )
         d_values = tl.dot(shares.to(gradient.dtype), gradient, d_values, input_precision="ieee")
         d_shares = tl.dot(values, tl.trans(gradient), input_precision="ieee")
@@ -139,7 +161,10 @@ def d_keys_kernel(
     if CAUSAL:
         # The first key of the block is seen by the most queries; from `whole` on, every query sees every key.
         low = tl.minimum(tl.maximum(first - shift, 0), seq_q) // BLOCK_M * BLOCK_M
-        whole = tl.cdiv(tl.minimum(tl.maximum(first + BLOCK_N - 1 - shift, 0), seq_q), BLOCK_M) * BLOCK_M
+        whole = (
+            tl.cdiv(tl.minimum(tl.maximum(first + BLOCK_N - 1 - shift, 0), seq_q), BLOCK_M)
+            * BLOCK_M
+        )
     else:
         low = 0
         whole = 0

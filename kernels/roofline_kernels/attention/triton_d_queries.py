@@ -41,10 +41,32 @@ def gather_queries(
     WHOLE: tl.constexpr = EVEN_K or not MASKED
     for start in tl.range(low, high, BLOCK_N, warp_specialize=WARP_SPECIALIZE):
         keys = load_rows(
-            k, batch, head, start, seq_k, stride_ks, stride_kd, BLOCK_N, HEAD_DIM, BLOCK_D, WHOLE, DESCRIPTORS
+            k,
+            batch,
+            head,
+            start,
+            seq_k,
+            stride_ks,
+            stride_kd,
+            BLOCK_N,
+            HEAD_DIM,
+            BLOCK_D,
+            WHOLE,
+            DESCRIPTORS,
         )
         values = load_rows(
-            v, batch, head, start, seq_k, stride_vs, stride_vd, BLOCK_N, HEAD_DIM, BLOCK_D, WHOLE, DESCRIPTORS
+            v,
+            batch,
+            head,
+            start,
+            seq_k,
+            stride_vs,
+            stride_vd,
+            BLOCK_N,
+            HEAD_DIM,
+            BLOCK_D,
+            WHOLE,
+            DESCRIPTORS,
         )
         scores = tl.dot(queries, tl.trans(keys), input_precision="ieee")
         shares = tl.math.exp2(scores * scale_log2 - logs[:, None])

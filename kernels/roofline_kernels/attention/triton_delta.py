@@ -47,7 +47,18 @@ def delta_kernel(
     )  # fmt: skip
     row = (tl.cast(batch, tl.int64) * heads + head) * seq_q
     if WRITE_DENSE:
-        store_rows(dense + row * HEAD_DIM, gradient, first, seq_q, HEAD_DIM, 1, BLOCK_M, HEAD_DIM, BLOCK_D, EVEN_Q)
+        store_rows(
+            dense + row * HEAD_DIM,
+            gradient,
+            first,
+            seq_q,
+            HEAD_DIM,
+            1,
+            BLOCK_M,
+            HEAD_DIM,
+            BLOCK_D,
+            EVEN_Q,
+        )
     sums = tl.sum(output.to(tl.float32) * gradient.to(tl.float32), 1)
     if WITH_LSE:
         # The gradient of a logarithm to base 2: times log2(e) it is that of the natural one.

@@ -107,15 +107,50 @@ def attend(
     if OVERLAP and not MASKED:
         high = tl.maximum(high, low + BLOCK_N)
         keys = load_rows(
-            k, batch, head, low, seq_k, stride_ks, stride_kd, BLOCK_N, HEAD_DIM, BLOCK_D, EVEN_K, DESCRIPTORS
+            k,
+            batch,
+            head,
+            low,
+            seq_k,
+            stride_ks,
+            stride_kd,
+            BLOCK_N,
+            HEAD_DIM,
+            BLOCK_D,
+            EVEN_K,
+            DESCRIPTORS,
         )
         scores = tl.dot(q, tl.trans(keys), input_precision="ieee")
         keys = load_rows(
-            k, batch, head, low + BLOCK_N, seq_k, stride_ks, stride_kd, BLOCK_N, HEAD_DIM, BLOCK_D, False, DESCRIPTORS
+            k,
+            batch,
+            head,
+            low + BLOCK_N,
+            seq_k,
+            stride_ks,
+            stride_kd,
+            BLOCK_N,
+            HEAD_DIM,
+            BLOCK_D,
+            False,
+            DESCRIPTORS,
         )
         ready = tl.dot(q, tl.trans(keys), input_precision="ieee")
         shares, keep, most = shares_of(
-            scores, most, first, low, seq_k, shift, scale_log2, BLOCK_M, BLOCK_N, True, CAUSAL, EVEN_K, THRESHOLD, False
+            scores,
+            most,
+            first,
+            low,
+            seq_k,
+            shift,
+            scale_log2,
+            BLOCK_M,
+            BLOCK_N,
+            True,
+            CAUSAL,
+            EVEN_K,
+            THRESHOLD,
+            False,
         )
         total = total * keep + tl.sum(shares, 1)
         output = rescaled(output, keep, THRESHOLD)
@@ -141,13 +176,35 @@ def attend(
             output = rescaled(output, keep, THRESHOLD)
             weights = shares.to(q.dtype)
         values = load_rows(
-            v, batch, head, high - BLOCK_N, seq_k, stride_vs, stride_vd, BLOCK_N, HEAD_DIM, BLOCK_D, EVEN_K, DESCRIPTORS
+            v,
+            batch,
+            head,
+            high - BLOCK_N,
+            seq_k,
+            stride_vs,
+            stride_vd,
+            BLOCK_N,
+            HEAD_DIM,
+            BLOCK_D,
+            EVEN_K,
+            DESCRIPTORS,
         )
         output = tl.dot(weights, values, output, input_precision="ieee")
     else:
         for start in tl.range(low, high, BLOCK_N, warp_specialize=WARP_SPECIALIZE):
             keys = load_rows(
-                k, batch, head, start, seq_k, stride_ks, stride_kd, BLOCK_N, HEAD_DIM, BLOCK_D, WHOLE, DESCRIPTORS
+                k,
+                batch,
+                head,
+                start,
+                seq_k,
+                stride_ks,
+                stride_kd,
+                BLOCK_N,
+                HEAD_DIM,
+                BLOCK_D,
+                WHOLE,
+                DESCRIPTORS,
             )
             scores = tl.dot(q, tl.trans(keys), input_precision="ieee")
             shares, keep, most = shares_of(
@@ -157,7 +214,18 @@ def attend(
             total = total * keep + tl.sum(shares, 1)
             output = rescaled(output, keep, THRESHOLD)
             values = load_rows(
-                v, batch, head, start, seq_k, stride_vs, stride_vd, BLOCK_N, HEAD_DIM, BLOCK_D, WHOLE, DESCRIPTORS
+                v,
+                batch,
+                head,
+                start,
+                seq_k,
+                stride_vs,
+                stride_vd,
+                BLOCK_N,
+                HEAD_DIM,
+                BLOCK_D,
+                WHOLE,
+                DESCRIPTORS,
             )
             output = tl.dot(shares.to(values.dtype), values, output, input_precision="ieee")
     return output, most, total

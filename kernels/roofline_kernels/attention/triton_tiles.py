@@ -61,7 +61,9 @@ def load_rows(
     else:
         rows = tl.arange(0, ROWS)[:, None]
         columns = tl.arange(0, BLOCK_D)[None, :]
-        pointers = source + tl.cast(first, tl.int64) * stride_s + rows * stride_s + columns * stride_d
+        pointers = (
+            source + tl.cast(first, tl.int64) * stride_s + rows * stride_s + columns * stride_d
+        )
         if EVEN and HEAD_DIM == BLOCK_D:
             tile = tl.load(pointers)
         elif EVEN:
@@ -89,7 +91,12 @@ def store_rows(
     """Write a tile to rows `first` … of a head, leaving out what lies beyond `end` and D; by pointers always."""
     rows = tl.arange(0, ROWS)
     columns = tl.arange(0, BLOCK_D)
-    pointers = target + tl.cast(first, tl.int64) * stride_s + rows[:, None] * stride_s + columns[None, :] * stride_d
+    pointers = (
+        target
+        + tl.cast(first, tl.int64) * stride_s
+        + rows[:, None] * stride_s
+        + columns[None, :] * stride_d
+    )
     tile = tile.to(target.dtype.element_ty)
     if EVEN and HEAD_DIM == BLOCK_D:
         tl.store(pointers, tile)
@@ -113,7 +120,14 @@ def load_values(source, first, end, ROWS: tl.constexpr, EVEN: tl.constexpr):
 
 @triton.jit
 def seen(
-    first, start, shift, seq_k, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr, EVEN_K: tl.constexpr
+    first,
+    start,
+    shift,
+    seq_k,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    EVEN_K: tl.constexpr,
 ):
     """Which of the keys `start` … each of the queries `first` … sees: [BLOCK_M, BLOCK_N], bool."""
     columns = start + tl.arange(0, BLOCK_N)
@@ -128,7 +142,9 @@ def seen(
 
 
 @triton.jit
-def key_bounds(first, shift, seq_k, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr):
+def key_bounds(
+    first, shift, seq_k, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr
+):
     """Up to which key every query of the block `first` … sees all, in whole tiles, and up to which one any sees any."""
     if CAUSAL:
         # The first query of the block sees the fewest keys, the last one the most.

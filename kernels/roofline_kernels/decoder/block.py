@@ -97,7 +97,11 @@ class FeedForward(nn.Module):
         return output
 
 
-def unfilled_linear(inputs: int, outputs: int, device: torch.device, dtype: torch.dtype) -> nn.Linear:
+def unfilled_linear(
+    inputs: int, outputs: int, device: torch.device, dtype: torch.dtype
+) -> nn.Linear:
     """A linear map without bias whose matrix holds nothing yet: torch's own filling would take most of the time."""
-    made: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs, bias=False, device=device, dtype=dtype)
+    made: nn.Linear = nn.utils.skip_init(
+        nn.Linear, inputs, outputs, bias=False, device=device, dtype=dtype
+    )
     return made

@@ -30,12 +30,16 @@ class Config:
     rope_theta: float = 10_000.0
 
     def __post_init__(self) -> None:
-        sizes = {name: getattr(self, name) for name in ("d_model", "d_ff", "layers", "heads", "vocab")}
+        sizes = {
+            name: getattr(self, name) for name in ("d_model", "d_ff", "layers", "heads", "vocab")
+        }
         wrong = ", ".join(f"{name} {size}" for name, size in sizes.items() if size < 1)
         if wrong:
             raise ValueError(f"{wrong}; expected 1 or more")
         if self.d_model % self.heads:
-            raise ValueError(f"d_model {self.d_model} with {self.heads} heads; expected heads that divide it")
+            raise ValueError(
+                f"d_model {self.d_model} with {self.heads} heads; expected heads that divide it"
+            )
         if self.head_dim % 2:
             raise ValueError(
                 f"d_model {self.d_model} with {self.heads} heads has heads of width {self.head_dim}; expected an even "
@@ -75,7 +79,9 @@ def size_named(name: str) -> Config:
         return SIZES[name]
     if spelled := re.fullmatch(r"d(\d+)_ff(\d+)_l(\d+)_h(\d+)", name):
         return Config(*map(int, spelled.groups()))
-    raise ValueError(f"size is {name!r}; expected one of {', '.join(SIZES)}, or a shape such as d768_ff3072_l12_h12")
+    raise ValueError(
+        f"size is {name!r}; expected one of {', '.join(SIZES)}, or a shape such as d768_ff3072_l12_h12"
+    )
 
 
 def name_of_shape(d_model: int, d_ff: int | None, layers: int, heads: int | None) -> str:
@@ -90,6 +96,8 @@ def name_of_shape(d_model: int, d_ff: int | None, layers: int, heads: int | None
     Raises:
         ValueError: what `Config` refuses.
     """
-    shape = Config(d_model, 4 * d_model if d_ff is None else d_ff, layers, heads or max(1, d_model // 64))
+    shape = Config(
+        d_model, 4 * d_model if d_ff is None else d_ff, layers, heads or max(1, d_model // 64)
+    )
     spelled = f"d{shape.d_model}_ff{shape.d_ff}_l{shape.layers}_h{shape.heads}"
     return next((name for name, known in SIZES.items() if known == shape), spelled)

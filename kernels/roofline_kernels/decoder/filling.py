@@ -24,7 +24,9 @@ def fill_normal(tensors: Iterable[tuple[torch.Tensor, float]], seed: int) -> Non
         tensors: each with its standard deviation; those on the device "meta" have nothing to fill.
         seed: of the tile.
     """
-    tile = torch.randn(TILE, generator=torch.Generator().manual_seed(seed), dtype=torch.float32, device="cpu")
+    tile = torch.randn(
+        TILE, generator=torch.Generator().manual_seed(seed), dtype=torch.float32, device="cpu"
+    )
     offset = 0
     for tensor, deviation in tensors:
         if tensor.is_meta:
@@ -34,5 +36,7 @@ def fill_normal(tensors: Iterable[tuple[torch.Tensor, float]], seed: int) -> Non
         flat, position = tensor.view(-1), 0
         while position < flat.numel():
             count = min(step, TILE - offset, flat.numel() - position)
-            torch.mul(tile[offset : offset + count], deviation, out=flat[position : position + count])
+            torch.mul(
+                tile[offset : offset + count], deviation, out=flat[position : position + count]
+            )
             position, offset = position + count, (offset + count) % TILE

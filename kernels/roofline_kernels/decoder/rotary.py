@@ -21,8 +21,12 @@ def rotary_tables(
     """
     if device.type == "meta":
         shape = (positions, head_dim // 2)
-        return torch.empty(shape, device=device, dtype=dtype), torch.empty(shape, device=device, dtype=dtype)
-    frequencies = theta ** -(torch.arange(0, head_dim, 2, dtype=torch.float64, device="cpu") / head_dim)
+        return torch.empty(shape, device=device, dtype=dtype), torch.empty(
+            shape, device=device, dtype=dtype
+        )
+    frequencies = theta ** -(
+        torch.arange(0, head_dim, 2, dtype=torch.float64, device="cpu") / head_dim
+    )
     angles = torch.outer(torch.arange(positions, dtype=torch.float64, device="cpu"), frequencies)
     return angles.cos().to(device, dtype), angles.sin().to(device, dtype)
 

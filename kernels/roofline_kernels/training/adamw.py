@@ -106,12 +106,24 @@ def check_moved(before: AdamWState, gradient: torch.Tensor, after: AdamWState) -
         AssertionError: naming what is wrong.
     """
     name, (first, second), steps = before.name, BETAS, before.steps + 1
-    assert after.steps == steps, f"the optimizer made {after.steps - before.steps} steps of {name}; expected 1"
+    assert after.steps == steps, (
+        f"the optimizer made {after.steps - before.steps} steps of {name}; expected 1"
+    )
     square = second * before.square + (1 - second) * gradient**2
     rounding = max(ROUNDING, 4 * before.eps)
-    _within(f"the second moment of {name}", after.square, square, rounding * (square + ROUNDING * square.max()))
+    _within(
+        f"the second moment of {name}",
+        after.square,
+        square,
+        rounding * (square + ROUNDING * square.max()),
+    )
     mean = first * before.mean + (1 - first) * gradient
-    _within(f"the first moment of {name}", after.mean, mean, rounding * (mean.abs() + ROUNDING * mean.abs().max()))
+    _within(
+        f"the first moment of {name}",
+        after.mean,
+        mean,
+        rounding * (mean.abs() + ROUNDING * mean.abs().max()),
+    )
     root = (after.square / (1 - second**steps)).sqrt() + SMALLEST
     step = CHECKED_RATE * after.mean / (1 - first**steps) / root
     value = before.value * (1 - CHECKED_RATE * DECAY) - step
@@ -130,7 +142,9 @@ def _check_decay(before: AdamWState, error: torch.Tensor) -> None:
     if not before.matrix:
         return
     decayed = float((error * before.value).sum() / (before.value**2).sum())
-    accepted = max(STEP_ROUNDING, before.eps / 8 + (CHECKED_RATE * DECAY if before.eps > ROUNDING else 0.0))
+    accepted = max(
+        STEP_ROUNDING, before.eps / 8 + (CHECKED_RATE * DECAY if before.eps > ROUNDING else 0.0)
+    )
     assert abs(decayed) <= accepted, (
         f"{before.name} decayed by {-decayed:.3g} more than AdamW's formula says, found over the whole matrix; "
         f"accepted is {accepted:.3g}"

@@ -69,7 +69,9 @@ def check(training: Training, done: Pass) -> None:
             training.drop()
 
 
-def check_memory(categories: Mapping[str, int], peak_bytes: int, *, weights: int, least: int, passes: str) -> None:
+def check_memory(
+    categories: Mapping[str, int], peak_bytes: int, *, weights: int, least: int, passes: str
+) -> None:
     """Hold what the memory of a pass goes into against what is known of a model and its optimizer, in bytes.
 
     Raises:
@@ -81,8 +83,12 @@ def check_memory(categories: Mapping[str, int], peak_bytes: int, *, weights: int
         f"parameters take {parameters} bytes; expected {weights}, as many as the model has"
     )
     moments = 2 * weights if passes == "step" else 0
-    assert state >= moments, f"the optimizer's state takes {state} bytes; expected {moments} for two moments, or more"
-    assert peak_bytes >= least, f"the peak is {peak_bytes} bytes; expected {least} or more, by the estimate"
+    assert state >= moments, (
+        f"the optimizer's state takes {state} bytes; expected {moments} for two moments, or more"
+    )
+    assert peak_bytes >= least, (
+        f"the peak is {peak_bytes} bytes; expected {least} or more, by the estimate"
+    )
 
 
 def _check_forward(training: Training, _done: Pass) -> None:
@@ -91,7 +97,12 @@ def _check_forward(training: Training, _done: Pass) -> None:
     def compare(reference: Reference) -> None:
         assert training.logits is not None, "there are no logits"
         for index, expected in enumerate(reference.logits()):
-            close(f"logits of sequence {index}", training.logits[index : index + 1], expected, tolerance)
+            close(
+                f"logits of sequence {index}",
+                training.logits[index : index + 1],
+                expected,
+                tolerance,
+            )
 
     _with_reference(training, compare)
 
@@ -129,11 +140,15 @@ def _check_gradients(
     _with_reference(training, compare)
 
 
-def _present(training: Training, found: Mapping[str, torch.Tensor | None]) -> Iterable[tuple[str, torch.Tensor]]:
+def _present(
+    training: Training, found: Mapping[str, torch.Tensor | None]
+) -> Iterable[tuple[str, torch.Tensor]]:
     for name, parameter in training.model.named_parameters():
         gradient = found[name]
         assert gradient is not None, f"{name} has no gradient"
-        assert gradient.shape == parameter.shape, f"the gradient of {name} is {list(gradient.shape)}"
+        assert gradient.shape == parameter.shape, (
+            f"the gradient of {name} is {list(gradient.shape)}"
+        )
         yield name, gradient
 
 
@@ -183,7 +198,9 @@ def _with_reference(training: Training, compare: Callable[[Reference], T]) -> T:
 
 
 def _no_room(error: BaseException) -> bool:
-    named = any(base.__name__ in ("OutOfMemoryError", "MemoryError") for base in type(error).__mro__)
+    named = any(
+        base.__name__ in ("OutOfMemoryError", "MemoryError") for base in type(error).__mro__
+    )
     return named or any(words in str(error) for words in _NO_ROOM)
 
 
@@ -192,7 +209,9 @@ def _check_loss(training: Training, found: torch.Tensor | None, expected: float)
     close("the loss", found, torch.tensor(expected), TOLERANCES[training.precision.name].loss)
 
 
-def _check_gradient(training: Training, name: str, found: torch.Tensor, expected: torch.Tensor) -> None:
+def _check_gradient(
+    training: Training, name: str, found: torch.Tensor, expected: torch.Tensor
+) -> None:
     """Hold the norm of the error against the norm of what is expected; NaN is refused as well."""
     tolerance = TOLERANCES[training.precision.name].gradient
     error, size = float((found - expected).norm()), float(expected.norm())

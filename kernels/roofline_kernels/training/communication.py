@@ -24,7 +24,12 @@ STEP = "roofline: training step"
 _DEVICE_COLLECTIVE = ("nccl", "rccl")
 _HOST_COLLECTIVE = "gloo:"
 # Operators that work on this rank's own data; ranges that only surround them, or that wait, have other names.
-_HOST_WORK = ("aten::", "fsdp::", "torch::distributed::reducer::", "torch.distributed.ddp.reducer::")
+_HOST_WORK = (
+    "aten::",
+    "fsdp::",
+    "torch::distributed::reducer::",
+    "torch.distributed.ddp.reducer::",
+)
 
 
 class _Span(Protocol):

@@ -62,13 +62,19 @@ def bytes_at_least(
         casts = cast_bytes(config, precision) if execution != "compile" and precision.cached else 0
         gradients = weights if passes != "forward" else 0
         return _moments(passes, weights) + weights + max(casts + beside, gradients)
-    saved = saved_bytes(config, batch=batch, context=context, precision=precision, attention=attention)
+    saved = saved_bytes(
+        config, batch=batch, context=context, precision=precision, attention=attention
+    )
     if passes == "backward":
         return weights + saved + logits * FLOAT32 + weights
-    return _moments(passes, weights) + weights + max(saved + LOSS_COPIES * logits * FLOAT32, weights)
+    return (
+        _moments(passes, weights) + weights + max(saved + LOSS_COPIES * logits * FLOAT32, weights)
+    )
 
 
-def saved_bytes(config: Config, *, batch: int, context: int, precision: Precision, attention: str) -> int:
+def saved_bytes(
+    config: Config, *, batch: int, context: int, precision: Precision, attention: str
+) -> int:
     """Bytes that autograd saves at least, but for the loss.
 
     For each block, with r bytes of an element of the residual stream, which is in the parameters' type:

@@ -17,7 +17,9 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
     joined: list[Interval] = []
     for start, end in sorted(intervals):
         if end < start:
-            raise ValueError(f"an interval from {start} to {end}; expected an end that is not before the start")
+            raise ValueError(
+                f"an interval from {start} to {end}; expected an end that is not before the start"
+            )
         if start == end:
             continue
         if joined and start <= joined[-1][1]:

@@ -63,7 +63,11 @@ class ParallelStep:
         self.precision = _unscaled(precision)
         self._device = device
         plain = Transformer(
-            config, context=context, attention=attention, device=device, dtype=self.precision.parameters
+            config,
+            context=context,
+            attention=attention,
+            device=device,
+            dtype=self.precision.parameters,
         )
         self.model = plain if strategy is None else wrap(plain, strategy, group, device)
         # Of what is left after sharding, so after wrapping.
@@ -124,7 +128,9 @@ class ParallelStep:
         """All of it, where each rank holds a share."""
         model = self.model.module if isinstance(self.model, DistributedDataParallel) else self.model
         gradient: Any = model.get_parameter(name).grad
-        whole: torch.Tensor = gradient.full_tensor() if hasattr(gradient, "full_tensor") else gradient
+        whole: torch.Tensor = (
+            gradient.full_tensor() if hasattr(gradient, "full_tensor") else gradient
+        )
         return whole
 
     def verify(self) -> bool:
@@ -142,11 +148,15 @@ class ParallelStep:
 
     def _apart(self) -> contextlib.AbstractContextManager[None]:
         if not isinstance(self.model, DistributedDataParallel):
-            raise ValueError(f"a step without synchronisation with {self.strategy}; expected ddp, which has no_sync")
+            raise ValueError(
+                f"a step without synchronisation with {self.strategy}; expected ddp, which has no_sync"
+            )
         return self.model.no_sync()
 
 
-def wrap(model: Transformer, strategy: str, group: dist.ProcessGroup | None, device: torch.device) -> nn.Module:
+def wrap(
+    model: Transformer, strategy: str, group: dist.ProcessGroup | None, device: torch.device
+) -> nn.Module:
     """The model, trained together by the ranks of a group.
 
     Raises:
@@ -154,10 +164,15 @@ def wrap(model: Transformer, strategy: str, group: dist.ProcessGroup | None, dev
     """
     _check(strategy)
     if group is None:
-        raise ValueError(f"{strategy} without a group of ranks; expected the group that trains together")
+        raise ValueError(
+            f"{strategy} without a group of ranks; expected the group that trains together"
+        )
     if strategy == "ddp":
         return DistributedDataParallel(
-            model, device_ids=None if device.type == "cpu" else [device], process_group=group, **_own_buffers()
+            model,
+            device_ids=None if device.type == "cpu" else [device],
+            process_group=group,
+            **_own_buffers(),
         )
     mesh = DeviceMesh.from_group(group, device.type)
     for block in model.blocks:

@@ -87,11 +87,20 @@ _ALL = (
     Precision("fp32", torch.float32, None, "highest", "fp32_TFLOPS"),
     Precision("tf32", torch.float32, None, "high", "tf32_TFLOPS"),
     Precision("bf16_autocast", torch.float32, torch.bfloat16, "highest", "bf16_TFLOPS"),
-    Precision("bf16_autocast_uncached", torch.float32, torch.bfloat16, "highest", "bf16_TFLOPS", cached=False),
+    Precision(
+        "bf16_autocast_uncached",
+        torch.float32,
+        torch.bfloat16,
+        "highest",
+        "bf16_TFLOPS",
+        cached=False,
+    ),
     Precision("fp16_autocast", torch.float32, torch.float16, "highest", "fp16_TFLOPS", scaled=True),
     Precision("bf16", torch.bfloat16, None, "highest", "bf16_TFLOPS"),
 )
-PRECISIONS: Mapping[str, Precision] = MappingProxyType({precision.name: precision for precision in _ALL})
+PRECISIONS: Mapping[str, Precision] = MappingProxyType(
+    {precision.name: precision for precision in _ALL}
+)
 
 
 def precision_named(name: str) -> Precision:
@@ -119,7 +128,9 @@ def why_not(precision: Precision, device: torch.device) -> str:
     except (RuntimeError, TypeError) as error:
         return f"needs {precision.name} on {device.type}, found: {str(error).splitlines()[0]}"
     if found != precision.products:
-        return f"needs matrix products in {precision.products} on {device.type}, found them in {found}"
+        return (
+            f"needs matrix products in {precision.products} on {device.type}, found them in {found}"
+        )
     return ""
 
 

@@ -61,7 +61,9 @@ class Reference:
     ) -> Iterator[tuple[str, torch.Tensor]]:
         yield "norm.weight", norm
         for index in reversed(range(len(inputs))):
-            named, upstream = self._backwards(self._training.model.blocks[index], inputs.pop(), upstream)
+            named, upstream = self._backwards(
+                self._training.model.blocks[index], inputs.pop(), upstream
+            )
             for name, gradient in named.items():
                 yield f"blocks.{index}.{name}", gradient
         # The head is the embedding: what both give adds up.
@@ -73,7 +75,9 @@ class Reference:
         """What goes into each block, and what comes out of the last."""
         model = self._training.model
         table = self._exact(model.embedding.weight)
-        streams = [embedding(tokens, table) for tokens in self._training.tokens.to(self._place).split(1)]
+        streams = [
+            embedding(tokens, table) for tokens in self._training.tokens.to(self._place).split(1)
+        ]
         yield streams
         for block in model.blocks:
             weights = self._weights(block)
@@ -84,7 +88,10 @@ class Reference:
     def _behind_blocks(self, streams: Streams) -> tuple[float, torch.Tensor, torch.Tensor, Streams]:
         """The loss, and its gradients by the last norm, by the head, and by what came out of the last block."""
         model, total = self._training.model, 0.0
-        norm, head = (self._exact(weight).requires_grad_() for weight in (model.norm.weight, model.embedding.weight))
+        norm, head = (
+            self._exact(weight).requires_grad_()
+            for weight in (model.norm.weight, model.embedding.weight)
+        )
         leaves = [x.requires_grad_() for x in streams]
         targets = self._training.targets.to(self._place).split(1)
         for x, target in zip(leaves, targets, strict=True):
@@ -94,7 +101,9 @@ class Reference:
             total += float(loss.detach())
         return total, _gradient(norm), _gradient(head), [_gradient(x) for x in leaves]
 
-    def _backwards(self, block: nn.Module, streams: Streams, upstream: Streams) -> tuple[Named, Streams]:
+    def _backwards(
+        self, block: nn.Module, streams: Streams, upstream: Streams
+    ) -> tuple[Named, Streams]:
         """Of one block the gradients by its parameters and by what goes into it, from those by what comes out."""
         weights = self._weights(block)
         own = {name: weights[name].requires_grad_() for name, _ in block.named_parameters()}
@@ -102,7 +111,9 @@ class Reference:
         for x, gradient in zip(leaves, upstream, strict=True):
             with torch.enable_grad(), PRECISIONS["fp32"].settings():
                 functional_call(self._block, weights, (x,)).backward(gradient)
-        return {name: _gradient(weight) for name, weight in own.items()}, [_gradient(x) for x in leaves]
+        return {name: _gradient(weight) for name, weight in own.items()}, [
+            _gradient(x) for x in leaves
+        ]
 
     def _weights(self, block: nn.Module) -> Named:
         named = {**dict(block.named_parameters()), **dict(block.named_buffers())}

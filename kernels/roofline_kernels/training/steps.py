@@ -58,11 +58,15 @@ class Training:
         # A graph would keep the number; a tensor it reads in every replay.
         rate = torch.tensor(LEARNING_RATE, device=device) if capturable else LEARNING_RATE
         self.optimizer = torch.optim.AdamW(self.parameters, lr=rate, capturable=capturable)
-        self.scaler = torch.amp.GradScaler(device.type, init_scale=SCALE) if precision.scaled else None
+        self.scaler = (
+            torch.amp.GradScaler(device.type, init_scale=SCALE) if precision.scaled else None
+        )
         self.infer: Callable[[torch.Tensor], torch.Tensor] = self.model
         """Tokens to logits: the model, or what a compiler made of it."""
         # No method of its own: an object that holds itself is not freed when it is let go of.
-        self.lose: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = functools.partial(_lose, self.model)
+        self.lose: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = functools.partial(
+            _lose, self.model
+        )
         """Tokens and targets to the loss, likewise."""
         self.logits: torch.Tensor | None = None
         """Of the last `forward`."""

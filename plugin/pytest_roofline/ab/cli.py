@@ -30,15 +30,25 @@ DEFAULT = 8
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("--processes", type=int, default=DEFAULT, show_default=True,
               help="The most processes a side, an even number up to 12; more where some were spoiled.")  # fmt: skip
-@click.option("--budget", metavar="DURATION", help="Start no further block after this time: 1800, 30m or 1h.")
-@click.option("--tolerance", help="Slowdown that still counts as the same: 5% or 0.05 (default: 5%, on a CPU 15%).")
 @click.option(
-    "--seed", type=click.IntRange(min=0), help="Draws the order of the processes (default: another each time)."
+    "--budget", metavar="DURATION", help="Start no further block after this time: 1800, 30m or 1h."
+)
+@click.option(
+    "--tolerance",
+    help="Slowdown that still counts as the same: 5% or 0.05 (default: 5%, on a CPU 15%).",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    help="Draws the order of the processes (default: another each time).",
 )
 @click.option("--name", help="What the run is called (default: by the time).")
 @click.option("--resume", metavar="NAME", help="Go on with a run that was interrupted.")
 @click.option(
-    "--markdown", type=click.Path(path_type=Path), metavar="FILE", help="Also write a comment on a pull request."
+    "--markdown",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write a comment on a pull request.",
 )
 def ab(
     a: str, b: str, arguments: tuple[str, ...], budget: str | None, resume: str | None, markdown: Path | None,
@@ -75,7 +85,9 @@ def ab(
             raise BadInput(f"{told}; expected it without: roofline ab --resume NAME")
         return _run(_resumed(folder, resume), folder, budget, markdown, as_json)
     if not b:
-        raise BadInput("a side is missing; type, for example: roofline ab merge-base . -- perf_tests -k memcpy")
+        raise BadInput(
+            "a side is missing; type, for example: roofline ab merge-base . -- perf_tests -k memcpy"
+        )
     return _run(_begun(folder, a, b, arguments, **asked), folder, budget, markdown, as_json)
 
 
@@ -96,7 +108,9 @@ def _begun(
     for side in SIDES:
         refuse_existing(folder, run_name(name, side))
     if state_folder(folder, name).exists():
-        raise BadInput(f"a run is called {name!r} already; go on with it by --resume {name}, or choose another --name")
+        raise BadInput(
+            f"a run is called {name!r} already; go on with it by --resume {name}, or choose another --name"
+        )
     return State(
         name=name,
         a=a,
@@ -119,7 +133,9 @@ def _resumed(folder: Path, name: str) -> "State":
     return state
 
 
-def _run(state: "State", folder: Path, budget: str | None, markdown: Path | None, as_json: bool) -> int:
+def _run(
+    state: "State", folder: Path, budget: str | None, markdown: Path | None, as_json: bool
+) -> int:
     """Prepare both sides, run, and tell; what was measured is kept and told however it ends."""
     from ..core.writing import write_atomically
     from ..plugin.options import ROUND_VARIABLE
@@ -138,9 +154,13 @@ def _run(state: "State", folder: Path, budget: str | None, markdown: Path | None
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         with prepared(asked, Path(state.cwd)) as sides:
-            state = replace(state, commits={side: one.commit for side, one in sides.items() if one.commit})
+            state = replace(
+                state, commits={side: one.commit for side, one in sides.items() if one.commit}
+            )
             save_state(folder, state)
-            results = SidesResults(folder, state, {side: one.parameter for side, one in asked.items()})
+            results = SidesResults(
+                folder, state, {side: one.parameter for side, one in asked.items()}
+            )
             runner = Runner(results, sides, ROUND_VARIABLE, _tell, began_s)
             try:
                 judged = runner.run(budget_s)

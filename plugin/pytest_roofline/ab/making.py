@@ -22,16 +22,23 @@ def interpreter(text: str, value: str) -> str:
     path = Path(value).expanduser().absolute()
     path = path / "bin" / "python" if path.is_dir() else path
     if not os.access(path, os.X_OK):
-        raise BadInput(f"side {text!r}: {path} is no program; expected a Python, or the folder of an environment")
+        raise BadInput(
+            f"side {text!r}: {path} is no program; expected a Python, or the folder of an environment"
+        )
     return str(path)
 
 
 def over(environment: Path) -> str:
     """The interpreter of a new environment that sees the packages of the present one."""
-    run([sys.executable, "-m", "venv", "--without-pip", str(environment)], "an environment of its own")
+    run(
+        [sys.executable, "-m", "venv", "--without-pip", str(environment)],
+        "an environment of its own",
+    )
     python = environment / "bin" / "python"
     places = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
-    (packages_of(environment) / "below.pth").write_text(_BELOW.format(places=places), encoding="utf-8")
+    (packages_of(environment) / "below.pth").write_text(
+        _BELOW.format(places=places), encoding="utf-8"
+    )
     pip = environment / "bin" / "pip"
     pip.write_text(_PIP.format(python=python), encoding="utf-8")
     pip.chmod(0o755)
@@ -40,7 +47,12 @@ def over(environment: Path) -> str:
 
 def packages_of(environment: Path) -> Path:
     """Where an environment over the present one has its own packages."""
-    return environment / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    return (
+        environment
+        / "lib"
+        / f"python{sys.version_info.major}.{sys.version_info.minor}"
+        / "site-packages"
+    )
 
 
 def changed(text: str, requirement: str, folder: Path) -> str:
@@ -52,7 +64,10 @@ def changed(text: str, requirement: str, folder: Path) -> str:
     pins.write_text(frozen, encoding="utf-8")
     wanted = folder / "wanted.txt"
     wanted.write_text(f"{requirement}\n", encoding="utf-8")
-    run([uv, "pip", "compile", str(wanted), "--python", sys.executable, "--output-file", str(pins)], what)
+    run(
+        [uv, "pip", "compile", str(wanted), "--python", sys.executable, "--output-file", str(pins)],
+        what,
+    )
     run([uv, "pip", "install", "--python", python, "--no-deps", "--requirement", str(pins)], what)
     return python
 
@@ -61,7 +76,9 @@ def locked(text: str, path: Path, folder: Path) -> str:
     """A whole environment from a uv.lock, or from a file of requirements."""
     uv, what = _uv(text), f"side {text!r}: uv"
     if not path.is_file():
-        raise BadInput(f"side {text!r}: {path} is no file; expected a uv.lock, a pylock.toml or requirements")
+        raise BadInput(
+            f"side {text!r}: {path} is no file; expected a uv.lock, a pylock.toml or requirements"
+        )
     environment = folder / "environment"
     if path.name == "uv.lock":
         command = [uv, "sync", "--frozen", "--all-groups", "--project", str(path.parent)]
@@ -77,7 +94,9 @@ def _uv(text: str) -> str:
     places = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
     found = shutil.which("uv", path=places)
     if found is None:
-        raise BadInput(f"side {text!r} needs uv, which makes its environment, and there is none; install it: {UV}")
+        raise BadInput(
+            f"side {text!r} needs uv, which makes its environment, and there is none; install it: {UV}"
+        )
     return found
 
 
@@ -89,7 +108,12 @@ class Failed(BadInput):
         self.lines = lines
 
 
-def run(command: Sequence[str], what: str, cwd: Path | None = None, environ: Mapping[str, str] | None = None) -> str:
+def run(
+    command: Sequence[str],
+    what: str,
+    cwd: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> str:
     """Run a command to its end; what it printed."""
     done = subprocess.run(
         command, cwd=cwd, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
@@ -112,7 +136,9 @@ class Git:
         """The commit that a name means."""
         found = self._known(text, ref)
         if found is None:
-            raise BadInput(f"side {text!r}: git knows no commit {ref!r} here; fetch it, or name another one")
+            raise BadInput(
+                f"side {text!r}: git knows no commit {ref!r} here; fetch it, or name another one"
+            )
         return found
 
     def merge_base(self, text: str, branch: str) -> str:
@@ -123,7 +149,9 @@ class Git:
         refs += [] if named else [*([merge] if merge else []), "origin/HEAD", "main", "master"]
         into = next((ref for ref in refs if self._known(text, ref)), None)
         if into is None:
-            raise BadInput(f"side {text!r}: git knows none of {', '.join(refs)}; fetch it, or name merge-base:BRANCH")
+            raise BadInput(
+                f"side {text!r}: git knows none of {', '.join(refs)}; fetch it, or name merge-base:BRANCH"
+            )
         found = self._said("merge-base", "HEAD", str(into))
         if found:
             return found
@@ -140,7 +168,11 @@ class Git:
         git = ["git", "-C", str(self.top), "-c", "core.hooksPath=/dev/null"]
         run([*git, "worktree", "add", "--detach", str(folder), commit], what, environ=_environ())
         if (folder / ".gitmodules").exists():
-            run(["git", "-C", str(folder), "submodule", "update", "--init", "--recursive"], what, environ=_environ())
+            run(
+                ["git", "-C", str(folder), "submodule", "update", "--init", "--recursive"],
+                what,
+                environ=_environ(),
+            )
 
     def remove(self, below: str) -> None:
         """Forget the worktrees in a folder, with what is in them."""
@@ -158,18 +190,32 @@ class Git:
 
     def _known(self, text: str, ref: str) -> str | None:
         if self.top is None:
-            if shutil.which("git") and any((one / ".git").exists() for one in (self._cwd, *self._cwd.parents)):
+            if shutil.which("git") and any(
+                (one / ".git").exists() for one in (self._cwd, *self._cwd.parents)
+            ):
                 # It refuses what belongs to somebody else, and says how to allow it.
-                run(["git", "-C", str(self._cwd), "status"], f"side {text!r}: git", environ=_environ())
-            why = "git found no repository here" if shutil.which("git") else "there is no git in PATH"
-            raise BadInput(f"side {text!r} is a commit, and {why}; expected a side without one, such as python:PATH")
-        return self._said("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+                run(
+                    ["git", "-C", str(self._cwd), "status"],
+                    f"side {text!r}: git",
+                    environ=_environ(),
+                )
+            why = (
+                "git found no repository here" if shutil.which("git") else "there is no git in PATH"
+            )
+            raise BadInput(
+                f"side {text!r} is a commit, and {why}; expected a side without one, such as python:PATH"
+            )
+        return self._said(
+            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"
+        )
 
     def _said(self, *words: str) -> str | None:
         """What git prints; None where it fails or is not there."""
         command = ["git", "-C", str(self._cwd), *words]
         try:
-            done = subprocess.run(command, env=_environ(), capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                command, env=_environ(), capture_output=True, text=True, check=False
+            )
         except OSError:
             return None
         return done.stdout.strip() if done.returncode == 0 else None
@@ -178,5 +224,7 @@ class Git:
 def _environ() -> dict[str, str]:
     """Without the variables that name another repository in a hook."""
     return {
-        name: value for name, value in os.environ.items() if name not in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
     }

@@ -106,7 +106,9 @@ def read_state(folder: Path, name: str) -> State:
     path = state_folder(folder, name) / "state.json"
     if not path.exists():
         known = sorted(one.parent.name for one in folder.glob("ab/*/state.json"))
-        raise BadInput(f"no `roofline ab` is called {name!r} in {folder}; expected one of {', '.join(known) or 'none'}")
+        raise BadInput(
+            f"no `roofline ab` is called {name!r} in {folder}; expected one of {', '.join(known) or 'none'}"
+        )
     raw = decode_json(read_bytes(path, "state"), f"state {path}")
     check_schema(raw, f"state {path}")
     state: State = to_record(raw, State, f"state {path}")
@@ -151,7 +153,9 @@ class SidesResults:
         parameters: by side, the parameter of tests that it stands for, with its value; None for none.
     """
 
-    def __init__(self, folder: Path, state: State, parameters: Mapping[str, tuple[str, str] | None]) -> None:
+    def __init__(
+        self, folder: Path, state: State, parameters: Mapping[str, tuple[str, str] | None]
+    ) -> None:
         self.folder, self.state, self.parameters = folder, state, parameters
         self.surveys = {side: Survey() for side in SIDES}
         self._runs: dict[int, list[Run]] = {}
@@ -178,7 +182,9 @@ class SidesResults:
     def leave_out(self, until: int) -> int:
         """Count no process behind one; how many of them had measured. Their files stay."""
         left_out = [one for one in self.state.taken if one.number > until]
-        self.state = replace(self.state, taken=tuple(one for one in self.state.taken if one.number <= until))
+        self.state = replace(
+            self.state, taken=tuple(one for one in self.state.taken if one.number <= until)
+        )
         for one in left_out:
             del self._runs[one.number], self._measured[one.number]
         return sum(bool(one.files) for one in left_out)
@@ -200,11 +206,18 @@ class SidesResults:
                 twin = self.twin(one.key, taken.side)
                 why = one.invalid or why_void(outcomes.get(one.test_id), f"process {taken.number}")
                 if twin is not None:
-                    measured.setdefault(twin, []).append(replace(one, round=taken.number, invalid=why))
+                    measured.setdefault(twin, []).append(
+                        replace(one, round=taken.number, invalid=why)
+                    )
 
     def runs_of(self, side: str) -> list[Run]:
         """The runs of all processes of a side, in the order taken."""
-        return [run for taken in self.state.taken if taken.side == side for run in self._runs[taken.number]]
+        return [
+            run
+            for taken in self.state.taken
+            if taken.side == side
+            for run in self._runs[taken.number]
+        ]
 
     def taken_of(self, twin: str, *arms: Arm) -> list[tuple[Taken, Measurement]]:
         """Of every process of some arms what stands for a test: its slowest sound attempt."""
@@ -220,17 +233,30 @@ class SidesResults:
         blocks: dict[int, list[TimedProcess]] = {}
         for taken, one in self.taken_of(twin, "A", "B", "control"):
             if taken.block <= until:
-                blocks.setdefault(taken.block, []).append(TimedProcess(taken.arm, one.median_s, float(taken.number)))
+                blocks.setdefault(taken.block, []).append(
+                    TimedProcess(taken.arm, one.median_s, float(taken.number))
+                )
         return list(blocks.values())
 
     def tolerance_of(self, twin: str) -> float:
         """The slowdown that still counts as the same: the test's own, what was asked for, or the default."""
-        own = (one.tolerance for arm in ("B", "A") for _, one in self.taken_of(twin, arm) if one.tolerance)
-        return next(own, None) or self.state.tolerance or default_tolerance(self.surveys["B"].tests[twin].key)
+        own = (
+            one.tolerance
+            for arm in ("B", "A")
+            for _, one in self.taken_of(twin, arm)
+            if one.tolerance
+        )
+        return (
+            next(own, None)
+            or self.state.tolerance
+            or default_tolerance(self.surveys["B"].tests[twin].key)
+        )
 
     def unsound(self, twin: str) -> tuple[int, int, str]:
         """How many processes have no sound time of a test, of how many, and why, as the last of them says."""
-        attempts = [known for number in self._measured if (known := self._measured[number].get(twin))]
+        attempts = [
+            known for number in self._measured if (known := self._measured[number].get(twin))
+        ]
         reasons = [known[-1].invalid for known in attempts if all(one.invalid for one in known)]
         return len(reasons), len(attempts), reasons[-1] if reasons else ""
 
@@ -245,10 +271,13 @@ class SidesResults:
                 for outcome in run.outcomes:
                     if outcome.outcome != "passed":
                         found.setdefault(
-                            outcome.test_id, f"{outcome.outcome} in process {taken.number}: {outcome.reason}"
+                            outcome.test_id,
+                            f"{outcome.outcome} in process {taken.number}: {outcome.reason}",
                         )
             lost.update(taken.lost.keys())
-            found |= {test_id: why for test_id, why in taken.lost.items() if lost[test_id] >= MOST_CRASHES}
+            found |= {
+                test_id: why for test_id, why in taken.lost.items() if lost[test_id] >= MOST_CRASHES
+            }
         return found
 
     def save(self, judgements: Sequence[Judgement]) -> dict[str, Path]:
@@ -274,7 +303,9 @@ class SidesResults:
         if not runs:
             return None
         known = runs[0].environment
-        kept = {name: value for name, value in (known.variables or {}).items() if name not in CACHES}
+        kept = {
+            name: value for name, value in (known.variables or {}).items() if name not in CACHES
+        }
         return replace(known, variables=None if known.variables is None else kept)
 
     def _lines(self, side: str, runs: Sequence[Run], judgements: Sequence[Judgement]) -> list[Line]:
@@ -283,7 +314,9 @@ class SidesResults:
         assert environment is not None
         command = ("roofline", "ab", self.state.a, self.state.b, "--", *self.state.arguments)
         first = runs[0].header
-        lines: list[Line] = [Header(run_name(self.state.name, side), first.started, command, first.tool, environment)]
+        lines: list[Line] = [
+            Header(run_name(self.state.name, side), first.started, command, first.tool, environment)
+        ]
         keys = set()
         for number, taken in enumerate((one for one in self.state.taken if one.side == side), 1):
             for run in self._runs[taken.number]:

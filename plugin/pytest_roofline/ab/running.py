@@ -75,13 +75,17 @@ class Runner:
             if not wanted:
                 break
             if budget_s is not None and block and time.monotonic() - self._invoked_s > budget_s:
-                self._tell(f"--budget is spent after block {block}, {count(len(wanted), 'test')} undecided")
+                self._tell(
+                    f"--budget is spent after block {block}, {count(len(wanted), 'test')} undecided"
+                )
                 return self.judge(block - 1, ended=True)
             known = {one.number: one for one in self.results.state.taken}
             if not all(place in known for place in range(number + 1, number + len(order) + 1)):
                 arms = " ".join("A'" if arm == "control" else arm for arm in order)
                 which = (
-                    f"block {block + 1} of at most {planned}" if block < planned else "in place of spoiled processes"
+                    f"block {block + 1} of at most {planned}"
+                    if block < planned
+                    else "in place of spoiled processes"
                 )
                 self._tell(f"{which}: {arms}, {count(len(wanted), 'test')}")
             for arm in order:
@@ -104,7 +108,9 @@ class Runner:
         results = self.results
         blocks = {twin: results.blocks_of(twin, until) for twin in results.twins}
         tolerances = {twin: results.tolerance_of(twin) for twin in blocks}
-        return judge_paired(blocks, tolerances, results.state.processes, ended=ended) if blocks else {}
+        return (
+            judge_paired(blocks, tolerances, results.state.processes, ended=ended) if blocks else {}
+        )
 
     def _wanted(self, judged: Mapping[str, Paired]) -> list[str]:
         """Tests of which more processes could decide."""
@@ -123,9 +129,13 @@ class Runner:
         began_s, surveys = time.monotonic(), self.results.surveys
         self._survey("A", None)
         of_one_list = self.results.parameters["B"] is not None
-        self._survey("B", [one.test_id for one in surveys["B"].tests.values()] if of_one_list else None)
+        self._survey(
+            "B", [one.test_id for one in surveys["B"].tests.values()] if of_one_list else None
+        )
         twins = self.results.twins
-        self._tell(f"warmed up in {time.monotonic() - began_s:.0f} s: {count(len(twins), 'test')} on both sides")
+        self._tell(
+            f"warmed up in {time.monotonic() - began_s:.0f} s: {count(len(twins), 'test')} on both sides"
+        )
         if not twins:
             told = [f"{side} ({made}): {_seen(surveys[side])}" for side, made in self.sides.items()]
             raise BadInput(
@@ -135,7 +145,9 @@ class Runner:
     def _survey(self, side: str, ids: Sequence[str] | None) -> None:
         survey, left = self.results.surveys[side], ids
         while left is None or left:
-            with tempfile.TemporaryDirectory(prefix=owned_prefix("round"), ignore_cleanup_errors=True) as name:
+            with tempfile.TemporaryDirectory(
+                prefix=owned_prefix("round"), ignore_cleanup_errors=True
+            ) as name:
                 began_s = time.monotonic()
                 ended = self._child(side, Path(name), 1, left, WARMING_S, WARMING_BUDGET)
                 survey.seconds += time.monotonic() - began_s
@@ -153,7 +165,9 @@ class Runner:
         survey, parameter = self.results.surveys[side], self.results.parameters[side]
         passed = {outcome.test_id for outcome in run.outcomes if outcome.outcome == "passed"}
         for outcome in run.outcomes:
-            mine = parameter is None or parameter[1] in outcome.test_id.partition("[")[2].rstrip("]").split("-")
+            mine = parameter is None or parameter[1] in outcome.test_id.partition("[")[2].rstrip(
+                "]"
+            ).split("-")
             if outcome.outcome != "passed" and mine:
                 told = survey.trouble if outcome.outcome == "failed" else survey.skipped
                 told[outcome.test_id] = outcome.reason
@@ -166,7 +180,10 @@ class Runner:
         """Refuse a side that cannot start, or that runs other code than its own."""
         made = self.sides[side]
         if not ended.started and ended.status not in _FINE:
-            raise Failed(f"side {side} ({made}) could not start, {ended.cause}; mend what it says", ended.tail)
+            raise Failed(
+                f"side {side} ({made}) could not start, {ended.cause}; mend what it says",
+                ended.tail,
+            )
         if ended.stray:
             raise BadInput(
                 f"side {side} ({made}) ran code of the checkout in place of its own: {listed(list(ended.stray), 2)}; "
@@ -176,7 +193,9 @@ class Runner:
         for run in runs:
             code = run.header.environment.code
             if made.commit and code and code[0].name == "." and code[0].commit != made.commit:
-                raise BadInput(f"side {side} ({made}) ran commit {code[0].commit[:10]}; expected {made.commit[:10]}")
+                raise BadInput(
+                    f"side {side} ({made}) ran commit {code[0].commit[:10]}; expected {made.commit[:10]}"
+                )
 
     def _planned(self, number: int, block: int, arm: str, wanted: Sequence[str]) -> Taken:
         taken = Taken(number, block, arm)  # type: ignore[arg-type]
@@ -187,7 +206,9 @@ class Runner:
         """One process of an arm, or what is left of it; a crash costs only the test that it happened in."""
         quiet_s = max(QUIET_S, QUIET_FACTOR * self.results.surveys[taken.side].seconds)
         while taken.left:
-            with tempfile.TemporaryDirectory(prefix=owned_prefix("round"), ignore_cleanup_errors=True) as name:
+            with tempfile.TemporaryDirectory(
+                prefix=owned_prefix("round"), ignore_cleanup_errors=True
+            ) as name:
                 began_s, ended = time.monotonic(), None
                 try:
                     ended = self._child(taken.side, Path(name), taken.number, taken.left, quiet_s)
@@ -201,27 +222,42 @@ class Runner:
         files, done, lost = list(taken.files), set[str](), dict(taken.lost)
         for run in runs_of_child(folder, self._unreadable(taken.side)):
             # What an interruption cut keeps its names.
-            names = (f"{taken.number:03d}-{taken.arm}-{number}.jsonl" for number in itertools.count(len(files)))
+            names = (
+                f"{taken.number:03d}-{taken.arm}-{number}.jsonl"
+                for number in itertools.count(len(files))
+            )
             files.append(next(name for name in names if not (self.results.place / name).exists()))
             shutil.copyfile(run.path, self.results.place / files[-1])
             done |= {outcome.test_id for outcome in run.outcomes}
         left = [one for one in taken.left if one not in done]
         if ended is not None and ended.died_in:
-            lost[ended.died_in] = f"its process died in process {taken.number} on {taken.side}: {ended.cause}"
+            lost[ended.died_in] = (
+                f"its process died in process {taken.number} on {taken.side}: {ended.cause}"
+            )
             self._tell(f"{printable(ended.died_in)}: {lost[ended.died_in]}")
             left = [one for one in left if one not in ended.started]
         elif ended is not None:
             lost |= dict.fromkeys(left, f"{taken.side} did not run it in process {taken.number}")
             left = []
-        kept = replace(taken, files=tuple(files), left=tuple(left), lost=lost, seconds=taken.seconds + seconds)
+        kept = replace(
+            taken, files=tuple(files), left=tuple(left), lost=lost, seconds=taken.seconds + seconds
+        )
         self.results.add(kept, time.monotonic() - self._began_s)
         return kept
 
     def _unreadable(self, side: str) -> Callable[[BadFile], None]:
-        return lambda error: self._tell(f"what a process on {side} measured cannot be read: {error}")
+        return lambda error: self._tell(
+            f"what a process on {side} measured cannot be read: {error}"
+        )
 
     def _child(
-        self, side: str, folder: Path, number: int, ids: Sequence[str] | None, quiet_s: float, *more: str
+        self,
+        side: str,
+        folder: Path,
+        number: int,
+        ids: Sequence[str] | None,
+        quiet_s: float,
+        *more: str,
     ) -> Ended:
         made, arguments = self.sides[side], self.results.state.arguments
         command = [made.python, "-m", "pytest", *arguments, *more]
@@ -235,7 +271,13 @@ class Runner:
             "side": {"checkout": made.checkout, "folder": made.folder},
         }
         return run_child(
-            command, folder, asked, variable=self._variable, cwd=made.cwd, environ=made.environ, quiet_s=quiet_s
+            command,
+            folder,
+            asked,
+            variable=self._variable,
+            cwd=made.cwd,
+            environ=made.environ,
+            quiet_s=quiet_s,
         )
 
 
@@ -246,5 +288,8 @@ def _spoiled(unsound: int, taken: int) -> bool:
 
 def _seen(survey: Survey) -> str:
     """What a side has, or why it has nothing."""
-    told = [one.label for one in survey.tests.values()] or [*survey.trouble.values(), *survey.skipped.values()]
+    told = [one.label for one in survey.tests.values()] or [
+        *survey.trouble.values(),
+        *survey.skipped.values(),
+    ]
     return listed(list(dict.fromkeys(told)), 2) or "nothing that measures"

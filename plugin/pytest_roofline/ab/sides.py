@@ -88,7 +88,9 @@ class PreparedSide:
 
     def __str__(self) -> str:
         known = self.commit.startswith(self.asked.text.partition(",")[0].removeprefix("commit:"))
-        return printable(self.asked.text + (f" ({self.commit[:10]})" if self.commit and not known else ""))
+        return printable(
+            self.asked.text + (f" ({self.commit[:10]})" if self.commit and not known else "")
+        )
 
 
 def parse_side(text: str) -> Asked:
@@ -140,7 +142,9 @@ def parse_sides(a: str, b: str) -> tuple[Asked, Asked]:
             "param:execution=eager and param:execution=compile"
         )
     if both[0].parameter and both[0] == both[1]:
-        raise BadInput(f"both sides are {a!r}; expected another value of the parameter on one of them")
+        raise BadInput(
+            f"both sides are {a!r}; expected another value of the parameter on one of them"
+        )
     return both
 
 
@@ -159,7 +163,9 @@ def prepared(asked: Mapping[str, Asked], cwd: Path) -> Iterator[dict[str, Prepar
     remove_abandoned()
     git = Git(cwd)
     git.forget_abandoned()
-    with tempfile.TemporaryDirectory(prefix=owned_prefix("ab"), ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix=owned_prefix("ab"), ignore_cleanup_errors=True
+    ) as folder:
         try:
             yield {arm: _prepare(one, Path(folder, arm), cwd, git) for arm, one in asked.items()}
         finally:
@@ -198,7 +204,9 @@ def _prepare(asked: Asked, folder: Path, cwd: Path, git: Git) -> PreparedSide:
         lines = "".join(f"{path}\n" for path in moved)
         (packages_of(folder / "environment") / "ahead.pth").write_text(lines, encoding="utf-8")
         moved = []
-    environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*moved, *_kept(environ, Path(checkout))]))
+    environ["PYTHONPATH"] = os.pathsep.join(
+        dict.fromkeys([*moved, *_kept(environ, Path(checkout))])
+    )
     place = worktree / cwd.relative_to(checkout)
     if not place.is_dir():
         raise BadInput(
@@ -222,13 +230,19 @@ def _kept(environ: Mapping[str, str], checkout: Path) -> list[str]:
     """Of the user's own PYTHONPATH what is not of the checkout."""
     paths = filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))
     inside = (Path.absolute, Path.resolve)
-    return [path for path in paths if not any(at(Path(path)).is_relative_to(checkout) for at in inside)]
+    return [
+        path for path in paths if not any(at(Path(path)).is_relative_to(checkout) for at in inside)
+    ]
 
 
-def _paths(asked: Asked, python: str, environ: Mapping[str, str], cwd: Path) -> tuple[list[str], list[str]]:
+def _paths(
+    asked: Asked, python: str, environ: Mapping[str, str], cwd: Path
+) -> tuple[list[str], list[str]]:
     """Where an interpreter imports from, and its prefixes; it must have this plugin."""
     command = [python, "-c", _PATHS]
-    done = subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=cwd, env=environ, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         _, _, why = last_words(done.stderr).rpartition("\n")
         raise BadInput(
@@ -245,4 +259,6 @@ def _of_environment(asked: Asked, python: str) -> dict[str, str]:
         return {}
     place = Path(python).parent
     path = f"{place}{os.pathsep}{os.environ.get('PATH', '')}"
-    return {"PATH": path} | ({"VIRTUAL_ENV": str(place.parent)} if (place.parent / "pyvenv.cfg").exists() else {})
+    return {"PATH": path} | (
+        {"VIRTUAL_ENV": str(place.parent)} if (place.parent / "pyvenv.cfg").exists() else {}
+    )

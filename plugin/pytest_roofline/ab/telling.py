@@ -33,7 +33,17 @@ MOST_NAMED = 5
 MOST_ROWS = 100
 _COLOURS = {"GREEN": "green", "GREY": "yellow", "RED": "bold red"}
 # What a document holds as it stands here.
-_PLAIN = ("name", "sides", "sentence", "seed", "processes", "seconds", "changed", "notes", "interrupted")
+_PLAIN = (
+    "name",
+    "sides",
+    "sentence",
+    "seed",
+    "processes",
+    "seconds",
+    "changed",
+    "notes",
+    "interrupted",
+)
 # By which a later comment finds the one that it replaces.
 MARK = "<!-- roofline ab -->"
 
@@ -66,13 +76,19 @@ class Told:
     @property
     def reds(self) -> dict[str, tuple[str, str]]:
         """By test, what is worse on B: a word, and a sentence."""
-        return {row.test: (row.verdict, row.reason) for row in self.rows if row.verdict in (FAILED, Kind.REGRESSED)}
+        return {
+            row.test: (row.verdict, row.reason)
+            for row in self.rows
+            if row.verdict in (FAILED, Kind.REGRESSED)
+        }
 
     @property
     def sentence(self) -> str:
         """How it ended, in one of three colours."""
         tests = [row.test for row in self.rows]
-        return closing_lines(self.rows, self.reds, tests, "", "", status=2 if self.interrupted else 0)[-1]
+        return closing_lines(
+            self.rows, self.reds, tests, "", "", status=2 if self.interrupted else 0
+        )[-1]
 
     @property
     def status(self) -> int:
@@ -82,7 +98,11 @@ class Told:
 
 
 def tell(
-    results: SidesResults, judged: Mapping[str, Paired], sides: Mapping[str, PreparedSide], *, interrupted: bool
+    results: SidesResults,
+    judged: Mapping[str, Paired],
+    sides: Mapping[str, PreparedSide],
+    *,
+    interrupted: bool,
 ) -> Told:
     """What there is to tell of a run, whose sides are saved with it."""
     rows, controls, still = [], {}, set()
@@ -102,10 +122,18 @@ def tell(
         controls=controls,
         open=frozenset(still),
         changed=tuple(_changed(results)),
-        notes=(*notes, *_alone(results), *_moved(results), *_sleeps(judged, results.state.processes)),
+        notes=(
+            *notes,
+            *_alone(results),
+            *_moved(results),
+            *_sleeps(judged, results.state.processes),
+        ),
         seed=results.state.seed,
         processes=dict(Counter(one.arm for one in taken)),
-        seconds={arm: sum(one.seconds for one in taken if one.arm == arm) for arm in ("A", "B", "control")}
+        seconds={
+            arm: sum(one.seconds for one in taken if one.arm == arm)
+            for arm in ("A", "B", "control")
+        }
         | {f"warming {side}": survey.seconds for side, survey in results.surveys.items()}
         | {"all": results.state.seconds},
         saved=results.save([row.judgement for row in rows if row.judgement is not None]),
@@ -120,24 +148,44 @@ def _row(results: SidesResults, twin: str, found: Paired) -> Row:
     verdict, label, told = found.verdict, tests["B"].label, [found.verdict.reason]
     if before and after:
         # Of two values of a parameter the name without either.
-        label = Twins(Way("A", before), Way("B", after)).label + (f".{tests['B'].key.name}" * bool(tests["B"].key.name))
+        label = Twins(Way("A", before), Way("B", after)).label + (
+            f".{tests['B'].key.name}" * bool(tests["B"].key.name)
+        )
         modes = [{one.samples.achieved for one in side} for side in (before, after)]
-        told += [f"A {modes_text(modes[0])}, B {modes_text(modes[1])}"] if modes[0] != modes[1] else []
+        told += (
+            [f"A {modes_text(modes[0])}, B {modes_text(modes[1])}"] if modes[0] != modes[1] else []
+        )
         if results.parameters["A"] is None and not after[-1].work.agrees(before[-1].work):
-            verdict, told = replace(verdict, kind=Kind.INVALID), ["A and B did different work, whose times say nothing"]
+            verdict, told = (
+                replace(verdict, kind=Kind.INVALID),
+                ["A and B did different work, whose times say nothing"],
+            )
     else:
         spoiled, taken, why_not = results.unsound(twin)
-        told = [f"{spoiled} of {count(taken, 'process', 'es')}: {why_not}" if spoiled else "no process timed it"]
+        told = [
+            f"{spoiled} of {count(taken, 'process', 'es')}: {why_not}"
+            if spoiled
+            else "no process timed it"
+        ]
         verdict = replace(verdict, kind=Kind.INVALID)
     why = {side: text for side in SIDES if (text := results.trouble(side).get(tests[side].test_id))}
     if why:
-        verdict, told = replace(verdict, kind=Kind.INVALID), [f"{side}: {text}" for side, text in why.items()]
+        verdict, told = (
+            replace(verdict, kind=Kind.INVALID),
+            [f"{side}: {text}" for side, text in why.items()],
+        )
     verdict = replace(verdict, reason="; ".join(filter(None, told)))
     judgement = judgement_of(verdict, label, name=tests["B"].key.name, test_id=tests["B"].test_id)
     if before:
-        known = SessionRecord(tuple(one.median_s for one in before), "", results.runs_of("A")[0].header.started)
+        known = SessionRecord(
+            tuple(one.median_s for one in before), "", results.runs_of("A")[0].header.started
+        )
         judgement = replace(judgement, reference=(known,), source=run_name(results.state.name, "A"))
-    judgement = replace(judgement, changed=tuple(_changed(results)), new_medians_s=tuple(one.median_s for one in after))
+    judgement = replace(
+        judgement,
+        changed=tuple(_changed(results)),
+        new_medians_s=tuple(one.median_s for one in after),
+    )
     base_s = geometric_mean([one.median_s for one in before]) if before else None
     row = compared_row(
         tests["B"].key,
@@ -162,11 +210,26 @@ def _failed(results: SidesResults, known: set[str]) -> tuple[list[Row], list[str
     for test_id in {**why["A"], **why["B"]}:
         worse = test_id in why["B"] and test_id not in why["A"] and (paired or test_id in on_a)
         if worse and test_id not in known:
-            facts: dict[str, Any] = {"label": short_name(test_id), "parameters": {}, "metric": TIME, "what": "test"}
-            rows.append(Row(test=test_id, verdict=FAILED, red=True, reason=f"B: {why['B'][test_id]}", **facts))
+            facts: dict[str, Any] = {
+                "label": short_name(test_id),
+                "parameters": {},
+                "metric": TIME,
+                "what": "test",
+            }
+            rows.append(
+                Row(
+                    test=test_id,
+                    verdict=FAILED,
+                    red=True,
+                    reason=f"B: {why['B'][test_id]}",
+                    **facts,
+                )
+            )
         elif not worse:
             on = [side for side in SIDES if test_id in why[side]]
-            notes.append(f"fails on {' and '.join(on)}: {short_name(test_id)}: {why[on[0]][test_id]}")
+            notes.append(
+                f"fails on {' and '.join(on)}: {short_name(test_id)}: {why[on[0]][test_id]}"
+            )
     return rows, notes
 
 
@@ -176,11 +239,19 @@ def _alone(results: SidesResults) -> list[str]:
     for side, other in (("A", "B"), ("B", "A")):
         known = results.surveys[other].trouble.keys() | results.surveys[other].skipped.keys()
         tests, twins = results.surveys[side].tests, results.surveys[other].tests
-        alone = [one.label for twin, one in tests.items() if twin not in twins and one.test_id not in known]
+        alone = [
+            one.label
+            for twin, one in tests.items()
+            if twin not in twins and one.test_id not in known
+        ]
         notes += [f"on {side} only: {listed(alone, MOST_NAMED)}"] if alone else []
         mine = {one.test_id for one in tests.values()}
         skipped = [test_id for test_id in results.surveys[other].skipped if test_id in mine]
-        notes += [f"skipped on {other} only: {listed(list(map(short_name, skipped)), MOST_NAMED)}"] if skipped else []
+        notes += (
+            [f"skipped on {other} only: {listed(list(map(short_name, skipped)), MOST_NAMED)}"]
+            if skipped
+            else []
+        )
     return notes
 
 
@@ -188,9 +259,15 @@ def _moved(results: SidesResults) -> list[str]:
     """Sides whose code did not stay what it was."""
     notes = []
     for side in SIDES:
-        codes = list(dict.fromkeys("; ".join(map(str, run.header.environment.code)) for run in results.runs_of(side)))
+        codes = list(
+            dict.fromkeys(
+                "; ".join(map(str, run.header.environment.code)) for run in results.runs_of(side)
+            )
+        )
         if len(codes) > 1:
-            notes.append(f"the code of {side} changed while it was measured: {codes[0]} → {codes[-1]}; measure anew")
+            notes.append(
+                f"the code of {side} changed while it was measured: {codes[0]} → {codes[-1]}; measure anew"
+            )
     return notes
 
 
@@ -204,7 +281,9 @@ def _sleeps(judged: Mapping[str, Paired], most: int) -> list[str]:
 def _changed(results: SidesResults) -> list[str]:
     """What differs between the environments of the sides."""
     before, after = (results.environment(side) for side in SIDES)
-    return changed_environment(after.everything(), [before.everything()]) if before and after else []
+    return (
+        changed_environment(after.everything(), [before.everything()]) if before and after else []
+    )
 
 
 def told_text(told: Told, width: int, colour: bool) -> str:
@@ -217,20 +296,29 @@ def told_text(told: Told, width: int, colour: bool) -> str:
         table.add_row(printable(row.label), *_cells(told, row), styled(row.verdict))
     tail = [*_reasons(told), *told.notes]
     if told.saved:
-        tail.append(f"saved: {', '.join(f'{side} as {path.stem}' for side, path in told.saved.items())}")
+        tail.append(
+            f"saved: {', '.join(f'{side} as {path.stem}' for side, path in told.saved.items())}"
+        )
     word = told.sentence.partition(":")[0]
     last = render(Text(printable(told.sentence), style=_COLOURS[word]), width, colour)
-    return "\n".join([*map(printable, head), render(table, width, colour), *map(printable, tail), last])
+    return "\n".join(
+        [*map(printable, head), render(table, width, colour), *map(printable, tail), last]
+    )
 
 
 def _processes(told: Told) -> str:
     counts = {"A": "A", "B": "B", "control": "A'"}
-    return " + ".join(f"{told.processes[arm]} {word}" for arm, word in counts.items() if arm in told.processes)
+    return " + ".join(
+        f"{told.processes[arm]} {word}" for arm, word in counts.items() if arm in told.processes
+    )
 
 
 def _cells(told: Told, row: Row) -> list[str]:
     """Both times, the difference with its interval, and that of the second A."""
-    times = ["" if time_s is None else format_seconds(time_s) for time_s in (row.baseline_time_s, row.time_s)]
+    times = [
+        "" if time_s is None else format_seconds(time_s)
+        for time_s in (row.baseline_time_s, row.time_s)
+    ]
     judged, control = row.judgement, told.controls.get(row.label)
     change = "" if row.change is None else format_percent(row.change)
     if change and judged is not None and judged.interval is not None:
@@ -273,7 +361,10 @@ def told_markdown(told: Told) -> str:
     lines += [f"A {code(told.sides['A'])}, B {code(told.sides['B'])}: {_processes(told)}", ""]
     if told.rows:
         lines += [line(names), "|---|---:|---:|---:|---:|---|"]
-        lines += [line([code(row.label), *_cells(told, row), row.verdict]) for row in told.rows[:MOST_ROWS]]
+        lines += [
+            line([code(row.label), *_cells(told, row), row.verdict])
+            for row in told.rows[:MOST_ROWS]
+        ]
         left = len(told.rows) - MOST_ROWS
         lines += [f"\n… and {left} more"] if left > 0 else []
     texts = [*_reasons(told), *(f"changed: {text}" for text in told.changed), *told.notes]

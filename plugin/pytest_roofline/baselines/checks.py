@@ -34,7 +34,10 @@ def check(path: Path, baseline: Baseline, now: datetime.datetime) -> list[Flaw]:
         flaws.append(Flaw(f"the file is {path.name}", f"{baseline.family}.json", remedy, hint=True))
     for entry in baseline.entries:
         found = _measured(entry, now) if entry.kind == "measured" else _published(entry)
-        flaws += [replace(flaw, entry=entry.label) for flaw in (*_hardware(entry, baseline.family), *found)]
+        flaws += [
+            replace(flaw, entry=entry.label)
+            for flaw in (*_hardware(entry, baseline.family), *found)
+        ]
     for exact in baseline.exact:
         flaws += [replace(flaw, entry=exact.label) for flaw in _exact(exact, baseline.family)]
     return flaws
@@ -42,7 +45,11 @@ def check(path: Path, baseline: Baseline, now: datetime.datetime) -> list[Flaw]:
 
 def _exact(entry: ExactEntry, family: str) -> Iterator[Flaw]:
     if family != RESOURCES:
-        yield Flaw(f"an exact entry in {family}.json", f"it in {RESOURCES}.json", "approve it, or move it there")
+        yield Flaw(
+            f"an exact entry in {family}.json",
+            f"it in {RESOURCES}.json",
+            "approve it, or move it there",
+        )
     if not _has_provenance(entry) or not entry.compiler:
         yield Flaw("no provenance", "its run and its compiler", _ANEW)
     if registers_of(entry.figures) is None:
@@ -56,7 +63,11 @@ def _has_provenance(entry: Entry | ExactEntry) -> bool:
 def _hardware(entry: Entry, family: str) -> Iterator[Flaw]:
     belongs = family_of_key(entry.hardware)
     if belongs is not None and belongs != family:
-        yield Flaw(f"hardware {entry.hardware}", f"hardware of family {family}", f"move it to {belongs}.json")
+        yield Flaw(
+            f"hardware {entry.hardware}",
+            f"hardware of family {family}",
+            f"move it to {belongs}.json",
+        )
 
 
 def _measured(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
@@ -72,7 +83,11 @@ def _measured(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
         yield Flaw(observed, f"at most {MOST_APART:g} times as long", remedy)
     for run_id, count in Counter(session.run_id for session in entry.sessions).items():
         if count > 1:
-            yield Flaw(f"run {run_id} {count} times", "every run once", "remove all but one of its sessions")
+            yield Flaw(
+                f"run {run_id} {count} times",
+                "every run once",
+                "remove all but one of its sessions",
+            )
     for session in entry.sessions:
         time = moment(session.started)
         begun = f"session {session.run_id} begun {session.started!r}"
@@ -103,7 +118,9 @@ def _published(entry: Entry) -> Iterator[Flaw]:
 
 def _limit(entry: Entry) -> Iterator[Flaw]:
     """A limit fails tests on whatever its hardware matches; so that is one product, whole, or one part of it."""
-    open_fields = [name for name in ("product", "memory", "partition") if getattr(entry.hardware, name) is None]
+    open_fields = [
+        name for name in ("product", "memory", "partition") if getattr(entry.hardware, name) is None
+    ]
     if open_fields:
         yield Flaw(
             f"a limit for any {' and any '.join(open_fields)}",
@@ -111,7 +128,12 @@ def _limit(entry: Entry) -> Iterator[Flaw]:
             "name it in `hardware`, or make it a reference, which only shows",
         )
     if not _has_provenance(entry):
-        yield Flaw("no provenance", "who wrote the limit down, and when", "say it in `provenance`", hint=True)
+        yield Flaw(
+            "no provenance",
+            "who wrote the limit down, and when",
+            "say it in `provenance`",
+            hint=True,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +158,11 @@ def health_of(entries: Iterable[Entry], tolerance: float | None = None) -> list[
     measured = [entry for entry in entries if entry.kind == "measured"]
     assumed = priors_of(measured)
     return [
-        _health(entry, entry.tolerance or tolerance or default_tolerance(key), assumed[class_of_key(key)])
+        _health(
+            entry,
+            entry.tolerance or tolerance or default_tolerance(key),
+            assumed[class_of_key(key)],
+        )
         for entry, key in zip(measured, map(key_of_entry, measured), strict=True)
     ]
 
@@ -145,7 +171,9 @@ def _health(entry: Entry, tolerance: float, prior: Prior) -> Health:
     assert entry.work is not None
     reference = reference_of(entry, "")
     found = _one_more(reference.groups, prior)
-    dated = [(time, session.started) for session in entry.sessions if (time := moment(session.started))]
+    dated = [
+        (time, session.started) for session in entry.sessions if (time := moment(session.started))
+    ]
     return Health(
         entry=entry,
         time_s=reference.median_s,
@@ -155,7 +183,9 @@ def _health(entry: Entry, tolerance: float, prior: Prior) -> Health:
         session=found.session,
         mde=detectable(found),
         tolerance=tolerance,
-        drivers=tuple(sorted({facts["driver"] for facts in reference.environments if "driver" in facts})),
+        drivers=tuple(
+            sorted({facts["driver"] for facts in reference.environments if "driver" in facts})
+        ),
         newest=max(dated)[1] if dated else "",
         provisional=provisional(entry, tolerance, prior),
     )

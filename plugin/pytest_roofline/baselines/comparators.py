@@ -87,7 +87,9 @@ class Comparator(ABC):
 
     @cached_property
     def _counted(self) -> Counter[tuple[str, str, HardwareKey]]:
-        return Counter((key.benchmark, canonical(key.parameters), key.hardware.alone) for key in self.keys())
+        return Counter(
+            (key.benchmark, canonical(key.parameters), key.hardware.alone) for key in self.keys()
+        )
 
 
 class BaselineComparator(Comparator):
@@ -121,7 +123,9 @@ class BaselineComparator(Comparator):
         return [key_of_entry(entry) for entry in self.entries if entry.kind == "measured"]
 
     def _entry(self, key: Key) -> Entry | None:
-        known = (entry for entry in self.entries.of(key.benchmark, key.name) if entry.kind == "measured")
+        known = (
+            entry for entry in self.entries.of(key.benchmark, key.name) if entry.kind == "measured"
+        )
         return next((entry for entry in known if entry.matches(key)), None)
 
 
@@ -143,7 +147,9 @@ class RunComparator(Comparator):
         for run in runs:
             session = run.header.run_id, run.header.started, identity_of(run.header.environment)
             for measurement in run.measurements:
-                if why := run.unfit(measurement, accept_slower=True) or told_by_position(measurement.key.parameters):
+                if why := run.unfit(measurement, accept_slower=True) or told_by_position(
+                    measurement.key.parameters
+                ):
                     unfit.append((measurement, why))
                 else:
                     self._add(run, session, measurement)
@@ -151,7 +157,9 @@ class RunComparator(Comparator):
     def _add(self, run: Run, session: Session, measurement: Measurement) -> None:
         processes = self._processes.setdefault(measurement.key.identity, {})
         # Times of different work do not mix; the first run says which work is meant.
-        if all(measurement.work.agrees(attempts[0].work) for attempts in list(processes.values())[:1]):
+        if all(
+            measurement.work.agrees(attempts[0].work) for attempts in list(processes.values())[:1]
+        ):
             processes.setdefault((session, measurement.process), []).append(measurement)
             self._keys[measurement.key.identity] = measurement.key
             self._runs[session] = run
@@ -168,7 +176,9 @@ class RunComparator(Comparator):
             return None
         measured = self._measured(key)
         return Reference(
-            groups=_by_session({process: pooled_median(attempts) for process, attempts in processes.items()}),
+            groups=_by_session(
+                {process: pooled_median(attempts) for process, attempts in processes.items()}
+            ),
             source=self.name,
             environments=tuple(
                 self._runs[session].environment.everything() | attempts[0].comparable()
@@ -183,7 +193,10 @@ class RunComparator(Comparator):
         """The same as what is judged: each process its slowest attempt, which in a reference would only loosen it."""
         processes = self._processes.get(key.identity, {}).items()
         return _by_session(
-            {process: max(process_s(one.samples, statistic) for one in attempts) for process, attempts in processes}
+            {
+                process: max(process_s(one.samples, statistic) for one in attempts)
+                for process, attempts in processes
+            }
         )
 
     def summary(self, key: Key, statistic: Statistic) -> Summary:
@@ -192,7 +205,9 @@ class RunComparator(Comparator):
         return Summary(self.judged(key, statistic), told)
 
     def _measured(self, key: Key) -> list[Measurement]:
-        return [one for attempts in self._processes.get(key.identity, {}).values() for one in attempts]
+        return [
+            one for attempts in self._processes.get(key.identity, {}).values() for one in attempts
+        ]
 
     def measurement(self, key: Key) -> Measurement | None:
         """The first."""
@@ -221,13 +236,17 @@ def _by_session(processes: dict[Process, float]) -> tuple[Group, ...]:
     sessions: dict[Session, list[float]] = {}
     for (session, _), seconds in processes.items():
         sessions.setdefault(session, []).append(seconds)
-    return tuple(Group(tuple(medians), device, began) for (_, began, device), medians in sessions.items())
+    return tuple(
+        Group(tuple(medians), device, began) for (_, began, device), medians in sessions.items()
+    )
 
 
 def reference_of(entry: Entry, source: str) -> Reference:
     """A measured entry as one side of a comparison."""
     return Reference(
-        groups=tuple(Group(s.process_medians, s.device_uuid or "", s.started) for s in entry.sessions),
+        groups=tuple(
+            Group(s.process_medians, s.device_uuid or "", s.started) for s in entry.sessions
+        ),
         source=source,
         environments=tuple(session.environment for session in entry.sessions),
         tolerance=entry.tolerance,
@@ -245,7 +264,9 @@ def typical_clock(clocks_hz: Iterable[float | None]) -> float | None:
 
 def pooled_median(measurements: Iterable[Measurement]) -> float:
     """The median of all blocks' medians that one process took under one key; a rerun cannot replace what was first."""
-    return median(sample for measurement in measurements for sample in measurement.samples.block_medians)
+    return median(
+        sample for measurement in measurements for sample in measurement.samples.block_medians
+    )
 
 
 def open_comparator(paths: Sequence[Path]) -> Comparator:
@@ -254,7 +275,11 @@ def open_comparator(paths: Sequence[Path]) -> Comparator:
     baselines = [path for path in paths if path.suffix == ".json"]
     if runs and baselines:
         raise BadFile(f"{runs[0]} is a run and {baselines[0]} a baseline; expected all of one kind")
-    return RunComparator([read_run(path) for path in runs]) if runs else BaselineComparator(Entries.merged(baselines))
+    return (
+        RunComparator([read_run(path) for path in runs])
+        if runs
+        else BaselineComparator(Entries.merged(baselines))
+    )
 
 
 def find_reference(comparator: Comparator, key: Key, work: Work) -> tuple[Reference | None, str]:
@@ -262,19 +287,33 @@ def find_reference(comparator: Comparator, key: Key, work: Work) -> tuple[Refere
     known = comparator.work(key)
     if known is not None and not known.agrees(work):
         before, now = (
-            ", ".join(f"{one.name}={amount}" for one in fields(side) if (amount := getattr(side, one.name)))
+            ", ".join(
+                f"{one.name}={amount}"
+                for one in fields(side)
+                if (amount := getattr(side, one.name))
+            )
             for side in (known, work)
         )
-        return None, f"the test's work changed from {before} to {now}, so the times are not comparable"
+        return (
+            None,
+            f"the test's work changed from {before} to {now}, so the times are not comparable",
+        )
     reference = comparator.reference(key)
     if reference is not None:
         return reference, ""
-    alike = [one for one in comparator.keys() if (one.benchmark, one.name) == (key.benchmark, key.name)]  # noqa: SIM118
+    alike = [
+        one for one in comparator.keys() if (one.benchmark, one.name) == (key.benchmark, key.name)
+    ]  # noqa: SIM118
     others = [one.hardware for one in alike if one.hardware != key.hardware]
     if others:
         told = "; ".join(str(hardware) for hardware in nearest(key.hardware, others))
         return None, f"no entry for this hardware ({key.hardware}); nearest known: {told}"
-    return None, f"{comparator.name} has no such measurement" if comparator.hardware() else "no baseline recorded"
+    return (
+        None,
+        f"{comparator.name} has no such measurement"
+        if comparator.hardware()
+        else "no baseline recorded",
+    )
 
 
 def prior_of(references: Iterable[tuple[Key, Reference]], kind: str) -> Prior:

@@ -54,7 +54,12 @@ class Comparison:
     @property
     def everything(self) -> tuple[Row, ...]:
         """All of its rows; what ran out of memory and had a time is a regression."""
-        return (*self.rows, *self.kernels, *self.lost, *((self.together,) if self.together is not None else ()))
+        return (
+            *self.rows,
+            *self.kernels,
+            *self.lost,
+            *((self.together,) if self.together is not None else ()),
+        )
 
     @property
     def regressed(self) -> bool:
@@ -66,19 +71,29 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
     """Every measurement and every compiled kernel of `new`, runs or baseline files, against `old`; worst first."""
     before, after = open_comparator(old), open_comparator(new)
     _refuse_other_hardware(before, after)
-    found = [_Pair(key, fresh, *find_reference(before, key, _work(after, key))) for key, fresh in after.references()]
+    found = [
+        _Pair(key, fresh, *find_reference(before, key, _work(after, key)))
+        for key, fresh in after.references()
+    ]
     tests = [one for one in found if not one.key.is_canary]
     limits = {one.key.identity: _limits(before, after, one.key) for one in tests}
     known_kernels, new_kernels = known_by(before), known_by(after)
     kernels, only_kernels = compare_exact(known_kernels, new_kernels)
     lost = lost_since(before, after, known_kernels, {*new_kernels.kernels, *new_kernels.unfit})
-    compared = any(one.reference is not None for one in tests) or any(gating for gating, _ in limits.values())
+    compared = any(one.reference is not None for one in tests) or any(
+        gating for gating, _ in limits.values()
+    )
     if not compared and not lost and not any(row.baseline_figures is not None for row in kernels):
         raise BadInput(_why_nothing(before, after))
     settled, shared = _verdicts(before, after, found, limits, tolerance)
-    rows = [_row(after, one, settled[one.key.identity], limits[one.key.identity][1]) for one in tests]
+    rows = [
+        _row(after, one, settled[one.key.identity], limits[one.key.identity][1]) for one in tests
+    ]
     rows += _unfit_rows(before, after, set(settled), tolerance)
-    only = [*_only_before(before, after, [row.key for row in rows if row.key is not None]), *only_kernels]
+    only = [
+        *_only_before(before, after, [row.key for row in rows if row.key is not None]),
+        *only_kernels,
+    ]
     gone = {one.label for one in lost}
     return Comparison(
         rows=tuple(sorted(rows, key=lambda row: badness(row.verdict, row.change))),
@@ -86,7 +101,9 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
         runs=(*before.runs, *after.runs),
         kernels=kernels,
         lost=tuple(lost),
-        together=together_row(shared.regressed) if shared is not None and shared.regressed is not None else None,
+        together=together_row(shared.regressed)
+        if shared is not None and shared.regressed is not None
+        else None,
     )
 
 
@@ -111,23 +128,41 @@ def _verdicts(
     tests = [one for one in found if not one.key.is_canary]
     count = sum(one.reference is not None for one in tests)
     known = [pair for pair in before.references() if not pair[0].is_canary]
-    kinds = priors() | {kind: prior_of(known, kind) for kind in {class_of_key(key) for key, _ in known}}
+    kinds = priors() | {
+        kind: prior_of(known, kind) for kind in {class_of_key(key) for key, _ in known}
+    }
     policies = {
         key.identity: policy_of(
-            key, one.reference, kinds[class_of_key(key)], count, own=after.tolerance(key), asked=tolerance
+            key,
+            one.reference,
+            kinds[class_of_key(key)],
+            count,
+            own=after.tolerance(key),
+            asked=tolerance,
         )
         for one in tests
         for key in [one.key]
     }
-    shared, moved = _shared(after, found, {identity: policy.tolerance for identity, policy in policies.items()})
+    shared, moved = _shared(
+        after, found, {identity: policy.tolerance for identity, policy in policies.items()}
+    )
     verdicts = {}
     for one in tests:
         identity = one.key.identity
         reference = moved.get(identity, one.reference)
-        changed = next((why for mode in sorted(one.fresh.achieved) if (why := other_mode(mode, reference))), "")
+        changed = next(
+            (why for mode in sorted(one.fresh.achieved) if (why := other_mode(mode, reference))), ""
+        )
         changed = changed or distrusted(one.key, _work(after, one.key), reference)
         groups, gating = after.judged(one.key), limits[identity][0]
-        verdict = judge(groups, reference, policies[identity], invalid=changed, limits=gating, why_none=one.why_none)
+        verdict = judge(
+            groups,
+            reference,
+            policies[identity],
+            invalid=changed,
+            limits=gating,
+            why_none=one.why_none,
+        )
         peak = None if changed else judge_peak(one.fresh.peak_bytes, reference, one.key)
         verdicts[identity] = replace(verdict, peak=peak)
     settled = settle(verdicts, max(1, count))
@@ -148,9 +183,17 @@ def _only_before(before: Comparator, after: Comparator, keys: Sequence[Key]) -> 
     A test that was left out meets no limit.
     """
     measured, machines = {key.identity for key in keys}, {key.alone for key in after.hardware()}
-    only = [before.label(key) for key in before.keys() if not key.is_canary and key.identity not in measured]  # noqa: SIM118
+    only = [
+        before.label(key)
+        for key in before.keys()
+        if not key.is_canary and key.identity not in measured
+    ]  # noqa: SIM118
     limits = [entry for entry in before.entries if entry.gates and entry.kind == "threshold"]
-    ours = [entry for entry in limits if any(entry.hardware.alone.covers(machine) for machine in machines)]
+    ours = [
+        entry
+        for entry in limits
+        if any(entry.hardware.alone.covers(machine) for machine in machines)
+    ]
     return only + [entry.label for entry in ours if not any(entry.matches(key) for key in keys)]
 
 
@@ -174,18 +217,32 @@ def _shared(
     sides = {}
     for one in found:
         groups = after.judged(one.key)
-        if one.reference is not None and len({(group.device, group.started) for group in groups}) == 1:
+        if (
+            one.reference is not None
+            and len({(group.device, group.started) for group in groups}) == 1
+        ):
             medians = tuple(value for group in groups for value in group.medians_s)
-            sides[one.key.identity] = Side(replace(groups[0], medians_s=medians), one.reference, one.key.is_canary)
+            sides[one.key.identity] = Side(
+                replace(groups[0], medians_s=medians), one.reference, one.key.is_canary
+            )
     tests = [one.key for one in found if one.key.identity in sides and not one.key.is_canary]
-    return hold_shared(sides, [tolerances[key.identity] for key in tests], [class_of_key(key) for key in tests])
+    return hold_shared(
+        sides, [tolerances[key.identity] for key in tests], [class_of_key(key) for key in tests]
+    )
 
 
 def _why_nothing(before: Comparator, after: Comparator) -> str:
     """Why two sides cannot be compared, and what they share all the same: measurements that are not fit for it."""
-    unfit = {m.key.identity: f"{m.label}: {why}" for side in (before, after) for m, why in side.unfit}
-    keys = ([*side.keys(), *(measurement.key for measurement, _ in side.unfit)] for side in (before, after))
-    shared = set.intersection(*({key.identity for key in mine if not key.is_canary} for mine in keys))
+    unfit = {
+        m.key.identity: f"{m.label}: {why}" for side in (before, after) for m, why in side.unfit
+    }
+    keys = (
+        [*side.keys(), *(measurement.key for measurement, _ in side.unfit)]
+        for side in (before, after)
+    )
+    shared = set.intersection(
+        *({key.identity for key in mine if not key.is_canary} for mine in keys)
+    )
     sides = f"{before.name} and {after.name}"
     if not shared & unfit.keys():
         return f"{sides} share no measurement; expected runs of the same tests"
@@ -196,10 +253,18 @@ def _why_nothing(before: Comparator, after: Comparator) -> str:
 def _limits(before: Comparator, after: Comparator, key: Key) -> tuple[list[Limit], list[Idle]]:
     """The published limits and floors of a baseline file that speak of a measurement; and what cannot be judged."""
     entries = [entry for entry in before.entries.of(key.benchmark, key.name) if entry.matches(key)]
-    return limits_of(entries, _work(after, key), partial(after.summary, key), after.measurement(key), offline=True)
+    return limits_of(
+        entries,
+        _work(after, key),
+        partial(after.summary, key),
+        after.measurement(key),
+        offline=True,
+    )
 
 
-def _unfit_rows(before: Comparator, after: Comparator, known: set[str], tolerance: float | None) -> list[Row]:
+def _unfit_rows(
+    before: Comparator, after: Comparator, known: set[str], tolerance: float | None
+) -> list[Row]:
     """What the new run measured but cannot vouch for: shown as INVALID, never left out in silence."""
     rows = {}
     for measurement, why in after.unfit:
@@ -209,9 +274,15 @@ def _unfit_rows(before: Comparator, after: Comparator, known: set[str], toleranc
         key = measurement.key
         if key.identity not in known:
             reference, _ = find_reference(before, key, measurement.work)
-            verdict = Verdict(Kind.INVALID, tolerance or default_tolerance(key), reason=why, reference=reference)
-            judgement = judgement_of(verdict, measurement.label, name=key.name, test_id=measurement.test_id)
-            rows[key.identity] = compared_row(key, measurement.work, judgement, measurement.median_s)
+            verdict = Verdict(
+                Kind.INVALID, tolerance or default_tolerance(key), reason=why, reference=reference
+            )
+            judgement = judgement_of(
+                verdict, measurement.label, name=key.name, test_id=measurement.test_id
+            )
+            rows[key.identity] = compared_row(
+                key, measurement.work, judgement, measurement.median_s
+            )
     return list(rows.values())
 
 

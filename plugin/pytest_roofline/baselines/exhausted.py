@@ -46,7 +46,9 @@ def _lost(label: str, old_s: float | None, record: OutOfMemory) -> Row:
     return memory_row(record, verdict=Kind.REGRESSED.value, reason=reason, **columns)
 
 
-def lost_since(before: Comparator, after: Comparator, known: ExactKnown, compiled: Collection[str]) -> list[Row]:
+def lost_since(
+    before: Comparator, after: Comparator, known: ExactKnown, compiled: Collection[str]
+) -> list[Row]:
     """What a newer side has no time for, or compiled, any more, because the test ran out of memory; each once."""
     measured: dict[tuple[str, str], set[str]] = {}
     for key in after.keys():  # noqa: SIM118

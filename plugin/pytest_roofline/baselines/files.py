@@ -45,12 +45,17 @@ def _refuse_duplicates(entries: Sequence[Entry | ExactEntry], where: str) -> Non
 
 def write_baseline(path: Path, baseline: Baseline, *, new: bool = False) -> None:
     """Write a baseline so that a renewal is a reviewable diff: sorted entries and keys, two spaces, final newline."""
-    entries, exact = tuple(sorted(baseline.entries, key=_order)), tuple(sorted(baseline.exact, key=_order))
+    entries, exact = (
+        tuple(sorted(baseline.entries, key=_order)),
+        tuple(sorted(baseline.exact, key=_order)),
+    )
     text = json_text(to_plain(Baseline(baseline.family, entries, exact=exact)), sort_keys=True)
     (write_new if new else write_atomically)(path, text)
 
 
-def _order(entry: Entry | ExactEntry) -> tuple[str, str, tuple[tuple[str, bool, float, str], ...], str]:
+def _order(
+    entry: Entry | ExactEntry,
+) -> tuple[str, str, tuple[tuple[str, bool, float, str], ...], str]:
     """Sort key: by benchmark and name, then parameters with numbers in numeric order."""
     parameters = tuple(
         (name, isinstance(value, str), value if isinstance(value, int | float) else 0, str(value))
@@ -136,7 +141,9 @@ class Entries:
         return self._entries[entry.identity][1]
 
 
-def nearest(wanted: HardwareKey, known: Iterable[HardwareKey], at_most: int = 3) -> list[HardwareKey]:
+def nearest(
+    wanted: HardwareKey, known: Iterable[HardwareKey], at_most: int = 3
+) -> list[HardwareKey]:
     """The known keys that agree with `wanted` in most facts, best first, as a hint for a person."""
     facts = asdict(wanted)
 
@@ -151,7 +158,15 @@ def key_of_entry(entry: Entry) -> Key:
     """The key of a measured entry."""
     assert entry.cache is not None
     assert entry.timing is not None
-    return Key(entry.benchmark, entry.parameters, entry.metric, entry.hardware, entry.cache, entry.timing, entry.name)
+    return Key(
+        entry.benchmark,
+        entry.parameters,
+        entry.metric,
+        entry.hardware,
+        entry.cache,
+        entry.timing,
+        entry.name,
+    )
 
 
 @dataclass(frozen=True, slots=True)

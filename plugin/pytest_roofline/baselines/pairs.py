@@ -41,7 +41,9 @@ class Way:
     @property
     def sound(self) -> list[Measurement]:
         """Of every process its slowest attempt that counts."""
-        return KeyResults([one for one, why in zip(self.taken, self.unfit, strict=True) if not why]).sound(None)
+        return KeyResults(
+            [one for one, why in zip(self.taken, self.unfit, strict=True) if not why]
+        ).sound(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,9 @@ class Twins:
     @property
     def pairs_s(self) -> tuple[list[float], list[float]]:
         """Of every such process the time under the other value, and that under the base, in seconds."""
-        base, other = ({one.process: one.median_s for one in side.sound} for side in (self.base, self.other))
+        base, other = (
+            {one.process: one.median_s for one in side.sound} for side in (self.base, self.other)
+        )
         both = [process for process in base if process in other]
         return [other[process] for process in both], [base[process] for process in both]
 
@@ -69,13 +73,18 @@ class Twins:
 
 def _parts(one: Measurement) -> tuple[str, list[str]]:
     """The name of a measurement, `step[].forward`, and what stands between its brackets."""
-    head, bracket, rest = one.label.removesuffix(f".{one.key.name}" if one.key.name else "").partition("[")
+    head, bracket, rest = one.label.removesuffix(
+        f".{one.key.name}" if one.key.name else ""
+    ).partition("[")
     return head + bracket + "]" * bool(bracket), rest.removesuffix("]").split("-")
 
 
 def _shared(mine: list[str], theirs: list[str]) -> list[str]:
     """What both begin with."""
-    return [word for word, _ in takewhile(lambda pair: pair[0] == pair[1], zip(mine, theirs, strict=False))]
+    return [
+        word
+        for word, _ in takewhile(lambda pair: pair[0] == pair[1], zip(mine, theirs, strict=False))
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +102,36 @@ class Contrast:
         return any(row.verdict == Kind.REGRESSED for _, row in self.rows)
 
 
-def compare_by(runs: Sequence[Run], parameter: str, base: str | None, tolerance: float | None = None) -> Contrast:
+def compare_by(
+    runs: Sequence[Run], parameter: str, base: str | None, tolerance: float | None = None
+) -> Contrast:
     """Every test of some runs that has the parameter, under its other values against the base.
 
     Raises:
         BadInput: no test has the parameter, or none has this base and another value.
     """
     tests = _sides(runs, parameter)
-    base = _checked(runs, parameter, base, list(dict.fromkeys(value for sides in tests.values() for value in sides)))
+    base = _checked(
+        runs,
+        parameter,
+        base,
+        list(dict.fromkeys(value for sides in tests.values() for value in sides)),
+    )
     whole = [sides for sides in tests.values() if base in sides and len(sides) > 1]
-    twins = [Twins(sides[base], side) for sides in whole for value, side in sides.items() if value != base]
+    twins = [
+        Twins(sides[base], side)
+        for sides in whole
+        for value, side in sides.items()
+        if value != base
+    ]
     if not twins:
-        raise BadInput(f"no test with {parameter}={base} has a twin that differs in {parameter} alone")
+        raise BadInput(
+            f"no test with {parameter}={base} has a twin that differs in {parameter} alone"
+        )
     lent = _lent(twins)
-    settled = settle({f"{at}": _verdict(one, tolerance, lent) for at, one in enumerate(twins)}, len(twins)).values()
+    settled = settle(
+        {f"{at}": _verdict(one, tolerance, lent) for at, one in enumerate(twins)}, len(twins)
+    ).values()
     rows = [
         (one.other.value, _row(one, parameter, verdict, len(twins)))
         for one, verdict in zip(twins, settled, strict=True)
@@ -115,7 +140,12 @@ def compare_by(runs: Sequence[Run], parameter: str, base: str | None, tolerance:
         parameter=parameter,
         base=base,
         rows=tuple(sorted(rows, key=lambda pair: badness(pair[1].verdict, pair[1].change))),
-        alone=tuple(side.taken[0].label for sides in tests.values() if sides not in whole for side in sides.values()),
+        alone=tuple(
+            side.taken[0].label
+            for sides in tests.values()
+            if sides not in whole
+            for side in sides.values()
+        ),
     )
 
 
@@ -151,8 +181,12 @@ def _checked(runs: Sequence[Run], parameter: str, base: str | None, values: Sequ
     """The base, if the runs have it and something else."""
     expected = f"expected one of {', '.join(values)}"
     if not values:
-        known = dict.fromkeys(name for run in runs for one in run.tested for name in parameters_of(one.key))
-        raise BadInput(f"no test has a parameter {parameter!r}; expected one of {', '.join(known) or 'none at all'}")
+        known = dict.fromkeys(
+            name for run in runs for one in run.tested for name in parameters_of(one.key)
+        )
+        raise BadInput(
+            f"no test has a parameter {parameter!r}; expected one of {', '.join(known) or 'none at all'}"
+        )
     if base is None:
         raise BadInput(f"--base is missing, the value of {parameter} to compare with; {expected}")
     if base not in values:
@@ -165,7 +199,9 @@ def _checked(runs: Sequence[Run], parameter: str, base: str | None, values: Sequ
 def _lent(twins: Sequence[Twins]) -> Prior:
     """How pairs differ in all tests, where eight or more tell; else nothing is lent."""
     logs = [[math.log(new / old) for new, old in zip(*one.pairs_s, strict=True)] for one in twins]
-    return borrow(priors()["device"], [(variance(each), len(each) - 1) for each in logs if len(each) > 1])
+    return borrow(
+        priors()["device"], [(variance(each), len(each) - 1) for each in logs if len(each) > 1]
+    )
 
 
 def _verdict(one: Twins, asked: float | None, lent: Prior) -> Verdict:
@@ -182,7 +218,9 @@ def _verdict(one: Twins, asked: float | None, lent: Prior) -> Verdict:
         return Verdict(Kind.INVALID, tolerance, reason=reason or "no process timed both")
     if len(new_s) == 1:
         alone = math.log(new_s[0] / base_s[0])
-        return Verdict(Kind.INCONCLUSIVE, tolerance, reason=_too_few(1), estimate=alone, processes=1)
+        return Verdict(
+            Kind.INCONCLUSIVE, tolerance, reason=_too_few(1), estimate=alone, processes=1
+        )
     verdict = judge_once(paired_difference(new_s, base_s, lent), tolerance, len(new_s))
     if len(new_s) >= FEWEST_PAIRS:
         return verdict
@@ -210,7 +248,11 @@ def _open(verdict: Verdict, tests: int) -> str:
 def _modes(one: Twins) -> str:
     """How the two were timed, where that differs."""
     base, other = ({each.samples.achieved for each in side.sound} for side in (one.base, one.other))
-    return "" if base == other else f"{one.base.value} {modes_text(base)}, {one.other.value} {modes_text(other)}"
+    return (
+        ""
+        if base == other
+        else f"{one.base.value} {modes_text(base)}, {one.other.value} {modes_text(other)}"
+    )
 
 
 def _row(one: Twins, parameter: str, verdict: Verdict, tests: int) -> Row:
@@ -224,10 +266,17 @@ def _row(one: Twins, parameter: str, verdict: Verdict, tests: int) -> Row:
     return compared_row(
         key,
         None,
-        judgement_of(verdict, one.label + (f".{name}" if name else ""), name=name, test_id=one.other.taken[0].test_id),
+        judgement_of(
+            verdict,
+            one.label + (f".{name}" if name else ""),
+            name=name,
+            test_id=one.other.taken[0].test_id,
+        ),
         geometric_mean(new_s) if new_s else None,
         name=name,
-        parameters={called: value for called, value in key.parameters.items() if called != parameter},
+        parameters={
+            called: value for called, value in key.parameters.items() if called != parameter
+        },
         counting=None,
         baseline_value=before_s,
         baseline_time_s=before_s,

@@ -62,7 +62,9 @@ def parse_moment(text: str, what: str) -> datetime.datetime:
     """A date or time that a user gave."""
     time = moment(text.strip())
     if time is None:
-        raise BadInput(f"{what} is {text!r}; expected a date or time in ISO 8601: 2026-03-01 or 2026-03-01T06:30Z")
+        raise BadInput(
+            f"{what} is {text!r}; expected a date or time in ISO 8601: 2026-03-01 or 2026-03-01T06:30Z"
+        )
     return time
 
 
@@ -89,10 +91,15 @@ def scan(folder: Path, choice: Choice) -> Picked:
     runs, notes = _readable(paths)
     if not runs:
         seen = f" that can be used ({'; '.join(notes[:3])})" if notes else ""
-        raise BadInput(f"no run in {folder / 'runs'}{seen}; record one with `pytest --roofline-save=NAME`")
+        raise BadInput(
+            f"no run in {folder / 'runs'}{seen}; record one with `pytest --roofline-save=NAME`"
+        )
     picked = pick(runs, choice)
     taken = list(picked.runs)
-    for strange, why in ((is_fake, "it is of a fake device"), (is_imported, "it was imported from another tool")):
+    for strange, why in (
+        (is_fake, "it is of a fake device"),
+        (is_imported, "it was imported from another tool"),
+    ):
         left = [run for run in taken if strange(run)]
         if len(left) < len(taken):
             notes += [f"{run.path} is left out: {why}" for run in left]
@@ -230,7 +237,10 @@ def runs_apart(tests: Sequence[Sessions]) -> list[Disagreement]:
 
 def _run_apart(run_id: str, among: Sequence[str], tests: Sequence[Sessions]) -> Disagreement | None:
     """How far the middle test of a run lies from those of the others; None where no test is of another one too."""
-    rest = [(test, [test.groups[name] for name in among if name != run_id and name in test.groups]) for test in tests]
+    rest = [
+        (test, [test.groups[name] for name in among if name != run_id and name in test.groups])
+        for test in tests
+    ]
     known = [(test, others) for test, others in rest if others]
     references = [(test.key, Reference(tuple(others), "")) for test, others in known]
     assumed = {kind: prior_of(references, kind) for kind in priors()}

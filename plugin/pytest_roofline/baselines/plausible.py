@@ -58,7 +58,9 @@ def family_of_key(hardware: HardwareKey) -> str | None:
     return known.family if known is not None else hardware.product
 
 
-def absurd(key: Key, work: Work, medians_s: Sequence[float], achieved: Iterable[Sequence[str]]) -> Flaw | None:
+def absurd(
+    key: Key, work: Work, medians_s: Sequence[float], achieved: Iterable[Sequence[str]]
+) -> Flaw | None:
     """Why times cannot stand for a machine, whoever wrote them down; None where they can."""
     fastest, slowest = min(medians_s), max(medians_s)
     if fastest < POSSIBLE_S[0] or slowest > POSSIBLE_S[1]:
@@ -91,7 +93,12 @@ def absurd_entry(entry: Entry) -> Flaw | None:
     if entry.kind != "measured":
         return None
     assert entry.work is not None
-    return absurd(key_of_entry(entry), entry.work, entry.medians, [session.achieved for session in entry.sessions])
+    return absurd(
+        key_of_entry(entry),
+        entry.work,
+        entry.medians,
+        [session.achieved for session in entry.sessions],
+    )
 
 
 def refuse_absurd(proposal: Baseline) -> None:
@@ -105,12 +112,18 @@ def refuse_absurd(proposal: Baseline) -> None:
             )
         flaw = absurd_entry(entry)
         if flaw is not None:
-            raise BadInput(f"{entry.label} has {flaw.observed}; expected {flaw.expected}; {flaw.remedy}")
+            raise BadInput(
+                f"{entry.label} has {flaw.observed}; expected {flaw.expected}; {flaw.remedy}"
+            )
 
 
 def distrusted(key: Key, work: Work, reference: Reference | None) -> str:
     """Why a reference is not compared with, naming its file and its entry; empty where it may be, or there is none."""
-    flaw = absurd(key, work, reference.medians_s, reference.achieved) if reference is not None else None
+    flaw = (
+        absurd(key, work, reference.medians_s, reference.achieved)
+        if reference is not None
+        else None
+    )
     if reference is None or flaw is None:
         return ""
     return (
@@ -138,7 +151,9 @@ def _roof(key: Key, work: Work) -> tuple[float, float] | None:
         return None
     vendor = vendor_of(hardware.product or "")
     products = [one for one in catalogue().products if is_cpu or vendor_of(one.product) == vendor]
-    peaks = [peak for one in products if (peak := product_ceiling(one, work, key.metric)) is not None]
+    peaks = [
+        peak for one in products if (peak := product_ceiling(one, work, key.metric)) is not None
+    ]
     if not peaks:
         return None
     lowest = min(peak.value for peak in peaks) * (LEAST_OF_A_CPU if is_cpu else 1.0)

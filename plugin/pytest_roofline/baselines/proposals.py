@@ -36,7 +36,11 @@ class NothingFit(BadInput):
     def __init__(self, where: str, left_out: Sequence[str]) -> None:
         self.busy = bool(left_out) and all(map(for_neighbours, left_out))
         self.left_out = () if self.busy or len(left_out) < 2 else tuple(left_out)
-        told = "other processes kept the cores busy while it was timed" if self.busy else "each was left out"
+        told = (
+            "other processes kept the cores busy while it was timed"
+            if self.busy
+            else "each was left out"
+        )
         why = told if self.busy or self.left_out else next(iter(left_out), "none there")
         super().__init__(f"no measurement in {where} is fit for a baseline: {why}")
 
@@ -44,27 +48,41 @@ class NothingFit(BadInput):
 Taken = dict[str, list[tuple[Run, list[Measurement]]]]
 
 
-def propose(runs: Sequence[Run], *, everything: bool = False, accept_slower: bool = False) -> Proposal:
+def propose(
+    runs: Sequence[Run], *, everything: bool = False, accept_slower: bool = False
+) -> Proposal:
     """Entries from whole runs: a session a run, the median of each process within; and the exact ones of kernels."""
     family = _one_family(runs)
     _refuse_repeated(runs)
     # What siblings measured becomes no baseline, so that its mark leaves nothing out.
-    marked = (m for run in runs for m in run.measurements if m.gate and SIBLINGS not in m.samples.labels)
+    marked = (
+        m for run in runs for m in run.measurements if m.gate and SIBLINGS not in m.samples.labels
+    )
     gated = not everything and any(marked)
     taken, left_out = _fit(runs, gated, accept_slower)
     for identity, sessions in taken.items():
-        _refuse_different(sessions, "did different work", lambda first, one: one.work.agrees(first.work))
+        _refuse_different(
+            sessions, "did different work", lambda first, one: one.work.agrees(first.work)
+        )
         if not sessions[0][1][0].key.is_canary:
             taken[identity], minority = _of_one_mode(sessions)
             left_out += minority
-            _refuse_different(taken[identity], "", lambda first, one: one.samples.achieved == first.samples.achieved)
+            _refuse_different(
+                taken[identity],
+                "",
+                lambda first, one: one.samples.achieved == first.samples.achieved,
+            )
     entries = []
     for entry in (_entry(sessions) for sessions in taken.values()):
         flaw = absurd_entry(entry)
         if flaw is None:
             entries.append(entry)
         else:
-            left_out.append(printable(f"{entry.label}: {flaw.observed}; expected {flaw.expected}; {flaw.remedy}"))
+            left_out.append(
+                printable(
+                    f"{entry.label}: {flaw.observed}; expected {flaw.expected}; {flaw.remedy}"
+                )
+            )
     told = [(entry, reference_of(entry, "").groups) for entry in entries if not entry.is_canary]
     odd = runs_apart([
         Sessions(key_of_entry(entry), {s.run_id: group for s, group in zip(entry.sessions, groups, strict=True)})
@@ -79,7 +97,9 @@ def propose(runs: Sequence[Run], *, everything: bool = False, accept_slower: boo
         entries = []
     if not entries and not exact:
         raise NothingFit(str(runs[0].path) if len(runs) == 1 else f"{len(runs)} runs", left_out)
-    return Proposal(Baseline(family if entries else RESOURCES, tuple(entries), exact=exact), tuple(left_out))
+    return Proposal(
+        Baseline(family if entries else RESOURCES, tuple(entries), exact=exact), tuple(left_out)
+    )
 
 
 def _fit(runs: Sequence[Run], gated: bool, accept_slower: bool) -> tuple[Taken, list[str]]:
@@ -98,9 +118,13 @@ def _fit(runs: Sequence[Run], gated: bool, accept_slower: bool) -> tuple[Taken, 
                 fit.append(measurement)
             elif not key.is_canary:
                 # Whatever spoiled a canary spoiled the tests beside it, of which it is said.
-                unfit[_process(measurement)] = printable(f"{measurement.label} of {run.header.run_id}: {why}")
+                unfit[_process(measurement)] = printable(
+                    f"{measurement.label} of {run.header.run_id}: {why}"
+                )
         # Processes of a test differ in numbers of a reason only.
-        left_out += {(identity, re.sub(r"[\d.]+", "", why)): why for (identity, _), why in unfit.items()}.values()
+        left_out += {
+            (identity, re.sub(r"[\d.]+", "", why)): why for (identity, _), why in unfit.items()
+        }.values()
         # A process that has one unfit attempt under a key is unfit as a whole: keeping the good half would select.
         whole: dict[str, list[Measurement]] = {}
         for measurement in fit:
@@ -150,7 +174,9 @@ def _one_family(runs: Sequence[Run]) -> str:
     keys = {str(m.key.hardware.alone): run for run in runs for m in run.measurements}
     if len(families) > 1 or len(keys) > 1:
         seen = "; ".join(f"{run.path} is {key}" for key, run in keys.items())
-        raise OtherHardware(f"the runs are of different hardware ({seen}); expected one, propose each on its own")
+        raise OtherHardware(
+            f"the runs are of different hardware ({seen}); expected one, propose each on its own"
+        )
     return next(iter(families), RESOURCES)
 
 
@@ -165,7 +191,9 @@ def _refuse_repeated(runs: Sequence[Run]) -> None:
 
 
 def _refuse_different(
-    sessions: Sequence[tuple[Run, list[Measurement]]], what: str, same: Callable[[Measurement, Measurement], bool]
+    sessions: Sequence[tuple[Run, list[Measurement]]],
+    what: str,
+    same: Callable[[Measurement, Measurement], bool],
 ) -> None:
     """Refuse runs whose measurements of a key are not of the same thing: of other work, or timed in another way."""
     first_run, first = sessions[0][0], sessions[0][1][0]
@@ -222,7 +250,10 @@ def _entry(sessions: Sequence[tuple[Run, list[Measurement]]]) -> Entry:
         timing=key.timing,
         work=first.work,
         unit="s",
-        provenance={"tool": sessions[-1][0].header.tool, "device": sessions[0][0].header.environment.device.product},
+        provenance={
+            "tool": sessions[-1][0].header.tool,
+            "device": sessions[0][0].header.environment.device.product,
+        },
         sessions=tuple(_session(run, measurements) for run, measurements in sessions),
         peak_bytes=_newest_peak(sessions),
         called=first.label if first.label != key.label else "",

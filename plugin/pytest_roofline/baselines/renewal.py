@@ -90,7 +90,13 @@ def changes(
     known = {entry.identity: entry for entry in _file(proposal.family, folder).entries}
     assumed = priors_of(known.values())
     found = [
-        renew(entry, known.get(entry.identity), assumed, replaces=replaces, accept_slower=accept_slower)
+        renew(
+            entry,
+            known.get(entry.identity),
+            assumed,
+            replaces=replaces,
+            accept_slower=accept_slower,
+        )
         for entry in select(proposal.entries, only, [entry.label for entry in proposal.exact])
     ]
     refusals = [change.refusal for change in found if change.refusal]
@@ -102,9 +108,13 @@ def changes(
     return found
 
 
-def kernel_changes(proposal: Baseline, folder: Path, *, only: Sequence[str] = ()) -> list[ExactChange]:
+def kernel_changes(
+    proposal: Baseline, folder: Path, *, only: Sequence[str] = ()
+) -> list[ExactChange]:
     """The same for its exact entries, which go into a file of their own."""
-    return exact_changes(select(proposal.exact, only, [entry.label for entry in proposal.entries]), folder)
+    return exact_changes(
+        select(proposal.exact, only, [entry.label for entry in proposal.entries]), folder
+    )
 
 
 def approve(
@@ -120,7 +130,9 @@ def approve(
     with alone(path):
         before = _file(proposal.family, folder)
         known = {entry.identity: entry for entry in before.entries}
-        for change in changes(proposal, folder, only=only, replaces=replaces, accept_slower=accept_slower):
+        for change in changes(
+            proposal, folder, only=only, replaces=replaces, accept_slower=accept_slower
+        ):
             known[change.entry.identity] = change.entry
         write_baseline(path, replace(before, entries=tuple(known.values())))
     return path
@@ -131,13 +143,17 @@ def _file(family: str, folder: Path) -> Baseline:
     return read_baseline(path) if path.exists() else Baseline(family, ())
 
 
-def select(entries: Sequence[Labelled], parts: Sequence[str], beside: Sequence[str] = ()) -> list[Labelled]:
+def select(
+    entries: Sequence[Labelled], parts: Sequence[str], beside: Sequence[str] = ()
+) -> list[Labelled]:
     """The entries whose label has one of `parts` in it; all of them where there are none."""
     labels = list(dict.fromkeys([*(entry.label for entry in entries), *beside]))
     for part in parts:
         if not any(part in label for label in labels):
             more = f" and {len(labels) - 5} more" if len(labels) > 5 else ""
-            raise BadInput(f"no entry has {part!r} in its label; there are {', '.join(labels[:5]) or 'none'}{more}")
+            raise BadInput(
+                f"no entry has {part!r} in its label; there are {', '.join(labels[:5]) or 'none'}{more}"
+            )
     return [entry for entry in entries if not parts or any(part in entry.label for part in parts)]
 
 
@@ -168,19 +184,40 @@ def renew(
     anew, joined = (replace(entry, **decided, **history) for entry in (anew, joined))
     kept = replace(before, **decided)
     refusal = "" if accept_slower else more_memory
-    known = before.kind == "measured" and _same_work(joined, before) and joined.sessions == newest(before.sessions)
+    known = (
+        before.kind == "measured"
+        and _same_work(joined, before)
+        and joined.sessions == newest(before.sessions)
+    )
     if anew == kept or (known and not replaces):
         why = peak_why or "tolerance"
         same = kept == replace(before, called=kept.called)
-        return Change(kept, before, "unchanged") if same else Change(kept, before, "replaced", why, refusal)
+        return (
+            Change(kept, before, "unchanged")
+            if same
+            else Change(kept, before, "replaced", why, refusal)
+        )
     if other:
-        return Change(replace(anew, anchor=(), renewals=()), before, "replaced", "--replace" if replaces else other)
+        return Change(
+            replace(anew, anchor=(), renewals=()),
+            before,
+            "replaced",
+            "--replace" if replaces else other,
+        )
     key = key_of_entry(before)
     prior = assumed[class_of_key(key)]
     merged = anew if replaces else joined
-    fresh = [session for session in merged.sessions if session not in before.sessions] or list(merged.sessions)
-    why = "--replace" if replaces else _why_anew(fresh, before, merged.tolerance or default_tolerance(key), prior)
-    after, crept = _anchored(anew if why else joined, before, fresh, prior, bool(why), accept_slower)
+    fresh = [session for session in merged.sessions if session not in before.sessions] or list(
+        merged.sessions
+    )
+    why = (
+        "--replace"
+        if replaces
+        else _why_anew(fresh, before, merged.tolerance or default_tolerance(key), prior)
+    )
+    after, crept = _anchored(
+        anew if why else joined, before, fresh, prior, bool(why), accept_slower
+    )
     told = "; ".join(filter(None, (why, peak_why)))
     return Change(after, before, "replaced" if why else "joined", told, crept or refusal)
 
@@ -193,7 +230,9 @@ def _renewed_peak(proposed: Entry, before: Entry, replaces: bool) -> tuple[int |
     old, new = before.peak_bytes, proposed.peak_bytes
     if old == new or (new is None and not replaces):
         return old, "", ""
-    before_text, after_text = ("none" if size is None else format_memory(size) for size in (old, new))
+    before_text, after_text = (
+        "none" if size is None else format_memory(size) for size in (old, new)
+    )
     told = f"peak {before_text} → {after_text}"
     if old is None or new is None:
         return new, told, ""
@@ -211,7 +250,9 @@ def _same_work(joined: Entry, before: Entry) -> bool:
 
 def newest(sessions: Sequence[Session]) -> tuple[Session, ...]:
     """At most thirty sessions, oldest first; of those of one run the last in the list. Without a date is oldest."""
-    return _in_order(list({session.run_id: session for session in sessions}.values()))[-MOST_SESSIONS:]
+    return _in_order(list({session.run_id: session for session in sessions}.values()))[
+        -MOST_SESSIONS:
+    ]
 
 
 def _in_order(sessions: Sequence[Session]) -> tuple[Session, ...]:
@@ -225,12 +266,18 @@ def _why_other(joined: Entry, before: Entry, proposed: Sequence[Session]) -> str
     if not _same_work(joined, before):
         return "its work changed"
     reference = reference_of(before, "")
-    return "timed in another mode" if any(other_mode(session.achieved, reference) for session in proposed) else ""
+    return (
+        "timed in another mode"
+        if any(other_mode(session.achieved, reference) for session in proposed)
+        else ""
+    )
 
 
 def _why_anew(fresh: Sequence[Session], before: Entry, tolerance: float, prior: Prior) -> str:
     """Why the old sessions no longer stand for this; empty where the new ones may join them."""
-    verdict = judge(_on_known_devices(fresh, before), reference_of(before, ""), Policy(tolerance, prior=prior))
+    verdict = judge(
+        _on_known_devices(fresh, before), reference_of(before, ""), Policy(tolerance, prior=prior)
+    )
     found, change = verdict.difference, verdict.change
     assert found is not None
     assert change is not None
@@ -242,7 +289,12 @@ def _why_anew(fresh: Sequence[Session], before: Entry, tolerance: float, prior: 
 
 
 def _anchored(
-    after: Entry, before: Entry, fresh: Sequence[Session], prior: Prior, anew: bool, accept_slower: bool
+    after: Entry,
+    before: Entry,
+    fresh: Sequence[Session],
+    prior: Prior,
+    anew: bool,
+    accept_slower: bool,
 ) -> tuple[Entry, str]:
     """A renewed entry with its anchor and one more renewal, and why it is refused; empty where it is not."""
     anchor = anchor_of(before)
@@ -254,7 +306,9 @@ def _anchored(
     slower = found.estimate > math.log1p(tolerance) and found.p_slower_than(worth) <= FALSE_CREEP
     # The anchor of a young entry grows: one session alone is known too little.
     older = () if slower else anchor
-    kept = tuple({session.run_id: session for session in (*older, *_in_order(fresh))}.values())[:MOST_ANCHORED]
+    kept = tuple({session.run_id: session for session in (*older, *_in_order(fresh))}.values())[
+        :MOST_ANCHORED
+    ]
     change, drift = growth(_against(fresh, before, prior).estimate), growth(found.estimate)
     renewals = (*before.renewals, Renewal(now(), len(fresh), change, drift, slower))
     own = kept == _in_order(after.sessions)[:MOST_ANCHORED]
@@ -279,7 +333,9 @@ def since(entry: Entry) -> str:
 
 def since_accepted(renewals: Sequence[Renewal]) -> Sequence[Renewal]:
     """The renewals since slower code was last accepted."""
-    last = max((number for number, renewal in enumerate(renewals, 1) if renewal.accepted_slower), default=0)
+    last = max(
+        (number for number, renewal in enumerate(renewals, 1) if renewal.accepted_slower), default=0
+    )
     return renewals[last:]
 
 

@@ -22,7 +22,15 @@ from ..stats.judgements import judgement_of
 from ..stats.looks import WORTHWHILE
 from ..stats.spread import LEAST_SPREAD, UNBELIEVED, Prior, Spread, borrow, priors
 from ..stats.stats import Difference
-from ..stats.verdicts import Kind, Verdict, changed_environment, judge_once, settle, span_text, would_decide
+from ..stats.verdicts import (
+    Kind,
+    Verdict,
+    changed_environment,
+    judge_once,
+    settle,
+    span_text,
+    would_decide,
+)
 from .comparators import RunComparator, class_of_key, default_tolerance
 from .rows import compared_row
 from .runs import Run
@@ -54,7 +62,9 @@ class DeviceChanges:
         if not self.by_node:
             return list(side.values())
         hosts = dict.fromkeys(host for host, _ in side)
-        return [fmean(change for place, change in side.items() if place[0] == host) for host in hosts]
+        return [
+            fmean(change for place, change in side.items() if place[0] == host) for host in hosts
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +101,22 @@ class Rollout:
     def lost(self) -> dict[str, list[Place]]:
         """Tests that devices lost with the change; what every control lost as well is no effect of it."""
         everywhere = {
-            label for label, places in self.controls.lost.items() if len(places) == len(self.controls.devices)
+            label
+            for label, places in self.controls.lost.items()
+            if len(places) == len(self.controls.devices)
         }
-        return {label: places for label, places in self.treated.lost.items() if label not in everywhere}
+        return {
+            label: places for label, places in self.treated.lost.items() if label not in everywhere
+        }
 
     @property
     def worse(self) -> bool:
         """Whether a test regressed, or devices lost one with the change, or did not come back."""
-        return bool(any(row.verdict == Kind.REGRESSED for row in self.rows) or self.lost or self.treated.gone)
+        return bool(
+            any(row.verdict == Kind.REGRESSED for row in self.rows)
+            or self.lost
+            or self.treated.gone
+        )
 
 
 def judge_rollout(
@@ -124,17 +142,27 @@ def judge_rollout(
         raise BadInput("the controls measured none of the tests; expected runs of the same tests")
     lent = _lent(list(changes.values()))
     rows = _rows(treated, changes, lent, tolerance)
-    alone = tuple(treated.labels[identity] for identity in treated.changes if identity not in changes)
-    origin = f"estimated, with {lent.origin}" if lent else "estimated, with what is assumed, as fewer than 8 tests tell"
+    alone = tuple(
+        treated.labels[identity] for identity in treated.changes if identity not in changes
+    )
+    origin = (
+        f"estimated, with {lent.origin}"
+        if lent
+        else "estimated, with what is assumed, as fewer than 8 tests tell"
+    )
     return Rollout(tuple(rows), changes, treated, controls, alone, origin)
 
 
 def _side(before: Sequence[Run], after: Sequence[Run], without: frozenset[str]) -> RolloutSide:
     old, new = (
-        {place: RunComparator(runs) for place, runs in _by_place(side, without).items()} for side in (before, after)
+        {place: RunComparator(runs) for place, runs in _by_place(side, without).items()}
+        for side in (before, after)
     )
     # A device may have moved to another host in between.
-    was, now = {device: place for place in old for device in [place[1]]}, {place[1]: place for place in new}
+    was, now = (
+        {device: place for place in old for device in [place[1]]},
+        {place[1]: place for place in new},
+    )
     side = RolloutSide(
         devices=tuple(place for place in old if place[1] in now),
         gone=tuple(device for device in was if device not in now),
@@ -178,7 +206,9 @@ def _change(before: RunComparator, after: RunComparator, key: Key) -> float | No
         return None
     if first is None or second is None or not first.agrees(second):
         return None
-    then, now = (fmean(value for group in side.groups for value in group.logs) for side in (old, new))
+    then, now = (
+        fmean(value for group in side.groups for value in group.logs) for side in (old, new)
+    )
     return now - then
 
 
@@ -209,7 +239,10 @@ def _assumed(key: Key, sides: Sequence[Sequence[float]]) -> Prior:
 
 
 def _rows(
-    side: RolloutSide, changes: Mapping[str, DeviceChanges], lent: Prior | None, tolerance: float | None
+    side: RolloutSide,
+    changes: Mapping[str, DeviceChanges],
+    lent: Prior | None,
+    tolerance: float | None,
 ) -> list[Row]:
     """Every test held against the others, worst first; what is still open says what would decide."""
     alone = {}
@@ -220,9 +253,15 @@ def _rows(
     rows = []
     for identity, verdict in settle(alone, len(changes)).items():
         key = side.keys[identity]
-        reason = _reason(verdict, changes[identity], len(changes)) if verdict.kind is Kind.INCONCLUSIVE else ""
+        reason = (
+            _reason(verdict, changes[identity], len(changes))
+            if verdict.kind is Kind.INCONCLUSIVE
+            else ""
+        )
         # Its times stand for no side: what a row says of one is left out.
-        judgement = judgement_of(replace(verdict, reason=reason, difference=None), side.labels[identity])
+        judgement = judgement_of(
+            replace(verdict, reason=reason, difference=None), side.labels[identity]
+        )
         rows.append(compared_row(key, None, judgement, None, unit=None))
     return sorted(rows, key=lambda row: badness(row.verdict, row.change))
 
@@ -232,7 +271,9 @@ def _difference(changes: DeviceChanges, assumed: Prior) -> Difference:
     sides, none = changes.units, Spread(0.0, "")
     error, freedom = _error(sides, assumed)
     estimate = fmean(sides[0]) - fmean(sides[1])
-    return Difference(estimate, error, freedom, process=none, session=none, new_s=1.0, reference_s=1.0)
+    return Difference(
+        estimate, error, freedom, process=none, session=none, new_s=1.0, reference_s=1.0
+    )
 
 
 def _error(sides: Sequence[Sequence[float]], lent: Prior) -> tuple[float, float]:

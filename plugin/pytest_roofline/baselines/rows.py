@@ -40,7 +40,9 @@ def timed_row(
         "compile_s": one.compile_s,
         "labels": list(one.samples.labels) or None,
         "ranks": one.ranks.size if one.ranks is not None else None,
-        "processes": counted or len({each.process for each in measurements if not each.invalid}) or None,
+        "processes": counted
+        or len({each.process for each in measurements if not each.invalid})
+        or None,
         "roofline_source": one.ceiling.source if one.ceiling is not None else None,
         "measurement": one,
         "measurements": tuple(measurements),
@@ -49,11 +51,15 @@ def timed_row(
     seconds = centre or _centre_s(results, one)
     row = compared_row(one.key, one.work, judgement, seconds, **found | facts)
     trusted = one.ceiling is not None and row.verdict != Kind.INVALID
-    share = row.rate_of(row.time_s, one.ceiling.metric) if one.ceiling is not None and trusted else None
+    share = (
+        row.rate_of(row.time_s, one.ceiling.metric) if one.ceiling is not None and trusted else None
+    )
     tokens = finite(one.work.tokens / seconds) if one.work.tokens and one.has_rate else None
     return replace(
         row,
-        roofline_share=finite(share / one.ceiling.value) if share is not None and one.ceiling is not None else None,
+        roofline_share=finite(share / one.ceiling.value)
+        if share is not None and one.ceiling is not None
+        else None,
         tokens_per_second=tokens,
         flops_per_s=row.rate_of(row.time_s, "TFLOPS"),
         operational_intensity=one.work.operational_intensity,
@@ -64,11 +70,17 @@ def timed_row(
 
 def _centre_s(results: KeyResults, standing: Measurement) -> float:
     """The geometric mean over the processes that count, as where they are compared; where none does what stands."""
-    times_s = [] if standing.invalid or results.invalid(None) else [one.median_s for one in results.sound(None)]
+    times_s = (
+        []
+        if standing.invalid or results.invalid(None)
+        else [one.median_s for one in results.sound(None)]
+    )
     return geometric_mean(times_s) if len(times_s) > 1 else standing.median_s
 
 
-def compared_row(key: Key, work: Work | None, judgement: Judgement | None, seconds: float | None, **facts: Any) -> Row:
+def compared_row(
+    key: Key, work: Work | None, judgement: Judgement | None, seconds: float | None, **facts: Any
+) -> Row:
     """The row of a measurement of which a comparison knows no more than the centre of its processes."""
     known = {
         "benchmark": key.benchmark,
@@ -86,7 +98,12 @@ def compared_row(key: Key, work: Work | None, judgement: Judgement | None, secon
     }
     row = Row(**known, value=seconds, time_s=seconds, key=key, work=work, judgement=judgement)
     rate, before = row.rate_of(seconds), row.rate_of(row.baseline_time_s)
-    return replace(row, rate=rate, baseline_rate=before, rate_unit=rate_unit(key.metric) if rate is not None else None)
+    return replace(
+        row,
+        rate=rate,
+        baseline_rate=before,
+        rate_unit=rate_unit(key.metric) if rate is not None else None,
+    )
 
 
 def _size_bytes(key: Key, work: Work | None) -> int | None:
@@ -132,7 +149,9 @@ def together_row(verdict: Verdict) -> Row:
     return Row(**columns, parameters={}, metric=TIME, unit="s", judgement=judgement)
 
 
-def kernel_row(key: ResourceKey, figures: dict[str, int], exact: ExactJudgement | None = None, **facts: Any) -> Row:
+def kernel_row(
+    key: ResourceKey, figures: dict[str, int], exact: ExactJudgement | None = None, **facts: Any
+) -> Row:
     """The row of a compiled kernel."""
     known = {
         "test": exact.test_id if exact is not None else "",

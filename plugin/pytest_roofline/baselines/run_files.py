@@ -71,7 +71,9 @@ class RunWriter:
     def read_back(self) -> Run | None:
         """Everything that was written, as it is read from a file, also where it could not be saved; None of nothing."""
         path = self.path or Path(f"{self.name}.jsonl")
-        records = [read_line(line.encode(), number, path) for number, line in enumerate(self._lines, 1)]
+        records = [
+            read_line(line.encode(), number, path) for number, line in enumerate(self._lines, 1)
+        ]
         return assemble(path, records, cut=False) if records else None
 
     def close(self) -> None:
@@ -170,7 +172,9 @@ def refuse_existing(folder: Path, name: str) -> None:
     """Raise where a run of that name is already saved, unless all that it measured is INVALID."""
     path = folder / "runs" / f"{name}.jsonl"
     if path.exists() and not _makes_way(path):
-        raise CannotStore(f"a run named {name!r} is already saved as {path}; choose another name or remove that file")
+        raise CannotStore(
+            f"a run named {name!r} is already saved as {path}; choose another name or remove that file"
+        )
 
 
 def _makes_way(path: Path) -> bool:
@@ -185,7 +189,10 @@ def _makes_way(path: Path) -> bool:
 
 def _set_aside(path: Path) -> Path:
     """Keep a run whose name is wanted again, where no command finds it unasked: `one.invalid`, `one.invalid-2`."""
-    names = (path.with_suffix(".invalid" + (f"-{number}" if number > 1 else "")) for number in itertools.count(1))
+    names = (
+        path.with_suffix(".invalid" + (f"-{number}" if number > 1 else ""))
+        for number in itertools.count(1)
+    )
     return path.rename(next(name for name in names if not name.exists()))
 
 
@@ -222,7 +229,9 @@ def paths_of(argument: str, folder: Path) -> list[str]:
     if any(sign in argument for sign in "*?[") and not os.path.exists(argument):  # noqa: PTH110
         matched = [path for path in glob.glob(argument, recursive=True) if path.endswith(SUFFIX)]  # noqa: PTH207
         if not matched:
-            raise BadInput(f"no run file matches {argument}; expected some that end in {SUFFIX}; {FOREIGN}")
+            raise BadInput(
+                f"no run file matches {argument}; expected some that end in {SUFFIX}; {FOREIGN}"
+            )
         return sorted(matched)
     return [str(resolve_run(argument, folder))]
 
@@ -246,11 +255,15 @@ def run_names(runs: Sequence[Run]) -> dict[Path, str]:
     names: dict[Path, str] = {}
     for path in paths:
         own, others = parts[path], [parts[other] for other in paths if other != path]
-        depth = next((n for n in range(1, len(own)) if all(own[-n:] != other[-n:] for other in others)), 1)
+        depth = next(
+            (n for n in range(1, len(own)) if all(own[-n:] != other[-n:] for other in others)), 1
+        )
         # Folders do not tell `n.json` from `n.jsonl`, nor does what can be printed of two names always differ.
         name = printable("/".join(own[-depth:]))
         numbered = (f"{name} ({number})" for number in itertools.count(2))
-        names[path] = next(one for one in itertools.chain([name], numbered) if one not in names.values())
+        names[path] = next(
+            one for one in itertools.chain([name], numbered) if one not in names.values()
+        )
     return names
 
 
@@ -289,5 +302,10 @@ def watched(folder: Path, hardware: HardwareKey) -> list[Watched]:
             continue
         header, footer = ends
         if footer.shadow is not None and key_of(header.environment).alone == hardware.alone:
-            found.append((header.started, Watched(header.started[:10], footer.shadow, footer.exit_status != 0)))
+            found.append(
+                (
+                    header.started,
+                    Watched(header.started[:10], footer.shadow, footer.exit_status != 0),
+                )
+            )
     return [run for _, run in sorted(found, key=lambda one: one[0])]

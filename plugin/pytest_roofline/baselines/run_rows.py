@@ -47,7 +47,11 @@ class Ending:
     def red(self) -> bool:
         """Whether it failed; what was expected to, or would have where a gate only watched, is kept as failed alone."""
         last = self.last
-        return last is not None and last.outcome == "failed" and not (last.shadow or last.reason.startswith(_XFAIL))
+        return (
+            last is not None
+            and last.outcome == "failed"
+            and not (last.shadow or last.reason.startswith(_XFAIL))
+        )
 
     @property
     def by_itself(self) -> bool:
@@ -63,7 +67,10 @@ def endings(run: Run) -> dict[str, Ending]:
 
 
 def said(
-    ending: Ending, judged: Judgement | ExactJudgement | None, number: Measurement | None = None, invalid: str = ""
+    ending: Ending,
+    judged: Judgement | ExactJudgement | None,
+    number: Measurement | None = None,
+    invalid: str = "",
 ) -> tuple[str, str]:
     """The word for a result of a test, and why."""
     if ending.by_itself:
@@ -116,7 +123,11 @@ def reason_of(outcome: Outcome | None) -> str:
 def _told(ending: Ending) -> str:
     """The verdict that an outcome tells of where the run file has no judgements: its only one, else the worst."""
     last = ending.last
-    if last is None or last.outcome == "skipped" or (last.outcome == "failed" and not last.by_verdict):
+    if (
+        last is None
+        or last.outcome == "skipped"
+        or (last.outcome == "failed" and not last.by_verdict)
+    ):
         return ""
     words = [word for word in (Kind.REGRESSED.value, *_VERDICTS) if word in last.verdicts]
     return words[0] if words and (len(words) == 1 or last.by_verdict) else ""
@@ -133,7 +144,9 @@ def rows_of_run(run: Run, name: str = "") -> list[Row]:
     ended = endings(run)
     rows = [*_timed(run, ended), *_kernels(run, ended), *_without_memory(run, ended)]
     told = {row.test for row in rows}
-    rows += [_bare(one.outcome) for test_id, one in ended.items() if test_id not in told and one.outcome]
+    rows += [
+        _bare(one.outcome) for test_id, one in ended.items() if test_id not in told and one.outcome
+    ]
     name = name or run_names([run])[run.path]
     return [_of_run(row, run, name, ended.get(row.test, Ending())) for row in rows]
 
@@ -188,13 +201,21 @@ def _timed(run: Run, ended: dict[str, Ending]) -> Iterator[Row]:
     for measurement in run.tested:
         # What a measurement had taken before memory ran out is no result; that it ran out has a row of its own.
         if not (measurement.invalid and (measurement.test_id, measurement.key.name) in exhausted):
-            trials.setdefault((measurement.test_id, measurement.key.identity), []).append(measurement)
+            trials.setdefault((measurement.test_id, measurement.key.identity), []).append(
+                measurement
+            )
     for (test_id, _), measurements in trials.items():
         standing = KeyResults(list(measurements)).standing(None)
         judgement, ending = judged.get((test_id, standing.key.name)), ended.get(test_id, Ending())
         word, reason = said(ending, judgement, standing, standing.invalid)
         yield timed_row(
-            measurements, judgement, standing=standing, test=test_id, label=standing.label, verdict=word, reason=reason
+            measurements,
+            judgement,
+            standing=standing,
+            test=test_id,
+            label=standing.label,
+            verdict=word,
+            reason=reason,
         )
 
 
@@ -202,7 +223,9 @@ def _kernels(run: Run, ended: dict[str, Ending]) -> Iterator[Row]:
     judged = {(one.test_id, one.name, one.target): one for one in run.exact}
     for resources in run.resources:
         exact = judged.get((resources.test_id, resources.key.name, resources.target))
-        word, reason = said(ended.get(resources.test_id, Ending()), exact, invalid=resources.invalid)
+        word, reason = said(
+            ended.get(resources.test_id, Ending()), exact, invalid=resources.invalid
+        )
         yield compiled_row(resources, exact, verdict=word, reason=reason)
 
 
@@ -219,9 +242,13 @@ def _without_memory(run: Run, ended: dict[str, Ending]) -> Iterator[Row]:
 
 
 def _bare(outcome: Outcome) -> Row:
-    word, reason = (DEGRADED, reason_of(outcome)) if DEGRADED in outcome.verdicts else how_it_ended(outcome)
+    word, reason = (
+        (DEGRADED, reason_of(outcome)) if DEGRADED in outcome.verdicts else how_it_ended(outcome)
+    )
     label = short_name(outcome.test_id)
-    return Row(test=outcome.test_id, label=label, parameters={}, verdict=word, reason=reason, what="test")
+    return Row(
+        test=outcome.test_id, label=label, parameters={}, verdict=word, reason=reason, what="test"
+    )
 
 
 def short_name(test_id: str) -> str:

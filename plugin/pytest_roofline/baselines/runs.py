@@ -56,7 +56,18 @@ RETIRED = {
     "profile": frozenset(("timers", "overlap_s", "streams")),
     "memory_use": frozenset(("largest", "largest_made", "outputs")),
 }
-RETIRED_INSIDE = {"median_s", "min_s", "max_s", "deviation_s", "cpu_s", "grid", "grids", "block", "blocks", "flops"}
+RETIRED_INSIDE = {
+    "median_s",
+    "min_s",
+    "max_s",
+    "deviation_s",
+    "cpu_s",
+    "grid",
+    "grids",
+    "block",
+    "blocks",
+    "flops",
+}
 OLDER = "some fields of this record, which an older version wrote: they stand in the run file alone"
 FOREIGN = "`roofline import LOG --save NAME` makes one of another tool's log"
 # A footer has a line for every sweep.
@@ -100,14 +111,21 @@ class Run:
         known = self.header.environment
         if self.footer is None:
             return known
-        packages, libraries = known.packages | self.footer.packages, known.libraries | self.footer.libraries
+        packages, libraries = (
+            known.packages | self.footer.packages,
+            known.libraries | self.footer.libraries,
+        )
         return replace(known, packages=packages, libraries=libraries)
 
     @property
     def drill(self) -> str:
         """By how much its command slowed down what it measured, as `30%`; empty where it does not say."""
         words = pairwise([*self.header.command, ""])
-        shares = (word.partition("=")[2] or after for word, after in words if word.startswith("--roofline-drill"))
+        shares = (
+            word.partition("=")[2] or after
+            for word, after in words
+            if word.startswith("--roofline-drill")
+        )
         return next(shares, "")
 
     @property
@@ -147,7 +165,9 @@ class Run:
         if PROFILED in measurement.samples.labels:
             return "it was taken while a profiler was attached, or after one in the same process; run it without"
         if SIBLINGS in measurement.samples.labels:
-            return "it is of one of several devices, which are held against each other in the same run"
+            return (
+                "it is of one of several devices, which are held against each other in the same run"
+            )
         if measurement.siblings_busy:
             return f"{measurement.siblings_busy}, and the host's link is shared"
         return self._test_unfit(measurement.test_id, accept_slower)
@@ -168,10 +188,18 @@ class Run:
             return "its test did not come to its end"
         ended = self.not_passed.get(test_id)
         # A test that failed for having no baseline is what a baseline is made from.
-        without_baseline = ended is not None and "NO BASELINE" in ended.verdicts and "REGRESSED" not in ended.verdicts
+        without_baseline = (
+            ended is not None
+            and "NO BASELINE" in ended.verdicts
+            and "REGRESSED" not in ended.verdicts
+        )
         if ended is None or (ended.by_verdict and (accept_slower or without_baseline)):
             return ""
-        return f"its test {ended.outcome}: {ended.reason}" if ended.outcome == "failed" else "its test was skipped"
+        return (
+            f"its test {ended.outcome}: {ended.reason}"
+            if ended.outcome == "failed"
+            else "its test was skipped"
+        )
 
 
 def cut_note(path: Path | str) -> str:
@@ -240,7 +268,9 @@ def assemble(path: Path, records: list[Line], cut: bool) -> Run:
     """The run of a file's records, its header first."""
     header = records[0]
     if not isinstance(header, Header):
-        raise BadFile(f"run file {path} starts with a {type(header).__name__.lower()}; expected its header")
+        raise BadFile(
+            f"run file {path} starts with a {type(header).__name__.lower()}; expected its header"
+        )
     if sum(isinstance(record, Header) for record in records) > 1:
         raise BadFile(f"run file {path} has two headers; expected one run a file")
     return Run(
@@ -271,8 +301,13 @@ def _spoiled(measurements: Sequence[Measurement]) -> dict[str, str]:
     everyone: dict[str, dict[str, bool]] = {}
     for measurement in measurements:
         sound = everyone.setdefault(measurement.key.identity, {})
-        sound[measurement.process] = sound.get(measurement.process, False) or not measurement.invalid
-    counts = {identity: (list(sound.values()).count(False), len(sound)) for identity, sound in everyone.items()}
+        sound[measurement.process] = (
+            sound.get(measurement.process, False) or not measurement.invalid
+        )
+    counts = {
+        identity: (list(sound.values()).count(False), len(sound))
+        for identity, sound in everyone.items()
+    }
     return {
         identity: f"{invalid} of its {total} processes were invalid"
         for identity, (invalid, total) in counts.items()

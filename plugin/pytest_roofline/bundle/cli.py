@@ -73,7 +73,10 @@ def bundle(
         print_json(
             {
                 "archive": str(path),
-                "tests": [{"test": row.test, "label": row.label, "verdict": row.verdict} for row in made.rows],
+                "tests": [
+                    {"test": row.test, "label": row.label, "verdict": row.verdict}
+                    for row in made.rows
+                ],
                 "files": sorted(made.files),
                 "commands": made.commands,
                 "left_out": made.left_out,
@@ -114,11 +117,17 @@ def _write(path: Path, data: bytes) -> None:
                 raise
     except FileExistsError:
         if path.is_dir():
-            raise BadInput(f"{path} is a folder; expected the archive's own name behind -o, as x.zip in it") from None
-        raise BadInput(f"{path} exists already; choose another name with -o, or remove it") from None
+            raise BadInput(
+                f"{path} is a folder; expected the archive's own name behind -o, as x.zip in it"
+            ) from None
+        raise BadInput(
+            f"{path} exists already; choose another name with -o, or remove it"
+        ) from None
     except OSError as error:
         why = error.strerror or str(error)
-        raise CannotStore(f"{path} cannot be written: {why}; choose another place with -o") from None
+        raise CannotStore(
+            f"{path} cannot be written: {why}; choose another place with -o"
+        ) from None
 
 
 def _lines(path: Path, size_bytes: int, made: "Bundle", keep: frozenset[str]) -> Iterator[str]:

@@ -127,5 +127,8 @@ def scanned(text: str) -> Iterator[tuple[int, int]]:
     data = text.encode(errors="replace")
     for finding in scanner.scan(data) if scanner is not None else ():
         place = finding.location
-        start, end = (len(data[: place[name]].decode(errors="replace")) for name in ("start_offset", "end_offset"))
+        start, end = (
+            len(data[: place[name]].decode(errors="replace"))
+            for name in ("start_offset", "end_offset")
+        )
         yield start, end

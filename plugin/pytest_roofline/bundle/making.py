@@ -19,7 +19,15 @@ from ..hardware import family_of
 from ..report.explain import explanation, note_lines
 from ..version import __version__
 from .redacting import RUN_FILE, Redactor, redacted_run, summary_lines
-from .sources import MEASURING, Sources, kept_settings, pytest_settings, redacted_source, sources_of, wheel
+from .sources import (
+    MEASURING,
+    Sources,
+    kept_settings,
+    pytest_settings,
+    redacted_source,
+    sources_of,
+    wheel,
+)
 
 FOLDER = "tests"
 # Columns of `explain.txt`.
@@ -62,11 +70,15 @@ def make_bundle(run: Run, tests: Sequence[str], redactor: Redactor, root: Path) 
     made = Bundle(tuple(after[index] for index in about))
     _add_tests(made, redactor, clean, [before[index].test for index in about], root)
     made.summary = redactor.summary()
-    blocks = [_explained(clean, row) for row in {(row.label, row.what): row for row in made.rows}.values()]
+    blocks = [
+        _explained(clean, row) for row in {(row.label, row.what): row for row in made.rows}.values()
+    ]
     texts = {
         str(RUN_FILE): text,
         "explain.txt": "\n".join("\n".join(lines) + "\n" for lines in blocks),
-        "README.txt": "\n\n".join("\n".join(map(printable, part)) for part in _readme(clean, made, redactor.keep))
+        "README.txt": "\n\n".join(
+            "\n".join(map(printable, part)) for part in _readme(clean, made, redactor.keep)
+        )
         + "\n",
     }
     made.files |= {name: text.encode() for name, text in texts.items()}
@@ -98,13 +110,17 @@ def chosen(rows: Sequence[Row], tests: Sequence[str], run: str) -> list[int]:
         return [index for index, _ in ordered if any(index in found for found in matches.values())]
     red = [row.test for _, row in ordered if row.red]
     if not red:
-        raise BadInput(f"no test of {run} failed, so there is nothing to reproduce; name one with --test: {names}")
+        raise BadInput(
+            f"no test of {run} failed, so there is nothing to reproduce; name one with --test: {names}"
+        )
     return [index for index, row in ordered if row.red and row.test == red[0]]
 
 
 def _matching(ordered: Sequence[tuple[int, Row]], test: str) -> list[int]:
     exact = [index for index, row in ordered if test in (row.label, row.test)]
-    return exact or [index for index, row in ordered if test and (test in row.label or test in row.test)]
+    return exact or [
+        index for index, row in ordered if test and (test in row.label or test in row.test)
+    ]
 
 
 def _explained(run: Run, row: Row) -> list[str]:
@@ -119,15 +135,26 @@ def _readme(run: Run, made: Bundle, keep: Collection[str]) -> Iterator[list[str]
         yield [f"{row.verdict} {row.label}", f"  {row.test}", f"  {_explained(run, row)[-1]}"]
     yield ["How to measure it again", *(f"  {line}" for line in _how(made))]
     yield ["What was redacted", *(f"  {line}" for line in summary_lines(made.summary, keep))]
-    inside = [f"{FOLDER}/       the test, what it imports, and its baseline", "*.whl        this package"]
-    yield ["What is in it", *(f"  {line}" for line in [*_FILES.splitlines(), *(inside if made.tests else [])])]
+    inside = [
+        f"{FOLDER}/       the test, what it imports, and its baseline",
+        "*.whl        this package",
+    ]
+    yield [
+        "What is in it",
+        *(f"  {line}" for line in [*_FILES.splitlines(), *(inside if made.tests else [])]),
+    ]
 
 
 def _machine_text(environment: Environment) -> str:
     """A machine in words, without its name: `NVIDIA H200, driver 570.86, kernel 6.8, torch 2.13.0`."""
     device, torch = environment.device, environment.software.get("torch")
     driver = device.driver and f"driver {device.driver}"
-    facts = (device.product, driver, f"kernel {environment.host.kernel}", torch and f"torch {torch}")
+    facts = (
+        device.product,
+        driver,
+        f"kernel {environment.host.kernel}",
+        torch and f"torch {torch}",
+    )
     return ", ".join(fact for fact in facts if fact)
 
 
@@ -144,12 +171,18 @@ def _how(made: Bundle) -> Iterator[str]:
         yield f"With pytest-roofline {__version__} installed, run them in a checkout of the tests."
 
 
-def _add_tests(made: Bundle, redactor: Redactor, run: Run, original_ids: Sequence[str], root: Path) -> None:
+def _add_tests(
+    made: Bundle, redactor: Redactor, run: Run, original_ids: Sequence[str], root: Path
+) -> None:
     """Put in what measures the rows of a run without names again; the files lie under their `original_ids`."""
     settings = pytest_settings(root)
     sources: list[Sources] = []
-    for test_id, original in dict(zip((row.test for row in made.rows), original_ids, strict=True)).items():
-        found = sources_of(original, root, run.header.started, settings.get("pythonpath", "").split())
+    for test_id, original in dict(
+        zip((row.test for row in made.rows), original_ids, strict=True)
+    ).items():
+        found = sources_of(
+            original, root, run.header.started, settings.get("pythonpath", "").split()
+        )
         why = _copy(redactor, made, found, test_id)
         if why:
             made.left_out.append(f"{test_id}: {redactor.text(why)}")
@@ -168,10 +201,14 @@ def _add_tests(made: Bundle, redactor: Redactor, run: Run, original_ids: Sequenc
     words = shlex.join([*made.tests, "--roofline-rounds=auto", *options])
     made.commands = [f"python -m pip install ./{name}", f"cd {FOLDER} && python -m pytest {words}"]
     newer, needs = (
-        redactor.text(", ".join(sorted({name for found in sources for name in getattr(found, what)})))
+        redactor.text(
+            ", ".join(sorted({name for found in sources for name in getattr(found, what)}))
+        )
         for what in ("newer", "needs")
     )
-    made.notes += [f"changed since the run: {newer}; what is copied is how they are now"] * bool(newer)
+    made.notes += [f"changed since the run: {newer}; what is copied is how they are now"] * bool(
+        newer
+    )
     made.notes += [f"its files also import {needs}"] * bool(needs)
 
 
@@ -204,10 +241,18 @@ def _entry(run: Run, row: Row) -> Entry | None:
     if judgement is None or one is None or (not judgement.reference and judgement.limit_s is None):
         return None
     key = one.key
-    named: dict[str, Any] = {"benchmark": key.benchmark, "name": key.name, "parameters": key.parameters}
+    named: dict[str, Any] = {
+        "benchmark": key.benchmark,
+        "name": key.name,
+        "parameters": key.parameters,
+    }
     named |= {"hardware": key.hardware, "unit": "s"}
     if not judgement.reference:
-        named |= {"source": judgement.source or "a limit", "convention": "one call", "confidence": "high"}
+        named |= {
+            "source": judgement.source or "a limit",
+            "convention": "one call",
+            "confidence": "high",
+        }
         return Entry(**named, metric="time_s", kind="threshold", value=judgement.limit_s)
     sessions = tuple(
         Session(

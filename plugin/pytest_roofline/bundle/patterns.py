@@ -36,7 +36,9 @@ _SYSTEM = re.compile(
     r"|/usr(?:/(?:local/)?(?:bin|sbin|lib|lib64|include|share)(?:/[\w.+-]*)*)?/?|/(?:usr/local|opt)/(?:cuda|rocm)[\w./-]*"
 )
 # An address of this machine that says nothing of it; what follows the port could.
-_LOOPBACK = re.compile(r"[A-Za-z][\w+.-]*://(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\])(?::\d*)?/?[.,;:]?")
+_LOOPBACK = re.compile(
+    r"[A-Za-z][\w+.-]*://(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\])(?::\d*)?/?[.,;:]?"
+)
 # How addresses of a site or of a link begin, and those of the Internet.
 _NETWORK = re.compile(r"(?i)f[cde][0-9a-f]{2}:|[23][0-9a-f]{3}:")
 # MAC addresses and the ids of InfiniBand's ports in their spellings; a word of zeros or ones is no id.
@@ -199,4 +201,8 @@ def is_address(text: str) -> bool:
     except ValueError:
         return _HARDWARE.fullmatch(text) is not None
     # Names of C++ may be of these letters too (c10::add), though not of three parts.
-    return address.version == 4 or len(list(filter(None, text.split(":")))) > 2 or _NETWORK.match(text) is not None
+    return (
+        address.version == 4
+        or len(list(filter(None, text.split(":")))) > 2
+        or _NETWORK.match(text) is not None
+    )

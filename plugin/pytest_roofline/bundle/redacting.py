@@ -11,7 +11,16 @@ from ..core.errors import BadInput
 from ..core.storage import to_plain, to_record
 from ..hardware.lookup import products
 from .credentials import FORMS, SECRET_NAME, scanned
-from .patterns import CATEGORIES, COMMON, PATTERNS, PLACEHOLDER, hosts_in, is_address, is_private, owners
+from .patterns import (
+    CATEGORIES,
+    COMMON,
+    PATTERNS,
+    PLACEHOLDER,
+    hosts_in,
+    is_address,
+    is_private,
+    owners,
+)
 
 # What the run file is called in the archive.
 RUN_FILE = Path("run.jsonl")
@@ -56,7 +65,9 @@ class Redactor:
         self.keep = frozenset(keep)
         unknown = sorted(self.keep - set(CATEGORIES))
         if unknown:
-            raise BadInput(f"--keep names {', '.join(unknown)}; expected some of {', '.join(CATEGORIES)}")
+            raise BadInput(
+                f"--keep names {', '.join(unknown)}; expected some of {', '.join(CATEGORIES)}"
+            )
         self._placeholders: dict[tuple[str, str], str] = {}
         self._numbers: Counter[str] = Counter()
         # Category by name, in lower case, and the pattern that finds them all; None where it is to be made anew.
@@ -76,7 +87,12 @@ class Redactor:
         """A name that is to be found wherever it stands alone, in any case; a host by its short name too."""
         if category == "hosts" and "." in name:
             self.learn(category, name.partition(".")[0])
-        if len(name) < SHORTEST or name.isdecimal() or name.lower() in self._stay or category in self.keep:
+        if (
+            len(name) < SHORTEST
+            or name.isdecimal()
+            or name.lower() in self._stay
+            or category in self.keep
+        ):
             return
         self._known.setdefault(name.lower(), category)
         self._names = None
@@ -101,7 +117,10 @@ class Redactor:
         if key not in self._redacted:
             parts, position = [], 0
             for start, end, rank in _joined(self._spans(*key)):
-                parts += [text[position:start], self._placeholder(list(CATEGORIES)[rank], text[start:end])]
+                parts += [
+                    text[position:start],
+                    self._placeholder(list(CATEGORIES)[rank], text[start:end]),
+                ]
                 position = end
             self._redacted[key] = "".join(parts) + text[position:]
         return self._redacted[key]
@@ -114,7 +133,9 @@ class Redactor:
 
     def summary(self) -> dict[str, int]:
         """By category, how many values were replaced."""
-        return {category: self._numbers[category] for category in CATEGORIES if self._numbers[category]}
+        return {
+            category: self._numbers[category] for category in CATEGORIES if self._numbers[category]
+        }
 
     def _spans(self, before: str, text: str, after: str) -> Iterator[Span]:
         if "secrets" not in self.keep:
@@ -124,7 +145,9 @@ class Redactor:
                 for start, end in [*self._found("secrets", whole), *scanned(whole)]
             )
             yield from (
-                (max(start, 0), min(end, len(text)), 0) for start, end in spans if start < len(text) and end > 0
+                (max(start, 0), min(end, len(text)), 0)
+                for start, end in spans
+                if start < len(text) and end > 0
             )
         for rank, category in list(enumerate(CATEGORIES))[1:]:
             if category not in self.keep:
@@ -145,9 +168,15 @@ class Redactor:
         """Finds the known names where they stand alone, a host with the domain behind it."""
         if self._names is None:
             longest_first = sorted(self._known, key=len, reverse=True)
-            hosts = "|".join(re.escape(name) for name in longest_first if self._known[name] == "hosts")
-            others = "|".join(re.escape(name) for name in longest_first if self._known[name] != "hosts")
-            either = rf"(?P<host>{hosts or '(?!)'})(?:\.[A-Za-z][\w-]*)*|(?P<other>{others or '(?!)'})"
+            hosts = "|".join(
+                re.escape(name) for name in longest_first if self._known[name] == "hosts"
+            )
+            others = "|".join(
+                re.escape(name) for name in longest_first if self._known[name] != "hosts"
+            )
+            either = (
+                rf"(?P<host>{hosts or '(?!)'})(?:\.[A-Za-z][\w-]*)*|(?P<other>{others or '(?!)'})"
+            )
             self._names = re.compile(rf"(?<![A-Za-z0-9])(?:{either})(?![A-Za-z0-9])", re.IGNORECASE)
         return self._names
 
@@ -203,7 +232,11 @@ def redacted_run(redactor: Redactor, run: Run) -> tuple[Run, str]:
     lines = [to_plain(record) for record in records]
     _learn(redactor, run, lines)
     clean = [
-        to_record(_value(redactor, "", "", line), type(record), f"the {type(record).__name__} of {RUN_FILE}")
+        to_record(
+            _value(redactor, "", "", line),
+            type(record),
+            f"the {type(record).__name__} of {RUN_FILE}",
+        )
         for line, record in zip(lines, records, strict=True)
     ]
     return assemble(RUN_FILE, clean, run.cut), "".join(map(encode_line, clean))
@@ -213,7 +246,9 @@ def _learn(redactor: Redactor, run: Run, lines: Iterable[Plain]) -> None:
     environment = run.header.environment
     device = environment.device
     names = " ".join([*products(), device.architecture or "", _PROCESSORS])
-    versions = [text for text in (device.driver, device.firmware, *environment.software.values()) if text]
+    versions = [
+        text for text in (device.driver, device.firmware, *environment.software.values()) if text
+    ]
     redactor.leave(re.split(r"[^A-Za-z0-9]+", names))
     redactor.leave(text for text in versions if re.fullmatch(r"\d+(?:\.\d+)+", text))
     for around, name, text in (found for line in lines for found in _texts(line)):

@@ -23,15 +23,29 @@ from ..core.units import moment
 from .redacting import Redactor
 
 # Here by other ways: this package's own, or what it asks for.
-PROVIDED = {"pytest_roofline", "roofline_kernels", "pytest", "_pytest", "torch", *sys.stdlib_module_names}
+PROVIDED = {
+    "pytest_roofline",
+    "roofline_kernels",
+    "pytest",
+    "_pytest",
+    "torch",
+    *sys.stdlib_module_names,
+}
 # As pytest looks for its settings: the file, and the part of it that is pytest's.
 _FILES = (("pytest.ini", "pytest"), (".pytest.ini", "pytest"), ("pyproject.toml", ""), ("tox.ini", "pytest"),
           ("setup.cfg", "tool:pytest"))  # fmt: skip
 # What changes how a measurement is taken, wherever it is taken.
-MEASURING = ("roofline_budget", "roofline_launcher", "roofline_rank_timeout", "roofline_boot_timeout")
+MEASURING = (
+    "roofline_budget",
+    "roofline_launcher",
+    "roofline_rank_timeout",
+    "roofline_boot_timeout",
+)
 _KEPT = ("pythonpath", "python_files", "python_classes", "python_functions", "markers", *MEASURING)
 TOP, PACKAGE = "roofline-bundle", "pytest-roofline"
-_WHEEL = "Wheel-Version: 1.0\nGenerator: roofline bundle\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+_WHEEL = (
+    "Wheel-Version: 1.0\nGenerator: roofline bundle\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+)
 
 
 # A string of Python: what stands before its value, and the quotes behind it.
@@ -62,21 +76,35 @@ def sources_of(test_id: str, root: Path, started: str, pythonpath: Sequence[str]
         return Sources(missing=f"{name} is not below {root}")
     around = [root.joinpath(*name.parts[:depth], "conftest.py") for depth in range(len(name.parts))]
     starting = [root / name, *(path for path in around if path.is_file())]
-    folders = [*(_base(path, root) for path in starting), root, *((root / one).resolve() for one in pythonpath)]
+    folders = [
+        *(_base(path, root) for path in starting),
+        root,
+        *((root / one).resolve() for one in pythonpath),
+    ]
     found = Sources()
     try:
-        _follow(starting, [folder for folder in folders if folder.is_relative_to(root)], root, found)
+        _follow(
+            starting, [folder for folder in folders if folder.is_relative_to(root)], root, found
+        )
     except (SyntaxError, ValueError, OSError) as error:
         return Sources(missing=f"{name}, or what it imports, cannot be read as Python: {error}")
     began = moment(started)
-    changed = {name: datetime.fromtimestamp((root / name).stat().st_mtime, UTC) for name in found.files}
-    found.newer = [name for name, when in sorted(changed.items()) if began is not None and when > began]
+    changed = {
+        name: datetime.fromtimestamp((root / name).stat().st_mtime, UTC) for name in found.files
+    }
+    found.newer = [
+        name for name, when in sorted(changed.items()) if began is not None and when > began
+    ]
     return found
 
 
 def _base(path: Path, root: Path) -> Path:
     """The folder that pytest imports a file from: the first one around it that is no package, at most the root."""
-    return next(folder for folder in path.parents if folder == root or not (folder / "__init__.py").is_file())
+    return next(
+        folder
+        for folder in path.parents
+        if folder == root or not (folder / "__init__.py").is_file()
+    )
 
 
 def _follow(paths: Sequence[Path], folders: Sequence[Path], root: Path, found: Sources) -> None:
@@ -86,7 +114,9 @@ def _follow(paths: Sequence[Path], folders: Sequence[Path], root: Path, found: S
         if name in found.files:
             continue
         found.files[name] = path.read_text(encoding="utf-8")
-        for module in _imported(ast.parse(found.files[name]), path.relative_to(_base(path, root)).parent.parts):
+        for module in _imported(
+            ast.parse(found.files[name]), path.relative_to(_base(path, root)).parent.parts
+        ):
             files, known = _modules(module, folders)
             found.needs |= {module[0]} - PROVIDED if not known else set()
             _follow(files, folders, root, found)
@@ -104,9 +134,17 @@ def _imported(tree: ast.Module, package: Sequence[str]) -> Iterator[list[str]]:
             yield from ([*base, alias.name] for alias in node.names)
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            if isinstance(target, ast.Name) and target.id == "pytest_plugins" and node.value is not None:
+            if (
+                isinstance(target, ast.Name)
+                and target.id == "pytest_plugins"
+                and node.value is not None
+            ):
                 names = [one.value for one in ast.walk(node.value) if isinstance(one, ast.Constant)]
-                modules = (name for name in names if isinstance(name, str) and name.replace(".", "_").isidentifier())
+                modules = (
+                    name
+                    for name in names
+                    if isinstance(name, str) and name.replace(".", "_").isidentifier()
+                )
                 yield from (name.split(".") for name in modules)
 
 
@@ -114,7 +152,9 @@ def _modules(parts: Sequence[str], folders: Sequence[Path]) -> tuple[list[Path],
     """The files of a module and of the packages around it, in the first folder that has any; and whether one has."""
     for folder in folders:
         steps = [folder.joinpath(*parts[:depth]) for depth in range(1, len(parts) + 1)]
-        candidates = [path for step in steps for path in (step / "__init__.py", step.with_suffix(".py"))]
+        candidates = [
+            path for step in steps for path in (step / "__init__.py", step.with_suffix(".py"))
+        ]
         files = [path for path in candidates if path.is_file()]
         if files:
             return files, True
@@ -140,13 +180,21 @@ def _section(text: str, section: str) -> dict[str, str] | None:
         parser.read_string(text)
         return dict(parser[section]) if parser.has_section(section) else None
     told = tomllib.loads(text).get("tool", {}).get("pytest", {}).get("ini_options")
-    lists = {name: value if isinstance(value, list) else [value] for name, value in (told or {}).items()}
-    return None if told is None else {name: "\n".join(map(str, value)) for name, value in lists.items()}
+    lists = {
+        name: value if isinstance(value, list) else [value] for name, value in (told or {}).items()
+    }
+    return (
+        None
+        if told is None
+        else {name: "\n".join(map(str, value)) for name, value in lists.items()}
+    )
 
 
 def kept_settings(settings: dict[str, str]) -> str:
     """A `pytest.ini` for the copied tests: it makes their folder pytest's root, and has what they need of it."""
-    kept = {name: settings[name].strip().replace("\n", "\n    ") for name in _KEPT if name in settings}
+    kept = {
+        name: settings[name].strip().replace("\n", "\n    ") for name in _KEPT if name in settings
+    }
     return "\n".join(["[pytest]", *(f"{name} = {value}" for name, value in kept.items())]) + "\n"
 
 
@@ -162,7 +210,9 @@ def redacted_source(redactor: Redactor, text: str) -> str | None:
             warnings.simplefilter("ignore")
             for start, end, names in _pieces(text):
                 piece = text[start:end]
-                redacted = _redacted_piece(redactor, piece, text[text.rfind("\n", 0, start) + 1 : start])
+                redacted = _redacted_piece(
+                    redactor, piece, text[text.rfind("\n", 0, start) + 1 : start]
+                )
                 if names and redacted != piece:
                     return None
                 parts += [text[position:start], redacted]
@@ -188,10 +238,16 @@ def _without_escapes(redactor: Redactor, piece: str) -> str:
     tree = ast.parse(f"({piece})", mode="eval")
     hidden = False
     for node in ast.walk(tree):
-        members = node.values if isinstance(node, ast.JoinedStr) else list(ast.iter_child_nodes(node))
+        members = (
+            node.values if isinstance(node, ast.JoinedStr) else list(ast.iter_child_nodes(node))
+        )
         for before, member in zip([None, *members], members, strict=False):
             if isinstance(member, ast.Constant) and isinstance(member.value, str | bytes):
-                value = member.value.decode("latin-1") if isinstance(member.value, bytes) else member.value
+                value = (
+                    member.value.decode("latin-1")
+                    if isinstance(member.value, bytes)
+                    else member.value
+                )
                 # What stands behind a value of a formatted string is no beginning of a path.
                 behind = "}" * isinstance(before, ast.FormattedValue)
                 clean = redactor.text(behind + value).removeprefix(behind)
@@ -228,7 +284,11 @@ def wheel() -> tuple[str, bytes]:
     """This very package as a wheel again (PEP 427), from its files as installed: its file name, and what is in it."""
     installed = distribution(PACKAGE)
     stem = f"{PACKAGE.replace('-', '_')}-{installed.version}"
-    files = {name: data for package in ("pytest_roofline", "roofline_kernels") for name, data in _files(package)}
+    files = {
+        name: data
+        for package in ("pytest_roofline", "roofline_kernels")
+        for name, data in _files(package)
+    }
     for name in ("METADATA", "entry_points.txt"):
         files[f"{stem}.dist-info/{name}"] = (installed.read_text(name) or "").encode()
     files[f"{stem}.dist-info/WHEEL"] = _WHEEL.encode()

@@ -27,13 +27,24 @@ def baseline() -> None:
 
 @command("Make a proposal of saved runs.", folder_option)
 @click.argument("runs", nargs=-1)
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The proposal to write.")
-@click.option("--driver", default="", help="Only runs with this driver version, or the first parts of it: 550.")
 @click.option(
-    "--before", default="", metavar="DATE", help="Only runs started before this date or time (ISO 8601, UTC)."
+    "-o", "--output", type=click.Path(path_type=Path), required=True, help="The proposal to write."
+)
+@click.option(
+    "--driver",
+    default="",
+    help="Only runs with this driver version, or the first parts of it: 550.",
+)
+@click.option(
+    "--before",
+    default="",
+    metavar="DATE",
+    help="Only runs started before this date or time (ISO 8601, UTC).",
 )
 @click.option("--after", default="", metavar="DATE", help="Only runs started then or later.")
-@click.option("--product", default="", help="Only runs on this hardware: its key, or words of it: h200-sxm.")
+@click.option(
+    "--product", default="", help="Only runs on this hardware: its key, or words of it: h200-sxm."
+)
 @click.option("--all", "everything", is_flag=True, help="Also tests that are not marked gate=True.")
 @click.option(
     "--accept-slower",
@@ -81,7 +92,9 @@ def propose(
     write_baseline(output, proposal.baseline, new=True)
     _say(proposal.left_out, "left out: ")
     if as_json:
-        print_json(proposal_as_json(proposal, output, notes, provisional(proposal.baseline.entries)))
+        print_json(
+            proposal_as_json(proposal, output, notes, provisional(proposal.baseline.entries))
+        )
     else:
         _print(proposal, output)
 
@@ -128,7 +141,9 @@ def _notes(runs: "Iterable[Run]") -> list[str]:
     taken = list(runs)
     notes = [cut_note(run.path) for run in taken if run.cut]
     if any(is_fake(run) for run in taken):
-        notes.append("these runs are of a fake device; approve them into no folder that real devices use")
+        notes.append(
+            "these runs are of a fake device; approve them into no folder that real devices use"
+        )
     return notes
 
 
@@ -175,8 +190,17 @@ def provisional(entries: "Iterable[Entry]", path: Path | None = None) -> str:
 
 @command("Merge a proposal into the baselines.", into_option)
 @click.argument("proposal", type=click.Path(path_type=Path))
-@click.option("--only", multiple=True, metavar="EXPR", help="Only entries with this in their label (repeatable).")
-@click.option("--replace", is_flag=True, help="Replace the old sessions by the new ones, unless these are too slow.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="EXPR",
+    help="Only entries with this in their label (repeatable).",
+)
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Replace the old sessions by the new ones, unless these are too slow.",
+)
 @click.option(
     "--accept-slower",
     is_flag=True,
@@ -235,7 +259,9 @@ def approve(
         if note := provisional([change.entry for change in found], proposal if dry_run else path):
             tell(note)
         if not dry_run:
-            approve_entries(proposed, into, only=only, replaces=replace, accept_slower=accept_slower)
+            approve_entries(
+                proposed, into, only=only, replaces=replace, accept_slower=accept_slower
+            )
         tell(f"{_counted([change.entry for change in pending])} {done} {path}")
     if exact:
         tell(exact_table([change.entry for change in exact], 80, sys.stdout.isatty()))
@@ -245,7 +271,9 @@ def approve(
             try:
                 approve_exact([change.entry for change in exact], into)
             except CannotStore as error:
-                raise CannotStore(f"{error}; {path} has been written already" if pending else f"{error}") from None
+                raise CannotStore(
+                    f"{error}; {path} has been written already" if pending else f"{error}"
+                ) from None
         tell(f"{counted(len(exact), 'exact entry', 'exact entries')} {done} {kernel_path}")
     if as_json:
         written = bool(pending or exact) and not dry_run

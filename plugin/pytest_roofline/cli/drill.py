@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 NO_TESTS = 5
 
 
-@command("Slow every test down and check that the gate fails.", context_settings={"ignore_unknown_options": True})
+@command(
+    "Slow every test down and check that the gate fails.",
+    context_settings={"ignore_unknown_options": True},
+)
 @click.argument("share")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def drill(share: str, arguments: tuple[str, ...], as_json: bool) -> int:
@@ -56,10 +59,14 @@ def drill(share: str, arguments: tuple[str, ...], as_json: bool) -> int:
         told = Path(folder) / "path"
         # Standard output is for the machine alone then.
         redirected: dict[str, Any] = {"stdout": 2} if as_json else {}
-        done = subprocess.run(words, check=False, env=os.environ | {SAVED_VARIABLE: str(told)}, **redirected)
+        done = subprocess.run(
+            words, check=False, env=os.environ | {SAVED_VARIABLE: str(told)}, **redirected
+        )
         path = Path(told.read_text(encoding="utf-8")) if told.exists() else None
     if done.returncode == NO_TESTS:
-        raise BadInput("pytest selected no test, so nothing was measured; name others by path or -k")
+        raise BadInput(
+            "pytest selected no test, so nothing was measured; name others by path or -k"
+        )
     if done.returncode not in (0, 1) or path is None or not path.exists():
         raise BadInput(
             f"pytest ended with status {done.returncode} and measured nothing that could be judged; mend what it says, "
@@ -71,32 +78,59 @@ def drill(share: str, arguments: tuple[str, ...], as_json: bool) -> int:
 def tell_drill(run: "Run", slowdown: float, *, as_json: bool) -> int:
     """Print what a drill found; returns the exit status."""
     # Siblings are compared with each other alone, and a drill slows them all alike.
-    siblings = {(one.test_id, one.label) for one in run.measurements if SIBLINGS in one.samples.labels}
+    siblings = {
+        (one.test_id, one.label) for one in run.measurements if SIBLINGS in one.samples.labels
+    }
     judgements = [one for one in run.judgements if (one.test_id, one.label) not in siblings]
     # What was INVALID beside a baseline would not have turned red either.
-    compared = [one for one in judgements if one.estimate is not None or (one.verdict == "INVALID" and one.reference)]
+    compared = [
+        one
+        for one in judgements
+        if one.estimate is not None or (one.verdict == "INVALID" and one.reference)
+    ]
     if not compared:
-        spoiled = next((judgement for judgement in judgements if judgement.verdict == "INVALID"), None)
-        first = f"{spoiled.label} is INVALID: {spoiled.reason}" if spoiled else "record a baseline first"
-        say(printable(f"roofline: nothing was compared, so nothing could turn red; {first}"), err=True)
+        spoiled = next(
+            (judgement for judgement in judgements if judgement.verdict == "INVALID"), None
+        )
+        first = (
+            f"{spoiled.label} is INVALID: {spoiled.reason}"
+            if spoiled
+            else "record a baseline first"
+        )
+        say(
+            printable(f"roofline: nothing was compared, so nothing could turn red; {first}"),
+            err=True,
+        )
         return 2
     told = [_drilled(judgement, slowdown, len(compared)) for judgement in compared]
     red = sum(one["red"] for one in told)
     if as_json:
-        print_json({"slowdown": slowdown, "run": str(run.path), "compared": len(told), "red": red, "tests": told})
+        print_json(
+            {
+                "slowdown": slowdown,
+                "run": str(run.path),
+                "compared": len(told),
+                "red": red,
+                "tests": told,
+            }
+        )
     else:
         _print_drill(compared, told, slowdown, red)
     return 1 if red < len(told) or any(one["missed"] for one in told) else 0
 
 
-def _print_drill(compared: "Sequence[Judgement]", told: "Sequence[dict[str, Any]]", slowdown: float, red: int) -> None:
+def _print_drill(
+    compared: "Sequence[Judgement]", told: "Sequence[dict[str, Any]]", slowdown: float, red: int
+) -> None:
     from ..stats.stats import growth
 
     say(f"drill of +{format_tolerance(slowdown)}: {red} of {len(told)} tests turned red")
     for one in told:
         if not one["red"]:
             say(printable(f"  not red: {one['not_red']}"))
-    seen = sorted(growth(one.estimate) for one in compared if one.estimate is not None and one.reference)
+    seen = sorted(
+        growth(one.estimate) for one in compared if one.estimate is not None and one.reference
+    )
     if seen:
         reach = f" … {format_percent(seen[-1])}" if len(seen) > 1 else ""
         asked = f"{format_percent(slowdown)} was asked for"
@@ -138,7 +172,9 @@ def _missed(judgement: "Judgement", slowdown: float, tests: int) -> str:
 
     chance = (1 - CONFIDENCE) / 2
     wider = NormalDist().inv_cdf(chance / tests) / NormalDist().inv_cdf(chance)
-    low, high = (judgement.estimate + wider * (bound - judgement.estimate) for bound in judgement.interval)
+    low, high = (
+        judgement.estimate + wider * (bound - judgement.estimate) for bound in judgement.interval
+    )
     if low <= math.log1p(slowdown) <= high:
         return ""
     bounds = "…".join(format_percent(growth(bound)).removesuffix(" %") for bound in (low, high))
@@ -155,6 +191,8 @@ def _not_red(judgement: "Judgement", slowdown: float) -> str:
     if slowdown <= judgement.tolerance:
         return f"{text}: within its tolerance of {format_tolerance(judgement.tolerance)}"
     if judgement.reach is not None and judgement.reach > slowdown:
-        needed = f"this run detects slowdowns from {format_tolerance(round(judgement.reach, 3))} only"
+        needed = (
+            f"this run detects slowdowns from {format_tolerance(round(judgement.reach, 3))} only"
+        )
         return f"{text}: {needed}; use --roofline-rounds=auto, or record more sessions"
     return f"{text}: {judgement.reason}" if judgement.reason else text

@@ -12,7 +12,17 @@ import click
 from ..core.errors import BadFile, BadInput, CannotStore
 from ..core.units import listed, printable
 from ..version import __version__
-from .options import SHOWN, command, folder_option, json_option_for, note_cuts, print_document, print_json, say, width
+from .options import (
+    SHOWN,
+    command,
+    folder_option,
+    json_option_for,
+    note_cuts,
+    print_document,
+    print_json,
+    say,
+    width,
+)
 
 if TYPE_CHECKING:
     from ..exchange.exportable import LeftOut
@@ -29,11 +39,25 @@ LINES = 5
 @click.option("--devices", type=int, help="How many devices took part, if the files do not say.")
 @click.option("--link", help="How the devices are linked: nvlink, nvlink-switch, xgmi, pcie, …")
 @click.option("--operation", help="The collective, if a log does not name it: all_gather, …")
-@click.option("--begun", default="", metavar="DATE", help="When it was measured, if the files do not say; ISO 8601.")
-@click.option("--host", default="", help="The node it was measured on, if the files do not say: for `fleet`.")
-@click.option("--unit", default="", help="Unit of the figures, if a CSV has none: GB/s, TFLOPS, ms, us.")
+@click.option(
+    "--begun",
+    default="",
+    metavar="DATE",
+    help="When it was measured, if the files do not say; ISO 8601.",
+)
+@click.option(
+    "--host", default="", help="The node it was measured on, if the files do not say: for `fleet`."
+)
+@click.option(
+    "--unit", default="", help="Unit of the figures, if a CSV has none: GB/s, TFLOPS, ms, us."
+)
 @click.option("--save", "name", help="Name of the run; default: made from the content.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the run to this .jsonl file instead.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Write the run to this .jsonl file instead.",
+)
 def import_(
     files: tuple[str, ...],
     format_name: str | None,
@@ -59,7 +83,14 @@ def import_(
     Exit status: 0 imported, or the run is there already; 2 the input cannot be used, or another run has that name.
     """
     from ..exchange import read
-    from ..exchange.building import build, check_given, run_id_of, save, unknown_product, without_impossible
+    from ..exchange.building import (
+        build,
+        check_given,
+        run_id_of,
+        save,
+        unknown_product,
+        without_impossible,
+    )
     from ..exchange.records import Given
 
     given = check_given(Given(product, devices, link, operation, begun, unit, host))
@@ -67,12 +98,17 @@ def import_(
     once = {content: file for file, content in reversed(contents.items())}
     files = tuple(file for file in contents if once[contents[file]] == file)
     imported = without_impossible(
-        [one for file in files for one in read(contents[file], _source(file), given, format_name)], given
+        [one for file in files for one in read(contents[file], _source(file), given, format_name)],
+        given,
     )
     run_id = run_id_of([contents[file] for file in files])
     path = _path(name, output, run_id, folder)
     lines = build(
-        imported, given, run_id, f"pytest-roofline {__version__}", ("roofline", "import", *map(printable, files))
+        imported,
+        given,
+        run_id,
+        f"pytest-roofline {__version__}",
+        ("roofline", "import", *map(printable, files)),
     )
     written = save(lines, path)
     environment = lines[0].environment  # type: ignore[union-attr]
@@ -85,7 +121,13 @@ def import_(
         say(printable(f"note: {remark}"))
     for file in contents.keys() - set(files):
         say(printable(f"note: {file} holds the same as {once[contents[file]]}, and was read once"))
-    say(printable(f"saved as {path}" if written else f"{path} holds this import already, and was left alone"))
+    say(
+        printable(
+            f"saved as {path}"
+            if written
+            else f"{path} holds this import already, and was left alone"
+        )
+    )
 
 
 def _source(file: str) -> str:
@@ -107,10 +149,14 @@ def _content(file: str) -> bytes:
             data = opened.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise BadFile(f"{file} cannot be read: {why}; name a file that a tool wrote, or - for standard input") from None
+        raise BadFile(
+            f"{file} cannot be read: {why}; name a file that a tool wrote, or - for standard input"
+        ) from None
     if len(data) > MOST_BYTES:
         most = f"{MOST_BYTES // 2**20} MiB"
-        raise BadFile(f"{_source(file)} has more than {most}; name the output of one tool, without its debug lines")
+        raise BadFile(
+            f"{_source(file)} has more than {most}; name the output of one tool, without its debug lines"
+        )
     return data
 
 
@@ -126,7 +172,9 @@ def _path(name: str | None, output: Path | None, run_id: str, folder: Path) -> P
     try:
         make_run_folder(folder)
     except OSError as error:
-        raise CannotStore(f"{folder} cannot be written: {error.strerror}; name another with --dir or -o") from None
+        raise CannotStore(
+            f"{folder} cannot be written: {error.strerror}; name another with --dir or -o"
+        ) from None
     return folder / "runs" / f"{name}.jsonl"
 
 
@@ -135,9 +183,17 @@ def _print_imported(imported: Sequence["Imported"]) -> None:
     from ..report.tables import TextTable, render
 
     for one in imported:
-        say(printable(f"{one.source}: {one.tool}, {one.product or one.cpu_model or 'product unknown'}"))
-        table = TextTable(("test", "left"), ("metric", "left"), ("statistic", "left"), ("readings", "right"))
-        counted = Counter((reading.benchmark, reading.metric, reading.statistic) for reading in one.readings)
+        say(
+            printable(
+                f"{one.source}: {one.tool}, {one.product or one.cpu_model or 'product unknown'}"
+            )
+        )
+        table = TextTable(
+            ("test", "left"), ("metric", "left"), ("statistic", "left"), ("readings", "right")
+        )
+        counted = Counter(
+            (reading.benchmark, reading.metric, reading.statistic) for reading in one.readings
+        )
         for (benchmark, metric), statistics in groupby(counted, key=lambda known: known[:2]):
             words = [statistic for *_, statistic in statistics]
             count = sum(counted[benchmark, metric, word] for word in words)
@@ -151,11 +207,15 @@ def _print_imported(imported: Sequence["Imported"]) -> None:
 
 
 def _remarks(one: "Imported") -> list[str]:
-    lines = [f"INVALID {bad.label}, {bad.where}: {bad.invalid}" for bad in one.readings if bad.invalid]
+    lines = [
+        f"INVALID {bad.label}, {bad.where}: {bad.invalid}" for bad in one.readings if bad.invalid
+    ]
     lines += [f"FAILED {name}: {why}" for name, why in one.failed]
     unchecked = sum(reading.verified is None for reading in one.readings)
     if unchecked:
-        lines.append(f"note: {unchecked} of {len(one.readings)} readings do not say whether their data were checked")
+        lines.append(
+            f"note: {unchecked} of {len(one.readings)} readings do not say whether their data were checked"
+        )
     lines += [f"note: {note}" for note in one.notes]
     lines += [f"left out: {line}" for line in one.left_out[:LINES]]
     if len(one.left_out) > LINES:
@@ -176,7 +236,9 @@ def _imported_json(imported: Sequence["Imported"], path: Path, run_id: str) -> d
                 "tool": one.tool,
                 "convention": one.convention,
                 "product": one.product,
-                "readings": [{name: getattr(reading, name) for name in _TOLD} for reading in one.readings],
+                "readings": [
+                    {name: getattr(reading, name) for name in _TOLD} for reading in one.readings
+                ],
                 "failed": dict(one.failed),
                 "left_out": list(one.left_out),
                 "notes": list(one.notes),
@@ -200,9 +262,14 @@ def _imported_json(imported: Sequence["Imported"], path: Path, run_id: str) -> d
     help="pytest-benchmark, github-action-benchmark, github-action-benchmark-rates or bencher.",
 )
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Write this file; default, and with -: standard output."
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Write this file; default, and with -: standard output.",
 )
-def export(runs: tuple[str, ...], format_name: str, output: Path | None, as_json: bool, folder: Path) -> None:
+def export(
+    runs: tuple[str, ...], format_name: str, output: Path | None, as_json: bool, folder: Path
+) -> None:
     """Write RUNs (NAME or PATH) as another tool's JSON: pytest-benchmark, github-action-benchmark, Bencher.
 
     Only numbers that can be trusted are written: what is INVALID, had wrong data, was oversubscribed, profiled, or
@@ -228,7 +295,9 @@ def export(runs: tuple[str, ...], format_name: str, output: Path | None, as_json
     _tell(exported.left_out)
     measured = len(exported.names) + sum(one.measured for one in exported.left_out)
     if exported.document is None:
-        raise BadInput(f"none of {measured} measurements may go out as {format_name}; name a run that has one")
+        raise BadInput(
+            f"none of {measured} measurements may go out as {format_name}; name a run that has one"
+        )
     counted = f"{len(exported.names)} of {measured} measurements exported"
     text = json_text(exported.document, ensure_ascii=True)
     if into is None:
@@ -237,8 +306,16 @@ def export(runs: tuple[str, ...], format_name: str, output: Path | None, as_json
         return
     write_atomically(into, text)
     if as_json:
-        left_out = [{"label": one.label, "reason": one.reason, "measured": one.measured} for one in exported.left_out]
-        told = {"format": format_name, "file": str(into), "exported": list(exported.names), "left_out": left_out}
+        left_out = [
+            {"label": one.label, "reason": one.reason, "measured": one.measured}
+            for one in exported.left_out
+        ]
+        told = {
+            "format": format_name,
+            "file": str(into),
+            "exported": list(exported.names),
+            "left_out": left_out,
+        }
         print_json(told)
     else:
         say(printable(f"{counted} to {into}"))

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 @command("Check on this device that timing is right, in a minute.")
 @click.option("--device", help="cpu, cuda, cuda:N, mps, xpu; default: the best one.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Also write the JSON to this file.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="Also write the JSON to this file."
+)
 def selftest(device: str | None, as_json: bool, output: Path | None) -> int:
     """Check on this device that timing is right: a line for each property that must hold.
 
@@ -54,7 +56,11 @@ def selftest(device: str | None, as_json: bool, output: Path | None) -> int:
         properties.append(found)
         say(property_line(found, width()), err=as_json)
     failed = [found.name for found in properties if found.outcome == "FAILS"]
-    closing = f"{len(failed)} of {len(properties)} properties fail" if failed else "timing can be trusted here"
+    closing = (
+        f"{len(failed)} of {len(properties)} properties fail"
+        if failed
+        else "timing can be trusted here"
+    )
     say(closing, err=as_json)
     plain = {
         "environment": to_plain(environment),
@@ -69,8 +75,16 @@ def selftest(device: str | None, as_json: bool, output: Path | None) -> int:
 
 
 @command("List what limits trust in this machine's numbers.")
-@click.option("--expect", type=click.Path(path_type=Path), help="Check the machine against FILE; nothing is measured.")
-@click.option("--write-expect", type=click.Path(path_type=Path), help="Write FILE from this machine, a good one.")
+@click.option(
+    "--expect",
+    type=click.Path(path_type=Path),
+    help="Check the machine against FILE; nothing is measured.",
+)
+@click.option(
+    "--write-expect",
+    type=click.Path(path_type=Path),
+    help="Write FILE from this machine, a good one.",
+)
 def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> int:
     """List what this machine has, what limits the trust in its numbers, and how to fix it.
 
@@ -83,7 +97,12 @@ def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> int
     from ..engine.devices.cpu import QUIETEN, WATCH_S, occupied
     from ..engine.inventory import take_stock
     from ..machine.diagnosis import diagnose
-    from ..machine.expectation import differences, expectation_of, read_expectation, write_expectation
+    from ..machine.expectation import (
+        differences,
+        expectation_of,
+        read_expectation,
+        write_expectation,
+    )
 
     expected = read_expectation(expect) if expect is not None else None
     if write_expect is not None and write_expect.exists():
@@ -96,10 +115,16 @@ def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> int
     if write_expect is not None:
         write_expectation(write_expect, expectation_of(machine))
     if as_json:
-        told = {"findings": list(map(to_plain, findings)), "differences": list(map(to_plain, found))}
+        told = {
+            "findings": list(map(to_plain, findings)),
+            "differences": list(map(to_plain, found)),
+        }
         print_json({"machine": to_plain(machine)} | told)
     if write_expect is not None:
-        say(f"expectation written to {write_expect}; read it, and leave out what may differ", err=as_json)
+        say(
+            f"expectation written to {write_expect}; read it, and leave out what may differ",
+            err=as_json,
+        )
     alone = expect is None and write_expect is None and not machine.torch_devices
     busy = alone and occupied(machine.cores_taken, machine.host.usable_cores, machine.taken_by)
     if busy:
@@ -203,7 +228,10 @@ def check_hardware(folders: tuple[Path, ...], files: tuple[Path, ...], as_json: 
     else:
         for file, mistake in found:
             say(f"{printable(file)}: {mistake}")
-        where = ", ".join(map(str, checked)) or "no file of hardware: what ships is tested with the package"
+        where = (
+            ", ".join(map(str, checked))
+            or "no file of hardware: what ships is tested with the package"
+        )
         say(f"{len(found) or 'nothing'} wrong in {printable(where)}")
     return 1 if found else 0
 

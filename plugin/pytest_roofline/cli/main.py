@@ -35,10 +35,14 @@ def main(ctx: click.Context, own_hardware: tuple[Path, ...]) -> None:
     """
     for folder in own_hardware:
         if not (folder / HARDWARE_FILE).exists():
-            raise BadInput(f"--hardware is {folder}, which holds no {HARDWARE_FILE}; expected a folder that does")
+            raise BadInput(
+                f"--hardware is {folder}, which holds no {HARDWARE_FILE}; expected a folder that does"
+            )
     ctx.obj = folders = (*own_hardware, Path("baselines"))
     # Its own commands tell more of a file that cannot be used; most folders have none.
-    if ctx.invoked_subcommand != "hardware" and any((folder / HARDWARE_FILE).exists() for folder in folders):
+    if ctx.invoked_subcommand != "hardware" and any(
+        (folder / HARDWARE_FILE).exists() for folder in folders
+    ):
         from ..hardware import use_hardware
 
         ctx.call_on_close(use_hardware(folders))

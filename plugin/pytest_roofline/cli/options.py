@@ -75,7 +75,9 @@ def command(
         for option in reversed((json_option, *shared)):
             option(run)
         run.__click_params__ += own  # type: ignore[attr-defined]
-        make: Callable[[Callable[..., None]], click.Command] = click.command(name, short_help=short_help, **settings)
+        make: Callable[[Callable[..., None]], click.Command] = click.command(
+            name, short_help=short_help, **settings
+        )
         made = make(run)
         if group is not None:
             group.add_command(made)
@@ -109,7 +111,11 @@ class Commands(click.Group):
         room = formatter.width - widest - 6
         for title, names in SECTIONS.items():
             # A feature whose folder is gone has no command.
-            rows = [(name.ljust(widest), left[name].get_short_help_str(room)) for name in names if name in left]
+            rows = [
+                (name.ljust(widest), left[name].get_short_help_str(room))
+                for name in names
+                if name in left
+            ]
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
@@ -123,7 +129,9 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             if sys.stdout is None:
-                raise CannotStore("standard output is closed; expected one that can be written, such as /dev/null")
+                raise CannotStore(
+                    "standard output is closed; expected one that can be written, such as /dev/null"
+                )
             return super().invoke(ctx)
         except (BrokenPipeError, _HELP):
             # Whoever reads has seen enough, as `head` has: click ends quietly.
@@ -135,11 +143,17 @@ class Commands(click.Group):
 
 def _usage(error: click.UsageError) -> str:
     """What of a command line cannot be used, and what to type."""
-    path, help_text = (error.ctx.command_path, error.ctx.command.help) if error.ctx is not None else ("roofline", "")
+    path, help_text = (
+        (error.ctx.command_path, error.ctx.command.help)
+        if error.ctx is not None
+        else ("roofline", "")
+    )
     text, example = error.format_message().rstrip("."), re.search("Example: (.*)", help_text or "")
     if isinstance(error, click.MissingParameter) and example:
         return f"{text[0].lower()}{text[1:]}; type, for example: {example[1]}"
-    return f"{text[0].lower()}{text[1:]}{' Type' if text.endswith('?') else '; type'}: {path} --help"
+    return (
+        f"{text[0].lower()}{text[1:]}{' Type' if text.endswith('?') else '; type'}: {path} --help"
+    )
 
 
 def _sentence(error: Exception) -> str:
@@ -164,7 +178,9 @@ def gone(name: str) -> click.Command:
         raise BadInput(f"`roofline {name}` is gone; {GONE[name]}")
 
     settings = {"ignore_unknown_options": True, "allow_extra_args": True}
-    return click.Command(name, callback=refuse, hidden=True, add_help_option=False, context_settings=settings)
+    return click.Command(
+        name, callback=refuse, hidden=True, add_help_option=False, context_settings=settings
+    )
 
 
 def say(text: str = "", *, err: bool = False) -> None:
@@ -173,7 +189,9 @@ def say(text: str = "", *, err: bool = False) -> None:
     On a terminal they may be coloured; there the texts in them were made printable one by one.
     """
     coloured = not err and sys.stdout.isatty()
-    click.echo("\n".join(map(without_commands if coloured else printable, text.split("\n"))), err=err)
+    click.echo(
+        "\n".join(map(without_commands if coloured else printable, text.split("\n"))), err=err
+    )
 
 
 def print_json(plain: Any) -> None:

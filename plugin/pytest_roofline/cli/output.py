@@ -14,7 +14,15 @@ from ..core.errors import BadFile, BadInput, CannotStore
 from ..core.units import printable
 from ..plugin.options import SUMMARY_VARIABLE
 from ..version import __version__
-from .options import command, folder_option, json_option_for, note_cuts, print_document, print_json, say
+from .options import (
+    command,
+    folder_option,
+    json_option_for,
+    note_cuts,
+    print_document,
+    print_json,
+    say,
+)
 
 if TYPE_CHECKING:
     from ..baselines.runs import Run
@@ -69,7 +77,9 @@ def report(runs: tuple[str, ...], output: str | None, as_json: bool, folder: Pat
     if not runs:
         raise BadInput("no RUN is given; name one, or several: roofline report RUN -o DIR")
     if output is None and not as_json:
-        raise BadInput(f"neither -o DIR nor --json is given; type: roofline report {' '.join(runs)} -o report")
+        raise BadInput(
+            f"neither -o DIR nor --json is given; type: roofline report {' '.join(runs)} -o report"
+        )
     if output == "":
         # An empty variable in a script; as a path it would be the folder that everything lies in.
         raise BadInput("-o is empty; give a path: -o report")
@@ -91,7 +101,14 @@ def _read(names: tuple[str, ...], folder: Path) -> "list[Run]":
     for name in names:
         run = read_run(resolve_run(name, folder, what="RUN"))
         # A copy under another name would count everything twice.
-        same = next((other for other, known in zip(names, runs, strict=False) if known.header == run.header), None)
+        same = next(
+            (
+                other
+                for other, known in zip(names, runs, strict=False)
+                if known.header == run.header
+            ),
+            None,
+        )
         if same is not None:
             raise BadInput(f"{same!r} and {name!r} are the same run; name it once")
         note_cuts([run])
@@ -151,7 +168,9 @@ def init(folder: Path, ci: tuple[str, ...], force: bool, as_json: bool) -> None:
     """
     left_out = {target for name, (_, target) in CI.items() if name not in ci}
     there = {name: folder / name for name in CONFIGURED if (folder / name).is_file()}
-    held = {name: path.read_text(encoding="utf-8", errors="replace") for name, path in there.items()}
+    held = {
+        name: path.read_text(encoding="utf-8", errors="replace") for name, path in there.items()
+    }
     configured = next((name for name, text in held.items() if CONFIGURED[name] in text), "")
     left_out |= {"pytest.ini"} if configured else set()
     files = {name: data for name, data in shipped().items() if name not in left_out}
@@ -167,7 +186,9 @@ def init(folder: Path, ci: tuple[str, ...], force: bool, as_json: bool) -> None:
     _write(folder, new)
     if as_json:
         same = [name for name in files if name not in new]
-        print_json({"folder": str(folder), "version": __version__, "written": list(new), "same": same})
+        print_json(
+            {"folder": str(folder), "version": __version__, "written": list(new), "same": same}
+        )
         return
     for line in _lines(folder, new, ci, of=len(files)):
         say(printable(line))
@@ -191,7 +212,11 @@ def _lines(folder: Path, new: Mapping[str, bytes], ci: Iterable[str], of: int) -
     folders = [f"{name}/ {count}" for name, count in counts.items() if count > 1]
     alone = [name for name in new if counts[name.split("/")[0]] == 1]
     written = f"{len(new)} file{'s' * (len(new) != 1)} written into {folder}: {', '.join(folders + alone)}"
-    yield written if new else f"nothing to write: all {of} files stand in {folder} already, as they ship"
+    yield (
+        written
+        if new
+        else f"nothing to write: all {of} files stand in {folder} already, as they ship"
+    )
     path = folder.resolve()
     if not (path / ".git").exists() and any((parent / ".git").exists() for parent in path.parents):
         for name in (CI[one][1] for one in ci if one.startswith(("github", "gitlab"))):

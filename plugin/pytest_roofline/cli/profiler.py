@@ -40,8 +40,14 @@ class Pair:
 @command("Show the totals of nsys or rocprofv3 beside measured times.", folder_option)
 @click.argument("run")
 @click.argument("files", nargs=-1, required=True, metavar="TEST=FILE...")
-@click.option("--calls", type=click.IntRange(min=1), help="Calls in each FILE, if the run has no external profile.")
-def profiler(run: str, files: tuple[str, ...], calls: int | None, as_json: bool, folder: Path) -> None:
+@click.option(
+    "--calls",
+    type=click.IntRange(min=1),
+    help="Calls in each FILE, if the run has no external profile.",
+)
+def profiler(
+    run: str, files: tuple[str, ...], calls: int | None, as_json: bool, folder: Path
+) -> None:
     """Show what nsys or rocprofv3 saw of tests of RUN beside the times that RUN measured, a row a test.
 
     TEST is part of its name or id, FILE the CSV of `nsys stats --format csv` or of rocprofv3, or a pattern; name a test
@@ -60,7 +66,9 @@ def profiler(run: str, files: tuple[str, ...], calls: int | None, as_json: bool,
     for word in files:
         test, equals, pattern = word.rpartition("=")
         if not equals or not pattern:
-            raise BadInput(f"{word!r} names no test; expected TEST=FILE, such as small=small_cuda_gpu_kern_sum.csv")
+            raise BadInput(
+                f"{word!r} names no test; expected TEST=FILE, such as small=small_cuda_gpu_kern_sum.csv"
+            )
         wanted.setdefault(test, []).extend(sorted(glob.glob(pattern)) or [pattern])  # noqa: PTH207
     pairs = [_pair(read, test, paths, calls) for test, paths in wanted.items()]
     if as_json:
@@ -80,12 +88,20 @@ def _pair(run: "Run", test: str, paths: Sequence[str], calls: int | None) -> Pai
     ]
     if len(found) != 1:
         names = listed([row.label for row in found or timed], 4)
-        raise BadInput(f"{run.path} measured {count(len(found), 'test')} of {test!r}; name one of: {names or 'none'}")
+        raise BadInput(
+            f"{run.path} measured {count(len(found), 'test')} of {test!r}; name one of: {names or 'none'}"
+        )
     (row,) = found
     read = {path: read_bytes(Path(path), "profiler's file", "a CSV table") for path in paths}
     texts = {path: data.decode(errors="replace") for path, data in read.items()}
-    seen = totals([table for path, text in texts.items() for table in read_tables(text, path)], row.label)
-    known = [one for one in run.profiles if (one.test_id, one.name) == (row.test, row.name) and one.tool == "external"]
+    seen = totals(
+        [table for path, text in texts.items() for table in read_tables(text, path)], row.label
+    )
+    known = [
+        one
+        for one in run.profiles
+        if (one.test_id, one.name) == (row.test, row.name) and one.tool == "external"
+    ]
     told = seen.calls or calls or (known[-1].calls if known else None)
     if told is None:
         raise BadInput(f"nothing tells how many calls of {row.label} are in {paths[0]}; give --calls, or profile with "
@@ -98,7 +114,15 @@ def _text(pairs: Sequence[Pair]) -> str:
     from ..report.tables import TextTable, render
 
     sizes = any(pair.seen.copied_bytes is not None for pair in pairs)
-    heads = ("measured", "profiler", "of measured", "kernels", "copies", *["copied"] * sizes, "launches")
+    heads = (
+        "measured",
+        "profiler",
+        "of measured",
+        "kernels",
+        "copies",
+        *["copied"] * sizes,
+        "launches",
+    )
     table = TextTable(("test", "left"), *((name, "right") for name in heads))
     lines = []
     for pair in pairs:

@@ -30,14 +30,32 @@ SHOWN = 8
 @command("Compare a run with another or a baseline, worst first.", folder_option)
 @click.argument("old")
 @click.argument("new", default="", metavar="NEW")
-@click.option("--tolerance", help="Slowdown that still counts as the same: 5% or 0.05 (default: 5%, on a CPU 15%).")
 @click.option(
-    "--control", nargs=2, metavar="OLD NEW", help="Runs of devices that did not change, from before and after."
+    "--tolerance",
+    help="Slowdown that still counts as the same: 5% or 0.05 (default: 5%, on a CPU 15%).",
 )
-@click.option("--table", is_flag=True, help="A column for each run of OLD, without NEW and without verdicts.")
-@click.option("--by", metavar="PARAMETER", help="Within OLD: a parameter of its tests, such as execution.")
-@click.option("--base", metavar="VALUE", help="With --by: the value to compare the others with, such as eager.")
-@click.option("--of", type=click.Choice(QUANTITIES), help="With --table (default: rates of copies, times of the rest).")
+@click.option(
+    "--control",
+    nargs=2,
+    metavar="OLD NEW",
+    help="Runs of devices that did not change, from before and after.",
+)
+@click.option(
+    "--table", is_flag=True, help="A column for each run of OLD, without NEW and without verdicts."
+)
+@click.option(
+    "--by", metavar="PARAMETER", help="Within OLD: a parameter of its tests, such as execution."
+)
+@click.option(
+    "--base",
+    metavar="VALUE",
+    help="With --by: the value to compare the others with, such as eager.",
+)
+@click.option(
+    "--of",
+    type=click.Choice(QUANTITIES),
+    help="With --table (default: rates of copies, times of the rest).",
+)
 def compare(
     old: str,
     new: str,
@@ -75,12 +93,16 @@ def compare(
     allowed = None if tolerance is None else parse_tolerance(tolerance, "--tolerance")
     if not new and not table and by is None and base is None:
         ctx = click.get_current_context()
-        raise click.MissingParameter(ctx=ctx, param=next(one for one in ctx.command.params if one.name == "new"))
+        raise click.MissingParameter(
+            ctx=ctx, param=next(one for one in ctx.command.params if one.name == "new")
+        )
     if (new and table) or (of is not None and not table) or (table and control is not None):
         raise BadInput(
             "--table takes OLD alone, and --of goes with it: roofline compare --table cpu,a100,mi300x --of time"
         )
-    if (by is None and base is not None) or (by is not None and (new or table or control is not None)):
+    if (by is None and base is not None) or (
+        by is not None and (new or table or control is not None)
+    ):
         raise BadInput(
             "--by takes OLD alone, and --base goes with it: roofline compare RUN --by execution --base eager"
         )
@@ -90,7 +112,9 @@ def compare(
         return _table(_side(old, folder), of, as_json)
     sides = _side(old, folder), _side(new, folder)
     if control is not None:
-        return _compare_rollout(sides, (_side(control[0], folder), _side(control[1], folder)), allowed, as_json)
+        return _compare_rollout(
+            sides, (_side(control[0], folder), _side(control[1], folder)), allowed, as_json
+        )
     compared = compare_files(*sides, allowed)
     note_cuts(compared.runs)
     if compared.only_old:
@@ -122,12 +146,16 @@ def _table(paths: "Sequence[Path]", of: "Quantity | None", as_json: bool) -> int
     note_cuts(runs)
     tables = device_tables(rows_of(runs), of)
     if not tables:
-        raise BadInput(f"none of {count(len(runs), 'run')} has a {of or 'time'}; name runs that measured one")
+        raise BadInput(
+            f"none of {count(len(runs), 'run')} has a {of or 'time'}; name runs that measured one"
+        )
     _show(tables, devices_as_json if as_json else devices_text, as_json)
     return 0
 
 
-def _compare_by(paths: "Sequence[Path]", by: str, base: str | None, tolerance: float | None, as_json: bool) -> int:
+def _compare_by(
+    paths: "Sequence[Path]", by: str, base: str | None, tolerance: float | None, as_json: bool
+) -> int:
     """Judge and print two values of a parameter; returns the exit status."""
     from ..baselines.pairs import compare_by
     from ..baselines.runs import read_run
@@ -151,7 +179,10 @@ def _show(found: Any, told: "Callable[..., Any]", as_json: bool) -> None:
 
 
 def _compare_rollout(
-    sides: "Sequence[Sequence[Path]]", control: "Sequence[Sequence[Path]]", tolerance: float | None, as_json: bool
+    sides: "Sequence[Sequence[Path]]",
+    control: "Sequence[Sequence[Path]]",
+    tolerance: float | None,
+    as_json: bool,
 ) -> int:
     """Judge and print a staged rollout; returns the exit status."""
     from ..baselines.rollout import judge_rollout
@@ -182,7 +213,11 @@ def _print_comparison(compared: "Comparison", old: "Sequence[Path]", new: "Seque
     if rows or not (kernels or compared.lost):
         say(comparison_table(rows, width(), terminal))
     told = [row for row in rows if row.judgement is not None and row.judgement.reason]
-    lines = [printable(f"{row.judgement.verdict} {row.label}: {row.judgement.reason}") for row in told if row.judgement]
+    lines = [
+        printable(f"{row.judgement.verdict} {row.label}: {row.judgement.reason}")
+        for row in told
+        if row.judgement
+    ]
     lines = cut(lines, MOST_TOLD, "that are open or INVALID; --json has all")
     lines += peak_lines(rows, at_most=len(rows)) + idle_lines(rows)
     lines += [kernels_table(kernels, width(), terminal)] if kernels else []
@@ -215,7 +250,11 @@ def explain(run: str, test: str, as_json: bool, folder: Path) -> None:
     read = read_run(resolve_run(run, folder))
     rows = rows_of_run(read)
     found = _matching(read, rows, test)
-    red = {row.label for row in rows if row.judgement is not None and row.judgement.verdict == "REGRESSED"}
+    red = {
+        row.label
+        for row in rows
+        if row.judgement is not None and row.judgement.verdict == "REGRESSED"
+    }
     told = ladder_lines(ladder_of(rows)) if red & found.keys() else []
     if as_json:
         print_json(explanation_as_json(read, list(found.items()), told))
@@ -236,12 +275,22 @@ def _matching(run: "Run", rows: "Sequence[Row]", test: str) -> dict[str, str]:
 
     ids = {row.label: row.test for row in rows if row.what != "test"} | note_labels(run)
     labels = list(ids)
-    inside = {label: [part.split("-") for part in re.findall(r"\[([^][]*)\]", label)] for label in labels}
-    exact = [label for label in labels if test in (label, ids[label]) or any(test in words for words in inside[label])]
+    inside = {
+        label: [part.split("-") for part in re.findall(r"\[([^][]*)\]", label)] for label in labels
+    }
+    exact = [
+        label
+        for label in labels
+        if test in (label, ids[label]) or any(test in words for words in inside[label])
+    ]
     found = exact or [label for label in labels if test in label or test in ids[label]]
     if not found:
         if not labels:
-            raise BadInput(f"{run.path} has no test {test!r}: it measured nothing at all; name another run")
+            raise BadInput(
+                f"{run.path} has no test {test!r}: it measured nothing at all; name another run"
+            )
         told = listed(labels, SHOWN)
-        raise BadInput(f"{run.path} measured nothing whose name holds {test!r}; name one of these: {told}")
+        raise BadInput(
+            f"{run.path} measured nothing whose name holds {test!r}; name one of these: {told}"
+        )
     return {label: ids[label] for label in found}

@@ -50,12 +50,18 @@ def show(what: tuple[str, ...], into: Path, as_json: bool) -> None:
     baselines = read_baselines(files, into)
     entries = [entry for baseline in baselines.values() for entry in baseline.entries]
     kernels = [entry for baseline in baselines.values() for entry in baseline.exact]
-    chosen = {entry.identity for entry in select(entries, parts, [kernel.label for kernel in kernels])}
-    chosen |= {kernel.identity for kernel in select(kernels, parts, [entry.label for entry in entries])}
+    chosen = {
+        entry.identity for entry in select(entries, parts, [kernel.label for kernel in kernels])
+    }
+    chosen |= {
+        kernel.identity for kernel in select(kernels, parts, [entry.label for entry in entries])
+    }
     rows = []
     for path, baseline in baselines.items():
         # The prior of an entry is what all of its file tell, so the choice comes after.
-        healths = [health for health in health_of(baseline.entries) if health.entry.identity in chosen]
+        healths = [
+            health for health in health_of(baseline.entries) if health.entry.identity in chosen
+        ]
         published = [e for e in baseline.entries if e.identity in chosen and e.kind != "measured"]
         exact = [entry for entry in baseline.exact if entry.identity in chosen]
         if as_json:
@@ -70,7 +76,9 @@ def show(what: tuple[str, ...], into: Path, as_json: bool) -> None:
         print_json(rows)
 
 
-def _print_health(path: Path, healths: "Sequence[Health]", published: "Sequence[Entry]", *, whole: bool) -> None:
+def _print_health(
+    path: Path, healths: "Sequence[Health]", published: "Sequence[Entry]", *, whole: bool
+) -> None:
     """The entries of a file; where they were chosen, the whole list of what was published."""
     from ..report.baseline_tables import (
         LEGEND,
@@ -110,7 +118,11 @@ def check(files: tuple[Path, ...], into: Path, as_json: bool) -> int:
 
     baselines = read_baselines(files, into)
     now = datetime.datetime.now(datetime.UTC)
-    found = [(path, flaw) for path, baseline in baselines.items() for flaw in check_baseline(path, baseline, now)]
+    found = [
+        (path, flaw)
+        for path, baseline in baselines.items()
+        for flaw in check_baseline(path, baseline, now)
+    ]
     wrong = sum(not flaw.hint for _, flaw in found)
     if as_json:
         print_json([flaw_as_json(path, flaw) for path, flaw in found])
@@ -119,7 +131,9 @@ def check(files: tuple[Path, ...], into: Path, as_json: bool) -> int:
     return 1 if wrong else 0
 
 
-def _print_flaws(found: "Sequence[tuple[Path, Flaw]]", baselines: "dict[Path, Baseline]", wrong: int) -> None:
+def _print_flaws(
+    found: "Sequence[tuple[Path, Flaw]]", baselines: "dict[Path, Baseline]", wrong: int
+) -> None:
     from ..report.baseline_tables import counted
 
     for path, flaw in found:
@@ -127,7 +141,10 @@ def _print_flaws(found: "Sequence[tuple[Path, Flaw]]", baselines: "dict[Path, Ba
         told = f"{flaw.observed}; expected {flaw.expected}; {flaw.remedy}"
         say(printable(f"{'hint: ' if flaw.hint else ''}{where}: {told}"))
     count = sum(len(baseline.entries) + len(baseline.exact) for baseline in baselines.values())
-    entries, files_read = counted(count, "entry", "entries"), counted(len(baselines), "file", "files")
+    entries, files_read = (
+        counted(count, "entry", "entries"),
+        counted(len(baselines), "file", "files"),
+    )
     say(f"{wrong or 'nothing'} wrong in {entries} of {files_read}")
 
 
@@ -136,16 +153,26 @@ def read_baselines(files: "Sequence[Path]", into: Path) -> "dict[Path, Baseline]
     from ..baselines.files import read_baseline
 
     if not files and not into.is_dir():
-        raise BadFile(f"there is no folder {into} with baselines; name files, or the folder with --into")
+        raise BadFile(
+            f"there is no folder {into} with baselines; name files, or the folder with --into"
+        )
     found = (path for path in sorted(into.glob("*.json")) if path.name != HARDWARE_FILE)
     return {path: read_baseline(path) for path in files or found}
 
 
 @command("List the entries that no test uses any more.", into_option)
 @click.option(
-    "--tests", multiple=True, metavar="PATH", help="Where the tests are (repeatable); default: as pytest chooses."
+    "--tests",
+    multiple=True,
+    metavar="PATH",
+    help="Where the tests are (repeatable); default: as pytest chooses.",
 )
-@click.option("--apply", "applied", is_flag=True, help="Remove the entries that no test uses, after listing them.")
+@click.option(
+    "--apply",
+    "applied",
+    is_flag=True,
+    help="Remove the entries that no test uses, after listing them.",
+)
 def prune(into: Path, tests: tuple[str, ...], applied: bool, as_json: bool) -> None:
     """List the entries that no test uses any more, found by a collection of all tests; --apply removes them.
 
@@ -158,7 +185,9 @@ def prune(into: Path, tests: tuple[str, ...], applied: bool, as_json: bool) -> N
 
     baselines = read_baselines((), into)
     planned = _collect(tests)
-    found = {path: unused([*known.entries, *known.exact], planned) for path, known in baselines.items()}
+    found = {
+        path: unused([*known.entries, *known.exact], planned) for path, known in baselines.items()
+    }
     count = sum(len(idle) for idle in found.values())
     total = sum(len(known.entries) + len(known.exact) for known in baselines.values())
     if not as_json:
@@ -178,7 +207,12 @@ def prune(into: Path, tests: tuple[str, ...], applied: bool, as_json: bool) -> N
     if as_json:
         idle_entries = [unused_as_json(path, one) for path, idle in found.items() for one in idle]
         print_json(
-            {"entries": total, "tests": len(planned), "removed": bool(count) and applied, "unused": idle_entries}
+            {
+                "entries": total,
+                "tests": len(planned),
+                "removed": bool(count) and applied,
+                "unused": idle_entries,
+            }
         )
 
 
@@ -201,9 +235,15 @@ def _list_unused(path: Path, idle: "Sequence[Unused]") -> None:
     from ..core.entries import ExactEntry
 
     for one in idle:
-        why = "its test has other parameters now" if one.benchmark_known else "there is no such test"
+        why = (
+            "its test has other parameters now" if one.benchmark_known else "there is no such test"
+        )
         entry = one.entry
-        what = f"{entry.target}; exact" if isinstance(entry, ExactEntry) else f"{entry.hardware}; {entry.kind}"
+        what = (
+            f"{entry.target}; exact"
+            if isinstance(entry, ExactEntry)
+            else f"{entry.hardware}; {entry.kind}"
+        )
         say(printable(f"unused in {path}: {entry.label} ({what}): {why}"))
 
 
@@ -213,12 +253,26 @@ def _collect(tests: tuple[str, ...]) -> "list[PlannedTest]":
 
     with tempfile.TemporaryDirectory(prefix="roofline-") as folder:
         plan = Path(folder) / "plan.jsonl"
-        command = [sys.executable, "-m", "pytest", *tests, "--collect-only", "-q", "--roofline-tier=full"]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            *tests,
+            "--collect-only",
+            "-q",
+            "--roofline-tier=full",
+        ]
         # Options of the ini file or the shell may deselect tests, whose entries would then look unused.
         command += ["-k", "", "-m", ""]
-        surroundings = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+        surroundings = {
+            name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"
+        }
         done = subprocess.run(
-            command, env=surroundings | {PLAN_VARIABLE: str(plan)}, capture_output=True, text=True, check=False
+            command,
+            env=surroundings | {PLAN_VARIABLE: str(plan)},
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode != 0:
             for line in [*done.stdout.splitlines(), *done.stderr.splitlines()][-LAST_LINES:]:

@@ -123,8 +123,12 @@ class Entry:
         else:
             self._check_published()
         if self.kind != "floor" and (self.figures is not None or self.from_amount is not None):
-            raise BadInput(f"a {self.kind} entry has figures or from_amount; expected them of a floor only")
-        if self.kind != "measured" and (self.anchor or self.renewals or self.peak_bytes is not None):
+            raise BadInput(
+                f"a {self.kind} entry has figures or from_amount; expected them of a floor only"
+            )
+        if self.kind != "measured" and (
+            self.anchor or self.renewals or self.peak_bytes is not None
+        ):
             raise BadInput(
                 f"a {self.kind} entry has an anchor, renewals or peak_bytes; expected them of a measured one"
             )
@@ -136,12 +140,20 @@ class Entry:
         if not self.sessions:
             raise BadInput("a measured entry has no sessions; expected at least one")
         if not self.hardware.complete:
-            raise BadInput(f"a measured entry names its hardware only in part ({self.hardware}); expected every field")
+            raise BadInput(
+                f"a measured entry names its hardware only in part ({self.hardware}); expected every field"
+            )
         if self.value is not None or self.statistic or self.note or self.implausible:
-            raise BadInput("a measured entry has a value, statistic or remark; expected sessions only")
+            raise BadInput(
+                "a measured entry has a value, statistic or remark; expected sessions only"
+            )
 
     def _check_published(self) -> None:
-        missing = [n for n in ("value", "unit", "convention", "source", "confidence") if getattr(self, n) is None]
+        missing = [
+            n
+            for n in ("value", "unit", "convention", "source", "confidence")
+            if getattr(self, n) is None
+        ]
         if missing:
             raise BadInput(f"a {self.kind} entry lacks {', '.join(missing)}")
         if self.sessions:
@@ -150,12 +162,20 @@ class Entry:
             # "Less than 100 GB/s" is a range too, from nothing.
             require_positive(self.value[1:] if self.value[0] == 0 else self.value, "value")
             if self.value[0] > self.value[1]:
-                raise BadInput(f"value is the range {self.value}; expected the smaller number first")
+                raise BadInput(
+                    f"value is the range {self.value}; expected the smaller number first"
+                )
         elif isinstance(self.value, float | int):
             require_positive((self.value,), "value")
         self._check_unit()
-        if self.kind == "threshold" and rate_suffix(self.metric) is None and self.metric != "time_s":
-            raise BadInput(f"metric is {self.metric!r}; a threshold gates a rate ({', '.join(RATE_UNITS)}) or time_s")
+        if (
+            self.kind == "threshold"
+            and rate_suffix(self.metric) is None
+            and self.metric != "time_s"
+        ):
+            raise BadInput(
+                f"metric is {self.metric!r}; a threshold gates a rate ({', '.join(RATE_UNITS)}) or time_s"
+            )
 
     def _check_floor(self) -> None:
         """A share of a peak, from measured figures of somebody; or lowered by a site, which says why."""
@@ -164,12 +184,18 @@ class Entry:
             raise BadInput(f"a floor entry lacks {', '.join(missing)}")
         if self.sessions:
             raise BadInput("a floor entry has sessions; expected a value only")
-        if self.unit != SHARE or not isinstance(self.value, float | int) or not 0 <= self.value <= 1:
+        if (
+            self.unit != SHARE
+            or not isinstance(self.value, float | int)
+            or not 0 <= self.value <= 1
+        ):
             raise BadInput(
                 f"a floor is {self.value!r} {self.unit}; expected a share of the peak from 0 to 1, unit {SHARE!r}"
             )
         if rate_suffix(self.metric) is None:
-            raise BadInput(f"metric is {self.metric!r}; a floor is held under a rate ({', '.join(RATE_UNITS)})")
+            raise BadInput(
+                f"metric is {self.metric!r}; a floor is held under a rate ({', '.join(RATE_UNITS)})"
+            )
         if not self.reason and (self.value == 0 or self.figures is None or self.figures < 1):
             raise BadInput(
                 f"a floor of {self.value!r} rests on {self.figures or 0} figures; expected one source at least, or the "
@@ -183,7 +209,9 @@ class Entry:
         suffix = self.metric if self.metric in _UNITS else rate_suffix(self.metric)
         expected = None if suffix is None else _UNITS.get(suffix, "GB/s")
         if expected is not None and self.unit != expected:
-            raise BadInput(f"unit is {self.unit!r} under the metric {self.metric!r}; expected {expected!r}")
+            raise BadInput(
+                f"unit is {self.unit!r} under the metric {self.metric!r}; expected {expected!r}"
+            )
 
     @property
     def is_canary(self) -> bool:
@@ -201,7 +229,14 @@ class Entry:
     @property
     def identity(self) -> str:
         """What makes two entries the same one; published figures from different sources are different entries."""
-        key = (self.benchmark, self.name, self.parameters, self.metric, self.kind, asdict(self.hardware))
+        key = (
+            self.benchmark,
+            self.name,
+            self.parameters,
+            self.metric,
+            self.kind,
+            asdict(self.hardware),
+        )
         parts: list[object] = [
             *key,
             self.cache,
@@ -215,7 +250,9 @@ class Entry:
 
     def matches(self, key: Key) -> bool:
         """Whether this entry speaks of the measurement with `key`."""
-        if (self.benchmark, self.name) != (key.benchmark, key.name) or not self.hardware.covers(key.hardware):
+        if (self.benchmark, self.name) != (key.benchmark, key.name) or not self.hardware.covers(
+            key.hardware
+        ):
             return False
         if self.kind == "measured":
             mine = (canonical(self.parameters), self.metric, self.cache, self.timing)

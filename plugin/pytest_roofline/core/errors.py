@@ -78,7 +78,9 @@ def require_positive(values: tuple[float, ...], what: str) -> None:
         if not (math.isfinite(value) and value > 0):
             raise BadInput(f"{what}[{index}] is {value!r}; expected a finite number above zero")
         if not SMALLEST <= value <= LARGEST:
-            raise BadInput(f"{what}[{index}] is {value!r}; expected something between {SMALLEST:g} and {LARGEST:g}")
+            raise BadInput(
+                f"{what}[{index}] is {value!r}; expected something between {SMALLEST:g} and {LARGEST:g}"
+            )
 
 
 def check_tolerance(tolerance: float | None) -> None:
@@ -116,7 +118,9 @@ def refuse_wide(tolerance: float | None, meant: bool, remedy: str) -> None:
         )
 
 
-def require_amounts(record: object, *, above_zero: tuple[str, ...] = (), from_zero: tuple[str, ...] = ()) -> None:
+def require_amounts(
+    record: object, *, above_zero: tuple[str, ...] = (), from_zero: tuple[str, ...] = ()
+) -> None:
     """Refuse amounts that cannot be, of a record's fields: numbers, and lists and mappings of them; None is unknown."""
     for name in (*above_zero, *from_zero):
         value = getattr(record, name)
@@ -182,7 +186,9 @@ def _link(error: BaseException, frames: list[TracebackType]) -> None:
 
 def _is_ours(frame: TracebackType) -> bool:
     # What dataclasses generate stands in no file, and a module that is run has another name.
-    return _package(frame) == "pytest_roofline" or frame.tb_frame.f_code.co_filename.startswith(_OURS)
+    return _package(frame) == "pytest_roofline" or frame.tb_frame.f_code.co_filename.startswith(
+        _OURS
+    )
 
 
 def _package(frame: TracebackType) -> str:

@@ -56,7 +56,9 @@ class HardwareKey:
 
     def __str__(self) -> str:
         parts = [self.product or "any product", self.memory or "any memory"]
-        parts += [part for part in (self.partition, self.link) if part is not None and part != "none"]
+        parts += [
+            part for part in (self.partition, self.link) if part is not None and part != "none"
+        ]
         if self.devices not in (None, 1):
             parts.append(f"{self.devices} devices")
         return ", ".join(parts)
@@ -150,7 +152,9 @@ class Environment:
 
     def everything(self) -> dict[str, str]:
         """What is comparable, and every package; too much for each line of a baseline."""
-        return self.comparable() | {f"package {name}": version for name, version in self.packages.items()}
+        return self.comparable() | {
+            f"package {name}": version for name, version in self.packages.items()
+        }
 
     def comparable(self) -> dict[str, str]:
         """The facts worth naming when they changed, as text by name: driver, kernel, code, versions, variables."""
@@ -166,9 +170,15 @@ class Environment:
             "governor": self.host.governor,
             "affinity": self.host.affinity,
         }
-        facts |= self.software | self.libraries | {f"{name} cache": state for name, state in self.caches.items()}
+        facts |= (
+            self.software
+            | self.libraries
+            | {f"{name} cache": state for name, state in self.caches.items()}
+        )
         if self.variables is not None:
-            facts |= {VARIABLES: "known"} | {f"${name}": value for name, value in self.variables.items()}
+            facts |= {VARIABLES: "known"} | {
+                f"${name}": value for name, value in self.variables.items()
+            }
         return {name: value for name, value in facts.items() if value is not None}
 
 
@@ -307,7 +317,8 @@ class Unexpected:
                 "bus (Xid 79), and at which GPUs the container was given"
             )
         return _REMEDIES.get(
-            self.fact, "this is another node than the file is for: write one from a good node of its kind"
+            self.fact,
+            "this is another node than the file is for: write one from a good node of its kind",
         )
 
 

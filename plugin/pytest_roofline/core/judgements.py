@@ -151,7 +151,9 @@ class Judgement:
         compared = ("estimate", "new_s", "reference_s", "process_spread", "session_spread")
         missing = [name for name in compared if getattr(self, name) is None]
         if self.error is not None and missing:
-            raise BadInput(f"there is an error of the estimate, and no {', '.join(missing)}; expected all or none")
+            raise BadInput(
+                f"there is an error of the estimate, and no {', '.join(missing)}; expected all or none"
+            )
         if self.interval is not None and not self.interval[0] <= self.interval[1]:
             raise BadInput(f"interval is {self.interval}; expected the smaller end first")
 

@@ -74,7 +74,9 @@ def told_by_position(parameters: Mapping[str, object]) -> str:
 
 def value_text(parameter: str, value: Scalar) -> str:
     """A parameter's value as names of tests have it."""
-    return size_label(value) if parameter.endswith("_bytes") and isinstance(value, int) else f"{value}"
+    return (
+        size_label(value) if parameter.endswith("_bytes") and isinstance(value, int) else f"{value}"
+    )
 
 
 def label_of(benchmark: str, parameters: dict[str, Scalar], name: str) -> str:

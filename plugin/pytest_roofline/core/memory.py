@@ -34,7 +34,16 @@ _TEXTS = (
 # Where a kernel is loaded or launched, its words behind the vendor's.
 _TRITON = re.compile(r"Triton Error \[(?:CUDA|HIP)\]:.*out of memory")
 # All of them count by 1024, also the MPS allocator of torch before 2.6, which wrote GB for it.
-_UNITS = {"bytes": 1, "B": 1, "KB": 2**10, "KiB": 2**10, "MB": 2**20, "MiB": 2**20, "GB": 2**30, "GiB": 2**30}
+_UNITS = {
+    "bytes": 1,
+    "B": 1,
+    "KB": 2**10,
+    "KiB": 2**10,
+    "MB": 2**20,
+    "MiB": 2**20,
+    "GB": 2**30,
+    "GiB": 2**30,
+}
 _UNITS |= {"TB": 2**40, "TiB": 2**40, "PiB": 2**50}
 _SIZE = rf"([0-9]+(?:\.[0-9]*)?) ?({'|'.join(_UNITS)})\b"
 _ASKED = re.compile(rf"(?:[Tt]ried to allocate|Unable to allocate|Invalid buffer size:) {_SIZE}")
@@ -110,7 +119,11 @@ def out_of_memory(error: BaseException | None) -> BaseException | None:
     """The error that tells of memory running out: this one, or one that it was raised from; None where none does."""
     seen: set[int] = set()
     # Who asserts has drawn conclusions of their own.
-    while isinstance(error, Exception) and not isinstance(error, AssertionError) and id(error) not in seen:
+    while (
+        isinstance(error, Exception)
+        and not isinstance(error, AssertionError)
+        and id(error) not in seen
+    ):
         seen.add(id(error))
         if _tells_of_memory(error):
             return error
@@ -123,7 +136,9 @@ def out_of_memory(error: BaseException | None) -> BaseException | None:
 
 
 def _tells_of_memory(error: Exception) -> bool:
-    if isinstance(error, MemoryError) or any(base.__name__ == _CLASS for base in type(error).__mro__):
+    if isinstance(error, MemoryError) or any(
+        base.__name__ == _CLASS for base in type(error).__mro__
+    ):
         return True
     if not isinstance(error, RuntimeError):
         return False
@@ -149,7 +164,16 @@ def _size(match: re.Match[str] | None) -> int | None:
 Step = Literal["forward", "backward", "optimizer", "other"]
 STEPS: tuple[Step, ...] = get_args(Step)
 # docs/writing-tests.md defines each.
-Category = Literal["parameters", "buffers", "gradients", "optimizer", "activations", "temporaries", "inputs", "other"]
+Category = Literal[
+    "parameters",
+    "buffers",
+    "gradients",
+    "optimizer",
+    "activations",
+    "temporaries",
+    "inputs",
+    "other",
+]
 CATEGORIES: tuple[Category, ...] = get_args(Category)
 
 
@@ -218,7 +242,13 @@ class MemoryUse:
     allocator: tuple[AllocatorPoint, ...] = ()
 
     def __post_init__(self) -> None:
-        sizes = ("before_bytes", "categories", "phase_peaks", "device_peak_bytes", "device_before_bytes")
+        sizes = (
+            "before_bytes",
+            "categories",
+            "phase_peaks",
+            "device_peak_bytes",
+            "device_before_bytes",
+        )
         require_amounts(self, from_zero=sizes)
         # Of nothing, no category has a share.
         require_amounts(self, **{"above_zero" if self.categories else "from_zero": ("peak_bytes",)})

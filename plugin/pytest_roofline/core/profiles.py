@@ -180,6 +180,8 @@ class Figure:
         if not self.name:
             raise BadInput("a figure has no name; expected what it is")
         if self.unit not in UNITS:
-            raise BadInput(f"the unit of {self.name!r} is {self.unit!r}; expected one of {', '.join(UNITS)}")
+            raise BadInput(
+                f"the unit of {self.name!r} is {self.unit!r}; expected one of {', '.join(UNITS)}"
+            )
         if isinstance(self.value, bool) or not math.isfinite(self.value):
             raise BadInput(f"{self.name!r} is {self.value!r}; expected a finite number")

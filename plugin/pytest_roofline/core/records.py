@@ -76,7 +76,9 @@ class Measurement:
 
     def __post_init__(self) -> None:
         check_tolerance(self.tolerance)
-        require_amounts(self, above_zero=("round",), from_zero=("peak_bytes", "held_bytes", "compile_s"))
+        require_amounts(
+            self, above_zero=("round",), from_zero=("peak_bytes", "held_bytes", "compile_s")
+        )
 
     @property
     def median_s(self) -> float:
@@ -145,7 +147,9 @@ class Measurement:
 
     def comparable(self) -> dict[str, str]:
         """What of the way of measuring is worth naming when it changed."""
-        return self.samples.comparable() | (self.ranks.comparable() if self.ranks is not None else {})
+        return self.samples.comparable() | (
+            self.ranks.comparable() if self.ranks is not None else {}
+        )
 
     def derived(self) -> dict[str, float]:
         """The rates that a reader of the run file would otherwise have to work out."""

@@ -33,7 +33,17 @@ JUDGED: dict[str, Better] = {
 # What is written down and shown where it changed, and never judged; all other figures are counts of one instruction.
 SHOWN = ("sgprs", "instructions")
 # Instructions that are counted beside those that multiply matrices, as the vendors' disassemblers begin their names.
-COUNTED_NVIDIA = ("FFMA", "FFMA2", "HFMA2", "MUFU.EX2", "LDGSTS", "LDSM", "STSM", "UTMALDG", "UTMASTG")
+COUNTED_NVIDIA = (
+    "FFMA",
+    "FFMA2",
+    "HFMA2",
+    "MUFU.EX2",
+    "LDGSTS",
+    "LDSM",
+    "STSM",
+    "UTMALDG",
+    "UTMASTG",
+)
 COUNTED_AMD = ("v_exp", "v_fma", "buffer_load", "global_load")
 _SPILLS = ("spill_stores", "spill_loads", "vgpr_spills", "sgpr_spills")
 
@@ -47,7 +57,9 @@ _MATRIX = re.compile(
 def matrix_generation(figure: str) -> int:
     """0 where a figure counts no matrix instruction; else 1 (of a warp or wave), 2 (warpgroup), 3 (tensor memory)."""
     found = _MATRIX.fullmatch(figure)
-    return 0 if found is None else {"tensor_memory": 3, "warpgroup": 2}.get(found.lastgroup or "", 1)
+    return (
+        0 if found is None else {"tensor_memory": 3, "warpgroup": 2}.get(found.lastgroup or "", 1)
+    )
 
 
 def is_count(figure: str) -> bool:

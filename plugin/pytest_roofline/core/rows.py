@@ -151,12 +151,21 @@ class Row(Columns):
         """Whether its word is that of its memory, and its time has another."""
         judged, peak = self.judgement, self.peak
         worse = judged is not None and peak is not None and peak.outweighs
-        return worse and peak is not None and judged is not None and self.verdict == peak.verdict != judged.verdict
+        return (
+            worse
+            and peak is not None
+            and judged is not None
+            and self.verdict == peak.verdict != judged.verdict
+        )
 
     @property
     def interval(self) -> tuple[float, float] | None:
         """Where `change` may lie, with `confidence`."""
-        return None if self.change_low is None or self.change_high is None else (self.change_low, self.change_high)
+        return (
+            None
+            if self.change_low is None or self.change_high is None
+            else (self.change_low, self.change_high)
+        )
 
     @property
     def baseline_medians_s(self) -> tuple[float, ...]:
@@ -175,12 +184,21 @@ class Row(Columns):
         judged = self.judgement
         # The memory, which the word is of then, speaks for itself behind it.
         own = self.by_peak and judged is not None
-        yield replace(self, verdict=judged.verdict, reason=judged.reason) if own and judged is not None else self
-        if self.peak is not None or (self.measurement is not None and self.measurement.peak_bytes is not None):
+        yield (
+            replace(self, verdict=judged.verdict, reason=judged.reason)
+            if own and judged is not None
+            else self
+        )
+        if self.peak is not None or (
+            self.measurement is not None and self.measurement.peak_bytes is not None
+        ):
             yield self._memory()
 
     def _memory(self) -> Columns:
-        known: dict[str, Any] = {name: getattr(self, name) for name in _OF_BOTH} | {"metric": PEAK, "unit": "B"}
+        known: dict[str, Any] = {name: getattr(self, name) for name in _OF_BOTH} | {
+            "metric": PEAK,
+            "unit": "B",
+        }
         if self.peak is not None:
             peak = self.peak
             return Columns(

@@ -104,17 +104,25 @@ class Samples:
         require_amounts(self, from_zero=("first_calls_s", "warm_calls_s"))
         if self.blocks and sum(block.samples for block in self.blocks) != len(self.seconds):
             held = sum(block.samples for block in self.blocks)
-            raise BadInput(f"the blocks hold {held} samples; expected the {len(self.seconds)} that were taken")
+            raise BadInput(
+                f"the blocks hold {held} samples; expected the {len(self.seconds)} that were taken"
+            )
 
     @property
     def block_medians(self) -> tuple[float, ...]:
         """The median of every block that counts, in seconds per call; of every block where none does."""
-        return tuple(median(block) for block in self._kept_blocks()) if self.blocks else self.seconds
+        return (
+            tuple(median(block) for block in self._kept_blocks()) if self.blocks else self.seconds
+        )
 
     @property
     def kept(self) -> tuple[float, ...]:
         """Every sample of the blocks that count, in seconds per call; all samples where none does."""
-        return tuple(value for block in self._kept_blocks() for value in block) if self.blocks else self.seconds
+        return (
+            tuple(value for block in self._kept_blocks() for value in block)
+            if self.blocks
+            else self.seconds
+        )
 
     def _kept_blocks(self) -> Iterator[tuple[float, ...]]:
         at, nothing_counts = 0, all(block.excluded for block in self.blocks)
@@ -141,7 +149,11 @@ class Samples:
     @property
     def clock_hz(self) -> float | None:
         """The median clock of the blocks that count; None where no probe ran."""
-        clocks = [block.clock_hz for block in self.blocks if block.clock_hz is not None and not block.excluded]
+        clocks = [
+            block.clock_hz
+            for block in self.blocks
+            if block.clock_hz is not None and not block.excluded
+        ]
         return median(clocks) if clocks else None
 
     @property
@@ -175,7 +187,11 @@ class Samples:
             return self.spoiled
         if "unresolved" in self.labels:
             span_s = self.median_s * self.iterations
-            ticks = f"{span_s / self.tick_s:.3g} ticks of the clock" if self.tick_s else "too few ticks of the clock"
+            ticks = (
+                f"{span_s / self.tick_s:.3g} ticks of the clock"
+                if self.tick_s
+                else "too few ticks of the clock"
+            )
             return (
                 f"a sample spans {ticks}, not enough to tell a difference; "
                 "time more work in a call, or cache='rotate' or 'warm', whose calls can be batched "
@@ -273,11 +289,15 @@ class Ranks:
             if held not in (0, self.size):
                 raise BadInput(f"{name} holds {held} ranks; expected {self.size}")
         if len({len(own) for own in self.seconds}) > 1:
-            raise BadInput("seconds holds rows of different length; expected as many samples of every rank")
+            raise BadInput(
+                "seconds holds rows of different length; expected as many samples of every rank"
+            )
         for own in self.seconds:
             require_positive(own, "seconds")
         if self.straggler is not None and not 0 <= self.straggler < self.size:
-            raise BadInput(f"straggler is {self.straggler}; expected a rank from 0 to {self.size - 1}")
+            raise BadInput(
+                f"straggler is {self.straggler}; expected a rank from 0 to {self.size - 1}"
+            )
 
     @property
     def nodes(self) -> int:

@@ -30,7 +30,9 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,119}")
 def check_name(name: str, what: str) -> str:
     """`name` where it can stand as a file name of its own."""
     if not NAME.fullmatch(name):
-        raise BadInput(f"{what} is {name!r}; expected up to 120 letters, digits and ._+- and no leading dot")
+        raise BadInput(
+            f"{what} is {name!r}; expected up to 120 letters, digits and ._+- and no leading dot"
+        )
     return name
 
 
@@ -70,7 +72,9 @@ def _opened(path: Path, what: str) -> Iterator[BinaryIO]:
     except FileNotFoundError:
         raise BadFile(f"{what} {path} does not exist") from None
     except (OSError, ValueError) as error:
-        raise BadFile(f"{what} {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise BadFile(
+            f"{what} {path} cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from None
 
 
 def _limited(data: bytes, where: str) -> bytes:
@@ -124,7 +128,9 @@ def _make_twin(record: type) -> type:
         if member.default is not dataclasses.MISSING:
             members.append((member.name, kind, member.default))
         elif member.default_factory is not dataclasses.MISSING:
-            members.append((member.name, kind, msgspec.field(default_factory=member.default_factory)))
+            members.append(
+                (member.name, kind, msgspec.field(default_factory=member.default_factory))
+            )
         else:
             members.append((member.name, kind))
     return msgspec.defstruct(record.__name__, members, forbid_unknown_fields=True, kw_only=True)
@@ -175,7 +181,9 @@ def decode_json(data: bytes | str, where: str) -> Any:
     except UnicodeDecodeError as error:
         raise BadFile(f"{where} is not UTF-8 text ({error.reason}); expected JSON") from None
     except msgspec.ValidationError:
-        raise BadFile(f"{where} holds a number that is too large; expected finite numbers") from None
+        raise BadFile(
+            f"{where} holds a number that is too large; expected finite numbers"
+        ) from None
     except msgspec.DecodeError as error:
         raise BadFile(f"{where} {_why_not_json(raw, str(error))}") from None
 

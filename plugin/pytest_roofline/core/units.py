@@ -110,7 +110,9 @@ def parse_fraction(text: str, what: str) -> float:
     if value <= 0:
         raise BadInput(f"{what} is {text!r}; expected a share above zero, such as 5% or 0.05")
     if value >= 1 and not (match and match[2]):
-        raise BadInput(f"{what} is {text!r}, which could mean {number:g} % or {number * 100:g} %; write {number:g}%")
+        raise BadInput(
+            f"{what} is {text!r}, which could mean {number:g} % or {number * 100:g} %; write {number:g}%"
+        )
     return value
 
 
@@ -134,7 +136,9 @@ def parse_duration(text: str, what: str) -> float:
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value > 0):
-        raise BadInput(f"{what} is {text!r}; expected a duration above zero, such as 0.5, 90s, 30m or 1h")
+        raise BadInput(
+            f"{what} is {text!r}; expected a duration above zero, such as 0.5, 90s, 30m or 1h"
+        )
     return value
 
 

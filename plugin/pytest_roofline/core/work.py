@@ -47,7 +47,9 @@ class Work:
             if not isinstance(amount, int) or isinstance(amount, bool):
                 raise BadInput(f"Work.{field.name} is {shown(amount)}; expected a whole number")
             if not 0 <= amount <= MOST:
-                raise BadInput(f"Work.{field.name} is {amount}; expected zero or more, and at most 2^63")
+                raise BadInput(
+                    f"Work.{field.name} is {amount}; expected zero or more, and at most 2^63"
+                )
         if not any(getattr(self, field.name) for field in fields(self) if field.name != "tokens"):
             raise BadInput(
                 "Work is zero throughout; expected at least one of read_bytes, write_bytes, payload_bytes, flops, "
@@ -71,7 +73,12 @@ class Work:
     @property
     def size_bytes(self) -> int:
         """What people call the size of the call: S of a collective, the payload, or the largest of what was moved."""
-        return self.algbw_bytes or self.payload_bytes or max(self.read_bytes, self.write_bytes) or self.wire_bytes
+        return (
+            self.algbw_bytes
+            or self.payload_bytes
+            or max(self.read_bytes, self.write_bytes)
+            or self.wire_bytes
+        )
 
     @property
     def operational_intensity(self) -> float | None:
@@ -124,7 +131,10 @@ RATE_SUFFIXES = tuple(RATE_UNITS)
 
 def rate_suffix(metric: str) -> str | None:
     """The counting convention that the name of a metric ends in; None where it names none."""
-    return next((suffix for suffix in RATE_SUFFIXES if metric == suffix or metric.endswith("_" + suffix)), None)
+    return next(
+        (suffix for suffix in RATE_SUFFIXES if metric == suffix or metric.endswith("_" + suffix)),
+        None,
+    )
 
 
 def rate_unit(metric: str) -> str:

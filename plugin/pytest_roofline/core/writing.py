@@ -24,11 +24,18 @@ def write_json(path: Path, plain: dict[str, Any]) -> None:
     write_atomically(path, json_text(plain, sort_keys=True))
 
 
-def json_text(plain: Any, *, ensure_ascii: bool = False, indent: int | None = 2, **layout: Any) -> str:
+def json_text(
+    plain: Any, *, ensure_ascii: bool = False, indent: int | None = 2, **layout: Any
+) -> str:
     """Plain data as JSON that steers neither a terminal nor what reads a log, whatever its texts hold."""
-    text = json.dumps(plain, ensure_ascii=ensure_ascii, allow_nan=False, indent=indent, **layout) + "\n"
+    text = (
+        json.dumps(plain, ensure_ascii=ensure_ascii, allow_nan=False, indent=indent, **layout)
+        + "\n"
+    )
     # What is outside of strings has no such character but the ends of lines; half of a pair is nothing that JSON holds.
-    chars = {char for char in set(text) - {"\n"} if steers(char) and not "\ud800" <= char <= "\udfff"}
+    chars = {
+        char for char in set(text) - {"\n"} if steers(char) and not "\ud800" <= char <= "\udfff"
+    }
     escapes = {ord(char): json.dumps(char)[1:-1] if char != "\x7f" else r"\u007f" for char in chars}
     return without_commands(text.translate(escapes), r"\u0023")
 
@@ -90,7 +97,9 @@ def write_new(path: Path, text: str) -> None:
                 raise
     except (OSError, UnicodeEncodeError) as error:
         if isinstance(error, FileExistsError) and os.path.lexists(path):
-            raise CannotStore(f"{path} is there already; choose another name or remove that file") from None
+            raise CannotStore(
+                f"{path} is there already; choose another name or remove that file"
+            ) from None
         raise _cannot(path, error) from None
 
 
@@ -99,12 +108,16 @@ def refuse_overwriting(path: Path, inputs: Iterable[Path] = ()) -> None:
     if any(path.exists() and one.exists() and path.samefile(one) for one in inputs):
         raise BadInput(f"{path} is a file that this command reads; expected another name")
     if os.path.realpath(path).endswith(".jsonl"):
-        raise BadInput(f"{path} has the name of a run file, which ends in .jsonl; expected another name")
+        raise BadInput(
+            f"{path} has the name of a run file, which ends in .jsonl; expected another name"
+        )
     try:
         check_schema(decode_json(read_bytes(path, "file"), "it"), "it")
     except BadFile:
         return
-    raise BadInput(f"{path} is a baseline, or another file that pytest-roofline reads; expected another name")
+    raise BadInput(
+        f"{path} is a baseline, or another file that pytest-roofline reads; expected another name"
+    )
 
 
 def _cannot(path: Path, error: OSError | UnicodeEncodeError) -> CannotStore:
@@ -118,5 +131,7 @@ def _mode(path: Path) -> int:
     except FileNotFoundError:
         return SHARED
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise CannotStore(f"{path} cannot be written: it is a pipe or a device; expected a file, or a new name")
+        raise CannotStore(
+            f"{path} cannot be written: it is a pipe or a device; expected a file, or a new name"
+        )
     return stat.S_IMODE(mode)

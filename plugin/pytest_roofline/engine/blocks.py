@@ -130,7 +130,9 @@ class Stopwatch:
                 self._begin(isolated=True)
             spans.append(self._own_span_s(submit))
             submitting_s += self.submit_s
-        return self._agreed(BlockTimes(tuple(spans), None, submitting_s, self.device.host_s() - began_s, alone=True))
+        return self._agreed(
+            BlockTimes(tuple(spans), None, submitting_s, self.device.host_s() - began_s, alone=True)
+        )
 
     def behind(self, submit: Callable[[], None], samples: int) -> BlockTimes:
         """Samples in a row on a device that the host cannot stay ahead of: gaps are inside, and `wall_s` tells."""
@@ -143,7 +145,9 @@ class Stopwatch:
         wall_s = self.device.host_s() - began_s
         return self._agreed(BlockTimes(spans, None, host_s, wall_s, left_s=left_s))
 
-    def ahead(self, submit: Callable[[], None], samples: int, spin_cycles: int, probe_cycles: int) -> BlockTimes:
+    def ahead(
+        self, submit: Callable[[], None], samples: int, spin_cycles: int, probe_cycles: int
+    ) -> BlockTimes:
         """Samples behind a spin, a clock probe at either end; isolated ones each behind a spin of its own."""
         if self.isolated:
             return self._agreed(self._one_by_one(submit, samples, spin_cycles, probe_cycles))
@@ -169,7 +173,9 @@ class Stopwatch:
         self.settle()
         return self.device.host_s() - began_s
 
-    def _one_by_one(self, submit: Callable[[], None], samples: int, spin_cycles: int, probe_cycles: int) -> BlockTimes:
+    def _one_by_one(
+        self, submit: Callable[[], None], samples: int, spin_cycles: int, probe_cycles: int
+    ) -> BlockTimes:
         began_s, before_hz = self.device.host_s(), self.clock_hz(probe_cycles)
         host_s, ahead, spans = 0.0, True, []
         for _ in range(samples):
@@ -240,7 +246,9 @@ class Stopwatch:
         with self.answering():
             span_s = self.device.elapsed_s(start, end)
         if span_s < 0:
-            raise DeviceError(f"{self.device.name}'s stamps run backwards ({span_s:g} s); its times mean nothing")
+            raise DeviceError(
+                f"{self.device.name}'s stamps run backwards ({span_s:g} s); its times mean nothing"
+            )
         return span_s
 
     @contextlib.contextmanager

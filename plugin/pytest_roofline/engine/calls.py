@@ -134,7 +134,9 @@ def held_by(fn: object) -> tuple[object, ...]:
         return (*fn.args, *fn.keywords.values(), *held_by(fn.func))
     if not isinstance(fn, types.FunctionType):
         return ()
-    values = [fn.__globals__.get(name) for name in fn.__code__.co_names] + [*(fn.__defaults__ or ())]
+    values = [fn.__globals__.get(name) for name in fn.__code__.co_names] + [
+        *(fn.__defaults__ or ())
+    ]
     for cell in fn.__closure__ or ():
         # A name that the function's surroundings have not set yet.
         with contextlib.suppress(ValueError):
@@ -153,7 +155,9 @@ class ForAll(Protocol):
         """The index of the first set with wrong data; None where all are right."""
 
 
-def renewal(peers: Peers, timed: Timed, sets: list[tuple[object, ...]]) -> Callable[[int], None] | None:
+def renewal(
+    peers: Peers, timed: Timed, sets: list[tuple[object, ...]]
+) -> Callable[[int], None] | None:
     """What makes the first so many sets as new: ruined all at once where `verify` can, else made once more.
 
     None where no rank verifies, or nothing makes them. Where one rank does so all do: it may take a collective.
@@ -175,7 +179,9 @@ def renewal(peers: Peers, timed: Timed, sets: list[tuple[object, ...]]) -> Calla
     return renew
 
 
-def verified(peers: Peers, device: Device, timed: Timed, sets: Sequence[tuple[object, ...]]) -> tuple[bool | None, str]:
+def verified(
+    peers: Peers, device: Device, timed: Timed, sets: Sequence[tuple[object, ...]]
+) -> tuple[bool | None, str]:
     """Whether every rank's data are right in the sets that were called with, and what is wrong where not.
 
     Every rank comes here once its device is done, and all learn the same, in the words of this rank's own `verify`
@@ -199,7 +205,9 @@ def wrong_data(verify: Callable[..., object], sets: Sequence[tuple[object, ...]]
             return ""
         return f"wrong data in argument set {first}{_said(verify, sets[first], len(sets)) or ': first_wrong named it'}"
     said = (_said(verify, arguments, len(sets)) for arguments in sets)
-    return next((f"wrong data in argument set {index}{text}" for index, text in enumerate(said) if text), "")
+    return next(
+        (f"wrong data in argument set {index}{text}" for index, text in enumerate(said) if text), ""
+    )
 
 
 def _said(verify: Callable[..., object], arguments: tuple[object, ...], count: int) -> str:
@@ -212,7 +220,9 @@ def _said(verify: Callable[..., object], arguments: tuple[object, ...], count: i
     return "" if answer is None or answer else f" of {count}: verify returned {answer!r}"
 
 
-def _after_refill(peers: Peers, device: Device, timed: Timed, sets: Sequence[tuple[object, ...]]) -> str:
+def _after_refill(
+    peers: Peers, device: Device, timed: Timed, sets: Sequence[tuple[object, ...]]
+) -> str:
     """One more call on each set with new data in it. Every rank makes all of them, whatever it finds."""
     first = ""
     for index, arguments in enumerate(sets):
@@ -223,14 +233,18 @@ def _after_refill(peers: Peers, device: Device, timed: Timed, sets: Sequence[tup
         timed.call(*arguments)
         device.synchronize()
         said = _said(timed.verify, arguments, len(sets)) if timed.verify is not None else ""
-        first = first or (said and f"wrong data in argument set {index}, filled again after timing{said}")
+        first = first or (
+            said and f"wrong data in argument set {index}, filled again after timing{said}"
+        )
     return first
 
 
 def _agreed(peers: Peers, own: str) -> str:
     """What is wrong on this rank, or that it is another's data."""
     wrong = [number for number, row in enumerate(peers.gather((bool(own),))) if row[0]]
-    return own or (f"wrong data{of_ranks(wrong, peers.size)}; those of this rank are right" if wrong else "")
+    return own or (
+        f"wrong data{of_ranks(wrong, peers.size)}; those of this rank are right" if wrong else ""
+    )
 
 
 def bytes_per_set(work: Work) -> int:
@@ -254,11 +268,15 @@ def dense(value: object) -> Iterator[Any]:
     if isinstance(value, tuple | list):
         for inner in value:
             yield from dense(inner)
-    elif str(getattr(value, "layout", "")) == "torch.strided" and not hasattr(value, "__tensor_flatten__"):
+    elif str(getattr(value, "layout", "")) == "torch.strided" and not hasattr(
+        value, "__tensor_flatten__"
+    ):
         yield value
 
 
-def rotation_sets(work: Work, cache_bytes: int, memory_bytes: int | None, set_bytes: int = 0) -> int:
+def rotation_sets(
+    work: Work, cache_bytes: int, memory_bytes: int | None, set_bytes: int = 0
+) -> int:
     """How many argument sets a rotation needs so that a buffer has left the cache when its turn comes again.
 
     A matter of sizes alone, as is `is_cold`: neither free memory nor the host's speed has a say, since what was timed
@@ -269,7 +287,11 @@ def rotation_sets(work: Work, cache_bytes: int, memory_bytes: int | None, set_by
     if touched == 0 or touched >= ROTATION_FACTOR * cache_bytes:
         return 1
     needed = math.ceil(ROTATION_FACTOR * cache_bytes / touched) + 1
-    held = MOST_SETS if memory_bytes is None else max(1, int(memory_bytes * MEMORY_SHARE // max(touched, set_bytes)))
+    held = (
+        MOST_SETS
+        if memory_bytes is None
+        else max(1, int(memory_bytes * MEMORY_SHARE // max(touched, set_bytes)))
+    )
     return min(needed, held, MOST_SETS)
 
 
@@ -293,7 +315,11 @@ def is_cold(sets: int, work: Work, cache_bytes: int) -> bool:
 
 
 def fill(
-    sets: list[tuple[object, ...]], request: Request, device: Device, peers: Peers, tell: Callable[[str], object]
+    sets: list[tuple[object, ...]],
+    request: Request,
+    device: Device,
+    peers: Peers,
+    tell: Callable[[str], object],
 ) -> bool:
     """Make the argument sets of a request in an empty list, as many on every rank, however long that takes.
 
@@ -310,7 +336,9 @@ def fill(
     free_bytes, began_s, neighbours = device.free_bytes(), device.host_s(), Neighbours()
     sets.append(timed.arguments())
     held_bytes = bytes_held(work, sets[0])
-    room = agreed_room(peers, Room(free_bytes, cache_bytes, facts.memory_bytes, held_bytes, facts.type == "cpu"))
+    room = agreed_room(
+        peers, Room(free_bytes, cache_bytes, facts.memory_bytes, held_bytes, facts.type == "cpu")
+    )
     if work.metric == "time_s":
         # What its tensors hold is all that is known of what a call touches.
         work = replace(work, payload_bytes=room.set_bytes)

@@ -63,7 +63,10 @@ def measure_triad(device: Device, kind: str, cache_bytes: int) -> Ceiling | None
     if 3 * array_bytes > device.free_bytes() / 2:
         return None
     out, left, right = (array(array_bytes, kind).fill_(value) for value in (0.0, 1.0, 2.0))
-    samples = time_plan(device, Plan(lambda: torch.add(left, right, alpha=3.0, out=out), sets=[()], budget_s=BUDGET_S))
+    samples = time_plan(
+        device,
+        Plan(lambda: torch.add(left, right, alpha=3.0, out=out), sets=[()], budget_s=BUDGET_S),
+    )
     # The best sample: a ceiling is what the machine can reach, not what it usually does.
     return Ceiling(
         metric="traffic_GBps",
@@ -95,14 +98,20 @@ class MeasuredProduct:
 def measure_product(device: Device, kind: str, metric: str) -> MeasuredProduct:
     """The most FLOP/s of a product of two square matrices in the type that a metric names, 2n³ for n rows."""
     name = metric.removesuffix("_TFLOPS")
-    if name not in TYPES or not metric.endswith("_TFLOPS") or (name == "tf32" and not kind.startswith("cuda")):
+    if (
+        name not in TYPES
+        or not metric.endswith("_TFLOPS")
+        or (name == "tf32" and not kind.startswith("cuda"))
+    ):
         return MeasuredProduct(None)
     try:
         with multiplying(kind, name):
             return _best_product(device, kind, name)
     except (RuntimeError, DeviceError) as error:
         # No room, no kernel for this type, or a device that failed: the measurement itself tells of that.
-        return MeasuredProduct(None, settled=not isinstance(error, DeviceError) and out_of_memory(error) is None)
+        return MeasuredProduct(
+            None, settled=not isinstance(error, DeviceError) and out_of_memory(error) is None
+        )
 
 
 def _best_product(device: Device, kind: str, name: str) -> MeasuredProduct:
@@ -113,7 +122,9 @@ def _best_product(device: Device, kind: str, name: str) -> MeasuredProduct:
     if cut and rows < FAIR_PRODUCT:
         return MeasuredProduct(None, settled=False)
     left, right, out = matrices
-    samples = time_plan(device, Plan(lambda: torch.mm(left, right, out=out), sets=[()], budget_s=BUDGET_S))
+    samples = time_plan(
+        device, Plan(lambda: torch.mm(left, right, out=out), sets=[()], budget_s=BUDGET_S)
+    )
     ceiling = Ceiling(
         metric=f"{name}_TFLOPS",
         value=2 * rows**3 / min(samples.seconds),
@@ -123,7 +134,9 @@ def _best_product(device: Device, kind: str, name: str) -> MeasuredProduct:
     return MeasuredProduct(ceiling, settled=not cut)
 
 
-def _largest_matrices(device: Device, kind: str, dtype: "torch.dtype") -> tuple[tuple["torch.Tensor", ...], bool]:
+def _largest_matrices(
+    device: Device, kind: str, dtype: "torch.dtype"
+) -> tuple[tuple["torch.Tensor", ...], bool]:
     """Three [n, n]: so many rows that twice as many would take too long, or not fit; and whether they do not fit."""
     rows, matrices = SMALLEST_PRODUCT, square_matrices(SMALLEST_PRODUCT, kind, dtype)
     while rows < LARGEST_PRODUCT:
@@ -147,7 +160,9 @@ def square_matrices(rows: int, kind: str, dtype: "torch.dtype") -> tuple["torch.
     """Three [rows, rows]; a device draws less power on zeros, and is faster than it ever is."""
     import torch
 
-    return tuple(torch.rand(rows, rows, device=kind, dtype=torch.float32).to(dtype) for _ in range(3))
+    return tuple(
+        torch.rand(rows, rows, device=kind, dtype=torch.float32).to(dtype) for _ in range(3)
+    )
 
 
 def _product_s(device: Device, matrices: tuple["torch.Tensor", ...]) -> float:
@@ -213,14 +228,20 @@ def measure_canaries(device: Device, hardware: HardwareKey, process: str) -> lis
     return found
 
 
-def measure_canary(device: Device, hardware: HardwareKey, process: str, name: str, canary: Canary) -> Measurement:
+def measure_canary(
+    device: Device, hardware: HardwareKey, process: str, name: str, canary: Canary
+) -> Measurement:
     """One of them, measured."""
     # A graph would leave out the launches, which one of them is about.
     plan = Plan(canary.fn, sets=[()], budget_s=CANARY_S, timing=canary.timing, graph=False)
     cold = is_cold(1, canary.work, device.facts().last_level_cache_bytes or 0)
     samples = time_plan(device, plan, CANARY, *(() if cold else ("cache_resident",)))
-    key = Key(CANARY_BENCHMARK, canary.parameters, canary.metric, hardware, "warm", canary.timing, name)
-    return Measurement(key, CANARY_TEST, key.label, process, canary.work, samples, invalid=samples.trouble)
+    key = Key(
+        CANARY_BENCHMARK, canary.parameters, canary.metric, hardware, "warm", canary.timing, name
+    )
+    return Measurement(
+        key, CANARY_TEST, key.label, process, canary.work, samples, invalid=samples.trouble
+    )
 
 
 def canary_of(device: Device, name: str) -> Canary:
@@ -232,12 +253,24 @@ def canary_of(device: Device, name: str) -> Canary:
         size_bytes = CPU_COPY_BYTES if on_cpu else COPY_BYTES
         source, target = (array(size_bytes, device.name).fill_(1.0) for _ in range(2))
         work = Work(read_bytes=size_bytes, write_bytes=size_bytes, payload_bytes=size_bytes)
-        return Canary(lambda: target.copy_(source), work, {"dtype": "fp32", "size_bytes": size_bytes}, work.metric)
+        return Canary(
+            lambda: target.copy_(source),
+            work,
+            {"dtype": "fp32", "size_bytes": size_bytes},
+            work.metric,
+        )
     if name == "gemm":
         rows, dtype = (CPU_ROWS, "fp32") if on_cpu else (ROWS, "bf16")
-        left, right, out = square_matrices(rows, device.name, torch.float32 if on_cpu else torch.bfloat16)
+        left, right, out = square_matrices(
+            rows, device.name, torch.float32 if on_cpu else torch.bfloat16
+        )
         work = Work(flops=2 * rows**3)
-        return Canary(lambda: torch.mm(left, right, out=out), work, {"dtype": dtype, "rows": rows}, f"{dtype}_TFLOPS")
+        return Canary(
+            lambda: torch.mm(left, right, out=out),
+            work,
+            {"dtype": dtype, "rows": rows},
+            f"{dtype}_TFLOPS",
+        )
     one = torch.zeros(1, device=device.name)
 
     def launch() -> None:
@@ -271,13 +304,17 @@ class TorchWorkloads:
 
     def copy(self, size_bytes: int) -> Callable[[], object]:
         """`target.copy_(source)` of 8-byte integers, so that nothing can be compressed away."""
-        source = self._torch.randint(-(2**62), 2**62, (max(1, size_bytes // 8),), device=self._where)
+        source = self._torch.randint(
+            -(2**62), 2**62, (max(1, size_bytes // 8),), device=self._where
+        )
         target = self._torch.zeros_like(source)
         return lambda: target.copy_(source)
 
     def read(self, size_bytes: int) -> Callable[[], object]:
         """The largest of so many bytes as 8-byte integers, which no sum of theirs could overflow."""
-        source = self._torch.randint(-(2**62), 2**62, (max(1, size_bytes // 8),), device=self._where)
+        source = self._torch.randint(
+            -(2**62), 2**62, (max(1, size_bytes // 8),), device=self._where
+        )
         out = self._torch.empty((), dtype=source.dtype, device=self._where)
         return lambda: self._torch.amax(source, dim=(), out=out)
 
@@ -286,7 +323,9 @@ class TorchWorkloads:
         if self._where.type == "cpu":
             return None
         left, right = (
-            self._torch.randn((MATMUL_SIZE, MATMUL_SIZE), dtype=self._torch.bfloat16, device=self._where)
+            self._torch.randn(
+                (MATMUL_SIZE, MATMUL_SIZE), dtype=self._torch.bfloat16, device=self._where
+            )
             for _ in range(2)
         )
         out = self._torch.empty_like(left)

@@ -111,7 +111,11 @@ class Conditions:
             self._first, self._began_s = self._before, self._device.host_s()
 
     def cause(
-        self, ahead: bool | None, clocks_hz: tuple[float, float] | None, wall_s: float, samples_s: float = 0.0
+        self,
+        ahead: bool | None,
+        clocks_hz: tuple[float, float] | None,
+        wall_s: float,
+        samples_s: float = 0.0,
     ) -> str:
         """Why the block that ends now does not count; empty where it does, or where nobody was asked yet.
 
@@ -169,20 +173,30 @@ class Conditions:
         if after.active is not None or POWER_CAP in after.seconds:
             self.power_capped = self._was_active(POWER_CAP)
         self.spoiled = next((cause for cause in CAUSES if self._was_active(cause)), "")
-        if not self.spoiled and after.others_busy is not None and after.others_busy > MOST_OTHERS_BUSY:
+        if (
+            not self.spoiled
+            and after.others_busy is not None
+            and after.others_busy > MOST_OTHERS_BUSY
+        ):
             self.spoiled, self.neighbours = NEIGHBOUR, "seen"
         if not self.spoiled and self._preempted():
             self.spoiled = PREEMPTED
 
     def _was_active(self, cause: str) -> bool:
         before, after = self._before, self._after
-        at_the_ends = any(cause in counters.active for counters in (before, after) if counters.active is not None)
-        grew = after.seconds.get(cause, 0.0) > before.seconds.get(cause, after.seconds.get(cause, 0.0))
+        at_the_ends = any(
+            cause in counters.active for counters in (before, after) if counters.active is not None
+        )
+        grew = after.seconds.get(cause, 0.0) > before.seconds.get(
+            cause, after.seconds.get(cause, 0.0)
+        )
         return at_the_ends or grew
 
     def _note_neighbours(self) -> None:
         after = self._after
-        self.throttle_known = self.throttle_known or after.active is not None or THERMAL in after.seconds
+        self.throttle_known = (
+            self.throttle_known or after.active is not None or THERMAL in after.seconds
+        )
         # Memory in use tells of a neighbour even where the list of processes is blind, but not whether it works.
         if after.others_bytes is None:
             return
@@ -211,7 +225,12 @@ class Conditions:
     def _preempted(self) -> bool:
         before, after = self._before.preemptions, self._after.preemptions
         most = max(1, MOST_PREEMPTIONS_HZ * self._wall_s)
-        return before is not None and after is not None and after - before > most and self._taken_by_others()
+        return (
+            before is not None
+            and after is not None
+            and after - before > most
+            and self._taken_by_others()
+        )
 
     def _taken_by_others(self) -> bool:
         """Whether others had the cores: in these blocks, or where they are too short to tell, since the first began.
@@ -220,7 +239,10 @@ class Conditions:
         """
         first, after = self._first or self._before, self._after.others_core_s
         since_first_s = self._device.host_s() - self._began_s
-        for before, seconds in ((self._before.others_core_s, self._wall_s), (first.others_core_s, since_first_s)):
+        for before, seconds in (
+            (self._before.others_core_s, self._wall_s),
+            (first.others_core_s, since_first_s),
+        ):
             if before is None or after is None:
                 return True
             if seconds >= SHORTEST_TOLD_S:
@@ -244,4 +266,6 @@ def busy_text(device: Device, pause: Callable[[float], object] = time.sleep) -> 
 
 
 def _busy(device: SiblingDevice) -> dict[str, float]:
-    return {name: share for name, share in device.busy_siblings().items() if share > MOST_OTHERS_BUSY}
+    return {
+        name: share for name, share in device.busy_siblings().items() if share > MOST_OTHERS_BUSY
+    }

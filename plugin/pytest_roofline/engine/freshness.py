@@ -65,9 +65,13 @@ class Refill:
             _write(part, like.roll(places % like.numel()) * factor)
 
 
-def refill_of(fn: Callable[..., object], sets: Sequence[tuple[object, ...]], free_bytes: int) -> Callable[[int], None]:
+def refill_of(
+    fn: Callable[..., object], sets: Sequence[tuple[object, ...]], free_bytes: int
+) -> Callable[[int], None]:
     """What gives the set of an index other values, and the tensors that a function holds itself."""
-    wide_bytes = sum(part.numel() * max(4, part.element_size()) for part in _refilled((sets[0], held_by(fn))))
+    wide_bytes = sum(
+        part.numel() * max(4, part.element_size()) for part in _refilled((sets[0], held_by(fn)))
+    )
     needed = (len(sets) + COPIES) * wide_bytes
     if needed > free_bytes:
         raise NoRoom(
@@ -95,7 +99,9 @@ class Look:
     What is noted `before` the first call tells later whether calls write into it.
     """
 
-    def __init__(self, fn: Callable[..., object], sets: Sequence[tuple[object, ...]], *, before: bool) -> None:
+    def __init__(
+        self, fn: Callable[..., object], sets: Sequence[tuple[object, ...]], *, before: bool
+    ) -> None:
         self._held_by = fn
         # Not the set itself: whoever replaces it frees its buffers.
         self._sets = sets
@@ -103,7 +109,9 @@ class Look:
         noted = own if any(map(_is_changeable, own)) else []
         self._before = {_storage(one): _State.of(one) for one in noted}
 
-    def why_stale(self, fn: Callable[..., object], settle: Callable[[], object], free_bytes: Callable[[], int]) -> str:
+    def why_stale(
+        self, fn: Callable[..., object], settle: Callable[[], object], free_bytes: Callable[[], int]
+    ) -> str:
         """Why calls are not believed; empty where they are, or where nothing can be seen.
 
         The function is called a few times more; what was spoiled holds afterwards what it held before.
@@ -139,16 +147,21 @@ class Look:
         None where a result has memory of its own, and where not everything that is written to can be spoiled.
         """
         # What is only read must be there too: what a tensor is clamped to, it is also when clamped once more.
-        if not any(_is_changeable(one) and all(one is not other for other in written) for one in self._own):
+        if not any(
+            _is_changeable(one) and all(one is not other for other in written) for one in self._own
+        ):
             return []
         own = {_storage(one) for one in dense(self._sets[0]) if _is_plain(one)}
         # The first is held, or the second would be given its memory.
         results = [fn(*self._sets[0]) for _ in range(2)]
         first, second = (
-            [one for one in dense(result) if not _is_plain(one) or _storage(one) not in own] for result in results
+            [one for one in dense(result) if not _is_plain(one) or _storage(one) not in own]
+            for result in results
         )
         spots = _apart([*written, *second])
-        if [_storage(one) for one in first] != [_storage(one) for one in second] or not all(map(_is_changeable, spots)):
+        if [_storage(one) for one in first] != [_storage(one) for one in second] or not all(
+            map(_is_changeable, spots)
+        ):
             return []
         return [_flat(one) for one in spots]
 
@@ -160,10 +173,18 @@ class Look:
     def _written(self) -> list[Any]:
         """Which of its tensors the calls have changed since the first."""
         before = self._before
-        return [one for one in self._own if _storage(one) in before and before[_storage(one)] != _State.of(one)]
+        return [
+            one
+            for one in self._own
+            if _storage(one) in before and before[_storage(one)] != _State.of(one)
+        ]
 
     def _remembers(
-        self, fn: Callable[..., object], parts: list[Any], written: list[Any], free_bytes: Callable[[], int]
+        self,
+        fn: Callable[..., object],
+        parts: list[Any],
+        written: list[Any],
+        free_bytes: Callable[[], int],
     ) -> bool:
         """Whether what a call gives follows the objects or addresses of its arguments, and not what they hold."""
         given = self._sets[0]
@@ -174,16 +195,21 @@ class Look:
         # With most functions it is done here: what they give is another.
         if first is None or first != _Outcome.of(fn(*given), written):
             return False
-        needed = 2 * sum({_storage(one): one.untyped_storage().nbytes() for one in tensors}.values())
+        needed = 2 * sum(
+            {_storage(one): one.untyped_storage().nbytes() for one in tensors}.values()
+        )
         if needed > free_bytes():
             return False
         # Both are held, or the second would be given the memory of the first.
-        copies = [dict(zip(map(id, tensors), copy.deepcopy(tensors), strict=True)) for _ in range(2)]
+        copies = [
+            dict(zip(map(id, tensors), copy.deepcopy(tensors), strict=True)) for _ in range(2)
+        ]
         # In place, a call changed them once more; now they hold what the copies hold.
         if first != _Outcome.of(fn(*given), written):
             return False
         others = [
-            _Outcome.of(fn(*_exchanged(given, by_id)), [by_id.get(id(one), one) for one in written]) for by_id in copies
+            _Outcome.of(fn(*_exchanged(given, by_id)), [by_id.get(id(one), one) for one in written])
+            for by_id in copies
         ]
         return others[0] == others[1] != first
 
@@ -219,7 +245,9 @@ class _State:
         total = int(words.view(torch.int64).sum()) if aligned else 0
         count = max(1, round(SAMPLED ** (1 / max(1, plain.dim()))))
         places = tuple(slice(None, None, max(1, size // count)) for size in plain.shape)
-        bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[plain.element_size()]
+        bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[
+            plain.element_size()
+        ]
         return cls(total, tuple(plain[places].reshape(-1).view(bits).tolist()))
 
 
@@ -236,7 +264,9 @@ class _Outcome:
         from torch.utils._pytree import tree_leaves
 
         tensors = [*dense(result), *written]
-        numbers = tuple(leaf for leaf in tree_leaves(result) if isinstance(leaf, int | float | complex | str))
+        numbers = tuple(
+            leaf for leaf in tree_leaves(result) if isinstance(leaf, int | float | complex | str)
+        )
         if not (tensors or numbers) or not all(map(_is_plain, tensors)):
             return None
         return cls(tuple(map(_State.of, tensors)), numbers)
@@ -254,17 +284,26 @@ def _is_plain(tensor: Any) -> bool:
     import torch
 
     odd = (tensor.is_meta, tensor.is_nested, tensor.is_quantized, tensor.is_conj(), tensor.is_neg())
-    return type(tensor) in (torch.Tensor, torch.nn.Parameter) and not (any(odd) or torch._is_functional_tensor(tensor))
+    return type(tensor) in (torch.Tensor, torch.nn.Parameter) and not (
+        any(odd) or torch._is_functional_tensor(tensor)
+    )
 
 
 def _is_changeable(tensor: Any) -> bool:
     """Whether it holds floating-point numbers of its own; a number that others index by may not become another."""
-    if not _is_plain(tensor) or not (tensor.is_floating_point() or tensor.is_complex()) or not tensor.numel():
+    if (
+        not _is_plain(tensor)
+        or not (tensor.is_floating_point() or tensor.is_complex())
+        or not tensor.numel()
+    ):
         return False
     # Two numbers in a byte, which torch converts into nothing.
     if "float4" in str(tensor.dtype):
         return False
-    by_stride = [dim for _, dim in sorted(zip(tensor.stride(), range(tensor.dim()), strict=True), reverse=True)]
+    by_stride = [
+        dim
+        for _, dim in sorted(zip(tensor.stride(), range(tensor.dim()), strict=True), reverse=True)
+    ]
     return bool(tensor.permute(by_stride).is_contiguous())
 
 

@@ -43,7 +43,9 @@ def read(path: Path) -> str | None:
 
 
 def _cpuinfo(field: str) -> str | None:
-    match = re.search(rf"^{re.escape(field)}[ \t]*:[ \t]*(.+)$", read(ROOT / "proc/cpuinfo") or "", re.MULTILINE)
+    match = re.search(
+        rf"^{re.escape(field)}[ \t]*:[ \t]*(.+)$", read(ROOT / "proc/cpuinfo") or "", re.MULTILINE
+    )
     return match[1].strip() if match else None
 
 
@@ -51,7 +53,12 @@ def _sysctl(name: str) -> str | None:
     if platform.system() != "Darwin":
         return None
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        return subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, timeout=5).stdout.strip() or None
+        return (
+            subprocess.run(
+                ["sysctl", "-n", name], capture_output=True, text=True, timeout=5
+            ).stdout.strip()
+            or None
+        )
     return None
 
 
@@ -86,7 +93,9 @@ def last_level_cache_bytes() -> int:
         level = read(index / "level") or index.name.removeprefix("index")
         if match and level.isdigit():
             shared = read(index / "shared_cpu_list") or ""
-            caches[int(level), shared] = int(match[1]) * {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}[match[2]]
+            caches[int(level), shared] = (
+                int(match[1]) * {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}[match[2]]
+            )
     last = max((level for level, _ in caches), default=0)
     told = _sysctl("hw.l3cachesize") or _sysctl("hw.perflevel0.l2cachesize")
     found = sum(size for (level, _), size in caches.items() if level == last)
@@ -142,7 +151,10 @@ def cgroup_cpus() -> float | None:
     for folder in _cgroup_folders("cpu"):
         words = (read(folder / "cpu.max") or "").split()
         if not words:
-            words = [read(folder / "cpu.cfs_quota_us") or "", read(folder / "cpu.cfs_period_us") or ""]
+            words = [
+                read(folder / "cpu.cfs_quota_us") or "",
+                read(folder / "cpu.cfs_period_us") or "",
+            ]
         if len(words) == 2 and words[0].isdigit() and words[1].isdigit() and int(words[1]) > 0:
             quotas.append(int(words[0]) / int(words[1]))
     return min(quotas, default=None)
@@ -175,7 +187,9 @@ def free_memory_bytes() -> int:
         # Page cache counts as used but is given back on demand.
         stat = read(folder / "memory.stat") or ""
         # Version 1 counts the subtree under another name, and its usage is the subtree's.
-        cache = re.search(r"^total_inactive_file (\d+)$", stat, re.M) or re.search(r"^inactive_file (\d+)$", stat, re.M)
+        cache = re.search(r"^total_inactive_file (\d+)$", stat, re.M) or re.search(
+            r"^inactive_file (\d+)$", stat, re.M
+        )
         if used.isdigit():
             free.append(limit - int(used) + (int(cache[1]) if cache else 0))
     return max(0, min(free))
@@ -199,7 +213,9 @@ def affinity() -> str:
     usable = usable_cpus()
     starts = sorted(number for number in usable if number - 1 not in usable)
     ends = sorted(number for number in usable if number + 1 not in usable)
-    return ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in zip(starts, ends, strict=True))
+    return ",".join(
+        f"{low}" if low == high else f"{low}-{high}" for low, high in zip(starts, ends, strict=True)
+    )
 
 
 def numbers_of(ranges: str) -> set[int]:
@@ -245,7 +261,9 @@ def software() -> dict[str, str]:
     import torch
 
     versions = {"python": platform.python_version(), "torch": str(torch.__version__)}
-    versions["allocator"] = next((value for name in _ALLOCATOR if (value := os.environ.get(name))), "default")
+    versions["allocator"] = next(
+        (value for name in _ALLOCATOR if (value := os.environ.get(name))), "default"
+    )
     built_for = {"cuda": torch.version.cuda, "hip": torch.version.hip}
     versions |= {name: value for name, value in built_for.items() if isinstance(value, str)}
     for distribution in ("triton", "pytorch-triton-rocm", "pytorch-triton-xpu", "numpy"):
@@ -296,7 +314,12 @@ def limited() -> Iterator[int | None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     free = free_memory_bytes()
     margin = min(max(LEAST_MARGIN_BYTES, int(MARGIN_SHARE * free)), free // 2)
-    limit = min([held + free - margin, *(known for known in (soft, hard) if known != resource.RLIM_INFINITY)])
+    limit = min(
+        [
+            held + free - margin,
+            *(known for known in (soft, hard) if known != resource.RLIM_INFINITY),
+        ]
+    )
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
     try:
         yield limit

@@ -24,9 +24,24 @@ from .host import read
 
 # Of a variable's name, what begins those that steer a library, and what those have that hold a secret.
 _PREFIXES = (
-    *("NCCL_", "RCCL_", "TORCH", "PYTORCH_", "TRITON_", "CUDA_", "CUBLAS_", "HIP_", "HSA_", "OMP_", "MKL_", "UCX_"),
+    *(
+        "NCCL_",
+        "RCCL_",
+        "TORCH",
+        "PYTORCH_",
+        "TRITON_",
+        "CUDA_",
+        "CUBLAS_",
+        "HIP_",
+        "HSA_",
+        "OMP_",
+        "MKL_",
+        "UCX_",
+    ),
 )
-_SECRET = re.compile(r"TOKEN|SECRET|PASS|CREDENTIAL|AUTH|(?:API|ACCESS|PRIVATE)_?KEY|COOKIE", re.IGNORECASE)
+_SECRET = re.compile(
+    r"TOKEN|SECRET|PASS|CREDENTIAL|AUTH|(?:API|ACCESS|PRIVATE)_?KEY|COOKIE", re.IGNORECASE
+)
 _SECRET_VALUE = re.compile(r"://[^/\s]*@|^(?:ghp_|sk-|xox|eyJ|AKIA|nvapi-|hf_)")
 # By the name of its file what a library is called.
 _LIBRARIES = {
@@ -53,14 +68,22 @@ _OTHERS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 # Of files that git does not know, so many are read, each up to so many bytes; of a larger one its size has to do.
 _FILES, _FILE_BYTES = 200, 1 << 20
 # What CI says of the commit that it checked out: GitHub, GitLab, Jenkins.
-_BRANCH = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME", "CHANGE_BRANCH", "BRANCH_NAME")
+_BRANCH = (
+    "GITHUB_HEAD_REF",
+    "GITHUB_REF_NAME",
+    "CI_COMMIT_REF_NAME",
+    "CHANGE_BRANCH",
+    "BRANCH_NAME",
+)
 _REQUEST = ("CI_MERGE_REQUEST_IID", "CHANGE_ID")
 _TARGET = ("GITHUB_BASE_REF", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME", "CHANGE_TARGET")
 # All answers of git together may take so long; in a huge repository what takes longer is unknown.
 GIT_S = 1.0
 
 
-def identified(environment: Environment, root: Path, side: Mapping[str, str] | None = None) -> Environment:
+def identified(
+    environment: Environment, root: Path, side: Mapping[str, str] | None = None
+) -> Environment:
     """The environment with everything that tells what exactly runs.
 
     Args:
@@ -86,7 +109,9 @@ def variables(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in sorted(environ.items())
-        if name.startswith(_PREFIXES) and not _SECRET.search(name) and not _SECRET_VALUE.search(value)
+        if name.startswith(_PREFIXES)
+        and not _SECRET.search(name)
+        and not _SECRET_VALUE.search(value)
     }
 
 
@@ -96,8 +121,12 @@ def caches() -> dict[str, str]:
     # A container may run under a user that has neither name nor home.
     with contextlib.suppress(KeyError, OSError, RuntimeError):
         places["Triton"] = places["Triton"] or str(Path.home() / ".triton" / "cache")
-        places["Inductor"] = places["Inductor"] or f"{tempfile.gettempdir()}/torchinductor_{getpass.getuser()}"
-    return {name: "warm" if _filled(Path(place)) else "cold" for name, place in places.items() if place}
+        places["Inductor"] = (
+            places["Inductor"] or f"{tempfile.gettempdir()}/torchinductor_{getpass.getuser()}"
+        )
+    return {
+        name: "warm" if _filled(Path(place)) else "cold" for name, place in places.items() if place
+    }
 
 
 def _filled(folder: Path) -> bool:
@@ -115,13 +144,19 @@ def libraries() -> dict[str, str]:
     for path in sorted({line.split()[-1] for line in lines if ".so" in line}):
         if named := _MAPPED.search(path):
             mapped = _MAPPED.search(os.path.realpath(path)) or named
-            found[_LIBRARIES[mapped[1]]] = _version_of_wheel(Path(path)) or mapped[2].strip(".") or "unknown"
+            found[_LIBRARIES[mapped[1]]] = (
+                _version_of_wheel(Path(path)) or mapped[2].strip(".") or "unknown"
+            )
     torch = sys.modules.get("torch")
     if torch is not None and "cuDNN" in found:
         found["cuDNN"] = str(torch.backends.cudnn.version())
     # What torch was linked with no mapped file tells.
     built = getattr(torch, "__config__", None)
-    linked = re.search(r"Math Kernel Library Version ([\w.]+)", str(built.show())) if built is not None else None
+    linked = (
+        re.search(r"Math Kernel Library Version ([\w.]+)", str(built.show()))
+        if built is not None
+        else None
+    )
     return ({"MKL": linked[1]} if linked else {}) | found
 
 
@@ -137,14 +172,19 @@ def _version_of_wheel(path: Path) -> str:
 def _names_of(folder: str) -> tuple[str, ...]:
     """What a folder of packages has metadata of: `numpy-2.1.0.dist-info`."""
     try:
-        return tuple(sorted(one.name for one in os.scandir(folder or ".") if one.name.endswith(".dist-info")))
+        return tuple(
+            sorted(one.name for one in os.scandir(folder or ".") if one.name.endswith(".dist-info"))
+        )
     except OSError:
         return ()
 
 
 def packages() -> dict[str, str]:
     """Version by name of each distribution of which a module is imported; of those with binaries with a hash."""
-    found = {info.name.partition("-")[0].replace("_", "-"): _version(info) for info in sorted(_imported())}
+    found = {
+        info.name.partition("-")[0].replace("_", "-"): _version(info)
+        for info in sorted(_imported())
+    }
     # A list of thousands of files is read once, for its owner and for its hash, and not kept.
     _record.cache_clear()
     return found
@@ -159,10 +199,14 @@ def copied_from(side: Mapping[str, str]) -> Iterator[str]:
         with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
             origin = json.loads(_origin(info) or "{}")
             place = Path(unquote(urlsplit(str(origin["url"])).path)).resolve()
-            own = place.is_relative_to(side["checkout"]) and not place.is_relative_to(side["folder"])
+            own = place.is_relative_to(side["checkout"]) and not place.is_relative_to(
+                side["folder"]
+            )
             if own and not origin["dir_info"].get("editable"):
                 commit = next((one.commit for one in _code_of(Path(side["folder"]))), "HEAD")
-                if _git(Path(side["checkout"]), ("diff", "--quiet", commit, "--", str(place))) == [None]:
+                if _git(Path(side["checkout"]), ("diff", "--quiet", commit, "--", str(place))) == [
+                    None
+                ]:
                     yield str(info)
 
 
@@ -174,7 +218,11 @@ def _imported() -> frozenset[Path]:
     # A distribution may be called otherwise than what is imported of it; what lies nowhere beside one is of none.
     places = tuple({f"{info.parent}{os.sep}" for info in known.values()})
     # Every interpreter that has setuptools runs its hook.
-    unknown = {name: file for name, file in imported.items() if name not in known and name != "_distutils_hack"}
+    unknown = {
+        name: file
+        for name, file in imported.items()
+        if name not in known and name != "_distutils_hack"
+    }
     others = frozenset(file for file in unknown.values() if file.startswith(places))
     found = frozenset(known.pop(name) for name in sorted(imported) if name in known)
     return found | _owners(others, found, frozenset(known.values()))
@@ -189,22 +237,39 @@ def _plain(name: str) -> str:
 def _distributions(path: Sequence[str]) -> Mapping[str, Path]:
     """Of each name the first on the path, which is what is imported where one environment lies over another."""
     places = reversed(dict.fromkeys(path))
-    return {_plain(name.partition("-")[0]): Path(folder) / name for folder in places for name in _names_of(folder)}
+    return {
+        _plain(name.partition("-")[0]): Path(folder) / name
+        for folder in places
+        for name in _names_of(folder)
+    }
 
 
 @functools.cache
-def _owners(files: frozenset[str], found: frozenset[Path], others: frozenset[Path]) -> frozenset[Path]:
+def _owners(
+    files: frozenset[str], found: frozenset[Path], others: frozenset[Path]
+) -> frozenset[Path]:
     """The distributions that some modules are of: those called alike first, then those found, a short RECORD first."""
     sought, owners = set(files), set()
     places = {f"{info.parent}{os.sep}" for info in found | others}
-    tops = [file[len(place) :].partition(os.sep)[0] for file in files for place in places if file.startswith(place)]
+    tops = [
+        file[len(place) :].partition(os.sep)[0]
+        for file in files
+        for place in places
+        if file.startswith(place)
+    ]
     stems = [_plain(top.partition(".")[0]).strip("_") for top in tops]
     names = {info: _plain(info.name.partition("-")[0]) for info in found | others}
-    alike = frozenset(info for info, name in names.items() if any(stem in name or name in stem for stem in stems))
+    alike = frozenset(
+        info for info, name in names.items() if any(stem in name or name in stem for stem in stems)
+    )
     for group in (alike, found - alike, others - alike):
         for info in sorted(group, key=_size) if sought else ():
             record, start = _record(info), len(f"{info.parent}{os.sep}")
-            if owned := {file for file in sought if f"\n{file[start:].replace(os.sep, '/')},".encode() in record}:
+            if owned := {
+                file
+                for file in sought
+                if f"\n{file[start:].replace(os.sep, '/')},".encode() in record
+            }:
                 sought -= owned
                 owners.add(info)
             if not sought:
@@ -233,7 +298,9 @@ def _record(info: Path) -> bytes:
 def _version(info: Path) -> str:
     record = _record(info)
     binary = b".so," in record or b".pyd," in record
-    return info.name.removesuffix(".dist-info").partition("-")[2] + (f"#{_hash(record[1:])}" if binary else "")
+    return info.name.removesuffix(".dist-info").partition("-")[2] + (
+        f"#{_hash(record[1:])}" if binary else ""
+    )
 
 
 def _hash(content: bytes) -> str:
@@ -298,7 +365,9 @@ def _changes(top: Path, state: bytes) -> str:
     """A hash of what differs from the commit; empty where nothing does."""
     if not state:
         return ""
-    (difference,) = _git(top, ("diff", "HEAD", "--submodule=diff", "--no-ext-diff", "--no-textconv"))
+    (difference,) = _git(
+        top, ("diff", "HEAD", "--submodule=diff", "--no-ext-diff", "--no-textconv")
+    )
     new = [entry[3:] for entry in state.split(b"\0") if entry.startswith(b"?? ")]
     return _hash(state + (difference or b"") + _contents(top, new))
 
@@ -309,7 +378,9 @@ def _contents(top: Path, names: Sequence[bytes]) -> bytes:
     for path in [top / os.fsdecode(name) for name in names[:_FILES]]:
         with contextlib.suppress(OSError):
             size = path.stat().st_size
-            told.append(path.read_bytes() if path.is_file() and size <= _FILE_BYTES else b"%d" % size)
+            told.append(
+                path.read_bytes() if path.is_file() and size <= _FILE_BYTES else b"%d" % size
+            )
     return b"\0".join(told)
 
 
@@ -336,7 +407,10 @@ def _git(root: Path, *commands: Sequence[str]) -> list[bytes | None]:
     try:
         running = [
             subprocess.Popen(
-                [*_GIT, "-C", str(root), *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ
+                [*_GIT, "-C", str(root), *command],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environ,
             )
             for command in commands
         ]

@@ -107,7 +107,10 @@ STAGED, UNKNOWN = Link("staged"), Link("unknown")
 
 def between(first: int, second: int) -> Link:
     """The way between two GPUs, by their indices in torch."""
-    if not (torch.cuda.can_device_access_peer(first, second) and torch.cuda.can_device_access_peer(second, first)):
+    if not (
+        torch.cuda.can_device_access_peer(first, second)
+        and torch.cuda.can_device_access_peer(second, first)
+    ):
         return STAGED
     properties: list[Any] = [torch.cuda.get_device_properties(index) for index in (first, second)]
     if torch.version.hip is not None:
@@ -151,8 +154,12 @@ def of_nvidia(nvml: Any, first_uuid: str | None, second_uuid: str | None) -> Lin
     if ask(nvml, "nvmlDeviceGetP2PStatus", first, second, _NVLINK) == _OK:
         # A virtual machine hides what is at the other end.
         return Link("nvlink")
-    crosses_pcie = any(ask(nvml, "nvmlDeviceGetP2PStatus", first, second, cap) == _OK for cap in (_READ, _WRITE))
-    known = crosses_pcie or ask(nvml, "nvmlDeviceGetTopologyCommonAncestor", first, second) is not None
+    crosses_pcie = any(
+        ask(nvml, "nvmlDeviceGetP2PStatus", first, second, cap) == _OK for cap in (_READ, _WRITE)
+    )
+    known = (
+        crosses_pcie or ask(nvml, "nvmlDeviceGetTopologyCommonAncestor", first, second) is not None
+    )
     return Link("pcie") if known else UNKNOWN
 
 
@@ -179,7 +186,10 @@ def _bus(info: Any) -> str | None:
 
 def of_amd(smi: Any, first: str | None, second: str | None) -> Link:
     """The way between two AMD GPUs that can reach each other, by what an open amdsmi answers of PCI addresses."""
-    handles = {smi.amdsmi_get_gpu_device_bdf(handle).lower(): handle for handle in smi.amdsmi_get_processor_handles()}
+    handles = {
+        smi.amdsmi_get_gpu_device_bdf(handle).lower(): handle
+        for handle in smi.amdsmi_get_processor_handles()
+    }
     if first is None or second is None or not {first.lower(), second.lower()} <= handles.keys():
         return UNKNOWN
     told = smi.amdsmi_topo_get_link_type(handles[first.lower()], handles[second.lower()])["type"]

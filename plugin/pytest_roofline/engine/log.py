@@ -164,7 +164,9 @@ def sets_the_pace(taken: BlockTimes, calls: int) -> bool:
     """
     samples, span_s = len(taken.spans), median(taken.spans)
     together = calls if taken.alone else samples * calls
-    behind_s = fmean(taken.spans) - taken.host_s / samples if taken.alone else taken.wall_s - taken.host_s
+    behind_s = (
+        fmean(taken.spans) - taken.host_s / samples if taken.alone else taken.wall_s - taken.host_s
+    )
     if together >= FEW and behind_s <= ONE_CALL * span_s / calls:
         return True
     launch_s = taken.host_s / (samples * calls)
@@ -182,7 +184,11 @@ class WarmUp:
     """Calls in spans of growing count, gathered into windows; `everyone` tells whether every rank says so."""
 
     def __init__(
-        self, traits: Traits, budget_s: float, most_calls: int, everyone: Callable[[bool], bool] = bool
+        self,
+        traits: Traits,
+        budget_s: float,
+        most_calls: int,
+        everyone: Callable[[bool], bool] = bool,
     ) -> None:
         self.cap_s = (SHARE_QUEUED if traits.queues else SHARE_DIRECT) * budget_s
         self.floor_s = min(traits.warmup_floor_s, self.cap_s)
@@ -199,7 +205,10 @@ class WarmUp:
         """Host seconds of the last span that were not the span's own: a flush in front of it."""
 
     def run(
-        self, span_s: Callable[[int], float], clock_hz: Callable[[], float | None], host_s: Callable[[], float]
+        self,
+        span_s: Callable[[int], float],
+        clock_hz: Callable[[], float | None],
+        host_s: Callable[[], float],
     ) -> float:
         """Seconds per call at the end; `span_s` makes so many calls and gives the seconds that they took."""
         began_s, count, readable = host_s(), 1, False
@@ -263,7 +272,10 @@ def trend(seconds: Sequence[float]) -> float:
 def _rises_or_falls(seconds: Sequence[float]) -> bool:
     """The Mann-Kendall test at 5 %: pairs in order against pairs out of order (Kendall, Rank Correlation Methods)."""
     count = len(seconds)
-    score = sum((later > earlier) - (later < earlier) for earlier, later in itertools.combinations(seconds, 2))
+    score = sum(
+        (later > earlier) - (later < earlier)
+        for earlier, later in itertools.combinations(seconds, 2)
+    )
     spread = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
     return (abs(score) - 1) / spread > 1.96 if count > 1 else False
 

@@ -69,14 +69,18 @@ class Observer:
     def block_taken(self, engine: Engine) -> None:
         """The log of the engine holds one block more."""
 
-    def found(self, measured: Measured, fn: Callable[..., object], sets: Sequence[tuple[object, ...]]) -> None:
+    def found(
+        self, measured: Measured, fn: Callable[..., object], sets: Sequence[tuple[object, ...]]
+    ) -> None:
         """All is found; `fn` was called with each of these argument sets in turn."""
 
     def failed(self, error: BaseException, phase: Phase, measured: Measured | None) -> None:
         """Something went wrong in a phase, and nothing is released yet; `measured` is None without a sample."""
 
 
-def measure_request(device: Device, request: Request, observer: Observer, peers: Peers = ALONE) -> Measured:
+def measure_request(
+    device: Device, request: Request, observer: Observer, peers: Peers = ALONE
+) -> Measured:
     """What a request measures on a device: arguments → warm-up → blocks → memory → data → whether calls are believed.
 
     Raises:
@@ -118,7 +122,11 @@ class _Steps:
         siblings_busy = busy_text(device) if request.over_host_link else ""
         # The plan is the engine's alone: it holds what flushes and refills, which a traceback must not keep.
         engine = self.engine = Engine(device, self._plan(renew))
-        said = {"cache_resident": not cold, "replaced": self.fn is not request.target.call, "refilled": request.refill}
+        said = {
+            "cache_resident": not cold,
+            "replaced": self.fn is not request.target.call,
+            "refilled": request.refill,
+        }
         engine.log.labels |= {*request.labels, *(label for label, holds in said.items() if holds)}
         watch = CoreWatch(self.peers, on_processors=self.facts.type == "cpu")
         self.phase = "calls"
@@ -133,9 +141,16 @@ class _Steps:
         self.phase = "verify"
         engine.settle()
         right, wrong = verified(self.peers, device, request.target, engine.calls.touched)
-        doubted = engine.left_running or ("" if wrong or look is None else self._stale(look, engine, measured.samples))
+        doubted = engine.left_running or (
+            "" if wrong or look is None else self._stale(look, engine, measured.samples)
+        )
         measured = replace(
-            measured, verified=right, wrong=wrong, doubted=doubted, peak_bytes=peak_bytes, held_bytes=held_bytes
+            measured,
+            verified=right,
+            wrong=wrong,
+            doubted=doubted,
+            peak_bytes=peak_bytes,
+            held_bytes=held_bytes,
         )
         self.observer.found(measured, self.fn, self.sets)
         return measured
@@ -174,7 +189,9 @@ class _Steps:
             budget_s=request.budget_s,
             timing="wall" if request.timing == "wall" or request.target.on_host else "device",
             flush=device.flusher(flushed) if request.cache == "flush" else None,
-            refill=refill_of(request.target.call, self.sets, device.free_bytes()) if request.refill else None,
+            refill=refill_of(request.target.call, self.sets, device.free_bytes())
+            if request.refill
+            else None,
             renew=renew,
             first_calls=max(request.first_calls, int(request.compiles)),
             graph=request.graph,
@@ -236,7 +253,11 @@ class _Spinning:
     """Calls the function and then spins; how long is found in the first call, which is one of warming up."""
 
     def __init__(
-        self, fn: Callable[..., object], device: Device, share: float, sets: Sequence[tuple[object, ...]] | None
+        self,
+        fn: Callable[..., object],
+        device: Device,
+        share: float,
+        sets: Sequence[tuple[object, ...]] | None,
     ) -> None:
         self._fn, self._device, self._share, self._sets = fn, device, share, sets
         self._cycles: int | None = None
@@ -254,14 +275,18 @@ class _Spinning:
         if self._sets:
             # A short one alone is little more than its stamps, and finds in the cache what a rotation does not.
             count = min(MOST_SCOUTED, math.ceil(SCOUTED_TICKS * calibration.tick_s / seconds))
-            seconds = self._call_s(list(itertools.islice(itertools.cycle(self._sets), count)), calibration)
+            seconds = self._call_s(
+                list(itertools.islice(itertools.cycle(self._sets), count)), calibration
+            )
         assert calibration.spin_hz is not None
         return max(1, round(self._share * seconds * calibration.spin_hz))
 
     def _call_s(self, calls: Sequence[tuple[object, ...]], calibration: Calibration) -> float:
         """Device seconds of a call, the median of a few spans of these calls."""
         span_s = median(self._span_s(calls, calibration) for _ in range(SCOUTING))
-        return max(span_s - calibration.event_pair_s, calibration.tick_s / MOST_SCOUTED) / len(calls)
+        return max(span_s - calibration.event_pair_s, calibration.tick_s / MOST_SCOUTED) / len(
+            calls
+        )
 
     def _span_s(self, calls: Sequence[tuple[object, ...]], calibration: Calibration) -> float:
         """Calls behind a spin, so that the host's part of them is over when the device begins."""

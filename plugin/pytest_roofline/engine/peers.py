@@ -134,19 +134,30 @@ def agreed_state(agreement: Agreement, own: BlockState) -> BlockState:
     if agreement.alone:
         return replace(own, said=own.cause)
     capped = UNKNOWN if own.power_capped is None else float(own.power_capped)
-    codes = float(CODES.index(own.cause)), capped, float(NEIGHBOURS.index(own.neighbours)), float(own.throttle_known)
+    codes = (
+        float(CODES.index(own.cause)),
+        capped,
+        float(NEIGHBOURS.index(own.neighbours)),
+        float(own.throttle_known),
+    )
     before = float(CODES.index(own.spoiled)), float(own.judged), float(own.clock_moved)
-    causes, caps, neighbours, known, spoils, judged, moved = zip(*agreement.rows(*codes, *before), strict=True)
+    causes, caps, neighbours, known, spoils, judged, moved = zip(
+        *agreement.rows(*codes, *before), strict=True
+    )
     code, spoil = (min((code for code in codes if code), default=0.0) for codes in (causes, spoils))
     cause = CODES[int(code)]
     # Every rank asks at its own pace: those that found something wrong say how far back it reaches.
-    reaches = max((count for count, code in zip(judged, spoils, strict=True) if code), default=min(judged))
+    reaches = max(
+        (count for count, code in zip(judged, spoils, strict=True) if code), default=min(judged)
+    )
     return BlockState(
         cause,
         power_capped=True if 1.0 in caps else None if UNKNOWN in caps else False,
         neighbours=NEIGHBOURS[int(max(neighbours))],
         throttle_known=all(known),
-        said=cause + of_ranks([rank for rank, each in enumerate(causes) if each == code], len(causes)) * bool(cause),
+        said=cause
+        + of_ranks([rank for rank, each in enumerate(causes) if each == code], len(causes))
+        * bool(cause),
         spoiled=CODES[int(spoil)],
         judged=int(reaches),
         clock_moved=any(moved),
@@ -182,7 +193,9 @@ def agreed_room(peers: Peers, own: Room) -> Room:
     memory = float("inf") if own.memory_bytes is None else own.memory_bytes
     rows = peers.gather((own.free_bytes, own.cache_bytes, pool, memory, own.set_bytes))
     pools = [row[2] for row in rows]
-    free_bytes, memory_bytes = (min(row[column] / pools.count(row[2]) for row in rows) for column in (0, 3))
+    free_bytes, memory_bytes = (
+        min(row[column] / pools.count(row[2]) for row in rows) for column in (0, 3)
+    )
     return Room(
         int(free_bytes),
         int(max(row[1] for row in rows)),
@@ -238,7 +251,9 @@ class CoreWatch:
         taken = self._watch.cores_taken() if self._on_processors else None
         if self._peers.size == 1:
             return cpu.too_busy(taken)
-        rows = self._peers.gather((UNKNOWN if taken is None else taken, own, host_number(self._peers)))
+        rows = self._peers.gather(
+            (UNKNOWN if taken is None else taken, own, host_number(self._peers))
+        )
         return cpu.too_busy(most_taken([(row[0], row[1], row[2]) for row in rows]))
 
 
@@ -248,7 +263,12 @@ def most_taken(rows: list[tuple[float, float, float]]) -> float | None:
     A row of each rank: cores that all others kept busy (negative is unknown), cores that it kept busy, and its host.
     """
     beside = [
-        taken - sum(other_own for other, (_, other_own, at) in enumerate(rows) if other != rank and at == where)
+        taken
+        - sum(
+            other_own
+            for other, (_, other_own, at) in enumerate(rows)
+            if other != rank and at == where
+        )
         for rank, (taken, _, where) in enumerate(rows)
         if taken >= 0
     ]

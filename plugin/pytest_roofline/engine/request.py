@@ -62,9 +62,13 @@ class Timed:
         if self.args is not None and not isinstance(self.args, tuple | list):
             raise BadInput(f"args is a {type(self.args).__name__}; expected a tuple of arguments")
         if self.refill is not None and self.verify is None:
-            raise BadInput("Timed has refill and no verify; expected verify, which looks at what was refilled")
+            raise BadInput(
+                "Timed has refill and no verify; expected verify, which looks at what was refilled"
+            )
         if not self.as_timed and self.verify is not None and self.refill is None:
-            raise BadInput("Timed has as_timed=False and no refill; expected refill, or nothing would ever be verified")
+            raise BadInput(
+                "Timed has as_timed=False and no refill; expected refill, or nothing would ever be verified"
+            )
 
     def arguments(self) -> tuple[object, ...]:
         """One set of arguments: made anew where something makes them."""
@@ -149,10 +153,16 @@ class Request:
         if self.cache == "rotate" and self.timed is not None and self.timed.make_args is None:
             makes = "make_args, which makes each fresh set of arguments to rotate through"
             if self.ranks is not None:
-                raise BadInput(f"cache='rotate' needs a Timed with {makes}; the rank function returned none")
+                raise BadInput(
+                    f"cache='rotate' needs a Timed with {makes}; the rank function returned none"
+                )
             raise BadInput(f"cache='rotate' needs {makes}")
         count: object = self.first_calls
-        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_FIRST_CALLS:
+        if (
+            isinstance(count, bool)
+            or not isinstance(count, int)
+            or not 0 <= count <= MOST_FIRST_CALLS
+        ):
             raise BadInput(
                 f"first_calls is {shown(count)}; expected how many calls to time alone, 0 to {MOST_FIRST_CALLS}"
             )
@@ -160,7 +170,9 @@ class Request:
             _check_devices(self.devices)
         if self.model is not None and not callable(getattr(self.model, "named_modules", None)):
             kind = type(self.model).__name__
-            raise BadInput(f"model is a {kind}; expected a torch.nn.Module, whose parts a profile names")
+            raise BadInput(
+                f"model is a {kind}; expected a torch.nn.Module, whose parts a profile names"
+            )
 
     @property
     def target(self) -> Timed:
@@ -198,7 +210,11 @@ def positive(what: str, value: float | None) -> float | None:
     """A number above zero, or None."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 < value < float("inf")
+    ):
         raise BadInput(f"{what} is {shown(value)}; expected a number above zero")
     return float(value)
 
@@ -206,14 +222,18 @@ def positive(what: str, value: float | None) -> float | None:
 def check_work(work: object) -> Work:
     """The work of a call; where nobody tells it, that of a call alone, which has a time and no rate."""
     if work is not None and not isinstance(work, Work):
-        raise BadInput(f"work is {shown(work)}; expected Work(read_bytes=…, write_bytes=…, flops=…), or None")
+        raise BadInput(
+            f"work is {shown(work)}; expected Work(read_bytes=…, write_bytes=…, flops=…), or None"
+        )
     return work or Work(calls=1)
 
 
 def _check_callable(fn: Callable[..., object]) -> None:
     """Refuse what cannot be called, and an async function, whose call does no work."""
     if not callable(fn):
-        raise BadInput(f"what is to be timed is {shown(fn)}; expected a function, such as lambda: …")
+        raise BadInput(
+            f"what is to be timed is {shown(fn)}; expected a function, such as lambda: …"
+        )
     inner: Any = fn
     while isinstance(inner, functools.partial):
         inner = inner.func
@@ -227,7 +247,9 @@ def _check_callable(fn: Callable[..., object]) -> None:
 
 def _check_metric(metric: str, work: Work) -> None:
     if not isinstance(metric, str) or (metric != JOB_METRIC and rate_suffix(metric) is None):
-        raise BadInput(f"metric is {shown(metric)}; expected a name that ends in one of {', '.join(RATE_SUFFIXES)}")
+        raise BadInput(
+            f"metric is {shown(metric)}; expected a name that ends in one of {', '.join(RATE_SUFFIXES)}"
+        )
     if metric != JOB_METRIC and work.amount(metric) is None:
         told = None if work == check_work(None) else work
         raise BadInput(f"metric is {shown(metric)}, but work has none of what it counts: {told}")
@@ -235,6 +257,8 @@ def _check_metric(metric: str, work: Work) -> None:
 
 def _check_devices(devices: Sequence[str]) -> None:
     if isinstance(devices, str) or not all(isinstance(name, str) for name in devices):
-        raise BadInput(f"devices is {shown(devices)}; expected names of devices, such as ('cuda:0', 'cuda:1')")
+        raise BadInput(
+            f"devices is {shown(devices)}; expected names of devices, such as ('cuda:0', 'cuda:1')"
+        )
     if len(set(devices)) < max(2, len(devices)):
         raise BadInput(f"devices is {shown(devices)}; expected two or more, each once")

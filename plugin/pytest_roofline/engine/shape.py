@@ -59,7 +59,12 @@ def resolved_span_s(traits: Traits, calibration: Calibration) -> float:
 
 
 def direct_shape(
-    call_s: float, span_s: float, budget_s: float, most_calls: int, flush_s: float = 0.0, batch: bool = True
+    call_s: float,
+    span_s: float,
+    budget_s: float,
+    most_calls: int,
+    flush_s: float = 0.0,
+    batch: bool = True,
 ) -> BlockShape:
     """For a device without a queue, or without a spin: samples of `span_s` or more, waited for one by one.
 
@@ -88,7 +93,9 @@ def queued_shape(
     aim_s = min(BLOCK_SHARE * budget_s, LONGEST_BLOCK_S)
     # The host submits while the device spins, and the device works while the host waits.
     each_s = SPIN_FACTOR * host_s + call_s
-    calls = max(_calls(call_s, span_s, most_calls), _calls(each_s, aim_s / MOST_SAMPLES, most_calls))
+    calls = max(
+        _calls(call_s, span_s, most_calls), _calls(each_s, aim_s / MOST_SAMPLES, most_calls)
+    )
     # Better few samples than short ones, and better short ones than a full queue.
     calls = min(calls, max(1, room - 2))
     samples = min(_samples(calls * each_s + flush_s, aim_s), max(1, room // (calls + 2)))

@@ -70,7 +70,9 @@ class BlockPlan:
 class Sizing:
     """Tries blocks of a function until one is right, within a budget."""
 
-    def __init__(self, watch: Stopwatch, calls: CallSequence, calibration: Calibration, budget_s: float) -> None:
+    def __init__(
+        self, watch: Stopwatch, calls: CallSequence, calibration: Calibration, budget_s: float
+    ) -> None:
         self.watch = watch
         self.calls = calls
         self.calibration = calibration
@@ -105,9 +107,13 @@ class Sizing:
 
     def at_once(self) -> BlockPlan:
         """One call a sample, for a function that is as slow as the whole budget."""
-        return self._way(BlockShape(1, 1), "events" if self.traits.queues and not self.watch.wall else "host")
+        return self._way(
+            BlockShape(1, 1), "events" if self.traits.queues and not self.watch.wall else "host"
+        )
 
-    def way(self, call_s: float, idle_s: float = 0.0, flush_s: float = 0.0, until_s: float = math.inf) -> BlockPlan:
+    def way(
+        self, call_s: float, idle_s: float = 0.0, flush_s: float = 0.0, until_s: float = math.inf
+    ) -> BlockPlan:
         """How to time a function of about `call_s` a call, which the host submits to an idle device in `idle_s`.
 
         A flush takes `flush_s`, waited for; the budget is spent at `until_s`, by the stopwatch's clock.
@@ -148,7 +154,9 @@ class Sizing:
 
     def _way(self, shape: BlockShape, mode: Mode, **more: object) -> BlockPlan:
         overhead_s = self.calibration.event_pair_s / shape.calls if mode == "events" else 0.0
-        return BlockPlan(shape, partial(self.calls, shape.calls), mode, overhead_s=overhead_s, **more)  # type: ignore[arg-type]
+        return BlockPlan(
+            shape, partial(self.calls, shape.calls), mode, overhead_s=overhead_s, **more
+        )  # type: ignore[arg-type]
 
     def _directly(self, call_s: float, until_s: float) -> BlockPlan:
         """Samples long enough for the clock; looked at again, if there is time, where the warm-up misjudged them."""
@@ -161,11 +169,15 @@ class Sizing:
             if span_s >= self.resolved_s or shape.calls == self.most_calls:
                 break
             call_s = max(span_s, self.calibration.tick_s) / shape.calls
-        return self._way(shape, "events" if self.traits.queues and not self.watch.wall else "host", call_s=call_s)
+        return self._way(
+            shape, "events" if self.traits.queues and not self.watch.wall else "host", call_s=call_s
+        )
 
     def _direct_shape(self, call_s: float) -> BlockShape:
         span_s, batch = self.shortest_s(call_s), not self.watch.wall
-        return direct_shape(call_s, span_s, self.budget_s, self.most_calls, self._flush_s, batch=batch)
+        return direct_shape(
+            call_s, span_s, self.budget_s, self.most_calls, self._flush_s, batch=batch
+        )
 
     def _behind(self, call_s: float, *labels: str) -> BlockPlan:
         """Samples with whatever gaps the host leaves in them; whether it set the pace shows in the blocks."""
@@ -175,7 +187,10 @@ class Sizing:
         """Whether a call waits for the device: then the length of a spin in front of it is in its host time."""
         spin_s = max(TRIAL_SPIN_S, 4 * idle_s)
         self.tried += 1
-        return self.watch.host_cost_s(partial(self.calls, 1), self.cycles(spin_s)) - idle_s >= WAITED_SHARE * spin_s
+        return (
+            self.watch.host_cost_s(partial(self.calls, 1), self.cycles(spin_s)) - idle_s
+            >= WAITED_SHARE * spin_s
+        )
 
     def _queued(self, call_s: float, host_s: float, until_s: float) -> BlockPlan | None:
         """A block that the host stays ahead of; None where none was found until then."""
@@ -188,7 +203,9 @@ class Sizing:
             taken = self._ahead(partial(self.calls, shape.calls), shape)
             if taken.ahead:
                 call_s = max(median(taken.spans), self.calibration.tick_s) / shape.calls
-                better = self._queued_shape(call_s, taken.host_s / (shape.calls * shape.samples), most_calls)
+                better = self._queued_shape(
+                    call_s, taken.host_s / (shape.calls * shape.samples), most_calls
+                )
                 if better.calls <= shape.calls or call_s * shape.calls >= self.resolved_s:
                     # Never more than was tried: a larger block might fill the queue.
                     shape = replace(shape, samples=min(better.samples, shape.samples))
@@ -196,7 +213,9 @@ class Sizing:
                 shape = better
             elif (smaller := shape.smaller()) is not None:
                 # What the host waited for the spin to end is not the cost of a call.
-                per_call_s = max(host_s, (taken.host_s - shape.spin_s) / (shape.calls * shape.samples))
+                per_call_s = max(
+                    host_s, (taken.host_s - shape.spin_s) / (shape.calls * shape.samples)
+                )
                 most_calls = smaller.calls if shape.samples == 1 else most_calls
                 spin_s = max(shape.spin_s, spin_for(per_call_s * smaller.calls * smaller.samples))
                 shape = replace(smaller, spin_s=spin_s)
@@ -228,9 +247,13 @@ class Sizing:
         return queued_shape(call_s, host_s, span_s, self.budget_s, most_calls, depth, self._flush_s)
 
     def _ahead(self, submit: Callable[[], None], shape: BlockShape) -> BlockTimes:
-        return self.watch.ahead(submit, shape.samples, self.cycles(shape.spin_s), self.cycles(PROBE_S))
+        return self.watch.ahead(
+            submit, shape.samples, self.cycles(shape.spin_s), self.cycles(PROBE_S)
+        )
 
-    def graphed(self, way: BlockPlan, wanted: bool | None = None, until_s: float = math.inf) -> BlockPlan:
+    def graphed(
+        self, way: BlockPlan, wanted: bool | None = None, until_s: float = math.inf
+    ) -> BlockPlan:
         """The same by replaying a graph, where it is wanted, or calls are too short for launches and stamps.
 
         The budget is spent at `until_s`; one replay is timed in any case.
@@ -280,9 +303,13 @@ class Sizing:
             self.refused = "the host is never ahead of a replay"
             return None
         span_s = max(median(spans), self.calibration.tick_s)
-        longest_s = (1 + MOST_LOST) * calls_s + self.calibration.event_pair_s + self.calibration.tick_s
+        longest_s = (
+            (1 + MOST_LOST) * calls_s + self.calibration.event_pair_s + self.calibration.tick_s
+        )
         if not LEAST_LEFT * calls_s <= span_s <= longest_s:
-            self.refused = f"a replay takes {format_seconds(span_s)}, its calls {format_seconds(calls_s)}"
+            self.refused = (
+                f"a replay takes {format_seconds(span_s)}, its calls {format_seconds(calls_s)}"
+            )
             return None
         return span_s, host_s
 
@@ -295,7 +322,9 @@ class Sizing:
         began_s = self.watch.agreement.now_s()
         try:
             return device.capture(submit)
-        except RuntimeError as error:  # torch's, for whatever a capture may not contain; the events are there anyway.
+        except (
+            RuntimeError
+        ) as error:  # torch's, for whatever a capture may not contain; the events are there anyway.
             self.refused = _refused[device] = str(error).partition("\n")[0]
             self.watch.settle()
             return None
@@ -308,4 +337,6 @@ class Sizing:
         replay = self._captured(lambda: None) if fits else None
         if replay is None:
             return self.calibration.event_pair_s
-        return max(0.0, median(self._ahead(replay, BlockShape(1, EMPTY_REPLAYS, TRIAL_SPIN_S)).spans))
+        return max(
+            0.0, median(self._ahead(replay, BlockShape(1, EMPTY_REPLAYS, TRIAL_SPIN_S)).spans)
+        )

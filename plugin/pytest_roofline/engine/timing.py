@@ -20,7 +20,16 @@ from .calibration import calibrate
 from .calls import CallSequence
 from .conditions import HOST_GAP, STOPPED, Conditions
 from .devices import Device
-from .log import FEWEST_BLOCKS, SHARE_DIRECT, Log, TimedBlock, WarmUp, known, samples_of, sets_the_pace
+from .log import (
+    FEWEST_BLOCKS,
+    SHARE_DIRECT,
+    Log,
+    TimedBlock,
+    WarmUp,
+    known,
+    samples_of,
+    sets_the_pace,
+)
 from .peers import ALONE, BlockState, Peers, agreed_calibration, agreed_state, require_alike
 from .sizing import BlockPlan, Sizing
 
@@ -113,7 +122,9 @@ class Engine:
     def close(self) -> None:
         """Let go of every buffer, so that a traceback that holds on to this engine does not hold on to them."""
         self._watch.flush = None
-        self.plan = replace(self.plan, flush=None, refill=None, renew=None, after_block=None, sets=())
+        self.plan = replace(
+            self.plan, flush=None, refill=None, renew=None, after_block=None, sets=()
+        )
 
     def settle(self) -> None:
         """Wait until everything that was called is done."""
@@ -158,7 +169,9 @@ class Engine:
         log, wanted = self.log, self.plan.first_calls
         for index in range(max(1, wanted)):
             log.warmup_iterations += 1
-            log.first_calls_s.append(self._watch.alone_s(self.calls.first if index == 0 else partial(self.calls, 1)))
+            log.first_calls_s.append(
+                self._watch.alone_s(self.calls.first if index == 0 else partial(self.calls, 1))
+            )
             log.warmup_s += log.first_calls_s[-1]
         warm = wanted > 1 and not self.device.traits.queues
         return log.first_calls_s[-1] >= (SHARE_DIRECT if warm else 1) * self.plan.budget_s
@@ -168,7 +181,10 @@ class Engine:
         log, in_a_row = self.log, not (self.plan.isolated or self._watch.agreement.alone)
         if not (self.device.traits.queues or in_a_row):
             return
-        while len(log.warm_calls_s) < WARM_CALLS and sum(log.warm_calls_s) < WARM_SHARE * self.plan.budget_s:
+        while (
+            len(log.warm_calls_s) < WARM_CALLS
+            and sum(log.warm_calls_s) < WARM_SHARE * self.plan.budget_s
+        ):
             log.warmup_iterations += 1
             log.warm_calls_s.append(self._watch.alone_s(partial(self.calls, 1)))
         log.warmup_s += sum(log.warm_calls_s)
@@ -277,7 +293,9 @@ class Engine:
         log.iterations, log.mode, log.overhead_s = calls, way.mode, way.overhead_s
         own = taken.own or taken
         self._left.append(own.left_s > max(LEAST_LEFT_S, LEFT_SHARE * own.wall_s))
-        clock_hz = taken.clocks_hz[1] if taken.clocks_hz and self.device.traits.spin_is_clock else None
+        clock_hz = (
+            taken.clocks_hz[1] if taken.clocks_hz and self.device.traits.spin_is_clock else None
+        )
         wall_s = taken.wall_s / (calls * len(taken.spans))
         # Of a call that waits inside, the host's time is the device's too: that label stands for both.
         free = not way.ahead and way.mode == "events" and "waits_inside" not in way.labels
@@ -285,11 +303,15 @@ class Engine:
         state = BlockState(UNKNOWN, said=UNKNOWN)
         try:
             with self._watch.answering():
-                cause = self._conditions.cause(own.ahead, own.clocks_hz, own.wall_s, math.fsum(own.spans))
+                cause = self._conditions.cause(
+                    own.ahead, own.clocks_hz, own.wall_s, math.fsum(own.spans)
+                )
             state = log.state = agreed_state(self._watch.agreement, self._own_state(cause))
         finally:
             # Below one tick: the time is certainly not above it.
-            seconds, own_s = (tuple(max(s, log.tick_s) / calls for s in each.spans) for each in (taken, own))
+            seconds, own_s = (
+                tuple(max(s, log.tick_s) / calls for s in each.spans) for each in (taken, own)
+            )
             block = Block(len(taken.spans), state.said, clock_hz, state.power_capped)
             log.kept.append(TimedBlock(block, seconds, wall_s, paced, own_s))
         log.judge(state)

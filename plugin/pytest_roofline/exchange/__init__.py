@@ -39,15 +39,29 @@ class ImportFormat:
 
 # A further format is a module with these two functions, and a line here.
 FORMATS = (
-    ImportFormat("nccl-tests", "log of nccl-tests or rccl-tests", nccl_tests.sniff, nccl_tests.read),
+    ImportFormat(
+        "nccl-tests", "log of nccl-tests or rccl-tests", nccl_tests.sniff, nccl_tests.read
+    ),
     ImportFormat("nvbandwidth", "text or JSON of nvbandwidth", nvbandwidth.sniff, nvbandwidth.read),
     ImportFormat("babelstream", "text or CSV of BabelStream", babelstream.sniff, babelstream.read),
     ImportFormat("osu", "text of the OSU Micro-Benchmarks", osu.sniff, osu.read),
     ImportFormat("transferbench", "text of TransferBench", transferbench.sniff, transferbench.read),
-    ImportFormat("pytest-benchmark", "JSON of pytest-benchmark", pytest_benchmark.sniff, pytest_benchmark.read),
+    ImportFormat(
+        "pytest-benchmark",
+        "JSON of pytest-benchmark",
+        pytest_benchmark.sniff,
+        pytest_benchmark.read,
+    ),
     ImportFormat("nvbench", "JSON of NVBench", nvbench.sniff, nvbench.read),
-    ImportFormat("google-benchmark", "JSON of Google Benchmark", google_benchmark.sniff, google_benchmark.read),
-    ImportFormat("triton", "CSV of triton.testing.perf_report", triton_report.sniff, triton_report.read),
+    ImportFormat(
+        "google-benchmark",
+        "JSON of Google Benchmark",
+        google_benchmark.sniff,
+        google_benchmark.read,
+    ),
+    ImportFormat(
+        "triton", "CSV of triton.testing.perf_report", triton_report.sniff, triton_report.read
+    ),
 )
 NAMES = tuple(one.name for one in FORMATS)
 
@@ -58,11 +72,18 @@ def read(data: bytes, source: str, given: Given, name: str | None = None) -> tup
         raise BadInput(f"--format is {name!r}; expected one of {', '.join(NAMES)}")
     text = decode(data, source)
     _refuse_long(text, source)
-    chosen = next((one for one in FORMATS if one.name == name or (name is None and one.sniff(text))), None)
+    chosen = next(
+        (one for one in FORMATS if one.name == name or (name is None and one.sniff(text))), None
+    )
     if chosen is None:
         number, line = next((number, line) for number, line in lines(text) if line.strip())
         tried = ", ".join(one.title for one in FORMATS)
-        refuse(source, number, line, f"no format understands this file (tried: {tried}); --format tells what it is")
+        refuse(
+            source,
+            number,
+            line,
+            f"no format understands this file (tried: {tried}); --format tells what it is",
+        )
     try:
         found = chosen.read(text, source, given)
     except BadInput as error:
@@ -90,7 +111,9 @@ def _refuse_impossible(source: str, found: tuple[Imported, ...]) -> None:
     for reading in (reading for imported in found for reading in imported.readings):
         if not all(SMALLEST <= seconds <= LARGEST for seconds in reading.seconds):
             took = f"{min(reading.seconds):g} to {max(reading.seconds):g} s"
-            raise BadFile(f"{source}, {reading.where}: {took} a call; expected {SMALLEST:g} to {LARGEST:g}")
+            raise BadFile(
+                f"{source}, {reading.where}: {took} a call; expected {SMALLEST:g} to {LARGEST:g}"
+            )
 
 
 def _refuse_idle(source: str, found: tuple[Imported, ...], given: Given) -> None:
@@ -98,9 +121,13 @@ def _refuse_idle(source: str, found: tuple[Imported, ...], given: Given) -> None
     counts = {reading.devices for imported in found for reading in imported.readings}
     if given.devices is not None and counts and given.devices not in counts:
         told = " or ".join(map(str, sorted(counts)))
-        raise BadFile(f"{source} has readings of {told} devices, but --devices={given.devices}; expected the same")
+        raise BadFile(
+            f"{source} has readings of {told} devices, but --devices={given.devices}; expected the same"
+        )
     if given.operation is not None and not all("ccl-tests" in imported.tool for imported in found):
-        raise BadFile(f"{source} is of {found[0].tool}, which knows no collectives; expected no --operation")
+        raise BadFile(
+            f"{source} is of {found[0].tool}, which knows no collectives; expected no --operation"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +154,9 @@ EXPORTS = (
     # By the node id it finds the same test in another file.
     ExportFormat("pytest-benchmark", lambda one: one.name, _never, pytest_benchmark.write),
     ExportFormat("github-action-benchmark", _label, _never, dashboards.write_times),
-    ExportFormat("github-action-benchmark-rates", _label, dashboards.why_no_rate, dashboards.write_rates),
+    ExportFormat(
+        "github-action-benchmark-rates", _label, dashboards.why_no_rate, dashboards.write_rates
+    ),
     ExportFormat("bencher", _label, _never, dashboards.write_bencher),
 )
 EXPORT_NAMES = tuple(one.name for one in EXPORTS)

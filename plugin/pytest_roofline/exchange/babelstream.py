@@ -20,7 +20,14 @@ UNITS = {
     "MB": 1e6, "MiB": 2.0**20, "GB": 1e9, "GiB": 2.0**30, "TB": 1e12, "TiB": 2.0**40,
 }  # fmt: skip
 # Arrays read and written by each kernel: `src/benchmark.h`.
-KERNELS = {"Copy": (1, 1), "Mul": (1, 1), "Add": (2, 1), "Triad": (2, 1), "Dot": (2, 0), "Nstream": (3, 1)}
+KERNELS = {
+    "Copy": (1, 1),
+    "Mul": (1, 1),
+    "Add": (2, 1),
+    "Triad": (2, 1),
+    "Dot": (2, 0),
+    "Nstream": (3, 1),
+}
 _DTYPES = {4: "fp32", 8: "fp64"}
 _SIZES = {"float": 4, "double": 8}
 _COLUMNS = 8
@@ -34,7 +41,9 @@ _HEAD = re.compile(
     r"|Running .*?\b(?P<calls>\d{1,19}) times(?: in +(?P<order>\w+) order)?) *"
 )
 _HEADING = re.compile(r" *Function +(\w+)/s(?:ec)? +Min \(sec\) +Max +Average *")
-_TABLE = re.compile(r"function,num_times,n_elements,sizeof,max_(\w+)_per_sec,min_runtime,max_runtime,avg_runtime")
+_TABLE = re.compile(
+    r"function,num_times,n_elements,sizeof,max_(\w+)_per_sec,min_runtime,max_runtime,avg_runtime"
+)
 _TEXT_ROW = re.compile(r" *(?:Copy|Mul|Add|Triad|Dot|Nstream)(?: .*)?")
 _ROW = re.compile(r"[A-Z][a-z]+,\d.*")
 _TRIAD_ONLY = re.compile(r"Bandwidth \((\w+)/s\): +(\S+) *")
@@ -66,7 +75,9 @@ class _Table:
     def told(self, name: str) -> str:
         """What a line above the table says."""
         if name not in self.head:
-            raise Refused(f"no line above tells the {name}; expected the whole output of BabelStream")
+            raise Refused(
+                f"no line above tells the {name}; expected the whole output of BabelStream"
+            )
         return self.head[name]
 
     @property
@@ -89,10 +100,16 @@ class _Table:
             return whole(self.head["elements"]) * element_bytes
         unit, printed = self.told("size_unit"), amount(self.told("size"))
         # Version 1 printed MiB, and called them MB.
-        binary = unit == "MB" and "old" in self.head and self.head.get("version", "").startswith(("0.", "1."))
+        binary = (
+            unit == "MB"
+            and "old" in self.head
+            and self.head.get("version", "").startswith(("0.", "1."))
+        )
         factor = float(MIB) if binary else UNITS.get(unit, 0.0)
         if not printed * factor:
-            raise Refused(f"an array size of {printed:g} {unit} above; expected one that can be told from 0")
+            raise Refused(
+                f"an array size of {printed:g} {unit} above; expected one that can be told from 0"
+            )
         power = 2 ** round(math.log2(printed * factor))
         return power if f"{power / factor:.1f}" == f"{printed:.1f}" else round(printed * factor)
 
@@ -169,8 +186,12 @@ def _take_text_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
     kernel, (rate, best, slowest, mean) = values[0], (amount(value) for value in values[1:])
     if "precision" not in table.head and "elements" in table.head:
         # The first version told neither type nor size, but its rate by its time is that of one type.
-        element_bytes = rate * UNITS[table.unit] * best / sum(KERNELS[kernel]) / int(table.head["elements"])
-        found = next((name for name, size in _SIZES.items() if abs(element_bytes / size - 1) < 0.01), None)
+        element_bytes = (
+            rate * UNITS[table.unit] * best / sum(KERNELS[kernel]) / int(table.head["elements"])
+        )
+        found = next(
+            (name for name, size in _SIZES.items() if abs(element_bytes / size - 1) < 0.01), None
+        )
         table.head |= {"precision": found} if found else {}
     array_bytes = table.array_bytes()
     moved = sum(KERNELS[kernel]) * array_bytes
@@ -178,17 +199,24 @@ def _take_text_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
         raise Refused("a rate of 0; expected more")
     seconds = moved / (rate * UNITS[table.unit])
     off = (
-        seconds * (0.06 * UNITS.get(table.head.get("size_unit", "KB"), 0.0) / array_bytes + 0.0006 / rate)
+        seconds
+        * (0.06 * UNITS.get(table.head.get("size_unit", "KB"), 0.0) / array_bytes + 0.0006 / rate)
         + _HALF_TICK_S
     )
     if abs(seconds - best) > off:
-        raise Refused(f"{rate:g} {table.unit}/s of {moved} bytes are {seconds:.5f} s, but the least time is {best:g} s")
+        raise Refused(
+            f"{rate:g} {table.unit}/s of {moved} bytes are {seconds:.5f} s, but the least time is {best:g} s"
+        )
     times = {"best": seconds, "mean": mean, "slowest": slowest}
-    table.left_out += [f"line {number}, {name}: printed as 0 s" for name, time_s in times.items() if not time_s]
+    table.left_out += [
+        f"line {number}, {name}: printed as 0 s" for name, time_s in times.items() if not time_s
+    ]
     order = table.head.get("order", "Classic").lower()
     more: dict[str, Scalar] = {} if order == "classic" else {"order": order}
     printed = {name: time_s for name, time_s in times.items() if time_s}
-    table.rows += _readings(kernel, table.calls, array_bytes, table.element_bytes, printed, number, more)
+    table.rows += _readings(
+        kernel, table.calls, array_bytes, table.element_bytes, printed, number, more
+    )
 
 
 def _take_triad_only(tables: _Tables, number: int, match: re.Match[str]) -> None:
@@ -216,7 +244,9 @@ def _readings(
     if kernel not in KERNELS:
         raise Refused(f"kernel {kernel!r}; expected one of {', '.join(KERNELS)}")
     if calls < 2 or not array_bytes or element_bytes not in _DTYPES:
-        raise Refused("a count or a size that cannot be; expected two calls or more of fp32 or fp64")
+        raise Refused(
+            "a count or a size that cannot be; expected two calls or more of fp32 or fp64"
+        )
     read, written = KERNELS[kernel]
     work = Work(read_bytes=read * array_bytes, write_bytes=written * array_bytes)
     parameters: dict[str, Scalar] = {"size_bytes": array_bytes, "dtype": _DTYPES[element_bytes]}
@@ -244,14 +274,19 @@ sniff = marked(
 
 def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:
     """The runs in a file, one behind the other."""
-    return read_runs(text, source, _RULES, _Tables, lambda tables: [_imported(table, source) for table in tables])
+    return read_runs(
+        text, source, _RULES, _Tables, lambda tables: [_imported(table, source) for table in tables]
+    )
 
 
 def _imported(table: _Table, source: str) -> Imported:
     if not table.rows:
         why = "a run ended before the rows of its table"
         return Imported(source, "BabelStream", CONVENTION, (), failed=(("babelstream", why),))
-    software = {"BabelStream": table.head.get("version"), "implementation": table.head.get("implementation")}
+    software = {
+        "BabelStream": table.head.get("version"),
+        "implementation": table.head.get("implementation"),
+    }
     return Imported(
         source=source,
         tool="BabelStream",

@@ -13,7 +13,15 @@ from ..core.records import Footer, Header, Measurement, Outcome
 from ..core.samples import IMPORTED, Samples
 from ..core.units import moment, printable, slug
 from ..core.writing import write_new
-from ..hardware import above_peak, collective_ceiling, datasheet_ceiling, key_of, link_ceiling, product_of, products
+from ..hardware import (
+    above_peak,
+    collective_ceiling,
+    datasheet_ceiling,
+    key_of,
+    link_ceiling,
+    product_of,
+    products,
+)
 from .collectives import NAMES, operation_of
 from .records import Given, Imported, Reading
 
@@ -37,7 +45,9 @@ def check_given(given: Given) -> Given:
     if given.product is not None and not given.product.strip():
         raise BadInput("--product is empty; expected a name as the driver prints it")
     if given.product is not None and given.product != printable(given.product):
-        raise BadInput(f"--product is {given.product!r}; expected printable text, as the driver prints it")
+        raise BadInput(
+            f"--product is {given.product!r}; expected printable text, as the driver prints it"
+        )
     if given.host != printable(given.host):
         raise BadInput(f"--host is {given.host!r}; expected the printable name of a node")
     return given
@@ -51,14 +61,21 @@ def run_id_of(contents: Sequence[bytes]) -> str:
     return f"imported-{digest.hexdigest()[:16]}"
 
 
-def build(imported: Sequence[Imported], given: Given, run_id: str, tool: str, command: tuple[str, ...]) -> list[Line]:
+def build(
+    imported: Sequence[Imported], given: Given, run_id: str, tool: str, command: tuple[str, ...]
+) -> list[Line]:
     """The lines of one run: a session, in which each run of a tool is a process."""
     first = _surroundings(imported, given)
-    environment = Environment(_device(first, imported, given), _host(first, given), _software(imported))
+    environment = Environment(
+        _device(first, imported, given), _host(first, given), _software(imported)
+    )
     started = min((one.started for one in imported if one.started), default=given.begun)
     lines: list[Line] = [Header(run_id, started, command, tool, environment)]
     for index, one in enumerate(imported, 1):
-        lines += [_measurement(reading, one, environment, given, f"{run_id}-{index}") for reading in one.readings]
+        lines += [
+            _measurement(reading, one, environment, given, f"{run_id}-{index}")
+            for reading in one.readings
+        ]
     measured = [line for line in lines if isinstance(line, Measurement)]
     lines += _outcomes(measured, imported)
     lines.append(Footer("", exit_status=0, measured=len(measured)))
@@ -71,7 +88,11 @@ def without_impossible(imported: Sequence[Imported], given: Given) -> list[Impor
     environment = Environment(_device(first, imported, given), _host(first, given), {})
     return [
         replace(
-            one, readings=tuple(replace(each, invalid=_above(each, one, environment, given)) for each in one.readings)
+            one,
+            readings=tuple(
+                replace(each, invalid=_above(each, one, environment, given))
+                for each in one.readings
+            ),
         )
         for one in imported
     ]
@@ -110,9 +131,15 @@ def _same(lines: Sequence[Line], path: Path) -> bool:
         return False
     header, *_ = lines
     assert isinstance(header, Header)
-    ours = [(line.key, line.samples, line.invalid) for line in lines if isinstance(line, Measurement)]
+    ours = [
+        (line.key, line.samples, line.invalid) for line in lines if isinstance(line, Measurement)
+    ]
     theirs = [(one.key, one.samples, one.invalid) for one in there.measurements]
-    return (there.header.run_id, there.header.started, theirs) == (header.run_id, header.started, ours)
+    return (there.header.run_id, there.header.started, theirs) == (
+        header.run_id,
+        header.started,
+        ours,
+    )
 
 
 def _surroundings(imported: Sequence[Imported], given: Given) -> Imported:
@@ -126,14 +153,18 @@ def _surroundings(imported: Sequence[Imported], given: Given) -> Imported:
         machines.setdefault(given.product or one.product or unnamed, one)
     if len(machines) > 1:
         told = ", ".join(f"{one.source} on {product}" for product, one in machines.items())
-        raise BadFile(f"{told}; import them apart, or tell with --product what all were measured on")
+        raise BadFile(
+            f"{told}; import them apart, or tell with --product what all were measured on"
+        )
     return next((one for one in imported if one.product), imported[0])
 
 
 def _device(first: Imported, imported: Sequence[Imported], given: Given) -> DeviceFacts:
     product = given.product or first.product or first.cpu_model
     driver = next((one.driver for one in imported if one.driver), None)
-    return DeviceFacts("accelerator" if given.product else first.device_type, product or UNKNOWN, driver=driver)
+    return DeviceFacts(
+        "accelerator" if given.product else first.device_type, product or UNKNOWN, driver=driver
+    )
 
 
 def _host(first: Imported, given: Given) -> HostFacts:
@@ -156,11 +187,17 @@ def _hardware(environment: Environment, reading: Reading, given: Given) -> Hardw
         return key_of(environment, reading.devices, link)
     cores = environment.host.cores
     return HardwareKey(
-        slug(environment.device.product), UNKNOWN, f"{cores}-cores" if cores else f"{UNKNOWN}-cores", 1, "none"
+        slug(environment.device.product),
+        UNKNOWN,
+        f"{cores}-cores" if cores else f"{UNKNOWN}-cores",
+        1,
+        "none",
     )
 
 
-def _measurement(reading: Reading, one: Imported, environment: Environment, given: Given, process: str) -> Measurement:
+def _measurement(
+    reading: Reading, one: Imported, environment: Environment, given: Given, process: str
+) -> Measurement:
     hardware = _hardware(environment, reading, given)
     key = Key(
         reading.benchmark,
@@ -195,9 +232,14 @@ def _outcomes(measured: Sequence[Measurement], imported: Sequence[Imported]) -> 
     reasons: dict[str, str] = {}
     for one in measured:
         reasons[one.test_id] = reasons.get(one.test_id) or one.invalid
-    found = [Outcome(test_id, "failed" if why else "passed", reason=why) for test_id, why in reasons.items()]
+    found = [
+        Outcome(test_id, "failed" if why else "passed", reason=why)
+        for test_id, why in reasons.items()
+    ]
     return found + [
-        Outcome(f"{one.source}::{name}", "failed", reason=why) for one in imported for name, why in one.failed
+        Outcome(f"{one.source}::{name}", "failed", reason=why)
+        for one in imported
+        for name, why in one.failed
     ]
 
 
@@ -208,4 +250,6 @@ def unknown_product(environment: Environment) -> str:
         return ""
     if product == UNKNOWN:
         return "the files do not name the product; name it with --product, as the driver prints it"
-    return f"{product!r} is not a product that pytest-roofline knows, so no share of a peak is shown"
+    return (
+        f"{product!r} is not a product that pytest-roofline knows, so no share of a peak is shown"
+    )

@@ -112,7 +112,9 @@ class CollectiveLine:
     def work(self, operation: Operation, ranks: int) -> Work:
         """The bytes of one call: S, and S times the factor, in whole bytes, halves up."""
         busbw_bytes = int(self.size_bytes * operation.factor(ranks) + Fraction(1, 2))
-        return Work(algbw_bytes=self.size_bytes, busbw_bytes=busbw_bytes, calls=0 if self.size_bytes else 1)
+        return Work(
+            algbw_bytes=self.size_bytes, busbw_bytes=busbw_bytes, calls=0 if self.size_bytes else 1
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,12 @@ class Setting:
 
 
 def chosen(
-    told: str, given: Given, hints: Sequence[str], rows: Sequence[CollectiveLine], ranks: int, source: str
+    told: str,
+    given: Given,
+    hints: Sequence[str],
+    rows: Sequence[CollectiveLine],
+    ranks: int,
+    source: str,
 ) -> tuple[Operation, str]:
     """The operation that a file or the user names, or else the one that all its rows can be, and where it is from.
 
@@ -141,7 +148,9 @@ def chosen(
     if found := ours or asked:
         return found, ""
     if told:
-        raise BadFile(f"{source}: {told!r} is no test that this importer knows; expected one of {', '.join(NAMES)}")
+        raise BadFile(
+            f"{source}: {told!r} is no test that this importer knows; expected one of {', '.join(NAMES)}"
+        )
     moved = [row for row in rows if row.size_bytes]
     fits = [
         one for one in OPERATIONS.values()
@@ -151,13 +160,18 @@ def chosen(
         return fits[0], ""
     for hint in reversed(hints):
         if (named := named_in(hint)) in fits:
-            return named, f"the log does not say which collective it is of: {named.name} by {hint.strip()[:SHOWN]!r}"
+            return (
+                named,
+                f"the log does not say which collective it is of: {named.name} by {hint.strip()[:SHOWN]!r}",
+            )
     if not fits:
         raise BadFile(
             f"{source}: no collective of {ranks} ranks has these bus bandwidths; tell with --devices how many"
         )
     names = ", ".join(one.name for one in fits)
-    raise BadFile(f"{source} does not say which collective it is of; tell with --operation: {names}")
+    raise BadFile(
+        f"{source} does not say which collective it is of; tell with --operation: {names}"
+    )
 
 
 def named_in(text: str) -> Operation | None:
@@ -181,7 +195,9 @@ def readings_of(
         if row.size_bytes and row.time_us:
             found.append(_reading(row, operation, setting))
         else:
-            left_out.append(f"{row.where}, {row.place}: {'no time at all' if row.size_bytes else 'moves nothing'}")
+            left_out.append(
+                f"{row.where}, {row.place}: {'no time at all' if row.size_bytes else 'moves nothing'}"
+            )
     return pooled(found), tuple(left_out)
 
 

@@ -30,19 +30,28 @@ def _measures(one: Exportable) -> dict[str, Any]:
     if one.row.roofline_share is not None:
         rates["roofline-share"] = 100 * one.row.roofline_share
     measures |= {name: _metric(value, one.inverse(value)) for name, value in rates.items()}
-    for name, size_bytes in (("peak-memory", one.measurement.peak_bytes), ("held-memory", one.measurement.held_bytes)):
+    for name, size_bytes in (
+        ("peak-memory", one.measurement.peak_bytes),
+        ("held-memory", one.measurement.held_bytes),
+    ):
         if size_bytes is not None:
             measures[name] = _metric(float(size_bytes), None)
     return measures
 
 
 def _metric(value: float, bounds: tuple[float, float] | None) -> dict[str, float]:
-    return {"value": value} | ({"lower_value": bounds[0], "upper_value": bounds[1]} if bounds else {})
+    return {"value": value} | (
+        {"lower_value": bounds[0], "upper_value": bounds[1]} if bounds else {}
+    )
 
 
 def why_no_rate(one: Exportable) -> str:
     """Why a measurement is no rate; empty where it is one."""
-    return "" if one.rate else "it is a time without a rate; take `--to github-action-benchmark` for times"
+    return (
+        ""
+        if one.rate
+        else "it is a time without a rate; take `--to github-action-benchmark` for times"
+    )
 
 
 def write_times(found: Sequence[Exportable]) -> list[dict[str, Any]]:

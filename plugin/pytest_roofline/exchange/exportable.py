@@ -51,8 +51,14 @@ class Exportable:
         The centre lies between them.
         """
         alone = len(self.processes) == 1
-        medians = self.measurement.samples.block_medians if alone else [one.median_s for one in self.processes]
-        return (min(*medians, self.seconds), max(*medians, self.seconds)) if len(medians) > 1 else None
+        medians = (
+            self.measurement.samples.block_medians
+            if alone
+            else [one.median_s for one in self.processes]
+        )
+        return (
+            (min(*medians, self.seconds), max(*medians, self.seconds)) if len(medians) > 1 else None
+        )
 
     @property
     def rounds_s(self) -> tuple[float, ...]:
@@ -98,9 +104,15 @@ def exportable(runs: Sequence[Run]) -> tuple[list[Exportable], list[LeftOut]]:
             elif one is not None and row.time_s is not None:
                 place = places[row.test].index(one.key.name)
                 numbered = f"{row.test}.{one.key.name or place + 1}" if place else row.test
-                trusted = [each for each in row.measurements if not run.unfit(each, accept_slower=True)]
+                trusted = [
+                    each for each in row.measurements if not run.unfit(each, accept_slower=True)
+                ]
                 sound = replace(row, measurements=tuple(KeyResults(trusted).sound(None)))
-                fit.append(Exportable(sound, row.label if imported else numbered, one, row.time_s, imported))
+                fit.append(
+                    Exportable(
+                        sound, row.label if imported else numbered, one, row.time_s, imported
+                    )
+                )
     return fit, left_out
 
 
@@ -159,7 +171,8 @@ def facts(row: Row, behind: Sequence[Measurement]) -> dict[str, Any]:
         {
             "label": row.label,
             "seconds": row.time_s,
-            "processes": (row.judgement.processes if row.judgement is not None else 0) or len(behind),
+            "processes": (row.judgement.processes if row.judgement is not None else 0)
+            or len(behind),
             "metric": row.counting,
             "rate": rate,
             "rate_unit": unit,
@@ -173,7 +186,9 @@ def facts(row: Row, behind: Sequence[Measurement]) -> dict[str, Any]:
             "work": {name: amount for name, amount in asdict(one.work).items() if amount},
             "calls_per_sample": behind[0].samples.iterations,
             "samples": sum(len(each.samples.kept) for each in behind),
-            "samples_left_out": sum(len(each.samples.seconds) - len(each.samples.kept) for each in behind),
+            "samples_left_out": sum(
+                len(each.samples.seconds) - len(each.samples.kept) for each in behind
+            ),
             "cache": row.cache,
             "timing": row.timing,
             "labels": row.labels,
@@ -212,7 +227,11 @@ def sentence(one: Exportable) -> str:
     if row.roofline_share is not None:
         lines.append(f"roofline: {format_share(row.roofline_share)} ({told['roofline_source']})")
     lines += [f"changed: {change}" for change in told.get("changed", ())]
-    lines += [f"{name}: {told[name]}" for name in ("hardware", "driver", "processes", "run_id") if told.get(name)]
+    lines += [
+        f"{name}: {told[name]}"
+        for name in ("hardware", "driver", "processes", "run_id")
+        if told.get(name)
+    ]
     return "\n".join(lines)
 
 

@@ -58,12 +58,21 @@ def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:
     """The one process in a file."""
     file = from_json(text, source, _GoogleFile)
     names = {one.name for one in file.benchmarks}
-    aggregates = [one for one in file.benchmarks if one.run_type == "aggregate" or _is_old(one, names)]
+    aggregates = [
+        one for one in file.benchmarks if one.run_type == "aggregate" or _is_old(one, names)
+    ]
     runs = [one for one in file.benchmarks if one not in aggregates and not one.error_occurred]
     measured = {one.run_name or one.name for one in runs}
     # Of repetitions there may be nothing but what they come to.
-    alone = [one for one in aggregates if one.run_name not in measured and one.aggregate_name in _AGGREGATES]
-    software = {"Google Benchmark": file.context.library_version, "build": file.context.library_build_type}
+    alone = [
+        one
+        for one in aggregates
+        if one.run_name not in measured and one.aggregate_name in _AGGREGATES
+    ]
+    software = {
+        "Google Benchmark": file.context.library_version,
+        "build": file.context.library_build_type,
+    }
     left_out = len(aggregates) - len(alone)
     return (
         Imported(
@@ -93,11 +102,19 @@ def _is_old(one: _Bench, names: set[str]) -> bool:
 def _reading(one: _Bench, source: str) -> Reading:
     unit = _UNITS.get(one.time_unit)
     if unit is None:
-        raise BadFile(f"{source}: {one.name} has unit {one.time_unit!r}; expected one of {', '.join(_UNITS)}")
+        raise BadFile(
+            f"{source}: {one.name} has unit {one.time_unit!r}; expected one of {', '.join(_UNITS)}"
+        )
     if one.real_time <= 0 or one.bytes_per_second < 0:
-        raise BadFile(f"{source}: {one.name} has time {one.real_time:g} {one.time_unit}; expected more than 0")
+        raise BadFile(
+            f"{source}: {one.name} has time {one.real_time:g} {one.time_unit}; expected more than 0"
+        )
     # Rates are by the time of the CPU, unless the name says otherwise.
-    by = one.real_time if _BY_WALL.search(one.run_name or one.name) or not one.cpu_time else one.cpu_time
+    by = (
+        one.real_time
+        if _BY_WALL.search(one.run_name or one.name) or not one.cpu_time
+        else one.cpu_time
+    )
     moved = round(one.bytes_per_second * by * unit)
     return Reading(
         benchmark=f"google_benchmark.{one.run_name or one.name}",

@@ -94,7 +94,11 @@ def _pieces(line: str) -> Iterator[tuple[str, str]]:
     tagged = _TAG.split(line)
     if len(tagged) == 1:
         match = _LABEL.match(line)
-        yield (next(filter(None, match.groups())), _unstamped(line[match.end() :])) if match else ("", line)
+        yield (
+            (next(filter(None, match.groups())), _unstamped(line[match.end() :]))
+            if match
+            else ("", line)
+        )
         return
     joined: list[list[str]] = []
     for label, piece in zip(tagged[1::2], tagged[2::2], strict=True):
@@ -123,7 +127,11 @@ class _Stream(Generic[AnyRuns]):
                 self.doubted = number, line
             return
         # Only what goes on, or comes to its end, has the line in doubt inside.
-        if self.doubted is not None and table is not None and (len(table.rows) > rows or table.ended):
+        if (
+            self.doubted is not None
+            and table is not None
+            and (len(table.rows) > rows or table.ended)
+        ):
             refuse(source, *self.doubted, "a line inside a table that is no row of it")
         self.doubted = self.doubted if runs.table is table else None
 
@@ -142,7 +150,9 @@ class _Stream(Generic[AnyRuns]):
         return True
 
 
-def _took(rules: Sequence[Rule[AnyRuns]], runs: AnyRuns, source: str, number: int, line: str) -> bool:
+def _took(
+    rules: Sequence[Rule[AnyRuns]], runs: AnyRuns, source: str, number: int, line: str
+) -> bool:
     """Whether a rule took the line."""
     for pattern, take in rules:
         if match := pattern.fullmatch(line):
@@ -166,7 +176,11 @@ def read_runs(
     """The runs in a log: `begin` makes what rules fill from one stream, `finish` what comes of it."""
     streams: dict[str, _Stream[AnyRuns]] = {}
     # A file whose last end of line was stripped is whole where its last row ends as the one above, to the decimals.
-    ends = [(len(match[1]), len(line.split())) for line in text.rsplit("\n", 2)[1:] if (match := _END.search(line))]
+    ends = [
+        (len(match[1]), len(line.split()))
+        for line in text.rsplit("\n", 2)[1:]
+        if (match := _END.search(line))
+    ]
     stripped = len(ends) == 2 and ends[0] == ends[1]
     last, notes = text.count("\n") + 1 + stripped, []
     for number, line in lines(text):
@@ -196,4 +210,8 @@ def read_runs(
 
 def _content(one: Imported) -> object:
     """What two copies of a table have in common."""
-    return one.tool, one.failed, tuple((reading.label, reading.metric, reading.seconds) for reading in one.readings)
+    return (
+        one.tool,
+        one.failed,
+        tuple((reading.label, reading.metric, reading.seconds) for reading in one.readings),
+    )

@@ -18,7 +18,9 @@ _RANK = re.compile(
     r"#? *Rank +(\d+) +(?:Group +(\d+) +)?(?:Pid +\d+ +)?on +(\S+) device +(\d+) \[[0-9a-fA-Fx:.]+\](?: (.*\S))? *"
 )
 _START = re.compile(r"#? *Collective test starting: (\S+) *")
-_VERSION = re.compile(r"#? *([nr]ccl-tests) version (\S+)(?: \(\S+\))? [nr]ccl-headers=(\d+) [nr]ccl-library=(\d+) *")
+_VERSION = re.compile(
+    r"#? *([nr]ccl-tests) version (\S+)(?: \(\S+\))? [nr]ccl-headers=(\d+) [nr]ccl-library=(\d+) *"
+)
 _COLUMNS = re.compile(r"# +size +count .*|size +count +type .*")
 _UNITS = re.compile(r"# +\(B\) .*|\(B\) +\(elements\) .*")
 _ROW_HALF = r" *[\d.e+]{1,20} +[\d.]{1,20} +[\d.]{1,20} +(?:\d{1,20}|N/A)"
@@ -30,15 +32,28 @@ _CUT_ROW = re.compile(
 )
 _ROW_END = re.compile(rf"{_ROW_HALF}(?:{_ROW_HALF})? *")
 # What is behind a prefix that no launcher is known to write: size, count, type, maybe redop and root, time, two rates.
-_PREFIXED = re.compile(r".*?\b\d{1,20} +\d{1,20} +[a-z]\w*(?: +[a-z]+)?(?: +-?\d{1,20})?(?: +\d[\d.e+]*){3}(?: .*)?")
+_PREFIXED = re.compile(
+    r".*?\b\d{1,20} +\d{1,20} +[a-z]\w*(?: +[a-z]+)?(?: +-?\d{1,20})?(?: +\d[\d.e+]*){3}(?: .*)?"
+)
 _COMMAND = re.compile(r".*\b\w+_perf\b.*")
 _BOUNDS = re.compile(r"#? *Out of bounds values *: (\d+) (?:OK|FAILED) *")
 _AVERAGE = re.compile(r"#? *Avg bus bandwidth *: \S+(?: GB/s)? *(?:OK|FAILED)? *")
 _BLOCKING = re.compile(r"# Blocking Enabled: (.*\S) *")
-_LIBRARY = re.compile(r"(rccl-tests|NCCL version|RCCL version|HIP version|ROCm version|Librccl path)[ :]* (\S.*?) *")
-_SHARED = ("size count type", "size count type redop", "size count type root", "size count type redop root")
+_LIBRARY = re.compile(
+    r"(rccl-tests|NCCL version|RCCL version|HIP version|ROCm version|Librccl path)[ :]* (\S.*?) *"
+)
+_SHARED = (
+    "size count type",
+    "size count type redop",
+    "size count type root",
+    "size count type redop root",
+)
 _HALF = ("time", "algbw", "busbw")
-_HALVES = ((*_HALF, "#wrong"), (*_HALF, "error"), (*_HALF, "#wrong", "i_min", "i_max", "i_p99", "i_cv%"))
+_HALVES = (
+    (*_HALF, "#wrong"),
+    (*_HALF, "error"),
+    (*_HALF, "#wrong", "i_min", "i_max", "i_p99", "i_cv%"),
+)
 _PLACES = ("out_of_place", "in_place")
 
 
@@ -88,7 +103,9 @@ class _Logs(list[_Log]):
     def refuse_mixed(self) -> None:
         """Refuse what stands behind the end of a run, where one before has none; elsewhere it was printed again."""
         if not all(log.ended for log in self):
-            raise Refused("two logs are mixed here: one begins before the other came to its average")
+            raise Refused(
+                "two logs are mixed here: one begins before the other came to its average"
+            )
         raise Foreign
 
 
@@ -137,7 +154,11 @@ def _take_columns(logs: _Logs, _: int, match: re.Match[str]) -> None:
     names = names[: len(names) - stamped]
     at = names.index("time") if "time" in names else len(names)
     half = tuple(names[at : at + (len(names) - at) // max(1, names.count("time"))])
-    if " ".join(names[:at]) not in _SHARED or half not in _HALVES or names[at:] not in ([*half], [*half, *half]):
+    if (
+        " ".join(names[:at]) not in _SHARED
+        or half not in _HALVES
+        or names[at:] not in ([*half], [*half, *half])
+    ):
         raise Refused("columns that this importer does not know")
     log = logs.begin(False)
     log.shared, log.half, log.places = tuple(names[:at]), half, _PLACES[-names.count("time") :]
@@ -148,14 +169,18 @@ def _take_columns(logs: _Logs, _: int, match: re.Match[str]) -> None:
 def _take_units(_: _Logs, __: int, match: re.Match[str]) -> None:
     units = match[0].removeprefix("#").split()
     if units[:2] != ["(B)", "(elements)"] or units[2:5] != ["(us)", "(GB/s)", "(GB/s)"]:
-        raise Refused("units that this importer does not know; expected (B) (elements) (us) (GB/s) (GB/s)")
+        raise Refused(
+            "units that this importer does not know; expected (B) (elements) (us) (GB/s) (GB/s)"
+        )
 
 
 def _take_row(logs: _Logs, number: int, match: re.Match[str]) -> None:
     if logs and logs[-1].ended:
         logs.refuse_mixed()
     if not logs or not logs[-1].half:
-        raise Refused("a row of numbers where none is expected: the lines that name its columns are missing")
+        raise Refused(
+            "a row of numbers where none is expected: the lines that name its columns are missing"
+        )
     _add_row(logs[-1], number, match[0].split())
 
 
@@ -181,7 +206,11 @@ def _add_row(log: _Log, number: int, values: list[str]) -> None:
     first, each = len(log.shared), len(log.half)
     for index, place in enumerate(log.places):
         half = values[first + index * each :][:each]
-        log.rows.append(_row(number, place, dict(zip(log.shared + log.half, values[:first] + half, strict=True))))
+        log.rows.append(
+            _row(
+                number, place, dict(zip(log.shared + log.half, values[:first] + half, strict=True))
+            )
+        )
 
 
 def _row(number: int, place: str, told: dict[str, str]) -> CollectiveLine:
@@ -220,7 +249,9 @@ def _take_command(logs: _Logs, _: int, match: re.Match[str]) -> None:
 def _refuse_prefixed(logs: _Logs, _: int, __: re.Match[str]) -> None:
     if logs.table is None:
         raise Foreign
-    raise Refused("a row behind a prefix that this importer does not know; expected the line without it")
+    raise Refused(
+        "a row behind a prefix that this importer does not know; expected the line without it"
+    )
 
 
 _RULES: tuple[Rule[_Logs], ...] = (
@@ -240,7 +271,9 @@ sniff = marked(
 
 def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
     """The runs in a log, one behind the other."""
-    return read_runs(text, source, _RULES, _Logs, lambda logs: [_imported(log, source, given) for log in logs])
+    return read_runs(
+        text, source, _RULES, _Logs, lambda logs: [_imported(log, source, given) for log in logs]
+    )
 
 
 def _imported(log: _Log, source: str, given: Given) -> Imported:
@@ -248,9 +281,17 @@ def _imported(log: _Log, source: str, given: Given) -> Imported:
         known = operation_of(log.program)
         name = known.name if known is not None else log.program or "test"
         why = f"a run ended before its 'Avg bus bandwidth' (rows read: {len(log.rows)})"
-        return Imported(source, log.tool.replace("_", "-"), CONVENTION, (), failed=((f"{log.tool}.{name}", why),))
+        return Imported(
+            source,
+            log.tool.replace("_", "-"),
+            CONVENTION,
+            (),
+            failed=((f"{log.tool}.{name}", why),),
+        )
     setting = _setting(log, source, given)
-    operation, note = chosen(log.program, given, (source, *log.hints), log.rows, setting.ranks, source)
+    operation, note = chosen(
+        log.program, given, (source, *log.hints), log.rows, setting.ranks, source
+    )
     readings, left_out = readings_of(log.rows, operation, setting, source)
     products = list(dict.fromkeys(name for *_, name in log.ranks if name))
     if len(products) > 1:
@@ -279,18 +320,28 @@ def _spoiled(reading: Reading, log: _Log) -> Reading:
 def _setting(log: _Log, source: str, given: Given) -> Setting:
     if not log.config:
         raise BadFile(f"{source}: no line '# nThread …' above the rows; expected a whole log")
-    threads, gpus, *_, warmup, iterations, together, _, graph, unalign, side_work, work_sms = log.config
+    threads, gpus, *_, warmup, iterations, together, _, graph, unalign, side_work, work_sms = (
+        log.config
+    )
     devices = len(log.ranks) or given.devices
     if not devices:
         raise BadFile(f"{source}: no lines '# Rank …'; tell with --devices how many took part")
     if given.devices not in (None, devices):
-        raise BadFile(f"{source}: {devices} ranks, but --devices={given.devices}; expected the same")
+        raise BadFile(
+            f"{source}: {devices} ranks, but --devices={given.devices}; expected the same"
+        )
     if devices % (threads * gpus or 1):
         raise BadFile(f"{source}: {threads} threads of {gpus} GPUs; that cannot be {devices} ranks")
     groups = [group for group, *_ in log.ranks]
     several, hosts = len(set(groups)), len({host for _, host, _ in log.ranks})
     # "wait and barrier …", "wait …, no barrier", and both around the outer loop.
-    blocking = 3 if "outer" in log.blocking else 2 if "no barrier" in log.blocking else int(bool(log.blocking))
+    blocking = (
+        3
+        if "outer" in log.blocking
+        else 2
+        if "no barrier" in log.blocking
+        else int(bool(log.blocking))
+    )
     # Those that are not the default belong into the key.
     ways: dict[str, Scalar] = {
         "nodes": hosts if hosts > 1 else 0, "groups": several if several > 1 else 0,

@@ -13,7 +13,16 @@ from ..core.units import MIB, count
 from ..core.work import Work
 from .logs import marked, read_runs
 from .nvbandwidth_text import RULES, Texts
-from .records import Given, Imported, Reading, Refused, amount, as_record, from_json, looks_like_json
+from .records import (
+    Given,
+    Imported,
+    Reading,
+    Refused,
+    amount,
+    as_record,
+    from_json,
+    looks_like_json,
+)
 
 CONVENTION = (
     "payload that arrives, one way, also for copies within a device; of bidirectional copies the measured direction; "
@@ -99,7 +108,10 @@ def _of_texts(texts: Texts, source: str, given: Given) -> list[Imported]:
     for document in texts:
         for case in document["testcases"]:
             if case["status"] == "Running":
-                case |= {"status": "Error", "error": "a test case ended before its matrix was whole"}
+                case |= {
+                    "status": "Error",
+                    "error": "a test case ended before its matrix was whole",
+                }
     found = [_imported(as_record(document, source, _Run), source, given) for document in texts]
     if found and texts.unnamed:
         waived = f"{count(texts.unnamed, 'test case')} waived by nvbandwidth, which the text does not name"
@@ -109,7 +121,9 @@ def _of_texts(texts: Texts, source: str, given: Given) -> list[Imported]:
 
 def _imported(run: _Run, source: str, given: Given) -> Imported:
     if run.error is not None:
-        raise BadFile(f"{source}: the run ended with {run.error!r}; expected one that came to its end")
+        raise BadFile(
+            f"{source}: the run ended with {run.error!r}; expected one that came to its end"
+        )
     products, hosts = _devices(run, source)
     readings: list[Reading] = []
     left_out: list[str] = []
@@ -118,7 +132,9 @@ def _imported(run: _Run, source: str, given: Given) -> Imported:
         if case.status == "Passed":
             matrix = _matrix(case.name, case.bandwidth_description)
             if matrix is None:
-                left_out.append(f"{case.name}: this importer does not know {case.bandwidth_description!r}")
+                left_out.append(
+                    f"{case.name}: this importer does not know {case.bandwidth_description!r}"
+                )
                 continue
             found = list(_readings(case, matrix, run, source, given.devices or len(products)))
             left_out += [] if found else [f"{case.name}: nothing but N/A"]
@@ -128,7 +144,9 @@ def _imported(run: _Run, source: str, given: Given) -> Imported:
         elif case.status == "Waived":
             left_out.append(f"{case.name}: waived by nvbandwidth, so it was not measured")
         else:
-            raise BadFile(f"{source}: {case.name} has status {case.status!r}; expected Passed, Waived or Error")
+            raise BadFile(
+                f"{source}: {case.name} has status {case.status!r}; expected Passed, Waived or Error"
+            )
     return Imported(
         source=source,
         tool="nvbandwidth",
@@ -149,31 +167,43 @@ def _devices(run: _Run, source: str) -> tuple[list[str], list[str]]:
     matches = [_DEVICE.fullmatch(text) for text in run.devices or ()]
     products = [match["name"] for match in matches if match is not None]
     if len(products) < len(matches) or len(set(products)) > 1:
-        raise BadFile(f"{source}: its devices are {', '.join(run.devices or ())}; expected one product")
+        raise BadFile(
+            f"{source}: its devices are {', '.join(run.devices or ())}; expected one product"
+        )
     hosts = [match["host"] for match in matches if match is not None and match["host"]]
     return products, ([run.hostname] if run.hostname is not None else []) + hosts
 
 
 def _software(run: _Run) -> dict[str, str]:
-    told = {"nvbandwidth": run.version, "CUDA runtime": run.runtime, "nvbandwidth commit": run.git_version}
+    told = {
+        "nvbandwidth": run.version,
+        "CUDA runtime": run.runtime,
+        "nvbandwidth commit": run.git_version,
+    }
     told |= {theirs: getattr(run, ours) for ours, theirs in _SETTINGS.items()}
     return {name: str(value) for name, value in told.items() if value is not None}
 
 
-def _readings(case: _Case, matrix: _Matrix, run: _Run, source: str, devices: int) -> Iterator[Reading]:
+def _readings(
+    case: _Case, matrix: _Matrix, run: _Run, source: str, devices: int
+) -> Iterator[Reading]:
     rows = case.bandwidth_matrix or ()
     if not rows or len({len(row) for row in rows}) != 1 or not rows[0]:
         raise BadFile(f"{source}: the matrix of {case.name} has rows of several lengths, or none")
     parts = ("",) if matrix.part is None else ("1", "2", "sum")
     if (matrix.part is not None and matrix.part != "Total") or len(rows) % len(parts):
-        raise BadFile(f"{source}: the matrix of {case.name} is not the three that its description tells of")
+        raise BadFile(
+            f"{source}: the matrix of {case.name} is not the three that its description tells of"
+        )
     each = len(rows) // len(parts)
     for at, row in enumerate(rows):
         for column, text in enumerate(row):
             value = _value(text, case, source)
             if value:
                 where = f"{case.name}[{at}][{column}]"
-                yield _reading(case, run, matrix, parts[at // each], (at % each, column), value, where, devices)
+                yield _reading(
+                    case, run, matrix, parts[at // each], (at % each, column), value, where, devices
+                )
 
 
 def _matrix(name: str, text: str) -> _Matrix | None:
@@ -195,17 +225,30 @@ def _value(text: str, case: _Case, source: str) -> float:
 
 
 def _reading(
-    case: _Case, run: _Run, matrix: _Matrix, part: str, cell: tuple[int, int], value: float, where: str, devices: int
+    case: _Case,
+    run: _Run,
+    matrix: _Matrix,
+    part: str,
+    cell: tuple[int, int],
+    value: float,
+    where: str,
+    devices: int,
 ) -> Reading:
     row, column = cell
-    pair = f"gpu{column}" if matrix.row is None else f"{matrix.row.lower()}{row}{matrix.way}gpu{column}"
+    pair = (
+        f"gpu{column}"
+        if matrix.row is None
+        else f"{matrix.row.lower()}{row}{matrix.way}gpu{column}"
+    )
     parameters: dict[str, Scalar] = {"pair": pair}
     if buffer := case.buffer_size or run.buffer_size:
         parameters["size_bytes"] = buffer * MIB
     if part:
         parameters["direction"] = part
     mean = run.use_mean if case.use_mean is None else case.use_mean
-    way = "bidir_sum_" if part == "sum" else "bidir_per_dir_" if "bidirectional" in case.name else ""
+    way = (
+        "bidir_sum_" if part == "sum" else "bidir_per_dir_" if "bidirectional" in case.name else ""
+    )
     alone = matrix.row == "CPU" or "local" in case.name
     return Reading(
         benchmark=f"nvbandwidth.{case.name}",

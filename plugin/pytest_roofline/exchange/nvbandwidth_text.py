@@ -70,12 +70,16 @@ class Texts(list[dict[str, Any]]):
 
 
 def _take_head(texts: Texts, _: int, match: re.Match[str]) -> None:
-    texts.run().update({_NAMES.get(name, name): told for name, told in match.groupdict().items() if told})
+    texts.run().update(
+        {_NAMES.get(name, name): told for name, told in match.groupdict().items() if told}
+    )
 
 
 def _take_device(texts: Texts, _: int, match: re.Match[str]) -> None:
     host = f": ({match[3]})" if match[3] else ""
-    texts.run().setdefault("GPU Device list", []).append(f"{match[1] or match[2]}: {match[4]}{host}")
+    texts.run().setdefault("GPU Device list", []).append(
+        f"{match[1] or match[2]}: {match[4]}{host}"
+    )
 
 
 def _take_case(texts: Texts, _: int, match: re.Match[str]) -> None:
@@ -86,7 +90,9 @@ def _take_case(texts: Texts, _: int, match: re.Match[str]) -> None:
 
 
 def _take_status(texts: Texts, _: int, match: re.Match[str]) -> None:
-    if match[1] == "Waived" and (not texts or not texts[-1]["testcases"] or texts.case()["status"] != "Running"):
+    if match[1] == "Waived" and (
+        not texts or not texts[-1]["testcases"] or texts.case()["status"] != "Running"
+    ):
         texts.unnamed += 1
         return
     texts.case().update(status=match[1].capitalize(), error=match[2] or None)

@@ -14,7 +14,11 @@ CONVENTION = (
     "means of the samples; cold: alone behind a flushed cache, by CUDA events; batch: calls one after the other, by "
     "CUDA events; bytes are the global memory that the benchmark counted, read and written"
 )
-_COLD, _BATCH, _RATE = "nv/cold/time/gpu/mean", "nv/batch/time/gpu/mean", "nv/cold/bw/global/bytes_per_second"
+_COLD, _BATCH, _RATE = (
+    "nv/cold/time/gpu/mean",
+    "nv/batch/time/gpu/mean",
+    "nv/cold/bw/global/bytes_per_second",
+)
 _SAMPLES = {_COLD: "nv/cold/sample_size", _BATCH: "nv/batch/sample_size"}
 
 
@@ -71,7 +75,9 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
     names = sorted(set(products.values()))
     chosen = given.product if given.product in names else names[0] if len(names) == 1 else None
     if chosen is None:
-        raise BadFile(f"{source} was measured on {' and '.join(names)}; choose one of them with --product")
+        raise BadFile(
+            f"{source} was measured on {' and '.join(names)}; choose one of them with --product"
+        )
     readings: list[Reading] = []
     left_out: list[str] = []
     for bench, state in ((one, state) for one in file.benchmarks for state in one.states):
@@ -81,20 +87,39 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
             left_out.append(f"{bench.name}[{state.name}]: {state.skip_reason or 'skipped'}")
         else:
             several = list(products.values()).count(chosen) > 1
-            readings += _readings(bench.name, state, source, {"gpu": state.device} if several else {})
+            readings += _readings(
+                bench.name, state, source, {"gpu": state.device} if several else {}
+            )
     version = file.meta.get("version", {}).get("nvbench", {}).get("string")
     software = {"NVBench": str(version)} if version else {}
     return (
-        Imported(source, "NVBench", CONVENTION, tuple(readings), chosen, software=software, left_out=tuple(left_out)),
+        Imported(
+            source,
+            "NVBench",
+            CONVENTION,
+            tuple(readings),
+            chosen,
+            software=software,
+            left_out=tuple(left_out),
+        ),
     )
 
 
-def _readings(name: str, state: _BenchState, source: str, more: dict[str, Scalar]) -> Iterator[Reading]:
+def _readings(
+    name: str, state: _BenchState, source: str, more: dict[str, Scalar]
+) -> Iterator[Reading]:
     """The cold and the batch time of a state."""
-    told = {one.tag: _number(one, state, source) for one in state.summaries or () if one.tag.startswith("nv/")}
+    told = {
+        one.tag: _number(one, state, source)
+        for one in state.summaries or ()
+        if one.tag.startswith("nv/")
+    }
     parameters: dict[str, Scalar] = {axis.name: _scalar(axis) for axis in state.axis_values or ()}
     moved = round(told.get(_RATE, 0.0) * told.get(_COLD, 0.0))
-    ways: tuple[tuple[str, str, Timing], ...] = ((_COLD, "cold", "device"), (_BATCH, "batch", "pipelined"))
+    ways: tuple[tuple[str, str, Timing], ...] = (
+        (_COLD, "cold", "device"),
+        (_BATCH, "batch", "pipelined"),
+    )
     for tag, way, timing in ways:
         if tag in told:
             yield Reading(
@@ -119,7 +144,9 @@ def _number(summary: _Summed, state: _BenchState, source: str) -> float:
         return float(value)
     except (TypeError, ValueError):
         if summary.tag in (_COLD, _BATCH, _RATE):
-            raise BadFile(f"{source}: {summary.tag} of {state.name} is {value!r}; expected a number") from None
+            raise BadFile(
+                f"{source}: {summary.tag} of {state.name} is {value!r}; expected a number"
+            ) from None
         return 0.0
 
 

@@ -56,7 +56,9 @@ class _Test:
     def name(self) -> str:
         """As the program is called without `osu_`, or by its title."""
         one_sided = slug(self.api.removeprefix("MPI_")) + "_" if self.api.startswith("MPI_") else ""
-        known = _NAMES.get(self.title) or slug(self.title.removesuffix(" Latency")).replace("-", "_")
+        known = _NAMES.get(self.title) or slug(self.title.removesuffix(" Latency")).replace(
+            "-", "_"
+        )
         return one_sided + known
 
     @property
@@ -85,7 +87,10 @@ def _take_title(tests: _Tests, _: int, match: re.Match[str]) -> None:
 
 
 def _take_pairs(tests: _Tests, _: int, match: re.Match[str]) -> None:
-    tests.head().more |= {"pairs": int(match[1]), "window": int(match[2]) if match[2].isdigit() else match[2]}
+    tests.head().more |= {
+        "pairs": int(match[1]),
+        "window": int(match[2]) if match[2].isdigit() else match[2],
+    }
 
 
 def _take_buffers(tests: _Tests, _: int, match: re.Match[str]) -> None:
@@ -100,7 +105,10 @@ def _take_datatype(tests: _Tests, _: int, match: re.Match[str]) -> None:
 def _take_heading(tests: _Tests, _: int, match: re.Match[str]) -> None:
     test, left = tests.head(), match[0].removeprefix("#").strip()
     while left:
-        name = next((name for name in sorted(_COLUMNS, key=len, reverse=True) if left.startswith(name)), None)
+        name = next(
+            (name for name in sorted(_COLUMNS, key=len, reverse=True) if left.startswith(name)),
+            None,
+        )
         if name is None:
             raise Refused(f"a column that this importer does not know: {left!r}")
         test.columns.append(name)
@@ -125,20 +133,32 @@ def _take_row(tests: _Tests, number: int, match: re.Match[str]) -> None:
             test.left_out.append(f"line {number}, {name}: printed as 0 {unit}")
         elif unit and value != "N/A":
             checked = {"Pass": True, "Fail": False}.get(told.get("Validation", ""))
-            test.rows.append(_reading(test, size_bytes, amount(value), unit, statistic, checked, number))
+            test.rows.append(
+                _reading(test, size_bytes, amount(value), unit, statistic, checked, number)
+            )
 
 
 def _reading(
-    test: _Test, size_bytes: int | None, value: float, unit: str, statistic: str, checked: bool | None, number: int
+    test: _Test,
+    size_bytes: int | None,
+    value: float,
+    unit: str,
+    statistic: str,
+    checked: bool | None,
+    number: int,
 ) -> Reading:
     rates = unit == "MB/s"
     timing: Timing = "pipelined" if rates else "isolated"
     parameters: dict[str, Scalar] = {} if size_bytes is None else {"size_bytes": size_bytes}
-    api: dict[str, Scalar] = {} if test.api.startswith("MPI") and "-" not in test.api else {"api": test.api.lower()}
+    api: dict[str, Scalar] = (
+        {} if test.api.startswith("MPI") and "-" not in test.api else {"api": test.api.lower()}
+    )
     return Reading(
         benchmark=f"osu.{test.name}",
         parameters=parameters | test.more | api,
-        metric=("bidir_sum_payload_GBps" if test.name.endswith("bibw") else "payload_GBps") if rates else "time_s",
+        metric=("bidir_sum_payload_GBps" if test.name.endswith("bibw") else "payload_GBps")
+        if rates
+        else "time_s",
         statistic=statistic,
         work=Work(payload_bytes=size_bytes or 0) if rates else Work(calls=1),
         seconds=((size_bytes or 0) / (value * 1e6) if rates else value * 1e-6,),
@@ -161,11 +181,19 @@ sniff = marked(r"# *OSU \S+ ")
 
 def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
     """The tests of a log, each run of a program for itself."""
-    return read_runs(text, source, _RULES, _Tests, lambda tests: [_imported(test, source, given) for test in tests])
+    return read_runs(
+        text,
+        source,
+        _RULES,
+        _Tests,
+        lambda tests: [_imported(test, source, given) for test in tests],
+    )
 
 
 def _imported(test: _Test, source: str, given: Given) -> Imported:
-    failed = () if test.rows else ((f"osu.{test.name}", "a run ended before the rows of its table"),)
+    failed = (
+        () if test.rows else ((f"osu.{test.name}", "a run ended before the rows of its table"),)
+    )
     return Imported(
         source=source,
         tool="OSU Micro-Benchmarks",

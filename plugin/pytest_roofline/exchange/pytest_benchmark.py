@@ -87,7 +87,11 @@ def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:
             kernel=_text(machine, "release"),
             software=_software(file),
             started=file.datetime if isinstance(file.datetime, str) else "",
-            left_out=tuple(f"{name}: a round that took no time at all" for name in names if min(timed[name]) <= 0),
+            left_out=tuple(
+                f"{name}: a round that took no time at all"
+                for name in names
+                if min(timed[name]) <= 0
+            ),
         ),
     )
 
@@ -123,7 +127,9 @@ def _software(file: _BenchmarkFile) -> dict[str, str]:
 
 def _text(told: dict[str, Any], *names: str) -> str | None:
     """The first of some names under which there is text."""
-    return next((told[name] for name in names if isinstance(told.get(name), str) and told[name]), None)
+    return next(
+        (told[name] for name in names if isinstance(told.get(name), str) and told[name]), None
+    )
 
 
 def write(found: Sequence[Exportable]) -> dict[str, Any]:
@@ -160,7 +166,8 @@ def _benchmark(one: Exportable) -> dict[str, Any]:
         "param": _param(one),
         "extra_info": facts(one.row, one.processes) | origin(one.header),
         "options": _options(one),
-        "stats": round_stats(rounds) | {"data": list(rounds), "iterations": one.processes[0].samples.iterations},
+        "stats": round_stats(rounds)
+        | {"data": list(rounds), "iterations": one.processes[0].samples.iterations},
     }
 
 
@@ -197,7 +204,9 @@ def _machine_info(environment: Environment, node: str) -> dict[str, Any]:
         "python_version": software.get("python"),
         "release": host.kernel,
         "cpu": {"brand_raw": host.cpu_model, "count": host.cores},
-        "device": {name: getattr(device, name) for name in ("type", "product", "driver", "memory_bytes")},
+        "device": {
+            name: getattr(device, name) for name in ("type", "product", "driver", "memory_bytes")
+        },
     }
 
 

@@ -144,7 +144,9 @@ def decode(data: bytes, source: str) -> str:
     try:
         return "".join(line.log for line in msgspec.json.Decoder(_Logged).decode_lines(text))
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise BadFile(f'{source}: {error}; expected a line {{"log": …}} for each of the container') from None
+        raise BadFile(
+            f'{source}: {error}; expected a line {{"log": …}} for each of the container'
+        ) from None
 
 
 def refuse(source: str, number: int, line: str, why: str) -> NoReturn:

@@ -24,7 +24,9 @@ _TRANSFER = re.compile(rf" *Transfer (\d+){_FIGURES}(\S+ -> \S+ -> \S+) *")
 _AGGREGATE = re.compile(rf" *Aggregate \(CPU\){_FIGURES}.*")
 _BROKEN = re.compile(r" *(?:Executor: |Transfer \d+ |Aggregate \(CPU\)).*")
 _BORDER = re.compile(r"[ \-─┬┼┴┌┐└┘├┤│]+|.*\bTime += .*|Averages .*|[CG]PU->[CG]PU.*")
-_BYTES = re.compile(r" *Bytes Per Direction (\d+) *|- Copying (\d+) bytes between .*|.*\[(\d+) bytes per Transfer\].*")
+_BYTES = re.compile(
+    r" *Bytes Per Direction (\d+) *|- Copying (\d+) bytes between .*|.*\[(\d+) bytes per Transfer\].*"
+)
 _TITLE = re.compile(
     r" *(?:(Uni|Bi)directional copy peak bandwidth GB/s .*?(?:Executor: (\w+)\).*)?|.*(All-To-All) .*:)"
 )
@@ -105,13 +107,17 @@ def _figures(rate: str, milliseconds: str, size: str) -> tuple[float, int]:
     moved, printed = whole(size), amount(milliseconds)
     took = moved / (amount(rate) or 1) / 1e6
     if abs(took - printed) > 0.00051 + took * (0.00051 / (amount(rate) or 1)):
-        raise Refused(f"{moved} bytes at {rate} GB/s are {took:.3f} ms, but {milliseconds} ms are printed")
+        raise Refused(
+            f"{moved} bytes at {rate} GB/s are {took:.3f} ms, but {milliseconds} ms are printed"
+        )
     return amount(rate), moved
 
 
 def _take_executor(runs: _Calls, number: int, match: re.Match[str]) -> None:
     run, (rate, moved) = runs.run(), _figures(*match.groups()[1:])
-    run.add("executor", {"executor": match[1].replace(" ", ""), "test": run.test}, rate, moved, number)
+    run.add(
+        "executor", {"executor": match[1].replace(" ", ""), "test": run.test}, rate, moved, number
+    )
 
 
 def _take_transfer(runs: _Calls, number: int, match: re.Match[str]) -> None:
@@ -150,7 +156,10 @@ def _take_title(runs: _Calls, _: int, match: re.Match[str]) -> None:
 
 def _take_heading(runs: _Calls, _: int, match: re.Match[str]) -> None:
     run = runs.run()
-    run.kind, run.block = run.kind or "a2a", _Block(re.findall(r"[CG]PU \d+|STotal|Actual", match[1]))
+    run.kind, run.block = (
+        run.kind or "a2a",
+        _Block(re.findall(r"[CG]PU \d+|STotal|Actual", match[1])),
+    )
 
 
 def _take_row(runs: _Calls, number: int, match: re.Match[str]) -> None:
@@ -160,7 +169,13 @@ def _take_row(runs: _Calls, number: int, match: re.Match[str]) -> None:
     if len(cells) != len(block.columns):
         raise Refused(f"{len(cells)} cells; expected {len(block.columns)}")
     row, way = f"{match[1].lower()}{int(match[2])}", match[3] or "->"
-    prefix = "" if run.kind != "p2p_bidirectional" else "bidir_sum_" if way == "<->" else "bidir_per_dir_"
+    prefix = (
+        ""
+        if run.kind != "p2p_bidirectional"
+        else "bidir_sum_"
+        if way == "<->"
+        else "bidir_per_dir_"
+    )
     for column, cell in zip(block.columns, cells, strict=True):
         if "PU" not in column or cell == "N/A":
             continue
@@ -194,10 +209,14 @@ sniff = marked(r"TransferBench v\d|Executor: \w+ \d+ +[|│]|SRC(?:\+EXE)?\\DST"
 
 def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:
     """The calls in a log, one behind the other."""
-    return read_runs(text, source, _RULES, _Calls, lambda runs: [_imported(run, source) for run in runs])
+    return read_runs(
+        text, source, _RULES, _Calls, lambda runs: [_imported(run, source) for run in runs]
+    )
 
 
 def _imported(run: _Call, source: str) -> Imported:
     failed = () if run.rows else (("transferbench", "a run ended before a table with rows"),)
     software = {"TransferBench": run.version} if run.version else {}
-    return Imported(source, "TransferBench", CONVENTION, pooled(run.rows), software=software, failed=failed)
+    return Imported(
+        source, "TransferBench", CONVENTION, pooled(run.rows), software=software, failed=failed
+    )

@@ -41,7 +41,9 @@ def _values(line: str, source: str, number: int) -> list[str]:
 
 def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
     """The one report in a file."""
-    table = [(number, _values(line, source, number)) for number, line in lines(text) if line.strip()]
+    table = [
+        (number, _values(line, source, number)) for number, line in lines(text) if line.strip()
+    ]
     (_, names), *rows = table
     # A last line without an end may hold half a number.
     cut = rows.pop()[0] if rows and not text.endswith("\n") else 0
@@ -51,9 +53,15 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
     shown = [_COLUMN.fullmatch(name.strip()) for name in names]
     told = next((at for at, match in enumerate(shown) if match and _unit(match["unit"])), None)
     # Without a unit in the names, what is swept are the columns of whole numbers at the left.
-    whole = (at for at in range(len(names)) if not all(re.fullmatch(r"\d+(?:\.0+)?", values[at]) for _, values in rows))
+    whole = (
+        at
+        for at in range(len(names))
+        if not all(re.fullmatch(r"\d+(?:\.0+)?", values[at]) for _, values in rows)
+    )
     swept = told if told is not None else max(1, next(whole, len(names) - 1))
-    benchmark = f"triton.{PurePath(source).stem}" if source.endswith(".csv") else "triton.perf_report"
+    benchmark = (
+        f"triton.{PurePath(source).stem}" if source.endswith(".csv") else "triton.perf_report"
+    )
     readings: list[Reading] = []
     for at in range(swept, len(names)):
         match = shown[at]
@@ -97,7 +105,9 @@ def _line(
                 raise Refused("0; expected more")
         except Refused as error:
             refuse(source, number, ",".join(values), str(error))
-        points: dict[str, Scalar] = {name.strip(): _point(text) for name, text in zip(swept, values, strict=False)}
+        points: dict[str, Scalar] = {
+            name.strip(): _point(text) for name, text in zip(swept, values, strict=False)
+        }
         seconds = value * factor or 1 / value
         yield Reading(
             benchmark, points | {"line": line}, metric, "median_or_mean", work, (seconds,), f"line {number}",

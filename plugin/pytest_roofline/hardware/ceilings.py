@@ -62,7 +62,9 @@ def at_generation(link: Ceiling, gpu: Gpu | None) -> Ceiling:
     if behind <= 0:
         return link
     origin = f"{link.origin}, at generation {gpu.pcie_generation} of the card's {gpu.pcie_generation_rated}"
-    return replace(link, value=link.value / 2**behind, limit=link.limit or link.value, origin=origin)
+    return replace(
+        link, value=link.value / 2**behind, limit=link.limit or link.value, origin=origin
+    )
 
 
 def product_ceiling(known: Product, work: Work, metric: str) -> Ceiling | None:
@@ -87,7 +89,11 @@ def product_ceiling(known: Product, work: Work, metric: str) -> Ceiling | None:
     # Rooflines of several types stand beside each other, so that of arithmetic keeps the type in its name.
     shown = metric if convention == "TFLOPS" else convention
     found = ceiling_of(peak, shown, RATE_UNITS[convention])
-    return replace(found, limit=_at_full_clock(known, name)) if convention == "TFLOPS" and found.bounds else found
+    return (
+        replace(found, limit=_at_full_clock(known, name))
+        if convention == "TFLOPS" and found.bounds
+        else found
+    )
 
 
 def ceiling_of(peak: Peak, metric: str, unit: float, value: float | None = None) -> Ceiling:
@@ -102,7 +108,9 @@ def ceiling_of(peak: Peak, metric: str, unit: float, value: float | None = None)
         why = peak.note if not peak.bounds else f"confidence {peak.confidence}"
         origin += f" ({why}; it bounds nothing)"
     rate = (peak.value if value is None else value) * unit
-    return Ceiling(metric, rate, "datasheet", origin, confidence=peak.confidence, bounds=peak.trusted)
+    return Ceiling(
+        metric, rate, "datasheet", origin, confidence=peak.confidence, bounds=peak.trusted
+    )
 
 
 def _at_full_clock(known: Product, name: str) -> float | None:
@@ -112,11 +120,18 @@ def _at_full_clock(known: Product, name: str) -> float | None:
     than the check allows, units, clock or architecture are not those of this peak.
     """
     architecture = catalogue().architecture(known.architecture)
-    flops = architecture.flops_per_clock.get(name.removesuffix("_TFLOPS")) if architecture is not None else None
+    flops = (
+        architecture.flops_per_clock.get(name.removesuffix("_TFLOPS"))
+        if architecture is not None
+        else None
+    )
     units, clock = known.facts.get("units"), known.facts.get("clock_MHz")
     if flops is None or units is None or clock is None:
         return None
-    rated, most = known.peaks[name].value * RATE_UNITS["TFLOPS"], units.value * clock.value * 1e6 * flops
+    rated, most = (
+        known.peaks[name].value * RATE_UNITS["TFLOPS"],
+        units.value * clock.value * 1e6 * flops,
+    )
     return most if LEAST_RATED * most <= rated < most else None
 
 
@@ -130,7 +145,9 @@ def format_ceiling(ceiling: Ceiling) -> str:
     return format_flops(ceiling.value) if is_arithmetic(ceiling) else format_rate(ceiling.value)
 
 
-def above_peak(ceiling: Ceiling | None, work: Work, share: float | None, labels: tuple[str, ...]) -> str:
+def above_peak(
+    ceiling: Ceiling | None, work: Work, share: float | None, labels: tuple[str, ...]
+) -> str:
     """Why a rate cannot be true: more than 1.02 times a datasheet peak that bounds; else empty.
 
     Bytes per second are bounded from 16 MiB up and outside caches, FLOP/s from 1 GFLOP up.
@@ -168,7 +185,9 @@ def device_bounds(device: DeviceFacts) -> list[Ceiling]:
     known = product_of(device)
     if known is None:
         return []
-    flops = [name for name, peak in known.peaks.items() if name.endswith("_TFLOPS") and peak.trusted]
+    flops = [
+        name for name, peak in known.peaks.items() if name.endswith("_TFLOPS") and peak.trusted
+    ]
     found = [("memory_GBps", "traffic_GBps")] if "memory_GBps" in known.peaks else []
     if flops:
         found.append((max(flops, key=lambda name: known.peaks[name].value), "TFLOPS"))
@@ -232,7 +251,9 @@ def collective_ceiling(
     if hardware.link != "nvlink-switch" or not everywhere:
         return replace(ceiling, origin=f"{said}: {ceiling.origin}")
     most = 2 * (ranks - 1) / (ranks + 1) * ceiling.value
-    return replace(ceiling, origin=f"{said}, unless the switch adds up (NVLS): {ceiling.origin}", limit=most)
+    return replace(
+        ceiling, origin=f"{said}, unless the switch adds up (NVLS): {ceiling.origin}", limit=most
+    )
 
 
 def _links_of_one(known: Product, link: str | None, ranks: int) -> tuple[Peak, float, str] | None:

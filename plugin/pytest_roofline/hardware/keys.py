@@ -58,7 +58,9 @@ def _partition(device: DeviceFacts, known: Product | None) -> str:
 
 def is_part(device: DeviceFacts, known: Product) -> bool:
     """Whether a device is a part of its product, whose peaks nobody rated: by its driver, its memory or its units."""
-    return bool(device.partition) or _has_less_memory(device, known) or has_fewer_units(device, known)
+    return (
+        bool(device.partition) or _has_less_memory(device, known) or has_fewer_units(device, known)
+    )
 
 
 def has_fewer_units(device: DeviceFacts, known: Product) -> bool:
@@ -78,7 +80,11 @@ def _cpu_key(host: HostFacts, device: DeviceFacts, link: str) -> HardwareKey:
     # Virtual machines print a bare "AMD EPYC" for chips years apart; family and model tell them from each other.
     product = slug(" ".join(filter(None, (device.product, device.architecture))))
     return HardwareKey(
-        product=product, memory=_whole_gib(host.usable_memory_bytes), partition=cores + quota, devices=1, link=link
+        product=product,
+        memory=_whole_gib(host.usable_memory_bytes),
+        partition=cores + quota,
+        devices=1,
+        link=link,
     )
 
 
@@ -99,7 +105,11 @@ def unknown_line(device: DeviceFacts) -> str:
             f"`roofline hardware show {shlex.quote(name)}` prints how to add it"
         )
     if is_part(device, known):
-        fewer = f" ({device.units} of {known.facts['units'].value:g} units)" if has_fewer_units(device, known) else ""
+        fewer = (
+            f" ({device.units} of {known.facts['units'].value:g} units)"
+            if has_fewer_units(device, known)
+            else ""
+        )
         return part_line(name, fewer)
     return ""
 

@@ -27,7 +27,13 @@ FACTS = (
     "nvlink_ports", "xgmi_ports",
 )  # fmt: skip
 # By the unit that a name ends in, wide enough for ten years of devices: what lies outside was read in another unit.
-RANGES = {"GBps": (1.0, 1e5), "TFLOPS": (0.1, 1e5), "MHz": (100.0, 1e4), "Gbps": (0.5, 100.0), "GB": (1.0, 1e4)}
+RANGES = {
+    "GBps": (1.0, 1e5),
+    "TFLOPS": (0.1, 1e5),
+    "MHz": (100.0, 1e4),
+    "Gbps": (0.5, 100.0),
+    "GB": (1.0, 1e4),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +67,19 @@ def _texts(product: Product) -> Iterator[Mistake]:
         yield Mistake(f"{where} names", "empty", "the name that its driver prints")
     for name in product.names:
         if not name.name or name.name != name.name.strip() or printable(name.name) != name.name:
-            yield Mistake(f"{where} names", repr(name.name), "a name exactly as printed, with no blanks around it")
+            yield Mistake(
+                f"{where} names",
+                repr(name.name),
+                "a name exactly as printed, with no blanks around it",
+            )
     sources = {f"name {name.name!r} source": name.source for name in product.names}
     texts = {"variant": product.variant, "architecture": product.architecture, **sources}
     for what in [what for what, text in texts.items() if not text.strip()]:
-        yield Mistake(f"{where} {what}", "empty", "which it is, such as SXM4-80GB of sm_80, or where it was printed so")
+        yield Mistake(
+            f"{where} {what}",
+            "empty",
+            "which it is, such as SXM4-80GB of sm_80, or where it was printed so",
+        )
 
 
 def _figures(product: Product) -> Iterator[Mistake]:
@@ -75,7 +89,11 @@ def _figures(product: Product) -> Iterator[Mistake]:
             if name not in allowed:
                 yield Mistake(where, "no field of ours", f"one of {', '.join(allowed)}")
             if not figure.source.strip():
-                yield Mistake(f"{where} source", "empty", "who says so: an address, or `recalled` with that confidence")
+                yield Mistake(
+                    f"{where} source",
+                    "empty",
+                    "who says so: an address, or `recalled` with that confidence",
+                )
             least, most = RANGES.get(name.rpartition("_")[2], (0.0, 1e5))
             if not least <= figure.value <= most:
                 yield Mistake(where, f"{figure.value:g}", f"{least:g} to {most:g}")
@@ -98,7 +116,9 @@ class Known:
     def product_of(self, device: DeviceFacts) -> Product | None:
         """The product of a device; of several that share its name the one that it agrees with, None where none does."""
         shared = [
-            product for product, name in self._shared.get(device.product, ()) if product.is_like(device, name.needs)
+            product
+            for product, name in self._shared.get(device.product, ())
+            if product.is_like(device, name.needs)
         ]
         if len(shared) == 1:
             return shared[0]
@@ -133,7 +153,9 @@ def merged(paths: Sequence[Path]) -> Known:
     for path in reversed(paths):
         own = read_hardware(path)
         if found := mistakes(own):
-            raise BadFile(f"hardware {path}: {found[0]}; `roofline hardware check {path}` lists what else is wrong")
+            raise BadFile(
+                f"hardware {path}: {found[0]}; `roofline hardware check {path}` lists what else is wrong"
+            )
         base = own.over(base)
     return Known(base)
 
@@ -176,5 +198,9 @@ def product_of(device: DeviceFacts) -> Product | None:
 
 def product_like(product: str | None, memory: str | None) -> Product | None:
     """The product of a hardware key, any of its memories where the key leaves that open."""
-    fits = (one for one in known().catalogue.products if one.product == product and memory in (None, one.memory))
+    fits = (
+        one
+        for one in known().catalogue.products
+        if one.product == product and memory in (None, one.memory)
+    )
     return next(fits, None)

@@ -135,9 +135,12 @@ class Product:
         """Whether a device agrees in every fact of `needs`; what the device does not tell disagrees."""
         units, rated, seen = self.facts.get("units"), self.memory_bytes, device.memory_bytes
         agrees = {
-            "architecture": (device.architecture or "").split(":")[0] == self.architecture.split("-")[0],
+            "architecture": (device.architecture or "").split(":")[0]
+            == self.architecture.split("-")[0],
             "units": units is not None and device.units == units.value,
-            "memory": rated is not None and seen is not None and ALIKE[0] * rated < seen < ALIKE[1] * rated,
+            "memory": rated is not None
+            and seen is not None
+            and ALIKE[0] * rated < seen < ALIKE[1] * rated,
         }
         return all(agrees[need] for need in needs)
 
@@ -159,11 +162,20 @@ class Catalogue:
 
     def over(self, other: "Catalogue") -> "Catalogue":
         """Both, where this one's products and architectures hide the other's of the same name."""
-        ours, chips = {product.key for product in self.products}, {chip.name for chip in self.architectures}
+        ours, chips = (
+            {product.key for product in self.products},
+            {chip.name for chip in self.architectures},
+        )
         return replace(
             self,
-            products=(*self.products, *(product for product in other.products if product.key not in ours)),
-            architectures=(*self.architectures, *(chip for chip in other.architectures if chip.name not in chips)),
+            products=(
+                *self.products,
+                *(product for product in other.products if product.key not in ours),
+            ),
+            architectures=(
+                *self.architectures,
+                *(chip for chip in other.architectures if chip.name not in chips),
+            ),
         )
 
     def architecture(self, name: str) -> Architecture | None:

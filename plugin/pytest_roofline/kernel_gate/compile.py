@@ -59,7 +59,9 @@ def compile_for(
     try:
         backend = triton.compiler.make_backend(gpu)
     except RuntimeError as error:
-        raise CompileFailed(f"this Triton ({triton.__version__}) has no back end for {name}: {error}") from None
+        raise CompileFailed(
+            f"this Triton ({triton.__version__}) has no back end for {name}: {error}"
+        ) from None
     given = dict(options or {})
     _check_options(backend, given, name)
     source = source_of(function, arguments, backend)
@@ -101,8 +103,14 @@ def read(compiled: Any, *, given: Mapping[str, object] | None = None, wanted: st
 def _options(metadata: Any, given: Mapping[str, object]) -> dict[str, Scalar]:
     """Options as they took effect, which is not always as they were asked for."""
     taken = metadata._asdict()
-    found = dict(given) | {name: taken[name] for name in (*_TELLING, *given) if taken.get(name) is not None}
-    found |= {name: taken[name] for name, usual in _USUAL.items() if name in taken and taken[name] != usual}
+    found = dict(given) | {
+        name: taken[name] for name in (*_TELLING, *given) if taken.get(name) is not None
+    }
+    found |= {
+        name: taken[name]
+        for name, usual in _USUAL.items()
+        if name in taken and taken[name] != usual
+    }
     # Triton notes the variables of the environment that make another binary, under their own names.
     found |= {name: value for name, value in taken.items() if name.isupper() and name != _LINES}
     return {name: _plain(value) for name, value in sorted(found.items())}
@@ -115,7 +123,10 @@ def is_compiled(kernel: object) -> bool:
 
 def _check_options(backend: Any, given: Mapping[str, object], target: str) -> None:
     """Refuse what Triton would ignore in silence."""
-    known = {known.name for known in dataclasses.fields(type(backend.parse_options({"enable_fp_fusion": True})))}
+    known = {
+        known.name
+        for known in dataclasses.fields(type(backend.parse_options({"enable_fp_fusion": True})))
+    }
     known -= {"arch", "backend_name", "warp_size"}
     unknown = [name for name in given if name not in known]
     if unknown:
@@ -126,7 +137,9 @@ def _check_options(backend: Any, given: Mapping[str, object], target: str) -> No
 
 
 def _failure(kernel: str, target: str, given: Mapping[str, object], error: Exception) -> str:
-    said = [line for line in f"{type(error).__name__}: {error}".splitlines() if line.strip()][-LAST_LINES:]
+    said = [line for line in f"{type(error).__name__}: {error}".splitlines() if line.strip()][
+        -LAST_LINES:
+    ]
     options = ", ".join(f"{name}={value}" for name, value in given.items()) or "default options"
     return "\n  ".join([f"{kernel} cannot be compiled for {target} ({options}):", *said])
 
@@ -148,11 +161,15 @@ def usable_triton() -> Any:
             raise BadInput(
                 "Triton is not installed, and kernels are compiled with it; pip install 'pytest-roofline[triton]'"
             ) from None
-        raise BadInput(f"Triton is installed and cannot be imported: {error}; expected a whole installation") from error
+        raise BadInput(
+            f"Triton is installed and cannot be imported: {error}; expected a whole installation"
+        ) from error
     version = tuple(int(part) for part in triton.__version__.split(".")[:2])
     if version < OLDEST_TRITON:
         needed = ".".join(map(str, OLDEST_TRITON))
-        raise BadInput(f"Triton is {triton.__version__}; expected {needed} or newer to compile for other targets")
+        raise BadInput(
+            f"Triton is {triton.__version__}; expected {needed} or newer to compile for other targets"
+        )
     return triton
 
 
@@ -171,7 +188,9 @@ def function_of(kernel: object, triton: Any) -> Any:
             )
         # What its decorator was given; the interpreter's has options that the compiler's has not.
         taken = inspect.signature(jit).parameters
-        return jit(kernel.fn, **{name: value for name, value in kernel.kwargs.items() if name in taken})
+        return jit(
+            kernel.fn, **{name: value for name, value in kernel.kwargs.items() if name in taken}
+        )
     raise BadInput(
         f"kernel is {kernel!r}; expected a function under @triton.jit, or a kernel that was compiled"
         f"{_hint(kernel, jit | InterpretedFunction)}"
@@ -241,11 +260,17 @@ def source_of(kernel: Any, arguments: Mapping[str, object], backend: Any) -> Any
 def _refuse_other_names(kernel: Any, arguments: Mapping[str, object]) -> None:
     known = {param.name: param for param in kernel.params}
     unknown = [name for name in arguments if name not in known]
-    missing = [name for name, param in known.items() if name not in arguments and not param.has_default]
+    missing = [
+        name for name, param in known.items() if name not in arguments and not param.has_default
+    ]
     if unknown or missing:
         found = [f"no argument for {', '.join(missing)}"] * bool(missing)
-        found += [f"arguments that it does not have: {', '.join(map(str, unknown))}"] * bool(unknown)
-        raise BadInput(f"kernel {kernel.__name__} has {' and '.join(found)}; it takes {', '.join(known)}")
+        found += [f"arguments that it does not have: {', '.join(map(str, unknown))}"] * bool(
+            unknown
+        )
+        raise BadInput(
+            f"kernel {kernel.__name__} has {' and '.join(found)}; it takes {', '.join(known)}"
+        )
 
 
 def _specialised(param: Any, value: object, backend: Any) -> tuple[str, list[Any]]:
@@ -272,7 +297,11 @@ def _specialised(param: Any, value: object, backend: Any) -> tuple[str, list[Any
             f"argument {param.name} is {value!r}; expected a type such as {_EXAMPLES}, a tensor (on the meta device "
             "too), a torch dtype, a number, a bool or None"
         )
-    known = backend.parse_attr(facts) if isinstance(facts, str) and kind != "constexpr" and looked_at else []
+    known = (
+        backend.parse_attr(facts)
+        if isinstance(facts, str) and kind != "constexpr" and looked_at
+        else []
+    )
     return (declared if declared and value is not None else kind), known
 
 
@@ -282,7 +311,9 @@ def _stated(param: Any, text: str) -> tuple[str, list[Any], object]:
     if found is None:
         if _DESCRIPTOR.fullmatch(text.strip()):
             return text.strip(), [], None
-        raise BadInput(f"argument {param.name} is {text!r}; expected a type such as {_EXAMPLES}, a tensor or a number")
+        raise BadInput(
+            f"argument {param.name} is {text!r}; expected a type such as {_EXAMPLES}, a tensor or a number"
+        )
     kind, hint = found["type"], found["hint"]
     if param.is_const and kind.startswith("*"):
         kind = f"*k{kind[1:].removeprefix('k')}"
@@ -291,7 +322,9 @@ def _stated(param: Any, text: str) -> tuple[str, list[Any], object]:
     hints = {"1"} if whole and not param.annotation_type else set()
     if (whole or kind.startswith("*")) and not param.do_not_specialize_on_alignment:
         hints.add("16")
-    if kind != (param.annotation_type or kind) or (hint and (hint not in hints or param.do_not_specialize)):
+    if kind != (param.annotation_type or kind) or (
+        hint and (hint not in hints or param.do_not_specialize)
+    ):
         raise BadInput(
             f"argument {param.name} is {text!r}; expected {(param.annotation_type or kind)!r}, all that a launch of "
             "this kernel makes of it"
@@ -307,7 +340,9 @@ def describe(source: Any) -> dict[str, str]:
             text[name] = _constant(getattr(source, "constants", {}).get((index,)))
         else:
             facts = dict(getattr(source, "attrs", {}).get((index,), []))
-            text[name] = kind + (f":{facts['tt.divisibility']}" if "tt.divisibility" in facts else "")
+            text[name] = kind + (
+                f":{facts['tt.divisibility']}" if "tt.divisibility" in facts else ""
+            )
             text[name] += " within 2 GiB" if "tt.pointer_range" in facts else ""
     return text
 

@@ -49,9 +49,13 @@ def check_slack(slack: Mapping[str, int] | None) -> dict[str, int]:
     """The slack that a test gives, by figure."""
     for figure, amount in (slack or {}).items():
         if figure not in JUDGED:
-            raise BadInput(f"slack names {figure!r}; expected one of {', '.join(JUDGED)}, which are judged")
+            raise BadInput(
+                f"slack names {figure!r}; expected one of {', '.join(JUDGED)}, which are judged"
+            )
         if isinstance(amount, bool) or not isinstance(amount, int) or amount < 0:
-            raise BadInput(f"slack of {figure} is {amount!r}; expected a whole number, zero or more")
+            raise BadInput(
+                f"slack of {figure} is {amount!r}; expected a whole number, zero or more"
+            )
     return dict(slack or {})
 
 
@@ -68,7 +72,9 @@ def judge_exact(
 
     `registers` means vgprs there where a target calls them so; `source` is the file of the reference.
     """
-    said = ExactJudgement("", found.label, found.target, Kind.NO_BASELINE.value, found.name, reason=why_none)
+    said = ExactJudgement(
+        "", found.label, found.target, Kind.NO_BASELINE.value, found.name, reason=why_none
+    )
     if reference is None:
         return said
     changes = figure_changes(reference.figures, found.figures, slack or {})
@@ -76,7 +82,9 @@ def judge_exact(
     why = f"{', '.join(lost)} cannot be compared any more: {unread or 'not read'}" if lost else ""
     kind = _kind({change.verdict for change in changes}, lost)
     told = _remarks(found, reference)
-    return replace(said, verdict=kind.value, reason=why, changes=changes, remarks=told, source=source)
+    return replace(
+        said, verdict=kind.value, reason=why, changes=changes, remarks=told, source=source
+    )
 
 
 def _kind(seen: Collection[str], lost: Sequence[str]) -> Kind:
@@ -114,19 +122,27 @@ def _ordered(figures: set[str]) -> list[str]:
     def place(figure: str) -> tuple[int, int, str]:
         if figure in JUDGED:
             return 0, judged.index(figure), ""
-        return (1 if matrix_generation(figure) else 2), SHOWN.index(figure) if figure in SHOWN else -1, figure
+        return (
+            (1 if matrix_generation(figure) else 2),
+            SHOWN.index(figure) if figure in SHOWN else -1,
+            figure,
+        )
 
     return sorted(figures, key=place)
 
 
 def _rises(before: Mapping[str, int], after: Mapping[str, int]) -> int:
     """The generation of a kind of matrix instruction that is new and above all that were there; 0 where none is."""
-    most = max((matrix_generation(figure) for figure, number in before.items() if number), default=0)
+    most = max(
+        (matrix_generation(figure) for figure, number in before.items() if number), default=0
+    )
     new = max((matrix_generation(figure) for figure, number in after.items() if number), default=0)
     return new if new > most > 0 else 0
 
 
-def _change(figure: str, old: int | None, new: int | None, slack: Mapping[str, int], rises: int) -> FigureChange:
+def _change(
+    figure: str, old: int | None, new: int | None, slack: Mapping[str, int], rises: int
+) -> FigureChange:
     generation = matrix_generation(figure)
     if old is None or new is None or (figure not in JUDGED and not generation):
         return FigureChange(figure, old, new)
@@ -217,7 +233,9 @@ class ExactKnown:
 
 def known_in_baselines(entries: Entries) -> ExactKnown:
     """The exact entries of baseline files."""
-    found = {identity: KnownKernel(entry, str(path)) for identity, (entry, path) in entries.exact.items()}
+    found = {
+        identity: KnownKernel(entry, str(path)) for identity, (entry, path) in entries.exact.items()
+    }
     return ExactKnown(found, ", ".join(dict.fromkeys(known.source for known in found.values())))
 
 
@@ -245,7 +263,11 @@ def provenance_of(run: Run) -> dict[str, str]:
 
 def known_by(comparator: Comparator) -> ExactKnown:
     """The exact side of what times are compared with."""
-    return known_in_runs(comparator.runs) if comparator.runs else known_in_baselines(comparator.entries)
+    return (
+        known_in_runs(comparator.runs)
+        if comparator.runs
+        else known_in_baselines(comparator.entries)
+    )
 
 
 def compare_exact(before: ExactKnown, after: ExactKnown) -> tuple[tuple[Row, ...], tuple[str, ...]]:
@@ -264,7 +286,9 @@ def compare_exact(before: ExactKnown, after: ExactKnown) -> tuple[tuple[Row, ...
             unread=known.unread,
         )
         old = reference.entry.figures if reference is not None else None
-        rows[identity] = kernel_row(known.entry.key, known.entry.figures, exact, baseline_figures=old)
+        rows[identity] = kernel_row(
+            known.entry.key, known.entry.figures, exact, baseline_figures=old
+        )
     for identity, (resources, why) in after.unfit.items():
         key, (reference, _) = resources.key, before.find(resources.key)
         old = reference.entry.figures if reference is not None else None
@@ -272,5 +296,7 @@ def compare_exact(before: ExactKnown, after: ExactKnown) -> tuple[tuple[Row, ...
         kind = Kind.REGRESSED if resources.invalid and reference is not None else Kind.INVALID
         exact = ExactJudgement("", resources.label, key.target, kind.value, key.name, reason=why)
         rows[identity] = kernel_row(key, resources.figures, exact, baseline_figures=old)
-    only_old = tuple(known.entry.label for identity, known in before.kernels.items() if identity not in rows)
+    only_old = tuple(
+        known.entry.label for identity, known in before.kernels.items() if identity not in rows
+    )
     return tuple(sorted(rows.values(), key=lambda row: badness(row.verdict))), only_old

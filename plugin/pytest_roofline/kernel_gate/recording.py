@@ -14,7 +14,9 @@ from ..core.writing import alone
 from .judging import entry_of, figure_changes, provenance_of
 
 
-def propose_exact(runs: Sequence[Run], *, accept_worse: bool = False) -> tuple[tuple[ExactEntry, ...], tuple[str, ...]]:
+def propose_exact(
+    runs: Sequence[Run], *, accept_worse: bool = False
+) -> tuple[tuple[ExactEntry, ...], tuple[str, ...]]:
     """Exact entries, and what was left out with the reason.
 
     With `accept_worse` also kernels whose test failed only for a verdict, or that lack a figure of their baseline.
@@ -26,16 +28,24 @@ def propose_exact(runs: Sequence[Run], *, accept_worse: bool = False) -> tuple[t
             identity, why = resources.key.identity, run.unfit_resources(resources, accept_worse)
             why = why or ("" if accept_worse else run.unjudged(resources))
             if why:
-                unfit[identity, run.header.run_id] = f"{resources.label} of {run.header.run_id}: {why}"
+                unfit[identity, run.header.run_id] = (
+                    f"{resources.label} of {run.header.run_id}: {why}"
+                )
             else:
-                taken.setdefault(identity, []).append((run, entry_of(resources, provenance_of(run))))
-    disagreeing = {identity: why for identity, found in taken.items() if (why := _disagreement(found))}
+                taken.setdefault(identity, []).append(
+                    (run, entry_of(resources, provenance_of(run)))
+                )
+    disagreeing = {
+        identity: why for identity, found in taken.items() if (why := _disagreement(found))
+    }
     newest = (
         max(found, key=lambda one: one[0].header.started)[1]
         for identity, found in taken.items()
         if identity not in disagreeing
     )
-    return tuple(newest), tuple(map(printable, [*dict.fromkeys(unfit.values()), *disagreeing.values()]))
+    return tuple(newest), tuple(
+        map(printable, [*dict.fromkeys(unfit.values()), *disagreeing.values()])
+    )
 
 
 def _disagreement(found: Sequence[tuple[Run, ExactEntry]]) -> str:
@@ -88,7 +98,9 @@ def approve_exact(entries: Sequence[ExactEntry], folder: Path) -> Path:
     with alone(path):
         before = _file(folder)
         known = {entry.identity: entry for entry in before.exact}
-        known |= {entry.identity: _change(entry, known.get(entry.identity)).entry for entry in entries}
+        known |= {
+            entry.identity: _change(entry, known.get(entry.identity)).entry for entry in entries
+        }
         write_baseline(path, replace(before, exact=tuple(known.values())))
     return path
 

@@ -32,7 +32,9 @@ def canonical(target: object) -> str:
         return f"sm_{found['capability']}"
     if _AMD.fullmatch(text):
         return text.lower()
-    raise BadInput(f"target is {target!r}; expected the likes of sm_80, sm_90, sm_100, gfx90a, gfx942 or gfx1100")
+    raise BadInput(
+        f"target is {target!r}; expected the likes of sm_80, sm_90, sm_100, gfx90a, gfx942 or gfx1100"
+    )
 
 
 def gpu_target(target: str) -> Any:
@@ -64,7 +66,11 @@ def shared_limits() -> dict[str, int]:
 @functools.cache
 def _limits(what: str) -> dict[str, int]:
     text = resources.files(__package__).joinpath("targets.json").read_text(encoding="utf-8")
-    return {target: limit for table in json.loads(text)[what] for target, limit in table["targets"].items()}
+    return {
+        target: limit
+        for table in json.loads(text)[what]
+        for target, limit in table["targets"].items()
+    }
 
 
 def above_limit(target: str, figures: Mapping[str, int]) -> str:
@@ -75,7 +81,10 @@ def above_limit(target: str, figures: Mapping[str, int]) -> str:
             f"needs {shared:,} bytes of shared memory ({format_bytes(shared)}), {target} has {shared_limit:,} "
             f"({format_bytes(shared_limit)}) for a block"
         )
-    columns, columns_limit = figures.get("tmem_columns", 0), _limits("tensor_memory_columns").get(target)
+    columns, columns_limit = (
+        figures.get("tmem_columns", 0),
+        _limits("tensor_memory_columns").get(target),
+    )
     if columns_limit is not None and columns > columns_limit:
         return f"needs {columns} columns of tensor memory, {target} has {columns_limit} for a block"
     return ""
@@ -105,7 +114,10 @@ def read_usage(text: str, kernel: str) -> dict[str, int]:
             f"cuobjdump tells nothing of {kernel}; expected `Function {kernel}: REG:… STACK:…`, got "
             f"{text.strip()[:300]!r}"
         )
-    return {"registers": int(found[kernel]["registers"]), "stack_bytes": int(found[kernel]["stack"])}
+    return {
+        "registers": int(found[kernel]["registers"]),
+        "stack_bytes": int(found[kernel]["stack"]),
+    }
 
 
 def read_instructions(text: str) -> tuple[dict[str, int], str]:
@@ -120,7 +132,9 @@ def read_instructions(text: str) -> tuple[dict[str, int], str]:
             f"and a list of functions with sass-instructions, got {text.strip()[:200]!r}"
         ) from None
     if not opcodes:
-        raise CompileFailed("nvdisasm found no instruction in the binary; expected those of a kernel")
+        raise CompileFailed(
+            "nvdisasm found no instruction in the binary; expected those of a kernel"
+        )
     version = re.search(r"V(\d[\d.]*)", signed)
     return count_nvidia(opcodes), version[1] if version else ""
 
@@ -132,7 +146,9 @@ def count_nvidia(opcodes: list[str]) -> dict[str, int]:
     counts = {
         "spill_stores": kinds["STL"],
         "spill_loads": kinds["LDL"],
-        "matrix_instructions": sum(number for kind, number in kinds.items() if matrix_generation(kind)),
+        "matrix_instructions": sum(
+            number for kind, number in kinds.items() if matrix_generation(kind)
+        ),
         "instructions": len(opcodes),
     }
     named = (kind for kind in sorted(kinds) if kind in COUNTED_NVIDIA or matrix_generation(kind))
@@ -143,19 +159,29 @@ def _read_nvidia(compiled: Any) -> tuple[dict[str, int], dict[str, str], str]:
     with tempfile.TemporaryDirectory(prefix="roofline-cubin-") as folder:
         cubin = Path(folder) / "kernel.cubin"
         cubin.write_bytes(compiled.asm["cubin"])
-        figures = read_usage(_run_tool("cuobjdump", "--dump-resource-usage", str(cubin)), compiled.name)
+        figures = read_usage(
+            _run_tool("cuobjdump", "--dump-resource-usage", str(cubin)), compiled.name
+        )
         figures |= tensor_memory(compiled.metadata)
         try:
             counts, version = read_instructions(_run_tool("nvdisasm", "-json", str(cubin)))
         except _Deprecated as error:
-            return figures, {"ptxas": _assembler(compiled)}, f"its instructions were not counted, nvdisasm: {error}"
+            return (
+                figures,
+                {"ptxas": _assembler(compiled)},
+                f"its instructions were not counted, nvdisasm: {error}",
+            )
     return figures | counts, {"ptxas": version or _assembler(compiled)}, ""
 
 
 def tensor_memory(metadata: Any) -> dict[str, int]:
     """Columns of tensor memory that a block takes, which the compiler allots and no tool tells; none where none are."""
     columns = getattr(metadata, "tmem_size", None)
-    return {} if columns is None or metadata.target.arch not in TENSOR_MEMORY else {"tmem_columns": int(columns)}
+    return (
+        {}
+        if columns is None or metadata.target.arch not in TENSOR_MEMORY
+        else {"tmem_columns": int(columns)}
+    )
 
 
 class _Deprecated(Exception):
@@ -165,14 +191,20 @@ class _Deprecated(Exception):
 def _run_tool(tool: str, *arguments: str) -> str:
     path = path_of(tool)
     try:
-        done = subprocess.run([path, *arguments], capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+        done = subprocess.run(
+            [path, *arguments], capture_output=True, text=True, check=False, timeout=TIMEOUT_S
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise CompileFailed(f"{tool} ({path}) cannot be run: {error}; expected that of Triton") from None
+        raise CompileFailed(
+            f"{tool} ({path}) cannot be run: {error}; expected that of Triton"
+        ) from None
     if gave_up := _GAVE_UP.search(done.stderr):
         raise _Deprecated(gave_up[0])
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip()[-300:]
-        raise CompileFailed(f"{tool} {' '.join(arguments[:-1])} ended with status {done.returncode}: {said}")
+        raise CompileFailed(
+            f"{tool} {' '.join(arguments[:-1])} ended with status {done.returncode}: {said}"
+        )
     return done.stdout
 
 
@@ -182,7 +214,9 @@ def path_of(tool: str) -> str:
     try:
         return str(getattr(knobs.nvidia, tool).path)
     except RuntimeError as error:
-        raise CompileFailed(f"Triton has no {tool} ({error}); expected it in its NVIDIA back end") from None
+        raise CompileFailed(
+            f"Triton has no {tool} ({error}); expected it in its NVIDIA back end"
+        ) from None
 
 
 def _assembler(compiled: Any) -> str:
@@ -216,9 +250,12 @@ def read_assembly(text: str) -> dict[str, int]:
     """All figures of the kernel in `amdgcn` assembly, shared memory apart."""
     body, found, metadata = text.partition(".amdgpu_metadata")
     if not found:
-        raise CompileFailed(f"the assembly has no .amdgpu_metadata; expected {', '.join(_AMD_FIELDS.values())} there")
+        raise CompileFailed(
+            f"the assembly has no .amdgpu_metadata; expected {', '.join(_AMD_FIELDS.values())} there"
+        )
     figures = {
-        name: _figure(metadata, rf"^\s+{re.escape(field)}:\s+(\d+)", field) for name, field in _AMD_FIELDS.items()
+        name: _figure(metadata, rf"^\s+{re.escape(field)}:\s+(\d+)", field)
+        for name, field in _AMD_FIELDS.items()
     }
     # RDNA has no accumulation registers.
     accumulators = re.search(r"\.agpr_count:\s+(\d+)", metadata)
@@ -232,7 +269,9 @@ def _figure(text: str, pattern: str, what: str, worst: Callable[[list[int]], int
     """The worst, where functions that are called stand beside the kernel."""
     found = [int(number) for number in re.findall(pattern, text, re.MULTILINE)]
     if not found:
-        raise CompileFailed(f"the assembly has no `{what}`; expected it as LLVM has written it since code objects V3")
+        raise CompileFailed(
+            f"the assembly has no `{what}`; expected it as LLVM has written it since code objects V3"
+        )
     return worst(found)
 
 
@@ -242,7 +281,11 @@ def count_amd(opcodes: list[str], seconds: Sequence[str] = ()) -> dict[str, int]
         raise CompileFailed("the assembly has no instruction in it; expected those of a kernel")
     kinds = Counter(kind for opcode in (*opcodes, *seconds) if (kind := _kind_on_amd(opcode)))
     matrix = sum(number for kind, number in kinds.items() if matrix_generation(kind))
-    return {"matrix_instructions": matrix, "instructions": len(opcodes), **dict(sorted(kinds.items()))}
+    return {
+        "matrix_instructions": matrix,
+        "instructions": len(opcodes),
+        **dict(sorted(kinds.items())),
+    }
 
 
 def _kind_on_amd(opcode: str) -> str:

@@ -21,18 +21,26 @@ def figures_text(found: Resources) -> str:
 
 def change_text(change: FigureChange) -> str:
     """`registers 198 → 255`."""
-    before, after = ("not read" if value is None else f"{value}" for value in (change.before, change.after))
+    before, after = (
+        "not read" if value is None else f"{value}" for value in (change.before, change.after)
+    )
     return f"{change.figure} {before} → {after}"
 
 
 def changes_text(changes: Sequence[FigureChange], at_most: int | None = MOST_CHANGES) -> str:
     """Several of them; of very many the first."""
-    return listed([change_text(change) for change in changes], len(changes) if at_most is None else at_most)
+    return listed(
+        [change_text(change) for change in changes], len(changes) if at_most is None else at_most
+    )
 
 
 def difference_lines(rows: Sequence[Row], at_most: int = 12) -> list[str]:
     """What differs from the baseline although no test fails for it, and what could not be read or judged."""
-    lines = [printable(f"{row.verdict} {row.label}: {text}") for row in rows if (text := _difference(row.exact))]
+    lines = [
+        printable(f"{row.verdict} {row.label}: {text}")
+        for row in rows
+        if (text := _difference(row.exact))
+    ]
     found = [row.resources for row in rows if row.resources is not None]
     unread = dict.fromkeys(f"{one.target}: {one.unread}" for one in found if one.unread)
     more = [f"… and {len(lines) - at_most} more of these"] if len(lines) > at_most else []
@@ -64,7 +72,10 @@ def failure_message(row: Row, where: str) -> str:
     found, exact = row.resources, row.exact
     assert found is not None
     assert exact is not None
-    label, details = printable(row.label), f"Details: {where}" if where else "The run could not be saved"
+    label, details = (
+        printable(row.label),
+        f"Details: {where}" if where else "The run could not be saved",
+    )
     if row.verdict == Kind.NO_BASELINE:
         return (
             f"{label}: NO BASELINE ({printable(exact.reason)}), and a baseline is required\n"
@@ -89,7 +100,11 @@ def properties(rows: Sequence[Row]) -> list[tuple[str, str]]:
         figures = {name: f"{value}" for name, value in (row.figures or {}).items()}
         if row.exact is not None:
             figures["verdict"] = row.verdict
-            figures |= {f"baseline_{c.figure}": f"{c.before}" for c in row.exact.changes if c.before is not None}
+            figures |= {
+                f"baseline_{c.figure}": f"{c.before}"
+                for c in row.exact.changes
+                if c.before is not None
+            }
         pairs += [(printable(prefix + name), value) for name, value in figures.items()]
     return pairs
 
@@ -111,14 +126,24 @@ def explanation(run_path: str, found: Resources, judgement: ExactJudgement | Non
         why = found.invalid or "the test failed for itself, or the run was cut before its end"
         return [printable(line) for line in [*lines, f"no verdict: {why}"]]
     lines += [f"baseline: {judgement.source}"] * bool(judgement.source)
-    lines += [f"  {change_text(change)}" + f" ({_MEANING[change.verdict]})" for change in judgement.changes]
+    lines += [
+        f"  {change_text(change)}" + f" ({_MEANING[change.verdict]})"
+        for change in judgement.changes
+    ]
     lines += [f"note: {remark}" for remark in judgement.remarks]
     lines.append(judgement.verdict + (f": {judgement.reason}" if judgement.reason else ""))
     return [printable(line) for line in lines]
 
 
-_MEANING = {"worse": "worse", "slack": "worse, within its slack", "better": "better", "": "not judged"}
+_MEANING = {
+    "worse": "worse",
+    "slack": "worse, within its slack",
+    "better": "better",
+    "": "not judged",
+}
 
 
-def _pairs(named: "dict[str, str] | dict[str, int] | dict[str, str | int | float | bool | None]") -> str:
+def _pairs(
+    named: "dict[str, str] | dict[str, int] | dict[str, str | int | float | bool | None]",
+) -> str:
     return ", ".join(f"{name} {value}" for name, value in named.items()) or "none"

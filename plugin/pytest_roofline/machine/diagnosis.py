@@ -18,7 +18,11 @@ OTHERS_BYTES = 256 * MIB
 
 def diagnose(machine: Machine) -> list[Finding]:
     """Everything that limits trust in numbers measured here, and what the machine withholds; worst first."""
-    found = [*_accelerators(machine), *(finding for gpu in machine.gpus for finding in _gpu(gpu)), *_sharing(machine)]
+    found = [
+        *_accelerators(machine),
+        *(finding for gpu in machine.gpus for finding in _gpu(gpu)),
+        *_sharing(machine),
+    ]
     found += [*_host(machine), *_limits(machine)]
     return sorted(found, key=lambda finding: finding.kind != "limit")
 
@@ -200,7 +204,11 @@ def _limits(machine: Machine) -> Iterator[Finding]:
             "docker run --shm-size=16g (or --ipc=host); in Kubernetes mount an emptyDir with medium Memory",
         )
     uses_memlock = bool(machine.gpus or machine.accelerator_nodes)
-    if uses_memlock and machine.memlock_bytes is not None and machine.memlock_bytes < LEAST_MEMLOCK_BYTES:
+    if (
+        uses_memlock
+        and machine.memlock_bytes is not None
+        and machine.memlock_bytes < LEAST_MEMLOCK_BYTES
+    ):
         yield Finding(
             "limit",
             "memlock",

@@ -58,7 +58,9 @@ class Expectation:
         products = [group.product for group in self.gpus]
         if len(set(products)) < len(products):
             twice = next(product for product in products if products.count(product) > 1)
-            raise BadInput(f"gpus names {twice!r} twice; expected one group a product, with its count")
+            raise BadInput(
+                f"gpus names {twice!r} twice; expected one group a product, with its count"
+            )
         _require_above_zero(self, "usable_cores", "memory_bytes")
 
 
@@ -158,7 +160,9 @@ def _gpu_differences(expected: ExpectedGpus, gpu: Gpu) -> Iterator[Unexpected]:
         if wanted is not None and wanted != seen:
             yield Unexpected(gpu.label, fact, _text(wanted), _text(seen))
     if expected.memory_bytes is not None and not _about(expected.memory_bytes, gpu.memory_bytes):
-        yield Unexpected(gpu.label, "memory_bytes", _amount(expected.memory_bytes), _amount(gpu.memory_bytes))
+        yield Unexpected(
+            gpu.label, "memory_bytes", _amount(expected.memory_bytes), _amount(gpu.memory_bytes)
+        )
 
 
 def _driver_differences(expected: Expectation, machine: Machine) -> Iterator[Unexpected]:
@@ -175,8 +179,15 @@ def _host_differences(expected: Expectation, machine: Machine) -> Iterator[Unexp
         yield Unexpected("host", "cpu_model", str(expected.cpu_model), host.cpu_model)
     if expected.usable_cores not in (None, host.usable_cores):
         yield Unexpected("host", "usable_cores", str(expected.usable_cores), str(host.usable_cores))
-    if expected.memory_bytes is not None and not _about(expected.memory_bytes, host.usable_memory_bytes):
-        yield Unexpected("host", "memory_bytes", _amount(expected.memory_bytes), _amount(host.usable_memory_bytes))
+    if expected.memory_bytes is not None and not _about(
+        expected.memory_bytes, host.usable_memory_bytes
+    ):
+        yield Unexpected(
+            "host",
+            "memory_bytes",
+            _amount(expected.memory_bytes),
+            _amount(host.usable_memory_bytes),
+        )
 
 
 def _about(expected: int, observed: int | None) -> bool:

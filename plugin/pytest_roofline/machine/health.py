@@ -40,7 +40,11 @@ def degraded(
     ends = [gpu for gpu in (before, after) if gpu is not None]
     own = _own(ends, measurements)
     said = {(finding.subject, fact) for fact, finding in own.items()}
-    others = [_unlike(difference) for difference in differences if (difference.subject, difference.fact) not in said]
+    others = [
+        _unlike(difference)
+        for difference in differences
+        if (difference.subject, difference.fact) not in said
+    ]
     return [*own.values(), *others]
 
 
@@ -117,7 +121,11 @@ def _power(ends: Sequence[Gpu]) -> Finding | None:
     default_w = next((gpu.power_default_w for gpu in ends if gpu.power_default_w), None)
     if default_w is None or not limits or min(limits) >= default_w:
         return None
-    moved = f" ({limits[0]:g} W before the run, {limits[-1]:g} W after it)" if limits[0] != limits[-1] else ""
+    moved = (
+        f" ({limits[0]:g} W before the run, {limits[-1]:g} W after it)"
+        if limits[0] != limits[-1]
+        else ""
+    )
     return _finding(
         ends,
         f"power limit {min(limits):g} W, shipped with {default_w:g} W{moved}",
@@ -136,7 +144,9 @@ def _links(ends: Sequence[Gpu]) -> Finding | None:
     rated = _rated_links(_named(ends)) if counts else None
     if rated is None or not any(counts) or min(counts) >= rated:
         return None
-    moved = f" ({counts[0]} before the run, {counts[-1]} after it)" if counts[0] != counts[-1] else ""
+    moved = (
+        f" ({counts[0]} before the run, {counts[-1]} after it)" if counts[0] != counts[-1] else ""
+    )
     return _finding(
         ends,
         f"{min(counts)} of {rated} NVLinks up{moved}",
@@ -174,7 +184,11 @@ def _pcie(ends: Sequence[Gpu], fact: str) -> Finding | None:
 def _unlike(difference: Unexpected) -> Finding:
     """A difference from the expectation as a finding."""
     fact = _WORDS.get(difference.fact, difference.fact)
-    found = f"{difference.observed} × {fact}" if difference.subject == "GPUs" else f"{fact} {difference.observed}"
+    found = (
+        f"{difference.observed} × {fact}"
+        if difference.subject == "GPUs"
+        else f"{fact} {difference.observed}"
+    )
     effect = "the node is not like the one that the expectation was written from"
     observed = f"{found}, expected {difference.expected}"
     return Finding("degraded", difference.subject, observed, effect, difference.remedy)
@@ -189,7 +203,9 @@ def unknown_health(gpu: Gpu | None) -> str:
     if gpu.ecc is False:
         said.append("ECC is off, so memory errors show nowhere")
     if gpu.links and rated is None:
-        said.append(f"{gpu.links} link{'s are' if gpu.links > 1 else ' is'} up, how many should be is not known")
+        said.append(
+            f"{gpu.links} link{'s are' if gpu.links > 1 else ' is'} up, how many should be is not known"
+        )
     if gpu.links == 0 and rated:
         said.append(f"none of {rated} links is up, which is right only for a GPU that stands alone")
     return "; ".join(said)
@@ -236,18 +252,25 @@ _CAUSES = {
 }
 
 
-def persistent_slowdown(label: str, measurements: Sequence[Measurement], active: Sequence[str] = ()) -> Finding | None:
+def persistent_slowdown(
+    label: str, measurements: Sequence[Measurement], active: Sequence[str] = ()
+) -> Finding | None:
     """The slowdown that spoiled most of a run's blocks, or most blocks of three measurements; None without one."""
     taken = [Counter(block.excluded for block in each.samples.blocks) for each in measurements]
     slowed = [sum(counts[cause] for cause in _CAUSES) for counts in taken]
     total = sum(counts.total() for counts in taken)
-    mostly = sum(blocks > MOST_EXCLUDED * counts.total() for blocks, counts in zip(slowed, taken, strict=True))
+    mostly = sum(
+        blocks > MOST_EXCLUDED * counts.total()
+        for blocks, counts in zip(slowed, taken, strict=True)
+    )
     throughout = total >= FEWEST_BLOCKS and sum(slowed) > MOST_EXCLUDED * total
     if not throughout and mostly < FEWEST_MEASUREMENTS:
         return None
     by_cause = Counter({cause: sum(counts[cause] for counts in taken) for cause in _CAUSES})
     causes = [(cause, blocks) for cause, blocks in by_cause.most_common() if blocks]
-    shares = ", ".join(f"{cause} in {blocks} of {total} blocks ({blocks / total:.0%})" for cause, blocks in causes)
+    shares = ", ".join(
+        f"{cause} in {blocks} of {total} blocks ({blocks / total:.0%})" for cause, blocks in causes
+    )
     where = f", most of those of {mostly} of {len(taken)} measurements"
     still = "; still active after the last test" if causes[0][0] in active else ""
     effect, remedy = _CAUSES[causes[0][0]]

@@ -55,7 +55,9 @@ def selftest(
 
 
 class _Checks:
-    def __init__(self, device: Device, workloads: Workloads, memory_bytes_per_s: float | None, load_s: float) -> None:
+    def __init__(
+        self, device: Device, workloads: Workloads, memory_bytes_per_s: float | None, load_s: float
+    ) -> None:
         self.device = device
         self.traits: Traits = device.traits
         self.workloads = workloads
@@ -74,12 +76,19 @@ class _Checks:
             found = check()
             if not self._spoiled:
                 return found
-        return replace(found, outcome="FAILS", observed=self._spoiled, expected="measurements that are not spoiled")
+        return replace(
+            found,
+            outcome="FAILS",
+            observed=self._spoiled,
+            expected="measurements that are not spoiled",
+        )
 
     def stamps(self) -> Property:
         """The clock resolves what it must."""
         known = calibrate(self.device)
-        fine = known.event_pair_s <= DEAREST_PAIR_S and 200 * known.tick_s <= max(self.traits.shortest_span_s, 1e-3)
+        fine = known.event_pair_s <= DEAREST_PAIR_S and 200 * known.tick_s <= max(
+            self.traits.shortest_span_s, 1e-3
+        )
         return _property(
             "an empty pair of stamps is short, and the clock fine",
             fine,
@@ -142,7 +151,10 @@ class _Checks:
         name, spin_hz = "twice the cycles spin twice as long", calibrate(self.device).spin_hz
         if spin_hz is None:
             return _missing(name, "this device cannot spin")
-        spans = [median(self._spin_s(int(share * SPIN_S * spin_hz)) for _ in range(5)) for share in (1, 2)]
+        spans = [
+            median(self._spin_s(int(share * SPIN_S * spin_hz)) for _ in range(5))
+            for share in (1, 2)
+        ]
         off = (spans[1] - spans[0]) / SPIN_S - 1
         return _property(
             name,
@@ -161,7 +173,9 @@ class _Checks:
 
     def copy_lands(self) -> Property:
         """Known work takes its time: twice the bytes, twice the seconds."""
-        small_s, large_s = self._interleaved(*(self.workloads.copy(n * self._beyond_cache) for n in (1, 2)))
+        small_s, large_s = self._interleaved(
+            *(self.workloads.copy(n * self._beyond_cache) for n in (1, 2))
+        )
         off = large_s / small_s / 2 - 1
         allowed = max(COPY_TOLERANCE, self.traits.repeatability)
         return _property(
@@ -197,7 +211,9 @@ class _Checks:
         memory = self._memory_bytes_per_s()
         flush = self.device.flusher(FLUSH_FACTOR * self.cache_bytes)
         sizes = [
-            int(share * self.cache_bytes) for share in COLD_SHARES if share * self.cache_bytes <= self._beyond_cache
+            int(share * self.cache_bytes)
+            for share in COLD_SHARES
+            if share * self.cache_bytes <= self._beyond_cache
         ]
         reads = {size: self._read(size, flush) for size in sizes}
         cold = {
@@ -234,7 +250,9 @@ class _Checks:
         call = self.workloads.copy(self._beyond_cache)
         events, graph = self._time(call, graph=False), self._time(call, graph=True)
         if graph.mode != "graph":
-            return _property(name, False, f"timed by {graph.mode}: {self._refused}", "a copy timed by a replay")
+            return _property(
+                name, False, f"timed by {graph.mode}: {self._refused}", "a copy timed by a replay"
+            )
         off = graph.median_s / events.median_s - 1
         slack = GRAPH_TOLERANCE + events.overhead_s / events.median_s
         return _property(
@@ -247,7 +265,9 @@ class _Checks:
 
     def runs_agree(self) -> Property:
         """Two measurements of the same thing, interleaved, say the same."""
-        one_s, other_s = self._interleaved(*(self.workloads.copy(self._beyond_cache) for _ in range(2)))
+        one_s, other_s = self._interleaved(
+            *(self.workloads.copy(self._beyond_cache) for _ in range(2))
+        )
         off = other_s / one_s - 1
         return _property(
             "two runs of the same agree",
@@ -268,7 +288,9 @@ class _Checks:
             runs.append(self._time(call))
         troubles = [samples.trouble for samples in runs if samples.trouble]
         self._spoiled = ""
-        capped = [samples.power_capped_share for samples in runs if samples.power_capped_share is not None]
+        capped = [
+            samples.power_capped_share for samples in runs if samples.power_capped_share is not None
+        ]
         clocks = [samples.clock_hz for samples in runs if samples.clock_hz is not None]
         return _property(
             name,
@@ -277,7 +299,11 @@ class _Checks:
             if troubles
             else f"all of {len(runs)} measured valid; last {format_seconds(runs[-1].median_s)}"
             + (f", clock {clocks[0] / 1e6:.0f} to {clocks[-1] / 1e6:.0f} MHz" if clocks else "")
-            + (f", power cap active in {sum(capped) / len(capped):.0%} of the blocks" if capped else ""),
+            + (
+                f", power cap active in {sum(capped) / len(capped):.0%} of the blocks"
+                if capped
+                else ""
+            ),
             "no measurement invalid, since the software power cap is no fault",
             measurements=len(runs),
             first_s=runs[0].median_s,
@@ -293,7 +319,10 @@ class _Checks:
         """Nobody else kept the cores busy since the first property."""
         busy = self._neighbours.told(usable_cores())
         return _property(
-            "other processes leave the cores alone", not busy, busy or "they do", f"idle ones: {cpu.QUIETEN}"
+            "other processes leave the cores alone",
+            not busy,
+            busy or "they do",
+            f"idle ones: {cpu.QUIETEN}",
         )
 
     def _memory_bytes_per_s(self) -> float:
@@ -302,10 +331,14 @@ class _Checks:
     @property
     def _beyond_cache(self) -> int:
         """Bytes of a buffer that no cache holds, not even one much larger than the device reports."""
-        affordable = min(BEYOND_BYTES // (1 if self.traits.queues else 2), self.device.free_bytes() // 16)
+        affordable = min(
+            BEYOND_BYTES // (1 if self.traits.queues else 2), self.device.free_bytes() // 16
+        )
         return max(ROTATION_FACTOR * self.cache_bytes // 2, affordable)
 
-    def _interleaved(self, one: Callable[[], object], other: Callable[[], object]) -> tuple[float, float]:
+    def _interleaved(
+        self, one: Callable[[], object], other: Callable[[], object]
+    ) -> tuple[float, float]:
         """Seconds of two calls, measured in the order A B B A, which cancels a steady drift."""
         times = [self._time(call).median_s for call in (one, other, other, one)]
         return (times[0] + times[3]) / 2, (times[1] + times[2]) / 2
@@ -314,9 +347,14 @@ class _Checks:
         return self._time(self.workloads.read(size_bytes), flush)
 
     def _time(
-        self, call: Callable[[], object], flush: Callable[[], object] | None = None, graph: bool | None = None
+        self,
+        call: Callable[[], object],
+        flush: Callable[[], object] | None = None,
+        graph: bool | None = None,
     ) -> Samples:
-        engine = Engine(self.device, Plan(call, sets=[()], budget_s=BUDGET_S, flush=flush, graph=graph))
+        engine = Engine(
+            self.device, Plan(call, sets=[()], budget_s=BUDGET_S, flush=flush, graph=graph)
+        )
         watch = cpu.Neighbours()
         engine.run()
         disturbed = cpu.too_busy(watch.cores_taken()) if self._on_cpu else ""
@@ -327,7 +365,9 @@ class _Checks:
         return samples
 
 
-def _property(name: str, holds: bool, observed: str, expected: str, **figures: float | None) -> Property:
+def _property(
+    name: str, holds: bool, observed: str, expected: str, **figures: float | None
+) -> Property:
     known = {figure: float(value) for figure, value in figures.items() if value is not None}
     return Property(name, "holds" if holds else "FAILS", observed, expected, known)
 

@@ -43,7 +43,12 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command(short_help="Show tests over time: steps, and drift that no comparison sees.")
 @_options
-@click.option("--minimum", default="2%", show_default=True, help="The smallest change that is reported: 2% or 0.02.")
+@click.option(
+    "--minimum",
+    default="2%",
+    show_default=True,
+    help="The smallest change that is reported: 2% or 0.02.",
+)
 @click.option("--by", type=click.Choice(["device", "node", "hardware"]), default="device", show_default=True,
               help="What a series is of; CPUs count as nodes if hosts keep their names.")  # fmt: skip
 def history(minimum: str, by: str, as_json: bool, **chosen: Any) -> None:
@@ -76,7 +81,10 @@ def history(minimum: str, by: str, as_json: bool, **chosen: Any) -> None:
 
 def _history_as_json(many: "Many", found: "History") -> dict[str, Any]:
     return {
-        "changes": [{name: value for name, value in asdict(one).items() if name != "trend"} for one in found.changes],
+        "changes": [
+            {name: value for name, value in asdict(one).items() if name != "trend"}
+            for one in found.changes
+        ],
         "series": sum(not series.common for series in found.series),
         "too_short": found.short,
         "undated_runs": found.undated,
@@ -88,7 +96,12 @@ def _history_as_json(many: "Many", found: "History") -> dict[str, Any]:
 
 @click.command(short_help="Find the node, GPU or link that is slower than its peers.")
 @_options
-@click.option("--minimum", default="5%", show_default=True, help="The smallest slowdown that is reported: 5% or 0.05.")
+@click.option(
+    "--minimum",
+    default="5%",
+    show_default=True,
+    help="The smallest slowdown that is reported: 5% or 0.05.",
+)
 @click.option("--by", type=click.Choice(["node", "gpu", "link"]), help="Only these (default: all).")
 def fleet(minimum: str, by: str | None, as_json: bool, **chosen: Any) -> None:
     """Show which node, GPU or link of RUNS is slower than its peers of the same hardware; worst first.
@@ -110,23 +123,36 @@ def fleet(minimum: str, by: str | None, as_json: bool, **chosen: Any) -> None:
         say(fleet_text(many, found, findings, width(), sys.stdout.isatty(), by))
     if not any(one.judged for one in found.hardware):
         unnamed = int((many.runs["node"] == UNKNOWN).sum())
-        why = f"; {count(unnamed, 'run')} of logs that name no node: import them with --host NODE" * bool(unnamed)
-        raise BadInput(f"no hardware has 4 devices, nodes or links that ran the same tests; expected runs of more{why}")
+        why = (
+            f"; {count(unnamed, 'run')} of logs that name no node: import them with --host NODE"
+            * bool(unnamed)
+        )
+        raise BadInput(
+            f"no hardware has 4 devices, nodes or links that ran the same tests; expected runs of more{why}"
+        )
     if as_json:
         print_json(_fleet_as_json(many, found, findings))
     sys.exit(1 if findings else 0)
 
 
 def _fleet_as_json(many: "Many", found: "Fleet", findings: "Sequence[SlowPart]") -> dict[str, Any]:
-    told = {"findings": [asdict(one) for one in findings], "left_out": list(many.left_out), "unfit": many.unfit}
+    told = {
+        "findings": [asdict(one) for one in findings],
+        "left_out": list(many.left_out),
+        "unfit": many.unfit,
+    }
     return {name: value for name, value in asdict(found).items() if name != "findings"} | told
 
 
-def _read(runs: Sequence[str], folder: Path, cache: bool, since: str | None, patterns: Sequence[str]) -> "Many":
+def _read(
+    runs: Sequence[str], folder: Path, cache: bool, since: str | None, patterns: Sequence[str]
+) -> "Many":
     """The runs that a user names, with what had to be left out said on stderr."""
     missing = [name for name in ("pandas", "ruptures") if importlib.util.find_spec(name) is None]
     if missing:
-        raise BadInput(f"history and fleet found no {' and no '.join(missing)}; expected the extra: {EXTRA}")
+        raise BadInput(
+            f"history and fleet found no {' and no '.join(missing)}; expected the extra: {EXTRA}"
+        )
     from ..baselines.run_files import expand
     from .reading import read_many
 
@@ -150,7 +176,9 @@ def _since(many: "Many", since: str | None) -> "Many":
 
     later = many.runs["started"] >= parse_moment(since, "--since")
     if not later.any():
-        raise BadInput(f"no run began on {since} or later; the last one began {many.runs['started'].max()}")
+        raise BadInput(
+            f"no run began on {since} or later; the last one began {many.runs['started'].max()}"
+        )
     return replace(many, rows=many.rows[many.rows["run"].map(later)])
 
 
@@ -160,9 +188,15 @@ def _matching(many: "Many", patterns: Sequence[str]) -> "Many":
     matched = [
         number
         for number, test in enumerate(many.tests)
-        if any(fnmatch.fnmatchcase(name, pattern) for name in (test.label, test.key.benchmark) for pattern in patterns)
+        if any(
+            fnmatch.fnmatchcase(name, pattern)
+            for name in (test.label, test.key.benchmark)
+            for pattern in patterns
+        )
     ]
     if not matched:
         known = ", ".join(list(dict.fromkeys(test.key.benchmark for test in many.tests))[:8])
-        raise BadInput(f"no test matches --tests {', '.join(patterns)}; there are {printable(known)}")
+        raise BadInput(
+            f"no test matches --tests {', '.join(patterns)}; there are {printable(known)}"
+        )
     return replace(many, rows=many.rows[many.rows["test"].isin(matched)])

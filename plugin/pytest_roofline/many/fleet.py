@@ -107,9 +107,13 @@ def fleet(many: Many, least: float = 0.05) -> Fleet:
     return Fleet(tuple(findings), tuple(hardware), several_nodes)
 
 
-def _of_hardware(many: Many, name: str, cells: "DataFrame", reach: dict[str, float]) -> HardwareCount:
+def _of_hardware(
+    many: Many, name: str, cells: "DataFrame", reach: dict[str, float]
+) -> HardwareCount:
     """How much there is. Those whose tests have no middle to compare with are counted, too."""
-    rows = many.fit[many.fit["test"].isin([at for at, test in enumerate(many.tests) if test.hardware == name])]
+    rows = many.fit[
+        many.fit["test"].isin([at for at, test in enumerate(many.tests) if test.hardware == name])
+    ]
     runs = many.runs.loc[rows["run"].unique()]
     return HardwareCount(
         name,
@@ -137,7 +141,9 @@ class _Search:
         names = _identities(self.many)
         groups: dict[tuple[str, str], list[Effect]] = {}
         for effect in self.levels.found:
-            groups.setdefault((effect.level, names.get(effect.part, effect.part)), []).append(effect)
+            groups.setdefault((effect.level, names.get(effect.part, effect.part)), []).append(
+                effect
+            )
         for (level, part), effects in groups.items():
             effects.sort(key=lambda one: -one.size)
             yield self._finding(level, part, effects)
@@ -167,16 +173,29 @@ class _Search:
         by_run = rows.groupby(["run", "part"])["excess"].median()
         count = len(by_run)
         spread = float(median_abs_deviation(by_run, scale="normal")) if count > 1 else effect.spread
-        error = MEDIAN_ERROR * math.hypot(spread / math.sqrt(count), effect.spread / math.sqrt(effect.fellows))
+        error = MEDIAN_ERROR * math.hypot(
+            spread / math.sqrt(count), effect.spread / math.sqrt(effect.fellows)
+        )
         half = quantile(0.975, max(1, count - 1)) * error
-        tests = rows.groupby("test")["excess"].median().sort_values(ascending=False, kind="stable").index
+        tests = (
+            rows.groupby("test")["excess"]
+            .median()
+            .sort_values(ascending=False, kind="stable")
+            .index
+        )
         labels = tuple(dict.fromkeys(self.many.tests[int(number)].label for number in tests))
         change, low, high = (growth(effect.size + side * half) for side in (0, -1, 1))
-        return SlowClass(effect.kind, change, low, high, min(1.0, effect.p), labels, rows["run"].nunique())
+        return SlowClass(
+            effect.kind, change, low, high, min(1.0, effect.p), labels, rows["run"].nunique()
+        )
 
     def _rows_of(self, effect: Effect) -> "DataFrame":
         cells = self.cells
-        mine = (cells["sort"] == effect.sort) & (cells["class"] == effect.kind) & (cells["node"] == effect.node)
+        mine = (
+            (cells["sort"] == effect.sort)
+            & (cells["class"] == effect.kind)
+            & (cells["node"] == effect.node)
+        )
         return cells[mine & effect.holds(cells)]
 
 
@@ -186,7 +205,9 @@ def _identities(many: Many) -> dict[str, str]:
     for node, pairs in many.runs[["node", "index", "device"]].drop_duplicates().groupby("node"):
         if pairs["index"].is_unique and pairs["device"].is_unique:
             told = zip(pairs["index"], pairs["device"], strict=True)
-            names.update({gpu_name(str(node), int(index)): device for index, device in told if device})
+            names.update(
+                {gpu_name(str(node), int(index)): device for index, device in told if device}
+            )
     return names
 
 

@@ -102,17 +102,21 @@ def history(many: Many, least: float = 0.02, by: str = "device") -> History:
     together = examine(common, priors(), least)
     followed: dict[int, list[str]] = {}
     alone = [
-        _without(series, [one for one in together if one.series.test == series.test], followed) for series in single
+        _without(series, [one for one in together if one.series.test == series.test], followed)
+        for series in single
     ]
     units = {number: {one.unit for one in mine} - {""} for number, mine in by_test.items()}
     groups = [
-        (group, {unit for one in group for unit in followed.get(id(one), ())}) for group in _grouped(many, together)
+        (group, {unit for one in group for unit in followed.get(id(one), ())})
+        for group in _grouped(many, together)
     ]
     own = _grouped(many, examine(alone, priors(), least))
     groups += [(group, {one.series.unit for one in group} - {""}) for group in own]
     changes = [_change(many, group, sorted(mine), units) for group, mine in groups]
     changes.sort(key=lambda change: (not change.slower, -abs(change.change)))
-    return History(tuple(changes), (*common, *single), short, int(many.runs["started"].isna().sum()))
+    return History(
+        tuple(changes), (*common, *single), short, int(many.runs["started"].isna().sum())
+    )
 
 
 def _series(many: Many, by: str) -> tuple[list[RunSeries], int]:
@@ -121,7 +125,12 @@ def _series(many: Many, by: str) -> tuple[list[RunSeries], int]:
 
     dated = many.runs["started"].notna()
     rows = many.fit[many.fit["run"].map(dated)]
-    points = rows.assign(log=numpy.log(rows["seconds"])).groupby(["test", "run"])["log"].median().reset_index()
+    points = (
+        rows.assign(log=numpy.log(rows["seconds"]))
+        .groupby(["test", "run"])["log"]
+        .median()
+        .reset_index()
+    )
     days = (many.runs["started"] - many.runs["started"].min()).dt.total_seconds() / 86_400
     points["days"] = points["run"].map(days)
     points["unit"] = _units(many, points, by)
@@ -149,7 +158,9 @@ def _units(many: Many, points: "DataFrame", by: str) -> "Values":
     device = runs["device"].where((runs["device"] != "") | ~stay, runs["node"])
     unit = {"node": runs["node"], "hardware": runs["node"].map(lambda _: ""), "device": device}[by]
     # What several devices do together is no device's own.
-    several = numpy.array([test.several for test in many.tests], dtype=bool)[points["test"]] & (by == "device")
+    several = numpy.array([test.several for test in many.tests], dtype=bool)[points["test"]] & (
+        by == "device"
+    )
     node, own = (column.to_numpy(dtype=object)[points["run"]] for column in (runs["node"], unit))
     found: Values = numpy.where(several, node, own)
     return found
@@ -180,7 +191,9 @@ def _middle(series: Sequence[RunSeries]) -> RunSeries | None:
     )
 
 
-def _without(series: RunSeries, common: Sequence[SeriesChange], followed: dict[int, list[str]]) -> RunSeries:
+def _without(
+    series: RunSeries, common: Sequence[SeriesChange], followed: dict[int, list[str]]
+) -> RunSeries:
     """A series without the common changes that it follows, which are noted by their `id`."""
     import numpy
 
@@ -203,7 +216,9 @@ def _grouped(many: Many, found: Sequence[SeriesChange]) -> list[list[SeriesChang
     groups: dict[tuple[object, ...], list[tuple[int, int, list[SeriesChange]]]] = {}
     for one in sorted(found, key=lambda one: (one.before, one.after)):
         unit = one.series.unit if one.kind == "drift" else ""
-        mine = groups.setdefault((many.tests[one.series.test].hardware, one.kind, one.size > 0, unit), [])
+        mine = groups.setdefault(
+            (many.tests[one.series.test].hardware, one.kind, one.size > 0, unit), []
+        )
         low, high = _span(one)
         for place, (least, most, members) in enumerate(mine):
             if max(low, least) <= min(high, most):
@@ -211,7 +226,11 @@ def _grouped(many: Many, found: Sequence[SeriesChange]) -> list[list[SeriesChang
                 break
         else:
             mine.append((low, high, [one]))
-    return [sorted(members, key=lambda one: -abs(one.size)) for mine in groups.values() for *_, members in mine]
+    return [
+        sorted(members, key=lambda one: -abs(one.size))
+        for mine in groups.values()
+        for *_, members in mine
+    ]
 
 
 def _span(found: SeriesChange) -> tuple[int, int]:
@@ -223,7 +242,9 @@ def _span(found: SeriesChange) -> tuple[int, int]:
     return int(runs[max(0, place - 2)]), int(runs[min(len(runs) - 1, place + 1)])
 
 
-def _change(many: Many, group: Sequence[SeriesChange], mine: list[str], units: dict[int, set[str]]) -> HistoryChange:
+def _change(
+    many: Many, group: Sequence[SeriesChange], mine: list[str], units: dict[int, set[str]]
+) -> HistoryChange:
     worst = group[0]
     return HistoryChange(
         worst.kind,
@@ -259,7 +280,9 @@ def _test_change(many: Many, one: SeriesChange) -> TestChange:
 
 def _run_name(many: Many, run: int) -> RunName:
     row = many.runs.loc[run]
-    return RunName(str(row["run_id"]), row["started"].isoformat(), str(row["path"]), str(row["node"]))
+    return RunName(
+        str(row["run_id"]), row["started"].isoformat(), str(row["path"]), str(row["node"])
+    )
 
 
 def _pairs(many: Many, found: SeriesChange, units: Sequence[str]) -> list[tuple[int, int]]:

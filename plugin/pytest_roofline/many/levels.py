@@ -25,7 +25,13 @@ FEWEST = 4
 GPU, LINK, NODE = "gpu", "link", "node"
 
 # Classes of tests by what they stress, since a part that is sick is slow in one class and not in the others.
-MEMORY, HOST, PEER, ARITHMETIC, COLLECTIVES = "memory", "host link", "peer link", "arithmetic", "collectives"
+MEMORY, HOST, PEER, ARITHMETIC, COLLECTIVES = (
+    "memory",
+    "host link",
+    "peer link",
+    "arithmetic",
+    "collectives",
+)
 LATENCY, OTHER = "latency", "other"
 # Shorter calls are mostly their start: about 5 to 10 µs on any accelerator, so that no bandwidth shows in them.
 SHORT_S = 50e-6
@@ -72,16 +78,29 @@ def cells_of(many: Many, hardware: str) -> tuple["DataFrame", int]:
 
     mine = numpy.array([test.hardware == hardware for test in many.tests], dtype=bool)
     rows = many.fit[mine[many.fit["test"]]]
-    alone = rows["hosts"].astype(str).map(lambda text: not text or len(json.loads(text)) < 2).to_numpy(dtype=bool)
+    alone = (
+        rows["hosts"]
+        .astype(str)
+        .map(lambda text: not text or len(json.loads(text)) < 2)
+        .to_numpy(dtype=bool)
+    )
     rows = rows[alone]
-    cells = rows.assign(log=numpy.log(rows["seconds"])).groupby(["run", "test"])["log"].median().reset_index()
+    cells = (
+        rows.assign(log=numpy.log(rows["seconds"]))
+        .groupby(["run", "test"])["log"]
+        .median()
+        .reset_index()
+    )
     for name in ("node", "device"):
         cells[name] = many.runs[name].to_numpy(dtype=object)[cells["run"]]
     _place(cells, many.tests)
     cells["excess"] = cells["log"] - _middles(cells, many.tests)
     cells = cells[cells["excess"].notna()]
     middle = cells.groupby("test")["log"].median()
-    classes = {test: class_of_test(many.tests[test], float(numpy.exp(middle[test]))) for test in middle.index}
+    classes = {
+        test: class_of_test(many.tests[test], float(numpy.exp(middle[test])))
+        for test in middle.index
+    }
     return cells.assign(**{"class": cells["test"].map(classes)}), int((~alone).sum())
 
 
@@ -94,7 +113,9 @@ def _place(cells: "DataFrame", tests: tuple[Test, ...]) -> None:
     node, device = cells["node"].to_numpy(dtype=object), cells["device"].to_numpy(dtype=object)
     # A CPU has no identity of its own: its node is the part.
     whole = several | (device == "")
-    link = numpy.array([link_name(name, a, b) for name, (a, b) in zip(node, ends, strict=True)], dtype=object)
+    link = numpy.array(
+        [link_name(name, a, b) for name, (a, b) in zip(node, ends, strict=True)], dtype=object
+    )
     cells["first"], cells["second"] = ends.T
     linked = cells["first"] >= 0
     cells["sort"] = numpy.where(linked, LINK, numpy.where(whole, NODE, GPU))
@@ -130,14 +151,27 @@ def _middles(cells: "DataFrame", tests: tuple[Test, ...]) -> "Series[float]":
 
     same = middle(by_part["test"], cells["test"])
     return same.where(
-        same.notna() | (cells["sort"] != LINK), middle(by_part["test"].map(wider), cells["test"].map(wider))
+        same.notna() | (cells["sort"] != LINK),
+        middle(by_part["test"].map(wider), cells["test"].map(wider)),
     )
 
 
 def _without_ends(test: Test) -> str:
-    parameters = {name: value for name, value in test.key.parameters.items() if name not in ("source", "target")}
+    parameters = {
+        name: value
+        for name, value in test.key.parameters.items()
+        if name not in ("source", "target")
+    }
     key = test.key
-    facts = (key.benchmark, key.name, key.metric, str(key.hardware), key.cache, key.timing, *test.achieved)
+    facts = (
+        key.benchmark,
+        key.name,
+        key.metric,
+        str(key.hardware),
+        key.cache,
+        key.timing,
+        *test.achieved,
+    )
     return canonical(parameters) + "|".join(facts)
 
 
@@ -178,7 +212,10 @@ class Effect:
             return cells["node"] == self.node
         if self.level == LINK or self.sort == GPU:
             return cells["part"] == self.part
-        ends = [cells[end].map(lambda index: gpu_name(self.node, index)) == self.part for end in ("first", "second")]
+        ends = [
+            cells[end].map(lambda index: gpu_name(self.node, index)) == self.part
+            for end in ("first", "second")
+        ]
         return ends[0] | ends[1]
 
 
@@ -210,11 +247,17 @@ def levels_of(cells: "DataFrame", least: float, device_spread: float) -> Levels:
             seen.setdefault((name, part), set()).add(kind)
         scales = level[["freedom", "spread"]].drop_duplicates().itertuples(index=False)
         surely = 1 - LEVEL / (LEVELS * len(level))
-        reach[name] = max(least, *(quantile(surely, freedom) * spread for freedom, spread in scales))
+        reach[name] = max(
+            least, *(quantile(surely, freedom) * spread for freedom, spread in scales)
+        )
         new = _slow(level, name, least, suspects if name == NODE else set())
         found += new
         for one in new:
-            mine = (parts["sort"] == one.sort) & (parts["class"] == one.kind) & (parts["node"] == one.node)
+            mine = (
+                (parts["sort"] == one.sort)
+                & (parts["class"] == one.kind)
+                & (parts["node"] == one.node)
+            )
             parts.loc[mine & one.holds(parts), "excess"] -= one.size
     return Levels(tuple(found), seen, reach)
 
@@ -230,10 +273,20 @@ def _level(name: str, parts: "DataFrame", device_spread: float) -> "DataFrame | 
             continue
         # The middle of several lies closer to that of others than each of them.
         several = max(1.0, float(values["count"].median()))
-        assumed = device_spread * (LINK_SHARE if sort == LINK else 1.0) * min(1.0, MEDIAN_ERROR / math.sqrt(several))
+        assumed = (
+            device_spread
+            * (LINK_SHARE if sort == LINK else 1.0)
+            * min(1.0, MEDIAN_ERROR / math.sqrt(several))
+        )
         scale = scale_of(values["excess"].to_numpy(), assumed)
         size = values["excess"] - scale.centre
-        facts = {"spread": scale.spread, "freedom": scale.freedom, "fellows": len(values), "sort": sort, "kind": kind}
+        facts = {
+            "spread": scale.spread,
+            "freedom": scale.freedom,
+            "fellows": len(values),
+            "sort": sort,
+            "kind": kind,
+        }
         found.append(values.assign(size=size, p=scale.p(size), group=len(found), **facts))
     return concat(found, ignore_index=True) if found else None
 
@@ -251,7 +304,9 @@ def _nodes(sort: str, group: "DataFrame") -> "DataFrame":
     """What at least two thirds of a node's GPUs, or half of its links, exceed."""
     share = 0.5 if sort == LINK else 1 / 3
     by_node = group.groupby("node", sort=True)["excess"]
-    found = by_node.agg(["median", "count"]).join(by_node.quantile(share, interpolation="lower").rename("low"))
+    found = by_node.agg(["median", "count"]).join(
+        by_node.quantile(share, interpolation="lower").rename("low")
+    )
     # Of one GPU alone nobody can tell whether it or its node is slow.
     found = found[found["count"] > 1].reset_index()
     excess = found["median"].where(found["low"] > found["median"] / 2, found["low"])
@@ -269,7 +324,9 @@ def _gpus_of_links(group: "DataFrame") -> "DataFrame":
     return found.rename(columns={"median": "excess"}).assign(part=names)[VALUES]
 
 
-def _slow(level: "DataFrame | None", name: str, least: float, suspects: set[tuple[str, str, str]]) -> Sequence[Effect]:
+def _slow(
+    level: "DataFrame | None", name: str, least: float, suspects: set[tuple[str, str, str]]
+) -> Sequence[Effect]:
     """The parts that are slow. A p counts for every part and class, and for every level."""
     if level is None:
         return []

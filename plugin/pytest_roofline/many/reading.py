@@ -123,7 +123,11 @@ def read_many(paths: Sequence[str], cache: Path | None = None) -> Many:
     """Many run files as tables; those that cannot be used are named and left out."""
     known, notes = load_index(cache / INDEX) if cache is not None else ({}, [])
     stats = {path: _stat(path) for path in paths}
-    new = [path for path in paths if path not in known or (known[path].size, known[path].mtime_ns) != stats[path]]
+    new = [
+        path
+        for path in paths
+        if path not in known or (known[path].size, known[path].mtime_ns) != stats[path]
+    ]
     begun_ns = time.time_ns()
     files = known | {one.path: one for one in _read_new(new, stats)}
     if cache is not None and (new or notes):
@@ -152,8 +156,22 @@ def file_of(run: Run, path: str, size: int, mtime_ns: int) -> RunFile:
     """What is kept of a run. What failed only for being slower counts: that is what is looked for."""
     header = run.header
     environment = msgspec.json.encode(header.environment).decode()
-    rows = [(_test_text(one), run.unfit(one, accept_slower=True), _hosts(one), one.median_s) for one in run.tested]
-    return RunFile(path, size, mtime_ns, "", header.run_id, header.started, header.tool, environment, run.cut, rows)
+    rows = [
+        (_test_text(one), run.unfit(one, accept_slower=True), _hosts(one), one.median_s)
+        for one in run.tested
+    ]
+    return RunFile(
+        path,
+        size,
+        mtime_ns,
+        "",
+        header.run_id,
+        header.started,
+        header.tool,
+        environment,
+        run.cut,
+        rows,
+    )
 
 
 def load_index(path: Path) -> tuple[dict[str, RunFile], list[str]]:
@@ -164,7 +182,10 @@ def load_index(path: Path) -> tuple[dict[str, RunFile], list[str]]:
             return {}, []
         texts = [sys.intern(text) for text in stored.texts]
         for file, rows in zip(stored.files, stored.rows, strict=True):
-            file.rows = [(texts[test], texts[unfit], texts[hosts], seconds) for test, unfit, hosts, seconds in rows]
+            file.rows = [
+                (texts[test], texts[unfit], texts[hosts], seconds)
+                for test, unfit, hosts, seconds in rows
+            ]
     except FileNotFoundError:
         return {}, []
     except (OSError, LookupError, ValueError) as error:
@@ -184,13 +205,21 @@ def _save(folder: Path, files: dict[str, RunFile], asked: set[str], begun_ns: in
         return numbers.setdefault(text, len(numbers))
 
     rows = [
-        [(number(test), number(unfit), number(hosts), seconds) for test, unfit, hosts, seconds in file.rows]
+        [
+            (number(test), number(unfit), number(hosts), seconds)
+            for test, unfit, hosts, seconds in file.rows
+        ]
         for file in kept
     ]
     bare = [msgspec.structs.replace(file, rows=[]) for file in kept]
     try:
-        write_atomically(folder / INDEX, msgspec.msgpack.encode(_Stored(_made_by(), [*numbers], bare, rows)))
-        with contextlib.suppress(FileExistsError), (folder / ".gitignore").open("x", encoding="utf-8") as ignore:
+        write_atomically(
+            folder / INDEX, msgspec.msgpack.encode(_Stored(_made_by(), [*numbers], bare, rows))
+        )
+        with (
+            contextlib.suppress(FileExistsError),
+            (folder / ".gitignore").open("x", encoding="utf-8") as ignore,
+        ):
             ignore.write("*\n")
     except (CannotStore, OSError) as error:
         return [f"the index cannot be written, so the next time reads anew: {error}"]
@@ -222,7 +251,10 @@ def many_of(files: Sequence[RunFile], notes: Sequence[str] = (), read: int = 0) 
 
     left_out = [one.broken for one in files if one.broken]
     readable = [one for one in files if not one.broken]
-    environments = {text: _record(text, Environment) for text in dict.fromkeys(one.environment for one in readable)}
+    environments = {
+        text: _record(text, Environment)
+        for text in dict.fromkeys(one.environment for one in readable)
+    }
     runs, more = _runs(readable, environments)
     if not len(runs):
         reasons = listed([why.removesuffix(f"; {FOREIGN}") for why in left_out], MOST_NAMED, "; ")
@@ -250,16 +282,23 @@ def _test(text: str) -> Test:
     return Test(to_record(raw["key"], Key, "index"), work, achieved, str(raw["label"]))
 
 
-def _runs(files: Sequence[RunFile], environments: dict[str, Environment]) -> tuple["DataFrame", list[str]]:
+def _runs(
+    files: Sequence[RunFile], environments: dict[str, Environment]
+) -> tuple["DataFrame", list[str]]:
     """A row a run, those of a fake device and copies of a run that is there already left out, with the reasons."""
     from pandas import DataFrame, to_datetime
 
     runs = DataFrame(
-        [[*(getattr(one, name) for name in NAMES), *_facts(environments[one.environment])] for one in files],
+        [
+            [*(getattr(one, name) for name in NAMES), *_facts(environments[one.environment])]
+            for one in files
+        ],
         columns=[*NAMES, *FACTS],
     )
     # A name may be given on every node of a fleet; only with all of these equal it is one run, copied.
-    first = runs.groupby(["run_id", "started", "node", "device"], sort=False)["path"].transform("first")
+    first = runs.groupby(["run_id", "started", "node", "device"], sort=False)["path"].transform(
+        "first"
+    )
     fake = (runs["type"] == "fake") & bool((runs["type"] != "fake").any())
     doubles = runs["path"] != first
     why = [
@@ -269,7 +308,9 @@ def _runs(files: Sequence[RunFile], environments: dict[str, Environment]) -> tup
     why += [f"{path} is left out: it is of a fake device" for path in runs["path"][fake & ~doubles]]
     runs = runs[~doubles & ~fake]
     started = to_datetime(runs["started"].map(moment), utc=True)
-    return runs.assign(started=started).sort_values(["started", "path"], kind="stable", ignore_index=True), why
+    return runs.assign(started=started).sort_values(
+        ["started", "path"], kind="stable", ignore_index=True
+    ), why
 
 
 NAMES = ("path", "run_id", "started", "tool", "environment")
@@ -278,4 +319,10 @@ FACTS = ("node", "device", "index", "type", "hardware")
 
 def _facts(environment: Environment) -> tuple[str | int, ...]:
     device = environment.device
-    return environment.host.name, identity_of(environment), device.index, device.type, str(key_of(environment))
+    return (
+        environment.host.name,
+        identity_of(environment),
+        device.index,
+        device.type,
+        str(key_of(environment)),
+    )

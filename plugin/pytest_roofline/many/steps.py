@@ -98,7 +98,9 @@ class Shape:
         """The Bayesian information criterion; less is better."""
         count = len(self.rest)
         square = max(float(self.rest @ self.rest) / count, 1e-12)
-        return count * math.log(square) + (STEP_PRICE * len(self.cuts) + (not self.levels)) * math.log(count)
+        return count * math.log(square) + (
+            STEP_PRICE * len(self.cuts) + (not self.levels)
+        ) * math.log(count)
 
 
 def stepped(values: "Values", noise: float) -> Shape:
@@ -117,7 +119,11 @@ def levelled(values: "Values", cuts: tuple[int, ...]) -> Shape:
 
     parts = numpy.split(values, cuts)
     levels = tuple(float(part.mean()) for part in parts)
-    return Shape(cuts, levels, numpy.concatenate([part - level for part, level in zip(parts, levels, strict=True)]))
+    return Shape(
+        cuts,
+        levels,
+        numpy.concatenate([part - level for part, level in zip(parts, levels, strict=True)]),
+    )
 
 
 def sloped(days: "Values", values: "Values") -> Shape:
@@ -173,7 +179,9 @@ class SeriesChange:
     after: int
 
 
-def examine(series: Sequence[RunSeries], priors: dict[str, Prior], least: float) -> list[SeriesChange]:
+def examine(
+    series: Sequence[RunSeries], priors: dict[str, Prior], least: float
+) -> list[SeriesChange]:
     """Steps and drifts of series that are looked at together."""
     if not series:
         return []
@@ -183,7 +191,10 @@ def examine(series: Sequence[RunSeries], priors: dict[str, Prior], least: float)
         shape = min(stepped(values, noise), sloped(one.days, values), key=lambda shape: shape.cost)
         away = one.logs - (values - shape.rest)
         cases.append(_Examined(one, values, shape, int((abs(away) > DRAWN_IN * noise).sum())))
-    outliers = max(LEAST_OUTLIERS, sum(case.outliers for case in cases) / sum(len(case.values) for case in cases))
+    outliers = max(
+        LEAST_OUTLIERS,
+        sum(case.outliers for case in cases) / sum(len(case.values) for case in cases),
+    )
     together = _SharedNoise(_spreads(cases, priors), _inflation(cases), outliers, 2 * len(series))
     return [found for case in cases for found in _Judge(case, together, math.log1p(least)).settle()]
 
@@ -192,7 +203,9 @@ def _noises(series: Sequence[RunSeries]) -> list[float]:
     """The standard deviation of each series by the differences of neighbours, which steps and drifts hardly touch."""
     import numpy
 
-    own = [float(numpy.median(numpy.abs(numpy.diff(one.logs)))) / MAD / math.sqrt(2) for one in series]
+    own = [
+        float(numpy.median(numpy.abs(numpy.diff(one.logs)))) / MAD / math.sqrt(2) for one in series
+    ]
     middle = max(float(numpy.median(own)), 1e-4)
     freedom = [0.4 * (len(one.logs) - 1) for one in series]
     return [
@@ -252,9 +265,20 @@ class _Judge:
     """Takes away from a series' shape what chance could have made."""
 
     def __init__(self, case: _Examined, together: _SharedNoise, least: float) -> None:
-        self.series, self.values, self.shape, self.least = case.series, case.values, case.shape, least
-        self.prior, self.inflation, self.times = together.spreads[case.series.kind], together.inflation, together.times
-        self.outliers = (case.outliers + SHARED_RUNS * together.outliers) / (len(case.values) + SHARED_RUNS)
+        self.series, self.values, self.shape, self.least = (
+            case.series,
+            case.values,
+            case.shape,
+            least,
+        )
+        self.prior, self.inflation, self.times = (
+            together.spreads[case.series.kind],
+            together.inflation,
+            together.times,
+        )
+        self.outliers = (case.outliers + SHARED_RUNS * together.outliers) / (
+            len(case.values) + SHARED_RUNS
+        )
 
     def settle(self) -> list[SeriesChange]:
         """What stands."""
@@ -278,14 +302,18 @@ class _Judge:
     def _variance(self, shape: Shape) -> tuple[float, float]:
         """Of one point: what is left, joined with what the others tell; and its degrees of freedom."""
         freedom = shape.freedom + self.prior.freedom
-        return (float(shape.rest @ shape.rest) + self.prior.freedom * self.prior.process**2) / freedom, freedom
+        return (
+            float(shape.rest @ shape.rest) + self.prior.freedom * self.prior.process**2
+        ) / freedom, freedom
 
     def _step(self, shape: Shape, number: int) -> SeriesChange:
         from scipy import special
 
         variance, freedom = self._variance(shape)
         start, cut, end = shape.bounds[number : number + 3]
-        means = self._of_mean(shape, start, cut, variance) + self._of_mean(shape, cut, end, variance)
+        means = self._of_mean(shape, start, cut, variance) + self._of_mean(
+            shape, cut, end, variance
+        )
         error = math.sqrt(self.inflation * means)
         size = shape.levels[number + 1] - shape.levels[number]
         score = (abs(size) - WORTH_REPORTING * self.least) / error
@@ -294,7 +322,9 @@ class _Judge:
         p = self.times * max(p, len(self.values) * self.outliers ** min(cut - start, end - cut))
         half = quantile(0.975, freedom) * error
         before, after = self.series.around(cut, *shape.levels[number : number + 2])
-        return SeriesChange(self.series, "step", size, (size - half, size + half), min(1.0, p), before, after)
+        return SeriesChange(
+            self.series, "step", size, (size - half, size + half), min(1.0, p), before, after
+        )
 
     def _of_mean(self, shape: Shape, start: int, end: int, variance: float) -> float:
         """The variance of a segment's mean; one that is more restless than the others counts as it is."""
@@ -310,10 +340,18 @@ class _Judge:
         # Neighbours that go together make the statistic wider.
         p = 2 * float(special.ndtr(special.ndtri(chance / 2) / math.sqrt(self.inflation)))
         slope, span = stats.theilslopes(values, days), float(days[-1] - days[0])
-        size, low, high = (float(one) * span for one in (slope.slope, slope.low_slope, slope.high_slope))
+        size, low, high = (
+            float(one) * span for one in (slope.slope, slope.low_slope, slope.high_slope)
+        )
         runs = self.series.runs if self.series.raw is None else self.series.raw[0]
         found = SeriesChange(
-            self.series, "drift", size, (low, high), min(1.0, p * self.times), int(runs[0]), int(runs[-1])
+            self.series,
+            "drift",
+            size,
+            (low, high),
+            min(1.0, p * self.times),
+            int(runs[0]),
+            int(runs[-1]),
         )
         return found if self._stands(found) else None
 

@@ -36,7 +36,9 @@ def trend(logs: Sequence[float], width: int = 16) -> str:
     cuts = [len(logs) * place // count for place in range(count + 1)]
     heights = [median(logs[start:end]) for start, end in pairwise(cuts)]
     middle, reach = (min(heights) + max(heights)) / 2, max(LEAST_REACH, max(heights) - min(heights))
-    return "".join(TICKS[round(((height - middle) / reach + 0.5) * (len(TICKS) - 1))] for height in heights)
+    return "".join(
+        TICKS[round(((height - middle) / reach + 0.5) * (len(TICKS) - 1))] for height in heights
+    )
 
 
 def _unfit_lines(many: Many) -> list[str]:
@@ -65,18 +67,24 @@ def history_text(many: Many, found: History, width: int, colour: bool) -> str:
     for change in found.changes[:MOST_TOLD]:
         lines += [*map(printable, _change_lines(many, change)), ""]
     if len(found.changes) > MOST_TOLD:
-        lines += [f"… and {len(found.changes) - MOST_TOLD} smaller changes; --json has all of them", ""]
+        lines += [
+            f"… and {len(found.changes) - MOST_TOLD} smaller changes; --json has all of them",
+            "",
+        ]
     return "\n".join([*lines, _tests_table(many, found, width, colour), "", *_closing(many, found)])
 
 
 def _change_lines(many: Many, change: HistoryChange) -> list[str]:
     worst, step = change.found[0], change.kind == "step"
     size = f"{format_percent(change.change)} of time ({_span(worst.change_low, worst.change_high)})"
-    first, between, then = ("between", "and", "then") if step else ("from", "to", "from the first to the last")
+    first, between, then = (
+        ("between", "and", "then") if step else ("from", "to", "from the first to the last")
+    )
     return [
         f"{'SLOWER' if change.slower else 'faster'} {change.kind} {size}, "
         f"{first} {_when(change.before)} {between} {_when(change.after)}",
-        f"  tests: {listed(change.tests, MOST_NAMED)}" + (", the largest first" if len(change.tests) > 1 else ""),
+        f"  tests: {listed(change.tests, MOST_NAMED)}"
+        + (", the largest first" if len(change.tests) > 1 else ""),
         f"  on: {_where(many, change)}; {change.hardware}",
         f"  runs: {' → '.join(f'{run.run_id} ({run.node})' for run in (change.before, change.after))}",
         f"  trend: {trend(change.trend, 40)}",
@@ -105,15 +113,29 @@ def _tests_table(many: Many, found: History, width: int, colour: bool) -> str:
         # Common series come first, and stand for all others.
         shown.setdefault(series.test, series)
     counts = Counter(series.test for series in found.series if not series.common)
-    table = TextTable(("test", "left"), ("series", "right"), ("runs", "right"), ("median", "right"), ("trend", "left"))
+    table = TextTable(
+        ("test", "left"),
+        ("series", "right"),
+        ("runs", "right"),
+        ("median", "right"),
+        ("trend", "left"),
+    )
     told = many.fit.groupby("test").agg(seconds=("seconds", "median"), runs=("run", "nunique"))
-    order = sorted(shown, key=lambda number: (many.tests[number].hardware, many.tests[number].label))
+    order = sorted(
+        shown, key=lambda number: (many.tests[number].hardware, many.tests[number].label)
+    )
     for number in order[:MOST_TESTS]:
         seconds, runs = told.loc[number]
         label = printable(many.tests[number].label)
         ticks = trend(shown[number].logs.tolist())
-        table.add_row(label, str(counts[number]), f"{runs:.0f}", format_seconds(float(seconds)), ticks)
-    more = f"\n… and {len(order) - MOST_TESTS} more tests; choose with --tests" if len(order) > MOST_TESTS else ""
+        table.add_row(
+            label, str(counts[number]), f"{runs:.0f}", format_seconds(float(seconds)), ticks
+        )
+    more = (
+        f"\n… and {len(order) - MOST_TESTS} more tests; choose with --tests"
+        if len(order) > MOST_TESTS
+        else ""
+    )
     return render(table, width, colour) + more
 
 
@@ -133,7 +155,12 @@ def _closing(many: Many, found: History) -> list[str]:
 
 
 def fleet_text(
-    many: Many, found: Fleet, findings: Sequence[SlowPart], width: int, colour: bool, by: str | None = None
+    many: Many,
+    found: Fleet,
+    findings: Sequence[SlowPart],
+    width: int,
+    colour: bool,
+    by: str | None = None,
 ) -> str:
     """The table, what stands behind each row, and what was looked at."""
     lines = []
@@ -143,28 +170,44 @@ def fleet_text(
             lines += [*map(printable, _behind(number, finding)), ""]
     lines += _unfit_lines(many)
     if found.over_several_nodes:
-        lines.append(f"{found.over_several_nodes} measurements are over several nodes, and say nothing of a single one")
+        lines.append(
+            f"{found.over_several_nodes} measurements are over several nodes, and say nothing of a single one"
+        )
     lines += [printable(_hardware_line(one)) for one in found.hardware]
     counts = Counter(finding.level for finding in findings)
-    told = [f"{counts[level]} {word}{'s' * (counts[level] > 1)}" for level, word in WORDS.items() if counts[level]]
+    told = [
+        f"{counts[level]} {word}{'s' * (counts[level] > 1)}"
+        for level, word in WORDS.items()
+        if counts[level]
+    ]
     if not any(one.judged for one in found.hardware):
         return "\n".join(lines)
-    return "\n".join([*lines, f"slower than their peers: {', '.join(told) or _none_found(found, by)}"])
+    return "\n".join(
+        [*lines, f"slower than their peers: {', '.join(told) or _none_found(found, by)}"]
+    )
 
 
 def _none_found(found: Fleet, by: str | None) -> str:
     """`none was found; a node that is less than 49 % slower would not have been`: few say little of each other."""
     reach: dict[str, float] = {}
-    for level, share in (item for one in found.hardware if one.judged for item in one.detectable.items()):
+    for level, share in (
+        item for one in found.hardware if one.judged for item in one.detectable.items()
+    ):
         if by in (None, level):
             reach[level] = max(share, reach.get(level, 0.0))
     least = {WORDS[level]: format_tolerance(round(share, 3)) for level, share in reach.items()}
     hidden = [f"a {word} that is less than {share} slower" for word, share in least.items()]
-    return f"none was found; {listed(hidden, len(hidden), ', ')} would not have been" if hidden else "none was found"
+    return (
+        f"none was found; {listed(hidden, len(hidden), ', ')} would not have been"
+        if hidden
+        else "none was found"
+    )
 
 
 def _findings_table(findings: Sequence[SlowPart], width: int, colour: bool) -> str:
-    table = TextTable(("#", "right"), ("what", "left"), ("test", "left"), ("slower", "right"), ("95 %", "right"))
+    table = TextTable(
+        ("#", "right"), ("what", "left"), ("test", "left"), ("slower", "right"), ("95 %", "right")
+    )
     for number, finding in enumerate(findings, 1):
         name, word = printable(finding.part), WORDS[finding.level]
         for one in finding.slow:
@@ -180,7 +223,9 @@ def _behind(number: int, finding: SlowPart) -> list[str]:
     history = "; roofline history tells since when"
     for one in finding.slow:
         often = "" if one.steady else f", not in all of them{history}"
-        lines.append(f"   slow in {one.kind}: {listed(one.tests, MOST_NAMED)} in {one.runs} runs{often}")
+        lines.append(
+            f"   slow in {one.kind}: {listed(one.tests, MOST_NAMED)} in {one.runs} runs{often}"
+        )
     if finding.fine:
         lines.append(f"   as fast as others in {', '.join(finding.fine)}")
     if finding.differs:
@@ -189,10 +234,18 @@ def _behind(number: int, finding: SlowPart) -> list[str]:
 
 
 def _hardware_line(one: HardwareCount) -> str:
-    counts = {"node": one.nodes, "device": one.devices, "link": one.links, "test": one.tests, "run": one.runs}
+    counts = {
+        "node": one.nodes,
+        "device": one.devices,
+        "link": one.links,
+        "test": one.tests,
+        "run": one.runs,
+    }
     *parts, runs = (f"{count} {name}{'s' * (count != 1)}" for name, count in counts.items())
     much = f"{one.hardware}: {', '.join(parts)} in {runs}"
     if not one.judged:
         return f"{much}: too few to say which of them is slow; expected 4 that ran the same tests"
-    reach = ", ".join(f"a {WORDS[level]} from {format_percent(share)}" for level, share in one.detectable.items())
+    reach = ", ".join(
+        f"a {WORDS[level]} from {format_percent(share)}" for level, share in one.detectable.items()
+    )
     return f"{much}; would have found, in any class of tests, {reach}"

@@ -26,9 +26,7 @@ WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 PARALLEL = "module"
 # So many calls tell of a step, as long as they fit into this time, in seconds.
 MOST_CALLS, LONGEST_S = 3, 2.0
-NO_DEVICE_ACTIVITIES = (
-    "kernels on {kind}: torch.profiler does not see them there, so its operators on the host stand in"
-)
+NO_DEVICE_ACTIVITIES = "kernels on {kind}: torch.profiler does not see them there, so its operators on the host stand in"
 HIP_NEVER_STOPS = (
     "begin and end for the profiler: torch's calls for them do nothing on ROCm, so look by the ROCTX range "
     f"`{CALL}`, which is around the profiled calls alone"
@@ -64,7 +62,9 @@ class Calls:
     @property
     def count(self) -> int:
         """How many calls are profiled: three, or as many as fit into two seconds, one at least."""
-        return max(1, min(MOST_CALLS, int(LONGEST_S / self.call_s))) if self.call_s > 0 else MOST_CALLS
+        return (
+            max(1, min(MOST_CALLS, int(LONGEST_S / self.call_s))) if self.call_s > 0 else MOST_CALLS
+        )
 
     def call(self, index: int) -> None:
         """One call; what it returns is let go at once."""
@@ -82,7 +82,9 @@ def take(device: Device, tool: Tool, calls: Calls, empty: Profile, trace: Path |
     if tool == "external":
         return replace(known, profiled_s=_under_external(device, calls))
     profiled_s, events = _under_torch(device, calls, trace)
-    found = analysed(replace(known, profiled_s=profiled_s), events, has_model=calls.model is not None)
+    found = analysed(
+        replace(known, profiled_s=profiled_s), events, has_model=calls.model is not None
+    )
     if not found.kernels:
         raise NoProfile("the trace holds no activity; expected kernels or operators")
     return replace(found, trace=str(trace or ""))
@@ -93,18 +95,28 @@ def _not_seen(device: Device, tool: Tool) -> list[str]:
     if tool == "external":
         return [ELSEWHERE, *([HIP_NEVER_STOPS] if torch.version.hip is not None else [])]
     kind = device.name.partition(":")[0]
-    return [] if watches(device) or kind in ("cpu", "fake") else [NO_DEVICE_ACTIVITIES.format(kind=kind)]
+    return (
+        []
+        if watches(device) or kind in ("cpu", "fake")
+        else [NO_DEVICE_ACTIVITIES.format(kind=kind)]
+    )
 
 
-def _under_torch(device: Device, calls: Calls, trace: Path | None) -> tuple[float, list["FunctionEvent"]]:
+def _under_torch(
+    device: Device, calls: Calls, trace: Path | None
+) -> tuple[float, list["FunctionEvent"]]:
     """Seconds of a call by the host's clock, a median, and the events of all of them."""
     if torch._C._autograd._profiler_enabled():
-        raise NoProfile("a profiler is at work in this process already, and torch has one at a time")
+        raise NoProfile(
+            "a profiler is at work in this process already, and torch has one at a time"
+        )
     steps = schedule(wait=0, warmup=1, active=calls.count, repeat=1)
     seconds: list[float] = []
     with (
         annotated(calls.model, nvtx_of(device.name)),
-        profile(activities=_activities(device), schedule=steps, record_shapes=True, with_flops=True) as profiler,
+        profile(
+            activities=_activities(device), schedule=steps, record_shapes=True, with_flops=True
+        ) as profiler,
     ):
         _warm_up(device, calls)
         profiler.step()
@@ -122,7 +134,9 @@ def _under_external(device: Device, calls: Calls) -> float:
     It looks between cudaProfilerStart and cudaProfilerStop (HIP's of that name): `--capture-range=cudaProfilerApi`.
     """
     if not is_bracketed(device.name):
-        raise NoProfile(f"an external profiler is told what to look at through CUDA or ROCm, and this is {device.name}")
+        raise NoProfile(
+            f"an external profiler is told what to look at through CUDA or ROCm, and this is {device.name}"
+        )
     with annotated(calls.model, nvtx_of(device.name)):
         _warm_up(device, calls)
         torch.cuda.profiler.start()

@@ -53,7 +53,9 @@ class FollowedCall:
         if self.model is not None and not isinstance(self.model, nn.Module):
             raise BadInput(f"model is a {type(self.model).__name__}; expected a torch.nn.Module")
         if self.optimizer is not None and not isinstance(self.optimizer, Optimizer):
-            raise BadInput(f"optimizer is a {type(self.optimizer).__name__}; expected a torch.optim.Optimizer")
+            raise BadInput(
+                f"optimizer is a {type(self.optimizer).__name__}; expected a torch.optim.Optimizer"
+            )
 
 
 def follow(device: Device, call: FollowedCall, empty: MemoryUse) -> MemoryUse:
@@ -73,7 +75,9 @@ def follow(device: Device, call: FollowedCall, empty: MemoryUse) -> MemoryUse:
         tracker.close()
     categories, peaks = tracker.categories, tracker.phase_peaks
     if not categories:
-        raise BadInput(f"memory saw no tensor on {device.name}; expected a function that works on roofline.device")
+        raise BadInput(
+            f"memory saw no tensor on {device.name}; expected a function that works on roofline.device"
+        )
     return replace(
         empty,
         peak_bytes=sum(categories.values()),
@@ -81,7 +85,9 @@ def follow(device: Device, call: FollowedCall, empty: MemoryUse) -> MemoryUse:
         categories=categories,
         before_bytes=tracker.before_bytes,
         phase_peaks=dict(peaks),
-        device_peak_bytes=None if rise_bytes is None else (counted_bytes or tracker.before_bytes) + rise_bytes,
+        device_peak_bytes=None
+        if rise_bytes is None
+        else (counted_bytes or tracker.before_bytes) + rise_bytes,
         device_before_bytes=counted_bytes,
         missing=tuple(_missing(device, call, tracker, rise_bytes)),
         over_time=thinned(tracker.over_time(began_s), lambda point: point.total_bytes),
@@ -89,7 +95,9 @@ def follow(device: Device, call: FollowedCall, empty: MemoryUse) -> MemoryUse:
     )
 
 
-def _missing(device: Device, call: FollowedCall, tracker: "Tracker", rise_bytes: int | None) -> list[str]:
+def _missing(
+    device: Device, call: FollowedCall, tracker: "Tracker", rise_bytes: int | None
+) -> list[str]:
     has_graphs = device.name.partition(":")[0] in WITH_GRAPHS
     known = {
         UNSEEN: not tracker.seen or (has_graphs and not tracker.allocated),
@@ -131,5 +139,8 @@ def is_compiled(function: object) -> bool:
     """Whether torch.compile made something, or any submodule of it."""
     if isinstance(function, nn.Module):
         modules = list(function.modules())
-        return any(hasattr(one, "_orig_mod") or getattr(one, "_compiled_call_impl", None) for one in modules)
+        return any(
+            hasattr(one, "_orig_mod") or getattr(one, "_compiled_call_impl", None)
+            for one in modules
+        )
     return hasattr(function, "_torchdynamo_orig_callable")

@@ -49,10 +49,15 @@ def allocator_trace(device: Device, began_s: float) -> Iterator[list[AllocatorPo
         entries = torch.cuda.memory._snapshot()["device_traces"][index]
     finally:
         torch.cuda.memory._record_memory_history(enabled=None)
-    points += thinned(_points(entries, before, began_s), lambda point: point.reserved_bytes + point.allocated_bytes)
+    points += thinned(
+        _points(entries, before, began_s),
+        lambda point: point.reserved_bytes + point.allocated_bytes,
+    )
 
 
-def _points(entries: Sequence[dict[str, Any]], before: tuple[int, int], began_s: float) -> list[AllocatorPoint]:
+def _points(
+    entries: Sequence[dict[str, Any]], before: tuple[int, int], began_s: float
+) -> list[AllocatorPoint]:
     """Running sums over the trace of one device, from what there was before."""
     allocated, reserved = before
     points = [AllocatorPoint(0.0, allocated, reserved)]
@@ -61,6 +66,8 @@ def _points(entries: Sequence[dict[str, Any]], before: tuple[int, int], began_s:
         if sign or other:
             allocated, reserved = allocated + sign * entry["size"], reserved + other * entry["size"]
             points.append(
-                AllocatorPoint(max(0.0, entry["time_us"] * 1e-6 - began_s), max(0, allocated), max(0, reserved))
+                AllocatorPoint(
+                    max(0.0, entry["time_us"] * 1e-6 - began_s), max(0, allocated), max(0, reserved)
+                )
             )
     return points

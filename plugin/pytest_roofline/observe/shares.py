@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..core.profiles import AttentionTime, ClassTime, KernelTime, OperatorTime, PartTime, Phase, Profile
+from ..core.profiles import (
+    AttentionTime,
+    ClassTime,
+    KernelTime,
+    OperatorTime,
+    PartTime,
+    Phase,
+    Profile,
+)
 from .classes import LAUNCH, class_of, in_attention
 
 if TYPE_CHECKING:
@@ -97,7 +105,9 @@ def analysed(profile: Profile, events: Iterable["FunctionEvent"], *, has_model: 
         classes=tuple(_class_times(activities, span_s)),
         kernels=tuple(kernels[:MOST_KERNELS]),
         distinct=len(kernels),
-        operators=tuple(_operator_times(host, {event.name for event in device if event.is_user_annotation})),
+        operators=tuple(
+            _operator_times(host, {event.name for event in device if event.is_user_annotation})
+        ),
         parts=tuple(_part_times(activities)[:MOST_PARTS]),
         attention=tuple(attention),
         missing=(*profile.missing, *_missing(activities, attention, has_model)),
@@ -108,7 +118,11 @@ def _in_calls(events: Iterable["FunctionEvent"]) -> list["FunctionEvent"]:
     """What began within a profiled call, in order; the device is waited for inside each."""
     ordered = sorted(events, key=lambda event: (event.time_range.start, -event.time_range.end))
     calls = [event.time_range for event in ordered if event.name == CALL and _is_on_host(event)]
-    return [event for event in ordered if any(call.start <= event.time_range.start <= call.end for call in calls)]
+    return [
+        event
+        for event in ordered
+        if any(call.start <= event.time_range.start <= call.end for call in calls)
+    ]
 
 
 def _is_on_host(event: "FunctionEvent") -> bool:
@@ -146,17 +160,25 @@ def _upward(event: "FunctionEvent | None") -> Iterator["FunctionEvent"]:
 
 
 def _names_around(event: "FunctionEvent") -> list[str]:
-    return [one.name for one in _upward(event) if not one.is_user_annotation or _NOT_PARTS.fullmatch(one.name)][::-1]
+    return [
+        one.name
+        for one in _upward(event)
+        if not one.is_user_annotation or _NOT_PARTS.fullmatch(one.name)
+    ][::-1]
 
 
-def _host_activities(host: Iterable["FunctionEvent"], places: dict[int, Ranges]) -> Iterator[Activity]:
+def _host_activities(
+    host: Iterable["FunctionEvent"], places: dict[int, Ranges]
+) -> Iterator[Activity]:
     for event in host:
         # The vendor's library waiting for the device is no operator at work.
         if event.is_user_annotation or event.is_async or "Synchronize" in event.name:
             continue
         ranges, backward = places[id(event)]
         kind = class_of(_names_around(event), ranges)
-        yield Activity(event.name, kind, max(0.0, event.self_cpu_time_total) * 1e-6, event, ranges, backward)
+        yield Activity(
+            event.name, kind, max(0.0, event.self_cpu_time_total) * 1e-6, event, ranges, backward
+        )
 
 
 def _device_activities(
@@ -188,7 +210,9 @@ def _seconds(activities: Iterable[Activity]) -> float:
     return sum(activity.seconds for activity in activities)
 
 
-def _groups(activities: Iterable[Activity], key: Callable[[Activity], str]) -> dict[str, list[Activity]]:
+def _groups(
+    activities: Iterable[Activity], key: Callable[[Activity], str]
+) -> dict[str, list[Activity]]:
     """Activities by a key, the longest group first."""
     groups: dict[str, list[Activity]] = defaultdict(list)
     for activity in activities:
@@ -243,7 +267,10 @@ def _operator_times(host: Iterable["FunctionEvent"], ranges: set[str]) -> list[O
         own_range = event.is_user_annotation and not event.name.startswith("Optimizer.")
         if not (own_range or event.is_async or "Synchronize" in event.name):
             groups[event.name].append(event)
-    own_s = {name: sum(max(0.0, one.self_cpu_time_total) for one in found) * 1e-6 for name, found in groups.items()}
+    own_s = {
+        name: sum(max(0.0, one.self_cpu_time_total) for one in found) * 1e-6
+        for name, found in groups.items()
+    }
     total_s = sum(own_s.values())
     rows = [
         OperatorTime(
@@ -263,19 +290,29 @@ def _operator_times(host: Iterable["FunctionEvent"], ranges: set[str]) -> list[O
     longest = {row.name for row in sorted(functions, key=lambda row: -row.cpu_s)[:MOST_FUNCTIONS]}
     named = {name for name in groups if LAUNCH.fullmatch(name) or name.startswith("Optimizer.step")}
     always = busiest | longest | named
-    return [row for number, row in enumerate(rows) if number < MOST_KERNELS or row.name in always][:MOST_OPERATORS]
+    return [row for number, row in enumerate(rows) if number < MOST_KERNELS or row.name in always][
+        :MOST_OPERATORS
+    ]
 
 
 def _launched_us(event: "FunctionEvent", ranges: set[str], *, inside: bool = False) -> float:
     """Microseconds of the kernels that an operator launched; a range as the device saw it is none."""
     own: float = sum(kernel.duration for kernel in event.kernels if kernel.name not in ranges)
-    return own + (sum(_launched_us(one, ranges, inside=True) for one in event.cpu_children) if inside else 0.0)
+    return own + (
+        sum(_launched_us(one, ranges, inside=True) for one in event.cpu_children) if inside else 0.0
+    )
 
 
 def _part_times(activities: Sequence[Activity]) -> list[PartTime]:
     """Every part of the model with what happened in it and in no part inside it; layers of one name together."""
     parts = [
-        PartTime(name, *(_seconds(one for one in found if one.backward == backward) for backward in (False, True)))
+        PartTime(
+            name,
+            *(
+                _seconds(one for one in found if one.backward == backward)
+                for backward in (False, True)
+            ),
+        )
         for name, found in _groups(activities, _part_of).items()
     ]
     if not any(part.part for part in parts):
@@ -289,7 +326,9 @@ def _part_of(activity: Activity) -> str:
 
 def _attention_times(activities: Sequence[Activity]) -> list[AttentionTime]:
     """Softmax against matrix products, forward and backward, each where it was seen; empty without such a range."""
-    inside = [activity for activity in activities if activity.ranges and in_attention(activity.ranges)]
+    inside = [
+        activity for activity in activities if activity.ranges and in_attention(activity.ranges)
+    ]
     times: list[AttentionTime] = []
     scores: int | None = None
     for phase in SOFTMAX_FLOPS:
@@ -323,17 +362,28 @@ def _attention_time(phase: Phase, found: Sequence[Activity], scores: int | None)
 
 def _flops(products: Iterable[Activity]) -> int | None:
     """As torch counts them from the shapes, 2·b·m·n·k; None where no operator has a formula."""
-    return sum(one.event.flops or 0 for one in products if one.event is not None and one.is_first) or None
+    return (
+        sum(one.event.flops or 0 for one in products if one.event is not None and one.is_first)
+        or None
+    )
 
 
 def _scores(activities: Iterable[Activity]) -> int | None:
     """How many scores went through the softmax: those of the operator, or of the exponential of one written out."""
-    operators = [one.event for one in activities if one.kind == "attention softmax" and one.is_first and one.event]
-    shapes: list[Any] = [event.input_shapes for event in operators if event.name in _SOFTMAX_OPERATORS]
+    operators = [
+        one.event
+        for one in activities
+        if one.kind == "attention softmax" and one.is_first and one.event
+    ]
+    shapes: list[Any] = [
+        event.input_shapes for event in operators if event.name in _SOFTMAX_OPERATORS
+    ]
     return sum(math.prod(inputs[0]) for inputs in shapes if inputs) or None
 
 
-def _missing(activities: Sequence[Activity], attention: Sequence[AttentionTime], has_model: bool) -> Iterator[str]:
+def _missing(
+    activities: Sequence[Activity], attention: Sequence[AttentionTime], has_model: bool
+) -> Iterator[str]:
     if not any(activity.ranges for activity in activities):
         yield NO_RANGES.format(why=NOT_RUN if has_model else NO_MODEL)
     elif not attention:
@@ -341,6 +391,8 @@ def _missing(activities: Sequence[Activity], attention: Sequence[AttentionTime],
     if any(activity.kind == "attention fused" for activity in activities):
         yield FUSED
     total_s = _seconds(activities)
-    unknown_s = _seconds(one for one in activities if all(event.is_user_annotation for event in _upward(one.event)))
+    unknown_s = _seconds(
+        one for one in activities if all(event.is_user_annotation for event in _upward(one.event))
+    )
     if unknown_s > FEW_UNKNOWN * total_s:
         yield NO_LAUNCHES.format(share=unknown_s / total_s)

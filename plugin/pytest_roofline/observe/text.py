@@ -23,7 +23,10 @@ MOST_SHOWN, MOST_KERNELS, MOST_OPERATORS, MOST_PARTS = 8, 8, 12, 8
 SLOWED = 1.1
 COLUMNS = ("time", "share", "calls", "mean")
 # Of operators; what is behind the fourth a CPU does not have.
-OPERATOR_COLUMNS, HOST_COLUMNS = ("self CPU", "share", "CPU total", "calls", "self GPU", "GPU total"), 4
+OPERATOR_COLUMNS, HOST_COLUMNS = (
+    ("self CPU", "share", "CPU total", "calls", "self GPU", "GPU total"),
+    4,
+)
 SHORTEST_NAME, LONGEST_NAME = 24, 60
 
 
@@ -45,16 +48,22 @@ def profile_lines(profiles: Sequence[Profile], width: int) -> list[str]:
 def one_profile_lines(profile: Profile, width: int) -> list[str]:
     """One of them in full, below a heading."""
     calls = calls_text(profile.calls)
-    lines = [f"profile of {profile.label} on {profile.device}, {calls}; never judged, in no baseline"]
+    lines = [
+        f"profile of {profile.label} on {profile.device}, {calls}; never judged, in no baseline"
+    ]
     lines += [f"  {sentence}" for sentence in clock_sentences(profile)]
     lines += [f"  {classes_text(profile)}"] * bool(profile.classes)
-    lines += ["  " + line for line in _kernel_table(profile, width - 2)] * (profile.on_device or not profile.operators)
+    lines += ["  " + line for line in _kernel_table(profile, width - 2)] * (
+        profile.on_device or not profile.operators
+    )
     lines += ["  " + line for line in _operator_table(profile, width - 2)]
     lines += [f"  launches: {launches_text(profile)}"] * bool(launches_text(profile))
     lines += [f"  parts: {parts_text(profile)}"] * bool(profile.parts)
     lines += [f"  attention, {attention_text(found, profile.calls)}" for found in profile.attention]
     lines += [f"  not told: {sentence}" for sentence in profile.missing]
-    lines += [f"  trace: {profile.trace} (open it at https://ui.perfetto.dev)"] * bool(profile.trace)
+    lines += [f"  trace: {profile.trace} (open it at https://ui.perfetto.dev)"] * bool(
+        profile.trace
+    )
     return [printable(line) for line in lines]
 
 
@@ -66,9 +75,13 @@ def calls_text(count: int) -> str:
 def clock_sentences(profile: Profile) -> list[str]:
     """`a call: 12.1 ms measured, 13.0 ms under the profiler`, and whether that is much longer."""
     known = {"measured": profile.measured_s, "under the profiler": profile.profiled_s}
-    times = [f"{format_seconds(value)} {name}" for name, value in known.items() if value is not None]
+    times = [
+        f"{format_seconds(value)} {name}" for name, value in known.items() if value is not None
+    ]
     if profile.on_device and profile.span_s:
-        times.append(f"operators at work on the host for {format_share(profile.host_s / profile.span_s)} of it")
+        times.append(
+            f"operators at work on the host for {format_share(profile.host_s / profile.span_s)} of it"
+        )
     sentences = [f"a call: {', '.join(times)}"] * bool(times)
     plain, under = profile.measured_s, profile.profiled_s
     if plain and under is not None and under > SLOWED * plain:
@@ -89,17 +102,24 @@ def classes_text(profile: Profile) -> str:
 
 def _kernel_table(profile: Profile, width: int) -> list[str]:
     """The kernels (on a CPU: operators) that took most, of a call."""
-    rows = [(kernel.name, kernel_cells(kernel, profile.calls)) for kernel in profile.kernels[:MOST_KERNELS]]
+    rows = [
+        (kernel.name, kernel_cells(kernel, profile.calls))
+        for kernel in profile.kernels[:MOST_KERNELS]
+    ]
     return _table("kernel" if profile.on_device else "operator", COLUMNS, rows, width)
 
 
 def _operator_table(profile: Profile, width: int) -> list[str]:
     """What ran on the host, of a call; beside it what of the device that was, where there is one."""
     rows = [(one.name, operator_cells(one, profile)) for one in profile.operators[:MOST_OPERATORS]]
-    return _table("operator", OPERATOR_COLUMNS[: None if profile.on_device else HOST_COLUMNS], rows, width)
+    return _table(
+        "operator", OPERATOR_COLUMNS[: None if profile.on_device else HOST_COLUMNS], rows, width
+    )
 
 
-def _table(heading: str, columns: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]], width: int) -> list[str]:
+def _table(
+    heading: str, columns: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]], width: int
+) -> list[str]:
     """Names and cells; names give way to numbers."""
     if not rows:
         return []
@@ -109,7 +129,8 @@ def _table(heading: str, columns: Sequence[str], rows: Sequence[tuple[str, Seque
     names = [heading, *(short_name(name, room) for name, _ in rows)]
     longest = max(map(len, names))
     return [
-        name.ljust(longest) + "".join(f"  {cell.rjust(wide)}" for cell, wide in zip(row, widths, strict=True))
+        name.ljust(longest)
+        + "".join(f"  {cell.rjust(wide)}" for cell, wide in zip(row, widths, strict=True))
         for name, row in zip(names, cells, strict=True)
     ]
 
@@ -117,9 +138,16 @@ def _table(heading: str, columns: Sequence[str], rows: Sequence[tuple[str, Seque
 def operator_cells(one: OperatorTime, profile: Profile) -> list[str]:
     """What stands in `OPERATOR_COLUMNS`, of one call of the measured function."""
     calls = profile.calls
-    cells = [format_seconds(one.self_cpu_s / calls), format_share(one.share), format_seconds(one.cpu_s / calls)]
+    cells = [
+        format_seconds(one.self_cpu_s / calls),
+        format_share(one.share),
+        format_seconds(one.cpu_s / calls),
+    ]
     cells += [_number(one.count, calls)]
-    on_device = [format_seconds(seconds / calls) if seconds else "0" for seconds in (one.self_device_s, one.device_s)]
+    on_device = [
+        format_seconds(seconds / calls) if seconds else "0"
+        for seconds in (one.self_device_s, one.device_s)
+    ]
     return cells + (on_device if profile.on_device else [])
 
 
@@ -139,7 +167,12 @@ def _number(count: int, calls: int) -> str:
 def kernel_cells(kernel: KernelTime, calls: int) -> tuple[str, ...]:
     """What stands in `COLUMNS`: time and number of one call of the measured function, and the mean of one launch."""
     mean = format_seconds(kernel.total_s / kernel.count)
-    return format_seconds(kernel.total_s / calls), format_share(kernel.share), _number(kernel.count, calls), mean
+    return (
+        format_seconds(kernel.total_s / calls),
+        format_share(kernel.share),
+        _number(kernel.count, calls),
+        mean,
+    )
 
 
 _NOISE = re.compile(
@@ -150,7 +183,11 @@ _NOISE = re.compile(
 def short_name(name: str, at_most: int) -> str:
     """A kernel's name without what all of them have: return type, name spaces, argument list."""
     short = _NOISE.sub("", name)
-    short = short.split("(")[0] if "(" in short and not short.startswith(("Memcpy", "Memset")) else short
+    short = (
+        short.split("(")[0]
+        if "(" in short and not short.startswith(("Memcpy", "Memset"))
+        else short
+    )
     short = printable(short.strip() or name)
     return short if len(short) <= at_most else short[: at_most - 1] + "…"
 
@@ -159,7 +196,11 @@ def parts_text(profile: Profile, at_most: int = MOST_PARTS) -> str:
     """`blocks.*.attention 3.00 ms forward, 4.00 ms backward`, of a call, each without the parts inside it."""
     told = [
         f"{part.part or '(in no part)'} {format_seconds(part.forward_s / profile.calls)} forward"
-        + (f" {format_seconds(part.backward_s / profile.calls)} backward" if part.backward_s else "")
+        + (
+            f" {format_seconds(part.backward_s / profile.calls)} backward"
+            if part.backward_s
+            else ""
+        )
         for part in profile.parts[:at_most]
     ]
     more = len(profile.parts) - at_most
@@ -171,19 +212,27 @@ def attention_text(found: AttentionTime, calls: int) -> str:
     pieces = []
     if found.softmax_s or found.products_s:
         pieces.append(f"softmax {_amount(found.softmax_s, found.softmax_flops, calls)}")
-        pieces.append(f"products of scores and values {_amount(found.products_s, found.products_flops, calls)}")
+        pieces.append(
+            f"products of scores and values {_amount(found.products_s, found.products_flops, calls)}"
+        )
     if found.softmax_s and found.products_s:
         pieces.append(_ratio(found))
     if found.fused_s:
-        pieces.append(f"fused {format_seconds(found.fused_s / calls)} (softmax and products cannot be told apart)")
+        pieces.append(
+            f"fused {format_seconds(found.fused_s / calls)} (softmax and products cannot be told apart)"
+        )
     if found.projections_s:
-        pieces.append(f"products with weights {_amount(found.projections_s, found.projections_flops, calls)}")
+        pieces.append(
+            f"products with weights {_amount(found.projections_s, found.projections_flops, calls)}"
+        )
     pieces.append(f"else {format_seconds(found.other_s / calls)}")
     return f"{found.phase}: {', '.join(pieces)}"
 
 
 def _amount(seconds: float, flops: int | None, calls: int) -> str:
-    return format_seconds(seconds / calls) + (f" ({format_flop_count(flops / calls)})" if flops is not None else "")
+    return format_seconds(seconds / calls) + (
+        f" ({format_flop_count(flops / calls)})" if flops is not None else ""
+    )
 
 
 def _ratio(found: AttentionTime) -> str:
@@ -196,7 +245,12 @@ def _ratio(found: AttentionTime) -> str:
 
 # Memory.
 
-_PHASES = {"forward": "forward", "backward": "backward", "optimizer": "the optimizer", "other": "none of the phases"}
+_PHASES = {
+    "forward": "forward",
+    "backward": "backward",
+    "optimizer": "the optimizer",
+    "other": "none of the phases",
+}
 # Of memory over time, in eighths of what it rises by.
 _BARS, _WIDEST = "▁▂▃▄▅▆▇█", 48
 _DOING = {
@@ -228,11 +282,18 @@ def use_lines(use: MemoryUse) -> list[str]:
     if use.over_time:
         lines.append(f"  over time: {over_time_text(use)}")
     if use.allocator:
-        most = {name: max(getattr(one, f"{name}_bytes") for one in use.allocator) for name in ("allocated", "reserved")}
+        most = {
+            name: max(getattr(one, f"{name}_bytes") for one in use.allocator)
+            for name in ("allocated", "reserved")
+        }
         told = ", ".join(f"{format_memory(size)} {name}" for name, size in most.items())
         lines += [f"  by torch's allocator: at most {told}"]
     if use.device_peak_bytes is not None:
-        unseen = f", {_signed(use.unseen_bytes)} not seen by operators" if use.unseen_bytes else ", the same"
+        unseen = (
+            f", {_signed(use.unseen_bytes)} not seen by operators"
+            if use.unseen_bytes
+            else ", the same"
+        )
         lines += [f"  by the device's own counter {format_memory(use.device_peak_bytes)}{unseen}"]
     return [printable(line) for line in [*lines, *(f"  missing: {what}" for what in use.missing)]]
 
@@ -241,16 +302,23 @@ def over_time_text(use: MemoryUse) -> str:
     """`304 MiB ▁▂▃█▆▅ 310 MiB`: the beginning, equal parts of the call from the least to the peak, and the end."""
     sizes = [point.total_bytes for point in use.over_time]
     wide, least = min(len(sizes), _WIDEST), min(sizes)
-    parts = (max(sizes[number * len(sizes) // wide : (number + 1) * len(sizes) // wide]) for number in range(wide))
+    parts = (
+        max(sizes[number * len(sizes) // wide : (number + 1) * len(sizes) // wide])
+        for number in range(wide)
+    )
     rise = (max(sizes) - least) or 1
-    bars = "".join(_BARS[max(0, math.ceil(len(_BARS) * (size - least) / rise) - 1)] for size in parts)
+    bars = "".join(
+        _BARS[max(0, math.ceil(len(_BARS) * (size - least) / rise) - 1)] for size in parts
+    )
     return f"{format_memory(sizes[0])} {bars} {format_memory(sizes[-1])}"
 
 
 def categories_text(use: MemoryUse) -> str:
     """`activations 3.10 GiB (66 %), parameters 461 MiB (10 %)`."""
     ordered = sorted(use.categories.items(), key=lambda pair: -pair[1])
-    return ", ".join(f"{name} {format_memory(size)} ({_share(size / use.peak_bytes)})" for name, size in ordered)
+    return ", ".join(
+        f"{name} {format_memory(size)} ({_share(size / use.peak_bytes)})" for name, size in ordered
+    )
 
 
 def _share(share: float) -> str:
@@ -276,7 +344,8 @@ def failure_message(record: OutOfMemory, where: str) -> str:
     """Why a test is red that ran out of memory, where the baseline has a time or a compiled kernel."""
     told = record.sizes
     lost = [
-        format_seconds(seconds) + (f" for {printable(name)}" if name and name != record.name else "")
+        format_seconds(seconds)
+        + (f" for {printable(name)}" if name and name != record.name else "")
         for name, seconds in record.lost.items()
     ]
     lost += [f"the kernel {printable(label)}" for label in record.lost_kernels]
@@ -290,8 +359,14 @@ def failure_message(record: OutOfMemory, where: str) -> str:
 
 def out_of_memory_lines(found: Sequence[OutOfMemory], at_most: int = 12) -> list[str]:
     """Each with its figures, where it happened, and where else it does."""
-    lines = [printable(f"out of memory: {record.label}: {circumstances(record)}") for record in found]
-    more = [f"… and {len(lines) - at_most} more that ran out of memory"] if len(lines) > at_most else []
+    lines = [
+        printable(f"out of memory: {record.label}: {circumstances(record)}") for record in found
+    ]
+    more = (
+        [f"… and {len(lines) - at_most} more that ran out of memory"]
+        if len(lines) > at_most
+        else []
+    )
     return lines[:at_most] + more
 
 
@@ -314,5 +389,8 @@ def out_of_memory_properties(found: Sequence[OutOfMemory]) -> list[tuple[str, st
         prefix = f"roofline.{record.name}." if record.name else "roofline."
         sizes = {"asked_bytes": record.asked_bytes, "free_bytes": record.free_bytes}
         known = {name: str(size) for name, size in sizes.items() if size is not None}
-        pairs += [(printable(prefix + name), value) for name, value in {"verdict": record.word, **known}.items()]
+        pairs += [
+            (printable(prefix + name), value)
+            for name, value in {"verdict": record.word, **known}.items()
+        ]
     return pairs

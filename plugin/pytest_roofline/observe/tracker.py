@@ -72,12 +72,19 @@ class Tracker(MemTracker):
     @property
     def categories(self) -> dict[str, int]:
         """The peak by category, the largest first."""
-        found = {CATEGORY_OF[kind]: size for kind, size in self._by_category(self._peak_mem_snap).items() if size}
+        found = {
+            CATEGORY_OF[kind]: size
+            for kind, size in self._by_category(self._peak_mem_snap).items()
+            if size
+        }
         return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
     def over_time(self, began_s: float) -> list[MemoryPoint]:
         """How much was alive at every change since a time of the system's clock."""
-        return [MemoryPoint(max(0.0, at_s - began_s), step, self._then(more)) for at_s, step, more in self._moments]
+        return [
+            MemoryPoint(max(0.0, at_s - began_s), step, self._then(more))
+            for at_s, step, more in self._moments
+        ]
 
     def _then(self, more: "Counter[_MemRefType]") -> dict[str, int]:
         found = {CATEGORY_OF[kind]: more[kind] + self._met[kind] for kind in CATEGORY_OF}
@@ -87,7 +94,9 @@ class Tracker(MemTracker):
         """Say what there is before the call, and what it is; what something is first, it stays."""
         for one in given:
             if isinstance(one, Optimizer):
-                self._meet_parameters(parameter for group in one.param_groups for parameter in group["params"])
+                self._meet_parameters(
+                    parameter for group in one.param_groups for parameter in group["params"]
+                )
             elif isinstance(one, nn.Module):
                 self._meet_parameters(one.parameters())
             if not isinstance(one, nn.Module):
@@ -132,13 +141,17 @@ class Tracker(MemTracker):
         return result
 
     def _meet_argument(self, tensor: torch.Tensor) -> None:
-        self._track(_MemRefType.PARAM if isinstance(tensor, nn.Parameter) else _MemRefType.OTH, tensor)
+        self._track(
+            _MemRefType.PARAM if isinstance(tensor, nn.Parameter) else _MemRefType.OTH, tensor
+        )
         if isinstance(tensor, nn.Parameter):
             self._follow_gradient(tensor)
 
     def _count_from_the_start(self, held: dict[_MemRefType, int]) -> None:
         """What was met only now was there before the call, and so at the peak and in every phase."""
-        peak = self._peak_mem_snap.setdefault(self._device, dict.fromkeys([*CATEGORY_OF, "Total"], 0))
+        peak = self._peak_mem_snap.setdefault(
+            self._device, dict.fromkeys([*CATEGORY_OF, "Total"], 0)
+        )
         for kind, size in self._by_category(self._curr_mem_snap).items():
             met_bytes = size - held.get(kind, 0)
             peak[kind] += met_bytes
@@ -152,7 +165,9 @@ class Tracker(MemTracker):
             self._update_and_maybe_create_winfos(parameter.grad, _MemRefType.GRAD)
 
     def _update_peak_stats(self, peak_state: Any) -> None:
-        step: Step = "optimizer" if self._in_opt else "backward" if self._mod_tracker.is_bw else "forward"
+        step: Step = (
+            "optimizer" if self._in_opt else "backward" if self._mod_tracker.is_bw else "forward"
+        )
         self.phase_peaks[step] = max(self.phase_peaks.get(step, 0), self.now_bytes)
         self._note(step)
         super()._update_peak_stats(peak_state)
@@ -176,7 +191,9 @@ class Tracker(MemTracker):
         if t.layout is torch.strided:
             super()._track(reftype, t)
 
-    def _update_and_maybe_create_winfos(self, t: torch.Tensor, reftype: Any, update_existing: bool = False) -> Any:
+    def _update_and_maybe_create_winfos(
+        self, t: torch.Tensor, reftype: Any, update_existing: bool = False
+    ) -> Any:
         if t.layout is torch.strided:
             return super()._update_and_maybe_create_winfos(t, reftype, update_existing)
         return set()

@@ -14,7 +14,9 @@ Kind = Literal["kernel", "copy", "size", "range"]
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 _BYTES = {"b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30}
 # What rocprof lists of the host under the headings of its kernels: calls of HIP and HSA, and whole domains.
-_HOST = re.compile(r"_*hip[A-Z_]\w*|hsa_\w+|roctx\w*|[A-Z]+_(API|DISPATCH)\w*|MEMORY_COPY|MEMORY_ALLOCATION\w*")
+_HOST = re.compile(
+    r"_*hip[A-Z_]\w*|hsa_\w+|roctx\w*|[A-Z]+_(API|DISPATCH)\w*|MEMORY_COPY|MEMORY_ALLOCATION\w*"
+)
 EXPECTED = (
     "expected the CSV of `nsys stats --format csv` (cuda_gpu_kern_sum, cuda_gpu_mem_time_sum or _size_sum) or "
     "of rocprofv3 (kernel_stats, kernel_trace, memory_copy_stats, memory_copy_trace, marker_api_trace)"
@@ -80,7 +82,9 @@ def read_tables(text: str, source: str) -> list[list[Line]]:
                 raise BadFile(told) from None
             tables[-1] += [line] if line is not None else []
         elif form is not None and len(cells) > 1:
-            raise BadFile(f"{source}, line {number} has {len(cells)} cells; expected {len(header)}, as its heading has")
+            raise BadFile(
+                f"{source}, line {number} has {len(cells)} cells; expected {len(header)}, as its heading has"
+            )
         else:
             form = None
     if not any(tables):
@@ -97,11 +101,17 @@ def _rows(text: str) -> Iterator[tuple[int, list[str]]]:
 def _form(names: Sequence[str]) -> Form | None:
     """How the lines below a heading are read; None where it is no heading of a table that counts."""
     if {"start_timestamp", "end_timestamp"} <= {*names}:
-        columns: dict[str, Kind] = {"kernel_name": "kernel", "direction": "copy", "function": "range"}
+        columns: dict[str, Kind] = {
+            "kernel_name": "kernel",
+            "direction": "copy",
+            "function": "range",
+        }
         return next((_trace(name, kind) for name, kind in columns.items() if name in names), None)
     if {"name", "calls", "totaldurationns"} <= {*names}:
         return _stats
-    time, unit = next(((name, found[1]) for name in names if (found := _TIME.fullmatch(name))), ("", "ns"))
+    time, unit = next(
+        ((name, found[1]) for name in names if (found := _TIME.fullmatch(name))), ("", "ns")
+    )
     if time and "instances" in names and "operation" in names and "category" in names:
         # Beside both, cuda_api_gpu_sum has what the host called.
         return lambda row: None if "api" in row["category"].lower() else _line(
@@ -113,7 +123,9 @@ def _form(names: Sequence[str]) -> Form | None:
     counted = next((name for name in ("count", "operations") if name in names), "")
     if time and counted and "operation" in names:
         return lambda row: _line("copy", row["operation"], row[time], _SECONDS[unit], row[counted])
-    size, unit = next(((name, found[1]) for name in names if (found := _SIZE.fullmatch(name))), ("", "b"))
+    size, unit = next(
+        ((name, found[1]) for name in names if (found := _SIZE.fullmatch(name))), ("", "b")
+    )
     if size and counted and "operation" in names:
         return lambda row: _line("size", row["operation"], row[size], _BYTES[unit], row[counted])
     return None
@@ -132,7 +144,9 @@ def _stats(row: dict[str, str]) -> Line | None:
     copies = row["name"].startswith("MEMORY_COPY_")
     if not copies and _HOST.fullmatch(row["name"]):
         return None
-    return _line("copy" if copies else "kernel", row["name"], row["totaldurationns"], 1e-9, row["calls"])
+    return _line(
+        "copy" if copies else "kernel", row["name"], row["totaldurationns"], 1e-9, row["calls"]
+    )
 
 
 def _trace(column: str, kind: Kind) -> Form:
@@ -156,10 +170,14 @@ def totals(tables: Sequence[Sequence[Line]], what: str) -> Totals:
     for table in tables:
         for kind in {line.kind for line in table}:
             if kind in by_kind:
-                raise BadInput(f"{what} has two tables of one kind ({kind}), which would count twice; name one of them")
+                raise BadInput(
+                    f"{what} has two tables of one kind ({kind}), which would count twice; name one of them"
+                )
             by_kind[kind] = [line for line in table if line.kind == kind]
     ranges = [
-        (one.began_ns, one.began_ns + one.amount * 1e9) for one in by_kind.get("range", ()) if one.began_ns is not None
+        (one.began_ns, one.began_ns + one.amount * 1e9)
+        for one in by_kind.get("range", ())
+        if one.began_ns is not None
     ]
     kernels, copies = (_within(by_kind.get(kind, []), ranges) for kind in ("kernel", "copy"))
     if not kernels and not copies:

@@ -93,7 +93,9 @@ def distributed_fixture(request: pytest.FixtureRequest) -> "Distributed":
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, object, object]:
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, object, object]:
     """Bring in the rest where a collected test measures or carries the marker, behind whoever leaves tests out."""
     collected = [item for item in items if _concerned(item)]
     result = yield
@@ -107,9 +109,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say why tests were skipped that a worker of xdist would not measure; pytest itself tells it under -rs alone."""
-    refused = [report for report in terminalreporter.getreports("skipped") if SIDE_BY_SIDE in str(report.longrepr)]
+    refused = [
+        report
+        for report in terminalreporter.getreports("skipped")
+        if SIDE_BY_SIDE in str(report.longrepr)
+    ]
     if refused:
-        terminalreporter.write_line(f"roofline: {len(refused)} skipped that measure: {SIDE_BY_SIDE}")
+        terminalreporter.write_line(
+            f"roofline: {len(refused)} skipped that measure: {SIDE_BY_SIDE}"
+        )
 
 
 def _concerned(item: pytest.Item) -> bool:

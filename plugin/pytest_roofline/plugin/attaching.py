@@ -46,7 +46,9 @@ def attach(config: pytest.Config) -> int | None:
             return _follow(config, identity)
         leading = Leading(config, _lead(config, identity))
     except (BadInput, RanksFailed) as error:
-        raise pytest.UsageError(f"{error}. Where these ranks are to run tests of their own: -p no:roofline") from None
+        raise pytest.UsageError(
+            f"{error}. Where these ranks are to run tests of their own: -p no:roofline"
+        ) from None
     config.pluginmanager.register(leading, "roofline-leading")
     return None
 
@@ -73,7 +75,9 @@ def _lead(config: pytest.Config, identity: "Identity") -> "Attached":
     attached = borrowed(identity)
     if attached is not None:
         return attached
-    bind = option_value(config, "address") or ("127.0.0.1" if identity.local_size == identity.size else "")
+    bind = option_value(config, "address") or (
+        "127.0.0.1" if identity.local_size == identity.size else ""
+    )
     rendezvous = rendezvous_of(identity, os.environ, run_folder(config))
     return gather(identity, rendezvous, boot_timeout_of(config), bind)
 
@@ -95,7 +99,10 @@ class Leading:
         from ..ranks.attach import ALONE, JOIN
 
         result = yield
-        ours = any(not {FIXTURE, RANKS_FIXTURE}.isdisjoint(getattr(item, "fixturenames", ())) for item in items)
+        ours = any(
+            not {FIXTURE, RANKS_FIXTURE}.isdisjoint(getattr(item, "fixturenames", ()))
+            for item in items
+        )
         # Where nothing will run, one report of that is enough.
         broken = session.testsfailed and not self._config.option.continue_on_collection_errors
         needed = bool(ours or not items or broken)

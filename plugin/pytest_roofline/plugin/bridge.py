@@ -40,7 +40,9 @@ class Bridge:
         self._failed: set[str] = set()
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_fixture_setup(self, fixturedef: "pytest.FixtureDef[Any]", request: pytest.FixtureRequest) -> None:
+    def pytest_fixture_setup(
+        self, fixturedef: "pytest.FixtureDef[Any]", request: pytest.FixtureRequest
+    ) -> None:
         """Keep the request by which a test asked for our fixture, and note for whom theirs is made."""
         if fixturedef.argname == FIXTURE:
             self._request = request
@@ -98,9 +100,15 @@ class Bridge:
         benchmarks[:] = self._standing(benchmarks)
 
     def _standing(self, benchmarks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [one for one in benchmarks if not any(one["extra_info"] is gone for gone in self._withdrawn)]
+        return [
+            one
+            for one in benchmarks
+            if not any(one["extra_info"] is gone for gone in self._withdrawn)
+        ]
 
-    def _run(self, request: pytest.FixtureRequest, measurement: "Measurement") -> dict[str, Any] | None:
+    def _run(
+        self, request: pytest.FixtureRequest, measurement: "Measurement"
+    ) -> dict[str, Any] | None:
         """Make their fixture for this test alone, on our clock; None where the test has made it for itself."""
         from ..exchange.pytest_benchmark import clock_of, warmed_up
 
@@ -112,7 +120,9 @@ class Bridge:
         # Garbage was not collected while we timed, and there is nothing to profile; `pedantic` warms nothing up.
         settings |= {"timer": clock, "disable_gc": True, "cprofile": False}
         settings |= {"warmup": True, "warmup_iterations": warmed_up(samples)}
-        item.add_marker(pytest.mark.benchmark(*(own.args if own is not None else ()), **settings), append=False)
+        item.add_marker(
+            pytest.mark.benchmark(*(own.args if own is not None else ()), **settings), append=False
+        )
         self._made = None
         benchmark = request.getfixturevalue(THEIRS)
         if self._made is not item:
@@ -130,7 +140,9 @@ class AmongBenchmarks:
     """Under `--benchmark-only`: pytest-benchmark skips what lacks its fixture, and our tests are benchmarks as well."""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, object, object]:
+    def pytest_collection_modifyitems(
+        self, items: list[pytest.Item]
+    ) -> Generator[None, object, object]:
         """Have our tests look, while items are gone through, as though they asked for it."""
         lent: list[list[str]] = []
         for item in items:
@@ -149,19 +161,35 @@ class AmongBenchmarks:
 def bridge_of(state: "RooflineSession") -> Bridge | None:
     """The bridge of a run; None where no option of pytest-benchmark asks for it, or it times nothing."""
     config = state.config
-    words = [*config.invocation_params.args, *config.getini("addopts"), *shlex.split(os.environ.get(ADDED, ""))]
-    asked = config.pluginmanager.hasplugin(THEIR_SESSION) and any(str(word).startswith(THEIR_OPTIONS) for word in words)
-    skipped = config.getoption("benchmark_skip", False) and not config.getoption("benchmark_only", False)
-    return Bridge(state) if asked and not skipped and not config.getoption("codspeed", False) else None
+    words = [
+        *config.invocation_params.args,
+        *config.getini("addopts"),
+        *shlex.split(os.environ.get(ADDED, "")),
+    ]
+    asked = config.pluginmanager.hasplugin(THEIR_SESSION) and any(
+        str(word).startswith(THEIR_OPTIONS) for word in words
+    )
+    skipped = config.getoption("benchmark_skip", False) and not config.getoption(
+        "benchmark_only", False
+    )
+    return (
+        Bridge(state) if asked and not skipped and not config.getoption("codspeed", False) else None
+    )
 
 
-def _facts(state: "RooflineSession", measurement: "Measurement", rows: "Sequence[Row]") -> dict[str, Any]:
+def _facts(
+    state: "RooflineSession", measurement: "Measurement", rows: "Sequence[Row]"
+) -> dict[str, Any]:
     """Facts of the measurement that is replayed and of the test's others, by name; what is not known is not there."""
     from ..exchange.exportable import facts as told_of
     from ..exchange.exportable import origin
 
     others = [told_of(row, [row.measurement]) for row in rows[1:] if row.measurement is not None]
-    return told_of(rows[0], [measurement]) | origin(state.header) | ({"others": others} if others else {})
+    return (
+        told_of(rows[0], [measurement])
+        | origin(state.header)
+        | ({"others": others} if others else {})
+    )
 
 
 def _sound(row: "Row") -> bool:

@@ -19,7 +19,17 @@ from ..report.words import properties
 from ..stats.verdicts import Kind
 from .display import tell
 from .gate import fail_together
-from .held_reports import DeferredReport, call_key, held_key, issue, may_hold, name_failed, note, test_id_of, undecided
+from .held_reports import (
+    DeferredReport,
+    call_key,
+    held_key,
+    issue,
+    may_hold,
+    name_failed,
+    note,
+    test_id_of,
+    undecided,
+)
 from .held_reports import run as run_item
 from .launcher import launcher_of
 from .observing import profiled_labels
@@ -42,9 +52,16 @@ class Deciding:
         self.cut = self.canaries_taken = False
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    def pytest_runtest_protocol(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> bool | None:
         """As pytest's own, where nobody else runs this test in a way of their own."""
-        if not measures(item) or self.only_looking or self.state.round is not None or not may_hold(item):
+        if (
+            not measures(item)
+            or self.only_looking
+            or self.state.round is not None
+            or not may_hold(item)
+        ):
             return None
         try:
             held = run_item(self.state, item, nextitem)
@@ -88,15 +105,24 @@ class Deciding:
             wanted = [test_id for test_id, held in self.held.items() if self.wants(rounds, test_id)]
             if not wanted or rounds.broken:
                 break
-            each = (self.state.timed.most_rounds(one) for test_id in wanted for one in self.state.timed.of(test_id))
+            each = (
+                self.state.timed.most_rounds(one)
+                for test_id in wanted
+                for one in self.state.timed.of(test_id)
+            )
             most = max(options.recording, *each)
             if number > most:
                 break
             if deadline is not None and time.monotonic() > deadline:
-                self.say(f"roofline: --roofline-time is spent after round {number - 1}, {_tests(wanted)} undecided")
+                self.say(
+                    f"roofline: --roofline-time is spent after round {number - 1}, {_tests(wanted)} undecided"
+                )
                 self.cut = True
                 break
-            tell(self.config, f"roofline: round {number} of at most {most}: {_tests(wanted)} undecided")
+            tell(
+                self.config,
+                f"roofline: round {number} of at most {most}: {_tests(wanted)} undecided",
+            )
             self.run_round(rounds, number, wanted, deadline)
         if rounds.broken:
             self.cut = True
@@ -105,7 +131,9 @@ class Deciding:
             for line in tail:
                 self.say(f"    {line}")
 
-    def run_round(self, rounds: Rounds, number: int, wanted: Sequence[str], deadline: float | None) -> None:
+    def run_round(
+        self, rounds: Rounds, number: int, wanted: Sequence[str], deadline: float | None
+    ) -> None:
         """Run the wanted tests once more, and judge what there is, whatever ends the round."""
         self.measure_canaries()
         self.make_room()
@@ -130,12 +158,16 @@ class Deciding:
         from ..engine.ceiling import measure_canaries
 
         self.canaries_taken = True
-        for measurement in measure_canaries(state.under_test.device, state.under_test.hardware, state.process):
+        for measurement in measure_canaries(
+            state.under_test.device, state.under_test.hardware, state.process
+        ):
             state.record(measurement)
 
     def wants(self, rounds: Rounds, test_id: str) -> bool:
         """Whether a held test is worth another process."""
-        return not rounds.hopeless(test_id) and any(map(self.state.timed.wants_round, self.state.timed.of(test_id)))
+        return not rounds.hopeless(test_id) and any(
+            map(self.state.timed.wants_round, self.state.timed.of(test_id))
+        )
 
     def make_room(self) -> None:
         """Free what this process holds of the device, since a child needs the room."""
@@ -170,7 +202,10 @@ class Deciding:
         torn = held.teardown if held.teardown is not None and held.teardown.failed else None
         if torn is not None:
             name_failed(held.item, torn)
-        issue(held, verdict if failed_later is None else pytest.fail.Exception(failed_later, pytrace=False))
+        issue(
+            held,
+            verdict if failed_later is None else pytest.fail.Exception(failed_later, pytrace=False),
+        )
         if torn is not None:
             # It was noted ahead of the verdict, and is how the test ended.
             note(self.state, held.item, torn, by_verdict=False)
@@ -186,7 +221,12 @@ def publish(state: RooflineSession, item: pytest.Item) -> BaseException | None:
     # A rerun publishes its own figures, not the earlier attempt's beside them.
     others = [pair for pair in item.user_properties if not pair[0].startswith("roofline.")]
     kernels = kernel_properties(state.compiled.of(test_id_of(item)))
-    item.user_properties[:] = [*others, *properties(rows), *out_of_memory_properties(exhausted), *kernels]
+    item.user_properties[:] = [
+        *others,
+        *properties(rows),
+        *out_of_memory_properties(exhausted),
+        *kernels,
+    ]
     red = state.red_rows(test_id_of(item))
     lost = [record for record in exhausted if record.red]
     if not red and not lost:
@@ -198,11 +238,15 @@ def publish(state: RooflineSession, item: pytest.Item) -> BaseException | None:
     return pytest.fail.Exception("\n".join(messages), pytrace=False)
 
 
-def pass_in_shadow(state: RooflineSession, item: pytest.Item, report: pytest.TestReport, why: str) -> None:
+def pass_in_shadow(
+    state: RooflineSession, item: pytest.Item, report: pytest.TestReport, why: str
+) -> None:
     """Let a test pass that a verdict alone has turned red, and keep why, worst first by how much slower it is."""
     rows = state.timed.of(test_id_of(item))
     slowdown = max((row.change or 0.0 for row in rows if state.fails(row)), default=0.0)
-    regressed = any(row.judgement is not None and row.judgement.verdict == Kind.REGRESSED for row in rows)
+    regressed = any(
+        row.judgement is not None and row.judgement.verdict == Kind.REGRESSED for row in rows
+    )
     let_pass(item, why, SLOWER if regressed else OTHER, slowdown)
     report.outcome, report.longrepr = "passed", None
     report.user_properties = list(item.user_properties)

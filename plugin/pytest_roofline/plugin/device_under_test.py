@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ..baselines.comparators import BaselineComparator, Comparator, class_of_key, open_comparator, prior_of
+from ..baselines.comparators import (
+    BaselineComparator,
+    Comparator,
+    class_of_key,
+    open_comparator,
+    prior_of,
+)
 from ..baselines.files import BaselineFolders, Entries, nearest
 from ..core.errors import DeviceError, OtherHardware
 from ..core.facts import Environment, Gpu, HardwareKey
@@ -67,24 +73,32 @@ class DeviceUnderTest:
         """Which very device this is."""
         return identity_of(self.environment)
 
-    def among(self, names: tuple[str, ...], opened: Callable[[str], "Device"]) -> tuple["Device", HardwareKey]:
+    def among(
+        self, names: tuple[str, ...], opened: Callable[[str], "Device"]
+    ) -> tuple["Device", HardwareKey]:
         """Several devices to measure on as one, and the hardware key of what is measured there; opened once."""
         if names not in self._groups:
             from ..engine import inventory
             from ..engine.devices.several import SeveralDevices
 
             devices = [opened(name) for name in names]
-            products = sorted({device.facts().product for device in devices} | {self.environment.device.product})
+            products = sorted(
+                {device.facts().product for device in devices} | {self.environment.device.product}
+            )
             if len(products) > 1:
                 raise DeviceError(f"{', '.join(names)} and {self.device.name} are {' and '.join(products)}; expected "
                                   "devices of one product")  # fmt: skip
             hardware = replace(
-                self.hardware, devices=len(names), link=inventory.kind_among([device.name for device in devices])
+                self.hardware,
+                devices=len(names),
+                link=inventory.kind_among([device.name for device in devices]),
             )
             self._groups[names] = SeveralDevices(devices), hardware
         return self._groups[names]
 
-    def hardware_of_ranks(self, environment: Environment | None, hosts: Sequence[str], link: str) -> HardwareKey:
+    def hardware_of_ranks(
+        self, environment: Environment | None, hosts: Sequence[str], link: str
+    ) -> HardwareKey:
         """The hardware key of a measurement over ranks: the machine of rank 0, which may be another than this one."""
         ours = environment is None or environment.device.type != self.environment.device.type
         alone = self.hardware if environment is None or ours else key_of(environment)
@@ -99,11 +113,17 @@ class DeviceUnderTest:
         if kind not in self._priors:
             alone = self.hardware.alone
             references = self.comparator.references()
-            known = [pair for pair in references if pair[0].hardware.alone == alone and not pair[0].is_canary]
+            known = [
+                pair
+                for pair in references
+                if pair[0].hardware.alone == alone and not pair[0].is_canary
+            ]
             self._priors[kind] = prior_of(known, kind) if known else priors()[kind]
         return self._priors[kind]
 
-    def ceiling(self, work: Work, metric: str, hardware: HardwareKey | None = None) -> Ceiling | None:
+    def ceiling(
+        self, work: Work, metric: str, hardware: HardwareKey | None = None
+    ) -> Ceiling | None:
         """The roofline of a metric: the datasheet's, or where that has none, one that is measured once.
 
         Of a CPU's traffic that is a triad, of FLOP/s in a type that the metric names a matrix product. Between several
@@ -136,8 +156,12 @@ class DeviceUnderTest:
             products = [self._product(f"{name}_TFLOPS") for name in ("fp32", "bf16") if suspect]
             fastest = max(filter(None, products), key=lambda one: one.value, default=None)
             bounds = [one for one in (triad, fastest) if one is not None]
-        amounts = ((one, work.flops if rate_suffix(one.metric) == "TFLOPS" else moved) for one in bounds)
-        return next(filter(None, (beyond_belief(one, amount, seconds) for one, amount in amounts)), "")
+        amounts = (
+            (one, work.flops if rate_suffix(one.metric) == "TFLOPS" else moved) for one in bounds
+        )
+        return next(
+            filter(None, (beyond_belief(one, amount, seconds) for one, amount in amounts)), ""
+        )
 
     def _triad(self) -> Ceiling | None:
         if "triad" not in self.ceilings:
@@ -185,13 +209,19 @@ def open_device_under_test(
     environment = gather(device) if held else launcher_of(config).environment()
     asked_round = in_round(config)
     if asked_round is None or asked_round.side is not None:
-        environment = identified(environment, config.rootpath, asked_round.side if asked_round else None)
+        environment = identified(
+            environment, config.rootpath, asked_round.side if asked_round else None
+        )
     hardware = key_of(environment)
     entries = BaselineFolders(options.baselines).family(family_of(environment.device))
-    comparator = open_comparator(options.against) if options.against else BaselineComparator(entries)
+    comparator = (
+        open_comparator(options.against) if options.against else BaselineComparator(entries)
+    )
     if options.against:
         _refuse_other_hardware(comparator, hardware)
-    comparisons = sum(comparator.count(plan.benchmark, plan.parameters, hardware) for plan in planned.values())
+    comparisons = sum(
+        comparator.count(plan.benchmark, plan.parameters, hardware) for plan in planned.values()
+    )
     gpu = device.gpu()
     _refuse_exclusive(gpu, held, planned)
     recorded = any(known.alone == hardware.alone for known in comparator.hardware())

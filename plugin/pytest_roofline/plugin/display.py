@@ -35,7 +35,13 @@ from ..report.messages import (
     reds_of,
     shadow_lines,
 )
-from ..report.overview import curve_verdict_line, ladder_lines, ladder_of, overview_lines, power_lines
+from ..report.overview import (
+    curve_verdict_line,
+    ladder_lines,
+    ladder_of,
+    overview_lines,
+    power_lines,
+)
 from ..report.published import idle_lines, limit_lines, published_lines
 from ..report.tables import kernels_table, more_table, results_table, roofline_note, warm_up_table
 from ..report.transfers import matrix_lines, path_lines, transfer_lines
@@ -57,10 +63,14 @@ LEGEND = f"{COLUMNS}. (Shown once; pytest --help says it again.)"
 def header_lines(session: RooflineSession) -> list[str]:
     """Version, device, driver, baseline in use and tier; then what is planned and about how long it takes."""
     if not session.opened:
-        return [f"roofline {__version__}: {len(session.planned)} tests measure (tier {session.options.tier})"]
+        return [
+            f"roofline {__version__}: {len(session.planned)} tests measure (tier {session.options.tier})"
+        ]
     under_test, device = session.under_test, session.under_test.environment.device
     software = under_test.environment.software
-    memory = "memory unknown" if device.memory_bytes is None else f"{device.memory_bytes / GIB:.0f} GiB"
+    memory = (
+        "memory unknown" if device.memory_bytes is None else f"{device.memory_bytes / GIB:.0f} GiB"
+    )
     facts = [f"{under_test.device.name} ({printable(device.product)}, {memory})"]
     facts += [f"driver {printable(device.driver)}"] if device.driver else []
     facts += [f"torch {software['torch']}"] if "torch" in software else []
@@ -81,14 +91,20 @@ def header_lines(session: RooflineSession) -> list[str]:
 def _mode(session: RooflineSession) -> str:
     """What is not as by default: rounds, what fails, a drill."""
     options = session.options
-    text = "" if options.min_share is None else f", at least {format_tolerance(options.min_share)} of the roofline"
+    text = (
+        ""
+        if options.min_share is None
+        else f", at least {format_tolerance(options.min_share)} of the roofline"
+    )
     rounds = options.rounds or 1
     text += f", up to {rounds} rounds" if rounds > 1 else ""
     text += f", no round after {_duration(options.time_s)}" if rounds > 1 and options.time_s else ""
     if options.fail_on != frozenset(DEFAULT_FAIL_ON):
         text += f", fails on {', '.join(word for word in FAIL_ON if word in options.fail_on)}"
     text += ", only watches" if options.shadow else ""
-    return text + (f", DRILL +{format_tolerance(options.drill)}" if options.drill is not None else "")
+    return text + (
+        f", DRILL +{format_tolerance(options.drill)}" if options.drill is not None else ""
+    )
 
 
 def _against(session: RooflineSession) -> str:
@@ -99,8 +115,12 @@ def _against(session: RooflineSession) -> str:
     known = session.compiled.known
     compiled = {one.entry.key.benchmark for one in known.kernels.values()}
     # A file may hold both.
-    apart = known.name != comparator.name and any(plan.benchmark in compiled for plan in session.planned.values())
-    return printable(comparator.name + (f", and compiled kernels against {known.name}" if apart else ""))
+    apart = known.name != comparator.name and any(
+        plan.benchmark in compiled for plan in session.planned.values()
+    )
+    return printable(
+        comparator.name + (f", and compiled kernels against {known.name}" if apart else "")
+    )
 
 
 def _duration(seconds: float) -> str:
@@ -119,7 +139,9 @@ class _Progress:
 _progress_key = pytest.StashKey[_Progress]()
 
 
-def progress_line(session: RooflineSession, item: pytest.Item, every_s: float, now_s: float | None = None) -> str:
+def progress_line(
+    session: RooflineSession, item: pytest.Item, every_s: float, now_s: float | None = None
+) -> str:
     """A line that tells how far the run is, at most one every `every_s` seconds; empty in between."""
     now_s = time.monotonic() if now_s is None else now_s
     state = session.config.stash.setdefault(_progress_key, _Progress())
@@ -143,7 +165,11 @@ def _run_argument(session: RooflineSession) -> str:
     path = session.writer.path
     if path is None:
         return ""
-    return session.run_name if path.parent == Path.cwd() / ".roofline" / "runs" else shlex.quote(str(path))
+    return (
+        session.run_name
+        if path.parent == Path.cwd() / ".roofline" / "runs"
+        else shlex.quote(str(path))
+    )
 
 
 def _untold_since(session: RooflineSession) -> str:
@@ -174,7 +200,11 @@ def summary_lines(session: RooflineSession, width: int, colour: bool, status: in
         lines += _details(session, width) if verbosity > 0 else []
         lines += _notes(session, width) + _saved(session)
     lines += _explained(session) if verbosity >= 0 else []
-    family = RESOURCES if not session.timed.rows and session.compiled.rows else family_of(_device(session))
+    family = (
+        RESOURCES
+        if not session.timed.rows and session.compiled.rows
+        else family_of(_device(session))
+    )
     reds = reds_of({test_id: Ending(one, one) for test_id, one in session.outcomes.items()}, rows)
     tests = [encodable(test_id) for test_id in session.planned]
     # With -v the details name all that is open.
@@ -183,7 +213,10 @@ def summary_lines(session: RooflineSession, width: int, colour: bool, status: in
     if session.options.shadow or (verbosity < 0 and not reds):
         # The lines of the watching gate have said why.
         ended = ended[-1:]
-    return [*map(without_commands, tables), *(part for line in [*lines, *ended] for part in wrapped(line, width))]
+    return [
+        *map(without_commands, tables),
+        *(part for line in [*lines, *ended] for part in wrapped(line, width)),
+    ]
 
 
 def tell(config: pytest.Config, line: str, *, progress: bool = True) -> None:
@@ -221,7 +254,11 @@ def wrapped(line: str, width: int) -> list[str]:
     indent = line[: len(line) - len(line.lstrip())] + "  "
     # A number keeps its unit.
     parts = textwrap.wrap(
-        line.replace(" %", "\xa0%"), width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        line.replace(" %", "\xa0%"),
+        width,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
     return [without_commands(part.replace("\xa0%", " %")) for part in parts]
 
@@ -230,10 +267,16 @@ def _tables(session: RooflineSession, rows: Sequence[Row], width: int, colour: b
     """What was measured and compiled, fitted to the width."""
     timed, lines = [row for row in rows if row.resources is None], []
     if session.options.drill is not None:
-        lines.append(f"DRILL: every measured function was slowed down by {format_tolerance(session.options.drill)}")
+        lines.append(
+            f"DRILL: every measured function was slowed down by {format_tolerance(session.options.drill)}"
+        )
     if timed:
         lines += results_table(timed, width, colour).split("\n")
-        lines += more_table(session.timed.rows, width).split("\n") if session.config.get_verbosity() > 0 else []
+        lines += (
+            more_table(session.timed.rows, width).split("\n")
+            if session.config.get_verbosity() > 0
+            else []
+        )
     if session.compiled.rows:
         lines += kernels_table(session.compiled.rows, width, colour).split("\n")
     return [line for line in lines if line]
@@ -256,7 +299,10 @@ def _details(session: RooflineSession, width: int) -> list[str]:
     lines = [roofline_note(rows), unknown_line(_device(session)) if rows else ""]
     lines += limit_lines(rows)
     lines += [curve_verdict_line(curve) for curve in judge_curves(rows)]
-    lines += [curve_line(curve) for curve in summarise(row.measurement for row in rows if row.measurement is not None)]
+    lines += [
+        curve_line(curve)
+        for curve in summarise(row.measurement for row in rows if row.measurement is not None)
+    ]
     lines += matrix_lines(rows, width) + transfer_lines(rows) + path_lines(rows, width)
     lines += rank_lines(rows) + first_call_lines(rows)
     lines.append(warm_up_table(rows, width))
@@ -284,7 +330,9 @@ def _saved(session: RooflineSession) -> list[str]:
     elif session.writer.path is not None:
         lines.append(f"run saved as {session.writer.path}")
     if session.writer.aside is not None:
-        lines.append(f"the run of that name before was INVALID throughout, and is kept as {session.writer.aside}")
+        lines.append(
+            f"the run of that name before was INVALID throughout, and is kept as {session.writer.aside}"
+        )
     lines += session.reports.lines
     lines += [f"WARNING: {printable(sentence)}" for sentence in session.noted.warnings]
     if session.rounds_refused:

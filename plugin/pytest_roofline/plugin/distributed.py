@@ -102,7 +102,9 @@ class Distributed:
 
         function = checked_call(fn, args)
         timeout_s, backend = positive("timeout", timeout), check_backend(backend)
-        return self.call(function, args, self.size_of(world_size), timeout=timeout_s, backend=backend)
+        return self.call(
+            function, args, self.size_of(world_size), timeout=timeout_s, backend=backend
+        )
 
     def call(
         self,
@@ -136,8 +138,13 @@ class Distributed:
         if known is None:
             from ..ranks.worlds import link_kind
 
-            uuids = [member.environment.device.uuid if member.environment is not None else None for member in members]
-            kinds = set(self.run(link_kind, [member.host for member in members], uuids, world_size=size))
+            uuids = [
+                member.environment.device.uuid if member.environment is not None else None
+                for member in members
+            ]
+            kinds = set(
+                self.run(link_kind, [member.host for member in members], uuids, world_size=size)
+            )
             known = kinds.pop() if len(kinds) == 1 else "mixed"
             self._launcher.links[id(pool), pool.generation, size] = known
         return known

@@ -81,7 +81,9 @@ class Findings:
         )
         test.session.record_resources(resources)
         if too_much:
-            raise DoesNotFit(f"{resources.label}: {too_much}; the compiler does not say so, a launch would")
+            raise DoesNotFit(
+                f"{resources.label}: {too_much}; the compiler does not say so, a launch would"
+            )
         return resources
 
     def figure(self, name: str, value: float, unit: Unit) -> Figure:
@@ -100,9 +102,13 @@ class Findings:
         self._test.require_open()
         test = self._test
         if not (isinstance(name, str) and name):
-            raise BadInput(f"figure was given the name {name!r}; expected text that says what it is")
+            raise BadInput(
+                f"figure was given the name {name!r}; expected text that says what it is"
+            )
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise BadInput(f"the figure {name!r} is {shown(value)}; expected a number in one of {', '.join(UNITS)}")
+            raise BadInput(
+                f"the figure {name!r} is {shown(value)}; expected a number in one of {', '.join(UNITS)}"
+            )
         figure = Figure(
             test_id=test.test_id,
             label=test.label(""),
@@ -170,7 +176,11 @@ class Findings:
 
 
 def _followed(
-    place: MemoryPhase, call: "FollowedCall", arguments: list[object], timed: Timed, empty: MemoryUse
+    place: MemoryPhase,
+    call: "FollowedCall",
+    arguments: list[object],
+    timed: Timed,
+    empty: MemoryUse,
 ) -> MemoryUse:
     """What was found of a call; its arguments and what the device caches of it are let go of, whatever happens."""
     from ..observe.memory_use import follow
@@ -202,10 +212,14 @@ def _compiled(
         given = {"target": target, "arguments": arguments, "options": options}
         named = [what for what, value in given.items() if value is not None]
         if named:
-            raise BadInput(f"{' and '.join(named)} given for a kernel that is compiled already; expected it alone")
+            raise BadInput(
+                f"{' and '.join(named)} given for a kernel that is compiled already; expected it alone"
+            )
         return read(kernel)
     if target is None:
-        raise BadInput("no target is given; expected what to compile for, such as target='sm_90' or target='gfx942'")
+        raise BadInput(
+            "no target is given; expected what to compile for, such as target='sm_90' or target='gfx942'"
+        )
     _refuse_no_mapping("arguments", arguments or {})
     _refuse_no_mapping("options", options or {})
     return compile_for(kernel, target, arguments or {}, options)

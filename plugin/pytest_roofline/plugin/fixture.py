@@ -164,7 +164,10 @@ class Roofline(Findings):
         """
         self._test.require_open()
         request = self._request(
-            work=work, budget=budget, cache=one_of("cache", cache, ("warm", "rotate")), metric=metric
+            work=work,
+            budget=budget,
+            cache=one_of("cache", cache, ("warm", "rotate")),
+            metric=metric,
         )
         timed = Timed(fn, verify=verify)
         found, why_not = Siblings(self._test, request, timed, make_args, needs_bytes).measure(among)
@@ -286,7 +289,9 @@ class Roofline(Findings):
         device = self._test.session.under_test.device
         free = device.free_bytes() if where == "device" else free_memory_bytes()
         if size_bytes > free:
-            self.skip_for_hardware(f"needs {format_amount(size_bytes)} of {where} memory, found {format_amount(free)}")
+            self.skip_for_hardware(
+                f"needs {format_amount(size_bytes)} of {where} memory, found {format_amount(free)}"
+            )
 
     def skip_for_hardware(self, reason: str) -> None:
         """Skip the test for lack of hardware; a failure under `--roofline-require-hardware`.
@@ -311,7 +316,9 @@ class Roofline(Findings):
         refuse_wide(chosen, self._test.marks.tolerance_reason is not None, WIDE_MARK)
         return Request(
             work=check_work(work),
-            budget_s=positive("budget", budget) or self._test.marks.budget or self._test.session.options.budget_s,
+            budget_s=positive("budget", budget)
+            or self._test.marks.budget
+            or self._test.session.options.budget_s,
             name=name,
             cache=cache or self._test.marks.cache or "warm",
             tolerance=chosen,

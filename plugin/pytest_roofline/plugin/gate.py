@@ -57,7 +57,12 @@ class DeviceHealth(Closing):
         state = self._state
         degraded = bool(look(state, at_the_end=True))
         fails = degraded and "degraded" in state.options.fail_on
-        ended = Outcome(HEALTH, "failed" if fails else "passed", (DEGRADED,) * degraded, state.health.split("\n")[0])
+        ended = Outcome(
+            HEALTH,
+            "failed" if fails else "passed",
+            (DEGRADED,) * degraded,
+            state.health.split("\n")[0],
+        )
         state.note_outcome(replace(ended, by_verdict=fails, shadow=fails and state.options.shadow))
         if fails:
             fail(self, state.options, state.health, DEVICE)
@@ -87,9 +92,14 @@ def look(state: RooflineSession, *, at_the_end: bool = False) -> list[Finding]:
     def rated(gpu: Gpu | None) -> Gpu | None:
         return gpu if gpu is None or expected is None else rated_by(expected, gpu)
 
-    before, after = rated(state.under_test.gpu), rated(state.under_test.device.gpu() if at_the_end else None)
+    before, after = (
+        rated(state.under_test.gpu),
+        rated(state.under_test.device.gpu() if at_the_end else None),
+    )
     measured = [row.measurement for row in state.timed.rows if row.measurement is not None]
-    found = degraded(before, after, measured, differences(expected, take_stock()) if expected is not None else [])
+    found = degraded(
+        before, after, measured, differences(expected, take_stock()) if expected is not None else []
+    )
     state.degraded = tuple(finding.observed for finding in found)
     state.health = health_message(found) if found else unknown_health(after or before)
     return found
@@ -113,7 +123,13 @@ class Gate(Closing):
     """Fails with what a gate lacks."""
 
     def __init__(
-        self, *, options: Options, state: RooflineSession | None, found: list[Shortfall], name: str = GATE, **more: Any
+        self,
+        *,
+        options: Options,
+        state: RooflineSession | None,
+        found: list[Shortfall],
+        name: str = GATE,
+        **more: Any,
     ) -> None:
         super().__init__(name, nodeid=name, **more)
         self._options, self._state, self._found = options, state, found
@@ -123,10 +139,20 @@ class Gate(Closing):
         first = "; ".join(one.text for one in self._found)
         if self._state is not None:
             self._state.note_outcome(
-                Outcome(self.name, "failed", reason=encodable(first), by_verdict=True, shadow=self._options.shadow)
+                Outcome(
+                    self.name,
+                    "failed",
+                    reason=encodable(first),
+                    by_verdict=True,
+                    shadow=self._options.shadow,
+                )
             )
         word = "GATE" if self.name == GATE else "REGRESSED"
-        fail(self, self._options, "\n".join([f"{word}: {first}", *(f"  {one.remedy}" for one in self._found)]))
+        fail(
+            self,
+            self._options,
+            "\n".join([f"{word}: {first}", *(f"  {one.remedy}" for one in self._found)]),
+        )
 
     def run_last(self) -> None:
         """Run it as pytest does, but by no other plugin's protocol: a verdict is not run again."""
@@ -162,8 +188,15 @@ class Gatekeeper:
         with self._no_green_exit(session):
             result = yield
         if not (session.shouldfail or session.shouldstop):
-            state, workers = _opened(session.config), session.config.pluginmanager.hasplugin("dsession")
-            found = [Shortfall("nothing was compared", SIDE_BY_SIDE)] if workers else nothing_compared(state)
+            state, workers = (
+                _opened(session.config),
+                session.config.pluginmanager.hasplugin("dsession"),
+            )
+            found = (
+                [Shortfall("nothing was compared", SIDE_BY_SIDE)]
+                if workers
+                else nothing_compared(state)
+            )
             self._require(session, found + (shortfalls(state) if state is not None else []))
         return result
 
@@ -179,15 +212,21 @@ class Gatekeeper:
             # As the test was not, which ended the run.
             session._setupstate.teardown_exact(None)
             self._require(session, [CUT])
-            stopped.returncode = pytest.ExitCode.TESTS_FAILED if session.testsfailed else pytest.ExitCode.OK
+            stopped.returncode = (
+                pytest.ExitCode.TESTS_FAILED if session.testsfailed else pytest.ExitCode.OK
+            )
         raise stopped
 
     def _require(self, session: pytest.Session, found: list[Shortfall]) -> None:
         """Fail for what was found, where this run is the one that decides."""
         config = session.config
         looking = any(config.getoption(name, False) for name in NOT_RUNNING)
-        if found and not (looking or in_round(config) is not None or hasattr(config, "workerinput")):
-            Gate.from_parent(session, options=self._options, state=_opened(config), found=found).run_last()
+        if found and not (
+            looking or in_round(config) is not None or hasattr(config, "workerinput")
+        ):
+            Gate.from_parent(
+                session, options=self._options, state=_opened(config), found=found
+            ).run_last()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
@@ -195,7 +234,13 @@ class Gatekeeper:
         marked = self._options.shadow and report.when == "call" and report.outcome == "passed"
         if marked and PROPERTY in dict(report.user_properties):
             word = getattr(report, "roofline_word", "")
-            return "passed", "!", f"PASSED {word}; SHADOW: would have failed" if word else "SHADOW: would have failed"
+            return (
+                "passed",
+                "!",
+                f"PASSED {word}; SHADOW: would have failed"
+                if word
+                else "SHADOW: would have failed",
+            )
         return None
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
@@ -213,7 +258,9 @@ def fail_together(session: pytest.Session, state: RooflineSession) -> None:
         return
     remedy = "Look for one cause (clock, power limit, neighbours, driver) before the single tests, from which it is "
     found = [Shortfall(together_text(together_row(verdict)), f"{remedy}taken out.")]
-    Gate.from_parent(session, options=state.options, state=state, found=found, name=TOGETHER).run_last()
+    Gate.from_parent(
+        session, options=state.options, state=state, found=found, name=TOGETHER
+    ).run_last()
 
 
 def _opened(config: pytest.Config) -> RooflineSession | None:
@@ -234,9 +281,16 @@ def nothing_compared(state: RooflineSession | None) -> list[Shortfall]:
         text = f"nothing was compared, since 0 of {count(len(state.planned), 'test')} measured anything{reasons}"
         return [Shortfall(text, "Mend what kept them from measuring, or select others.")]
     run = state.run_name if state.writer.path is not None else ""
-    open_rows = list(dict.fromkeys(printable(f"{row.verdict} {row.label}: {row.reason}") for row in rows))
-    told = [listed(open_rows, MOST_NAMED), *recording(rows, run, family_of(state.under_test.environment.device))]
-    return [Shortfall(f"nothing was compared: 0 of {count(len(rows), 'result')}", "\n  ".join(told))]
+    open_rows = list(
+        dict.fromkeys(printable(f"{row.verdict} {row.label}: {row.reason}") for row in rows)
+    )
+    told = [
+        listed(open_rows, MOST_NAMED),
+        *recording(rows, run, family_of(state.under_test.environment.device)),
+    ]
+    return [
+        Shortfall(f"nothing was compared: 0 of {count(len(rows), 'result')}", "\n  ".join(told))
+    ]
 
 
 def shortfalls(state: RooflineSession) -> list[Shortfall]:
@@ -260,12 +314,18 @@ def shortfalls(state: RooflineSession) -> list[Shortfall]:
             "Where a test was removed or renamed on purpose: `roofline baseline prune --apply` removes the entry.",
         ),
     )
-    return [Shortfall(f"{text} ({listed(names, MOST_NAMED)})", remedy) for names, text, remedy in found if names]
+    return [
+        Shortfall(f"{text} ({listed(names, MOST_NAMED)})", remedy)
+        for names, text, remedy in found
+        if names
+    ]
 
 
 def _silent(state: RooflineSession) -> Iterator[str]:
     """Tests that passed, or never ran, and recorded nothing at all."""
-    recorded = {one.test_id for one in (*state.noted.notes, *state.exhausted.found)} | {row.test for row in state.rows}
+    recorded = {one.test_id for one in (*state.noted.notes, *state.exhausted.found)} | {
+        row.test for row in state.rows
+    }
     for test_id, plan in state.planned.items():
         ended = state.outcomes.get(encodable(test_id))
         passed = ended is None or ended.outcome == "passed"
@@ -310,9 +370,18 @@ def _unmeasured_entries(state: RooflineSession) -> Iterator[tuple[Entry, str]]:
 def _selection(state: RooflineSession) -> Callable[[str, str], str]:
     """Why a run that should have measured a test of these parameters has not; empty where it need not have."""
     config = state.config
-    found, taken = by_benchmark(map(Planned.of, state.collected)), by_benchmark(state.planned.values())
-    functions = {_function(argument) for argument in map(str, config.args) if "[" in argument.partition("::")[2]}
-    alone = {plan.benchmark for test_id, plan in state.planned.items() if _function(test_id) in functions}
+    found, taken = (
+        by_benchmark(map(Planned.of, state.collected)),
+        by_benchmark(state.planned.values()),
+    )
+    functions = {
+        _function(argument)
+        for argument in map(str, config.args)
+        if "[" in argument.partition("::")[2]
+    }
+    alone = {
+        plan.benchmark for test_id, plan in state.planned.items() if _function(test_id) in functions
+    }
     # Under --lf pytest does not even look at what did not fail.
     parts = set(taken) if config.getoption("lf", False) else alone
     whole = finds_all(config)

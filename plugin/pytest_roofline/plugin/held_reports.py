@@ -44,13 +44,19 @@ def may_hold(item: pytest.Item) -> bool:
     config = item.config
     # pytest-rerunfailures knows more ways to be asked: an ini value, a forced number.
     counted = getattr(config.pluginmanager.get_plugin("rerunfailures"), "get_reruns_count", None)
-    if item.get_closest_marker("flaky") or config.getoption("reruns", None) or (counted is not None and counted(item)):
+    if (
+        item.get_closest_marker("flaky")
+        or config.getoption("reruns", None)
+        or (counted is not None and counted(item))
+    ):
         return False
     # A debugger waits for a failure on the spot, and whoever watches set-ups for pytest's own words.
     return not any(config.getoption(name, False) for name in ("usepdb", "setupshow", "setuponly"))
 
 
-def run(state: RooflineSession, item: pytest.Item, nextitem: pytest.Item | None) -> DeferredReport | None:
+def run(
+    state: RooflineSession, item: pytest.Item, nextitem: pytest.Item | None
+) -> DeferredReport | None:
     """Run a test as pytest does, but hold its report back where its verdict is open; then the test that is held."""
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     held = _phases(state, item, nextitem)
@@ -58,7 +64,9 @@ def run(state: RooflineSession, item: pytest.Item, nextitem: pytest.Item | None)
     return held
 
 
-def _phases(state: RooflineSession, item: Any, nextitem: pytest.Item | None) -> DeferredReport | None:
+def _phases(
+    state: RooflineSession, item: Any, nextitem: pytest.Item | None
+) -> DeferredReport | None:
     # As in pytest's own `runtestprotocol`, which offers no place between the call and its report.
     has_request = hasattr(item, "_request")
     if has_request and not item._request:
@@ -82,7 +90,11 @@ def _phases(state: RooflineSession, item: Any, nextitem: pytest.Item | None) -> 
         if has_request:
             item._request = False
             item.funcargs = None
-    return DeferredReport(item, item.stash[call_key], teardown, time.monotonic() - began_s) if held else None
+    return (
+        DeferredReport(item, item.stash[call_key], teardown, time.monotonic() - began_s)
+        if held
+        else None
+    )
 
 
 def ended_well(report: pytest.TestReport) -> bool:
@@ -142,7 +154,9 @@ def test_id_of(item: pytest.Item) -> str:
     return encodable(item.nodeid)
 
 
-def note(session: RooflineSession, item: pytest.Item, report: pytest.TestReport, by_verdict: bool) -> None:
+def note(
+    session: RooflineSession, item: pytest.Item, report: pytest.TestReport, by_verdict: bool
+) -> None:
     """Write a test's end down: after its call, and again where its teardown fails."""
     if type(report) is not pytest.TestReport:
         # A sub-test's report; the test's own follows.
@@ -164,18 +178,30 @@ def note(session: RooflineSession, item: pytest.Item, report: pytest.TestReport,
         session.note_outcome(
             Outcome(
                 test_id=test_id,
-                outcome="passed" if session.round is not None and ended_well(report) else _outcome(report, by_verdict),
-                verdicts=(*(row.verdict for row in times), *lost, *(row.verdict for row in kernels)),
+                outcome="passed"
+                if session.round is not None and ended_well(report)
+                else _outcome(report, by_verdict),
+                verdicts=(
+                    *(row.verdict for row in times),
+                    *lost,
+                    *(row.verdict for row in kernels),
+                ),
                 reason=_reason(report),
                 by_verdict=by_verdict and report.when == "call",
-                shadow=by_verdict and report.failed and report.when == "call" and session.options.shadow,
+                shadow=by_verdict
+                and report.failed
+                and report.when == "call"
+                and session.options.shadow,
             )
         )
 
 
 def name_failed(item: pytest.Item, report: pytest.TestReport) -> None:
     """Put FAILED for the verdict among the figures of a test that failed for itself, as a report of the run says."""
-    pairs = [(name, FAILED if _VERDICT.fullmatch(name) else value) for name, value in item.user_properties]
+    pairs = [
+        (name, FAILED if _VERDICT.fullmatch(name) else value)
+        for name, value in item.user_properties
+    ]
     item.user_properties[:] = pairs
     report.user_properties = list(pairs)
 

@@ -35,7 +35,9 @@ def measure(test: CurrentTest, request: Request) -> Measurement:
     under_test = session.under_test
     device, hardware = under_test.device, under_test.hardware
     if request.devices is not None:
-        device, hardware = under_test.among(tuple(request.devices), lambda name: open_named(test, name))
+        device, hardware = under_test.among(
+            tuple(request.devices), lambda name: open_named(test, name)
+        )
     key = key_for(test, request, hardware)
     request = replace(
         request,
@@ -70,14 +72,26 @@ class _Recorder(Observer):
         """Say something while the test runs."""
         config = self._test.item.config
         capture: Any = config.pluginmanager.get_plugin("capturemanager")
-        with capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext():
-            tell(config, f"roofline: {self._test.label(self._request.name)}: {sentence}", progress=False)
+        with (
+            capture.global_and_fixture_disabled()
+            if capture is not None
+            else contextlib.nullcontext()
+        ):
+            tell(
+                config,
+                f"roofline: {self._test.label(self._request.name)}: {sentence}",
+                progress=False,
+            )
 
-    def found(self, measured: Measured, fn: Callable[..., object], sets: Sequence[tuple[object, ...]]) -> None:
+    def found(
+        self, measured: Measured, fn: Callable[..., object], sets: Sequence[tuple[object, ...]]
+    ) -> None:
         """Write it down; then what was asked for besides, so that whatever that does, nothing is lost."""
         self.measurement = self._record(measured)
         if not measured.wrong:
-            take_profile(self._session, self._device, self.measurement, fn, sets, self._request.model)
+            take_profile(
+                self._session, self._device, self.measurement, fn, sets, self._request.model
+            )
 
     def failed(self, error: BaseException, phase: Phase, measured: Measured | None) -> None:
         """Keep how full memory was, and what was measured before, marked so that nobody takes it for a result."""
@@ -88,12 +102,17 @@ class _Recorder(Observer):
             return
         # Whatever happens to the record, what happened to the measurement is what must be told.
         with contextlib.suppress(Exception):
-            self._record(measured, why_partial(error, f"raised {type(error).__name__}: {error}".removesuffix(": ")))
+            self._record(
+                measured,
+                why_partial(error, f"raised {type(error).__name__}: {error}".removesuffix(": ")),
+            )
 
     def _record(self, measured: Measured, invalid: str = "") -> Measurement:
         right = measured.verified is not False
         work, key = self._request.work, self._key
-        ceiling = self._session.under_test.ceiling(work, key.metric, key.hardware) if right else None
+        ceiling = (
+            self._session.under_test.ceiling(work, key.metric, key.hardware) if right else None
+        )
         return record(self._test, self._request, measured, key, ceiling, invalid=invalid)
 
 
@@ -103,7 +122,9 @@ def _graph_before(test: CurrentTest, key: Key, work: Work) -> bool | None:
     A call about as long as the longest that a graph is taken of would else be timed now one way, now the other.
     """
     reference, _ = find_reference(test.session.under_test.comparator, key, work)
-    seen = {"graph" in achieved for achieved in reference.achieved} if reference is not None else set()
+    seen = (
+        {"graph" in achieved for achieved in reference.achieved} if reference is not None else set()
+    )
     return seen.pop() if len(seen) == 1 else None
 
 
@@ -161,7 +182,14 @@ class _Sibling:
 class Siblings:
     """The measurements of one test on every sibling."""
 
-    def __init__(self, test: CurrentTest, request: Request, timed: Timed, make_args: MakerOn, needs_bytes: int) -> None:
+    def __init__(
+        self,
+        test: CurrentTest,
+        request: Request,
+        timed: Timed,
+        make_args: MakerOn,
+        needs_bytes: int,
+    ) -> None:
         self._test = test
         self._session = test.session
         # A look at every pass would call more often than it measures.
@@ -176,7 +204,11 @@ class Siblings:
         from ..engine.conditions import siblings_of
 
         ours = self._session.under_test.device
-        wanted = [(name,) for name in siblings_of(ours)] if among is None else [tuple(names) for names in among]
+        wanted = (
+            [(name,) for name in siblings_of(ours)]
+            if among is None
+            else [tuple(names) for names in among]
+        )
         opened = [self._open(names) for names in wanted]
         # Those of which there are enough of one product, or of one class of links.
         kinds = [one.hardware for one in opened]
@@ -216,12 +248,16 @@ class Siblings:
                     device = open_named(test, name)
                     self._opened[name] = device, device.facts()
                 except RuntimeError as error:
-                    raise DeviceError(f"{name} cannot be opened beside its siblings: {error}; {REMEDY}") from error
+                    raise DeviceError(
+                        f"{name} cannot be opened beside its siblings: {error}; {REMEDY}"
+                    ) from error
             return self._opened[name][0]
 
         parts = tuple(opened(name) for name in names)
         facts = [self._opened[name][1] for name in names]
-        uuid = BETWEEN.join(one.uuid or "?" for one in facts) if any(one.uuid for one in facts) else ""
+        uuid = (
+            BETWEEN.join(one.uuid or "?" for one in facts) if any(one.uuid for one in facts) else ""
+        )
         if len(names) > 1:
             device, hardware = under_test.among(names, opened)
         else:
@@ -231,7 +267,9 @@ class Siblings:
     def _too_few(self, links: bool, count: int) -> str:
         products = ", ".join(sorted({facts.product for _, facts in self._opened.values()}))
         what = "links of one class" if links else "visible GPUs of one product"
-        return f"needs {FEWEST} {what}, found {count} in all" + (f" ({products})" if products else "")
+        return f"needs {FEWEST} {what}, found {count} in all" + (
+            f" ({products})" if products else ""
+        )
 
     def _no_room(self, ones: Sequence[_Sibling]) -> str:
         for one in ones:
@@ -252,7 +290,12 @@ class Siblings:
             except RooflineError:
                 raise
             except Exception as error:
-                notice(error, MemoryPhase(one.device, one.name, "calls", (self._key(one), self._request.work)))
+                notice(
+                    error,
+                    MemoryPhase(
+                        one.device, one.name, "calls", (self._key(one), self._request.work)
+                    ),
+                )
                 if not isinstance(error, RuntimeError) or "OutOfMemory" in type(error).__name__:
                     error.add_note(f"while {one.called} was measured")
                     raise
@@ -288,7 +331,19 @@ class Siblings:
                 continue
             key = self._key(replace(one, name=self._test.fresh("measurement", one.name)))
             like_ours = key.hardware.alone == session.under_test.hardware
-            ceiling = session.under_test.ceiling(work, key.metric, key.hardware) if like_ours else None
+            ceiling = (
+                session.under_test.ceiling(work, key.metric, key.hardware) if like_ours else None
+            )
             measured = replace(one.measured, siblings_busy=busy)
-            found.append(record(self._test, self._request, measured, key, ceiling, invalid=invalid, device=one.uuid))
+            found.append(
+                record(
+                    self._test,
+                    self._request,
+                    measured,
+                    key,
+                    ceiling,
+                    invalid=invalid,
+                    device=one.uuid,
+                )
+            )
         return found

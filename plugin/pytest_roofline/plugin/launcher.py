@@ -73,7 +73,11 @@ class Launcher:
         for item in filter(uses_ranks, items):
             marks = read_marks(item)
             size = world_size_of(item, marks)
-            if size is not None and size <= self._worth_starting and not self.unavailable(size, marks.mpi):
+            if (
+                size is not None
+                and size <= self._worth_starting
+                and not self.unavailable(size, marks.mpi)
+            ):
                 self._largest[marks.mpi] = max(self._largest[marks.mpi], size)
                 self._smallest = min(self._smallest or size, size)
 
@@ -155,7 +159,8 @@ class Launcher:
                 self.kind,
                 address=self.options.address,
                 boot_s=self.options.boot_timeout_s,
-                asked=self.options.device is not None or (self.name == "local" and not self.options.require_hardware),
+                asked=self.options.device is not None
+                or (self.name == "local" and not self.options.require_hardware),
             )
             self._pools[apart] = known
         elif known.size < size or (mpi and known.size != size):

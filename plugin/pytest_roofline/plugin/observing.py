@@ -73,7 +73,9 @@ def watched(session: RooflineSession, item: pytest.Item) -> Iterator[None]:
             raise
 
 
-def _limit(session: RooflineSession, item: pytest.Item) -> contextlib.AbstractContextManager[object]:
+def _limit(
+    session: RooflineSession, item: pytest.Item
+) -> contextlib.AbstractContextManager[object]:
     """A limit on this process's memory, where a test that records running out of it measures a CPU.
 
     Without, the kernel would end the whole run. A device refuses by itself, and ranks are processes of their own.
@@ -130,7 +132,9 @@ def ran_out(session: RooflineSession, item: pytest.Item, error: BaseException) -
     return True
 
 
-def _record(session: RooflineSession, item: pytest.Item, cause: BaseException, seen: _Seen | None) -> OutOfMemory:
+def _record(
+    session: RooflineSession, item: pytest.Item, cause: BaseException, seen: _Seen | None
+) -> OutOfMemory:
     planned, place = session.planned[item.nodeid], seen.place if seen is not None else None
     message = encodable(str(cause)) or type(cause).__name__
     called = place.name if place is not None else ""
@@ -155,7 +159,9 @@ def _record(session: RooflineSession, item: pytest.Item, cause: BaseException, s
     )
 
 
-def _held_against(session: RooflineSession, record: OutOfMemory, place: MemoryPhase | None) -> OutOfMemory:
+def _held_against(
+    session: RooflineSession, record: OutOfMemory, place: MemoryPhase | None
+) -> OutOfMemory:
     """With what the baseline knows of the same test."""
     under_test = session.under_test
     lost = lost_times(
@@ -163,7 +169,8 @@ def _held_against(session: RooflineSession, record: OutOfMemory, place: MemoryPh
         record.benchmark,
         record.parameters,
         under_test.hardware,
-        measured=session.timed.measured_names(record.test_id) - ({record.name} if record.name is not None else set()),
+        measured=session.timed.measured_names(record.test_id)
+        - ({record.name} if record.name is not None else set()),
         ran_out=place.measured if place is not None else None,
     )
     kernels = session.compiled.missed(record.test_id, record.benchmark, record.parameters)
@@ -189,7 +196,9 @@ LONGEST_WORDS = 300
 # A file name may have 255 bytes, and a number and an ending come beside this.
 MOST_NAME = 200
 TRACE = ".trace.json.gz"
-NO_PROFILES = "--roofline-profile: ranks are not profiled, only what `measure` times in this process is"
+NO_PROFILES = (
+    "--roofline-profile: ranks are not profiled, only what `measure` times in this process is"
+)
 NOT_TOLD = (
     "no profile: an external profiler is told what to look at through CUDA or ROCm, and this is {device}; "
     "use --roofline-profile=torch"
@@ -246,10 +255,16 @@ def take_profile(
     try:
         trace, trouble = _trace_path(session, measurement.label) if tool == "torch" else (None, [])
         found = take(device, tool, Calls(fn, sets, model, measurement.median_s), empty, trace)
-        session.note(replace(found, missing=(*not_as_measured(measurement), *found.missing, *trouble)))
+        session.note(
+            replace(found, missing=(*not_as_measured(measurement), *found.missing, *trouble))
+        )
     except Exception as error:
-        words = str(error) if isinstance(error, RooflineError) else f"{type(error).__name__}: {error}"
-        session.noted.warn(printable(f"no profile of {measurement.label}: {encodable(words)[:LONGEST_WORDS]}"))
+        words = (
+            str(error) if isinstance(error, RooflineError) else f"{type(error).__name__}: {error}"
+        )
+        session.noted.warn(
+            printable(f"no profile of {measurement.label}: {encodable(words)[:LONGEST_WORDS]}")
+        )
 
 
 def not_as_measured(measurement: Measurement) -> list[str]:
@@ -272,7 +287,9 @@ def _trace_path(session: RooflineSession, label: str) -> tuple[Path | None, list
         folder.mkdir(parents=True, exist_ok=True)
         (profiles / ".gitignore").write_text("*\n", encoding="utf-8")
         # Names of tests may differ in signs alone, or behind what a file name has room for.
-        taken = sum(1 for path in folder.glob(f"*{TRACE}") if path.name.split("~")[0].split(".")[0] == name)
+        taken = sum(
+            1 for path in folder.glob(f"*{TRACE}") if path.name.split("~")[0].split(".")[0] == name
+        )
     except OSError as error:
         return None, [f"the trace: not written, since {encodable(str(error))[:LONGEST_WORDS]}"]
     return folder / f"{name}{f'~{taken + 1}' if taken else ''}{TRACE}", []

@@ -31,9 +31,7 @@ LAUNCHERS = ("local", "torchrun", "mpirun", "srun")
 NOT_RUNNING = ("collectonly", "setupplan", "setuponly", "showfixtures", "show_fixtures_per_test")
 
 # Why tests that measure refuse to run in a worker of pytest-xdist.
-SIDE_BY_SIDE = (
-    "pytest-xdist runs tests side by side (-n above 0), which disturbs every timing; expected -n 0, or a run without -n"
-)
+SIDE_BY_SIDE = "pytest-xdist runs tests side by side (-n above 0), which disturbs every timing; expected -n 0, or a run without -n"
 
 # Names a file into which a run writes where it was saved; `roofline drill` reads it.
 SAVED_VARIABLE = "ROOFLINE_SAVED"
@@ -64,9 +62,17 @@ _VALUES = (
         "repeat undecided tests in new processes: N, or auto up to 12 (default: what looks slow, up to twice more)",
     ),
     ("time", "DURATION", "start no further round after this time: 1800, 30m or 1h"),
-    ("fail-on", "LIST", "what fails: regressed, and some of degraded, invalid, no-baseline, inconclusive"),
+    (
+        "fail-on",
+        "LIST",
+        "what fails: regressed, and some of degraded, invalid, no-baseline, inconclusive",
+    ),
     ("expect", "FILE", "expected hardware, from `roofline doctor --write-expect`"),
-    ("drill", "SHARE", "slow every measured function down by this share, to check that the gate fails"),
+    (
+        "drill",
+        "SHARE",
+        "slow every measured function down by this share, to check that the gate fails",
+    ),
     (
         "profile",
         "|".join(PROFILERS),
@@ -82,7 +88,11 @@ _VALUES = (
         "how ranks are started: local (default), or on several nodes torchrun, mpirun, srun",
     ),
     ("launcher-args", "ARGS", "further arguments for it, in one string: '--hostfile hosts'"),
-    ("address", "HOST", "host name or IP that ranks on other nodes connect to (default: this host's name)"),
+    (
+        "address",
+        "HOST",
+        "host name or IP that ranks on other nodes connect to (default: this host's name)",
+    ),
     ("rank-timeout", "SECONDS", "timeout of one distributed call (default 120 s + 20 x budget)"),
     ("boot-timeout", "SECONDS", "timeout for starting all ranks of a world (default 90)"),
     ("dir", "DIR", "where runs are saved (default .roofline in the rootdir)"),
@@ -117,22 +127,29 @@ class _Profile(argparse.Action):
         both = [*option_strings, *(f"{name}={SHADOW}" for name in option_strings)]
         super().__init__(both, dest, nargs=0, **keywords)
 
-    def __call__(self, _parser: object, namespace: object, _values: object, option_string: str | None = None) -> None:
+    def __call__(
+        self, _parser: object, namespace: object, _values: object, option_string: str | None = None
+    ) -> None:
         """Keep which of the two it was."""
-        setattr(namespace, self.dest, SHADOW if (option_string or "").endswith(f"={SHADOW}") else True)
+        setattr(
+            namespace, self.dest, SHADOW if (option_string or "").endswith(f"={SHADOW}") else True
+        )
 
 
 def add_options(parser: pytest.Parser) -> None:
     """Register every option with its ini twin."""
     group = parser.getgroup(
-        "roofline", f"roofline: is this machine as fast as it should be? Columns of its table: {COLUMNS}"
+        "roofline",
+        f"roofline: is this machine as fast as it should be? Columns of its table: {COLUMNS}",
     )
     for name, metavar, text in _VALUES:
         many = name in _LISTS
         # A profiler need not be named.
         more: dict[str, Any] = {"nargs": "?", "const": PROFILERS[0]} if name == "profile" else {}
         action = "append" if many else "store"
-        group.addoption(f"--roofline-{name}", action=action, default=None, metavar=metavar, help=text, **more)
+        group.addoption(
+            f"--roofline-{name}", action=action, default=None, metavar=metavar, help=text, **more
+        )
         kind: Any = "args" if many else "string"
         parser.addini(_ini(name), text.replace("%%", "%"), type=kind)
     for name, text in _FLAGS:

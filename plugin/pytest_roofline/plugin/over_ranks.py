@@ -65,7 +65,13 @@ class RankCall:
         """What every rank answers, by rank."""
         asked = self.options
         return self.distributed.call(
-            self.function, self.args, asked.size, timeout=asked.timeout_s, backend=asked.backend, plan=plan, **more
+            self.function,
+            self.args,
+            asked.size,
+            timeout=asked.timeout_s,
+            backend=asked.backend,
+            plan=plan,
+            **more,
         )
 
 
@@ -98,7 +104,11 @@ def rank_options(distributed: Distributed, world_size: int | None, **asked: Any)
 
 
 def measure_over(
-    test: CurrentTest, distributed: Distributed, fn: Callable[..., object], args: tuple[object, ...], request: Request
+    test: CurrentTest,
+    distributed: Distributed,
+    fn: Callable[..., object],
+    args: tuple[object, ...],
+    request: Request,
 ) -> Measurement:
     """Have the ranks measure, and write it down; a request by the host's clock is one of whole programs.
 
@@ -111,7 +121,10 @@ def measure_over(
 
     function, replacement = reference(fn), test.replacement(request.name, fn)
     if replacement is not None:
-        function, request = reference(replacement), replace(request, labels=(*request.labels, "replaced"))
+        function, request = (
+            reference(replacement),
+            replace(request, labels=(*request.labels, "replaced")),
+        )
     else:
         request = replace(request, drill=test.session.options.drill)
     call = RankCall(distributed, function, args, request)
@@ -129,9 +142,13 @@ def measure_over(
     return measurement
 
 
-def write(test: CurrentTest, request: Request, result: RankResult, invalid: str = "") -> Measurement:
+def write(
+    test: CurrentTest, request: Request, result: RankResult, invalid: str = ""
+) -> Measurement:
     """Write down what came of a request; the hardware is that of the ranks, and counts their devices."""
-    hardware = test.session.under_test.hardware_of_ranks(result.environment, result.ranks.hosts, result.link)
+    hardware = test.session.under_test.hardware_of_ranks(
+        result.environment, result.ranks.hosts, result.link
+    )
     key = key_for(test, request, hardware)
     ceiling = _ceiling(request, result, hardware)
     return record(test, request, result.measured, key, ceiling, invalid=invalid, ranks=result.ranks)
@@ -146,9 +163,13 @@ def _ceiling(request: Request, result: RankResult, hardware: HardwareKey) -> Cei
     # That of rank 0, whose device is like every other rank's.
     device = result.environment.device
     if rate_suffix(metric) != "TFLOPS":
-        return collective_ceiling(product_of(device), hardware, work, metric, request.ranks.collective or "")
+        return collective_ceiling(
+            product_of(device), hardware, work, metric, request.ranks.collective or ""
+        )
     found = datasheet_ceiling(device, work, metric)
-    return found and replace(found, origin=f"{found.origin}, one rank's device, for the work of one rank")
+    return found and replace(
+        found, origin=f"{found.origin}, one rank's device, for the work of one rank"
+    )
 
 
 def take(call: RankCall, keep: Keep) -> RankResult:
@@ -187,7 +208,9 @@ def _new_ranks(call: RankCall) -> "Iterator[Pool]":
         pool.size = before
 
 
-def _result(call: RankCall, members: "Sequence[Member]", times: "Sequence[RankTimes]") -> RankResult:
+def _result(
+    call: RankCall, members: "Sequence[Member]", times: "Sequence[RankTimes]"
+) -> RankResult:
     first, each = times[0], [one.measured for one in times]
     peaks = [one.peak_bytes for one in each if one.peak_bytes is not None]
     found = [(rank, one.wrong) for rank, one in enumerate(each) if one.wrong]
@@ -200,10 +223,14 @@ def _result(call: RankCall, members: "Sequence[Member]", times: "Sequence[RankTi
     )
     ranks = _ranks_of(call, members, [one.own for one in each])
     ranks = replace(ranks, straggler=first.straggler, lag_s=first.lag_s)
-    return RankResult(measured, ranks, members[0].environment, call.distributed.link(call.options.size))
+    return RankResult(
+        measured, ranks, members[0].environment, call.distributed.link(call.options.size)
+    )
 
 
-def _partial(call: RankCall, members: "Sequence[Member]", told: dict[int, list[dict[str, Any]]]) -> RankResult | None:
+def _partial(
+    call: RankCall, members: "Sequence[Member]", told: dict[int, list[dict[str, Any]]]
+) -> RankResult | None:
     """What the ranks had told before one of them failed; None where that is nothing."""
     from ..ranks.lockstep import own_of, samples_of
 
@@ -220,7 +247,9 @@ def _partial(call: RankCall, members: "Sequence[Member]", told: dict[int, list[d
     return RankResult(Measured(samples), ranks, environment=members[0].environment)
 
 
-def _ranks_of(call: RankCall, members: "Sequence[Member]", own: Sequence[tuple[float, ...]]) -> Ranks:
+def _ranks_of(
+    call: RankCall, members: "Sequence[Member]", own: Sequence[tuple[float, ...]]
+) -> Ranks:
     """The record of the ranks that took part; `own` has each one's seconds per sample."""
     from ..ranks.worlds import default_backend
 

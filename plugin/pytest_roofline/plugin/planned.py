@@ -68,8 +68,12 @@ def read_marks(item: pytest.Item) -> Marks:
     for name, value in merged.items():
         fits, expected = _RULES[name]
         # What has a default other than None cannot be left open by it.
-        if not fits(value) and not (value is None and name not in ("gate", "tier", "mpi", "measures")):
-            raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.roofline has {name}={value!r}; expected {expected}")
+        if not fits(value) and not (
+            value is None and name not in ("gate", "tier", "mpi", "measures")
+        ):
+            raise pytest.UsageError(
+                f"{item.nodeid}: @pytest.mark.roofline has {name}={value!r}; expected {expected}"
+            )
     marks = Marks(**merged)
     try:
         refuse_wide(marks.tolerance, marks.tolerance_reason is not None, WIDE_MARK)
@@ -79,7 +83,9 @@ def read_marks(item: pytest.Item) -> Marks:
 
 
 def _is_positive(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
+    return (
+        isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
+    )
 
 
 def _is_bool(value: object) -> bool:
@@ -88,16 +94,25 @@ def _is_bool(value: object) -> bool:
 
 _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "tolerance": (_is_positive, "a share above zero, such as 0.05"),
-    "tolerance_reason": (lambda value: isinstance(value, str) and bool(value.strip()), "a sentence"),
+    "tolerance_reason": (
+        lambda value: isinstance(value, str) and bool(value.strip()),
+        "a sentence",
+    ),
     "budget": (_is_positive, "seconds above zero"),
     "cache": (lambda value: value in CACHES, f"one of {', '.join(CACHES)}"),
-    "ranks": (lambda value: _is_positive(value) and isinstance(value, int), "a whole number above zero"),
+    "ranks": (
+        lambda value: _is_positive(value) and isinstance(value, int),
+        "a whole number above zero",
+    ),
     "gate": (_is_bool, "True or False"),
     "mpi": (_is_bool, "True or False"),
     "measures": (_is_bool, "True, or False where a test only asserts facts"),
     "tier": (lambda value: value in TIERS, f"one of {', '.join(TIERS)}"),
     "needs": (lambda value: value in NEEDS, f"one of {', '.join(NEEDS)}"),
-    "oom": (lambda value: value in OOM, f"{OOM[0]!r}, to record it where memory runs out, instead of failing"),
+    "oom": (
+        lambda value: value in OOM,
+        f"{OOM[0]!r}, to record it where memory runs out, instead of failing",
+    ),
 }
 
 
@@ -175,10 +190,14 @@ def scalar_of(value: object) -> object:
     if isinstance(value, numbers.Complex | bytes | range) or of.startswith(NAMED_BY_TEXT):
         return encodable(str(value).removeprefix("torch."))
     if isinstance(value, Mapping):
-        return _together("{", [(scalar_of(key), scalar_of(inner)) for key, inner in value.items()], "}")
+        return _together(
+            "{", [(scalar_of(key), scalar_of(inner)) for key, inner in value.items()], "}"
+        )
     if isinstance(value, list | tuple):
         return _together("(", [(scalar_of(inner),) for inner in value], ")")
-    name = getattr(value, "__qualname__", None) or (value.__name__ if isinstance(value, ModuleType) else None)
+    name = getattr(value, "__qualname__", None) or (
+        value.__name__ if isinstance(value, ModuleType) else None
+    )
     name = name.rpartition("<locals>.")[2] if isinstance(name, str) else "<"
     return NAMELESS if "<" in name else encodable(name)
 
@@ -223,7 +242,9 @@ class PlanWriter:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Write the list."""
         plans = plan([item for item in items if measures(item)]).values()
-        lines = [json.dumps({"benchmark": one.benchmark, "parameters": one.parameters}) for one in plans]
+        lines = [
+            json.dumps({"benchmark": one.benchmark, "parameters": one.parameters}) for one in plans
+        ]
         self._path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
@@ -236,14 +257,17 @@ def select(config: pytest.Config, items: list[pytest.Item], marked: Mapping[str,
     refuse_collisions(list(measuring.values()))
     options = parse_options(config)
     above = TIERS[TIERS.index(options.tier) + 1 :]
-    candidates = [item for item in items if item.nodeid in marked and marked[item.nodeid].tier in above]
+    candidates = [
+        item for item in items if item.nodeid in marked and marked[item.nodeid].tier in above
+    ]
     if not candidates:
         return
     thresholds = _entries(options.baselines)
     left_out = {
         id(item)
         for item in candidates
-        if not _asked_for(config, item) and not _has_threshold(measuring.get(item.nodeid), thresholds)
+        if not _asked_for(config, item)
+        and not _has_threshold(measuring.get(item.nodeid), thresholds)
     }
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
@@ -263,7 +287,8 @@ def _asked_for(config: pytest.Config, item: pytest.Item) -> bool:
     """Whether the command line names this very test, parameters included."""
     function = item.nodeid.partition("::")[2]
     return "[" in function and any(
-        "::" in argument and argument.partition("::")[2] == function for argument in map(str, config.args)
+        "::" in argument and argument.partition("::")[2] == function
+        for argument in map(str, config.args)
     )
 
 
@@ -271,7 +296,10 @@ def _has_threshold(planned: Planned | None, entries: "Entries") -> bool:
     if planned is None:
         return False
     return any(
-        entry.gates and entry.kind == "threshold" and entry.parameters and entry.speaks_of(planned.parameters)
+        entry.gates
+        and entry.kind == "threshold"
+        and entry.parameters
+        and entry.speaks_of(planned.parameters)
         for name in entries.names(planned.benchmark)
         for entry in entries.of(planned.benchmark, name)
     )
@@ -287,7 +315,9 @@ def by_benchmark(plans: Iterable[Planned]) -> dict[str, set[str]]:
 
 def finds_all(config: pytest.Config) -> bool:
     """Whether pytest leaves no test out, and was given no path, or those where it looks by itself."""
-    if any(config.getoption(name, None) for name in _NARROWING) or any("::" in argument for argument in config.args):
+    if any(config.getoption(name, None) for name in _NARROWING) or any(
+        "::" in argument for argument in config.args
+    ):
         return False
     given = [(config.invocation_params.dir / argument).resolve() for argument in config.args]
     own: Sequence[Path] = [

@@ -52,7 +52,9 @@ class CurrentTest:
     def fresh(self, kind: str, name: str | None) -> str:
         """The name of a measurement, or of something else that the test finds; no kind has one twice."""
         if name is not None and not (isinstance(name, str) and name):
-            raise BadInput(f"name is {name!r}; expected text, or None for the only {kind} of a test")
+            raise BadInput(
+                f"name is {name!r}; expected text, or None for the only {kind} of a test"
+            )
         fresh = encodable(name or "")
         if (kind, fresh) in self._names:
             called = f"the name {fresh!r}" if fresh else "no name"
@@ -63,7 +65,9 @@ class CurrentTest:
     def require_open(self) -> None:
         """Refuse a measurement that nobody would judge, and a note that nobody would show."""
         if self.item.nodeid in self.session.ended:
-            raise BadInput("roofline was used in a teardown, after the verdict; expected it in the test or its set-up")
+            raise BadInput(
+                "roofline was used in a teardown, after the verdict; expected it in the test or its set-up"
+            )
 
     def replacement(self, name: str, fn: Callable[..., object]) -> Callable[..., object] | None:
         """What a hook gives to be measured in place of `fn`; None leaves it as it is."""
@@ -112,7 +116,9 @@ def record(
         peak_bytes=measured.peak_bytes,
         held_bytes=measured.held_bytes,
         # Of the very first call what is beyond a warm one by itself: compiling, and all that comes once.
-        compile_s=max(0.0, samples.first_calls_s[0] - samples.alone_s) if request.compiles else None,
+        compile_s=max(0.0, samples.first_calls_s[0] - samples.alone_s)
+        if request.compiles
+        else None,
         siblings_busy=measured.siblings_busy,
         **more,
     )

@@ -42,14 +42,18 @@ class Reports:
         """Whether anybody is told of tests that ended before anything was measured."""
         return self._folder is not None or bool(self._summary) or self._on_github
 
-    def make(self, writer: "RunWriter", planned: Mapping[str, Planned], config: pytest.Config) -> None:
+    def make(
+        self, writer: "RunWriter", planned: Mapping[str, Planned], config: pytest.Config
+    ) -> None:
         """Write everything that is wanted of a run."""
         if not self.wanted:
             return
         read = self._try("there is no report of this run", lambda: _read(writer))
         if self._folder is not None:
             folder = self._folder
-            written = read and self._try("the report is not complete", lambda: self._write(*read, folder))
+            written = read and self._try(
+                "the report is not complete", lambda: self._write(*read, folder)
+            )
             self.broken = not written
         if read and self._summary:
             self._try("the summary of this job is not shown", lambda: self._append(*read))
@@ -78,10 +82,14 @@ class Reports:
 
         append_summary([run], Path(self._summary), rows)
 
-    def _annotate(self, rows: "list[Row]", planned: Mapping[str, Planned], config: pytest.Config) -> None:
+    def _annotate(
+        self, rows: "list[Row]", planned: Mapping[str, Planned], config: pytest.Config
+    ) -> None:
         from ..report.summary import annotations
 
-        places = {encodable(test_id): place_of(plan.item, config) for test_id, plan in planned.items()}
+        places = {
+            encodable(test_id): place_of(plan.item, config) for test_id, plan in planned.items()
+        }
         told_elsewhere = config.pluginmanager.hasplugin(ANNOTATING)
         self.annotations = annotations(rows, places.get, errors=not told_elsewhere)
 

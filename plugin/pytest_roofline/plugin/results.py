@@ -105,7 +105,9 @@ class CompiledKernels(Results):
             else:
                 self._put(compiled_row(resources, self._judgement_on(resources)))
 
-    def missed(self, test_id: str, benchmark: str, parameters: Mapping[str, object]) -> list[ResourceKey]:
+    def missed(
+        self, test_id: str, benchmark: str, parameters: Mapping[str, object]
+    ) -> list[ResourceKey]:
         """Kernels that the baseline has of a test, and that the test has not compiled so far."""
         compiled = {resources.key.identity for resources in self._pending.get(test_id, [])}
         return [key for key in self.known.of(benchmark, parameters) if key.identity not in compiled]
@@ -196,7 +198,9 @@ class Shadow:
     @property
     def sentences(self) -> tuple[str, ...]:
         """Why each would have failed, the worst first."""
-        return tuple(sentence for _, _, sentence in sorted(self._found.values(), key=lambda one: one[:2]))
+        return tuple(
+            sentence for _, _, sentence in sorted(self._found.values(), key=lambda one: one[:2])
+        )
 
 
 _shadow_key: pytest.StashKey[Shadow] = pytest.StashKey()

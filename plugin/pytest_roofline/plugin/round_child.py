@@ -63,7 +63,17 @@ _CHOOSING = ("keyword", "markexpr", "deselect")
 # Options of ours that a round does not heed, and a process of `roofline ab`, which judges nothing.
 _UNHEEDED = frozenset(("save", "profile", "rounds"))
 _UNJUDGED = frozenset(
-    ("against", "expect", "ci", "qualify", "require-baseline", "require-hardware", "fail-on", "min-percent", "report")
+    (
+        "against",
+        "expect",
+        "ci",
+        "qualify",
+        "require-baseline",
+        "require-hardware",
+        "fail-on",
+        "min-percent",
+        "report",
+    )
 )
 
 _round_key: pytest.StashKey["Round"] = pytest.StashKey()
@@ -96,7 +106,11 @@ class Round:
         """Why no further test should start; empty where one may."""
         if os.getppid() != self.parent:
             return "the run that started this round has ended"
-        return "the time of the run is spent" if self.deadline is not None and time.monotonic() > self.deadline else ""
+        return (
+            "the time of the run is spent"
+            if self.deadline is not None and time.monotonic() > self.deadline
+            else ""
+        )
 
 
 def in_round(config: pytest.Config) -> Round | None:
@@ -190,8 +204,13 @@ class _Watch:
         if side.get("checkout") == side.get("folder"):
             return
         top, places = f"{side['checkout']}{os.sep}", (sys.prefix, sys.base_prefix, side["folder"])
-        elsewhere = tuple(one for one in (*places, *map(os.path.realpath, places)) if one.startswith(top))
-        files = {str(getattr(module, "__file__", None) or os.devnull) for module in list(sys.modules.values())}
+        elsewhere = tuple(
+            one for one in (*places, *map(os.path.realpath, places)) if one.startswith(top)
+        )
+        files = {
+            str(getattr(module, "__file__", None) or os.devnull)
+            for module in list(sys.modules.values())
+        }
         # A path may lead into the checkout through a link.
         for path in sorted(files | set(map(os.path.realpath, files))):
             own = path.startswith(top) and not path.startswith(elsewhere)

@@ -33,7 +33,9 @@ MOST_CRASHES = 2
 class Rounds:
     """Runs rounds for one parent."""
 
-    def __init__(self, state: RooflineSession, say: Callable[[str], None], longest_s: float) -> None:
+    def __init__(
+        self, state: RooflineSession, say: Callable[[str], None], longest_s: float
+    ) -> None:
         self._state = state
         self._say = say
         self._quiet_s = max(QUIET_S, QUIET_FACTOR * longest_s)
@@ -76,7 +78,9 @@ class Rounds:
         """Note that a round of a test was lost, but for what it measured under some names."""
         self.crashes.setdefault(test_id, []).append(LostRound(text, frozenset(measured)))
 
-    def _child(self, folder: Path, number: int, test_ids: Sequence[str], deadline: float | None) -> Ended:
+    def _child(
+        self, folder: Path, number: int, test_ids: Sequence[str], deadline: float | None
+    ) -> Ended:
         """The process of a round, with the command line of this one."""
         config = self._state.config
         attached = launcher_of(config).attached
@@ -122,8 +126,12 @@ class Rounds:
             if outcome.outcome == "skipped":
                 self._lose(test_id, f"it was skipped in round {number}: {outcome.reason}")
             if outcome.outcome == "failed":
-                self.failures[test_id] = f"failed in round {number}, in a fresh process: {outcome.reason}"
-        exhausted = {(record.test_id, record.name) for record in run.out_of_memory if record.recorded}
+                self.failures[test_id] = (
+                    f"failed in round {number}, in a fresh process: {outcome.reason}"
+                )
+        exhausted = {
+            (record.test_id, record.name) for record in run.out_of_memory if record.recorded
+        }
         for measurement in run.measurements:
             test_id, why = measurement.test_id, ""
             if measurement.invalid and (test_id, measurement.key.name) in exhausted:
@@ -132,11 +140,21 @@ class Rounds:
             # A number whose test went wrong afterwards is kept, and counts for nothing.
             if CANARY not in measurement.samples.labels:
                 why = why_void(outcomes.get(test_id), f"round {number}")
-            self._state.record(replace(measurement, round=number, invalid=measurement.invalid or why))
+            self._state.record(
+                replace(measurement, round=number, invalid=measurement.invalid or why)
+            )
         for record in run.out_of_memory:
             self._state.ran_out(replace(record, round=number))
             if record.recorded:
-                measured = [m.key.name for m in run.measurements if m.test_id == record.test_id and not m.invalid]
-                self._lose(record.test_id, f"it ran out of memory in round {number} ({record.sizes})", measured)
+                measured = [
+                    m.key.name
+                    for m in run.measurements
+                    if m.test_id == record.test_id and not m.invalid
+                ]
+                self._lose(
+                    record.test_id,
+                    f"it ran out of memory in round {number} ({record.sizes})",
+                    measured,
+                )
         for calibration in run.calibrations:
             self._state.writer.write(calibration)

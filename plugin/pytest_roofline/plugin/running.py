@@ -132,7 +132,9 @@ class UsersFramesFirst:
             report = yield
         crash = getattr(report.longrepr, "reprcrash", None)
         if isinstance(error, RooflineError) and crash is not None:
-            crash.message = crash.message.removeprefix(f"{type(error).__module__}.{type(error).__qualname__}: ")
+            crash.message = crash.message.removeprefix(
+                f"{type(error).__module__}.{type(error).__qualname__}: "
+            )
         return report
 
 
@@ -252,7 +254,9 @@ class Running:
             report.roofline_word = _status_word(self.state, item)  # type: ignore[attr-defined]
         raised = item.stash.get(failure_key, None)
         # unittest's failures do not pass through the call hook, so only the very exception raised there is a verdict's.
-        by_verdict = raised is not None and call.excinfo is not None and call.excinfo.value is raised
+        by_verdict = (
+            raised is not None and call.excinfo is not None and call.excinfo.value is raised
+        )
         by_verdict = by_verdict and test_id_of(item) not in self.deciding.failed_later
         if report.failed and not by_verdict:
             name_failed(item, report)
@@ -267,12 +271,19 @@ class Running:
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
         """`PASSED 1511 GB/s +0.2 %` in a verbose run; a plain FAILED for failures, since tools look for it."""
         word = getattr(report, "roofline_word", "")
-        if word and report.when == "call" and report.outcome == "passed" and not hasattr(report, "wasxfail"):
+        if (
+            word
+            and report.when == "call"
+            and report.outcome == "passed"
+            and not hasattr(report, "wasxfail")
+        ):
             return "passed", ".", f"PASSED {word}"
         return None
 
     @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None, object, object]:
+    def pytest_sessionfinish(
+        self, session: pytest.Session, exitstatus: int
+    ) -> Generator[None, object, object]:
         """End the run file, also where a fixture's end raises, as it may behind Ctrl-C."""
         try:
             return (yield)
@@ -295,7 +306,9 @@ class Running:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_terminal_summary(self, terminalreporter: Any, exitstatus: int) -> Generator[None, object, object]:
+    def pytest_terminal_summary(
+        self, terminalreporter: Any, exitstatus: int
+    ) -> Generator[None, object, object]:
         """Behind what other plugins print, also where one of them raises, as pytest-benchmark's comparison does."""
         try:
             return (yield)

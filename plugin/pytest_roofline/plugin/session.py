@@ -57,7 +57,9 @@ class RooflineSession:
         self.writer = RunWriter(options.folder, self.run_name)
         self.process = uuid.uuid4().hex
         self.started = now()
-        self.timed = TimedResults(options, self.started, lambda: self.looks, judges=self.round is None)
+        self.timed = TimedResults(
+            options, self.started, lambda: self.looks, judges=self.round is None
+        )
         self.compiled = CompiledKernels()
         self.noted = Noted()
         self.reports = Reports(options, speaks=self.round is None)
@@ -80,7 +82,9 @@ class RooflineSession:
         """The open device and what belongs to it."""
         if self._under_test is None:
             try:
-                self._under_test, self.warning = open_device_under_test(self.config, self.options, self.planned)
+                self._under_test, self.warning = open_device_under_test(
+                    self.config, self.options, self.planned
+                )
                 self.timed.open(self._under_test)
                 self.compiled.open(self._under_test.comparator, self.options)
             except RooflineError as error:
@@ -115,7 +119,11 @@ class RooflineSession:
             from ..engine.conditions import siblings_of
 
             count = len(siblings_of(self.under_test.device))
-            return f"needs {FEWEST} visible GPUs of one product, found {count}" if count < FEWEST else None
+            return (
+                f"needs {FEWEST} visible GPUs of one product, found {count}"
+                if count < FEWEST
+                else None
+            )
         return unmet(needs, self.under_test.environment.device.type)
 
     def record(self, measurement: Measurement, calibration: Calibration | None = None) -> None:
@@ -150,7 +158,9 @@ class RooflineSession:
     def _warn_of_position(self, key: Key | ResourceKey) -> None:
         why = told_by_position(key.parameters)
         if why:
-            self.noted.warn(f"{key.benchmark}: {why}; until then it is compared with nothing, and no baseline takes it")
+            self.noted.warn(
+                f"{key.benchmark}: {why}; until then it is compared with nothing, and no baseline takes it"
+            )
 
     def note(self, note: Note) -> None:
         """Write down what a test found besides times; a further round only repeats it, and keeps quiet."""
@@ -177,7 +187,13 @@ class RooflineSession:
     @property
     def lost(self) -> str:
         """What was asked for and could not be written; empty where all was."""
-        return "the run" if self.writer.trouble and self.options.save else "a report" if self.reports.broken else ""
+        return (
+            "the run"
+            if self.writer.trouble and self.options.save
+            else "a report"
+            if self.reports.broken
+            else ""
+        )
 
     def begin_file(self) -> None:
         """Write the header, unless it is there."""
@@ -274,9 +290,14 @@ class RooflineSession:
             measured=len(rows),
             compiled=len(self.compiled.rows),
             not_measured=dict(self.not_measured),
-            curves=tuple(replace(curve, verdict=words.get((curve.label, curve.metric), "")) for curve in summaries),
+            curves=tuple(
+                replace(curve, verdict=words.get((curve.label, curve.metric), ""))
+                for curve in summaries
+            ),
             packages=dict(packages().items() - known.packages.items()),
             libraries=dict(libraries().items() - known.libraries.items()),
-            shadow=shadow_of(self.config).sentences if self.options.shadow and ended and self.round is None else None,
+            shadow=shadow_of(self.config).sentences
+            if self.options.shadow and ended and self.round is None
+            else None,
         )
         self.writer.write(footer)

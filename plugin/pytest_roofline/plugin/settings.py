@@ -70,7 +70,9 @@ class Options:
 def _one_of(*allowed: str, more: str = "") -> Callable[[str, str], str]:
     def parse(text: str, what: str) -> str:
         if text not in allowed:
-            raise BadInput(f"{what} is {text!r}; expected one of {', '.join(allowed)}{more.format(what=what)}")
+            raise BadInput(
+                f"{what} is {text!r}; expected one of {', '.join(allowed)}{more.format(what=what)}"
+            )
         return text
 
     return parse
@@ -127,7 +129,10 @@ _PARSED: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "time_s": ("time", parse_duration),
     "drill": ("drill", parse_fraction),
     # The option takes what stands behind it, be it a path.
-    "profile": ("profile", _one_of(*PROFILERS, more=f", as in {{what}}={PROFILERS[0]}, or nothing behind it")),
+    "profile": (
+        "profile",
+        _one_of(*PROFILERS, more=f", as in {{what}}={PROFILERS[0]}, or nothing behind it"),
+    ),
     "address": ("address", lambda text, _: text),
     "rank_timeout_s": ("rank-timeout", parse_duration),
     "boot_timeout_s": ("boot-timeout", parse_duration),
@@ -141,7 +146,9 @@ def parse_options(config: pytest.Config) -> Options:
     except RooflineError as error:
         raise pytest.UsageError(str(error)) from None
     except OSError as error:
-        raise pytest.UsageError(f"{error.filename} cannot be used as a path: {error.strerror}") from None
+        raise pytest.UsageError(
+            f"{error.filename} cannot be used as a path: {error.strerror}"
+        ) from None
 
 
 def _parse(config: pytest.Config) -> Options:
@@ -150,7 +157,10 @@ def _parse(config: pytest.Config) -> Options:
         for field, (name, parse) in _PARSED.items()
         if (text := option_value(config, name)) is not None
     }
-    if given.get("launcher_args") and (launcher := given.get("launcher", LAUNCHERS[0])) == LAUNCHERS[0]:
+    if (
+        given.get("launcher_args")
+        and (launcher := given.get("launcher", LAUNCHERS[0])) == LAUNCHERS[0]
+    ):
         raise BadInput(
             f"--roofline-launcher-args is given, but --roofline-launcher is {launcher}, which takes none; expected one "
             f"of {', '.join(LAUNCHERS[1:])} beside it"
@@ -206,7 +216,10 @@ def _ci(config: pytest.Config) -> str:
 def _fail_on(config: pytest.Config, gate: bool, qualify: bool) -> frozenset[str]:
     text = option_value(config, "fail-on")
     if text is None:
-        chosen = {*(GATE_FAIL_ON if gate else DEFAULT_FAIL_ON), *(("inconclusive",) if qualify else ())}
+        chosen = {
+            *(GATE_FAIL_ON if gate else DEFAULT_FAIL_ON),
+            *(("inconclusive",) if qualify else ()),
+        }
     else:
         chosen = {word.strip().lower() for word in text.split(",") if word.strip()}
         unknown = sorted(chosen - set(FAIL_ON))
@@ -217,7 +230,9 @@ def _fail_on(config: pytest.Config, gate: bool, qualify: bool) -> frozenset[str]
             raise BadInput(
                 f"--roofline-fail-on={text} lets a regression pass; name regressed too, or raise --roofline-tolerance"
             )
-    return frozenset(chosen | ({"no-baseline"} if option_value(config, "require-baseline") else set()))
+    return frozenset(
+        chosen | ({"no-baseline"} if option_value(config, "require-baseline") else set())
+    )
 
 
 def boot_timeout_of(config: pytest.Config) -> float:
@@ -239,7 +254,11 @@ def _path(config: pytest.Config, option: str, text: str | None = None) -> Path |
     if not text:
         raise BadInput(f"--roofline-{option} is empty; expected a path")
     on_command_line = config.getoption(f"--roofline-{option}") is not None
-    home = config.inipath.parent if config.inipath and not on_command_line else config.invocation_params.dir
+    home = (
+        config.inipath.parent
+        if config.inipath and not on_command_line
+        else config.invocation_params.dir
+    )
     return home / text
 
 
@@ -256,7 +275,9 @@ def _expect(config: pytest.Config) -> Path | None:
     path = _path(config, "expect")
     if path is not None and not path.is_file():
         text = option_value(config, "expect")
-        raise BadInput(f"--roofline-expect={text}: {path} is no file; write one with `roofline doctor --write-expect`")
+        raise BadInput(
+            f"--roofline-expect={text}: {path} is no file; write one with `roofline doctor --write-expect`"
+        )
     return path
 
 
@@ -269,7 +290,9 @@ def _save(config: pytest.Config, folder: Path, against: tuple[Path, ...]) -> str
 
     check_name(name, "--roofline-save")
     if folder / "runs" / f"{name}.jsonl" in against:
-        raise BadInput(f"--roofline-save and --roofline-against both name {name!r}; a run cannot be its own baseline")
+        raise BadInput(
+            f"--roofline-save and --roofline-against both name {name!r}; a run cannot be its own baseline"
+        )
     refuse_existing(folder, name)
     return str(name)
 
@@ -281,7 +304,9 @@ def _against(config: pytest.Config, folder: Path) -> tuple[Path, ...]:
 
         path = _path(config, "against", str(run_path(name, folder, what="--roofline-against")))
         if path is None or not path.exists():
-            raise BadInput(f"--roofline-against={name}: {path} does not exist; {saved_runs(folder)}")
+            raise BadInput(
+                f"--roofline-against={name}: {path} does not exist; {saved_runs(folder)}"
+            )
         paths.append(path)
     return tuple(paths)
 
@@ -291,7 +316,9 @@ def _folders(config: pytest.Config) -> tuple[Path, ...]:
     for name in option_value(config, "baselines") or []:
         folder = _path(config, "baselines", name)
         if folder is None or not folder.is_dir():
-            raise BadInput(f"--roofline-baselines={name}: {folder} is no directory; expected one with baseline files")
+            raise BadInput(
+                f"--roofline-baselines={name}: {folder} is no directory; expected one with baseline files"
+            )
         folders.append(folder)
     shipped = config.rootpath / "baselines"
     return (*folders, shipped) if shipped.is_dir() else tuple(folders)

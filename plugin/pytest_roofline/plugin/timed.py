@@ -36,7 +36,9 @@ from .settings import Options
 class TimedResults(Results):
     """Everything that a run knows of times; `looks` gives how many processes a test may take, where somebody said."""
 
-    def __init__(self, options: Options, started: str, looks: Callable[[], Looks | None], *, judges: bool) -> None:
+    def __init__(
+        self, options: Options, started: str, looks: Callable[[], Looks | None], *, judges: bool
+    ) -> None:
         super().__init__()
         # Of the machine itself, in every process of the run: they have no verdict and no row.
         self.canaries: list[Measurement] = []
@@ -86,7 +88,9 @@ class TimedResults(Results):
 
     def judge(self, test_id: str) -> None:
         """Judge what was measured of a test since the last time, together with all that was before."""
-        taken = [measurement for measurement in self._pending.pop(test_id, []) if self._take(measurement)]
+        taken = [
+            measurement for measurement in self._pending.pop(test_id, []) if self._take(measurement)
+        ]
         for measurement in taken:
             self._judge(measurement)
 
@@ -98,7 +102,11 @@ class TimedResults(Results):
         """Take back the verdicts of a test that failed for itself after all."""
         for row in self.of(test_id):
             if row.judgement is not None:
-                self._show(timed_row(row.measurements, verdict=FAILED, published=row.published, idle=row.idle))
+                self._show(
+                    timed_row(
+                        row.measurements, verdict=FAILED, published=row.published, idle=row.idle
+                    )
+                )
 
     def end_rounds(self, open_ids: set[str], *, cut: bool) -> None:
         """Give the tests that are still open their last look, although more processes were planned.
@@ -112,13 +120,22 @@ class TimedResults(Results):
             if row.test in open_ids:
                 self._judge(row.measurement, ended=True)
             elif cut:
-                self._settle(row, replace(verdict, reach=self._verdict_on(row.measurement, ended=True)[0].reach))
+                self._settle(
+                    row,
+                    replace(verdict, reach=self._verdict_on(row.measurement, ended=True)[0].reach),
+                )
 
     def settle(self, open_ids: set[str]) -> None:
         """Hold all verdicts of the run against each other; only those of tests that are still held may change."""
         self._share(open_ids)
-        named = {row.key.identity: (row, verdict) for row, verdict in self._judged() if row.key is not None}
-        settled = settle({name: verdict for name, (_, verdict) in named.items()}, self._under_test.comparisons)
+        named = {
+            row.key.identity: (row, verdict)
+            for row, verdict in self._judged()
+            if row.key is not None
+        }
+        settled = settle(
+            {name: verdict for name, (_, verdict) in named.items()}, self._under_test.comparisons
+        )
         for name, (row, known) in named.items():
             verdict = settled[name]
             if row.test not in open_ids:
@@ -142,7 +159,10 @@ class TimedResults(Results):
         for row, verdict in self._judged():
             if row.measurement is None or verdict.difference is None or verdict.reference is None:
                 continue
-            key, group = row.measurement.key, Group(verdict.new_medians_s, self._under_test.identity, self._started)
+            key, group = (
+                row.measurement.key,
+                Group(verdict.new_medians_s, self._under_test.identity, self._started),
+            )
             sides[key.identity] = Side(group, replace(verdict.reference, moved=(), shift=0.0))
             tolerances.append(verdict.tolerance)
             classes.append(class_of_key(key))
@@ -165,7 +185,11 @@ class TimedResults(Results):
             reference, _ = find_reference(self._under_test.comparator, taken[0].key, taken[0].work)
             if reference is not None:
                 medians_s = tuple(one.median_s for one in taken)
-                yield identity, Group(medians_s, self._under_test.identity, self._started), reference
+                yield (
+                    identity,
+                    Group(medians_s, self._under_test.identity, self._started),
+                    reference,
+                )
 
     def may_change(self, row: Row) -> bool:
         """Whether what is said of a measurement may still change: by other tests' verdicts, or in a further round."""
@@ -194,7 +218,9 @@ class TimedResults(Results):
         """How many processes a test may take."""
         verdict = self.verdict_of(row)
         assert row.key is not None
-        return self._plan(row.test, row.key, verdict.reference if verdict is not None else None).most
+        return self._plan(
+            row.test, row.key, verdict.reference if verdict is not None else None
+        ).most
 
     def _take(self, measurement: Measurement) -> bool:
         """Put a measurement to the others of its key; False for what tells of the scheduler, or of a profiler."""
@@ -203,7 +229,9 @@ class TimedResults(Results):
             word = OVERSUBSCRIBED if OVERSUBSCRIBED in labels else PROFILED
             self._show(timed_row([measurement], verdict=word.upper()))
             return False
-        self._trials.setdefault(measurement.key.identity, KeyResults()).measurements.append(measurement)
+        self._trials.setdefault(measurement.key.identity, KeyResults()).measurements.append(
+            measurement
+        )
         return True
 
     def _judge(self, measurement: Measurement, *, ended: bool = False) -> None:
@@ -215,14 +243,29 @@ class TimedResults(Results):
             return
         verdict, standing, idle = self._verdict_on(measurement, ended=ended)
         entries = self._entries_for(measurement)
-        published = tuple(entry for entry in entries if entry.kind in ("threshold", "reference") and not entry.gates)
-        left_out = tuple(trial.unsound(verdict.reference).values()) if verdict.kind is not Kind.INVALID else ()
+        published = tuple(
+            entry
+            for entry in entries
+            if entry.kind in ("threshold", "reference") and not entry.gates
+        )
+        left_out = (
+            tuple(trial.unsound(verdict.reference).values())
+            if verdict.kind is not Kind.INVALID
+            else ()
+        )
         lost = self.lost.get(measurement.test_id, ())
         left_out += tuple(one.text for one in lost if measurement.key.name not in one.measured)
-        self._show(self._row(trial, standing, verdict, left_out, published=published, idle=idle), verdict)
+        self._show(
+            self._row(trial, standing, verdict, left_out, published=published, idle=idle), verdict
+        )
 
     def _row(
-        self, trial: KeyResults, standing: Measurement, verdict: Verdict, left_out: tuple[str, ...] = (), **facts: Any
+        self,
+        trial: KeyResults,
+        standing: Measurement,
+        verdict: Verdict,
+        left_out: tuple[str, ...] = (),
+        **facts: Any,
     ) -> Row:
         judgement = judgement_of(
             verdict,
@@ -232,7 +275,9 @@ class TimedResults(Results):
             environments=(self._under_test.environment.everything() | standing.comparable(),),
             clock_hz=standing.samples.clock_hz,
         )
-        judgement = replace(judgement, remarks=tuple(remarks(judgement, left_out, sitting=verdict.sitting)))
+        judgement = replace(
+            judgement, remarks=tuple(remarks(judgement, left_out, sitting=verdict.sitting))
+        )
         row = timed_row(trial.measurements, judgement, standing=standing, **facts)
         return replace(row, judgement=replace(judgement, published=figure_texts(row)))
 
@@ -249,7 +294,9 @@ class TimedResults(Results):
             p_adjusted=verdict.p_adjusted,
         )
         published, idle = row.published, row.idle
-        shown = timed_row(trial.measurements, judgement, standing=row.measurement, published=published, idle=idle)
+        shown = timed_row(
+            trial.measurements, judgement, standing=row.measurement, published=published, idle=idle
+        )
         self._show(shown, verdict)
 
     def _verdict_on(
@@ -259,7 +306,9 @@ class TimedResults(Results):
         trial = self._trials[measurement.key.identity]
         if SIBLINGS in measurement.samples.labels:
             return self._among_siblings(measurement), trial.standing(None), ()
-        reference, why_none = find_reference(self._under_test.comparator, measurement.key, measurement.work)
+        reference, why_none = find_reference(
+            self._under_test.comparator, measurement.key, measurement.work
+        )
         if reference is not None:
             reference = self._moved.get(measurement.key.identity, reference)
         invalid, standing = trial.invalid(reference), trial.standing(reference)
@@ -292,10 +341,16 @@ class TimedResults(Results):
                 medians_s = trial.group(None, one.device, self._started).medians_s
                 found[identity] = Sibling(trial.standing(None), medians_s, trial.invalid(None))
         mine = found.pop(key.identity)
-        return unless_busy(judge_sibling(mine, list(found.values())), self._trials[key.identity].measurements)
+        return unless_busy(
+            judge_sibling(mine, list(found.values())), self._trials[key.identity].measurements
+        )
 
     def _limits(
-        self, standing: Measurement, trial: KeyResults, reference: Reference | None, entries: Sequence[Entry]
+        self,
+        standing: Measurement,
+        trial: KeyResults,
+        reference: Reference | None,
+        entries: Sequence[Entry],
     ) -> tuple[list[Limit], list[Idle]]:
         def summed(statistic: Statistic) -> Summary:
             return trial.summary(reference, self._under_test.identity, self._started, statistic)
@@ -303,24 +358,39 @@ class TimedResults(Results):
         gpu, min_share = self._under_test.gpu, self._options.min_share
         return limits_of(entries, standing.work, summed, standing, gpu=gpu, min_share=min_share)
 
-    def _policy(self, measurement: Measurement, reference: Reference | None, *, ended: bool) -> Policy:
+    def _policy(
+        self, measurement: Measurement, reference: Reference | None, *, ended: bool
+    ) -> Policy:
         key, under_test = measurement.key, self._under_test
         looks = replace(self._plan(measurement.test_id, key, reference), ended=ended)
         own, asked = measurement.tolerance, self._options.tolerance
         return policy_of(
-            key, reference, under_test.prior(key), under_test.comparisons, own=own, asked=asked, looks=looks
+            key,
+            reference,
+            under_test.prior(key),
+            under_test.comparisons,
+            own=own,
+            asked=asked,
+            looks=looks,
         )
 
     def _plan(self, test_id: str, key: Key, reference: Reference | None) -> Looks:
         """How many processes a test may take: as asked for, else as many as red needs for what looks slow."""
         if test_id in self._at_once:
             return Looks(1)
-        return self._looks() or default_looks(reference, self._under_test.identity, self._under_test.prior(key))
+        return self._looks() or default_looks(
+            reference, self._under_test.identity, self._under_test.prior(key)
+        )
 
     def _entries_for(self, measurement: Measurement) -> list[Entry]:
         key, comparator = measurement.key, self._under_test.comparator
         shelves = (self._under_test.entries, comparator.entries)
-        found = (entry for shelf in shelves for entry in shelf.of(key.benchmark, key.name) if entry.matches(key))
+        found = (
+            entry
+            for shelf in shelves
+            for entry in shelf.of(key.benchmark, key.name)
+            if entry.matches(key)
+        )
         return list({entry.identity: entry for entry in found}.values())
 
     def _keep_unjudged(self, record: Measurement, word: str) -> None:  # noqa: ARG002

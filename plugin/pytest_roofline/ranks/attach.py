@@ -80,7 +80,9 @@ class Attached:
             for rank in list(self._channels):
                 self._channels.pop(rank).close(shut=not self._borrowed)
 
-    def ask(self, ranks: Sequence[int], do: str, *what: Any, seconds: float = ASK_S) -> dict[int, Any]:
+    def ask(
+        self, ranks: Sequence[int], do: str, *what: Any, seconds: float = ASK_S
+    ) -> dict[int, Any]:
         """What the processes of some ranks reply to an order; None from those that are gone, or late."""
         # A round that was killed may have left a reply that nobody read.
         mark = secrets.token_hex(4)
@@ -90,8 +92,13 @@ class Attached:
 
     def lend(self) -> tuple[dict[str, str], tuple[int, ...]]:
         """The environment and the descriptors by which a child of this process, a round, may lead the others."""
-        plain = [[rank, one.fileno(), self.hosts[rank], self.local_ranks[rank]] for rank, one in self._channels.items()]
-        return {LENT_VARIABLE: json.dumps(plain)}, tuple(one.fileno() for one in self._channels.values())
+        plain = [
+            [rank, one.fileno(), self.hosts[rank], self.local_ranks[rank]]
+            for rank, one in self._channels.items()
+        ]
+        return {LENT_VARIABLE: json.dumps(plain)}, tuple(
+            one.fileno() for one in self._channels.values()
+        )
 
     def _send(self, rank: int, order: dict[str, Any]) -> bool:
         if rank not in self._channels:
@@ -131,7 +138,9 @@ def borrowed(identity: Identity) -> Attached | None:
     return Attached(identity, channels, hosts, local_ranks, borrowed=True)
 
 
-def gather(identity: Identity, rendezvous: Rendezvous, timeout: float = MEET_S, bind: str = "") -> Attached:
+def gather(
+    identity: Identity, rendezvous: Rendezvous, timeout: float = MEET_S, bind: str = ""
+) -> Attached:
     """Wait, as rank 0, until every other process of the launch has come."""
     until_s = time.monotonic() + timeout
 
@@ -151,7 +160,9 @@ def gather(identity: Identity, rendezvous: Rendezvous, timeout: float = MEET_S, 
         rendezvous.close()
         listener.close()
     channels = {rank: channel for rank, (channel, _) in came.items()}
-    hosts, local_ranks = ({rank: hello[name] for rank, (_, hello) in came.items()} for name in ("host", "local_rank"))
+    hosts, local_ranks = (
+        {rank: hello[name] for rank, (_, hello) in came.items()} for name in ("host", "local_rank")
+    )
     return Attached(identity, channels, hosts, local_ranks)
 
 
@@ -169,14 +180,18 @@ class AttachPlacement:
     def start(self, size: int, variables: dict[str, str]) -> None:
         """Start `size` ranks with these environment variables."""
         if size > self._attached.size:
-            raise BadInput(f"{size} ranks are asked of a launch of {self._attached.size}; expected no more than that")
+            raise BadInput(
+                f"{size} ranks are asked of a launch of {self._attached.size}; expected no more than that"
+            )
         self._ranks = range(size)
         common = variables | (loopback() if self._attached.on_one_host else {})
         for rank in self._ranks:
             own = Identity(rank, size, self._attached.local_ranks[rank], None, self.name).environ
             why = self._ask(rank, "start_one", rank, common | own)
             if why != "":
-                raise RanksFailed(f"rank {rank} on {self._attached.hosts[rank]}: {why or self._gone(rank)}")
+                raise RanksFailed(
+                    f"rank {rank} on {self._attached.hosts[rank]}: {why or self._gone(rank)}"
+                )
 
     def trouble(self) -> str:
         """Why ranks will not come: one of them, or the process that stands for it, has ended."""
@@ -242,7 +257,9 @@ def supervise(channel: Channel, local: Local | None = None) -> int | None:
             if channel.receive()["do"] == ALONE:
                 return None
             while (order := channel.receive())["do"] in _ORDERS:
-                channel.send({"mark": order["mark"], "done": getattr(local, order["do"])(*order["what"])})
+                channel.send(
+                    {"mark": order["mark"], "done": getattr(local, order["do"])(*order["what"])}
+                )
             return 0 if order["do"] == BYE else 1
         except (EOFError, OSError):
             return 1

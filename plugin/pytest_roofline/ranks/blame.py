@@ -15,7 +15,9 @@ from typing import Literal, NamedTuple
 How = Literal["ok", "raised", "skipped", "lost", "stuck", "closing"]
 _RANK = {"lost": 0, "raised": 1, "skipped": 2, "stuck": 3, "closing": 4}
 # What Gloo, NCCL and MPI say when it is a peer that failed.
-_PEER_GONE = re.compile(r"by peer|remote (process|worker)|broken pipe|connection (closed|reset|refused)", re.IGNORECASE)
+_PEER_GONE = re.compile(
+    r"by peer|remote (process|worker)|broken pipe|connection (closed|reset|refused)", re.IGNORECASE
+)
 # What a rank says that finds others at the end of another task.
 OUT_OF_STEP = "the ranks are out of step"
 _SAME_ORDER = "every rank must call the same collectives, in the same order"
@@ -112,7 +114,11 @@ def _left_waiting(away: Sequence[RankEnd], stuck: Sequence[RankEnd], timeout_s: 
     """Some have returned from the function while others wait for them in a collective."""
     left = f"{' and '.join(end.name for end in away[:_MOST_NAMED])} returned from the function"
     waits = _where(stuck)
-    what = f"{waits}, while {left}" if len(stuck) < len(away) else f"{left}, while others wait: {waits}"
+    what = (
+        f"{waits}, while {left}"
+        if len(stuck) < len(away)
+        else f"{left}, while others wait: {waits}"
+    )
     return f"{what}: no answer within {timeout_s:g} s; {_SAME_ORDER}"
 
 
@@ -122,7 +128,10 @@ def _where(ends: Sequence[RankEnd]) -> str:
 
 def _last_step(bad: Sequence[RankEnd]) -> str:
     """All have returned from the function, and what they did to make sure of it failed."""
-    said = sorted((end for end in bad if end.text), key=lambda end: (bool(_PEER_GONE.search(end.text)), end.order))
+    said = sorted(
+        (end for end in bad if end.text),
+        key=lambda end: (bool(_PEER_GONE.search(end.text)), end.order),
+    )
     if not said or OUT_OF_STEP in said[0].text or len({end.collectives for end in bad}) > 1:
         return _out_of_step(bad)
     return f"{said[0].name} raised {said[0].text}, in the step that ends a task, after the function had returned"
@@ -133,7 +142,9 @@ def _out_of_step(bad: Sequence[RankEnd]) -> str:
     counts = Counter(end.collectives for end in bad)
     (usual, often), *_ = counts.most_common()
     odd = [end for end in bad if end.collectives != usual] if 2 * often > len(bad) else list(bad)
-    each = ", ".join(f"rank {end.rank}: {end.collectives}" for end in sorted(bad, key=lambda end: end.rank))
+    each = ", ".join(
+        f"rank {end.rank}: {end.collectives}" for end in sorted(bad, key=lambda end: end.rank)
+    )
     names = " and ".join(end.name for end in odd or bad)
     return f"{names} left the function out of step (operations submitted: {each}); {_SAME_ORDER}"
 
@@ -164,7 +175,10 @@ def _about(group: Sequence[RankEnd], bad: Sequence[RankEnd], tails: Mapping[int,
         text = f": {first.text}" if first.text and not details and bad[0] not in group else ""
         lines = [f"  {names}: {first.how}{text}", *details]
     if first.how in ("lost", "stuck") and tails.get(first.rank):
-        lines += ["    the last words of its log:", *(f"    | {line}" for line in tails[first.rank].splitlines())]
+        lines += [
+            "    the last words of its log:",
+            *(f"    | {line}" for line in tails[first.rank].splitlines()),
+        ]
     return lines
 
 
@@ -217,7 +231,11 @@ def position(text: str) -> Position:
     frames = main_frames(text)
     own = next((frame for frame in frames if frame.is_users), None)
     outside = frames[: frames.index(own)] if own is not None else frames
-    called = [frame for frame in outside if frame.file.endswith(_COLLECTIVES) and frame.name not in _WRAPPERS]
+    called = [
+        frame
+        for frame in outside
+        if frame.file.endswith(_COLLECTIVES) and frame.name not in _WRAPPERS
+    ]
     inner = next((frame for frame in outside if frame.name not in _WRAPPERS), None)
     return Position(
         place=f"{Path(own.file).name}:{own.line} in {own.name}" if own is not None else "",
@@ -244,7 +262,9 @@ def main_frames(text: str) -> list[Frame]:
 def main_text(text: str) -> str:
     """The stack of that thread as `faulthandler` writes it, without what leads to the rank function."""
     frames = main_frames(text)
-    kept = [frame for frame in frames if not frame.file.startswith(_OURS) and "runpy" not in frame.file] or frames
+    kept = [
+        frame for frame in frames if not frame.file.startswith(_OURS) and "runpy" not in frame.file
+    ] or frames
     return "\n".join(f'  File "{frame.file}", line {frame.line} in {frame.name}' for frame in kept)
 
 

@@ -62,7 +62,9 @@ class Endpoint:
         """What `text` wrote."""
         try:
             plain = json.loads(text)
-            return cls(tuple(map(str, plain["addresses"])), int(plain["port"]), bytes.fromhex(plain["key"]))
+            return cls(
+                tuple(map(str, plain["addresses"])), int(plain["port"]), bytes.fromhex(plain["key"])
+            )
         except (KeyError, TypeError) as error:
             raise ValueError(f"no endpoint: {error!r}") from None
 
@@ -77,7 +79,9 @@ def pop_controller() -> Endpoint:
     try:
         return Endpoint.parse(bytes.fromhex(os.environ.pop(CONTROLLER_VARIABLE, "")).decode())
     except ValueError:
-        raise BadInput(f"{CONTROLLER_VARIABLE} is not set; ranks are started by pytest, not by hand") from None
+        raise BadInput(
+            f"{CONTROLLER_VARIABLE} is not set; ranks are started by pytest, not by hand"
+        ) from None
 
 
 class Channel:
@@ -110,7 +114,9 @@ class Channel:
         data = encode(message, "a message", _MOST_FRAME)
         with self._sending:
             if self._cut_off:
-                raise TimeoutError("the peer took no message in time before, and would not know where one begins")
+                raise TimeoutError(
+                    "the peer took no message in time before, and would not know where one begins"
+                )
             try:
                 self._connection.send_bytes(data)
             except BlockingIOError:
@@ -182,10 +188,14 @@ def _introduced(address: str, endpoint: Endpoint) -> socket.socket:
     connection = socket.create_connection((address, endpoint.port), timeout=HANDSHAKE_S)
     try:
         if _exactly(connection, len(_HELLO)) != _HELLO:
-            raise ConnectionError("something else than this version of pytest-roofline answers there")
+            raise ConnectionError(
+                "something else than this version of pytest-roofline answers there"
+            )
         theirs, own = _exactly(connection, _NONCE), secrets.token_bytes(_NONCE)
         connection.sendall(own + _proof(endpoint.key, b"peer", theirs, own))
-        if not hmac.compare_digest(_exactly(connection, _NONCE), _proof(endpoint.key, b"controller", own, theirs)):
+        if not hmac.compare_digest(
+            _exactly(connection, _NONCE), _proof(endpoint.key, b"controller", own, theirs)
+        ):
             raise ConnectionError("it does not know the key")
     except BaseException:
         connection.close()

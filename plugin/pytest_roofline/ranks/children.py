@@ -50,7 +50,11 @@ class Ended:
         """Why it died, for a person."""
         if self.status is None:
             return "it hung and was ended"
-        return f"it was {ending(self.status)}" if self.status < 0 else f"it ended with {ending(self.status)}"
+        return (
+            f"it was {ending(self.status)}"
+            if self.status < 0
+            else f"it ended with {ending(self.status)}"
+        )
 
 
 def run_child(
@@ -96,7 +100,9 @@ def run_child(
     finally:
         _end(child)
     events = _events(status)
-    return Ended(events["start"], events["end"], code, _tail(log), events["planned"], events["stray"])
+    return Ended(
+        events["start"], events["end"], code, _tail(log), events["planned"], events["stray"]
+    )
 
 
 def why_void(outcome: Outcome | None, where: str) -> str:
@@ -145,11 +151,18 @@ def _events(status: Path) -> dict[str, tuple[str, ...]]:
 
 def _tail(log: Path) -> str:
     """The last words of a child; where Python told of a fatal error, that and the thread that died of it."""
-    lines = [line[:TAIL_COLUMNS] for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
+    lines = [
+        line[:TAIL_COLUMNS]
+        for line in log.read_text(encoding="utf-8", errors="replace").splitlines()
+    ]
     lines = [line for line in lines if line.strip()]
     fatal = [index for index, line in enumerate(lines) if "Fatal Python error" in line]
     if not fatal:
         return "\n".join(lines[-TAIL_LINES:])
-    died = [index for index, line in enumerate(lines) if index > fatal[-1] and line.startswith("Current thread")]
+    died = [
+        index
+        for index, line in enumerate(lines)
+        if index > fatal[-1] and line.startswith("Current thread")
+    ]
     start = died[0] if died else fatal[-1] + 1
     return "\n".join([lines[fatal[-1]], *lines[start : start + TAIL_LINES - 1]])

@@ -212,8 +212,12 @@ def stacks_of(members: Sequence[Member], placement: Placement) -> dict[int, str]
     """The stacks of ranks that do not answer, as `faulthandler` writes them; those that could be had."""
     found = _asked(members)
     blocked = [member for member in members if member.rank not in found]
-    found |= stacks_at_a_signal({one.rank: (one.process, one.stacks) for one in blocked if one.here})
-    return found | {one.rank: placement.stacks_of(one.rank, one.stacks) for one in blocked if not one.here}
+    found |= stacks_at_a_signal(
+        {one.rank: (one.process, one.stacks) for one in blocked if one.here}
+    )
+    return found | {
+        one.rank: placement.stacks_of(one.rank, one.stacks) for one in blocked if not one.here
+    }
 
 
 def _asked(members: Sequence[Member]) -> dict[int, str]:
@@ -237,7 +241,14 @@ class Boot:
     """Ranks are started, come, say what they are, are found to fit together, and get their devices."""
 
     def __init__(
-        self, placement: Placement, size: int, kind: str, address: str, seconds: float, *, asked: bool = True
+        self,
+        placement: Placement,
+        size: int,
+        kind: str,
+        address: str,
+        seconds: float,
+        *,
+        asked: bool = True,
     ) -> None:
         self.members: dict[int, Member] = {}
         self._placement, self._size, self._kind, self._address = placement, size, kind, address
@@ -259,7 +270,9 @@ class Boot:
                 "Then every process is a world of its own",
             )
         finally:
-            self.members = {rank: Member.of(channel, hello) for rank, (channel, hello) in came.items()}
+            self.members = {
+                rank: Member.of(channel, hello) for rank, (channel, hello) in came.items()
+            }
             listener.close()
         join = {"kind": "join", "device": self._kind, "path": sys.path, "folder": str(Path.cwd())}
         for member in self.members.values():
@@ -290,7 +303,12 @@ class Boot:
         shares = threads(facts)
         for rank, member in self.members.items():
             member.facts = replace(told[rank]["facts"], threads=shares[rank])
-            boot = {"kind": "boot", "device": devices.get(rank), "threads": shares[rank], "store": store_port}
+            boot = {
+                "kind": "boot",
+                "device": devices.get(rank),
+                "threads": shares[rank],
+                "store": store_port,
+            }
             member.channel.send(boot | self._network())
         products = {}
         for rank, message in sorted(self._each("ready").items()):
@@ -305,7 +323,10 @@ class Boot:
         """Whether ranks must reach other nodes, and by which of its addresses those reach this one."""
         ends = [member.channel.addresses for member in self.members.values()]
         outward = next((own for own, peer in ends if not is_loopback(peer)), "")
-        return {"several_hosts": len({one.host for one in self.members.values()}) > 1, "outward": outward}
+        return {
+            "several_hosts": len({one.host for one in self.members.values()}) > 1,
+            "outward": outward,
+        }
 
     def _each(self, kind: str) -> dict[int, Any]:
         """One message of a kind from every rank."""
@@ -323,5 +344,7 @@ class Boot:
 
     def _lost(self, member: Member) -> str:
         fate = self._placement.fate(member.rank) or "its connection ended"
-        told = f"{member.name} was lost during its boot: {fate}\n{self._placement.tail(member.rank)}"
+        told = (
+            f"{member.name} was lost during its boot: {fate}\n{self._placement.tail(member.rank)}"
+        )
         return told.rstrip()

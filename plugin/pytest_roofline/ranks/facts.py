@@ -79,9 +79,14 @@ def visible_devices(kind: str) -> tuple[str, ...]:
     module = getattr(torch, kind, None) if kind != "cpu" else None
     if module is None or not module.is_available():
         return ()
-    names = [_name(index, module.get_device_properties(index)) for index in range(module.device_count())]
+    names = [
+        _name(index, module.get_device_properties(index)) for index in range(module.device_count())
+    ]
     # Partitions of one device share its place.
-    return tuple(f"{name} part {names[:i].count(name)}" if name in names[:i] else name for i, name in enumerate(names))
+    return tuple(
+        f"{name} part {names[:i].count(name)}" if name in names[:i] else name
+        for i, name in enumerate(names)
+    )
 
 
 def _name(index: int, properties: Any) -> str:
@@ -115,7 +120,9 @@ def check(facts: Sequence[RankFacts], own: Mapping[str, str]) -> None:
             holders[one.versions.get(name, "none")].append(f"rank {one.rank} on {one.host}")
         if len(holders) > 1:
             seen = "; ".join(f"{version}: {', '.join(who)}" for version, who in holders.items())
-            raise RanksFailed(f"pytest and its ranks have different versions of {name} ({seen}); expected one")
+            raise RanksFailed(
+                f"pytest and its ranks have different versions of {name} ({seen}); expected one"
+            )
 
 
 def check_products(products: Mapping[int, tuple[str, str]]) -> None:
@@ -124,7 +131,9 @@ def check_products(products: Mapping[int, tuple[str, str]]) -> None:
     for rank, (host, product) in sorted(products.items()):
         first.setdefault(product, f"rank {rank} on {host} has {product}")
     if len(first) > 1:
-        raise RanksFailed(f"{', '.join(first.values())}; expected one product: choose nodes and devices of one kind")
+        raise RanksFailed(
+            f"{', '.join(first.values())}; expected one product: choose nodes and devices of one kind"
+        )
 
 
 def unwanted_cpu(device: Device) -> str:
@@ -169,7 +178,9 @@ def _no_device(one: RankFacts, owners: Mapping[tuple[str, str], RankFacts]) -> s
 def cores_of(facts: Sequence[RankFacts]) -> int:
     """Cores that the ranks of one host have together, at least 1."""
     # Where a launcher pins each rank to cores of its own, these are not shared.
-    usable = len({core for one in facts for core in numbers_of(one.affinity)}) or max(one.cores for one in facts)
+    usable = len({core for one in facts for core in numbers_of(one.affinity)}) or max(
+        one.cores for one in facts
+    )
     quota = min((one.quota for one in facts if one.quota is not None), default=math.inf)
     return max(1, math.floor(min(usable, quota)))
 

@@ -131,7 +131,9 @@ def _lasting(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if name not in _FLEETING}
 
 
-def _end(process: "subprocess.Popen[bytes]", connection: "Connection[Any, Any]", said: IO[bytes]) -> None:
+def _end(
+    process: "subprocess.Popen[bytes]", connection: "Connection[Any, Any]", said: IO[bytes]
+) -> None:
     connection.close()
     try:
         process.wait(END_S)
@@ -170,7 +172,9 @@ def main() -> int:
         try:
             pid = _fork()
         except OSError as error:
-            connection.send(("failed", number, f"{errno.errorcode.get(error.errno or 0)}: {error.strerror}"))
+            connection.send(
+                ("failed", number, f"{errno.errorcode.get(error.errno or 0)}: {error.strerror}")
+            )
             continue
         if not pid:
             for descriptor in (connection.fileno(), woken, wakes):

@@ -11,14 +11,28 @@ _FIRST_SPECIAL_STEP = 0xFFFFFFF0
 _OMPI = "OMPI_COMM_WORLD_"
 # What launchers tell their processes. A launcher that one of these processes starts must not see them.
 _PREFIXES = (
-    *("OMPI_APP_CTX_", _OMPI, "OMPI_MCA_ess", "OMPI_MCA_initial_wdir", "OMPI_MCA_orte_", "OMPI_MCA_pmix"),
+    *(
+        "OMPI_APP_CTX_",
+        _OMPI,
+        "OMPI_MCA_ess",
+        "OMPI_MCA_initial_wdir",
+        "OMPI_MCA_orte_",
+        "OMPI_MCA_pmix",
+    ),
     *("OMPI_MCA_prte_", "PALS_", "PMIX_", "PMI_", "PRTE_", "TORCHELASTIC_"),
 )
 _NAMES = (
     *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT"),
     *("WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE"),
     *("HYDI_CONTROL_FD", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"),
-    *("OMPI_ARGV", "OMPI_COMMAND", "OMPI_FILE_LOCATION", "OMPI_FIRST_RANKS", "OMPI_NUM_APP_CTX", "OMPI_UNIVERSE_SIZE"),
+    *(
+        "OMPI_ARGV",
+        "OMPI_COMMAND",
+        "OMPI_FILE_LOCATION",
+        "OMPI_FIRST_RANKS",
+        "OMPI_NUM_APP_CTX",
+        "OMPI_UNIVERSE_SIZE",
+    ),
     "OMPI_MCA_mpi_oversubscribe",
 )
 
@@ -44,8 +58,14 @@ class Identity:
     @property
     def environ(self) -> dict[str, str]:
         """The variables by which a process is told to be this rank."""
-        told = {"RANK": str(self.rank), "WORLD_SIZE": str(self.size), "LOCAL_RANK": str(self.local_rank)}
-        return told if self.local_size is None else told | {"LOCAL_WORLD_SIZE": str(self.local_size)}
+        told = {
+            "RANK": str(self.rank),
+            "WORLD_SIZE": str(self.size),
+            "LOCAL_RANK": str(self.local_rank),
+        }
+        return (
+            told if self.local_size is None else told | {"LOCAL_WORLD_SIZE": str(self.local_size)}
+        )
 
 
 class _Source(NamedTuple):
@@ -61,7 +81,9 @@ class _Source(NamedTuple):
 # In this order, since one launcher often starts another: srun starts mpirun's daemons, and torchrun once a node.
 _SOURCES = (
     _Source("env", "RANK", "WORLD_SIZE", ("LOCAL_RANK",), ("LOCAL_WORLD_SIZE",)),
-    _Source("mpirun", f"{_OMPI}RANK", f"{_OMPI}SIZE", (f"{_OMPI}LOCAL_RANK",), (f"{_OMPI}LOCAL_SIZE",)),
+    _Source(
+        "mpirun", f"{_OMPI}RANK", f"{_OMPI}SIZE", (f"{_OMPI}LOCAL_RANK",), (f"{_OMPI}LOCAL_SIZE",)
+    ),
     _Source(
         "mpirun",
         "PMI_RANK",
@@ -90,7 +112,11 @@ def identify(environ: Mapping[str, str]) -> Identity | None:
 
 def without_launch(environ: Mapping[str, str]) -> dict[str, str]:
     """An environment without the variables that say which rank its process is; those of a Slurm job stay."""
-    return {name: value for name, value in environ.items() if not name.startswith(_PREFIXES) and name not in _NAMES}
+    return {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith(_PREFIXES) and name not in _NAMES
+    }
 
 
 def in_slurm_step(environ: Mapping[str, str]) -> bool:
@@ -104,8 +130,13 @@ def _launcher(environ: Mapping[str, str], source: _Source) -> str:
     if source.launcher == "env":
         return "torchrun" if "TORCHELASTIC_RUN_ID" in environ else "env"
     # `srun --mpi=pmi2` speaks PMI too. MPICH's own launcher inside a job has steps of one daemon a node.
-    same = [environ.get(name) for name in (_SLURM.rank, _SLURM.size)] == [environ[source.rank], environ[source.size]]
-    return "srun" if source.rank == "PMI_RANK" and in_slurm_step(environ) and same else source.launcher
+    same = [environ.get(name) for name in (_SLURM.rank, _SLURM.size)] == [
+        environ[source.rank],
+        environ[source.size],
+    ]
+    return (
+        "srun" if source.rank == "PMI_RANK" and in_slurm_step(environ) and same else source.launcher
+    )
 
 
 def _read(environ: Mapping[str, str], source: _Source, launcher: str) -> Identity:
@@ -118,11 +149,15 @@ def _read(environ: Mapping[str, str], source: _Source, launcher: str) -> Identit
             f"{size - 1}. Unset both to run without a launcher"
         )
     local_rank = _number(environ, local, least=0) if local else 0
-    return Identity(rank, size, local_rank, _number(environ, of_size, least=1) if of_size else None, launcher)
+    return Identity(
+        rank, size, local_rank, _number(environ, of_size, least=1) if of_size else None, launcher
+    )
 
 
 def _number(environ: Mapping[str, str], name: str, least: int) -> int:
     text = environ[name].strip()
     if not (text.isascii() and text.isdecimal()) or int(text) < least:
-        raise BadInput(f"{name}={environ[name]!r}; expected a whole number of at least {least} from the launcher")
+        raise BadInput(
+            f"{name}={environ[name]!r}; expected a whole number of at least {least} from the launcher"
+        )
     return int(text)

@@ -60,7 +60,9 @@ _FORWARDED = re.compile(
 class Launched:
     """Ranks under `torchrun`, `mpirun` or `srun`."""
 
-    def __init__(self, name: str, arguments: tuple[str, ...] = (), *, mpi: bool = False, address: str = "") -> None:
+    def __init__(
+        self, name: str, arguments: tuple[str, ...] = (), *, mpi: bool = False, address: str = ""
+    ) -> None:
         self.name = name
         # Alone on its node, nothing of a launch need be reachable from elsewhere.
         here = name == "torchrun" and Wanted(1, environ=os.environ).nodes == 1
@@ -79,7 +81,9 @@ class Launched:
         environ = (without_launch(os.environ) if launched else dict(os.environ)) | variables
         self._folder = tempfile.mkdtemp(prefix=owned_prefix("launch"))
         try:
-            command = self._command(Wanted(size, self._arguments, tuple(variables), environ, self._folder))
+            command = self._command(
+                Wanted(size, self._arguments, tuple(variables), environ, self._folder)
+            )
             if shutil.which(command[0]) is None:
                 raise _not_found(command[0])
             self._run(command, environ)
@@ -105,9 +109,7 @@ class Launched:
         """Why ranks will not come: the launcher has ended; with its last words."""
         if self._process is None or self._process.poll() is None:
             return ""
-        return (
-            f"{self.name} has ended: {ending(self._process.returncode)}\n{last_words(text_of(self._output))}".rstrip()
-        )
+        return f"{self.name} has ended: {ending(self._process.returncode)}\n{last_words(text_of(self._output))}".rstrip()
 
     def fate(self, rank: int) -> str:  # noqa: ARG002 - the seam's signature
         """Unknown, after a moment in which the launcher may say what it knows, which its last words then show."""
@@ -126,12 +128,18 @@ class Launched:
         labels = [(_LABEL.match(line), line) for line in text.splitlines()]
         # The agents of several nodes label by the number on the node, which tells no rank.
         several = self._store is not None
-        of_ranks = [(int(label[label.lastindex or 0]), line[label.end() :]) for label, line in labels if label]
+        of_ranks = [
+            (int(label[label.lastindex or 0]), line[label.end() :])
+            for label, line in labels
+            if label
+        ]
         own = [line for number, line in of_ranks if several or number == rank]
         if not own:
             return last_words(text)
         launchers = [line for label, line in labels if not label]
-        return "\n".join(filter(None, (last_words("\n".join(own)), last_words("\n".join(launchers)))))
+        return "\n".join(
+            filter(None, (last_words("\n".join(own)), last_words("\n".join(launchers))))
+        )
 
     def kill(self) -> None:
         """End the launcher, and with it all that it started; ranks also end when their controller hangs up."""
@@ -205,7 +213,9 @@ def _probe(command: str, option: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BadInput(f"`{command} {option}`: {error}; expected it to answer") from None
     if done.returncode:
-        raise BadInput(f"`{command} {option}` ended with {done.returncode}: {last_words(done.stderr or done.stdout)}")
+        raise BadInput(
+            f"`{command} {option}` ended with {done.returncode}: {last_words(done.stderr or done.stdout)}"
+        )
     return done.stdout + done.stderr
 
 
@@ -252,7 +262,9 @@ def parse_arguments(name: str, text: str) -> tuple[str, ...]:
     try:
         arguments = tuple(shlex.split(text))
     except ValueError as error:
-        raise BadInput(f"launcher arguments {text!r}: {error}; expected them as in a shell") from None
+        raise BadInput(
+            f"launcher arguments {text!r}: {error}; expected them as in a shell"
+        ) from None
     for argument in arguments:
         if argument.split("=")[0] in _COUNTS[name]:
             raise BadInput(
@@ -275,7 +287,9 @@ def mpi_family(version: str) -> MpiFamily:
         if re.search(mark, version, re.IGNORECASE):
             return family
     first = version.strip().partition("\n")[0]
-    raise BadInput(f"`mpirun --version` says {first!r}; expected Open MPI, MPICH, MVAPICH or Intel MPI")
+    raise BadInput(
+        f"`mpirun --version` says {first!r}; expected Open MPI, MPICH, MVAPICH or Intel MPI"
+    )
 
 
 def mpi_plugin(listing: str) -> str:
@@ -283,7 +297,9 @@ def mpi_plugin(listing: str) -> str:
     names = re.findall(r"\bpmix(?:_v\d+)?\b", listing)
     if not names:
         known = ", ".join(re.findall(r"^\s+(\w+)\s*$", listing, re.MULTILINE)) or "none"
-        raise BadInput(f"`srun --mpi=list` knows {known}; expected pmix, or use --roofline-launcher=mpirun for MPI")
+        raise BadInput(
+            f"`srun --mpi=list` knows {known}; expected pmix, or use --roofline-launcher=mpirun for MPI"
+        )
     return "pmix" if "pmix" in names else names[-1]
 
 
@@ -295,12 +311,28 @@ def torchrun(wanted: Wanted, endpoint: str = "", run_id: str = "") -> list[str]:
             f"{wanted.size} ranks on {nodes} nodes under torchrun, which starts as many on each; "
             "expected a multiple, or use --roofline-launcher=srun"
         )
-    ranks = [f"--nproc-per-node={wanted.size // nodes}", "--max-restarts=0", "--tee=3", f"--log-dir={wanted.folder}"]
+    ranks = [
+        f"--nproc-per-node={wanted.size // nodes}",
+        "--max-restarts=0",
+        "--tee=3",
+        f"--log-dir={wanted.folder}",
+    ]
     agent = [sys.executable, "-m", "torch.distributed.run", *ranks]
     if nodes == 1:
         return [*agent, "--standalone", *wanted.arguments, *_RANK[1:]]
-    meeting = [f"--rdzv-endpoint={endpoint}", "--rdzv-backend=c10d", f"--rdzv-id={run_id}", "--rdzv-conf=is_host=0"]
-    step = ["srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", *_step_options(wanted, "none")]
+    meeting = [
+        f"--rdzv-endpoint={endpoint}",
+        "--rdzv-backend=c10d",
+        f"--rdzv-id={run_id}",
+        "--rdzv-conf=is_host=0",
+    ]
+    step = [
+        "srun",
+        f"--nodes={nodes}",
+        f"--ntasks={nodes}",
+        "--ntasks-per-node=1",
+        *_step_options(wanted, "none"),
+    ]
     return [*step, *agent, f"--nnodes={nodes}", *meeting, *wanted.arguments, *_RANK[1:]]
 
 
@@ -312,7 +344,9 @@ def mpirun(wanted: Wanted, family: MpiFamily) -> list[str]:
             defaults.append(("--allow-run-as-root", ""))
         # The user's own word on a variable stands; mpirun refuses two.
         given = {after.split("=")[0] for word, after in pairwise(wanted.arguments) if word == "-x"}
-        variables = [word for name in wanted.forwarded if name not in given for word in ("-x", name)]
+        variables = [
+            word for name in wanted.forwarded if name not in given for word in ("-x", name)
+        ]
     else:
         # Hydra hands on the whole environment, over its own connections.
         defaults = [("-bind-to", "none"), ("-prepend-rank", ""), ("-genvall", "")]
@@ -330,13 +364,20 @@ def srun(wanted: Wanted, plugin: str = "none") -> list[str]:
 
 
 def _step_options(wanted: Wanted, plugin: str) -> list[str]:
-    defaults = [("--kill-on-bad-exit", "1"), ("--cpu-bind", "none"), ("--mpi", plugin), ("--export", "ALL")]
+    defaults = [
+        ("--kill-on-bad-exit", "1"),
+        ("--cpu-bind", "none"),
+        ("--mpi", plugin),
+        ("--export", "ALL"),
+    ]
     options = _unless_given(defaults, wanted.arguments, joined=True)
     # Within a step, the resources are the step's own, and a second one would wait for them for ever.
     return [*options, "--overlap"] if "SLURM_STEP_ID" in wanted.environ else options
 
 
-def _unless_given(defaults: Sequence[tuple[str, str]], given: Sequence[str], joined: bool = False) -> list[str]:
+def _unless_given(
+    defaults: Sequence[tuple[str, str]], given: Sequence[str], joined: bool = False
+) -> list[str]:
     """Options with their values, without those that the user gives, which launchers refuse to take twice."""
     names = {argument.split("=")[0].lstrip("-") for argument in given if argument.startswith("-")}
     kept = [(name, value) for name, value in defaults if name.lstrip("-") not in names]

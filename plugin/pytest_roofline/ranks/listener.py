@@ -29,7 +29,9 @@ class Listener:
     def __init__(self, address: str, port: int = 0, key: bytes = b"") -> None:
         self._socket = server(address, port)
         self.endpoint = Endpoint(
-            own_addresses(address), int(self._socket.getsockname()[1]), key or secrets.token_bytes(32)
+            own_addresses(address),
+            int(self._socket.getsockname()[1]),
+            key or secrets.token_bytes(32),
         )
         self._accepted: queue.Queue[Channel] = queue.Queue()
         threading.Thread(target=self._accept, daemon=True, name="roofline-listener").start()
@@ -78,7 +80,9 @@ class Listener:
                 connection, _ = self._socket.accept()
             except OSError:
                 return
-            threading.Thread(target=self._greet, args=(connection,), daemon=True, name="roofline-greeting").start()
+            threading.Thread(
+                target=self._greet, args=(connection,), daemon=True, name="roofline-greeting"
+            ).start()
 
     def _greet(self, connection: socket.socket) -> None:
         try:
@@ -103,7 +107,11 @@ def server(address: str, port: int = 0) -> socket.socket:
     """A socket that listens on an address of either family; of a name, or of none, by IPv4 if it can be."""
     try:
         entries = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM) if address else ()
-        family = socket.AF_INET6 if {entry[0] for entry in entries} == {socket.AF_INET6} else socket.AF_INET
+        family = (
+            socket.AF_INET6
+            if {entry[0] for entry in entries} == {socket.AF_INET6}
+            else socket.AF_INET
+        )
         return socket.create_server((address, port), family=family, backlog=512)
     except OSError as error:
         where = f"{address or 'any address'}:{port}" if port else address or "any address"
@@ -122,7 +130,12 @@ def store_server(address: str) -> Any:
     port = listening.getsockname()[1]
     # The store takes the socket over, and closes it at its end.
     return TCPStore(
-        address or "127.0.0.1", port, None, True, wait_for_workers=False, master_listen_fd=listening.detach()
+        address or "127.0.0.1",
+        port,
+        None,
+        True,
+        wait_for_workers=False,
+        master_listen_fd=listening.detach(),
     )
 
 
@@ -133,7 +146,10 @@ def own_addresses(bound_to: str) -> tuple[str, ...]:
     name = socket.gethostname()
     found = [name, socket.getfqdn()]
     with contextlib.suppress(OSError):
-        found += [str(entry[4][0]) for entry in socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)]
+        found += [
+            str(entry[4][0])
+            for entry in socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
+        ]
     # Last, since elsewhere it is another host, which then does not know the key.
     return tuple(dict.fromkeys([*found, "127.0.0.1"]))
 

@@ -48,7 +48,9 @@ class Local:
         """Start `size` ranks with these environment variables."""
         self._renew_server(without_launch(os.environ) | loopback())
         for rank in range(size):
-            self._start(rank, loopback() | variables | Identity(rank, size, rank, size, self.name).environ)
+            self._start(
+                rank, loopback() | variables | Identity(rank, size, rank, size, self.name).environ
+            )
 
     def start_one(self, rank: int, variables: Mapping[str, str]) -> str:
         """Start one rank alone, after an end of what was there before; why it could not be, or empty."""
@@ -89,7 +91,9 @@ class Local:
         for rank, process in self._processes.items():
             if process.poll() is not None:
                 assert process.returncode is not None
-                words = self.tail(rank) or (last_words(process.why) if isinstance(process, Forked) else "")
+                words = self.tail(rank) or (
+                    last_words(process.why) if isinstance(process, Forked) else ""
+                )
                 return f"rank {rank} ended during its boot: {ending(process.returncode)}\n{words}".rstrip()
         return ""
 

@@ -27,7 +27,12 @@ from ..engine.request import Request, Timed
 from ..engine.timing import Engine
 from .worlds import Rank
 
-KINDS = ("something else than a function or a Timed", "a function", "a Timed without make_args", "a Timed")
+KINDS = (
+    "something else than a function or a Timed",
+    "a function",
+    "a Timed without make_args",
+    "a Timed",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,9 @@ def run_once(rank: Rank, fn: Callable[..., object], args: tuple[object, ...]) ->
 class _RankObserver(Observer):
     """Tells the controller of every block, and looks for the rank that the others wait for."""
 
-    def __init__(self, rank: Rank, request: Request, tell: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self, rank: Rank, request: Request, tell: Callable[[dict[str, Any]], None]
+    ) -> None:
         self._rank = rank
         self._request = request
         self._tell = tell
@@ -104,7 +111,9 @@ class _RankObserver(Observer):
         kept = engine.log.kept
         self._tell({"index": len(kept) - 1, "kept": kept[-1], "common": engine.log.common()})
 
-    def found(self, measured: Measured, fn: Callable[..., object], sets: Sequence[tuple[object, ...]]) -> None:
+    def found(
+        self, measured: Measured, fn: Callable[..., object], sets: Sequence[tuple[object, ...]]
+    ) -> None:
         """Find the late rank, unless the data are wrong."""
         if self._rank.size > 1 and not measured.wrong:
             call_s, budget_s = measured.samples.median_s, self._request.budget_s
@@ -143,19 +152,29 @@ BARRIER_SPREAD_S = 250e-6
 CALLS = ((1 / 5, 1), (1 / 25, 3), (0.0, 5))
 
 
-def straggler(calls: Sequence[Sequence[tuple[float, float]]]) -> tuple[int | None, tuple[float, ...]]:
+def straggler(
+    calls: Sequence[Sequence[tuple[float, float]]],
+) -> tuple[int | None, tuple[float, ...]]:
     """The late rank, and by how much each one lags."""
     lags = [[own_s - min(own_s for own_s, _ in row) for own_s, _ in row] for row in calls]
     lag_s = tuple(median(column) for column in zip(*lags, strict=True))
     call_s = median(max(whole_s for _, whole_s in row) for row in calls)
     late = max(range(len(lag_s)), key=lag_s.__getitem__)
     others = [each for rank, each in enumerate(lag_s) if rank != late]
-    noise_s = max(SHARE_OF_CALL * call_s, BARRIER_SPREAD_S, TIMES_THE_OTHERS * median(others) if others else 0.0)
+    noise_s = max(
+        SHARE_OF_CALL * call_s,
+        BARRIER_SPREAD_S,
+        TIMES_THE_OTHERS * median(others) if others else 0.0,
+    )
     return (late if others and lag_s[late] > noise_s else None), lag_s
 
 
 def find(
-    rank: Rank, fn: Callable[..., object], sets: Sequence[tuple[object, ...]], call_s: float, budget_s: float
+    rank: Rank,
+    fn: Callable[..., object],
+    sets: Sequence[tuple[object, ...]],
+    call_s: float,
+    budget_s: float,
 ) -> tuple[int | None, tuple[float, ...]]:
     """The late rank and every rank's lag, by a few calls that are not timed; all ranks come here, and all learn."""
     count = next(count for share, count in CALLS if call_s > share * budget_s or not share)
@@ -180,7 +199,9 @@ def _once(
     end = device.stamp()
     device.synchronize()
     whole_s = device.elapsed_s(start, end)
-    within_s = sum(device.elapsed_s(*pair) for pair in zip(inside.marks[::2], inside.marks[1::2], strict=True))
+    within_s = sum(
+        device.elapsed_s(*pair) for pair in zip(inside.marks[::2], inside.marks[1::2], strict=True)
+    )
     return max(0.0, whole_s - within_s), whole_s
 
 

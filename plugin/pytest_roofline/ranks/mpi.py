@@ -97,11 +97,18 @@ def gpu_awareness(run: Callable[..., Sequence[dict[str, Any]]]) -> Awareness:
         found = run(probe, world_size=2, timeout=TIMEOUT_S)
     except Exception as error:
         first, *_ = str(error).splitlines() or [type(error).__name__]
-        return Awareness(False, f"not GPU-aware: its ranks did not survive a device buffer: {first}")
+        return Awareness(
+            False, f"not GPU-aware: its ranks did not survive a device buffer: {first}"
+        )
     if any(not result["device"].startswith("cuda") for result in found):
         return Awareness(False, f"no device buffers: a rank is on {found[0]['device']}")
-    library, wrong = found[0]["version"], sorted({size for result in found for size in result["wrong"]})
+    library, wrong = (
+        found[0]["version"],
+        sorted({size for result in found for size in result["wrong"]}),
+    )
     if wrong:
         sizes = ", ".join(map(str, wrong))
-        return Awareness(False, f"not GPU-aware: device buffers of {sizes} bytes arrived wrong ({library})")
+        return Awareness(
+            False, f"not GPU-aware: device buffers of {sizes} bytes arrived wrong ({library})"
+        )
     return Awareness(True, f"GPU-aware: device buffers arrived whole ({library})")

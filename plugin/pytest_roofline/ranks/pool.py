@@ -79,7 +79,9 @@ class Pool:
         # For pytest, which takes this as a wish; whoever reads a failure wants the test's own line.
         data = encode(tuple(arguments), "an argument")
         if not 1 <= size <= self.size:
-            raise BadInput(f"a world of {size} ranks was asked for; expected 1 to {self.size}, which this pool has")
+            raise BadInput(
+                f"a world of {size} ranks was asked for; expected 1 to {self.size}, which this pool has"
+            )
         try:
             self._ensure(size)
             self._tasks += 1
@@ -92,7 +94,10 @@ class Pool:
             raise
         if progress.failed or progress.waiting:
             self._fail(progress, size, timeout_s)
-        return [decode(progress.answers[rank].value, f"the result of rank {rank}") for rank in range(size)]
+        return [
+            decode(progress.answers[rank].value, f"the result of rank {rank}")
+            for rank in range(size)
+        ]
 
     def kill(self) -> None:
         """End every rank at once; the next task starts new ones."""
@@ -126,7 +131,11 @@ class Pool:
 
         wanted, known = backend_of(self.kind, backend), self._world
         group_s = max(GROUP_S, GROUP_FACTOR * timeout_s)
-        if known is None or (known.size, known.backend) != (size, wanted) or known.timeout_s < group_s:
+        if (
+            known is None
+            or (known.size, known.backend) != (size, wanted)
+            or known.timeout_s < group_s
+        ):
             self._worlds += 1
             known = self._world = World(f"{self.generation}.{self._worlds}", size, wanted, group_s)
         return known
@@ -165,9 +174,13 @@ class Pool:
         if failed and isinstance(failed[-1], RanksSkipped):
             raise RanksSkipped(str(failed[-1]))
         if len(failed) >= MOST_FAILED_BOOTS:
-            raise RanksFailed(f"{failed[-1]}\n(not tried again after {MOST_FAILED_BOOTS} failed boots)")
+            raise RanksFailed(
+                f"{failed[-1]}\n(not tried again after {MOST_FAILED_BOOTS} failed boots)"
+            )
         self.generation += 1
-        boot = Boot(self.placement, self.size, self.kind, self._address, self._boot_s, asked=self._asked)
+        boot = Boot(
+            self.placement, self.size, self.kind, self._address, self._boot_s, asked=self._asked
+        )
         try:
             boot.run(self.store_port())
         except BaseException as error:
@@ -198,7 +211,9 @@ class Pool:
                 self.kill()
             raise RanksSkipped(_skip_text(skipped, members))
         found = ends(progress, members, self.placement)
-        tails = {end.rank: self.placement.tail(end.rank) for end in found if end.how in ("lost", "stuck")}
+        tails = {
+            end.rank: self.placement.tail(end.rank) for end in found if end.how in ("lost", "stuck")
+        }
         self.kill()
         raise RanksFailed(report(found, timeout_s, tails))
 
@@ -210,5 +225,9 @@ def _skip_text(skipped: dict[int, Answer], members: Sequence[Member]) -> str:
     parts = []
     for reason, ranks in reasons.items():
         names = ", ".join(f"{rank} on {members[rank].host}" for rank in ranks)
-        parts.append(reason if len(ranks) == len(members) else f"{reason} (rank{'s' * (len(ranks) > 1)} {names})")
+        parts.append(
+            reason
+            if len(ranks) == len(members)
+            else f"{reason} (rank{'s' * (len(ranks) > 1)} {names})"
+        )
     return "; ".join(parts)

@@ -72,7 +72,9 @@ def ending(status: int) -> str:
     except ValueError:
         name = f"signal {-status}"
     # Where nobody did so, the kernel may have, for lack of memory.
-    return f"killed by {name}" + (" (out of memory? dmesg tells)" if -status == signal.SIGKILL else "")
+    return f"killed by {name}" + (
+        " (out of memory? dmesg tells)" if -status == signal.SIGKILL else ""
+    )
 
 
 def text_of(path: Path) -> str:
@@ -146,7 +148,11 @@ def remove_abandoned() -> None:
     """Remove this user's temporary folders whose process is gone, as after a kill; of another space nobody knows."""
     for folder in Path(tempfile.gettempdir()).glob("roofline-*-*"):
         owner = _OWNED.match(folder.name)
-        if owner is None or owner[3] != _space_mark() or is_same(Started(int(owner[1]), int(owner[2]) or None)):
+        if (
+            owner is None
+            or owner[3] != _space_mark()
+            or is_same(Started(int(owner[1]), int(owner[2]) or None))
+        ):
             continue
         with contextlib.suppress(OSError):
             if folder.lstat().st_uid == os.getuid():
@@ -177,7 +183,9 @@ def stacks_at_a_signal(ranks: Mapping[int, tuple[Started, int]]) -> dict[int, st
         for rank in asked:
             process, descriptor = ranks[rank]
             with contextlib.suppress(OSError):
-                found[rank] = Path(f"/proc/{process.pid}/fd/{descriptor}").read_text(errors="replace")
+                found[rank] = Path(f"/proc/{process.pid}/fd/{descriptor}").read_text(
+                    errors="replace"
+                )
     return found
 
 
@@ -259,7 +267,12 @@ class Stat(NamedTuple):
 def stat(pid: int) -> Stat | None:
     """Of a process now; None where it is gone."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        fields = (
+            Path(f"/proc/{pid}/stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")[2]
+            .split()
+        )
         return Stat(fields[0], int(fields[1]), int(fields[19]))
     except (OSError, IndexError, ValueError):
         return None

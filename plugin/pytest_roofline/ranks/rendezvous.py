@@ -50,7 +50,9 @@ class FileRendezvous:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             # mkstemp gives mode 0600.
-            descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")
+            descriptor, name = tempfile.mkstemp(
+                dir=self._path.parent, prefix=f".{self._path.name}."
+            )
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(listener.endpoint.text)
                 file.flush()
@@ -114,7 +116,9 @@ Rendezvous = FileRendezvous | SecretRendezvous
 
 def rendezvous_of(identity: Identity, environ: Mapping[str, str], folder: Path) -> Rendezvous:
     """Where the processes of a launch meet."""
-    host, port, secret = (environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT", SECRET_VARIABLE))
+    host, port, secret = (
+        environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT", SECRET_VARIABLE)
+    )
     if secret and len(secret) < SHORTEST_SECRET:
         raise BadInput(
             f"{SECRET_VARIABLE} has {len(secret)} characters; expected at least {SHORTEST_SECRET}, as of "
@@ -127,7 +131,9 @@ def rendezvous_of(identity: Identity, environ: Mapping[str, str], folder: Path) 
             key = hashlib.sha256(f"{secret}\n{_master(environ)}".encode()).digest()
             return SecretRendezvous(host, _ports(int(port), environ), key)
     elif identity.launcher in ("torchrun", "env"):
-        missing = " and ".join(name for name in ("MASTER_ADDR", "MASTER_PORT") if not environ.get(name))
+        missing = " and ".join(
+            name for name in ("MASTER_ADDR", "MASTER_PORT") if not environ.get(name)
+        )
         raise BadInput(
             f"RANK={identity.rank} and WORLD_SIZE={identity.size} are set, but not {missing}; "
             "set them to rank 0's host and a free port there, or unset RANK and WORLD_SIZE"
@@ -182,7 +188,9 @@ def _launch(identity: Identity, environ: Mapping[str, str]) -> str:
     elif identity.launcher in ("torchrun", "env"):
         name = master
     else:
-        found = [environ[known] for known in (*_LAUNCH_NAMES, *_JOB_NAMES) if environ.get(known)] or [master]
+        found = [
+            environ[known] for known in (*_LAUNCH_NAMES, *_JOB_NAMES) if environ.get(known)
+        ] or [master]
         if not found[0] and identity.local_size != identity.size:
             raise BadInput(
                 f"this mpirun names no job that rank {identity.rank} of {identity.size} could know its own by; "

@@ -67,7 +67,9 @@ def reference(fn: Callable[..., object]) -> FunctionRef:
     try:
         return FunctionRef(str(path), _digest(path), fn.__module__, name)
     except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}; ranks load {name} from there") from None
+        raise BadInput(
+            f"{path} cannot be read: {error.strerror}; ranks load {name} from there"
+        ) from None
 
 
 def _refuse(fn: object) -> None:
@@ -77,8 +79,14 @@ def _refuse(fn: object) -> None:
             f"{name} is no function at the top of a module (a lambda, a closure, a method, a partial?); ranks load it "
             "by file and name: pass what it holds as arguments beside it"
         )
-    if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn):
-        raise BadInput(f"{name} is async or a generator, so calling it does no work; expected a plain function")
+    if (
+        inspect.iscoroutinefunction(fn)
+        or inspect.isasyncgenfunction(fn)
+        or inspect.isgeneratorfunction(fn)
+    ):
+        raise BadInput(
+            f"{name} is async or a generator, so calling it does no work; expected a plain function"
+        )
 
 
 def _digest(path: Path) -> str:
@@ -232,7 +240,9 @@ def _check_size(size_bytes: int, most_bytes: int) -> None:
 
 def _not_plain(value: object) -> BadInput:
     kind = type(value)
-    name = getattr(value, "__qualname__", None) if isinstance(value, type) or callable(value) else None
+    name = (
+        getattr(value, "__qualname__", None) if isinstance(value, type) or callable(value) else None
+    )
     return BadInput(f"holds {name or f'a {kind.__module__}.{kind.__qualname__}'}; {_EXPECTED}")
 
 
@@ -250,7 +260,10 @@ class _Pickler(pickle.Pickler):
         kind = type(value)
         if kind in (complex, bytearray, range, slice):
             return NotImplemented
-        if any(value is known for known in (_tensor, _dtype, int, tuple, complex, bytearray, range, slice)):
+        if any(
+            value is known
+            for known in (_tensor, _dtype, int, tuple, complex, bytearray, range, slice)
+        ):
             return NotImplemented
         if isinstance(value, torch.Tensor):
             return self._reduce_tensor(value)
@@ -262,7 +275,11 @@ class _Pickler(pickle.Pickler):
             return NotImplemented
         if _is_record(kind):
             return kind, tuple(getattr(value, field.name) for field in dataclasses.fields(value))
-        if isinstance(value, int) and not isinstance(value, bool) and kind.__module__.startswith(_OURS):
+        if (
+            isinstance(value, int)
+            and not isinstance(value, bool)
+            and kind.__module__.startswith(_OURS)
+        ):
             return int, (int(value),)
         raise _not_plain(value)
 

@@ -81,7 +81,10 @@ class Server:
         from . import facts
 
         self._channel.send(
-            {"kind": "facts", "facts": facts.gather(identity.rank, identity.local_rank, asked["device"])}
+            {
+                "kind": "facts",
+                "facts": facts.gather(identity.rank, identity.local_rank, asked["device"]),
+            }
         )
         boot = self._inbox.get()
         if boot["kind"] == "stop":
@@ -192,7 +195,9 @@ def _answer(error: BaseException) -> Answer:
         except Exception:
             where = "".join(traceback.format_tb(error.__traceback__)) + name
     line = f"{name}: {text}" if text else name
-    return Answer("raised", error=encodable(line)[:_MOST_TEXT], traceback=_shortened(encodable(where)))
+    return Answer(
+        "raised", error=encodable(line)[:_MOST_TEXT], traceback=_shortened(encodable(where))
+    )
 
 
 def _shortened(text: str) -> str:

@@ -105,8 +105,14 @@ class Rank(int):
             BadInput: the list is empty, not ascending, or names a rank that this world has not.
         """
         members = tuple(ranks)
-        if not members or list(members) != sorted(set(members)) or not 0 <= members[0] <= members[-1] < self.size:
-            raise BadInput(f"subgroup of {list(ranks)}; expected ascending ranks from 0 to {self.size - 1}")
+        if (
+            not members
+            or list(members) != sorted(set(members))
+            or not 0 <= members[0] <= members[-1] < self.size
+        ):
+            raise BadInput(
+                f"subgroup of {list(ranks)}; expected ascending ranks from 0 to {self.size - 1}"
+            )
         if members not in self._subgroups:
             made = dist.new_group(list(members), timeout=self._timeout)
             self._subgroups[members] = made if int(self) in members else None
@@ -243,7 +249,9 @@ def backends(kind: str) -> tuple[str, ...]:
 
 def check_backend(backend: str | None) -> str | None:
     """A back end as a user names it; None is the device's own."""
-    if backend is not None and not (isinstance(backend, str) and dist.is_backend_available(backend)):
+    if backend is not None and not (
+        isinstance(backend, str) and dist.is_backend_available(backend)
+    ):
         known = [name for name in dist.Backend.backend_list if name not in ("undefined", "fake")]
         there = ", ".join(name for name in known if dist.is_backend_available(name))
         raise BadInput(f"backend is {backend!r}; this torch has {there}")

@@ -12,7 +12,14 @@ from ..baselines.proposals import Proposal
 from ..baselines.renewal import Change, since, since_accepted
 from ..core.entries import Entry
 from ..core.facts import HardwareKey
-from ..core.units import format_flops, format_memory, format_percent, format_rate, format_seconds, printable
+from ..core.units import (
+    format_flops,
+    format_memory,
+    format_percent,
+    format_rate,
+    format_seconds,
+    printable,
+)
 from ..core.work import rate_suffix
 from ..kernel_gate.recording import ExactChange
 from ..stats.limits import value_text
@@ -110,7 +117,11 @@ one new process finds 80 times in 100 at the 1 % level. prov.: provisional."""
 def _rate(health: Health) -> str:
     if health.rate is None:
         return ""
-    return format_flops(health.rate) if rate_suffix(health.entry.metric) == "TFLOPS" else format_rate(health.rate)
+    return (
+        format_flops(health.rate)
+        if rate_suffix(health.entry.metric) == "TFLOPS"
+        else format_rate(health.rate)
+    )
 
 
 def _spread(spread: Spread) -> str:
@@ -130,17 +141,30 @@ def published_lines(entries: Sequence[Entry], at_most: int | None = MOST_OF_ONE)
     groups: dict[str, list[Entry]] = {}
     for entry in entries:
         if entry.kind != "measured":
-            groups.setdefault(entry.benchmark + (f".{entry.name}" if entry.name else ""), []).append(entry)
+            groups.setdefault(
+                entry.benchmark + (f".{entry.name}" if entry.name else ""), []
+            ).append(entry)
     lines = []
     for benchmark, known in groups.items():
-        ordered = sorted(known, key=lambda entry: (not entry.gates, bool(entry.implausible), entry.kind != "threshold"))
+        ordered = sorted(
+            known,
+            key=lambda entry: (not entry.gates, bool(entry.implausible), entry.kind != "threshold"),
+        )
         limits = sum(entry.gates for entry in known)
         gating = f", {counted(limits, 'limit gates', 'limits gate')}" if limits else ", shown only"
-        lines.append(printable(f"{benchmark}: {counted(len(known), 'published figure', 'published figures')}{gating}"))
+        lines.append(
+            printable(
+                f"{benchmark}: {counted(len(known), 'published figure', 'published figures')}{gating}"
+            )
+        )
         lines += [f"  {_published(entry)}" for entry in ordered[:at_most]]
         if len(known) > len(ordered[:at_most]):
             left = len(known) - len(ordered[:at_most])
-            lines.append(printable(f"  and {left} more (all of them: roofline baseline show … {benchmark}, or --json)"))
+            lines.append(
+                printable(
+                    f"  and {left} more (all of them: roofline baseline show … {benchmark}, or --json)"
+                )
+            )
     return lines
 
 
@@ -166,7 +190,11 @@ def provisional_note(healths: Sequence[Health]) -> str:
 
 def provisional_lines(healths: Sequence[Health]) -> list[str]:
     """Of each provisional entry, why."""
-    return [printable(f"{h.entry.label} is provisional: {h.provisional}") for h in healths if h.provisional]
+    return [
+        printable(f"{h.entry.label} is provisional: {h.provisional}")
+        for h in healths
+        if h.provisional
+    ]
 
 
 def renewal_lines(healths: Sequence[Health]) -> list[str]:
@@ -180,7 +208,9 @@ def _renewals(entry: Entry) -> str:
     drifts = [format_percent(renewal.drift) for renewal in since_accepted(entry.renewals)]
     told = f"{entry.label}: "
     if drifts:
-        told += f"{drifts[-1]} since {since(entry)}, in {counted(len(drifts), 'renewal', 'renewals')}"
+        told += (
+            f"{drifts[-1]} since {since(entry)}, in {counted(len(drifts), 'renewal', 'renewals')}"
+        )
         last = [drift.removesuffix(" %") for drift in drifts[-5:-1]]
         told += f" ({', '.join([*last, drifts[-1]])})" if last else ""
     elif accepted:
@@ -211,7 +241,17 @@ def health_as_json(health: Health) -> dict[str, Any]:
 
 def published_as_json(entry: Entry) -> dict[str, Any]:
     """A published figure for a machine."""
-    fields = ("value", "unit", "convention", "source", "confidence", "statistic", "note", "implausible", "gates")
+    fields = (
+        "value",
+        "unit",
+        "convention",
+        "source",
+        "confidence",
+        "statistic",
+        "note",
+        "implausible",
+        "gates",
+    )
     return _named(entry) | {name: getattr(entry, name) for name in fields}
 
 
@@ -227,7 +267,9 @@ def _named(entry: Entry) -> dict[str, Any]:
     }
 
 
-def proposal_as_json(proposal: Proposal, output: Path, notes: Sequence[str], provisional: str) -> dict[str, Any]:
+def proposal_as_json(
+    proposal: Proposal, output: Path, notes: Sequence[str], provisional: str
+) -> dict[str, Any]:
     """What a proposal holds; `provisional` says of which entries too little is known."""
     entries, exact = proposal.baseline.entries, proposal.baseline.exact
     return {
@@ -243,7 +285,12 @@ def proposal_as_json(proposal: Proposal, output: Path, notes: Sequence[str], pro
 
 
 def changes_as_json(
-    changes: Sequence[Change], kernels: Sequence[ExactChange], path: Path, exact_path: Path, *, written: bool
+    changes: Sequence[Change],
+    kernels: Sequence[ExactChange],
+    path: Path,
+    exact_path: Path,
+    *,
+    written: bool,
 ) -> dict[str, Any]:
     """What an approval does to each entry, and whether it was done."""
     return {

@@ -35,7 +35,9 @@ def comparison_lines(compared: Comparison, old: Sequence[Run], new: Sequence[Run
         new: those on the new side.
     """
     rows = compared.rows
-    lines = [f"REGRESSED: {together_text(compared.together)}"] if compared.together is not None else []
+    lines = (
+        [f"REGRESSED: {together_text(compared.together)}"] if compared.together is not None else []
+    )
     lines += _one_run_lines(old, new) + _blind_line(rows, new) + shift_line(rows) + clock_line(rows)
     changed = _apart(old, new) + changed_texts(rows)
     lines += [printable(f"changed: {'; '.join(changed)}")] if changed else []
@@ -47,17 +49,25 @@ def _one_run_lines(old: Sequence[Run], new: Sequence[Run]) -> list[str]:
     known = {(run.header.run_id, run.header.started): run.path for run in old}
     twins = [(known.get((run.header.run_id, run.header.started)), run.path) for run in new]
     why = "hold one run, which is never slower than itself; name a run of before and of after"
-    return [printable(f"{one} and {other} {why}") for one, other in twins if one is not None and one != other]
+    return [
+        printable(f"{one} and {other} {why}")
+        for one, other in twins
+        if one is not None and one != other
+    ]
 
 
 def _blind_line(rows: Sequence[Row], new: Sequence[Run]) -> list[str]:
     """That too few processes were named for red, and how many are enough; empty where some test may turn red."""
     held = [row.judgement for row in rows if row.judgement is not None and row.judgement.compared]
-    if not held or any(one.verdict == Kind.REGRESSED or one.processes >= one.fewest for one in held):
+    if not held or any(
+        one.verdict == Kind.REGRESSED or one.processes >= one.fewest for one in held
+    ):
         return []
     one = max(held, key=lambda judged: judged.fewest)
     known = len(one.baseline_medians_s)
-    enough, side = (one.fewest, "the new side") if known >= ENOUGH_KNOWN else (ENOUGH_KNOWN, "each side")
+    enough, side = (
+        (one.fewest, "the new side") if known >= ENOUGH_KNOWN else (ENOUGH_KNOWN, "each side")
+    )
     remedy = f"measure {side} with --roofline-rounds={enough} --roofline-save=NAME, or name"
     if new and all(map(is_imported, new)):
         remedy = "import more logs, and name"
@@ -90,7 +100,8 @@ def comparison_as_json(compared: Comparison) -> list[dict[str, Any]]:
     shift = common_shift(row.judgement for row in compared.rows)
     moved = growth(shift.estimate) if shift is not None else None
     return [
-        plain(columns) | (_more(row, moved) if columns.metric == TIME else _kernel(row) if row.exact else {})
+        plain(columns)
+        | (_more(row, moved) if columns.metric == TIME else _kernel(row) if row.exact else {})
         for row in compared.everything
         for columns in row.columns()
     ]
@@ -158,16 +169,29 @@ def contrast_text(found: Contrast, width: int, colour: bool) -> str:
 def _contrast_table(found: Contrast, values: Sequence[str]) -> TextTable:
     """Both times, the speed-up with its interval, the processes, the verdict; of several values a column with each."""
     several = len(values) > 1
-    heads = (printable(found.base), "other" if several else printable(values[0]), "speed-up", "99 % interval", "n")
+    heads = (
+        printable(found.base),
+        "other" if several else printable(values[0]),
+        "speed-up",
+        "99 % interval",
+        "n",
+    )
     table = TextTable(("test", "left"), *[(printable(found.parameter), "left")] * several,
                       *[(head, "right") for head in heads], ("verdict", "left"))  # fmt: skip
     for value, row in found.rows:
-        times = ["" if time_s is None else format_seconds(time_s) for time_s in (row.baseline_time_s, row.time_s)]
+        times = [
+            "" if time_s is None else format_seconds(time_s)
+            for time_s in (row.baseline_time_s, row.time_s)
+        ]
         bounds = " … ".join(
-            f"{1 / (1 + bound):.2f}" for bound in (row.change_high, row.change_low) if bound is not None
+            f"{1 / (1 + bound):.2f}"
+            for bound in (row.change_high, row.change_low)
+            if bound is not None
         )
         cells = [*times, _times(_speedup(row.change)), bounds, f"{row.processes or ''}"]
-        table.add_row(printable(row.label), *[printable(value)] * several, *cells, styled(row.verdict))
+        table.add_row(
+            printable(row.label), *[printable(value)] * several, *cells, styled(row.verdict)
+        )
     return table
 
 
@@ -201,12 +225,16 @@ def rollout_text(found: Rollout, width: int, colour: bool) -> str:
     told = ", ".join(f"{counts[kind]} {kind}" for kind in Kind if counts[kind])
     notes = [*_open_lines(found.rows), *_outlier_lines(found), *_lost_lines(found)]
     notes.append(f"spread of changes: {found.spread}")
-    return "\n".join([*map(printable, lines), _table(found, width, colour), *map(printable, notes), told])
+    return "\n".join(
+        [*map(printable, lines), _table(found, width, colour), *map(printable, notes), told]
+    )
 
 
 def _side_lines(word: str, side: RolloutSide) -> list[str]:
     lines = [f"{word}: {listed([_name(place) for place in side.devices], MOST_PLACES)}"]
-    told = [f"{change} on {count} of {len(side.devices)}" for change, count in side.environment.items()]
+    told = [
+        f"{change} on {count} of {len(side.devices)}" for change, count in side.environment.items()
+    ]
     lines += [f"  {listed(told, MOST_PLACES, '; ')}"] if told else []
     lines += [f"  only before: {listed(side.gone, MOST_PLACES)}"] if side.gone else []
     return lines + ([f"  only after: {listed(side.new, MOST_PLACES)}"] if side.new else [])
@@ -241,8 +269,14 @@ def _percent(changes: Changes) -> str:
 
 
 def _open_lines(rows: Sequence[Row]) -> list[str]:
-    told = [f"INCONCLUSIVE {row.label}: {row.reason}" for row in rows if row.verdict == Kind.INCONCLUSIVE]
-    return told[:MOST_PLACES] + ([f"… and {len(told) - MOST_PLACES} more"] if len(told) > MOST_PLACES else [])
+    told = [
+        f"INCONCLUSIVE {row.label}: {row.reason}"
+        for row in rows
+        if row.verdict == Kind.INCONCLUSIVE
+    ]
+    return told[:MOST_PLACES] + (
+        [f"… and {len(told) - MOST_PLACES} more"] if len(told) > MOST_PLACES else []
+    )
 
 
 def _outlier_lines(found: Rollout) -> list[str]:
@@ -259,7 +293,9 @@ def _outlier_lines(found: Rollout) -> list[str]:
             ]
             if far and len(changes) > 2:
                 rest = format_percent(growth(middle))
-                lines.append(f"{row.label}: {listed(far, MOST_PLACES)}, where the middle of its side is {rest}")
+                lines.append(
+                    f"{row.label}: {listed(far, MOST_PLACES)}, where the middle of its side is {rest}"
+                )
     return lines
 
 
@@ -270,14 +306,23 @@ def _lost_lines(found: Rollout) -> list[str]:
         lines.append(
             f"lost: {label} has no sound time any more on {on} ({len(places)} of {len(found.treated.devices)})"
         )
-    return lines + ([f"on no control: {listed(found.uncontrolled, MOST_PLACES)}"] if found.uncontrolled else [])
+    return lines + (
+        [f"on no control: {listed(found.uncontrolled, MOST_PLACES)}"] if found.uncontrolled else []
+    )
 
 
 def rollout_as_json(found: Rollout) -> list[dict[str, Any]]:
     """A row a test, in the fields of every document, and with it what each device did; changes are shares of time."""
     reason = "no sound time any more on devices that got the change"
     lost = [
-        Row(test="", label=label, parameters={}, metric=TIME, verdict=Kind.INVALID.value, reason=reason)
+        Row(
+            test="",
+            label=label,
+            parameters={},
+            metric=TIME,
+            verdict=Kind.INVALID.value,
+            reason=reason,
+        )
         for label in found.lost
     ]
     return [plain(row) | _of_devices(found, row) for row in (*found.rows, *lost)]
@@ -288,7 +333,8 @@ def _of_devices(found: Rollout, row: Row) -> dict[str, Any]:
         return {"p": None, "control_change": None, "devices": {}, "control_devices": {}}
     changes = found.changes_of(row)
     treated, controls = (
-        {_name(place): growth(change) for place, change in side.items()} for side in (changes.treated, changes.controls)
+        {_name(place): growth(change) for place, change in side.items()}
+        for side in (changes.treated, changes.controls)
     )
     control = growth(fmean(changes.controls.values()))
     p = row.judgement.p_adjusted

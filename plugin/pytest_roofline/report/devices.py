@@ -99,9 +99,18 @@ def _devices(rows: Sequence[Row]) -> dict[str | None, str]:
 
 
 def _table(
-    benchmark: str, quantity: Quantity, si: str, devices: tuple[str, ...], lines: dict[str, tuple[Row | None, ...]]
+    benchmark: str,
+    quantity: Quantity,
+    si: str,
+    devices: tuple[str, ...],
+    lines: dict[str, tuple[Row | None, ...]],
 ) -> DeviceTable:
-    middle = median(value for line in lines.values() for row in line if (value := _value(row, quantity)) is not None)
+    middle = median(
+        value
+        for line in lines.values()
+        for row in line
+        if (value := _value(row, quantity)) is not None
+    )
     scale, unit = next((one for one in _UNITS[si] if middle >= one[0]), _UNITS[si][-1])
     return DeviceTable(benchmark, quantity, si, unit, scale, devices, lines)
 
@@ -109,7 +118,9 @@ def _table(
 def _value(row: Row | None, quantity: Quantity) -> float | None:
     if row is None or row.measurement is None:
         return None
-    return finite({"time": row.time_s, "rate": row.rate, "peak": row.measurement.peak_bytes}[quantity])
+    return finite(
+        {"time": row.time_s, "rate": row.rate, "peak": row.measurement.peak_bytes}[quantity]
+    )
 
 
 def devices_text(tables: Sequence[DeviceTable], width: int, colour: bool) -> str:
@@ -120,7 +131,9 @@ def devices_text(tables: Sequence[DeviceTable], width: int, colour: bool) -> str
         drawn = TextTable(("test", "left"), *((name, "right") for name in names))
         for label, line in table.lines.items():
             drawn.add_row(printable(label), *map(table.cell, line))
-        blocks.append(f"{table.title}\n{render(drawn, max(width, _HEADING * (2 + len(table.devices))), colour)}")
+        blocks.append(
+            f"{table.title}\n{render(drawn, max(width, _HEADING * (2 + len(table.devices))), colour)}"
+        )
     return "\n\n".join(blocks)
 
 

@@ -12,7 +12,14 @@ from ..core.memory import MemoryUse
 from ..core.profiles import Figure, Profile
 from ..core.records import Measurement
 from ..core.rows import Row
-from ..core.units import count, format_memory, format_percent, format_seconds, format_tolerance, printable
+from ..core.units import (
+    count,
+    format_memory,
+    format_percent,
+    format_seconds,
+    format_tolerance,
+    printable,
+)
 from ..kernel_gate.text import explanation as kernel_explanation
 from ..observe.text import memory_lines, profile_lines
 from ..stats.looks import FALSE_RED
@@ -42,8 +49,15 @@ def explanation(row: Row, width: int) -> list[str]:
     judged = row.judgement
     if judged is None:
         return [*lines, *map(printable, f"no verdict: {_unjudged(row)}".splitlines())]
-    lines += [*_reference(judged), *(printable(f"published, shown only: {text}") for text in judged.published)]
-    return [*lines, *_reasoning(judged), *([_memory(judged.peak)] if judged.peak is not None else [])]
+    lines += [
+        *_reference(judged),
+        *(printable(f"published, shown only: {text}") for text in judged.published),
+    ]
+    return [
+        *lines,
+        *_reasoning(judged),
+        *([_memory(judged.peak)] if judged.peak is not None else []),
+    ]
 
 
 def _unjudged(row: Row) -> str:
@@ -56,9 +70,13 @@ def _unjudged(row: Row) -> str:
 
 def _samples(measurements: Sequence[Measurement], width: int) -> list[str]:
     """A line for each process: its median, its blocks, and where its samples lie on one common scale."""
-    everything = sorted(value for measurement in measurements for value in measurement.samples.seconds)
+    everything = sorted(
+        value for measurement in measurements for value in measurement.samples.seconds
+    )
     low, high = everything[0], everything[min(len(everything) - 1, int(0.98 * len(everything)))]
-    lines = [f"samples by process, each strip from {format_seconds(low)} to {format_seconds(high)}:"]
+    lines = [
+        f"samples by process, each strip from {format_seconds(low)} to {format_seconds(high)}:"
+    ]
     for measurement in measurements:
         samples = measurement.samples
         strip = _strip(samples.seconds, low, high, min(STRIP, max(8, width - 64)))
@@ -66,11 +84,15 @@ def _samples(measurements: Sequence[Measurement], width: int) -> list[str]:
             f"  round {measurement.round}, process {measurement.process[:6]}: {format_seconds(measurement.median_s)} "
             f"|{strip}| {count(len(samples.seconds), 'sample')} in {count(len(samples.block_medians), 'block')}"
         )
-        lines.append(text + (f"; does not count: {measurement.invalid}" if measurement.invalid else ""))
+        lines.append(
+            text + (f"; does not count: {measurement.invalid}" if measurement.invalid else "")
+        )
         if samples.first_calls_s:
             lines.append(f"      first calls: {first_call_text(measurement)}")
         if measurement.compile_s is not None:
-            lines.append(f"      compiling: {format_seconds(measurement.compile_s)} beyond a warm call")
+            lines.append(
+                f"      compiling: {format_seconds(measurement.compile_s)} beyond a warm call"
+            )
         if samples.excluded:
             causes = ", ".join(f"{number} by {cause}" for cause, number in samples.excluded.items())
             lines.append(f"      blocks left out: {causes}")
@@ -93,7 +115,11 @@ def _reference(judgement: Judgement) -> list[str]:
     lines = [printable(f"baseline {judgement.source}:")]
     for session in judgement.reference:
         values = sorted(session.process_medians)
-        many = f" ({format_seconds(values[0])} … {format_seconds(values[-1])})" if len(values) > 1 else ""
+        many = (
+            f" ({format_seconds(values[0])} … {format_seconds(values[-1])})"
+            if len(values) > 1
+            else ""
+        )
         device = f" on {session.device}" if session.device else ""
         lines.append(
             printable(
@@ -132,9 +158,15 @@ def _reasoning(judgement: Judgement) -> list[str]:
 
 def _memory(peak: PeakJudgement) -> str:
     """`memory: PASSED, peak 1.02 GiB, baseline 1.00 GiB, tolerated either way 51.2 MiB`."""
-    sizes = {"peak": peak.new_bytes, "baseline": peak.reference_bytes, "tolerated either way": peak.allowed_bytes}
+    sizes = {
+        "peak": peak.new_bytes,
+        "baseline": peak.reference_bytes,
+        "tolerated either way": peak.allowed_bytes,
+    }
     told = [f"{name} {format_memory(size)}" for name, size in sizes.items() if size is not None]
-    return printable(", ".join([f"memory: {peak.verdict}", *told]) + (f": {peak.reason}" if peak.reason else ""))
+    return printable(
+        ", ".join([f"memory: {peak.verdict}", *told]) + (f": {peak.reason}" if peak.reason else "")
+    )
 
 
 def _surely(judgement: Judgement) -> str:
@@ -167,7 +199,9 @@ def _spreads(judgement: Judgement) -> str:
         ("sessions", judgement.session_spread),
         ("devices", judgement.device_spread),
     )
-    return "spread between " + "; ".join(f"{name} {_spread(s)}" for name, s in spreads if s is not None)
+    return "spread between " + "; ".join(
+        f"{name} {_spread(s)}" for name, s in spreads if s is not None
+    )
 
 
 def _spread(spread: SpreadRecord) -> str:
@@ -177,10 +211,16 @@ def _spread(spread: SpreadRecord) -> str:
 def _chances(judgement: Judgement) -> str:
     """Standard error, p, adjusted p, and the slowdown that the run's rule finds 80 times in 100."""
     assert judgement.error is not None
-    freedom = "known" if judgement.freedom is None else f"{judgement.freedom:.3g} degrees of freedom"
+    freedom = (
+        "known" if judgement.freedom is None else f"{judgement.freedom:.3g} degrees of freedom"
+    )
     parts = [f"standard error {judgement.error:.2%} ({freedom})"]
     parts += [f"p {judgement.p:.2g}"] if judgement.p is not None else []
-    parts += [f"adjusted for all tests {judgement.p_adjusted:.2g}"] if judgement.p_adjusted is not None else []
+    parts += (
+        [f"adjusted for all tests {judgement.p_adjusted:.2g}"]
+        if judgement.p_adjusted is not None
+        else []
+    )
     parts += [f"detects {judgement.reach:.1%}"] if judgement.reach is not None else []
     return ", ".join(parts)
 
@@ -189,9 +229,18 @@ def _sides(judgement: Judgement) -> str:
     """The two centres, and how many devices, sessions and processes stand behind each."""
     assert judgement.new_s is not None
     assert judgement.reference_s is not None
-    sessions, devices = len(judgement.reference), len({session.device for session in judgement.reference})
+    sessions, devices = (
+        len(judgement.reference),
+        len({session.device for session in judgement.reference}),
+    )
     processes = sum(len(session.process_medians) for session in judgement.reference)
-    device = "another device" if judgement.device_spread else "paired" if judgement.paired else "one device"
+    device = (
+        "another device"
+        if judgement.device_spread
+        else "paired"
+        if judgement.paired
+        else "one device"
+    )
     return (
         f"now {format_seconds(judgement.new_s)} from {count(judgement.processes, 'process', 'es')} of 1 session; "
         f"baseline {format_seconds(judgement.reference_s)} from {count(processes, 'process', 'es')} of "
@@ -211,7 +260,11 @@ def difference_text(judgement: Judgement) -> str:
 
 def note_labels(run: Run) -> dict[str, str]:
     """Every label that has a note, with its test id."""
-    notes: tuple[Figure | MemoryUse | Profile, ...] = (*run.figures, *run.memory_uses, *run.profiles)
+    notes: tuple[Figure | MemoryUse | Profile, ...] = (
+        *run.figures,
+        *run.memory_uses,
+        *run.profiles,
+    )
     return {note.label: note.test_id for note in notes}
 
 
@@ -224,7 +277,9 @@ def note_lines(run: Run, label: str, width: int) -> list[str]:
     return [printable(f"found besides times in {run.path}:"), *lines] if lines else []
 
 
-def explanation_as_json(run: Run, tests: Sequence[tuple[str, str]], ladder: Sequence[str]) -> dict[str, Any]:
+def explanation_as_json(
+    run: Run, tests: Sequence[tuple[str, str]], ladder: Sequence[str]
+) -> dict[str, Any]:
     """The tests as a run has them. Times in seconds, differences and intervals in log seconds, as in the run file.
 
     Args:
@@ -235,7 +290,9 @@ def explanation_as_json(run: Run, tests: Sequence[tuple[str, str]], ladder: Sequ
     return {
         "run": str(run.path),
         "run_id": run.header.run_id,
-        "tests": [{"label": label, "test_id": test_id, **_test(run, label)} for label, test_id in tests],
+        "tests": [
+            {"label": label, "test_id": test_id, **_test(run, label)} for label, test_id in tests
+        ],
         "ladder": list(ladder),
     }
 

@@ -40,7 +40,9 @@ def figure_lines(figures: Sequence[Figure], at_most: int = MOST_LISTED) -> list[
     for figure in figures:
         tests.setdefault(figure.test_id, {})[figure.name] = figure
     lines = [
-        printable(f"{next(iter(found.values())).label}: {', '.join(map(figure_text, found.values()))}")
+        printable(
+            f"{next(iter(found.values())).label}: {', '.join(map(figure_text, found.values()))}"
+        )
         for found in tests.values()
     ]
     return cut(lines, at_most, "tests with figures")
@@ -100,7 +102,10 @@ def first_call_text(measurement: Measurement, tolerance: float | None = None) ->
         f"{format_seconds(steady_s)}{clock}"
     ]
     shown = calls[1 : 1 + (MOST_CALLS if began is None else min(MOST_CALLS, began))]
-    parts += [f"call {number} {format_factor(seconds / steady_s)}" for number, seconds in enumerate(shown, 1)]
+    parts += [
+        f"call {number} {format_factor(seconds / steady_s)}"
+        for number, seconds in enumerate(shown, 1)
+    ]
     if began is not None:
         parts.append(f"steady from call {began} on")
     elif len(calls) > 1:
@@ -119,7 +124,9 @@ def steady_from(measurement: Measurement, tolerance: float | None = None) -> int
     allowed = tolerance or measurement.tolerance or DEFAULT_TOLERANCE
     off_s = median(abs(value - samples.median_s) for value in samples.seconds)
     sigma_s = MAD_TO_SIGMA * off_s * math.sqrt(samples.iterations)
-    limit_s = max(samples.alone_s * (1 + allowed) + DEVIATIONS * sigma_s, *samples.warm_calls_s, 0.0)
+    limit_s = max(
+        samples.alone_s * (1 + allowed) + DEVIATIONS * sigma_s, *samples.warm_calls_s, 0.0
+    )
     late = [number for number, seconds in enumerate(samples.first_calls_s) if seconds > limit_s]
     began = late[-1] + 1 if late else 0
     return began if began < len(samples.first_calls_s) else None
@@ -155,12 +162,22 @@ COUNTED = "rates of collectives are bus bandwidth (busbw, as the nccl-tests coun
 def rank_lines(rows: Sequence[Row]) -> list[str]:
     """The ranks of a run in a line for each launch, stragglers by rank and host, and what was oversubscribed."""
     measured = [row.measurement for row in rows if row.measurement is not None]
-    known = [(measurement, measurement.ranks) for measurement in measured if measurement.ranks is not None]
+    known = [
+        (measurement, measurement.ranks)
+        for measurement in measured
+        if measurement.ranks is not None
+    ]
     if not known:
         return []
-    lines = [] if not any(rate_suffix(m.key.metric) == "busbw_GBps" for m, _ in known) else [COUNTED]
+    lines = (
+        [] if not any(rate_suffix(m.key.metric) == "busbw_GBps" for m, _ in known) else [COUNTED]
+    )
     lines += [f"ranks: {text}" for text in dict.fromkeys(launch_text(ranks) for _, ranks in known)]
-    late = [straggler_text(measurement, ranks) for measurement, ranks in known if ranks.straggler is not None]
+    late = [
+        straggler_text(measurement, ranks)
+        for measurement, ranks in known
+        if ranks.straggler is not None
+    ]
     lines += cut(late, MOST_RANKS, "with a straggler")
     lines += [text for m, _ in known for text in job_text(m, [other for other, _ in known])]
     shared = [m for m, _ in known if OVERSUBSCRIBED in m.samples.labels]
@@ -175,7 +192,9 @@ def rank_lines(rows: Sequence[Row]) -> list[str]:
 def launch_text(ranks: Ranks) -> str:
     """`local, gloo, 2 threads a rank, on node7`: how the ranks of a measurement were started, and where."""
     hosts = list(Counter(ranks.hosts))
-    where = f"on {printable(', '.join(hosts[:4]))}" + (f" and {len(hosts) - 4} more hosts" if len(hosts) > 4 else "")
+    where = f"on {printable(', '.join(hosts[:4]))}" + (
+        f" and {len(hosts) - 4} more hosts" if len(hosts) > 4 else ""
+    )
     threads = f"{count(ranks.threads, 'thread')} a rank" if ranks.threads is not None else ""
     parts = [ranks.launcher, ranks.backend, threads, where if hosts else ""]
     return ", ".join(part for part in parts if part)
@@ -197,7 +216,11 @@ def job_text(job: Measurement, others: Sequence[Measurement]) -> list[str]:
     """A whole program beside the steady time of the same work, where a test measured both."""
     if job.key.metric != JOB_METRIC:
         return []
-    same = [one for one in others if one.test_id == job.test_id and one.work.agrees(job.work) and one is not job]
+    same = [
+        one
+        for one in others
+        if one.test_id == job.test_id and one.work.agrees(job.work) and one is not job
+    ]
     return [
         f"{printable(job.label)}: the whole program takes {format_seconds(job.median_s)}, of which one steady call of "
         f"its work is {format_seconds(one.median_s)}; the rest is starting, importing, meeting, warming up and ending"

@@ -22,7 +22,9 @@ from .folder import FILES
 from .summary import MOST_BYTES, summary
 
 
-def write_report(runs: Sequence[Run], folder: Path, rows: Sequence[Row] | None = None) -> list[Path]:
+def write_report(
+    runs: Sequence[Run], folder: Path, rows: Sequence[Row] | None = None
+) -> list[Path]:
     """Write the report of some runs, over one that is there; the paths of its files.
 
     Args:
@@ -34,7 +36,12 @@ def write_report(runs: Sequence[Run], folder: Path, rows: Sequence[Row] | None =
         CannotStore: a file could not be made or written; the others have been.
     """
     found = rows_of(runs) if rows is None else rows
-    makers: tuple[Callable[[Sequence[Run], Sequence[Row]], str], ...] = (run_json, results_csv, _summary, _page)
+    makers: tuple[Callable[[Sequence[Run], Sequence[Row]], str], ...] = (
+        run_json,
+        results_csv,
+        _summary,
+        _page,
+    )
     troubles = []
     for name, make in zip(FILES, makers, strict=True):
         try:
@@ -53,15 +60,15 @@ def reason(error: Exception) -> str:
     if isinstance(error, RooflineError):
         return str(error)
     *_, last = traceback.extract_tb(error.__traceback__) or [traceback.FrameSummary("?", 0, "?")]
-    return (
-        f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno}); this is a defect, report it"
-    )
+    return f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno}); this is a defect, report it"
 
 
 def _summary(runs: Sequence[Run], rows: Sequence[Row]) -> str:
     text = summary(runs, rows)
     if not text:
-        raise CannotStore(f"the summary would be longer than the {MOST_BYTES} bytes that are shown of it")
+        raise CannotStore(
+            f"the summary would be longer than the {MOST_BYTES} bytes that are shown of it"
+        )
     return text
 
 
@@ -82,7 +89,9 @@ def append_summary(runs: Sequence[Run], path: Path, rows: Sequence[Row] | None =
         start = "\n" if before and not before.endswith(b"\n") else ""
         text = summary(runs, rows, MOST_BYTES - len(before) - len(start))
         if not text:
-            raise CannotStore(f"{path} holds {len(before)} bytes and has no room for a summary; GitHub takes 1 MiB")
+            raise CannotStore(
+                f"{path} holds {len(before)} bytes and has no room for a summary; GitHub takes 1 MiB"
+            )
         with path.open("ab") as file:
             file.write((start + text).encode())
     except OSError as error:
@@ -122,7 +131,16 @@ def _csv_cell(value: object) -> object:
 SCHEMA = 2
 # Where the lines of a run file go; of a header there is one, of a footer at most one.
 _LISTS = (
-    *("calibrations", "measurements", "figures", "memory_uses", "profiles", "resources", "out_of_memory", "outcomes"),
+    *(
+        "calibrations",
+        "measurements",
+        "figures",
+        "memory_uses",
+        "profiles",
+        "resources",
+        "out_of_memory",
+        "outcomes",
+    ),
     *("judgements", "exact"),
 )
 
@@ -162,5 +180,7 @@ def _run(run: Run, name: str) -> dict[str, Any]:
 def _record(record: object) -> dict[str, Any]:
     plain = to_plain(record)
     if isinstance(record, Measurement):
-        plain["derived"] = {name: value for name, value in record.derived().items() if math.isfinite(value)}
+        plain["derived"] = {
+            name: value for name, value in record.derived().items() if math.isfinite(value)
+        }
     return plain

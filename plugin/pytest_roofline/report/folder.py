@@ -30,5 +30,7 @@ def check_folder(folder: Path, what: str) -> Path:
         ) from None
     taken = next((folder / name for name in FILES if (folder / name).is_dir()), None)
     if taken is not None:
-        raise BadInput(f"{what}={folder}: {taken} is a directory; expected room for a file of that name")
+        raise BadInput(
+            f"{what}={folder}: {taken} is a directory; expected room for a file of that name"
+        )
     return folder

@@ -46,10 +46,10 @@ def finding_lines(findings: Sequence[Finding], width: int) -> list[str]:
         return ["nothing that limits the trust in numbers was found"]
     lines = []
     for finding in findings:
-        text = (
-            f"{finding.kind.upper():8}{finding.subject}: {finding.observed}: {finding.effect}. Mend: {finding.remedy}."
+        text = f"{finding.kind.upper():8}{finding.subject}: {finding.observed}: {finding.effect}. Mend: {finding.remedy}."
+        lines += textwrap.wrap(
+            printable(text), width, subsequent_indent=" " * 8, break_on_hyphens=False
         )
-        lines += textwrap.wrap(printable(text), width, subsequent_indent=" " * 8, break_on_hyphens=False)
     return lines
 
 
@@ -58,7 +58,10 @@ def difference_lines(found: Sequence[Unexpected], where: str) -> list[str]:
     if not found:
         return [f"as expected by {printable(where)}"]
     lines = [
-        printable(f"{d.subject}: {d.fact} expected {d.expected}, found {d.observed}; mend: {d.remedy}") for d in found
+        printable(
+            f"{d.subject}: {d.fact} expected {d.expected}, found {d.observed}; mend: {d.remedy}"
+        )
+        for d in found
     ]
     count = f"{len(found)} difference{'s' * (len(found) > 1)}"
     return [*lines, f"{count} from {printable(where)}"]
@@ -69,7 +72,9 @@ def property_line(found: Property, width: int) -> str:
     text = f"{found.outcome:15}{found.name}: {found.observed}"
     if found.outcome == "FAILS":
         text += f"; expected {found.expected}"
-    return "\n".join(textwrap.wrap(printable(text), width, subsequent_indent=" " * 15, break_on_hyphens=False))
+    return "\n".join(
+        textwrap.wrap(printable(text), width, subsequent_indent=" " * 15, break_on_hyphens=False)
+    )
 
 
 # What most tests are held against.
@@ -103,7 +108,9 @@ def product_lines(product: Product) -> Iterator[str]:
     """One product: what it is, how drivers call it, and every figure with its source."""
     parts = (product.memory_type, product.pcie, product.nvlink, product.xgmi)
     made_of = ", ".join(part for part in (product.architecture, *parts) if part)
-    yield printable(f"{product.product} {product.memory} ({product.variant}; {made_of}), family {product.family}")
+    yield printable(
+        f"{product.product} {product.memory} ({product.variant}; {made_of}), family {product.family}"
+    )
     for name in product.names:
         needs = f", where {', '.join(name.needs)} agree" if name.needs else ""
         yield printable(f'  printed as "{name.name}"{needs}: {name.source}')
@@ -115,4 +122,6 @@ def _peak_lines(figures: Iterable[tuple[str, Peak]]) -> Iterator[str]:
     for name, figure in figures:
         unbound = "" if figure.trusted else "; bounds nothing"
         note = f"; {figure.note}" if figure.note else ""
-        yield printable(f"  {name} {figure.value:g} ({figure.confidence}{unbound}{note}): {figure.source}")
+        yield printable(
+            f"  {name} {figure.value:g} ({figure.confidence}{unbound}{note}): {figure.source}"
+        )

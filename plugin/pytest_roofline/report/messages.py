@@ -27,7 +27,9 @@ def curve_line(curve: CurveSummary) -> str:
     """A sweep in a line: plateau, where it and the roofline are reached, latency and bandwidth."""
     unit, name = _rate_unit(curve)
     shares = curve.reached | {f"{share} of roof": size for share, size in curve.of_roof.items()}
-    reached = [f"{share} from {format_bytes(size)}" for share, size in shares.items() if size is not None]
+    reached = [
+        f"{share} from {format_bytes(size)}" for share, size in shares.items() if size is not None
+    ]
     plateau = f"plateau {three_digits(curve.plateau / unit)} {name} ({curve.metric})"
     # Starting a program is in its time, so that no size shows the rate of its work.
     told = [] if curve.metric == JOB_METRIC else [", ".join([plateau, *reached])]
@@ -59,7 +61,8 @@ def reason_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
     lines = [
         printable(f"{row.verdict} {row.label}: {row.judgement.reason}")
         for row in rows
-        if row.judgement is not None and row.judgement.verdict in (Kind.INCONCLUSIVE, Kind.INVALID, Kind.NO_BASELINE)
+        if row.judgement is not None
+        and row.judgement.verdict in (Kind.INCONCLUSIVE, Kind.INVALID, Kind.NO_BASELINE)
     ]
     return cut(lines, at_most, "of these")
 
@@ -67,16 +70,27 @@ def reason_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
 def peak_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
     """What became of the peaks of memory that are not as in the baseline, and how many the baseline has not."""
     peaks = [(printable(row.label), row.peak) for row in rows if row.peak is not None]
-    known = [(label, peak) for label, peak in peaks if peak.reference_bytes is not None and peak.reason]
+    known = [
+        (label, peak) for label, peak in peaks if peak.reference_bytes is not None and peak.reason
+    ]
     lines = [f"peak {peak.verdict} {label}: {printable(peak.reason)}" for label, peak in known]
     unknown = [label for label, peak in peaks if peak.reason == NO_PEAK]
-    return [*cut(lines, at_most, "of these"), *_about(f"{NO_PEAK}, so it is compared with nothing", unknown, at_most)]
+    return [
+        *cut(lines, at_most, "of these"),
+        *_about(f"{NO_PEAK}, so it is compared with nothing", unknown, at_most),
+    ]
 
 
-def condition_lines(rows: Sequence[Row], at_most: int = 3, untold_since: str = "the driver does not tell") -> list[str]:
+def condition_lines(
+    rows: Sequence[Row], at_most: int = 3, untold_since: str = "the driver does not tell"
+) -> list[str]:
     """How the numbers were taken: the host's pace, excluded blocks, drift, the power cap, what no device told."""
     lines: list[str] = []
-    samples = [(printable(row.label), row.measurement.samples) for row in rows if row.measurement is not None]
+    samples = [
+        (printable(row.label), row.measurement.samples)
+        for row in rows
+        if row.measurement is not None
+    ]
     for label, meaning in _PACES.items():
         both = [
             f"{name} ({format_seconds(s.median_s)} on the device's clock, {format_seconds(s.wall_s)} on the host's)"
@@ -99,12 +113,20 @@ def condition_lines(rows: Sequence[Row], at_most: int = 3, untold_since: str = "
         if s.power_capped_share
     ]
     lines += _about("at the software power cap, as a busy card is", capped, at_most)
-    withheld = [name for name, s in samples if s.mode in ("events", "graph") and s.neighbours == "unknown"]
-    lines += _about(f"not known whether others used the device, since {untold_since}", withheld, at_most)
-    untold = [name for name, s in samples if s.mode in ("events", "graph") and not s.throttle_known]
-    lines += _about(f"not known whether the device was throttled, since {untold_since}", untold, at_most)
+    withheld = [
+        name for name, s in samples if s.mode in ("events", "graph") and s.neighbours == "unknown"
+    ]
     lines += _about(
-        "another process uses the device", [label for label, s in samples if s.neighbours == "seen"], at_most
+        f"not known whether others used the device, since {untold_since}", withheld, at_most
+    )
+    untold = [name for name, s in samples if s.mode in ("events", "graph") and not s.throttle_known]
+    lines += _about(
+        f"not known whether the device was throttled, since {untold_since}", untold, at_most
+    )
+    lines += _about(
+        "another process uses the device",
+        [label for label, s in samples if s.neighbours == "seen"],
+        at_most,
     )
     return lines
 
@@ -164,7 +186,12 @@ Reds = Mapping[str, tuple[str, str]]
 # The item that fails where a gate compared too little.
 GATE = "roofline gate"
 # What pytest's exit status tells beside what is red here.
-_STATUS = {1: "other tests failed", 2: "the run was interrupted", 3: "pytest broke", 5: "no test ran"}
+_STATUS = {
+    1: "other tests failed",
+    2: "the run was interrupted",
+    3: "pytest broke",
+    5: "no test ran",
+}
 
 
 def reds_of(ended: Mapping[str, Ending], rows: Sequence[Row]) -> Reds:
@@ -188,14 +215,20 @@ def _red_word(ending: Ending) -> str:
     last = ending.last
     if last is None or not last.by_verdict:
         return FAILED
-    return min(last.verdicts, key=badness, default=GATE if last.test_id == GATE else Kind.REGRESSED.value)
+    return min(
+        last.verdicts, key=badness, default=GATE if last.test_id == GATE else Kind.REGRESSED.value
+    )
 
 
 def _red_sentence(ending: Ending, test_id: str) -> str:
     """Why it is red; a failure of its own gets the test's name, which a verdict has."""
     last, name = ending.last, short_name(test_id)
     reason = printable(last.reason if last is not None else "").removeprefix("Failed: ")
-    return reason if last is not None and last.by_verdict and reason else f"{name}: {reason}".removesuffix(": ")
+    return (
+        reason
+        if last is not None and last.by_verdict and reason
+        else f"{name}: {reason}".removesuffix(": ")
+    )
 
 
 def colour_of(rows: Sequence[Row], reds: Reds, status: int = 0) -> str:
@@ -240,9 +273,15 @@ def closing_lines(
     rows = [row for row in rows if row.what != "memory" or row.test in reds]
     undecided = worst_first(row for row in rows if not is_green(row) and row.test not in reds)
     if reds:
-        above = cut([printable(sentence) for _, sentence in reds.values()], MOST_FAILURES, "that failed")
+        above = cut(
+            [printable(sentence) for _, sentence in reds.values()], MOST_FAILURES, "that failed"
+        )
     else:
-        above = [printable(f"{row.verdict} {row.label}: {_reason(row)}") for row in undecided[:most] if _reason(row)]
+        above = [
+            printable(f"{row.verdict} {row.label}: {_reason(row)}")
+            for row in undecided[:most]
+            if _reason(row)
+        ]
     if len(undecided) > len(above) > 0 and not reds and most:
         above[-1] += f" (and {len(undecided) - len(above)} more)"
     last = [_sentence(rows, reds, undecided, planned, colour_of(rows, reds, status))]
@@ -254,7 +293,9 @@ def closing_lines(
     return [*recording(rows, run, family), *above, "; ".join(last)]
 
 
-def _sentence(rows: Sequence[Row], reds: Reds, undecided: Sequence[Row], planned: Sequence[str], colour: str) -> str:
+def _sentence(
+    rows: Sequence[Row], reds: Reds, undecided: Sequence[Row], planned: Sequence[str], colour: str
+) -> str:
     """`RED: 1 REGRESSED, 11 of 14 fast enough, 2 undecided (2 INCONCLUSIVE)`; `GREY: nothing was compared, …`."""
     if not rows and not reds:
         return f"{colour}: nothing was compared, since 0 of {count(len(planned), 'test')} measured anything"
@@ -287,9 +328,15 @@ def _limit_of(row: Row) -> str:
 def _behind(rows: Sequence[Row]) -> str:
     """What stands behind verdicts where that is no recorded baseline: ` (3 by published limits)`."""
     counts = Counter(filter(None, map(_limit_of, filter(is_green, rows))))
-    siblings = sum(row.judgement is not None and row.judgement.siblings > 0 for row in rows if is_green(row))
+    siblings = sum(
+        row.judgement is not None and row.judgement.siblings > 0 for row in rows if is_green(row)
+    )
     counts.update({"their siblings": siblings} if siblings else {})
-    return f" ({', '.join(f'{number} by {what}' for what, number in counts.items())})" if counts else ""
+    return (
+        f" ({', '.join(f'{number} by {what}' for what, number in counts.items())})"
+        if counts
+        else ""
+    )
 
 
 def _reason(row: Row) -> str:
@@ -326,5 +373,8 @@ def shadow_lines(sentences: Sequence[str], known: Sequence[Watched]) -> list[str
     told = f"SHADOW: in {count(nights, 'night')} {len(red)} of {count(len(known), 'run')} would have been red"
     told += ": " * bool(red) + "; ".join(f"{run.night} {run.why}" for run in red[-MOST_ALARMS:])
     if nights < NIGHTS:
-        return [*lines, f"{told}; from {NIGHTS} nights on this rate tells whether to switch the gate on"]
+        return [
+            *lines,
+            f"{told}; from {NIGHTS} nights on this rate tells whether to switch the gate on",
+        ]
     return [*lines, f"{told}; switch the gate on by --roofline-ci"]

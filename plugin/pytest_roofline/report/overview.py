@@ -34,7 +34,10 @@ def shift_line(rows: Sequence[Row]) -> list[str]:
     shift = common_shift(row.judgement for row in rows)
     if shift is None:
         return []
-    direction, by = "slower" if shift.estimate > 0 else "faster", format_percent(growth(shift.estimate))
+    direction, by = (
+        "slower" if shift.estimate > 0 else "faster",
+        format_percent(growth(shift.estimate)),
+    )
     return [
         f"ALL TESTS SHIFTED: {shift.moved} of {shift.tests} are {direction}, by {by} in the median; look for one cause "
         "(clock, power limit, neighbours, driver) before the single tests"
@@ -54,14 +57,22 @@ def together_text(row: Row) -> str:
 
 def clock_line(rows: Sequence[Row]) -> list[str]:
     """Slowdowns that a lower clock explains: in cycles there is none."""
-    slow = [row for row in rows if row.judgement is not None and row.judgement.verdict == Kind.REGRESSED]
+    slow = [
+        row for row in rows if row.judgement is not None and row.judgement.verdict == Kind.REGRESSED
+    ]
     explained = []
     for row in slow:
         clock = clock_change(row.judgement) if row.judgement is not None else None
         if clock is not None and clock.explains(row.tolerance or 0.0):
-            explained.append(f"{printable(row.label)} (clock {format_percent(clock.after_hz / clock.before_hz - 1)})")
+            explained.append(
+                f"{printable(row.label)} (clock {format_percent(clock.after_hz / clock.before_hz - 1)})"
+            )
     told = listed(explained, MOST_NAMED)
-    return [f"a lower clock explains {len(explained)} of {len(slow)} slowdowns: {told}"] if told else []
+    return (
+        [f"a lower clock explains {len(explained)} of {len(slow)} slowdowns: {told}"]
+        if told
+        else []
+    )
 
 
 def device_line(rows: Sequence[Row]) -> list[str]:
@@ -97,14 +108,20 @@ def changed_texts(rows: Sequence[Row]) -> list[str]:
     known = [row.judgement for row in rows if row.judgement is not None and row.judgement.reference]
     counts = Counter(change for one in known for change in one.changed)
     of = f" of {len(known)} tests)"
-    return [change + (f" ({number}{of}" if number < len(known) else "") for change, number in counts.items()]
+    return [
+        change + (f" ({number}{of}" if number < len(known) else "")
+        for change, number in counts.items()
+    ]
 
 
 def power_lines(rows: Sequence[Row]) -> list[str]:
     """What the run would have caught by its baselines, and on how many tests nothing."""
     held = [row.judgement for row in rows if row.judgement is not None and row.judgement.compared]
     seen = could_have_seen(held)
-    parts = [f"{format_tolerance(round(share, 6))} on {_of(caught, len(held))}" for share, caught, _ in seen]
+    parts = [
+        f"{format_tolerance(round(share, 6))} on {_of(caught, len(held))}"
+        for share, caught, _ in seen
+    ]
     lines = [f"detects a slowdown of {', '.join(parts)} (80 % power)"] if parts else []
     if blind := [judged.fewest for judged in held if judged.reach is None]:
         lines.append(
@@ -115,7 +132,13 @@ def power_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def _of(caught: int, total: int) -> str:
-    return f"{caught} of {total} tests" if caught < total else f"all {total} tests" if total > 1 else "the one test"
+    return (
+        f"{caught} of {total} tests"
+        if caught < total
+        else f"all {total} tests"
+        if total > 1
+        else "the one test"
+    )
 
 
 def curve_verdict_line(curve: CurveVerdict) -> str:
@@ -137,7 +160,9 @@ def ladder_lines(steps: Sequence[RungStep]) -> list[str]:
     parts = []
     for state in RungState:
         named = [
-            _sick_text(step) if state is RungState.SICK else step.rung.value for step in steps if step.state is state
+            _sick_text(step) if state is RungState.SICK else step.rung.value
+            for step in steps
+            if step.state is state
         ]
         parts += [f"{state.value}: {', '.join(named)}"] if named else []
     look = look_at([step.rung for step in steps if step.state is RungState.SICK])
@@ -162,15 +187,24 @@ def ladder_of(rows: Iterable[Row], runs: Iterable[Run] = ()) -> tuple[RungStep, 
         rows: of it.
         runs: on the new side of a comparison, whose rows hold no measurements.
     """
-    slowed = {m.key.identity: why for run in runs for m in run.measurements if (why := slowed_by(m))}
-    return climb(_seen(row, row.key, slowed.get(row.key.identity, "")) for row in rows if row.key is not None)
+    slowed = {
+        m.key.identity: why for run in runs for m in run.measurements if (why := slowed_by(m))
+    }
+    return climb(
+        _seen(row, row.key, slowed.get(row.key.identity, "")) for row in rows if row.key is not None
+    )
 
 
 def _seen(row: Row, key: Key, slowed: str) -> Evidence:
     judged, one = row.judgement, row.measurement
     if judged is None:
         return Evidence(key, row.verdict, 0.0)
-    before, after = judged.reference_clock_hz, judged.clock_hz or (one.samples.clock_hz if one is not None else None)
+    before, after = (
+        judged.reference_clock_hz,
+        judged.clock_hz or (one.samples.clock_hz if one is not None else None),
+    )
     moved = None if before is None or after is None else math.log(after / before)
     why = slowed_by(one) if one is not None else slowed
-    return Evidence(key, judged.verdict, judged.tolerance, judged.estimate, judged.interval, moved, why)
+    return Evidence(
+        key, judged.verdict, judged.tolerance, judged.estimate, judged.interval, moved, why
+    )

@@ -150,7 +150,11 @@ def kernels_table(rows: Iterable[Row]) -> Table | None:
 
 def _kernel(row: Row) -> dict[str, Cell]:
     assert row.resources is not None
-    asked = zip(("registers", "shared", "spills", "matrix"), kernel_cells(row.resources.figures), strict=True)
+    asked = zip(
+        ("registers", "shared", "spills", "matrix"),
+        kernel_cells(row.resources.figures),
+        strict=True,
+    )
     return {
         "kernel": Cell(row.label.removesuffix(f"@{row.resources.target}")),
         "verdict": Cell(row.verdict, word=row.verdict),
@@ -169,21 +173,35 @@ def machine_table(runs: Sequence[Run]) -> Table:
         values = [one.get(name, "") for one in facts]
         rows.append([name, *values, *["differs" * (len(Counter(values)) > 1)] * (len(runs) > 1)])
     return Table(
-        "Environment", [Column(name, number=False) for name in columns], [list(map(Cell, row)) for row in rows]
+        "Environment",
+        [Column(name, number=False) for name in columns],
+        [list(map(Cell, row)) for row in rows],
     )
 
 
 def _facts(run: Run) -> dict[str, str]:
     header, footer, environment = run.header, run.footer, run.environment
-    ended = "was cut before its end" if footer is None else f"{footer.finished}, exit status {footer.exit_status}"
-    facts = {"run": header.run_id, "started": header.started, "finished": ended, "command": " ".join(header.command)}
+    ended = (
+        "was cut before its end"
+        if footer is None
+        else f"{footer.finished}, exit status {footer.exit_status}"
+    )
+    facts = {
+        "run": header.run_id,
+        "started": header.started,
+        "finished": ended,
+        "command": " ".join(header.command),
+    }
     facts["tool"] = header.tool
     for what, known in (("device", asdict(environment.device)), ("host", asdict(environment.host))):
         for name, value in known.items():
             if value is not None:
                 words, text = _fact(name, value)
                 facts[f"{what} {words}"] = text
-    facts |= {f"software {name}": version for name, version in (environment.software | environment.libraries).items()}
+    facts |= {
+        f"software {name}": version
+        for name, version in (environment.software | environment.libraries).items()
+    }
     for code in environment.code:
         of = "" if code.name == "." else f" of {code.name}"
         told = {"code": str(code), "branch": code.branch, "merge base": code.merge_base}
@@ -198,7 +216,11 @@ def _fact(name: str, value: Any) -> tuple[str, str]:
     """A fact's name in words and its value with its unit, which is the end of its name."""
     words, _, unit = name.rpartition("_")
     form = _UNITS.get(unit)
-    return (words.replace("_", " "), form(value)) if words and form else (name.replace("_", " "), f"{value}")
+    return (
+        (words.replace("_", " "), form(value))
+        if words and form
+        else (name.replace("_", " "), f"{value}")
+    )
 
 
 # Inside a script element nothing is escaped by HTML, so what could end it or begin a comment is written otherwise.
@@ -245,7 +267,12 @@ def _content(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, Any]:
         "more_red": not_told(rows),
         "ladders": ladders(runs, rows) if red else [],
         "results": results_table(rows, len(runs) > 1),
-        "sweeps": [curve_line(curve) for run in runs if run.footer is not None for curve in run.footer.curves],
+        "sweeps": [
+            curve_line(curve)
+            for run in runs
+            if run.footer is not None
+            for curve in run.footer.curves
+        ],
         "published": published_of(rows),
         "sections": sections,
         "inside": inside_of(runs),
@@ -278,7 +305,11 @@ def _templates() -> Environment:
 def _shown(value: Any) -> Any:
     """Text as it may stand in a page: without characters that are not seen, or that turn the reading round."""
     # What `isprintable` lets pass, `printable` leaves as it is; the first is the quick one of the two.
-    if not isinstance(value, str) or isinstance(value, Markup) or (value.isprintable() and "##" not in value):
+    if (
+        not isinstance(value, str)
+        or isinstance(value, Markup)
+        or (value.isprintable() and "##" not in value)
+    ):
         return value
     return printable(value)
 

@@ -125,7 +125,11 @@ def not_told(rows: Sequence[Row]) -> str:
     """How many failed tests, and measurements of those that are told, stand in the table of all results alone."""
     tests = _by_test(rows)
     measured = sum(len(test[MOST_OF_A_TEST:]) for test in tests[:MOST_DETAILED])
-    parts = [count(len(tests) - MOST_DETAILED, "more failed test")] if len(tests) > MOST_DETAILED else []
+    parts = (
+        [count(len(tests) - MOST_DETAILED, "more failed test")]
+        if len(tests) > MOST_DETAILED
+        else []
+    )
     parts += [f"{count(measured, 'more measurement')} of the tests above"] if measured else []
     return f"… and {' and '.join(parts)}, in the table of all results." if parts else ""
 
@@ -141,11 +145,15 @@ def _by_test(rows: Sequence[Row]) -> list[list[Row]]:
 def _red(row: Row, *, plotted: bool) -> Red:
     ended = row.ended.reason if row.ended is not None else ""
     # The message of a verdict begins with the name, which stands above it already.
-    message = (ended.removeprefix("Failed: ").removeprefix(f"{row.label}: ") or reason(row)).splitlines()
+    message = (
+        ended.removeprefix("Failed: ").removeprefix(f"{row.label}: ") or reason(row)
+    ).splitlines()
     lines = explanation(row, WIDTH)[1:] if row.what in ("time", "kernel") else []
     # Nor does what explains a verdict say it once more.
     explained = [line for line in lines if not line.startswith(("difference ", row.verdict))]
-    return Red(row, tuple(message), sample_plot(row) if plotted else None, tuple(explained), _commands(row))
+    return Red(
+        row, tuple(message), sample_plot(row) if plotted else None, tuple(explained), _commands(row)
+    )
 
 
 def _commands(row: Row) -> tuple[str, ...]:
@@ -158,7 +166,9 @@ def _commands(row: Row) -> tuple[str, ...]:
     commands = [["roofline", "explain", str(row.path), row.label]] * explained
     commands += [["python", "-m", "pytest", row.test, *rounds]]
     # Nobody can type what is written otherwise: a name is another one then.
-    return tuple(shlex.join(words) for words in commands if all(word == printable(word) for word in words))
+    return tuple(
+        shlex.join(words) for words in commands if all(word == printable(word) for word in words)
+    )
 
 
 def ladders(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
@@ -182,13 +192,20 @@ def inside_of(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
 def changed_lines(rows: Sequence[Row]) -> list[str]:
     """What is not as it was behind the baselines, with how many results say so."""
     told, of = remarks_of(rows)
-    lines = [text + (f" ({number} of {of} results)" if number < of else "") for text, number in told.items()]
+    lines = [
+        text + (f" ({number} of {of} results)" if number < of else "")
+        for text, number in told.items()
+    ]
     return cut(lines, MOST_TOLD, "of this kind")
 
 
 def known_lines(rows: Sequence[Row]) -> list[str]:
     """How the numbers were taken: the roofline, ranks, pace, excluded blocks, first calls."""
-    lines = [*filter(None, [roofline_note(rows)]), *rank_lines(rows), *condition_lines(rows, 5, UNTOLD_SINCE)]
+    lines = [
+        *filter(None, [roofline_note(rows)]),
+        *rank_lines(rows),
+        *condition_lines(rows, 5, UNTOLD_SINCE),
+    ]
     return lines + [f"first calls of {line}" for line in first_call_lines(rows)]
 
 
@@ -208,13 +225,24 @@ def run_lines(runs: Sequence[Run]) -> list[str]:
 
 def _run_line(run: Run, name: str, several: bool) -> str:
     header, footer = run.header, run.footer
-    facts = [f"run {name}", header.started.replace("T", " ").replace("Z", " UTC"), header.environment.host.name]
+    facts = [
+        f"run {name}",
+        header.started.replace("T", " ").replace("Z", " UTC"),
+        header.environment.host.name,
+    ]
     facts += [header.environment.device.product] * several
     if footer is not None:
         # Why, the rows of the tests say.
         left = sum(footer.not_measured.values())
-        facts.append(counts_line(footer.measured, {}, footer.compiled) + f", {left} not measured" * bool(left))
-        facts += [f"the gate only watched, {len(footer.shadow)} would have failed"] if footer.shadow is not None else []
+        facts.append(
+            counts_line(footer.measured, {}, footer.compiled)
+            + f", {left} not measured" * bool(left)
+        )
+        facts += (
+            [f"the gate only watched, {len(footer.shadow)} would have failed"]
+            if footer.shadow is not None
+            else []
+        )
     if footer is None or run.cut:
         facts.append("cut before its end: what follows is what it had until then")
     return " · ".join(filter(None, facts))

@@ -26,7 +26,9 @@ def published_lines(rows: Sequence[Row], at_most: int = 12, *, verbose: bool = F
     lines = [line for row in told for line in [_line(row), *(_each(row) if verbose else [])]]
     left = len(shown) - len(told)
     return lines + (
-        [f"… and published figures beside {count(left, 'more measurement')} (-v shows all)"] if left else []
+        [f"… and published figures beside {count(left, 'more measurement')} (-v shows all)"]
+        if left
+        else []
     )
 
 
@@ -57,7 +59,10 @@ def figure_text(entry: Entry, why_idle: str = "") -> str:
 
 def _line(row: Row) -> str:
     """`memcpy_h2d[512MiB-pinned]: 25.4 GB/s; published 25.1 … 26.3 GB/s (3 figures; …), shown, never gating`."""
-    entries, peak_bytes = _figures(row), row.measurement.peak_bytes if row.measurement is not None else None
+    entries, peak_bytes = (
+        _figures(row),
+        row.measurement.peak_bytes if row.measurement is not None else None,
+    )
     peaks = [entry for entry in entries if not entry.implausible and entry.metric == PEAK_METRIC]
     believed = [entry for entry in entries if not entry.implausible and entry.metric != PEAK_METRIC]
     bounds = [entry for entry in believed if only_below(entry)]
@@ -71,7 +76,11 @@ def _line(row: Row) -> str:
     parts += [_peak(peaks)] if _amounts(peaks) else []
     held = f", peak {format_memory(peak_bytes or 0)}" if _amounts(peaks) else ""
     text = f"{row.label}: {figure(row)}{held}; "
-    text += f"published {', '.join(parts)}, shown, never gating" if parts else "nothing published that can be true"
+    text += (
+        f"published {', '.join(parts)}, shown, never gating"
+        if parts
+        else "nothing published that can be true"
+    )
     doubted = [entry for entry in entries if entry.implausible]
     if doubted:
         left = count(len(doubted), "implausible figure")
@@ -135,8 +144,15 @@ def limit_lines(rows: Sequence[Row], at_most: int = 4) -> list[str]:
     for row in rows:
         if row.judgement is not None and row.judgement.limit_source:
             labels.setdefault(row.judgement.limit_source, []).append(row.label)
-    lines = [printable(f"limit: {whose}: {listed(list(dict.fromkeys(names)), 3)}") for whose, names in labels.items()]
-    more = [f"… and limits of {count(len(lines) - at_most, 'more source')}"] if len(lines) > at_most else []
+    lines = [
+        printable(f"limit: {whose}: {listed(list(dict.fromkeys(names)), 3)}")
+        for whose, names in labels.items()
+    ]
+    more = (
+        [f"… and limits of {count(len(lines) - at_most, 'more source')}"]
+        if len(lines) > at_most
+        else []
+    )
     return lines[:at_most] + more
 
 
@@ -147,6 +163,8 @@ def idle_lines(rows: Iterable[Row]) -> list[str]:
         for entry, why in row.idle:
             labels.setdefault(why, []).append(f"{row.label} ({value_text(entry)})")
     return [
-        printable(f"a published limit does not gate, since {why}: {listed(list(dict.fromkeys(names)), 3)}")
+        printable(
+            f"a published limit does not gate, since {why}: {listed(list(dict.fromkeys(names)), 3)}"
+        )
         for why, names in labels.items()
     ]

@@ -15,7 +15,15 @@ from ..core.rows import Row, worst_first
 from ..core.samples import PROFILED
 from ..core.units import count, printable
 from ..stats.verdicts import Kind
-from .words import baseline_text, compared, counts_text, difference_text, interval_text, now_text, sentence
+from .words import (
+    baseline_text,
+    compared,
+    counts_text,
+    difference_text,
+    interval_text,
+    now_text,
+    sentence,
+)
 
 # GitHub takes less than a mebibyte for each step of a job.
 MOST_BYTES = 2**20 - 1
@@ -27,7 +35,9 @@ _HEADING = ("verdict", "test", "now", "baseline", "difference", "99 % interval",
 _RIGHT = ("now", "baseline", "difference", "99 % interval")
 
 
-def summary(runs: Sequence[Run], rows: Sequence[Row] | None = None, most_bytes: int = MOST_BYTES) -> str:
+def summary(
+    runs: Sequence[Run], rows: Sequence[Row] | None = None, most_bytes: int = MOST_BYTES
+) -> str:
     """Verdicts, facts, what changed, and a table worst first, as Markdown.
 
     Args:
@@ -38,12 +48,23 @@ def summary(runs: Sequence[Run], rows: Sequence[Row] | None = None, most_bytes: 
     """
     worst = worst_first(rows_of(runs) if rows is None else rows)
     skipped, listed = (
-        [row for row in worst if (row.what == "test" and row.verdict == SKIPPED) == wanted] for wanted in (True, False)
+        [row for row in worst if (row.what == "test" and row.verdict == SKIPPED) == wanted]
+        for wanted in (True, False)
     )
     counts = ["", f"**{counts_text(worst)}**"] if worst else []
-    head = _join([f"## roofline: {headline(runs, worst)}", *counts, "", *_facts(runs, worst), *_changes(worst)])
+    head = _join(
+        [
+            f"## roofline: {headline(runs, worst)}",
+            *counts,
+            "",
+            *_facts(runs, worst),
+            *_changes(worst),
+        ]
+    )
     tail = _join([*_not_measured(skipped), *_commands(worst)])
-    table = _table(listed, several=len(runs) > 1, most_bytes=most_bytes - len((head + tail).encode()))
+    table = _table(
+        listed, several=len(runs) > 1, most_bytes=most_bytes - len((head + tail).encode())
+    )
     text = head + table + tail
     return text if len(text.encode()) <= most_bytes else ""
 
@@ -53,7 +74,11 @@ def headline(runs: Sequence[Run], rows: Sequence[Row]) -> str:
     tests = {(row.run, row.test): row.red for row in rows}
     failed = sum(tests.values())
     held = sum(map(compared, rows))
-    watched = [run.footer.shadow for run in runs if run.footer is not None and run.footer.shadow is not None]
+    watched = [
+        run.footer.shadow
+        for run in runs
+        if run.footer is not None and run.footer.shadow is not None
+    ]
     if failed:
         heading = f"{failed} of {count(len(tests), 'test')} failed"
     elif not rows:
@@ -79,7 +104,12 @@ def _facts(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
     names = run_names(runs)
     lines = [f"* {_run_line(run, names[run.path])}" for run in runs[:MOST_RUNS]]
     lines += [f"* and {count(len(runs) - MOST_RUNS, 'more run')}"] if len(runs) > MOST_RUNS else []
-    labels = {label for row in rows if row.measurement is not None for label in row.measurement.samples.labels}
+    labels = {
+        label
+        for row in rows
+        if row.measurement is not None
+        for label in row.measurement.samples.labels
+    }
     if "replaced" in labels:
         lines.append("* **What was measured had been replaced through a hook, as a drill does.**")
     if PROFILED in labels:
@@ -92,15 +122,23 @@ def _run_line(run: Run, name: str) -> str:
     device, host = environment.device, environment.host
     facts = [code(device.product)]
     facts += [f"driver {code(device.driver)}"] if device.driver else []
-    facts += [f"torch {code(environment.software['torch'])}"] if "torch" in environment.software else []
-    facts += [f"on {code(host.name)}", f"run {code(name)} of {code(run.header.started)}", _ended(run)]
+    facts += (
+        [f"torch {code(environment.software['torch'])}"] if "torch" in environment.software else []
+    )
+    facts += [
+        f"on {code(host.name)}",
+        f"run {code(name)} of {code(run.header.started)}",
+        _ended(run),
+    ]
     return ", ".join(filter(None, facts))
 
 
 def _ended(run: Run) -> str:
     if run.footer is None or run.cut:
         return "**which did not come to its end**"
-    return "" if run.footer.exit_status == 0 else f"which ended with status {run.footer.exit_status}"
+    return (
+        "" if run.footer.exit_status == 0 else f"which ended with status {run.footer.exit_status}"
+    )
 
 
 def remarks_of(rows: Sequence[Row]) -> tuple[Counter[str], int]:
@@ -114,7 +152,11 @@ def _changes(rows: Sequence[Row]) -> list[str]:
     told, of = remarks_of(rows)
     if not told:
         known = any(row.exact is not None or row.baseline_medians_s for row in rows)
-        return ["", "Nothing that is known of this machine changed since the baseline."] if known else []
+        return (
+            ["", "Nothing that is known of this machine changed since the baseline."]
+            if known
+            else []
+        )
     lines = ["", "Not as behind the baseline:", ""]
     for text, number in told.most_common(MOST_CHANGES):
         lines.append(f"* {code(text)}" + (f" ({number} of {of} results)" if number < of else ""))
@@ -125,15 +167,24 @@ def _changes(rows: Sequence[Row]) -> list[str]:
 def _not_measured(skipped: Sequence[Row]) -> list[str]:
     """Tests that were skipped without a number, by their reasons, since rows of them would hide the others."""
     reasons = Counter(row.reason for row in skipped)
-    lines = [f"* {number} skipped: {code(reason)}" for reason, number in reasons.most_common(MOST_REASONS)]
+    lines = [
+        f"* {number} skipped: {code(reason)}"
+        for reason, number in reasons.most_common(MOST_REASONS)
+    ]
     left = sum(reasons.values()) - sum(number for _, number in reasons.most_common(MOST_REASONS))
-    return ["", *lines, *([f"* and {left} more for other reasons"] if left else [])] if lines else []
+    return (
+        ["", *lines, *([f"* and {left} more for other reasons"] if left else [])] if lines else []
+    )
 
 
 def _table(rows: Sequence[Row], *, several: bool, most_bytes: int) -> str:
     """The table worst first, as many whole rows as there is room for."""
     names = [*_HEADING, *(["run"] if several else [])]
-    lines = ["", line(names), "|" + "|".join("---:" if name in _RIGHT else "---" for name in names) + "|"]
+    lines = [
+        "",
+        line(names),
+        "|" + "|".join("---:" if name in _RIGHT else "---" for name in names) + "|",
+    ]
     if not rows:
         return ""
     left_bytes = most_bytes - len(_join([*lines, *_left_out(len(rows))]).encode())
@@ -157,7 +208,14 @@ def _join(lines: Sequence[str]) -> str:
 
 def _cells(row: Row) -> list[str]:
     word = f"**{row.verdict}**" if row.red else row.verdict
-    texts = (row.label, now_text(row), baseline_text(row), difference_text(row), interval_text(row), row.reason)
+    texts = (
+        row.label,
+        now_text(row),
+        baseline_text(row),
+        difference_text(row),
+        interval_text(row),
+        row.reason,
+    )
     return [word, *map(code, texts)]
 
 
@@ -167,9 +225,14 @@ def _commands(rows: Sequence[Row]) -> list[str]:
     saved = [row for row in told if row.path.is_file()]
     if told and not saved:
         return ["", "The run file could not be saved; `run.json` has all that it would hold."]
-    commands = [f"roofline explain {shlex.quote(_run_argument(row.path))} {_quoted(row.label)}" for row in saved]
+    commands = [
+        f"roofline explain {shlex.quote(_run_argument(row.path))} {_quoted(row.label)}"
+        for row in saved
+    ]
     commands = [command for command in commands if len(command) <= LONGEST_COMMAND]
-    return ["", "Why, with samples and every step:", "", "```sh", *commands, "```"] if commands else []
+    return (
+        ["", "Why, with samples and every step:", "", "```sh", *commands, "```"] if commands else []
+    )
 
 
 def _run_argument(path: Path) -> str:
@@ -219,7 +282,11 @@ Place = tuple[str, int | None]
 
 
 def annotations(
-    rows: Sequence[Row], place_of: Callable[[str], Place | None], *, errors: bool = True, most: int = MOST
+    rows: Sequence[Row],
+    place_of: Callable[[str], Place | None],
+    *,
+    errors: bool = True,
+    most: int = MOST,
 ) -> list[str]:
     """Workflow commands for what failed, and warnings for what could not be judged; one a test, worst first.
 
@@ -232,10 +299,16 @@ def annotations(
     worst: dict[str, Row] = {}
     for row in worst_first(rows):
         worst.setdefault(row.test, row)
-    told = [row for row in worst.values() if (errors if row.red else row.verdict in _WARNED or _watched(row))]
+    told = [
+        row
+        for row in worst.values()
+        if (errors if row.red else row.verdict in _WARNED or _watched(row))
+    ]
     lines = [_command(row, place_of(row.test)) for row in told[:most]]
     if len(told) > most:
-        lines.append(f"roofline: {len(told) - most} more annotations left out, the worst {most} are shown")
+        lines.append(
+            f"roofline: {len(told) - most} more annotations left out, the worst {most} are shown"
+        )
     return lines
 
 
@@ -248,8 +321,14 @@ def _command(row: Row, place: Place | None) -> str:
     properties = {"title": f"{row.verdict} {row.label}"}
     if place is not None:
         file, number = place
-        properties = {"file": file, **({"line": f"{number}"} if number is not None else {}), **properties}
-    pairs = ((name, _escaped(value, "%\r\n:,", LONGEST_PROPERTY)) for name, value in properties.items())
+        properties = {
+            "file": file,
+            **({"line": f"{number}"} if number is not None else {}),
+            **properties,
+        }
+    pairs = (
+        (name, _escaped(value, "%\r\n:,", LONGEST_PROPERTY)) for name, value in properties.items()
+    )
     told = ",".join(f"{name}={value}" for name, value in pairs)
     # What is printable has no line ends, but only what is escaped here may be relied upon.
     message = _escaped(sentence(row), "%\r\n", LONGEST_MESSAGE)

@@ -19,7 +19,16 @@ from ..kernel_gate.recording import ExactChange
 from ..kernel_gate.text import changes_text
 from ..stats.verdicts import Kind
 from .figures import STEPS, WARM_UPS, after_warm_up, deviation_text
-from .words import CACHED, against_text, cells, difference_text, peak_text, processes_text, roof_text, span_text
+from .words import (
+    CACHED,
+    against_text,
+    cells,
+    difference_text,
+    peak_text,
+    processes_text,
+    roof_text,
+    span_text,
+)
 
 # Where an id breaks that is longer than a line.
 _BREAKS = re.compile(r"(?<=[-/.,:;\[\]()= ])")
@@ -41,11 +50,18 @@ class TextTable:
 
     def text(self, width: int) -> Text:
         """Its lines, of at most `width` columns where what is no id fits into them."""
-        shown = [at for at in range(len(self._columns)) if not at or any(row[at].plain for row in self._rows)]
+        shown = [
+            at
+            for at in range(len(self._columns))
+            if not at or any(row[at].plain for row in self._rows)
+        ]
         columns = [self._columns[at] for at in shown]
         rows = [[row[at] for at in shown] for row in self._rows]
         heads = [name.split("\n") for name, _ in columns]
-        widths = [max(*map(cell_len, head), *(row[at].cell_len for row in rows), 0) for at, head in enumerate(heads)]
+        widths = [
+            max(*map(cell_len, head), *(row[at].cell_len for row in rows), 0)
+            for at, head in enumerate(heads)
+        ]
         ids = next((at for at, (name, _) in enumerate(columns) if name in ("test", "entry")), None)
         if ids is not None:
             room = width - sum(widths) - 2 * len(widths) + 2 + widths[ids]
@@ -66,7 +82,9 @@ def _line(cells: Sequence[Text], columns: Sequence[tuple[str, str]], widths: Seq
     out = Text()
     for cell, (_, justify), room in zip(cells, columns, widths, strict=True):
         blank = " " * (room - cell.cell_len)
-        out.append(blank * (justify == "right")).append_text(cell).append(blank * (justify == "left") + "  ")
+        out.append(blank * (justify == "right")).append_text(cell).append(
+            blank * (justify == "left") + "  "
+        )
     out.rstrip()
     return out.append("\n")
 
@@ -120,7 +138,9 @@ def results_table(rows: Sequence[Row], width: int, colour: bool) -> str:
     The worst come first where a test failed.
     """
     failed = any(row.verdict in ("FAILED", Kind.REGRESSED) for row in rows)
-    ordered = sorted(rows, key=lambda row: badness(row.verdict, row.change)) if failed else list(rows)
+    ordered = (
+        sorted(rows, key=lambda row: badness(row.verdict, row.change)) if failed else list(rows)
+    )
     lines = [[row.label, *_figures(row), row.verdict] for row in ordered]
     # One unit for all goes into the heading, which leaves its room to the tests' ids.
     units = {line[2].rpartition(" ")[2] for line in lines if line[2]}
@@ -140,19 +160,27 @@ def more_table(rows: Sequence[Row], width: int) -> str:
     """What else is known of each test: size, tokens, limit, baseline, memory, compiling, processes; else empty."""
     found = [(row.label, cells(row)) for row in rows]
     lines = [[label, *(known[name][0] for name in _MORE), ""] for label, known in found]
-    return _aligned(["test", *_MORE, ""], lines, width, colour=False) if any(any(line[1:]) for line in lines) else ""
+    return (
+        _aligned(["test", *_MORE, ""], lines, width, colour=False)
+        if any(any(line[1:]) for line in lines)
+        else ""
+    )
 
 
 def warm_up_table(rows: Sequence[Row], width: int) -> str:
     """Mean and standard deviation of ten calls behind so many of warm-up; empty where nobody asked for as many."""
-    found = [(row.label, after_warm_up(row.measurement)) for row in rows if row.measurement is not None]
+    found = [
+        (row.label, after_warm_up(row.measurement)) for row in rows if row.measurement is not None
+    ]
     lines = [[label, *(deviation_text(*one) for one in told), ""] for label, told in found if told]
     headings = ["test", *(f"after {number}" for number in WARM_UPS), ""]
     title = f"mean and standard deviation of {STEPS} steps after {listed(list(map(str, WARM_UPS)), 3)} warm-up steps:\n"
     return title + _aligned(headings, lines, width, colour=False) if lines else ""
 
 
-def _aligned(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int, colour: bool) -> str:
+def _aligned(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], width: int, colour: bool
+) -> str:
     """The first column and the last to the left, the last in the colour of a verdict."""
     *middle, last = headings[1:]
     table = TextTable((headings[0], "left"), *((name, "right") for name in middle), (last, "left"))
@@ -170,7 +198,9 @@ def roofline_note(rows: Sequence[Row]) -> str:
     """What the column `roof` is a share of, and of which tests it is none; empty where nothing is known."""
     measured = [(row, row.measurement) for row in rows if row.measurement is not None]
     cached = [row for row, _ in measured if roof_text(row) == CACHED]
-    shared = [one for row, one in measured if roof_text(row) != CACHED and row.verdict != Kind.INVALID]
+    shared = [
+        one for row, one in measured if roof_text(row) != CACHED and row.verdict != Kind.INVALID
+    ]
     ceilings = {one.ceiling for one in shared if one.ceiling is not None}
     utilized = {one.ceiling for _, one in measured if one.mfu is not None}
     parts = [
@@ -223,7 +253,9 @@ def kernels_table(rows: Sequence[Row], width: int, colour: bool) -> str:
     table = TextTable(("test", "left"), ("target", "left"), *_FIGURES, ("verdict", "left"))
     for row in sorted(rows, key=lambda row: badness(row.verdict)):
         target = row.target or ""
-        table.add_row(*_names(row.label, target), *kernel_cells(row.figures or {}), styled(row.verdict))
+        table.add_row(
+            *_names(row.label, target), *kernel_cells(row.figures or {}), styled(row.verdict)
+        )
     return render(table, width, colour)
 
 
@@ -241,7 +273,9 @@ def exact_change_lines(changes: Sequence[ExactChange]) -> list[str]:
     lines = []
     for change in changes:
         if change.action == "replaced":
-            told = changes_text(change.changes, at_most=None) or "the same figures, compiled otherwise"
+            told = (
+                changes_text(change.changes, at_most=None) or "the same figures, compiled otherwise"
+            )
             lines.append(printable(f"{change.entry.label}: replaced, {told}"))
     return lines
 
@@ -252,7 +286,11 @@ def exact_reason_lines(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         assert row.exact is not None
         told = [row.exact.reason]
-        told += [changes_text(row.exact.changes), ", ".join(row.exact.remarks)] if row.exact.changes else []
+        told += (
+            [changes_text(row.exact.changes), ", ".join(row.exact.remarks)]
+            if row.exact.changes
+            else []
+        )
         if any(told):
             lines.append(printable(f"{row.verdict} {row.label}: {'; '.join(filter(None, told))}"))
     return lines

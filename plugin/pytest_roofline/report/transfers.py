@@ -30,12 +30,18 @@ def matrix_lines(rows: Sequence[Row], width: int) -> list[str]:
     """
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        if row.counting is not None and pair_of(row) is not None and rate_suffix(row.counting) is not None:
+        if (
+            row.counting is not None
+            and pair_of(row) is not None
+            and rate_suffix(row.counting) is not None
+        ):
             groups.setdefault((title_of(row), row.counting), []).append(row)
     lines = []
     for (title, metric), members in groups.items():
         if len({pair_of(row) for row in members}) >= FEWEST_PAIRS:
-            lines.append(f"{title}: {_unit(metric)} ({metric}), {_links(members)}; rows are sources, columns targets")
+            lines.append(
+                f"{title}: {_unit(metric)} ({metric}), {_links(members)}; rows are sources, columns targets"
+            )
             lines += _matrix(members, width)
     return lines
 
@@ -54,7 +60,9 @@ def index_of(row: Row, name: str) -> int | None:
 
 def title_of(row: Row) -> str:
     """The benchmark with its parameters other than the pair."""
-    rest = {name: value for name, value in row.parameters.items() if name not in ("source", "target")}
+    rest = {
+        name: value for name, value in row.parameters.items() if name not in ("source", "target")
+    }
     return printable(label_of(row.benchmark, rest, row.name))
 
 
@@ -118,7 +126,11 @@ def engine_lines(rows: Sequence[Row]) -> list[str]:
     """
     lines = []
     for name in dict.fromkeys(row.benchmark for row in rows if row.benchmark.endswith(BY_KERNEL)):
-        pairs = [(twin, row) for row in rows if row.benchmark == name and (twin := _twin(row, rows)) is not None]
+        pairs = [
+            (twin, row)
+            for row in rows
+            if row.benchmark == name and (twin := _twin(row, rows)) is not None
+        ]
         largest = max((_size(row) for _, row in pairs), default=0)
         told = [
             f"{printable(twin.label)}: {_gbps(twin.rate)} as the driver chooses, {_gbps(row.rate)} by multiprocessors "
@@ -176,8 +188,16 @@ def _links_of(rows: Iterable[Row], fan: Row, end: str) -> list[float]:
     """The rates of the links at one end of a fan, measured one by one, in bytes per second."""
     found = {}
     for row in rows:
-        same = (row.counting, index_of(row, "size_bytes")) == (fan.counting, index_of(fan, "size_bytes"))
-        if row.rate and same and pair_of(row) is not None and index_of(row, end) == index_of(fan, end):
+        same = (row.counting, index_of(row, "size_bytes")) == (
+            fan.counting,
+            index_of(fan, "size_bytes"),
+        )
+        if (
+            row.rate
+            and same
+            and pair_of(row) is not None
+            and index_of(row, end) == index_of(fan, end)
+        ):
             found[pair_of(row)] = row.rate
     return list(found.values())
 
@@ -198,7 +218,12 @@ def latency_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def _sweep(row: Row) -> str:
-    return canonical({"": row.benchmark, **{name: v for name, v in row.parameters.items() if name != "size_bytes"}})
+    return canonical(
+        {
+            "": row.benchmark,
+            **{name: v for name, v in row.parameters.items() if name != "size_bytes"},
+        }
+    )
 
 
 def _size(row: Row) -> int:
@@ -218,7 +243,11 @@ def memory_lines(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         memory = row.parameters.get(MEMORY)
         if isinstance(memory, str):
-            rest = {name: value for name, value in row.parameters.items() if name not in (MEMORY, "size_bytes")}
+            rest = {
+                name: value
+                for name, value in row.parameters.items()
+                if name not in (MEMORY, "size_bytes")
+            }
             sizes = groups.setdefault(canonical({"": row.benchmark, "name": row.name, **rest}), {})
             sizes.setdefault(_size(row), {})[memory] = row
     lines = []
@@ -256,11 +285,15 @@ def path_lines(rows: Sequence[Row], width: int) -> list[str]:
         mpi = {
             _size(row): row
             for row in sound
-            if row.counting == MPI_METRIC and _is_one_way(row) and row.parameters.get(MEMORY) == memory
+            if row.counting == MPI_METRIC
+            and _is_one_way(row)
+            and row.parameters.get(MEMORY) == memory
         }
         shared = sorted(pytorch.keys() & mpi.keys())
         if shared:
-            lines.append(f"MPI against PyTorch from the memory of the {memory}, with a 99 % interval:")
+            lines.append(
+                f"MPI against PyTorch from the memory of the {memory}, with a 99 % interval:"
+            )
             lines += _ratios([(pytorch[size], mpi[size]) for size in shared], width)
             lines += _shifts(pytorch, mpi)
     return lines
@@ -271,10 +304,14 @@ def _is_one_way(row: Row) -> bool:
 
 
 def _ratios(pairs: Sequence[tuple[Row, Row]], width: int) -> list[str]:
-    table = TextTable(*((name, "right") for name in ("size", "PyTorch", "MPI", "times as fast", "")))
+    table = TextTable(
+        *((name, "right") for name in ("size", "PyTorch", "MPI", "times as fast", ""))
+    )
     for pytorch, mpi in pairs:
         assert mpi.key is not None
-        ratio, low, high = times_as_fast(_medians_s(mpi), _medians_s(pytorch), priors()[class_of_key(mpi.key)])
+        ratio, low, high = times_as_fast(
+            _medians_s(mpi), _medians_s(pytorch), priors()[class_of_key(mpi.key)]
+        )
         rates = (_gbps(row.rate) if row.rate is not None else UNRESOLVED for row in (pytorch, mpi))
         interval = f"({three_digits(low)} … {three_digits(high)})"
         table.add_row(format_bytes(_size(mpi)), *rates, three_digits(ratio), interval)
@@ -288,12 +325,23 @@ def _medians_s(row: Row) -> list[float]:
 
 def _shifts(pytorch: Mapping[int, Row], mpi: Mapping[int, Row]) -> Iterator[str]:
     """From which size on each reaches 80 and 90 % of one rate: that of the link, else of the slower plateau."""
-    curves = [summarise(one for row in way.values() for one in row.measurements) for way in (pytorch, mpi)]
+    curves = [
+        summarise(one for row in way.values() for one in row.measurements) for way in (pytorch, mpi)
+    ]
     if not all(curves):
         return
-    roofs = [one.ceiling for row in (*pytorch.values(), *mpi.values()) for one in row.measurements if one.ceiling]
+    roofs = [
+        one.ceiling
+        for row in (*pytorch.values(), *mpi.values())
+        for one in row.measurements
+        if one.ceiling
+    ]
     links = [roof.value for roof in roofs if roof.source == "datasheet"]
-    rate, name = (max(links), "the link") if links else (min(one.plateau for (one,) in curves), "the slower plateau")
+    rate, name = (
+        (max(links), "the link")
+        if links
+        else (min(one.plateau for (one,) in curves), "the slower plateau")
+    )
     for share in SHARES[1:]:
         first, other = (_reached_from(share * rate, way) for way in (pytorch, mpi))
         ways = (f"{way} {f'from {format_bytes(size)}' if size else 'at no size'}"

@@ -27,7 +27,9 @@ def status_word(row: Row) -> str:
 
 def status_words(rows: Sequence[Row]) -> list[str]:
     """One for each result; of siblings that all passed one for all of them: `8 siblings, 2891 … 2904 GB/s`."""
-    alike = all(row.judgement and row.judgement.siblings and row.verdict == Kind.PASSED for row in rows)
+    alike = all(
+        row.judgement and row.judgement.siblings and row.verdict == Kind.PASSED for row in rows
+    )
     if len(rows) < 2 or not alike:
         return [status_word(row) for row in rows]
     ordered = sorted(rows, key=lambda row: -(row.time_s or 0.0))
@@ -65,14 +67,19 @@ def failure_message(row: Row, where: str, degraded: Sequence[str] = ()) -> str:
         return _beyond_limit(row, judged, details) + sick
     if judged.siblings:
         interval = f", {_interval(row)}" if row.interval is not None else ""
-        return f"{printable(row.label)}: {row.verdict}, {printable(judged.reason)}{interval}\n  {details}." + sick
+        return (
+            f"{printable(row.label)}: {row.verdict}, {printable(judged.reason)}{interval}\n  {details}."
+            + sick
+        )
     return _slower(row, judged, details) + sick
 
 
 def _more_memory(row: Row, judged: Judgement, details: str) -> str:
     first = f"{row.label}: {row.verdict} {row.reason}"
     second = "; ".join([f"its time: {figure(row)} {judged.verdict}", *judged.changed])
-    accept = "; accept with `roofline baseline propose --accept-slower`" * (row.verdict == Kind.REGRESSED)
+    accept = "; accept with `roofline baseline propose --accept-slower`" * (
+        row.verdict == Kind.REGRESSED
+    )
     return f"{printable(first)}\n  {printable(second)}. {details}{accept}."
 
 
@@ -122,7 +129,9 @@ def _agreement(judged: Judgement) -> str:
 RECORD = "record it on three days"
 
 
-def remarks(judgement: Judgement, left_out: Sequence[str] = (), *, sitting: bool = False) -> list[str]:
+def remarks(
+    judgement: Judgement, left_out: Sequence[str] = (), *, sitting: bool = False
+) -> list[str]:
     """What may explain a verdict: the clock, what changed since the baseline, modes, another device.
 
     Args:
@@ -141,14 +150,22 @@ def remarks(judgement: Judgement, left_out: Sequence[str] = (), *, sitting: bool
     if clock is not None:
         lines.insert(0, clock_text(clock, judgement.tolerance))
     lines += _sitting_text(judgement) if sitting else []
-    if judgement.compared and judgement.verdict in (Kind.REGRESSED, Kind.INCONCLUSIVE, Kind.IMPROVED):
+    if judgement.compared and judgement.verdict in (
+        Kind.REGRESSED,
+        Kind.INCONCLUSIVE,
+        Kind.IMPROVED,
+    ):
         split = modes(judgement.baseline_medians_s, judgement.new_medians_s)
         lines += [modes_text(split)] if split is not None else []
         if judgement.unequal and judgement.process_spread is not None:
-            lines.append(f"the new processes differ more among themselves ({judgement.process_spread.value:.1%})")
+            lines.append(
+                f"the new processes differ more among themselves ({judgement.process_spread.value:.1%})"
+            )
         device = judgement.device_spread
         if device is not None:
-            lines.append(f"another device than the baseline's, {device.value:.1%} between devices ({device.origin})")
+            lines.append(
+                f"another device than the baseline's, {device.value:.1%} between devices ({device.origin})"
+            )
     if left_out:
         lines.append(f"{count(len(left_out), 'process', 'es')} left out: {left_out[-1]}")
     return [printable(line) for line in lines]
@@ -158,17 +175,25 @@ def _sitting_text(judgement: Judgement) -> list[str]:
     """Of what is or looks slower, that nobody knows how its sessions differ."""
     spread, estimate = judgement.session_spread, judgement.estimate
     looks_slow = estimate is not None and estimate > math.log1p(judgement.tolerance)
-    slow = judgement.verdict == Kind.REGRESSED or (judgement.verdict == Kind.INCONCLUSIVE and looks_slow)
+    slow = judgement.verdict == Kind.REGRESSED or (
+        judgement.verdict == Kind.INCONCLUSIVE and looks_slow
+    )
     if not slow or spread is None or not spread.origin.startswith("prior"):
         return []
     assumed = format_tolerance(round(spread.value, 3))
     where = "one sitting" if spread.origin.endswith("one sitting") else "two sittings"
-    return [f"the baseline was recorded in {where}, so how sessions differ is assumed ({assumed}): {RECORD}"]
+    return [
+        f"the baseline was recorded in {where}, so how sessions differ is assumed ({assumed}): {RECORD}"
+    ]
 
 
 def clock_text(clock: ClockChange, tolerance: float) -> str:
     """`the clock explains it: 1980 → 1500 MHz (-24.2 %), in cycles +0.4 %`."""
-    word = "the clock explains it" if clock.explains(tolerance) else "the clock does not explain it all"
+    word = (
+        "the clock explains it"
+        if clock.explains(tolerance)
+        else "the clock does not explain it all"
+    )
     word += " and more" * clock.overshoots(tolerance)
     moved = format_percent(clock.after_hz / clock.before_hz - 1)
     return (
@@ -195,7 +220,10 @@ def health_message(findings: Sequence[Finding]) -> str:
     worst = findings[0]
     more = f", and {len(findings) - 1} more" if len(findings) > 1 else ""
     lines = [f"DEGRADED: {worst.observed} ({_flat(worst.subject)}){more}"]
-    lines += [f"  {found.subject}: {found.observed}: {found.effect}. Mend: {found.remedy}." for found in findings]
+    lines += [
+        f"  {found.subject}: {found.observed}: {found.effect}. Mend: {found.remedy}."
+        for found in findings
+    ]
     return "\n".join(printable(line) for line in lines)
 
 

@@ -28,7 +28,16 @@ RATE_FROM_BYTES = 16 * MIB
 _COMPARED = (Kind.REGRESSED, Kind.PASSED, Kind.IMPROVED, Kind.INCONCLUSIVE)
 # Columns that the properties of a test in JUnit XML have, of its time and of its memory.
 _PROPERTIES = (
-    *("time_s", "rate", "rate_unit", "tokens_per_second", "roofline_share", "verdict", "tolerance", "detectable"),
+    *(
+        "time_s",
+        "rate",
+        "rate_unit",
+        "tokens_per_second",
+        "roofline_share",
+        "verdict",
+        "tolerance",
+        "detectable",
+    ),
     *("change", "change_low", "change_high", "baseline_time_s", "processes"),
 )
 # Where a share of the roofline would stand, of what the last-level cache holds.
@@ -38,7 +47,10 @@ _PEAK_PROPERTIES = ("verdict", "baseline_value", "change")
 
 def cut(lines: Sequence[str], at_most: int, what: str) -> list[str]:
     """At most so many of the lines, and behind them `… and 3 more of these`, where `what` is `of these`."""
-    return [*lines[:at_most], *([f"… and {len(lines) - at_most} more {what}"] if len(lines) > at_most else [])]
+    return [
+        *lines[:at_most],
+        *([f"… and {len(lines) - at_most} more {what}"] if len(lines) > at_most else []),
+    ]
 
 
 def compared(row: Row) -> bool:
@@ -52,13 +64,21 @@ def rate_text(row: Row, seconds: float | None = None) -> str:
     per_second = row.rate_of(seconds)
     if per_second is None or row.key is None:
         return "" if seconds is None else format_seconds(seconds)
-    return format_flops(per_second) if rate_suffix(row.key.metric) == "TFLOPS" else format_rate(per_second)
+    return (
+        format_flops(per_second)
+        if rate_suffix(row.key.metric) == "TFLOPS"
+        else format_rate(per_second)
+    )
 
 
 def figure(row: Row, seconds: float | None = None) -> str:
     """The number that stands for a measurement: its rate, or its time where what crosses links is small."""
     work, seconds = row.work, seconds or row.time_s
-    crosses = work is not None and bool(work.wire_bytes or work.algbw_bytes) and work.size_bytes < RATE_FROM_BYTES
+    crosses = (
+        work is not None
+        and bool(work.wire_bytes or work.algbw_bytes)
+        and work.size_bytes < RATE_FROM_BYTES
+    )
     return format_seconds(seconds) if crosses and seconds is not None else rate_text(row, seconds)
 
 

@@ -61,7 +61,9 @@ class Breach:
         return error_at(processes, self.error, self.process.value, self.processes)
 
 
-def hold(limits: Sequence[Limit], medians: Sequence[Group], prior: Prior, looks: Looks) -> list[Breach]:
+def hold(
+    limits: Sequence[Limit], medians: Sequence[Group], prior: Prior, looks: Looks
+) -> list[Breach]:
     """The new time against each limit, what surely lies beyond first, then what is nearest to being missed."""
     found = [_worst(limit, limit.new or medians, prior, looks) for limit in limits]
     return sorted(found, key=lambda breach: (not breach.sure, -breach.estimate))
@@ -69,7 +71,10 @@ def hold(limits: Sequence[Limit], medians: Sequence[Group], prior: Prior, looks:
 
 def _worst(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Breach:
     devices = dict.fromkeys(group.device for group in new)
-    found = [_hold(limit, [group for group in new if group.device == device], prior, looks) for device in devices]
+    found = [
+        _hold(limit, [group for group in new if group.device == device], prior, looks)
+        for device in devices
+    ]
     worst = max(found, key=lambda breach: (breach.sure, breach.estimate))
     missed = sum(breach.estimate > 0 for breach in found)
     return worst if len(found) == 1 else replace(worst, devices=len(found), missed=missed)

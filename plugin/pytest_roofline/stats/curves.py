@@ -31,7 +31,9 @@ def summarise(measurements: Iterable[Measurement]) -> list[CurveSummary]:
     sweeps: dict[tuple[str, str], dict[int, list[tuple[float, float, float]]]] = {}
     for m in measurements:
         size = m.key.parameters.get("size_bytes")
-        rate = m.rate if m.key.metric != JOB_METRIC or not isinstance(size, int) else size / m.median_s
+        rate = (
+            m.rate if m.key.metric != JOB_METRIC or not isinstance(size, int) else size / m.median_s
+        )
         if isinstance(size, int) and rate is not None and not m.invalid:
             point = m.median_s, rate, math.nan if m.share_of_ceiling is None else m.share_of_ceiling
             sweeps.setdefault((_sweep(m.key), m.key.metric), {}).setdefault(size, []).append(point)
@@ -48,9 +50,13 @@ def _sweep(key: Key) -> str:
     return key.benchmark + (f"[{'-'.join(rest)}]" if rest else "") + name
 
 
-def _summary(label: str, metric: str, points: dict[int, list[tuple[float, float, float]]]) -> CurveSummary:
+def _summary(
+    label: str, metric: str, points: dict[int, list[tuple[float, float, float]]]
+) -> CurveSummary:
     sizes = np.array(list(points), dtype=float)
-    seconds, rates, of_roof = (np.array([median(one[at] for one in of) for of in points.values()]) for at in range(3))
+    seconds, rates, of_roof = (
+        np.array([median(one[at] for one in of) for of in points.values()]) for at in range(3)
+    )
     plateau = float(np.median(rates[-max(2, len(rates) // 3) :]))
     fit = fit_latency_bandwidth(sizes, seconds)
     # In the metric's own counting: a local copy's traffic is twice its size.
@@ -61,12 +67,16 @@ def _summary(label: str, metric: str, points: dict[int, list[tuple[float, float,
         points=len(points),
         plateau=plateau,
         reached={f"{share:.0%}": _size_from(share * plateau, sizes, rates) for share in SHARES},
-        of_roof={} if np.isnan(of_roof).any() else {f"{s:.0%}": _size_from(s, sizes, of_roof) for s in SHARES[1:]},
+        of_roof={}
+        if np.isnan(of_roof).any()
+        else {f"{s:.0%}": _size_from(s, sizes, of_roof) for s in SHARES[1:]},
         latency_s=fit.latency_s,
         latency_error_s=fit.latency_error_s,
         bandwidth=counted / fit.per_byte_s if fit.per_byte_s > 0 else None,
         # Of a small relative error of a value its reciprocal has the same.
-        bandwidth_error=None if fit.per_byte_error_s is None else counted * fit.per_byte_error_s / fit.per_byte_s**2,
+        bandwidth_error=None
+        if fit.per_byte_error_s is None
+        else counted * fit.per_byte_error_s / fit.per_byte_s**2,
         misfit=fit.misfit,
     )
 
@@ -139,7 +149,9 @@ def judge_curves(rows: Iterable[Row]) -> list[CurveVerdict]:
             sweeps.setdefault((_sweep(row.key), row.key.metric), []).append((size, row.judgement))
     found = []
     for (label, metric), points in sweeps.items():
-        compared = sorted((point for point in points if point[1].compared), key=lambda point: point[0])
+        compared = sorted(
+            (point for point in points if point[1].compared), key=lambda point: point[0]
+        )
         if len(compared) >= FEWEST_POINTS:
             # A size below a published limit is red too, though nothing tells by how much it changed.
             red = any(judged.verdict == Kind.REGRESSED for _, judged in points)
@@ -147,7 +159,9 @@ def judge_curves(rows: Iterable[Row]) -> list[CurveVerdict]:
     return found
 
 
-def _judge_curve(label: str, metric: str, points: Sequence[tuple[int, Judgement]], *, red: bool) -> CurveVerdict:
+def _judge_curve(
+    label: str, metric: str, points: Sequence[tuple[int, Judgement]], *, red: bool
+) -> CurveVerdict:
     """Red where a size is red; green where the mean of its sizes is."""
     judged = [one for _, one in points]
     estimates = [one.estimate or 0.0 for one in judged]
@@ -156,7 +170,9 @@ def _judge_curve(label: str, metric: str, points: Sequence[tuple[int, Judgement]
     tolerance = min(one.tolerance for one in judged)
     # The far bound is that of PASSED itself, as half of all is no demand.
     levels = FALSE_IMPROVED, FALSE_PASS, 0.5
-    kind = kind_unless_red(estimate, lambda confidence: quantile(confidence, freedom) * error, tolerance, levels)
+    kind = kind_unless_red(
+        estimate, lambda confidence: quantile(confidence, freedom) * error, tolerance, levels
+    )
     half = quantile((1 + CONFIDENCE) / 2, freedom) * error
     sizes = [size for size, _ in points]
     first, last, worst_estimate = _worst_region(list(zip(sizes, estimates, strict=True)))
@@ -171,7 +187,10 @@ def _judge_curve(label: str, metric: str, points: Sequence[tuple[int, Judgement]
         passed=sum(one.verdict in (Kind.PASSED, Kind.IMPROVED) for one in judged),
         worst=(first, last),
         worst_estimate=worst_estimate,
-        processes=(max(one.processes for one in judged), max(len(one.baseline_medians_s) for one in judged)),
+        processes=(
+            max(one.processes for one in judged),
+            max(len(one.baseline_medians_s) for one in judged),
+        ),
     )
 
 

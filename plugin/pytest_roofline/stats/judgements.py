@@ -23,7 +23,9 @@ def judgement_of(
     """Everything that was said of a measurement, and what it rests on; `remarks` and `published` are for who knows."""
     found, reference, limit = verdict.difference, verdict.reference, verdict.limit
     before = reference.environments if reference is not None else ()
-    changes = (change for facts in environments for change in changed_environment(dict(facts), before))
+    changes = (
+        change for facts in environments for change in changed_environment(dict(facts), before)
+    )
     return Judgement(
         test_id=test_id,
         label=label,
@@ -43,7 +45,9 @@ def judgement_of(
         new_s=found.new_s if found else None,
         reference_s=found.reference_s if found else None,
         source=reference.source if reference else "",
-        reference=tuple(SessionRecord(g.medians_s, g.device, g.started) for g in reference.groups) if reference else (),
+        reference=tuple(SessionRecord(g.medians_s, g.device, g.started) for g in reference.groups)
+        if reference
+        else (),
         process_spread=_spread(found.process) if found else None,
         session_spread=_spread(found.session) if found else None,
         device_spread=_spread(found.device) if found and found.device else None,
@@ -137,7 +141,10 @@ def common_shift(judgements: Iterable[Judgement | None]) -> Shift | None:
     middle = median(estimates)
     tolerance = min(one.tolerance for one in compared)
     # The tests of a process are slow together when it is, so all of them know no more than one.
-    worth = max(math.log1p(WORTH_REPORTING * tolerance), SURELY * median(one.error or 0.0 for one in compared))
+    worth = max(
+        math.log1p(WORTH_REPORTING * tolerance),
+        SURELY * median(one.error or 0.0 for one in compared),
+    )
     moved = sum(estimate / middle >= 0.5 for estimate in estimates) if middle else 0
     if abs(middle) < worth or moved < MOST_SHIFTED * len(estimates):
         return None
@@ -153,7 +160,9 @@ def clock_change(judgement: Judgement) -> ClockChange | None:
     if before is None or now is None or judgement.estimate is None:
         return None
     moved = math.log(now / before)
-    return None if abs(moved) < CLOCK_SHARE else ClockChange(before, now, judgement.estimate + moved)
+    return (
+        None if abs(moved) < CLOCK_SHARE else ClockChange(before, now, judgement.estimate + moved)
+    )
 
 
 def modes(old_s: Sequence[float], new_s: Sequence[float]) -> Modes | None:
@@ -182,7 +191,9 @@ def _parted(logs: Sequence[float], clearly: float) -> int:
     if p > DIP_LEVEL:
         return 0
     gap = max(range(1, len(logs)), key=lambda index: logs[index] - logs[index - 1])
-    return gap if logs[gap] - logs[gap - 1] >= clearly * (fmean(logs[gap:]) - fmean(logs[:gap])) else 0
+    return (
+        gap if logs[gap] - logs[gap - 1] >= clearly * (fmean(logs[gap:]) - fmean(logs[:gap])) else 0
+    )
 
 
 def could_have_seen(judgements: Sequence[Judgement]) -> list[tuple[float, int, int]]:

@@ -49,7 +49,11 @@ class KeyResults:
     def unsound(self, reference: Reference | None) -> dict[str, str]:
         """Processes without a sound attempt, each with the reason."""
         processes = {measurement.process for measurement in self.sound(reference)}
-        return {m.process: _trouble(m, reference) for m in self.measurements if m.process not in processes}
+        return {
+            m.process: _trouble(m, reference)
+            for m in self.measurements
+            if m.process not in processes
+        }
 
     def invalid(self, reference: Reference | None) -> str:
         """Why nothing can be said; empty where enough processes are sound, as with the blocks of one measurement."""
@@ -72,7 +76,13 @@ class KeyResults:
         middle = median_high(sorted(measurement.median_s for measurement in sound))
         return next(measurement for measurement in sound if measurement.median_s == middle)
 
-    def group(self, reference: Reference | None, device: str, started: str, statistic: Statistic = "median") -> Group:
+    def group(
+        self,
+        reference: Reference | None,
+        device: str,
+        started: str,
+        statistic: Statistic = "median",
+    ) -> Group:
         """The sound processes as the session that they are, each its slowest sound attempt under a statistic."""
         slowest: dict[str, float] = {}
         for attempt in self._sound_attempts(reference):
@@ -80,7 +90,9 @@ class KeyResults:
             slowest[attempt.process] = max(seconds, slowest.get(attempt.process, 0.0))
         return Group(tuple(slowest.values()), device, started)
 
-    def summary(self, reference: Reference | None, device: str, started: str, statistic: Statistic) -> Summary:
+    def summary(
+        self, reference: Reference | None, device: str, started: str, statistic: Statistic
+    ) -> Summary:
         """The same, with whether every attempt was taken in a way that tells the statistic itself."""
         told = all(exact(attempt.samples, statistic) for attempt in self._sound_attempts(reference))
         return Summary([self.group(reference, device, started, statistic)], told)
@@ -118,24 +130,34 @@ def typical_peak(processes: Iterable[Iterable[Measurement]]) -> int | None:
     Code that takes more takes it in every process; the largest would make a regression of one odd workspace in twelve
     rounds. Of the attempts of one process the largest counts, so that nobody reruns a test into green.
     """
-    known = [[one.peak_bytes for one in attempts if one.peak_bytes is not None] for attempts in processes]
+    known = [
+        [one.peak_bytes for one in attempts if one.peak_bytes is not None] for attempts in processes
+    ]
     most = [max(peaks) for peaks in known if peaks]
     return median_low(most) if most else None
 
 
-def judge_peak(new_bytes: int | None, reference: Reference | None, key: Key) -> PeakJudgement | None:
+def judge_peak(
+    new_bytes: int | None, reference: Reference | None, key: Key
+) -> PeakJudgement | None:
     """The verdict on a peak; None where there is none on either side."""
     old_bytes = reference.peak_bytes if reference is not None else None
     if old_bytes is None:
         why = "no baseline" if reference is None else NO_PEAK
-        return None if new_bytes is None else PeakJudgement(Kind.NO_BASELINE.value, new_bytes, reason=why)
+        return (
+            None
+            if new_bytes is None
+            else PeakJudgement(Kind.NO_BASELINE.value, new_bytes, reason=why)
+        )
     if new_bytes is None:
         why = (
             f"the baseline has a peak of {format_memory(old_bytes)} and none was taken; expected peak_bytes=True and a "
             "device that tells, or an entry without a peak: `roofline baseline approve --replace`"
         )
         return PeakJudgement(Kind.INVALID.value, None, old_bytes, reason=why)
-    allowed_bytes = max(int(PEAK_TOLERANCE * old_bytes), PAGE_BYTES if key.hardware.is_cpu else BLOCK_BYTES)
+    allowed_bytes = max(
+        int(PEAK_TOLERANCE * old_bytes), PAGE_BYTES if key.hardware.is_cpu else BLOCK_BYTES
+    )
     kind, why = Kind.PASSED, ""
     if abs(new_bytes - old_bytes) > allowed_bytes:
         kind = Kind.REGRESSED if new_bytes > old_bytes else Kind.IMPROVED

@@ -66,7 +66,9 @@ def rung_of(key: Key) -> Rung | None:
     size = key.parameters.get("size_bytes")
     if found is None or not isinstance(size, int):
         return found
-    return Rung.LAUNCH if size <= LAUNCH_MOST_BYTES else found if size >= BOUNDED_FROM_BYTES else None
+    return (
+        Rung.LAUNCH if size <= LAUNCH_MOST_BYTES else found if size >= BOUNDED_FROM_BYTES else None
+    )
 
 
 def _moves(key: Key) -> Rung | None:
@@ -89,7 +91,9 @@ MEMORY = (
     "memory: ECC errors and row remapping (nvidia-smi -q -d ECC,ROW_REMAPPER, amd-smi bad-pages) and its clock "
     "(nvidia-smi -q -d CLOCK, amd-smi metric --clock)"
 )
-SHARED = "what all share: the driver, other processes on the device, its power limit and its partition"
+SHARED = (
+    "what all share: the driver, other processes on the device, its power limit and its partition"
+)
 ITSELF = "the regressed tests themselves: their kernels, their libraries, the host between their launches"
 LOOK = {
     Rung.CLOCK: "power limit, temperature and locked clocks (nvidia-smi -q -d POWER,TEMPERATURE,PERFORMANCE,CLOCK, "
@@ -167,7 +171,10 @@ def climb(found: Iterable[Evidence]) -> tuple[RungStep, ...]:
     by_rung: dict[Rung | None, list[Evidence]] = {}
     for seen in everything:
         by_rung.setdefault(rung_of(seen.key), []).append(seen)
-    clock, parts = _clock(everything), [_step(rung, by_rung.get(rung, [])) for rung in Rung if rung is not Rung.CLOCK]
+    clock, parts = (
+        _clock(everything),
+        [_step(rung, by_rung.get(rung, [])) for rung in Rung if rung is not Rung.CLOCK],
+    )
     if clock.state is not RungState.SICK and all(step.state is RungState.UNKNOWN for step in parts):
         return ()
     return clock, *parts
@@ -211,4 +218,6 @@ def look_at(sick: Collection[Rung]) -> str:
     # Copies of both kinds share the memory alone.
     memory = [MEMORY] if copies <= set(sick) else []
     others = [LOOK[rung] for rung in sick if not (memory and rung in copies)]
-    return "; then at ".join([*others[:1], *memory, *others[1:]] if Rung.CLOCK in sick else [*memory, *others])
+    return "; then at ".join(
+        [*others[:1], *memory, *others[1:]] if Rung.CLOCK in sick else [*memory, *others]
+    )

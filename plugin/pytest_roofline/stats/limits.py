@@ -144,7 +144,9 @@ class Summary:
 Summed = Callable[[Statistic], Summary | str]
 
 
-def gating_limits(entries: Iterable[Entry], work: Work, summed: Summed) -> tuple[list[Limit], list[Idle]]:
+def gating_limits(
+    entries: Iterable[Entry], work: Work, summed: Summed
+) -> tuple[list[Limit], list[Idle]]:
     """The published limits among `entries` that may fail a measurement of `work`; and those that cannot here."""
     limits, idle = [], []
     for entry in entries:
@@ -172,15 +174,23 @@ def roofline_limit(measurement: Measurement, share: float) -> Limit | None:
     if ceiling.confidence not in ("high", "medium"):
         return None
     whole = measurement.key.hardware.partition == "none"
-    if measurement.share_of_ceiling is None or not whole or class_of("device", measurement.key.metric) == "host":
+    if (
+        measurement.share_of_ceiling is None
+        or not whole
+        or class_of("device", measurement.key.metric) == "host"
+    ):
         return None
     amount = measurement.work.amount(ceiling.metric)
-    if amount is None or not is_large(measurement.work, measurement.samples.labels, computes=is_arithmetic(ceiling)):
+    if amount is None or not is_large(
+        measurement.work, measurement.samples.labels, computes=is_arithmetic(ceiling)
+    ):
         return None
     return Limit(RooflineShare(share, ceiling), amount / (ceiling.value * share))
 
 
-def floor_limits(entries: Iterable[Entry], measurement: Measurement, gpu: Gpu | None) -> tuple[list[Limit], list[Idle]]:
+def floor_limits(
+    entries: Iterable[Entry], measurement: Measurement, gpu: Gpu | None
+) -> tuple[list[Limit], list[Idle]]:
     """The floors among `entries` that a measurement is held against; and those that could apply, but not here."""
     limits, idle = [], []
     for entry in entries:
@@ -212,11 +222,24 @@ def _no_floor(entry: Entry, measurement: Measurement, peak: Ceiling | None, gpu:
         return f"{' and '.join(sorted(forced))} chooses for the library, which reaches it by its own choice"
     if not entry.gates:
         return f"it was dropped here: {entry.reason}"
-    if peak is None or peak.source != "datasheet" or rate_suffix(peak.metric) != rate_suffix(entry.metric):
+    if (
+        peak is None
+        or peak.source != "datasheet"
+        or rate_suffix(peak.metric) != rate_suffix(entry.metric)
+    ):
         return "the datasheet's peak that it is a share of is not known here"
     if not is_arithmetic(peak):
-        return "a cache held what was measured" if "cache_resident" in measurement.samples.labels else ""
-    lowered = gpu is not None and gpu.power_limit_w and gpu.power_default_w and gpu.power_limit_w < gpu.power_default_w
+        return (
+            "a cache held what was measured"
+            if "cache_resident" in measurement.samples.labels
+            else ""
+        )
+    lowered = (
+        gpu is not None
+        and gpu.power_limit_w
+        and gpu.power_default_w
+        and gpu.power_limit_w < gpu.power_default_w
+    )
     if gpu is None or not lowered:
         return ""
     return f"the power limit is {gpu.power_limit_w:g} W, and the card is shipped with {gpu.power_default_w:g} W"
@@ -237,7 +260,11 @@ def describe(entry: Entry) -> str:
 def rests_on(entry: Entry) -> str:
     """Whose figures a floor rests on: `figures of 2 sources: …`; of one that a site lowered, also why."""
     count = entry.figures or 0
-    whose = f"figures of {count} source{'s' * (count != 1)}: {entry.source}" if count else f"{entry.source}"
+    whose = (
+        f"figures of {count} source{'s' * (count != 1)}: {entry.source}"
+        if count
+        else f"{entry.source}"
+    )
     return whose + (f"; set here, since {entry.reason}" if entry.reason else "")
 
 

@@ -98,7 +98,9 @@ class Looks:
     def _level(self, chance: float, processes: int, known: float) -> float:
         last = min(processes, self.most)
         if not self.ended:
-            return _levels(chance, self.most, _rounded(known), self.slow_only, self.exponent)[last - 1]
+            return _levels(chance, self.most, _rounded(known), self.slow_only, self.exponent)[
+                last - 1
+            ]
         spent = _spent(self.most, known, self.slow_only, self.exponent)
         return float(chance * (1 - (spent[last - 2] if last > 1 else 0.0)))
 
@@ -151,11 +153,15 @@ def _red_shares(most: int, known: float, fewest: int, exponent: float) -> tuple[
 
 
 @functools.lru_cache(maxsize=1024)
-def _levels(chance: float, most: int, known: float, slow_only: bool, exponent: float) -> tuple[float, ...]:
+def _levels(
+    chance: float, most: int, known: float, slow_only: bool, exponent: float
+) -> tuple[float, ...]:
     """Nominal levels of the looks that together err with `chance`, on the scale of a normal test statistic."""
     if most == 1:
         return (chance,)
-    bounds = boundaries(chance * _spent(most, known, slow_only, exponent), _information(most, known))
+    bounds = boundaries(
+        chance * _spent(most, known, slow_only, exponent), _information(most, known)
+    )
     return tuple(float(special.ndtr(-bound)) for bound in bounds)
 
 
@@ -184,7 +190,9 @@ def boundaries(spent: Floats, information: Floats) -> list[float]:
 
         found.append(float(optimize.brentq(excess, -8.0, 12.0)))
         following = _grid(found[-1], information[look])
-        kernel = np.exp(-((following[:, None] - scores) ** 2) / 2 / step**2) / (step * math.sqrt(2 * math.pi))
+        kernel = np.exp(-((following[:, None] - scores) ** 2) / 2 / step**2) / (
+            step * math.sqrt(2 * math.pi)
+        )
         scores, density = following, kernel @ weights
     return found
 

@@ -59,7 +59,9 @@ class Reference:
     @property
     def median_s(self) -> float:
         """The geometric mean of the processes' medians: the centre of the comparison."""
-        return math.exp(math.fsum(math.log(value) for value in self.medians_s) / len(self.medians_s))
+        return math.exp(
+            math.fsum(math.log(value) for value in self.medians_s) / len(self.medians_s)
+        )
 
     @property
     def behind(self) -> str:
@@ -86,7 +88,9 @@ class Policy:
 
 def detectable(found: Difference) -> float:
     """The minimum detectable effect, as a share of time: found 80 times in 100 at the 1 % level."""
-    return growth((quantile(CONFIDENCE, found.freedom) + quantile(POWER, found.freedom)) * found.error)
+    return growth(
+        (quantile(CONFIDENCE, found.freedom) + quantile(POWER, found.freedom)) * found.error
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,25 +165,43 @@ class Outlook:
             return False
         error, freedom = self.error_at(most), found.freedom + (most - count)
         play = PLAY * found.process.value * math.sqrt(1 / count - 1 / most)
-        green = found.estimate - play + quantile(1 - looks.pass_level(most, found.worth), freedom) * error < self.limit
+        green = (
+            found.estimate
+            - play
+            + quantile(1 - looks.pass_level(most, found.worth), freedom) * error
+            < self.limit
+        )
         level = FALSE_RED * looks.red_share(most, found.worth, self.fewest)
-        surely = found.estimate + play - self.worthy > quantile(1 - level, freedom) * error if level > 0 else False
+        surely = (
+            found.estimate + play - self.worthy > quantile(1 - level, freedom) * error
+            if level > 0
+            else False
+        )
         return green or (surely and found.estimate + play > self.limit)
 
     def _decides(self, processes: int) -> bool:
         """Whether so many processes would be green or red, if neither the centre nor the spreads moved."""
         found, looks = self.found, Looks(max(MOST_ROUNDS, self.policy.looks.most, processes))
         error, freedom = self.error_at(processes), found.freedom + (processes - self.count)
-        if found.estimate + quantile(1 - looks.pass_level(processes, found.worth), freedom) * error < self.limit:
+        if (
+            found.estimate + quantile(1 - looks.pass_level(processes, found.worth), freedom) * error
+            < self.limit
+        ):
             return True
         level = self._red_level(looks, processes)
-        return level > 0 and self.looks_slow and found.estimate - self.worthy > quantile(1 - level, freedom) * error
+        return (
+            level > 0
+            and self.looks_slow
+            and found.estimate - self.worthy > quantile(1 - level, freedom) * error
+        )
 
     @property
     def reason(self) -> str:
         """What an open test may be, and what would decide it."""
         found, count = self.found, self.count
-        low, high = (format_percent(growth(bound)).removesuffix(" %") for bound in found.interval(CONFIDENCE))
+        low, high = (
+            format_percent(growth(bound)).removesuffix(" %") for bound in found.interval(CONFIDENCE)
+        )
         processes = f"{count} process{'es' * (count > 1)} ({_share(found.process.value)} apart: {found.process.origin})"
         said = f"may be {low} to {high} % after {processes}"
         slower = _share(growth(found.estimate))

@@ -115,7 +115,11 @@ class _Told:
 
 
 def judge_paired(
-    tests: Mapping[str, Sequence[Block]], tolerances: Mapping[str, float], most: int, *, ended: bool = False
+    tests: Mapping[str, Sequence[Block]],
+    tolerances: Mapping[str, float],
+    most: int,
+    *,
+    ended: bool = False,
 ) -> dict[str, Paired]:
     """All tests of a run after some blocks.
 
@@ -135,7 +139,9 @@ def judge_paired(
         if one is None:
             arms = [each.arm for block in tests[name] for each in block]
             wanted[name] = max(arms.count("A"), arms.count("B")) < most and not ended
-            alone[name] = Verdict(Kind.INCONCLUSIVE, tolerances[name], reason="no block holds enough of both sides")
+            alone[name] = Verdict(
+                Kind.INCONCLUSIVE, tolerances[name], reason="no block holds enough of both sides"
+            )
             continue
         # What is as good as known of all does not hold of a test whose own processes rule it out.
         mine = lent if lent.borrowed and not (alike and one.beyond(lent.process) < ALIKE) else None
@@ -146,8 +152,12 @@ def judge_paired(
     for name, verdict in settle(alone, len(tests)).items():
         one, still = told[name], verdict.kind is Kind.INCONCLUSIVE
         if one is not None and still:
-            verdict = replace(verdict, reason=_reason(verdict, one.blocks, len(tests), last=not wanted[name]))
-        found[name] = Paired(verdict, one.control if one is not None else None, wanted[name] and still)
+            verdict = replace(
+                verdict, reason=_reason(verdict, one.blocks, len(tests), last=not wanted[name])
+            )
+        found[name] = Paired(
+            verdict, one.control if one is not None else None, wanted[name] and still
+        )
     return found
 
 
@@ -172,10 +182,14 @@ def _told(blocks: Sequence[Block]) -> _Told | None:
     """What the blocks with both sides say; None where that is nothing."""
     whole = [block for block in blocks if {"A", "B"} <= {one.arm for one in block}]
     taken = [one for block in whole for one in block]
-    design = _design(tuple((number, one.arm, one.at) for number, block in enumerate(whole) for one in block))
+    design = _design(
+        tuple((number, one.arm, one.at) for number, block in enumerate(whole) for one in block)
+    )
     if design is None:
         return None
-    seconds: dict[Arm, list[float]] = {arm: [one.seconds for one in taken if one.arm == arm] for arm in ("A", "B")}
+    seconds: dict[Arm, list[float]] = {
+        arm: [one.seconds for one in taken if one.arm == arm] for arm in ("A", "B")
+    }
     logs = np.log([one.seconds for one in taken])
     rest = design.residual @ logs
     return _Told(design, logs, float(rest @ rest), seconds)
@@ -186,7 +200,9 @@ def _design(places: tuple[tuple[int, Arm, float], ...]) -> _Design | None:
     """Of processes by block, arm and place in the run; None where they cannot tell the difference, or its error."""
     if not places:
         return None
-    blocks = [[float(block == number) for block, _, _ in places] for number in range(places[-1][0] + 1)]
+    blocks = [
+        [float(block == number) for block, _, _ in places] for number in range(places[-1][0] + 1)
+    ]
     control, side = ([float(arm == which) for _, arm, _ in places] for which in ("control", "B"))
     columns = np.array([*blocks, [at - places[0][2] for _, _, at in places], control, side]).T
     freedom = len(places) - int(np.linalg.matrix_rank(columns))
@@ -208,7 +224,9 @@ def _weights(columns: Floats, which: int) -> tuple[float, Floats | None]:
 
 def _lent(told: Sequence[_Told]) -> tuple[Prior, bool]:
     """How processes spread in all tests, where eight or more tell, and whether 25 or more spread alike."""
-    lent = borrow(priors()["device"], [(one.squares / one.design.freedom, one.design.freedom) for one in told])
+    lent = borrow(
+        priors()["device"], [(one.squares / one.design.freedom, one.design.freedom) for one in told]
+    )
     if len(told) < FEWEST_TESTS:
         return lent, False
     freedom = sum(one.design.freedom for one in told)
@@ -229,8 +247,13 @@ def _judge(told: _Told, lent: Prior | None, tolerance: float, looks: Looks, fewe
     p = found.p_slower_than(math.log1p(WORTH_REPORTING * tolerance))
     kind = Kind.INCONCLUSIVE
     if blocks >= min(FEWEST_BLOCKS, looks.most):
-        levels = [level(blocks, math.inf) for level in (looks.improved_level, looks.pass_level, looks.far_level)]
-        kind = kind_unless_red(found.estimate, found.bound, tolerance, (levels[0], levels[1], levels[2]))
+        levels = [
+            level(blocks, math.inf)
+            for level in (looks.improved_level, looks.pass_level, looks.far_level)
+        ]
+        kind = kind_unless_red(
+            found.estimate, found.bound, tolerance, (levels[0], levels[1], levels[2])
+        )
     if kind is Kind.IMPROVED and blocks < fewest:
         kind = Kind.INCONCLUSIVE
     return Verdict(
@@ -281,7 +304,9 @@ def _may_decide(verdict: Verdict, looks: Looks, blocks: int, fewest: int, tests:
     # What could end as IMPROVED could end as PASSED.
     if fastest + quantile(1 - looks.pass_level(most, math.inf), freedom) * error < limit:
         return True
-    level = FALSE_RED * looks.red_share(most, math.inf, min(fewest, most)) / max(tests, FEWEST_TESTS)
+    level = (
+        FALSE_RED * looks.red_share(most, math.inf, min(fewest, most)) / max(tests, FEWEST_TESTS)
+    )
     return slowest > limit and slowest - worthy > quantile(1 - level, freedom) * error
 
 

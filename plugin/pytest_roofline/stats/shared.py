@@ -57,7 +57,9 @@ class Shared:
     def taken_out(self) -> bool:
         """Whether tests are held against what is left: not where it is open whether all together are slower."""
         # What is taken out of each must be judged once, or a machine that is slower in everything would pass.
-        waits = self.verdict is None or (self.verdict.kind is Kind.INCONCLUSIVE and self.verdict.looks_slow)
+        waits = self.verdict is None or (
+            self.verdict.kind is Kind.INCONCLUSIVE and self.verdict.looks_slow
+        )
         return bool(self.moved and self.coefficient) and not waits
 
     @property
@@ -71,7 +73,10 @@ class Shared:
         if name not in self.moved or not self.taken_out:
             return reference
         now, before = self.moved[name]
-        factors = [math.exp(now - before.get((group.device, group.started), 0.0)) for group in reference.groups]
+        factors = [
+            math.exp(now - before.get((group.device, group.started), 0.0))
+            for group in reference.groups
+        ]
         moved = tuple(
             replace(group, medians_s=tuple(value * factor for value in group.medians_s))
             for group, factor in zip(reference.groups, factors, strict=True)
@@ -82,12 +87,18 @@ class Shared:
 def shared_of(sides: Mapping[str, Side], tolerance: float, prior: Prior) -> Shared | None:
     """What tests and canaries share, where enough of them were measured in the same sessions of the same device."""
     sessions = _sessions(sides)
-    known = {name: side for name, side in sides.items() if all(one in sessions for one in _dated(side.reference))}
+    known = {
+        name: side
+        for name, side in sides.items()
+        if all(one in sessions for one in _dated(side.reference))
+    }
     days = sittings([Group((), device, started) for device, started in sessions])
     if len(days) < ENOUGH_SESSIONS or len(known) < FEWEST_OTHERS + 1:
         return None
     names = list(known)
-    before = np.array([[_mean(side.reference, session) for session in sessions] for side in known.values()])
+    before = np.array(
+        [[_mean(side.reference, session) for session in sessions] for side in known.values()]
+    )
     now = np.array([math.fsum(side.new.logs) / len(side.new.logs) for side in known.values()])
     coefficient, moved_before, moved_now = followed(before, now)
     moved = {
@@ -104,7 +115,9 @@ def hold_shared(
     """What tests share, and the reference of each test as it would be today."""
     found = shared_of(sides, median(tolerances), priors()[mode(classes)]) if tolerances else None
     tests = {name: side.reference for name, side in sides.items() if not side.canary}
-    return found, {name: found.held(name, one) if found is not None else one for name, one in tests.items()}
+    return found, {
+        name: found.held(name, one) if found is not None else one for name, one in tests.items()
+    }
 
 
 def followed(before: Floats, now: Floats) -> tuple[float, Floats, Floats]:
@@ -136,7 +149,9 @@ def leave_one_out(values: Floats) -> Floats:
     ordered, rank = values[order], np.empty(len(values), dtype=int)
     rank[order] = np.arange(len(values))
     low, high = (len(values) - 2) // 2, (len(values) - 1) // 2
-    return np.asarray((ordered[low + (rank <= low)] + ordered[high + (rank <= high)]) / 2, dtype=np.float64)
+    return np.asarray(
+        (ordered[low + (rank <= low)] + ordered[high + (rank <= high)]) / 2, dtype=np.float64
+    )
 
 
 def _noise(values: Floats) -> float:
@@ -167,14 +182,25 @@ def _mean(reference: Reference, session: Session) -> float:
 
 
 def _logs(reference: Reference, session: Session) -> list[float]:
-    return [value for group in reference.groups if (group.device, group.started) == session for value in group.logs]
+    return [
+        value
+        for group in reference.groups
+        if (group.device, group.started) == session
+        for value in group.logs
+    ]
 
 
 def _together(
-    known: Mapping[str, Side], sessions: Sequence[Session], before: Floats, tolerance: float, prior: Prior
+    known: Mapping[str, Side],
+    sessions: Sequence[Session],
+    before: Floats,
+    tolerance: float,
+    prior: Prior,
 ) -> Verdict | None:
     """All tests as one: of every process the median of what was measured in it, around each test's own centre."""
-    tests = [(side, centre) for side, centre in zip(known.values(), before.mean(axis=1), strict=True)]
+    tests = [
+        (side, centre) for side, centre in zip(known.values(), before.mean(axis=1), strict=True)
+    ]
     enough = max(FEWEST_OTHERS + 1, WHOLE * len([side for side, _ in tests if not side.canary]))
 
     def middle(rows: Sequence[tuple[Sequence[float], float]]) -> tuple[float, ...]:

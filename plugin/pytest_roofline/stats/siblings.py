@@ -88,7 +88,13 @@ def assumed_of(key: Key) -> Assumed:
 def judge_sibling(mine: Sibling, others: Sequence[Sibling]) -> Verdict:
     """The verdict on one of several siblings."""
     sound = _elsewhere(mine, [one for one in others if not one.invalid])
-    verdict = Verdict(Kind.INVALID, TOLERANCE, reason=mine.invalid, processes=len(mine.medians_s), siblings=len(sound))
+    verdict = Verdict(
+        Kind.INVALID,
+        TOLERANCE,
+        reason=mine.invalid,
+        processes=len(mine.medians_s),
+        siblings=len(sound),
+    )
     if mine.invalid:
         return verdict
     if len(sound) < FEWEST - 1:
@@ -108,7 +114,10 @@ def _held(mine: Sibling, sound: Sequence[Sibling], verdict: Verdict, times: int)
     import numpy
     from scipy import special
 
-    assumed, processes = assumed_of(mine.standing.key), min(len(one.medians_s) for one in (mine, *sound))
+    assumed, processes = (
+        assumed_of(mine.standing.key),
+        min(len(one.medians_s) for one in (mine, *sound)),
+    )
     scale = scale_of(numpy.array([one.log_s for one in sound]), assumed.together(processes))
     estimate = mine.log_s - scale.centre
     widened = math.sqrt(1 + MEDIAN_VARIANCE / len(sound))
@@ -116,7 +125,13 @@ def _held(mine: Sibling, sound: Sequence[Sibling], verdict: Verdict, times: int)
     bound = quantile(1 - (1 - CONFIDENCE) / times, scale.freedom)
     half = quantile((1 + CONFIDENCE) / 2, scale.freedom) * error
     slow = estimate > math.log1p(TOLERANCE)
-    kind = Kind.PASSED if not slow else Kind.REGRESSED if estimate > bound * error else Kind.INCONCLUSIVE
+    kind = (
+        Kind.PASSED
+        if not slow
+        else Kind.REGRESSED
+        if estimate > bound * error
+        else Kind.INCONCLUSIVE
+    )
     found = replace(
         verdict,
         kind=kind,
@@ -132,7 +147,9 @@ def _held(mine: Sibling, sound: Sequence[Sibling], verdict: Verdict, times: int)
 
 def _reason(mine: Sibling, verdict: Verdict, others_s: float, spread: float) -> str:
     assert verdict.estimate is not None
-    rates = f"{_figure(mine.standing, math.exp(mine.log_s))} against {_figure(mine.standing, others_s)}"
+    rates = (
+        f"{_figure(mine.standing, math.exp(mine.log_s))} against {_figure(mine.standing, others_s)}"
+    )
     change = growth(verdict.estimate)
     slow = f"is {abs(change) * 100:.1f} % {'slower' if change > 0 else 'faster'} than"
     told = f"{mine.called} {slow} its {verdict.siblings} siblings ({rates}, which lie {spread * 100:.1f} % apart)"
@@ -142,7 +159,11 @@ def _reason(mine: Sibling, verdict: Verdict, others_s: float, spread: float) -> 
             "slowness moves with it, replace it, else look at its slot, cooling and power"
         )
     if verdict.kind is Kind.INCONCLUSIVE:
-        more = "more GPUs or a repair tell" if verdict.futile else "more processes tell (--roofline-rounds=auto)"
+        more = (
+            "more GPUs or a repair tell"
+            if verdict.futile
+            else "more processes tell (--roofline-rounds=auto)"
+        )
         return f"{told}, too far apart to be sure of more than {TOLERANCE * 100:.0f} %; {more}"
     return told
 
@@ -158,7 +179,9 @@ def _figure(measurement: Measurement, seconds: float) -> str:
 
 def unless_busy(verdict: Verdict, measurements: Sequence[Measurement]) -> Verdict:
     """A verdict, taken back where siblings were at work while a link was timed that they share."""
-    busy = next((one.siblings_busy for one in measurements if one.siblings_busy and not one.invalid), "")
+    busy = next(
+        (one.siblings_busy for one in measurements if one.siblings_busy and not one.invalid), ""
+    )
     if not busy or verdict.kind in (Kind.NO_BASELINE, Kind.INVALID):
         return verdict
     reason = f"{busy}: the host's link is shared, so its rate says nothing of it; measure again on a quiet machine"

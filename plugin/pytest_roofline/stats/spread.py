@@ -104,7 +104,9 @@ class Prior:
 @functools.cache
 def priors() -> dict[str, Prior]:
     """The starting values, by class."""
-    raw = json.loads(resources.files(__package__).joinpath("priors.json").read_text(encoding="utf-8"))
+    raw = json.loads(
+        resources.files(__package__).joinpath("priors.json").read_text(encoding="utf-8")
+    )
     return {name: Prior(row["process"], row["session"], row["device"]) for name, row in raw.items()}
 
 
@@ -146,11 +148,15 @@ def sittings(groups: Sequence[Group]) -> tuple[Group, ...]:
     joined: list[Group] = []
     last: dict[str, tuple[int, datetime.datetime]] = {}
     dated = [(moment(group.started), group) for group in groups]
-    for time, group in sorted(dated, key=lambda pair: pair[0].timestamp() if pair[0] is not None else math.inf):
+    for time, group in sorted(
+        dated, key=lambda pair: pair[0].timestamp() if pair[0] is not None else math.inf
+    ):
         known = last.get(group.device)
         if time is not None and known is not None and time - known[1] < ONE_SITTING:
             place = known[0]
-            joined[place] = replace(joined[place], medians_s=joined[place].medians_s + group.medians_s)
+            joined[place] = replace(
+                joined[place], medians_s=joined[place].medians_s + group.medians_s
+            )
         else:
             place = len(joined)
             joined.append(group)
@@ -169,7 +175,9 @@ def process_spread(new: Sequence[Group], reference: Sequence[Group], prior: Prio
         if not freedom:
             return total
         if total.value**2 > squares / freedom:
-            return Spread(max(LEAST_SPREAD, math.sqrt(squares / freedom)), "estimated, new processes", freedom)
+            return Spread(
+                max(LEAST_SPREAD, math.sqrt(squares / freedom)), "estimated, new processes", freedom
+            )
         together = (squares + total.freedom * total.value**2) / (freedom + total.freedom)
         return Spread(math.sqrt(together), total.origin, freedom + total.freedom)
     squares, freedom = within([*new, *reference])
@@ -184,16 +192,24 @@ def total_spread(reference: Sequence[Group], prior: Prior) -> Spread:
     mean_square, sessions, _ = between_sessions(reference)
     if prior.total is not None:
         lent = prior.total
-        prior = replace(prior, process=lent.value, freedom=lent.freedom, origin=lent.origin, borrowed=True)
+        prior = replace(
+            prior, process=lent.value, freedom=lent.freedom, origin=lent.origin, borrowed=True
+        )
     else:
         prior = replace(prior, borrowed=False)
-    return with_lent(mean_square * sessions, sessions, prior, "estimated from sessions of one process")
+    return with_lent(
+        mean_square * sessions, sessions, prior, "estimated from sessions of one process"
+    )
 
 
 def with_lent(squares: float, freedom: int, prior: Prior, origin: str) -> Spread:
     """A test's own estimate joined with the prior, unless that is a guess and the test's own processes rule it out."""
     told = f"{origin}, {freedom} degrees of freedom"
-    if freedom and not prior.borrowed and special.chdtrc(freedom, squares / prior.process**2) < UNBELIEVED:
+    if (
+        freedom
+        and not prior.borrowed
+        and special.chdtrc(freedom, squares / prior.process**2) < UNBELIEVED
+    ):
         return Spread(math.sqrt(squares / freedom), told, freedom)
     joined = (squares + prior.freedom * prior.process**2) / (freedom + prior.freedom)
     told = f"{told}, with {prior.origin}" if freedom else prior.origin
@@ -216,7 +232,11 @@ def unequal(new: Sequence[Group], reference: Sequence[Group]) -> tuple[Spread, S
 
 
 def session_spread(
-    new: Sequence[Group], reference: Sequence[Group], process: Spread, prior: Prior, assumed: float = ASSUMED_SESSION
+    new: Sequence[Group],
+    reference: Sequence[Group],
+    process: Spread,
+    prior: Prior,
+    assumed: float = ASSUMED_SESSION,
 ) -> Spread:
     """The spread between sessions: what the reference's show, joined with the least that is believed.
 
@@ -238,9 +258,15 @@ def session_spread(
         origin = "recorded in one sitting" if known == 1 else f"{known} sessions"
     else:
         least, origin = prior.least_session(process.value), f"estimated, {known} sessions"
-    joined = with_prior(own**2, freedom, least, origin if known >= ENOUGH_SESSIONS else f"prior, {origin}")
+    joined = with_prior(
+        own**2, freedom, least, origin if known >= ENOUGH_SESSIONS else f"prior, {origin}"
+    )
     # An estimate from few sessions is zero half of the time, also where they do differ; what is larger stands.
-    return replace(joined, value=own, origin=f"estimated, {known} sessions") if own > joined.value else joined
+    return (
+        replace(joined, value=own, origin=f"estimated, {known} sessions")
+        if own > joined.value
+        else joined
+    )
 
 
 def with_prior(variance: float, freedom: float, assumed: float, origin: str) -> Spread:
@@ -259,12 +285,20 @@ def lend(prior: Prior, tests: Sequence[Sequence[Group]], kind: str = "device") -
     joined = [sittings(groups) for groups in tests]
     several = [groups for groups in joined if within(groups)[1]]
     alone = [groups for groups in joined if len(groups) > 1 and not within(groups)[1]]
-    found = borrow(prior, [(squares / freedom, freedom) for squares, freedom in map(within, several)])
+    found = borrow(
+        prior, [(squares / freedom, freedom) for squares, freedom in map(within, several)]
+    )
     if len(alone) >= ENOUGH_TESTS:
         told = [(square, freedom) for square, freedom, _ in map(between_sessions, alone)]
         total = borrow(replace(prior, freedom=PRIOR_FREEDOM), told)
-        found = replace(found, total=Spread(total.process, total.origin, total.freedom)) if total.borrowed else found
-    return replace(found, lent=_lent_sessions(found, several), strange=_strange(joined, STRANGE[kind]))
+        found = (
+            replace(found, total=Spread(total.process, total.origin, total.freedom))
+            if total.borrowed
+            else found
+        )
+    return replace(
+        found, lent=_lent_sessions(found, several), strange=_strange(joined, STRANGE[kind])
+    )
 
 
 def _lent_sessions(prior: Prior, tests: Sequence[Sequence[Group]]) -> tuple[float, float]:
@@ -273,7 +307,9 @@ def _lent_sessions(prior: Prior, tests: Sequence[Sequence[Group]]) -> tuple[floa
     One test's estimate from three sessions is zero half of the time; the mean of many is not.
     """
     # Sessions on as many devices tell nothing of how sessions differ.
-    usable = [groups for groups in tests if len(groups) >= ENOUGH_SESSIONS and between_sessions(groups)[1]]
+    usable = [
+        groups for groups in tests if len(groups) >= ENOUGH_SESSIONS and between_sessions(groups)[1]
+    ]
     if len(usable) < ENOUGH_TESTS:
         return 0.0, 0.0
     absolute, relative, total = 0.0, 0.0, 0
@@ -315,12 +351,17 @@ def borrow(prior: Prior, estimates: Sequence[tuple[float, int]]) -> Prior:
     if len(usable) < ENOUGH_TESTS:
         return prior
     scores = [
-        math.log(square) - float(special.digamma(freedom / 2)) + math.log(freedom / 2) for square, freedom in usable
+        math.log(square) - float(special.digamma(freedom / 2)) + math.log(freedom / 2)
+        for square, freedom in usable
     ]
     centre = fmean(scores)
     excess = math.fsum((score - centre) ** 2 for score in scores) / (len(scores) - 1)
     excess -= fmean(_trigamma(freedom / 2) for _, freedom in usable)
-    half = min(_inverse_trigamma(excess), MOST_BORROWED / 2) if excess > LEAST_EXCESS else MOST_BORROWED / 2
+    half = (
+        min(_inverse_trigamma(excess), MOST_BORROWED / 2)
+        if excess > LEAST_EXCESS
+        else MOST_BORROWED / 2
+    )
     square = math.exp(centre + float(special.digamma(half)) - math.log(half))
     origin = f"prior of {len(usable)} tests"
     return replace(prior, process=math.sqrt(square), freedom=2 * half, origin=origin, borrowed=True)

@@ -71,10 +71,14 @@ class Difference:
     def p_slower_than(self, shift: float) -> float:
         """One-sided p of "no more than `shift` slower"."""
         score = (shift - self.estimate) / self.error
-        return float(special.ndtr(score) if math.isinf(self.freedom) else special.stdtr(self.freedom, score))
+        return float(
+            special.ndtr(score) if math.isinf(self.freedom) else special.stdtr(self.freedom, score)
+        )
 
 
-def times_as_fast(new_s: Sequence[float], reference_s: Sequence[float], prior: Prior) -> tuple[float, float, float]:
+def times_as_fast(
+    new_s: Sequence[float], reference_s: Sequence[float], prior: Prior
+) -> tuple[float, float, float]:
     """How many times as fast processes of these medians are as others of one session, with a 99 % interval.
 
     As in a verdict, of what few processes do not show the class of benchmark is assumed.
@@ -91,7 +95,9 @@ def growth(logs: float) -> float:
 
 def quantile(probability: float, freedom: float) -> float:
     """Of Student's t; of the normal distribution where the degrees of freedom are infinite."""
-    return float(special.ndtri(probability) if math.isinf(freedom) else special.stdtrit(freedom, probability))
+    return float(
+        special.ndtri(probability) if math.isinf(freedom) else special.stdtrit(freedom, probability)
+    )
 
 
 def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -> Difference:
@@ -118,8 +124,12 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
         (session.value**2 * (new_centre.session + old_centre.session), session.freedom),
     ]
     if not apart:
-        parts[:2] = [(process.value**2 * (new_centre.process + old_centre.process), process.freedom)]
-    total = total_spread(reference, prior) if len(reference) > 1 and not within(reference)[1] else None
+        parts[:2] = [
+            (process.value**2 * (new_centre.process + old_centre.process), process.freedom)
+        ]
+    total = (
+        total_spread(reference, prior) if len(reference) > 1 and not within(reference)[1] else None
+    )
     if total is not None and process.value < total.value:
         # The centre of sessions of one process each is known by their total spread, however that divides.
         parts = [
@@ -144,18 +154,28 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
         device=device,
         paired=same and devices != {""},
         unequal=apart is not None,
-        worth=1 / (old_centre.process + (weights[1].value / weights[0].value) ** 2 * (1 + old_centre.session)),
+        worth=1
+        / (
+            old_centre.process
+            + (weights[1].value / weights[0].value) ** 2 * (1 + old_centre.session)
+        ),
     )
 
 
-def paired_difference(new_s: Sequence[float], reference_s: Sequence[float], lent: Prior) -> Difference:
+def paired_difference(
+    new_s: Sequence[float], reference_s: Sequence[float], lent: Prior
+) -> Difference:
     """The difference where each of two or more processes gave a time of both sides: the t test of pairs.
 
     What a process does to both goes out. How pairs differ is told by these alone, joined with what others lend.
     """
     pairs = Group(tuple(new / old for new, old in zip(new_s, reference_s, strict=True)))
     squares, freedom = within([pairs])
-    own = Spread(max(LEAST_SPREAD, math.sqrt(squares / freedom)), f"estimated, {freedom} degrees of freedom", freedom)
+    own = Spread(
+        max(LEAST_SPREAD, math.sqrt(squares / freedom)),
+        f"estimated, {freedom} degrees of freedom",
+        freedom,
+    )
     spread = process_spread([pairs], [], lent) if lent.borrowed else own
     return Difference(
         estimate=fmean(pairs.logs),
@@ -191,7 +211,9 @@ def centre_of(groups: Sequence[Group], process: Spread, session: Spread) -> Cent
     total = math.fsum(weights)
     shares = [weight / total for weight in weights]
     return Centre(
-        value=math.fsum(share * fmean(group.logs) for share, group in zip(shares, groups, strict=True)),
+        value=math.fsum(
+            share * fmean(group.logs) for share, group in zip(shares, groups, strict=True)
+        ),
         process=math.fsum(share**2 / count for share, count in zip(shares, counts, strict=True)),
         session=math.fsum(share**2 for share in shares),
         device=math.fsum(share**2 for share in _by_device(groups, shares).values()),

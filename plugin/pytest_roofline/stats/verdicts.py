@@ -140,7 +140,9 @@ def judge(
     """The verdict on new processes."""
     count = sum(len(group.medians_s) for group in new)
     if invalid:
-        return Verdict(Kind.INVALID, policy.tolerance, reason=invalid, reference=reference, processes=count)
+        return Verdict(
+            Kind.INVALID, policy.tolerance, reason=invalid, reference=reference, processes=count
+        )
     # Where more processes follow only for what looks slower than a reference, a limit is judged by what there is.
     looks = Looks(1) if policy.looks.slow_only else policy.looks
     held = hold(limits, new, policy.prior, looks)
@@ -158,7 +160,9 @@ def judge(
         nearest = held[0]
         each = f" on any of {nearest.devices} devices" if nearest.devices > 1 else ""
         reason = f"not below {nearest.limit.told}{each}" + (f"; {why_none}" if why_none else "")
-        return Verdict(Kind.PASSED, policy.tolerance, reason=reason, limit=nearest.limit, processes=count)
+        return Verdict(
+            Kind.PASSED, policy.tolerance, reason=reason, limit=nearest.limit, processes=count
+        )
     return Verdict(Kind.NO_BASELINE, policy.tolerance, reason=why_none, processes=count)
 
 
@@ -189,19 +193,30 @@ def _compare(new: Sequence[Group], reference: Reference, policy: Policy) -> Verd
     own = reference.on({group.device for group in new})
     known = [value for group in own for value in group.logs]
     outlook = Outlook(
-        found, reference, policy, count, fewest_red(len(known), policy.prior.strange, looks.most), _hot(new, own, found)
+        found,
+        reference,
+        policy,
+        count,
+        fewest_red(len(known), policy.prior.strange, looks.most),
+        _hot(new, own, found),
     )
     p = found.p_slower_than(outlook.worthy)
     # What the baseline itself has shown once, a few processes may show again by chance: processes have modes.
     unseen = centre - outlook.worthy > max(known) or count >= ENOUGH_TO_REPEAT
-    spent = spent_p(p, looks.red_share(count, worth, outlook.fewest) if unseen and not outlook.hot else 0.0)
+    spent = spent_p(
+        p, looks.red_share(count, worth, outlook.fewest) if unseen and not outlook.hot else 0.0
+    )
     if reference.shift and found.estimate + reference.shift <= outlook.worthy:
         # Slower than the others today, and no slower than it was.
         spent = 1.0
     if outlook.looks_slow and red_at_once(spent, policy.comparisons):
         kind = Kind.REGRESSED
     else:
-        levels = looks.improved_level(count, worth), looks.pass_level(count, worth), looks.far_level(count, worth)
+        levels = (
+            looks.improved_level(count, worth),
+            looks.pass_level(count, worth),
+            looks.far_level(count, worth),
+        )
         kind = kind_unless_red(found.estimate, found.bound, policy.tolerance, levels)
     still_open = kind is Kind.INCONCLUSIVE
     return Verdict(
@@ -227,7 +242,10 @@ def _compare(new: Sequence[Group], reference: Reference, policy: Policy) -> Verd
 
 
 def kind_unless_red(
-    estimate: float, bound: Callable[[float], float], tolerance: float, levels: tuple[float, float, float]
+    estimate: float,
+    bound: Callable[[float], float],
+    tolerance: float,
+    levels: tuple[float, float, float],
 ) -> Kind:
     """IMPROVED, PASSED or INCONCLUSIVE.
 
@@ -247,7 +265,9 @@ def judge_once(found: Difference, tolerance: float, processes: int = 0) -> Verdi
     """The verdict on a difference that is looked at once: all but REGRESSED, which follows from `settle`."""
     p = found.p_slower_than(math.log1p(WORTH_REPORTING * tolerance))
     return Verdict(
-        kind=kind_unless_red(found.estimate, found.bound, tolerance, (FALSE_IMPROVED, FALSE_PASS, FALSE_FAR)),
+        kind=kind_unless_red(
+            found.estimate, found.bound, tolerance, (FALSE_IMPROVED, FALSE_PASS, FALSE_FAR)
+        ),
         tolerance=tolerance,
         estimate=found.estimate,
         interval=found.interval(CONFIDENCE),
@@ -265,8 +285,12 @@ def would_decide(verdict: Verdict, now: int, tests: int) -> int | None:
     for count in (many for many in WORTHWHILE if many > now):
         freedom = max(count - 1.0, found.freedom)
         more = replace(found, error=found.error * math.sqrt(now / count), freedom=freedom)
-        surely = more.p_slower_than(math.log1p(WORTH_REPORTING * tolerance)) < FALSE_RED / max(tests, FEWEST_TESTS)
-        if (verdict.looks_slow and surely) or judge_once(more, tolerance).kind is not Kind.INCONCLUSIVE:
+        surely = more.p_slower_than(math.log1p(WORTH_REPORTING * tolerance)) < FALSE_RED / max(
+            tests, FEWEST_TESTS
+        )
+        if (verdict.looks_slow and surely) or judge_once(
+            more, tolerance
+        ).kind is not Kind.INCONCLUSIVE:
             return count
     return None
 
@@ -284,14 +308,21 @@ def _one_session(new: Sequence[Group]) -> tuple[Group, ...]:
     """The new processes of each device as one session, which claims nothing of how sessions differ."""
     devices = dict.fromkeys(group.device for group in new)
     return tuple(
-        Group(tuple(value for group in new if group.device == device for value in group.medians_s), device)
+        Group(
+            tuple(value for group in new if group.device == device for value in group.medians_s),
+            device,
+        )
         for device in devices
     )
 
 
 def _hot(new: Sequence[Group], known: Sequence[Group], found: Difference) -> float:
     """By how much further rounds lie above the first process, where the reference holds first processes alone."""
-    if len(new) > 1 or len(new[0].medians_s) < 2 or any(len(group.medians_s) > 1 for group in known):
+    if (
+        len(new) > 1
+        or len(new[0].medians_s) < 2
+        or any(len(group.medians_s) > 1 for group in known)
+    ):
         return 0.0
     first, *later = new[0].logs
     above = fmean(later) - first
@@ -300,8 +331,12 @@ def _hot(new: Sequence[Group], known: Sequence[Group], found: Difference) -> flo
 
 def settle(verdicts: Mapping[str, Verdict], comparisons: int) -> dict[str, Verdict]:
     """The verdicts of a run, each held against all others: p adjusted, and what that turns red."""
-    spent = {name: verdict.p_spent for name, verdict in verdicts.items() if verdict.p_spent is not None}
-    corrected = dict(zip(spent, adjusted(list(spent.values()), comparisons), strict=True)) if spent else {}
+    spent = {
+        name: verdict.p_spent for name, verdict in verdicts.items() if verdict.p_spent is not None
+    }
+    corrected = (
+        dict(zip(spent, adjusted(list(spent.values()), comparisons), strict=True)) if spent else {}
+    )
     settled = {}
     for name, verdict in verdicts.items():
         p = corrected.get(name)
@@ -333,7 +368,9 @@ def modes_text(achieved: Collection[tuple[str, ...]]) -> str:
 def changed_environment(now: dict[str, str], before: Sequence[dict[str, str]]) -> list[str]:
     """What differs from every recorded environment: `driver 550.54 → 570.86`, `$NCCL_ALGO unset → Ring`."""
     changes = []
-    for name in dict.fromkeys([*now, *(name for facts in before for name in facts if name.startswith("$"))]):
+    for name in dict.fromkeys(
+        [*now, *(name for facts in before for name in facts if name.startswith("$"))]
+    ):
         value, old = known_of(now, name), {known_of(facts, name) for facts in before} - {"unknown"}
         if old and value not in (*old, "unknown"):
             changes.append(f"{name} {', '.join(sorted(old))} → {value}")

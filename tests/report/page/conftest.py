@@ -4,7 +4,14 @@ import pytest
 
 from pytest_roofline.core.judgements import Judgement, SessionRecord, SpreadRecord
 from pytest_roofline.core.memory import MemoryUse, OutOfMemory
-from pytest_roofline.core.profiles import AttentionTime, ClassTime, Figure, KernelTime, PartTime, Profile
+from pytest_roofline.core.profiles import (
+    AttentionTime,
+    ClassTime,
+    Figure,
+    KernelTime,
+    PartTime,
+    Profile,
+)
 from pytest_roofline.core.records import Ceiling, CurveSummary, Outcome
 from pytest_roofline.core.resources import ExactJudgement, FigureChange, ResourceKey, Resources
 from pytest_roofline.core.samples import Block, Calibration, Ranks, Samples
@@ -24,7 +31,11 @@ class Report:
     def compared(self, word="REGRESSED", label=None, change=0.2, outcome=None, **changes):
         """A measurement with its verdict and outcome."""
         one = self.make.measurement(
-            1.2e-3, **({"label": label, "test_id": f"test_a.py::test_{label}"} if label is not None else {}), **changes
+            1.2e-3,
+            **(
+                {"label": label, "test_id": f"test_a.py::test_{label}"} if label is not None else {}
+            ),
+            **changes,
         )
         judgement = Judgement(
             one.test_id, one.label, word, 0.05, estimate=change, interval=(change - 0.01, change + 0.01), processes=1,
@@ -32,7 +43,9 @@ class Report:
             process_spread=SpreadRecord(0.01, "estimated", 14.0), remarks=("driver 550.54 → 570.86",),
         )  # fmt: skip
         failed = word == "REGRESSED"
-        ended = outcome or self.make.outcome(one, "failed" if failed else "passed", verdicts=(word,), by_verdict=failed)
+        ended = outcome or self.make.outcome(
+            one, "failed" if failed else "passed", verdicts=(word,), by_verdict=failed
+        )
         return [one, judgement, ended]
 
     def everything(self):
@@ -50,7 +63,9 @@ class Report:
             ranks=Ranks(2, "local", "gloo", ("a", "b"), ((1e-3,) * 3, (9e-4,) * 3), 1, (0.0, 1e-4)),
         )  # fmt: skip
         step = make.measurement(
-            key=make.key("step", metric="TFLOPS"), work=Work(flops=10**9, tokens=512), test_id="test_a.py::test_step"
+            key=make.key("step", metric="TFLOPS"),
+            work=Work(flops=10**9, tokens=512),
+            test_id="test_a.py::test_step",
         )
         kernel = Resources(
             ResourceKey("kernel", {"head": 64}, "sm_90"), "test_k.py::test_kernel", "kernel[64]@sm_90", "p",
@@ -69,7 +84,9 @@ class Report:
             test_id=step.test_id, label="step", process="p", device="cuda:0", name="", peak_bytes=1000, phase="forward",
             categories={"activations": 1000}, before_bytes=10, phase_peaks={"forward": 1000},
         )  # fmt: skip
-        curve = CurveSummary("all_reduce", "busbw_GBps", 4, 1e9, {"50%": 1024, "90%": None}, 1e-5, 2e9, "PASSED")
+        curve = CurveSummary(
+            "all_reduce", "busbw_GBps", 4, 1e9, {"50%": 1024, "90%": None}, 1e-5, 2e9, "PASSED"
+        )
         return [
             Calibration("cuda:0", 1e-9, 2e-6, 1e-6, 3e-6, 1.9e9, 1024, "p"),
             *self.compared(),

@@ -25,9 +25,13 @@ def everything(make, path):
     """A sweep of copies with a baseline, collectives, peers, attention, steps, kernels, and every way to end."""
     records = [*_copies(make), *_collectives(make), *_peers(make), *_attention(make), *_steps(make)]
     records += [*_kernels(), *_without_time(make)]
-    curve = CurveSummary("memcpy_d2d", "traffic_GBps", 15, 3.9e12, {"50%": 2 * MIB, "90%": 32 * MIB}, 2.1e-6, 3.95e12)
+    curve = CurveSummary(
+        "memcpy_d2d", "traffic_GBps", 15, 3.9e12, {"50%": 2 * MIB, "90%": 32 * MIB}, 2.1e-6, 3.95e12
+    )
     return make.run(
-        path, *records, make.footer(measured=40, not_measured={"needs 4 GPUs, found 1": 2}, curves=(curve,))
+        path,
+        *records,
+        make.footer(measured=40, not_measured={"needs 4 GPUs, found 1": 2}, curves=(curve,)),
     )
 
 
@@ -43,13 +47,19 @@ def many(make, path, count, red=2):
         samples = Samples(tuple(seconds * chance.uniform(0.99, 1.01) for _ in range(5)), 10, 1e-9)
         one = make.measurement(key=key, samples=samples, ceiling=PEAK)
         like = slow if index < red else fine
-        told = replace(like, test_id=one.test_id, label=one.label, new_s=seconds, reference_s=seconds)
+        told = replace(
+            like, test_id=one.test_id, label=one.label, new_s=seconds, reference_s=seconds
+        )
         outcome = (
-            make.outcome(one, "failed", verdicts=("REGRESSED",), by_verdict=True) if index < red else make.outcome(one)
+            make.outcome(one, "failed", verdicts=("REGRESSED",), by_verdict=True)
+            if index < red
+            else make.outcome(one)
         )
         records += [one, told, outcome]
     # Writing and reading it would take longer than all else.
-    return assemble(path, [make.header(path.stem), *records, make.footer(measured=count)], cut=False)
+    return assemble(
+        path, [make.header(path.stem), *records, make.footer(measured=count)], cut=False
+    )
 
 
 def hostile(make, path):
@@ -62,7 +72,9 @@ def hostile(make, path):
         samples=Samples((1.3e-3, 1.4e-3), 1, 1e-9, blocks=(spoiled, Block(1))),
         ceiling=replace(PEAK, origin=HOSTILE),
     )
-    told = replace(result.judgement, reason=reason, remarks=(HOSTILE,), published=(HOSTILE,), source=HOSTILE)
+    told = replace(
+        result.judgement, reason=reason, remarks=(HOSTILE,), published=(HOSTILE,), source=HOSTILE
+    )
     kernel = _kernel("sm_90", name=HOSTILE)
     records = [
         one,
@@ -70,7 +82,13 @@ def hostile(make, path):
         make.outcome(one, "failed", reason=reason, verdicts=("REGRESSED",), by_verdict=True),
         kernel,
         ExactJudgement(
-            kernel.test_id, kernel.label, "sm_90", "REGRESSED", name=HOSTILE, reason=HOSTILE, remarks=(HOSTILE,)
+            kernel.test_id,
+            kernel.label,
+            "sm_90",
+            "REGRESSED",
+            name=HOSTILE,
+            reason=HOSTILE,
+            remarks=(HOSTILE,),
         ),
         OutOfMemory(HOSTILE + "oom", HOSTILE, {}, HOSTILE, "p", HOSTILE, HOSTILE),
         Outcome(HOSTILE + "bad", "failed", reason=HOSTILE),
@@ -81,9 +99,13 @@ def hostile(make, path):
     for index, size in enumerate((MIB, 2 * MIB, 4 * MIB, 8 * MIB)):
         swept = make.key(HOSTILE, parameters={"size_bytes": size, "mode": HOSTILE})
         records.append(
-            make.measurement(1e-3 * 2**index, key=swept, test_id=f"{HOSTILE}{size}", label=f"{HOSTILE}{size}")
+            make.measurement(
+                1e-3 * 2**index, key=swept, test_id=f"{HOSTILE}{size}", label=f"{HOSTILE}{size}"
+            )
         )
-    return make.run(path, *records, make.footer(not_measured={HOSTILE: 1}), product=HOSTILE, driver=HOSTILE)
+    return make.run(
+        path, *records, make.footer(not_measured={HOSTILE: 1}), product=HOSTILE, driver=HOSTILE
+    )
 
 
 def judged(make, *seconds, **changes):
@@ -101,16 +123,28 @@ def _copies(make):
         known = make.groups(3, process=0.004, centre=math.log(seconds))
         times = [seconds * slower * factor for factor in (0.998, 1.0, 1.003)]
         result = make.result(
-            *times, key=key, reference=make.reference(*known, environments=({"driver": "550.54"},)), ceiling=PEAK
+            *times,
+            key=key,
+            reference=make.reference(*known, environments=({"driver": "550.54"},)),
+            ceiling=PEAK,
         )
         for index, value in enumerate(times):
             samples = Samples(tuple(value * (1 + 0.002 * (n % 5)) for n in range(20)), 10, 1e-9)
-            records.append(replace(result.measurement, process=f"process-{index}", round=index + 1, samples=samples))
+            records.append(
+                replace(
+                    result.measurement, process=f"process-{index}", round=index + 1, samples=samples
+                )
+            )
         records.append(result.judgement)
         failed = result.verdict == "REGRESSED"
         reason = f"Failed: {key.label}: +30 % time REGRESSED, tolerance 5 %" if failed else ""
         records.append(
-            make.outcome(result.measurement, "failed" if failed else "passed", reason=reason, by_verdict=failed)
+            make.outcome(
+                result.measurement,
+                "failed" if failed else "passed",
+                reason=reason,
+                by_verdict=failed,
+            )
         )
     return records
 
@@ -126,7 +160,9 @@ def _collectives(make):
             Work(algbw_bytes=size, busbw_bytes=moved),
             Ranks(world, "local", "nccl", ("node",) * world, **late),
         )
-        records.append(make.measurement(2e-5 * world + moved / 4e11, key=key, work=work, ranks=ranks))
+        records.append(
+            make.measurement(2e-5 * world + moved / 4e11, key=key, work=work, ranks=ranks)
+        )
     return records
 
 
@@ -135,7 +171,11 @@ def _peers(make):
     for source, target in itertools.permutations(range(4), 2):
         parameters = {"size_bytes": 64 * MIB, "source": source, "target": target}
         key = make.key("peer_copy", parameters=parameters, metric="payload_GBps")
-        records.append(make.measurement(64 * MIB / (4e11 if abs(source - target) == 1 else 3e11), key=key, work=work))
+        records.append(
+            make.measurement(
+                64 * MIB / (4e11 if abs(source - target) == 1 else 3e11), key=key, work=work
+            )
+        )
     return records
 
 
@@ -143,9 +183,17 @@ def _attention(make):
     records = []
     for backend, speed in (("triton", 4.1e14), ("sdpa", 5.2e14), ("eager", 0.9e14)):
         for sequence in (512, 1024, 2048, 4096):
-            key = make.key("flash_attention", parameters={"backend": backend, "sequence": sequence}, metric="TFLOPS")
+            key = make.key(
+                "flash_attention",
+                parameters={"backend": backend, "sequence": sequence},
+                metric="TFLOPS",
+            )
             flops = 4 * 16 * 128 * sequence**2
-            work = Work(flops=flops, read_bytes=3 * 2 * 16 * 128 * sequence, write_bytes=2 * 16 * 128 * sequence)
+            work = Work(
+                flops=flops,
+                read_bytes=3 * 2 * 16 * 128 * sequence,
+                write_bytes=2 * 16 * 128 * sequence,
+            )
             records.append(make.measurement(flops / speed, key=key, work=work, ceiling=MODEL))
     return records
 
@@ -154,17 +202,27 @@ def _steps(make):
     records = []
     for mode, seconds in (("eager", 0.14), ("compiled", 0.09)):
         key = make.key("transformer", parameters={"size": "small", "mode": mode}, metric="TFLOPS")
-        samples = Samples((seconds,) * 6, 1, 1e-9, first_calls_s=(seconds * 12, seconds * 1.02, seconds))
+        samples = Samples(
+            (seconds,) * 6, 1, 1e-9, first_calls_s=(seconds * 12, seconds * 1.02, seconds)
+        )
         work = Work(flops=6 * 10**12, tokens=8192)
-        facts = {"peak_bytes": 9 * 2**30, "held_bytes": 2**30, "compile_s": 38.0 if mode == "compiled" else None}
+        facts = {
+            "peak_bytes": 9 * 2**30,
+            "held_bytes": 2**30,
+            "compile_s": 38.0 if mode == "compiled" else None,
+        }
         one = make.measurement(key=key, samples=samples, work=work, ceiling=MODEL, **facts)
         records += [one, judged(make, seconds, key=key, known=False, work=work)]
-    figure = Figure("test_ranks.py::test_ddp", "transformer_ranks[2]", "p", "efficiency", 0.873, "share")
+    figure = Figure(
+        "test_ranks.py::test_ddp", "transformer_ranks[2]", "p", "efficiency", 0.873, "share"
+    )
     return [*records, _profile(), _use(), figure]
 
 
 def _profile():
-    kernel = KernelTime("void at::native::softmax_kernel<float>(int)", "attention softmax", 4e-3, 0.2, 8)
+    kernel = KernelTime(
+        "void at::native::softmax_kernel<float>(int)", "attention softmax", 4e-3, 0.2, 8
+    )
     classes = (ClassTime("matrix product", 1.2e-2, 0.6, 40), ClassTime("attention softmax", 4e-3, 0.2, 8),
                ClassTime("idle", 4e-3, 0.2))  # fmt: skip
     return Profile(
@@ -183,16 +241,30 @@ def _use():
 
 
 def _kernel(target, name="", **figures):
-    found = {"registers": 198, "shared_bytes": 114688, "spill_stores": 0, "spill_loads": 0, "matrix_instructions": 24}
+    found = {
+        "registers": 198,
+        "shared_bytes": 114688,
+        "spill_stores": 0,
+        "spill_loads": 0,
+        "matrix_instructions": 24,
+    }
     key = ResourceKey("flash_forward", {"target": target}, target, name)
     return Resources(
-        key, f"test_flash.py::test_resources[{target}]", key.label, "p", found | figures, compiler={"triton": "3.9.0"}
+        key,
+        f"test_flash.py::test_resources[{target}]",
+        key.label,
+        "p",
+        found | figures,
+        compiler={"triton": "3.9.0"},
     )
 
 
 def _kernels():
     fine, worse = _kernel("sm_80"), _kernel("sm_90", registers=255, spill_stores=12)
-    changes = (FigureChange("registers", 198, 255, "worse"), FigureChange("spill_stores", 0, 12, "worse"))
+    changes = (
+        FigureChange("registers", 198, 255, "worse"),
+        FigureChange("spill_stores", 0, 12, "worse"),
+    )
     facts = {"changes": changes, "remarks": ("triton 3.8.0 → 3.9.0",)}
     reason = "flash_forward[sm_90]: registers 198 → 255 REGRESSED"
     return [

@@ -47,7 +47,9 @@ EXPECTED = {
 @pytest.fixture
 def run(make, report, tmp_path):
     """A run with a result of every kind that files could call by different words."""
-    return make.run(tmp_path / "run.jsonl", *_timed(make, report), *_bare(), *_memory(), *_kernels())
+    return make.run(
+        tmp_path / "run.jsonl", *_timed(make, report), *_bare(), *_memory(), *_kernels()
+    )
 
 
 def _timed(make, report):
@@ -72,7 +74,13 @@ def _timed(make, report):
         *judged("slower_teardown", "REGRESSED", ("failed", {"by_verdict": True}), torn),
         *judged("strict", "NO BASELINE", ("failed", {"reason": "[XPASS(strict)] "})),
         *unjudged("expected", "failed", reason="xfail: known"),
-        *unjudged("judged_elsewhere", "failed", verdicts=("REGRESSED",), by_verdict=True, reason="+203 % time"),
+        *unjudged(
+            "judged_elsewhere",
+            "failed",
+            verdicts=("REGRESSED",),
+            by_verdict=True,
+            reason="+203 % time",
+        ),
         *unjudged("passed_elsewhere", "passed", verdicts=("PASSED",)),
         *unjudged("uncompared", "passed"),
         *nonsense,
@@ -83,13 +91,17 @@ def _bare():
     return [
         Outcome("test_a.py::test_never", "skipped", reason="needs 2 GPUs"),
         Outcome("test_a.py::test_wrong", "failed", reason="wrong data"),
-        Outcome("device health", "failed", ("DEGRADED",), "DEGRADED: half the links", by_verdict=True),
+        Outcome(
+            "device health", "failed", ("DEGRADED",), "DEGRADED: half the links", by_verdict=True
+        ),
     ]
 
 
 def _memory():
     def lost(label, **changes):
-        return OutOfMemory(f"test_m.py::test_{label}", label, {}, label, "p", "cuda:0", "no room", **changes)
+        return OutOfMemory(
+            f"test_m.py::test_{label}", label, {}, label, "p", "cuda:0", "no room", **changes
+        )
 
     return [
         lost("expected_oom"), Outcome("test_m.py::test_expected_oom", "passed", ("OUT OF MEMORY",)),
@@ -102,7 +114,9 @@ def _memory():
 
 def _kernels():
     found = []
-    figures = dict.fromkeys(("registers", "spill_loads", "spill_stores", "shared_bytes", "matrix_instructions"), 8)
+    figures = dict.fromkeys(
+        ("registers", "spill_loads", "spill_stores", "shared_bytes", "matrix_instructions"), 8
+    )
     for label, by_verdict in (("kernel", True), ("kernel_teardown", False)):
         key, test_id = ResourceKey(label, {}, "sm_90"), f"test_k.py::test_{label}"
         found += [
@@ -115,7 +129,9 @@ def _kernels():
 
 def test_results_and_their_table_have_the_same_words(run):
     results = json.loads(run_json([run]))["results"]
-    assert EXPECTED == {result["label"]: (result["verdict"], result["outcome"] == "failed") for result in results}
+    assert EXPECTED == {
+        result["label"]: (result["verdict"], result["outcome"] == "failed") for result in results
+    }
     table = csv.DictReader(io.StringIO(results_csv([run]), newline=""))
     assert EXPECTED == {row["label"]: (row["verdict"], row["outcome"] == "failed") for row in table}
 
@@ -126,14 +142,18 @@ def test_the_summary_has_them(run):
     skipped = {label: told for label, told in EXPECTED.items() if told[0] == "SKIPPED"}
     assert EXPECTED == {label: (word, bool(bold)) for bold, word, label in rows} | skipped
     (counts,) = [line.strip("*") for line in text.splitlines() if line.startswith("**")]
-    assert _counted() == {word: int(number) for number, word in (part.split(" ", 1) for part in counts.split(", "))}
+    assert _counted() == {
+        word: int(number) for number, word in (part.split(" ", 1) for part in counts.split(", "))
+    }
     red = sum(is_red for _, is_red in EXPECTED.values())
     assert f"## roofline: {red} of {len(EXPECTED)} tests failed" == text.splitlines()[0]
 
 
 def test_the_page_has_them(run):
     text = unescape(page([run]))
-    assert _counted() == {word: int(number) for number, word in re.findall(rf"<b>(\d+)</b> {BADGE}", text)}
+    assert _counted() == {
+        word: int(number) for number, word in re.findall(rf"<b>(\d+)</b> {BADGE}", text)
+    }
     red = {label: word for label, (word, is_red) in EXPECTED.items() if is_red}
     assert red == {label: word for word, label in re.findall(rf"<h3[^>]*>{BADGE} (.*?)</h3>", text)}
     listed = re.findall(rf'<tr data-verdict="[a-z-]+"><th[^>]*>(.*?)</th>.*?{BADGE}', text)
@@ -141,7 +161,9 @@ def test_the_page_has_them(run):
 
 
 def test_annotations_have_them(run):
-    told = re.findall(r"^::(error|warning) .*?title=([A-Z ]+?) ([a-z_ ]+)::", _annotated(run), re.MULTILINE)
+    told = re.findall(
+        r"^::(error|warning) .*?title=([A-Z ]+?) ([a-z_ ]+)::", _annotated(run), re.MULTILINE
+    )
     warned = ("NO BASELINE", "INVALID", "INCONCLUSIVE")
     assert {
         label: (word, is_red) for label, (word, is_red) in EXPECTED.items() if is_red or word in warned

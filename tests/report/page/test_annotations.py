@@ -29,7 +29,9 @@ def decoded(text):
 def lines(make, tmp_path):
     def of(*records, **options):
         rows = rows_of_run(make.run(tmp_path / "run.jsonl", *records))
-        return annotations(rows, options.pop("place_of", lambda test_id: ("test_a.py", 7)), **options)
+        return annotations(
+            rows, options.pop("place_of", lambda test_id: ("test_a.py", 7)), **options
+        )
 
     return of
 
@@ -37,14 +39,19 @@ def lines(make, tmp_path):
 def test_a_regression_is_an_error_where_its_test_stands(lines, report):
     (line,) = lines(*report.compared("REGRESSED", label="copy[64MiB]"))
     kind, properties, message = parsed(line)
-    assert ("error", {"file": "test_a.py", "line": "7", "title": "REGRESSED copy[64MiB]"}) == (kind, properties)
+    assert ("error", {"file": "test_a.py", "line": "7", "title": "REGRESSED copy[64MiB]"}) == (
+        kind,
+        properties,
+    )
     assert message.startswith(
         "+22.1 % time (112 GB/s, baseline 134 GB/s), 99 % interval +20.9 % … +23.4 %, tolerance 5 %"
     )
     assert message.endswith("; driver 550.54 → 570.86")
 
 
-def test_what_could_not_be_judged_is_a_warning_what_is_green_silent_and_what_failed_an_error(lines, report, make):
+def test_what_could_not_be_judged_is_a_warning_what_is_green_silent_and_what_failed_an_error(
+    lines, report, make
+):
     kinds = {
         "INVALID": ["warning"],
         "INCONCLUSIVE": ["warning"],
@@ -60,7 +67,9 @@ def test_what_could_not_be_judged_is_a_warning_what_is_green_silent_and_what_fai
     assert ("error", "FAILED memcpy_d2d[64MiB]") == (kind, properties["title"])
     assert message.endswith("; in teardown")
     failed = make.outcome(make.measurement(), "failed", by_verdict=True)
-    assert ["error"] == [parsed(line)[0] for line in lines(*report.compared("INVALID", outcome=failed))]
+    assert ["error"] == [
+        parsed(line)[0] for line in lines(*report.compared("INVALID", outcome=failed))
+    ]
 
 
 def test_there_are_at_most_ten_the_worst_first_and_a_word_on_the_rest(lines, report):
@@ -86,8 +95,14 @@ def test_a_test_is_told_once_by_its_worst(lines, report, make):
 
 
 def test_beside_a_plugin_that_tells_of_failures_only_warnings_are_left(lines, report):
-    found = lines(*report.compared("REGRESSED", label="a"), *report.compared("INVALID", label="b"), errors=False)
-    assert [("warning", "INVALID b")] == [(kind, properties["title"]) for kind, properties, _ in map(parsed, found)]
+    found = lines(
+        *report.compared("REGRESSED", label="a"),
+        *report.compared("INVALID", label="b"),
+        errors=False,
+    )
+    assert [("warning", "INVALID b")] == [
+        (kind, properties["title"]) for kind, properties, _ in map(parsed, found)
+    ]
 
 
 def test_what_is_not_known_of_the_place_is_left_out(lines, report):

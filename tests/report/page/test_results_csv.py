@@ -36,7 +36,10 @@ def test_pandas_reads_every_value_back(run):
             elif isinstance(value, dict | list):
                 assert value == json.loads(read[name])
             elif isinstance(value, str):
-                assert printable(value) == read[name].removeprefix("'") or printable(value) == read[name]
+                assert (
+                    printable(value) == read[name].removeprefix("'")
+                    or printable(value) == read[name]
+                )
             else:
                 assert value == read[name], name
 
@@ -50,14 +53,20 @@ def test_lines_end_as_rfc_4180_says_and_every_one_has_all_columns(run, make, tmp
     text = results_csv([run])
     lines = text.split("\r\n")
     assert ("", True) == (lines[-1], "\n" not in "".join(lines))
-    assert {len(COLUMNS)} == {len(row) for row in csv.reader(io.StringIO(text, newline=""), strict=True)}
+    assert {len(COLUMNS)} == {
+        len(row) for row in csv.reader(io.StringIO(text, newline=""), strict=True)
+    }
     assert ",".join(COLUMNS) + "\r\n" == results_csv([make.run(tmp_path / "empty.jsonl")])
 
 
-def test_text_that_a_spreadsheet_would_compute_has_an_apostrophe_in_front_and_numbers_have_none(make, report, tmp_path):
+def test_text_that_a_spreadsheet_would_compute_has_an_apostrophe_in_front_and_numbers_have_none(
+    make, report, tmp_path
+):
     for start in ("=", "+", "-", "@", "\t=", "\r=", " =", "＝", "＋", "－", "＠"):
         hostile = f'{start}HYPERLINK("http://x","y")'
-        (row,) = rows_of_file(make, tmp_path, Outcome(f"test_a.py::test_{hostile}", "failed", reason=hostile))
+        (row,) = rows_of_file(
+            make, tmp_path, Outcome(f"test_a.py::test_{hostile}", "failed", reason=hostile)
+        )
         assert row["reason"][0] in "'\\"
         assert printable(hostile) == row["reason"].removeprefix("'")
     (row,) = rows_of_file(make, tmp_path, *report.compared("IMPROVED", change=-0.2))
@@ -71,7 +80,13 @@ def test_labels_reason_and_processes_are_what_the_run_says(make, report, tmp_pat
     _, judgement, _ = records = report.compared("NO BASELINE", outcome=ended)
     records[1] = replace(judgement, reason="no baseline recorded", remarks=())
     (row,) = rows_of_file(make, tmp_path, *records)
-    assert ("FAILED", "RuntimeError: in teardown; no baseline recorded") == (row["verdict"], row["reason"])
+    assert ("FAILED", "RuntimeError: in teardown; no baseline recorded") == (
+        row["verdict"],
+        row["reason"],
+    )
     # Processes that do not count are not counted.
-    three = [make.measurement(process=f"p{number}", invalid="busy" * (number == 0)) for number in range(3)]
+    three = [
+        make.measurement(process=f"p{number}", invalid="busy" * (number == 0))
+        for number in range(3)
+    ]
     assert "2" == rows_of_file(make, tmp_path, *three)[0]["processes"]

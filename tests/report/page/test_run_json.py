@@ -29,7 +29,9 @@ def test_every_line_of_the_run_file_comes_back_as_it_was(make, report, tmp_path)
 
 
 def test_several_runs_stand_beside_each_other(make, report, tmp_path):
-    runs = [make.run(tmp_path / f"{name}.jsonl", *report.compared("PASSED")) for name in ("old", "new")]
+    runs = [
+        make.run(tmp_path / f"{name}.jsonl", *report.compared("PASSED")) for name in ("old", "new")
+    ]
     plain = json.loads(run_json(runs))
     assert ["old", "new"] == [run["header"]["run_id"] for run in plain["runs"]]
     assert ["old", "new"] == [result["run"] for result in plain["results"]]
@@ -57,5 +59,9 @@ def test_a_share_beyond_every_number_is_left_out_and_never_infinite(make, tmp_pa
 def test_a_path_that_is_no_text_does_not_break_the_file(make, tmp_path):
     run = make.run(tmp_path / "bad\udcff.jsonl", make.measurement(), run_id="run-1")
     plain = json.loads(run_json([run]).encode())
-    names = plain["results"][0]["run"], plain["runs"][0]["name"], plain["runs"][0]["path"].rpartition("/")[2]
+    names = (
+        plain["results"][0]["run"],
+        plain["runs"][0]["name"],
+        plain["runs"][0]["path"].rpartition("/")[2],
+    )
     assert ("bad\\udcff", "bad\\udcff", "bad\\udcff.jsonl") == names

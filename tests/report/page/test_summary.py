@@ -40,7 +40,9 @@ def cells(markdown):
 def kinds(markdown):
     """Every kind of token in a text."""
     found = tokens(markdown)
-    return {token.type for token in found} | {child.type for token in found for child in token.children or ()}
+    return {token.type for token in found} | {
+        child.type for token in found for child in token.children or ()
+    }
 
 
 def test_the_heading_is_the_verdict_and_never_green_where_pytest_failed(text, report, make):
@@ -50,22 +52,39 @@ def test_the_heading_is_the_verdict_and_never_green_where_pytest_failed(text, re
         (("NO BASELINE", "NO BASELINE"), "nothing was compared, in 2 results"),
         ((), "nothing was measured"),
     ):
-        records = [one for index, word in enumerate(words) for one in report.compared(word, label=f"copy[{index}]")]
+        records = [
+            one
+            for index, word in enumerate(words)
+            for one in report.compared(word, label=f"copy[{index}]")
+        ]
         assert f"## roofline: {heading}" == text(*records).splitlines()[0]
     of_two_sides = report.compared("REGRESSED", outcome=make.outcome(make.measurement(), "passed"))
     assert text(*of_two_sides).splitlines()[0] == "## roofline: 1 slower, 1 of 1 result compared"
-    for word, told in (("PASSED", "; but pytest ended with status 1"), ("REGRESSED", "1 of 1 test failed")):
-        assert text(*report.compared(word), make.footer(exit_status=1)).splitlines()[0].endswith(told)
+    for word, told in (
+        ("PASSED", "; but pytest ended with status 1"),
+        ("REGRESSED", "1 of 1 test failed"),
+    ):
+        assert (
+            text(*report.compared(word), make.footer(exit_status=1)).splitlines()[0].endswith(told)
+        )
 
 
-def test_counts_and_rows_come_worst_first_with_both_rates_the_difference_and_what_may_explain_it(text, report, make):
+def test_counts_and_rows_come_worst_first_with_both_rates_the_difference_and_what_may_explain_it(
+    text, report, make
+):
     words = {"PASSED": "a", "REGRESSED": "b", "INVALID": "c", "INCONCLUSIVE": "d"}
-    found = text(*[record for word, label in words.items() for record in report.compared(word, label=label)])
+    found = text(
+        *[record for word, label in words.items() for record in report.compared(word, label=label)]
+    )
     assert "**1 REGRESSED, 1 INVALID, 1 INCONCLUSIVE, 1 PASSED**" in found.splitlines()
     assert ["b", "c", "d", "a"] == [row[1][0][1] for row in cells(found)[1:]]
     row = "| **REGRESSED** | `b` | `112 GB/s` | `134 GB/s` | `+22.1 %` | `+20.9 % … +23.4 %` |"
     assert f"{row} `driver 550.54 → 570.86` |" in found.splitlines()
-    found = text(*report.compared("PASSED", outcome=make.outcome(make.measurement(), "failed", reason="in teardown")))
+    found = text(
+        *report.compared(
+            "PASSED", outcome=make.outcome(make.measurement(), "failed", reason="in teardown")
+        )
+    )
     assert "**1 FAILED**" in found.splitlines()
     (row,) = [line for line in found.splitlines() if line.startswith("| **FAILED**")]
     assert row.endswith(" `in teardown` |")
@@ -84,14 +103,18 @@ def test_the_machine_and_the_run_are_named_and_how_it_ended(text, report, make):
 def test_what_changed_since_the_baseline_is_told_once_with_how_many_it_concerns(text, report):
     first, second = report.compared("PASSED", label="a"), report.compared("PASSED", label="b")
     assert "* `driver 550.54 → 570.86`" in text(*first, *second).splitlines()
-    second[1] = replace(second[1], remarks=("the clock explains it: 1980 → 1500 MHz", "torch 2.4 → 2.5"))
+    second[1] = replace(
+        second[1], remarks=("the clock explains it: 1980 → 1500 MHz", "torch 2.4 → 2.5")
+    )
     lines = text(*first, *second).splitlines()
     assert "* `driver 550.54 → 570.86` (1 of 2 results)" in lines
     assert "* `torch 2.4 → 2.5` (1 of 2 results)" in lines
     assert "* `the clock explains it: 1980 → 1500 MHz` (1 of 2 results)" in lines
     assert "Nothing that is known" not in text(*first, *second)
     second[1] = first[1] = replace(second[1], remarks=())
-    assert "Nothing that is known of this machine changed since the baseline." in text(*first, *second)
+    assert "Nothing that is known of this machine changed since the baseline." in text(
+        *first, *second
+    )
 
 
 def test_whatever_a_result_remarks_on_nobody_says_that_nothing_changed(text, report):
@@ -104,9 +127,13 @@ def test_whatever_a_result_remarks_on_nobody_says_that_nothing_changed(text, rep
 
 
 def test_tests_that_were_skipped_are_told_by_their_reasons_and_fill_no_rows(text, report):
-    skipped = [Outcome(f"test_a.py::test_{n}", "skipped", reason=f"needs {n % 12} GPUs") for n in range(49)]
+    skipped = [
+        Outcome(f"test_a.py::test_{n}", "skipped", reason=f"needs {n % 12} GPUs") for n in range(49)
+    ]
     lines = text(*report.compared("PASSED"), *skipped).splitlines()
-    assert 1 == len([line for line in lines if line.startswith("| ") and not line.startswith("| verdict")])
+    assert 1 == len(
+        [line for line in lines if line.startswith("| ") and not line.startswith("| verdict")]
+    )
     assert "**1 PASSED, 49 SKIPPED**" in lines
     assert "* 5 skipped: `needs 0 GPUs`" in lines
     assert "* and 8 more for other reasons" in lines
@@ -128,18 +155,26 @@ def test_replaced_and_profiled_numbers_are_not_passed_off_as_real(text, make):
     assert "taken under a profiler are never judged" in found
 
 
-def test_it_says_how_to_look_closer_in_words_that_a_shell_takes_as_they_stand(make, report, tmp_path, monkeypatch):
+def test_it_says_how_to_look_closer_in_words_that_a_shell_takes_as_they_stand(
+    make, report, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    run = make.run(tmp_path / ".roofline/runs/night.jsonl", *report.compared("REGRESSED", label="copy[64MiB]"))
+    run = make.run(
+        tmp_path / ".roofline/runs/night.jsonl", *report.compared("REGRESSED", label="copy[64MiB]")
+    )
     assert "roofline explain night 'copy[64MiB]'" in summary([run]).splitlines()
     run = make.run(tmp_path / "else where/night.jsonl", *report.compared("REGRESSED", label="copy"))
-    assert f"roofline explain '{tmp_path}/else where/night.jsonl' copy" in summary([run]).splitlines()
+    assert (
+        f"roofline explain '{tmp_path}/else where/night.jsonl' copy" in summary([run]).splitlines()
+    )
     run.path.unlink()
     assert "The run file could not be saved" in summary([run])
 
 
 def test_several_runs_are_told_apart_and_of_very_many_the_first(make, report, tmp_path):
-    runs = [make.run(tmp_path / f"{name}.jsonl", *report.compared("PASSED")) for name in ("old", "new")]
+    runs = [
+        make.run(tmp_path / f"{name}.jsonl", *report.compared("PASSED")) for name in ("old", "new")
+    ]
     found = summary(runs)
     assert 2 == found.count("* `NVIDIA H200`")
     assert ["old", "new"] == [row[-1][0][1] for row in cells(found)[1:]]
@@ -149,7 +184,9 @@ def test_several_runs_are_told_apart_and_of_very_many_the_first(make, report, tm
 
 def test_hostile_text_stays_text(text, report):
     found = text(*report.everything())
-    assert {"html_inline", "html_block", "link_open", "image", "html_entity"}.isdisjoint(kinds(found))
+    assert {"html_inline", "html_block", "link_open", "image", "html_entity"}.isdisjoint(
+        kinds(found)
+    )
     table = cells(found)
     assert {7} == {len(row) for row in table}
     (row,) = [row for row in table if "script" in str(row)]
@@ -164,9 +201,23 @@ def test_a_hostile_machine_stays_text(text, make, report):
 
 
 def test_a_code_span_shows_its_text_and_what_is_very_long_is_cut():
-    for content in ("`", "``a`", "a`", " a", "a ", "`` ` ``", "a|b", "a\\b", "\\", "<b>&amp;", "*_~#"):
+    for content in (
+        "`",
+        "``a`",
+        "a`",
+        " a",
+        "a ",
+        "`` ` ``",
+        "a|b",
+        "a\\b",
+        "\\",
+        "<b>&amp;",
+        "*_~#",
+    ):
         (inline,) = [token for token in tokens(code(content)) if token.type == "inline"]
-        assert [("code_inline", content)] == [(child.type, child.content) for child in inline.children]
+        assert [("code_inline", content)] == [
+            (child.type, child.content) for child in inline.children
+        ]
     assert ["", "", ""] == [code(content) for content in ("", " ", "   ")]
     assert LONGEST + 2 == len(code("a" * 10_000))
 
@@ -181,7 +232,10 @@ def test_a_bar_ends_no_cell_however_many_backslashes_stand_before_it():
 
 @pytest.fixture(scope="module")
 def ten_thousand(make, tmp_path_factory):
-    ended = (Outcome(f"test_a.py::test_{index:05}[{'µ' * 60}]", "failed", reason="é" * 90) for index in range(10_000))
+    ended = (
+        Outcome(f"test_a.py::test_{index:05}[{'µ' * 60}]", "failed", reason="é" * 90)
+        for index in range(10_000)
+    )
     return make.run(tmp_path_factory.mktemp("many") / "run.jsonl", *ended)
 
 
@@ -199,4 +253,6 @@ def test_it_never_exceeds_the_room_there_is(ten_thousand):
     for most_bytes in (2_000, 5_000, 5_001, 5_002, 50_000):
         found = summary([ten_thousand], most_bytes=most_bytes)
         assert most_bytes - 800 < len(found.encode()) <= most_bytes
-    assert ["", "", ""] == [summary([ten_thousand], most_bytes=most_bytes) for most_bytes in (-5, 0, 100)]
+    assert ["", "", ""] == [
+        summary([ten_thousand], most_bytes=most_bytes) for most_bytes in (-5, 0, 100)
+    ]

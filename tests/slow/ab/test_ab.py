@@ -72,7 +72,10 @@ def repository(tmp_path):
     (folder / "bench").mkdir()
     git(folder, "init", "-q", "-b", "main")
     for path, text in (
-        ("pytest.ini", "[pytest]\naddopts = -p no:cacheprovider -p no:hypothesispytest\nroofline_ci = true\n"),
+        (
+            "pytest.ini",
+            "[pytest]\naddopts = -p no:cacheprovider -p no:hypothesispytest\nroofline_ci = true\n",
+        ),
         ("bench/conftest.py", CONFTEST),
         ("bench/test_steps.py", SUITE),
         ("src/package.py", SLOW.replace("2.2", "2.0")),
@@ -96,7 +99,13 @@ def environ(repository):
 def ab(repository, *words, status=0):
     command = [ROOFLINE, "ab", "--json", *words]
     done = subprocess.run(
-        command, cwd=repository, env=environ(repository), capture_output=True, text=True, timeout=500, check=False
+        command,
+        cwd=repository,
+        env=environ(repository),
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
     )
     assert done.returncode == status, done.stdout + done.stderr
     return json.loads(done.stdout)
@@ -110,15 +119,30 @@ def left(repository):
 
 def test_a_commit_measures_its_own_code_and_the_slowdown_is_found(repository):
     told = ab(
-        repository, "--name=one", "--seed=1", "merge-base", ".", "--", "bench", "-k", "step", "--roofline-ci", status=1
+        repository,
+        "--name=one",
+        "--seed=1",
+        "merge-base",
+        ".",
+        "--",
+        "bench",
+        "-k",
+        "step",
+        "--roofline-ci",
+        status=1,
     )
     assert {row["label"]: row["verdict"] for row in told["tests"]} == {
         "step[large]": "REGRESSED", "step[small]": "PASSED"
     }  # fmt: skip
     assert told["tests"][0]["change"] == pytest.approx(0.1, abs=0.01)
-    sides = {side: read_run(repository / ".roofline" / "runs" / f"one-{side}.jsonl") for side in "ab"}
+    sides = {
+        side: read_run(repository / ".roofline" / "runs" / f"one-{side}.jsonl") for side in "ab"
+    }
     commits = {side: run.header.environment.code[0].commit for side, run in sides.items()}
-    assert commits == {"a": git(repository, "rev-parse", "main"), "b": git(repository, "rev-parse", "feature")}
+    assert commits == {
+        "a": git(repository, "rev-parse", "main"),
+        "b": git(repository, "rev-parse", "feature"),
+    }
     assert [change for change in told["changed"] if change.startswith("code ")]
     assert not [change for change in told["changed"] if "CACHE" in change]
     assert left(repository) == ([], 0)
@@ -130,7 +154,12 @@ def test_whoever_ends_it_leaves_nothing_behind_and_resumes(repository):
 
     def started(words, processes):
         running = subprocess.Popen(
-            words, cwd=repository, env=environ(repository), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            words,
+            cwd=repository,
+            env=environ(repository),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         while not state.exists() or len(json.loads(state.read_text()).get("taken", [])) < processes:
             assert running.poll() is None, running.communicate()
@@ -169,6 +198,10 @@ def test_two_ranks_are_timed_on_both_sides(repository):
     )
     told = ab(repository, *words)
     (row,) = told["tests"]
-    assert (row["label"], row["processes"], row["baseline_processes"]) == ("all_reduce[2ranks]", 2, 2)
+    assert (row["label"], row["processes"], row["baseline_processes"]) == (
+        "all_reduce[2ranks]",
+        2,
+        2,
+    )
     runs = [read_run(repository / ".roofline" / "runs" / f"ranks-{side}.jsonl") for side in "ab"]
     assert {one.ranks.size for run in runs for one in run.tested} == {2}

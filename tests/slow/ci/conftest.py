@@ -25,7 +25,9 @@ REPORT = {"index.html", "junit.xml", "results.csv", "run.json", "summary.md"}
 ALL_PASSED = re.compile(r"^GREEN: ([1-9]\d*) of \1 fast enough$", re.MULTILINE)
 SOME_REGRESSED = re.compile(r"^RED: .*\b[1-9]\d* REGRESSED", re.MULTILINE)
 # As a ROCm container has it.
-INSTALLED = "numpy==2.2.0\npytorch-triton-rocm==3.5.0\ntorch==2.9.0+rocm6.4\ntorchvision==0.24.0+rocm6.4\n"
+INSTALLED = (
+    "numpy==2.2.0\npytorch-triton-rocm==3.5.0\ntorch==2.9.0+rocm6.4\ntorchvision==0.24.0+rocm6.4\n"
+)
 WANTED = [line for line in INSTALLED.splitlines() if "torch" in line]
 PYTHON = """#!/usr/bin/env bash
 case "$*" in
@@ -85,7 +87,12 @@ class Checkout:
         }
 
     def bash(
-        self, script: str, environ: "dict[str, str]", *shell: str, folder: str = "", seconds: float = 120
+        self,
+        script: str,
+        environ: "dict[str, str]",
+        *shell: str,
+        folder: str = "",
+        seconds: float = 120,
     ) -> "subprocess.CompletedProcess[str]":
         """A script as a CI runs it, in a folder of the repository."""
         return subprocess.run(

@@ -16,7 +16,9 @@ def true(condition, *, failed=False, **contexts):
     condition = condition or "success()"
     if not re.search(r"\b(always|success|failure|cancelled)\(\)", condition):
         condition = f"success() && ({condition})"
-    return bool(_value(condition, {"always": lambda: True, "success": lambda: not failed} | contexts))
+    return bool(
+        _value(condition, {"always": lambda: True, "success": lambda: not failed} | contexts)
+    )
 
 
 def filled(text, **contexts):
@@ -26,5 +28,8 @@ def filled(text, **contexts):
 
 def _value(expression, contexts):
     python = expression.replace("&&", " and ").replace("||", " or ")
-    known = {name: Context(value) if isinstance(value, dict) else value for name, value in contexts.items()}
+    known = {
+        name: Context(value) if isinstance(value, dict) else value
+        for name, value in contexts.items()
+    }
     return eval(python, {"__builtins__": {}}, known)

@@ -40,24 +40,39 @@ def steps(job):
 def test_the_files_obey_the_published_schemas_and_the_rules_of_safe_ones():
     for name in TEXTS:
         schema = "vendor.gitlab-ci" if name == "gitlab-ab" else "vendor.github-workflows"
-        command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(SHIPPED / f"{name}.yml")]
+        command = [
+            sys.executable,
+            "-m",
+            "check_jsonschema",
+            "--builtin-schema",
+            schema,
+            str(SHIPPED / f"{name}.yml"),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout
     # What runs a stranger's code can read, and keeps no token; what may write runs none of it.
     assert GITHUB["permissions"] == {"contents": "read"}
-    assert steps(MEASURE)["actions/checkout@v4"]["with"] == {"fetch-depth": 0, "persist-credentials": False}
+    assert steps(MEASURE)["actions/checkout@v4"]["with"] == {
+        "fetch-depth": 0,
+        "persist-credentials": False,
+    }
     assert "secrets" not in "".join(TEXTS.values())
     assert COMMENT["permissions"] == {"actions": "read", "pull-requests": "write"}
     assert [step.get("uses") for step in JOB["steps"]] == ["actions/download-artifact@v4", None]
     every = [*MEASURE["steps"], *JOB["steps"]]
     assert [step for step in every if "${{" in step.get("run", "")] == []
-    assert COMMENT[True] == {"workflow_run": {"workflows": [GITHUB["name"]], "types": ["completed"]}}
+    assert COMMENT[True] == {
+        "workflow_run": {"workflows": [GITHUB["name"]], "types": ["completed"]}
+    }
     own, theirs = (
         {"event": {"pull_request": {"head": {"repo": {"full_name": name}}}}, "repository": "ours"}
         for name in ("ours", "fork")
     )
     assert [true(MEASURE["if"], github=one) for one in (own, theirs)] == [True, False]
-    ran = [{"event": {"workflow_run": {"event": "pull_request", "conclusion": how}}} for how in ("failure", "skipped")]
+    ran = [
+        {"event": {"workflow_run": {"event": "pull_request", "conclusion": how}}}
+        for how in ("failure", "skipped")
+    ]
     assert [true(JOB["if"], github=one) for one in ran] == [True, False]
 
 
@@ -96,7 +111,9 @@ def test_the_job_finds_a_slowdown_and_leaves_the_comment_and_the_runs_of_both_si
     assert (head, sentence) == (MARK, "**RED: 1 REGRESSED, 2 of 3 fast enough**")
 
 
-def test_the_comment_is_written_once_and_replaced_and_only_on_the_pull_request_that_github_names(tmp_path):
+def test_the_comment_is_written_once_and_replaced_and_only_on_the_pull_request_that_github_names(
+    tmp_path,
+):
     step = steps(JOB)["Comment"]
     ran = {
         "id": 1,

@@ -9,7 +9,17 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from .conftest import ALL_PASSED, PACKAGE, REPORT, SHIPPED, SOME_REGRESSED, WANTED, Checkout, files, runs
+from .conftest import (
+    ALL_PASSED,
+    PACKAGE,
+    REPORT,
+    SHIPPED,
+    SOME_REGRESSED,
+    WANTED,
+    Checkout,
+    files,
+    runs,
+)
 from .expressions import filled, true
 
 FILE = SHIPPED / "github-actions.yml"
@@ -31,7 +41,11 @@ STEPS = steps(JOB)
 
 def event(name, source=REPOSITORY):
     """What is told of an event; of a pull request, the repository that its branch is in."""
-    pulled = {"pull_request": {"head": {"repo": {"full_name": source}}}} if name == "pull_request" else {}
+    pulled = (
+        {"pull_request": {"head": {"repo": {"full_name": source}}}}
+        if name == "pull_request"
+        else {}
+    )
     return {"event_name": name, "repository": REPOSITORY, "event": pulled}
 
 
@@ -74,7 +88,9 @@ class Runner:
                 continue
             job.printed[title] = ""
             if "uses" in step:
-                told_it = {key: filled(value, **contexts) for key, value in step.get("with", {}).items()}
+                told_it = {
+                    key: filled(value, **contexts) for key, value in step.get("with", {}).items()
+                }
                 self._act(step["uses"], told_it, temporary, job)
                 continue
             paths = [*reversed(told["path"].read_text().splitlines()), base["PATH"]]
@@ -113,22 +129,40 @@ def jobs(tmp_path_factory):
     checkout.approve(first.uploaded / "proposal.json")
     healthy = runner.run()
     red = runner.run("pull_request", options="--roofline-drill=100%")
-    return SimpleNamespace(first=first, healthy=healthy, red=red, checkout=checkout, cache=runner.cache)
+    return SimpleNamespace(
+        first=first, healthy=healthy, red=red, checkout=checkout, cache=runner.cache
+    )
 
 
 def judged(result):
     """What the job that is required says of a job that ended so."""
     (step,) = GATE["steps"]
-    environ = {name: filled(value, needs={"measure": {"result": result}}) for name, value in step["env"].items()}
-    return subprocess.run(["bash", "-e", "-c", step["run"]], env=environ, capture_output=True, text=True, check=False)
+    environ = {
+        name: filled(value, needs={"measure": {"result": result}})
+        for name, value in step["env"].items()
+    }
+    return subprocess.run(
+        ["bash", "-e", "-c", step["run"]], env=environ, capture_output=True, text=True, check=False
+    )
 
 
 def test_the_workflow_obeys_the_published_schema_and_the_rules_of_a_safe_one():
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(FILE)]
+    command = [
+        sys.executable,
+        "-m",
+        "check_jsonschema",
+        "--builtin-schema",
+        "vendor.github-workflows",
+        str(FILE),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "ok -- validation done\n"), done.stdout
     # No two jobs share the GPU, and none that waits is ended.
-    assert WORKFLOW["concurrency"] == {"group": "roofline-gpu", "cancel-in-progress": False, "queue": "max"}
+    assert WORKFLOW["concurrency"] == {
+        "group": "roofline-gpu",
+        "cancel-in-progress": False,
+        "queue": "max",
+    }
     assert WORKFLOW["permissions"] == {"contents": "read"}
     assert "permissions" not in JOB | GATE
     every = [*STEPS.values(), *GATE["steps"]]
@@ -153,7 +187,11 @@ def test_the_check_to_require_fails_for_what_is_red_and_what_was_not_measured_an
         ("cancelled", "ended as cancelled"),
     ]:
         done = judged(result)
-        assert (done.returncode, done.stdout.startswith("::error::"), words in done.stdout) == (1, True, True)
+        assert (done.returncode, done.stdout.startswith("::error::"), words in done.stdout) == (
+            1,
+            True,
+            True,
+        )
     assert [true(GATE["if"], failed=failed) for failed in (False, True)] == [True, True]
     assert (GATE["needs"], GATE["runs-on"]) == ("measure", "ubuntu-latest")
     # Not even a checkout: what a stranger wrote is not executed there either.
@@ -164,7 +202,9 @@ def test_the_cache_is_found_again_by_a_name_of_ours_and_only_jobs_of_a_branch_th
     restore, save = STEPS["actions/cache/restore@v4"]["with"], STEPS["actions/cache/save@v4"]
     assert (restore["path"], restore["key"]) == (save["with"]["path"], save["with"]["key"])
     assert save["with"]["key"].startswith(restore["restore-keys"])
-    assert filled(restore["restore-keys"], env={"ROOFLINE_MACHINES": "h100"}) == "roofline-runs-h100-"
+    assert (
+        filled(restore["restore-keys"], env={"ROOFLINE_MACHINES": "h100"}) == "roofline-runs-h100-"
+    )
     kept = {name for name in EVENTS if true(save["if"], failed=True, github=event(name))}
     assert kept == {"schedule", "workflow_dispatch"}
 
@@ -176,7 +216,9 @@ def test_torch_and_triton_of_the_machine_are_pinned_while_installing(jobs):
     assert WANTED == constraints
 
 
-def test_without_a_package_or_torch_it_stops_with_a_sentence_and_installs_nothing(checkout, tmp_path):
+def test_without_a_package_or_torch_it_stops_with_a_sentence_and_installs_nothing(
+    checkout, tmp_path
+):
     assert yaml.safe_load(FILE.read_text(encoding="utf-8"))["env"]["ROOFLINE_PACKAGE"] == ""
     for number, (environ, said) in enumerate(
         [
@@ -209,12 +251,18 @@ def test_a_healthy_machine_is_green_and_a_slower_one_red_with_report_summary_and
         assert ("REGRESSED" in job.summary, "::error" in job.printed["Measure"]) == (red, red)
         assert "memcpy_d2d" in job.summary
     # Every step that has a condition was run by one of the jobs.
-    assert set(STEPS) == {name for job in (jobs.first, jobs.healthy, jobs.red) for name in job.printed}
+    assert set(STEPS) == {
+        name for job in (jobs.first, jobs.healthy, jobs.red) for name in job.printed
+    }
 
 
 def test_runs_are_saved_by_job_and_attempt_and_a_pull_request_leaves_none_in_the_cache(jobs):
-    assert {"github-101-1", "github-102-1", "github-103-1"} == runs(jobs.checkout.path / ".roofline" / "runs")
-    assert [{"github-101-1"}, {"github-101-1", "github-102-1"}] == [runs(kept) for kept in jobs.cache.values()]
+    assert {"github-101-1", "github-102-1", "github-103-1"} == runs(
+        jobs.checkout.path / ".roofline" / "runs"
+    )
+    assert [{"github-101-1"}, {"github-101-1", "github-102-1"}] == [
+        runs(kept) for kept in jobs.cache.values()
+    ]
 
 
 def test_below_the_top_of_a_repository_it_works_with_the_changes_that_init_names(tmp_path):

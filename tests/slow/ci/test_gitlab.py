@@ -9,7 +9,17 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from .conftest import ALL_PASSED, PACKAGE, REPORT, SHIPPED, SOME_REGRESSED, WANTED, Checkout, files, runs
+from .conftest import (
+    ALL_PASSED,
+    PACKAGE,
+    REPORT,
+    SHIPPED,
+    SOME_REGRESSED,
+    WANTED,
+    Checkout,
+    files,
+    runs,
+)
 
 FILE = SHIPPED / "gitlab-ci.yml"
 JOB = yaml.safe_load(FILE.read_text(encoding="utf-8"))["roofline"]
@@ -17,7 +27,8 @@ JOB["variables"]["ROOFLINE_PACKAGE"] = PACKAGE
 SHELL = ("-eo", "pipefail")
 # By what starts a pipeline, the variables of its job.
 VARIABLES = {
-    re.fullmatch(r'\$CI_PIPELINE_SOURCE == "(\w+)"', rule["if"])[1]: JOB["variables"] | rule.get("variables", {})
+    re.fullmatch(r'\$CI_PIPELINE_SOURCE == "(\w+)"', rule["if"])[1]: JOB["variables"]
+    | rule.get("variables", {})
     for rule in JOB["rules"]
 }
 
@@ -44,11 +55,19 @@ class Runner:
         cache, artifacts = self._job["cache"], self._job["artifacts"]
         assert cache["when"] == artifacts["when"] == "always"
         base = self.checkout.environment(options) | VARIABLES[source] | environ
-        base |= {"GITLAB_CI": "true", "CI_PROJECT_DIR": str(self.checkout.path), "CI_JOB_ID": str(self._number)}
-        kept, uploaded = (self._folder / f"{kind}-{self._number}" for kind in ("cache", "artifacts"))
+        base |= {
+            "GITLAB_CI": "true",
+            "CI_PROJECT_DIR": str(self.checkout.path),
+            "CI_JOB_ID": str(self._number),
+        }
+        kept, uploaded = (
+            self._folder / f"{kind}-{self._number}" for kind in ("cache", "artifacts")
+        )
         self.checkout.clean()
         self.checkout.bring(*cache["paths"], self.cache)
-        done = self.checkout.bash("\n".join([*self._job["before_script"], *self._job["script"]]), base, *SHELL)
+        done = self.checkout.bash(
+            "\n".join([*self._job["before_script"], *self._job["script"]]), base, *SHELL
+        )
         after = self.checkout.bash("\n".join(self._job["after_script"]), base, *SHELL)
         if base[cache["policy"].removeprefix("$")] == "pull-push":
             self.cache = self.checkout.take(*cache["paths"], kept) or self.cache
@@ -56,7 +75,11 @@ class Runner:
         assert (self.checkout.path / artifacts["reports"]["junit"]).exists()
         said = done.stdout + done.stderr
         return SimpleNamespace(
-            status=done.returncode, said=said, after=after, uploaded=uploaded, report=files(uploaded)
+            status=done.returncode,
+            said=said,
+            after=after,
+            uploaded=uploaded,
+            report=files(uploaded),
         )
 
 
@@ -70,11 +93,20 @@ def jobs(tmp_path_factory):
     checkout.approve(first.uploaded / "proposal.json")
     healthy = runner.run()
     red = runner.run("merge_request_event", "--roofline-drill=100%")
-    return SimpleNamespace(first=first, healthy=healthy, red=red, checkout=checkout, cache=runner.cache)
+    return SimpleNamespace(
+        first=first, healthy=healthy, red=red, checkout=checkout, cache=runner.cache
+    )
 
 
 def test_the_file_obeys_the_published_schema_and_no_two_jobs_share_the_gpu():
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.gitlab-ci", str(FILE)]
+    command = [
+        sys.executable,
+        "-m",
+        "check_jsonschema",
+        "--builtin-schema",
+        "vendor.gitlab-ci",
+        str(FILE),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "ok -- validation done\n"), done.stdout
     assert list(VARIABLES) == ["schedule", "merge_request_event", "web"]
@@ -90,24 +122,41 @@ def test_torch_and_triton_of_the_machine_are_pinned_while_installing(jobs):
 
 
 def test_without_a_package_or_torch_it_stops_with_a_sentence_and_installs_nothing(checkout):
-    shipped = yaml.safe_load(FILE.read_text(encoding="utf-8"))["roofline"]["variables"]["ROOFLINE_PACKAGE"]
+    shipped = yaml.safe_load(FILE.read_text(encoding="utf-8"))["roofline"]["variables"][
+        "ROOFLINE_PACKAGE"
+    ]
     wanted = "ROOFLINE_PACKAGE is '{}'; write the path or URL of a wheel"
     for environ, said in [
         ({"ROOFLINE_PACKAGE": shipped}, wanted.format(shipped)),
         ({"ROOFLINE_PACKAGE": "pytest-roofline==0.1.0"}, wanted.format("pytest-roofline==0.1.0")),
         ({"STANDIN_INSTALLED": "numpy==2.2.0\n"}, "the python3 of this runner has no torch\n"),
     ]:
-        base = checkout.environment() | JOB["variables"] | {"CI_PROJECT_DIR": str(checkout.path)} | environ
+        base = (
+            checkout.environment()
+            | JOB["variables"]
+            | {"CI_PROJECT_DIR": str(checkout.path)}
+            | environ
+        )
         done = checkout.bash("\n".join(JOB["before_script"]), base, *SHELL)
-        assert (done.returncode, checkout.log.exists(), done.stdout.startswith(said)) == (1, False, True), done.stdout
+        assert (done.returncode, checkout.log.exists(), done.stdout.startswith(said)) == (
+            1,
+            False,
+            True,
+        ), done.stdout
 
 
-def test_green_on_day_one_with_a_proposal_green_when_healthy_and_red_when_slower_with_a_report_each_time(jobs):
+def test_green_on_day_one_with_a_proposal_green_when_healthy_and_red_when_slower_with_a_report_each_time(
+    jobs,
+):
     assert [jobs.first.status, jobs.healthy.status, jobs.red.status] == [0, 0, 1], jobs.first.said
     assert "NO BASELINE" in jobs.first.said
     assert ALL_PASSED.search(jobs.healthy.said)
     assert SOME_REGRESSED.search(jobs.red.said)
-    assert [jobs.first.report, jobs.healthy.report, jobs.red.report] == [REPORT | {"proposal.json"}, REPORT, REPORT]
+    assert [jobs.first.report, jobs.healthy.report, jobs.red.report] == [
+        REPORT | {"proposal.json"},
+        REPORT,
+        REPORT,
+    ]
     for job in (jobs.first, jobs.healthy, jobs.red):
         assert job.after.returncode == 0, job.after.stdout + job.after.stderr
     # Those of merge requests are not in the cache.
@@ -115,10 +164,14 @@ def test_green_on_day_one_with_a_proposal_green_when_healthy_and_red_when_slower
     assert {"gitlab-1", "gitlab-2"} == runs(jobs.cache)
 
 
-def test_a_proposal_that_was_asked_for_and_cannot_be_made_is_red_although_the_gate_is_green(checkout, tmp_path):
+def test_a_proposal_that_was_asked_for_and_cannot_be_made_is_red_although_the_gate_is_green(
+    checkout, tmp_path
+):
     programs = tmp_path / "green"
     programs.mkdir()
-    (programs / "pytest").write_text("#!/usr/bin/env bash\nmkdir roofline-report && touch roofline-report/junit.xml\n")
+    (programs / "pytest").write_text(
+        "#!/usr/bin/env bash\nmkdir roofline-report && touch roofline-report/junit.xml\n"
+    )
     (programs / "pytest").chmod(0o755)
     script = f"export PATH={programs}:$PATH\n"
     job = JOB | {"script": [script, *JOB["script"]]}

@@ -15,11 +15,17 @@ def measuring(name, text):
         steps = yaml.safe_load(text)["jobs"]["measure"]["steps"]
         text = next(step["run"] for step in steps if step.get("name") == "Measure")
     elif name == "gitlab-ci.yml":
-        text = next(line for line in yaml.safe_load(text)["roofline"]["script"] if line.startswith("pytest"))
+        text = next(
+            line for line in yaml.safe_load(text)["roofline"]["script"] if line.startswith("pytest")
+        )
         text = text.removesuffix(" || status=$?")
     else:
         text = text[text.index("exec python") :]
-        text = text.removeprefix("exec python -m ").replace("$tests", "$ROOFLINE_TESTS").replace("/$name", "")
+        text = (
+            text.removeprefix("exec python -m ")
+            .replace("$tests", "$ROOFLINE_TESTS")
+            .replace("/$name", "")
+        )
         text = text.replace('${launcher[@]+"${launcher[@]}"} ', "")
     plain = " ".join(text.replace("\\\n", " ").replace('"', "").split())
     return re.sub(r"--roofline-save=\S+", "--roofline-save=NAME", plain)
@@ -27,15 +33,21 @@ def measuring(name, text):
 
 def test_the_command_of_the_page_is_that_of_each_file_and_selects_tests_that_the_suite_has():
     (command,) = re.findall(r"```sh\n(.*ROOFLINE_TESTS.*)\n```", PAGE)
-    suite = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "perf_tests").glob("test_*.py"))
+    suite = "".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "perf_tests").glob("test_*.py")
+    )
     # Those of `roofline ab` have a command of their own.
     for path in (path for path in SHIPPED.iterdir() if "-ab" not in path.stem):
         text = path.read_text(encoding="utf-8")
         assert command.replace('"', "") == measuring(path.name, text), path.name
         (selection,) = re.findall(r"ROOFLINE_TESTS(?::-|: )(.*?)}?$", text, re.MULTILINE)
         assert selection == "memcpy or stream", path.name
-        assert all(re.search(rf"^def test_{word}", suite, re.MULTILINE) for word in selection.split(" or "))
+        assert all(
+            re.search(rf"^def test_{word}", suite, re.MULTILINE) for word in selection.split(" or ")
+        )
 
 
 def test_each_file_has_a_row_that_leads_to_it():
-    assert {path.name for path in SHIPPED.iterdir()} == set(re.findall(r"^\| \[([\w.-]+)\]\(ci/\1\) \|", PAGE, re.M))
+    assert {path.name for path in SHIPPED.iterdir()} == set(
+        re.findall(r"^\| \[([\w.-]+)\]\(ci/\1\) \|", PAGE, re.M)
+    )

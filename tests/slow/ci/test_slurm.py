@@ -55,7 +55,9 @@ class Job:
 
     def ended(self):
         """The job after its end, with its exit status and what it printed."""
-        assert until(lambda: re.search(r"JobState=(?:COMPLETED|FAILED) ", self._shown()), 180), self._shown()
+        assert until(lambda: re.search(r"JobState=(?:COMPLETED|FAILED) ", self._shown()), 180), (
+            self._shown()
+        )
         self.status = int(re.search(r" ExitCode=(\d+):0 ", self._shown())[1])
         output = self._checkout.path / f"roofline-{self.number}.out"
         assert output.exists(), self._shown()
@@ -64,7 +66,9 @@ class Job:
 
     def _shown(self):
         command = ["scontrol", "--oneliner", "show", "job", str(self.number)]
-        return subprocess.run(command, env=self._environ, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            command, env=self._environ, capture_output=True, text=True, check=True
+        ).stdout
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +98,9 @@ def test_the_script_is_bash_that_slurm_would_take_and_old_ones_know(slurm, check
     told = set(re.findall(r"^#SBATCH (\S+)", text, re.MULTILINE))
     assert {"--exclusive", "--requeue", "--open-mode=append"} <= told
     command, environ = ["sbatch", "--test-only", NAME], os.environ | slurm.environ
-    done = subprocess.run(command, cwd=checkout.path, env=environ, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=checkout.path, env=environ, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert re.search(r"Job \d+ to start at .* on nodes n[12]", done.stderr)
 
@@ -136,4 +142,7 @@ def test_on_two_nodes_srun_starts_the_ranks(slurm, checkout):
     assert "ranks: srun, gloo" in job.said
     assert "1 measured" in job.said
     # Nothing is known of these nodes yet.
-    assert (job.status, "NO BASELINE" in job.said or "INVALID" in job.said or "OVERSUBSCRIBED" in job.said) == (1, True)
+    assert (
+        job.status,
+        "NO BASELINE" in job.said or "INVALID" in job.said or "OVERSUBSCRIBED" in job.said,
+    ) == (1, True)

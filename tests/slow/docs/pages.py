@@ -74,7 +74,14 @@ class Block:
 
     def word(self, kind: str, line: int | None = None) -> Word | None:
         """The word of a kind that is about the block, or about a line of it."""
-        return next((one for one in self.words if one.kind == kind and (not one.lines or line in one.lines)), None)
+        return next(
+            (
+                one
+                for one in self.words
+                if one.kind == kind and (not one.lines or line in one.lines)
+            ),
+            None,
+        )
 
     def commands(self) -> list[tuple[int, str]]:
         """The commands of an `sh` block with the number of their first line: continued lines joined."""
@@ -131,5 +138,7 @@ def _word(text: str, place: str) -> Word:
     argument = asked.partition(" ")[2]
     assert why.strip(), f"{place}: {text!r} has no reason; expected `WORD, why`"
     if lines := re.fullmatch(r"(\d+)(?:-(\d+))?", argument) if asked.startswith("parse") else None:
-        return Word("parse", "", frozenset(range(int(lines[1]), int(lines[2] or lines[1]) + 1)), why)
+        return Word(
+            "parse", "", frozenset(range(int(lines[1]), int(lines[2] or lines[1]) + 1)), why
+        )
     return Word(asked.partition(" ")[0], argument, frozenset(), why)

@@ -29,10 +29,16 @@ class Machine:
         if not self._lines:
             scene = Scene(self._path)
             done = warm.run(
-                ["-m", "pytest", "perf_tests", "--roofline-save=once"], cwd=self._path, env=scene.environment()
+                ["-m", "pytest", "perf_tests", "--roofline-save=once"],
+                cwd=self._path,
+                env=scene.environment(),
             )
             assert done.returncode == 0, done.stdout + done.stderr
-            self._lines = (self._path / ".roofline" / "runs" / "once.jsonl").read_text(encoding="utf-8").splitlines()
+            self._lines = (
+                (self._path / ".roofline" / "runs" / "once.jsonl")
+                .read_text(encoding="utf-8")
+                .splitlines()
+            )
         return self._lines
 
     def run(
@@ -59,15 +65,23 @@ class Machine:
                     record["environment"]["host"]["name"] = node
                 if record["type"] == "measurement":
                     record["process"] = f"{name}-1"
-                    record["samples"]["seconds"] = [seconds * factor for seconds in record["samples"]["seconds"]]
+                    record["samples"]["seconds"] = [
+                        seconds * factor for seconds in record["samples"]["seconds"]
+                    ]
                 file.write(json.dumps(record) + "\n")
         return path
 
     def baseline(self, scene: Scene) -> None:
         """Approve five sessions into the baselines of a folder, and forget the runs."""
-        paths = [self.run(scene, f"day{day}", factor=factor, day=day) for day, factor in enumerate(SCATTER, 1)]
+        paths = [
+            self.run(scene, f"day{day}", factor=factor, day=day)
+            for day, factor in enumerate(SCATTER, 1)
+        ]
         names = [path.stem for path in paths]
-        for words in (["propose", "--all", *names, "-o", "days.json"], ["approve", "days.json", "--into", "baselines"]):
+        for words in (
+            ["propose", "--all", *names, "-o", "days.json"],
+            ["approve", "days.json", "--into", "baselines"],
+        ):
             status, said = scene.roofline("baseline", *words)
             assert status == 0, said
         for path in (*paths, scene.path / "days.json"):

@@ -22,7 +22,11 @@ from .pages import Block
 
 # Under names by which the tests of this project do not find them.
 STANDIN = Path(__file__).parent / "standin"
-STANDINS = {"scripted.py": "conftest.py", "memcpy.py": "test_memcpy.py", "transformer.py": "test_transformer.py"}
+STANDINS = {
+    "scripted.py": "conftest.py",
+    "memcpy.py": "test_memcpy.py",
+    "transformer.py": "test_transformer.py",
+}
 # A shell is needed for these alone; patterns are expanded here.
 SHELL = re.compile(r"[|&;<>$`]|^\w+=")
 SUMMARY = re.compile(r"^=+ (.*) in [\d.]+s.*=+$|^(\d+ \w+.*) in [\d.]+s", re.MULTILINE)
@@ -46,7 +50,9 @@ class Scene:
         self.imports = ""
         self.tests = 0
         stand_in(path)
-        (path / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\npythonpath = .\n")
+        (path / "pytest.ini").write_text(
+            "[pytest]\naddopts = --import-mode=importlib\npythonpath = .\n"
+        )
 
     def play(self, block: Block) -> None:
         """Execute a block, or check what can be checked of it."""
@@ -86,7 +92,9 @@ class Scene:
     def python(self, block: Block) -> None:
         """Run a program, or the tests of a file; a file of tests begins with the imports of the page so far."""
         tree = ast.parse(block.text, block.place)
-        if any(isinstance(node, ast.FunctionDef) and node.name.startswith("test") for node in tree.body):
+        if any(
+            isinstance(node, ast.FunctionDef) and node.name.startswith("test") for node in tree.body
+        ):
             self.tests += 1
             name, only = f"test_block{self.tests}.py", block.word("only")
             (self.path / name).write_text(self.imports + block.text, encoding="utf-8")
@@ -113,13 +121,19 @@ class Scene:
         elif program == "roofline":
             status, said = self.roofline(*arguments)
         else:
-            assert program in ("pytest", "python"), f"{block.place}: no test runs {program}; say why with `parse`"
-            status, said = self.forked(["-m", "pytest", *arguments] if program == "pytest" else arguments)
+            assert program in ("pytest", "python"), (
+                f"{block.place}: no test runs {program}; say why with `parse`"
+            )
+            status, said = self.forked(
+                ["-m", "pytest", *arguments] if program == "pytest" else arguments
+            )
         self.printed, self.exact = self.printed + said, False
         assert status == expected, f"{block.place}: {command}\n{self.printed}"
         if program == "pytest" and status == 0:
             others = not_passed(said) - {"deselected"}
-            assert not others, f"{block.place}: {command}: tests were {', '.join(sorted(others))}\n{self.printed}"
+            assert not others, (
+                f"{block.place}: {command}: tests were {', '.join(sorted(others))}\n{self.printed}"
+            )
         if [program, *arguments[:1]] == ["roofline", "init"]:
             stand_in(self.here / arguments[1])
 
@@ -138,7 +152,10 @@ class Scene:
 
     def roofline(self, *arguments: str) -> tuple[int, str]:
         """`roofline ARGUMENTS`, in this process, which has imported what it needs."""
-        with contextlib.chdir(self.here), mock.patch.dict(os.environ, self.environment(), clear=True):
+        with (
+            contextlib.chdir(self.here),
+            mock.patch.dict(os.environ, self.environment(), clear=True),
+        ):
             done = CliRunner().invoke(main, arguments)
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
@@ -153,7 +170,8 @@ class Scene:
         plain = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(("PYTEST_", "GITHUB_", "ROOFLINE_", "SLURM_")) and name not in ("CI", "FORCE_COLOR")
+            if not name.startswith(("PYTEST_", "GITHUB_", "ROOFLINE_", "SLURM_"))
+            and name not in ("CI", "FORCE_COLOR")
         }
         options = "-p no:cacheprovider -p no:hypothesispytest --color=no --roofline-budget=0.05"
         return plain | {

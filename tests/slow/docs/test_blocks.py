@@ -24,7 +24,9 @@ BLOCKS = [block for page in pages() for block in read_page(page)]
 def test_every_block_is_a_fence_that_the_tests_read_with_its_comment():
     for page in pages():
         text = (ROOT / page).read_text(encoding="utf-8")
-        tokens = [token for token in MarkdownIt().parse(text) if token.type in ("fence", "code_block")]
+        tokens = [
+            token for token in MarkdownIt().parse(text) if token.type in ("fence", "code_block")
+        ]
         written = [(token.map[0] + 1, token.markup, token.content) for token in tokens]
         ours = [block for block in BLOCKS if block.page == page]
         assert [(block.line, "```", block.text) for block in ours] == written, page
@@ -43,7 +45,12 @@ def test_every_word_is_one_of_its_language_and_about_lines_of_its_block():
 
 
 def test_another_test_looks_after_just_the_blocks_that_it_is_known_to_run():
-    words = [(block.page, word) for block in BLOCKS for word in block.words if word.kind in ("elsewhere", "compared")]
+    words = [
+        (block.page, word)
+        for block in BLOCKS
+        for word in block.words
+        if word.kind in ("elsewhere", "compared")
+    ]
     assert Counter((page, word.argument) for page, word in words) == ELSEWHERE
     for page, test in ELSEWHERE:
         assert page.rpartition("/")[2] in (ROOT / test).read_text(encoding="utf-8"), test
@@ -54,13 +61,17 @@ def test_data_can_be_read_and_commands_are_bash():
         if block.language == "json":
             assert json.loads(block.text), block.place
     commands = "".join(block.text for block in BLOCKS if block.language == "sh")
-    done = subprocess.run(["bash", "-n"], input=commands, text=True, capture_output=True, check=False)
+    done = subprocess.run(
+        ["bash", "-n"], input=commands, text=True, capture_output=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_every_link_leads_to_a_file():
     for page in pages():
-        targets = re.findall(r"\]\((?!https?:)([^)#\s]+)", (ROOT / page).read_text(encoding="utf-8"))
+        targets = re.findall(
+            r"\]\((?!https?:)([^)#\s]+)", (ROOT / page).read_text(encoding="utf-8")
+        )
         folder = (ROOT / page).parent
         assert [target for target in targets if not (folder / target).exists()] == [], page
 
@@ -70,4 +81,6 @@ def test_every_module_that_the_page_on_the_design_names_is_there():
     named = set(re.findall(r"\b[a-z_]+/(?:[a-z_]+/)*[a-z_]+\.py\b", text))
     roots = (ROOT, ROOT / "plugin" / "pytest_roofline", ROOT / "kernels" / "roofline_kernels")
     assert len(named) > 8
-    assert [name for name in sorted(named) if not any((root / name).exists() for root in roots)] == []
+    assert [
+        name for name in sorted(named) if not any((root / name).exists() for root in roots)
+    ] == []

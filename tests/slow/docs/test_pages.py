@@ -36,6 +36,8 @@ def test_what_init_writes_measures_this_machine_where_no_stand_in_takes_its_plac
     status, said = scene.roofline("init", "bench")
     assert status == 0, said
     scene.here = tmp_path / "bench"
-    status, said = scene.forked(["-m", "pytest", "perf_tests", "-k", "memcpy_h2h and 4KiB", "--roofline-device=cpu"])
+    status, said = scene.forked(
+        ["-m", "pytest", "perf_tests", "-k", "memcpy_h2h and 4KiB", "--roofline-device=cpu"]
+    )
     assert (status, not_passed(said)) == (0, {"deselected"}), said
     assert "memcpy_h2h[4KiB]" in said

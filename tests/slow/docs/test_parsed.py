@@ -38,7 +38,19 @@ for arguments, expressions in json.loads(sys.argv[1]):
     print(json.dumps([arguments, int(status), choosing.counts, said.getvalue()[-500:]]))
 """
 # Everything else belongs into a block of another language.
-PROGRAMS = {"ncu", "nsys", "pip", "pytest", "python", "python3", "rocprofv3", "roofline", "sbatch", "srun", "tox"}
+PROGRAMS = {
+    "ncu",
+    "nsys",
+    "pip",
+    "pytest",
+    "python",
+    "python3",
+    "rocprofv3",
+    "roofline",
+    "sbatch",
+    "srun",
+    "tox",
+}
 
 
 def commands():
@@ -56,7 +68,12 @@ def words_behind(program, words):
     for at, word in enumerate(words):
         if re.fullmatch(rf"(.*/)?{program}", word):
             rest = words[at + 1 :]
-            return rest[: min([rest.index(end) for end in ("&&", "||", "|", ";") if end in rest], default=len(rest))]
+            return rest[
+                : min(
+                    [rest.index(end) for end in ("&&", "||", "|", ";") if end in rest],
+                    default=len(rest),
+                )
+            ]
     return None
 
 
@@ -71,7 +88,9 @@ def arguments_of_pytest(words):
 
 def collected(asked, **more):
     """By arguments, in a process of its own: status, how many tests each -k leaves, and the end of what was said."""
-    done = warm.run(["-c", CHOOSE, json.dumps([[list(one), list(asked[one])] for one in asked])], **more)
+    done = warm.run(
+        ["-c", CHOOSE, json.dumps([[list(one), list(asked[one])] for one in asked])], **more
+    )
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -80,13 +99,19 @@ def test_every_command_of_a_page_selects_tests_of_the_shipped_suite():
     asked = {}
     for place, words, _ in commands():
         arguments = arguments_of_pytest(words) or []
-        chosen = tuple(word for word in arguments if word.startswith(("perf_tests", "--roofline-tier")))
+        chosen = tuple(
+            word for word in arguments if word.startswith(("perf_tests", "--roofline-tier"))
+        )
         expression = arguments[arguments.index("-k") + 1] if "-k" in arguments else ""
         if any(word.startswith("perf_tests") for word in chosen):
             asked.setdefault(chosen, {})[expression] = place
     assert ("perf_tests",) in asked
     for arguments, status, counts, said in collected(asked, cwd=ROOT):
-        empty = [f"{asked[tuple(arguments)][one]}: -k {one!r}" for one, count in counts.items() if not count]
+        empty = [
+            f"{asked[tuple(arguments)][one]}: -k {one!r}"
+            for one, count in counts.items()
+            if not count
+        ]
         assert (status, empty) == (0, []), f"{arguments}: {said}"
 
 
@@ -97,7 +122,9 @@ def test_pytest_takes_the_options_of_every_command_that_no_test_runs(tmp_path):
     shutil.copy(ROOT / "perf_tests/conftest.py", tmp_path / "perf_tests")
     asked = {}
     for place, words, parsed in commands():
-        arguments = [word for word in arguments_of_pytest(words) or [] if parsed and word != "copy_more"]
+        arguments = [
+            word for word in arguments_of_pytest(words) or [] if parsed and word != "copy_more"
+        ]
         if arguments:
             for word in arguments:
                 if word.endswith(".py"):
@@ -105,7 +132,9 @@ def test_pytest_takes_the_options_of_every_command_that_no_test_runs(tmp_path):
             asked[tuple(word for word in arguments if word != "-p")] = {"": place}
     assert len(asked) > 10
     none = (int(pytest.ExitCode.OK), int(pytest.ExitCode.NO_TESTS_COLLECTED))
-    refused = [(one, said) for one, status, _, said in collected(asked, cwd=tmp_path) if status not in none]
+    refused = [
+        (one, said) for one, status, _, said in collected(asked, cwd=tmp_path) if status not in none
+    ]
     assert refused == []
 
 
@@ -121,12 +150,21 @@ def test_roofline_takes_the_options_of_every_command_that_no_test_runs():
 
 
 def test_every_program_that_no_test_runs_and_every_environment_of_tox_is_known():
-    firsts = {next(word for word in words if "=" not in word) for _, words, parsed in commands() if parsed}
+    firsts = {
+        next(word for word in words if "=" not in word) for _, words, parsed in commands() if parsed
+    }
     assert {first.rpartition("/")[2] for first in firsts} <= PROGRAMS
-    known = set(re.findall(r"^\[testenv:(\w+)\]", (ROOT / "tox.ini").read_text(encoding="utf-8"), re.MULTILINE))
+    known = set(
+        re.findall(
+            r"^\[testenv:(\w+)\]", (ROOT / "tox.ini").read_text(encoding="utf-8"), re.MULTILINE
+        )
+    )
     lines = [" ".join(words_behind("tox", words) or []) for _, words, _ in commands()]
     asked = {
-        name for line in lines for names in re.findall(r"^(?:run|devenv) -e (\S+)", line) for name in names.split(",")
+        name
+        for line in lines
+        for names in re.findall(r"^(?:run|devenv) -e (\S+)", line)
+        for name in names.split(",")
     }
     assert asked
     assert asked <= known

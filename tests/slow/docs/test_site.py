@@ -30,7 +30,15 @@ class Targets(HTMLParser):
 def site(tmp_path_factory):
     """The built site."""
     folder = tmp_path_factory.mktemp("site")
-    options = ["--fail-on-warning", "--keep-going", "-q", "-b", "html", "-d", str(folder / "doctrees")]
+    options = [
+        "--fail-on-warning",
+        "--keep-going",
+        "-q",
+        "-b",
+        "html",
+        "-d",
+        str(folder / "doctrees"),
+    ]
     done = warm.run(["-m", "sphinx", *options, "docs", str(folder / "html")], cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
     return folder / "html"

@@ -18,7 +18,16 @@ PLAIN = {name: value for name, value in os.environ.items() if not name.startswit
 def build(folder, *kinds, source=ROOT):
     """Build these kinds of distribution into a folder."""
     options = [f"--{kind}" for kind in kinds]
-    command = [sys.executable, "-m", "build", *options, "--no-isolation", "--outdir", str(folder), str(source)]
+    command = [
+        sys.executable,
+        "-m",
+        "build",
+        *options,
+        "--no-isolation",
+        "--outdir",
+        str(folder),
+        str(source),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -47,8 +56,12 @@ def stand_in(folder: Path, name: str, version: str) -> Path:
     module = "triton" if "triton" in name else base
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(f"{module}/__init__.py", f"made_for = {name!r}, {version!r}\n")
-        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(
+            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        )
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
         archive.writestr(f"{info}/RECORD", "")
     return path
 
@@ -57,6 +70,12 @@ def stand_in(folder: Path, name: str, version: str) -> Path:
 def needs(wheel):
     """What the wheel asks for without any extra, as its metadata say."""
     archive = zipfile.ZipFile(wheel)
-    metadata = archive.read(next(name for name in archive.namelist() if name.endswith("METADATA"))).decode()
-    told = [line.removeprefix("Requires-Dist: ") for line in metadata.splitlines() if line.startswith("Requires-Dist")]
+    metadata = archive.read(
+        next(name for name in archive.namelist() if name.endswith("METADATA"))
+    ).decode()
+    told = [
+        line.removeprefix("Requires-Dist: ")
+        for line in metadata.splitlines()
+        if line.startswith("Requires-Dist")
+    ]
     return [need for need in told if "extra ==" not in need]

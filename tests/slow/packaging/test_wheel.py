@@ -32,10 +32,20 @@ def below(folder):
 def test_the_wheel_has_both_packages_whole_and_what_init_writes_and_nothing_else(wheel):
     names = set(contents(wheel))
     tops = {Path(name).parts[0] for name in names}
-    assert {"pytest_roofline", "roofline_kernels"} == {name for name in tops if not name.endswith(".dist-info")}
-    files = {name for name in below(ROOT / "plugin") | below(ROOT / "kernels") if "__pycache__" not in name}
+    assert {"pytest_roofline", "roofline_kernels"} == {
+        name for name in tops if not name.endswith(".dist-info")
+    }
+    files = {
+        name
+        for name in below(ROOT / "plugin") | below(ROOT / "kernels")
+        if "__pycache__" not in name
+    }
     assert files <= names
-    wanted = {"pytest_roofline/py.typed", "pytest_roofline/hardware/specs.json", "roofline_kernels/py.typed"}
+    wanted = {
+        "pytest_roofline/py.typed",
+        "pytest_roofline/hardware/specs.json",
+        "roofline_kernels/py.typed",
+    }
     assets = ("page.html.j2", "page.css", "page.js", "plotly-basic.min.js", "plotly-LICENSE")
     assert wanted | {f"pytest_roofline/report/assets/{name}" for name in assets} <= files
     start = "pytest_roofline/starter/"
@@ -51,7 +61,9 @@ def test_the_wheel_has_both_packages_whole_and_what_init_writes_and_nothing_else
     assert f"pytest_roofline-{__version__}-py3-none-any.whl" == wheel.name
 
 
-def test_the_source_distribution_makes_the_same_wheel_and_holds_the_tests_and_nothing_of_a_run(wheel, sdist, tmp_path):
+def test_the_source_distribution_makes_the_same_wheel_and_holds_the_tests_and_nothing_of_a_run(
+    wheel, sdist, tmp_path
+):
     with tarfile.open(sdist) as archive:
         roots = {Path(name).parts[1] for name in archive.getnames()}
         archive.extractall(tmp_path, filter="data")
@@ -68,11 +80,15 @@ def test_editable_install_exposes_the_two_source_roots(tmp_path, monkeypatch):
     assert {str(ROOT / "plugin"), str(ROOT / "kernels")} == set(paths)
 
 
-def test_wheel_declares_no_upper_bound_on_torch_and_no_triton_and_its_lowest_versions_are_tried(needs):
+def test_wheel_declares_no_upper_bound_on_torch_and_no_triton_and_its_lowest_versions_are_tried(
+    needs,
+):
     assert [need for need in needs if need.startswith(("torch", "triton"))] == ["torch>=2.10"]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = ("docs", "mpi", "report", "test", "triton")
-    asked = project["dependencies"] + [need for extra in extras for need in project["optional-dependencies"][extra]]
+    asked = project["dependencies"] + [
+        need for extra in extras for need in project["optional-dependencies"][extra]
+    ]
     lowest = dict(re.fullmatch(r"([\w-]+)>=([\w.]+)(?:;.*)?", need).groups() for need in asked)
     text = (ROOT / "constraints-oldest.txt").read_text(encoding="utf-8")
     assert lowest == dict(re.findall(r"^([\w-]+)==(\S+)$", text, re.MULTILINE))
@@ -84,17 +100,34 @@ def installed_over(torch, command, wheel, needs, folder):
     shelf = folder / "shelf"
     shelf.mkdir()
     ordinary = {re.match(r"[\w-]+", need)[0] for need in needs} - {"torch"}
-    for name, version in [*vendor.items(), *TEMPTATIONS.items(), *((name, "90.0") for name in ordinary)]:
+    for name, version in [
+        *vendor.items(),
+        *TEMPTATIONS.items(),
+        *((name, "90.0") for name in ordinary),
+    ]:
         stand_in(shelf, name, version)
     programs = folder / "venv" / "bin"
     venv.create(programs.parent, with_pip=True)
-    environ = PLAIN | {"PATH": f"{programs}:{PLAIN['PATH']}", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(shelf)}
+    environ = PLAIN | {
+        "PATH": f"{programs}:{PLAIN['PATH']}",
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(shelf),
+    }
     pinned = [f"{name}=={version}" for name, version in vendor.items()]
-    subprocess.run([programs / "pip", "install", "--quiet", *pinned], check=True, capture_output=True, env=environ)
+    subprocess.run(
+        [programs / "pip", "install", "--quiet", *pinned],
+        check=True,
+        capture_output=True,
+        env=environ,
+    )
     script = f"{command.removesuffix('.')}{wheel}"
-    done = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, text=True, env=environ)
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=folder, capture_output=True, text=True, env=environ
+    )
     tell = "import torch, triton; print(*torch.made_for, *triton.made_for)"
-    told = subprocess.run([programs / "python", "-c", tell], capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        [programs / "python", "-c", tell], capture_output=True, text=True, check=True
+    )
     return done, told.stdout.split()
 
 

@@ -28,7 +28,9 @@ def blocks():
 
 def bash(script, folder, python, **environ):
     """The output of commands that succeed, with the programs of an environment of Python first on the path."""
-    plain = {name: value for name, value in PLAIN.items() if not name.startswith(("PYTEST_", "PYTHON"))}
+    plain = {
+        name: value for name, value in PLAIN.items() if not name.startswith(("PYTEST_", "PYTHON"))
+    }
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
         cwd=folder,
@@ -55,7 +57,9 @@ def machine(tmp_path_factory):
     # pip comes with the packages, and a second copy of it takes seconds.
     venv.create(folder / "venv", symlinks=True)
     version = "python{}.{}".format(*sys.version_info)
-    (folder / "venv" / "lib" / version / "site-packages" / "packages.pth").write_text(f"{packages}\n")
+    (folder / "venv" / "lib" / version / "site-packages" / "packages.pth").write_text(
+        f"{packages}\n"
+    )
     return SimpleNamespace(folder=folder, programs=folder / "venv" / "bin")
 
 
@@ -66,7 +70,9 @@ def filled(machine, wheel, needs, tmp_path_factory):
     told = bash(first, machine.folder, machine.programs)
     shelf = tmp_path_factory.mktemp("shelf")
     (shelf / wheel.name).symlink_to(wheel)
-    frozen = dict(re.findall(r"^(\S+)==(\S+)$", (machine.folder / "installed.txt").read_text(), re.MULTILINE))
+    frozen = dict(
+        re.findall(r"^(\S+)==(\S+)$", (machine.folder / "installed.txt").read_text(), re.MULTILINE)
+    )
     versions = {name.lower(): version for name, version in frozen.items()}
     for need in [*needs, "torch", "triton"]:
         name = re.match(r"[\w-]+", need)[0]
@@ -76,18 +82,26 @@ def filled(machine, wheel, needs, tmp_path_factory):
     return SimpleNamespace(told=told, versions=versions, wheels=machine.folder / "wheelhouse")
 
 
-def test_the_wheelhouse_has_what_is_needed_at_the_versions_of_the_machine_and_no_torch(filled, needs):
+def test_the_wheelhouse_has_what_is_needed_at_the_versions_of_the_machine_and_no_torch(
+    filled, needs
+):
     major, minor, processor, *_ = filled.told.split()
     assert [major, minor, processor] == [*map(str, sys.version_info[:2]), os.uname().machine]
     names = {re.match(r"[\w-]+", need)[0] for need in needs} - {"torch"}
-    expected = {f"{name.replace('-', '_')}-{filled.versions[name]}-py3-none-any.whl" for name in names}
+    expected = {
+        f"{name.replace('-', '_')}-{filled.versions[name]}-py3-none-any.whl" for name in names
+    }
     ours = f"pytest_roofline-{__version__}-py3-none-any.whl"
     assert expected | {ours, "SHA256SUMS"} == {path.name for path in filled.wheels.iterdir()}
 
 
-def test_a_first_measurement_comes_out_of_the_wheelhouse_with_the_torch_that_was_there(machine, filled):
+def test_a_first_measurement_comes_out_of_the_wheelhouse_with_the_torch_that_was_there(
+    machine, filled
+):
     options = "-p no:cacheprovider --roofline-device=cpu --roofline-budget=0.05"
-    said = bash(blocks()[2], machine.folder, machine.programs, PYTEST_ADDOPTS=options, COLUMNS="300")
+    said = bash(
+        blocks()[2], machine.folder, machine.programs, PYTEST_ADDOPTS=options, COLUMNS="300"
+    )
     assert f"roofline, version {__version__}" in said
     where = machine.folder / "benchmarks"
     assert re.search(rf"roofline {re.escape(__version__)}: cpu .*, against no baseline", said)
@@ -101,7 +115,9 @@ def test_a_first_measurement_comes_out_of_the_wheelhouse_with_the_torch_that_was
     path = next(filled.wheels.glob("pytest_roofline-*.whl"))
     path.write_bytes(path.read_bytes()[:-1])
     check = blocks()[2].splitlines()[0]
-    done = subprocess.run(["bash", "-c", check], cwd=machine.folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["bash", "-c", check], cwd=machine.folder, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (1, f"{path.name}: FAILED\n")
 
 

@@ -51,7 +51,11 @@ def test_transformer(roofline, busy, passes):
 """
 SCATTER = {"driver-550-a": 1.0, "driver-550-b": 1.004, "driver-550-c": 0.997}
 # Under the new driver: both copies within the device are slower, one way to the host is faster.
-SLOW = {"test_memcpy_d2d[256MiB]": 1.15, "test_memcpy_d2d_triton[256MiB]": 1.14, "test_memcpy_h2d[pinned-256MiB]": 0.9}
+SLOW = {
+    "test_memcpy_d2d[256MiB]": 1.15,
+    "test_memcpy_d2d_triton[256MiB]": 1.14,
+    "test_memcpy_h2d[pinned-256MiB]": 0.9,
+}
 NEW = "570.86"
 
 
@@ -79,7 +83,9 @@ def steps() -> list[Step]:
     return found
 
 
-def as_of(line: str, name: str, device: str, host: str, driver: str, factors: dict[str, float]) -> str:
+def as_of(
+    line: str, name: str, device: str, host: str, driver: str, factors: dict[str, float]
+) -> str:
     """A line of a run file, as of another run on another device, whose tests took so many times as long."""
     record: dict[str, Any] = json.loads(line)
     if record["type"] == "header":
@@ -89,7 +95,9 @@ def as_of(line: str, name: str, device: str, host: str, driver: str, factors: di
     if record["type"] == "measurement":
         record["process"] = name
         factor = factors.get(record["key"]["benchmark"], 1.0)
-        record["samples"]["seconds"] = [seconds * factor for seconds in record["samples"]["seconds"]]
+        record["samples"]["seconds"] = [
+            seconds * factor for seconds in record["samples"]["seconds"]
+        ]
     return json.dumps(record) + "\n"
 
 
@@ -110,21 +118,29 @@ class Story:
         """Exit status and printed lines of a command of the page."""
         program, *arguments = command
         if program == "pytest":
-            saved = next(argument.partition("=")[2] for argument in arguments if "-save=" in argument)
+            saved = next(
+                argument.partition("=")[2] for argument in arguments if "-save=" in argument
+            )
             known = SCATTER.get(saved)
             self.desk.script(slow=known) if known else self.desk.script(driver=NEW, slow=SLOW)
             result = self.desk.run(*arguments)
             return int(result.ret), result.stdout.lines
         assert program == "roofline"
-        expanded = [name for argument in arguments for name in sorted(glob.glob(argument)) or [argument]]  # noqa: PTH207
+        expanded = [
+            name for argument in arguments for name in sorted(glob.glob(argument)) or [argument]
+        ]  # noqa: PTH207
         answer = self.desk.cli(*expanded)
         return answer.exit_code, answer.output.splitlines()
 
-    def elsewhere(self, name: str, source: str, factors: dict[str, float], driver: str = NEW) -> Path:
+    def elsewhere(
+        self, name: str, source: str, factors: dict[str, float], driver: str = NEW
+    ) -> Path:
         """A run of another machine: the same product, another device of another host."""
         path = self.desk.path / f"{name}.jsonl"
         lines = self.desk.run_path(source).read_text().splitlines()
-        path.write_text("".join(as_of(line, name, "GPU-b", "node-b", driver, factors) for line in lines))
+        path.write_text(
+            "".join(as_of(line, name, "GPU-b", "node-b", driver, factors) for line in lines)
+        )
         return path
 
     def rollout(self) -> None:
@@ -140,16 +156,27 @@ class Story:
                 wobble = {name: 1 + 0.004 * ((5 * index + 3 * place + 7 * upgraded) % 8 - 3.5) / 3.5
                           for place, name in enumerate(NAMES)}  # fmt: skip
                 factors = {
-                    name: wobble[name] * (1.01 if side == "after" else 1) * (effects.get(name, 1) if upgraded else 1)
+                    name: wobble[name]
+                    * (1.01 if side == "after" else 1)
+                    * (effects.get(name, 1) if upgraded else 1)
                     for name in NAMES
                 }
                 name, driver = f"{node}-{index}", NEW if upgraded else "550.54"
-                text = "".join(as_of(line, f"{side}-{name}", device, node, driver, factors) for line in lines)
+                text = "".join(
+                    as_of(line, f"{side}-{name}", device, node, driver, factors) for line in lines
+                )
                 folder = self.desk.path / (side if index < 4 else f"kept-{side}")
                 (folder / f"{name}.jsonl").write_text(text)
 
 
-NAMES = ("memcpy_d2d", "memcpy_d2d_triton", "memcpy_h2d", "memcpy_d2h", "flash_attention", "transformer")
+NAMES = (
+    "memcpy_d2d",
+    "memcpy_d2d_triton",
+    "memcpy_h2d",
+    "memcpy_d2h",
+    "flash_attention",
+    "transformer",
+)
 
 
 @pytest.fixture
@@ -162,7 +189,9 @@ def follows(shown: list[str], printed: list[str]) -> None:
     at = 0
     for line in shown:
         if line != "…":
-            assert line in printed[at:], f"the page shows {line!r}, printed was\n" + "\n".join(printed[at:])
+            assert line in printed[at:], f"the page shows {line!r}, printed was\n" + "\n".join(
+                printed[at:]
+            )
             at += printed[at:].index(line) + 1
 
 
@@ -209,7 +238,9 @@ def test_a_new_driver_is_held_against_three_runs_of_the_old(story):
     assert [label for label, word in verdicts.items() if word == "REGRESSED"] == [
         "memcpy_d2d[256MiB]", "memcpy_d2d_triton[256MiB]",
     ]  # fmt: skip
-    assert [label for label, word in verdicts.items() if word == "IMPROVED"] == ["memcpy_h2d[pinned-256MiB]"]
+    assert [label for label, word in verdicts.items() if word == "IMPROVED"] == [
+        "memcpy_h2d[pinned-256MiB]"
+    ]
     assert not any("ALL TESTS SHIFTED" in line for line in live)
     # Rows for a machine say what changed and for which part they stand.
     rows = json.loads(story.desk.cli("compare", ",".join(SCATTER), "new", "--json").stdout)

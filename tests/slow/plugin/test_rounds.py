@@ -204,7 +204,14 @@ def test_rounds_take_what_is_open_and_no_more(story):
     numbers = {}
     for measurement in story.run.measurements:
         numbers.setdefault(measurement.process, set()).add(measurement.round)
-    assert sorted(tuple(found) for found in numbers.values()) == [(1,), (2,), (2,), (2,), (3,), (3,)]
+    assert sorted(tuple(found) for found in numbers.values()) == [
+        (1,),
+        (2,),
+        (2,),
+        (2,),
+        (3,),
+        (3,),
+    ]
 
 
 def test_a_test_that_is_surely_slower_after_three_processes_fails_in_its_call_phase(story):
@@ -222,10 +229,16 @@ def test_a_test_that_is_surely_slower_after_three_processes_fails_in_its_call_ph
 
 def test_a_test_whose_verdict_was_open_passes_once_a_fresh_process_says_so(story):
     for label in RECOVERED:
-        assert (story.verdict(label).verdict, story.verdict(label).processes) == ("PASSED", 2), label
+        assert (story.verdict(label).verdict, story.verdict(label).processes) == ("PASSED", 2), (
+            label
+        )
         assert story.measured(label) == [(1, ""), (2, "")], label
         (measurement,) = [m for m in story.run.measurements if m.label == label and m.round == 2]
-        outcomes = [outcome.outcome for outcome in story.run.outcomes if outcome.test_id == measurement.test_id]
+        outcomes = [
+            outcome.outcome
+            for outcome in story.run.outcomes
+            if outcome.test_id == measurement.test_id
+        ]
         assert outcomes == ["passed"], label
 
 
@@ -235,7 +248,9 @@ def test_a_crash_costs_its_test_that_round_and_no_more(story):
     assert story.outcome("test_crashes").outcome == "passed"
     # What comes after it is measured in another process of the same round.
     second = {m.label: m.process for m in story.run.measurements if m.round == 2}
-    assert second["recovers"] != second["after_the_crash"] != second["shares"] == second["ways[a b]"]
+    assert (
+        second["recovers"] != second["after_the_crash"] != second["shares"] == second["ways[a b]"]
+    )
     # After two nobody tries again.
     assert story.verdict("dies_twice").verdict == "INCONCLUSIVE"
     assert story.outcome("test_dies_twice").outcome == "passed"
@@ -253,7 +268,10 @@ def test_a_test_that_fails_for_itself_in_a_later_round_fails_and_has_no_verdict(
         assert (outcome.outcome, outcome.by_verdict) == ("failed", False)
         assert [judgement for judgement in story.run.judgements if judgement.label == name] == []
     # All its processes stand in the report, as in the file.
-    figures = {prop.get("name"): prop.get("value") for prop in story.case("test_fails_at_last").iter("property")}
+    figures = {
+        prop.get("name"): prop.get("value")
+        for prop in story.case("test_fails_at_last").iter("property")
+    }
     assert (figures["roofline.verdict"], figures["roofline.processes"]) == ("FAILED", "2")
     assert story.measured("fails_at_last") == [(1, ""), (2, "")]
     wrong = [m for m in story.run.measurements if m.label == "wrong_later"]
@@ -277,7 +295,10 @@ def test_a_test_that_is_expected_to_be_slow_is_an_xfail_until_it_recovers(story)
 def test_a_number_that_cannot_be_trusted_is_taken_again_and_three_times_is_invalid(story):
     first, second = story.measured("invalid_once")
     assert (first[0], "datasheet" in first[1], second) == (1, True, (2, ""))
-    assert (story.verdict("invalid_once").verdict, story.verdict("invalid_once").processes) == ("PASSED", 1)
+    assert (story.verdict("invalid_once").verdict, story.verdict("invalid_once").processes) == (
+        "PASSED",
+        1,
+    )
     assert [number for number, _ in story.measured("invalid_always")] == [1, 2, 3]
     assert story.verdict("invalid_always").verdict == "INVALID"
 
@@ -286,19 +307,39 @@ def test_pytest_sees_every_test_once_as_it_ended(story):
     assert story.status == story.run.footer.exit_status == pytest.ExitCode.TESTS_FAILED
     names = [case.get("name") for case in story.suite.iter("testcase")]
     assert sorted(names) == sorted({node_id.rpartition("::")[2] for _, _, node_id in story.events})
-    assert (story.suite.get("failures"), story.suite.get("errors"), story.suite.get("skipped")) == ("5", "0", "1")
+    assert (story.suite.get("failures"), story.suite.get("errors"), story.suite.get("skipped")) == (
+        "5",
+        "0",
+        "1",
+    )
     known = json.loads((story.path / ".pytest_cache" / "v" / "cache" / "lastfailed").read_text())
-    failed = {"test_slow", "test_fails_later", "test_fails_at_last", "test_wrong_later", "test_known_no_more"}
+    failed = {
+        "test_slow",
+        "test_fails_later",
+        "test_fails_at_last",
+        "test_wrong_later",
+        "test_known_no_more",
+    }
     assert set(known) == {f"test_story.py::{name}" for name in failed}
-    ended = [line for line in story.lines if re.search(r" (PASSED|FAILED|XFAIL).*\[ *\d+%\]$", line)]
+    ended = [
+        line for line in story.lines if re.search(r" (PASSED|FAILED|XFAIL).*\[ *\d+%\]$", line)
+    ]
     assert len({line.partition(" ")[0] for line in ended}) <= len(ended) == 21
     assert ended[-1].endswith("[100%]")
 
     def place(start):
-        return next(index for index, line in enumerate(story.lines) if line.startswith(start) and "PENDING" not in line)
+        return next(
+            index
+            for index, line in enumerate(story.lines)
+            if line.startswith(start) and "PENDING" not in line
+        )
 
     # As soon as its verdict is out.
-    assert place("test_story.py::test_recovers") < place("roofline: round 3") < place("test_story.py::test_slow")
+    assert (
+        place("test_story.py::test_recovers")
+        < place("roofline: round 3")
+        < place("test_story.py::test_slow")
+    )
 
 
 def test_rounds_leave_nothing_of_their_own(story):
@@ -309,7 +350,9 @@ def test_rounds_leave_nothing_of_their_own(story):
     assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
 
 
-def test_explain_shows_every_process_and_a_proposal_takes_none_of_a_test_that_went_wrong(story, tmp_path):
+def test_explain_shows_every_process_and_a_proposal_takes_none_of_a_test_that_went_wrong(
+    story, tmp_path
+):
     path, proposal = story.path / ".roofline" / "runs" / "story.jsonl", tmp_path / "p.json"
     answer = CliRunner().invoke(main, ["explain", str(path), "test_story.py::test_slow"])
     assert (answer.exit_code, "REGRESSED" in answer.output) == (0, True)

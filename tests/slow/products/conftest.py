@@ -62,7 +62,11 @@ class Bench:
     @property
     def _options(self) -> list[str]:
         plugins = ["-p", "no:hypothesispytest", "-p", "no:cacheprovider"]
-        where = [f"--rootdir={ROOT}", f"-c={ROOT / 'pyproject.toml'}", f"--roofline-dir={self._pytester.path}"]
+        where = [
+            f"--rootdir={ROOT}",
+            f"-c={ROOT / 'pyproject.toml'}",
+            f"--roofline-dir={self._pytester.path}",
+        ]
         return [*plugins, *where, *self.always, "--roofline-budget=0.05", "-v"]
 
     @property

@@ -56,7 +56,9 @@ class Group(Machine):
 
     def __init__(self, products: Sequence[str], rates: Sequence[Rates]) -> None:
         self.turns: list[int] = []
-        self.members = [Member(self, *one) for one in zip(range(len(products)), products, rates, strict=True)]
+        self.members = [
+            Member(self, *one) for one in zip(range(len(products)), products, rates, strict=True)
+        ]
         super().__init__(self.members[0])
 
     @pytest.hookimpl(optionalhook=True)
@@ -70,7 +72,10 @@ class Group(Machine):
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
         way = parameters.get("way", item.originalname.removeprefix("test_memcpy_"))
         for one in self.members:
-            one.way, one.memory = way if way in ("h2d", "d2h") else None, parameters.get("memory", "pinned")
+            one.way, one.memory = (
+                way if way in ("h2d", "d2h") else None,
+                parameters.get("memory", "pinned"),
+            )
         with Clockwork(Turn(self)):
             return (yield)
 

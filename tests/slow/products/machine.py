@@ -38,11 +38,16 @@ class Machine:
         self.device.memory = parameters.get("memory", "pinned")
         self.device.kernel = parameters.get("operation", KERNELS.get(item.originalname))
         # Triton's copy needs a device.
-        with Clockwork(self.device), mock.patch.object(memcpy, "triton_copy", return_value=memcpy.copy):
+        with (
+            Clockwork(self.device),
+            mock.patch.object(memcpy, "triton_copy", return_value=memcpy.copy),
+        ):
             return (yield)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """The stand-in that the environment asks for."""
     asked = json.loads(os.environ[ASKED])
-    config.pluginmanager.register(Machine(StandIn(facts_of(asked["product"]), Rates(**asked["rates"]))))
+    config.pluginmanager.register(
+        Machine(StandIn(facts_of(asked["product"]), Rates(**asked["rates"])))
+    )

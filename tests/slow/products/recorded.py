@@ -70,7 +70,9 @@ def _machine(told: dict[str, Any]) -> Iterator[None]:
 def _nvml(answers: dict[str, Any]) -> FakeNvml:
     """NVIDIA's management library with these answers; null is one that it withholds."""
     told = {name: WITHHELD if answer is None else answer for name, answer in answers.items()}
-    gpu = {name.removeprefix("nvmlDeviceGet"): answer for name, answer in told.items()} | {"UUID": f"GPU-{UUID}"}
+    gpu = {name.removeprefix("nvmlDeviceGet"): answer for name, answer in told.items()} | {
+        "UUID": f"GPU-{UUID}"
+    }
     if isinstance(clocks := gpu["ClockInfo"], dict):
         gpu["ClockInfo"] = {1: clocks["NVML_CLOCK_SM"], 2: clocks["NVML_CLOCK_MEM"]}.get
     return FakeNvml(gpu, driver=told["nvmlSystemGetDriverVersion"])
@@ -78,6 +80,9 @@ def _nvml(answers: dict[str, Any]) -> FakeNvml:
 
 def _amdsmi(answers: dict[str, Any]) -> FakeAmdsmi:
     """AMD's management library with these answers; null is one that it withholds."""
-    told = {name: AmdSmiLibraryException() if answer is None else answer for name, answer in answers.items()}
+    told = {
+        name: AmdSmiLibraryException() if answer is None else answer
+        for name, answer in answers.items()
+    }
     gpu = {name.removeprefix("amdsmi_get_"): answer for name, answer in told.items()}
     return FakeAmdsmi(gpu | {"gpu_device_bdf": ADDRESS})

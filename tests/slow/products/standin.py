@@ -142,8 +142,14 @@ class Clockwork(TorchDispatchMode):
         if _is_view(func):
             return func(*args, **kwargs)
         result = self._once(func, args, kwargs)
-        written = {id(tensor): tensor for tensor in (*_mutated(func, args, kwargs), *_tensors(result))}
-        read = [one for one in _tensors((args, kwargs)) if func not in OVERWRITING or id(one) not in written]
+        written = {
+            id(tensor): tensor for tensor in (*_mutated(func, args, kwargs), *_tensors(result))
+        }
+        read = [
+            one
+            for one in _tensors((args, kwargs))
+            if func not in OVERWRITING or id(one) not in written
+        ]
         if func._overloadname == "out":
             read = [one for one in read if id(one) not in written]
         self._device.done(func, _bytes(read), _bytes(written.values()))
@@ -153,12 +159,16 @@ class Clockwork(TorchDispatchMode):
         """The result of an operator, which is there already where it overwrites one vector by the same values again."""
         vectors = _vectors(args, kwargs)
         key = (func, *((one.data_ptr(), one.numel()) for one in vectors))
-        again = func in ELEMENTWISE and func is not ATEN.bitwise_not_.default and _are_large(vectors)
+        again = (
+            func in ELEMENTWISE and func is not ATEN.bitwise_not_.default and _are_large(vectors)
+        )
         if again and self._done.get(key) == self._writers(vectors):
             return _mutated(func, args, kwargs)[0]
         result = _do(func, args, kwargs)
         number = next(self._numbers)
-        self._written |= {_memory(one): number for one in (*_mutated(func, args, kwargs), *_tensors(result))}
+        self._written |= {
+            _memory(one): number for one in (*_mutated(func, args, kwargs), *_tensors(result))
+        }
         if again:
             self._done[key] = self._writers(vectors)
         return result
@@ -186,7 +196,9 @@ def _do(func: Any, args: Any, kwargs: Any) -> Any:
         return all(func(*some, **named) for some, named in parts)
     if func is ATEN.aminmax.default:
         ends = [func(*some, **named) for some, named in parts]
-        return torch.stack([low for low, _ in ends]).min(), torch.stack([high for _, high in ends]).max()
+        return torch.stack([low for low, _ in ends]).min(), torch.stack(
+            [high for _, high in ends]
+        ).max()
     if func is ATEN.dot.default:
         # As if the rest held what is there.
         there = sum(some[0].numel() for some, _ in parts)
@@ -221,17 +233,26 @@ def _parts(vector: torch.Tensor) -> list[slice]:
     for place in range(start_bytes // STRIDE_BYTES * STRIDE_BYTES, end_bytes, STRIDE_BYTES):
         low, high = max(place, start_bytes), min(place + PART_BYTES, end_bytes)
         if low < high:
-            found.append(slice((low - start_bytes) // vector.itemsize, (high - start_bytes) // vector.itemsize))
+            found.append(
+                slice(
+                    (low - start_bytes) // vector.itemsize, (high - start_bytes) // vector.itemsize
+                )
+            )
     return found
 
 
 def _at(args: Any, kwargs: Any, part: slice) -> Any:
     """The arguments of an operator in one part of their vectors."""
-    return tree_map(lambda one: one[part] if isinstance(one, torch.Tensor) and one.dim() else one, (args, kwargs))
+    return tree_map(
+        lambda one: one[part] if isinstance(one, torch.Tensor) and one.dim() else one,
+        (args, kwargs),
+    )
 
 
 def _is_view(func: Any) -> bool:
-    return any(one.alias_info is not None and not one.alias_info.is_write for one in func._schema.returns)
+    return any(
+        one.alias_info is not None and not one.alias_info.is_write for one in func._schema.returns
+    )
 
 
 def _mutated(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:

@@ -62,7 +62,9 @@ def key(product, test):
     name, _, parameter = test.removeprefix("test_").partition("[")
     hardware = key_of(environment_of(product))
     if name == "stream_large":
-        return Key(name, {"operation": parameter.rstrip("]")}, "traffic_GBps", hardware, "rotate", "device")
+        return Key(
+            name, {"operation": parameter.rstrip("]")}, "traffic_GBps", hardware, "rotate", "device"
+        )
     parameters = {"size_bytes": 512 * 2**20, "memory": "pinned"}
     return Key(name, parameters, "pinned_auto_payload_GBps", hardware, "rotate", "device")
 
@@ -73,18 +75,27 @@ def test_every_product_has_the_family_and_key_of_its_own_name_or_none_and_what_i
         assert family_of(facts_of(product)) == family
         assert key_of(environment_of(product)) == HardwareKey(name, memory, "none", 1, "none")
     for product, (name, memory) in UNKNOWN.items():
-        assert (family_of(facts_of(product)), facts_of(product).product in products()) == (name, False)
+        assert (family_of(facts_of(product)), facts_of(product).product in products()) == (
+            name,
+            False,
+        )
         assert key_of(environment_of(product)) == HardwareKey(name, memory, "none", 1, "none")
     for product in PRODUCTS:
         told = recorded(product)
         parts = {
-            part for part in ("torch", "nvml", "amdsmi") if any(x is not None for x in told.get(part, {}).values())
+            part
+            for part in ("torch", "nvml", "amdsmi")
+            if any(x is not None for x in told.get(part, {}).values())
         }
         assert (all(told["sources"].values()), set(told["sources"])) == (True, parts), product
 
 
 def test_a_product_finds_its_limits_and_no_others():
-    tests = (H2D, D2H, *(f"test_stream_large[{name}]" for name in ("copy", "scale", "add", "triad", "dot")))
+    tests = (
+        H2D,
+        D2H,
+        *(f"test_stream_large[{name}]" for name in ("copy", "scale", "add", "triad", "dot")),
+    )
     for product in PRODUCTS:
         entries = BaselineFolders((ROOT / "baselines",)).family(family_of(facts_of(product)))
         found = {
@@ -101,8 +112,16 @@ def test_a_partition_has_a_key_of_its_own_and_no_roofline():
     assert key_of(environment_of(PART)) == HardwareKey("mi300x-oam", "192gb", "cpx", 1, "none")
     assert datasheet_ceiling(facts_of("mi300x-192gb"), copy, "traffic_GBps").value == 5.3e12
     # Where the driver's library is not there, or a virtual machine shows all of the memory, its units tell.
-    shown = ({}, {"partition": None}, {"memory_bytes": None}, {"memory_bytes": None, "partition": None})
-    for changes in (*shown, {"memory_bytes": facts_of("mi300x-192gb").memory_bytes, "partition": None}):
+    shown = (
+        {},
+        {"partition": None},
+        {"memory_bytes": None},
+        {"memory_bytes": None, "partition": None},
+    )
+    for changes in (
+        *shown,
+        {"memory_bytes": facts_of("mi300x-192gb").memory_bytes, "partition": None},
+    ):
         part = replace(facts, **changes)
         assert datasheet_ceiling(part, copy, "traffic_GBps") is None
         assert "this is a part of" in unknown_line(part)

@@ -24,19 +24,34 @@ class Bare:
         self.folder = folder
         port = free_port()
         job = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        self.told = [job | {"RANK": str(rank), "ROOFLINE_ATTACH_KEY": "0123456789abcdef"} for rank in range(size)]
+        self.told = [
+            job | {"RANK": str(rank), "ROOFLINE_ATTACH_KEY": "0123456789abcdef"}
+            for rank in range(size)
+        ]
 
     def run(self, *arguments):
         """Exit status, standard output and standard error of every process."""
-        said = [[self.folder / f"{name} of {told['RANK']}" for name in ("stdout", "stderr")] for told in self.told]
+        said = [
+            [self.folder / f"{name} of {told['RANK']}" for name in ("stdout", "stderr")]
+            for told in self.told
+        ]
         for path in (path for paths in said for path in paths):
             path.write_text("")
         processes = [
-            warm.Process([*PYTEST[1:], *arguments], cwd=self.folder, env=environment(told), stdout=out, stderr=err)
+            warm.Process(
+                [*PYTEST[1:], *arguments],
+                cwd=self.folder,
+                env=environment(told),
+                stdout=out,
+                stderr=err,
+            )
             for told, (out, err) in zip(self.told, said, strict=True)
         ]
         statuses = [process.wait(PATIENCE_S) for process in processes]
-        return [(status, *(path.read_text() for path in paths)) for status, paths in zip(statuses, said, strict=True)]
+        return [
+            (status, *(path.read_text() for path in paths))
+            for status, paths in zip(statuses, said, strict=True)
+        ]
 
 
 @pytest.fixture
@@ -83,7 +98,10 @@ def test_processes_that_are_told_their_rank_attach_and_a_round_takes_over_the_ra
     assert reason.startswith("needs ranks that MPI itself started; under attach mode")
     assert "round 2 of at most 2" in out
     measured = read_run(bare.folder / ".roofline" / "runs" / "after.jsonl").measurements
-    assert [(one.round, one.ranks.launcher, one.invalid) for one in measured] == [(1, "attach", ""), (2, "attach", "")]
+    assert [(one.round, one.ranks.launcher, one.invalid) for one in measured] == [
+        (1, "attach", ""),
+        (2, "attach", ""),
+    ]
     assert len({one.process for one in measured}) == 2
 
 

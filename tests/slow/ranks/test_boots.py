@@ -30,7 +30,8 @@ class Spoiled(Local):
 
 def test_a_rank_that_ends_before_it_has_come_is_told_with_its_last_words(tmp_path):
     placement = Spoiled(
-        tmp_path, "import os\nif os.environ.get('RANK') == '1':\n    os.write(2, b'no libcuda\\n')\n    os._exit(7)\n"
+        tmp_path,
+        "import os\nif os.environ.get('RANK') == '1':\n    os.write(2, b'no libcuda\\n')\n    os._exit(7)\n",
     )
     text = failed_boot(placement)
 
@@ -49,7 +50,9 @@ environment.ACCELERATOR_NODES = (Path("/"),)
 def test_the_cpu_that_nobody_asked_for_is_refused_on_a_host_with_an_accelerator(tmp_path):
     placement = Spoiled(tmp_path, BETTER)
     pool = Pool(placement, 2, "cpu", asked=False)
-    with pytest.raises(RanksFailed, match=rf"^rank 0 on {re.escape(HOST)}: this machine has an accelerator"):
+    with pytest.raises(
+        RanksFailed, match=rf"^rank 0 on {re.escape(HOST)}: this machine has an accelerator"
+    ):
         run(pool, ranks.echo)
     assert end_within(PATIENCE_S, placement.pids)
 

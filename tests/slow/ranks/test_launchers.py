@@ -51,21 +51,29 @@ def start(folder, command, environ):
 
 
 @pytest.mark.parametrize("launch", LAUNCHES)
-def test_one_file_has_the_same_outcomes_and_one_report_however_it_is_launched(suite, request, launch):
+def test_one_file_has_the_same_outcomes_and_one_report_however_it_is_launched(
+    suite, request, launch
+):
     require_tools(*(["mpirun"] if "mpirun" in launch else []))
     nodes = request.getfixturevalue("slurm").environ if "srun" in launch else {}
     done = start(suite, LAUNCHES[launch](), nodes)
 
     found = cases(suite)
-    assert {name: outcome for name, (outcome, _) in found.items()} == expected_of(launch), done.stdout + done.stderr
+    assert {name: outcome for name, (outcome, _) in found.items()} == expected_of(launch), (
+        done.stdout + done.stderr
+    )
     assert reports(done.stdout) == (1, 1, 1)
     # What srun ends in place of an agent counts for it with the signal.
     assert done.returncode == 1 or (launch == "under srun and torchrun" and done.returncode)
     rank = rf"rank 1 \(pid \d+ on {re.escape(socket.gethostname())}\)"
     # What another launcher says of the end stands below, with its last words.
-    how = "its connection ended" if launch in ("torchrun", "mpirun", "srun") else "killed by SIGKILL"
+    how = (
+        "its connection ended" if launch in ("torchrun", "mpirun", "srun") else "killed by SIGKILL"
+    )
     assert re.search(rf"{rank} was lost: {how}", found["test_loses_a_rank"][1])
-    assert re.search(rf"{rank} did not answer within 1.5 s: it is at test_suite.py", found["test_hangs"][1])
+    assert re.search(
+        rf"{rank} did not answer within 1.5 s: it is at test_suite.py", found["test_hangs"][1]
+    )
     assert found["test_skips"][1] == "no such device"
     if expected_of(launch).get(FOUR) == "skipped":
         assert found[FOUR][1] == "needs 4 ranks, this launch has 2"
@@ -146,14 +154,22 @@ def put(folder, name, text):
 @pytest.mark.parametrize(
     ("launcher", "program", "said"),
     [
-        ("mpirun", OTHER_MPI.format(python=sys.executable), r"rank 0 of 1; expected ranks 0 to 1 of 2.*another MPI's"),
+        (
+            "mpirun",
+            OTHER_MPI.format(python=sys.executable),
+            r"rank 0 of 1; expected ranks 0 to 1 of 2.*another MPI's",
+        ),
         ("srun", NO_PMIX, r"`srun --mpi=list` knows none, pmi2; expected pmix"),
     ],
 )
-def test_a_launcher_that_does_not_fit_the_mpi_fails_the_test_with_the_reason(folder, launcher, program, said):
+def test_a_launcher_that_does_not_fit_the_mpi_fails_the_test_with_the_reason(
+    folder, launcher, program, said
+):
     (folder / "test_small.py").write_text(SMALL)
     done = start(
-        folder, [*PYTEST, "-k", "needs_mpi", f"--roofline-launcher={launcher}"], put(folder, launcher, program)
+        folder,
+        [*PYTEST, "-k", "needs_mpi", f"--roofline-launcher={launcher}"],
+        put(folder, launcher, program),
     )
 
     outcome, reason = cases(folder)["test_needs_mpi"]

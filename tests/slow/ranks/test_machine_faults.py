@@ -69,7 +69,11 @@ def test_a_stop_of_five_seconds_costs_one_block_and_no_rank_is_blamed_for_it(tmp
         0,
         {"test_alone": "passed", "test_over_ranks": "passed"},
     ), runs.text
-    assert re.search(rf"^blocks excluded: alone \((\d+ of \d+ by .*, )?1 of \d+ by {STOPPED}", runs.text, re.MULTILINE)
+    assert re.search(
+        rf"^blocks excluded: alone \((\d+ of \d+ by .*, )?1 of \d+ by {STOPPED}",
+        runs.text,
+        re.MULTILINE,
+    )
     alone, over_ranks = (by_label(runs.saved("stopped"))[name] for name in ("alone", "over_ranks"))
     assert alone.samples.excluded[STOPPED] == 1
     assert max(alone.samples.seconds) > 0.1 > alone.median_s
@@ -168,14 +172,20 @@ def own_network():
 def test_a_peer_that_vanishes_is_missed_whether_or_not_something_is_on_its_way_to_it(own_network):
     program = VANISHING.partition("\nif ")[0] + ASKING
     done = subprocess.run(
-        [*own_network, sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, timeout=120, check=True
+        [*own_network, sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=120,
+        check=True,
     )
     assert done.stdout == "gone\ngone\n"
 
 
 def test_a_host_that_vanishes_is_named_and_costs_no_other_test_its_numbers(tmp_path, own_network):
     runs = RankRuns(tmp_path, VANISHING)
-    child = runs.start("--roofline-save=vanished", "-p", "no:cacheprovider", under=("-c", IN_OWN_NETWORK))
+    child = runs.start(
+        "--roofline-save=vanished", "-p", "no:cacheprovider", under=("-c", IN_OWN_NETWORK)
+    )
     try:
         assert child.wait(180.0) == 1, runs.text
     finally:
@@ -188,7 +198,9 @@ def test_a_host_that_vanishes_is_named_and_costs_no_other_test_its_numbers(tmp_p
     }, runs.text
     name = rf"rank \d \(pid \d+ on {re.escape(socket.gethostname())}\)"
     said = rf"{name} was lost: its connection ended"
-    assert re.search(rf"^.*RanksFailed: {said}$", cases["test_vanishes"][1], re.MULTILINE), cases["test_vanishes"][1]
+    assert re.search(rf"^.*RanksFailed: {said}$", cases["test_vanishes"][1], re.MULTILINE), cases[
+        "test_vanishes"
+    ][1]
     found = by_label(runs.saved("vanished"))
     assert (found["before"].invalid, found["after"].invalid) == ("", "")
     assert re.fullmatch(rf"the ranks failed on the way: {said}", found["vanishes"].invalid)

@@ -62,7 +62,9 @@ def decided(tmp_path_factory):
 
 def test_ranks_are_compared_with_saved_runs(decided):
     assert "against 5 saved runs (day1, day2, day3, day4, day5)" in decided.text
-    verdicts = {judgement.label: judgement.verdict for judgement in decided.saved("decided").judgements}
+    verdicts = {
+        judgement.label: judgement.verdict for judgement in decided.saved("decided").judgements
+    }
     assert verdicts == {"steady": "INCONCLUSIVE", "slow": "REGRESSED", "open": "INCONCLUSIVE"}
     assert "RED: 1 REGRESSED, 0 of 3 fast enough, 2 undecided (2 INCONCLUSIVE)" in decided.text
     outcomes = {name: outcome for name, (outcome, _) in decided.cases().items()}
@@ -75,10 +77,18 @@ def test_only_what_is_open_has_a_further_round_and_the_report_holds_the_comparis
     assert told["roofline.verdict"] == "REGRESSED"
     assert float(told["roofline.baseline_time_s"]) == pytest.approx(0.01, rel=0.01)
     assert float(told["roofline.change"]) == pytest.approx(1.0, rel=0.02)
-    processes = {name: decided.properties(f"test_{name}")["roofline.processes"] for name in ("steady", "open")}
+    processes = {
+        name: decided.properties(f"test_{name}")["roofline.processes"]
+        for name in ("steady", "open")
+    }
     assert processes == {"steady": "1", "open": "2"}
-    lines = re.findall(r"^roofline: round [23] of at most 3: .* undecided$", decided.text, re.MULTILINE)
-    assert [("test_slow" in line, "test_open" in line) for line in lines] == [(True, True), (True, False)]
+    lines = re.findall(
+        r"^roofline: round [23] of at most 3: .* undecided$", decided.text, re.MULTILINE
+    )
+    assert [("test_slow" in line, "test_open" in line) for line in lines] == [
+        (True, True),
+        (True, False),
+    ]
     assert "test_steady" not in "".join(lines)
     rounds = {"steady": [], "slow": [], "open": []}
     for measurement in decided.saved("decided").measurements:
@@ -97,7 +107,9 @@ def test_a_round_has_ranks_of_its_own_the_parents_are_gone_by_then_and_nothing_i
     parent, ranks = decided.notes()[0][1:3]
     first = [line for line in decided.notes() if line[1] == parent]
     second = [line for line in decided.notes() if line[1] != parent]
-    assert [(line[0], line[2]) for line in first] == [(f"test_{name}", ranks) for name in ("steady", "slow", "open")]
+    assert [(line[0], line[2]) for line in first] == [
+        (f"test_{name}", ranks) for name in ("steady", "slow", "open")
+    ]
     assert {line[0] for line in second} == {"test_slow", "test_open"}
     for _, _, own, others in second:
         assert not set(own) & set(ranks)

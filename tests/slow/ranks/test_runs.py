@@ -20,7 +20,9 @@ from ...tools import require_tools
         ("torchrun", signal.SIGKILL),
     ],
 )
-def test_a_run_that_ends_while_a_rank_waits_in_a_collective_leaves_no_process(tmp_path, launcher, number):
+def test_a_run_that_ends_while_a_rank_waits_in_a_collective_leaves_no_process(
+    tmp_path, launcher, number
+):
     ends_without_a_process_left(tmp_path, launcher, number)
 
 
@@ -28,7 +30,10 @@ def test_an_mpi_world_is_as_large_as_its_test_asks(tmp_path):
     require_tools("mpirun")
     runs = RankRuns(tmp_path, MPI).run("-p", "no:cacheprovider")
     assert runs.status == 0, runs.text
-    three, two, again = (json.loads(runs.properties(f"test_{name}")["pids"]) for name in ("three", "two", "two_again"))
+    three, two, again = (
+        json.loads(runs.properties(f"test_{name}")["pids"])
+        for name in ("three", "two", "two_again")
+    )
     assert not set(three) & set(two)
     assert two == again
     assert runs.left_over() == {}

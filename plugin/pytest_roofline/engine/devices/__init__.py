@@ -9,7 +9,16 @@ from .base import Allocated, Counters, Device, Stamp, Traits
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Allocated", "Counters", "Device", "Stamp", "Traits", "check_device_name", "open_device", "torch_device"]
+__all__ = [
+    "Allocated",
+    "Counters",
+    "Device",
+    "Stamp",
+    "Traits",
+    "check_device_name",
+    "open_device",
+    "torch_device",
+]
 
 # What the user wrote the name behind, for messages.
 OPTION = "--roofline-device"

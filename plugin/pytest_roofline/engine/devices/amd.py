@@ -72,7 +72,11 @@ def _imported() -> Any:
 def _shipped() -> Iterator[Path]:
     """Where ROCm puts the package (CMakeLists.txt of amdsmi: `share/amd_smi`), the ROCm that the user names first."""
     named = [os.environ[name] for name in ("ROCM_HOME", "ROCM_PATH") if os.environ.get(name)]
-    for root in (*map(Path, named), _ROOT / "opt/rocm", *sorted(_ROOT.glob("opt/rocm-*"), reverse=True)):
+    for root in (
+        *map(Path, named),
+        _ROOT / "opt/rocm",
+        *sorted(_ROOT.glob("opt/rocm-*"), reverse=True),
+    ):
         folder = root / "share/amd_smi"
         if (folder / "amdsmi/__init__.py").is_file():
             yield folder
@@ -86,7 +90,9 @@ def _opened() -> tuple[Any, list[Any]]:
     except Exception as error:  # The library has a tree of its own exceptions.
         if isinstance(error, ModuleNotFoundError) and error.name == "amdsmi":
             raise Silent(NOT_INSTALLED) from error
-        raise Silent(NO_DRIVER.format(" ".join(str(error).split()) or type(error).__name__)) from error
+        raise Silent(
+            NO_DRIVER.format(" ".join(str(error).split()) or type(error).__name__)
+        ) from error
 
 
 def silent() -> str:
@@ -104,19 +110,28 @@ def gpu_at(pci_address: str | None) -> "Amdsmi":
         smi, handles = _opened()
     except Silent as why:
         return Amdsmi(silent=str(why))
-    found = (one for index, handle in enumerate(handles) if (one := Amdsmi(smi, handle, index)).is_at(pci_address))
+    found = (
+        one
+        for index, handle in enumerate(handles)
+        if (one := Amdsmi(smi, handle, index)).is_at(pci_address)
+    )
     return next(found, Amdsmi(silent=UNKNOWN_DEVICE))
 
 
 class Amdsmi:
     """One GPU behind amdsmi. Every question may go unanswered; `silent` is why all of them do."""
 
-    def __init__(self, smi: Any = None, handle: Any = None, index: int = 0, *, silent: str = "") -> None:
+    def __init__(
+        self, smi: Any = None, handle: Any = None, index: int = 0, *, silent: str = ""
+    ) -> None:
         self._smi, self._handle, self._index, self.silent = smi, handle, index, silent
 
     def is_at(self, pci_address: str | None) -> bool:
         """Whether this is its address, however it is spelt."""
-        return bool(pci_address) and str(self._ask("amdsmi_get_gpu_device_bdf")).lower() == str(pci_address).lower()
+        return (
+            bool(pci_address)
+            and str(self._ask("amdsmi_get_gpu_device_bdf")).lower() == str(pci_address).lower()
+        )
 
     def counters(self, own_bytes: int) -> Counters:
         """The state right now; what is in use beyond `own_bytes` belongs to others."""
@@ -140,7 +155,9 @@ class Amdsmi:
         flags = {field: status.get(f"active_{field}") for field in _VIOLATIONS}
         # True, False or "N/A".
         told = {field: flag for field, flag in flags.items() if isinstance(flag, int)}
-        return frozenset(_VIOLATIONS[field] for field, flag in told.items() if flag) if told else None
+        return (
+            frozenset(_VIOLATIONS[field] for field, flag in told.items() if flag) if told else None
+        )
 
     def facts(self) -> dict[str, Any]:
         """Power limit, PCIe link as running and partition, of what the library answers."""
@@ -151,21 +168,29 @@ class Amdsmi:
             pcie_generation=_generation(link.get("pcie_speed")),
             pcie_width=_number(link.get("pcie_width")),
             # A whole device is no partition.
-            partition=partition.lower() if isinstance(partition, str) and partition not in ("SPX", "N/A") else None,
+            partition=partition.lower()
+            if isinstance(partition, str) and partition not in ("SPX", "N/A")
+            else None,
         )
 
     def _inventory(self) -> dict[str, Any]:
         """What the doctor lists of a GPU."""
         memory = self._ask("amdsmi_get_gpu_vram_usage") or {}
         static = (self._ask("amdsmi_get_pcie_info") or {}).get("pcie_static", {})
-        total, used, active = _number(memory.get("vram_total")), _number(memory.get("vram_used")), self._active()
+        total, used, active = (
+            _number(memory.get("vram_total")),
+            _number(memory.get("vram_used")),
+            self._active(),
+        )
         return self.facts() | _known(
             product=(self._ask("amdsmi_get_gpu_asic_info") or {}).get("market_name", "unknown"),
             uuid=self._ask("amdsmi_get_gpu_device_uuid"),
             memory_bytes=None if total is None else int(total * 2**20),
             others_bytes=None if used is None else max(0, int(used * 2**20) - OWN_CONTEXT_BYTES),
             driver=driver_version(),
-            power_default_w=_watts((self._ask("amdsmi_get_power_cap_info") or {}).get("default_power_cap")),
+            power_default_w=_watts(
+                (self._ask("amdsmi_get_power_cap_info") or {}).get("default_power_cap")
+            ),
             pcie_generation_rated=_generation(static.get("max_pcie_speed")),
             pcie_width_rated=_number(static.get("max_pcie_width")),
             throttle_known=active is not None or THERMAL in self.counters(0).seconds,
@@ -198,7 +223,10 @@ class Amdsmi:
 
     def _memory_errors(self) -> dict[str, Any]:
         """Whether the memory corrects errors, those that it could not, and what became of their pages."""
-        blocks, pages = _number(self._ask("amdsmi_get_gpu_ecc_enabled")), self._ask("amdsmi_get_gpu_bad_page_info")
+        blocks, pages = (
+            _number(self._ask("amdsmi_get_gpu_ecc_enabled")),
+            self._ask("amdsmi_get_gpu_bad_page_info"),
+        )
         ecc = None if blocks is None else bool(int(blocks) & _MEMORY_BLOCK)
         counts = self._ask("amdsmi_get_gpu_total_ecc_count") or {}
         # Older versions answer in a sentence where there are none.
@@ -214,7 +242,9 @@ class Amdsmi:
     def _ask(self, function: str) -> Any:
         try:
             return getattr(self._smi, function)(self._handle)
-        except Exception:  # The library has a tree of its own exceptions, and older ones lack functions.
+        except (
+            Exception
+        ):  # The library has a tree of its own exceptions, and older ones lack functions.
             return None
 
 
@@ -269,6 +299,8 @@ def driver_version() -> str | None:
 
 def pci_address(properties: Any) -> str | None:
     """`0000:c1:00.0`, as amdsmi prints it; None where this torch does not know it."""
-    parts = [getattr(properties, name, None) for name in ("pci_domain_id", "pci_bus_id", "pci_device_id")]
+    parts = [
+        getattr(properties, name, None) for name in ("pci_domain_id", "pci_bus_id", "pci_device_id")
+    ]
     known = [part for part in parts if part is not None]
     return "{:04x}:{:02x}:{:02x}.0".format(*known) if len(known) == 3 else None

@@ -179,7 +179,9 @@ class Managed(Protocol):
 
 def last_level_cache(reported_bytes: int, architecture: str) -> int:
     """What must be evicted before a buffer is cold: as reported (0 is unknown), but never less than its class has."""
-    floor = INFINITY_CACHE_BYTES if architecture.split(":")[0] in INFINITY_CACHE_ARCHITECTURES else 0
+    floor = (
+        INFINITY_CACHE_BYTES if architecture.split(":")[0] in INFINITY_CACHE_ARCHITECTURES else 0
+    )
     return max(reported_bytes, floor) or ASSUMED_CACHE_BYTES
 
 
@@ -275,7 +277,9 @@ class EventDevice(RealDevice):
         return max(0, int(now.most_bytes or 0) - before), max(0, int(now.now_bytes or 0) - before)
 
     def allocated(self) -> Allocated:
-        return Allocated(self.library.memory_allocated(self.index), self.library.max_memory_allocated(self.index))
+        return Allocated(
+            self.library.memory_allocated(self.index), self.library.max_memory_allocated(self.index)
+        )
 
     def release(self) -> None:
         self.library.empty_cache()
@@ -301,7 +305,9 @@ def others_bytes(
     yet, None where nobody looked; where less is in use by now, it tells nothing any more.
     """
     if os.getpid() in holders:
-        return max(0, used_bytes - sum(size for process, size in holders.items() if _is_own(process)))
+        return max(
+            0, used_bytes - sum(size for process, size in holders.items() if _is_own(process))
+        )
     rest = max(0, used_bytes - torch_bytes)
     # One that started this process has an idle context too.
     helpers_bytes = OWN_CONTEXT_BYTES * bool(_starters)

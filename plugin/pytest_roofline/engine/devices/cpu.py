@@ -114,7 +114,9 @@ def _allocations(call: Callable[[], object]) -> list[int] | None:
     with torch.autograd.profiler.profile(use_kineto=True, profile_memory=True) as profile:
         kept = call()
     del kept
-    return [event.nbytes() for event in profile.kineto_results.events() if event.name() == "[memory]"]
+    return [
+        event.nbytes() for event in profile.kineto_results.events() if event.name() == "[memory]"
+    ]
 
 
 def preemptions() -> int | None:
@@ -146,7 +148,11 @@ class Neighbours:
         if not self._processes_s:
             return ()
         wall_s, before = time.perf_counter() - self._wall_s, self._processes_s
-        worked = {name: (seconds - before[name]) / wall_s for name, seconds in _processes_s().items() if name in before}
+        worked = {
+            name: (seconds - before[name]) / wall_s
+            for name, seconds in _processes_s().items()
+            if name in before
+        }
         most = sorted(worked, key=worked.__getitem__, reverse=True)[:NAMED]
         return tuple(f"{name} {worked[name]:.1f}" for name in most if worked[name] > LEAST_CORES)
 
@@ -178,7 +184,9 @@ def _processes_s() -> dict[str, float]:
         opened, _, rest = (host.read(path) or "").rpartition(")")
         name, words = opened.partition("(")[2], rest.split()
         if len(words) > 12 and path.parent.name != str(os.getpid()):
-            seconds[f"{name} ({path.parent.name})"] = (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+            seconds[f"{name} ({path.parent.name})"] = (
+                int(words[11]) + int(words[12])
+            ) / os.sysconf("SC_CLK_TCK")
     return seconds
 
 
@@ -212,7 +220,9 @@ def are_taken(cores_taken: float | None, usable: int) -> bool:
 
     A threaded copy that has to wait for one core waits for whole slices of the scheduler, so a little is too much.
     """
-    return cores_taken is not None and cores_taken > max(MOST_CORES_TAKEN, MOST_SHARE_TAKEN * usable)
+    return cores_taken is not None and cores_taken > max(
+        MOST_CORES_TAKEN, MOST_SHARE_TAKEN * usable
+    )
 
 
 def too_busy(cores_taken: float | None) -> str:

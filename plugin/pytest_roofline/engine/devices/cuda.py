@@ -100,14 +100,18 @@ class CudaDevice(EventDevice):
         with contextlib.suppress(Exception):
             properties: Any = torch.cuda.get_device_properties(self.index)
             return (
-                amd.busy_others(amd.pci_address(properties)) if self.is_hip else nvidia.busy_others(_uuid(properties))
+                amd.busy_others(amd.pci_address(properties))
+                if self.is_hip
+                else nvidia.busy_others(_uuid(properties))
             )
         return {}
 
     def free_bytes(self) -> int:
         """Memory that the driver can still hand out, with what torch holds in its cache."""
         free, _ = torch.cuda.mem_get_info(self.index)
-        return free + torch.cuda.memory_reserved(self.index) - torch.cuda.memory_allocated(self.index)
+        return (
+            free + torch.cuda.memory_reserved(self.index) - torch.cuda.memory_allocated(self.index)
+        )
 
     def release(self) -> None:
         """Give torch's cached blocks back to the driver, and cached page-locked memory to the host."""
@@ -118,7 +122,9 @@ class CudaDevice(EventDevice):
     def facts(self) -> DeviceFacts:
         """torch's properties, with what the vendor's management library adds where it is installed."""
         properties: Any = torch.cuda.get_device_properties(self.index)
-        architecture = getattr(properties, "gcnArchName", None) if self.is_hip else _capability(properties)
+        architecture = (
+            getattr(properties, "gcnArchName", None) if self.is_hip else _capability(properties)
+        )
         facts: dict[str, Any] = {
             "type": "cuda",
             "product": properties.name,
@@ -143,7 +149,9 @@ class CudaDevice(EventDevice):
         with contextlib.suppress(Exception):
             properties: Any = torch.cuda.get_device_properties(self.index)
             library = self._library if self.is_hip else None
-            found = library.gpu() if isinstance(library, amd.Amdsmi) else nvidia.gpu(_uuid(properties))
+            found = (
+                library.gpu() if isinstance(library, amd.Amdsmi) else nvidia.gpu(_uuid(properties))
+            )
             # This process is at work on it: what is in use says nothing of others.
             return None if found is None else replace(found, others_bytes=None)
         return None
@@ -169,8 +177,14 @@ def open_cuda(index: int, option: str = "--roofline-device") -> CudaDevice:
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if index >= count:
         found = (
-            "no CUDA or ROCm device" if count == 0 else f"{count} device{'s' * (count > 1)}, cuda:0 to cuda:{count - 1}"
+            "no CUDA or ROCm device"
+            if count == 0
+            else f"{count} device{'s' * (count > 1)}, cuda:0 to cuda:{count - 1}"
         )
-        built = "" if torch.version.cuda or torch.version.hip else "; this torch is built for the CPU only"
+        built = (
+            ""
+            if torch.version.cuda or torch.version.hip
+            else "; this torch is built for the CPU only"
+        )
         raise DeviceError(f"{option} asks for cuda:{index}, found {found}{built}")
     return CudaDevice(index)

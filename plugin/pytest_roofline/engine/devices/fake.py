@@ -100,7 +100,9 @@ class FakeDevice:
         gpu: dict[str, Any] | None = None,
     ) -> None:
         self.name = "fake"
-        self.traits = traits or Traits(tick_s=tick_s, shortest_span_s=200 * tick_s, spins=True, graphs=True)
+        self.traits = traits or Traits(
+            tick_s=tick_s, shortest_span_s=200 * tick_s, spins=True, graphs=True
+        )
         self.tick_s, self.launch_s, self.record_s = tick_s, launch_s, record_s
         self.pair_s, self.latency_s, self.queue_depth = pair_s, latency_s, queue_depth
         self.clock_hz, self.told = clock_hz, gpu
@@ -110,8 +112,16 @@ class FakeDevice:
         self._other_stream_s = 0.0
         self._cache_bytes = cache_bytes
         self._scripted_clock, self._throttle, self._slowdown = clock, throttle, slowdown
-        self.clock_ramp_s, self.launch_gap_s, self.graph_upload_s = clock_ramp_s, launch_gap_s, graph_upload_s
-        self.dirty_share, self.capture_fails, self.power_cap_w = dirty_share, capture_fails, power_cap_w
+        self.clock_ramp_s, self.launch_gap_s, self.graph_upload_s = (
+            clock_ramp_s,
+            launch_gap_s,
+            graph_upload_s,
+        )
+        self.dirty_share, self.capture_fails, self.power_cap_w = (
+            dirty_share,
+            capture_fails,
+            power_cap_w,
+        )
         self.driver_bytes, self.context_bytes = driver_bytes, context_bytes
         # The share of its clock that the power cap leaves, and what was written and waits in the cache.
         self._capped, self._dirty_bytes = 1.0, 0
@@ -206,7 +216,9 @@ class FakeDevice:
     def _active(self) -> frozenset[str] | None:
         if self._throttle is None:
             return None
-        return self._throttle(self.busy_s) | (frozenset({POWER_CAP}) if self._capped < 1 else frozenset())
+        return self._throttle(self.busy_s) | (
+            frozenset({POWER_CAP}) if self._capped < 1 else frozenset()
+        )
 
     def _touch(self, buffer: object, size_bytes: int) -> bool:
         """Whether a buffer is still in the cache, which it is after this; the least recently touched leave."""
@@ -332,6 +344,11 @@ class FakeDevice:
         """As told; lists become tuples, so that the arguments may come from JSON."""
         if self.told is None:
             return None
-        told = {name: tuple(value) if isinstance(value, list) else value for name, value in self.told.items()}
-        facts: dict[str, Any] = {name: getattr(self._facts, name) for name in ("index", "product", "uuid", "driver")}
+        told = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in self.told.items()
+        }
+        facts: dict[str, Any] = {
+            name: getattr(self._facts, name) for name in ("index", "product", "uuid", "driver")
+        }
         return Gpu(**facts | told)

@@ -27,9 +27,7 @@ MOST_LINKS = 36
 # nvml.h: NVML_MEMORY_ERROR_TYPE_UNCORRECTED, and NVML_VOLATILE_ECC for what was counted since the driver was loaded.
 _UNCORRECTED, _VOLATILE = 1, 0
 NOT_INSTALLED = "nvidia-ml-py is not installed (pip install nvidia-ml-py)"
-NO_DRIVER = (
-    "NVML finds no driver ({}; in a container, hand its utilities in: NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
-)
+NO_DRIVER = "NVML finds no driver ({}; in a container, hand its utilities in: NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
 UNKNOWN_DEVICE = "NVML does not know this device"
 
 
@@ -154,7 +152,9 @@ class Nvml:
         return Counters(
             active=self._ask(causes),
             seconds=self._violation_seconds(),
-            others_bytes=None if used is None else others_bytes(used, own_bytes, self._holders(), self._before_bytes),
+            others_bytes=None
+            if used is None
+            else others_bytes(used, own_bytes, self._holders(), self._before_bytes),
             others_busy=self._others_busy(),
         )
 
@@ -163,8 +163,12 @@ class Nvml:
 
     def _holders(self) -> dict[int, int]:
         """What each process holds, as far as the driver tells."""
-        listed = self._ask(lambda nvml, handle: nvml.nvmlDeviceGetComputeRunningProcesses(handle)) or ()
-        return {int(one.pid): int(one.usedGpuMemory) for one in listed if one.usedGpuMemory is not None}
+        listed = (
+            self._ask(lambda nvml, handle: nvml.nvmlDeviceGetComputeRunningProcesses(handle)) or ()
+        )
+        return {
+            int(one.pid): int(one.usedGpuMemory) for one in listed if one.usedGpuMemory is not None
+        }
 
     def _violation_seconds(self) -> dict[str, float]:
         """What every counter of a cause adds up to: some count the same, which is no matter where growth is asked."""
@@ -173,7 +177,11 @@ class Nvml:
             status = ask(self._nvml, "nvmlDeviceGetViolationStatus", self._handle, policy)
             if status is not None:
                 seconds[cause] = int(status.violationTime) * 1e-9
-        fields = {getattr(self._nvml, name): cause for name, cause in _FIELDS.items() if hasattr(self._nvml, name)}
+        fields = {
+            getattr(self._nvml, name): cause
+            for name, cause in _FIELDS.items()
+            if hasattr(self._nvml, name)
+        }
         for value in ask(self._nvml, "nvmlDeviceGetFieldValues", self._handle, list(fields)) or ():
             if value.nvmlReturn == 0 and value.fieldId in fields:
                 cause = fields[value.fieldId]
@@ -220,7 +228,9 @@ def facts(uuid: str | None) -> dict[str, Any]:
             | {
                 "firmware": lambda: nvml.nvmlDeviceGetVbiosVersion(handle),
                 "clock_mhz": lambda: float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
-                "memory_clock_mhz": lambda: float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM)),
+                "memory_clock_mhz": lambda: float(
+                    nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM)
+                ),
                 "pcie_generation": lambda: nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle),
             },
         )
@@ -266,7 +276,9 @@ def _gpu(nvml: Any, handle: Any, index: int) -> Gpu:
             "ecc": lambda: bool(nvml.nvmlDeviceGetEccMode(handle)[0]),
             "persistence": lambda: bool(nvml.nvmlDeviceGetPersistenceMode(handle)),
             "compute_mode": lambda: _COMPUTE_MODES.get(nvml.nvmlDeviceGetComputeMode(handle)),
-            "ecc_errors": lambda: int(nvml.nvmlDeviceGetTotalEccErrors(handle, _UNCORRECTED, _VOLATILE)),
+            "ecc_errors": lambda: int(
+                nvml.nvmlDeviceGetTotalEccErrors(handle, _UNCORRECTED, _VOLATILE)
+            ),
             # GPUs before Ampere retire pages where later ones remap rows.
             "remap_pending": lambda: bool(nvml.nvmlDeviceGetRetiredPagesPendingStatus(handle)),
             "active": lambda: tuple(sorted(causes(nvml, handle))),
@@ -276,9 +288,14 @@ def _gpu(nvml: Any, handle: Any, index: int) -> Gpu:
     if rows is not None:
         told |= {"remap_pending": bool(rows[2]), "remap_failed": bool(rows[3])}
     # The engine takes either.
-    throttle_known = "active" in told or ask(nvml, "nvmlDeviceGetViolationStatus", handle, 1) is not None
+    throttle_known = (
+        "active" in told or ask(nvml, "nvmlDeviceGetViolationStatus", handle, 1) is not None
+    )
     return Gpu(
-        index, links=sum(known) if known else None, throttle_known=throttle_known, **{"product": "unknown"} | told
+        index,
+        links=sum(known) if known else None,
+        throttle_known=throttle_known,
+        **{"product": "unknown"} | told,
     )
 
 
@@ -299,4 +316,6 @@ def _busy(nvml: Any, index: int) -> tuple[str, float]:
     """The UUID of a GPU, and the share of the time that a kernel or a copy kept it at work."""
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     uuid = nvml.nvmlDeviceGetUUID(handle)
-    return uuid.decode() if isinstance(uuid, bytes) else str(uuid), nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
+    return uuid.decode() if isinstance(uuid, bytes) else str(
+        uuid
+    ), nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100

@@ -37,7 +37,9 @@ class SeveralDevices(RealDevice):
         kinds = {device.traits for device in devices}
         if len(kinds) > 1:
             names = ", ".join(device.name for device in devices)
-            raise BadInput(f"{names} are devices of different kinds; expected devices that can do the same")
+            raise BadInput(
+                f"{names} are devices of different kinds; expected devices that can do the same"
+            )
         self.devices = tuple(devices)
         self.name = "+".join(device.name for device in devices)
         # A graph belongs to one device.

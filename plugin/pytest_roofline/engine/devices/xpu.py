@@ -57,7 +57,9 @@ class XpuDevice(EventDevice):
             index=self.index,
             memory_bytes=properties.total_memory,
             units=getattr(properties, "gpu_eu_count", None),
-            last_level_cache_bytes=last_level_cache(int(getattr(properties, "last_level_cache_size", 0) or 0), ""),
+            last_level_cache_bytes=last_level_cache(
+                int(getattr(properties, "last_level_cache_size", 0) or 0), ""
+            ),
             driver=getattr(properties, "driver_version", None),
         )
 

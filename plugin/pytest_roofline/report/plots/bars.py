@@ -52,7 +52,11 @@ from .words import (
     verdicts,
 )
 
-ATTENTION, TIME, MEMORY = "Attention by sequence length", "Where the time goes", "Where the memory goes"
+ATTENTION, TIME, MEMORY = (
+    "Attention by sequence length",
+    "Where the time goes",
+    "Where the memory goes",
+)
 _SEQUENCE, _BACK_ENDS = "sequence", ("implementation", "name", "backend", "back_end", "attention")
 # More bars than these leave no room for a number on each; of bars below each other a person still reads so many.
 _MOST_NUMBERED, MOST_BARS = 8, 20
@@ -73,12 +77,24 @@ def attention_plots(rows: Sequence[Row]) -> list[Plot]:
         sequence, name = row.parameters.get(_SEQUENCE), of_attention(row)
         if name is None or not isinstance(sequence, int):
             continue
-        rest = [_told(other, value) for other, value in row.parameters.items() if other not in (_SEQUENCE, name)]
+        rest = [
+            _told(other, value)
+            for other, value in row.parameters.items()
+            if other not in (_SEQUENCE, name)
+        ]
         title = ", ".join([row.benchmark + (f".{row.name}" if row.name else ""), *rest])
-        groups.setdefault(title, []).append((f"{row.parameters[name]}{of_run(row, several)}", sequence, row))
+        groups.setdefault(title, []).append(
+            (f"{row.parameters[name]}{of_run(row, several)}", sequence, row)
+        )
     # Something stands beside something else, and one of them is a number.
-    found = [pair for pair in groups.items() if len(pair[1]) > 1 and any(row.rate is not None for *_, row in pair[1])]
-    return limited(found, lambda pair: _attention(*pair), lambda pair: any(row.red for *_, row in pair[1]))
+    found = [
+        pair
+        for pair in groups.items()
+        if len(pair[1]) > 1 and any(row.rate is not None for *_, row in pair[1])
+    ]
+    return limited(
+        found, lambda pair: _attention(*pair), lambda pair: any(row.red for *_, row in pair[1])
+    )
 
 
 def of_attention(row: Row) -> str | None:
@@ -103,11 +119,16 @@ def _attention(title: str, bars: Sequence[Bar]) -> Plot:
     traces = []
     for index, name in enumerate(sorted({name for name, *_ in bars}, key=natural)):
         mine = [bar for bar in bars if bar[0] == name]
-        traces.append(_back_end(mine, index, sequences, scale, numbered=len(bars) <= _MOST_NUMBERED))
+        traces.append(
+            _back_end(mine, index, sequences, scale, numbered=len(bars) <= _MOST_NUMBERED)
+        )
     for number, (ceiling, label) in enumerate(roofs_of(rows), 1):
         traces += dashed(span, [ceiling.value / scale] * 2, label, DASHES[number % len(DASHES)])
     most = max(y for trace in traces for y in trace["y"])
-    ticks = {"tickvals": list(range(len(sequences))), "ticktext": [f"{sequence}" for sequence in sequences]}
+    ticks = {
+        "tickvals": list(range(len(sequences))),
+        "ticktext": [f"{sequence}" for sequence in sequences],
+    }
     layout = {
         "barmode": "group",
         "bargap": 0.2,
@@ -118,7 +139,9 @@ def _attention(title: str, bars: Sequence[Bar]) -> Plot:
     return Plot(ATTENTION, printable(f"{title} on {devices(rows)}"), _attention_text(bars), figure)
 
 
-def _back_end(bars: Sequence[Bar], index: int, sequences: Sequence[int], scale: float, *, numbered: bool) -> Trace:
+def _back_end(
+    bars: Sequence[Bar], index: int, sequences: Sequence[int], scale: float, *, numbered: bool
+) -> Trace:
     """The bars of one back end."""
     rows = [row for *_, row in bars]
     return {
@@ -126,8 +149,12 @@ def _back_end(bars: Sequence[Bar], index: int, sequences: Sequence[int], scale: 
         "x": [sequences.index(sequence) for _, sequence, _ in bars],
         "y": [(row.rate or 0.0) / scale for row in rows],
         "name": safe(short(bars[0][0])),
-        "marker": bar_marker(index, opacity=[0.35 if row.verdict == Kind.INVALID else 1.0 for row in rows]),
-        "text": [_mark(row, three_digits((row.rate or 0.0) / scale) if numbered else "") for row in rows],
+        "marker": bar_marker(
+            index, opacity=[0.35 if row.verdict == Kind.INVALID else 1.0 for row in rows]
+        ),
+        "text": [
+            _mark(row, three_digits((row.rate or 0.0) / scale) if numbered else "") for row in rows
+        ],
         "textposition": "outside",
         # Otherwise what stands above narrow bars is shrunk until nobody reads it.
         "constraintext": "none",
@@ -161,33 +188,52 @@ def _attention_text(bars: Sequence[Bar]) -> str:
     for name, sequence, row in sorted(bars, key=lambda bar: bar[1]):
         if row.lost is not None:
             first.setdefault(name, sequence)
-    parts += [f"{name} runs out of memory (OOM) from {sequence} tokens on" for name, sequence in first.items()]
+    parts += [
+        f"{name} runs out of memory (OOM) from {sequence} tokens on"
+        for name, sequence in first.items()
+    ]
     return printable(sentence("; ".join(parts)))
 
 
 def _fastest(bars: Sequence[Bar]) -> str:
     sound = [bar for bar in bars if bar[2].rate is not None and bar[2].verdict != Kind.INVALID]
     longest = max((sequence for _, sequence, _ in sound), default=0)
-    ordered = sorted((bar for bar in sound if bar[1] == longest), key=lambda bar: -(bar[2].rate or 0.0))
+    ordered = sorted(
+        (bar for bar in sound if bar[1] == longest), key=lambda bar: -(bar[2].rate or 0.0)
+    )
     if not ordered:
         return "no number to be trusted"
     (name, _, row), *others = ordered
-    parts = [f"at {longest} tokens {name} is fastest with {format_flops(row.rate or 0.0)}", share_words(row)]
-    parts += [f"{(row.rate or 0.0) / (other.rate or 1.0):.2f} times {second}" for second, _, other in others[:1]]
+    parts = [
+        f"at {longest} tokens {name} is fastest with {format_flops(row.rate or 0.0)}",
+        share_words(row),
+    ]
+    parts += [
+        f"{(row.rate or 0.0) / (other.rate or 1.0):.2f} times {second}"
+        for second, _, other in others[:1]
+    ]
     return ", ".join(filter(None, parts))
 
 
 def time_plots(runs: Sequence[Run]) -> list[Plot]:
     """Shares of a call by class of kernel; of a measurement that was profiled again the last time stands."""
-    found = [pair for pair in latest((run, one) for run in runs for one in run.profiles) if pair[1].classes]
+    found = [
+        pair
+        for pair in latest((run, one) for run in runs for one in run.profiles)
+        if pair[1].classes
+    ]
     if not found:
         return []
     shown = thinned(found, MOST_BARS)
     label, longest = max(found, key=lambda pair: pair[1].span_s / pair[1].calls)
     most = max(longest.classes, key=lambda one: one.share)
-    says = printable(f"Most of the time of {label} goes into {most.name} ({format_share(most.share)}). ")
+    says = printable(
+        f"Most of the time of {label} goes into {most.name} ({format_share(most.share)}). "
+    )
     says += "Profiled times are never judged." + thinned_note(len(shown), len(found), "profiles")
-    figure = _stacked([(label, _classes(one)) for label, one in shown], CLASSES, "share of the span (%)")
+    figure = _stacked(
+        [(label, _classes(one)) for label, one in shown], CLASSES, "share of the span (%)"
+    )
     return [Plot(TIME, "Shares of a call by class of kernel, under a profiler", says, figure)]
 
 
@@ -208,7 +254,11 @@ def _classes(profile: Profile) -> dict[str, tuple[float, Sequence[str]]]:
 
 def memory_plots(runs: Sequence[Run]) -> list[Plot]:
     """Memory at the peak by category; of a call that was followed again the last time stands."""
-    found = [pair for pair in latest((run, use) for run in runs for use in run.memory_uses) if pair[1].peak_bytes]
+    found = [
+        pair
+        for pair in latest((run, use) for run in runs for use in run.memory_uses)
+        if pair[1].peak_bytes
+    ]
     if not found:
         return []
     shown = thinned(found, MOST_BARS)
@@ -219,13 +269,23 @@ def memory_plots(runs: Sequence[Run]) -> list[Plot]:
         f"The highest peak is that of {label}, {format_memory(highest.peak_bytes)}; "
         f"most of it is {kind} ({format_share(size / highest.peak_bytes)})."
     ) + thinned_note(len(shown), len(found), "calls")
-    figure = _stacked([(label, _categories(use, scale)) for label, use in shown], CATEGORIES, f"peak memory ({unit})")
+    figure = _stacked(
+        [(label, _categories(use, scale)) for label, use in shown],
+        CATEGORIES,
+        f"peak memory ({unit})",
+    )
     return [Plot(MEMORY, "Memory at the peak by category", says, figure)]
 
 
 def _categories(use: MemoryUse, scale: float) -> dict[str, tuple[float, Sequence[str]]]:
     return {
-        kind: (size / scale, [f"{kind}: {format_memory(size)}", f"{format_share(size / use.peak_bytes)} of the peak"])
+        kind: (
+            size / scale,
+            [
+                f"{kind}: {format_memory(size)}",
+                f"{format_share(size / use.peak_bytes)} of the peak",
+            ],
+        )
         for kind, size in use.categories.items()
     }
 
@@ -236,7 +296,10 @@ def latest(notes: Iterable[tuple[Run, Note]]) -> list[tuple[str, Note]]:
     runs = list({id(run): run for run, _ in known}.values())
     names = run_names(runs)
     found = {
-        (id(run), one.test_id, one.name): (one.label + (f", run {names[run.path]}" if len(runs) > 1 else ""), one)
+        (id(run), one.test_id, one.name): (
+            one.label + (f", run {names[run.path]}" if len(runs) > 1 else ""),
+            one,
+        )
         for run, one in known
     }
     return list(found.values())
@@ -254,7 +317,9 @@ def _stacked(calls: Sequence[Call], kinds: Iterable[str], title: str) -> dict[st
             "name": kind,
             "marker": bar_marker(index),
             "hoverinfo": "text",
-            "hovertext": [lines_of([name, *parts.get(kind, (0.0, ()))[1]]) for name, parts in calls],
+            "hovertext": [
+                lines_of([name, *parts.get(kind, (0.0, ()))[1]]) for name, parts in calls
+            ],
         }
         for index, kind in enumerate(present)
     ]

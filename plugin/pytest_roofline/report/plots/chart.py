@@ -18,8 +18,26 @@ Item = TypeVar("Item")
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 # Of lines that are no series and of outlines: seen on white and on black alike.
 GREY = "#808080"
-SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "star", "hexagram")
-DASHES = ("solid", "longdash", "dashdot", "longdashdot", "10px,2px", "2px,2px", "8px,2px,2px,2px,2px,2px", "2px,6px")
+SYMBOLS = (
+    "circle",
+    "square",
+    "diamond",
+    "triangle-up",
+    "triangle-down",
+    "pentagon",
+    "star",
+    "hexagram",
+)
+DASHES = (
+    "solid",
+    "longdash",
+    "dashdot",
+    "longdashdot",
+    "10px,2px",
+    "2px,2px",
+    "8px,2px,2px,2px,2px,2px",
+    "2px,6px",
+)
 PATTERNS = ("", "/", "x", "-", "\\", "+", "|", ".")
 # More series than this nobody tells apart.
 MOST_SERIES = len(SYMBOLS)
@@ -88,7 +106,9 @@ def wrapped(text: str, width: int = 18, at_most: int = 4) -> str:
     return "<br>".join(escape(line.strip(), quote=False) for line in lines)
 
 
-def thinned(items: Sequence[Item], at_most: int, keep: Callable[[Item], bool] = lambda _: False) -> list[Item]:
+def thinned(
+    items: Sequence[Item], at_most: int, keep: Callable[[Item], bool] = lambda _: False
+) -> list[Item]:
     """At most so many of many in their order: those to `keep` first, of the others at equal distances."""
     if len(items) <= at_most:
         return list(items)
@@ -104,7 +124,9 @@ def thinned_note(shown: int, total: int, what: str) -> str:
     return f" {shown} of {total} {what} are shown; the run file has all." if shown < total else ""
 
 
-def limited(groups: Sequence[Item], draw: Callable[[Item], Plot], red: Callable[[Item], bool]) -> list[Plot]:
+def limited(
+    groups: Sequence[Item], draw: Callable[[Item], Plot], red: Callable[[Item], bool]
+) -> list[Plot]:
     """A plot for each group of one kind, those with a red test first where there are too many; the last says so."""
     kept = thinned(groups, MOST_PLOTS, red)
     plots = [draw(group) for group in kept]
@@ -114,7 +136,9 @@ def limited(groups: Sequence[Item], draw: Callable[[Item], Plot], red: Callable[
     return plots
 
 
-def plain_figure(traces: Sequence[Trace], layout: Mapping[str, Any], height: int = 420) -> dict[str, Any]:
+def plain_figure(
+    traces: Sequence[Trace], layout: Mapping[str, Any], height: int = 420
+) -> dict[str, Any]:
     """A figure as Plotly's JavaScript takes it, without the colours of a page."""
     base = {
         "autosize": True,
@@ -152,7 +176,10 @@ def marks(
     """
     colour, symbol = COLOURS[index % len(COLOURS)], SYMBOLS[index % len(SYMBOLS)]
     size = 9 if len(xs) <= _MOST_LARGE else 6
-    seen = [RED_SYMBOL if row.red else f"{symbol}-open" if row.verdict == Kind.INVALID else symbol for row in rows]
+    seen = [
+        RED_SYMBOL if row.red else f"{symbol}-open" if row.verdict == Kind.INVALID else symbol
+        for row in rows
+    ]
     sizes = [size + 4 * row.red for row in rows]
     # The legend looks like the first point, so a point of no place stands ahead of a failed one.
     ahead = seen[:1] not in ([], [symbol])
@@ -174,7 +201,10 @@ def marks(
 def marks_explained(rows: Iterable[Row]) -> list[Trace]:
     """Entries of the legend for the marks of failed tests and of invalid numbers, where there are any."""
     states = {RED_SYMBOL if row.red else row.verdict for row in rows}
-    known = ((RED_SYMBOL, "test failed", RED_SYMBOL), (Kind.INVALID, "INVALID: not to be trusted", "circle-open"))
+    known = (
+        (RED_SYMBOL, "test failed", RED_SYMBOL),
+        (Kind.INVALID, "INVALID: not to be trusted", "circle-open"),
+    )
     return [
         {"type": "scatter", "x": [None], "y": [None], "mode": "markers", "name": name, "hoverinfo": "skip",
          "marker": {"symbol": symbol, "size": 10, "color": GREY}}
@@ -187,15 +217,35 @@ def dashed(xs: Sequence[float], ys: Sequence[float], name: str, dash: str = "das
     if xs[0] > xs[-1] or not all(map(drawable, ys)):
         return []
     look = {"type": "scatter", "mode": "lines", "line": {"color": GREY, "dash": dash, "width": 2}}
-    return [{**look, "x": list(xs), "y": list(ys), "name": safe(name), "hoverinfo": "text", "hovertext": safe(name)}]
+    return [
+        {
+            **look,
+            "x": list(xs),
+            "y": list(ys),
+            "name": safe(name),
+            "hoverinfo": "text",
+            "hovertext": safe(name),
+        }
+    ]
 
 
 def bar_marker(index: int, **more: Any) -> dict[str, Any]:
     """How the bars of a series look: a colour and, for whom that says nothing, a pattern."""
     # Behind a full turn of the colours the patterns have moved on by one.
     shape = PATTERNS[(index + index // len(COLOURS)) % len(PATTERNS)]
-    pattern = {"shape": shape, "fillmode": "overlay", "fgcolor": "rgba(255,255,255,0.75)", "size": 8, "solidity": 0.25}
-    return {"color": COLOURS[index % len(COLOURS)], "pattern": pattern, "line": {"color": GREY, "width": 1}, **more}
+    pattern = {
+        "shape": shape,
+        "fillmode": "overlay",
+        "fgcolor": "rgba(255,255,255,0.75)",
+        "size": 8,
+        "solidity": 0.25,
+    }
+    return {
+        "color": COLOURS[index % len(COLOURS)],
+        "pattern": pattern,
+        "line": {"color": GREY, "width": 1},
+        **more,
+    }
 
 
 def drawable(value: float | None) -> TypeGuard[float]:
@@ -215,17 +265,33 @@ def log_axis(title: str, values: Iterable[float | None], **more: Any) -> dict[st
     low, high = min(logs) - room, max(logs) + 2 * room
     # Within a decade Plotly's own ticks are plain numbers; beyond it they would be bare digits between tens.
     every = max(1, math.ceil((high - low) / _MOST_TICKS))
-    digits = (1, 2, 5) if high - low < _MOST_TICKS / 3 else (1, 3) if high - low < _MOST_TICKS / 2 else (1,)
-    ticks = [digit * 10.0**decade for decade in range(math.floor(low), math.ceil(high), every) for digit in digits]
+    digits = (
+        (1, 2, 5)
+        if high - low < _MOST_TICKS / 3
+        else (1, 3)
+        if high - low < _MOST_TICKS / 2
+        else (1,)
+    )
+    ticks = [
+        digit * 10.0**decade
+        for decade in range(math.floor(low), math.ceil(high), every)
+        for digit in digits
+    ]
     ticks = [float(f"{tick:.3g}") for tick in ticks if low <= math.log10(tick) <= high]
-    own = {"tickvals": ticks, "ticktext": [f"{tick:,.10g}" for tick in ticks]} if len(ticks) > 1 else {}
+    own = (
+        {"tickvals": ticks, "ticktext": [f"{tick:,.10g}" for tick in ticks]}
+        if len(ticks) > 1
+        else {}
+    )
     return axis(title, type="log", range=[low, high], exponentformat="none", **own, **more)
 
 
 def size_axis(title: str, sizes: Sequence[float]) -> dict[str, Any]:
     """A logarithmic axis of bytes with a few ticks at powers of two in binary units, number above unit."""
     low, high = math.log2(min(sizes)), math.log2(max(sizes))
-    exponents = range(math.ceil(low), math.floor(high) + 1, max(1, math.ceil((high - low) / _MOST_TICKS)))
+    exponents = range(
+        math.ceil(low), math.floor(high) + 1, max(1, math.ceil((high - low) / _MOST_TICKS))
+    )
     room = max(0.05, 0.03 * (high - low) * math.log10(2))
     bounds = [math.log10(min(sizes)) - room, math.log10(max(sizes)) + room]
     # In one line they would stand oblique on a phone.

@@ -6,7 +6,19 @@ from ...core.rows import Row
 from ...core.units import printable
 from ..devices import DeviceTable, device_tables
 from .bars import MOST_BARS
-from .chart import Grid, Plot, axis, limited, log_axis, marks, plain_figure, thinned, thinned_note, with_legend, wrapped
+from .chart import (
+    Grid,
+    Plot,
+    axis,
+    limited,
+    log_axis,
+    marks,
+    plain_figure,
+    thinned,
+    thinned_note,
+    with_legend,
+    wrapped,
+)
 from .rates import series_of
 from .words import hover
 
@@ -20,8 +32,14 @@ def device_plots(rows: Sequence[Row]) -> list[Plot]:
     if len({row.device for row in rows}) < 2:
         return []
     tables = device_tables(rows)
-    drawn = [table for table in tables if not series_of([row for line in table.lines.values() for row in line if row])]
-    red = lambda table: any(row is not None and row.red for line in table.lines.values() for row in line)  # noqa: E731
+    drawn = [
+        table
+        for table in tables
+        if not series_of([row for line in table.lines.values() for row in line if row])
+    ]
+    red = lambda table: any(
+        row is not None and row.red for line in table.lines.values() for row in line
+    )  # noqa: E731
     return limited(tables, _grid, red) + limited(drawn, _points, red)
 
 
@@ -33,7 +51,9 @@ def _grid(table: DeviceTable) -> Plot:
     return Plot(SECTION, table.title, says, Grid("test", table.devices, rows))
 
 
-def _cell(table: DeviceTable, row: Row | None, line: Sequence[Row | None]) -> tuple[str, float, str]:
+def _cell(
+    table: DeviceTable, row: Row | None, line: Sequence[Row | None]
+) -> tuple[str, float, str]:
     known = [value for one in line if (value := table.value(one)) is not None]
     value = table.value(row)
     if row is None or value is None:
@@ -47,16 +67,24 @@ def _points(table: DeviceTable) -> Plot:
     shown = thinned(list(table.lines.items()), MOST_BARS)
     traces = []
     for index, device in enumerate(table.devices):
-        points = [(at, row) for at, (_, line) in enumerate(shown, 1) if (row := line[index]) is not None]
+        points = [
+            (at, row) for at, (_, line) in enumerate(shown, 1) if (row := line[index]) is not None
+        ]
         rows = [row for _, row in points]
         values = [(table.value(row) or 0.0) / table.scale for row in rows]
         told = [hover(row, f"{row.label}, {device}") for row in rows]
         trace = marks(device, values, [at for at, _ in points], told, index, rows=rows, lines=False)
         traces.append(trace | {"x": [value or None for value in values]})
     names = [wrapped(label) for label, _ in shown]
-    down = {"tickvals": list(range(1, len(names) + 1)), "ticktext": names, "range": [len(names) + 0.5, 0.5]}
+    down = {
+        "tickvals": list(range(1, len(names) + 1)),
+        "ticktext": names,
+        "range": [len(names) + 0.5, 0.5],
+    }
     layout = {
-        "xaxis": log_axis(f"{table.quantity} ({table.unit})", [x for trace in traces for x in trace["x"]]),
+        "xaxis": log_axis(
+            f"{table.quantity} ({table.unit})", [x for trace in traces for x in trace["x"]]
+        ),
         "yaxis": axis("", showgrid=False, tickfont={"size": 10}, **down),
     }
     figure = plain_figure(traces, layout, with_legend(150 + 40 * len(shown), len(traces)))

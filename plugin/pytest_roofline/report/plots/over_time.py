@@ -15,16 +15,25 @@ _DASHES = {"allocated": "dot", "reserved": "solid"}
 
 def over_time_plots(runs: Sequence[Run]) -> list[Plot]:
     """A plot for each call whose memory was followed; of one that was followed again the last time stands."""
-    found = [pair for pair in latest((run, use) for run in runs for use in run.memory_uses) if pair[1].over_time]
+    found = [
+        pair
+        for pair in latest((run, use) for run in runs for use in run.memory_uses)
+        if pair[1].over_time
+    ]
     return limited(found, lambda pair: _plot(*pair), lambda _: False)
 
 
 def _plot(label: str, use: MemoryUse) -> Plot:
-    most = max([point.total_bytes for point in use.over_time] + [point.reserved_bytes for point in use.allocator])
+    most = max(
+        [point.total_bytes for point in use.over_time]
+        + [point.reserved_bytes for point in use.allocator]
+    )
     size, unit = (GIB, "GiB") if most >= GIB else (MIB, "MiB")
     last_s = max([point.at_s for point in use.over_time] + [point.at_s for point in use.allocator])
     scale, clock = (1.0, "s") if last_s >= 1 else (1e-3, "ms")
-    present = [kind for kind in CATEGORIES if any(kind in point.categories for point in use.over_time)]
+    present = [
+        kind for kind in CATEGORIES if any(kind in point.categories for point in use.over_time)
+    ]
     times = [point.at_s / scale for point in use.over_time]
     traces: list[Trace] = [
         {

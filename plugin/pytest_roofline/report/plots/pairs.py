@@ -37,10 +37,14 @@ def pair_plots(rows: Sequence[Row]) -> list[Plot]:
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in timed:
         assert row.key is not None
-        groups.setdefault((row.benchmark, row.name, row.key.metric, of_run(row, several)), []).append(row)
+        groups.setdefault(
+            (row.benchmark, row.name, row.key.metric, of_run(row, several)), []
+        ).append(row)
     found = [(name, pairs) for members in groups.values() for name, pairs in _pairs(members)]
     return limited(
-        found, lambda one: _plot(*one, several), lambda one: any(row.red for pair in one[1].values() for row in pair)
+        found,
+        lambda one: _plot(*one, several),
+        lambda one: any(row.red for pair in one[1].values() for row in pair),
     )
 
 
@@ -53,9 +57,15 @@ def _pairs(rows: Sequence[Row]) -> Iterator[tuple[str, Pairs]]:
         values.sort(key=str)
         sides: dict[str, dict[Scalar, Row]] = {}
         for row in rows:
-            rest = ", ".join(_value(key, value) for key, value in row.parameters.items() if key != name)
+            rest = ", ".join(
+                _value(key, value) for key, value in row.parameters.items() if key != name
+            )
             sides.setdefault(rest, {})[row.parameters.get(name, "")] = row
-        pairs = {rest: (by[values[0]], by[values[1]]) for rest, by in sides.items() if set(values) <= set(by)}
+        pairs = {
+            rest: (by[values[0]], by[values[1]])
+            for rest, by in sides.items()
+            if set(values) <= set(by)
+        }
         # By their time, which is by size: what failed comes first in the rows.
         pairs = dict(sorted(pairs.items(), key=lambda pair: pair[1][0].time_s or 0.0))
         # What does more work takes longer, which says nothing.
@@ -75,22 +85,34 @@ def _value(name: str, value: Scalar) -> str:
 
 
 def _plot(name: str, pairs: Pairs, several: bool) -> Plot:
-    shown = dict(thinned(list(pairs.items()), MOST_BARS, lambda pair: any(row.red for row in pair[1])))
+    shown = dict(
+        thinned(list(pairs.items()), MOST_BARS, lambda pair: any(row.red for row in pair[1]))
+    )
     first = next(iter(pairs.values()))[0]
     one, other = (_value(name, row.parameters[name]) for row in next(iter(pairs.values())))
     slowest_s = max(row.time_s or 0.0 for pair in shown.values() for row in pair)
-    scale, unit = next((found for found in ((1.0, "s"), (1e-3, "ms")) if slowest_s >= found[0]), (1e-6, "µs"))
+    scale, unit = next(
+        (found for found in ((1.0, "s"), (1e-3, "ms")) if slowest_s >= found[0]), (1e-6, "µs")
+    )
     traces: list[Trace] = [_bars(shown, scale)]
     for index, side in enumerate((one, other)):
         rows = [pair[index] for pair in shown.values()]
         times = [(row.time_s or 0.0) / scale for row in rows]
         told = [hover(row, row.label) for row in rows]
-        traces.append(marks(side, times, range(1, len(rows) + 1), told, index, rows=rows, lines=False))
+        traces.append(
+            marks(side, times, range(1, len(rows) + 1), told, index, rows=rows, lines=False)
+        )
     traces += marks_explained(row for pair in shown.values() for row in pair)
     names = [wrapped(rest or first.benchmark) for rest in shown]
-    down = {"tickvals": list(range(1, len(names) + 1)), "ticktext": names, "range": [len(names) + 0.5, 0.5]}
+    down = {
+        "tickvals": list(range(1, len(names) + 1)),
+        "ticktext": names,
+        "range": [len(names) + 0.5, 0.5],
+    }
     layout = {
-        "xaxis": log_axis(f"time of a call ({unit})", [x for trace in traces[1:] for x in trace["x"]]),
+        "xaxis": log_axis(
+            f"time of a call ({unit})", [x for trace in traces[1:] for x in trace["x"]]
+        ),
         "yaxis": axis("", showgrid=False, tickfont={"size": 10}, **down),
     }
     title = f"{first.benchmark}{f'.{first.name}' * bool(first.name)}: {one} and {other} on {devices([first])}"
@@ -101,7 +123,11 @@ def _plot(name: str, pairs: Pairs, several: bool) -> Plot:
 
 def _bars(pairs: Pairs, scale: float) -> Trace:
     """The line between the two of each pair."""
-    ends = [((row.time_s or 0.0) / scale, at) for at, pair in enumerate(pairs.values(), 1) for row in pair]
+    ends = [
+        ((row.time_s or 0.0) / scale, at)
+        for at, pair in enumerate(pairs.values(), 1)
+        for row in pair
+    ]
     xs, ys = ([value for at in range(0, len(ends), 2) for value in (ends[at][end], ends[at + 1][end], None)]
               for end in (0, 1))  # fmt: skip
     return {"type": "scatter", "mode": "lines", "x": xs, "y": ys, "line": {"color": GREY, "width": 3},
@@ -116,11 +142,17 @@ def _says(one: str, other: str, pairs: Sequence[tuple[Row, Row]]) -> str:
     ratios = [(before.time_s or 1.0) / (after.time_s or 1.0) for before, after in sound]
     names = (other, one)
     if median(ratios) < 1:
-        ratios, names, sound = [1 / ratio for ratio in ratios], (one, other), [(pair[1], pair[0]) for pair in sound]
+        ratios, names, sound = (
+            [1 / ratio for ratio in ratios],
+            (one, other),
+            [(pair[1], pair[0]) for pair in sound],
+        )
     text = f"{names[0]} is {median(ratios):.2f} times as fast as {names[1]}"
     if len(sound) == 1:
         ((slow, fast),) = sound
-        text += f" ({format_seconds(fast.time_s or 0.0)} against {format_seconds(slow.time_s or 0.0)})"
+        text += (
+            f" ({format_seconds(fast.time_s or 0.0)} against {format_seconds(slow.time_s or 0.0)})"
+        )
     else:
         text += f" (median of {len(sound)} pairs; {min(ratios):.2f} to {max(ratios):.2f})"
     return printable(f"{sentence(text)} `roofline compare --by` tells whether it may be chance.")

@@ -10,7 +10,14 @@ from typing import Any, TypeGuard
 from ...core.facts import HardwareKey
 from ...core.keys import JOB_METRIC, Scalar
 from ...core.rows import Row
-from ...core.units import format_bytes, format_seconds, format_share, printable, size_label, three_digits
+from ...core.units import (
+    format_bytes,
+    format_seconds,
+    format_share,
+    printable,
+    size_label,
+    three_digits,
+)
 from ...core.work import rate_suffix
 from ...stats.curves import FEWEST_POINTS, summarise
 from ...stats.verdicts import Kind
@@ -90,10 +97,15 @@ def sweep_plots(rows: Sequence[Row]) -> list[Plot]:
         sheets = []
         for (benchmark, suffix), members in groups.items():
             found = list(series_of(members).items())
-            parts = [dict(found[start : start + MOST_SERIES]) for start in range(0, len(found), MOST_SERIES)]
+            parts = [
+                dict(found[start : start + MOST_SERIES])
+                for start in range(0, len(found), MOST_SERIES)
+            ]
             for number, part in enumerate(parts, 1):
                 told = f", part {number} of {len(parts)}" if len(parts) > 1 else ""
-                sheets.append((section, f"{benchmark} on {devices(members)}{told}", counted[suffix], part))
+                sheets.append(
+                    (section, f"{benchmark} on {devices(members)}{told}", counted[suffix], part)
+                )
         red = lambda sheet: any(row.red for series in sheet[3].values() for row in series.values())  # noqa: E731
         plots += limited(sheets, lambda sheet: _sweep(*sheet), red)
     return plots
@@ -103,14 +115,18 @@ def _sweep(section: str, title: str, rate_name: str, every: dict[str, Series]) -
     total = sum(map(len, every.values()))
     drawn = {name: _thinned(series, total) for name, series in every.items()}
     rows = [row for series in drawn.values() for row in series.values()]
-    unit, unit_name = (1.0, "s") if rows[0].counting == JOB_METRIC else rate_unit(rows[0].counting or "")
+    unit, unit_name = (
+        (1.0, "s") if rows[0].counting == JOB_METRIC else rate_unit(rows[0].counting or "")
+    )
     sizes = [size for series in drawn.values() for size in series]
     traces: list[Trace] = []
     for number, (ceiling, label) in enumerate(roofs_of(rows), 1):
         dash = DASHES[number % len(DASHES)]
         traces += dashed([min(sizes), max(sizes)], [ceiling.value / unit] * 2, label, dash)
     for index, (name, series) in enumerate(drawn.items()):
-        traces += _baseline(series, index, unit, explained=not any(one["name"] == "baseline" for one in traces))
+        traces += _baseline(
+            series, index, unit, explained=not any(one["name"] == "baseline" for one in traces)
+        )
         ys = [(_height(row) or 0.0) / unit for row in series.values()]
         beside = [hover(row, name) for row in series.values()]
         traces.append(marks(name, list(series), ys, beside, index, rows=list(series.values())))
@@ -118,7 +134,9 @@ def _sweep(section: str, title: str, rate_name: str, every: dict[str, Series]) -
     heights = log_axis(f"{rate_name} ({unit_name})", [y for trace in traces for y in trace["y"]])
     layout = {"xaxis": size_axis("size", sizes), "yaxis": heights}
     figure = plain_figure(traces, layout, with_legend(420, len(traces)))
-    return Plot(section, printable(title), _says(every) + thinned_note(len(rows), total, "points"), figure)
+    return Plot(
+        section, printable(title), _says(every) + thinned_note(len(rows), total, "points"), figure
+    )
 
 
 def _height(row: Row) -> float | None:
@@ -135,13 +153,26 @@ def _baseline(series: Series, index: int, unit: float, *, explained: bool) -> li
     """Bars from the slowest to the fastest process of the baseline, of those sizes that have one."""
     spans = []
     for size, row in series.items():
-        rates = [rate / unit for seconds in row.baseline_medians_s if drawable(rate := row.rate_of(seconds))]
+        rates = [
+            rate / unit
+            for seconds in row.baseline_medians_s
+            if drawable(rate := row.rate_of(seconds))
+        ]
         spans += [(size, min(rates), median(rates), max(rates))] if rates else []
     if not spans:
         return []
     sizes, lows, middles, highs = zip(*spans, strict=True)
-    up, down = ([one - other for one, other in zip(*pair, strict=True)] for pair in ((highs, middles), (middles, lows)))
-    bars = {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "color": COLOURS[index % len(COLOURS)]}
+    up, down = (
+        [one - other for one, other in zip(*pair, strict=True)]
+        for pair in ((highs, middles), (middles, lows))
+    )
+    bars = {
+        "type": "data",
+        "symmetric": False,
+        "array": up,
+        "arrayminus": down,
+        "color": COLOURS[index % len(COLOURS)],
+    }
     return [
         {
             "type": "scatter", "mode": "markers", "x": list(sizes), "y": list(middles), "name": "baseline",
@@ -159,7 +190,12 @@ def _limits(drawn: Iterable[Series], unit: float) -> list[Trace]:
         for size, row in series.items()
         if row.judgement is not None and drawable(rate := row.rate_of(row.judgement.limit_s))
     ]
-    marker = {"symbol": "line-ew-open", "size": 22, "color": GREY, "line": {"width": 3, "color": GREY}}
+    marker = {
+        "symbol": "line-ew-open",
+        "size": 22,
+        "color": GREY,
+        "line": {"width": 3, "color": GREY},
+    }
     trace = {
         "type": "scatter", "mode": "markers", "marker": marker, "name": "limit that gates", "hoverinfo": "text",
         "x": [size for size, _, _ in held], "y": [rate / unit for _, _, rate in held],
@@ -177,7 +213,11 @@ def series_of(rows: Sequence[Row]) -> dict[str, Series]:
         if parameter is not None and _whole(size) and drawable(_height(row)):
             found.setdefault(_parts(row, parameter), {})[size] = row
     names = _names(list(found))
-    made = {names[parts]: dict(sorted(series.items())) for parts, series in found.items() if len(series) >= _FEWEST}
+    made = {
+        names[parts]: dict(sorted(series.items()))
+        for parts, series in found.items()
+        if len(series) >= _FEWEST
+    }
     return dict(sorted(made.items(), key=lambda pair: natural(pair[0])))
 
 
@@ -187,7 +227,9 @@ def _whole(value: object) -> TypeGuard[int]:
 
 def natural(name: str) -> list[tuple[str, int]]:
     """A key that sorts `2 ranks` before `16 ranks`, so that an order does not depend on what failed."""
-    return [(text, int(digits or 0)) for text, digits in re.findall(r"([^0-9]*)([0-9]{0,18})", name)]
+    return [
+        (text, int(digits or 0)) for text, digits in re.findall(r"([^0-9]*)([0-9]{0,18})", name)
+    ]
 
 
 def size_parameter(rows: Iterable[Row]) -> str | None:
@@ -199,17 +241,32 @@ def size_parameter(rows: Iterable[Row]) -> str | None:
                 factors.setdefault(name, {})[value] = (row.size_bytes or 0) / value
     if SIZE in factors:
         return SIZE
-    fixed = (name for name, by in factors.items() if len(by) > 1 and len({*by.values()}) == 1 and 0 not in by.values())
+    fixed = (
+        name
+        for name, by in factors.items()
+        if len(by) > 1 and len({*by.values()}) == 1 and 0 not in by.values()
+    )
     return next(fixed, None)
 
 
 def _parts(row: Row, size_parameter: str) -> tuple[str, ...]:
     """What may tell a row's series from the others of its benchmark."""
     assert row.key is not None
-    parameters = ", ".join(_value(name, value) for name, value in row.parameters.items() if name != size_parameter)
+    parameters = ", ".join(
+        _value(name, value) for name, value in row.parameters.items() if name != size_parameter
+    )
     hardware = _without_count(row.key.hardware)
     engine = BY_KERNEL.strip("_") if row.benchmark.endswith(BY_KERNEL) else ""
-    return parameters, engine, row.name, row.key.metric, row.key.cache, row.key.timing, hardware, f"run {row.run}"
+    return (
+        parameters,
+        engine,
+        row.name,
+        row.key.metric,
+        row.key.cache,
+        row.key.timing,
+        hardware,
+        f"run {row.run}",
+    )
 
 
 @lru_cache(maxsize=256)
@@ -222,7 +279,8 @@ def _names(found: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
     """The parameters, and whatever else differs between any two."""
     differs = [len(set(values)) > 1 for values in zip(*found, strict=True)]
     return {
-        parts: ", ".join(part for at, part in enumerate(parts) if part and (at == 0 or differs[at])) or "this run"
+        parts: ", ".join(part for at, part in enumerate(parts) if part and (at == 0 or differs[at]))
+        or "this run"
         for parts in found
     }
 
@@ -242,9 +300,15 @@ def _says(every: dict[str, Series]) -> str:
     worst = sorted(every, key=lambda name: -sum(row.red for row in every[name].values()))
     told = [f"{name}: {_series_text(every[name])}." if len(every) > 1 else sentence(_series_text(every[name]))
             for name in worst[:MOST_TOLD]]  # fmt: skip
-    more = f" {len(worst) - MOST_TOLD} more series are in the figure." if len(worst) > MOST_TOLD else ""
+    more = (
+        f" {len(worst) - MOST_TOLD} more series are in the figure."
+        if len(worst) > MOST_TOLD
+        else ""
+    )
     barred = any(row.baseline_medians_s for series in every.values() for row in series.values())
-    bars = " A bar reaches from the slowest to the fastest process of the baseline." if barred else ""
+    bars = (
+        " A bar reaches from the slowest to the fastest process of the baseline." if barred else ""
+    )
     return printable(" ".join(told) + more + bars)
 
 
@@ -254,7 +318,9 @@ def _series_text(series: Series) -> str:
     sizes = {id(row): format_bytes(size) for size, row in series.items()}
     cached = sum("cache_resident" in (row.labels or ()) for row in sound)
     parts = [_plateau(sound), verdicts(list(series.values()), "size", lambda row: sizes[id(row)])]
-    parts += [f"{cached} small enough to stay in a cache, which the roofline does not bound"] * bool(cached)
+    parts += [
+        f"{cached} small enough to stay in a cache, which the roofline does not bound"
+    ] * bool(cached)
     return "; ".join(parts)
 
 
@@ -264,7 +330,11 @@ def _plateau(rows: Sequence[Row]) -> str:
         return "no size to be trusted"
     if rows[0].counting == JOB_METRIC:
         curves = summarise(row.measurement for row in rows if row.measurement is not None)
-        return fit_text(curves[0]) if curves else f"{format_seconds(rows[-1].time_s or 0.0)} at the largest size"
+        return (
+            fit_text(curves[0])
+            if curves
+            else f"{format_seconds(rows[-1].time_s or 0.0)} at the largest size"
+        )
     last, largest = rows[-max(2, len(rows) // 3) :], rows[-1]
     # Fewer make no plateau; as in the terminal's line on a sweep.
     enough = len(rows) >= FEWEST_POINTS
@@ -282,16 +352,24 @@ def _plateau(rows: Sequence[Row]) -> str:
 def peer_plots(rows: Sequence[Row]) -> list[Plot]:
     """A matrix for every benchmark and size that was measured between three pairs of devices or more."""
     groups: dict[tuple[str, str], list[Row]] = {}
-    between = [row for row in rows if pair_of(row) is not None and rate_suffix(row.counting or "") is not None]
+    between = [
+        row
+        for row in rows
+        if pair_of(row) is not None and rate_suffix(row.counting or "") is not None
+    ]
     several = of_several_runs(between)
     for row in between:
-        groups.setdefault((f"{title_of(row)}, {row.counting}", of_run(row, several)), []).append(row)
+        groups.setdefault((f"{title_of(row)}, {row.counting}", of_run(row, several)), []).append(
+            row
+        )
     found = []
     for (title, run), members in groups.items():
         pairs = {pair: row for row in members if (pair := pair_of(row)) is not None}
         if len(pairs) >= FEWEST_PAIRS:
             found.append((f"{title} on {devices(members)}{run}", pairs))
-    return limited(found, lambda one: _matrix(*one), lambda one: any(row.red for row in one[1].values()))
+    return limited(
+        found, lambda one: _matrix(*one), lambda one: any(row.red for row in one[1].values())
+    )
 
 
 def _shown(known: Pairs) -> Pairs:
@@ -309,7 +387,9 @@ def _matrix(title: str, known: Pairs) -> Plot:
     shown = _shown(known)
     sources, targets = (sorted({pair[end] for pair in shown}) for end in (0, 1))
     unit, unit_name = rate_unit(next(iter(shown.values())).counting or "")
-    sound = [row.rate for row in shown.values() if row.rate is not None and row.verdict != Kind.INVALID]
+    sound = [
+        row.rate for row in shown.values() if row.rate is not None and row.verdict != Kind.INVALID
+    ]
     high = max(sound, default=1.0)
     # From zero a few percent would not show; from the lowest they would look like a collapse.
     low = min([*sound, _LEAST_SPAN * high])
@@ -328,12 +408,21 @@ def _matrix(title: str, known: Pairs) -> Plot:
     roofs = {ceiling for row in known.values() if (ceiling := ceiling_of(row)) is not None}
     title = ", ".join([title, *(ceiling_words(roof) for roof in roofs if len(roofs) == 1)])
     says = _pairs_text(known) + thinned_note(len(shown), len(known), "pairs")
-    return Plot(BETWEEN, printable(title), says, Grid(f"{unit_name} from ↓ to →", [*map(str, targets)], rows))
+    return Plot(
+        BETWEEN,
+        printable(title),
+        says,
+        Grid(f"{unit_name} from ↓ to →", [*map(str, targets)], rows),
+    )
 
 
 def _pairs_text(known: Pairs) -> str:
     """`Lowest 312 GB/s for 2→5, median 390 GB/s, highest 395 GB/s for 0→1; …`."""
-    sound = {pair: row.rate for pair, row in known.items() if row.verdict != Kind.INVALID and row.rate is not None}
+    sound = {
+        pair: row.rate
+        for pair, row in known.items()
+        if row.verdict != Kind.INVALID and row.rate is not None
+    }
     told = f"{verdicts(list(known.values()), 'pair', lambda row: '→'.join(map(str, pair_of(row) or ())))}."
     if not sound:
         return f"No pair has a number to be trusted; {told}"

@@ -48,8 +48,16 @@ def roofline_plots(rows: Sequence[Row]) -> list[Plot]:
 
 def points_of(rows: Sequence[Row]) -> list[Point]:
     """A point for each measurement whose FLOPs and bytes are both known."""
-    rates = ((row, row.rate_of(row.time_s, "TFLOPS"), row.rate_of(row.time_s, _MEMORY)) for row in rows if row.time_s)
-    return [(row, flops / moved, flops) for row, flops, moved in rates if drawable(flops) and drawable(moved)]
+    rates = (
+        (row, row.rate_of(row.time_s, "TFLOPS"), row.rate_of(row.time_s, _MEMORY))
+        for row in rows
+        if row.time_s
+    )
+    return [
+        (row, flops / moved, flops)
+        for row, flops, moved in rates
+        if drawable(flops) and drawable(moved)
+    ]
 
 
 def _roofs(rows: Sequence[Row]) -> dict[str, Ceiling]:
@@ -57,7 +65,11 @@ def _roofs(rows: Sequence[Row]) -> dict[str, Ceiling]:
     found: dict[str, list[Ceiling]] = {}
     for row in rows:
         ceiling = ceiling_of(row)
-        if ceiling is not None and (ceiling.metric == _MEMORY or computes(ceiling.metric)) and drawable(ceiling.value):
+        if (
+            ceiling is not None
+            and (ceiling.metric == _MEMORY or computes(ceiling.metric))
+            and drawable(ceiling.value)
+        ):
             found.setdefault(ceiling.metric, []).append(ceiling)
     roofs = []
     for ceilings in found.values():
@@ -72,7 +84,11 @@ def _plot(name: str, rows: Sequence[Row]) -> Plot:
     drawn = thinned(points, MOST_POINTS, lambda point: point[0].red)
     xs = [x for _, x, _ in drawn]
     memory = roofs.get(_MEMORY)
-    xs += [roof.value / memory.value for metric, roof in roofs.items() if memory is not None and computes(metric)]
+    xs += [
+        roof.value / memory.value
+        for metric, roof in roofs.items()
+        if memory is not None and computes(metric)
+    ]
     xs = list(filter(drawable, xs))
     traces = _roof_traces(roofs, min(xs) / 2, max(xs) * 2) + _series(drawn)
     traces += marks_explained(row for row, *_ in drawn)
@@ -85,7 +101,9 @@ def _plot(name: str, rows: Sequence[Row]) -> Plot:
     says = _says(points, roofs) + thinned_note(len(drawn), len(points), "points")
     says += f" {left} without FLOPs or bytes stand in the table alone." * bool(left)
     title = printable(f"FLOP/s by operational intensity on {name}")
-    return Plot(SECTION, title, says, plain_figure(traces, layout, with_legend(420, len(traces), 10)))
+    return Plot(
+        SECTION, title, says, plain_figure(traces, layout, with_legend(420, len(traces), 10))
+    )
 
 
 def _roof_traces(roofs: Mapping[str, Ceiling], low: float, high: float) -> list[Trace]:
@@ -100,7 +118,10 @@ def _roof_traces(roofs: Mapping[str, Ceiling], low: float, high: float) -> list[
             dash = DASHES[(1 + len(traces)) % len(DASHES)]
             traces += dashed([start, high], [roof.value] * 2, f"{kind} {name}", dash)
         else:
-            top = max((one.value for key, one in roofs.items() if computes(key)), default=high * roof.value)
+            top = max(
+                (one.value for key, one in roofs.items() if computes(key)),
+                default=high * roof.value,
+            )
             end = min(high, top / roof.value)
             traces += dashed([low, end], [roof.value * low, roof.value * end], f"memory {name}")
     return traces
@@ -111,11 +132,16 @@ def _series(points: Sequence[Point]) -> list[Trace]:
     groups: dict[str, list[Point]] = {}
     for point in points:
         name = point[0].benchmark
-        groups.setdefault(name if name in groups or len(groups) < MOST_SERIES - 1 else "others", []).append(point)
+        groups.setdefault(
+            name if name in groups or len(groups) < MOST_SERIES - 1 else "others", []
+        ).append(point)
     traces = []
     for index, (name, members) in enumerate(groups.items()):
         rows, xs, ys = ([*column] for column in zip(*members, strict=True))
-        told = [[*hover(row, row.label), f"{x:.3g} FLOP/byte, {format_flops(y)}"] for row, x, y in members]
+        told = [
+            [*hover(row, row.label), f"{x:.3g} FLOP/byte, {format_flops(y)}"]
+            for row, x, y in members
+        ]
         traces.append(marks(name, xs, ys, told, index, rows=rows, lines=False))
     return traces
 
@@ -124,7 +150,9 @@ def _share(point: Point, roofs: Mapping[str, Ceiling]) -> float | None:
     """The rate as a share of what its roof allows: the memory's, or where its type has one, the lower one."""
     row, intensity, flops = point
     arithmetic, memory = roofs.get(row.counting or ""), roofs.get(_MEMORY)
-    shares = [flops / arithmetic.value] if arithmetic is not None and computes(arithmetic.metric) else []
+    shares = (
+        [flops / arithmetic.value] if arithmetic is not None and computes(arithmetic.metric) else []
+    )
     # Bytes that came from a cache are no share of the memory's.
     if memory is not None and "cache_resident" not in (row.labels or ()):
         shares.append(flops / intensity / memory.value)
@@ -133,12 +161,16 @@ def _share(point: Point, roofs: Mapping[str, Ceiling]) -> float | None:
 
 def _says(points: Sequence[Point], roofs: Mapping[str, Ceiling]) -> str:
     trusted = [one for one in points if one[0].verdict != Kind.INVALID]
-    sound = sorted(((share, one[0].label) for one in trusted if (share := _share(one, roofs))), reverse=True)
+    sound = sorted(
+        ((share, one[0].label) for one in trusted if (share := _share(one, roofs))), reverse=True
+    )
     if sound:
         (most, nearest), (least, farthest) = sound[0], sound[-1]
         told = f"nearest to its roof {nearest} ({format_share(most)})"
         told += f", farthest {farthest} ({format_share(least)})" if len(sound) > 1 else ""
     else:
-        why = "none of them can be held to a roof" if roofs else "no roof is known for what is shown"
+        why = (
+            "none of them can be held to a roof" if roofs else "no roof is known for what is shown"
+        )
         told = why if trusted else "none of them to be trusted"
     return printable(f"{count(len(points), 'measurement')}: {told}.")

@@ -45,10 +45,18 @@ def sample_plot(row: Row) -> Plot:
     taken = [list(_blocks(one)) for one in row.measurements]
     room = max(2, MOST_POINTS // len(taken)) if sum(map(len, taken)) > MOST_POINTS else MOST_POINTS
     before = _dots(known, 0, "process of the baseline", MOST_POINTS // 4)
-    dots = [dot for at, blocks in enumerate(taken, bool(known)) for dot in _dots(blocks, at, names[at], room)]
+    dots = [
+        dot
+        for at, blocks in enumerate(taken, bool(known))
+        for dot in _dots(blocks, at, names[at], room)
+    ]
     traces = _strip("process of the baseline, its median", before, scale, "diamond", COLOURS[2])
-    traces += _strip("block of this run", [dot for dot in dots if not dot[1]], scale, "circle", COLOURS[0])
-    traces += _strip("block left out", [dot for dot in dots if dot[1]], scale, "circle-open", COLOURS[1])
+    traces += _strip(
+        "block of this run", [dot for dot in dots if not dot[1]], scale, "circle", COLOURS[0]
+    )
+    traces += _strip(
+        "block left out", [dot for dot in dots if dot[1]], scale, "circle-open", COLOURS[1]
+    )
     span = [-0.5, len(names) - 0.5]
     few = range(0, len(names), -(-len(names) // _MOST_TICKS))
     ticks = {"tickvals": list(few), "ticktext": [safe(short(names[index], 24)) for index in few]}
@@ -72,19 +80,37 @@ def _blocks(one: Measurement) -> Iterator[Block]:
 def _name(row: Row, one: Measurement) -> str:
     """`round 2`; with the process where a round has several attempts."""
     same = [other for other in row.measurements if other.round == one.round]
-    return f"round {one.round}" if len(same) == 1 else f"round {one.round}, attempt {same.index(one) + 1}"
+    return (
+        f"round {one.round}"
+        if len(same) == 1
+        else f"round {one.round}, attempt {same.index(one) + 1}"
+    )
 
 
 def _dots(blocks: Sequence[Block], at: int, whose: str, most: int) -> list[Dot]:
     """At most so many, side by side around their process."""
-    kept = thinned([block for block in blocks if drawable(block[0])], most, lambda block: bool(block[1]))
+    kept = thinned(
+        [block for block in blocks if drawable(block[0])], most, lambda block: bool(block[1])
+    )
     places = [at + _WIDTH * ((index + 0.5) / len(kept) - 0.5) for index in range(len(kept))]
-    return [(seconds, excluded, place, whose) for (seconds, excluded), place in zip(kept, places, strict=True)]
+    return [
+        (seconds, excluded, place, whose)
+        for (seconds, excluded), place in zip(kept, places, strict=True)
+    ]
 
 
 def _strip(name: str, dots: Sequence[Dot], scale: float, symbol: str, colour: str) -> list[Trace]:
-    marker = {"symbol": symbol, "size": 8, "color": colour, "opacity": 1, "line": {"color": GREY, "width": 1}}
-    told = [[whose, format_seconds(seconds), f"left out: {why}" * bool(why)] for seconds, why, _, whose in dots]
+    marker = {
+        "symbol": symbol,
+        "size": 8,
+        "color": colour,
+        "opacity": 1,
+        "line": {"color": GREY, "width": 1},
+    }
+    told = [
+        [whose, format_seconds(seconds), f"left out: {why}" * bool(why)]
+        for seconds, why, _, whose in dots
+    ]
     trace = {
         "type": "scatter", "mode": "markers", "marker": marker, "name": name, "hoverinfo": "text",
         "x": [place for _, _, place, _ in dots], "y": [seconds / scale for seconds, *_ in dots],
@@ -102,7 +128,11 @@ def _levels(row: Row, scale: float, span: Sequence[float]) -> list[Trace]:
         (row.baseline_time_s, f"baseline {format_seconds(row.baseline_time_s)}", "dash"),
         (limit_s, f"tolerance {format_tolerance(row.tolerance)}: {format_seconds(limit_s)}", "dot"),
     )
-    return [line for seconds, name, dash in levels for line in dashed(span, [seconds / scale] * 2, name, dash)]
+    return [
+        line
+        for seconds, name, dash in levels
+        for line in dashed(span, [seconds / scale] * 2, name, dash)
+    ]
 
 
 def _says(row: Row, taken: Sequence[Sequence[Block]]) -> str:
@@ -111,7 +141,9 @@ def _says(row: Row, taken: Sequence[Sequence[Block]]) -> str:
     parts = [f"{count(len(row.measurements), 'process', 'es')} measured"]
     if known and counted:
         beyond = sum(one.median_s > max(known) for one in counted)
-        parts = [f"{beyond} of {count(len(counted), 'process', 'es')} slower than all {len(known)} of the baseline"]
+        parts = [
+            f"{beyond} of {count(len(counted), 'process', 'es')} slower than all {len(known)} of the baseline"
+        ]
     total, excluded = sum(map(len, taken)), sum(bool(why) for blocks in taken for _, why in blocks)
     parts += [f"{excluded} of {count(total, 'block')} left out"] if excluded else []
     return printable(sentence("; ".join(parts)))

@@ -68,7 +68,9 @@ def roofs_of(rows: Iterable[Row]) -> list[tuple[Ceiling, str]]:
             value = ceiling.value if ceiling.source == "datasheet" else None
             found.setdefault((ceiling.metric, row.device, value), []).append(ceiling)
     several = len({product for _, product, _ in found}) > 1
-    return [_roof(same, f", {product}" if several else "") for (_, product, _), same in found.items()]
+    return [
+        _roof(same, f", {product}" if several else "") for (_, product, _), same in found.items()
+    ]
 
 
 def _roof(same: Sequence[Ceiling], whose: str) -> tuple[Ceiling, str]:
@@ -101,10 +103,21 @@ def hover(row: Row, name: str) -> list[str]:
     amounts += [format_seconds(row.time_s) if row.time_s is not None else ""]
     amounts += [rate_words(row.rate, row.counting or "") if row.rate is not None else ""]
     counted = ""
-    if row.work is not None and row.work.algbw_bytes and row.rate is not None and row.time_s is not None:
+    if (
+        row.work is not None
+        and row.work.algbw_bytes
+        and row.rate is not None
+        and row.time_s is not None
+    ):
         # The other ways in which a collective's bytes are counted.
-        ways = {"algbw": row.work.algbw_bytes, "busbw": row.work.busbw_bytes, "wirebw": row.work.wire_bytes}
-        counted = ", ".join(f"{way} {format_rate(size / row.time_s)}" for way, size in ways.items() if size)
+        ways = {
+            "algbw": row.work.algbw_bytes,
+            "busbw": row.work.busbw_bytes,
+            "wirebw": row.work.wire_bytes,
+        }
+        counted = ", ".join(
+            f"{way} {format_rate(size / row.time_s)}" for way, size in ways.items() if size
+        )
     return [
         name,
         ", ".join(filter(None, amounts)),
@@ -121,14 +134,24 @@ def verdicts(rows: Sequence[Row], what: str, where: Callable[[Row], str]) -> str
     """How many of the rows are slower than what they were held against, and `where` the most; how many do not count."""
     slower = [row for row in rows if row.verdict == Kind.REGRESSED]
     judged, total = sum(row.change is not None for row in rows), count(len(rows), what)
-    parts = [f"{judged} of {total} compared, none found slower" if judged else f"none of {total} compared"]
+    parts = [
+        f"{judged} of {total} compared, none found slower"
+        if judged
+        else f"none of {total} compared"
+    ]
     if slower:
         worst = max(slower, key=lambda row: row.change or 0.0)
-        by = f", worst {where(worst)} ({format_percent(worst.change)} time)" if worst.change is not None else ""
+        by = (
+            f", worst {where(worst)} ({format_percent(worst.change)} time)"
+            if worst.change is not None
+            else ""
+        )
         parts = [f"{len(slower)} of {total} slower than the baseline or limit{by}"]
     others = Counter("failed" if row.red else "invalid" if row.verdict == Kind.INVALID else "" for row in rows
                      if row not in slower)  # fmt: skip
-    return "; ".join([*parts, *(f"{others[word]} {word}" for word in ("failed", "invalid") if others[word])])
+    return "; ".join(
+        [*parts, *(f"{others[word]} {word}" for word in ("failed", "invalid") if others[word])]
+    )
 
 
 def of_several_runs(rows: Iterable[Row]) -> bool:

@@ -33,7 +33,11 @@ class Bench:
     def judged(self, seconds, known_s=None, key=None, verdict=None, **changes):
         """A measurement and what was said of it against fifteen processes that took about `known_s`."""
         make = self.make
-        reference = make.reference(*make.groups(3, process=0.002, centre=math.log(known_s))) if known_s else None
+        reference = (
+            make.reference(*make.groups(3, process=0.002, centre=math.log(known_s)))
+            if known_s
+            else None
+        )
         samples = Samples((seconds * 0.999, seconds, seconds * 1.001), iterations=10, tick_s=1e-9)
         facts = {"key": key or make.key(), "samples": samples} | changes
         result = make.result(seconds, known=known_s is not None, reference=reference, **facts)
@@ -42,9 +46,15 @@ class Bench:
     def rows(self, *records, run_id=None, failed=(), **environment):
         """What a run of these records says; the tests named in `failed` turned red."""
         self.runs += 1
-        flat = [each for record in records for each in (record if isinstance(record, list) else [record])]
+        flat = [
+            each
+            for record in records
+            for each in (record if isinstance(record, list) else [record])
+        ]
         measured = {one.test_id: one for one in flat if hasattr(one, "samples")}
-        flat += [self.make.outcome(measured[test_id], "failed", by_verdict=True) for test_id in failed]
+        flat += [
+            self.make.outcome(measured[test_id], "failed", by_verdict=True) for test_id in failed
+        ]
         path = self.folder / f"{run_id or f'run-{self.runs}'}.jsonl"
         return rows_of_run(self.make.run(path, *flat, **environment))
 
@@ -55,8 +65,12 @@ class Bench:
             key = changes.get("key", lambda size: self.make.key(size_bytes=size))(size)
             usual = 2e-6 + 2 * size / rate
             seconds = usual * (1.2 if size in slower else 1.0)
-            others = {name: value for name, value in changes.items() if name not in ("key", "run_id")}
-            found = self.judged(seconds, usual if known else None, key=key, ceiling=ceiling, **others)
+            others = {
+                name: value for name, value in changes.items() if name not in ("key", "run_id")
+            }
+            found = self.judged(
+                seconds, usual if known else None, key=key, ceiling=ceiling, **others
+            )
             records.append(found)
             failed += [found[0].test_id] * (size in slower)
         return self.rows(*records, failed=failed, run_id=changes.get("run_id"))
@@ -70,7 +84,9 @@ class Bench:
             key = self.make.key("all_reduce", metric="busbw_GBps", hardware=hardware, timing="pipelined",
                                 parameters={"world_size": world, "size_bytes": size, "dtype": "fp32"})  # fmt: skip
             usual, work = 20e-6 + busbw / 380e9, Work(algbw_bytes=size, busbw_bytes=busbw)
-            ceiling = Ceiling("busbw_GBps", 450e9, "datasheet", "the links of one device", "high", limit=800e9)
+            ceiling = Ceiling(
+                "busbw_GBps", 450e9, "datasheet", "the links of one device", "high", limit=800e9
+            )
             late = 1.3 if (world, size) in slower else 1.0
             records.append(self.judged(usual * late, usual, key=key, work=work, ceiling=ceiling))
         return self.rows(*records)
@@ -90,12 +106,25 @@ class Bench:
         red = [one.test_id for one, judged in records if judged.verdict == "REGRESSED"]
         return self.rows(*records, failed=red)
 
-    def attention(self, sequences=(512, 1024, 2048), back_ends=("triton", "sdpa_flash", "eager"), lacking=("eager",)):
+    def attention(
+        self,
+        sequences=(512, 1024, 2048),
+        back_ends=("triton", "sdpa_flash", "eager"),
+        lacking=("eager",),
+    ):
         """Attention in bfloat16; the back ends of `lacking` run out of memory at the longest sequence."""
         records = []
         for number, (back_end, sequence) in enumerate(itertools.product(back_ends, sequences)):
-            parameters = {"name": back_end, "passes": "forward", "causal": True, "sequence": sequence, "head_dim": 128}
-            key = self.make.key("flash_attention", metric="bf16_TFLOPS", cache="warm", parameters=parameters)
+            parameters = {
+                "name": back_end,
+                "passes": "forward",
+                "causal": True,
+                "sequence": sequence,
+                "head_dim": 128,
+            }
+            key = self.make.key(
+                "flash_attention", metric="bf16_TFLOPS", cache="warm", parameters=parameters
+            )
             if back_end in lacking and sequence == max(sequences):
                 records.append(
                     OutOfMemory(f"test_flash.py::{number}", "flash_attention", parameters, key.label, "process-1",
@@ -112,10 +141,18 @@ class Bench:
         """A step of a model, where its time goes, and what its memory goes into."""
         samples = Samples((0.14, 0.139, 0.141), iterations=1, tick_s=1e-9)
         parameters = {"size": "small", "passes": "step"}
-        key = self.make.key("transformer", metric="bf16_TFLOPS", cache="warm", parameters=parameters)
+        key = self.make.key(
+            "transformer", metric="bf16_TFLOPS", cache="warm", parameters=parameters
+        )
         facts = {"key": key, "samples": samples, "work": Work(flops=10**12, tokens=2048)} | changes
         measured = self.make.measurement(**facts)
-        shares = {"matrix product": 0.55, "elementwise": 0.2, "attention fused": 0.1, "optimizer": 0.1, "idle": 0.05}
+        shares = {
+            "matrix product": 0.55,
+            "elementwise": 0.2,
+            "attention fused": 0.1,
+            "optimizer": 0.1,
+            "idle": 0.05,
+        }
         profile = Profile(
             measured.test_id, measured.label, "process-1", "cuda:0", 2, span_s=0.28, busy_s=0.266,
             classes=tuple(ClassTime(name, share * 0.28, share, 40) for name, share in shares.items()),
@@ -131,7 +168,9 @@ class Bench:
         records = []
         for at, size in enumerate(sizes):
             for name, seconds in zip(names, (0.14, (0.09, 0.1, 0.08)[at]), strict=True):
-                key = self.make.key("transformer", metric="TFLOPS", parameters={"size": size, "mode": name})
+                key = self.make.key(
+                    "transformer", metric="TFLOPS", parameters={"size": size, "mode": name}
+                )
                 records.append(self.judged(seconds, key=key, work=Work(flops=10**12), **changes))
         return self.rows(*records)
 

@@ -7,7 +7,9 @@ from pytest_roofline import Work
 MIB = 2**20
 
 
-@pytest.mark.parametrize("size_bytes", [4 * MIB, 64 * MIB, 1024 * MIB], ids=["4MiB", "64MiB", "1GiB"])
+@pytest.mark.parametrize(
+    "size_bytes", [4 * MIB, 64 * MIB, 1024 * MIB], ids=["4MiB", "64MiB", "1GiB"]
+)
 def test_memcpy_d2d(roofline, busy, size_bytes):
     work = Work(read_bytes=size_bytes, write_bytes=size_bytes, payload_bytes=size_bytes)
     roofline.measure(lambda: busy(2 * size_bytes / 2.6e12), work=work, metric="auto_traffic_GBps")

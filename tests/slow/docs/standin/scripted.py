@@ -14,7 +14,10 @@ import pytest
 if {"ROOFLINE_ROUND", "WITHOUT_TORCH"} & set(os.environ) and "torch" not in sys.modules:
     # A run on the fake device asks torch for its version, and importing all of it takes longer than all the rest.
     sys.modules["torch"] = torch = types.ModuleType("torch")
-    torch.__version__, torch.version = metadata.version("torch"), types.SimpleNamespace(cuda=None, hip=None)
+    torch.__version__, torch.version = (
+        metadata.version("torch"),
+        types.SimpleNamespace(cuda=None, hip=None),
+    )
     torch.get_num_threads, torch.Tensor = lambda: 1, type("Tensor", (), {})
 
 

@@ -15,4 +15,6 @@ RATES = {"fp32": 4e13, "bf16_autocast": 4e14}
 def test_transformer(roofline, busy, size, passes, precision, execution):
     seconds = FLOPS[passes] / RATES[precision] * (0.8 if execution == "compile" else 1.0)
     metric = f"{precision.removesuffix('_autocast')}_TFLOPS"
-    roofline.measure(lambda: busy(seconds), work=Work(flops=FLOPS[passes], tokens=512), metric=metric)
+    roofline.measure(
+        lambda: busy(seconds), work=Work(flops=FLOPS[passes], tokens=512), metric=metric
+    )
