@@ -233,7 +233,10 @@ def _rivals(peers: dict[tuple[str, str], Called]) -> list[str]:
         if called.red_suites <= peers[OURS, world].red_suites
         and called.found[least] > peers[OURS, world].found[least]
     ]
-    told = f"find more of what is {100 * least:g} % slower than this plugin does, and call no more unchanged suites slower"
+    told = (
+        f"find more of what is {100 * least:g} % slower than this plugin does, "
+        "and call no more unchanged suites slower"
+    )
     return [*lines, "", f"These {told}: {'; '.join(better) or 'none'}."]
 
 

@@ -201,7 +201,10 @@ def test_no_file_imports_another_that_imports_it():
 
 def loaded_by(*names):
     """The top-level modules that a fresh interpreter holds after importing `names`."""
-    program = f"import sys, json, {', '.join(names)}; print(json.dumps(sorted({{m.split('.')[0] for m in sys.modules}})))"
+    program = (
+        f"import sys, json, {', '.join(names)}; "
+        "print(json.dumps(sorted({m.split('.')[0] for m in sys.modules})))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120
     )

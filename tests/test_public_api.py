@@ -27,7 +27,10 @@ def private_imports(folder):
 
 
 def test_a_private_import_is_found(tmp_path):
-    source = "from pytest_roofline import Work\nimport pytest_roofline.core\ndef f():\n    from pytest_roofline.a import c"
+    source = (
+        "from pytest_roofline import Work\nimport pytest_roofline.core\n"
+        "def f():\n    from pytest_roofline.a import c"
+    )
     (tmp_path / "test_a.py").write_text(source)
     assert private_imports(tmp_path) == [
         "test_a.py: pytest_roofline.core",

@@ -198,9 +198,9 @@ def become(asked):
     sys.stdin = sys.__stdin__ = open(0, closefd=False)  # noqa: SIM115 - as long as the process lives
     sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)  # noqa: SIM115
     sys.stdout.reconfigure(write_through=at_once)
-    sys.stderr = sys.__stderr__ = open(
+    sys.stderr = sys.__stderr__ = open(  # noqa: SIM115
         2, "w", errors="backslashreplace", buffering=1, closefd=False
-    )  # noqa: SIM115
+    )
     os.chdir(asked["cwd"])
     if asked["limit_bytes"] is not None:
         import resource

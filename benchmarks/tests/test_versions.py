@@ -13,7 +13,10 @@ PASSED = '<testcase classname="tests.core.test_units" name="test_a"/>'
 FAILED = '<testcase classname="tests.core.test_units" name="test_b[1]">{}</testcase>'.format(
     '<failure message="assert 1 == 2&#10;more"/>'
 )
-SKIPPED = '<testcase classname="tests.ci.test_page.TestIt" name="test_c"><skipped message="needs a browser"/></testcase>'
+SKIPPED = (
+    '<testcase classname="tests.ci.test_page.TestIt" name="test_c">'
+    '<skipped message="needs a browser"/></testcase>'
+)
 WHOLE_FILE = (
     '<testcase classname="" name="tests.ci.test_mpi"><skipped message="needs MPI"/></testcase>'
 )

@@ -367,7 +367,10 @@ def test_a_drill_that_proves_nothing_says_what_was_missing(refused, make, drille
     reason = "others kept a core busy; run it on a quiet machine"
     invalid = Judgement(one.test_id, one.label, "INVALID", 0.05, reason=reason)
     nothing = "nothing was compared, so nothing could turn red; "
-    ended = "pytest ended with status {} and measured nothing that could be judged; mend what it says, or name other tests"
+    ended = (
+        "pytest ended with status {} and measured nothing that could be judged; "
+        "mend what it says, or name other tests"
+    )
     cases = [
         ((other, without), 0, f"{nothing}record a baseline first"),
         ((one, other, invalid, without), 1, f"{nothing}one[64MiB] is INVALID: {reason}"),

@@ -158,8 +158,12 @@ def test_the_text_of_nvbandwidth_is_what_its_json_would_be(text, take):
         "[1,0]<stdout>:Running multinode_device_to_device_bidirectional_memcpy_read_ce.\n"
     )
     for part, value in (("Read1", 398.5), ("Read2", 397.25), ("Total", 795.75)):
-        nodes += f"[1,0]<stdout>:memcpy CE GPU(row) <-> GPU(column) {part} bandwidth (GB/s)\n[1,0]<stdout>:      0     1\n"
-        nodes += f"[1,0]<stdout>: 0   N/A {value:.2f}\n[1,0]<stdout>: 1 {value:.2f}   N/A\n[1,0]<stdout>:SUM x {2 * value}\n"
+        nodes += (
+            f"[1,0]<stdout>:memcpy CE GPU(row) <-> GPU(column) {part} bandwidth (GB/s)\n"
+            "[1,0]<stdout>:      0     1\n"
+            f"[1,0]<stdout>: 0   N/A {value:.2f}\n[1,0]<stdout>: 1 {value:.2f}   N/A\n"
+            f"[1,0]<stdout>:SUM x {2 * value}\n"
+        )
     nodes += (
         "[1,0]<stdout>:Waived: \n[1,0]<stdout>:Running device_local_copy.\n[1,0]<stdout>:Error: CUDA_ERROR_UNKNOWN\n"
         "[1,0]<stdout>:Running host_device_latency_sm.\n"
@@ -197,7 +201,10 @@ def test_a_matrix_that_is_not_whole_is_refused_with_its_line(text, take):
         with pytest.raises(BadFile, match=message):
             take(whole.replace(old, new, 1))
     # Without its sum a matrix is whole that has a row for every GPU, or one of the host.
-    square = "Running device_to_device_memcpy_read_ce.\nmemcpy CE GPU(row) <- GPU(column) bandwidth (GB/s)\n      0     1\n"
+    square = (
+        "Running device_to_device_memcpy_read_ce.\n"
+        "memcpy CE GPU(row) <- GPU(column) bandwidth (GB/s)\n      0     1\n"
+    )
     square += "0   0.00  276.07\n1   276.19  0.00\n"
     assert len(take(square)[0].readings) == 2
     for cut in (square[:-17], square.replace("276.19  0.00", "276.19  0.0")):

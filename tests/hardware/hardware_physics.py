@@ -70,7 +70,10 @@ def _arithmetic(values, chip):
     for name in [name for name in values if name.endswith("_TFLOPS")]:
         dtype = name.removesuffix("_TFLOPS")
         made = values["units"] * values["clock_MHz"] * chip.flops_per_clock.get(dtype, 0) / 1e6
-        why = f"since {values['units']:g} units at {values['clock_MHz']:g} MHz do {made:.4g} dense; sparse is twice that"
+        why = (
+            f"since {values['units']:g} units at {values['clock_MHz']:g} MHz do {made:.4g} dense; "
+            "sparse is twice that"
+        )
         found = list(_outside(name, values[name], ARITHMETIC[0] * made, ARITHMETIC[1] * made, why))
         believed |= {} if found else {dtype: values[name]}
         yield from found

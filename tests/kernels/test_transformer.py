@@ -137,9 +137,9 @@ def test_autocast_has_halves_in_products_and_float32_in_stream_norms_and_loss():
     for attention in ATTENTIONS:
         model, (tokens, targets), seen = tiny(attention), batch(), {}
         for name in ("embedding", *halves, *whole):
-            keep = lambda _module, _inputs, output, name=name, seen=seen: seen.update(
+            keep = lambda _module, _inputs, output, name=name, seen=seen: seen.update(  # noqa: E731
                 {name: output.dtype}
-            )  # noqa: E731
+            )
             model.get_submodule(name).register_forward_hook(keep)
         with torch.autocast("cpu", torch.bfloat16):
             seen["logits"] = (logits := model(tokens)).dtype

@@ -215,7 +215,10 @@ def test_modes_of_either_side_are_told_with_the_share_of_each_in_the_slow_one(ma
 
 
 def test_a_slowdown_against_one_sitting_says_what_is_assumed_and_what_to_record(make):
-    sitting = "the baseline was recorded in one sitting, so how sessions differ is assumed (1 %): record it on three days"
+    sitting = (
+        "the baseline was recorded in one sitting, so how sessions differ is assumed (1 %): "
+        "record it on three days"
+    )
     one_sitting = make.reference(*make.groups(1, centre=MILLISECOND))
     for seconds, processes, verdict in ((1.25e-3, 3, "REGRESSED"), (1.06e-3, 1, "INCONCLUSIVE")):
         one = make.result(*[seconds] * processes, reference=one_sitting)

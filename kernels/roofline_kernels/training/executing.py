@@ -39,7 +39,10 @@ def _why_not_captured(device: torch.device, precision: Precision, passes: str) -
     if passes == "backward":
         return "needs a forward pass in the same CUDA graph, found the backward pass alone"
     if passes == "step" and precision.scaled:
-        return f"needs a step that the host does not wait in, found {precision.name}, which looks for infinite gradients"
+        return (
+            f"needs a step that the host does not wait in, found {precision.name}, "
+            "which looks for infinite gradients"
+        )
     return ""
 
 

@@ -302,8 +302,10 @@ def find_reference(comparator: Comparator, key: Key, work: Work) -> tuple[Refere
     if reference is not None:
         return reference, ""
     alike = [
-        one for one in comparator.keys() if (one.benchmark, one.name) == (key.benchmark, key.name)
-    ]  # noqa: SIM118
+        one
+        for one in comparator.keys()  # noqa: SIM118
+        if (one.benchmark, one.name) == (key.benchmark, key.name)
+    ]
     others = [one.hardware for one in alike if one.hardware != key.hardware]
     if others:
         told = "; ".join(str(hardware) for hardware in nearest(key.hardware, others))

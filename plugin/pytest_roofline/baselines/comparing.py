@@ -185,9 +185,9 @@ def _only_before(before: Comparator, after: Comparator, keys: Sequence[Key]) -> 
     measured, machines = {key.identity for key in keys}, {key.alone for key in after.hardware()}
     only = [
         before.label(key)
-        for key in before.keys()
+        for key in before.keys()  # noqa: SIM118
         if not key.is_canary and key.identity not in measured
-    ]  # noqa: SIM118
+    ]
     limits = [entry for entry in before.entries if entry.gates and entry.kind == "threshold"]
     ours = [
         entry

@@ -26,7 +26,10 @@ WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 PARALLEL = "module"
 # So many calls tell of a step, as long as they fit into this time, in seconds.
 MOST_CALLS, LONGEST_S = 3, 2.0
-NO_DEVICE_ACTIVITIES = "kernels on {kind}: torch.profiler does not see them there, so its operators on the host stand in"
+NO_DEVICE_ACTIVITIES = (
+    "kernels on {kind}: torch.profiler does not see them there, "
+    "so its operators on the host stand in"
+)
 HIP_NEVER_STOPS = (
     "begin and end for the profiler: torch's calls for them do nothing on ROCm, so look by the ROCTX range "
     f"`{CALL}`, which is around the profiled calls alone"

@@ -31,7 +31,10 @@ LAUNCHERS = ("local", "torchrun", "mpirun", "srun")
 NOT_RUNNING = ("collectonly", "setupplan", "setuponly", "showfixtures", "show_fixtures_per_test")
 
 # Why tests that measure refuse to run in a worker of pytest-xdist.
-SIDE_BY_SIDE = "pytest-xdist runs tests side by side (-n above 0), which disturbs every timing; expected -n 0, or a run without -n"
+SIDE_BY_SIDE = (
+    "pytest-xdist runs tests side by side (-n above 0), which disturbs every timing; "
+    "expected -n 0, or a run without -n"
+)
 
 # Names a file into which a run writes where it was saved; `roofline drill` reads it.
 SAVED_VARIABLE = "ROOFLINE_SAVED"

@@ -109,7 +109,8 @@ class Launched:
         """Why ranks will not come: the launcher has ended; with its last words."""
         if self._process is None or self._process.poll() is None:
             return ""
-        return f"{self.name} has ended: {ending(self._process.returncode)}\n{last_words(text_of(self._output))}".rstrip()
+        end = f"{self.name} has ended: {ending(self._process.returncode)}"
+        return f"{end}\n{last_words(text_of(self._output))}".rstrip()
 
     def fate(self, rank: int) -> str:  # noqa: ARG002 - the seam's signature
         """Unknown, after a moment in which the launcher may say what it knows, which its last words then show."""

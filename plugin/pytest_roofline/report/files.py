@@ -60,7 +60,8 @@ def reason(error: Exception) -> str:
     if isinstance(error, RooflineError):
         return str(error)
     *_, last = traceback.extract_tb(error.__traceback__) or [traceback.FrameSummary("?", 0, "?")]
-    return f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno}); this is a defect, report it"
+    place = f"{Path(last.filename).name}, line {last.lineno}"
+    return f"{type(error).__name__}: {error} ({place}); this is a defect, report it"
 
 
 def _summary(runs: Sequence[Run], rows: Sequence[Row]) -> str:

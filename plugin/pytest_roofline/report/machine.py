@@ -46,7 +46,10 @@ def finding_lines(findings: Sequence[Finding], width: int) -> list[str]:
         return ["nothing that limits the trust in numbers was found"]
     lines = []
     for finding in findings:
-        text = f"{finding.kind.upper():8}{finding.subject}: {finding.observed}: {finding.effect}. Mend: {finding.remedy}."
+        text = (
+            f"{finding.kind.upper():8}{finding.subject}: {finding.observed}: {finding.effect}. "
+            f"Mend: {finding.remedy}."
+        )
         lines += textwrap.wrap(
             printable(text), width, subsequent_indent=" " * 8, break_on_hyphens=False
         )

@@ -127,8 +127,10 @@ class Story:
             return int(result.ret), result.stdout.lines
         assert program == "roofline"
         expanded = [
-            name for argument in arguments for name in sorted(glob.glob(argument)) or [argument]
-        ]  # noqa: PTH207
+            name
+            for argument in arguments
+            for name in sorted(glob.glob(argument)) or [argument]  # noqa: PTH207
+        ]
         answer = self.desk.cli(*expanded)
         return answer.exit_code, answer.output.splitlines()
 

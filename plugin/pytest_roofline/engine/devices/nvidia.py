@@ -27,7 +27,10 @@ MOST_LINKS = 36
 # nvml.h: NVML_MEMORY_ERROR_TYPE_UNCORRECTED, and NVML_VOLATILE_ECC for what was counted since the driver was loaded.
 _UNCORRECTED, _VOLATILE = 1, 0
 NOT_INSTALLED = "nvidia-ml-py is not installed (pip install nvidia-ml-py)"
-NO_DRIVER = "NVML finds no driver ({}; in a container, hand its utilities in: NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
+NO_DRIVER = (
+    "NVML finds no driver ({}; in a container, hand its utilities in: "
+    "NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
+)
 UNKNOWN_DEVICE = "NVML does not know this device"
 
 

@@ -37,9 +37,9 @@ def device_plots(rows: Sequence[Row]) -> list[Plot]:
         for table in tables
         if not series_of([row for line in table.lines.values() for row in line if row])
     ]
-    red = lambda table: any(
+    red = lambda table: any(  # noqa: E731
         row is not None and row.red for line in table.lines.values() for row in line
-    )  # noqa: E731
+    )
     return limited(tables, _grid, red) + limited(drawn, _points, red)
 
 
