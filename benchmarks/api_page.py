@@ -23,11 +23,13 @@ version. The two fixtures, `roofline` and `distributed`, are objects of the clas
 from pytest_roofline import Work, format_amount
 
 work = Work(read_bytes=2**30, write_bytes=2**30, flops=2**28)
-print(f"{work.metric} of {format_amount(work.traffic_bytes)}, {work.operational_intensity} FLOP per byte")
+print(f"{work.metric} of {format_amount(work.traffic_bytes)}")
+print(f"{work.operational_intensity} FLOP per byte")
 ```
 
 ```text
-traffic_GBps of 2.15 GB, 0.125 FLOP per byte
+traffic_GBps of 2.15 GB
+0.125 FLOP per byte
 ```
 """
 SECTIONS = {
