@@ -223,15 +223,13 @@ def test_loading_imports_nothing_heavy():
 
 
 def test_a_feature_goes_with_its_folder_and_its_two_lines(tmp_path):
-    skipped = shutil.ignore_patterns("ab", "many", "bundle", "starter", "__pycache__")
+    skipped = shutil.ignore_patterns("ab", "many", "starter", "__pycache__")
     package = shutil.copytree(PLUGIN, tmp_path / "pytest_roofline", ignore=skipped)
     main = package / "cli" / "main.py"
     lines = main.read_text(encoding="utf-8").splitlines(keepends=True)
-    line = re.compile(
-        r"from \.\.(ab|many|bundle)\.cli import|    (ab|bundle|\*\(fleet, history\)),$"
-    )
+    line = re.compile(r"from \.\.(ab|many)\.cli import|    (ab|\*\(fleet, history\)),$")
     left = [text for text in lines if not line.match(text)]
-    assert len(lines) - 6 == len(left)
+    assert len(lines) - 4 == len(left)
     main.write_text("".join(left), encoding="utf-8")
     names = [
         ".".join(path.relative_to(tmp_path).with_suffix("").parts) for path in package.rglob("*.py")
@@ -250,11 +248,7 @@ def test_a_feature_goes_with_its_folder_and_its_two_lines(tmp_path):
         timeout=120,
     )
     assert (0, "") == (done.returncode, done.stderr)
-    assert ("compare" in done.stdout, "fleet" in done.stdout, "bundle" in done.stdout) == (
-        True,
-        False,
-        False,
-    )
+    assert ("compare" in done.stdout, "fleet" in done.stdout) == (True, False)
 
 
 def test_the_developers_programs_import_what_is_there():

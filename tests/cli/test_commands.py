@@ -85,7 +85,6 @@ CASES = {
     "import": ("stream.csv --save imported", 0, "absent.csv"),
     "export": ("old --to bencher -o bencher.json", 0, "old --to nonsense"),
     "report": ("new", 0, "absent"),
-    "bundle": ("new --test 64MiB -o bundle.zip", 0, "new --test absent"),
 }
 
 
@@ -439,7 +438,6 @@ def test_json_is_utf8_also_where_the_name_of_a_file_is_no_text(command, scene):
     cases = [
         ("explain", f"{BYTES}/run.jsonl", lambda printed: printed["run"]),
         ("export", f"old --to bencher -o {BYTES}/out.json", lambda printed: printed["file"]),
-        ("bundle", f"new --test 64MiB -o {BYTES}/out.zip", lambda printed: printed["archive"]),
         (
             "baseline propose",
             f"old --all -o {BYTES}/proposed.json",

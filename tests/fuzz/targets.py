@@ -219,7 +219,6 @@ def _commands(foreign: tuple[str, ...]) -> list[Target]:
             for form in ("pytest-benchmark", "github-action-benchmark", "bencher")
         ),
         one("report", RUNS, "report", "@", "-o", "page", share=0.004),
-        one("bundle", ("run",), "bundle", "@", "-o", "bundle.zip", share=0.01),
         *both("history", small, "history", "@", "@nights", "--no-cache", leaves_out=True),
         *both("fleet", small, "fleet", "@", "@nodes", "--no-cache", leaves_out=True),
         *both(

@@ -1,7 +1,6 @@
 """The golden cases of the command line."""
 
 import json
-import os
 import shutil
 import zlib
 from functools import partial
@@ -22,12 +21,6 @@ def imported(file, *options):
         shutil.copy(DATA / file, desk.path)
 
     return copy, " ".join(("roofline import", file, "--save run", *options))
-
-
-def aged(desk):
-    """Every file as of last year, so that none is newer than a run that began in the same second."""
-    for path in filter(Path.is_file, desk.path.rglob("*")):
-        os.utime(path, (0, 0))
 
 
 def nodes(desk, slow=1.4):
@@ -62,12 +55,6 @@ def first_version(desk):
         folder = desk.path / (".roofline/runs" if path.suffix == ".jsonl" else "baselines")
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, folder)
-
-
-def unpacked(desk):
-    """The same of an archive."""
-    shutil.unpack_archive(desk.path / "bundle.zip", desk.path / "new")
-    listed(desk)
 
 
 # The first is the last night's.
@@ -146,17 +133,6 @@ COMMANDS = {
     "fleet": Case((nodes, "roofline fleet fleet", "roofline fleet fleet --json"), SUITE, NOISY),
     "report": Case(
         ("roofline report day1 day2 -o out", "roofline report nowhere -o out"), days=NOISY
-    ),
-    "bundle": Case(
-        (
-            aged,
-            {"slow": 1.3},
-            "pytest -q --roofline-save=run --roofline-min-percent=55",
-            "roofline bundle run -o bundle.zip",
-            unpacked,
-        ),
-        days=NOISY,
-        keeps=("list.txt",),
     ),
     "init": Case(("roofline init new", "roofline init new", listed), keeps=("list.txt",)),
     "hardware": Case(

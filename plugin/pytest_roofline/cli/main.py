@@ -5,7 +5,6 @@ from pathlib import Path
 import click
 
 from ..ab.cli import ab
-from ..bundle.cli import bundle
 from ..core.errors import BadInput
 from ..core.facts import HARDWARE_FILE
 from ..many.cli import fleet, history
@@ -53,7 +52,6 @@ _COMMANDS = (
     selftest,
     # A feature in a folder of its own has its import above and a line here; the rest works without it.
     ab,
-    bundle,
     *(fleet, history),
     *map(gone, GONE),
 )  # fmt: skip

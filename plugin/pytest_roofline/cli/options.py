@@ -27,7 +27,7 @@ SECTIONS = {
     "Keep what they are compared with": ("init", "baseline"),
     "Gate": ("ab", "drill"),
     "Look at the machine": ("doctor", "selftest", "hardware"),
-    "Share": ("bundle", "export", "import"),
+    "Share": ("export", "import"),
 }
 # Commands that were taken away, which for one version say what to use instead.
 GONE = {
