@@ -107,7 +107,6 @@ class Place:
         hint: the type that its record gives it; None where nobody says.
         owner: the record, and the field, that it is of.
         needed: whether its object must have it; None where it is no field of a record.
-        strict: whether it is of a file that is read whole.
     """
 
     path: Path
@@ -116,7 +115,6 @@ class Place:
     owner: str = ""
     field: str = ""
     needed: bool | None = None
-    strict: bool = True
 
     def among(self, names: frozenset[str]) -> bool:
         return self.field in names or f"{self.owner}.{self.field}" in names
@@ -232,7 +230,8 @@ def _bytes_change(seed: Seed, chance: random.Random) -> tuple[Change, str]:
     # No end of a line goes, since what stands behind the last one of a run was cut, and is left out.
     length, text = chance.choice((0, 1, 1, 3)), chance.choice(SPLICES)
     length = 0 if b"\n" in seed.data[at : at + length] else length
-    refused = seed.strict and text in NO_TEXTS
+    # An index that cannot be read is made anew.
+    refused = not seed.is_binary and text in NO_TEXTS
     return {
         "do": "splice",
         "at": at,
@@ -269,7 +268,7 @@ def _places(seed: Seed, line: int) -> list[Place]:
         if seed.lines and hint
         else raw
     )
-    return [dataclasses.replace(place, strict=seed.strict) for place in places(inner, hint)]
+    return list(places(inner, hint))
 
 
 def _json_change(seed: Seed, chance: random.Random) -> tuple[Change, str]:
@@ -302,8 +301,7 @@ def _retyped(place: Place, chance: random.Random) -> tuple[Change, str]:
 
 def _no_number(place: Place, chance: random.Random) -> tuple[Change, str]:
     text = chance.choice(NO_NUMBERS)
-    # What a profiler writes has numbers of 20 digits, and is read for few of its values.
-    return _put(text), f"{text} in place of a value" if place.strict else ""
+    return _put(text), f"{text} in place of a value"
 
 
 def _out_of_range(place: Place, chance: random.Random) -> tuple[Change, str]:
@@ -313,11 +311,7 @@ def _out_of_range(place: Place, chance: random.Random) -> tuple[Change, str]:
     if place.among(AT_MOST_ONE) and chance.random() < 0.5:
         return _put("1.5"), "more than one of one"
     if place.hint is None:
-        refused = (
-            place.strict
-            and isinstance(place.value, float)
-            and not TIMES.isdisjoint(place.path[-2:])
-        )
+        refused = isinstance(place.value, float) and not TIMES.isdisjoint(place.path[-2:])
         return _put("-1"), "a time below zero" if refused else ""
     if place.field == "schema":
         return _put(chance.choice(("0", "2"))), "another schema"

@@ -56,7 +56,6 @@ class Seed:
         file: the name that the command expects.
         data: its content.
         lines: whether each line is a JSON document of its own.
-        strict: whether it is ours, or read whole; pytest's settings are read for little of them.
         record: the dataclass of a document, by what stands in `type`; None where nobody checks it against one.
     """
 
@@ -64,7 +63,6 @@ class Seed:
     file: str
     data: bytes
     lines: bool = False
-    strict: bool = True
     record: Callable[[Any], type | None] = lambda _: None
 
     @property
@@ -256,7 +254,6 @@ def _own(folder: Path) -> list[Seed]:
     write_baseline(folder / "baseline.json", _baseline())
     gpus = ExpectedGpus("NVIDIA H200", 8, 150 * 10**9, 5, 16, 700.0, True, 18, "none")
     expectation = Expectation((gpus,), "570.86", "Xeon", 96, 2**40)
-    settings = b'[tool.pytest.ini_options]\npythonpath = ["src"]\naddopts = "-q"\n'
     write_fleet(folder)
     nights = sorted((folder / "nights").iterdir())
     for path in nights:
@@ -267,8 +264,7 @@ def _own(folder: Path) -> list[Seed]:
         _document("baseline", "h200.json", Baseline, (folder / "baseline.json").read_bytes()),
         _document("hardware", "hardware.json", Catalogue, _plain(_catalogue())),
         _document("expectation", "expected.json", Expectation, _plain(expectation)),
-        Seed("index", INDEX, (folder / "index" / INDEX).read_bytes(), strict=False),
-        Seed("settings", "pyproject.toml", settings, strict=False),
+        Seed("index", INDEX, (folder / "index" / INDEX).read_bytes()),
     ]  # fmt: skip
 
 

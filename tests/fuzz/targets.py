@@ -13,7 +13,6 @@ from click.testing import CliRunner, Result
 
 from pytest_roofline.baselines.files import read_baseline
 from pytest_roofline.baselines.runs import ends_of, read_run
-from pytest_roofline.bundle.sources import pytest_settings
 from pytest_roofline.cli.drill import tell_drill
 from pytest_roofline.cli.main import main
 from pytest_roofline.cli.options import Commands
@@ -64,7 +63,6 @@ def targets(seeds: dict[str, Seed]) -> list[Target]:
         "read_expectation": (read_expectation, "expectation"),
         "read_hardware": (lambda path: merged([path]), "hardware"),
         "index": (_index, "index"),
-        "pytest_settings": (lambda path: pytest_settings(path.parent), "settings"),
     }
     return [
         Target("read_run", "runs", RUNS, _loader(read_run), 4),
