@@ -37,7 +37,6 @@ MAY_IMPORT = {
     "ab": {"ranks", "report", "plugin", "baselines", "stats", "core"},
     "many": {"report", "baselines", "stats", "hardware", "core"},
     "exchange": {"baselines", "stats", "hardware", "core"},
-    "bundle": {"report", "baselines", "stats", "hardware", "core"},
 }
 TORCH_LIVES_IN = {"engine", "ranks", "observe", "kernel_gate", "machine"}
 # The fixtures hand torch's device on, and ask for it only when a test measures.
@@ -45,7 +44,7 @@ TORCH_GUESTS = {"plugin/fixture.py", "plugin/findings.py"}
 PYTEST_LIVES_IN = {"plugin"}
 # These stand above all others.
 MAY_IMPORT["cli"] = {*MAY_IMPORT, "plugin"}
-MAY_IMPORT["plugin"] = {*MAY_IMPORT} - {"cli", "ab", "many", "bundle"}
+MAY_IMPORT["plugin"] = {*MAY_IMPORT} - {"cli", "ab", "many"}
 
 
 def modules(package):
