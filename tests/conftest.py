@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import importlib.metadata
+import json
 import math
 import os
 import platform
@@ -19,10 +20,12 @@ from _pytest.junitxml import xml_key
 from hypothesis import settings
 
 from pytest_roofline.core.entries import Entry, Session
+from pytest_roofline.core.errors import BadFile
 from pytest_roofline.core.facts import DeviceFacts, Environment, HardwareKey, HostFacts
 from pytest_roofline.core.keys import Key
 from pytest_roofline.core.records import Footer, Header, Measurement, Outcome
 from pytest_roofline.core.samples import Samples
+from pytest_roofline.core.storage import decode_json, to_plain, to_record
 from pytest_roofline.core.work import Work
 from pytest_roofline.engine import identity
 
@@ -319,6 +322,12 @@ class Make:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(map(encode_line, (header, *records))), encoding="utf-8")
         return path
+
+    def refusal(self, record):
+        """Return why a file that holds a record is refused."""
+        with pytest.raises(BadFile) as error:
+            to_record(decode_json(json.dumps(to_plain(record)), "FILE"), type(record), "FILE")
+        return str(error.value)
 
     def run(self, path: Path, *records, run_id=None, ended=True, **environment):
         """A run as it is read back from its file."""

@@ -1,65 +1,110 @@
 """Records: what they refuse, what they derive, and when two of them are the same."""
 
-import dataclasses
 import math
+from dataclasses import replace
 
 import pytest
 
 from pytest_roofline.core.entries import OUT_OF_MEMORY, Session
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.facts import HardwareKey
+from pytest_roofline.core.judgements import Judgement
+from pytest_roofline.core.memory import MemoryPoint, MemoryUse
 from pytest_roofline.core.records import Ceiling, rate
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
 
-BAD_NUMBERS = (0.0, -1.0, math.nan, math.inf, -math.inf)
+BAD_NUMBERS = (0.0, -1.0)
 
 
-def test_impossible_numbers_are_refused_by_every_record(make):
+def samples(*seconds):
+    return Samples(seconds, iterations=1, tick_s=1e-9)
+
+
+def judgement(**changes):
+    return Judgement("test_a", "a", "PASSED", 0.05, **changes)
+
+
+def test_a_number_outside_of_its_range_is_refused_in_any_record_of_a_file(make):
+    finite, share = (
+        "expected a finite number above zero",
+        "expected a share above zero, such as 0.05",
+    )
     for value in BAD_NUMBERS:
-        with pytest.raises(BadInput) as error:
-            Samples((1.0, value), iterations=1, tick_s=1e-9)
-        assert str(error.value) == f"samples[1] is {value!r}; expected a finite number above zero"
-        for refused, said in [
-            (lambda value=value: make.measurement(tolerance=value), "tolerance is"),
+        ceiling = Ceiling("traffic_GBps", value, "datasheet", "vendor")
+        for record, sentence in [
+            (samples(1.0, value), f"seconds[1] is {value}; {finite}"),
+            (make.measurement(tolerance=value), f"tolerance is {value}; {share}"),
+            (ceiling, f"value is {value}; {finite}"),
             (
-                lambda value=value: Ceiling("traffic_GBps", value, "datasheet", "vendor"),
-                "ceiling is",
+                make.measurement(ceiling=ceiling),
+                f"value is {value}; {finite} - at `$.ceiling`",
             ),
-            (lambda value=value: make.session(value), r"process_medians\[0\] is"),
+            (make.session(value), f"process_medians[0] is {value}; {finite}"),
             (
-                lambda value=value: make.measured(tolerance=value),
-                r"expected a share above zero, such as 0\.05",
+                make.measured(value),
+                f"process_medians[0] is {value}; {finite} - at `$.sessions[0]`",
             ),
-            (
-                lambda value=value: make.published(value=value),
-                r"value\[\d\] is .*; expected a finite number above",
-            ),
+            (make.measured(tolerance=value), f"tolerance is {value}; {share}"),
         ]:
-            with pytest.raises(BadInput, match=said):
-                refused()
-    for refused, said in [
-        (lambda: make.session(1e-30), "expected something between"),
-        (lambda: make.measurement(1.0, compile_s=-1.0), "compile_s is "),
-        (lambda: make.published(value=(1.0, math.nan)), r"value\[\d\] is"),
-        (lambda: make.published(value=(2.0, 1.0)), "expected the smaller number first"),
-    ]:
-        with pytest.raises(BadInput, match=said):
-            refused()
+            assert f"FILE: {sentence}" == make.refusal(record)
+    for record, sentence in [
+        (make.session(1e-30), "process_medians[0] is 1e-30; expected something between 1e-18 and 1e+18"),
+        (make.session(1e30), "process_medians[0] is 1e+30; expected something between 1e-18 and 1e+18"),
+        (make.measurement(1.0, compile_s=-1.0), "compile_s is -1.0; expected a finite number, zero or more"),
+        (make.measurement(1.0, round=0), "round is 0; expected 1 or more"),
+        (make.measurement(1.0, peak_bytes=-7), "peak_bytes is -7; expected a whole number, zero or more"),
+        (judgement(p=1.5), "p is 1.5; expected a chance from 0 to 1"),
+        (judgement(p=-0.5), "p is -0.5; expected a chance from 0 to 1"),
+    ]:  # fmt: skip
+        assert f"FILE: {sentence}" == make.refusal(record)
+
+
+def test_a_number_that_is_not_finite_is_refused_in_any_file(make):
+    for value in (math.nan, math.inf, -math.inf):
+        for record in (samples(value), make.session(value), make.measurement(tolerance=value)):
+            assert "which is no number of JSON; expected finite numbers" in make.refusal(record)
+
+
+def test_a_published_value_is_a_finite_number_or_the_smaller_of_two_first(make):
+    for value in (*BAD_NUMBERS, math.nan, math.inf, -math.inf):
+        with pytest.raises(BadInput, match=r"value\[0\] is .*; expected a finite number above"):
+            make.published(value=value)
+    with pytest.raises(BadInput, match=r"value\[1\] is nan; expected a finite number above"):
+        make.published(value=(1.0, math.nan))
+    with pytest.raises(BadInput, match="expected the smaller number first"):
+        make.published(value=(2.0, 1.0))
 
 
 def test_samples_and_sessions_hold_something_that_can_be(make):
-    fine = {"seconds": (1.0,), "iterations": 1, "tick_s": 1e-9}
-    for field, value in [
-        ("seconds", ()),
-        ("iterations", 0),
-        ("tick_s", -1e-9),
-        ("argument_sets", 0),
+    for changes, sentence in [
+        ({"seconds": ()}, "seconds is empty; expected at least one"),
+        ({"iterations": 0}, "iterations is 0; expected 1 or more"),
+        ({"tick_s": -1e-9}, "tick_s is -1e-09; expected a finite number, zero or more"),
+        ({"argument_sets": 0}, "argument_sets is 0; expected 1 or more"),
     ]:
-        with pytest.raises(BadInput):
-            Samples(**fine | {field: value})
-    with pytest.raises(BadInput, match="process_medians is empty"):
-        Session("run", "2026", ())
+        assert f"FILE: {sentence}" == make.refusal(replace(samples(1.0), **changes))
+    empty = "FILE: process_medians is empty; expected the median of at least one process"
+    assert empty == make.refusal(Session("run", "2026", ()))
+
+
+def test_of_a_mapping_the_key_of_what_cannot_be_is_named(make):
+    hardware = replace(make.hardware(), devices=0)
+    point = MemoryPoint(0.0, "forward", {"parameters": 1, "other": -1})
+    for record, sentence in [
+        (point, "categories['other'] is -1; expected a whole number, zero or more"),
+        (
+            MemoryUse(
+                "t", "t", "p", "cpu", "", 1, over_time=(replace(point, categories={}), point)
+            ),
+            "categories['other'] is -1; expected a whole number, zero or more - at `$.over_time[1]`",
+        ),
+        (
+            make.measurement(key=make.key(hardware=hardware)),
+            "devices is 0; expected 1 or more - at `$.key.hardware`",
+        ),
+    ]:
+        assert f"FILE: {sentence}" == make.refusal(record)
 
 
 def test_rates_are_derived_from_the_work_and_the_median_time(make):
@@ -105,7 +150,7 @@ def test_model_flops_utilization_is_the_share_of_the_dense_peak_where_there_are_
         ).derived()
 
     assert (derived(STEP, PEAK)["mfu"], derived(STEP, PEAK)["tokens_per_s"]) == (0.5, 1024)
-    measured = derived(STEP, dataclasses.replace(PEAK, source="measured"))
+    measured = derived(STEP, replace(PEAK, source="measured"))
     assert ("mfu" in measured, measured["mfu_of_measured_product"]) == (False, 0.5)
     bytes_ = Ceiling("traffic_GBps", 8e9, "datasheet", "vendor")
     for work, ceiling in [
@@ -122,7 +167,7 @@ def test_every_part_of_a_key_tells_measurements_apart_and_the_order_of_parameter
         ("benchmark", "another"), ("parameters", {"size_bytes": 1}), ("metric", "payload_GBps"),
         ("hardware", HardwareKey("another")), ("cache", "flush"), ("timing", "wall"), ("name", "second"),
     ]:  # fmt: skip
-        assert key.identity != dataclasses.replace(key, **{field: other}).identity, field
+        assert key.identity != replace(key, **{field: other}).identity, field
     assert (
         make.key(parameters={"a": 1, "b": 2}).identity
         == make.key(parameters={"b": 2, "a": 1}).identity

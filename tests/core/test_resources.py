@@ -2,6 +2,7 @@
 
 import pytest
 
+from pytest_roofline.core.entries import ExactEntry
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.resources import (
     ResourceKey,
@@ -71,10 +72,15 @@ def test_what_was_not_read_is_an_error_with_the_reason_and_never_nought():
         _ = found(NVIDIA | COUNTS).occupancy_waves
 
 
-def test_a_figure_is_a_whole_number_of_things():
-    for value in (-1, 1.5, True, None):
-        with pytest.raises(BadInput, match="figure 'registers'"):
-            found({"registers": value})
+def test_a_figure_is_a_whole_number_of_things(make):
+    assert (
+        "FILE: figures['registers'] is -1; expected a whole number, zero or more"
+        == make.refusal(found({"spill_loads": 0, "registers": -1}))
+    )
+    for value in (1.5, True, None):
+        assert "FILE: Expected `int`" in make.refusal(found({"registers": value}))
+    entry = ExactEntry("gemm", "sm_90", {})
+    assert "FILE: figures is empty; expected those of a compiled kernel" == make.refusal(entry)
 
 
 def test_kinds_of_matrix_instructions_have_a_generation():

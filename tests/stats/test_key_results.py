@@ -175,12 +175,10 @@ def test_a_peak_on_one_side_alone_is_no_baseline_or_invalid_and_on_neither_nothi
         "INVALID", True,
     )  # fmt: skip
     for name in ("new_bytes", "reference_bytes", "allowed_bytes"):
-        with pytest.raises(BadInput, match=f"{name} is -1"):
-            PeakJudgement(
-                "PASSED",
-                **({"new_bytes": 1, "reference_bytes": 1, "allowed_bytes": 1} | {name: -1}),
-            )
+        sizes = {"new_bytes": 1, "reference_bytes": 1, "allowed_bytes": 1} | {name: -1}
+        sentence = f"FILE: {name} is -1; expected a whole number, zero or more"
+        assert sentence == make.refusal(PeakJudgement("PASSED", **sizes))
     assert make.measured(peak_bytes=0).peak_bytes == 0
-    for entry, peak in ((make.measured, -1), (make.published, 1)):
-        with pytest.raises(BadInput, match="peak_bytes"):
-            entry(peak_bytes=peak)
+    assert "peak_bytes is -1" in make.refusal(make.measured(peak_bytes=-1))
+    with pytest.raises(BadInput, match="peak_bytes"):
+        make.published(peak_bytes=1)

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
-from .errors import BadInput, check_tolerance, refuse_wide, require_amounts, require_positive
+from .amounts import Amount, Count, KernelFigures, Magnitude, ProcessMedians, Tolerance
+from .errors import BadInput, refuse_wide, require_positive
 from .facts import HardwareKey
 from .keys import JOB_METRIC, Cache, Key, Scalar, Timing, canonical, is_canary, label_of
 from .records import SCHEMA
-from .resources import ResourceKey, check_figures
+from .resources import ResourceKey
 from .work import RATE_UNITS, Work, rate_suffix
 
 Kind = Literal["measured", "threshold", "floor", "reference"]
@@ -33,18 +34,11 @@ class Session:
 
     run_id: str
     started: str
-    process_medians: tuple[float, ...]
+    process_medians: ProcessMedians
     device_uuid: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
     achieved: tuple[str, ...] = ()
-    clock_hz: float | None = None
-
-    def __post_init__(self) -> None:
-        if not self.process_medians:
-            raise BadInput("process_medians is empty; expected the median of at least one process")
-        require_positive(self.process_medians, "process_medians")
-        if self.clock_hz is not None:
-            require_positive((self.clock_hz,), "clock_hz")
+    clock_hz: Magnitude | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +87,7 @@ class Entry:
     cache: Cache | None = None
     timing: Timing | None = None
     work: Work | None = None
-    tolerance: float | None = None
+    tolerance: Tolerance | None = None
     provenance: dict[str, str] = field(default_factory=dict)
     sessions: tuple[Session, ...] = ()
     value: float | tuple[float, float] | Literal["out of memory"] | None = None
@@ -105,16 +99,14 @@ class Entry:
     note: str = ""
     implausible: str = ""
     figures: int | None = None
-    from_amount: int | None = None
+    from_amount: Count | None = None
     reason: str = ""
     anchor: tuple[Session, ...] = ()
     renewals: tuple[Renewal, ...] = ()
-    peak_bytes: int | None = None
+    peak_bytes: Amount | None = None
     called: str = ""
 
     def __post_init__(self) -> None:
-        require_amounts(self, from_zero=("peak_bytes",))
-        check_tolerance(self.tolerance)
         refuse_wide(self.tolerance, bool(self.reason.strip()), "say why in the entry's `reason`")
         if self.kind == "measured":
             self._check_measured()
@@ -201,8 +193,6 @@ class Entry:
                 f"a floor of {self.value!r} rests on {self.figures or 0} figures; expected one source at least, or the "
                 "reason why this site lowers or drops it"
             )
-        if self.from_amount is not None:
-            require_positive((self.from_amount,), "from_amount")
 
     def _check_unit(self) -> None:
         """A limit of 3 ms must not gate at 3 s."""
@@ -296,7 +286,7 @@ class ExactEntry:
 
     benchmark: str
     target: str
-    figures: dict[str, int]
+    figures: KernelFigures
     name: str = ""
     parameters: dict[str, Scalar] = field(default_factory=dict)
     options: dict[str, Scalar] = field(default_factory=dict)
@@ -304,11 +294,6 @@ class ExactEntry:
     compiler: dict[str, str] = field(default_factory=dict)
     provenance: dict[str, str] = field(default_factory=dict)
     called: str = ""
-
-    def __post_init__(self) -> None:
-        if not self.figures:
-            raise BadInput("an exact entry has no figures; expected those of a compiled kernel")
-        check_figures(self.figures)
 
     @property
     def key(self) -> ResourceKey:

@@ -83,12 +83,6 @@ def require_positive(values: tuple[float, ...], what: str) -> None:
             )
 
 
-def check_tolerance(tolerance: float | None) -> None:
-    """Raise BadInput unless a tolerance is None or a share above zero."""
-    if tolerance is not None and not (math.isfinite(tolerance) and tolerance > 0):
-        raise BadInput(f"tolerance is {tolerance!r}; expected a share above zero, such as 0.05")
-
-
 # Nobody means a wider tolerance by accident; wider than `MOST_TOLERANCE` no test gates at all.
 WIDE_TOLERANCE, MOST_TOLERANCE = 0.5, 2.0
 
@@ -116,25 +110,6 @@ def refuse_wide(tolerance: float | None, meant: bool, remedy: str) -> None:
             f"tolerance is {tolerance * 100:.6g} %, which lets a test take {1 + tolerance:.6g} times as long; expected "
             f"at most {WIDE_TOLERANCE:.0%}, or that it is meant: {remedy}"
         )
-
-
-def require_amounts(
-    record: object, *, above_zero: tuple[str, ...] = (), from_zero: tuple[str, ...] = ()
-) -> None:
-    """Refuse amounts that cannot be, of a record's fields: numbers, and lists and mappings of them; None is unknown."""
-    for name in (*above_zero, *from_zero):
-        value = getattr(record, name)
-        if isinstance(value, dict | tuple):
-            for one in value.values() if isinstance(value, dict) else value:
-                _require_amount(one, name, name in from_zero)
-        elif value is not None:
-            _require_amount(value, name, name in from_zero)
-
-
-def _require_amount(value: float | None, name: str, may_be_zero: bool) -> None:
-    if value is not None and not (0 < value < math.inf or (value == 0 and may_be_zero)):
-        least = "zero or more" if may_be_zero else "above zero"
-        raise BadInput(f"{name} is {value!r}; expected a finite number, {least}")
 
 
 _OURS = str(Path(__file__).parents[1]) + os.sep

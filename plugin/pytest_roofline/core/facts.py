@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
-from .errors import require_amounts
+from .amounts import Count
 
 # Causes for which a block of samples does not count: the device was not itself.
 THERMAL = "thermal slowdown"
@@ -29,11 +29,8 @@ class HardwareKey:
     product: str | None = None
     memory: str | None = None
     partition: str | None = None
-    devices: int | None = None
+    devices: Count | None = None
     link: str | None = None
-
-    def __post_init__(self) -> None:
-        require_amounts(self, above_zero=("devices",))
 
     def covers(self, other: "HardwareKey") -> bool:
         """Whether every fact that this key names agrees with `other`."""

@@ -2,33 +2,26 @@
 
 from dataclasses import dataclass
 
-from .errors import BadInput, require_amounts, require_positive
+from .amounts import AboveZero, Amount, Chance, Count, FromZero, Magnitude, ProcessMedians
+from .errors import BadInput
 
 
 @dataclass(frozen=True, slots=True)
 class SpreadRecord:
     """A standard deviation of log seconds, where it comes from, and its degrees of freedom; None is taken as known."""
 
-    value: float
+    value: FromZero
     origin: str
-    freedom: float | None = None
-
-    def __post_init__(self) -> None:
-        require_amounts(self, above_zero=("freedom",), from_zero=("value",))
+    freedom: AboveZero | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
     """The processes of one session of a reference: medians in seconds, on which device, begun when."""
 
-    process_medians: tuple[float, ...]
+    process_medians: ProcessMedians
     device: str = ""
     started: str = ""
-
-    def __post_init__(self) -> None:
-        if not self.process_medians:
-            raise BadInput("process_medians is empty; expected the median of at least one process")
-        require_positive(self.process_medians, "process_medians")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +33,10 @@ class PeakJudgement:
     """
 
     verdict: str
-    new_bytes: int | None
-    reference_bytes: int | None = None
-    allowed_bytes: int | None = None
+    new_bytes: Amount | None
+    reference_bytes: Amount | None = None
+    allowed_bytes: Amount | None = None
     reason: str = ""
-
-    def __post_init__(self) -> None:
-        require_amounts(self, from_zero=("new_bytes", "reference_bytes", "allowed_bytes"))
 
     @property
     def change(self) -> float | None:
@@ -86,26 +76,26 @@ class Judgement:
     Files from before these were kept have none of them.
 
     Raises:
-        BadInput: a value that cannot be, or only some of those that a comparison with a reference always gives.
+        BadInput: an interval that cannot be, or only some of what a comparison with a reference always gives.
     """
 
     test_id: str
     label: str
     verdict: str
-    tolerance: float
+    tolerance: FromZero
     name: str = ""
     reason: str = ""
     estimate: float | None = None
     interval: tuple[float, float] | None = None
-    error: float | None = None
-    freedom: float | None = None
-    p: float | None = None
-    p_adjusted: float | None = None
-    mde: float | None = None
-    reach: float | None = None
-    processes: int = 0
-    new_s: float | None = None
-    reference_s: float | None = None
+    error: FromZero | None = None
+    freedom: AboveZero | None = None
+    p: Chance | None = None
+    p_adjusted: Chance | None = None
+    mde: FromZero | None = None
+    reach: FromZero | None = None
+    processes: Amount = 0
+    new_s: Magnitude | None = None
+    reference_s: Magnitude | None = None
     source: str = ""
     reference: tuple[SessionRecord, ...] = ()
     process_spread: SpreadRecord | None = None
@@ -115,39 +105,23 @@ class Judgement:
     unequal: bool = False
     remarks: tuple[str, ...] = ()
     published: tuple[str, ...] = ()
-    reference_clock_hz: float | None = None
-    limit_s: float | None = None
+    reference_clock_hz: AboveZero | None = None
+    limit_s: AboveZero | None = None
     peak: PeakJudgement | None = None
-    new_medians_s: tuple[float, ...] = ()
-    clock_hz: float | None = None
+    new_medians_s: tuple[Magnitude, ...] = ()
+    clock_hz: AboveZero | None = None
     shift: float = 0.0
     changed: tuple[str, ...] = ()
     limit: str = ""
     limit_source: str = ""
-    siblings: int = 0
-    fewest: int = 1
-    slower_processes: int = 0
-    compared_processes: int = 0
+    siblings: Amount = 0
+    fewest: Count = 1
+    slower_processes: Amount = 0
+    compared_processes: Amount = 0
 
     def __post_init__(self) -> None:
-        require_amounts(
-            self,
-            above_zero=("limit_s", "freedom", "reference_clock_hz", "clock_hz", "fewest"),
-            from_zero=(
-                *("tolerance", "error", "mde", "reach", "processes", "siblings"),
-                *("slower_processes", "compared_processes"),
-            ),
-        )
-        require_positive(self.new_medians_s, "new_medians_s")
-        for name in ("p", "p_adjusted"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value <= 1:
-                raise BadInput(f"{name} is {value!r}; expected a chance from 0 to 1")
         if self.interval is not None and self.estimate is None:
             raise BadInput("there is an interval and no estimate; expected both, or no interval")
-        for name in ("new_s", "reference_s"):
-            if getattr(self, name) is not None:
-                require_positive((getattr(self, name),), name)
         compared = ("estimate", "new_s", "reference_s", "process_spread", "session_spread")
         missing = [name for name in compared if getattr(self, name) is None]
         if self.error is not None and missing:

@@ -4,7 +4,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from .errors import require_amounts
+from .amounts import AboveZero, Amount, Count, FromZero
+from .errors import BadInput
 from .keys import Scalar
 from .units import format_memory
 
@@ -75,22 +76,18 @@ class OutOfMemory:
     process: str
     device: str
     message: str
-    round: int = 1
+    round: Count = 1
     recorded: bool = True
     name: str | None = None
     phase: Phase | None = None
-    asked_bytes: int | None = None
-    free_bytes: int | None = None
-    allocated_bytes: int | None = None
-    peak_bytes: int | None = None
-    baseline_s: float | None = None
-    lost: dict[str, float] = field(default_factory=dict)
+    asked_bytes: Amount | None = None
+    free_bytes: Amount | None = None
+    allocated_bytes: Amount | None = None
+    peak_bytes: Amount | None = None
+    baseline_s: AboveZero | None = None
+    lost: dict[str, AboveZero] = field(default_factory=dict)
     lost_kernels: tuple[str, ...] = ()
     published: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        sizes = ("asked_bytes", "free_bytes", "allocated_bytes", "peak_bytes")
-        require_amounts(self, above_zero=("round", "baseline_s", "lost"), from_zero=sizes)
 
     @property
     def red(self) -> bool:
@@ -184,12 +181,9 @@ class MemoryPoint:
     The clock is the host's, and a followed call takes longer than one that is not.
     """
 
-    at_s: float
+    at_s: FromZero
     step: Step
-    categories: dict[str, int]
-
-    def __post_init__(self) -> None:
-        require_amounts(self, from_zero=("at_s", "categories"))
+    categories: dict[str, Amount]
 
     @property
     def total_bytes(self) -> int:
@@ -201,12 +195,9 @@ class MemoryPoint:
 class AllocatorPoint:
     """What torch's allocator had handed out and reserved at a moment of a call, by the allocator's own trace."""
 
-    at_s: float
-    allocated_bytes: int
-    reserved_bytes: int
-
-    def __post_init__(self) -> None:
-        require_amounts(self, from_zero=("at_s", "allocated_bytes", "reserved_bytes"))
+    at_s: FromZero
+    allocated_bytes: Amount
+    reserved_bytes: Amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,28 +221,23 @@ class MemoryUse:
     process: str
     device: str
     name: str
-    peak_bytes: int
+    peak_bytes: Amount
     phase: Step = "forward"
-    categories: dict[str, int] = field(default_factory=dict)
-    before_bytes: int = 0
-    phase_peaks: dict[Step, int] = field(default_factory=dict)
-    device_peak_bytes: int | None = None
-    device_before_bytes: int | None = None
+    categories: dict[str, Amount] = field(default_factory=dict)
+    before_bytes: Amount = 0
+    phase_peaks: dict[Step, Amount] = field(default_factory=dict)
+    device_peak_bytes: Amount | None = None
+    device_before_bytes: Amount | None = None
     missing: tuple[str, ...] = ()
     over_time: tuple[MemoryPoint, ...] = ()
     allocator: tuple[AllocatorPoint, ...] = ()
 
     def __post_init__(self) -> None:
-        sizes = (
-            "before_bytes",
-            "categories",
-            "phase_peaks",
-            "device_peak_bytes",
-            "device_before_bytes",
-        )
-        require_amounts(self, from_zero=sizes)
         # Of nothing, no category has a share.
-        require_amounts(self, **{"above_zero" if self.categories else "from_zero": ("peak_bytes",)})
+        if self.categories and not self.peak_bytes:
+            raise BadInput(
+                "peak_bytes is 0; expected a finite number above zero, as it has categories"
+            )
 
     @property
     def unseen_bytes(self) -> int | None:

@@ -4,7 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from .errors import BadInput, require_amounts
+from .amounts import Count
+from .errors import BadInput
 
 Tool = Literal["torch", "external"]
 Phase = Literal["forward", "backward"]
@@ -49,10 +50,7 @@ class KernelTime:
     kind: ActivityClass
     total_s: float
     share: float
-    count: int
-
-    def __post_init__(self) -> None:
-        require_amounts(self, above_zero=("count",))
+    count: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +128,7 @@ class Profile:
     label: str
     process: str
     device: str
-    calls: int
+    calls: Count
     name: str = ""
     tool: Tool = "torch"
     on_device: bool = False
@@ -147,9 +145,6 @@ class Profile:
     trace: str = ""
     missing: tuple[str, ...] = ()
     operators: tuple[OperatorTime, ...] = ()
-
-    def __post_init__(self) -> None:
-        require_amounts(self, above_zero=("calls",))
 
 
 Unit = Literal["B", "s", "share", "count", "FLOP", "tokens/s", "x", "B/s"]

@@ -1,13 +1,12 @@
 """The records of a run: frozen, they say what happened and not what was planned.
 
-Each class checks its own values, so that a record made in code and one read from a file obey the same rules.
+Their types hold the ranges of their numbers, which are checked where a file is decoded.
 """
 
-import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .errors import BadInput, check_tolerance, require_amounts
+from .amounts import AboveZero, Amount, Count, FromZero, Tolerance
 from .facts import Environment
 from .keys import Key
 from .samples import Ranks, Samples
@@ -27,17 +26,12 @@ class Ceiling:
     """
 
     metric: str
-    value: float
+    value: AboveZero
     source: Literal["datasheet", "measured"]
     origin: str
     confidence: str | None = None
     bounds: bool = True
-    limit: float | None = None
-
-    def __post_init__(self) -> None:
-        for name, value in (("ceiling", self.value), ("limit", self.limit)):
-            if value is not None and not (math.isfinite(value) and value > 0):
-                raise BadInput(f"{name} is {value!r}; expected a finite number above zero")
+    limit: AboveZero | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +55,18 @@ class Measurement:
     process: str
     work: Work
     samples: Samples
-    round: int = 1
+    round: Count = 1
     gate: bool = False
-    tolerance: float | None = None
+    tolerance: Tolerance | None = None
     ceiling: Ceiling | None = None
     verified: bool | None = None
     invalid: str = ""
-    peak_bytes: int | None = None
-    held_bytes: int | None = None
+    peak_bytes: Amount | None = None
+    held_bytes: Amount | None = None
     ranks: Ranks | None = None
-    compile_s: float | None = None
+    compile_s: FromZero | None = None
     device: str = ""
     siblings_busy: str = ""
-
-    def __post_init__(self) -> None:
-        check_tolerance(self.tolerance)
-        require_amounts(
-            self, above_zero=("round",), from_zero=("peak_bytes", "held_bytes", "compile_s")
-        )
 
     @property
     def median_s(self) -> float:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
-from .errors import BadInput, require_amounts
+from .amounts import Amount, Count
+from .errors import BadInput
 from .keys import Scalar, label_of
 
 Better = Literal["lower", "higher"]
@@ -113,18 +114,14 @@ class Resources:
     test_id: str
     label: str
     process: str
-    figures: dict[str, int]
+    figures: dict[str, Amount]
     options: dict[str, Scalar] = field(default_factory=dict)
     arguments: dict[str, str] = field(default_factory=dict)
     compiler: dict[str, str] = field(default_factory=dict)
-    slack: dict[str, int] = field(default_factory=dict)
-    shared_limit_bytes: int | None = None
+    slack: dict[str, Amount] = field(default_factory=dict)
+    shared_limit_bytes: Count | None = None
     unread: str = ""
     invalid: str = ""
-
-    def __post_init__(self) -> None:
-        check_figures(self.figures)
-        require_amounts(self, above_zero=("shared_limit_bytes",), from_zero=("slack",))
 
     @property
     def target(self) -> str:
@@ -195,13 +192,6 @@ def spills_of(figures: Mapping[str, int]) -> int | None:
     """All spills together; None where they were not read."""
     known = [figures[name] for name in _SPILLS if name in figures]
     return sum(known) if known else None
-
-
-def check_figures(figures: Mapping[str, int]) -> None:
-    """Raise BadInput unless every figure is a whole number, zero or more."""
-    for name, value in figures.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise BadInput(f"figure {name!r} is {value!r}; expected a whole number, zero or more")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
 
-from .errors import BadInput, require_amounts, require_positive
+from .amounts import Amount, Count, FromZero, Magnitude, SampleTimes
+from .errors import BadInput
 
 Mode = Literal["events", "graph", "host", "unknown"]
 # Labels that say another thing was measured than asked for: two such numbers are comparable only if both carry them.
@@ -41,16 +42,10 @@ class Block:
     active, a normal state of a busy card, is None where nobody tells.
     """
 
-    samples: int
+    samples: Count
     excluded: str = ""
-    clock_hz: float | None = None
+    clock_hz: Magnitude | None = None
     power_capped: bool | None = None
-
-    def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise BadInput(f"a block holds {self.samples} samples; expected 1 or more")
-        if self.clock_hz is not None:
-            require_positive((self.clock_hz,), "clock_hz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,39 +68,28 @@ class Samples:
             where a sample is the host's time of a call anyway.
     """
 
-    seconds: tuple[float, ...]
-    iterations: int
-    tick_s: float
-    warmup_iterations: int = 0
-    warmup_s: float = 0.0
-    measuring_s: float = 0.0
-    argument_sets: int = 1
+    seconds: SampleTimes
+    iterations: Count
+    tick_s: FromZero
+    warmup_iterations: Amount = 0
+    warmup_s: FromZero = 0.0
+    measuring_s: FromZero = 0.0
+    argument_sets: Count = 1
     labels: tuple[str, ...] = ()
     blocks: tuple[Block, ...] = ()
     mode: Mode = "unknown"
-    overhead_s: float = 0.0
-    wall_s: float | None = None
+    overhead_s: FromZero = 0.0
+    wall_s: Magnitude | None = None
     neighbours: Literal["none", "seen", "unknown"] = "unknown"
     throttle_known: bool = False
-    first_calls_s: tuple[float, ...] = ()
-    warm_calls_s: tuple[float, ...] = ()
+    first_calls_s: tuple[FromZero, ...] = ()
+    warm_calls_s: tuple[FromZero, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.seconds:
-            raise BadInput("samples is empty; expected at least one")
-        require_positive(self.seconds, "samples")
-        require_amounts(self, from_zero=("warmup_iterations",))
-        for name in ("iterations", "argument_sets"):
-            if getattr(self, name) < 1:
-                raise BadInput(f"{name} is {getattr(self, name)}; expected 1 or more")
-        require_amounts(self, from_zero=("tick_s", "warmup_s", "measuring_s", "overhead_s"))
-        if self.wall_s is not None:
-            require_positive((self.wall_s,), "wall_s")
-        require_amounts(self, from_zero=("first_calls_s", "warm_calls_s"))
-        if self.blocks and sum(block.samples for block in self.blocks) != len(self.seconds):
-            held = sum(block.samples for block in self.blocks)
+        in_blocks = sum(block.samples for block in self.blocks)
+        if self.blocks and in_blocks != len(self.seconds):
             raise BadInput(
-                f"the blocks hold {held} samples; expected the {len(self.seconds)} that were taken"
+                f"the blocks hold {in_blocks} samples; expected the {len(self.seconds)} that were taken"
             )
 
     @property
@@ -235,20 +219,13 @@ class Calibration:
     """
 
     device: str
-    tick_s: float
-    event_pair_s: float
-    record_host_s: float
-    call_host_s: float
-    spin_hz: float | None = None
-    queue_depth: int | None = None
+    tick_s: FromZero
+    event_pair_s: FromZero
+    record_host_s: FromZero
+    call_host_s: FromZero
+    spin_hz: Magnitude | None = None
+    queue_depth: Amount | None = None
     process: str = ""
-
-    def __post_init__(self) -> None:
-        require_amounts(self, from_zero=("tick_s", "event_pair_s", "record_host_s", "call_host_s"))
-        if self.spin_hz is not None:
-            require_positive((self.spin_hz,), "spin_hz")
-        if self.queue_depth is not None and self.queue_depth < 0:
-            raise BadInput(f"queue_depth is {self.queue_depth}; expected zero or more entries")
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,33 +244,28 @@ class Ranks:
             process has not yet; the device's context and the ranks' groups came before it.
     """
 
-    size: int
+    size: Count
     launcher: str
     backend: str
     hosts: tuple[str, ...] = ()
-    seconds: tuple[tuple[float, ...], ...] = ()
+    seconds: tuple[tuple[Magnitude, ...], ...] = ()
     straggler: int | None = None
-    lag_s: tuple[float, ...] = ()
-    threads: int | None = None
+    lag_s: tuple[FromZero, ...] = ()
+    threads: Amount | None = None
     algorithm: str = ""
     protocol: str = ""
-    generation: int = 1
+    generation: Count = 1
     fresh: bool = False
 
     def __post_init__(self) -> None:
-        require_amounts(self, above_zero=("generation",), from_zero=("lag_s", "threads"))
-        if self.size < 1:
-            raise BadInput(f"size is {self.size}; expected one rank or more")
         for name in ("hosts", "seconds", "lag_s"):
-            held = len(getattr(self, name))
-            if held not in (0, self.size):
-                raise BadInput(f"{name} holds {held} ranks; expected {self.size}")
-        if len({len(own) for own in self.seconds}) > 1:
+            count = len(getattr(self, name))
+            if count not in (0, self.size):
+                raise BadInput(f"{name} holds {count} ranks; expected {self.size}")
+        if len({len(row) for row in self.seconds}) > 1:
             raise BadInput(
                 "seconds holds rows of different length; expected as many samples of every rank"
             )
-        for own in self.seconds:
-            require_positive(own, "seconds")
         if self.straggler is not None and not 0 <= self.straggler < self.size:
             raise BadInput(
                 f"straggler is {self.straggler}; expected a rank from 0 to {self.size - 1}"

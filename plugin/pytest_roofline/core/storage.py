@@ -11,13 +11,14 @@ import itertools
 import re
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Annotated, Any, BinaryIO, TypeVar, cast
 
 import msgspec
 
-from .errors import BadFile, BadInput
+from .amounts import ABOVE_ZERO, Magnitude
+from .errors import BadFile, BadInput, shown
 from .records import SCHEMA
 
 Record = TypeVar("Record")
@@ -107,7 +108,76 @@ def to_record(raw: object, record: type[Record], where: str) -> Record:
         strict: object = msgspec.convert(raw, strict_twin(record))
         return msgspec.convert(strict, record, from_attributes=True)
     except msgspec.ValidationError as error:
-        raise BadFile(f"{where}: {error}") from None
+        raise BadFile(f"{where}: {_sentence(str(error), raw, record)}") from None
+
+
+_OUTSIDE = re.compile(
+    r"(?P<words>Expected `\w+`(?: of length)? [<>]=? \S+) - at `\$\."
+    r"(?P<place>(?:(?P<owner>.+)\.)?\w+(?:\[[\d.]+\])*)`"
+)
+
+
+def _sentence(words: str, raw: object, record: type) -> str:
+    """Say of a value outside of its range what it is and what was expected; anything else in msgspec's words."""
+    outside = _OUTSIDE.fullmatch(words)
+    if outside is None:
+        return words
+    ranges = _ranges_at(record, re.sub(r"\[[\d.]+\]", "", outside["place"]).split("."))
+    for name, value in _values_at(raw, re.findall(r"\w+|\.{3}", outside["place"]), ""):
+        for limited in ranges:
+            if _refusal(value, limited) == outside["words"]:
+                owner = f" - at `$.{outside['owner']}`" if outside["owner"] else ""
+                return _observed(name, value, limited) + owner
+    return words
+
+
+def _ranges_at(record: Any, names: Sequence[str]) -> list[Any]:
+    """The types with a range in the field that names lead to, from record to record."""
+    hint = record
+    for name in names:
+        owner = next(kind for kind in _inside(hint) if dataclasses.is_dataclass(kind))
+        hint = typing.get_type_hints(owner, include_extras=True)[name]
+    return [kind for kind in _inside(hint) if typing.get_origin(kind) is Annotated]
+
+
+def _inside(hint: Any) -> Iterator[Any]:
+    """A type, and every type inside it."""
+    yield hint
+    for argument in typing.get_args(hint):
+        yield from _inside(argument)
+
+
+def _values_at(value: Any, steps: Sequence[str], name: str) -> Iterator[tuple[str, Any]]:
+    """Every value that a path of msgspec may mean, which tells no key of a mapping, with its name."""
+    if not steps:
+        yield name, value
+    elif steps[0] == "...":
+        for key, item in value.items():
+            yield from _values_at(item, steps[1:], f"{name}[{key!r}]")
+    elif isinstance(value, list):
+        yield from _values_at(value[int(steps[0])], steps[1:], f"{name}[{steps[0]}]")
+    elif isinstance(value, dict) and steps[0] in value:
+        yield from _values_at(value[steps[0]], steps[1:], steps[0])
+
+
+def _refusal(value: object, limited: Any) -> str:
+    """Return msgspec's words against a value alone; empty where it may be."""
+    try:
+        msgspec.convert(value, limited)
+    except msgspec.ValidationError as error:
+        return str(error)
+    return ""
+
+
+def _observed(name: str, value: Any, limited: Any) -> str:
+    """Return `p is 2; expected a chance from 0 to 1`."""
+    (limits,) = limited.__metadata__
+    if isinstance(value, list | dict):
+        return f"{name} is empty; expected {limits.description}"
+    # Of a negative time, a reader needs the sign and not the limits.
+    is_magnitude = limited == Magnitude and value <= 0
+    expected = ABOVE_ZERO if is_magnitude else limits.description
+    return f"{name} is {shown(value)}; expected {expected}"
 
 
 _TWINS: dict[type, type] = {}
@@ -121,7 +191,7 @@ def strict_twin(record: type) -> type:
 
 
 def _make_twin(record: type) -> type:
-    hints = typing.get_type_hints(record)
+    hints = typing.get_type_hints(record, include_extras=True)
     members: list[Any] = []
     for member in dataclasses.fields(record):
         kind = _strict_type(hints[member.name])
