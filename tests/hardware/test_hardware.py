@@ -1,9 +1,7 @@
-import math
 from dataclasses import replace
 
 import pytest
 
-from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.facts import DeviceFacts, Gpu, HostFacts
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.storage import check_name
@@ -251,10 +249,12 @@ def test_a_figure_that_nobody_could_look_up_is_shown_and_bounds_nothing():
         assert bounds == (found.origin == "a table"), (confidence, bounds)
 
 
-def test_no_figure_is_zero_or_none():
-    for value in [0, -1, math.nan, math.inf]:
-        with pytest.raises(BadInput, match="above zero"):
-            Peak(value, "a table", "high")
+def test_no_figure_is_zero_or_less(make):
+    for value in [0, -1]:
+        assert (
+            f"FILE: value is {value}; expected a finite number above zero; what is not there is left out"
+            == make.refusal(Peak(value, "a table", "high"))
+        )
 
 
 def test_a_name_that_several_products_share_is_told_by_what_else_is_known():

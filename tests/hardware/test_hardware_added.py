@@ -119,7 +119,7 @@ def test_a_file_that_cannot_be_read_as_hardware_is_refused_in_one_sentence(tmp_p
             of(source="a table", confidence="high"),
             "missing required field `value` - at `$.products[0].peaks",
         ),
-        (of(**figure(0)), "value is 0.0; expected a finite number above zero"),
+        (of(**figure(0)), "value is 0; expected a finite number above zero"),
         (of(**figure(1, confidence="sure")), "Invalid enum value 'sure'"),
         (
             of(**figure(4e6)),

@@ -1,11 +1,11 @@
 """What is known of a product: its names and its rated figures. Data with sources."""
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Annotated, Literal
 
-from ..core.errors import BadInput
+from msgspec import Meta
+
 from ..core.facts import DeviceFacts
 
 Confidence = Literal["high", "medium", "low", "recalled"]
@@ -16,6 +16,10 @@ LEAST_SHARE = 0.8
 # A whole one shows its memory within so much of what it is rated at, in GB and built in GiB, less what a driver keeps:
 # an MI300X of 192 GB 206e9 bytes.
 ALIKE = (0.9, 1.1)
+Rated = Annotated[
+    float,
+    Meta(gt=0, description="a finite number above zero; what is not there is left out"),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +36,11 @@ class Peak:
         note: what else a reader must know.
     """
 
-    value: float
+    value: Rated
     source: str
     confidence: Confidence
     bounds: bool = True
     note: str = ""
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.value) and self.value > 0):
-            raise BadInput(
-                f"value is {self.value!r}; expected a finite number above zero; what is not there is left out"
-            )
 
     @property
     def trusted(self) -> bool:
