@@ -4,7 +4,11 @@ import collections
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Annotated
 
+from msgspec import Meta
+
+from ..core.amounts import Amount
 from ..core.errors import BadInput
 from ..core.facts import Gpu, Machine, Unexpected
 from ..core.records import SCHEMA
@@ -16,6 +20,9 @@ from ..core.writing import write_json
 MEMORY_TOLERANCE = 0.02
 # What a file says of a device that is no part of one.
 WHOLE = "none"
+_OMITTED = "a number above zero, or leave it out"
+Figure = Annotated[int, Meta(ge=1, description=_OMITTED)]
+Watts = Annotated[float, Meta(gt=0, description=_OMITTED)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,21 +33,14 @@ class ExpectedGpus:
     """
 
     product: str
-    count: int
-    memory_bytes: int | None = None
-    pcie_generation: int | None = None
-    pcie_width: int | None = None
-    power_limit_w: float | None = None
+    count: Amount
+    memory_bytes: Figure | None = None
+    pcie_generation: Figure | None = None
+    pcie_width: Figure | None = None
+    power_limit_w: Watts | None = None
     ecc: bool | None = None
-    links: int | None = None
+    links: Amount | None = None
     partition: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.count < 0:
-            raise BadInput(f"count is {self.count}; expected 0 or more GPUs of a product")
-        _require_above_zero(self, "memory_bytes", "pcie_generation", "pcie_width", "power_limit_w")
-        if self.links is not None and self.links < 0:
-            raise BadInput(f"links is {self.links}; expected 0 or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class Expectation:
     gpus: tuple[ExpectedGpus, ...]
     driver: str | None = None
     cpu_model: str | None = None
-    usable_cores: int | None = None
-    memory_bytes: int | None = None
+    usable_cores: Figure | None = None
+    memory_bytes: Figure | None = None
     schema: int = SCHEMA
 
     def __post_init__(self) -> None:
@@ -61,14 +61,6 @@ class Expectation:
             raise BadInput(
                 f"gpus names {twice!r} twice; expected one group a product, with its count"
             )
-        _require_above_zero(self, "usable_cores", "memory_bytes")
-
-
-def _require_above_zero(expected: object, *names: str) -> None:
-    for name in names:
-        value = getattr(expected, name)
-        if value is not None and not value > 0:
-            raise BadInput(f"{name} is {value}; expected a number above zero, or leave it out")
 
 
 def read_expectation(path: Path) -> Expectation:
