@@ -200,7 +200,6 @@ def _print_comparison(compared: "Comparison", old: "Sequence[Path]", new: "Seque
     from ..core.rows import worst_first
     from ..report.comparison import comparison_lines
     from ..report.messages import peak_lines
-    from ..report.overview import ladder_lines, ladder_of
     from ..report.published import idle_lines
     from ..report.tables import comparison_table, exact_reason_lines, kernels_table
     from ..report.words import counts_text, cut
@@ -223,7 +222,6 @@ def _print_comparison(compared: "Comparison", old: "Sequence[Path]", new: "Seque
     lines += [kernels_table(kernels, width(), terminal)] if kernels else []
     lines += exact_reason_lines(kernels)
     lines += [printable(f"{row.verdict} {row.label}: {row.reason}") for row in compared.lost]
-    lines += ladder_lines(ladder_of(rows, after))
     for line in [*lines, counts_text(worst_first(compared.everything))]:
         say(line)
 
@@ -245,25 +243,18 @@ def explain(run: str, test: str, as_json: bool, folder: Path) -> None:
     from ..baselines.run_rows import rows_of_run
     from ..baselines.runs import read_run
     from ..report.explain import explanation, explanation_as_json, note_lines
-    from ..report.overview import ladder_lines, ladder_of
 
     read = read_run(resolve_run(run, folder))
     rows = rows_of_run(read)
     found = _matching(read, rows, test)
-    red = {
-        row.label
-        for row in rows
-        if row.judgement is not None and row.judgement.verdict == "REGRESSED"
-    }
-    told = ladder_lines(ladder_of(rows)) if red & found.keys() else []
     if as_json:
-        print_json(explanation_as_json(read, list(found.items()), told))
+        print_json(explanation_as_json(read, list(found.items())))
         return
     blocks = []
     for label in found:
         lines = [line for row in rows if row.label == label for line in explanation(row, width())]
         blocks.append([*lines, *note_lines(read, label, width())])
-    say("\n\n".join("\n".join(lines) for lines in [*blocks, *[told] * bool(told)]))
+    say("\n\n".join("\n".join(lines) for lines in blocks))
 
 
 def _matching(run: "Run", rows: "Sequence[Row]", test: str) -> dict[str, str]:

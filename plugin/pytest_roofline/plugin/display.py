@@ -37,8 +37,6 @@ from ..report.messages import (
 )
 from ..report.overview import (
     curve_verdict_line,
-    ladder_lines,
-    ladder_of,
     overview_lines,
     power_lines,
 )
@@ -343,7 +341,7 @@ def _saved(session: RooflineSession) -> list[str]:
 def _explained(session: RooflineSession) -> list[str]:
     """What moved many tests, and what the device is: before what each test says of itself."""
     rows = session.timed.rows
-    lines = _busy(session) + overview_lines(rows) + ladder_lines(ladder_of(rows))
+    lines = _busy(session) + overview_lines(rows)
     lines += [f"device health: {session.health.splitlines()[0]}"] if session.health else []
     if session.options.shadow:
         known = watched(session.options.folder, session.under_test.hardware)

@@ -14,7 +14,6 @@ from ..core.rows import TIME, Row, plain
 from ..core.units import count, format_percent, format_seconds, listed, printable
 from ..hardware import identity_of
 from ..stats.judgements import common_shift
-from ..stats.ladder import rung_of
 from ..stats.looks import ENOUGH_KNOWN
 from ..stats.stats import growth
 from ..stats.verdicts import Kind, span_text
@@ -116,12 +115,10 @@ def _more(row: Row, moved: float | None) -> dict[str, Any]:
     """
     judged = row.judgement
     spread = judged.device_spread if judged is not None else None
-    rung = rung_of(row.key) if row.key is not None else None
     return {
         "p": judged.p if judged is not None else None,
         "changed": list(judged.changed) if judged is not None else [],
         "between_devices": spread.value if spread is not None else None,
-        "rung": rung.value if rung is not None else None,
         "whole_suite": moved,
     }
 

@@ -277,15 +277,14 @@ def note_lines(run: Run, label: str, width: int) -> list[str]:
     return [printable(f"found besides times in {run.path}:"), *lines] if lines else []
 
 
-def explanation_as_json(
-    run: Run, tests: Sequence[tuple[str, str]], ladder: Sequence[str]
-) -> dict[str, Any]:
-    """The tests as a run has them. Times in seconds, differences and intervals in log seconds, as in the run file.
+def explanation_as_json(run: Run, tests: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """Return the tests as a run has them.
+
+    Times are in seconds, differences and intervals in log seconds, as in the run file.
 
     Args:
         run: with its judgements.
         tests: label and test id of each.
-        ladder: what is sick and what is fine, where one of them regressed.
     """
     return {
         "run": str(run.path),
@@ -293,7 +292,6 @@ def explanation_as_json(
         "tests": [
             {"label": label, "test_id": test_id, **_test(run, label)} for label, test_id in tests
         ],
-        "ladder": list(ladder),
     }
 
 

@@ -1,16 +1,12 @@
-"""What is said of a run as a whole: what moved everything, what changed, what it could have seen, and the ladder."""
+"""Sentences about a run as a whole: a shift of all tests, what changed, what it could have seen."""
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from ..baselines.runs import Run
-from ..core.keys import Key
 from ..core.rows import Row
 from ..core.units import format_bytes, format_percent, format_tolerance, listed, printable
 from ..stats.curves import CurveVerdict
 from ..stats.judgements import clock_change, common_shift, could_have_seen, modes
-from ..stats.ladder import Evidence, Rung, RungState, RungStep, climb, look_at, slowed_by
 from ..stats.stats import CONFIDENCE, growth
 from ..stats.verdicts import Kind
 from ..stats.verdicts import span_text as bounds_text
@@ -150,61 +146,4 @@ def curve_verdict_line(curve: CurveVerdict) -> str:
         f"({bounds_text(curve.interval)}, {curve.processes[0]} against {curve.processes[1]}), "
         f"{curve.passed} of {curve.points} sizes passed; worst {region}, "
         f"{format_percent(growth(curve.worst_estimate))}"
-    )
-
-
-def ladder_lines(steps: Sequence[RungStep]) -> list[str]:
-    """One sentence; nothing where nothing regressed."""
-    if not steps:
-        return []
-    parts = []
-    for state in RungState:
-        named = [
-            _sick_text(step) if state is RungState.SICK else step.rung.value
-            for step in steps
-            if step.state is state
-        ]
-        parts += [f"{state.value}: {', '.join(named)}"] if named else []
-    look = look_at([step.rung for step in steps if step.state is RungState.SICK])
-    return [printable(f"ladder: {'; '.join(parts)}. Look at {look}")]
-
-
-def _sick_text(step: RungStep) -> str:
-    told = f" in {step.sick} of {step.seen}"
-    if step.rung is Rung.CLOCK and step.change is None:
-        return f"clock, by {step.cause}{told}"
-    assert step.change is not None
-    unit = "" if step.rung is Rung.CLOCK else " time"
-    return f"{step.rung.value} {format_percent(growth(step.change))}{unit}{told}" + (
-        f", {step.cause}" if step.cause else ""
-    )
-
-
-def ladder_of(rows: Iterable[Row], runs: Iterable[Run] = ()) -> tuple[RungStep, ...]:
-    """The ladder of the results of a run or a comparison.
-
-    Args:
-        rows: of it.
-        runs: on the new side of a comparison, whose rows hold no measurements.
-    """
-    slowed = {
-        m.key.identity: why for run in runs for m in run.measurements if (why := slowed_by(m))
-    }
-    return climb(
-        _seen(row, row.key, slowed.get(row.key.identity, "")) for row in rows if row.key is not None
-    )
-
-
-def _seen(row: Row, key: Key, slowed: str) -> Evidence:
-    judged, one = row.judgement, row.measurement
-    if judged is None:
-        return Evidence(key, row.verdict, 0.0)
-    before, after = (
-        judged.reference_clock_hz,
-        judged.clock_hz or (one.samples.clock_hz if one is not None else None),
-    )
-    moved = None if before is None or after is None else math.log(after / before)
-    why = slowed_by(one) if one is not None else slowed
-    return Evidence(
-        key, judged.verdict, judged.tolerance, judged.estimate, judged.interval, moved, why
     )

@@ -29,7 +29,6 @@ from .page_text import (
     family,
     inside_of,
     known_lines,
-    ladders,
     not_told,
     published_of,
     reason,
@@ -265,7 +264,6 @@ def _content(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, Any]:
         "chips": chips(rows),
         "reds": red,
         "more_red": not_told(rows),
-        "ladders": ladders(runs, rows) if red else [],
         "results": results_table(rows, len(runs) > 1),
         "sweeps": [
             curve_line(curve)

@@ -16,7 +16,6 @@ from ..stats.verdicts import Kind
 from .explain import explanation, note_labels, note_lines
 from .figures import first_call_lines, rank_lines
 from .messages import closing_lines, condition_lines, counts_line, reds_of
-from .overview import ladder_lines, ladder_of
 from .plots.chart import Plot
 from .plots.samples import sample_plot
 from .summary import remarks_of
@@ -169,12 +168,6 @@ def _commands(row: Row) -> tuple[str, ...]:
     return tuple(
         shlex.join(words) for words in commands if all(word == printable(word) for word in words)
     )
-
-
-def ladders(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
-    """Which part of the machine is sick, as far as what regressed tells."""
-    own = ([row for row in rows if row.path == run.path] for run in runs)
-    return [line for found in own for line in ladder_lines(ladder_of(found))]
 
 
 def inside_of(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:

@@ -13,7 +13,7 @@ import pytest
 from pytest_roofline.engine.host import host_facts
 
 PAGE = Path(__file__).parents[3] / "docs" / "compare.md"
-# Named as in perf_tests, since a test's name and metric say which part of the device it exercises.
+# Named as in perf_tests.
 SUITE = """
 import pytest
 from pytest_roofline import Work
@@ -228,10 +228,6 @@ def words(run) -> dict[str, str]:
     return {judgement.label: judgement.verdict for judgement in run.judgements}
 
 
-def ladders(lines):
-    return [line for line in lines if line.startswith("ladder: ")]
-
-
 def test_a_new_driver_is_held_against_three_runs_of_the_old(story):
     story.record()
     status, live = story.do(["pytest", "perf_tests", *against(), "--roofline-save=new"])
@@ -244,25 +240,10 @@ def test_a_new_driver_is_held_against_three_runs_of_the_old(story):
         "memcpy_h2d[pinned-256MiB]"
     ]
     assert not any("ALL TESTS SHIFTED" in line for line in live)
-    # Rows for a machine say what changed and for which part they stand.
+    # Rows for a machine say what changed.
     rows = json.loads(story.desk.cli("compare", ",".join(SCATTER), "new", "--json").stdout)
-    assert {row["label"]: row["rung"] for row in rows} == {
-        "memcpy_d2d[256MiB]": "copy engine",
-        "memcpy_d2d_triton[256MiB]": "copies by multiprocessors",
-        "memcpy_h2d[pinned-256MiB]": "host link",
-        "memcpy_d2h[pinned-256MiB]": "host link",
-        "flash_attention[4096]": "matrix products",
-        "transformer[forward]": "matrix products",
-    }
+    assert len(rows) == len(NAMES)
     assert all(row["changed"] == ["driver 550.54 → 570.86"] for row in rows)
     assert all(row["between_devices"] is None and row["whole_suite"] is None for row in rows)
-    # The ladder is explained once, and only beside what regressed.
-    _, everything = story.do(["roofline", "explain", "new"])
-    _, red = story.do(["roofline", "explain", "new", "memcpy_d2d"])
-    _, green = story.do(["roofline", "explain", "new", "transformer"])
-    assert ladders(everything) == ladders(red) == ladders(live)
-    assert (len(ladders(live)), ladders(green)) == (1, [])
-    assert "fine: clock, host link, matrix products" in ladders(live)[0]
     story.desk.script(driver=NEW)
-    result = story.desk.run("perf_tests", *against())
-    assert (result.ret, ladders(result.stdout.lines)) == (0, [])
+    assert story.desk.run("perf_tests", *against()).ret == 0
