@@ -20,7 +20,7 @@ from pytest_roofline.ab import running, sides
 from pytest_roofline.baselines.files import write_baseline
 from pytest_roofline.baselines.runs import encode_line
 from pytest_roofline.cli.main import main
-from pytest_roofline.cli.options import GONE, SECTIONS
+from pytest_roofline.cli.options import SECTIONS
 from pytest_roofline.core.entries import Baseline, ExactEntry
 from pytest_roofline.core.facts import Machine, Property
 from pytest_roofline.core.judgements import Judgement
@@ -259,7 +259,7 @@ def test_the_help_says_what_it_does_gives_an_example_and_names_every_exit_status
 
 def test_the_first_help_lists_every_command_in_its_section_on_one_whole_line():
     named = {name for names in SECTIONS.values() for name in names}
-    assert named | set(GONE) == set(main.commands)
+    assert named == set(main.commands)
     for width in (80, 200):
         printed = CliRunner().invoke(main, ["--help"], terminal_width=width).stdout
         for title, names in SECTIONS.items():
@@ -279,13 +279,6 @@ def test_the_first_help_lists_every_command_in_its_section_on_one_whole_line():
         printed = CliRunner().invoke(main, [group, "--help"]).stdout
         listed = re.search(r"^Commands:\n(.*)", printed, re.DOTALL | re.MULTILINE)[1].splitlines()
         assert names == [line.split()[0] for line in listed]
-
-
-def test_a_command_that_is_gone_says_what_to_use_whatever_it_is_given():
-    for name, instead in GONE.items():
-        done = CliRunner().invoke(main, [name, "a", "--by", "b", "--help"])
-        assert (2, "") == (done.exit_code, done.stdout)
-        assert f"roofline: `roofline {name}` is gone; {instead}\n" == done.stderr
 
 
 def test_every_command_has_a_case_here_and_a_row_on_the_page():

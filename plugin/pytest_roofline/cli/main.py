@@ -13,7 +13,7 @@ from .baseline import baseline
 from .drill import drill
 from .exchange import export, import_
 from .machine import doctor, hardware, selftest
-from .options import GONE, Commands, gone
+from .options import Commands
 from .output import init, report
 from .profiler import profiler
 from .runs import compare, explain
@@ -53,7 +53,6 @@ _COMMANDS = (
     # A feature in a folder of its own has its import above and a line here; the rest works without it.
     ab,
     *(fleet, history),
-    *map(gone, GONE),
 )  # fmt: skip
 for _command in _COMMANDS:
     main.add_command(_command)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ..core.errors import BadInput, CannotStore, RooflineError
+from ..core.errors import CannotStore, RooflineError
 from ..core.units import printable, without_commands
 from ..core.writing import json_text
 
@@ -28,11 +28,6 @@ SECTIONS = {
     "Gate": ("ab", "drill"),
     "Look at the machine": ("doctor", "selftest", "hardware"),
     "Share": ("export", "import"),
-}
-# Commands that were taken away, which for one version say what to use instead.
-GONE = {
-    "qualify": "use `roofline compare BEFORE AFTER --control KEPT_BEFORE KEPT_AFTER`, each of them runs or a folder",
-    "contrast": "read results.csv of `roofline report` with pandas; docs/suite.md has the lines",
 }
 # As pyproject.toml asks for it. What reads files works without, what looks at a device does not.
 TORCH = "torch>=2.10"
@@ -169,18 +164,6 @@ def _sentence(error: Exception) -> str:
         where = "" if error.filename is None else f"{error.filename}: "
         return printable(f"{where}{error.strerror or error}")
     return printable(str(error))
-
-
-def gone(name: str) -> click.Command:
-    """A hidden command that takes whatever the old one took, and ends with status 2 and the sentence of `GONE`."""
-
-    def refuse() -> None:
-        raise BadInput(f"`roofline {name}` is gone; {GONE[name]}")
-
-    settings = {"ignore_unknown_options": True, "allow_extra_args": True}
-    return click.Command(
-        name, callback=refuse, hidden=True, add_help_option=False, context_settings=settings
-    )
 
 
 def say(text: str = "", *, err: bool = False) -> None:
