@@ -6,9 +6,8 @@ import zlib
 from functools import partial
 from pathlib import Path
 
-from ..plugin.conftest import NOISY, ONE, SUITE
+from ..plugin.conftest import NOISY, SUITE
 from .cases import DAYS, FILES, Case
-from .stored import HERE
 from .suites import UNEVEN
 
 DATA = Path(__file__).parents[1] / "exchange" / "data"
@@ -47,14 +46,6 @@ def listed(desk):
     (desk.path / "list.txt").write_text(
         "".join(f"{path.relative_to(desk.path)}\n" for path in paths)
     )
-
-
-def first_version(desk):
-    """Run files and baselines as the first version wrote them, which every later one must read."""
-    for path in (HERE / "inputs").iterdir():
-        folder = desk.path / (".roofline/runs" if path.suffix == ".jsonl" else "baselines")
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, folder)
 
 
 # The first is the last night's.
@@ -107,25 +98,6 @@ COMMANDS = {
     "import_nvbandwidth": Case(imported("a6000-nvbandwidth.json"), keeps=()),
     "import_babelstream": Case(imported("mi300x-babelstream.csv")),
     "import_pytest_benchmark": Case(imported("pytest-benchmark-storage-0030.json")),
-    "first_version": Case(
-        (
-            first_version,
-            "roofline explain new step",
-            "roofline explain new flash",
-            "roofline explain old model",
-            "roofline compare old new",
-            "roofline compare baselines/h100.json new",
-            "roofline baseline show",
-            "roofline baseline check",
-            "roofline baseline propose old -o proposal.json",
-            "roofline report new -o out",
-            "pytest -q --roofline-against=old",
-        ),
-        ONE.format(marks="")
-        .replace("test_one", "test_next")
-        .replace("payload_bytes=10**9", "tokens=500"),
-        keeps=("out/*.json", "out/*.csv", "out/*.md", "proposal.json"),
-    ),
     "history": Case(
         (partial(nodes, slow=1.0), "roofline history fleet", "roofline history fleet --json"),
         days=SLOWER_BY_NIGHT,

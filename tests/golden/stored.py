@@ -43,5 +43,5 @@ def strangers(names: set[str]) -> list[Path]:
     return [
         path
         for path in sorted(HERE.iterdir())
-        if path.is_dir() and path.name not in {*names, "inputs", "__pycache__"}
+        if path.is_dir() and path.name not in {*names, "__pycache__"}
     ]
