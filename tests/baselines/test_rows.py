@@ -239,7 +239,7 @@ def test_running_out_of_memory_is_one_row_and_what_was_taken_before_is_none(rows
             [("memory", "FAILED", True)],
         ),
         # Where the baseline has a time it is a regression.
-        ((exhausted(baseline_s=1e-3), slower), [("memory", "REGRESSED", True)]),
+        ((exhausted(lost={"": 1e-3}), slower), [("memory", "REGRESSED", True)]),
         # What ran out again in a later round is said once; what only a later round had no room for keeps its number.
         (
             (exhausted(name=""), exhausted(name="", round=2), exhausted(name="other")),

@@ -2,7 +2,6 @@
 
 import json
 import os
-from pathlib import Path
 
 import pytest
 
@@ -11,8 +10,6 @@ from pytest_roofline.core.errors import BadFile
 from pytest_roofline.core.judgements import Judgement, SessionRecord, SpreadRecord
 from pytest_roofline.core.samples import Block, Calibration, Samples
 
-# Runs of before there were blocks, calibrations and modes; they are read like any other.
-OLD_RUNS = sorted((Path(__file__).parent / "data").glob("run-before-*.jsonl"))
 JUDGEMENT = Judgement(
     test_id="test_memcpy.py::test_memcpy_d2d[64MiB]",
     label="memcpy_d2d[64MiB]",
@@ -69,20 +66,6 @@ def test_a_run_reads_back_as_it_was_written(make, tmp_path):
     # A spread that is taken as known has no degrees of freedom in the file.
     assert json.loads(encode_line(JUDGEMENT))["session_spread"].get("freedom") is None
     assert encode_line(make.measurement(label="two\nlines\r\u2028")).count("\n") == 1
-
-
-def test_runs_of_before_there_were_blocks_modes_and_judgements_are_read(make):
-    assert OLD_RUNS
-    for path in OLD_RUNS:
-        told = [json.loads(line) for line in path.read_text().splitlines()]
-        medians = [line["derived"]["median_s"] for line in told if line["type"] == "measurement"]
-        run = read_run(path)
-        assert [measurement.median_s for measurement in run.measurements] == medians, path
-        assert (run.cut, run.calibrations, run.judgements) == (False, (), ()), path
-    # Or a regression against it would be told as `timed by events → host`, where nothing has changed.
-    assert {m.samples.comparable().get("timed by") for m in read_run(OLD_RUNS[0]).measurements} == {
-        None
-    }
 
 
 def test_a_run_cut_at_any_byte_keeps_every_finished_measurement(make, tmp_path):

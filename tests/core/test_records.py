@@ -352,18 +352,3 @@ def test_work_is_shown_as_what_people_call_it():
         2.0,
         None,
     )
-
-
-def test_what_older_files_do_not_state_agrees_with_any():
-    for mine, other, agrees in [
-        (Work(flops=8, tokens=5), Work(flops=8, tokens=5), True),
-        (Work(flops=8, tokens=5), Work(flops=8), True),
-        (Work(flops=8), Work(flops=8), True),
-        (Work(flops=8, tokens=5), Work(flops=8, tokens=6), False),
-        (Work(flops=8, tokens=5), Work(flops=9), False),
-        (Work(flops=8), Work(flops=8, read_bytes=1), False),
-        # Run files of version 0.1 state bytes on the wire of some collectives.
-        (Work(algbw_bytes=8, wire_bytes=12, tokens=5), Work(algbw_bytes=8), True),
-        (Work(payload_bytes=8, wire_bytes=8), Work(payload_bytes=8), False),
-    ]:
-        assert mine.agrees(other) == other.agrees(mine) == agrees, (mine, other)

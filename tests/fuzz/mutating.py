@@ -76,7 +76,7 @@ DEEP = 100_000
 ABOVE_ZERO = frozenset((
     "process_medians", "Samples.seconds", "Recorded.seconds", "Ranks.seconds", "Ceiling.value", "Ceiling.limit",
     "iterations", "argument_sets", "Block.samples", "clock_hz", "spin_hz", "wall_s", "new_s", "reference_s",
-    "limit_s", "baseline_s", "reference_clock_hz", "Entry.tolerance", "Measurement.tolerance", "Recorded.tolerance",
+    "limit_s", "reference_clock_hz", "Entry.tolerance", "Measurement.tolerance", "Recorded.tolerance",
     "freedom", "Peak.value", "KernelTime.count", "Ranks.size", "Found.median_s", "Profile.calls", "round",
     "ExpectedGpus.memory_bytes", "Resources.shared_limit_bytes", "Entry.from_amount", "HardwareKey.devices",
     "generation",

@@ -1,9 +1,8 @@
-"""Profiles, and uses of memory in words, and what older versions wrote of them."""
+"""Profiles and uses of memory in words."""
 
-import json
 from dataclasses import replace
 
-from pytest_roofline.baselines.runs import OLDER, encode_line, read_run
+from pytest_roofline.baselines.runs import encode_line, read_run
 from pytest_roofline.core.memory import AllocatorPoint, MemoryPoint, MemoryUse
 from pytest_roofline.core.profiles import (
     AttentionTime,
@@ -184,42 +183,12 @@ def test_nothing_in_a_name_reaches_the_terminal():
     assert not {"\x1b", "\r", "\n"} & set("".join(lines))
 
 
-def test_a_run_file_gives_back_what_was_written_also_by_older_versions(make, tmp_path):
+def test_a_run_file_gives_back_what_was_written(make, tmp_path):
     full = replace(
         USE, over_time=(MemoryPoint(0.0, "forward", {}),), allocator=(AllocatorPoint(0.0, 1, 2),)
     )
     host = replace(PROFILE, operators=(OperatorTime("aten::mm", 1.0, 0.1, 1.0, 1),))
     assert (host, full) == _read(make, tmp_path / "new.jsonl", encode_line(host), encode_line(full))
-    older = json.loads(encode_line(PROFILE)) | {
-        "timers": {"host_s": 1e-3, "span_s": 2e-3},
-        "streams": 2,
-    }
-    older["kernels"][0] |= {
-        "median_s": 1e-3,
-        "min_s": 1e-3,
-        "max_s": 1e-3,
-        "deviation_s": 0.0,
-        "grid": [8, 1, 1],
-    }
-    older["classes"][0]["flops"] = 10**9
-    largest = [
-        {
-            "size_bytes": 600,
-            "category": "activations",
-            "made": "forward",
-            "shape": [10, 15],
-            "dtype": "float32",
-        }
-    ]
-    found = json.loads(encode_line(USE)) | {
-        "largest": largest,
-        "outputs": [{"module": "up", "predicted_bytes": 600}],
-    }
-    profile, use = _read(
-        make, tmp_path / "old.jsonl", json.dumps(older) + "\n", json.dumps(found) + "\n"
-    )
-    assert profile == replace(PROFILE, missing=("the moon", OLDER))
-    assert use == replace(USE, missing=("the moon", OLDER))
 
 
 def _read(make, path, *lines):

@@ -207,7 +207,7 @@ def test_every_command_calls_a_test_by_the_name_that_its_run_has(desk):
                 "compare slow slow", "compare slow baselines/h100.json", "explain slow")  # fmt: skip
     for command in commands:
         assert OWN_NAME in desk.cli(*command.split()).output, command
-    # A file from before names were kept holds the parameters alone, and an approval brings the name.
+    # An entry that was made with other ids is called anew by an approval.
     path = desk.path / "baselines" / "h100.json"
     path.write_text(path.read_text().replace(f'"called": "{OWN_NAME}"', '"called": ""'))
     assert "reduce[pinned-2-1KiB]" in desk.cli("baseline", "show", path).output

@@ -148,7 +148,7 @@ def test_it_is_red_where_the_baseline_has_a_time(oom, desk):
     outcome = next(one for one in run.outcomes if one.test_id.endswith("test_one"))
     assert (outcome.outcome, outcome.by_verdict) == ("failed", True)
     assert {"OUT OF MEMORY", "REGRESSED"} < set(outcome.verdicts)
-    assert run.out_of_memory[0].baseline_s == pytest.approx(2e-3, rel=0.01)
+    assert run.out_of_memory[0].lost == {"second": pytest.approx(2e-3, rel=0.01)}
     # Two saved runs that are compared say the same; the other way round there is nothing to miss.
     done = desk.cli("compare", "before", "after")
     assert done.exit_code == 1

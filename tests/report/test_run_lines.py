@@ -174,6 +174,7 @@ def test_a_sweep_is_one_line_with_what_fits_it():
             "points": 9,
             "plateau": 2e9,
             "latency_s": 2e-6,
+            "misfit": 0.01,
         }
         facts |= {"reached": {"50%": MIB, "80%": None}, "bandwidth": 2.1e9}
         return curve_line(CurveSummary(**(facts | changes)))

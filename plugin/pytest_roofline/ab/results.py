@@ -303,10 +303,8 @@ class SidesResults:
         if not runs:
             return None
         known = runs[0].environment
-        kept = {
-            name: value for name, value in (known.variables or {}).items() if name not in CACHES
-        }
-        return replace(known, variables=None if known.variables is None else kept)
+        kept = {name: value for name, value in known.variables.items() if name not in CACHES}
+        return replace(known, variables=kept)
 
     def _lines(self, side: str, runs: Sequence[Run], judgements: Sequence[Judgement]) -> list[Line]:
         """The records of a side's run, of which each process is a round."""

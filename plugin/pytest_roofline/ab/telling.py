@@ -155,7 +155,7 @@ def _row(results: SidesResults, twin: str, found: Paired) -> Row:
         told += (
             [f"A {modes_text(modes[0])}, B {modes_text(modes[1])}"] if modes[0] != modes[1] else []
         )
-        if results.parameters["A"] is None and not after[-1].work.agrees(before[-1].work):
+        if results.parameters["A"] is None and after[-1].work != before[-1].work:
             verdict, told = (
                 replace(verdict, kind=Kind.INVALID),
                 ["A and B did different work, whose times say nothing"],

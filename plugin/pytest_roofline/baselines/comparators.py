@@ -157,9 +157,7 @@ class RunComparator(Comparator):
     def _add(self, run: Run, session: Session, measurement: Measurement) -> None:
         processes = self._processes.setdefault(measurement.key.identity, {})
         # Times of different work do not mix; the first run says which work is meant.
-        if all(
-            measurement.work.agrees(attempts[0].work) for attempts in list(processes.values())[:1]
-        ):
+        if all(measurement.work == attempts[0].work for attempts in list(processes.values())[:1]):
             processes.setdefault((session, measurement.process), []).append(measurement)
             self._keys[measurement.key.identity] = measurement.key
             self._runs[session] = run
@@ -285,7 +283,7 @@ def open_comparator(paths: Sequence[Path]) -> Comparator:
 def find_reference(comparator: Comparator, key: Key, work: Work) -> tuple[Reference | None, str]:
     """What to compare a measurement of `work` with, or why there is nothing."""
     known = comparator.work(key)
-    if known is not None and not known.agrees(work):
+    if known is not None and known != work:
         before, now = (
             ", ".join(
                 f"{one.name}={amount}"

@@ -61,9 +61,7 @@ def propose(
     gated = not everything and any(marked)
     taken, left_out = _fit(runs, gated, accept_slower)
     for identity, sessions in taken.items():
-        _refuse_different(
-            sessions, "did different work", lambda first, one: one.work.agrees(first.work)
-        )
+        _refuse_different(sessions, "did different work", lambda first, one: one.work == first.work)
         if not sessions[0][1][0].key.is_canary:
             taken[identity], minority = _of_one_mode(sessions)
             left_out += minority

@@ -186,7 +186,7 @@ def renew(
     refusal = "" if accept_slower else more_memory
     known = (
         before.kind == "measured"
-        and _same_work(joined, before)
+        and joined.work == before.work
         and joined.sessions == newest(before.sessions)
     )
     if anew == kept or (known and not replaces):
@@ -242,12 +242,6 @@ def _renewed_peak(proposed: Entry, before: Entry, replaces: bool) -> tuple[int |
     return new, told, f"{before.label} takes {moved_text(old, new)}" if new > old else ""
 
 
-def _same_work(joined: Entry, before: Entry) -> bool:
-    assert joined.work is not None
-    assert before.work is not None
-    return joined.work.agrees(before.work)
-
-
 def newest(sessions: Sequence[Session]) -> tuple[Session, ...]:
     """At most thirty sessions, oldest first; of those of one run the last in the list. Without a date is oldest."""
     return _in_order(list({session.run_id: session for session in sessions}.values()))[
@@ -263,7 +257,7 @@ def _why_other(joined: Entry, before: Entry, proposed: Sequence[Session]) -> str
     """Why the old sessions are of something else than the new ones; empty where they are of the same."""
     if joined.kind != "measured":
         return "published figure"
-    if not _same_work(joined, before):
+    if joined.work != before.work:
         return "its work changed"
     reference = reference_of(before, "")
     return (

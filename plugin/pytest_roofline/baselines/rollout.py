@@ -204,7 +204,7 @@ def _change(before: RunComparator, after: RunComparator, key: Key) -> float | No
     first, second = before.work(key), after.work(key)
     if old is None or new is None or old.achieved != new.achieved:
         return None
-    if first is None or second is None or not first.agrees(second):
+    if first is None or second is None or first != second:
         return None
     then, now = (
         fmean(value for group in side.groups for value in group.logs) for side in (old, new)

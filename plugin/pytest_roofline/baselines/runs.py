@@ -51,24 +51,6 @@ LINE_TYPES: dict[str, type[Line]] = {
     "footer": Footer,
 }
 _NAMES = {kind: name for name, kind in LINE_TYPES.items()}
-# What older versions wrote, and of the kernels and classes of such a profile.
-RETIRED = {
-    "profile": frozenset(("timers", "overlap_s", "streams")),
-    "memory_use": frozenset(("largest", "largest_made", "outputs")),
-}
-RETIRED_INSIDE = {
-    "median_s",
-    "min_s",
-    "max_s",
-    "deviation_s",
-    "cpu_s",
-    "grid",
-    "grids",
-    "block",
-    "blocks",
-    "flops",
-}
-OLDER = "some fields of this record, which an older version wrote: they stand in the run file alone"
 FOREIGN = "`roofline import LOG --save NAME` makes one of another tool's log"
 # A footer has a line for every sweep.
 MOST_FOOTER_BYTES = 2**20
@@ -247,21 +229,7 @@ def read_line(line: bytes, number: int, path: Path) -> Line:
         check_schema(raw, where)
     if kind == "measurement":
         raw.pop("derived", None)
-    return to_record(_without_retired(raw, kind), LINE_TYPES[kind], where)
-
-
-def _without_retired(raw: Any, kind: str) -> Any:
-    """A record without the fields that older versions wrote and this one has no more, which it then says."""
-    retired = RETIRED.get(kind, frozenset()) & raw.keys()
-    if not retired:
-        return raw
-    plain = {name: value for name, value in raw.items() if name not in retired}
-    for items in filter(lambda value: isinstance(value, list), plain.values()):
-        for item in filter(lambda value: isinstance(value, dict), items):
-            for name in RETIRED_INSIDE & item.keys():
-                del item[name]
-    missing = plain.get("missing", [])
-    return plain | {"missing": [*missing, OLDER] if isinstance(missing, list) else missing}
+    return to_record(raw, LINE_TYPES[kind], where)
 
 
 def assemble(path: Path, records: list[Line], cut: bool) -> Run:

@@ -121,10 +121,6 @@ class Code:
         return self.commit[:10] + f" with changes {self.changes}" * bool(self.changes)
 
 
-# Says among comparable facts that variables are known, so that one that is missing is not set.
-VARIABLES = "variables"
-
-
 @dataclass(frozen=True, slots=True)
 class Environment:
     """Everything that may move a number; what differs from the baseline is named in the verdict.
@@ -134,7 +130,7 @@ class Environment:
         packages: version by name of every distribution of which a module was imported, and behind `#` a hash of its
             files where it has binaries.
         libraries: version by name of what the process had loaded: CUDA runtime, cuDNN, cuBLAS, NCCL, MKL, …
-        variables: those that steer such libraries; None in files of before they were kept.
+        variables: those that steer such libraries.
         caches: of compilers, `cold` or `warm` when the run began.
     """
 
@@ -144,7 +140,7 @@ class Environment:
     code: tuple[Code, ...] = ()
     packages: dict[str, str] = field(default_factory=dict)
     libraries: dict[str, str] = field(default_factory=dict)
-    variables: dict[str, str] | None = None
+    variables: dict[str, str] = field(default_factory=dict)
     caches: dict[str, str] = field(default_factory=dict)
 
     def everything(self) -> dict[str, str]:
@@ -172,16 +168,13 @@ class Environment:
             | self.libraries
             | {f"{name} cache": state for name, state in self.caches.items()}
         )
-        if self.variables is not None:
-            facts |= {VARIABLES: "known"} | {
-                f"${name}": value for name, value in self.variables.items()
-            }
+        facts |= {f"${name}": value for name, value in self.variables.items()}
         return {name: value for name, value in facts.items() if value is not None}
 
 
 def known_of(facts: Mapping[str, str], name: str) -> str:
-    """A comparable fact; `unset` of a variable where those are known, else `unknown`."""
-    return facts.get(name, "unset" if name.startswith("$") and VARIABLES in facts else "unknown")
+    """Return a comparable fact; without it `unset` for a variable, else `unknown`."""
+    return facts.get(name, "unset" if name.startswith("$") else "unknown")
 
 
 def _text(value: float | None, unit: str = "") -> str | None:

@@ -66,14 +66,13 @@ class Judgement:
     `reference_clock_hz` is the median clock behind the reference, in cycles per second, `clock_hz` that of the new
     processes; None where no probe ran.
     `limit_s` is the time of a call that just meets the limit (published, or a share of the roofline) that it was held
-    against in place of a reference, in seconds; None where that was none, and in files from before it was kept.
+    against in place of a reference, in seconds; None where that was none.
     `limit` says what kind of limit that is (`published`, `floor`, `roofline`) and `limit_source` whose.
     `peak` is the verdict on its memory, beside that on its time; None where it has no peak and its reference none.
     `new_medians_s` are the medians of the new processes, in seconds. `shift` is by how much all tests of the run were
     slower together, which was taken out; `changed` is what differs from the reference's environment; `siblings` how
     many like it, in the same run, it was held against; `fewest` how many new processes REGRESSED needs;
     `slower_processes` how many of the `compared_processes` of the reference were faster than the new centre.
-    Files from before these were kept have none of them.
 
     Raises:
         BadInput: an interval that cannot be, or only some of what a comparison with a reference always gives.

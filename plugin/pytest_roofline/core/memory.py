@@ -64,7 +64,6 @@ class OutOfMemory:
         free_bytes: what an allocation could still get when it happened.
         allocated_bytes: what torch's allocator had handed out when it happened.
         peak_bytes: the most that it had handed out since its record was reset, which `measure(peak_bytes=True)` does.
-        baseline_s: the first of `lost`; files of older versions have nothing but that.
         lost: seconds that the baseline has, by the name of a measurement, that there is none of now.
         lost_kernels: labels of compiled kernels that the baseline has, and that were not compiled now.
     """
@@ -84,7 +83,6 @@ class OutOfMemory:
     free_bytes: Amount | None = None
     allocated_bytes: Amount | None = None
     peak_bytes: Amount | None = None
-    baseline_s: AboveZero | None = None
     lost: dict[str, AboveZero] = field(default_factory=dict)
     lost_kernels: tuple[str, ...] = ()
     published: tuple[str, ...] = ()
@@ -156,10 +154,8 @@ def _size(match: re.Match[str] | None) -> int | None:
     return None if match is None else round(float(match[1]) * _UNITS[match[2]])
 
 
-# What a call is doing: inside autograd's backward, inside an optimizer's step, or before and between these. `other`
-# and the category `inputs` stand in records of older versions alone.
-Step = Literal["forward", "backward", "optimizer", "other"]
-STEPS: tuple[Step, ...] = get_args(Step)
+# The part of a call: autograd's backward, an optimizer's step, or else (before and between these) forward.
+Step = Literal["forward", "backward", "optimizer"]
 # docs/writing-tests.md defines each.
 Category = Literal[
     "parameters",
@@ -168,7 +164,6 @@ Category = Literal[
     "optimizer",
     "activations",
     "temporaries",
-    "inputs",
     "other",
 ]
 CATEGORIES: tuple[Category, ...] = get_args(Category)

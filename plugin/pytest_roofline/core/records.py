@@ -209,7 +209,7 @@ class CurveSummary:
 
     `reached` holds by share of the plateau the size from which on no larger one is below it, `of_roof` the same by
     share of the roofline, where every size has one. `misfit` is the root mean square of the relative errors of latency
-    and bandwidth; None in files of before it was kept. `latency_error_s` and `bandwidth_error` are standard errors
+    and bandwidth. `latency_error_s` and `bandwidth_error` are standard errors
     of the fit; None where zero is the best.
     """
 
@@ -220,8 +220,8 @@ class CurveSummary:
     reached: dict[str, int | None]
     latency_s: float
     bandwidth: float | None
+    misfit: float
     verdict: str = ""
-    misfit: float | None = None
     of_roof: dict[str, int | None] = field(default_factory=dict)
     latency_error_s: float | None = None
     bandwidth_error: float | None = None

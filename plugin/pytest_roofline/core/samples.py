@@ -10,7 +10,7 @@ from typing import Literal
 from .amounts import Amount, Count, FromZero, Magnitude, SampleTimes
 from .errors import BadInput
 
-Mode = Literal["events", "graph", "host", "unknown"]
+Mode = Literal["events", "graph", "host"]
 # Labels that say another thing was measured than asked for: two such numbers are comparable only if both carry them.
 ACHIEVED = ("cache_resident", "graph", "host_bound", "refilled", "waits_inside", "wall_clock")
 # More ranks on a host than it has cores take turns: such times tell of the scheduler, and never gate.
@@ -56,8 +56,7 @@ class Samples:
         seconds: every sample, in the order taken, those of excluded blocks included.
         tick_s: the resolution of the clock, in seconds.
         blocks: which samples were taken together, and which blocks count; without any, each sample is its own.
-        mode: `events` on the device's own clock, `graph` the same around a graph's replay, `host` the host's clock,
-            `unknown` in runs of older versions.
+        mode: `events` on the device's own clock, `graph` the same around a graph's replay, `host` the host's clock.
         overhead_s: what the stamps alone (or an empty replay) add to a call, in seconds; never subtracted.
         wall_s: seconds per call by the host's clock, where the host and not the device set the pace.
         neighbours: whether another process was seen at work on the device; what the driver withholds is unknown.
@@ -77,7 +76,7 @@ class Samples:
     argument_sets: Count = 1
     labels: tuple[str, ...] = ()
     blocks: tuple[Block, ...] = ()
-    mode: Mode = "unknown"
+    mode: Mode = "host"
     overhead_s: FromZero = 0.0
     wall_s: Magnitude | None = None
     neighbours: Literal["none", "seen", "unknown"] = "unknown"
@@ -153,7 +152,7 @@ class Samples:
 
     def comparable(self) -> dict[str, str]:
         """What of the way of timing is worth naming when it changed."""
-        return {} if self.mode == "unknown" else {"timed by": self.mode}
+        return {"timed by": self.mode}
 
     @property
     def spoiled(self) -> str:

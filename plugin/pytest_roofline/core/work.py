@@ -1,6 +1,6 @@
 """What one call does, in bytes and floating-point operations; every rate is derived from it and the time."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 from .errors import BadInput, shown
 
@@ -55,15 +55,6 @@ class Work:
                 "Work is zero throughout; expected at least one of read_bytes, write_bytes, payload_bytes, flops, "
                 "wire_bytes or algbw_bytes above zero; leave work out where only the time is wanted"
             )
-
-    def agrees(self, other: "Work") -> bool:
-        """Whether both may be the same call: equal amounts, where tokens that one does not state (0) agree with any.
-
-        Files from before tokens were counted state none, and files of version 0.1 state bytes on the wire of some
-        collectives; neither makes another work of the same bytes and FLOPs.
-        """
-        same = self if self.tokens and other.tokens else replace(self, tokens=other.tokens)
-        return other == (replace(same, wire_bytes=other.wire_bytes) if self.algbw_bytes else same)
 
     @property
     def traffic_bytes(self) -> int:

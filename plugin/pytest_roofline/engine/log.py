@@ -65,7 +65,7 @@ class Log:
     warmup_iterations: int = 0
     warmup_s: float = 0.0
     measuring_s: float = 0.0
-    mode: Mode = "unknown"
+    mode: Mode = "host"
     overhead_s: float = 0.0
     labels: set[str] = field(default_factory=set)
     first_calls_s: list[float] = field(default_factory=list)

@@ -146,9 +146,9 @@ def write(found: Sequence[Exportable]) -> dict[str, Any]:
     }
 
 
-def clock_of(samples: Samples) -> str | None:
-    """What pytest-benchmark is told of the clock behind samples; None where it is not known."""
-    return _TIMERS.get(samples.mode)
+def clock_of(samples: Samples) -> str:
+    """The name that pytest-benchmark has for the clock behind samples."""
+    return _TIMERS[samples.mode]
 
 
 def warmed_up(samples: Samples) -> int | Literal[False]:

@@ -249,7 +249,6 @@ _PHASES = {
     "forward": "forward",
     "backward": "backward",
     "optimizer": "the optimizer",
-    "other": "none of the phases",
 }
 # Of memory over time, in eighths of what it rises by.
 _BARS, _WIDEST = "▁▂▃▄▅▆▇█", 48

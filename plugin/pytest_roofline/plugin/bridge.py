@@ -116,7 +116,7 @@ class Bridge:
         own = item.get_closest_marker(THEIRS)
         # The closest marker is all that they look at, so it repeats what the test's own says.
         settings = {"group": measurement.key.benchmark, **(own.kwargs if own is not None else {})}
-        clock = _clock(samples.kept, clock_of(samples) or "roofline")
+        clock = _clock(samples.kept, clock_of(samples))
         # Garbage was not collected while we timed, and there is nothing to profile; `pedantic` warms nothing up.
         settings |= {"timer": clock, "disable_gc": True, "cprofile": False}
         settings |= {"warmup": True, "warmup_iterations": warmed_up(samples)}

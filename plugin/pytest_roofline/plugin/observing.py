@@ -176,7 +176,6 @@ def _held_against(
     kernels = session.compiled.missed(record.test_id, record.benchmark, record.parameters)
     return replace(
         record,
-        baseline_s=next(iter(lost.values()), None),
         lost=lost,
         lost_kernels=tuple(key.label for key in kernels),
     )

@@ -219,7 +219,7 @@ def job_text(job: Measurement, others: Sequence[Measurement]) -> list[str]:
     same = [
         one
         for one in others
-        if one.test_id == job.test_id and one.work.agrees(job.work) and one is not job
+        if one.test_id == job.test_id and one.work == job.work and one is not job
     ]
     return [
         f"{printable(job.label)}: the whole program takes {format_seconds(job.median_s)}, of which one steady call of "

@@ -43,7 +43,7 @@ def fit_text(curve: CurveSummary) -> str:
     if curve.bandwidth is not None:
         error = _error(curve.bandwidth_error, lambda value: three_digits(value / unit))
         fit += f" + size at {three_digits(curve.bandwidth / unit)}{error} {name}"
-    if curve.misfit is not None and curve.misfit > FAIR_FIT:
+    if curve.misfit > FAIR_FIT:
         return f"no latency and bandwidth fit it: the best, {fit.removeprefix('fits ')}, are {curve.misfit:.0%} off"
     return fit
 

@@ -206,7 +206,7 @@ def _facts(run: Run) -> dict[str, str]:
         told = {"code": str(code), "branch": code.branch, "merge base": code.merge_base}
         told["pull request"] = code.pull_request
         facts |= {f"{name}{of}": value for name, value in told.items() if value}
-    facts |= {f"${name}": value for name, value in (environment.variables or {}).items()}
+    facts |= {f"${name}": value for name, value in environment.variables.items()}
     facts |= {f"{name} cache": state for name, state in environment.caches.items()}
     return facts | {f"package {name}": version for name, version in environment.packages.items()}
 

@@ -85,7 +85,15 @@ class Report:
             categories={"activations": 1000}, before_bytes=10, phase_peaks={"forward": 1000},
         )  # fmt: skip
         curve = CurveSummary(
-            "all_reduce", "busbw_GBps", 4, 1e9, {"50%": 1024, "90%": None}, 1e-5, 2e9, "PASSED"
+            "all_reduce",
+            "busbw_GBps",
+            4,
+            1e9,
+            {"50%": 1024, "90%": None},
+            1e-5,
+            2e9,
+            0.01,
+            "PASSED",
         )
         return [
             Calibration("cuda:0", 1e-9, 2e-6, 1e-6, 3e-6, 1.9e9, 1024, "p"),
@@ -95,7 +103,7 @@ class Report:
             ExactJudgement(kernel.test_id, kernel.label, "sm_90", "REGRESSED", changes=(change,), remarks=("x",)),
             OutOfMemory(
                 "test_a.py::test_big", "big", {"size": 9}, "big[9]", "p", "cuda:0", "tried to allocate", name="",
-                phase="calls", asked_bytes=2**31, free_bytes=2**30, baseline_s=1e-3,
+                phase="calls", asked_bytes=2**31, free_bytes=2**30, lost={"": 1e-3},
             ), Outcome("test_a.py::test_big", "passed", ("OUT OF MEMORY",)),
             Outcome(f"test_h.py::test_hostile[{HOSTILE}]", "failed", reason=HOSTILE),
             Outcome("test_a.py::test_two", "skipped", reason="needs 2 GPUs"),

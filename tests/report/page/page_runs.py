@@ -26,7 +26,14 @@ def everything(make, path):
     records = [*_copies(make), *_collectives(make), *_peers(make), *_attention(make), *_steps(make)]
     records += [*_kernels(), *_without_time(make)]
     curve = CurveSummary(
-        "memcpy_d2d", "traffic_GBps", 15, 3.9e12, {"50%": 2 * MIB, "90%": 32 * MIB}, 2.1e-6, 3.95e12
+        "memcpy_d2d",
+        "traffic_GBps",
+        15,
+        3.9e12,
+        {"50%": 2 * MIB, "90%": 32 * MIB},
+        2.1e-6,
+        3.95e12,
+        0.01,
     )
     return make.run(
         path,

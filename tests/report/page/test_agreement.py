@@ -105,7 +105,7 @@ def _memory():
 
     return [
         lost("expected_oom"), Outcome("test_m.py::test_expected_oom", "passed", ("OUT OF MEMORY",)),
-        lost("lost_oom", baseline_s=1e-3),
+        lost("lost_oom", lost={"": 1e-3}),
         Outcome("test_m.py::test_lost_oom", "failed", ("OUT OF MEMORY", "REGRESSED"), "had a time", by_verdict=True),
         lost("sudden_oom", recorded=False),
         Outcome("test_m.py::test_sudden_oom", "failed", ("OUT OF MEMORY",), "OutOfMemoryError"),
