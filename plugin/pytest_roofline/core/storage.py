@@ -224,11 +224,18 @@ def to_plain(record: object) -> dict[str, Any]:
     plain = {}
     for member in dataclasses.fields(record):
         value = getattr(record, member.name)
-        made = member.default_factory
-        default = member.default if made is dataclasses.MISSING else made()
-        if member.name == "schema" or value != default:
+        if not _is_default(member, value):
             plain[member.name] = _plain_value(value)
     return plain
+
+
+def _is_default(member: "dataclasses.Field[Any]", value: object) -> bool:
+    """Return whether a field holds its default; a schema version never counts as one."""
+    if member.name == "schema":
+        return False
+    if member.default_factory is not dataclasses.MISSING:
+        return bool(value == member.default_factory())
+    return member.default is not dataclasses.MISSING and bool(value == member.default)
 
 
 def _plain_value(value: Any) -> Any:

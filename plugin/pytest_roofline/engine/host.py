@@ -165,6 +165,15 @@ def data_bytes() -> int | None:
     return _kilobytes("proc/self/status", "VmData")
 
 
+def _data_headroom_bytes() -> int | None:
+    """Return the bytes by which this process's data segment may still grow; None without a limit."""
+    used_bytes, resource = data_bytes(), limits()
+    if used_bytes is None or resource is None:
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    return None if soft == resource.RLIM_INFINITY else int(soft) - used_bytes
+
+
 def limits() -> Any:
     """The module that knows the limits of a process; None on a system without it."""
     try:
@@ -178,10 +187,9 @@ def free_memory_bytes() -> int:
     """What an allocation can still get: the least of what the machine, the cgroup and the process's limit allow."""
     available = _kilobytes("proc/meminfo", "MemAvailable")
     free = [memory_bytes() if available is None else available]
-    held, resource = data_bytes(), limits()
-    if held is not None and resource is not None:
-        soft, _ = resource.getrlimit(resource.RLIMIT_DATA)
-        free += [] if soft == resource.RLIM_INFINITY else [int(soft) - held]
+    headroom = _data_headroom_bytes()
+    if headroom is not None:
+        free.append(headroom)
     for folder, limit in _numbers("memory", "memory.max", "memory.limit_in_bytes"):
         used = read(folder / "memory.current") or read(folder / "memory.usage_in_bytes") or "0"
         # Page cache counts as used but is given back on demand.

@@ -269,6 +269,22 @@ def trend(seconds: Sequence[float]) -> float:
     return median(seconds[middle:]) / median(seconds[:middle]) - 1
 
 
+def is_steady(seconds: Sequence[float], precision: float, horizon: float = 1.0) -> bool:
+    """Return whether the time of a call drifts too little to matter by the end of the budget.
+
+    A drift matters if the two halves of the medians differ by more than the precision. It also matters if it is more
+    than noise, and the halves of the whole budget would differ so if it went on.
+
+    Args:
+        seconds: medians of blocks, in the order in which the blocks ran.
+        precision: the relative difference that may stay unknown, as a share.
+        horizon: how many times as long as the blocks so far the whole budget is.
+    """
+    limit = max(TREND, precision)
+    drift = abs(trend(seconds))
+    return drift <= limit and (drift * horizon <= limit or not _rises_or_falls(seconds))
+
+
 def _rises_or_falls(seconds: Sequence[float]) -> bool:
     """The Mann-Kendall test at 5 %: pairs in order against pairs out of order (Kendall, Rank Correlation Methods)."""
     count = len(seconds)
@@ -281,15 +297,12 @@ def _rises_or_falls(seconds: Sequence[float]) -> bool:
 
 
 def known(seconds: Sequence[float], precision: float, horizon: float = 1.0) -> bool:
-    """Whether the medians of blocks, in the order taken, are enough, agree and do not drift.
-
-    A drift matters if their halves differ by more than is to be known; or if it is more than noise, and going on like
-    this the halves of the whole budget, `horizon` times as long as so far, would.
-    """
-    if len(seconds) < FEWEST_BLOCKS or median_half_width(seconds) > precision:
-        return False
-    limit, moved = max(TREND, precision), abs(trend(seconds))
-    return moved <= limit and (moved * horizon <= limit or not _rises_or_falls(seconds))
+    """Whether the medians of blocks, in the order taken, are enough, agree and do not drift."""
+    return (
+        len(seconds) >= FEWEST_BLOCKS
+        and median_half_width(seconds) <= precision
+        and is_steady(seconds, precision, horizon)
+    )
 
 
 def ending(seconds: Sequence[float], precision: float) -> str:

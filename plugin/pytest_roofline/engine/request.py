@@ -157,15 +157,7 @@ class Request:
                     f"cache='rotate' needs a Timed with {makes}; the rank function returned none"
                 )
             raise BadInput(f"cache='rotate' needs {makes}")
-        count: object = self.first_calls
-        if (
-            isinstance(count, bool)
-            or not isinstance(count, int)
-            or not 0 <= count <= MOST_FIRST_CALLS
-        ):
-            raise BadInput(
-                f"first_calls is {shown(count)}; expected how many calls to time alone, 0 to {MOST_FIRST_CALLS}"
-            )
+        _check_first_calls(self.first_calls)
         if self.devices is not None:
             _check_devices(self.devices)
         if self.model is not None and not callable(getattr(self.model, "named_modules", None)):
@@ -253,6 +245,14 @@ def _check_metric(metric: str, work: Work) -> None:
     if metric != JOB_METRIC and work.amount(metric) is None:
         told = None if work == check_work(None) else work
         raise BadInput(f"metric is {shown(metric)}, but work has none of what it counts: {told}")
+
+
+def _check_first_calls(count: object) -> None:
+    """Raise BadInput unless `count` is a number of calls that may be timed alone."""
+    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_FIRST_CALLS:
+        raise BadInput(
+            f"first_calls is {shown(count)}; expected how many calls to time alone, 0 to {MOST_FIRST_CALLS}"
+        )
 
 
 def _check_devices(devices: Sequence[str]) -> None:
