@@ -152,11 +152,18 @@ class Sizing:
             return self.watch.behind(way.submit, way.shape.samples)
         return self.watch.plain(way.submit, way.shape.samples)
 
-    def _way(self, shape: BlockShape, mode: Mode, **more: object) -> BlockPlan:
+    def _way(
+        self,
+        shape: BlockShape,
+        mode: Mode,
+        ahead: bool = False,
+        labels: frozenset[str] = frozenset(),
+        call_s: float = 0.0,
+    ) -> BlockPlan:
+        """Return a plan of blocks of plain calls, with what its stamps add to a call."""
         overhead_s = self.calibration.event_pair_s / shape.calls if mode == "events" else 0.0
-        return BlockPlan(
-            shape, partial(self.calls, shape.calls), mode, overhead_s=overhead_s, **more
-        )  # type: ignore[arg-type]
+        submit = partial(self.calls, shape.calls)
+        return BlockPlan(shape, submit, mode, ahead, labels, call_s, overhead_s)
 
     def _directly(self, call_s: float, until_s: float) -> BlockPlan:
         """Samples long enough for the clock; looked at again, if there is time, where the warm-up misjudged them."""
