@@ -98,18 +98,17 @@ class Commands(click.Group):
     """Lists its commands in sections, and turns our own errors into one sentence and exit status 2."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Every command that is not hidden, one line each."""
+        """Write every command on a line of its section."""
         del ctx
-        left = {name: one for name, one in self.commands.items() if not one.hidden}
         # One width for all sections, so that they line up.
-        widest = max(map(len, left), default=0)
+        widest = max(map(len, self.commands), default=0)
         room = formatter.width - widest - 6
         for title, names in SECTIONS.items():
             # A feature whose folder is gone has no command.
             rows = [
-                (name.ljust(widest), left[name].get_short_help_str(room))
+                (name.ljust(widest), self.commands[name].get_short_help_str(room))
                 for name in names
-                if name in left
+                if name in self.commands
             ]
             if rows:
                 with formatter.section(title):
