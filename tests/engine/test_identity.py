@@ -30,10 +30,9 @@ def fresh(monkeypatch):
     def clear():
         for cached in (
             identity._code_at,
-            identity._names_of,
-            identity._distributions,
+            identity._distribution,
             identity._owners,
-            identity._version,
+            identity._name_and_version,
         ):
             cached.cache_clear()
 
@@ -159,45 +158,66 @@ def test_without_git_and_where_it_takes_too_long_nothing_is_invented(
     assert identity._code_of(repository) == ()
 
 
-def distribution(folder, name, version, files, **more):
+def distribution(folder, name, version, files, **texts):
     info = folder / f"{name}-{version}.dist-info"
     info.mkdir(parents=True)
-    (info / "RECORD").write_text(
-        "".join(f"{file},sha256=x,1\n" for file in files), encoding="utf-8"
-    )
-    for file, text in more.items():
+    (info / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n", encoding="utf-8")
+    if files:
+        lines = [f"{file},sha256=x,1\n" for file in files]
+        (info / "RECORD").write_text("".join(lines), encoding="utf-8")
+    for file, text in texts.items():
         (info / file.replace("__", ".")).write_text(text, encoding="utf-8")
-    return info
 
 
-def test_packages_are_those_imported_by_whatever_name_and_binaries_have_a_hash(
-    tmp_path, monkeypatch
-):
-    site = tmp_path / "site"
+def import_stand_ins(monkeypatch, site, *names):
+    """Have these modules alone imported, as files of a folder of packages."""
+    monkeypatch.setattr(sys, "path", [str(site), *sys.path])
+    modules = {name: types.ModuleType(name) for name in names}
+    for name, module in modules.items():
+        module.__file__ = str(site / name / "__init__.py")
+    put_in_place(monkeypatch, modules)
+
+
+def put_in_place(monkeypatch, modules):
+    stand_in = types.SimpleNamespace(modules=modules, stdlib_module_names=sys.stdlib_module_names)
+    monkeypatch.setattr(identity, "sys", stand_in)
+
+
+def test_packages_are_those_imported_by_whatever_name(tmp_path, monkeypatch):
+    site, below = tmp_path / "site-packages", tmp_path / "below" / "site-packages"
     distribution(site, "Plain", "1.0", ["plain/__init__.py"])
     distribution(site, "fast_thing", "2.0", ["fast_thing/core.so", "fast_thing/__init__.py"])
-    distribution(site, "PyOther", "3.0", ["other.py"])
-    (distribution(site, "PyDebian", "3.1", [], top_level__txt="debian\n") / "RECORD").unlink()
-    # Whose file ends like one of another, and one of which nothing is imported.
-    distribution(site, "unseen", "4.0", ["unseen/other.py", "unseen.py"])
-    distribution(site, "setuptools", "5.0", ["setuptools/__init__.py", "_distutils_hack.py"])
-    # Below, as of an environment over another.
-    distribution(tmp_path / "below", "plain", "0.9", ["plain/__init__.py"])
-    monkeypatch.setattr(sys, "path", [str(site), str(tmp_path / "below")])
-    monkeypatch.setattr(sys, "modules", {})
-    for name in ("plain", "fast_thing", "other", "debian", "_distutils_hack", "test_of_mine"):
-        sys.modules[name] = types.ModuleType(name)
-        sys.modules[name].__file__ = str(site / f"{name}.py")
-    found = packages()
-    assert {name: found[name] for name in found if name != "fast-thing"} == {
-        "Plain": "1.0", "PyOther": "3.0", "PyDebian": "3.1",
-    }  # fmt: skip
-    version, _, content = found["fast-thing"].partition("#")
-    assert (version, len(content)) == ("2.0", 8)
+    distribution(site, "PyOther", "3.0", ["other/__init__.py"])
+    distribution(site, "PyDebian", "3.1", [], top_level__txt="debian\n")
+    # It has a file whose path ends like one of another, and no module that is imported.
+    distribution(site, "unseen", "4.0", ["unseen/other/__init__.py", "unseen.py"])
+    hook = ["setuptools/__init__.py", "_distutils_hack/__init__.py"]
+    distribution(site, "setuptools", "5.0", hook)
+    distribution(below, "plain", "0.9", ["plain/__init__.py"])
+    distribution(below, "PyOther", "2.9", ["other/__init__.py"])
+    names = ("plain", "fast_thing", "other", "debian", "_distutils_hack", "json", "test_of_mine")
+    monkeypatch.syspath_prepend(str(below))
+    import_stand_ins(monkeypatch, site, *names)
+    expected = {"fast-thing": "2.0", "plain": "1.0", "pydebian": "3.1", "pyother": "3.0"}
+    assert packages() == expected
+
+
+def test_two_builds_of_a_version_differ_by_the_archives_that_they_were_installed_from(
+    tmp_path, monkeypatch
+):
+    def archive(**hashes):
+        origin = {"url": "file:///wheels/fast-1.whl", "archive_info": {"hashes": hashes}}
+        return json.dumps(origin)
+
+    site = tmp_path / "site-packages"
+    distribution(site, "fast", "1", [], direct_url__json=archive(sha256="0123456789abcdef"))
+    distribution(site, "other", "1", [], direct_url__json=archive())
+    import_stand_ins(monkeypatch, site, "fast", "other")
+    assert packages() == {"fast": "1#01234567", "other": "1"}
 
 
 def test_code_that_packages_were_installed_from_is_told_as_well(repository, tmp_path, monkeypatch):
-    site = tmp_path / "site"
+    site = tmp_path / "site-packages"
     (tmp_path / "link").symlink_to(repository)
     editable = {"url": (tmp_path / "link").as_uri(), "dir_info": {"editable": True}}
     checked_out = {"url": "https://x/y.git", "vcs_info": {"vcs": "git", "commit_id": "c0ffee"}}
@@ -222,21 +242,21 @@ def test_code_that_packages_were_installed_from_is_told_as_well(repository, tmp_
     mine, _ = identity._installed_code(side)
     assert (mine.commit, mine.branch, bool(mine.changes)) == (head, "", True)
     # A copy of the folder is what runs wherever the worktree is.
-    for name in ("mine", "theirs", "copied", "odd"):
-        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    import_stand_ins(monkeypatch, site, "mine", "theirs", "copied", "odd")
     assert list(identity.copied_from(side)) == []
     (repository / "test_a.py").write_text("A = 2\n")
-    assert list(identity.copied_from(side)) == [str(site / "copied-1.dist-info")]
+    assert list(identity.copied_from(side)) == [f"copied 1, installed from {repository}"]
 
 
 def test_variables_that_steer_libraries_are_kept_and_secrets_are_not():
     environ = {
         "NCCL_ALGO": "Ring", "OMP_NUM_THREADS": "1", "TORCHINDUCTOR_MAX_AUTOTUNE": "1", "HOME": "/root",
         "TRITON_API_KEY": "x", "TORCH_TOKEN": "x", "UCX_PASSWORD": "x", "PYTORCH_INDEX": "https://me:pw@host/simple",
-        "HSA_OVERRIDE_GFX_VERSION": "9.4.2",
+        "HSA_OVERRIDE_GFX_VERSION": "9.4.2", "LD_LIBRARY_PATH": "/opt/lib",
     }  # fmt: skip
     kept = [
         "HSA_OVERRIDE_GFX_VERSION",
+        "LD_LIBRARY_PATH",
         "NCCL_ALGO",
         "OMP_NUM_THREADS",
         "TORCHINDUCTOR_MAX_AUTOTUNE",
@@ -244,24 +264,43 @@ def test_variables_that_steer_libraries_are_kept_and_secrets_are_not():
     assert list(identity.variables(environ)) == kept
 
 
-def test_libraries_are_those_mapped_with_the_version_of_their_file_or_wheel(tmp_path, monkeypatch):
-    site = tmp_path / "site"
-    distribution(site, "nvidia_cublas_cu12", "12.8.4.1", [])
-    wheel, system = (
-        site / "nvidia" / "cublas" / "lib" / "libcublas.so.12",
-        tmp_path / "libnccl.so.2",
-    )
-    wheel.parent.mkdir(parents=True)
-    wheel.touch()
-    (tmp_path / "libnccl.so.2.27.3").touch()
-    system.symlink_to("libnccl.so.2.27.3")
-    maps = "".join(
-        f"7f00-7f01 r-xp 00000000 00:00 1 {path}\n" for path in (wheel, system, "/lib/libc.so.6")
-    )
-    monkeypatch.setattr(identity, "read", lambda path: maps)
-    found = libraries()
-    assert (found["cuBLAS"], found["NCCL"]) == ("12.8.4.1", "2.27.3")
-    assert not {"libc", "cuDNN"} & set(found)
+def mapped(monkeypatch, *paths, **modules):
+    """Have the process map these files, and import these modules."""
+    lines = [f"7f00-7f01 r-xp 00000000 00:00 1          {path}" for path in paths]
+    lines.append("7f02-7f03 rw-p 00000000 00:00 0")
+    monkeypatch.setattr(identity, "read", lambda path: "\n".join(lines))
+    put_in_place(monkeypatch, modules)
+
+
+def test_libraries_are_those_mapped_by_path_with_the_version_of_their_file_or_wheel(
+    tmp_path, monkeypatch
+):
+    site, file = tmp_path / "site-packages", "nvidia/cublas/lib/libcublas.so.12"
+    # Wheels of NVIDIA share their folder at the top.
+    distribution(site, "nvidia_a", "1", ["nvidia/a/lib/liba.so"], top_level__txt="nvidia\n")
+    distribution(site, "nvidia_cublas_cu12", "12.8.4.1", [file], top_level__txt="nvidia\n")
+    monkeypatch.setattr(sys, "path", [str(site)])
+    nccl = "/usr/lib/with a space/libnccl.so.2.27.3"
+    mapped(monkeypatch, nccl, site / file, "/lib/libc.so.6", "/opt/libMIOpen.so")
+    expected = {file: "12.8.4.1", nccl: "2.27.3", "/opt/libMIOpen.so": "unknown"}
+    assert libraries() == expected
+
+
+def test_a_library_that_variables_put_in_place_is_one_of_them(tmp_path, monkeypatch):
+    folder, hook, sibling = tmp_path / "mine", "/opt/hook.so", f"{tmp_path}/mine/below/libb.so"
+    folder.mkdir()
+    (tmp_path / "link").symlink_to(folder)
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path / 'link'}:")
+    monkeypatch.setenv("LD_PRELOAD", f"/opt/first.so {hook}")
+    mapped(monkeypatch, folder / "libkernels.so.3", hook, sibling, "/usr/lib/libz.so.1")
+    assert libraries() == {f"{folder}/libkernels.so.3": "3", hook: "unknown"}
+
+
+def test_a_library_linked_into_torch_stands_by_its_name(monkeypatch):
+    text = "PyTorch built with:\n  - Intel(R) oneAPI Math Kernel Library Version 2024.2-Product"
+    configuration = types.SimpleNamespace(show=lambda: text)
+    mapped(monkeypatch, torch=types.SimpleNamespace(__config__=configuration))
+    assert libraries() == {"MKL": "2024.2"}
 
 
 def test_a_cache_is_warm_where_something_lies_in_it(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
 from .amounts import Count
+from .libraries import folders, versions
 
 # Causes for which a block of samples does not count: the device was not itself.
 THERMAL = "thermal slowdown"
@@ -127,9 +128,9 @@ class Environment:
 
     Args:
         code: the tests' own first.
-        packages: version by name of every distribution of which a module was imported, and behind `#` a hash of its
-            files where it has binaries.
-        libraries: version by name of what the process had loaded: CUDA runtime, cuDNN, cuBLAS, NCCL, MKL, …
+        packages: version by name of every distribution of which a module was imported; `#` begins the hash of an
+            archive that was no index's.
+        libraries: version by path of what the process had loaded, as `core.libraries` describes it.
         variables: those that steer such libraries.
         caches: of compilers, `cold` or `warm` when the run began.
     """
@@ -144,10 +145,12 @@ class Environment:
     caches: dict[str, str] = field(default_factory=dict)
 
     def everything(self) -> dict[str, str]:
-        """What is comparable, and every package; too much for each line of a baseline."""
-        return self.comparable() | {
-            f"package {name}": version for name, version in self.packages.items()
-        }
+        """Return the comparable facts, every package and each library's folder.
+
+        They are too many for each line of a baseline.
+        """
+        packages = {f"package {name}": version for name, version in self.packages.items()}
+        return self.comparable() | folders(self.libraries) | packages
 
     def comparable(self) -> dict[str, str]:
         """The facts worth naming when they changed, as text by name: driver, kernel, code, versions, variables."""
@@ -165,7 +168,7 @@ class Environment:
         }
         facts |= (
             self.software
-            | self.libraries
+            | versions(self.libraries)
             | {f"{name} cache": state for name, state in self.caches.items()}
         )
         facts |= {f"${name}": value for name, value in self.variables.items()}

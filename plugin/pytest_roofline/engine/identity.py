@@ -1,6 +1,6 @@
-"""What exactly runs: the state of the code, packages, loaded libraries, variables and the caches of compilers.
+"""The state of what runs: code, packages, loaded libraries, variables and the caches of compilers.
 
-All of it is asked for in a few milliseconds; what cannot be told (no git, no version) is left out.
+All of it takes a few milliseconds. A fact that nothing states (no git, no version) is left out.
 """
 
 import contextlib
@@ -15,59 +15,46 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from importlib import metadata
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from ..core.facts import Code, Environment
+from ..core.libraries import NAMES, split_file
 from .host import read
 
-# Of a variable's name, what begins those that steer a library, and what those have that hold a secret.
+# Beginnings of the names of variables that steer a library, or which of two copies of it is loaded.
 _PREFIXES = (
-    *(
-        "NCCL_",
-        "RCCL_",
-        "TORCH",
-        "PYTORCH_",
-        "TRITON_",
-        "CUDA_",
-        "CUBLAS_",
-        "HIP_",
-        "HSA_",
-        "OMP_",
-        "MKL_",
-        "UCX_",
-    ),
+    "NCCL_",
+    "RCCL_",
+    "TORCH",
+    "PYTORCH_",
+    "TRITON_",
+    "CUDA_",
+    "CUBLAS_",
+    "HIP_",
+    "HSA_",
+    "OMP_",
+    "MKL_",
+    "UCX_",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
 )
 _SECRET = re.compile(
     r"TOKEN|SECRET|PASS|CREDENTIAL|AUTH|(?:API|ACCESS|PRIVATE)_?KEY|COOKIE", re.IGNORECASE
 )
 _SECRET_VALUE = re.compile(r"://[^/\s]*@|^(?:ghp_|sk-|xox|eyJ|AKIA|nvapi-|hf_)")
-# By the name of its file what a library is called.
-_LIBRARIES = {
-    "cudart": "CUDA runtime",
-    "cudnn": "cuDNN",
-    "cublas": "cuBLAS",
-    "cublasLt": "cuBLASLt",
-    "nccl": "NCCL",
-    "rccl": "RCCL",
-    "amdhip64": "HIP runtime",
-    "hipblaslt": "hipBLASLt",
-    "rocblas": "rocBLAS",
-    "MIOpen": "MIOpen",
-    "mkl_core": "MKL",
-    "gomp": "OpenMP",
-    "iomp5": "Intel OpenMP",
-    "mpi": "MPI",
-}
-_MAPPED = re.compile(rf"/lib({'|'.join(_LIBRARIES)})(?:-[^/]*)?\.so([.\d]*)$")
 _CACHES = {"Triton": "TRITON_CACHE_DIR", "Inductor": "TORCHINDUCTOR_CACHE_DIR"}
-# Without what git would read or write beside the answer, and without variables that name another repository in a hook.
+_PACKAGES_FOLDER = re.compile(r".*/(?:site|dist)-packages/(.+)")
+# Git reads and writes nothing beside its answer; inside a hook, variables name another repository.
 _GIT = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
-_OTHERS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
-# Of files that git does not know, so many are read, each up to so many bytes; of a larger one its size has to do.
+_GIT_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+# All answers of git together may take so long; in a huge repository what takes longer is unknown.
+GIT_S = 1.0
+# The most files outside of version control that are read, and of each the most bytes.
 _FILES, _FILE_BYTES = 200, 1 << 20
-# What CI says of the commit that it checked out: GitHub, GitLab, Jenkins.
+# Variables of GitHub, GitLab and Jenkins about the commit that they checked out.
 _BRANCH = (
     "GITHUB_HEAD_REF",
     "GITHUB_REF_NAME",
@@ -77,26 +64,24 @@ _BRANCH = (
 )
 _REQUEST = ("CI_MERGE_REQUEST_IID", "CHANGE_ID")
 _TARGET = ("GITHUB_BASE_REF", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME", "CHANGE_TARGET")
-# All answers of git together may take so long; in a huge repository what takes longer is unknown.
-GIT_S = 1.0
 
 
 def identified(
     environment: Environment, root: Path, side: Mapping[str, str] | None = None
 ) -> Environment:
-    """The environment with everything that tells what exactly runs.
+    """Return the environment with the state of everything that runs.
 
     Args:
         environment: of the device.
         root: the folder of the tests.
         side: the `checkout` that packages were installed from, and the `folder` whose code runs in its place.
     """
-    own = _code_of(root)
+    tests = _code_of(root)
     if side is None or side["checkout"] == side["folder"]:
-        own = tuple(map(_of_ci, own))
+        tests = tuple(map(_with_ci, tests))
     return replace(
         environment,
-        code=(*own, *_installed_code(side)),
+        code=(*tests, *_installed_code(side)),
         packages=packages(),
         libraries=libraries(),
         variables=variables(os.environ),
@@ -105,7 +90,7 @@ def identified(
 
 
 def variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that steer libraries of the GPU, sorted, without those that look like a secret."""
+    """Return the variables that steer libraries, sorted, without those that look like a secret."""
     return {
         name: value
         for name, value in sorted(environ.items())
@@ -116,7 +101,7 @@ def variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def caches() -> dict[str, str]:
-    """`cold` or `warm` of Triton's and Inductor's caches of what they compiled."""
+    """Return `cold` or `warm` of each compiler's cache."""
     places = {name: os.environ.get(variable) for name, variable in _CACHES.items()}
     # A container may run under a user that has neither name nor home.
     with contextlib.suppress(KeyError, OSError, RuntimeError):
@@ -125,217 +110,204 @@ def caches() -> dict[str, str]:
             places["Inductor"] or f"{tempfile.gettempdir()}/torchinductor_{getpass.getuser()}"
         )
     return {
-        name: "warm" if _filled(Path(place)) else "cold" for name, place in places.items() if place
+        name: "warm" if _has_entries(Path(place)) else "cold"
+        for name, place in places.items()
+        if place
     }
 
 
-def _filled(folder: Path) -> bool:
+def _has_entries(folder: Path) -> bool:
     try:
-        with os.scandir(folder) as found:
-            return any(found)
+        with os.scandir(folder) as entries:
+            return any(entries)
     except OSError:
         return False
 
 
 def libraries() -> dict[str, str]:
-    """Versions of the libraries that this process has mapped, as far as their files or packages tell."""
-    found: dict[str, str] = {}
+    """Return the version by path of each loaded library that times may depend on.
+
+    These are the libraries of `NAMES`, and those that LD_LIBRARY_PATH or LD_PRELOAD put in place. A path inside the
+    packages of an environment begins there, so that it is the same in each copy of the environment.
+    """
     lines = (read(Path("/proc/self/maps")) or "").splitlines()
-    for path in sorted({line.split()[-1] for line in lines if ".so" in line}):
-        if named := _MAPPED.search(path):
-            mapped = _MAPPED.search(os.path.realpath(path)) or named
-            found[_LIBRARIES[mapped[1]]] = (
-                _version_of_wheel(Path(path)) or mapped[2].strip(".") or "unknown"
-            )
-    torch = sys.modules.get("torch")
-    if torch is not None and "cuDNN" in found:
-        found["cuDNN"] = str(torch.backends.cudnn.version())
-    # What torch was linked with no mapped file tells.
-    built = getattr(torch, "__config__", None)
-    linked = (
-        re.search(r"Math Kernel Library Version ([\w.]+)", str(built.show()))
-        if built is not None
-        else None
+    mapped = sorted({line.split(maxsplit=5)[5] for line in lines if ".so" in line})
+    chosen = _chosen_for_loader()
+    paths = [
+        _in_packages(path) or path
+        for path in mapped
+        if split_file(path)[0] in NAMES or {path, path.rpartition("/")[0]} & chosen
+    ]
+    # Wheels of NVIDIA have the version of the library that they bring; the file's name has a part of it.
+    wheels = _owners(frozenset(path for path in paths if path.startswith("nvidia/")))
+    versions = {path: split_file(path)[1] or "unknown" for path in paths}
+    versions |= {path: _name_and_version(wheel)[1] for path, wheel in wheels.items()}
+    return _linked_into_torch() | versions
+
+
+def _chosen_for_loader() -> frozenset[str]:
+    """Return the folders and files that variables make the loader look at first, links resolved."""
+    places = re.split(
+        "[: ]", f"{os.environ.get('LD_PRELOAD', '')}:{os.environ.get('LD_LIBRARY_PATH', '')}"
     )
-    return ({"MKL": linked[1]} if linked else {}) | found
+    return frozenset(os.path.realpath(place) for place in places if place)
 
 
-def _version_of_wheel(path: Path) -> str:
-    """The version of a library that came as a wheel of its own: `site-packages/nvidia/cublas/lib/libcublas.so.12`."""
-    folder, _, inside = str(path).partition("/nvidia/")
-    start = f"nvidia_{inside.partition('/')[0]}_"
-    names = [one for one in _names_of(folder) if inside and one.startswith(start)]
-    return names[0].removesuffix(".dist-info").split("-")[1] if names else ""
-
-
-@functools.cache
-def _names_of(folder: str) -> tuple[str, ...]:
-    """What a folder of packages has metadata of: `numpy-2.1.0.dist-info`."""
-    try:
-        return tuple(
-            sorted(one.name for one in os.scandir(folder or ".") if one.name.endswith(".dist-info"))
-        )
-    except OSError:
-        return ()
+def _linked_into_torch() -> dict[str, str]:
+    """Return the version of MKL that torch was linked with, for which no file is mapped."""
+    configuration = getattr(sys.modules.get("torch"), "__config__", None)
+    text = str(configuration.show()) if configuration is not None else ""
+    match = re.search(r"Math Kernel Library Version ([\w.]+)", text)
+    return {"MKL": match[1]} if match else {}
 
 
 def packages() -> dict[str, str]:
-    """Version by name of each distribution of which a module is imported; of those with binaries with a hash."""
-    found = {
-        info.name.partition("-")[0].replace("_", "-"): _version(info)
-        for info in sorted(_imported())
-    }
-    # A list of thousands of files is read once, for its owner and for its hash, and not kept.
-    _record.cache_clear()
-    return found
+    """Return the version by name of each distribution of which a module is imported.
+
+    Behind `#` stands the beginning of the hash of the archive that it was installed from, if it was no index.
+    """
+    return dict(map(_name_and_version, _imported()))
 
 
 def copied_from(side: Mapping[str, str]) -> Iterator[str]:
-    """Imported distributions of which a copy was installed from a side's checkout, as `pip install .` does.
+    """Yield the imported distributions that were copied from a side's checkout, as `pip install .` does.
 
-    What is the same in the checkout as in the folder that stands for it is left out.
+    A distribution is left out if its folder is the same in the checkout as in the folder that stands for the checkout.
     """
-    for info in sorted(_imported()):
-        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
-            origin = json.loads(_origin(info) or "{}")
-            place = Path(unquote(urlsplit(str(origin["url"])).path)).resolve()
-            own = place.is_relative_to(side["checkout"]) and not place.is_relative_to(
-                side["folder"]
-            )
-            if own and not origin["dir_info"].get("editable"):
-                commit = next((one.commit for one in _code_of(Path(side["folder"]))), "HEAD")
-                if _git(Path(side["checkout"]), ("diff", "--quiet", commit, "--", str(place))) == [
-                    None
-                ]:
-                    yield str(info)
+    checkout, folder = Path(side["checkout"]), Path(side["folder"])
+    for distribution in _imported():
+        origin = _origin(distribution)
+        place = origin.folder
+        if place is None or origin.editable:
+            continue
+        if not place.is_relative_to(checkout) or place.is_relative_to(folder):
+            continue
+        commit = next((code.commit for code in _code_of(folder)), "HEAD")
+        if _git(checkout, ("diff", "--quiet", commit, "--", str(place))) == [None]:
+            yield f"{' '.join(_name_and_version(distribution))}, installed from {place}"
 
 
-def _imported() -> frozenset[Path]:
-    """The distributions of which a module is imported."""
-    modules = [(name, module) for name, module in list(sys.modules.items()) if "." not in name]
-    imported = {_plain(name): str(getattr(module, "__file__", "")) for name, module in modules}
-    known = dict(_distributions(tuple(sys.path)))
-    # A distribution may be called otherwise than what is imported of it; what lies nowhere beside one is of none.
-    places = tuple({f"{info.parent}{os.sep}" for info in known.values()})
-    # Every interpreter that has setuptools runs its hook.
-    unknown = {
-        name: file
-        for name, file in imported.items()
-        if name not in known and name != "_distutils_hack"
+def _imported() -> tuple[metadata.Distribution, ...]:
+    """Return the distributions of which a module is imported, sorted by name.
+
+    Most have the name of their module, which takes no list of files to see. A private module comes with a public one,
+    or is a hook that every process of an environment imports.
+    """
+    names = {name for name in list(sys.modules) if "." not in name} - sys.stdlib_module_names
+    files = {
+        name: str(getattr(sys.modules.get(name), "__file__", None) or "")
+        for name in names
+        if not name.startswith("_")
     }
-    others = frozenset(file for file in unknown.values() if file.startswith(places))
-    found = frozenset(known.pop(name) for name in sorted(imported) if name in known)
-    return found | _owners(others, found, frozenset(known.values()))
+    namesakes = {name: _distribution(name) for name in files}
+    missing = (_in_packages(files[name]) for name in files if namesakes[name] is None)
+    owners = _owners(frozenset(filter(None, missing)))
+    distributions = filter(None, (*owners.values(), *namesakes.values()))
+    by_name = {_name_and_version(each)[0]: each for each in distributions}
+    return tuple(by_name[name] for name in sorted(by_name))
 
 
-def _plain(name: str) -> str:
-    plain = name.lower().replace("-", "_").replace(".", "_")
-    return re.sub("__+", "_", plain) if "__" in plain else plain
+def _in_packages(path: str) -> str:
+    """Return the path of a file inside the packages of an environment; empty for a path elsewhere."""
+    match = _PACKAGES_FOLDER.fullmatch(path)
+    return match[1] if match else ""
 
 
 @functools.cache
-def _distributions(path: Sequence[str]) -> Mapping[str, Path]:
-    """Of each name the first on the path, which is what is imported where one environment lies over another."""
-    places = reversed(dict.fromkeys(path))
-    return {
-        _plain(name.partition("-")[0]): Path(folder) / name
-        for folder in places
-        for name in _names_of(folder)
+def _distribution(name: str) -> metadata.Distribution | None:
+    try:
+        return metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+@functools.cache
+def _owners(files: frozenset[str]) -> dict[str, metadata.Distribution]:
+    """Return the first distribution that installed each file, by the file's path inside the packages.
+
+    `packages_distributions` makes an object of every installed file, which takes a tenth of a second.
+    """
+    owners: dict[str, metadata.Distribution] = {}
+    for distribution in metadata.distributions() if files else ():
+        missing = files - owners.keys()
+        if not missing:
+            break
+        owners |= dict.fromkeys(_installed_files(distribution, missing), distribution)
+    return owners
+
+
+def _installed_files(distribution: metadata.Distribution, files: frozenset[str]) -> set[str]:
+    """Return those of some files that a distribution installed."""
+    modules = (distribution.read_text("top_level.txt") or "").split()
+    likely = {file for file in files if not modules or re.split("[/.]", file)[0] in modules}
+    # A module at the top is of this distribution alone; files below may be of others that share its folder.
+    certain = {file for file in likely if modules and file.count("/") < 2}
+    uncertain = likely - certain
+    record = (distribution.read_text("RECORD") if uncertain else None) or ""
+    return certain | {
+        file for file in uncertain if f"\n{file}," in record or record.startswith(f"{file},")
     }
 
 
 @functools.cache
-def _owners(
-    files: frozenset[str], found: frozenset[Path], others: frozenset[Path]
-) -> frozenset[Path]:
-    """The distributions that some modules are of: those called alike first, then those found, a short RECORD first."""
-    sought, owners = set(files), set()
-    places = {f"{info.parent}{os.sep}" for info in found | others}
-    tops = [
-        file[len(place) :].partition(os.sep)[0]
-        for file in files
-        for place in places
-        if file.startswith(place)
-    ]
-    stems = [_plain(top.partition(".")[0]).strip("_") for top in tops]
-    names = {info: _plain(info.name.partition("-")[0]) for info in found | others}
-    alike = frozenset(
-        info for info, name in names.items() if any(stem in name or name in stem for stem in stems)
-    )
-    for group in (alike, found - alike, others - alike):
-        for info in sorted(group, key=_size) if sought else ():
-            record, start = _record(info), len(f"{info.parent}{os.sep}")
-            if owned := {
-                file
-                for file in sought
-                if f"\n{file[start:].replace(os.sep, '/')},".encode() in record
-            }:
-                sought -= owned
-                owners.add(info)
-            if not sought:
-                break
-    return frozenset(owners)
+def _name_and_version(distribution: metadata.Distribution) -> tuple[str, str]:
+    facts, digest = distribution.metadata, _origin(distribution).digest
+    name, version = (facts.get_all(key, ["unknown"])[0] for key in ("Name", "Version"))
+    return re.sub(r"[-_.]+", "-", name).lower(), f"{version}#{digest}" if digest else version
 
 
-def _size(info: Path) -> int:
-    try:
-        return (info / "RECORD").stat().st_size
-    except OSError:
-        return 0
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """The place that a distribution was installed from, empty if it was an index."""
+
+    folder: Path | None = None
+    editable: bool = False
+    commit: str = ""
+    digest: str = ""
 
 
-@functools.cache
-def _record(info: Path) -> bytes:
-    """The list of a distribution's files, each behind a line break; from its top names where Debian keeps no list."""
-    try:
-        return b"\n" + (info / "RECORD").read_bytes()
-    except OSError:
-        names = (read(info / "top_level.txt") or "").split()
-        return "".join(f"\n{name}.py,\n{name}/__init__.py," for name in names).encode()
-
-
-@functools.cache
-def _version(info: Path) -> str:
-    record = _record(info)
-    binary = b".so," in record or b".pyd," in record
-    return info.name.removesuffix(".dist-info").partition("-")[2] + (
-        f"#{_hash(record[1:])}" if binary else ""
-    )
-
-
-def _hash(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:8]
+def _origin(distribution: metadata.Distribution) -> _Origin:
+    """Return what `direct_url.json` states, as PEP 610 describes it; a file that is odd states nothing."""
+    with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+        facts = json.loads(distribution.read_text("direct_url.json") or "{}")
+        if "vcs_info" in facts:
+            return _Origin(commit=str(facts["vcs_info"]["commit_id"]))
+        if "archive_info" in facts:
+            hashes = facts["archive_info"].get("hashes", {})
+            return _Origin(digest=str(next(iter(hashes.values()), ""))[:8])
+        if "dir_info" in facts:
+            folder = Path(unquote(urlsplit(str(facts["url"])).path)).resolve()
+            return _Origin(folder, editable=bool(facts["dir_info"].get("editable")))
+    return _Origin()
 
 
 def _installed_code(side: Mapping[str, str] | None = None) -> Iterator[Code]:
-    """The code of packages that were installed from a folder, as editable ones are, or from version control."""
-    for info in _distributions(tuple(sys.path)).values():
-        told = _origin(info)
-        if told is None:
-            continue
-        name = info.name.partition("-")[0].replace("_", "-")
-        try:
-            origin = json.loads(told)
-            if "vcs_info" in origin:
-                yield Code(name, str(origin["vcs_info"]["commit_id"]))
-            elif origin.get("dir_info", {}).get("editable"):
-                place = Path(unquote(urlsplit(str(origin["url"])).path)).resolve()
-                if side is not None and place.is_relative_to(side["checkout"]):
-                    place = side["folder"] / place.relative_to(side["checkout"])
-                yield from (replace(one, name=name) for one in _code_of(place))
-        except (ValueError, KeyError, TypeError, AttributeError):
-            continue
+    """Yield the code of packages installed from version control, or from a folder as editable ones."""
+    origins: dict[str, _Origin] = {}
+    for distribution in metadata.distributions():
+        origin = _origin(distribution)
+        if origin.commit or origin.editable:
+            # The first on the path is what is imported.
+            origins.setdefault(_name_and_version(distribution)[0], origin)
+    for name, origin in sorted(origins.items()):
+        if origin.folder is None:
+            yield Code(name, origin.commit)
+        else:
+            folder = _in_side(origin.folder, side)
+            yield from (replace(code, name=name) for code in _code_of(folder))
 
 
-@functools.cache
-def _origin(info: Path) -> str | None:
-    return read(info / "direct_url.json")
+def _in_side(folder: Path, side: Mapping[str, str] | None) -> Path:
+    """Return the folder that stands for one of the checkout."""
+    if side is None or not folder.is_relative_to(side["checkout"]):
+        return folder
+    return side["folder"] / folder.relative_to(side["checkout"])
 
 
 def _code_of(folder: Path) -> tuple[Code, ...]:
-    """The state of the repository that a folder is in; empty where git is not there, or knows of none."""
-    own = folder.resolve()
-    tops = (place for place in (own, *own.parents) if (place / ".git").exists())
+    """Return the state of the repository around a folder; empty where there is no repository, or no git."""
+    place = folder.resolve()
+    tops = (parent for parent in (place, *place.parents) if (parent / ".git").exists())
     return next(map(_code_at, tops), ())
 
 
@@ -362,30 +334,30 @@ def _code_at(top: Path) -> tuple[Code, ...]:
 
 
 def _changes(top: Path, state: bytes) -> str:
-    """A hash of what differs from the commit; empty where nothing does."""
+    """Return a hash of what differs from the commit; empty where nothing does."""
     if not state:
         return ""
     (difference,) = _git(
         top, ("diff", "HEAD", "--submodule=diff", "--no-ext-diff", "--no-textconv")
     )
-    new = [entry[3:] for entry in state.split(b"\0") if entry.startswith(b"?? ")]
-    return _hash(state + (difference or b"") + _contents(top, new))
+    names = [entry[3:] for entry in state.split(b"\0") if entry.startswith(b"?? ")]
+    content = state + (difference or b"") + _contents(top, names)
+    return hashlib.sha256(content).hexdigest()[:8]
 
 
 def _contents(top: Path, names: Sequence[bytes]) -> bytes:
-    """What stands in files that git does not know."""
-    told = []
+    """Return the content of files outside of version control; of a large file its size."""
+    contents = []
     for path in [top / os.fsdecode(name) for name in names[:_FILES]]:
         with contextlib.suppress(OSError):
             size = path.stat().st_size
-            told.append(
-                path.read_bytes() if path.is_file() and size <= _FILE_BYTES else b"%d" % size
-            )
-    return b"\0".join(told)
+            small = path.is_file() and size <= _FILE_BYTES
+            contents.append(path.read_bytes() if small else b"%d" % size)
+    return b"\0".join(contents)
 
 
-def _of_ci(code: Code) -> Code:
-    """CI checks out a commit, and says what it is of; of a side of two, or of another repository, it says nothing."""
+def _with_ci(code: Code) -> Code:
+    """Return the code with what CI states about the commit that it checked out."""
     number = re.fullmatch(r"refs/pull/(\d+)/.*", os.environ.get("GITHUB_REF", ""))
     return replace(
         code,
@@ -396,16 +368,16 @@ def _of_ci(code: Code) -> Code:
 
 
 def _first(names: Sequence[str]) -> str:
-    """The first of some variables that is set."""
+    """Return the first of some variables that is set."""
     return next((value for name in names if (value := os.environ.get(name))), "")
 
 
 def _git(root: Path, *commands: Sequence[str]) -> list[bytes | None]:
-    """What git says to each, begun at once since each takes milliseconds; None where it fails or takes too long."""
-    environ = {name: value for name, value in os.environ.items() if name not in _OTHERS}
+    """Return the output of git commands that run at once; None where one fails or takes too long."""
+    environ = {name: value for name, value in os.environ.items() if name not in _GIT_VARIABLES}
     end_s = time.monotonic() + GIT_S
     try:
-        running = [
+        processes = [
             subprocess.Popen(
                 [*_GIT, "-C", str(root), *command],
                 stdout=subprocess.PIPE,
@@ -416,14 +388,14 @@ def _git(root: Path, *commands: Sequence[str]) -> list[bytes | None]:
         ]
     except OSError:
         return [None] * len(commands)
-    return [_said(one, end_s) for one in running]
+    return [_output(process, end_s) for process in processes]
 
 
-def _said(process: "subprocess.Popen[bytes]", end_s: float) -> bytes | None:
+def _output(process: "subprocess.Popen[bytes]", end_s: float) -> bytes | None:
     with process:
         try:
-            out, _ = process.communicate(timeout=max(0.0, end_s - time.monotonic()))
+            output, _ = process.communicate(timeout=max(0.0, end_s - time.monotonic()))
         except subprocess.TimeoutExpired:
             process.kill()
             return None
-    return out if process.returncode == 0 else None
+    return output if process.returncode == 0 else None

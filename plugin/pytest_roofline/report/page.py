@@ -17,6 +17,7 @@ from markupsafe import Markup
 from ..baselines.run_files import run_names
 from ..baselines.run_rows import rows_of
 from ..baselines.runs import Run
+from ..core.libraries import folders, versions
 from ..core.rows import Row, badness, worst_first
 from ..core.units import format_memory, listed, printable, slug
 from ..kernel_gate.text import changes_text
@@ -197,10 +198,8 @@ def _facts(run: Run) -> dict[str, str]:
             if value is not None:
                 words, text = _fact(name, value)
                 facts[f"{what} {words}"] = text
-    facts |= {
-        f"software {name}": version
-        for name, version in (environment.software | environment.libraries).items()
-    }
+    libraries = versions(environment.libraries) | folders(environment.libraries)
+    facts |= {f"software {name}": text for name, text in (environment.software | libraries).items()}
     for code in environment.code:
         of = "" if code.name == "." else f" of {code.name}"
         told = {"code": str(code), "branch": code.branch, "merge base": code.merge_base}
