@@ -9,27 +9,27 @@ from pathlib import Path
 import pytest
 
 from pytest_roofline.core.facts import Code
-from pytest_roofline.engine import identity
+from pytest_roofline.engine import checkout, identity
 from pytest_roofline.engine.identity import identified, libraries, packages
 
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
     names = (
-        *identity._BRANCH,
-        *identity._REQUEST,
-        *identity._TARGET,
+        *checkout._BRANCH,
+        *checkout._REQUEST,
+        *checkout._TARGET,
         "GITHUB_REF",
         "CI_MERGE_REQUEST_DIFF_BASE_SHA",
     )
     for name in names:
         monkeypatch.delenv(name, raising=False)
     # Git takes long on a busy machine.
-    monkeypatch.setattr(identity, "GIT_S", 60.0)
+    monkeypatch.setattr(checkout, "GIT_S", 60.0)
 
     def clear():
         for cached in (
-            identity._code_at,
+            checkout._code_at,
             identity._distribution,
             identity._owners,
             identity._name_and_version,
@@ -67,8 +67,8 @@ def repository(tmp_path):
 
 
 def code_of(folder):
-    identity._code_at.cache_clear()
-    (found,) = identity._code_of(folder)
+    checkout._code_at.cache_clear()
+    (found,) = checkout.code_of(folder)
     return found
 
 
@@ -99,7 +99,7 @@ def test_the_state_of_the_code_is_its_commit_with_a_hash_of_what_differs(reposit
     assert code_of(tmp_path / "tree") == Code(".", head)
     git(tmp_path, "clone", "-q", "--depth=1", f"file://{repository}", "shallow")
     assert code_of(tmp_path / "shallow") == Code(".", head, branch="main", merge_base=head)
-    assert identity._code_of(tmp_path) == ()
+    assert checkout.code_of(tmp_path) == ()
 
 
 def test_a_change_inside_of_a_submodule_is_a_change(repository, tmp_path):
@@ -145,7 +145,7 @@ def test_without_git_and_where_it_takes_too_long_nothing_is_invented(
 ):
     class OfNoState(subprocess.Popen):
         def communicate(self, input=None, timeout=None):  # noqa: A002 - its own name
-            assert 0 < timeout <= identity.GIT_S
+            assert 0 < timeout <= checkout.GIT_S
             if "status" in self.args:
                 raise subprocess.TimeoutExpired(self.args, timeout)
             return super().communicate(input, timeout)
@@ -154,8 +154,8 @@ def test_without_git_and_where_it_takes_too_long_nothing_is_invented(
         patch.setattr(subprocess, "Popen", OfNoState)
         assert code_of(repository).changes == "unknown"
     monkeypatch.setenv("PATH", str(tmp_path))
-    identity._code_at.cache_clear()
-    assert identity._code_of(repository) == ()
+    checkout._code_at.cache_clear()
+    assert checkout.code_of(repository) == ()
 
 
 def distribution(folder, name, version, files, **texts):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_roofline.baselines.runs import read_run
-from pytest_roofline.engine import identity
+from pytest_roofline.engine import checkout, identity
 
 # Taken before the fixture of all tests puts stand-ins in their place.
 REAL = {name: getattr(identity, name) for name in ("identified", "packages", "libraries")}
@@ -125,7 +125,7 @@ def test_a_run_file_tells_it_and_a_comparison_names_every_difference(desk, monke
     for name, real in REAL.items():
         monkeypatch.setattr(identity, name, real)
     # This machine may be busy.
-    monkeypatch.setattr(identity, "GIT_S", 60.0)
+    monkeypatch.setattr(checkout, "GIT_S", 60.0)
     desk.suite()
     git(desk, "init", "-q")
     (desk.path / ".gitignore").write_text("__pycache__\nopened\n", encoding="utf-8")
@@ -140,7 +140,7 @@ def test_a_run_file_tells_it_and_a_comparison_names_every_difference(desk, monke
     assert environment.packages["pytest"].startswith(pytest.__version__)
     git(desk, "commit", "-q", "--allow-empty", "-m", "another")
     monkeypatch.setenv("NCCL_ALGO", "Ring")
-    identity._code_at.cache_clear()
+    checkout._code_at.cache_clear()
     desk.run("--roofline-save=new")
     lines = desk.cli("compare", "old", "new").output.splitlines()
     changed = next(line for line in lines if line.startswith("changed: "))
