@@ -31,7 +31,6 @@ def fresh(monkeypatch):
         for cached in (
             checkout._code_at,
             identity._distribution,
-            identity._owners,
             identity._name_and_version,
         ):
             cached.cache_clear()
@@ -171,11 +170,12 @@ def distribution(folder, name, version, files, **texts):
 
 def import_stand_ins(monkeypatch, site, *names):
     """Have these modules alone imported, as files of a folder of packages."""
-    monkeypatch.setattr(sys, "path", [str(site), *sys.path])
+    monkeypatch.setattr(sys, "path", list(dict.fromkeys([str(site), *sys.path])))
     modules = {name: types.ModuleType(name) for name in names}
     for name, module in modules.items():
         module.__file__ = str(site / name / "__init__.py")
     put_in_place(monkeypatch, modules)
+    return modules
 
 
 def put_in_place(monkeypatch, modules):
@@ -183,23 +183,21 @@ def put_in_place(monkeypatch, modules):
     monkeypatch.setattr(identity, "sys", stand_in)
 
 
-def test_packages_are_those_imported_by_whatever_name(tmp_path, monkeypatch):
+def test_packages_are_those_of_which_a_module_is_imported(tmp_path, monkeypatch):
+    """A module whose distribution has another name stands by its own, with the version that it states."""
     site, below = tmp_path / "site-packages", tmp_path / "below" / "site-packages"
-    distribution(site, "Plain", "1.0", ["plain/__init__.py"])
-    distribution(site, "fast_thing", "2.0", ["fast_thing/core.so", "fast_thing/__init__.py"])
-    distribution(site, "PyOther", "3.0", ["other/__init__.py"])
-    distribution(site, "PyDebian", "3.1", [], top_level__txt="debian\n")
-    # It has a file whose path ends like one of another, and no module that is imported.
-    distribution(site, "unseen", "4.0", ["unseen/other/__init__.py", "unseen.py"])
-    hook = ["setuptools/__init__.py", "_distutils_hack/__init__.py"]
-    distribution(site, "setuptools", "5.0", hook)
-    distribution(below, "plain", "0.9", ["plain/__init__.py"])
-    distribution(below, "PyOther", "2.9", ["other/__init__.py"])
-    names = ("plain", "fast_thing", "other", "debian", "_distutils_hack", "json", "test_of_mine")
+    distribution(site, "Plain", "1.0", [])
+    distribution(site, "fast_thing", "2.0", [])
+    distribution(site, "PyOther", "3.0", [])
+    distribution(site, "unseen", "4.0", [])
+    distribution(below, "plain", "0.9", [])
+    names = ("plain", "fast_thing", "other", "silent", "_distutils_hack", "json", "test_of_mine")
     monkeypatch.syspath_prepend(str(below))
-    import_stand_ins(monkeypatch, site, *names)
-    expected = {"fast-thing": "2.0", "plain": "1.0", "pydebian": "3.1", "pyother": "3.0"}
-    assert packages() == expected
+    modules = import_stand_ins(monkeypatch, site, *names)
+    modules["other"].__version__ = "3.0"
+    modules["test_of_mine"].__version__ = "1"
+    modules["test_of_mine"].__file__ = str(tmp_path / "test_of_mine.py")
+    assert packages() == {"fast-thing": "2.0", "other": "3.0", "plain": "1.0"}
 
 
 def test_two_builds_of_a_version_differ_by_the_archives_that_they_were_installed_from(
@@ -228,7 +226,8 @@ def test_code_that_packages_were_installed_from_is_told_as_well(repository, tmp_
         ("copied", copied),
         ("odd", []),
     ):
-        distribution(site, name, "1", [], direct_url__json=json.dumps(origin))
+        files = [f"{name}/__init__.py"]
+        distribution(site, name, "1", files, direct_url__json=json.dumps(origin))
     monkeypatch.setattr(sys, "path", [str(site)])
     head = git(repository, "rev-parse", "HEAD")
     assert list(identity._installed_code()) == [
@@ -272,16 +271,17 @@ def mapped(monkeypatch, *paths, **modules):
     put_in_place(monkeypatch, modules)
 
 
+@pytest.mark.parametrize("wheel", ["nvidia_cublas_cu12", "nvidia_cublas"])
 def test_libraries_are_those_mapped_by_path_with_the_version_of_their_file_or_wheel(
-    tmp_path, monkeypatch
+    wheel, tmp_path, monkeypatch
 ):
     site, file = tmp_path / "site-packages", "nvidia/cublas/lib/libcublas.so.12"
-    # Wheels of NVIDIA share their folder at the top.
-    distribution(site, "nvidia_a", "1", ["nvidia/a/lib/liba.so"], top_level__txt="nvidia\n")
-    distribution(site, "nvidia_cublas_cu12", "12.8.4.1", [file], top_level__txt="nvidia\n")
+    distribution(site, "nvidia_nccl_cu12", "1", [])
+    distribution(site, wheel, "12.8.4.1", [])
     monkeypatch.setattr(sys, "path", [str(site)])
     nccl = "/usr/lib/with a space/libnccl.so.2.27.3"
-    mapped(monkeypatch, nccl, site / file, "/lib/libc.so.6", "/opt/libMIOpen.so")
+    torch = types.SimpleNamespace(version=types.SimpleNamespace(cuda="12.8"))
+    mapped(monkeypatch, nccl, site / file, "/lib/libc.so.6", "/opt/libMIOpen.so", torch=torch)
     expected = {file: "12.8.4.1", nccl: "2.27.3", "/opt/libMIOpen.so": "unknown"}
     assert libraries() == expected
 

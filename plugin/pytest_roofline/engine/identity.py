@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 from urllib.parse import unquote, urlsplit
 
 from ..core.facts import Code, Environment
@@ -44,6 +45,14 @@ _SECRET = re.compile(
 )
 _SECRET_VALUE = re.compile(r"://[^/\s]*@|^(?:ghp_|sk-|xox|eyJ|AKIA|nvapi-|hf_)")
 _CACHES = {"Triton": "TRITON_CACHE_DIR", "Inductor": "TORCHINDUCTOR_CACHE_DIR"}
+# By the name of a library the part of its wheel's name.
+_WHEELS = {
+    "libcudart": "cuda-runtime",
+    "libcudnn": "cudnn",
+    "libcublas": "cublas",
+    "libcublasLt": "cublas",
+    "libnccl": "nccl",
+}
 _PACKAGES_FOLDER = re.compile(r".*/(?:site|dist)-packages/(.+)")
 
 
@@ -119,11 +128,22 @@ def libraries() -> dict[str, str]:
         for path in mapped
         if split_file(path)[0] in NAMES or {path, path.rpartition("/")[0]} & chosen
     ]
-    # Wheels of NVIDIA have the version of the library that they bring; the file's name has a part of it.
-    wheels = _owners(frozenset(path for path in paths if path.startswith("nvidia/")))
-    versions = {path: split_file(path)[1] or "unknown" for path in paths}
-    versions |= {path: _name_and_version(wheel)[1] for path, wheel in wheels.items()}
+    versions = {path: _version_of_wheel(path) or split_file(path)[1] or "unknown" for path in paths}
     return _linked_into_torch() | versions
+
+
+def _version_of_wheel(path: str) -> str:
+    """Return the version of NVIDIA's wheel that brought a library; empty for another library.
+
+    The file's name has a part of the version. Wheels for CUDA 12 name it: `nvidia-cublas-cu12`, and `nvidia-cublas`.
+    """
+    part = _WHEELS.get(split_file(path)[0], "")
+    if not part or not path.startswith("nvidia/"):
+        return ""
+    cuda = str(getattr(getattr(sys.modules.get("torch"), "version", None), "cuda", None))
+    names = (f"nvidia-{part}-cu{cuda.partition('.')[0]}", f"nvidia-{part}")
+    wheel = next(filter(None, map(_distribution, names)), None)
+    return wheel.version if wheel is not None else ""
 
 
 def _chosen_for_loader() -> frozenset[str]:
@@ -143,49 +163,25 @@ def _linked_into_torch() -> dict[str, str]:
 
 
 def packages() -> dict[str, str]:
-    """Return the version by name of each distribution of which a module is imported.
+    """Return the version by name of each installed package of which a module is imported.
 
-    Behind `#` stands the beginning of the hash of the archive that it was installed from, if it was no index.
+    Most distributions have the name of their module. A module of another name states its version itself, or is left
+    out. Behind `#` stands the beginning of the hash of the archive that it was installed from, if it was no index.
     """
-    return dict(map(_name_and_version, _imported()))
+    versions = dict(
+        _name_and_version(distribution)
+        if (distribution := _distribution(name)) is not None
+        else (name, _stated_version(module))
+        for name, module in list(sys.modules.items())
+        if not name.startswith("_") and "." not in name and name not in sys.stdlib_module_names
+    )
+    return {name: version for name, version in sorted(versions.items()) if version}
 
 
-def copied_from(side: Mapping[str, str]) -> Iterator[str]:
-    """Yield the imported distributions that were copied from a side's checkout, as `pip install .` does.
-
-    A distribution is left out if its folder is the same in the checkout as in the folder that stands for the checkout.
-    """
-    checkout, folder = Path(side["checkout"]), Path(side["folder"])
-    for distribution in _imported():
-        origin = _origin(distribution)
-        place = origin.folder
-        if place is None or origin.editable:
-            continue
-        if not place.is_relative_to(checkout) or place.is_relative_to(folder):
-            continue
-        commit = next((code.commit for code in code_of(folder)), "HEAD")
-        if git(checkout, ("diff", "--quiet", commit, "--", str(place))) == [None]:
-            yield f"{' '.join(_name_and_version(distribution))}, installed from {place}"
-
-
-def _imported() -> tuple[metadata.Distribution, ...]:
-    """Return the distributions of which a module is imported, sorted by name.
-
-    Most have the name of their module, which takes no list of files to see. A private module comes with a public one,
-    or is a hook that every process of an environment imports.
-    """
-    names = {name for name in list(sys.modules) if "." not in name} - sys.stdlib_module_names
-    files = {
-        name: str(getattr(sys.modules.get(name), "__file__", None) or "")
-        for name in names
-        if not name.startswith("_")
-    }
-    namesakes = {name: _distribution(name) for name in files}
-    missing = (_in_packages(files[name]) for name in files if namesakes[name] is None)
-    owners = _owners(frozenset(filter(None, missing)))
-    distributions = filter(None, (*owners.values(), *namesakes.values()))
-    by_name = {_name_and_version(each)[0]: each for each in distributions}
-    return tuple(by_name[name] for name in sorted(by_name))
+def _stated_version(module: ModuleType) -> str:
+    """Return what a module inside the packages of an environment states of itself; empty for another module."""
+    inside = _in_packages(str(getattr(module, "__file__", "")))
+    return str(vars(module).get("__version__", "")) if inside else ""
 
 
 def _in_packages(path: str) -> str:
@@ -203,38 +199,35 @@ def _distribution(name: str) -> metadata.Distribution | None:
 
 
 @functools.cache
-def _owners(files: frozenset[str]) -> dict[str, metadata.Distribution]:
-    """Return the first distribution that installed each file, by the file's path inside the packages.
-
-    `packages_distributions` makes an object of every installed file, which takes a tenth of a second.
-    """
-    owners: dict[str, metadata.Distribution] = {}
-    for distribution in metadata.distributions() if files else ():
-        missing = files - owners.keys()
-        if not missing:
-            break
-        owners |= dict.fromkeys(_installed_files(distribution, missing), distribution)
-    return owners
-
-
-def _installed_files(distribution: metadata.Distribution, files: frozenset[str]) -> set[str]:
-    """Return those of some files that a distribution installed."""
-    modules = (distribution.read_text("top_level.txt") or "").split()
-    likely = {file for file in files if not modules or re.split("[/.]", file)[0] in modules}
-    # A module at the top is of this distribution alone; files below may be of others that share its folder.
-    certain = {file for file in likely if modules and file.count("/") < 2}
-    uncertain = likely - certain
-    record = (distribution.read_text("RECORD") if uncertain else None) or ""
-    return certain | {
-        file for file in uncertain if f"\n{file}," in record or record.startswith(f"{file},")
-    }
-
-
-@functools.cache
 def _name_and_version(distribution: metadata.Distribution) -> tuple[str, str]:
     facts, digest = distribution.metadata, _origin(distribution).digest
     name, version = (facts.get_all(key, ["unknown"])[0] for key in ("Name", "Version"))
     return re.sub(r"[-_.]+", "-", name).lower(), f"{version}#{digest}" if digest else version
+
+
+def copied_from(side: Mapping[str, str]) -> Iterator[str]:
+    """Yield the imported distributions that were copied from a side's checkout, as `pip install .` does.
+
+    A distribution is left out if its folder is the same in the checkout as in the folder that stands for the checkout.
+    """
+    checkout, folder = Path(side["checkout"]), Path(side["folder"])
+    for distribution in metadata.distributions():
+        origin = _origin(distribution)
+        place = origin.folder
+        if place is None or origin.editable:
+            continue
+        if not place.is_relative_to(checkout) or place.is_relative_to(folder):
+            continue
+        if not _is_imported(distribution):
+            continue
+        commit = next((code.commit for code in code_of(folder)), "HEAD")
+        if git(checkout, ("diff", "--quiet", commit, "--", str(place))) == [None]:
+            yield f"{' '.join(_name_and_version(distribution))}, installed from {place}"
+
+
+def _is_imported(distribution: metadata.Distribution) -> bool:
+    files = distribution.files or ()
+    return any(file.parts[0].removesuffix(".py") in sys.modules for file in files)
 
 
 @dataclass(frozen=True, slots=True)
