@@ -3,8 +3,8 @@
     python benchmarks/readme_pictures.py report      # docs/pictures/report.png, by Chromium, in seconds
     python benchmarks/readme_pictures.py terminal    # docs/pictures/terminal.svg, by rich, in two minutes on idle cores
 
-The page is that of the drill which `memcpy_gate.py` recorded: red and green. The terminal is that of a benchmark of two
-sizes, one of which does its work twice; only the path of the temporary folder is written otherwise.
+The page is that of a drill that was recorded, `DRILL`: red and green. The terminal is that of a benchmark of two sizes,
+one of which does its work twice; only the path of the temporary folder is written otherwise.
 """
 
 import argparse

@@ -20,7 +20,7 @@ def test_runs_go_out_in_every_format_and_a_drill_goes_nowhere(command, saved, ma
         assert (0, "1 of 1 measurements exported\n") == (done.exit_code, done.stderr)
         assert json.loads(done.stdout)
         path = tmp_path / "new folder" / name
-        done = command("export", RUNS / "again-1.jsonl", "--to", name, "-o", path)
+        done = command("export", RUNS / "base-2.jsonl", "--to", name, "-o", path)
         assert (0, f"7 of 7 measurements exported to {path}\n") == (done.exit_code, done.stdout)
         skipped = "without a time: test_memcpy_d2d[4KiB], test_memcpy_d2d[32KiB], test_memcpy_d2d[512KiB] and 39 more: "
         assert done.stderr.startswith(f"{skipped}its test was skipped: needs an accelerator")
