@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from parts import with_part
 from rank_figures.page import table
 
 from pytest_roofline.core.errors import BadFile
@@ -13,9 +14,8 @@ from .facts import Facts
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs/results/hardware"
-PAGE = "docs/index.md"
-BEGIN = "<!-- made by benchmarks/on_hardware.py --table -->"
-END = "<!-- end of the table of devices -->"
+PAGE = ROOT / "docs/index.md"
+PROGRAM = "benchmarks/on_hardware.py --table"
 STAND_IN = "by stand-in"
 # What nobody has run here, by vendor, with what stands in for it; a product leaves when its facts are committed.
 FAMILIES: tuple[tuple[str, tuple[str, ...], str], ...] = (
@@ -78,31 +78,20 @@ def _named(name: str, products: Sequence[str]) -> bool:
     return any(re.search(rf"\b{name}\b", product) for product in products)
 
 
-def block() -> str:
-    """What stands between the two comments of the page."""
+def part() -> str:
+    """Return the sentence and the table that stand between the two comments of the page."""
     cells = [
         [device, state, rests.replace("LINK", "results/hardware/")]
         for device, state, rests in lines()
     ]
-    return "\n\n".join([BEGIN, SENTENCE, table(("device", "state", "by what"), cells), END])
-
-
-def with_table(text: str) -> str:
-    """A page with the table as it should be.
-
-    Raises:
-        BadFile: the comments are not there.
-    """
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise BadFile(
-            f"{PAGE} lacks {BEGIN!r} and {END!r}; expected both around the table of devices"
-        )
-    return before + block() + after
+    return f"{SENTENCE}\n\n{table(('device', 'state', 'by what'), cells)}"
 
 
 def write() -> None:
-    """The table into the first page of the documentation."""
-    path = ROOT / PAGE
-    path.write_text(with_table(path.read_text(encoding="utf-8")), encoding="utf-8")
+    """Write the table into the first page of the documentation.
+
+    Raises:
+        BadFile: the page lacks the comments around the table.
+    """
+    text = with_part(PAGE.read_text(encoding="utf-8"), PROGRAM, part())
+    PAGE.write_text(text, encoding="utf-8")

@@ -351,18 +351,22 @@ def test_a_page_of_a_fake_does_not_stand_among_results_of_hardware(lab, header, 
     assert lab.main.written_to(lab.main.parse(["--from", ".", "-o", "x.md"]), facts).name == "x.md"
 
 
-def test_the_first_page_of_the_documentation_holds_the_table_that_the_program_makes(lab):
-    text = (lab.main.ROOT / "docs" / "index.md").read_text()
-    assert lab.devices_table.with_table(text) == text
+def test_the_first_page_of_the_documentation_holds_the_table_that_the_program_makes(
+    lab, tmp_path, monkeypatch
+):
+    text, table = lab.devices_table.PAGE.read_text(), lab.devices_table.part()
+    monkeypatch.setattr(lab.devices_table, "PAGE", tmp_path / "index.md")
+    lab.devices_table.PAGE.write_text(text.replace(table, "an older table"))
+    lab.devices_table.write()
+    assert text == lab.devices_table.PAGE.read_text()
     # In the first screen.
-    assert text[: text.index(lab.devices_table.BEGIN)].count("\n") <= 24
+    assert text[: text.index(table)].count("\n") <= 24
 
 
 def test_facts_of_a_card_make_its_line(lab, header, probed, tmp_path, monkeypatch):
     facts, _ = probed()
     facts.header |= {"device": "cuda"}
     monkeypatch.setattr(lab.devices_table, "RESULTS", tmp_path)
-    monkeypatch.setattr(lab.devices_table, "ROOT", tmp_path.parent)
     lines = facts.path.read_text().splitlines(keepends=True)
     (tmp_path / "h100.jsonl").write_text(
         json.dumps({"header": facts.header}) + "\n" + "".join(lines[1:])
