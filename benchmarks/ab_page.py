@@ -1,9 +1,10 @@
 """Does `roofline ab` find what is there, and nothing where nothing is? On this machine, with its real clock.
 
-    python benchmarks/ab_page.py -o docs/results/ab.md
+    python benchmarks/ab_page.py -o docs/results/ab-quality.md
 
-Two environments over this one, whose package `seeded` asks half of the tests for 10 % more work; this checkout against
-itself over all host copies; and how long both took. Nothing else may run meanwhile: about a quarter of an hour.
+It writes its part of the page that `ab_quality.py` makes: two environments over this one, whose package `seeded` asks
+half of the tests for 10 % more work; this checkout against itself over all host copies; and how long both took. Nothing
+else may run meanwhile: about a quarter of an hour.
 """
 
 import argparse
@@ -12,13 +13,18 @@ import math
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from parts import part_of, with_part
 from stamp import ROOT, stamped
 
 from pytest_roofline.ab.making import over, packages_of
+from pytest_roofline.core.errors import BadFile
+
+PROGRAM = "benchmarks/ab_page.py"
 
 # Parts of the work of one call. Both functions are measured on both sides.
 PARTS, SEEDED = 20, 22
@@ -124,8 +130,8 @@ def took(facts: dict[str, Any]) -> tuple[float, int, int]:
     return ratio, processes.get("control", 0), processes["A"] // 2
 
 
-def page(seeded: Told, same: Told) -> str:
-    """The page, which says of each promise whether it was kept."""
+def part(seeded: Told, same: Told) -> str:
+    """Return the part of the page, which says of each promise whether it was kept."""
     slower, beside = seeded.verdicts(changed=True), seeded.verdicts(changed=False)
     false = same.verdicts(changed=False).count("REGRESSED")
     lines = [
@@ -147,12 +153,12 @@ def page(seeded: Told, same: Told) -> str:
         )
         lines.append(f"| {' | '.join((*cells, f'{controls} of {blocks}{kept[1]}'))} |")
     newline = "\n"
-    return f"""# Two sides in turn, for real
+    return f"""## Two sides in turn, for real
 
 Made by `python benchmarks/ab_page.py` on {same.facts["tests"][0]["hardware"]}, tolerance 5 %. Behind each
 difference is its interval, and behind that what a second A showed against A.
 
-## A slowdown of 10 % in one package
+### A slowdown of 10 % in one package
 
 Two environments, `python:BEFORE` against `python:AFTER`, at most {MOST} processes a side; in the second, a package
 asks for {SEEDED} parts in place of {PARTS}, of running sums, of copies and of waiting.
@@ -164,14 +170,14 @@ machine's memory and neighbours let them; waiting takes no core.
 
 {seeded.table}
 
-## This checkout against itself
+### This checkout against itself
 
 `roofline ab . . -- perf_tests -k memcpy`, at most eight processes a side:
 {false} of {len(same.facts["tests"])} tests are REGRESSED, each by chance. {same.facts["sentence"]}.
 
 {same.table}
 
-## How long it takes
+### How long it takes
 
 {newline.join(lines)}
 
@@ -181,29 +187,43 @@ which has decided before its fourth has one in more than a quarter of those it t
 """
 
 
-def main() -> None:
+def run_both(folder: Path) -> tuple[Told, Told]:
+    """Run the command on the seeded environments, then on this checkout, with an empty folder for their files."""
+    (folder / "bench").mkdir()
+    (folder / "bench" / "test_seeded.py").write_text(SUITE, encoding="utf-8")
+    (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    before, after = environments(folder)
+    comment, most = folder / "comment.md", f"--processes={MOST}"
+    seeded = measured(
+        folder, comment, most, f"python:{before}", f"python:{after}", "--", "bench", *PYTEST
+    )
+    files = f"--dir={folder / 'same'}"
+    same = measured(ROOT, comment, files, ".", ".", "--", "perf_tests", "-k", "memcpy", *PYTEST)
+    return seeded, same
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit status: 0, or 2 for a page that has no place for the part."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
-    options = parser.parse_args()
+    parser.add_argument("-o", "--output", type=Path, help="Markdown page whose part to write")
+    options = parser.parse_args(arguments)
+    try:
+        if options.output:
+            # Nobody waits a quarter of an hour for a part that has no place.
+            part_of(options.output.read_text(encoding="utf-8"), PROGRAM)
+    except (BadFile, OSError) as error:
+        print(f"ab_page: {options.output}: {error}", file=sys.stderr)
+        return 2
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "bench").mkdir()
-        (folder / "bench" / "test_seeded.py").write_text(SUITE, encoding="utf-8")
-        (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-        before, after = environments(folder)
-        comment, most = folder / "comment.md", f"--processes={MOST}"
-        seeded = measured(
-            folder, comment, most, f"python:{before}", f"python:{after}", "--", "bench", *PYTEST
-        )
-        kept = f"--dir={folder / 'same'}"
-        same = measured(ROOT, comment, kept, ".", ".", "--", "perf_tests", "-k", "memcpy", *PYTEST)
-    text = page(seeded, same)
+        text = part(*run_both(Path(name)))
     print(text)
     if options.output:
-        options.output.write_text(stamped(text), encoding="utf-8")
+        page = options.output.read_text(encoding="utf-8")
+        options.output.write_text(with_part(page, PROGRAM, stamped(text)), encoding="utf-8")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -3,7 +3,7 @@
     python benchmarks/ab_quality.py -o docs/results/ab-quality.md
 
 Runs of two sides in turn, made up, whose truth is known; the verdicts are those of the plugin's own `judge_paired`,
-asked after every block as `roofline ab` asks it.
+asked after every block as `roofline ab` asks it. The part of the page that `ab_page.py` wrote stays as it stands.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import ab_page
 from detectors.in_turn import Tally
 from detectors.in_turn_rows import (
     ALL,
@@ -28,8 +29,10 @@ from detectors.in_turn_rows import (
 )
 from detectors.peers import PROCESS_PEERS, SLOWDOWNS, SWEEP
 from detectors.rows import bounds
+from parts import comments, part_of, with_part
 from stamp import stamped
 
+from pytest_roofline.core.errors import BadFile
 from pytest_roofline.stats.verdicts import Kind
 
 # The goals, as shares.
@@ -154,7 +157,8 @@ def page(counted: Counted, peers: dict[tuple[str, str], Called], plan: Plan) -> 
         "| set-up | slower by | REGRESSED % | wrongly PASSED % | tests |",
     ]
     lines += ["|---" * 5 + "|", *[_all(one) for one in counted if one[0].slower == ALL]]
-    return "\n".join([*lines, *(_rivals(peers) if peers else []), "", *_limits(counted)]) + "\n"
+    lines += [*(_rivals(peers) if peers else []), "", *_limits(counted)]
+    return "\n".join([*lines, "", *comments(ab_page.PROGRAM)]) + "\n"
 
 
 def _unchanged(one: tuple[Row, Tally]) -> str:
@@ -262,8 +266,17 @@ def _limits(counted: Counted) -> list[str]:
     ]
 
 
+def measured_part(path: Path) -> str:
+    """Return the part of `ab_page.py` in the page at a path; empty where no page stands there.
+
+    Raises:
+        BadFile: the page has no place for the part.
+    """
+    return part_of(path.read_text(encoding="utf-8"), ab_page.PROGRAM) if path.exists() else ""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0."""
+    """Return the exit status: 0, or 2 for a page that has no place for the part of `ab_page.py`."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -285,6 +298,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "-o", "--output", type=Path, help="Markdown file to write; else it is printed"
     )
     options = parser.parse_args(arguments)
+    try:
+        part = measured_part(options.output) if options.output else ""
+    except BadFile as error:
+        print(f"ab_quality: {options.output}: {error}", file=sys.stderr)
+        return 2
     plan = Plan(options.draws, options.seed)
     wanted = [row for row in rows() if options.only in f"{row.group} {row.name}"]
     counted = []
@@ -295,7 +313,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         counted.append((row, tally))
     text = page(counted, {} if options.only else count_peers(plan, options.jobs), plan)
     if options.output:
-        options.output.write_text(stamped(text), encoding="utf-8")
+        text = with_part(stamped(text), ab_page.PROGRAM, part)
+        options.output.write_text(text, encoding="utf-8")
     else:
         print(text, end="")
     return 0

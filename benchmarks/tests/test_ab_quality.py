@@ -1,6 +1,7 @@
 """The page on `roofline ab`: it draws what it says, counts what is said, and calls a missed goal missed."""
 
 import math
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -105,12 +106,31 @@ def test_the_page_names_goals_that_are_missed(lab):
     assert text.count("call no more unchanged suites slower: RCCL perf gate (calm: 70 %).") == 1
 
 
-def test_a_small_run_writes_the_page(lab, tmp_path, rows_of):
+def test_a_small_run_writes_the_page_and_keeps_the_part_of_real_runs(lab, tmp_path, rows_of):
+    page = (Path(__file__).parents[2] / "docs/results/ab-quality.md").read_text(encoding="utf-8")
     path = tmp_path / "page.md"
+    path.write_text(page, encoding="utf-8")
     assert lab.page.main(["--draws", "1", "--only", "small", "--jobs", "1", "-o", str(path)]) == 0
-    told = rows_of(path.read_text(encoding="utf-8"), "Suites of 25")
+    written = path.read_text(encoding="utf-8")
+    # The last sentence of the simulation, and all that stands behind it.
+    end = "\n* Times are made up"
+    assert page[page.index(end) :] == written[written.index(end) :]
+    told = rows_of(written, "Suites of 25")
     assert [(row[0], row[-1]) for row in told] == [("σ_p 1 %", "4"), ("calm", "4"), ("mix", "4")]
     # PASSED, IMPROVED and open, and what is red.
     assert all(
         sum(float(row[at]) for at in (4, 5, 6, 7)) == pytest.approx(100, abs=0.2) for row in told
     )
+
+
+def test_a_page_without_a_place_for_real_runs_is_refused_and_a_new_one_has_it(
+    lab, tmp_path, capsys, monkeypatch
+):
+    path = tmp_path / "page.md"
+    path.write_text("# A page\n", encoding="utf-8")
+    assert 2 == lab.page.main(["-o", str(path)])
+    assert "expected both, in this order, once each" in capsys.readouterr().err
+    path.unlink()
+    monkeypatch.setattr(lab.page, "count_all", lambda *_: [])
+    assert 0 == lab.page.main(["--only", "no such row", "--jobs", "1", "-o", str(path)])
+    assert "" == lab.page.measured_part(path)
