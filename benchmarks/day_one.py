@@ -1,20 +1,24 @@
 """How often a healthy machine is red on day one by its floors, and from how far beyond a floor a slow one is.
 
-    python benchmarks/day_one.py -o docs/results/day-one.md
+    python benchmarks/day_one.py -o docs/results/floors.md
 
-Draws medians of processes and puts them through the decision of a run: floors of `baselines/`, up to twelve rounds.
+Draws medians of processes and puts them through the decision of a run: floors of `baselines/`, up to twelve rounds. It
+writes its part of the page; the tables of floors are those of `baselines/published/build.py`.
 """
 
 import argparse
 import math
 import random
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from parts import part_of, with_part
 from stamp import stamped
 
 from pytest_roofline.core.entries import SHARE, Entry
+from pytest_roofline.core.errors import BadFile
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.stats.limits import Floor, Limit
 from pytest_roofline.stats.looks import MOST_ROUNDS, Looks
@@ -26,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "baselines" / "published"))
 from floors import Cell, cells  # noqa: E402
 
+PROGRAM = "benchmarks/day_one.py"
 RUNS, DRAWS, SEED = 500, 400, 19
 # Standard deviations of log seconds: between processes, between cards of a product, and of those in arithmetic.
 PROCESS, CARD, CARD_GEMM = 0.01, 0.01, 0.05
@@ -39,11 +44,11 @@ TESTS = {
     "host to device": 2,
     "device to host": 2,
 }
-PAGE = """# Day one, simulated
+PART = """## Day one, simulated
 
 Made by `python benchmarks/day_one.py`, every number of it, with {runs} runs of each product and
 seed {seed}.
-A machine is healthy where its rates are the median of the healthy figures behind [the floors](floors.md). Cards are
+A machine is healthy where its rates are the median of the healthy figures behind [the floors](#the-floors). Cards are
 {card:.0%} apart (in arithmetic {gemm:.0%}), the processes of one {process:.0%}.
 Each test takes up to {rounds} rounds, in which only what is undecided is
 measured again, and goes through the decision of a run with its floor. These spreads are assumed: nobody has
@@ -57,7 +62,7 @@ measured them here on accelerators.
 
 **From where a slow machine is red.** A test that takes {excess:.1%} longer than its floor allows
 is red {found:.0%} of the time, in up to {rounds} rounds; in a single one it must take {single:.1%}
-longer. The column *red from* of [the floors](floors.md) adds the first to what lies between typical and floor.
+longer. The column *red from* of [the floors](#the-floors) adds the first to what lies between typical and floor.
 """
 
 
@@ -139,32 +144,42 @@ def excess(rounds: int, draws: int, seed: int) -> float:
             return beyond
 
 
-def page(runs: int, draws: int, seed: int) -> str:
-    """Markdown."""
+def part(runs: int, draws: int, seed: int) -> str:
+    """Return the part of the page, as Markdown."""
     rows = []
     for machine in machines():
         red = healthy_runs_red(machine, runs, random.Random(seed))
         rows.append(f"| {machine.product} | {machine.tests} | {red} of {runs} ({red / runs:.1%}) |")
         print(rows[-1], flush=True)
-    return PAGE.format(
+    return PART.format(
         runs=runs, seed=seed, card=CARD, gemm=CARD_GEMM, process=PROCESS, rounds=MOST_ROUNDS, found=FOUND,
         table="\n".join(rows), excess=excess(MOST_ROUNDS, draws, seed), single=excess(1, draws, seed),
     )  # fmt: skip
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit status: 0, or 2 for a page that has no place for the part."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
+    parser.add_argument("-o", "--output", type=Path, help="Markdown page whose part to write")
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--draws", type=int, default=DRAWS)
-    options = parser.parse_args()
-    text = page(options.runs, options.draws, SEED)
+    options = parser.parse_args(arguments)
+    try:
+        if options.output:
+            # Nobody waits minutes for a part that has no place.
+            part_of(options.output.read_text(encoding="utf-8"), PROGRAM)
+    except (BadFile, OSError) as error:
+        print(f"day_one: {options.output}: {error}", file=sys.stderr)
+        return 2
+    text = part(options.runs, options.draws, SEED)
     print(text)
     if options.output:
-        options.output.write_text(stamped(text), encoding="utf-8")
+        page = options.output.read_text(encoding="utf-8")
+        options.output.write_text(with_part(page, PROGRAM, stamped(text)), encoding="utf-8")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

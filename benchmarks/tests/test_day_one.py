@@ -2,8 +2,12 @@
 
 import importlib
 import random
+import re
+from pathlib import Path
 
 import pytest
+
+PAGE = Path(__file__).parents[2] / "docs/results/floors.md"
 
 
 @pytest.fixture(scope="module")
@@ -29,3 +33,29 @@ def test_cards_that_lie_as_far_apart_as_floors_are_low_would_be_red(day_one, mon
 def test_what_the_page_of_floors_adds_is_what_is_found_here(day_one):
     added = importlib.import_module("floor_pages").STATISTICS
     assert day_one.excess(12, 200, day_one.SEED) == pytest.approx(added, abs=0.003)
+
+
+def test_the_program_writes_what_stands_and_leaves_the_page_around_it(
+    day_one, tmp_path, monkeypatch
+):
+    page, path = PAGE.read_text(encoding="utf-8"), tmp_path / "page.md"
+    monkeypatch.setattr(day_one, "healthy_runs_red", lambda *_: 0)
+    monkeypatch.setattr(day_one, "excess", lambda rounds, *_: {12: 0.023, 1: 0.062}[rounds])
+    monkeypatch.setattr("stamp.stamp", lambda: "Of commit `fd56a44`, 2026-11-24.")
+    path.write_text(
+        re.sub(r"(?s)(day_one.py -->\n\n).*(\n\n<!-- end of b)", r"\1old\2", page), encoding="utf-8"
+    )
+    assert "Day one, simulated" not in path.read_text(encoding="utf-8")
+    assert 0 == day_one.main(["-o", str(path)])
+    assert page == path.read_text(encoding="utf-8")
+
+
+def test_a_page_without_a_place_is_refused_before_anything_is_drawn(
+    day_one, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(day_one, "machines", lambda: pytest.fail("something was drawn"))
+    path = tmp_path / "page.md"
+    assert 2 == day_one.main(["-o", str(path)])
+    path.write_text("# A page\n", encoding="utf-8")
+    assert 2 == day_one.main(["-o", str(path)])
+    assert "expected both, in this order, once each" in capsys.readouterr().err
