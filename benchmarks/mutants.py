@@ -10,9 +10,10 @@ To compare the tests of this checkout with those of the commit that `docs/result
     pip install cosmic-ray
     python benchmarks/mutants.py after .
 
-It writes `docs/results/mutants.md`. Results of the same commit are not made again, and where mutants dropped out,
-`git worktree add ../before COMMIT` and `python benchmarks/mutants.py before ../before` try those that take their place.
-The same without the file, and then the first command, compare with another commit.
+It prints the line of `docs/design.md`, the counts of each module, and what survives. Results of the same commit are not
+made again. Where mutants dropped out, `git worktree add ../before COMMIT` and `python benchmarks/mutants.py before
+../before` try those that take their place. The same without the file, and then the first command, compare with another
+commit.
 
 One process collects a tree's tests, runs each once and notes which functions it executes. For every mutant it forks,
 puts the mutated code into the function, and runs the tests that execute it until one fails. A test that fails without a
@@ -34,12 +35,13 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
+from typing import Any
 
 import pytest
 from mutant_forks import Forks
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE, DATA = ROOT / "docs/results/mutants.md", ROOT / "docs/results/data/mutants.jsonl"
+DATA = ROOT / "docs/results/data/mutants.jsonl"
 SEED, COUNT = 24, 300
 SPARE = 300  # mutants drawn beyond COUNT, for functions that the change rewrites
 MODULES = {
@@ -71,20 +73,18 @@ FAMILIES = (
 )
 LEFT_OUT = ("VariableReplacer", "VariableInserter", "RemoveDecorator")
 KILLED = ("killed", "timeout")
-PROSE = """# Mutants of verdicts and timing
-
-Made by `python benchmarks/mutants.py`: {count} mutants, drawn with the seed {seed} from the functions of verdicts and
-timing that commits `{before}` and `{after}` both have, wherever they lie. Each is one operator, comparison, number or
-keyword exchanged for another. A mutant is killed if a test fails or does not end. Tests that start processes or time
-something real had no say.
+LINE = (
+    "* **Mutants**: of {count} small faults in verdicts and timing the tests of `{after}` find {after_found}, those of "
+    "`{before}` {before_found}. Tests that start processes or time something real had no say. Made by "
+    "`python benchmarks/mutants.py after .`."
+)
+REPORT = """{line}
 
 | module | mutants | killed by the tests of `{before}` | killed by the tests of `{after}` |
 |---|---:|---:|---:|
 {table}
 
-## What survives
-
-Some of these compute the same as the original: no test could kill them.
+What survives. Some of these compute the same as the original: no test could kill them.
 
 | module | function | the line | the mutant | before |
 |---|---|---|---|---|
@@ -226,11 +226,29 @@ def save(header, mutants):
     )
 
 
-def page(header, mutants):
-    """The page of the mutants that were tried in both trees."""
-    both = [
-        one for one in mutants if {one.get("before"), one.get("after")} <= {*KILLED, "survived"}
-    ][:COUNT]
+def in_both(mutants: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the first `COUNT` mutants that were tried in both trees."""
+    ends = {*KILLED, "survived"}
+    return [mutant for mutant in mutants if {mutant.get("before"), mutant.get("after")} <= ends][
+        :COUNT
+    ]
+
+
+def line(header: dict[str, Any], mutants: list[dict[str, Any]]) -> str:
+    """Return the line of the design's results, as Markdown."""
+    both = in_both(mutants)
+    return LINE.format(
+        count=len(both),
+        before=header["before"],
+        after=header["after"],
+        before_found=killed(both, "before"),
+        after_found=killed(both, "after"),
+    )
+
+
+def report(header: dict[str, Any], mutants: list[dict[str, Any]]) -> str:
+    """Return what the program prints: the line, the counts of each module, and what survives."""
+    both = in_both(mutants)
     rows = [("**all**", both)]
     for area, names in MODULES.items():
         rows.append((f"**{area}**", [one for one in both if one["area"] == area]))
@@ -247,8 +265,11 @@ def page(header, mutants):
         "| {} | `{}` | `{}` | `{}` | {} |".format(*(cell.replace("|", "\\|") for cell in row))
         for row in cells
     ]
-    return PROSE.format(
-        **header, count=len(both), table="\n".join(table), survivors="\n".join(lines)
+    return REPORT.format(
+        **header,
+        line=line(header, mutants),
+        table="\n".join(table),
+        survivors="\n".join(lines),
     )
 
 
@@ -292,7 +313,7 @@ def main():
         [*tests, *options], [Forks(side, wanted, functools.partial(save, header, mutants))]
     )
     if {"before", "after"} <= {*header}:
-        PAGE.write_text(page(header, mutants), encoding="utf-8")
+        print(report(header, mutants), end="")
     return status
 
 

@@ -1,5 +1,6 @@
-"""The program that counts mutants: which functions two trees share, and what its page says of them."""
+"""The program that counts mutants: which functions two trees share, and what it prints of them."""
 
+from pathlib import Path
 from types import FunctionType
 
 import pytest
@@ -34,7 +35,7 @@ def test_a_function_is_the_same_in_another_folder_with_other_words_above_it(muta
     assert mutants.present(tmp_path / "c", [mutant]) == []
 
 
-def test_the_page_counts_what_was_tried_in_both_trees(mutants):
+def test_the_report_counts_what_was_tried_in_both_trees(mutants):
     one = {"area": "timing", "module": "log", "function": "f", "was": "a | b", "now": "a & b"}
     ends = [
         ("killed", "timeout"),
@@ -43,7 +44,13 @@ def test_the_page_counts_what_was_tried_in_both_trees(mutants):
         ("killed", "gone"),
     ]
     tried = [one | {"before": before, "after": after} for before, after in ends]
-    lines = mutants.page({"seed": 1, "before": "abc", "after": "def"}, tried).splitlines()
+    lines = mutants.report({"seed": 1, "before": "abc", "after": "def"}, tried).splitlines()
     assert "| **all** | 2 | 2 (100%) | 1 (50%) |" in lines
     assert "| log | 2 | 2 (100%) | 1 (50%) |" in lines
     assert lines[-1] == r"| log | `f` | `a \| b` | `a & b` | killed |"
+
+
+def test_the_design_has_the_line_that_the_stored_results_give(mutants):
+    header, *tried = mutants.load()
+    design = Path(__file__).parents[2] / "docs/design.md"
+    assert f"\n{mutants.line(header, tried)}\n" in design.read_text(encoding="utf-8")
