@@ -1,9 +1,10 @@
 """What does the plugin cost a pytest run that does not use it, and what one that does before it measures?
 
-    python benchmarks/load_time.py -o docs/results/load-time.md
+    python benchmarks/load_time.py
 
-Loading: interleaved runs with and without, difference of minima; the peer is pytest-benchmark, loaded and not loaded in
-the same interleaving. Identity: what a run file says of code, packages and libraries, asked for in fresh processes.
+It prints the line of `docs/design.md`, in about two minutes. Loading: interleaved runs with and without, difference of
+minima; the peer is pytest-benchmark, loaded and not loaded in the same interleaving. Identity: what a run file says of
+code, packages and libraries, asked for in fresh processes.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from stamp import ROOT, stamped
+from stamp import ROOT, stamp
 
 ROUNDS = 40
 WITHOUT = ("-p", "no:roofline", "-p", "no:benchmark")
@@ -37,10 +38,10 @@ from pytest_roofline.engine.host import gather
 environment = gather(open_device("cpu"))
 gc.disable()
 began, cpu = time.perf_counter(), time.process_time()
-found = identity.identified(environment, Path(sys.argv[1]))
+identity.identified(environment, Path(sys.argv[1]))
 identity.packages(), identity.libraries()
 took = time.process_time() - cpu, time.perf_counter() - began
-print(json.dumps([*took, len(found.packages), len(found.code)]))
+print(json.dumps(took))
 """
 MOST_IDENTITY_S = 0.03
 # As users have it: compiled files are kept, so that a second run does not compile again.
@@ -67,30 +68,8 @@ def time_once(folder: Path, arguments: tuple[str, ...]) -> float:
     return time.perf_counter() - started
 
 
-def identity(rounds: int) -> str:
-    """What identity takes, as a sentence that says whether the promise is kept."""
-    command = [sys.executable, "-c", IDENTITY, str(ROOT)]
-    told = [
-        json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-        for _ in range(rounds + 1)
-    ][1:]
-    cpu, wall = (statistics.median(one[index] for one in told) for index in (0, 1))
-    word = "kept" if cpu <= MOST_IDENTITY_S else "missed"
-    return (
-        f"A run asks once at its begin, and once more at its end, which code, packages and libraries it is of:\n"
-        f"{cpu * 1e3:.1f} ms of its own processor time (at most {MOST_IDENTITY_S * 1e3:.0f}: {word}), "
-        f"{wall * 1e3:.1f} ms by the clock, git included; the median of\n{rounds} processes, each with torch, triton, "
-        f"numpy and pandas loaded ({told[0][2]} packages, {told[0][3]} checkouts)."
-    )
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    options = parser.parse_args()
+def shortest_s(rounds: int) -> dict[str, float]:
+    """Return the seconds of the shortest pytest process of each case; the cases run in turn."""
     seconds: dict[str, list[float]] = {name: [] for name in CASES}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -100,26 +79,46 @@ def main() -> None:
         (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
         for arguments in CASES.values():
             time_once(folder, arguments)
-        for _ in range(options.rounds):
+        for _ in range(rounds):
             for case, arguments in CASES.items():
                 seconds[case].append(time_once(folder, arguments))
-    base = min(seconds["neither"])
-    lines = ["| loaded | shortest of the runs | more than with neither |", "|---|---|---|"]
-    lines += [
-        f"| {case} | {min(times) * 1e3:.1f} ms | {(min(times) - base) * 1e3:+.1f} ms |"
-        for case, times in seconds.items()
+    return {case: min(times) for case, times in seconds.items()}
+
+
+def identity_s(rounds: int) -> tuple[float, float]:
+    """Return the median seconds that identity takes: of its own processor time, and by the clock, git included."""
+    command = [sys.executable, "-c", IDENTITY, str(ROOT)]
+    outputs = [
+        subprocess.run(command, check=True, capture_output=True).stdout for _ in range(rounds + 1)
     ]
-    text = "\n".join(lines) + f"\n\n## What exactly runs\n\n{identity(options.rounds)}"
-    print(text)
-    if options.output:
-        page = f"""# What loading the plugin costs
+    # The first fills caches.
+    cpu, wall = zip(*map(json.loads, outputs[1:]), strict=True)
+    return statistics.median(cpu), statistics.median(wall)
 
-Made by `python benchmarks/load_time.py`: whole pytest processes over a suite of one plain test, in
-{options.rounds} rounds of the three cases in turn. Python {sys.version.split()[0]}.
 
-{text}
-"""
-        options.output.write_text(stamped(page), encoding="utf-8")
+def line(shortest: dict[str, float], identity: tuple[float, float], rounds: int) -> str:
+    """Return the line of the design's results, as Markdown, with whether the promise on identity is kept."""
+    base, own, peer = (
+        shortest[name] * 1e3 for name in ("neither", "pytest-roofline", "pytest-benchmark")
+    )
+    cpu, wall = identity
+    word = "kept" if cpu <= MOST_IDENTITY_S else "missed"
+    return (
+        f"* **Load time**: a pytest process over one plain test takes {base:.1f} ms, {own - base:+.1f} ms with this "
+        f"plugin, {peer - base:+.1f} ms with pytest-benchmark; each is the shortest of {rounds}, in turn, with Python "
+        f"{sys.version.split()[0]}. A run asks which code, packages and libraries it is of in {cpu * 1e3:.1f} ms of "
+        f"processor time (at most {MOST_IDENTITY_S * 1e3:.0f}: {word}), {wall * 1e3:.1f} ms by the clock. {stamp()} "
+        "Made by `python benchmarks/load_time.py`."
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    rounds = parser.parse_args().rounds
+    print(line(shortest_s(rounds), identity_s(rounds), rounds))
 
 
 if __name__ == "__main__":
