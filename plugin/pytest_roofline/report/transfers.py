@@ -1,12 +1,14 @@
-"""Copies between devices: matrices, and what only several transfers tell together."""
+"""Copies between devices: matrices, and lines that take several transfers together."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from statistics import median
 
 from ..baselines.comparators import class_of_key
-from ..core.keys import canonical, label_of
+from ..core.groups import grouped
+from ..core.keys import Scalar, canonical, label_of
 from ..core.rows import Row
-from ..core.units import format_bytes, format_seconds, printable, three_digits
+from ..core.units import format_bytes, format_rate, format_seconds, printable, three_digits
 from ..core.work import RATE_UNITS, rate_suffix
 from ..hardware import link_peak, product_like
 from ..stats.curves import SHARES, summarise
@@ -17,6 +19,8 @@ from .words import cut
 
 # Fewer pairs than this are read as well in the table of all rows.
 FEWEST_PAIRS = 3
+# Of the pairs of one class of links, so many are named.
+MOST_NAMED = 4
 # What a column takes at least: four digits and the space beside them.
 _COLUMN = 6
 # In place of a rate that must not be believed, or that the clock cannot tell.
@@ -24,73 +28,70 @@ INVALID, UNRESOLVED = "invalid", "?"
 
 
 def matrix_lines(rows: Sequence[Row], width: int) -> list[str]:
-    """A matrix for every benchmark and size that was measured between three pairs of devices or more.
+    """Return a matrix for every benchmark and size that was measured between three pairs of devices or more.
 
     Those rows count whose parameters have `source` and `target`, both whole numbers. What is too wide goes on below.
     """
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        if (
-            row.counting is not None
-            and pair_of(row) is not None
-            and rate_suffix(row.counting) is not None
-        ):
-            groups.setdefault((title_of(row), row.counting), []).append(row)
+    copies = [
+        row
+        for row in rows
+        if pair_of(row) is not None and rate_suffix(row.counting or "") is not None
+    ]
+    groups = grouped(copies, lambda row: (title_of(row), row.counting or ""))
     lines = []
     for (title, metric), members in groups.items():
         if len({pair_of(row) for row in members}) >= FEWEST_PAIRS:
+            unit = "TFLOP/s" if rate_suffix(metric) == "TFLOPS" else "GB/s"
             lines.append(
-                f"{title}: {_unit(metric)} ({metric}), {_links(members)}; rows are sources, columns targets"
+                f"{title}: {unit} ({metric}), {_links(members)}; rows are sources, columns targets"
             )
             lines += _matrix(members, width)
     return lines
 
 
 def pair_of(row: Row) -> tuple[int, int] | None:
-    """The indexes of source and target of a copy between two devices; None of anything else."""
+    """Return the indexes of source and target of a copy between two devices; None of anything else."""
     source, target = index_of(row, "source"), index_of(row, "target")
     return None if source is None or target is None else (source, target)
 
 
 def index_of(row: Row, name: str) -> int | None:
-    """A parameter that is a whole number; None where it is none."""
+    """Return a parameter that is a whole number; None where it is none."""
     value = row.parameters.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def title_of(row: Row) -> str:
-    """The benchmark with its parameters other than the pair."""
-    rest = {
-        name: value for name, value in row.parameters.items() if name not in ("source", "target")
-    }
-    return printable(label_of(row.benchmark, rest, row.name))
+    """Return the benchmark with its parameters other than the pair."""
+    return printable(label_of(row.benchmark, _without(row, "source", "target"), row.name))
 
 
-def _unit(metric: str) -> str:
-    return "TFLOP/s" if rate_suffix(metric) == "TFLOPS" else "GB/s"
+def _without(row: Row, *names: str) -> dict[str, Scalar]:
+    """Return the parameters of a row but for some."""
+    return {name: value for name, value in row.parameters.items() if name not in names}
 
 
 def _links(rows: Iterable[Row]) -> str:
-    """The classes of the links: one of all, or which pairs have which; the most common class is not spelled out."""
-    by_kind: dict[str, list[str]] = {}
+    """Return the classes of the links, and for all but the most common class its pairs."""
+    pairs_of: dict[str, dict[str, None]] = {}
     for row in rows:
-        pair = "→".join(str(index) for index in pair_of(row) or ())
         link = row.key.hardware.link if row.key is not None else None
-        pairs = by_kind.setdefault(link or "unknown", [])
-        if pair not in pairs:
-            pairs.append(pair)
-    most, *others = sorted(by_kind, key=lambda kind: -len(by_kind[kind]))
-    return "link " + ", ".join([most, *(f"{kind} for {_listed(by_kind[kind])}" for kind in others)])
+        pair = "→".join(map(str, pair_of(row) or ()))
+        pairs_of.setdefault(link or "unknown", {})[pair] = None
+    first, *later = sorted(pairs_of, key=lambda link: -len(pairs_of[link]))
+    return "link " + ", ".join(
+        [first, *(f"{link} for {_listed(pairs_of[link])}" for link in later)]
+    )
 
 
-def _listed(pairs: Sequence[str], at_most: int = 4) -> str:
-    return ", ".join(pairs[:at_most]) + " …" * (len(pairs) > at_most)
+def _listed(pairs: Iterable[str]) -> str:
+    names = list(pairs)
+    return ", ".join(names[:MOST_NAMED]) + " …" * (len(names) > MOST_NAMED)
 
 
 def _matrix(rows: Sequence[Row], width: int) -> list[str]:
-    cells = {pair_of(row): _cell(row) for row in rows}
-    sources = sorted({pair[0] for pair in cells if pair})
-    targets = sorted({pair[1] for pair in cells if pair})
+    cells = {pair: _cell(row) for row in rows if (pair := pair_of(row)) is not None}
+    sources, targets = (sorted({pair[end] for pair in cells}) for end in (0, 1))
     at_once = max(1, (width - _COLUMN) // max(_COLUMN, *(len(cell) + 1 for cell in cells.values())))
     lines: list[str] = []
     for start in range(0, len(targets), at_once):
@@ -109,13 +110,11 @@ def _cell(row: Row) -> str:
     return UNRESOLVED if rate is None or suffix is None else three_digits(rate / RATE_UNITS[suffix])
 
 
-# The parameter that says through which memory a message went, and the way that the others are compared with.
+# The parameter that says through which memory a message went, and the memory that each other is compared with.
 MEMORY, HOST = "memory", "host"
-
-
 # How a benchmark is called that copies by a kernel, beside the one that leaves it to the driver.
 BY_KERNEL = "_triton"
-# Of pairs of devices, so many are told.
+# Of pairs of devices, so many have a line.
 MOST_ENGINES = 4
 
 
@@ -132,31 +131,31 @@ def engine_lines(rows: Sequence[Row]) -> list[str]:
             if row.benchmark == name and (twin := _twin(row, rows)) is not None
         ]
         largest = max((_size(row) for _, row in pairs), default=0)
-        told = [
-            f"{printable(twin.label)}: {_gbps(twin.rate)} as the driver chooses, {_gbps(row.rate)} by multiprocessors "
-            f"({three_digits(row.rate / twin.rate)} ×)"
+        texts = [
+            f"{printable(twin.label)}: {format_rate(twin.rate)} as the driver chooses, {format_rate(row.rate)} by "
+            f"multiprocessors ({three_digits(row.rate / twin.rate)} ×)"
             for twin, row in pairs
             if _size(row) == largest and twin.rate and row.rate
         ]
-        lines += cut(told, MOST_ENGINES, "pairs")
+        lines += cut(texts, MOST_ENGINES, "pairs")
     return lines
 
 
 def _twin(row: Row, rows: Sequence[Row]) -> Row | None:
-    """The same copy as the driver does it, of pinned memory where that is a choice."""
-    name, known = row.benchmark.removesuffix(BY_KERNEL), {MEMORY: "pinned"} | row.parameters
-    same = (one for one in rows if one.benchmark == name and one.run == row.run)
-    return next((one for one in same if one.parameters.items() <= known.items()), None)
+    """Return the same copy as the driver does it, of pinned memory where that is a choice."""
+    name, parameters = row.benchmark.removesuffix(BY_KERNEL), {MEMORY: "pinned"} | row.parameters
+    copies = (copy for copy in rows if copy.benchmark == name and copy.run == row.run)
+    return next((copy for copy in copies if copy.parameters.items() <= parameters.items()), None)
 
 
 def transfer_lines(rows: Sequence[Row]) -> list[str]:
-    """All of it: fans, latencies, ways compared."""
+    """Return the lines on engines, fans, latencies and memories, of valid measurements."""
     sound = [row for row in rows if row.measurement is not None and not row.measurement.invalid]
     return engine_lines(sound) + fan_lines(sound) + latency_lines(sound) + memory_lines(sound)
 
 
 def fan_lines(rows: Sequence[Row]) -> list[str]:
-    """What one device reaches to or from all others at once, beside the sum of its links measured one by one.
+    """Return the rate between one device and all others at once, beside the sum of its links measured singly.
 
     A fan has only one of `source` and `target` among its parameters, and more than two devices; its links are the
     valid measurements of that size and metric that have both.
@@ -170,60 +169,49 @@ def _fan(row: Row, rows: Sequence[Row]) -> Iterator[str]:
     if key is None or len(ends) != 1 or (key.hardware.devices or 1) <= 2 or rate is None:
         return
     links = (key.hardware.devices or 1) - 1
-    each = _links_of(rows, row, ends[0])
-    said = f"{printable(row.label)}: {_gbps(rate)} over {links} links at once"
-    if len(each) == links:
-        total = sum(each)
-        said += f", {rate / total:.0%} of their sum, {_gbps(total)} ({links} × {_gbps(median(each))} one by one)"
+    rates = _rates_of_links(rows, row, ends[0])
+    text = f"{printable(row.label)}: {format_rate(rate)} over {links} links at once"
+    if len(rates) == links:
+        total = sum(rates)
+        text += f", {rate / total:.0%} of their sum, {format_rate(total)} "
+        text += f"({links} × {format_rate(median(rates))} one by one)"
     else:
-        said += f"; {len(each)} of them were measured one by one, so their sum is not known"
+        text += f"; {len(rates)} of them were measured one by one, so their sum is not known"
     rated = link_peak(product_like(key.hardware.product, key.hardware.memory), key.hardware.link)
     # Through a switch or over PCIe all of them share what the one device has.
     if rated is not None and key.hardware.link == "xgmi":
-        said += f"; rated {links} × {three_digits(rated.value)} GB/s"
-    yield said
+        text += f"; rated {links} × {three_digits(rated.value)} GB/s"
+    yield text
 
 
-def _links_of(rows: Iterable[Row], fan: Row, end: str) -> list[float]:
-    """The rates of the links at one end of a fan, measured one by one, in bytes per second."""
-    found = {}
-    for row in rows:
-        same = (row.counting, index_of(row, "size_bytes")) == (
-            fan.counting,
-            index_of(fan, "size_bytes"),
-        )
-        if (
-            row.rate
-            and same
-            and pair_of(row) is not None
-            and index_of(row, end) == index_of(fan, end)
-        ):
-            found[pair_of(row)] = row.rate
-    return list(found.values())
+def _rates_of_links(rows: Iterable[Row], fan: Row, end: str) -> list[float]:
+    """Return the rates of the links at one end of a fan, measured one by one, in bytes per second."""
+
+    def shared(row: Row) -> tuple[str | None, int | None, int | None]:
+        return row.counting, index_of(row, "size_bytes"), index_of(row, end)
+
+    rates = {
+        pair: row.rate
+        for row in rows
+        if row.rate and (pair := pair_of(row)) is not None and shared(row) == shared(fan)
+    }
+    return list(rates.values())
 
 
 def latency_lines(rows: Sequence[Row]) -> list[str]:
-    """Half a round trip of the smallest message of every sweep whose parameter `pattern` is `round_trip`."""
-    smallest: dict[str, Row] = {}
-    for row in rows:
-        if row.parameters.get("pattern") == "round_trip":
-            known = smallest.setdefault(_sweep(row), row)
-            if _size(row) < _size(known):
-                smallest[_sweep(row)] = row
+    """Return half a round trip of the smallest message of every sweep whose parameter `pattern` is `round_trip`."""
+    trips = [row for row in rows if row.parameters.get("pattern") == "round_trip"]
+    sweeps = grouped(trips, lambda row: _alike(row, "size_bytes")).values()
     return [
         f"{printable(row.label)}: latency {format_seconds(_seconds(row) / 2)}, half a round trip of "
         f"{format_bytes(_size(row))}"
-        for row in smallest.values()
+        for row in (min(sweep, key=_size) for sweep in sweeps)
     ]
 
 
-def _sweep(row: Row) -> str:
-    return canonical(
-        {
-            "": row.benchmark,
-            **{name: v for name, v in row.parameters.items() if name != "size_bytes"},
-        }
-    )
+def _alike(row: Row, *names: str) -> str:
+    """Return what rows share that differ in the named parameters alone."""
+    return canonical({"": row.benchmark, **_without(row, *names)})
 
 
 def _size(row: Row) -> int:
@@ -235,59 +223,57 @@ def _seconds(row: Row) -> float:
 
 
 def memory_lines(rows: Sequence[Row]) -> list[str]:
-    """How much faster messages go from other memory than from the `host`'s, at the largest size that both have.
+    """Return how much faster messages go from other memory than from the `host`'s, at the largest size of both.
 
     Those rows count that differ in their parameter `memory` alone.
     """
-    groups: dict[str, dict[int, dict[str, Row]]] = {}
-    for row in rows:
-        memory = row.parameters.get(MEMORY)
-        if isinstance(memory, str):
-            rest = {
-                name: value
-                for name, value in row.parameters.items()
-                if name not in (MEMORY, "size_bytes")
-            }
-            sizes = groups.setdefault(canonical({"": row.benchmark, "name": row.name, **rest}), {})
-            sizes.setdefault(_size(row), {})[memory] = row
+    messages = [row for row in rows if isinstance(row.parameters.get(MEMORY), str)]
+    groups = grouped(messages, lambda row: (row.name, _alike(row, MEMORY, "size_bytes")))
     lines = []
-    for sizes in groups.values():
-        shared = [size for size, ways in sizes.items() if HOST in ways and len(ways) > 1]
-        if shared:
-            lines.append(_compared(sizes[max(shared)]))
+    for members in groups.values():
+        sizes = [
+            {f"{row.parameters[MEMORY]}": row for row in same}
+            for _, same in sorted(grouped(members, _size).items())
+        ]
+        shared = [memories for memories in sizes if HOST in memories and len(memories) > 1]
+        lines += [_compared(memories) for memories in shared[-1:]]
     return lines
 
 
-def _compared(ways: dict[str, Row]) -> str:
-    host = ways[HOST]
-    said = [
+def _compared(memories: Mapping[str, Row]) -> str:
+    host = memories[HOST]
+    texts = [
         f"{memory} {three_digits(_seconds(host) / _seconds(row))} × as fast"
-        for memory, row in ways.items()
+        for memory, row in memories.items()
         if memory != HOST
     ]
-    return f"{printable(host.label)}: from other memory {', '.join(said)}, at {format_bytes(_size(host))}"
+    return f"{printable(host.label)}: from other memory {', '.join(texts)}, at {format_bytes(_size(host))}"
 
 
 MPI_METRIC = "mpi_payload_GBps"
-# What PyTorch's way is measured as, by the memory that MPI sends from.
+# The metric of PyTorch's messages, by the memory that MPI sends from.
 PYTORCH_METRICS = {HOST: "gloo_payload_GBps", "device": "auto_payload_GBps"}
 
 
 def path_lines(rows: Sequence[Row], width: int) -> list[str]:
-    """MPI against PyTorch, one way between the first two: at equal sizes, and from which size on each is fast.
+    """Return MPI against PyTorch, one way between the first two: at equal sizes, and from which size on each is fast.
 
     MPI's rows have the parameters `pattern` and `memory`; PyTorch's a `pattern` too where ranks copy, else a pair.
     """
-    sound = [row for row in rows if row.measurement is not None and not row.measurement.invalid]
+    one_way = [
+        row
+        for row in rows
+        if row.measurement is not None
+        and not row.measurement.invalid
+        and (row.parameters.get("pattern") == "one_way" or pair_of(row) == (0, 1))
+    ]
     lines = []
     for memory, metric in PYTORCH_METRICS.items():
-        pytorch = {_size(row): row for row in sound if row.counting == metric and _is_one_way(row)}
+        pytorch = {_size(row): row for row in one_way if row.counting == metric}
         mpi = {
             _size(row): row
-            for row in sound
-            if row.counting == MPI_METRIC
-            and _is_one_way(row)
-            and row.parameters.get(MEMORY) == memory
+            for row in one_way
+            if row.counting == MPI_METRIC and row.parameters.get(MEMORY) == memory
         }
         shared = sorted(pytorch.keys() & mpi.keys())
         if shared:
@@ -299,10 +285,6 @@ def path_lines(rows: Sequence[Row], width: int) -> list[str]:
     return lines
 
 
-def _is_one_way(row: Row) -> bool:
-    return row.parameters.get("pattern") == "one_way" or pair_of(row) == (0, 1)
-
-
 def _ratios(pairs: Sequence[tuple[Row, Row]], width: int) -> list[str]:
     table = TextTable(
         *((name, "right") for name in ("size", "PyTorch", "MPI", "times as fast", ""))
@@ -312,55 +294,50 @@ def _ratios(pairs: Sequence[tuple[Row, Row]], width: int) -> list[str]:
         ratio, low, high = times_as_fast(
             _medians_s(mpi), _medians_s(pytorch), priors()[class_of_key(mpi.key)]
         )
-        rates = (_gbps(row.rate) if row.rate is not None else UNRESOLVED for row in (pytorch, mpi))
+        rates = (
+            format_rate(row.rate) if row.rate is not None else UNRESOLVED for row in (pytorch, mpi)
+        )
         interval = f"({three_digits(low)} … {three_digits(high)})"
         table.add_row(format_bytes(_size(mpi)), *rates, three_digits(ratio), interval)
     return render(table, width, colour=False).split("\n")
 
 
 def _medians_s(row: Row) -> list[float]:
-    """The median of every process that counts, in seconds."""
-    return [one.median_s for one in row.measurements if not one.invalid]
+    """Return the median of every process that counts, in seconds."""
+    return [process.median_s for process in row.measurements if not process.invalid]
 
 
 def _shifts(pytorch: Mapping[int, Row], mpi: Mapping[int, Row]) -> Iterator[str]:
-    """From which size on each reaches 80 and 90 % of one rate: that of the link, else of the slower plateau."""
-    curves = [
-        summarise(one for row in way.values() for one in row.measurements) for way in (pytorch, mpi)
+    """Yield from which size on each reaches 80 and 90 % of one rate: that of the link, else of the slower plateau."""
+    processes = [
+        [process for row in rows.values() for process in row.measurements]
+        for rows in (pytorch, mpi)
     ]
+    curves = [summarise(measurements) for measurements in processes]
     if not all(curves):
         return
-    roofs = [
-        one.ceiling
-        for row in (*pytorch.values(), *mpi.values())
-        for one in row.measurements
-        if one.ceiling
-    ]
-    links = [roof.value for roof in roofs if roof.source == "datasheet"]
+    ceilings = [process.ceiling for process in chain(*processes) if process.ceiling]
+    links = [ceiling.value for ceiling in ceilings if ceiling.source == "datasheet"]
     rate, name = (
         (max(links), "the link")
         if links
-        else (min(one.plateau for (one,) in curves), "the slower plateau")
+        else (min(curve.plateau for (curve,) in curves), "the slower plateau")
     )
     for share in SHARES[1:]:
-        first, other = (_reached_from(share * rate, way) for way in (pytorch, mpi))
-        ways = (f"{way} {f'from {format_bytes(size)}' if size else 'at no size'}"
-                for way, size in (("PyTorch", first), ("MPI", other)))  # fmt: skip
-        yield f"{share:.0%} of {name} ({_gbps(share * rate)}): {', '.join(ways)}{_shift(first, other)}"
+        first, second = (_reached_from(share * rate, rows) for rows in (pytorch, mpi))
+        texts = (f"{side} {f'from {format_bytes(size)}' if size else 'at no size'}"
+                 for side, size in (("PyTorch", first), ("MPI", second)))  # fmt: skip
+        yield f"{share:.0%} of {name} ({format_rate(share * rate)}): {', '.join(texts)}{_shift(first, second)}"
 
 
-def _shift(first: int | None, other: int | None) -> str:
-    if not first or not other or first == other:
+def _shift(first: int | None, second: int | None) -> str:
+    if not first or not second or first == second:
         return ""
-    times, word = (first / other, "smaller") if first > other else (other / first, "larger")
-    return f", {three_digits(times)} times {word}"
+    times = max(first, second) / min(first, second)
+    return f", {three_digits(times)} times {'smaller' if first > second else 'larger'}"
 
 
-def _reached_from(rate: float, way: Mapping[int, Row]) -> int | None:
-    """The size from which on every one reaches a rate; None where the largest does not."""
-    below = max((size for size, row in way.items() if (row.rate or 0.0) < rate), default=0)
-    return min((size for size in way if size > below), default=None)
-
-
-def _gbps(bytes_per_second: float) -> str:
-    return f"{three_digits(bytes_per_second / 1e9)} GB/s"
+def _reached_from(rate: float, rows: Mapping[int, Row]) -> int | None:
+    """Return the size from which on every one reaches a rate; None where the largest does not."""
+    below = max((size for size, row in rows.items() if (row.rate or 0.0) < rate), default=0)
+    return min((size for size in rows if size > below), default=None)
