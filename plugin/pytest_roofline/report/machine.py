@@ -1,10 +1,10 @@
-"""A machine, what limits it and what was proven on it, and known products, in lines that a person reads."""
+"""A machine, its limits and proven properties, and the products on record, in lines that a person reads."""
 
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from ..core.facts import Finding, Gpu, Machine, Property, Unexpected
-from ..core.units import format_amount, printable
+from ..core.units import count, format_amount, printable
 from ..hardware import Peak, Product
 from .tables import TextTable, render
 
@@ -15,14 +15,13 @@ def machine_lines(machine: Machine) -> list[str]:
     limits = f", of which {format_amount(host.usable_memory_bytes)} usable" * (
         host.usable_memory_bytes < host.memory_bytes
     )
-    lines = [
-        f"host {printable(host.name)}: {printable(host.cpu_model)}, {host.usable_cores} of {host.cores} cores, "
-        f"{format_amount(host.memory_bytes)} memory{limits}, kernel {printable(host.kernel)}"
-    ]
-    lines += [printable(_gpu_line(gpu)) for gpu in machine.gpus]
     usable = "" if machine.torch_devices is None else f"; torch uses {machine.torch_devices}"
-    lines.append(f"{len(machine.gpus) or 'no'} GPU{'s' * (len(machine.gpus) != 1)} seen{usable}")
-    return lines
+    return [
+        f"host {printable(host.name)}: {printable(host.cpu_model)}, {host.usable_cores} of {host.cores} cores, "
+        f"{format_amount(host.memory_bytes)} memory{limits}, kernel {printable(host.kernel)}",
+        *(printable(_gpu_line(gpu)) for gpu in machine.gpus),
+        f"{len(machine.gpus) or 'no'} GPU{'s' * (len(machine.gpus) != 1)} seen{usable}",
+    ]
 
 
 def _gpu_line(gpu: Gpu) -> str:
@@ -41,43 +40,42 @@ def _gpu_line(gpu: Gpu) -> str:
 
 
 def finding_lines(findings: Sequence[Finding], width: int) -> list[str]:
-    """What limits trust and what would mend it, wrapped to a terminal."""
+    """Return the limits of trust, each with what would mend it, wrapped to a terminal."""
     if not findings:
         return ["nothing that limits the trust in numbers was found"]
-    lines = []
-    for finding in findings:
-        text = (
-            f"{finding.kind.upper():8}{finding.subject}: {finding.observed}: {finding.effect}. "
-            f"Mend: {finding.remedy}."
-        )
-        lines += textwrap.wrap(
-            printable(text), width, subsequent_indent=" " * 8, break_on_hyphens=False
-        )
-    return lines
+    texts = (
+        f"{finding.kind.upper():8}{finding.subject}: {finding.observed}: {finding.effect}. Mend: {finding.remedy}."
+        for finding in findings
+    )
+    return [line for text in texts for line in _wrapped(text, width, 8)]
 
 
-def difference_lines(found: Sequence[Unexpected], where: str) -> list[str]:
-    """Every fact that is not as expected."""
-    if not found:
+def _wrapped(text: str, width: int, indent: int) -> list[str]:
+    """Return a text in lines of at most `width` columns, those behind the first behind `indent` blanks."""
+    return textwrap.wrap(
+        printable(text), width, subsequent_indent=" " * indent, break_on_hyphens=False
+    )
+
+
+def difference_lines(differences: Sequence[Unexpected], where: str) -> list[str]:
+    """Return every fact that is not as expected, and how many there are."""
+    if not differences:
         return [f"as expected by {printable(where)}"]
     lines = [
         printable(
             f"{d.subject}: {d.fact} expected {d.expected}, found {d.observed}; mend: {d.remedy}"
         )
-        for d in found
+        for d in differences
     ]
-    count = f"{len(found)} difference{'s' * (len(found) > 1)}"
-    return [*lines, f"{count} from {printable(where)}"]
+    return [*lines, f"{count(len(differences), 'difference')} from {printable(where)}"]
 
 
-def property_line(found: Property, width: int) -> str:
-    """One property: outcome, name, what was seen and, where it fails, what must be."""
-    text = f"{found.outcome:15}{found.name}: {found.observed}"
-    if found.outcome == "FAILS":
-        text += f"; expected {found.expected}"
-    return "\n".join(
-        textwrap.wrap(printable(text), width, subsequent_indent=" " * 15, break_on_hyphens=False)
-    )
+def property_line(proven: Property, width: int) -> str:
+    """Return one property: outcome, name, observation and, where it fails, the expectation."""
+    text = f"{proven.outcome:15}{proven.name}: {proven.observed}"
+    if proven.outcome == "FAILS":
+        text += f"; expected {proven.expected}"
+    return "\n".join(_wrapped(text, width, 15))
 
 
 # What most tests are held against.
@@ -108,7 +106,7 @@ def peak_text(figure: Peak | None) -> str:
 
 
 def product_lines(product: Product) -> Iterator[str]:
-    """One product: what it is, how drivers call it, and every figure with its source."""
+    """Yield one product: its make, how drivers call it, and every figure with its source."""
     parts = (product.memory_type, product.pcie, product.nvlink, product.xgmi)
     made_of = ", ".join(part for part in (product.architecture, *parts) if part)
     yield printable(
@@ -117,14 +115,9 @@ def product_lines(product: Product) -> Iterator[str]:
     for name in product.names:
         needs = f", where {', '.join(name.needs)} agree" if name.needs else ""
         yield printable(f'  printed as "{name.name}"{needs}: {name.source}')
-    yield from _peak_lines(product.peaks.items())
-    yield from _peak_lines(product.facts.items())
-
-
-def _peak_lines(figures: Iterable[tuple[str, Peak]]) -> Iterator[str]:
-    for name, figure in figures:
+    for label, figure in (*product.peaks.items(), *product.facts.items()):
         unbound = "" if figure.trusted else "; bounds nothing"
         note = f"; {figure.note}" if figure.note else ""
         yield printable(
-            f"  {name} {figure.value:g} ({figure.confidence}{unbound}{note}): {figure.source}"
+            f"  {label} {figure.value:g} ({figure.confidence}{unbound}{note}): {figure.source}"
         )
