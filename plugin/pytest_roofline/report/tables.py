@@ -3,6 +3,7 @@
 import io
 import re
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 from rich.cells import cell_len, chop_cells
@@ -50,13 +51,11 @@ class TextTable:
 
     def text(self, width: int) -> Text:
         """Its lines, of at most `width` columns where what is no id fits into them."""
-        shown = [
-            at
-            for at in range(len(self._columns))
-            if not at or any(row[at].plain for row in self._rows)
+        filled = [
+            not at or any(row[at].plain for row in self._rows) for at in range(len(self._columns))
         ]
-        columns = [self._columns[at] for at in shown]
-        rows = [[row[at] for at in shown] for row in self._rows]
+        columns = list(compress(self._columns, filled))
+        rows = [list(compress(row, filled)) for row in self._rows]
         heads = [name.split("\n") for name, _ in columns]
         widths = [
             max(*map(cell_len, head), *(row[at].cell_len for row in rows), 0)
@@ -119,7 +118,8 @@ STYLES = {
     "FAILED": "bold red",
     WORD: "yellow",
 }
-# Behind a test's id and before its verdict.
+# Behind a test's id and before its verdict, by their names among all columns and by their headings.
+_FIRST = ("time", "rate", "roof")
 _COLUMNS = ("time", "rate", "of roof", "against baseline")
 # What a verbose run shows in a table of its own.
 _MORE = ("size", "tokens/s", "limit", "baseline", "peak", "held", "compile", "n")
@@ -141,7 +141,11 @@ def results_table(rows: Sequence[Row], width: int, colour: bool) -> str:
     ordered = (
         sorted(rows, key=lambda row: badness(row.verdict, row.change)) if failed else list(rows)
     )
-    lines = [[row.label, *_figures(row), row.verdict] for row in ordered]
+    columns = [(row, cells(row)) for row in ordered]
+    lines = [
+        [row.label, *(texts[name][0] for name in _FIRST), against_text(row), row.verdict]
+        for row, texts in columns
+    ]
     # One unit for all goes into the heading, which leaves its room to the tests' ids.
     units = {line[2].rpartition(" ")[2] for line in lines if line[2]}
     unit = units.pop() if len(units) == 1 else ""
@@ -151,15 +155,10 @@ def results_table(rows: Sequence[Row], width: int, colour: bool) -> str:
     return _aligned(headings, lines, width, colour)
 
 
-def _figures(row: Row) -> list[str]:
-    known = cells(row)
-    return [*(known[name][0] for name in ("time", "rate", "roof")), against_text(row)]
-
-
 def more_table(rows: Sequence[Row], width: int) -> str:
-    """What else is known of each test: size, tokens, limit, baseline, memory, compiling, processes; else empty."""
-    found = [(row.label, cells(row)) for row in rows]
-    lines = [[label, *(known[name][0] for name in _MORE), ""] for label, known in found]
+    """Return the other columns of each test: size, tokens, limit, baseline, memory, compiling, processes."""
+    columns = [(row.label, cells(row)) for row in rows]
+    lines = [[label, *(texts[name][0] for name in _MORE), ""] for label, texts in columns]
     return (
         _aligned(["test", *_MORE, ""], lines, width, colour=False)
         if any(any(line[1:]) for line in lines)
@@ -169,10 +168,12 @@ def more_table(rows: Sequence[Row], width: int) -> str:
 
 def warm_up_table(rows: Sequence[Row], width: int) -> str:
     """Mean and standard deviation of ten calls behind so many of warm-up; empty where nobody asked for as many."""
-    found = [
+    series = [
         (row.label, after_warm_up(row.measurement)) for row in rows if row.measurement is not None
     ]
-    lines = [[label, *(deviation_text(*one) for one in told), ""] for label, told in found if told]
+    lines = [
+        [label, *(deviation_text(*pair) for pair in pairs), ""] for label, pairs in series if pairs
+    ]
     headings = ["test", *(f"after {number}" for number in WARM_UPS), ""]
     title = f"mean and standard deviation of {STEPS} steps after {listed(list(map(str, WARM_UPS)), 3)} warm-up steps:\n"
     return title + _aligned(headings, lines, width, colour=False) if lines else ""
@@ -198,11 +199,14 @@ def roofline_note(rows: Sequence[Row]) -> str:
     """What the column `roof` is a share of, and of which tests it is none; empty where nothing is known."""
     measured = [(row, row.measurement) for row in rows if row.measurement is not None]
     cached = [row for row, _ in measured if roof_text(row) == CACHED]
-    shared = [
-        one for row, one in measured if roof_text(row) != CACHED and row.verdict != Kind.INVALID
-    ]
-    ceilings = {one.ceiling for one in shared if one.ceiling is not None}
-    utilized = {one.ceiling for _, one in measured if one.mfu is not None}
+    ceilings = {
+        measurement.ceiling
+        for row, measurement in measured
+        if roof_text(row) != CACHED
+        and row.verdict != Kind.INVALID
+        and measurement.ceiling is not None
+    }
+    utilized = {m.ceiling for _, m in measured if m.mfu is not None}
     parts = [
         f"{'* ' * (c.source == 'measured')}{c.metric} {format_ceiling(c)}, {c.source}: {printable(c.origin)}"
         + (_MFU[c.source] if c in utilized else "")
@@ -239,13 +243,15 @@ def comparison_table(rows: Sequence[Row], width: int, colour: bool) -> str:
 
 def _old(row: Row) -> str:
     """The time before; where there is none but a limit, the time that just meets it."""
+    if row.baseline_time_s is not None:
+        return format_seconds(row.baseline_time_s)
     limit_s = row.judgement.limit_s if row.judgement is not None else None
-    if row.baseline_time_s is None:
-        return "" if limit_s is None else f"≤ {format_seconds(limit_s)}"
-    return format_seconds(row.baseline_time_s)
+    return "" if limit_s is None else f"≤ {format_seconds(limit_s)}"
 
 
-_FIGURES = (("registers", "right"), ("shared", "right"), ("spills", "right"), ("matrix", "right"))
+# Headings of what `kernel_cells` returns.
+KERNEL_COLUMNS = ("registers", "shared", "spills", "matrix")
+_FIGURES = tuple((name, "right") for name in KERNEL_COLUMNS)
 
 
 def kernels_table(rows: Sequence[Row], width: int, colour: bool) -> str:
@@ -269,30 +275,25 @@ def exact_table(entries: Sequence[ExactEntry], width: int, colour: bool) -> str:
 
 
 def exact_change_lines(changes: Sequence[ExactChange]) -> list[str]:
-    """What an approval would do to each entry that is there already: `gemm[sm_90]: replaced, registers 108 → 120`."""
-    lines = []
-    for change in changes:
-        if change.action == "replaced":
-            told = (
-                changes_text(change.changes, at_most=None) or "the same figures, compiled otherwise"
-            )
-            lines.append(printable(f"{change.entry.label}: replaced, {told}"))
-    return lines
+    """Return how each entry that is there already would change: `gemm[sm_90]: replaced, registers 108 → 120`."""
+    texts = (
+        (change.entry.label, changes_text(change.changes, at_most=None))
+        for change in changes
+        if change.action == "replaced"
+    )
+    unchanged = "the same figures, compiled otherwise"
+    return [printable(f"{label}: replaced, {text or unchanged}") for label, text in texts]
 
 
 def exact_reason_lines(rows: Sequence[Row]) -> list[str]:
-    """What differs, a line for each kernel that does not ask for the very same."""
+    """Return the differences, a line for each kernel that does not ask for the very same."""
     lines = []
     for row in rows:
         assert row.exact is not None
-        told = [row.exact.reason]
-        told += (
-            [changes_text(row.exact.changes), ", ".join(row.exact.remarks)]
-            if row.exact.changes
-            else []
-        )
-        if any(told):
-            lines.append(printable(f"{row.verdict} {row.label}: {'; '.join(filter(None, told))}"))
+        changes = (changes_text(row.exact.changes), ", ".join(row.exact.remarks))
+        texts = [row.exact.reason, *(changes if row.exact.changes else ())]
+        if any(texts):
+            lines.append(printable(f"{row.verdict} {row.label}: {'; '.join(filter(None, texts))}"))
     return lines
 
 
@@ -317,16 +318,12 @@ def _names(label: str, target: str) -> tuple[str, str]:
 
 
 def kernel_cells(figures: Mapping[str, int]) -> list[str]:
-    """Registers, shared memory, spills and matrix instructions; a question mark for what was not read."""
-    spills, matrix = spills_of(figures), figures.get("matrix_instructions")
+    """Return registers, shared memory, spills and matrix instructions; `?` for a figure that was not read."""
     shared = figures.get("shared_bytes")
-    return [
-        _number(registers_of(figures)),
-        "?" if shared is None else format_bytes(shared),
-        _number(spills),
-        _number(matrix),
-    ]
-
-
-def _number(value: int | None) -> str:
-    return "?" if value is None else f"{value}"
+    values = (
+        registers_of(figures),
+        None if shared is None else format_bytes(shared),
+        spills_of(figures),
+        figures.get("matrix_instructions"),
+    )
+    return ["?" if value is None else f"{value}" for value in values]
