@@ -1,13 +1,14 @@
 """`roofline explain`: one result of a run, process by process, and how its verdict came about."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from statistics import median
 from typing import Any
 
 from ..baselines.runs import Run
-from ..core.judgements import Judgement, PeakJudgement, SpreadRecord
+from ..core.judgements import Judgement, PeakJudgement
 from ..core.memory import MemoryUse
 from ..core.profiles import Figure, Profile
 from ..core.records import Measurement
@@ -34,7 +35,7 @@ _HEIGHTS = " ▁▂▃▄▅▆▇█"
 
 
 def explanation(row: Row, width: int) -> list[str]:
-    """Everything that is known of one result, as lines.
+    """Return everything on record about one result, as lines.
 
     Args:
         row: of a run.
@@ -46,17 +47,15 @@ def explanation(row: Row, width: int) -> list[str]:
     if row.measurement is None:
         return [*lines, *map(printable, f"{row.verdict}: {row.reason}".splitlines())]
     lines += _samples(row.measurements, width)
-    judged = row.judgement
-    if judged is None:
+    judgement = row.judgement
+    if judgement is None:
         return [*lines, *map(printable, f"no verdict: {_unjudged(row)}".splitlines())]
-    lines += [
-        *_reference(judged),
-        *(printable(f"published, shown only: {text}") for text in judged.published),
-    ]
     return [
         *lines,
-        *_reasoning(judged),
-        *([_memory(judged.peak)] if judged.peak is not None else []),
+        *_reference(judgement),
+        *(printable(f"published, shown only: {text}") for text in judgement.published),
+        *_reasoning(judgement),
+        *([_memory(judgement.peak)] if judgement.peak is not None else []),
     ]
 
 
@@ -64,28 +63,26 @@ def _unjudged(row: Row) -> str:
     if row.header is not None and row.header.command[:2] == ("roofline", "import"):
         return "an imported run is judged by `roofline compare` only"
     reason = row.ended.reason if row.ended is not None and row.ended.outcome != "passed" else ""
-    told = "the test failed for itself"
-    return f"{told}: {reason}" if reason else f"{told}, or the run was cut before its end"
+    return "the test failed for itself" + (
+        f": {reason}" if reason else ", or the run was cut before its end"
+    )
 
 
 def _samples(measurements: Sequence[Measurement], width: int) -> list[str]:
-    """A line for each process: its median, its blocks, and where its samples lie on one common scale."""
-    everything = sorted(
-        value for measurement in measurements for value in measurement.samples.seconds
-    )
-    low, high = everything[0], everything[min(len(everything) - 1, int(0.98 * len(everything)))]
+    """Return a line for each process: its median, its blocks, and its samples on one common scale."""
+    values = sorted(value for measurement in measurements for value in measurement.samples.seconds)
+    low, high = values[0], values[min(len(values) - 1, int(0.98 * len(values)))]
     lines = [
         f"samples by process, each strip from {format_seconds(low)} to {format_seconds(high)}:"
     ]
     for measurement in measurements:
         samples = measurement.samples
         strip = _strip(samples.seconds, low, high, min(STRIP, max(8, width - 64)))
-        text = (
-            f"  round {measurement.round}, process {measurement.process[:6]}: {format_seconds(measurement.median_s)} "
-            f"|{strip}| {count(len(samples.seconds), 'sample')} in {count(len(samples.block_medians), 'block')}"
-        )
+        invalid = f"; does not count: {measurement.invalid}" if measurement.invalid else ""
         lines.append(
-            text + (f"; does not count: {measurement.invalid}" if measurement.invalid else "")
+            f"  round {measurement.round}, process {measurement.process[:6]}: {format_seconds(measurement.median_s)} "
+            f"|{strip}| {count(len(samples.seconds), 'sample')} in "
+            f"{count(len(samples.block_medians), 'block')}{invalid}"
         )
         if samples.first_calls_s:
             lines.append(f"      first calls: {first_call_text(measurement)}")
@@ -101,44 +98,35 @@ def _samples(measurements: Sequence[Measurement], width: int) -> list[str]:
 
 def _strip(seconds: Sequence[float], low: float, high: float, width: int) -> str:
     """How many samples lie where between two times, as bars; what lies beyond is in the last."""
-    counts = [0] * width
-    for value in seconds:
-        share = 0.0 if high == low else (value - low) / (high - low)
-        counts[min(width - 1, max(0, int(share * width)))] += 1
-    most = max(counts)
-    return "".join(_HEIGHTS[math.ceil(count / most * (len(_HEIGHTS) - 1))] for count in counts)
+    shares = (0.0 if high == low else (value - low) / (high - low) for value in seconds)
+    counts = Counter(min(width - 1, max(0, int(share * width))) for share in shares)
+    most = max(counts.values())
+    heights = (math.ceil(counts[at] / most * (len(_HEIGHTS) - 1)) for at in range(width))
+    return "".join(_HEIGHTS[height] for height in heights)
 
 
 def _reference(judgement: Judgement) -> list[str]:
-    if not judgement.reference:
-        return []
-    lines = [printable(f"baseline {judgement.source}:")]
+    lines = [f"baseline {judgement.source}:"] * bool(judgement.reference)
     for session in judgement.reference:
         values = sorted(session.process_medians)
-        many = (
-            f" ({format_seconds(values[0])} … {format_seconds(values[-1])})"
-            if len(values) > 1
-            else ""
-        )
+        span = f" ({format_seconds(values[0])} … {format_seconds(values[-1])})" * (len(values) > 1)
         device = f" on {session.device}" if session.device else ""
         lines.append(
-            printable(
-                f"  session of {session.started or 'an unknown time'}{device}: {len(values)} "
-                f"process{'es' * (len(values) > 1)}, {format_seconds(median(values))}{many}"
-            )
+            f"  session of {session.started or 'an unknown time'}{device}: "
+            f"{count(len(values), 'process', 'es')}, {format_seconds(median(values))}{span}"
         )
-    return lines
+    return list(map(printable, lines))
 
 
 def _reasoning(judgement: Judgement) -> list[str]:
     """The steps of the rule, each with its figures."""
     if judgement.estimate is None or judgement.error is None or judgement.interval is None:
-        told = f"{judgement.verdict}: {judgement.reason or 'nothing to compare with'}"
+        verdict = printable(f"{judgement.verdict}: {judgement.reason or 'nothing to compare with'}")
         if judgement.interval is None:
-            return [printable(told)]
-        what = "beyond the limit" if judgement.limit_s is not None else "against the others"
-        beyond = f"{difference_text(judgement)}, {what}, from {count(judgement.processes, 'process', 'es')}"
-        return [printable(beyond), printable(told)]
+            return [verdict]
+        side = "beyond the limit" if judgement.limit_s is not None else "against the others"
+        processes = count(judgement.processes, "process", "es")
+        return [printable(f"{difference_text(judgement)}, {side}, from {processes}"), verdict]
     limit, worth = judgement.tolerance, WORTH_REPORTING * judgement.tolerance
     slower = judgement.estimate > math.log1p(limit)
     lines = [
@@ -172,23 +160,25 @@ def _memory(peak: PeakJudgement) -> str:
 def _surely(judgement: Judgement) -> str:
     if judgement.p is None or judgement.p_adjusted is None:
         return "not asked"
-    word = "yes" if judgement.p_adjusted <= FALSE_RED else "no"
-    paid = f"{judgement.p_adjusted:.2g} after paying for all looks and all tests, against {FALSE_RED:g}"
-    return f"{word}: p {judgement.p:.2g}, {paid}"
+    return (
+        f"{'yes' if judgement.p_adjusted <= FALSE_RED else 'no'}: p {judgement.p:.2g}, {judgement.p_adjusted:.2g} "
+        f"after paying for all looks and all tests, against {FALSE_RED:g}"
+    )
 
 
 def detail_lines(rows: Sequence[Row]) -> list[str]:
     """For each verdict, three lines with its spreads, its chances of error and what stands behind it."""
     judged = (row.judgement for row in rows if row.judgement is not None)
-    return [line for judgement in judged if judgement.compared for line in _lines(judgement)]
-
-
-def _lines(judgement: Judgement) -> list[str]:
     return [
-        f"{printable(judgement.label)}: {judgement.verdict}",
-        f"    {_spreads(judgement)}",
-        f"    {_chances(judgement)}",
-        f"    {_sides(judgement)}",
+        line
+        for judgement in judged
+        if judgement.compared
+        for line in (
+            f"{printable(judgement.label)}: {judgement.verdict}",
+            f"    {_spreads(judgement)}",
+            f"    {_chances(judgement)}",
+            f"    {_sides(judgement)}",
+        )
     ]
 
 
@@ -200,12 +190,10 @@ def _spreads(judgement: Judgement) -> str:
         ("devices", judgement.device_spread),
     )
     return "spread between " + "; ".join(
-        f"{name} {_spread(s)}" for name, s in spreads if s is not None
+        f"{name} {spread.value:.2%} ({printable(spread.origin)})"
+        for name, spread in spreads
+        if spread is not None
     )
-
-
-def _spread(spread: SpreadRecord) -> str:
-    return f"{spread.value:.2%} ({printable(spread.origin)})"
 
 
 def _chances(judgement: Judgement) -> str:
@@ -214,26 +202,22 @@ def _chances(judgement: Judgement) -> str:
     freedom = (
         "known" if judgement.freedom is None else f"{judgement.freedom:.3g} degrees of freedom"
     )
-    parts = [f"standard error {judgement.error:.2%} ({freedom})"]
-    parts += [f"p {judgement.p:.2g}"] if judgement.p is not None else []
-    parts += (
-        [f"adjusted for all tests {judgement.p_adjusted:.2g}"]
-        if judgement.p_adjusted is not None
-        else []
+    chances = (
+        ("p {:.2g}", judgement.p),
+        ("adjusted for all tests {:.2g}", judgement.p_adjusted),
+        ("detects {:.1%}", judgement.reach),
     )
-    parts += [f"detects {judgement.reach:.1%}"] if judgement.reach is not None else []
-    return ", ".join(parts)
+    texts = [form.format(value) for form, value in chances if value is not None]
+    return ", ".join([f"standard error {judgement.error:.2%} ({freedom})", *texts])
 
 
 def _sides(judgement: Judgement) -> str:
     """The two centres, and how many devices, sessions and processes stand behind each."""
     assert judgement.new_s is not None
     assert judgement.reference_s is not None
-    sessions, devices = (
-        len(judgement.reference),
-        len({session.device for session in judgement.reference}),
-    )
-    processes = sum(len(session.process_medians) for session in judgement.reference)
+    sessions = judgement.reference
+    devices = len({session.device for session in sessions})
+    processes = sum(len(session.process_medians) for session in sessions)
     device = (
         "another device"
         if judgement.device_spread
@@ -244,7 +228,7 @@ def _sides(judgement: Judgement) -> str:
     return (
         f"now {format_seconds(judgement.new_s)} from {count(judgement.processes, 'process', 'es')} of 1 session; "
         f"baseline {format_seconds(judgement.reference_s)} from {count(processes, 'process', 'es')} of "
-        f"{count(sessions, 'session')} on {count(devices, 'device')} ({device})"
+        f"{count(len(sessions), 'session')} on {count(devices, 'device')} ({device})"
     )
 
 
@@ -270,9 +254,9 @@ def note_labels(run: Run) -> dict[str, str]:
 
 def note_lines(run: Run, label: str, width: int) -> list[str]:
     """The notes of one label, as the run itself showed them; empty where it has none."""
-    figures = [one for one in run.figures if one.label == label]
-    uses = [one for one in run.memory_uses if one.label == label]
-    profiles = [one for one in run.profiles if one.label == label]
+    figures = [figure for figure in run.figures if figure.label == label]
+    uses = [use for use in run.memory_uses if use.label == label]
+    profiles = [profile for profile in run.profiles if profile.label == label]
     lines = figure_lines(figures) + memory_lines(uses) + profile_lines(profiles, width)
     return [printable(f"found besides times in {run.path}:"), *lines] if lines else []
 
@@ -296,17 +280,18 @@ def explanation_as_json(run: Run, tests: Sequence[tuple[str, str]]) -> dict[str,
 
 
 def _test(run: Run, label: str) -> dict[str, Any]:
-    judgement = next((one for one in run.judgements if one.label == label), None)
-    kernel = next((one for one in run.resources if one.label == label), None)
-    exact = next((one for one in run.exact if one.label == label), None)
+    def records(name: str) -> list[dict[str, Any]]:
+        return [asdict(record) for record in getattr(run, name) if record.label == label]
+
     return {
-        "judgement": asdict(judgement) if judgement else None,
-        "processes": [_process(one) for one in run.measurements if one.label == label],
-        "kernel": asdict(kernel) if kernel else None,
-        "kernel_judgement": asdict(exact) if exact else None,
-        **{name: [asdict(one) for one in getattr(run, name) if one.label == label]
-           for name in ("figures", "memory_uses", "profiles")},
-    }  # fmt: skip
+        "judgement": next(iter(records("judgements")), None),
+        "processes": [
+            _process(measurement) for measurement in run.measurements if measurement.label == label
+        ],
+        "kernel": next(iter(records("resources")), None),
+        "kernel_judgement": next(iter(records("exact")), None),
+        **{name: records(name) for name in ("figures", "memory_uses", "profiles")},
+    }
 
 
 def _process(one: Measurement) -> dict[str, Any]:
