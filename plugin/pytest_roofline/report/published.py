@@ -1,9 +1,10 @@
-"""What was published elsewhere, beside what was measured here: figures for a reader, and the limits that gate."""
+"""Figures published elsewhere, beside those measured here: some for a reader, and the limits that gate."""
 
 import math
 from collections.abc import Iterable, Sequence
 
 from ..core.entries import OUT_OF_MEMORY, PEAK_METRIC, Entry
+from ..core.groups import grouped
 from ..core.keys import JOB_METRIC
 from ..core.rows import Row
 from ..core.units import count, format_memory, listed, printable
@@ -16,20 +17,21 @@ WHOLE_PROGRAM = "of whole programs, not comparable with a steady-state time"
 
 
 def published_lines(rows: Sequence[Row], at_most: int = 12, *, verbose: bool = False) -> list[str]:
-    """A line for each measurement with figures from elsewhere, which are for a reader and never gate.
+    """Return a line for each measurement with figures from elsewhere, which are for a reader and never gate.
 
-    First what is slower here than everything published, the slowest first. `verbose` tells all of them, and below each
-    every figure with what its source says of it.
+    Those come first that are slower here than everything published, the slowest first. With `verbose` all have a line,
+    and below it every figure with the words of its source.
     """
-    shown = sorted((row for row in rows if _figures(row)), key=_lag)
-    told = shown if verbose else shown[:at_most]
-    lines = [line for row in told for line in [_line(row), *(_each(row) if verbose else [])]]
-    left = len(shown) - len(told)
-    return lines + (
-        [f"… and published figures beside {count(left, 'more measurement')} (-v shows all)"]
-        if left
-        else []
-    )
+    published = sorted((row for row in rows if _figures(row)), key=_lag)
+    shown = published if verbose else published[:at_most]
+    lines = [
+        line
+        for row in shown
+        for line in (_line(row), *(f"    {text}" for text in figure_texts(row) if verbose))
+    ]
+    left = count(len(published) - len(shown), "more measurement")
+    note = f"… and published figures beside {left} (-v shows all)"
+    return lines + [note] * (len(shown) < len(published))
 
 
 def figure_texts(row: Row) -> tuple[str, ...]:
@@ -39,53 +41,58 @@ def figure_texts(row: Row) -> tuple[str, ...]:
 
 
 def _figures(row: Row) -> tuple[Entry, ...]:
-    known = (*row.published, *(entry for entry, _ in row.idle))
-    asked = row.measurement is not None and row.measurement.peak_bytes is not None
-    return tuple(entry for entry in known if asked or entry.metric != PEAK_METRIC)
-
-
-def _each(row: Row) -> list[str]:
-    return [f"    {text}" for text in figure_texts(row)]
+    entries = (*row.published, *(entry for entry, _ in row.idle))
+    has_peak = row.measurement is not None and row.measurement.peak_bytes is not None
+    return tuple(entry for entry in entries if has_peak or entry.metric != PEAK_METRIC)
 
 
 def figure_text(entry: Entry, why_idle: str = "") -> str:
-    """A published figure with all that must be known of it, where it could gate also why it does not."""
-    parts = [describe(entry), *([f"confidence {entry.confidence}"] if entry.confidence else [])]
-    parts += [f"does not gate: {why_idle}"] if why_idle else []
-    parts += [f"note: {entry.note}"] if entry.note else []
-    parts += [f"IMPLAUSIBLE: {entry.implausible}"] if entry.implausible else []
-    return printable(", ".join(parts))
+    """Return a published figure with its remarks; `why_idle` is the reason why a limit does not gate."""
+    remarks = (
+        ("confidence", entry.confidence),
+        ("does not gate:", why_idle),
+        ("note:", entry.note),
+        ("IMPLAUSIBLE:", entry.implausible),
+    )
+    texts = (f"{word} {remark}" for word, remark in remarks if remark)
+    return printable(", ".join([describe(entry), *texts]))
 
 
 def _line(row: Row) -> str:
-    """`memcpy_h2d[512MiB-pinned]: 25.4 GB/s; published 25.1 … 26.3 GB/s (3 figures; …), shown, never gating`."""
-    entries, peak_bytes = (
-        _figures(row),
-        row.measurement.peak_bytes if row.measurement is not None else None,
-    )
-    peaks = [entry for entry in entries if not entry.implausible and entry.metric == PEAK_METRIC]
-    believed = [entry for entry in entries if not entry.implausible and entry.metric != PEAK_METRIC]
-    bounds = [entry for entry in believed if only_below(entry)]
-    points = [entry for entry in believed if not only_below(entry)]
-    parts = [_span(row, points)] if _seconds(row, points) else []
-    parts += [f"{value_text(bounds[0])} ({_short(bounds[0])})"] if bounds else []
-    failed = [entry for entry in believed if entry.value == OUT_OF_MEMORY]
-    parts += [f"{OUT_OF_MEMORY} ({_short(failed[0])})"] if failed else []
-    if believed and not parts:
-        parts = [f"in another counting ({count(len(believed), 'figure')})"]
-    parts += [_peak(peaks)] if _amounts(peaks) else []
-    held = f", peak {format_memory(peak_bytes or 0)}" if _amounts(peaks) else ""
-    text = f"{row.label}: {figure(row)}{held}; "
+    """Return `memcpy_h2d[512MiB-pinned]: 25.4 GB/s; published 25.1 … 26.3 GB/s (3 figures; …), shown, never gating`."""
+    entries = _figures(row)
+    believed = [entry for entry in entries if not entry.implausible]
+    times = [entry for entry in believed if entry.metric != PEAK_METRIC]
+    peaks = [entry for entry in believed if entry.metric == PEAK_METRIC]
+    parts = _times(row, times)
+    text = f"{row.label}: {figure(row)}"
+    if _amounts(peaks):
+        peak_bytes = row.measurement.peak_bytes if row.measurement is not None else None
+        text += f", peak {format_memory(peak_bytes or 0)}"
+        parts.append(_peak(peaks))
     text += (
-        f"published {', '.join(parts)}, shown, never gating"
+        f"; published {', '.join(parts)}, shown, never gating"
         if parts
-        else "nothing published that can be true"
+        else "; nothing published that can be true"
     )
     doubted = [entry for entry in entries if entry.implausible]
     if doubted:
         left = count(len(doubted), "implausible figure")
         text += f" ({left} left out: {doubted[0].implausible})"
     return printable(text)
+
+
+def _times(row: Row, entries: Sequence[Entry]) -> list[str]:
+    """Return the parts of a line on figures of time: their span, a bound, and where memory ran out."""
+    bounds = [entry for entry in entries if only_below(entry)]
+    points = [entry for entry in entries if not only_below(entry)]
+    failed = [entry for entry in entries if entry.value == OUT_OF_MEMORY]
+    parts = [_span(row, points)] if _seconds(row, points) else []
+    parts += [f"{value_text(entry)} ({_short(entry)})" for entry in bounds[:1]]
+    parts += [f"{OUT_OF_MEMORY} ({_short(entry)})" for entry in failed[:1]]
+    if entries and not parts:
+        parts = [f"in another counting ({count(len(entries), 'figure')})"]
+    return parts
 
 
 def _span(row: Row, entries: Sequence[Entry]) -> str:
@@ -116,13 +123,16 @@ def _amounts(entries: Iterable[Entry]) -> list[float]:
 
 def _seconds(row: Row, entries: Iterable[Entry]) -> list[tuple[Entry, float]]:
     """Each figure as the time that this measurement's work takes by it; both ends of a range."""
-    found = []
+    if row.work is None:
+        return []
+    times = []
     for entry in entries:
         for value in entry.value if isinstance(entry.value, tuple) else (entry.value,):
-            if isinstance(value, float | int):
-                seconds = published_s(entry, value, row.work) if row.work is not None else None
-                found += [(entry, seconds)] if seconds is not None else []
-    return found
+            seconds = (
+                published_s(entry, value, row.work) if isinstance(value, float | int) else None
+            )
+            times += [(entry, seconds)] if seconds is not None else []
+    return times
 
 
 def _lag(row: Row) -> float:
@@ -139,32 +149,32 @@ def _short(entry: Entry) -> str:
 
 
 def limit_lines(rows: Sequence[Row], at_most: int = 4) -> list[str]:
-    """Which limits the results were held against in place of a baseline, by whose they are."""
-    labels: dict[str, list[str]] = {}
-    for row in rows:
-        if row.judgement is not None and row.judgement.limit_source:
-            labels.setdefault(row.judgement.limit_source, []).append(row.label)
-    lines = [
-        printable(f"limit: {whose}: {listed(list(dict.fromkeys(names)), 3)}")
-        for whose, names in labels.items()
+    """Return which limits the results were held against in place of a baseline, by their source."""
+    limits = [
+        (row.judgement.limit_source, row.label)
+        for row in rows
+        if row.judgement is not None and row.judgement.limit_source
     ]
-    more = (
-        [f"… and limits of {count(len(lines) - at_most, 'more source')}"]
-        if len(lines) > at_most
-        else []
-    )
-    return lines[:at_most] + more
+    lines = [printable(f"limit: {source}: {names}") for source, names in _listed(limits)]
+    left = count(len(lines) - at_most, "more source")
+    return lines[:at_most] + [f"… and limits of {left}"] * (len(lines) > at_most)
 
 
 def idle_lines(rows: Iterable[Row]) -> list[str]:
-    """Published limits that could gate and do not here, once for each reason; each with the label it speaks of."""
-    labels: dict[str, list[str]] = {}
-    for row in rows:
-        for entry, why in row.idle:
-            labels.setdefault(why, []).append(f"{row.label} ({value_text(entry)})")
+    """Return the published limits that could gate and do not here, once for each reason, with their labels."""
+    limits = [
+        (why, f"{row.label} ({value_text(entry)})") for row in rows for entry, why in row.idle
+    ]
     return [
-        printable(
-            f"a published limit does not gate, since {why}: {listed(list(dict.fromkeys(names)), 3)}"
-        )
-        for why, names in labels.items()
+        printable(f"a published limit does not gate, since {why}: {names}")
+        for why, names in _listed(limits)
+    ]
+
+
+def _listed(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the first of each pair once, with the names that stand second, at most three of them."""
+    groups = grouped(pairs, lambda pair: pair[0])
+    return [
+        (first, listed(list(dict.fromkeys(name for _, name in members)), 3))
+        for first, members in groups.items()
     ]
