@@ -12,7 +12,10 @@ from ..baselines.proposals import Proposal
 from ..baselines.renewal import Change, since, since_accepted
 from ..core.entries import Entry
 from ..core.facts import HardwareKey
+from ..core.groups import grouped
+from ..core.keys import label_of
 from ..core.units import (
+    count,
     format_flops,
     format_memory,
     format_percent,
@@ -39,9 +42,9 @@ def capped(lines: Sequence[str]) -> list[str]:
     return [*lines[:MOST_LINES], f"and {more} more"] if more > 0 else list(lines)
 
 
-def counted(count: int, one: str, several: str) -> str:
-    """`1 entry`, `7 entries`."""
-    return f"{count} {one if count == 1 else several}"
+def counted(number: int, singular: str, plural: str) -> str:
+    """Return `1 entry`, `7 entries`."""
+    return f"{number} {singular if number == 1 else plural}"
 
 
 def changes_table(changes: Sequence[Change], width: int, colour: bool) -> str:
@@ -138,40 +141,29 @@ def published_lines(entries: Sequence[Entry], at_most: int | None = MOST_OF_ONE)
         entries: of a file.
         at_most: figures of one benchmark; None is all.
     """
-    groups: dict[str, list[Entry]] = {}
-    for entry in entries:
-        if entry.kind != "measured":
-            groups.setdefault(
-                entry.benchmark + (f".{entry.name}" if entry.name else ""), []
-            ).append(entry)
+    published = [entry for entry in entries if entry.kind != "measured"]
+    groups = grouped(published, lambda entry: label_of(entry.benchmark, {}, entry.name))
     lines = []
-    for benchmark, known in groups.items():
-        ordered = sorted(
-            known,
+    for benchmark, members in groups.items():
+        shown = sorted(
+            members,
             key=lambda entry: (not entry.gates, bool(entry.implausible), entry.kind != "threshold"),
-        )
-        limits = sum(entry.gates for entry in known)
-        gating = f", {counted(limits, 'limit gates', 'limits gate')}" if limits else ", shown only"
-        lines.append(
-            printable(
-                f"{benchmark}: {counted(len(known), 'published figure', 'published figures')}{gating}"
-            )
-        )
-        lines += [f"  {_published(entry)}" for entry in ordered[:at_most]]
-        if len(known) > len(ordered[:at_most]):
-            left = len(known) - len(ordered[:at_most])
-            lines.append(
-                printable(
-                    f"  and {left} more (all of them: roofline baseline show … {benchmark}, or --json)"
-                )
-            )
+        )[:at_most]
+        figures = counted(len(members), "published figure", "published figures")
+        limits = sum(entry.gates for entry in members)
+        gating = counted(limits, "limit gates", "limits gate") if limits else "shown only"
+        lines.append(printable(f"{benchmark}: {figures}, {gating}"))
+        lines += [f"  {_published(entry)}" for entry in shown]
+        left = len(members) - len(shown)
+        if left:
+            hint = f"roofline baseline show … {benchmark}, or --json"
+            lines.append(printable(f"  and {left} more (all of them: {hint})"))
     return lines
 
 
 def _published(entry: Entry) -> str:
     """`memcpy_h2d[512MiB-pinned] on a100-sxm4, 80gb: threshold 24.7 GB/s (payload; median; …), confidence high`."""
-    anywhere = entry.hardware == HardwareKey()
-    where = "" if anywhere else f" on {entry.hardware}"
+    where = "" if entry.hardware == HardwareKey() else f" on {entry.hardware}"
     return printable(f"{entry.label}{where}: ") + figure_text(entry)
 
 
@@ -198,24 +190,22 @@ def provisional_lines(healths: Sequence[Health]) -> list[str]:
 
 
 def renewal_lines(healths: Sequence[Health]) -> list[str]:
-    """Of each entry that was renewed, by how much it crept: since when, in how many renewals, the last five in turn."""
+    """Return of each renewed entry its creep: since when, in how many renewals, the last five in turn."""
     return [_renewals(health.entry) for health in healths if health.entry.renewals]
 
 
 def _renewals(entry: Entry) -> str:
-    """`memcpy_d2d[64MiB]: +4.1 % since 2026-01-01, in 5 renewals: +0.0, +1.0, +2.0, +3.0, +4.1 %`."""
+    """Return `memcpy_d2d[64MiB]: +4.1 % since 2026-01-01, in 5 renewals (+0.0, +1.0, +2.0, +3.0, +4.1 %)`."""
     accepted = [renewal.approved[:10] for renewal in entry.renewals if renewal.accepted_slower]
     drifts = [format_percent(renewal.drift) for renewal in since_accepted(entry.renewals)]
-    told = f"{entry.label}: "
+    text = f"{entry.label}: "
     if drifts:
-        told += (
-            f"{drifts[-1]} since {since(entry)}, in {counted(len(drifts), 'renewal', 'renewals')}"
-        )
-        last = [drift.removesuffix(" %") for drift in drifts[-5:-1]]
-        told += f" ({', '.join([*last, drifts[-1]])})" if last else ""
+        text += f"{drifts[-1]} since {since(entry)}, in {count(len(drifts), 'renewal')}"
+        if len(drifts) > 1:
+            text += f" ({', '.join(drift.removesuffix(' %') for drift in drifts[-5:])} %)"
     elif accepted:
-        told += f"since {since(entry)}"
-    return printable(told + (f"; slower accepted {', '.join(accepted)}" if accepted else ""))
+        text += f"since {since(entry)}"
+    return printable(text + (f"; slower accepted {', '.join(accepted)}" if accepted else ""))
 
 
 def health_as_json(health: Health) -> dict[str, Any]:
@@ -241,18 +231,18 @@ def health_as_json(health: Health) -> dict[str, Any]:
 
 def published_as_json(entry: Entry) -> dict[str, Any]:
     """A published figure for a machine."""
-    fields = (
-        "value",
-        "unit",
-        "convention",
-        "source",
-        "confidence",
-        "statistic",
-        "note",
-        "implausible",
-        "gates",
-    )
-    return _named(entry) | {name: getattr(entry, name) for name in fields}
+    return {
+        **_named(entry),
+        "value": entry.value,
+        "unit": entry.unit,
+        "convention": entry.convention,
+        "source": entry.source,
+        "confidence": entry.confidence,
+        "statistic": entry.statistic,
+        "note": entry.note,
+        "implausible": entry.implausible,
+        "gates": entry.gates,
+    }
 
 
 def _named(entry: Entry) -> dict[str, Any]:
