@@ -1,10 +1,10 @@
-"""Lines beside a table of times: what tests found besides, their first calls, and their ranks."""
+"""Lines beside a table of times: other figures of the tests, their first calls, and their ranks."""
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from statistics import fmean, median, stdev
 
+from ..core.groups import grouped
 from ..core.keys import JOB_METRIC
 from ..core.profiles import Figure
 from ..core.records import Measurement
@@ -36,15 +36,10 @@ def figure_lines(figures: Sequence[Figure], at_most: int = MOST_LISTED) -> list[
 
     Of a test that was run again the last figure of a name stands.
     """
-    tests: dict[str, dict[str, Figure]] = {}
-    for figure in figures:
-        tests.setdefault(figure.test_id, {})[figure.name] = figure
-    lines = [
-        printable(
-            f"{next(iter(found.values())).label}: {', '.join(map(figure_text, found.values()))}"
-        )
-        for found in tests.values()
-    ]
+    lines = []
+    for members in grouped(figures, lambda figure: figure.test_id).values():
+        texts = {figure.name: figure_text(figure) for figure in members}
+        lines.append(printable(f"{members[0].label}: {', '.join(texts.values())}"))
     return cut(lines, at_most, "tests with figures")
 
 
@@ -76,11 +71,13 @@ MAD_TO_SIGMA = 1.4826
 
 
 def first_call_lines(rows: Sequence[Row], at_most: int = MOST_FIRST_CALLS) -> list[str]:
-    """A line for each measurement whose first calls were asked for; none for one that only compiled in its first."""
+    """Return a line for each measurement with first calls; none for one that only compiled in its first."""
     lines = [
         f"{printable(row.label)}: {first_call_text(row.measurement, row.tolerance)}"
         for row in rows
-        if row.measurement is not None and _asked(row.measurement)
+        # The one call of a function that compiles stands in a column of its own.
+        if row.measurement is not None
+        and len(row.measurement.samples.first_calls_s) > (row.measurement.compile_s is not None)
     ]
     return cut(lines, at_most, "with first calls")
 
@@ -127,8 +124,8 @@ def steady_from(measurement: Measurement, tolerance: float | None = None) -> int
     limit_s = max(
         samples.alone_s * (1 + allowed) + DEVIATIONS * sigma_s, *samples.warm_calls_s, 0.0
     )
-    late = [number for number, seconds in enumerate(samples.first_calls_s) if seconds > limit_s]
-    began = late[-1] + 1 if late else 0
+    late = [number for number, seconds in enumerate(samples.first_calls_s, 1) if seconds > limit_s]
+    began = max(late, default=0)
     return began if began < len(samples.first_calls_s) else None
 
 
@@ -150,11 +147,6 @@ def deviation_text(mean_s: float, std_s: float) -> str:
     return f"{format_seconds(mean_s)} ± {format_seconds(std_s)}"
 
 
-def _asked(measurement: Measurement) -> bool:
-    # The one call of a function that compiles stands in a column of its own.
-    return len(measurement.samples.first_calls_s) > (measurement.compile_s is not None)
-
-
 MOST_RANKS = 3
 COUNTED = "rates of collectives are bus bandwidth (busbw, as the nccl-tests count): what each link would have to carry"
 
@@ -162,36 +154,26 @@ COUNTED = "rates of collectives are bus bandwidth (busbw, as the nccl-tests coun
 def rank_lines(rows: Sequence[Row]) -> list[str]:
     """The ranks of a run in a line for each launch, stragglers by rank and host, and what was oversubscribed."""
     measured = [row.measurement for row in rows if row.measurement is not None]
-    known = [
-        (measurement, measurement.ranks)
-        for measurement in measured
-        if measurement.ranks is not None
-    ]
-    if not known:
-        return []
-    lines = (
-        [] if not any(rate_suffix(m.key.metric) == "busbw_GBps" for m, _ in known) else [COUNTED]
-    )
-    lines += [f"ranks: {text}" for text in dict.fromkeys(launch_text(ranks) for _, ranks in known)]
-    late = [
-        straggler_text(measurement, ranks)
-        for measurement, ranks in known
-        if ranks.straggler is not None
-    ]
+    ranked = [(m, m.ranks) for m in measured if m.ranks is not None]
+    measurements = [measurement for measurement, _ in ranked]
+    collectives = any(rate_suffix(m.key.metric) == "busbw_GBps" for m in measurements)
+    lines = [COUNTED] * collectives
+    lines += [f"ranks: {text}" for text in dict.fromkeys(launch_text(ranks) for _, ranks in ranked)]
+    late = [straggler_text(*pair) for pair in ranked if pair[1].straggler is not None]
     lines += cut(late, MOST_RANKS, "with a straggler")
-    lines += [text for m, _ in known for text in job_text(m, [other for other, _ in known])]
-    shared = [m for m, _ in known if OVERSUBSCRIBED in m.samples.labels]
+    lines += [text for m in measurements for text in job_text(m, measurements)]
+    shared = [printable(m.label) for m in measurements if OVERSUBSCRIBED in m.samples.labels]
     if shared:
-        names = listed([printable(m.label) for m in shared], MOST_RANKS)
         lines.append(
-            f"oversubscribed: more ranks on a host than cores, so these tell of the scheduler and never gate: {names}"
+            "oversubscribed: more ranks on a host than cores, so these tell of the scheduler and never gate: "
+            f"{listed(shared, MOST_RANKS)}"
         )
     return lines
 
 
 def launch_text(ranks: Ranks) -> str:
     """`local, gloo, 2 threads a rank, on node7`: how the ranks of a measurement were started, and where."""
-    hosts = list(Counter(ranks.hosts))
+    hosts = list(dict.fromkeys(ranks.hosts))
     where = f"on {printable(', '.join(hosts[:4]))}" + (
         f" and {len(hosts) - 4} more hosts" if len(hosts) > 4 else ""
     )
@@ -212,17 +194,14 @@ def straggler_text(measurement: Measurement, ranks: Ranks) -> str:
     )
 
 
-def job_text(job: Measurement, others: Sequence[Measurement]) -> list[str]:
-    """A whole program beside the steady time of the same work, where a test measured both."""
-    if job.key.metric != JOB_METRIC:
-        return []
-    same = [
-        one
-        for one in others
-        if one.test_id == job.test_id and one.work == job.work and one is not job
-    ]
+def job_text(job: Measurement, measurements: Sequence[Measurement]) -> list[str]:
+    """Return a whole program beside the steady time of the same work, where a test measured both."""
     return [
         f"{printable(job.label)}: the whole program takes {format_seconds(job.median_s)}, of which one steady call of "
-        f"its work is {format_seconds(one.median_s)}; the rest is starting, importing, meeting, warming up and ending"
-        for one in same
+        f"its work is {format_seconds(call.median_s)}; the rest is starting, importing, meeting, warming up and ending"
+        for call in measurements
+        if job.key.metric == JOB_METRIC
+        and call.test_id == job.test_id
+        and call.work == job.work
+        and call is not job
     ]
