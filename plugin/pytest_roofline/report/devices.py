@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal
 
+from ..core.groups import grouped
 from ..core.rows import FAILED, Row, finite
 from ..core.units import GIB, MIB, printable, three_digits
 from ..stats.verdicts import Kind
@@ -57,11 +58,10 @@ class DeviceTable:
         value = self.value(row)
         if value is not None:
             return three_digits(value / self.scale)
-        if row is None:
-            return ""
-        if row.lost is not None:
+        if row is not None and row.lost is not None:
             return NO_MEMORY
-        return INVALID if row.verdict == Kind.INVALID else FAILED if row.verdict == FAILED else ""
+        words = {Kind.INVALID.value: INVALID, FAILED: FAILED}
+        return words.get(row.verdict, "") if row is not None else ""
 
 
 def device_tables(rows: Sequence[Row], quantity: Quantity | None = None) -> list[DeviceTable]:
@@ -71,19 +71,17 @@ def device_tables(rows: Sequence[Row], quantity: Quantity | None = None) -> list
     """
     devices = _devices(rows)
     # By label, since node ids of imported tests begin with the name of their file.
-    tests: dict[str, dict[str | None, Row]] = {}
-    for row in rows:
-        if row.what == "time":
-            tests.setdefault(row.label, {})[row.run] = row
+    tests = grouped((row for row in rows if row.what == "time"), lambda row: row.label)
     # What failed, was skipped or ran out of memory ahead of any number.
     without = {(row.test, row.run): row for row in rows if row.what in ("test", "memory")}
     groups: dict[tuple[str, Quantity, str], dict[str, tuple[Row | None, ...]]] = {}
-    for by in tests.values():
-        first = next(iter(by.values()))
+    for members in tests.values():
+        by_run = {row.run: row for row in members}
+        first = by_run[members[0].run]
         shown: Quantity = quantity or ("rate" if first.rate_unit == "B/s" else "time")
-        if any(_value(row, shown) is not None for row in by.values()):
+        if any(_value(row, shown) is not None for row in by_run.values()):
             si = {"time": "s", "peak": "B"}.get(shown) or first.rate_unit or ""
-            line = tuple(by.get(run) or without.get((first.test, run)) for run in devices)
+            line = tuple(by_run.get(run) or without.get((first.test, run)) for run in devices)
             groups.setdefault((first.benchmark, shown, si), {})[first.label] = line
     return [_table(*group, tuple(devices.values()), lines) for group, lines in groups.items()]
 
@@ -105,13 +103,9 @@ def _table(
     devices: tuple[str, ...],
     lines: dict[str, tuple[Row | None, ...]],
 ) -> DeviceTable:
-    middle = median(
-        value
-        for line in lines.values()
-        for row in line
-        if (value := _value(row, quantity)) is not None
-    )
-    scale, unit = next((one for one in _UNITS[si] if middle >= one[0]), _UNITS[si][-1])
+    values = (_value(row, quantity) for line in lines.values() for row in line)
+    middle = median(value for value in values if value is not None)
+    scale, unit = next((pair for pair in _UNITS[si] if middle >= pair[0]), _UNITS[si][-1])
     return DeviceTable(benchmark, quantity, si, unit, scale, devices, lines)
 
 
