@@ -4,11 +4,11 @@ import base64
 import hashlib
 import json
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import chain
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -17,6 +17,8 @@ from markupsafe import Markup
 from ..baselines.run_files import run_names
 from ..baselines.run_rows import rows_of
 from ..baselines.runs import Run
+from ..core.facts import DeviceFacts, HostFacts
+from ..core.groups import grouped
 from ..core.libraries import folders, versions
 from ..core.rows import Row, badness, worst_first
 from ..core.units import format_memory, listed, printable, slug
@@ -39,8 +41,7 @@ from .page_text import (
     shape,
 )
 from .plots import plots_of
-from .plots.chart import Plot
-from .tables import kernel_cells
+from .tables import KERNEL_COLUMNS, kernel_cells
 from .words import cells
 
 # What draws, the largest part of a page: `plotly.js-basic-dist-min` 4.1.1 of npm (scatter, bar, pie), as it came. To
@@ -128,13 +129,13 @@ def results_table(rows: Sequence[Row], several: bool) -> Table:
 
 
 def _result(row: Row, several: bool) -> dict[str, Cell]:
-    told = {name: Cell(text, _finite(value)) for name, (text, value) in cells(row).items()}
+    columns = {name: Cell(text, _finite(value)) for name, (text, value) in cells(row).items()}
     return {
         "test": Cell(row.label, full=row.test),
         "verdict": Cell(row.verdict, badness(row.verdict)[0], why=reason(row), word=row.verdict),
         "run": Cell((row.run or "") * several),
-        **{name: told[name] for name in _FIRST},
-        **told,
+        **{name: columns[name] for name in _FIRST},
+        **columns,
     }
 
 
@@ -144,34 +145,31 @@ def _finite(value: float | None) -> float | None:
 
 def kernels_table(rows: Iterable[Row]) -> Table | None:
     """Registers, shared memory, spills and matrix instructions, with what of all figures changed."""
-    found = [_kernel(row) for row in rows if row.resources is not None]
-    return _table("Compiled kernels", found) if found else None
+    kernels = [_kernel(row) for row in rows if row.resources is not None]
+    return _table("Compiled kernels", kernels) if kernels else None
 
 
 def _kernel(row: Row) -> dict[str, Cell]:
     assert row.resources is not None
-    asked = zip(
-        ("registers", "shared", "spills", "matrix"),
-        kernel_cells(row.resources.figures),
-        strict=True,
-    )
+    figures = kernel_cells(row.resources.figures)
     return {
         "kernel": Cell(row.label.removesuffix(f"@{row.resources.target}")),
         "verdict": Cell(row.verdict, word=row.verdict),
         "target": Cell(row.resources.target),
-        **{name: Cell(text) for name, text in asked},
+        **dict(zip(KERNEL_COLUMNS, map(Cell, figures), strict=True)),
         "changed": Cell(changes_text(row.exact.changes if row.exact is not None else (), None)),
     }
 
 
 def machine_table(runs: Sequence[Run]) -> Table:
     """The facts of each run, a column for each; where they differ, the row says so in a word."""
-    facts, called = [_facts(run) for run in runs], run_names(runs)
-    columns = ["fact", *(called[run.path] for run in runs), *["between runs"] * (len(runs) > 1)]
+    facts, names = [_facts(run) for run in runs], run_names(runs)
+    several = len(runs) > 1
+    columns = ["fact", *(names[run.path] for run in runs), *["between runs"] * several]
     rows = []
-    for name in dict.fromkeys(name for one in facts for name in one):
-        values = [one.get(name, "") for one in facts]
-        rows.append([name, *values, *["differs" * (len(Counter(values)) > 1)] * (len(runs) > 1)])
+    for name in dict.fromkeys(chain(*facts)):
+        values = [by_name.get(name, "") for by_name in facts]
+        rows.append([name, *values, *["differs" * (len(set(values)) > 1)] * several])
     return Table(
         "Environment",
         [Column(name, number=False) for name in columns],
@@ -191,34 +189,37 @@ def _facts(run: Run) -> dict[str, str]:
         "started": header.started,
         "finished": ended,
         "command": " ".join(header.command),
+        "tool": header.tool,
     }
-    facts["tool"] = header.tool
-    for what, known in (("device", asdict(environment.device)), ("host", asdict(environment.host))):
-        for name, value in known.items():
-            if value is not None:
-                words, text = _fact(name, value)
-                facts[f"{what} {words}"] = text
+    facts |= _measured_facts("device", environment.device)
+    facts |= _measured_facts("host", environment.host)
     libraries = versions(environment.libraries) | folders(environment.libraries)
-    facts |= {f"software {name}": text for name, text in (environment.software | libraries).items()}
+    software = environment.software | libraries
+    facts |= {f"software {name}": version for name, version in software.items()}
     for code in environment.code:
-        of = "" if code.name == "." else f" of {code.name}"
-        told = {"code": str(code), "branch": code.branch, "merge base": code.merge_base}
-        told["pull request"] = code.pull_request
-        facts |= {f"{name}{of}": value for name, value in told.items() if value}
+        repository = "" if code.name == "." else f" of {code.name}"
+        values = {
+            "code": str(code),
+            "branch": code.branch,
+            "merge base": code.merge_base,
+            "pull request": code.pull_request,
+        }
+        facts |= {f"{name}{repository}": value for name, value in values.items() if value}
     facts |= {f"${name}": value for name, value in environment.variables.items()}
     facts |= {f"{name} cache": state for name, state in environment.caches.items()}
     return facts | {f"package {name}": version for name, version in environment.packages.items()}
 
 
-def _fact(name: str, value: Any) -> tuple[str, str]:
-    """A fact's name in words and its value with its unit, which is the end of its name."""
-    words, _, unit = name.rpartition("_")
-    form = _UNITS.get(unit)
-    return (
-        (words.replace("_", " "), form(value))
-        if words and form
-        else (name.replace("_", " "), f"{value}")
-    )
+def _measured_facts(owner: str, record: DeviceFacts | HostFacts) -> dict[str, str]:
+    """Return the facts of a device or host that are known, each with its unit, which is the end of its name."""
+    facts = {}
+    for name, value in asdict(record).items():
+        words, _, unit = name.rpartition("_")
+        form = _UNITS.get(unit) if words else None
+        if value is not None:
+            label = (words if form else name).replace("_", " ")
+            facts[f"{owner} {label}"] = form(value) if form else f"{value}"
+    return facts
 
 
 # Inside a script element nothing is escaped by HTML, so what could end it or begin a comment is written otherwise.
@@ -251,17 +252,13 @@ def page(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
 def _content(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, Any]:
     """Everything that the template shows, by its name there."""
     products = dict.fromkeys(printable(run.header.environment.device.product) for run in runs)
-    sections: dict[str, list[Plot]] = {}
-    for plot in plots_of(rows, runs):
-        sections.setdefault(plot.section, []).append(plot)
-    red = reds(rows)
     return {
         "title": f"Roofline report: {listed(list(products), 3)}" if products else "Roofline report",
         "sentences": sentences(runs, rows),
         "drill": drill_line(runs),
         "runs": run_lines(runs),
         "chips": chips(rows),
-        "reds": red,
+        "reds": reds(rows),
         "more_red": not_told(rows),
         "results": results_table(rows, len(runs) > 1),
         "sweeps": [
@@ -271,7 +268,7 @@ def _content(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, Any]:
             for curve in run.footer.curves
         ],
         "published": published_of(rows),
-        "sections": sections,
+        "sections": grouped(plots_of(rows, runs), lambda plot: plot.section),
         "inside": inside_of(runs),
         "kernels": kernels_table(rows),
         "changed": changed_lines(rows),
@@ -285,7 +282,7 @@ def _content(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, Any]:
 @cache
 def _templates() -> Environment:
     """Templates that escape all that they show, and refuse a name that nobody gave them."""
-    made = Environment(
+    templates = Environment(
         loader=PackageLoader(__package__, "assets"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -294,21 +291,16 @@ def _templates() -> Environment:
         finalize=_shown,
     )
     # In text that is shown, the end of a line would be written as an escape.
-    made.globals["newline"] = Markup("\n")
-    made.filters |= {"shape": shape, "family": family, "slug": slug, "for_script": for_script}
-    return made
+    templates.globals["newline"] = Markup("\n")
+    templates.filters |= {"shape": shape, "family": family, "slug": slug, "for_script": for_script}
+    return templates
 
 
 def _shown(value: Any) -> Any:
     """Text as it may stand in a page: without characters that are not seen, or that turn the reading round."""
     # What `isprintable` lets pass, `printable` leaves as it is; the first is the quick one of the two.
-    if (
-        not isinstance(value, str)
-        or isinstance(value, Markup)
-        or (value.isprintable() and "##" not in value)
-    ):
-        return value
-    return printable(value)
+    plain = isinstance(value, str) and not isinstance(value, Markup)
+    return printable(value) if plain and not (value.isprintable() and "##" not in value) else value
 
 
 @cache
