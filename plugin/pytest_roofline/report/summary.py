@@ -1,4 +1,4 @@
-"""What GitHub and other hosts show beside the code: `summary.md` of a job, and annotations on the output of a run."""
+"""Texts that GitHub and other hosts show beside the code: `summary.md` of a job, and annotations on a run."""
 
 import re
 import shlex
@@ -11,6 +11,7 @@ from pathlib import Path
 from ..baselines.run_files import run_names
 from ..baselines.run_rows import SKIPPED, rows_of
 from ..baselines.runs import Run
+from ..core.groups import grouped
 from ..core.rows import Row, worst_first
 from ..core.samples import PROFILED
 from ..core.units import count, printable
@@ -31,6 +32,11 @@ MOST_BYTES = 2**20 - 1
 MOST_RUNS, MOST_CHANGES, MOST_COMMANDS, MOST_REASONS = 20, 10, 3, 10
 # Nobody types a command of more characters.
 LONGEST_COMMAND = 500
+# A line on results with such a label.
+_LABELS = {
+    "replaced": "**What was measured had been replaced through a hook, as a drill does.**",
+    PROFILED: "Results that were taken under a profiler are never judged.",
+}
 _HEADING = ("verdict", "test", "now", "baseline", "difference", "99 % interval", "why")
 _RIGHT = ("now", "baseline", "difference", "99 % interval")
 
@@ -110,26 +116,21 @@ def _facts(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
         if row.measurement is not None
         for label in row.measurement.samples.labels
     }
-    if "replaced" in labels:
-        lines.append("* **What was measured had been replaced through a hook, as a drill does.**")
-    if PROFILED in labels:
-        lines.append("* Results that were taken under a profiler are never judged.")
-    return lines
+    return lines + [f"* {text}" for label, text in _LABELS.items() if label in labels]
 
 
 def _run_line(run: Run, name: str) -> str:
     environment = run.header.environment
     device, host = environment.device, environment.host
-    facts = [code(device.product)]
-    facts += [f"driver {code(device.driver)}"] if device.driver else []
-    facts += (
-        [f"torch {code(environment.software['torch'])}"] if "torch" in environment.software else []
-    )
-    facts += [
+    torch = environment.software.get("torch")
+    facts = (
+        code(device.product),
+        f"driver {code(device.driver)}" if device.driver else "",
+        f"torch {code(torch)}" if torch is not None else "",
         f"on {code(host.name)}",
         f"run {code(name)} of {code(run.header.started)}",
         _ended(run),
-    ]
+    )
     return ", ".join(filter(None, facts))
 
 
@@ -142,39 +143,40 @@ def _ended(run: Run) -> str:
 
 
 def remarks_of(rows: Sequence[Row]) -> tuple[Counter[str], int]:
-    """What is not as it was behind the baselines, by how many results say so, and how many have a verdict."""
-    judged = [found for row in rows for found in (row.judgement, row.exact) if found is not None]
-    return Counter(text for one in judged for text in dict.fromkeys(one.remarks)), len(judged)
+    """Return the changes since the baselines, by how many results remark on them, and how many have a verdict."""
+    remarks = [
+        judgement.remarks
+        for row in rows
+        for judgement in (row.judgement, row.exact)
+        if judgement is not None
+    ]
+    return Counter(text for texts in remarks for text in dict.fromkeys(texts)), len(remarks)
 
 
 def _changes(rows: Sequence[Row]) -> list[str]:
-    """What is not as it was behind the baselines, as every result remarks on it."""
-    told, of = remarks_of(rows)
-    if not told:
-        known = any(row.exact is not None or row.baseline_medians_s for row in rows)
-        return (
-            ["", "Nothing that is known of this machine changed since the baseline."]
-            if known
-            else []
-        )
+    """Return the changes since the baselines, as the results remark on them."""
+    remarks, total = remarks_of(rows)
+    if not remarks:
+        has_baseline = any(row.exact is not None or row.baseline_medians_s for row in rows)
+        return [
+            "",
+            "Nothing that is known of this machine changed since the baseline.",
+        ] * has_baseline
     lines = ["", "Not as behind the baseline:", ""]
-    for text, number in told.most_common(MOST_CHANGES):
-        lines.append(f"* {code(text)}" + (f" ({number} of {of} results)" if number < of else ""))
-    more = len(told) - MOST_CHANGES
-    return lines + ([f"* and {count(more, 'more remark')}"] if more > 0 else [])
+    for text, number in remarks.most_common(MOST_CHANGES):
+        lines.append(f"* {code(text)}{f' ({number} of {total} results)' * (number < total)}")
+    left = len(remarks) - MOST_CHANGES
+    return lines + [f"* and {count(left, 'more remark')}"] * (left > 0)
 
 
 def _not_measured(skipped: Sequence[Row]) -> list[str]:
     """Tests that were skipped without a number, by their reasons, since rows of them would hide the others."""
     reasons = Counter(row.reason for row in skipped)
-    lines = [
-        f"* {number} skipped: {code(reason)}"
-        for reason, number in reasons.most_common(MOST_REASONS)
-    ]
-    left = sum(reasons.values()) - sum(number for _, number in reasons.most_common(MOST_REASONS))
-    return (
-        ["", *lines, *([f"* and {left} more for other reasons"] if left else [])] if lines else []
-    )
+    shown = reasons.most_common(MOST_REASONS)
+    left = len(skipped) - sum(number for _, number in shown)
+    lines = [f"* {number} skipped: {code(reason)}" for reason, number in shown]
+    lines += [f"* and {left} more for other reasons"] * bool(left)
+    return ["", *lines] if lines else []
 
 
 def _table(rows: Sequence[Row], *, several: bool, most_bytes: int) -> str:
@@ -198,8 +200,11 @@ def _table(rows: Sequence[Row], *, several: bool, most_bytes: int) -> str:
 
 
 def _left_out(number: int) -> list[str]:
-    where = "`results.csv`, `run.json` and `index.html`, which `roofline report` writes"
-    return ["", f"{count(number, 'more row')} found no room here; all of them are in {where}."]
+    return [
+        "",
+        f"{count(number, 'more row')} found no room here; all of them are in `results.csv`, `run.json` and "
+        "`index.html`, which `roofline report` writes.",
+    ]
 
 
 def _join(lines: Sequence[str]) -> str:
@@ -221,15 +226,15 @@ def _cells(row: Row) -> list[str]:
 
 def _commands(rows: Sequence[Row]) -> list[str]:
     """What to type for the worst results."""
-    told = [row for row in rows if row.what in ("time", "kernel")][:MOST_COMMANDS]
-    saved = [row for row in told if row.path.is_file()]
-    if told and not saved:
+    worst = [row for row in rows if row.what in ("time", "kernel")][:MOST_COMMANDS]
+    saved = [row for row in worst if row.path.is_file()]
+    if worst and not saved:
         return ["", "The run file could not be saved; `run.json` has all that it would hold."]
-    commands = [
-        f"roofline explain {shlex.quote(_run_argument(row.path))} {_quoted(row.label)}"
+    lines = [
+        f"roofline explain {shlex.quote(_run_argument(row.path))} {shlex.quote(printable(row.label))}"
         for row in saved
     ]
-    commands = [command for command in commands if len(command) <= LONGEST_COMMAND]
+    commands = [text for text in lines if len(text) <= LONGEST_COMMAND]
     return (
         ["", "Why, with samples and every step:", "", "```sh", *commands, "```"] if commands else []
     )
@@ -239,10 +244,6 @@ def _run_argument(path: Path) -> str:
     """The name of its run where `roofline` will find it from here, else its path."""
     here = path.absolute().parent == Path.cwd() / ".roofline" / "runs" and path.suffix == ".jsonl"
     return path.stem if here else printable(str(path))
-
-
-def _quoted(label: str) -> str:
-    return shlex.quote(printable(label))
 
 
 # A cell with more characters than this is cut.
@@ -262,13 +263,10 @@ def code(text: str) -> str:
 
 
 def line(cells: Iterable[str]) -> str:
-    """A row of a table. A bar would end its cell, in code spans too."""
-    return "| " + " | ".join(map(_without_bars, cells)) + " |"
-
-
-def _without_bars(cell: str) -> str:
+    """Return a row of a table. A bar would end its cell, in code spans too."""
     # Some readers pair backslashes ahead of a bar, others look at the last one only; an odd number satisfies both.
-    return re.sub(r"(\\*)\|", lambda found: f"{found[1] * 2}\\|", cell)
+    texts = (re.sub(r"(\\*)\|", r"\1\1\\|", cell) for cell in cells)
+    return f"| {' | '.join(texts)} |"
 
 
 # GitHub shows so many of one kind for a step, and we show no more of both together.
@@ -276,6 +274,9 @@ MOST = 10
 # GitHub cuts what is longer than some four thousand bytes: a message, and each property, as they are written.
 LONGEST_MESSAGE, LONGEST_PROPERTY = 2000, 900
 _WARNED = (Kind.INVALID.value, Kind.INCONCLUSIVE.value, Kind.NO_BASELINE.value)
+
+# Characters that end a message, or begin an escape; a property ends at two more.
+_SPECIAL = "%\r\n"
 
 # A file relative to the repository's root, and a line counted from 1; None where it is not known.
 Place = tuple[str, int | None]
@@ -296,43 +297,36 @@ def annotations(
         errors: whether failed tests are told; without, another plugin tells of them.
         most: so many commands; how many were left out is said in a line of its own.
     """
-    worst: dict[str, Row] = {}
-    for row in worst_first(rows):
-        worst.setdefault(row.test, row)
-    told = [
-        row
-        for row in worst.values()
-        if (errors if row.red else row.verdict in _WARNED or _watched(row))
-    ]
-    lines = [_command(row, place_of(row.test)) for row in told[:most]]
-    if len(told) > most:
+    worst = [members[0] for members in grouped(worst_first(rows), lambda row: row.test).values()]
+    shown = [row for row in worst if (errors if row.red else _doubtful(row))]
+    lines = [_command(row, place_of(row.test)) for row in shown[:most]]
+    if len(shown) > most:
         lines.append(
-            f"roofline: {len(told) - most} more annotations left out, the worst {most} are shown"
+            f"roofline: {len(shown) - most} more annotations left out, the worst {most} are shown"
         )
     return lines
 
 
-def _watched(row: Row) -> bool:
-    """Whether it would have failed, had the gate not only watched."""
-    return row.ended is not None and row.ended.shadow
+def _doubtful(row: Row) -> bool:
+    """Return whether a result could not be judged, or would have failed, had the gate not only watched."""
+    return row.verdict in _WARNED or (row.ended is not None and row.ended.shadow)
 
 
 def _command(row: Row, place: Place | None) -> str:
-    properties = {"title": f"{row.verdict} {row.label}"}
-    if place is not None:
-        file, number = place
-        properties = {
-            "file": file,
-            **({"line": f"{number}"} if number is not None else {}),
-            **properties,
-        }
+    file, number = place or ("", None)
+    properties = {
+        "file": file,
+        "line": f"{number}" if number is not None else "",
+        "title": f"{row.verdict} {row.label}",
+    }
     pairs = (
-        (name, _escaped(value, "%\r\n:,", LONGEST_PROPERTY)) for name, value in properties.items()
+        f"{name}={_escaped(value, _SPECIAL + ':,', LONGEST_PROPERTY)}"
+        for name, value in properties.items()
+        if value
     )
-    told = ",".join(f"{name}={value}" for name, value in pairs)
     # What is printable has no line ends, but only what is escaped here may be relied upon.
-    message = _escaped(sentence(row), "%\r\n", LONGEST_MESSAGE)
-    return f"::{'error' if row.red else 'warning'} {told}::{message}"
+    message = _escaped(sentence(row), _SPECIAL, LONGEST_MESSAGE)
+    return f"::{'error' if row.red else 'warning'} {','.join(pairs)}::{message}"
 
 
 def _escaped(text: str, special: str, most_bytes: int) -> str:
