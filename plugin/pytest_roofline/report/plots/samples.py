@@ -50,18 +50,20 @@ def sample_plot(row: Row) -> Plot:
         for at, blocks in enumerate(taken, bool(known))
         for dot in _dots(blocks, at, names[at], room)
     ]
-    traces = _strip("process of the baseline, its median", before, scale, "diamond", COLOURS[2])
-    traces += _strip(
-        "block of this run", [dot for dot in dots if not dot[1]], scale, "circle", COLOURS[0]
-    )
-    traces += _strip(
-        "block left out", [dot for dot in dots if dot[1]], scale, "circle-open", COLOURS[1]
-    )
     span = [-0.5, len(names) - 0.5]
     few = range(0, len(names), -(-len(names) // _MOST_TICKS))
     ticks = {"tickvals": list(few), "ticktext": [safe(short(names[index], 24)) for index in few]}
     across = axis("", range=span, showgrid=False, **ticks)
-    traces += _levels(row, scale, span)
+    traces = [
+        *_strip("process of the baseline, its median", before, scale, "diamond", COLOURS[2]),
+        *_strip(
+            "block of this run", [dot for dot in dots if not dot[1]], scale, "circle", COLOURS[0]
+        ),
+        *_strip(
+            "block left out", [dot for dot in dots if dot[1]], scale, "circle-open", COLOURS[1]
+        ),
+        *_levels(row, scale, span),
+    ]
     figure = plain_figure(traces, {"xaxis": across, "yaxis": axis(f"time of a call ({unit})")}, 330)
     says = _says(row, taken) + thinned_note(len(dots), sum(map(len, taken)), "blocks")
     return Plot("", printable(f"Samples of {row.label} on {row.device}"), says, figure)
