@@ -1,11 +1,11 @@
 """Bars: attention back ends side by side by sequence length, and what the time and the memory of a call go into."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from ...baselines.run_files import run_names
 from ...baselines.runs import Run
-from ...core.keys import Scalar
+from ...core.keys import Scalar, label_of
 from ...core.memory import CATEGORIES, MemoryUse
 from ...core.profiles import CLASSES, Profile
 from ...core.rows import Row
@@ -44,6 +44,7 @@ from .words import (
     devices,
     flop_unit,
     hover,
+    mark_text,
     of_run,
     of_several_runs,
     roofs_of,
@@ -77,23 +78,23 @@ def attention_plots(rows: Sequence[Row]) -> list[Plot]:
         sequence, name = row.parameters.get(_SEQUENCE), of_attention(row)
         if name is None or not isinstance(sequence, int):
             continue
-        rest = [
-            _told(other, value)
+        values = [
+            _value(other, value)
             for other, value in row.parameters.items()
             if other not in (_SEQUENCE, name)
         ]
-        title = ", ".join([row.benchmark + (f".{row.name}" if row.name else ""), *rest])
+        title = ", ".join([label_of(row.benchmark, {}, row.name), *values])
         groups.setdefault(title, []).append(
             (f"{row.parameters[name]}{of_run(row, several)}", sequence, row)
         )
     # Something stands beside something else, and one of them is a number.
-    found = [
-        pair
-        for pair in groups.items()
-        if len(pair[1]) > 1 and any(row.rate is not None for *_, row in pair[1])
+    plots = [
+        group
+        for group in groups.items()
+        if len(group[1]) > 1 and any(row.rate is not None for *_, row in group[1])
     ]
     return limited(
-        found, lambda pair: _attention(*pair), lambda pair: any(row.red for *_, row in pair[1])
+        plots, lambda group: _attention(*group), lambda group: [row for *_, row in group[1]]
     )
 
 
@@ -105,7 +106,7 @@ def of_attention(row: Row) -> str | None:
     return next((name for name in _BACK_ENDS if isinstance(row.parameters.get(name), str)), None)
 
 
-def _told(name: str, value: Scalar) -> str:
+def _value(name: str, value: Scalar) -> str:
     if name == "causal" and isinstance(value, bool):
         return "causal" if value else "full"
     return value if isinstance(value, str) else f"{name} {value}"
@@ -153,7 +154,8 @@ def _back_end(
             index, opacity=[0.35 if row.verdict == Kind.INVALID else 1.0 for row in rows]
         ),
         "text": [
-            _mark(row, three_digits((row.rate or 0.0) / scale) if numbered else "") for row in rows
+            mark_text(row, three_digits((row.rate or 0.0) / scale) if numbered else "")
+            for row in rows
         ],
         "textposition": "outside",
         # Otherwise what stands above narrow bars is shrunk until nobody reads it.
@@ -164,15 +166,6 @@ def _back_end(
         "hoverinfo": "text",
         "hovertext": [lines_of(_beside(*bar)) for bar in bars],
     }
-
-
-def _mark(row: Row, number: str) -> str:
-    """What stands above a bar: that memory ran out, that it is not to be trusted, or its number where there is room."""
-    if row.lost is not None:
-        return "OOM"
-    if row.verdict == Kind.INVALID or row.rate is None:
-        return "?" if row.rate is None else "inv."
-    return f"{number} ✕".strip() if row.red else number
 
 
 def _beside(back_end: str, sequence: int, row: Row) -> list[str]:
@@ -203,37 +196,32 @@ def _fastest(bars: Sequence[Bar]) -> str:
     )
     if not ordered:
         return "no number to be trusted"
-    (name, _, row), *others = ordered
-    parts = [
+    (name, _, row), *slower = ordered
+    texts = [
         f"at {longest} tokens {name} is fastest with {format_flops(row.rate or 0.0)}",
         share_words(row),
+        *(
+            f"{(row.rate or 0.0) / (second.rate or 1.0):.2f} times {back_end}"
+            for back_end, _, second in slower[:1]
+        ),
     ]
-    parts += [
-        f"{(row.rate or 0.0) / (other.rate or 1.0):.2f} times {second}"
-        for second, _, other in others[:1]
-    ]
-    return ", ".join(filter(None, parts))
+    return ", ".join(filter(None, texts))
 
 
 def time_plots(runs: Sequence[Run]) -> list[Plot]:
     """Shares of a call by class of kernel; of a measurement that was profiled again the last time stands."""
-    found = [
-        pair
-        for pair in latest((run, one) for run in runs for one in run.profiles)
-        if pair[1].classes
-    ]
-    if not found:
+    profiles = [pair for pair in latest(runs, lambda run: run.profiles) if pair[1].classes]
+    if not profiles:
         return []
-    shown = thinned(found, MOST_BARS)
-    label, longest = max(found, key=lambda pair: pair[1].span_s / pair[1].calls)
-    most = max(longest.classes, key=lambda one: one.share)
+    shown = thinned(profiles, MOST_BARS)
+    label, longest = max(profiles, key=lambda pair: pair[1].span_s / pair[1].calls)
+    largest = max(longest.classes, key=lambda kernels: kernels.share)
     says = printable(
-        f"Most of the time of {label} goes into {most.name} ({format_share(most.share)}). "
+        f"Most of the time of {label} goes into {largest.name} ({format_share(largest.share)}). "
     )
-    says += "Profiled times are never judged." + thinned_note(len(shown), len(found), "profiles")
-    figure = _stacked(
-        [(label, _classes(one)) for label, one in shown], CLASSES, "share of the span (%)"
-    )
+    says += "Profiled times are never judged." + thinned_note(len(shown), len(profiles), "profiles")
+    calls = [(label, _classes(profile)) for label, profile in shown]
+    figure = _stacked(calls, CLASSES, "share of the span (%)")
     return [Plot(TIME, "Shares of a call by class of kernel, under a profiler", says, figure)]
 
 
@@ -254,26 +242,19 @@ def _classes(profile: Profile) -> dict[str, tuple[float, Sequence[str]]]:
 
 def memory_plots(runs: Sequence[Run]) -> list[Plot]:
     """Memory at the peak by category; of a call that was followed again the last time stands."""
-    found = [
-        pair
-        for pair in latest((run, use) for run in runs for use in run.memory_uses)
-        if pair[1].peak_bytes
-    ]
-    if not found:
+    uses = [pair for pair in latest(runs, lambda run: run.memory_uses) if pair[1].peak_bytes]
+    if not uses:
         return []
-    shown = thinned(found, MOST_BARS)
-    scale, unit = (GIB, "GiB") if max(use.peak_bytes for _, use in shown) >= GIB else (MIB, "MiB")
-    label, highest = max(found, key=lambda pair: pair[1].peak_bytes)
+    shown = thinned(uses, MOST_BARS)
+    scale, unit = memory_unit(use.peak_bytes for _, use in shown)
+    label, highest = max(uses, key=lambda pair: pair[1].peak_bytes)
     kind, size = max(highest.categories.items(), key=lambda pair: pair[1])
     says = printable(
         f"The highest peak is that of {label}, {format_memory(highest.peak_bytes)}; "
         f"most of it is {kind} ({format_share(size / highest.peak_bytes)})."
-    ) + thinned_note(len(shown), len(found), "calls")
-    figure = _stacked(
-        [(label, _categories(use, scale)) for label, use in shown],
-        CATEGORIES,
-        f"peak memory ({unit})",
-    )
+    ) + thinned_note(len(shown), len(uses), "calls")
+    calls = [(label, _categories(use, scale)) for label, use in shown]
+    figure = _stacked(calls, CATEGORIES, f"peak memory ({unit})")
     return [Plot(MEMORY, "Memory at the peak by category", says, figure)]
 
 
@@ -290,19 +271,24 @@ def _categories(use: MemoryUse, scale: float) -> dict[str, tuple[float, Sequence
     }
 
 
-def latest(notes: Iterable[tuple[Run, Note]]) -> list[tuple[str, Note]]:
-    """The last note of each test and name with its label, which names the run where there are several."""
-    known = list(notes)
-    runs = list({id(run): run for run, _ in known}.values())
-    names = run_names(runs)
-    found = {
-        (id(run), one.test_id, one.name): (
-            one.label + (f", run {names[run.path]}" if len(runs) > 1 else ""),
-            one,
+def latest(runs: Sequence[Run], notes: Callable[[Run], Sequence[Note]]) -> list[tuple[str, Note]]:
+    """Return the last note of each test and name with its label, which names the run where several have notes."""
+    noted = [run for run in runs if notes(run)]
+    names = run_names(noted)
+    labels = {
+        (id(run), note.test_id, note.name): (
+            note.label + f", run {names[run.path]}" * (len(noted) > 1),
+            note,
         )
-        for run, one in known
+        for run in noted
+        for note in notes(run)
     }
-    return list(found.values())
+    return list(labels.values())
+
+
+def memory_unit(sizes: Iterable[float]) -> tuple[int, str]:
+    """Return the bytes in the unit that fits the largest of some sizes, and its name."""
+    return (GIB, "GiB") if max(sizes) >= GIB else (MIB, "MiB")
 
 
 def _stacked(calls: Sequence[Call], kinds: Iterable[str], title: str) -> dict[str, Any]:

@@ -125,10 +125,13 @@ def thinned_note(shown: int, total: int, what: str) -> str:
 
 
 def limited(
-    groups: Sequence[Item], draw: Callable[[Item], Plot], red: Callable[[Item], bool]
+    groups: Sequence[Item], draw: Callable[[Item], Plot], rows_of: Callable[[Item], Iterable[Row]]
 ) -> list[Plot]:
-    """A plot for each group of one kind, those with a red test first where there are too many; the last says so."""
-    kept = thinned(groups, MOST_PLOTS, red)
+    """Return a plot for each group of one kind, those with a red test first where there are too many.
+
+    The sentence of the last one says how many are left out.
+    """
+    kept = thinned(groups, MOST_PLOTS, lambda group: any(row.red for row in rows_of(group)))
     plots = [draw(group) for group in kept]
     if len(kept) < len(groups):
         note = f" {len(kept)} of {len(groups)} such plots are drawn; the table of results has the others."
@@ -183,8 +186,13 @@ def marks(
     sizes = [size + 4 * row.red for row in rows]
     # The legend looks like the first point, so a point of no place stands ahead of a failed one.
     ahead = seen[:1] not in ([], [symbol])
-    marker: dict[str, Any] = {"color": colour, "opacity": 1, "line": {"color": GREY, "width": 1}}
-    marker |= {"symbol": [symbol] * ahead + seen or symbol, "size": [size] * ahead + sizes or size}
+    marker = {
+        "color": colour,
+        "opacity": 1,
+        "line": {"color": GREY, "width": 1},
+        "symbol": [symbol] * ahead + seen or symbol,
+        "size": [size] * ahead + sizes or size,
+    }
     return {
         "type": "scatter",
         "x": [None] * ahead + [*xs],
@@ -216,10 +224,11 @@ def dashed(xs: Sequence[float], ys: Sequence[float], name: str, dash: str = "das
     """A grey line that is no series, named in the legend; none where a point of it has no place."""
     if xs[0] > xs[-1] or not all(map(drawable, ys)):
         return []
-    look = {"type": "scatter", "mode": "lines", "line": {"color": GREY, "dash": dash, "width": 2}}
     return [
         {
-            **look,
+            "type": "scatter",
+            "mode": "lines",
+            "line": {"color": GREY, "dash": dash, "width": 2},
             "x": list(xs),
             "y": list(ys),
             "name": safe(name),
@@ -298,3 +307,14 @@ def size_axis(title: str, sizes: Sequence[float]) -> dict[str, Any]:
     texts = [format_bytes(2**exponent).replace(" ", "<br>") for exponent in exponents]
     ticks = {"tickvals": [2**exponent for exponent in exponents], "ticktext": texts, "tickangle": 0}
     return axis(title, type="log", range=bounds, **ticks)
+
+
+def names_axis(names: Iterable[str]) -> dict[str, Any]:
+    """Return an axis of names below each other, the first of them at 1."""
+    texts = [wrapped(name) for name in names]
+    ticks = {
+        "tickvals": list(range(1, len(texts) + 1)),
+        "ticktext": texts,
+        "range": [len(texts) + 0.5, 0.5],
+    }
+    return axis("", showgrid=False, tickfont={"size": 10}, **ticks)

@@ -9,15 +9,14 @@ from .bars import MOST_BARS
 from .chart import (
     Grid,
     Plot,
-    axis,
     limited,
     log_axis,
     marks,
+    names_axis,
     plain_figure,
     thinned,
     thinned_note,
     with_legend,
-    wrapped,
 )
 from .rates import series_of
 from .words import hover
@@ -32,15 +31,12 @@ def device_plots(rows: Sequence[Row]) -> list[Plot]:
     if len({row.device for row in rows}) < 2:
         return []
     tables = device_tables(rows)
-    drawn = [
-        table
-        for table in tables
-        if not series_of([row for line in table.lines.values() for row in line if row])
-    ]
-    red = lambda table: any(  # noqa: E731
-        row is not None and row.red for line in table.lines.values() for row in line
-    )
-    return limited(tables, _grid, red) + limited(drawn, _points, red)
+    drawn = [table for table in tables if not series_of(_rows(table))]
+    return limited(tables, _grid, _rows) + limited(drawn, _points, _rows)
+
+
+def _rows(table: DeviceTable) -> list[Row]:
+    return [row for line in table.lines.values() for row in line if row is not None]
 
 
 def _grid(table: DeviceTable) -> Plot:
@@ -54,11 +50,11 @@ def _grid(table: DeviceTable) -> Plot:
 def _cell(
     table: DeviceTable, row: Row | None, line: Sequence[Row | None]
 ) -> tuple[str, float, str]:
-    known = [value for one in line if (value := table.value(one)) is not None]
+    values = [value for cell in line if (value := table.value(cell)) is not None]
     value = table.value(row)
     if row is None or value is None:
         return table.cell(row), 0.0, row.reason if row is not None else ""
-    share = value / max(known) if table.quantity == "rate" else min(known) / value
+    share = value / max(values) if table.quantity == "rate" else min(values) / value
     return table.cell(row), round(1 - share, 2), "; ".join(filter(None, hover(row, row.label)))
 
 
@@ -75,17 +71,11 @@ def _points(table: DeviceTable) -> Plot:
         told = [hover(row, f"{row.label}, {device}") for row in rows]
         trace = marks(device, values, [at for at, _ in points], told, index, rows=rows, lines=False)
         traces.append(trace | {"x": [value or None for value in values]})
-    names = [wrapped(label) for label, _ in shown]
-    down = {
-        "tickvals": list(range(1, len(names) + 1)),
-        "ticktext": names,
-        "range": [len(names) + 0.5, 0.5],
-    }
     layout = {
         "xaxis": log_axis(
             f"{table.quantity} ({table.unit})", [x for trace in traces for x in trace["x"]]
         ),
-        "yaxis": axis("", showgrid=False, tickfont={"size": 10}, **down),
+        "yaxis": names_axis(label for label, _ in shown),
     }
     figure = plain_figure(traces, layout, with_legend(150 + 40 * len(shown), len(traces)))
     says = f"A mark for each device.{thinned_note(len(shown), len(table.lines), 'tests')}"

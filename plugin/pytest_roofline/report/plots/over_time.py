@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from ...baselines.runs import Run
 from ...core.memory import CATEGORIES, MemoryPoint, MemoryUse
-from ...core.units import GIB, MIB, format_memory, format_seconds, printable
-from .bars import MEMORY, latest
+from ...core.units import format_memory, format_seconds, printable
+from .bars import MEMORY, latest, memory_unit
 from .chart import COLOURS, GREY, Plot, Trace, axis, limited, lines_of, plain_figure, with_legend
 
 # One in every plot; what is rare is grey.
@@ -15,20 +15,15 @@ _DASHES = {"allocated": "dot", "reserved": "solid"}
 
 def over_time_plots(runs: Sequence[Run]) -> list[Plot]:
     """A plot for each call whose memory was followed; of one that was followed again the last time stands."""
-    found = [
-        pair
-        for pair in latest((run, use) for run in runs for use in run.memory_uses)
-        if pair[1].over_time
-    ]
-    return limited(found, lambda pair: _plot(*pair), lambda _: False)
+    pairs = [pair for pair in latest(runs, lambda run: run.memory_uses) if pair[1].over_time]
+    return limited(pairs, lambda pair: _plot(*pair), lambda _: ())
 
 
 def _plot(label: str, use: MemoryUse) -> Plot:
-    most = max(
+    size, unit = memory_unit(
         [point.total_bytes for point in use.over_time]
         + [point.reserved_bytes for point in use.allocator]
     )
-    size, unit = (GIB, "GiB") if most >= GIB else (MIB, "MiB")
     last_s = max([point.at_s for point in use.over_time] + [point.at_s for point in use.allocator])
     scale, clock = (1.0, "s") if last_s >= 1 else (1e-3, "ms")
     present = [
@@ -45,13 +40,17 @@ def _plot(label: str, use: MemoryUse) -> Plot:
         }
         for kind in present
     ]  # fmt: skip
-    for name, dash in _DASHES.items() if use.allocator else ():
-        values = [getattr(point, f"{name}_bytes") / size for point in use.allocator]
-        traces.append(
-            {"type": "scatter", "mode": "lines", "x": [point.at_s / scale for point in use.allocator], "y": values,
-             "name": f"{name} by the allocator", "line": {"width": 2, "shape": "hv", "color": GREY, "dash": dash},
-             "hoverinfo": "skip"}
-        )  # fmt: skip
+    if use.allocator:
+        times = [point.at_s / scale for point in use.allocator]
+        traces += [
+            {
+                "type": "scatter", "mode": "lines", "x": times,
+                "y": [getattr(point, f"{name}_bytes") / size for point in use.allocator],
+                "name": f"{name} by the allocator",
+                "line": {"width": 2, "shape": "hv", "color": GREY, "dash": dash}, "hoverinfo": "skip",
+            }
+            for name, dash in _DASHES.items()
+        ]  # fmt: skip
     layout = {
         "xaxis": axis(f"time in the followed call ({clock})", rangemode="tozero"),
         "yaxis": axis(f"memory ({unit})", rangemode="tozero"),
@@ -61,8 +60,10 @@ def _plot(label: str, use: MemoryUse) -> Plot:
 
 
 def _beside(point: MemoryPoint, kind: str) -> list[str]:
-    told = f"{kind}: {format_memory(point.categories.get(kind, 0))} of {format_memory(point.total_bytes)}"
-    return [told, f"{point.step}, {format_seconds(point.at_s)}"]
+    return [
+        f"{kind}: {format_memory(point.categories.get(kind, 0))} of {format_memory(point.total_bytes)}",
+        f"{point.step}, {format_seconds(point.at_s)}",
+    ]
 
 
 def _says(use: MemoryUse) -> str:

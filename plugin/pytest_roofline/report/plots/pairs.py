@@ -1,9 +1,11 @@
 """Two values of a parameter beside each other, as eager and compiled: by how much one is faster at the same work."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from statistics import median
 
-from ...core.keys import Scalar
+from ...core.groups import grouped
+from ...core.keys import Scalar, label_of
 from ...core.rows import Row
 from ...core.units import format_seconds, printable, size_label
 from ...stats.verdicts import Kind
@@ -12,16 +14,15 @@ from .chart import (
     GREY,
     Plot,
     Trace,
-    axis,
     drawable,
     limited,
     log_axis,
     marks,
     marks_explained,
+    names_axis,
     plain_figure,
     thinned,
     thinned_note,
-    wrapped,
 )
 from .words import devices, hover, of_run, of_several_runs, sentence
 
@@ -34,27 +35,25 @@ def pair_plots(rows: Sequence[Row]) -> list[Plot]:
     """A plot for each parameter that has two values, wherever both do the same work."""
     timed = [row for row in rows if row.key is not None and drawable(row.time_s)]
     several = of_several_runs(timed)
-    groups: dict[tuple[str, ...], list[Row]] = {}
-    for row in timed:
-        assert row.key is not None
-        groups.setdefault(
-            (row.benchmark, row.name, row.key.metric, of_run(row, several)), []
-        ).append(row)
-    found = [(name, pairs) for members in groups.values() for name, pairs in _pairs(members)]
+    groups = grouped(
+        timed, lambda row: (row.benchmark, row.name, row.counting, of_run(row, several))
+    )
+    plots = [(name, pairs) for members in groups.values() for name, pairs in _pairs(members)]
     return limited(
-        found,
-        lambda one: _plot(*one, several),
-        lambda one: any(row.red for pair in one[1].values() for row in pair),
+        plots,
+        lambda plot: _plot(*plot, several),
+        lambda plot: chain(*plot[1].values()),
     )
 
 
 def _pairs(rows: Sequence[Row]) -> Iterator[tuple[str, Pairs]]:
     for name in dict.fromkeys(name for row in rows for name in row.parameters):
-        values = list(dict.fromkeys(row.parameters[name] for row in rows if name in row.parameters))
+        # In one order, whichever of the two failed.
+        values = sorted(
+            dict.fromkeys(row.parameters[name] for row in rows if name in row.parameters), key=str
+        )
         if len(values) != 2 or any(of_attention(row) == name for row in rows):
             continue
-        # In one order, whichever of the two failed.
-        values.sort(key=str)
         sides: dict[str, dict[Scalar, Row]] = {}
         for row in rows:
             rest = ", ".join(
@@ -103,19 +102,13 @@ def _plot(name: str, pairs: Pairs, several: bool) -> Plot:
             marks(side, times, range(1, len(rows) + 1), told, index, rows=rows, lines=False)
         )
     traces += marks_explained(row for pair in shown.values() for row in pair)
-    names = [wrapped(rest or first.benchmark) for rest in shown]
-    down = {
-        "tickvals": list(range(1, len(names) + 1)),
-        "ticktext": names,
-        "range": [len(names) + 0.5, 0.5],
-    }
     layout = {
         "xaxis": log_axis(
             f"time of a call ({unit})", [x for trace in traces[1:] for x in trace["x"]]
         ),
-        "yaxis": axis("", showgrid=False, tickfont={"size": 10}, **down),
+        "yaxis": names_axis(name or first.benchmark for name in shown),
     }
-    title = f"{first.benchmark}{f'.{first.name}' * bool(first.name)}: {one} and {other} on {devices([first])}"
+    title = f"{label_of(first.benchmark, {}, first.name)}: {one} and {other} on {devices([first])}"
     says = _says(one, other, list(pairs.values())) + thinned_note(len(shown), len(pairs), "pairs")
     figure = plain_figure(traces, layout, 150 + 46 * len(shown))
     return Plot(SECTION, printable(title + of_run(first, several)), says, figure)

@@ -1,13 +1,14 @@
 """Rates against size, with roofline and baseline; and copies between devices as a matrix."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from statistics import median
 from typing import Any, TypeGuard
 
 from ...core.facts import HardwareKey
+from ...core.groups import grouped
 from ...core.keys import JOB_METRIC, Scalar
 from ...core.rows import Row
 from ...core.units import (
@@ -46,10 +47,12 @@ from .chart import (
     with_legend,
 )
 from .words import (
+    RED,
     ceiling_of,
     ceiling_words,
     devices,
     hover,
+    mark_text,
     of_run,
     of_several_runs,
     rate_unit,
@@ -75,7 +78,6 @@ MOST_TOLD = 3
 BETWEEN = "Copies between devices"
 # The rate of the darkest cell is at most this share of the brightest one's.
 _LEAST_SPAN = 0.7
-_RED = "✕"
 # Sources and targets of one matrix: those of a rack.
 MOST_DEVICES = 72
 
@@ -88,33 +90,35 @@ def sweep_plots(rows: Sequence[Row]) -> list[Plot]:
     """A plot for each benchmark with several sizes; with many series it takes several."""
     plots = []
     for section, counted in SECTIONS:
-        groups: dict[tuple[str, str], list[Row]] = {}
-        for row in rows:
-            suffix = JOB_METRIC if row.counting == JOB_METRIC else rate_suffix(row.counting or "")
-            if suffix in counted:
-                # What copies by its own kernel belongs beside the driver's engine.
-                groups.setdefault((row.benchmark.removesuffix(BY_KERNEL), suffix), []).append(row)
+        rated = [row for row in rows if _counting(row) in counted]
+        # What copies by its own kernel belongs beside the driver's engine.
+        groups = grouped(rated, lambda row: (row.benchmark.removesuffix(BY_KERNEL), _counting(row)))
         sheets = []
-        for (benchmark, suffix), members in groups.items():
-            found = list(series_of(members).items())
-            parts = [
-                dict(found[start : start + MOST_SERIES])
-                for start in range(0, len(found), MOST_SERIES)
-            ]
-            for number, part in enumerate(parts, 1):
-                told = f", part {number} of {len(parts)}" if len(parts) > 1 else ""
-                sheets.append(
-                    (section, f"{benchmark} on {devices(members)}{told}", counted[suffix], part)
-                )
-        red = lambda sheet: any(row.red for series in sheet[3].values() for row in series.values())  # noqa: E731
-        plots += limited(sheets, lambda sheet: _sweep(*sheet), red)
+        for (benchmark, counting), members in groups.items():
+            series = list(series_of(members).items())
+            starts = range(0, len(series), MOST_SERIES)
+            for number, start in enumerate(starts, 1):
+                part = f", part {number} of {len(starts)}" * (len(starts) > 1)
+                title = f"{benchmark} on {devices(members)}{part}"
+                shown = dict(series[start : start + MOST_SERIES])
+                sheets.append((section, title, counted[counting], shown))
+        plots += limited(sheets, lambda sheet: _sweep(*sheet), lambda sheet: _rows(sheet[3]))
     return plots
+
+
+def _rows(every: Mapping[str, Series]) -> list[Row]:
+    return [row for series in every.values() for row in series.values()]
+
+
+def _counting(row: Row) -> str:
+    """Return what a rate counts, as `SECTIONS` names it; empty where it is none."""
+    return JOB_METRIC if row.counting == JOB_METRIC else rate_suffix(row.counting or "") or ""
 
 
 def _sweep(section: str, title: str, rate_name: str, every: dict[str, Series]) -> Plot:
     total = sum(map(len, every.values()))
     drawn = {name: _thinned(series, total) for name, series in every.items()}
-    rows = [row for series in drawn.values() for row in series.values()]
+    rows = _rows(drawn)
     unit, unit_name = (
         (1.0, "s") if rows[0].counting == JOB_METRIC else rate_unit(rows[0].counting or "")
     )
@@ -151,31 +155,28 @@ def _thinned(series: Series, total: int) -> Series:
 
 def _baseline(series: Series, index: int, unit: float, *, explained: bool) -> list[Trace]:
     """Bars from the slowest to the fastest process of the baseline, of those sizes that have one."""
-    spans = []
-    for size, row in series.items():
-        rates = [
+    rates = {
+        size: [
             rate / unit
             for seconds in row.baseline_medians_s
             if drawable(rate := row.rate_of(seconds))
         ]
-        spans += [(size, min(rates), median(rates), max(rates))] if rates else []
+        for size, row in series.items()
+    }
+    spans = {size: (min(ys), median(ys), max(ys)) for size, ys in rates.items() if ys}
     if not spans:
         return []
-    sizes, lows, middles, highs = zip(*spans, strict=True)
-    up, down = (
-        [one - other for one, other in zip(*pair, strict=True)]
-        for pair in ((highs, middles), (middles, lows))
-    )
     bars = {
         "type": "data",
         "symmetric": False,
-        "array": up,
-        "arrayminus": down,
+        "array": [high - middle for _, middle, high in spans.values()],
+        "arrayminus": [middle - low for low, middle, _ in spans.values()],
         "color": COLOURS[index % len(COLOURS)],
     }
     return [
         {
-            "type": "scatter", "mode": "markers", "x": list(sizes), "y": list(middles), "name": "baseline",
+            "type": "scatter", "mode": "markers", "x": list(spans),
+            "y": [middle for _, middle, _ in spans.values()], "name": "baseline",
             "showlegend": explained, "hoverinfo": "skip", "error_y": bars,
             "marker": {"symbol": "line-ew-open", "size": 9, "color": GREY},
         }
@@ -184,7 +185,7 @@ def _baseline(series: Series, index: int, unit: float, *, explained: bool) -> li
 
 def _limits(drawn: Iterable[Series], unit: float) -> list[Trace]:
     """A mark where a published limit or a share of the roofline gates."""
-    held = [
+    limits = [
         (size, row, rate)
         for series in drawn
         for size, row in series.items()
@@ -198,27 +199,27 @@ def _limits(drawn: Iterable[Series], unit: float) -> list[Trace]:
     }
     trace = {
         "type": "scatter", "mode": "markers", "marker": marker, "name": "limit that gates", "hoverinfo": "text",
-        "x": [size for size, _, _ in held], "y": [rate / unit for _, _, rate in held],
-        "hovertext": [lines_of([row.label, row.reason]) for _, row, _ in held],
+        "x": [size for size, _, _ in limits], "y": [rate / unit for _, _, rate in limits],
+        "hovertext": [lines_of([row.label, row.reason]) for _, row, _ in limits],
     }  # fmt: skip
-    return [trace] if held else []
+    return [trace] if limits else []
 
 
 def series_of(rows: Sequence[Row]) -> dict[str, Series]:
     """The series of one benchmark by name, each of three sizes or more; none where no parameter is the size."""
     parameter = size_parameter(rows)
-    found: dict[tuple[str, ...], Series] = {}
+    by_parts: dict[tuple[str, ...], Series] = {}
     for row in rows:
         size = row.parameters.get(SIZE) if parameter == SIZE else row.size_bytes
         if parameter is not None and _whole(size) and drawable(_height(row)):
-            found.setdefault(_parts(row, parameter), {})[size] = row
-    names = _names(list(found))
-    made = {
-        names[parts]: dict(sorted(series.items()))
-        for parts, series in found.items()
-        if len(series) >= _FEWEST
+            by_parts.setdefault(_parts(row, parameter), {})[size] = row
+    names = _names(list(by_parts))
+    series = {
+        names[parts]: dict(sorted(rows_of_size.items()))
+        for parts, rows_of_size in by_parts.items()
+        if len(rows_of_size) >= _FEWEST
     }
-    return dict(sorted(made.items(), key=lambda pair: natural(pair[0])))
+    return dict(sorted(series.items(), key=lambda pair: natural(pair[0])))
 
 
 def _whole(value: object) -> TypeGuard[int]:
@@ -298,18 +299,13 @@ def _value(name: str, value: Scalar) -> str:
 def _says(every: dict[str, Series]) -> str:
     """What each of the worst series says: its plateau beside the roofline, and which sizes got slower."""
     worst = sorted(every, key=lambda name: -sum(row.red for row in every[name].values()))
-    told = [f"{name}: {_series_text(every[name])}." if len(every) > 1 else sentence(_series_text(every[name]))
-            for name in worst[:MOST_TOLD]]  # fmt: skip
-    more = (
-        f" {len(worst) - MOST_TOLD} more series are in the figure."
-        if len(worst) > MOST_TOLD
-        else ""
-    )
-    barred = any(row.baseline_medians_s for series in every.values() for row in series.values())
-    bars = (
-        " A bar reaches from the slowest to the fastest process of the baseline." if barred else ""
-    )
-    return printable(" ".join(told) + more + bars)
+    texts = [f"{name}: {_series_text(every[name])}." if len(every) > 1 else sentence(_series_text(every[name]))
+             for name in worst[:MOST_TOLD]]  # fmt: skip
+    if len(worst) > MOST_TOLD:
+        texts.append(f"{len(worst) - MOST_TOLD} more series are in the figure.")
+    if any(row.baseline_medians_s for row in _rows(every)):
+        texts.append("A bar reaches from the slowest to the fastest process of the baseline.")
+    return printable(" ".join(texts))
 
 
 def _series_text(series: Series) -> str:
@@ -317,11 +313,10 @@ def _series_text(series: Series) -> str:
     sound = [row for row in series.values() if row.verdict != Kind.INVALID]
     sizes = {id(row): format_bytes(size) for size, row in series.items()}
     cached = sum("cache_resident" in (row.labels or ()) for row in sound)
-    parts = [_plateau(sound), verdicts(list(series.values()), "size", lambda row: sizes[id(row)])]
-    parts += [
-        f"{cached} small enough to stay in a cache, which the roofline does not bound"
-    ] * bool(cached)
-    return "; ".join(parts)
+    texts = [_plateau(sound), verdicts(list(series.values()), "size", lambda row: sizes[id(row)])]
+    if cached:
+        texts.append(f"{cached} small enough to stay in a cache, which the roofline does not bound")
+    return "; ".join(texts)
 
 
 def _plateau(rows: Sequence[Row]) -> str:
@@ -351,24 +346,24 @@ def _plateau(rows: Sequence[Row]) -> str:
 
 def peer_plots(rows: Sequence[Row]) -> list[Plot]:
     """A matrix for every benchmark and size that was measured between three pairs of devices or more."""
-    groups: dict[tuple[str, str], list[Row]] = {}
     between = [
         row
         for row in rows
         if pair_of(row) is not None and rate_suffix(row.counting or "") is not None
     ]
     several = of_several_runs(between)
-    for row in between:
-        groups.setdefault((f"{title_of(row)}, {row.counting}", of_run(row, several)), []).append(
-            row
-        )
-    found = []
+    groups = grouped(
+        between, lambda row: (f"{title_of(row)}, {row.counting}", of_run(row, several))
+    )
+    plots = []
     for (title, run), members in groups.items():
         pairs = {pair: row for row in members if (pair := pair_of(row)) is not None}
         if len(pairs) >= FEWEST_PAIRS:
-            found.append((f"{title} on {devices(members)}{run}", pairs))
+            plots.append((f"{title} on {devices(members)}{run}", pairs))
     return limited(
-        found, lambda one: _matrix(*one), lambda one: any(row.red for row in one[1].values())
+        plots,
+        lambda plot: _matrix(*plot),
+        lambda plot: plot[1].values(),
     )
 
 
@@ -398,11 +393,10 @@ def _matrix(title: str, known: Pairs) -> Plot:
         row = shown.get(pair)
         if row is None:
             return "", 0.0, ""
-        told = "; ".join(filter(None, hover(row, row.label)))
-        if row.rate is None or row.verdict == Kind.INVALID:
-            return "?" if row.rate is None else "inv.", 0.0, told
-        text = f"{three_digits(row.rate / unit)}{f' {_RED}' * row.red}"
-        return text, round((high - row.rate) / ((high - low) or 1.0), 2), told
+        text = mark_text(row, three_digits((row.rate or 0.0) / unit))
+        sure = row.rate is not None and row.verdict != Kind.INVALID
+        below = (high - (row.rate or 0.0)) / ((high - low) or 1.0) if sure else 0.0
+        return text, round(below, 2), "; ".join(filter(None, hover(row, row.label)))
 
     rows = [(f"{source}", [cell((source, target)) for target in targets]) for source in sources]
     roofs = {ceiling for row in known.values() if (ceiling := ceiling_of(row)) is not None}
@@ -433,5 +427,5 @@ def _pairs_text(known: Pairs) -> str:
         f"median {rate_words(median(sound.values()), metric)}, "
         f"highest {rate_words(sound[high], metric)} for {high[0]}→{high[1]}"
     )
-    crossed = f" {_RED} marks a failed test." if any(row.red for row in known.values()) else ""
+    crossed = f" {RED} marks a failed test." if any(row.red for row in known.values()) else ""
     return f"{text}; {told} The darker a cell, the slower.{crossed}"

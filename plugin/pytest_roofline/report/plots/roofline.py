@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from statistics import median
 
+from ...core.groups import grouped
 from ...core.records import Ceiling
 from ...core.rows import Row
 from ...core.units import count, format_flops, format_share, printable
@@ -34,16 +35,18 @@ Point = tuple[Row, float, float]
 
 def roofline_plots(rows: Sequence[Row]) -> list[Plot]:
     """One plot for each kind of device on which something has both FLOPs and bytes."""
-    by_device: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        if row.key is not None:
-            by_device.setdefault((row.device or "", f"{row.key.hardware.alone}"), []).append(row)
-    found = {key: members for key, members in by_device.items() if points_of(members)}
+    keyed = [row for row in rows if row.key is not None]
+    by_device = grouped(keyed, _device)
+    groups = [(device, members) for device, members in by_device.items() if points_of(members)]
     return limited(
-        list(found.items()),
-        lambda pair: _plot(", ".join(pair[0] if len(found) > 1 else pair[0][:1]), pair[1]),
-        lambda pair: any(row.red for row in pair[1]),
+        groups,
+        lambda group: _plot(", ".join(group[0] if len(groups) > 1 else group[0][:1]), group[1]),
+        lambda group: group[1],
     )
+
+
+def _device(row: Row) -> tuple[str, str]:
+    return row.device or "", f"{row.key.hardware.alone}" if row.key is not None else ""
 
 
 def points_of(rows: Sequence[Row]) -> list[Point]:
@@ -62,48 +65,45 @@ def points_of(rows: Sequence[Row]) -> list[Point]:
 
 def _roofs(rows: Sequence[Row]) -> dict[str, Ceiling]:
     """What bounds the work by metric, the lowest first: a datasheet's roof, else the median of measured ones."""
-    found: dict[str, list[Ceiling]] = {}
-    for row in rows:
-        ceiling = ceiling_of(row)
-        if (
-            ceiling is not None
-            and (ceiling.metric == _MEMORY or computes(ceiling.metric))
-            and drawable(ceiling.value)
-        ):
-            found.setdefault(ceiling.metric, []).append(ceiling)
+    ceilings = (ceiling_of(row) for row in rows)
+    drawn = [ceiling for ceiling in ceilings if ceiling is not None and _bounds(ceiling)]
     roofs = []
-    for ceilings in found.values():
-        rated = [ceiling for ceiling in ceilings if ceiling.source == "datasheet"] or ceilings
-        value = median(one.value for one in rated)
+    for members in grouped(drawn, lambda ceiling: ceiling.metric).values():
+        rated = [ceiling for ceiling in members if ceiling.source == "datasheet"] or members
+        value = median(ceiling.value for ceiling in rated)
         roofs.append(Ceiling(rated[0].metric, value, rated[0].source, rated[0].origin))
     return {roof.metric: roof for roof in sorted(roofs, key=lambda roof: roof.value)}
+
+
+def _bounds(ceiling: Ceiling) -> bool:
+    """Return whether a ceiling is one of memory or arithmetic, and has a place in the figure."""
+    return (ceiling.metric == _MEMORY or computes(ceiling.metric)) and drawable(ceiling.value)
 
 
 def _plot(name: str, rows: Sequence[Row]) -> Plot:
     roofs, points = _roofs(rows), points_of(rows)
     drawn = thinned(points, MOST_POINTS, lambda point: point[0].red)
-    xs = [x for _, x, _ in drawn]
     memory = roofs.get(_MEMORY)
-    xs += [
+    ridges = [
         roof.value / memory.value
         for metric, roof in roofs.items()
         if memory is not None and computes(metric)
     ]
-    xs = list(filter(drawable, xs))
+    xs = list(filter(drawable, [*(x for _, x, _ in drawn), *ridges]))
     traces = _roof_traces(roofs, min(xs) / 2, max(xs) * 2) + _series(drawn)
     traces += marks_explained(row for row, *_ in drawn)
     scale, unit = flop_unit(y for trace in traces for y in trace["y"])
     for trace in traces:
         trace["y"] = [None if y is None else y / scale for y in trace["y"]]
-    across = log_axis("operational intensity (FLOP/byte)", [min(xs) / 2, max(xs) * 2])
-    layout = {"xaxis": across, "yaxis": log_axis(unit, [y for trace in traces for y in trace["y"]])}
+    layout = {
+        "xaxis": log_axis("operational intensity (FLOP/byte)", [min(xs) / 2, max(xs) * 2]),
+        "yaxis": log_axis(unit, [y for trace in traces for y in trace["y"]]),
+    }
     left = len(rows) - len(points)
     says = _says(points, roofs) + thinned_note(len(drawn), len(points), "points")
     says += f" {left} without FLOPs or bytes stand in the table alone." * bool(left)
-    title = printable(f"FLOP/s by operational intensity on {name}")
-    return Plot(
-        SECTION, title, says, plain_figure(traces, layout, with_legend(420, len(traces), 10))
-    )
+    figure = plain_figure(traces, layout, with_legend(420, len(traces), 10))
+    return Plot(SECTION, printable(f"FLOP/s by operational intensity on {name}"), says, figure)
 
 
 def _roof_traces(roofs: Mapping[str, Ceiling], low: float, high: float) -> list[Trace]:
@@ -160,17 +160,19 @@ def _share(point: Point, roofs: Mapping[str, Ceiling]) -> float | None:
 
 
 def _says(points: Sequence[Point], roofs: Mapping[str, Ceiling]) -> str:
-    trusted = [one for one in points if one[0].verdict != Kind.INVALID]
+    trusted = [point for point in points if point[0].verdict != Kind.INVALID]
     sound = sorted(
-        ((share, one[0].label) for one in trusted if (share := _share(one, roofs))), reverse=True
+        ((share, point[0].label) for point in trusted if (share := _share(point, roofs))),
+        reverse=True,
     )
     if sound:
         (most, nearest), (least, farthest) = sound[0], sound[-1]
-        told = f"nearest to its roof {nearest} ({format_share(most)})"
-        told += f", farthest {farthest} ({format_share(least)})" if len(sound) > 1 else ""
-    else:
-        why = (
+        text = f"nearest to its roof {nearest} ({format_share(most)})"
+        text += f", farthest {farthest} ({format_share(least)})" if len(sound) > 1 else ""
+    elif trusted:
+        text = (
             "none of them can be held to a roof" if roofs else "no roof is known for what is shown"
         )
-        told = why if trusted else "none of them to be trusted"
-    return printable(f"{count(len(points), 'measurement')}: {told}.")
+    else:
+        text = "none of them to be trusted"
+    return printable(f"{count(len(points), 'measurement')}: {text}.")

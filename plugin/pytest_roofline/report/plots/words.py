@@ -20,6 +20,9 @@ from ...core.work import RATE_UNITS, rate_suffix
 from ...stats.verdicts import Kind
 from ..words import interval_text
 
+# Behind the number of a failed test.
+RED = "✕"
+
 
 def computes(metric: str | None) -> bool:
     """Whether a metric counts FLOPs and no bytes."""
@@ -99,30 +102,16 @@ def change_words(row: Row) -> str:
 
 def hover(row: Row, name: str) -> list[str]:
     """All that is known of a point, a line each."""
-    amounts = [format_bytes(row.size_bytes) if row.size_bytes else ""]
-    amounts += [format_seconds(row.time_s) if row.time_s is not None else ""]
-    amounts += [rate_words(row.rate, row.counting or "") if row.rate is not None else ""]
-    counted = ""
-    if (
-        row.work is not None
-        and row.work.algbw_bytes
-        and row.rate is not None
-        and row.time_s is not None
-    ):
-        # The other ways in which a collective's bytes are counted.
-        ways = {
-            "algbw": row.work.algbw_bytes,
-            "busbw": row.work.busbw_bytes,
-            "wirebw": row.work.wire_bytes,
-        }
-        counted = ", ".join(
-            f"{way} {format_rate(size / row.time_s)}" for way, size in ways.items() if size
-        )
+    amounts = (
+        format_bytes(row.size_bytes) if row.size_bytes else "",
+        format_seconds(row.time_s) if row.time_s is not None else "",
+        rate_words(row.rate, row.counting or "") if row.rate is not None else "",
+    )
     return [
         name,
         ", ".join(filter(None, amounts)),
         share_words(row),
-        counted,
+        _countings(row),
         change_words(row),
         f"{count(row.processes, 'process', 'es')}: {row.verdict}" if row.processes else row.verdict,
         f"measured: {', '.join(row.labels)}" if row.labels else "",
@@ -130,28 +119,47 @@ def hover(row: Row, name: str) -> list[str]:
     ]
 
 
-def verdicts(rows: Sequence[Row], what: str, where: Callable[[Row], str]) -> str:
-    """How many of the rows are slower than what they were held against, and `where` the most; how many do not count."""
+def _countings(row: Row) -> str:
+    """Return the rate in each of the ways in which the bytes of a collective are counted."""
+    work = row.work
+    if work is None or not work.algbw_bytes or row.rate is None or row.time_s is None:
+        return ""
+    sizes = {"algbw": work.algbw_bytes, "busbw": work.busbw_bytes, "wirebw": work.wire_bytes}
+    return ", ".join(
+        f"{name} {format_rate(size / row.time_s)}" for name, size in sizes.items() if size
+    )
+
+
+def mark_text(row: Row, number: str) -> str:
+    """Return the text of a bar or cell: its number, a cross where the test failed, or why there is no number."""
+    if row.lost is not None:
+        return "OOM"
+    if row.verdict == Kind.INVALID or row.rate is None:
+        return "?" if row.rate is None else "inv."
+    return f"{number} {RED}".strip() if row.red else number
+
+
+def verdicts(rows: Sequence[Row], noun: str, name: Callable[[Row], str]) -> str:
+    """Return how many of the rows are slower than allowed, and the `name` of the slowest; and how many do not count."""
     slower = [row for row in rows if row.verdict == Kind.REGRESSED]
-    judged, total = sum(row.change is not None for row in rows), count(len(rows), what)
-    parts = [
+    judged, total = sum(row.change is not None for row in rows), count(len(rows), noun)
+    text = (
         f"{judged} of {total} compared, none found slower"
         if judged
         else f"none of {total} compared"
-    ]
+    )
     if slower:
         worst = max(slower, key=lambda row: row.change or 0.0)
-        by = (
-            f", worst {where(worst)} ({format_percent(worst.change)} time)"
+        change = (
+            f", worst {name(worst)} ({format_percent(worst.change)} time)"
             if worst.change is not None
             else ""
         )
-        parts = [f"{len(slower)} of {total} slower than the baseline or limit{by}"]
-    others = Counter("failed" if row.red else "invalid" if row.verdict == Kind.INVALID else "" for row in rows
-                     if row not in slower)  # fmt: skip
-    return "; ".join(
-        [*parts, *(f"{others[word]} {word}" for word in ("failed", "invalid") if others[word])]
-    )
+        text = f"{len(slower)} of {total} slower than the baseline or limit{change}"
+    words = Counter("failed" if row.red else "invalid" if row.verdict == Kind.INVALID else "" for row in rows
+                    if row not in slower)  # fmt: skip
+    counts = (f"{words[word]} {word}" for word in ("failed", "invalid") if words[word])
+    return "; ".join([text, *counts])
 
 
 def of_several_runs(rows: Iterable[Row]) -> bool:
