@@ -116,13 +116,10 @@ def _plot(name: str, pairs: Pairs, several: bool) -> Plot:
 
 def _bars(pairs: Pairs, scale: float) -> Trace:
     """The line between the two of each pair."""
-    ends = [
-        ((row.time_s or 0.0) / scale, at)
-        for at, pair in enumerate(pairs.values(), 1)
-        for row in pair
+    xs = [
+        x for pair in pairs.values() for x in (*((row.time_s or 0.0) / scale for row in pair), None)
     ]
-    xs, ys = ([value for at in range(0, len(ends), 2) for value in (ends[at][end], ends[at + 1][end], None)]
-              for end in (0, 1))  # fmt: skip
+    ys = [y for at in range(1, len(pairs) + 1) for y in (at, at, None)]
     return {"type": "scatter", "mode": "lines", "x": xs, "y": ys, "line": {"color": GREY, "width": 3},
             "name": "", "hoverinfo": "skip", "showlegend": False}  # fmt: skip
 

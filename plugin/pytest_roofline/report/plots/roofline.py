@@ -1,4 +1,4 @@
-"""What has FLOPs and bytes on one roofline: FLOP per byte against FLOP per second."""
+"""Results with FLOPs and bytes on one roofline: FLOP per byte against FLOP per second."""
 
 from collections.abc import Mapping, Sequence
 from statistics import median
@@ -35,18 +35,16 @@ Point = tuple[Row, float, float]
 
 def roofline_plots(rows: Sequence[Row]) -> list[Plot]:
     """One plot for each kind of device on which something has both FLOPs and bytes."""
-    keyed = [row for row in rows if row.key is not None]
-    by_device = grouped(keyed, _device)
+    by_device = grouped(
+        (row for row in rows if row.key is not None),
+        lambda row: (row.device or "", f"{row.key.hardware.alone}" if row.key is not None else ""),
+    )
     groups = [(device, members) for device, members in by_device.items() if points_of(members)]
     return limited(
         groups,
         lambda group: _plot(", ".join(group[0] if len(groups) > 1 else group[0][:1]), group[1]),
         lambda group: group[1],
     )
-
-
-def _device(row: Row) -> tuple[str, str]:
-    return row.device or "", f"{row.key.hardware.alone}" if row.key is not None else ""
 
 
 def points_of(rows: Sequence[Row]) -> list[Point]:
@@ -65,19 +63,19 @@ def points_of(rows: Sequence[Row]) -> list[Point]:
 
 def _roofs(rows: Sequence[Row]) -> dict[str, Ceiling]:
     """What bounds the work by metric, the lowest first: a datasheet's roof, else the median of measured ones."""
-    ceilings = (ceiling_of(row) for row in rows)
-    drawn = [ceiling for ceiling in ceilings if ceiling is not None and _bounds(ceiling)]
+    ceilings = [
+        ceiling
+        for row in rows
+        if (ceiling := ceiling_of(row)) is not None
+        and (ceiling.metric == _MEMORY or computes(ceiling.metric))
+        and drawable(ceiling.value)
+    ]
     roofs = []
-    for members in grouped(drawn, lambda ceiling: ceiling.metric).values():
+    for members in grouped(ceilings, lambda ceiling: ceiling.metric).values():
         rated = [ceiling for ceiling in members if ceiling.source == "datasheet"] or members
         value = median(ceiling.value for ceiling in rated)
         roofs.append(Ceiling(rated[0].metric, value, rated[0].source, rated[0].origin))
     return {roof.metric: roof for roof in sorted(roofs, key=lambda roof: roof.value)}
-
-
-def _bounds(ceiling: Ceiling) -> bool:
-    """Return whether a ceiling is one of memory or arithmetic, and has a place in the figure."""
-    return (ceiling.metric == _MEMORY or computes(ceiling.metric)) and drawable(ceiling.value)
 
 
 def _plot(name: str, rows: Sequence[Row]) -> Plot:

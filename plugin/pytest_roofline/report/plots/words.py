@@ -1,9 +1,10 @@
-"""What is said of a row beside its point, and of several in a sentence."""
+"""The words on a row beside its point, and on several rows in a sentence."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 
+from ...core.groups import grouped
 from ...core.records import Ceiling
 from ...core.rows import Row
 from ...core.units import (
@@ -64,23 +65,25 @@ def ceiling_words(ceiling: Ceiling) -> str:
 
 def roofs_of(rows: Iterable[Row]) -> list[tuple[Ceiling, str]]:
     """Each roofline once, with its label; of measured ones the median of a device."""
-    found: dict[tuple[str, str | None, float | None], list[Ceiling]] = {}
-    for row in rows:
-        ceiling = ceiling_of(row)
-        if ceiling is not None:
-            value = ceiling.value if ceiling.source == "datasheet" else None
-            found.setdefault((ceiling.metric, row.device, value), []).append(ceiling)
-    several = len({product for _, product, _ in found}) > 1
+    ceilings = [
+        (ceiling, row.device, ceiling.value if ceiling.source == "datasheet" else None)
+        for row in rows
+        if (ceiling := ceiling_of(row)) is not None
+    ]
+    groups = grouped(ceilings, lambda entry: (entry[0].metric, *entry[1:]))
+    several = len({device for _, device, _ in groups}) > 1
     return [
-        _roof(same, f", {product}" if several else "") for (_, product, _), same in found.items()
+        _roof([ceiling for ceiling, *_ in entries], f", {device}" if several else "")
+        for (_, device, _), entries in groups.items()
     ]
 
 
-def _roof(same: Sequence[Ceiling], whose: str) -> tuple[Ceiling, str]:
-    first, values = same[0], {ceiling.value for ceiling in same}
+def _roof(ceilings: Sequence[Ceiling], device: str) -> tuple[Ceiling, str]:
+    """Return the median of some ceilings of one metric, and its label, which ends in the device."""
+    first, values = ceilings[0], {ceiling.value for ceiling in ceilings}
     middle = Ceiling(first.metric, median(values), first.source, first.origin)
-    many = f", median of {len(values)}" if len(values) > 1 else ""
-    return middle, f"R{ceiling_words(middle)[1:].removesuffix(')')}{many}{whose})"
+    number = f", median of {len(values)}" if len(values) > 1 else ""
+    return middle, f"R{ceiling_words(middle)[1:].removesuffix(')')}{number}{device})"
 
 
 def share_words(row: Row) -> str:
