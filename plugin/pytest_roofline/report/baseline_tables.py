@@ -37,9 +37,9 @@ MOST_OF_ONE = 4
 
 
 def capped(lines: Sequence[str]) -> list[str]:
-    """At most twelve of the lines, and how many more there are."""
-    more = len(lines) - MOST_LINES
-    return [*lines[:MOST_LINES], f"and {more} more"] if more > 0 else list(lines)
+    """Return at most twelve of the lines, and how many more there are."""
+    left = len(lines) - MOST_LINES
+    return [*lines[:MOST_LINES], f"and {left} more"] if left > 0 else list(lines)
 
 
 def counted(number: int, singular: str, plural: str) -> str:
@@ -319,9 +319,9 @@ def flaw_as_json(path: Path, flaw: Flaw) -> dict[str, Any]:
     return {"file": str(path), **asdict(flaw)}
 
 
-def unused_as_json(path: Path, one: Unused) -> dict[str, Any]:
+def unused_as_json(path: Path, unused: Unused) -> dict[str, Any]:
     """An entry that no test uses."""
-    entry = one.entry
+    entry = unused.entry
     timed = entry if isinstance(entry, Entry) else None
     return {
         "file": str(path),
@@ -329,5 +329,5 @@ def unused_as_json(path: Path, one: Unused) -> dict[str, Any]:
         "kind": timed.kind if timed else "exact",
         "hardware": str(timed.hardware) if timed else None,
         "target": None if isinstance(entry, Entry) else entry.target,
-        "benchmark_known": one.benchmark_known,
+        "benchmark_known": unused.benchmark_known,
     }

@@ -87,7 +87,7 @@ def device_tables(rows: Sequence[Row], quantity: Quantity | None = None) -> list
 
 
 def _devices(rows: Sequence[Row]) -> dict[str | None, str]:
-    """How the column of each run is called: after its device, and after the run too where others have the same."""
+    """Return the name of each run's column: after its device, and after the run too where others have the same."""
     products = {row.run: row.device or "" for row in rows}
     names = list(products.values())
     return {

@@ -97,7 +97,7 @@ def _samples(measurements: Sequence[Measurement], width: int) -> list[str]:
 
 
 def _strip(seconds: Sequence[float], low: float, high: float, width: int) -> str:
-    """How many samples lie where between two times, as bars; what lies beyond is in the last."""
+    """Return the number of samples by place between two times, as bars; those beyond are in the last."""
     shares = (0.0 if high == low else (value - low) / (high - low) for value in seconds)
     counts = Counter(min(width - 1, max(0, int(share * width))) for share in shares)
     most = max(counts.values())
@@ -151,9 +151,9 @@ def _memory(peak: PeakJudgement) -> str:
         "baseline": peak.reference_bytes,
         "tolerated either way": peak.allowed_bytes,
     }
-    told = [f"{name} {format_memory(size)}" for name, size in sizes.items() if size is not None]
+    texts = [f"{name} {format_memory(size)}" for name, size in sizes.items() if size is not None]
     return printable(
-        ", ".join([f"memory: {peak.verdict}", *told]) + (f": {peak.reason}" if peak.reason else "")
+        ", ".join([f"memory: {peak.verdict}", *texts]) + (f": {peak.reason}" if peak.reason else "")
     )
 
 
@@ -294,16 +294,16 @@ def _test(run: Run, label: str) -> dict[str, Any]:
     }
 
 
-def _process(one: Measurement) -> dict[str, Any]:
+def _process(measurement: Measurement) -> dict[str, Any]:
     return {
-        "process": one.process,
-        "round": one.round,
-        "median_s": one.median_s,
-        "seconds": list(one.samples.seconds),
-        "blocks": len(one.samples.block_medians),
-        "blocks_left_out": one.samples.excluded,
-        "labels": list(one.samples.labels),
-        "first_calls_s": list(one.samples.first_calls_s),
-        "compile_s": one.compile_s,
-        "invalid": one.invalid,
+        "process": measurement.process,
+        "round": measurement.round,
+        "median_s": measurement.median_s,
+        "seconds": list(measurement.samples.seconds),
+        "blocks": len(measurement.samples.block_medians),
+        "blocks_left_out": measurement.samples.excluded,
+        "labels": list(measurement.samples.labels),
+        "first_calls_s": list(measurement.samples.first_calls_s),
+        "compile_s": measurement.compile_s,
+        "invalid": measurement.invalid,
     }

@@ -139,7 +139,7 @@ def after_warm_up(measurement: Measurement) -> list[tuple[float, float]]:
     if len(calls) < max(WARM_UPS) + STEPS:
         return []
     series = [calls[warm_up : warm_up + STEPS] for warm_up in WARM_UPS]
-    return [(fmean(one), stdev(one)) for one in series]
+    return [(fmean(times), stdev(times)) for times in series]
 
 
 def deviation_text(mean_s: float, std_s: float) -> str:

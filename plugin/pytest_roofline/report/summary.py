@@ -76,10 +76,10 @@ def summary(
 
 
 def headline(runs: Sequence[Run], rows: Sequence[Row]) -> str:
-    """How it went: `2 of 34 tests failed`, `nothing failed, 30 of 34 results compared`."""
+    """Return the outcome: `2 of 34 tests failed`, `nothing failed, 30 of 34 results compared`."""
     tests = {(row.run, row.test): row.red for row in rows}
     failed = sum(tests.values())
-    held = sum(map(compared, rows))
+    judged = sum(map(compared, rows))
     watched = [
         run.footer.shadow
         for run in runs
@@ -89,13 +89,13 @@ def headline(runs: Sequence[Run], rows: Sequence[Row]) -> str:
         heading = f"{failed} of {count(len(tests), 'test')} failed"
     elif not rows:
         heading = "nothing was measured"
-    elif not held:
+    elif not judged:
         heading = f"nothing was compared, in {count(len(rows), 'result')}"
     else:
         # Of two sides in turn, whose tests passed on both, the slower ones.
         slower = 0 if watched else sum(row.verdict == Kind.REGRESSED for row in rows)
         heading = f"{slower} slower" if slower else "nothing failed"
-        heading += f", {held} of {count(len(rows), 'result')} compared"
+        heading += f", {judged} of {count(len(rows), 'result')} compared"
     statuses = {run.footer.exit_status for run in runs if run.footer is not None} - {0}
     if watched:
         heading += f"; the gate only watched, {sum(map(len, watched))} would have failed"
@@ -225,7 +225,7 @@ def _cells(row: Row) -> list[str]:
 
 
 def _commands(rows: Sequence[Row]) -> list[str]:
-    """What to type for the worst results."""
+    """Return the commands that explain the worst results."""
     worst = [row for row in rows if row.what in ("time", "kernel")][:MOST_COMMANDS]
     saved = [row for row in worst if row.path.is_file()]
     if worst and not saved:
@@ -331,7 +331,7 @@ def _command(row: Row, place: Place | None) -> str:
 
 def _escaped(text: str, special: str, most_bytes: int) -> str:
     """Text with special characters as `%0A`, cut between two characters where it is too long as it is written."""
-    parts = [f"%{ord(one):02X}" if one in special else one for one in printable(text)]
+    parts = [f"%{ord(char):02X}" if char in special else char for char in printable(text)]
     ends = list(accumulate(len(part.encode()) for part in parts))
     if not ends or ends[-1] <= most_bytes:
         return "".join(parts)

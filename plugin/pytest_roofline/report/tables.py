@@ -196,7 +196,7 @@ def styled(word: str) -> Text:
 
 
 def roofline_note(rows: Sequence[Row]) -> str:
-    """What the column `roof` is a share of, and of which tests it is none; empty where nothing is known."""
+    """Return what the column `roof` is a share of, and of which tests it is none; empty where nothing is known."""
     measured = [(row, row.measurement) for row in rows if row.measurement is not None]
     cached = [row for row, _ in measured if roof_text(row) == CACHED]
     ceilings = {
@@ -255,7 +255,7 @@ _FIGURES = tuple((name, "right") for name in KERNEL_COLUMNS)
 
 
 def kernels_table(rows: Sequence[Row], width: int, colour: bool) -> str:
-    """What a run compiled, or of a comparison its new side, with the verdicts, worst first."""
+    """Return the kernels of a run, or of a comparison's new side, with the verdicts, worst first."""
     table = TextTable(("test", "left"), ("target", "left"), *_FIGURES, ("verdict", "left"))
     for row in sorted(rows, key=lambda row: badness(row.verdict)):
         target = row.target or ""
@@ -266,7 +266,7 @@ def kernels_table(rows: Sequence[Row], width: int, colour: bool) -> str:
 
 
 def exact_table(entries: Sequence[ExactEntry], width: int, colour: bool) -> str:
-    """What exact entries hold, a row each, with the compiler that said so."""
+    """Return a row for each exact entry: its figures, and the compiler they come from."""
     table = TextTable(("entry", "left"), ("target", "left"), *_FIGURES, ("triton", "left"))
     for entry in entries:
         triton = printable(entry.compiler.get("triton", ""))

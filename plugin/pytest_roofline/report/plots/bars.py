@@ -227,16 +227,16 @@ def time_plots(runs: Sequence[Run]) -> list[Plot]:
 
 def _classes(profile: Profile) -> dict[str, tuple[float, Sequence[str]]]:
     return {
-        one.name: (
-            100 * one.share,
+        kernels.name: (
+            100 * kernels.share,
             [
-                f"{one.name}: {format_share(one.share)}",
-                f"{format_seconds(one.total_s / profile.calls)} a call",
-                f"{count(one.count, 'launch', 'es')} in {count(profile.calls, 'call')}",
-                *one.largest[:3],
+                f"{kernels.name}: {format_share(kernels.share)}",
+                f"{format_seconds(kernels.total_s / profile.calls)} a call",
+                f"{count(kernels.count, 'launch', 'es')} in {count(profile.calls, 'call')}",
+                *kernels.largest[:3],
             ],
         )
-        for one in profile.classes
+        for kernels in profile.classes
     }
 
 

@@ -131,10 +131,10 @@ def limited(
 
     The sentence of the last one says how many are left out.
     """
-    kept = thinned(groups, MOST_PLOTS, lambda group: any(row.red for row in rows_of(group)))
-    plots = [draw(group) for group in kept]
-    if len(kept) < len(groups):
-        note = f" {len(kept)} of {len(groups)} such plots are drawn; the table of results has the others."
+    chosen = thinned(groups, MOST_PLOTS, lambda group: any(row.red for row in rows_of(group)))
+    plots = [draw(group) for group in chosen]
+    if len(chosen) < len(groups):
+        note = f" {len(chosen)} of {len(groups)} such plots are drawn; the table of results has the others."
         plots[-1] = replace(plots[-1], says=plots[-1].says + note)
     return plots
 
@@ -166,7 +166,7 @@ def marks(
     name: str,
     xs: Sequence[float],
     ys: Sequence[float | None],
-    told: Iterable[Sequence[str]],
+    texts: Iterable[Sequence[str]],
     index: int,
     *,
     rows: Sequence[Row] = (),
@@ -174,7 +174,7 @@ def marks(
 ) -> Trace:
     """A series of points: those of failed tests and of invalid numbers among `rows` have marks of their own.
 
-    Colour, symbol and dash each tell the series of an `index` from its neighbours. `told` are the lines beside the
+    Colour, symbol and dash each tell the series of an `index` from its neighbours. `texts` are the lines beside the
     pointer; what has no place on a logarithmic axis is left out.
     """
     colour, symbol = COLOURS[index % len(COLOURS)], SYMBOLS[index % len(SYMBOLS)]
@@ -202,7 +202,7 @@ def marks(
         "line": {"color": colour, "dash": DASHES[index % len(DASHES)], "width": 2},
         "marker": marker,
         "hoverinfo": "text",
-        "hovertext": [""] * ahead + list(map(lines_of, told)),
+        "hovertext": [""] * ahead + list(map(lines_of, texts)),
     }
 
 

@@ -68,8 +68,10 @@ def _points(table: DeviceTable) -> Plot:
         ]
         rows = [row for _, row in points]
         values = [(table.value(row) or 0.0) / table.scale for row in rows]
-        told = [hover(row, f"{row.label}, {device}") for row in rows]
-        trace = marks(device, values, [at for at, _ in points], told, index, rows=rows, lines=False)
+        texts = [hover(row, f"{row.label}, {device}") for row in rows]
+        trace = marks(
+            device, values, [at for at, _ in points], texts, index, rows=rows, lines=False
+        )
         traces.append(trace | {"x": [value or None for value in values]})
     layout = {
         "xaxis": log_axis(

@@ -73,5 +73,6 @@ def _says(use: MemoryUse) -> str:
     text = f"Begins with {format_memory(first.total_bytes)}, peaks at {format_memory(peak.total_bytes)} in {peak.step}"
     text += f", and ends with {format_memory(last.total_bytes)}."
     if use.allocator:
-        text += f" The allocator reserves at most {format_memory(max(one.reserved_bytes for one in use.allocator))}."
+        reserved_bytes = max(point.reserved_bytes for point in use.allocator)
+        text += f" The allocator reserves at most {format_memory(reserved_bytes)}."
     return f"{text} Following a call makes it longer."

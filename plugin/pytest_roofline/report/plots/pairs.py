@@ -56,19 +56,19 @@ def _pairs(rows: Sequence[Row]) -> Iterator[tuple[str, Pairs]]:
             continue
         sides: dict[str, dict[Scalar, Row]] = {}
         for row in rows:
-            rest = ", ".join(
+            shared = ", ".join(
                 _value(key, value) for key, value in row.parameters.items() if key != name
             )
-            sides.setdefault(rest, {})[row.parameters.get(name, "")] = row
+            sides.setdefault(shared, {})[row.parameters.get(name, "")] = row
         pairs = {
-            rest: (by[values[0]], by[values[1]])
-            for rest, by in sides.items()
+            shared: (by[values[0]], by[values[1]])
+            for shared, by in sides.items()
             if set(values) <= set(by)
         }
         # By their time, which is by size: what failed comes first in the rows.
         pairs = dict(sorted(pairs.items(), key=lambda pair: pair[1][0].time_s or 0.0))
         # What does more work takes longer, which says nothing.
-        if pairs and all(_amounts(one) == _amounts(other) for one, other in pairs.values()):
+        if pairs and all(_amounts(first) == _amounts(second) for first, second in pairs.values()):
             yield name, pairs
 
 
@@ -88,18 +88,20 @@ def _plot(name: str, pairs: Pairs, several: bool) -> Plot:
         thinned(list(pairs.items()), MOST_BARS, lambda pair: any(row.red for row in pair[1]))
     )
     first = next(iter(pairs.values()))[0]
-    one, other = (_value(name, row.parameters[name]) for row in next(iter(pairs.values())))
+    first_value, second_value = (
+        _value(name, row.parameters[name]) for row in next(iter(pairs.values()))
+    )
     slowest_s = max(row.time_s or 0.0 for pair in shown.values() for row in pair)
     scale, unit = next(
-        (found for found in ((1.0, "s"), (1e-3, "ms")) if slowest_s >= found[0]), (1e-6, "µs")
+        (pair for pair in ((1.0, "s"), (1e-3, "ms")) if slowest_s >= pair[0]), (1e-6, "µs")
     )
     traces: list[Trace] = [_bars(shown, scale)]
-    for index, side in enumerate((one, other)):
+    for index, side in enumerate((first_value, second_value)):
         rows = [pair[index] for pair in shown.values()]
         times = [(row.time_s or 0.0) / scale for row in rows]
-        told = [hover(row, row.label) for row in rows]
+        texts = [hover(row, row.label) for row in rows]
         traces.append(
-            marks(side, times, range(1, len(rows) + 1), told, index, rows=rows, lines=False)
+            marks(side, times, range(1, len(rows) + 1), texts, index, rows=rows, lines=False)
         )
     traces += marks_explained(row for pair in shown.values() for row in pair)
     layout = {
@@ -108,8 +110,10 @@ def _plot(name: str, pairs: Pairs, several: bool) -> Plot:
         ),
         "yaxis": names_axis(name or first.benchmark for name in shown),
     }
-    title = f"{label_of(first.benchmark, {}, first.name)}: {one} and {other} on {devices([first])}"
-    says = _says(one, other, list(pairs.values())) + thinned_note(len(shown), len(pairs), "pairs")
+    title = f"{label_of(first.benchmark, {}, first.name)}: {first_value} and {second_value} on {devices([first])}"
+    says = _says(first_value, second_value, list(pairs.values())) + thinned_note(
+        len(shown), len(pairs), "pairs"
+    )
     figure = plain_figure(traces, layout, 150 + 46 * len(shown))
     return Plot(SECTION, printable(title + of_run(first, several)), says, figure)
 
@@ -124,17 +128,17 @@ def _bars(pairs: Pairs, scale: float) -> Trace:
             "name": "", "hoverinfo": "skip", "showlegend": False}  # fmt: skip
 
 
-def _says(one: str, other: str, pairs: Sequence[tuple[Row, Row]]) -> str:
+def _says(first: str, second: str, pairs: Sequence[tuple[Row, Row]]) -> str:
     """`Compiled is 1.56 times as fast as eager (90.0 ms against 140 ms).`"""
     sound = [pair for pair in pairs if all(row.verdict != Kind.INVALID for row in pair)]
     if not sound:
         return "No pair of numbers to be trusted."
     ratios = [(before.time_s or 1.0) / (after.time_s or 1.0) for before, after in sound]
-    names = (other, one)
+    names = (second, first)
     if median(ratios) < 1:
         ratios, names, sound = (
             [1 / ratio for ratio in ratios],
-            (one, other),
+            (first, second),
             [(pair[1], pair[0]) for pair in sound],
         )
     text = f"{names[0]} is {median(ratios):.2f} times as fast as {names[1]}"

@@ -129,7 +129,7 @@ def _sweep(section: str, title: str, rate_name: str, every: dict[str, Series]) -
         traces += dashed([min(sizes), max(sizes)], [ceiling.value / unit] * 2, label, dash)
     for index, (name, series) in enumerate(drawn.items()):
         traces += _baseline(
-            series, index, unit, explained=not any(one["name"] == "baseline" for one in traces)
+            series, index, unit, explained=not any(trace["name"] == "baseline" for trace in traces)
         )
         ys = [(_height(row) or 0.0) / unit for row in series.values()]
         beside = [hover(row, name) for row in series.values()]
@@ -276,13 +276,13 @@ def _without_count(hardware: HardwareKey) -> str:
     return str(replace(hardware, devices=1))
 
 
-def _names(found: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
+def _names(series: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
     """The parameters, and whatever else differs between any two."""
-    differs = [len(set(values)) > 1 for values in zip(*found, strict=True)]
+    differs = [len(set(values)) > 1 for values in zip(*series, strict=True)]
     return {
         parts: ", ".join(part for at, part in enumerate(parts) if part and (at == 0 or differs[at]))
         or "this run"
-        for parts in found
+        for parts in series
     }
 
 
@@ -297,7 +297,7 @@ def _value(name: str, value: Scalar) -> str:
 
 
 def _says(every: dict[str, Series]) -> str:
-    """What each of the worst series says: its plateau beside the roofline, and which sizes got slower."""
+    """Return a sentence for each of the worst series: its plateau beside the roofline, and which sizes got slower."""
     worst = sorted(every, key=lambda name: -sum(row.red for row in every[name].values()))
     texts = [f"{name}: {_series_text(every[name])}." if len(every) > 1 else sentence(_series_text(every[name]))
              for name in worst[:MOST_TOLD]]  # fmt: skip
@@ -367,19 +367,19 @@ def peer_plots(rows: Sequence[Row]) -> list[Plot]:
     )
 
 
-def _shown(known: Pairs) -> Pairs:
+def _shown(pairs: Pairs) -> Pairs:
     """The pairs of so many sources and targets as a figure has room for, those of failed tests first."""
     sources: set[int] = set()
     targets: set[int] = set()
-    for source, target in sorted(known, key=lambda pair: (not known[pair].red, pair)):
+    for source, target in sorted(pairs, key=lambda pair: (not pairs[pair].red, pair)):
         if len(sources | {source}) <= MOST_DEVICES and len(targets | {target}) <= MOST_DEVICES:
             sources.add(source)
             targets.add(target)
-    return {pair: row for pair, row in known.items() if pair[0] in sources and pair[1] in targets}
+    return {pair: row for pair, row in pairs.items() if pair[0] in sources and pair[1] in targets}
 
 
-def _matrix(title: str, known: Pairs) -> Plot:
-    shown = _shown(known)
+def _matrix(title: str, pairs: Pairs) -> Plot:
+    shown = _shown(pairs)
     sources, targets = (sorted({pair[end] for pair in shown}) for end in (0, 1))
     unit, unit_name = rate_unit(next(iter(shown.values())).counting or "")
     sound = [
@@ -399,9 +399,9 @@ def _matrix(title: str, known: Pairs) -> Plot:
         return text, round(below, 2), "; ".join(filter(None, hover(row, row.label)))
 
     rows = [(f"{source}", [cell((source, target)) for target in targets]) for source in sources]
-    roofs = {ceiling for row in known.values() if (ceiling := ceiling_of(row)) is not None}
+    roofs = {ceiling for row in pairs.values() if (ceiling := ceiling_of(row)) is not None}
     title = ", ".join([title, *(ceiling_words(roof) for roof in roofs if len(roofs) == 1)])
-    says = _pairs_text(known) + thinned_note(len(shown), len(known), "pairs")
+    says = _pairs_text(pairs) + thinned_note(len(shown), len(pairs), "pairs")
     return Plot(
         BETWEEN,
         printable(title),
@@ -410,22 +410,22 @@ def _matrix(title: str, known: Pairs) -> Plot:
     )
 
 
-def _pairs_text(known: Pairs) -> str:
+def _pairs_text(pairs: Pairs) -> str:
     """`Lowest 312 GB/s for 2→5, median 390 GB/s, highest 395 GB/s for 0→1; …`."""
     sound = {
         pair: row.rate
-        for pair, row in known.items()
+        for pair, row in pairs.items()
         if row.verdict != Kind.INVALID and row.rate is not None
     }
-    told = f"{verdicts(list(known.values()), 'pair', lambda row: '→'.join(map(str, pair_of(row) or ())))}."
+    counts = f"{verdicts(list(pairs.values()), 'pair', lambda row: '→'.join(map(str, pair_of(row) or ())))}."
     if not sound:
-        return f"No pair has a number to be trusted; {told}"
+        return f"No pair has a number to be trusted; {counts}"
     low, high = (bound(sound, key=lambda pair: sound[pair]) for bound in (min, max))
-    metric = next(iter(known.values())).counting or ""
+    metric = next(iter(pairs.values())).counting or ""
     text = (
         f"Lowest {rate_words(sound[low], metric)} for {low[0]}→{low[1]}, "
         f"median {rate_words(median(sound.values()), metric)}, "
         f"highest {rate_words(sound[high], metric)} for {high[0]}→{high[1]}"
     )
-    crossed = f" {RED} marks a failed test." if any(row.red for row in known.values()) else ""
-    return f"{text}; {told} The darker a cell, the slower.{crossed}"
+    crossed = f" {RED} marks a failed test." if any(row.red for row in pairs.values()) else ""
+    return f"{text}; {counts} The darker a cell, the slower.{crossed}"

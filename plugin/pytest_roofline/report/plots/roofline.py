@@ -62,7 +62,7 @@ def points_of(rows: Sequence[Row]) -> list[Point]:
 
 
 def _roofs(rows: Sequence[Row]) -> dict[str, Ceiling]:
-    """What bounds the work by metric, the lowest first: a datasheet's roof, else the median of measured ones."""
+    """Return the roofs by metric, the lowest first: a datasheet's, else the median of measured ones."""
     ceilings = [
         ceiling
         for row in rows
@@ -117,7 +117,7 @@ def _roof_traces(roofs: Mapping[str, Ceiling], low: float, high: float) -> list[
             traces += dashed([start, high], [roof.value] * 2, f"{kind} {name}", dash)
         else:
             top = max(
-                (one.value for key, one in roofs.items() if computes(key)),
+                (ceiling.value for key, ceiling in roofs.items() if computes(key)),
                 default=high * roof.value,
             )
             end = min(high, top / roof.value)
@@ -136,11 +136,11 @@ def _series(points: Sequence[Point]) -> list[Trace]:
     traces = []
     for index, (name, members) in enumerate(groups.items()):
         rows, xs, ys = ([*column] for column in zip(*members, strict=True))
-        told = [
+        texts = [
             [*hover(row, row.label), f"{x:.3g} FLOP/byte, {format_flops(y)}"]
             for row, x, y in members
         ]
-        traces.append(marks(name, xs, ys, told, index, rows=rows, lines=False))
+        traces.append(marks(name, xs, ys, texts, index, rows=rows, lines=False))
     return traces
 
 

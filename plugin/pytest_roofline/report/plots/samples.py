@@ -38,16 +38,20 @@ Dot = tuple[float, str, float, str]
 
 def sample_plot(row: Row) -> Plot:
     """Every block of every process of a measurement, in the order taken, beside the baseline and its tolerance."""
-    middle = median(one.median_s for one in row.measurements)
-    scale, unit = next((found for found in _UNITS if middle >= found[0]), _UNITS[-1])
-    known = [(seconds, "") for seconds in row.baseline_medians_s]
-    names = ["baseline"] * bool(known) + [_name(row, one) for one in row.measurements]
-    taken = [list(_blocks(one)) for one in row.measurements]
-    room = max(2, MOST_POINTS // len(taken)) if sum(map(len, taken)) > MOST_POINTS else MOST_POINTS
-    before = _dots(known, 0, "process of the baseline", MOST_POINTS // 4)
+    middle = median(process.median_s for process in row.measurements)
+    scale, unit = next((pair for pair in _UNITS if middle >= pair[0]), _UNITS[-1])
+    baseline = [(seconds, "") for seconds in row.baseline_medians_s]
+    names = ["baseline"] * bool(baseline) + [_name(row, process) for process in row.measurements]
+    processes = [list(_blocks(process)) for process in row.measurements]
+    room = (
+        max(2, MOST_POINTS // len(processes))
+        if sum(map(len, processes)) > MOST_POINTS
+        else MOST_POINTS
+    )
+    before = _dots(baseline, 0, "process of the baseline", MOST_POINTS // 4)
     dots = [
         dot
-        for at, blocks in enumerate(taken, bool(known))
+        for at, blocks in enumerate(processes, bool(baseline))
         for dot in _dots(blocks, at, names[at], room)
     ]
     span = [-0.5, len(names) - 0.5]
@@ -65,13 +69,13 @@ def sample_plot(row: Row) -> Plot:
         *_levels(row, scale, span),
     ]
     figure = plain_figure(traces, {"xaxis": across, "yaxis": axis(f"time of a call ({unit})")}, 330)
-    says = _says(row, taken) + thinned_note(len(dots), sum(map(len, taken)), "blocks")
+    says = _says(row, processes) + thinned_note(len(dots), sum(map(len, processes)), "blocks")
     return Plot("", printable(f"Samples of {row.label} on {row.device}"), says, figure)
 
 
-def _blocks(one: Measurement) -> Iterator[Block]:
+def _blocks(measurement: Measurement) -> Iterator[Block]:
     """The median of every block and why it does not count, in the order taken; without blocks every sample."""
-    samples, at = one.samples, 0
+    samples, at = measurement.samples, 0
     if not samples.blocks:
         yield from ((seconds, "") for seconds in samples.seconds)
     for block in samples.blocks:
@@ -79,13 +83,13 @@ def _blocks(one: Measurement) -> Iterator[Block]:
         at += block.samples
 
 
-def _name(row: Row, one: Measurement) -> str:
+def _name(row: Row, measurement: Measurement) -> str:
     """`round 2`; with the process where a round has several attempts."""
-    same = [other for other in row.measurements if other.round == one.round]
+    same = [other for other in row.measurements if other.round == measurement.round]
     return (
-        f"round {one.round}"
+        f"round {measurement.round}"
         if len(same) == 1
-        else f"round {one.round}, attempt {same.index(one) + 1}"
+        else f"round {measurement.round}, attempt {same.index(measurement) + 1}"
     )
 
 
@@ -109,14 +113,14 @@ def _strip(name: str, dots: Sequence[Dot], scale: float, symbol: str, colour: st
         "opacity": 1,
         "line": {"color": GREY, "width": 1},
     }
-    told = [
+    texts = [
         [whose, format_seconds(seconds), f"left out: {why}" * bool(why)]
         for seconds, why, _, whose in dots
     ]
     trace = {
         "type": "scatter", "mode": "markers", "marker": marker, "name": name, "hoverinfo": "text",
         "x": [place for _, _, place, _ in dots], "y": [seconds / scale for seconds, *_ in dots],
-        "hovertext": list(map(lines_of, told)),
+        "hovertext": list(map(lines_of, texts)),
     }  # fmt: skip
     return [trace] if dots else []
 
@@ -137,15 +141,21 @@ def _levels(row: Row, scale: float, span: Sequence[float]) -> list[Trace]:
     ]
 
 
-def _says(row: Row, taken: Sequence[Sequence[Block]]) -> str:
-    """How the processes lie to the baseline's, and how many blocks do not count."""
-    known, counted = row.baseline_medians_s, [one for one in row.measurements if not one.invalid]
+def _says(row: Row, processes: Sequence[Sequence[Block]]) -> str:
+    """Return how the processes lie to the baseline's, and how many blocks do not count."""
+    baseline_s, counted = (
+        row.baseline_medians_s,
+        [process for process in row.measurements if not process.invalid],
+    )
     parts = [f"{count(len(row.measurements), 'process', 'es')} measured"]
-    if known and counted:
-        beyond = sum(one.median_s > max(known) for one in counted)
+    if baseline_s and counted:
+        beyond = sum(process.median_s > max(baseline_s) for process in counted)
         parts = [
-            f"{beyond} of {count(len(counted), 'process', 'es')} slower than all {len(known)} of the baseline"
+            f"{beyond} of {count(len(counted), 'process', 'es')} slower than all {len(baseline_s)} of the baseline"
         ]
-    total, excluded = sum(map(len, taken)), sum(bool(why) for blocks in taken for _, why in blocks)
+    total, excluded = (
+        sum(map(len, processes)),
+        sum(bool(why) for blocks in processes for _, why in blocks),
+    )
     parts += [f"{excluded} of {count(total, 'block')} left out"] if excluded else []
     return printable(sentence("; ".join(parts)))

@@ -98,9 +98,9 @@ def change_words(row: Row) -> str:
     """`+20.0 % time against the baseline, 99 % interval +18.1 % … +22.0 %`; empty where nothing was compared."""
     if row.change is None:
         return ""
-    held = "the baseline" if row.baseline_time_s is not None else "the limit"
+    basis = "the baseline" if row.baseline_time_s is not None else "the limit"
     inside = f", 99 % interval {interval_text(row)}" if row.interval is not None else ""
-    return f"{format_percent(row.change)} time against {held}{inside}"
+    return f"{format_percent(row.change)} time against {basis}{inside}"
 
 
 def hover(row: Row, name: str) -> list[str]:
