@@ -35,7 +35,7 @@ def write_report(
     Raises:
         CannotStore: a file could not be made or written; the others have been.
     """
-    found = rows_of(runs) if rows is None else rows
+    results = rows_of(runs) if rows is None else rows
     makers: tuple[Callable[[Sequence[Run], Sequence[Row]], str], ...] = (
         run_json,
         results_csv,
@@ -45,18 +45,18 @@ def write_report(
     troubles = []
     for name, make in zip(FILES, makers, strict=True):
         try:
-            write_atomically(folder / name, make(runs, found))
+            write_atomically(folder / name, make(runs, results))
         except Exception as error:
             # Whatever is wrong with one file, or with a record that one of them shows, takes no other along.
-            told = reason(error)
-            troubles.append(told if str(folder / name) in told else f"{folder / name}: {told}")
+            text = reason(error)
+            troubles.append(text if str(folder / name) in text else f"{folder / name}: {text}")
     if troubles:
         raise CannotStore("; ".join(troubles))
     return [folder / name for name in FILES]
 
 
 def reason(error: Exception) -> str:
-    """Why something could not be done: our own sentence, else also where that happened, for those who can mend it."""
+    """Return the cause of an error: our own sentence, else also its place, for those who can mend it."""
     if isinstance(error, RooflineError):
         return str(error)
     *_, last = traceback.extract_tb(error.__traceback__) or [traceback.FrameSummary("?", 0, "?")]
@@ -132,17 +132,16 @@ def _csv_cell(value: object) -> object:
 SCHEMA = 2
 # Where the lines of a run file go; of a header there is one, of a footer at most one.
 _LISTS = (
-    *(
-        "calibrations",
-        "measurements",
-        "figures",
-        "memory_uses",
-        "profiles",
-        "resources",
-        "out_of_memory",
-        "outcomes",
-    ),
-    *("judgements", "exact"),
+    "calibrations",
+    "measurements",
+    "figures",
+    "memory_uses",
+    "profiles",
+    "resources",
+    "out_of_memory",
+    "outcomes",
+    "judgements",
+    "exact",
 )
 
 
@@ -158,12 +157,12 @@ def run_json(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
 
 def as_plain(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> dict[str, Any]:
     """The file as plain data."""
-    names, found = run_names(runs), rows_of(runs) if rows is None else rows
+    names, results = run_names(runs), rows_of(runs) if rows is None else rows
     return {
         "schema": SCHEMA,
         "tool": f"pytest-roofline {__version__}",
         "runs": [_run(run, names[run.path]) for run in runs],
-        "results": [plain(columns) for row in found for columns in row.columns()],
+        "results": [plain(columns) for row in results for columns in row.columns()],
     }
 
 
@@ -179,9 +178,9 @@ def _run(run: Run, name: str) -> dict[str, Any]:
 
 
 def _record(record: object) -> dict[str, Any]:
-    plain = to_plain(record)
+    columns = to_plain(record)
     if isinstance(record, Measurement):
-        plain["derived"] = {
+        columns["derived"] = {
             name: value for name, value in record.derived().items() if math.isfinite(value)
         }
-    return plain
+    return columns
