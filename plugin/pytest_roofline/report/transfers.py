@@ -73,20 +73,23 @@ def _without(row: Row, *names: str) -> dict[str, Scalar]:
 
 def _links(rows: Iterable[Row]) -> str:
     """Return the classes of the links, and for all but the most common class its pairs."""
-    pairs_of: dict[str, dict[str, None]] = {}
-    for row in rows:
-        link = row.key.hardware.link if row.key is not None else None
-        pair = "→".join(map(str, pair_of(row) or ()))
-        pairs_of.setdefault(link or "unknown", {})[pair] = None
+    groups = grouped(rows, _link)
+    pairs_of = {
+        link: list(dict.fromkeys("→".join(map(str, pair_of(row) or ())) for row in members))
+        for link, members in groups.items()
+    }
     first, *later = sorted(pairs_of, key=lambda link: -len(pairs_of[link]))
     return "link " + ", ".join(
         [first, *(f"{link} for {_listed(pairs_of[link])}" for link in later)]
     )
 
 
-def _listed(pairs: Iterable[str]) -> str:
-    names = list(pairs)
-    return ", ".join(names[:MOST_NAMED]) + " …" * (len(names) > MOST_NAMED)
+def _link(row: Row) -> str:
+    return (row.key.hardware.link if row.key is not None else None) or "unknown"
+
+
+def _listed(pairs: Sequence[str]) -> str:
+    return ", ".join(pairs[:MOST_NAMED]) + " …" * (len(pairs) > MOST_NAMED)
 
 
 def _matrix(rows: Sequence[Row], width: int) -> list[str]:
