@@ -205,16 +205,47 @@ def two_modes(make, fast=9, slow=5, spread=0.002):
 
 
 def test_two_modes_are_told_by_where_they_lie_and_how_often_the_slow_one_is_occupied(make):
-    found = modes(two_modes(make), [22.4e-3, 25.4e-3, 25.6e-3])
-    assert (found.fast_s, found.slow_s) == (pytest.approx(22.5e-3), pytest.approx(25.5e-3))
-    assert (found.slow_before, found.before, found.slow_now, found.now) == (5, 14, 2, 3)
-    for few in [(4, 3), (7, 0), (1, 0)]:
-        assert modes(two_modes(make, *few, 0.001), [1.0]) is None, few
-    assert modes([1.0] * 20, [1.0]) is None
-    assert modes(list(map(math.exp, make.spaced(40, 0.05))), [1.0]) is None
+    split = modes(two_modes(make), [22.4e-3, 25.4e-3, 25.6e-3], 0.05)
+    assert (split.fast_s, split.slow_s) == (pytest.approx(22.5e-3), pytest.approx(25.5e-3))
+    assert (split.slow_before, split.before, split.slow_now, split.now) == (5, 14, 2, 3)
+    for few in [(4, 3), (7, 0), (1, 0), (13, 1), (1, 13)]:
+        assert modes(two_modes(make, *few, 0.001), [1.0], 0.05) is None, few
+    assert modes([1.0] * 20, [1.0], 0.05) is None
+    assert modes(list(map(math.exp, make.spaced(40, 0.05))), [1.0], 0.05) is None
     # Two sides of one mode each are a difference and no modes.
     fast, slow = (list(map(math.exp, make.spaced(10, 0.002, centre))) for centre in (FAST, SLOW))
-    assert modes(fast, slow) is None
+    assert modes(fast, slow, 0.05) is None
+
+
+def test_modes_that_lie_closer_than_what_is_worth_reporting_are_one(make):
+    """12.5 % apart: worth reporting where 5 % are tolerated, not where 40 % are."""
+    apart = two_modes(make), [22.4e-3, 25.4e-3, 25.6e-3]
+    assert [modes(*apart, tolerance) is not None for tolerance in (0.05, 0.4)] == [True, False]
+
+
+@pytest.mark.parametrize("tick", [0, 0.0005, 0.001, 0.0025, 0.005, 0.01])
+@pytest.mark.parametrize("processes", [(8, 1), (10, 3), (20, 12)])
+def test_noise_that_the_clock_rounds_to_its_tick_is_no_two_modes(tick, processes):
+    """At most 1 % of unimodal runs, whatever share of the time the tick is."""
+    draw = np.random.default_rng(38)
+    split = 0
+    for spread in (0.002, 0.005, 0.01, 0.05):
+        for slower in (1.0, 1.2):
+            for _ in range(250):
+                sides = [np.exp(spread * draw.normal(size=size)) for size in processes]
+                sides[1] *= slower
+                if tick:
+                    sides = [np.round(side / tick) * tick for side in sides]
+                split += modes(*(side.tolist() for side in sides), 0.02) is not None
+    assert split <= 20
+
+
+def test_two_modes_are_still_told_where_the_clock_rounds(make):
+    for tick in (0.05e-3, 0.1e-3, 0.2e-3):
+        rounded = [round(value / tick) * tick for value in two_modes(make)]
+        split = modes(rounded, [22.4e-3, 25.4e-3, 25.6e-3], 0.05)
+        assert split is not None, tick
+        assert (split.slow_before, split.slow_now) == (5, 2), tick
 
 
 def reaching(make, *percents):

@@ -92,7 +92,7 @@ def _mode_lines(rows: Sequence[Row]) -> list[str]:
         judged = row.judgement
         if judged is None or judged.verdict in (Kind.PASSED, Kind.INVALID):
             continue
-        split = modes(judged.baseline_medians_s, judged.new_medians_s)
+        split = modes(judged.baseline_medians_s, judged.new_medians_s, judged.tolerance)
         if split is not None:
             was, now = f"{split.slow_before} of {split.before}", f"{split.slow_now} of {split.now}"
             told.append(f"{printable(row.label)} (slow mode {was} before, {now} now)")

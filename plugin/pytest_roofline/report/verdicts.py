@@ -155,7 +155,7 @@ def remarks(
         Kind.INCONCLUSIVE,
         Kind.IMPROVED,
     ):
-        split = modes(judgement.baseline_medians_s, judgement.new_medians_s)
+        split = modes(judgement.baseline_medians_s, judgement.new_medians_s, judgement.tolerance)
         lines += [modes_text(split)] if split is not None else []
         if judgement.unequal and judgement.process_spread is not None:
             lines.append(

@@ -1,9 +1,11 @@
 """A verdict as the plain record that a run file keeps and that every row shows."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from itertools import pairwise
+from statistics import fmean, geometric_mean, median
 
 from ..core.judgements import Judgement, SessionRecord, SpreadRecord
 from .outlook import WORTH_REPORTING
@@ -87,9 +89,11 @@ SURELY = 2.0
 CLOCK_SHARE = 0.01
 # Fewer processes cannot show two modes.
 FEWEST_BIMODAL = 8
-DIP_LEVEL = 0.05
+DIP_LEVEL = 0.04
+# A process alone is an outlier and no mode.
+FEWEST_IN_A_MODE = 2
 # Of the way between the two centres, what is empty between modes; two sides that differ overlap or nearly touch.
-CLEARLY = 0.5
+CLEARLY = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,35 +169,61 @@ def clock_change(judgement: Judgement) -> ClockChange | None:
     )
 
 
-def modes(old_s: Sequence[float], new_s: Sequence[float]) -> Modes | None:
-    """Two modes among the baseline's processes, or among those of both sides, where the dip test sees more than one."""
-    old, new = ([math.log(value) for value in side] for side in (old_s, new_s))
-    for known, clearly in ((sorted(old), 0.0), (sorted(old + new), CLEARLY)):
-        gap = _parted(known, clearly)
+def modes(old_s: Sequence[float], new_s: Sequence[float], tolerance: float) -> Modes | None:
+    """Return two modes of the baseline's processes, or of both sides together; None where there is one.
+
+    Args:
+        old_s: the medians of the baseline's processes, in seconds.
+        new_s: those of the new ones.
+        tolerance: as a share of time; modes closer than the smallest change worth reporting are one.
+    """
+    for values in (sorted(old_s), sorted([*old_s, *new_s])):
+        gap = _gap_between_modes(values, tolerance)
         if not gap:
             continue
-        border = (known[gap] + known[gap - 1]) / 2
-        slow_before, slow_now = (sum(value > border for value in side) for side in (old, new))
-        if 0 < slow_before < len(old) or 0 < slow_now < len(new):
-            fast_s, slow_s = math.exp(fmean(known[:gap])), math.exp(fmean(known[gap:]))
-            return Modes(fast_s, slow_s, slow_before, len(old), slow_now, len(new))
+        border = math.sqrt(values[gap] * values[gap - 1])
+        slow_before, slow_now = (sum(value > border for value in side) for side in (old_s, new_s))
+        if 0 < slow_before < len(old_s) or 0 < slow_now < len(new_s):
+            fast_s, slow_s = geometric_mean(values[:gap]), geometric_mean(values[gap:])
+            return Modes(fast_s, slow_s, slow_before, len(old_s), slow_now, len(new_s))
     return None
 
 
-def _parted(logs: Sequence[float], clearly: float) -> int:
-    """How many lie below the widest gap, where Hartigan's dip test sees two groups so clearly apart; else 0."""
-    if len(logs) < FEWEST_BIMODAL or logs[0] == logs[-1]:
+def _gap_between_modes(values: Sequence[float], tolerance: float) -> int:
+    """Return how many of the sorted values are in the fast mode; 0 where there is one mode.
+
+    Hartigan's dip test says whether there is more than one. It takes equal values for a mode of their own, so
+    what the clock has rounded is spread over its tick first.
+    """
+    if len(values) < FEWEST_BIMODAL or values[0] == values[-1]:
         return 0
     import diptest
     import numpy as np
 
+    logs = [math.log(value) for value in _spread_ties(values)]
     _, p = diptest.diptest(np.array(logs))
     if p > DIP_LEVEL:
         return 0
     gap = max(range(1, len(logs)), key=lambda index: logs[index] - logs[index - 1])
-    return (
-        gap if logs[gap] - logs[gap - 1] >= clearly * (fmean(logs[gap:]) - fmean(logs[:gap])) else 0
-    )
+    apart = fmean(logs[gap:]) - fmean(logs[:gap])
+    enough = FEWEST_IN_A_MODE <= gap <= len(logs) - FEWEST_IN_A_MODE
+    far = apart > math.log1p(WORTH_REPORTING * tolerance)
+    return gap if enough and far and logs[gap] - logs[gap - 1] >= CLEARLY * apart else 0
+
+
+def _spread_ties(values: Sequence[float]) -> list[float]:
+    """Return the sorted values with equal ones spread evenly over the clock's tick.
+
+    The tick is the smallest distance between two values that differ, where any are equal.
+    """
+    counts = Counter(values)
+    distinct = sorted(counts)
+    tick = min(after - before for before, after in pairwise(distinct))
+    return [
+        value + tick * ((place + 0.5) / counts[value] - 0.5)
+        for value in distinct
+        for place in range(counts[value])
+    ]
 
 
 def could_have_seen(judgements: Sequence[Judgement]) -> list[tuple[float, int, int]]:
