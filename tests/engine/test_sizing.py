@@ -133,6 +133,25 @@ def test_a_function_that_synchronizes_waits_inside_and_says_what_the_hosts_clock
     assert timed(device, kernels(device, 1, 1e-4)).wall_s is None
 
 
+@pytest.mark.parametrize("work_s", [2e-5, 1e-4, 1e-3])
+def test_a_function_that_synchronizes_has_the_share_in_which_its_device_is_idle(work_s):
+    """A launch and the way back from the device, during which nothing is computed."""
+    device = device_with()
+    samples = timed(device, lambda: (device.work(work_s), device.synchronize()))
+    idle_s = samples.median_s - work_s
+    assert samples.device_s == pytest.approx(work_s, abs=3 * TICK_S)
+    assert samples.idle_share == pytest.approx(idle_s / samples.median_s, abs=0.03)
+    device = device_with()
+    assert timed(device, kernels(device, 1, work_s)).idle_share is None
+
+
+def test_a_queue_that_is_full_is_no_idle_device():
+    """The host waits for room and not for results, so the device always has something to do."""
+    device = device_with(queue_depth=100)
+    samples = timed(device, kernels(device, 300, 50e-6))
+    assert (samples.idle_share or 0.0) < 0.01
+
+
 def test_a_slow_host_is_not_in_the_time_or_is_named():
     shares = [(0.1, 0.05), (0.1, 0.1), (0.05, 0.1), (0.1, 0.3), (0.01, 0.1)]
     for spins, budget_s, (host, device_share) in itertools.product(

@@ -170,3 +170,21 @@ def test_colour_that_is_asked_for_colours_the_verdict_and_a_quiet_run_still_gate
     for quiet in ("-q", "-qq"):
         result = desk.run(quiet, "--roofline-min-percent=55")
         assert (result.ret, "REGRESSED" in result.stdout.str()) == (1, True)
+
+
+def test_a_function_that_waits_inside_is_told_in_a_line_without_v(desk, monkeypatch):
+    """As synchronize(), .item() or .cpu() in the timed function do: 112 µs are shown in place of 100."""
+    monkeypatch.setenv("COLUMNS", "200")
+    desk.verbose = ()
+    desk.script(launch_s=8e-6, record_s=1.5e-6, latency_s=4e-6, tick_s=0.5e-6)
+    desk.suite(
+        "def test_waits(roofline, fake):\n"
+        "    roofline.measure(lambda: (fake.work(1e-4), fake.synchronize()))\n"
+        "def test_queues(roofline, fake):\n"
+        "    roofline.measure(lambda: fake.work(1e-4))\n"
+    )
+    (line,) = (line for line in desk.run().stdout.lines if "waits inside the call" in line)
+    assert re.match(
+        r"waits: waits inside the call for 1[0-2]% of its time \(1[1-4]\.\d µs of", line
+    )
+    assert "take what waits for the device" in line

@@ -59,6 +59,7 @@ class Samples:
         mode: `events` on the device's own clock, `graph` the same around a graph's replay, `host` the host's clock.
         overhead_s: what the stamps alone (or an empty replay) add to a call, in seconds; never subtracted.
         wall_s: seconds per call by the host's clock, where the host and not the device set the pace.
+        device_s: the device's own seconds of a call that waits for it inside, at most; None where no call waits.
         neighbours: whether another process was seen at work on the device; what the driver withholds is unknown.
         throttle_known: whether the device tells of thermal slowdown and power brake at all.
         first_calls_s: the very first calls, each alone from the call until all of its work is done, by the host's
@@ -79,6 +80,7 @@ class Samples:
     mode: Mode = "host"
     overhead_s: FromZero = 0.0
     wall_s: Magnitude | None = None
+    device_s: FromZero | None = None
     neighbours: Literal["none", "seen", "unknown"] = "unknown"
     throttle_known: bool = False
     first_calls_s: tuple[FromZero, ...] = ()
@@ -118,6 +120,11 @@ class Samples:
     def median_s(self) -> float:
         """Median of the block medians, in seconds per call."""
         return median(self.block_medians)
+
+    @property
+    def idle_share(self) -> float | None:
+        """The share of a call in which the device is idle, since the call waits for it; None where none does."""
+        return None if self.device_s is None else max(0.0, 1 - self.device_s / self.median_s)
 
     @property
     def alone_s(self) -> float:
@@ -188,6 +195,7 @@ def merged(passes: Sequence[Samples]) -> Samples:
     blocks = [block for one in passes for block in one.blocks or (Block(1),) * len(one.seconds)]
     seen = {one.neighbours for one in passes}
     walls = [one.wall_s for one in passes if one.wall_s is not None]
+    working = [samples.device_s for samples in passes if samples.device_s is not None]
     return replace(
         passes[0],
         seconds=tuple(value for one in passes for value in one.seconds),
@@ -200,6 +208,7 @@ def merged(passes: Sequence[Samples]) -> Samples:
         overhead_s=max(one.overhead_s for one in passes),
         labels=tuple(sorted({label for one in passes for label in one.labels})),
         wall_s=median(walls) if walls else None,
+        device_s=median(working) if working else None,
         neighbours="seen" if "seen" in seen else "unknown" if "unknown" in seen else "none",
         throttle_known=all(one.throttle_known for one in passes),
     )

@@ -67,6 +67,7 @@ class Log:
     measuring_s: float = 0.0
     mode: Mode = "host"
     overhead_s: float = 0.0
+    device_s: float | None = None
     labels: set[str] = field(default_factory=set)
     first_calls_s: list[float] = field(default_factory=list)
     warm_calls_s: list[float] = field(default_factory=list)
@@ -139,6 +140,7 @@ class Log:
             "labels": tuple(sorted(self.labels)),
             "mode": self.mode,
             "overhead_s": self.overhead_s,
+            "device_s": self.device_s,
             "first_calls_s": tuple(self.first_calls_s[: self.wanted_first]),
             "warm_calls_s": tuple(self.warm_calls_s),
             "neighbours": self.state.neighbours,

@@ -65,6 +65,8 @@ class BlockPlan:
     labels: frozenset[str] = frozenset()
     call_s: float = 0.0
     overhead_s: float = 0.0
+    device_s: float | None = None
+    """Seconds of a call that waits inside in which the device works; None of one that does not wait."""
 
 
 class Sizing:
@@ -130,7 +132,8 @@ class Sizing:
             return (self._one_ahead(idle_s) if fits else None) or self._behind(call_s)
         if self._waits_inside(idle_s):
             # Either it synchronizes, or it submits more than the queue holds.
-            return self._behind(call_s, "waits_inside")
+            plan = self._behind(call_s, "waits_inside")
+            return replace(plan, device_s=self._working_s(idle_s))
         search = self._each_ahead if self.watch.isolated else self._queued
         queued = search(call_s, idle_s, now_s + min(SIZING_SHARE * self.budget_s, left_s))
         return queued or self._behind(call_s)
@@ -192,12 +195,24 @@ class Sizing:
 
     def _waits_inside(self, idle_s: float) -> bool:
         """Whether a call waits for the device: then the length of a spin in front of it is in its host time."""
-        spin_s = max(TRIAL_SPIN_S, 4 * idle_s)
+        spin_s = _trial_spin_s(idle_s)
         self.tried += 1
         return (
             self.watch.host_cost_s(partial(self.calls, 1), self.cycles(spin_s)) - idle_s
             >= WAITED_SHARE * spin_s
         )
+
+    def _working_s(self, idle_s: float) -> float:
+        """Return the device's own seconds of a call that waits for it, at most.
+
+        Behind a spin the call is submitted while the device is busy, up to its first wait. What the host takes to
+        learn that the device is done is taken off, as a wait for nothing but the spin shows it. Launches behind a
+        further wait in the same call stay in.
+        """
+        shape = BlockShape(1, 1, _trial_spin_s(idle_s))
+        self.tried += 1
+        call_s = self._ahead(partial(self.calls, 1), shape).spans[0]
+        return max(0.0, call_s - self._ahead(self.watch.device.synchronize, shape).spans[0])
 
     def _queued(self, call_s: float, host_s: float, until_s: float) -> BlockPlan | None:
         """A block that the host stays ahead of; None where none was found until then."""
@@ -347,3 +362,8 @@ class Sizing:
         return max(
             0.0, median(self._ahead(replay, BlockShape(1, EMPTY_REPLAYS, TRIAL_SPIN_S)).spans)
         )
+
+
+def _trial_spin_s(idle_s: float) -> float:
+    """Return a spin that outlasts what the host does in a call, in seconds."""
+    return max(TRIAL_SPIN_S, 4 * idle_s)

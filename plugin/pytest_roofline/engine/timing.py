@@ -291,6 +291,7 @@ class Engine:
         """Write a block down, whatever it is and whatever goes wrong; the cause for which it does not count."""
         log, calls = self.log, way.shape.calls
         log.iterations, log.mode, log.overhead_s = calls, way.mode, way.overhead_s
+        log.device_s = way.device_s
         own = taken.own or taken
         self._left.append(own.left_s > max(LEAST_LEFT_S, LEFT_SHARE * own.wall_s))
         clock_hz = (

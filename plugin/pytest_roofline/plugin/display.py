@@ -34,6 +34,7 @@ from ..report.messages import (
     reason_lines,
     reds_of,
     shadow_lines,
+    waiting_lines,
 )
 from ..report.overview import (
     curve_verdict_line,
@@ -314,8 +315,12 @@ def _details(session: RooflineSession, width: int) -> list[str]:
 
 
 def _notes(session: RooflineSession, width: int) -> list[str]:
-    """What tests found besides times, each because it was asked for."""
-    lines = out_of_memory_lines(session.exhausted.found) + figure_lines(session.noted.of(Figure))
+    """What tests found besides times, each because it was asked for; and whose function waits inside."""
+    lines = (
+        waiting_lines(session.timed.rows)
+        + out_of_memory_lines(session.exhausted.found)
+        + figure_lines(session.noted.of(Figure))
+    )
     lines += memory_lines(session.noted.of(MemoryUse))
     return lines + profile_lines(session.noted.of(Profile), width)
 

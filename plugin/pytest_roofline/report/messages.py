@@ -19,6 +19,9 @@ MOST_REASONS = 4
 # Of the nights on which a gate would have been red, the last.
 MOST_ALARMS = 3
 
+# A device that idles for less of a call costs no one a verdict.
+LEAST_TOLD = 0.01
+
 # Relative errors of a fit beyond which a sweep has another shape, as where its small sizes stay in a cache.
 FAIR_FIT = 0.25
 
@@ -129,6 +132,20 @@ def condition_lines(
         at_most,
     )
     return lines
+
+
+def waiting_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
+    """Return a line for each test whose function waits for the device inside, with the time that this costs."""
+    lines = [
+        f"{printable(row.label)}: waits inside the call for {share:.0%} of its time "
+        f"({format_seconds(share * samples.median_s)} of {format_seconds(samples.median_s)}); "
+        "take what waits for the device, such as synchronize(), .item() or .cpu(), out of the function"
+        for row in rows
+        if row.measurement is not None
+        and (samples := row.measurement.samples)
+        and (share := samples.idle_share or 0.0) >= LEAST_TOLD
+    ]
+    return cut(lines, at_most, "of these")
 
 
 _PACES = {

@@ -15,7 +15,7 @@ from ..observe.text import circumstances
 from ..stats.verdicts import Kind
 from .explain import explanation, note_labels, note_lines
 from .figures import first_call_lines, rank_lines
-from .messages import closing_lines, condition_lines, counts_line, reds_of
+from .messages import closing_lines, condition_lines, counts_line, reds_of, waiting_lines
 from .plots.chart import Plot
 from .plots.samples import sample_plot
 from .summary import remarks_of
@@ -197,6 +197,7 @@ def known_lines(rows: Sequence[Row]) -> list[str]:
     lines = [
         *filter(None, [roofline_note(rows)]),
         *rank_lines(rows),
+        *waiting_lines(rows, 5),
         *condition_lines(rows, 5, UNTOLD_SINCE),
     ]
     return lines + [f"first calls of {line}" for line in first_call_lines(rows)]
