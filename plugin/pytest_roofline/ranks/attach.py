@@ -148,8 +148,9 @@ def gather(
         if time.monotonic() > until_s:
             raise RanksFailed(
                 f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))} of {identity.size} did not come to "
-                f"rank 0 on {socket.gethostname()} within {timeout:g} s. Expected every process of this launch "
-                f"({identity.launcher}) to run the same pytest; to run pytest by itself, start it outside of the launch"
+                f"rank 0 on {socket.gethostname()} within {timeout:g} s{listener.remark}. "
+                f"Expected every process of this launch ({identity.launcher}) to run the same pytest; "
+                "to run pytest by itself, start it outside of the launch"
             )
 
     came: dict[int, tuple[Channel, Any]] = {}

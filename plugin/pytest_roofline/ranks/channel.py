@@ -26,7 +26,7 @@ _NONCE = 32
 _MOST_FRAME = MOST_BYTES + 2**20
 # Where the controller listens, with the key that both know, in hexadecimal digits: no launcher's quoting harms them.
 CONTROLLER_VARIABLE = "ROOFLINE_RANK_CONTROLLER"
-# Strangers that connect and say nothing are dropped after so many seconds.
+# For a handshake.
 HANDSHAKE_S = 5.0
 POLL_S = 0.05
 # A rank that is stopped in the middle of a message must not stop its controller; one that waits for a core may be slow.
@@ -159,15 +159,28 @@ class Channel:
         return decode(data, "a message")
 
 
-def greet(connection: socket.socket, key: bytes) -> None:
-    """The listener's side of the handshake."""
-    connection.settimeout(HANDSHAKE_S)
-    own = secrets.token_bytes(_NONCE)
-    connection.sendall(_HELLO + own)
-    theirs = _exactly(connection, _NONCE)
-    if not hmac.compare_digest(_exactly(connection, _NONCE), _proof(key, b"peer", own, theirs)):
-        raise OSError("wrong key")
-    connection.sendall(_proof(key, b"controller", theirs, own))
+class Greeting:
+    """The listener's side of one handshake, which never waits for the peer."""
+
+    def __init__(self, connection: socket.socket, key: bytes) -> None:
+        self.connection = connection
+        self.began_s = time.monotonic()
+        self._key, self._nonce, self._reply = key, secrets.token_bytes(_NONCE), b""
+        connection.setblocking(False)
+        # Both messages of this side fit into the buffer of a new connection.
+        connection.sendall(_HELLO + self._nonce)
+
+    def read(self) -> Channel | None:
+        """Return the channel once the peer has shown that it knows the key, None before; OSError where it does not."""
+        with contextlib.suppress(BlockingIOError):
+            self._reply += _piece(self.connection, 2 * _NONCE - len(self._reply))
+        if len(self._reply) < 2 * _NONCE:
+            return None
+        theirs, proof = self._reply[:_NONCE], self._reply[_NONCE:]
+        if not hmac.compare_digest(proof, _proof(self._key, b"peer", self._nonce, theirs)):
+            raise OSError("wrong key")
+        self.connection.sendall(_proof(self._key, b"controller", theirs, self._nonce))
+        return Channel(self.connection, STALL_S)
 
 
 def connect(endpoint: Endpoint, timeout: float) -> Channel:
@@ -210,8 +223,12 @@ def _proof(key: bytes, role: bytes, first: bytes, second: bytes) -> bytes:
 def _exactly(connection: socket.socket, count: int) -> bytes:
     data = b""
     while len(data) < count:
-        piece = connection.recv(count - len(data))
-        if not piece:
-            raise ConnectionError("the connection ended during the handshake")
-        data += piece
+        data += _piece(connection, count - len(data))
+    return data
+
+
+def _piece(connection: socket.socket, most: int) -> bytes:
+    data = connection.recv(most)
+    if not data:
+        raise ConnectionError("the connection ended during the handshake")
     return data

@@ -254,10 +254,11 @@ class Boot:
         self._placement, self._size, self._kind, self._address = placement, size, kind, address
         self._seconds, self._asked = seconds, asked
         self._until_s = time.monotonic() + seconds
+        self._listener: Listener | None = None
 
     def run(self, store_port: int) -> None:
         """Start the ranks, and wait until they are ready; `members` has those that came, also after a failure."""
-        listener = Listener(self._address)
+        self._listener = listener = Listener(self._address)
         came: dict[int, tuple[Channel, Any]] = {}
         try:
             self._placement.start(self._size, to_controller(listener.endpoint))
@@ -283,13 +284,16 @@ class Boot:
         """Give up where the launcher has, or the time is over."""
         trouble = self._placement.trouble()
         names = f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))} of {self._size}"
+        remark = self._listener.remark if self._listener is not None else ""
         if trouble:
             cause, _, words = trouble.partition("\n")
-            start = f"{cause} ({self._placement.name}, started on {socket.gethostname()}); {names} did not come"
+            start = f"{cause} ({self._placement.name}, started on {socket.gethostname()}); {names} did not come{remark}"
             raise RanksFailed(f"{start}\n{words}".rstrip())
         if time.monotonic() > self._until_s:
             tails = "\n".join(filter(None, (self._placement.tail(rank) for rank in missing)))
-            late = f"{names} did not come within {self._seconds:g} s ({self._placement.name})"
+            late = (
+                f"{names} did not come within {self._seconds:g} s ({self._placement.name}){remark}"
+            )
             raise RanksFailed(f"{late}\n{tails}".rstrip())
 
     def _settle_in(self, store_port: int) -> None:

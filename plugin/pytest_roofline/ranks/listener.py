@@ -8,14 +8,21 @@ import secrets
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Collection
+from multiprocessing.connection import wait
 from typing import Any
 
 from ..core.errors import BadInput, RanksFailed
-from .channel import POLL_S, STALL_S, Channel, Endpoint, greet
+from .channel import HANDSHAKE_S, POLL_S, Channel, Endpoint, Greeting
+from .processes import OF_FILES, raise_file_limit, reason_of
 
 # For the first word of whoever has connected.
 HELLO_S = 10.0
+# Handshakes at a time; a further peer waits in the system's queue.
+MOST_GREETINGS = 64
+# For a handshake, while others wait for its place or its descriptor: a silent peer may try again.
+SPARED_S = 0.25
 GLOO_VARIABLE = "GLOO_SOCKET_IFNAME"
 # Linux: the first IPv4 address of an interface (man 7 netdevice), in a record whose name has 16 bytes.
 _SIOCGIFADDR = 0x8915
@@ -24,17 +31,37 @@ _ADDRESS = slice(20, 24)
 
 
 class Listener:
-    """Accepts connections in a thread, so that a stranger who says nothing keeps nobody waiting."""
+    """Accepts connections in a thread, so that a stranger who says nothing keeps nobody waiting.
+
+    Only `close` ends it. Where a connection cannot be accepted, it waits a moment and goes on.
+    """
 
     def __init__(self, address: str, port: int = 0, key: bytes = b"") -> None:
+        raise_file_limit()
         self._socket = server(address, port)
+        self._socket.setblocking(False)
         self.endpoint = Endpoint(
             own_addresses(address),
             int(self._socket.getsockname()[1]),
             key or secrets.token_bytes(32),
         )
         self._accepted: queue.Queue[Channel] = queue.Queue()
-        threading.Thread(target=self._accept, daemon=True, name="roofline-listener").start()
+        self._greetings: dict[socket.socket, Greeting] = {}
+        self._trouble, self._resume_s = "", 0.0
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._serve, daemon=True, name="roofline-listener")
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._socket.close()
+            raise RanksFailed(
+                f"cannot listen for ranks: {error}; end other processes, or raise `ulimit -u`"
+            ) from None
+
+    @property
+    def remark(self) -> str:
+        """Why a connection could not be accepted, to be put behind a sentence; empty where each could."""
+        return f"; a connection could not be accepted: {self._trouble}" if self._trouble else ""
 
     def accept(self, timeout: float) -> Channel | None:
         """The next peer; None where none came within `timeout` seconds."""
@@ -68,29 +95,62 @@ class Listener:
 
     def close(self) -> None:
         """Accept nobody any more."""
+        self._closed.set()
         with contextlib.suppress(OSError):
+            # Wakes the thread.
             self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
         self._socket.close()
         while (waiting := self.accept(0.0)) is not None:
             waiting.close()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:
-                return
-            threading.Thread(
-                target=self._greet, args=(connection,), daemon=True, name="roofline-greeting"
-            ).start()
+    def _serve(self) -> None:
+        """Greet whoever connects, until this listener is closed."""
+        while not self._closed.is_set():
+            now_s = time.monotonic()
+            room = len(self._greetings) < MOST_GREETINGS and now_s >= self._resume_s
+            self._hang_up(now_s, HANDSHAKE_S if room else SPARED_S)
+            for ready in wait([*self._greetings, *[self._socket] * room], POLL_S):
+                if ready is self._socket:
+                    self._admit()
+                elif isinstance(ready, socket.socket):
+                    self._read(ready)
+        for connection in self._greetings:
+            connection.close()
 
-    def _greet(self, connection: socket.socket) -> None:
+    def _hang_up(self, now_s: float, most_s: float) -> None:
+        """Hang up on peers whose handshake takes longer than so many seconds."""
+        for connection, greeting in list(self._greetings.items()):
+            if now_s - greeting.began_s > most_s:
+                del self._greetings[connection]
+                connection.close()
+
+    def _admit(self) -> None:
+        """Accept one connection; where that fails, note why, and accept none for a moment."""
         try:
-            greet(connection, self.endpoint.key)
+            connection, _ = self._socket.accept()
+        except BlockingIOError:
+            # It was gone again.
+            return
+        except OSError as error:
+            self._trouble, self._resume_s = reason_of(error), time.monotonic() + POLL_S
+            return
+        try:
+            self._greetings[connection] = Greeting(connection, self.endpoint.key)
         except OSError:
             connection.close()
+
+    def _read(self, connection: socket.socket) -> None:
+        """Read what a peer replies, and keep its channel once it has shown that it knows the key."""
+        try:
+            channel = self._greetings[connection].read()
+        except OSError:
+            del self._greetings[connection]
+            connection.close()
             return
-        self._accepted.put(Channel(connection, STALL_S))
+        if channel is not None:
+            del self._greetings[connection]
+            self._accepted.put(channel)
 
 
 def _first_word(channel: Channel) -> dict[str, Any] | None:
@@ -115,6 +175,8 @@ def server(address: str, port: int = 0) -> socket.socket:
         return socket.create_server((address, port), family=family, backlog=512)
     except OSError as error:
         where = f"{address or 'any address'}:{port}" if port else address or "any address"
+        if error.errno in OF_FILES:
+            raise RanksFailed(f"cannot listen on {where}: {reason_of(error)}") from None
         why = str(error.strerror).partition(" (")[0]
         raise RanksFailed(
             f"cannot listen on {where}: {why}; ranks connect there, so name an address of this machine with "

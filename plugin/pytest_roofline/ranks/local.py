@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from ..core.errors import RanksFailed
 from .fork_server import SUPPORTED, Forked, ForkServer
 from .identity import Identity, without_launch
 from .processes import (
@@ -24,6 +25,7 @@ from .processes import (
     last_words,
     loopback,
     owned_prefix,
+    reason_of,
     stacks_at_a_signal,
     text_of,
 )
@@ -46,11 +48,16 @@ class Local:
 
     def start(self, size: int, variables: dict[str, str]) -> None:
         """Start `size` ranks with these environment variables."""
-        self._renew_server(without_launch(os.environ) | loopback())
-        for rank in range(size):
-            self._start(
-                rank, loopback() | variables | Identity(rank, size, rank, size, self.name).environ
-            )
+        rank = 0
+        try:
+            self._renew_server(without_launch(os.environ) | loopback())
+            for rank in range(size):
+                identity = Identity(rank, size, rank, size, self.name)
+                self._start(rank, loopback() | variables | identity.environ)
+        except OSError as error:
+            raise RanksFailed(
+                f"rank {rank} of {size} could not be started: {reason_of(error)}"
+            ) from None
 
     def start_one(self, rank: int, variables: Mapping[str, str]) -> str:
         """Start one rank alone, after an end of what was there before; why it could not be, or empty."""
@@ -58,7 +65,7 @@ class Local:
         try:
             self._start(rank, variables)
         except OSError as error:
-            return f"it could not be started: {error}"
+            return f"it could not be started: {reason_of(error)}"
         return ""
 
     def _start(self, rank: int, variables: Mapping[str, str]) -> None:

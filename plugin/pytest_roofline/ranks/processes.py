@@ -2,9 +2,11 @@
 
 import contextlib
 import ctypes
+import errno
 import hashlib
 import os
 import re
+import resource
 import select
 import shutil
 import signal
@@ -23,6 +25,10 @@ MOST_READ = 2**20
 # After this long a process that was killed is left to the kernel.
 REAP_S = 5.0
 FATE_S = 2.0
+# Some launchers close every number up to the limit before they start a process.
+MOST_FILES = 2**16
+# The limit of a process, and the system's.
+OF_FILES = (errno.EMFILE, errno.ENFILE)
 
 
 class Placement(Protocol):
@@ -75,6 +81,27 @@ def ending(status: int) -> str:
     return f"killed by {name}" + (
         " (out of memory? dmesg tells)" if -status == signal.SIGKILL else ""
     )
+
+
+def reason_of(error: OSError) -> str:
+    """The system's reason in words; of too many open files with the limit."""
+    text = error.strerror or str(error)
+    if error.errno != errno.EMFILE:
+        return text
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return (
+        f"{text}, of which this process may have {soft} (`ulimit -n`, hard limit {hard}); raise it"
+    )
+
+
+def raise_file_limit() -> None:
+    """Raise this process's soft limit of open files to the hard one, but to no more than `MOST_FILES`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        # Some systems have a lower limit than the hard one that they tell.
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def text_of(path: Path) -> str:
