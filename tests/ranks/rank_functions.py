@@ -194,6 +194,13 @@ def leave_a_child_and_die(rank, guilty):
     dist.all_reduce(torch.full((NUMEL,), -1.0))
 
 
+def kill_its_parent(rank, number):
+    """Rank 1 ends what has forked it, and waits for its own end."""
+    if rank == 1:
+        os.kill(os.getppid(), number)
+    signal.pause()
+
+
 def die_by(rank, guilty, number):
     if rank == guilty:
         print("the last words of rank", int(rank))

@@ -9,6 +9,7 @@ import pytest
 from pytest_roofline.core.errors import RanksFailed
 from pytest_roofline.ranks.local import Local, whole_processes
 from pytest_roofline.ranks.pool import Pool
+from pytest_roofline.ranks.processes import FORKER
 from pytest_roofline.ranks.tasks import reference
 
 from . import rank_functions as ranks
@@ -24,6 +25,13 @@ def two():
 
 def asked(own, function, *arguments):
     return own.pool.run(reference(function), arguments, own.size, timeout_s=PATIENCE_S)
+
+
+def import_instead(monkeypatch, folder, text):
+    """Have processes import this in place of torch."""
+    (folder / "torch.py").write_text(f"{text}\n")
+    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    monkeypatch.setenv("PYTHONPATH", path)
 
 
 def server_of(own):
@@ -75,6 +83,17 @@ def test_ranks_that_take_the_place_of_lost_ones_need_no_import_unless_the_server
     assert end_within(PATIENCE_S, [third, *two.pids])
 
 
+def test_a_server_that_is_killed_is_blamed_and_none_of_its_ranks(two):
+    with pytest.raises(RanksFailed) as caught:
+        asked(two, ranks.kill_its_parent, int(signal.SIGKILL))
+    first, *lines = str(caught.value).splitlines()
+    assert first == f"{FORKER} was killed by SIGKILL (out of memory? dmesg tells)"
+    about = sorted(line for line in lines if line.startswith("  rank"))
+    assert [line.partition(" (")[0] for line in about] == ["  rank 0", "  rank 1"]
+    assert [line.rpartition(")")[2] for line in about] == [": lost", ": lost"]
+    two.works()
+
+
 def test_nothing_stays_of_a_pool_that_nobody_holds_any_more_and_what_a_job_imports_is_a_part_of_it():
     own = RealRanks(2, Local(forks=True))
     with whole_processes(own.pool.placement):
@@ -90,23 +109,31 @@ def test_nothing_stays_of_a_pool_that_nobody_holds_any_more_and_what_a_job_impor
     assert end_within(PATIENCE_S, [server])
 
 
-def test_why_it_cannot_import_what_ranks_need_is_told_and_one_that_takes_for_ever_is_ended(
-    monkeypatch, tmp_path
+@pytest.mark.parametrize(
+    ("torch", "end", "words"),
+    [
+        (
+            "raise ImportError('libtorch_cpu.so: cannot open shared object file')",
+            "ended with exit code 1",
+            "libtorch_cpu.so: cannot open shared object file",
+        ),
+        ("import os; os.kill(os.getpid(), 9)", "was killed by SIGKILL", ""),
+    ],
+)
+def test_a_server_that_ends_while_it_imports_is_blamed_with_its_last_words(
+    monkeypatch, tmp_path, torch, end, words
 ):
-    (tmp_path / "torch.py").write_text(
-        "raise ImportError('libtorch_cpu.so: cannot open shared object file')\n"
-    )
-    monkeypatch.setenv(
-        "PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    )
+    import_instead(monkeypatch, tmp_path, torch)
     pool = Pool(Local(forks=True), 2, "cpu", boot_s=PATIENCE_S)
     with pytest.raises(RanksFailed) as caught:
         pool.run(reference(ranks.echo), (), 2, timeout_s=PATIENCE_S)
-    first, *rest = str(caught.value).splitlines()
-    assert "rank 0 ended during its boot: exit code 1" in first
-    assert "libtorch_cpu.so: cannot open shared object file" in "\n".join(rest)
-    # Ranks that are not there yet are ended with their server.
-    (tmp_path / "torch.py").write_text("import time\ntime.sleep(600)\n")
+    first, *lines = str(caught.value).splitlines()
+    assert first.startswith(f"{FORKER} {end}")
+    assert words in "\n".join(lines)
+
+
+def test_ranks_that_are_not_there_yet_are_ended_with_their_server(monkeypatch, tmp_path):
+    import_instead(monkeypatch, tmp_path, "import time\ntime.sleep(600)")
     placement = Local(forks=True)
     pool = Pool(placement, 2, "cpu", boot_s=0.5)
     with pytest.raises(RanksFailed, match=r"did not come within 0\.5 s"):

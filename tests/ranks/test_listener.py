@@ -16,6 +16,7 @@ from pytest_roofline.ranks import listener as listening
 from pytest_roofline.ranks import processes
 from pytest_roofline.ranks.channel import Endpoint, connect
 from pytest_roofline.ranks.listener import Listener
+from pytest_roofline.ranks.local import Local
 
 HOST = "127.0.0.1"
 PATIENCE_S = 60.0
@@ -173,6 +174,9 @@ def test_where_no_thread_or_no_file_can_be_had_the_limit_is_named(monkeypatch):
     monkeypatch.setattr(socket, "create_server", none_left)
     with pytest.raises(RanksFailed, match=r"cannot listen on .*: Too many open files, .*ulimit -n"):
         Listener(HOST)
+    monkeypatch.setattr(subprocess, "Popen", none_left)
+    with pytest.raises(RanksFailed, match=r"rank 0 of 2 could not be started: Too many open files"):
+        Local().start(2, {})
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Who is to blame: the report on a task that failed, with the guilty rank first, its host and the cause.
 
-In the order of certainty: a rank that was lost, then those that raised, the earliest first, then those that are stuck,
-of which the ones that wait in a collective are the victims of the ones that do not.
+In the order of certainty: a rank that was lost, or what all were forked from, then those that raised, the earliest
+first, then those that are stuck, of which the ones that wait in a collective are the victims of the ones that do not.
 """
 
 import re
@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
+
+from .processes import FORKER
 
 How = Literal["ok", "raised", "skipped", "lost", "stuck", "closing"]
 _RANK = {"lost": 0, "raised": 1, "skipped": 2, "stuck": 3, "closing": 4}
@@ -61,6 +63,11 @@ class RankEnd:
         return position(self.details)
 
     @property
+    def is_victim(self) -> bool:
+        """Whether it was lost with the process that had forked it."""
+        return self.how == "lost" and self.text.startswith(FORKER)
+
+    @property
     def lost_its_peer(self) -> bool:
         """Whether it raised, and perhaps only since another one had gone."""
         return self.how == "raised" and _PEER_GONE.search(self.text) is not None
@@ -89,6 +96,8 @@ def _suspicion(end: RankEnd, alike: Mapping[str, int]) -> tuple[int, float, int]
 
 def _first_line(bad: Sequence[RankEnd], timeout_s: float) -> str:
     guilty = bad[0]
+    if guilty.is_victim:
+        return guilty.text
     if guilty.how == "lost":
         return f"{guilty.name} was lost: {guilty.text or 'its connection ended'}"
     if guilty.how == "raised":
@@ -172,7 +181,8 @@ def _about(group: Sequence[RankEnd], bad: Sequence[RankEnd], tails: Mapping[int,
     else:
         # The traceback of one that only lost its peer leads nowhere.
         details = [] if first.lost_its_peer and first is not bad[0] else _cut(first.details)
-        text = f": {first.text}" if first.text and not details and bad[0] not in group else ""
+        is_above = bad[0] in group or first.is_victim
+        text = f": {first.text}" if first.text and not details and not is_above else ""
         lines = [f"  {names}: {first.how}{text}", *details]
     if first.how in ("lost", "stuck") and tails.get(first.rank):
         lines += [

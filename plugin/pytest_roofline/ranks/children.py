@@ -16,7 +16,7 @@ from typing import Any
 
 from ..core.records import Outcome
 from ..core.units import encodable
-from .processes import ending
+from .processes import ended
 
 # A child that says nothing for so long, or for so many times the test's first duration, hangs.
 QUIET_S, QUIET_FACTOR = 180.0, 10.0
@@ -50,11 +50,7 @@ class Ended:
         """Why it died, for a person."""
         if self.status is None:
             return "it hung and was ended"
-        return (
-            f"it was {ending(self.status)}"
-            if self.status < 0
-            else f"it ended with {ending(self.status)}"
-        )
+        return f"it {ended(self.status)}"
 
 
 def run_child(

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import IO, Any
 
-from .processes import PARENT_VARIABLE, die_with_parent
+from .processes import FORKER, PARENT_VARIABLE, die_with_parent, ended, last_words
 
 SUPPORTED = sys.platform.startswith("linux")
 # For its end after the pair's, before it is killed.
@@ -36,6 +36,7 @@ class Forked:
         self.pid = 0
         self.returncode: int | None = None
         self.why = ""
+        """Why it ended, where that was not its own doing: it could not be forked, or the server has ended."""
         self._server = server
 
     def poll(self) -> int | None:
@@ -101,25 +102,34 @@ class ForkServer:
             except (EOFError, ConnectionError):
                 self._note_end()
 
-    def _note(self, word: str, number: int, told: Any) -> None:
+    def _note(self, word: str, number: int, content: Any) -> None:
         if word == "started":
-            self._forked[number].pid = told
+            self._forked[number].pid = content
             return
         forked = self._forked.pop(number)
-        forked.returncode, forked.why = (told, "") if word == "ended" else (1, told)
+        if word == "ended":
+            forked.returncode = content
+        else:
+            forked.returncode, forked.why = 1, f"{FORKER} could not fork one more: {content}"
 
     def _note_end(self) -> None:
         """It is gone, and with it every rank, which the kernel kills then."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(END_S)
+        why = self._end_text()
         for forked in self._forked.values():
-            forked.returncode = -signal.SIGKILL if forked.pid else self._process.returncode or 1
-            forked.why = "" if forked.pid or self._said.closed else self._words()
+            forked.returncode, forked.why = -signal.SIGKILL, why
         self._forked.clear()
 
-    def _words(self) -> str:
+    def _end_text(self) -> str:
+        """How it ended, with its last words; empty where this process has ended it."""
+        if self._said.closed:
+            return ""
         self._said.seek(0)
-        return self._said.read().decode("utf-8", "replace")
+        words = last_words(self._said.read().decode("utf-8", "replace"))
+        status = self._process.returncode
+        end = "closed its connection" if status is None else ended(status)
+        return f"{FORKER} {end}\n{words}".rstrip()
 
     def end(self) -> None:
         """End it, and with it every rank that still runs."""
@@ -161,7 +171,7 @@ def main() -> int:
         ready = wait([connection, woken])
         if woken in ready:
             os.read(woken, 65536)
-            for pid, status in _ended():
+            for pid, status in _reaped():
                 connection.send(("ended", children.pop(pid), status))
         if connection not in ready:
             continue
@@ -205,7 +215,7 @@ def _fork() -> int:
         return os.fork()
 
 
-def _ended() -> Iterator[tuple[int, int]]:
+def _reaped() -> Iterator[tuple[int, int]]:
     with contextlib.suppress(ChildProcessError):
         while (told := os.waitpid(-1, os.WNOHANG))[0]:
             yield told[0], os.waitstatus_to_exitcode(told[1])

@@ -97,11 +97,10 @@ class Local:
         """Why ranks will not come: one of them has ended."""
         for rank, process in self._processes.items():
             if process.poll() is not None:
+                if isinstance(process, Forked) and process.why:
+                    return process.why
                 assert process.returncode is not None
-                words = self.tail(rank) or (
-                    last_words(process.why) if isinstance(process, Forked) else ""
-                )
-                return f"rank {rank} ended during its boot: {ending(process.returncode)}\n{words}".rstrip()
+                return f"rank {rank} ended during its boot: {ending(process.returncode)}\n{self.tail(rank)}".rstrip()
         return ""
 
     def fate(self, rank: int) -> str:
@@ -111,6 +110,8 @@ class Local:
             return ""
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(FATE_S)
+        if isinstance(process, Forked) and process.why:
+            return process.why
         return "" if process.returncode is None else ending(process.returncode)
 
     def stacks_of(self, rank: int, descriptor: int) -> str:

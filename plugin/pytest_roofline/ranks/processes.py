@@ -25,6 +25,8 @@ MOST_READ = 2**20
 # After this long a process that was killed is left to the kernel.
 REAP_S = 5.0
 FATE_S = 2.0
+# How a sentence on the end of the fork server begins, of which its ranks are the victims.
+FORKER = "the process that forks the ranks"
 # Some launchers close every number up to the limit before they start a process.
 MOST_FILES = 2**16
 # The limit of a process, and the system's.
@@ -81,6 +83,11 @@ def ending(status: int) -> str:
     return f"killed by {name}" + (
         " (out of memory? dmesg tells)" if -status == signal.SIGKILL else ""
     )
+
+
+def ended(status: int) -> str:
+    """An exit status as the end of a sentence: `was killed by SIGKILL`, `ended with exit code 3`."""
+    return f"{'was' if status < 0 else 'ended with'} {ending(status)}"
 
 
 def reason_of(error: OSError) -> str:
