@@ -16,9 +16,11 @@ import pytest
 import torch
 
 from pytest_roofline.core.errors import RanksFailed, RanksSkipped
+from pytest_roofline.core.units import printable, steers, without_commands
 from pytest_roofline.ranks import driving
 from pytest_roofline.ranks.channel import STALL_S
 from pytest_roofline.ranks.local import Local
+from pytest_roofline.ranks.pool import Pool
 from pytest_roofline.ranks.processes import Started
 from pytest_roofline.ranks.tasks import Answer, reference
 
@@ -192,6 +194,29 @@ def test_whoever_keeps_to_another_order_of_operations_is_blamed(two):
     line = two.fails(ranks.leave_one_over, 1, timeout_s=HANG_S).splitlines()[0]
     assert re.match(rf"{two.name[0]} and {two.name[1]} left the function out of step", line), line
     assert re.search(r"rank 0: \d+, rank 1: \d+", line)
+
+
+@pytest.mark.parametrize("how", ["raised", "skipped", "lost"])
+def test_no_text_of_a_rank_steers_a_terminal_or_a_ci(two, how):
+    with pytest.raises((RanksFailed, RanksSkipped)) as caught:
+        two.pool.run(reference(ranks.end_with_text_that_steers), (how,), 2, timeout_s=PATIENCE_S)
+    text = str(caught.value)
+    assert r"\x1b[2J\u202e" in text
+    assert [char for char in text if steers(char) and char != "\n"] == []
+    assert without_commands(text) == text
+
+
+def test_no_text_of_a_launcher_steers_a_terminal_or_a_ci():
+    class Ending(Local):
+        def start(self, size, variables):
+            """Start nothing."""
+
+        def trouble(self):
+            return f"it has ended\n{ranks.STEERING}"
+
+    with pytest.raises(RanksFailed) as caught:
+        Pool(Ending(), 2, "cpu").run(reference(ranks.echo), (), 2, timeout_s=PATIENCE_S)
+    assert caught.value.args[0].splitlines()[1:] == [printable(ranks.STEERING)]
 
 
 def test_what_cannot_travel_is_an_error_of_its_rank_and_told_all_the_same(two):

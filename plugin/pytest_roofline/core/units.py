@@ -157,6 +157,11 @@ def printable(text: str) -> str:
     return without_commands("".join(shown))
 
 
+def printable_lines(text: str) -> str:
+    """Text of several lines, of which none can steer a terminal, nor what reads a log."""
+    return "\n".join(printable(line) for line in text.expandtabs().split("\n"))
+
+
 def encodable(text: str) -> str:
     """Text that UTF-8 can hold: lone surrogates become escapes."""
     return text.encode("utf-8", "backslashreplace").decode()

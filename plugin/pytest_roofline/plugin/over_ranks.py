@@ -10,7 +10,7 @@ from ..core.errors import BadInput, WrongData, shown
 from ..core.facts import Environment, HardwareKey
 from ..core.records import Ceiling, Measurement
 from ..core.samples import OVERSUBSCRIBED, Block, Ranks, Samples
-from ..core.units import encodable
+from ..core.units import printable_lines
 from ..core.work import rate_suffix
 from ..engine.measure import Measured
 from ..engine.request import RankOptions, Request, one_of, positive
@@ -138,7 +138,7 @@ def measure_over(
     result = (take_jobs if request.timing == "wall" else take)(call, keep)
     measurement = write(test, request, result)
     if result.measured.wrong:
-        raise WrongData(f"{measurement.label}: {encodable(result.measured.wrong)}")
+        raise WrongData(f"{measurement.label}: {printable_lines(result.measured.wrong)}")
     return measurement
 
 

@@ -14,6 +14,7 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from ..core.errors import BadInput, RanksFailed
+from ..core.units import printable
 from .channel import HANDSHAKE_S, POLL_S, Channel, Endpoint, Greeting
 from .processes import OF_FILES, raise_file_limit, reason_of
 
@@ -88,8 +89,10 @@ class Listener:
             if hello["size"] != size or rank in came or rank not in ranks:
                 channel.close()
                 raise RanksFailed(
-                    f"a rank on {hello['host']} says that it is rank {rank} of {hello['size']}; expected ranks "
-                    f"{min(ranks)} to {max(ranks)} of {size}, once each{remedy}"
+                    printable(
+                        f"a rank on {hello['host']} says that it is rank {rank} of {hello['size']}; "
+                        f"expected ranks {min(ranks)} to {max(ranks)} of {size}, once each{remedy}"
+                    )
                 )
             came[rank] = channel, hello
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ..core.errors import BadInput
+from ..core.units import printable
 from .worlds import Rank
 
 SIZES_BYTES = (4096, 4 * 2**20)
@@ -103,7 +104,7 @@ def gpu_awareness(run: Callable[..., Sequence[dict[str, Any]]]) -> Awareness:
     if any(not result["device"].startswith("cuda") for result in found):
         return Awareness(False, f"no device buffers: a rank is on {found[0]['device']}")
     library, wrong = (
-        found[0]["version"],
+        printable(found[0]["version"]),
         sorted({size for result in found for size in result["wrong"]}),
     )
     if wrong:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.errors import BadInput, RanksFailed, RanksSkipped
+from ..core.units import printable_lines
 from .blame import report
 from .driving import Boot, Member, Progress, Tell, drive, ends
 from .listener import store_server
@@ -184,12 +185,13 @@ class Pool:
         try:
             boot.run(self.store_port())
         except BaseException as error:
-            if isinstance(error, RanksFailed | RanksSkipped):
-                # Without its traceback, which would hold on to the channels of those that came.
-                failed.append(type(error)(str(error)))
             self._members = boot.members
             self.kill()
-            raise
+            if not isinstance(error, RanksFailed | RanksSkipped):
+                raise
+            # Without its traceback, which would hold on to the channels of those that came.
+            failed.append(type(error)(printable_lines(str(error))))
+            raise type(error)(*failed[-1].args) from None
         self._members = boot.members
         failed.clear()
 
@@ -209,13 +211,13 @@ class Pool:
                 self._world = None
             else:
                 self.kill()
-            raise RanksSkipped(_skip_text(skipped, members))
+            raise RanksSkipped(printable_lines(_skip_text(skipped, members)))
         found = ends(progress, members, self.placement)
         tails = {
             end.rank: self.placement.tail(end.rank) for end in found if end.how in ("lost", "stuck")
         }
         self.kill()
-        raise RanksFailed(report(found, timeout_s, tails))
+        raise RanksFailed(printable_lines(report(found, timeout_s, tails)))
 
 
 def _skip_text(skipped: dict[int, Answer], members: Sequence[Member]) -> str:
