@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_roofline.ab import making, sides
+from pytest_roofline.ab import making, sides, submodules
 from pytest_roofline.ab.sides import parse_side, parse_sides, prepared
 from pytest_roofline.core.errors import BadInput
 
@@ -100,6 +100,81 @@ def test_a_commit_lies_in_a_worktree_that_is_gone_behind_it(repository):
     with made("."):
         assert len(git(repository, "worktree", "list").splitlines()) == 1
     assert (repository / "code.py").read_text() == "not committed"
+
+
+@pytest.fixture
+def nested(repository, tmp_path, monkeypatch):
+    """The repository with a submodule by a relative URL, which has another; the user has left both out."""
+    monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "file")
+    for name in ("inner", "outer"):
+        (tmp_path / name).mkdir()
+        git(tmp_path / name, "init", "-q", "-b", "main")
+        (tmp_path / name / "file").write_text(name)
+        git(tmp_path / name, "add", "-A")
+        git(tmp_path / name, "commit", "-q", "-m", name)
+    git(tmp_path / "outer", "submodule", "--quiet", "add", str(tmp_path / "inner"), "in side")
+    git(tmp_path / "outer", "commit", "-q", "-m", "with its own")
+    git(repository, "remote", "add", "origin", str(repository))
+    git(repository, "submodule", "--quiet", "add", "../outer", "out side")
+    git(repository, "commit", "-q", "-m", "with a submodule")
+    git(repository, "submodule", "--quiet", "deinit", "-f", "out side")
+    return repository
+
+
+@pytest.mark.usefixtures("_plain")
+def test_the_submodules_of_a_commit_are_there_and_the_settings_stay_as_they_are(nested):
+    settings = nested / ".git" / "config"
+    before = settings.read_bytes()
+    with made("HEAD") as both:
+        folder = Path(both["A"].folder, "out side")
+        assert (folder / "file").read_text() == "outer"
+        assert (folder / "in side" / "file").read_text() == "inner"
+        assert settings.read_bytes() == before
+    assert settings.read_bytes() == before
+    # What the user says of it holds: it stays out.
+    git(nested, "config", "submodule.out side.active", "false")
+    with made("HEAD") as both:
+        assert list(Path(both["A"].folder, "out side").iterdir()) == []
+
+
+@pytest.mark.usefixtures("_plain")
+def test_no_program_that_the_repository_or_a_template_names_is_run(nested, tmp_path, monkeypatch):
+    program, trace = tmp_path / "program", tmp_path / "trace"
+    program.write_text(f'#!/bin/sh\necho "$0 $*" >> {trace}\n')
+    program.chmod(0o755)
+    for place in (nested / ".git" / "hooks", tmp_path / "template" / "hooks"):
+        place.mkdir(parents=True, exist_ok=True)
+        for name in ("post-checkout", "post-index-change", "reference-transaction"):
+            (place / name).symlink_to(program)
+    monkeypatch.setenv("GIT_TEMPLATE_DIR", str(tmp_path / "template"))
+    git(nested, "config", "core.fsmonitor", str(program))
+    git(nested, "config", "submodule.out side.update", f"!{program}")
+    trace.unlink(missing_ok=True)
+    with made("HEAD") as both:
+        assert Path(both["A"].folder, "out side", "file").read_text() == "outer"
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "remote", "absolute"),
+    [
+        ("https://host/a/b.git", "https://other/c", "https://host/a/b.git"),
+        ("../b.git", "https://host/group/a.git", "https://host/group/b.git"),
+        ("../../b", "ssh://git@host/group/a/", "ssh://git@host/b"),
+        ("./b", "/srv/a", "/srv/a/b"),
+        ("../b", "host:a", "host:b"),
+        ("../b/", "host:group/a", "host:group/b"),
+    ],
+)
+def test_a_relative_url_of_a_submodule_is_resolved_as_git_does(repository, url, remote, absolute):
+    assert submodules.absolute_url(url, remote) == absolute
+    # Git's own word.
+    git(repository, "remote", "add", "origin", remote)
+    (repository / ".gitmodules").write_text(f'[submodule "m"]\n\tpath = m\n\turl = {url}\n')
+    head = git(repository, "rev-parse", "HEAD")
+    git(repository, "update-index", "--add", "--cacheinfo", f"160000,{head},m")
+    git(repository, "submodule", "--quiet", "init", "m")
+    assert git(repository, "config", "submodule.m.url") == absolute
 
 
 @pytest.mark.usefixtures("_plain")

@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..core.errors import BadInput
+from ..core.git import GIT, git_environ
 from ..ranks.processes import last_words
+from .submodules import add_submodules
 
 UV = "pip install uv, or https://docs.astral.sh/uv"
 # Over an environment, itself ahead of it.
@@ -165,14 +167,12 @@ class Git:
     def add(self, text: str, folder: Path, commit: str) -> None:
         """Check a commit out into a folder, with its submodules."""
         what = f"side {text!r}: git"
-        git = ["git", "-C", str(self.top), "-c", "core.hooksPath=/dev/null"]
-        run([*git, "worktree", "add", "--detach", str(folder), commit], what, environ=_environ())
-        if (folder / ".gitmodules").exists():
-            run(
-                ["git", "-C", str(folder), "submodule", "update", "--init", "--recursive"],
-                what,
-                environ=_environ(),
-            )
+
+        def call(command: Sequence[str]) -> str:
+            return run(command, what, environ=git_environ())
+
+        call([*GIT, "-C", str(self.top), "worktree", "add", "--detach", str(folder), commit])
+        add_submodules(folder, call)
 
     def remove(self, below: str) -> None:
         """Forget the worktrees in a folder, with what is in them."""
@@ -194,11 +194,8 @@ class Git:
                 (one / ".git").exists() for one in (self._cwd, *self._cwd.parents)
             ):
                 # It refuses what belongs to somebody else, and says how to allow it.
-                run(
-                    ["git", "-C", str(self._cwd), "status"],
-                    f"side {text!r}: git",
-                    environ=_environ(),
-                )
+                command = [*GIT, "-C", str(self._cwd), "status"]
+                run(command, f"side {text!r}: git", environ=git_environ())
             why = (
                 "git found no repository here" if shutil.which("git") else "there is no git in PATH"
             )
@@ -211,20 +208,11 @@ class Git:
 
     def _said(self, *words: str) -> str | None:
         """What git prints; None where it fails or is not there."""
-        command = ["git", "-C", str(self._cwd), *words]
+        command = [*GIT, "-C", str(self._cwd), *words]
         try:
             done = subprocess.run(
-                command, env=_environ(), capture_output=True, text=True, check=False
+                command, env=git_environ(), capture_output=True, text=True, check=False
             )
         except OSError:
             return None
         return done.stdout.strip() if done.returncode == 0 else None
-
-
-def _environ() -> dict[str, str]:
-    """Without the variables that name another repository in a hook."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
-    }
