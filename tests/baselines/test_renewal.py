@@ -4,8 +4,10 @@ import datetime
 import itertools
 import json
 import multiprocessing
+import os
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from filelock import SoftFileLock
@@ -287,6 +289,53 @@ def test_a_file_that_another_process_holds_is_named_with_its_lock(make, tmp_path
     with SoftFileLock(tmp_path / ".h200.json.lock"), pytest.raises(CannotStore, match=words):
         approve(Baseline("h200", (entry(make, session(1)),)), tmp_path)
     assert not (tmp_path / "h200.json").exists()
+
+
+def test_a_lock_that_a_crash_left_empty_is_taken_over(make, tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "EMPTY_S", 0.05)
+    (tmp_path / ".h200.json.lock").touch()
+    at_once(
+        *(
+            lambda name=name: approve(
+                Baseline("h200", (entry(make, session(1), benchmark=name),)), tmp_path
+            )
+            for name in ("one", "two", "three")
+        )
+    )
+    names = sorted(one.benchmark for one in read_baseline(tmp_path / "h200.json").entries)
+    assert names == ["one", "three", "two"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["h200.json"]
+
+
+def test_an_empty_lock_that_is_another_by_now_or_has_its_holder_stays(tmp_path):
+    lock = tmp_path / ".h200.json.lock"
+    lock.touch()
+    first = writing._empty_file(lock)
+    lock.rename(tmp_path / "first")
+    lock.touch()
+    writing._remove_empty(lock, first)
+    second = writing._empty_file(lock)
+    assert second not in (None, first)
+    lock.write_text("4711\nnode7\n")
+    assert writing._empty_file(lock) is None
+    writing._remove_empty(lock, second)
+    assert lock.read_text() == "4711\nnode7\n"
+    # Neither is a link's target, nor where there is none.
+    (tmp_path / "link").symlink_to(tmp_path / "first")
+    assert [writing._empty_file(tmp_path / name) for name in ("link", "absent")] == [None, None]
+
+
+def test_a_held_lock_names_its_process_whatever_filelock_writes(tmp_path, monkeypatch):
+    acquire = SoftFileLock.acquire
+
+    def acquire_as_before(lock, *arguments, **named):
+        acquire(lock, *arguments, **named)
+        Path(lock.lock_file).write_text("")
+
+    monkeypatch.setattr(SoftFileLock, "acquire", acquire_as_before)
+    with writing.alone(tmp_path / "h200.json"):
+        assert (tmp_path / ".h200.json.lock").read_text().split()[0] == str(os.getpid())
+    assert list(tmp_path.iterdir()) == []
 
 
 def week(make, number, growth=0.0, noise=0.0, **changes):

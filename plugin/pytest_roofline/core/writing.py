@@ -3,9 +3,11 @@
 import contextlib
 import json
 import os
+import socket
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from .units import steers, without_commands
 SHARED = 0o644
 # Nobody needs longer to merge a file.
 PATIENCE_S, POLL_S = 60.0, 0.01
+# A lock is empty for a moment between its making and the name of its process; after so long a crash left it so.
+EMPTY_S = 3.0
 
 
 def write_json(path: Path, plain: dict[str, Any]) -> None:
@@ -62,15 +66,12 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 @contextlib.contextmanager
 def alone(path: Path) -> Iterator[None]:
     """Keep every other process of this project from changing a file, from reading it to writing it back."""
-    from filelock import SoftFileLock, Timeout
-
     target = Path(os.path.realpath(path))
     lock = target.parent / f".{target.name}.lock"
-    held = SoftFileLock(lock, timeout=PATIENCE_S)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        held.acquire(poll_interval=POLL_S)
-    except Timeout:
+        release = _acquire(lock)
+    except TimeoutError:
         raise CannotStore(
             f"{path} is being changed by another process, which has held {lock} for {PATIENCE_S:g} s; wait until it "
             "has ended and call this again, or remove that file where no such process is left"
@@ -80,7 +81,48 @@ def alone(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        held.release()
+        release()
+
+
+def _acquire(lock: Path) -> Callable[[], None]:
+    """Acquire a lock, and return what releases it; TimeoutError where another process holds it."""
+    from filelock import SoftFileLock, Timeout
+
+    until_s = time.monotonic() + PATIENCE_S
+    file_lock = SoftFileLock(lock)
+    left_empty = _empty_file(lock)
+    while (left_s := until_s - time.monotonic()) > 0:
+        with contextlib.suppress(Timeout):
+            file_lock.acquire(timeout=min(EMPTY_S, left_s), poll_interval=POLL_S)
+            if not lock.stat().st_size:
+                # Older versions of filelock write nothing, which would be taken for what a crash left.
+                lock.write_text(f"{os.getpid()}\n{socket.gethostname()}\n", encoding="utf-8")
+            return file_lock.release
+        before, left_empty = left_empty, _empty_file(lock)
+        if left_empty is not None and left_empty == before:
+            _remove_empty(lock, left_empty)
+    raise TimeoutError
+
+
+def _empty_file(lock: Path) -> tuple[int, int] | None:
+    """Return which empty file a lock is, by number and change; None where it is none, or says who holds it."""
+    with contextlib.suppress(OSError):
+        status = lock.lstat()
+        if stat.S_ISREG(status.st_mode) and not status.st_size:
+            return status.st_ino, status.st_ctime_ns
+    return None
+
+
+def _remove_empty(lock: Path, empty: tuple[int, int]) -> None:
+    """Remove a lock whose process ended before it wrote who it is, unless it is another file by now."""
+    import fcntl
+
+    with contextlib.suppress(OSError), lock.open("rb") as file:
+        # Of several processes that saw it one removes it, and none a lock that has come since.
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        status = os.fstat(file.fileno())
+        if (status.st_ino, status.st_ctime_ns) == empty == _empty_file(lock):
+            lock.unlink()
 
 
 def write_new(path: Path, text: str) -> None:
