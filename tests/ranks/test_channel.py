@@ -12,6 +12,7 @@ import torch
 
 from pytest_roofline.core.errors import BadInput, RanksFailed
 from pytest_roofline.ranks import channel as channels
+from pytest_roofline.ranks import listener as listening
 from pytest_roofline.ranks.channel import STALL_S, Channel, Endpoint, connect
 from pytest_roofline.ranks.listener import Listener, server
 from pytest_roofline.ranks.tasks import MOST_BYTES
@@ -151,7 +152,7 @@ def test_a_closed_channel_says_so_and_wakes_whoever_waits_for_it(pair):
 def test_strangers_are_refused_and_keep_nobody_waiting(listener, monkeypatch):
     port = listener.endpoint.port
     with monkeypatch.context() as patch:
-        patch.setattr(channels, "HANDSHAKE_S", 0.2)
+        patch.setattr(listening, "HANDSHAKE_S", 0.2)
         stranger(listener, b"GET / HTTP/1.1\r\n\r\n" * 10)
         stranger(listener)
         assert listener.accept(0.05) is None

@@ -64,7 +64,7 @@ class RankEnd:
 
     @property
     def is_victim(self) -> bool:
-        """Whether it was lost with the process that had forked it."""
+        """True where it was lost with the process that had forked it."""
         return self.how == "lost" and self.text.startswith(FORKER)
 
     @property

@@ -36,7 +36,7 @@ class Forked:
         self.pid = 0
         self.returncode: int | None = None
         self.why = ""
-        """Why it ended, where that was not its own doing: it could not be forked, or the server has ended."""
+        """The reason of an end that was not its own: it could not be forked, or the server has ended."""
         self._server = server
 
     def poll(self) -> int | None:

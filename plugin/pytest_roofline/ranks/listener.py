@@ -61,7 +61,7 @@ class Listener:
 
     @property
     def remark(self) -> str:
-        """Why a connection could not be accepted, to be put behind a sentence; empty where each could."""
+        """The reason that kept a connection out, to end a sentence with; empty where none was kept out."""
         return f"; a connection could not be accepted: {self._trouble}" if self._trouble else ""
 
     def accept(self, timeout: float) -> Channel | None:
