@@ -1,4 +1,4 @@
-"""What is left when processes are killed, who gets a rank that is not his, and what broken files do.
+"""What is left when processes are killed, who gets a rank that is not his, and what odd grounds and broken files do.
 
     python benchmarks/reliability.py -o docs/results/reliability.md
     python benchmarks/reliability.py --kills 4 --fuzz fuzz.json
@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,21 +34,23 @@ from stamp import stamped
 
 from pytest_roofline.baselines.runs import Run, read_run
 from pytest_roofline.core.errors import BadFile
-from pytest_roofline.ranks.processes import descendants
+from pytest_roofline.ranks.processes import descendants, stat
 
 ROOT = Path(__file__).resolve().parent.parent
 KILLS, CASES, SEED = 200, 20_000, 5
 WANTED_KILLS, WANTED_CASES = 200, 1_000_000
 GONE_S, GIVEN_UP_S, HANG_S = 1.0, 20.0, 300.0
-# Ranks, and what those on processors are forked from.
+# Ranks, and what they are forked from, which has the same command line.
 RANK = "-m pytest_roofline.ranks."
+FORKER = "what forks ranks"
 SIGNALS = {
     "pytest": (signal.SIGKILL, signal.SIGTERM),
     "a round": (signal.SIGKILL,),
     "a rank": (signal.SIGKILL,),
+    FORKER: (signal.SIGKILL,),
 }
 # In one run, beside pytest itself.
-MOST = {"a round": 1, "a rank": 2}
+MOST = {"a round": 1, "a rank": 2, FORKER: 1}
 # Tests of one process and of two ranks, whose forked children know nothing of their ends, in two rounds.
 SUITE = """
 import json
@@ -205,8 +208,12 @@ def _victims(victim: str, pytest: int, mark: str) -> list[int]:
         return [pytest]
     # Both lead a group of their own; what they forked is in it, and a guard in none of these.
     children = {one.pid for one in descendants(pytest)}
-    word = RANK if victim == "a rank" else " pytest "
-    return [pid for pid in running(mark, word) if pid in children and _group(pid) == pid]
+    word = " pytest " if victim == "a round" else RANK
+    pids = [pid for pid in running(mark, word) if pid in children and _group(pid) == pid]
+    if victim == "a round":
+        return pids
+    forked = [pid for pid in pids if (now := stat(pid)) is not None and now.parent in pids]
+    return forked if victim == "a rank" else [pid for pid in pids if pid not in forked]
 
 
 def _group(pid: int) -> int | None:
@@ -242,7 +249,9 @@ def _kept(place: Path) -> tuple[int, int]:
 def kills(folder: Path, count: int, jobs: int, seed: int, found: list[Killed]) -> Figure:
     """So many kills at least, as many of each kind, in so many runs at a time, beside those that were found before."""
     wanted = {
-        (victim, number): count / 4 for victim, numbers in SIGNALS.items() for number in numbers
+        (victim, number): count / sum(map(len, SIGNALS.values()))
+        for victim, numbers in SIGNALS.items()
+        for number in numbers
     }
     lock = threading.Lock()
 
@@ -315,7 +324,7 @@ def kills_figure(found: Sequence[Killed]) -> Figure:
             [one.gone_s is not None and one.gone_s <= GONE_S and not one.left for one in found],
         ),
         _all(
-            "runs that ended by themselves when a round or a rank was killed",
+            "runs that ended by themselves when only others than pytest were killed",
             [one.ended for one in others],
         ),
         _all("of these, passed or said who was killed", [one.told for one in others]),
@@ -329,8 +338,8 @@ def kills_figure(found: Sequence[Killed]) -> Figure:
             never = sum(one.gone_s is None for one in group)
             rows.append((victim, signal.Signals(number).name, str(len(group)), *times, str(never)))
     text = f"""Two tests of one process and two of two ranks, each rank with a forked child that sleeps, in two
-rounds. In one run up to two ranks and a round are killed, and pytest itself. Its moment is uniform over a run, and of a
-round or a rank over a third of one from when the first is there.
+rounds. In one run up to two ranks, what they are forked from and a round are killed, and pytest itself. Its moment is
+uniform over a run, and that of any other over a third of one from when the first is there.
 Seconds are until nothing that descends from the killed process runs, and where that is pytest, nothing of the run.
 What pytest's own process forks is its test's, and is not ended by the plugin. A rank that is killed between two tests
 costs no test, so that such a run passes.
@@ -380,6 +389,69 @@ got of a process that attaches:
 
 def _keys(secret: dict[str, str]) -> dict[str, dict[str, str]]:
     return {"by the file of a key": {}, "by `ROOFLINE_ATTACH_KEY`": secret}
+
+
+# What else a machine or a stranger may do, by the tests that try it.
+GROUNDS = {
+    "1,200 strangers connect, say nothing and stay: a rank comes": (
+        "tests/ranks/test_listener.py::test_a_peer_comes_while_1200_silent_strangers_stay_connected"
+    ),
+    "an accept that fails: the listener goes on, and names the reason": (
+        "tests/ranks/test_listener.py::"
+        "test_an_accept_that_fails_is_tried_again_and_its_reason_remembered"
+    ),
+    "`ulimit -Sn 64`: 80 ranks come": (
+        "tests/ranks/test_listener.py::test_80_ranks_come_under_a_soft_limit_of_64_open_files"
+    ),
+    "`ulimit -n 64`: the limit is named": (
+        "tests/ranks/test_listener.py::"
+        "test_a_hard_limit_of_64_open_files_is_named_where_ranks_did_not_come"
+    ),
+    "what forks the ranks is killed: it is named, and no rank": (
+        "tests/ranks/test_fork_server.py::"
+        "test_a_server_that_is_killed_is_blamed_and_none_of_its_ranks"
+    ),
+    "a rank's text would steer a terminal or a CI: it is escaped": (
+        "tests/ranks/test_faults.py::test_no_text_of_a_rank_steers_a_terminal_or_a_ci"
+    ),
+    "a lock that a crash left empty: it is taken over": (
+        "tests/baselines/test_renewal.py::test_a_lock_that_a_crash_left_empty_is_taken_over"
+    ),
+    "`roofline ab` where submodules are left out: `.git/config` stays byte for byte": (
+        "tests/ab/test_sides.py::"
+        "test_the_submodules_of_a_commit_are_there_and_the_settings_stay_as_they_are"
+    ),
+    "`roofline ab` under hooks and `core.fsmonitor`: none is run": (
+        "tests/ab/test_sides.py::test_no_program_that_the_repository_or_a_template_names_is_run"
+    ),
+}
+
+
+def grounds(folder: Path, tests: dict[str, str]) -> Figure:
+    """Tests of what a machine or a stranger may do.
+
+    Args:
+        folder: for the outcomes.
+        tests: node ids by what each tries.
+    """
+    outcomes = folder / "grounds.xml"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    subprocess.run(
+        [*command, f"--junitxml={outcomes}", *tests.values()],
+        cwd=ROOT,
+        stdout=sys.stderr,
+        check=False,
+    )
+    cases = list(ElementTree.parse(outcomes).iter("testcase"))
+    goals = []
+    for words, node in tests.items():
+        name = node.rpartition("::")[2]
+        passed = [len(case) == 0 for case in cases if case.get("name", "").split("[")[0] == name]
+        count = f"{sum(passed)} of {len(passed)}"
+        goals.append(
+            Goal(words, f"{len(passed)} of {len(passed)}", count, bool(passed) and all(passed))
+        )
+    return Figure("Other grounds", tuple(goals), "Each is a test of the suite, run for this page.")
 
 
 def fuzzed(path: Path | None, cases: int, seed: int) -> Figure:
@@ -459,9 +531,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as name:
         figures = [
-            kills(Path(name), options.kills, options.jobs, options.seed, _before(options.resume))
+            kills(Path(name), options.kills, options.jobs, options.seed, _before(options.resume)),
+            attacks(),
+            grounds(Path(name), GROUNDS),
         ]
-    figures += [attacks(), fuzzed(options.fuzz, options.cases, options.seed)]
+    figures.append(fuzzed(options.fuzz, options.cases, options.seed))
     host = host_facts()
     calls = "in several calls (`--resume`)" if options.resume else "in one run"
     facts = {

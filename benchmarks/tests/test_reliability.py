@@ -61,6 +61,44 @@ def test_a_killed_run_is_found_whole_with_nothing_left_of_it(reliability, tmp_pa
     assert reliability._kept(tmp_path / "run")[0] == 1
 
 
+def test_a_ground_whose_test_fails_or_is_not_there_misses_its_goal(
+    reliability, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(reliability, "ROOT", tmp_path)
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n\n"
+        "@pytest.mark.parametrize('number', range(3))\n"
+        "def test_some(number):\n    assert number\n\n"
+        "def test_good():\n    pass\n\n"
+        "def test_skipped():\n    pytest.skip('no root')\n"
+    )
+    figure = reliability.grounds(
+        tmp_path,
+        {name: f"test_it.py::test_{name}" for name in ("some", "good", "skipped")},
+    )
+    assert found(figure) == {
+        "some": ("2 of 3", False),
+        "good": ("1 of 1", True),
+        "skipped": ("0 of 1", False),
+    }
+    figure = reliability.grounds(tmp_path, {"absent": "test_it.py::test_absent"})
+    assert found(figure) == {"absent": ("0 of 0", False)}
+
+
+def test_every_ground_names_a_test_of_the_suite(reliability):
+    for node in reliability.GROUNDS.values():
+        path, _, name = node.partition("::")
+        assert f"\ndef {name}(" in (reliability.ROOT / path).read_text()
+
+
+def test_what_forks_ranks_is_a_victim_of_its_own(reliability, tmp_path):
+    (one,) = reliability.kill_in(
+        tmp_path / "run", None, {reliability.FORKER: 1}, random.Random(1), 0.0
+    )
+    assert (one.victim, one.number) == (reliability.FORKER, signal.SIGKILL)
+    assert (one.unread, one.lost, one.ended, one.told, one.left) == (0, 0, True, True, 0)
+
+
 def test_the_fuzzers_figures_are_read_and_a_smaller_number_of_cases_is_a_miss(
     reliability, tmp_path
 ):
