@@ -1,8 +1,8 @@
-"""How git is called, so that it runs no program of a repository and writes nothing beside what it was asked for."""
+"""Calls of git that run no program of a repository and write nothing beside their answer."""
 
 import os
 
-# What begins every command: no hook, no monitor of files, and no lock for what only looks.
+# The beginning of each command: no hook, no monitor of files, and no lock for a command that only reads.
 GIT = (
     "git",
     "--no-optional-locks",
@@ -11,10 +11,10 @@ GIT = (
     "-c",
     f"core.hooksPath={os.devnull}",
 )
-# They name another repository in a hook.
-_OTHERS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+# Inside a hook they name another repository.
+_REPOSITORY_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 
 
 def git_environ() -> dict[str, str]:
     """Return this process's variables without those that name another repository."""
-    return {name: value for name, value in os.environ.items() if name not in _OTHERS}
+    return {name: value for name, value in os.environ.items() if name not in _REPOSITORY_VARIABLES}

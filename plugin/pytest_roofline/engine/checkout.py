@@ -12,10 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..core.facts import Code
+from ..core.git import GIT, git_environ
 
-# Git reads and writes nothing beside its answer; inside a hook, variables name another repository.
-_GIT = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
-_GIT_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 # All answers of git together may take so long; in a huge repository what takes longer is unknown.
 GIT_S = 1.0
 # The most files outside of version control that are read, and of each the most bytes.
@@ -100,12 +98,12 @@ def _first(names: Sequence[str]) -> str:
 
 def git(root: Path, *commands: Sequence[str]) -> list[bytes | None]:
     """Return the output of git commands that run at once; None where one fails or takes too long."""
-    environ = {name: value for name, value in os.environ.items() if name not in _GIT_VARIABLES}
+    environ = git_environ()
     end_s = time.monotonic() + GIT_S
     try:
         processes = [
             subprocess.Popen(
-                [*_GIT, "-C", str(root), *command],
+                [*GIT, "-C", str(root), *command],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 env=environ,
