@@ -128,21 +128,22 @@ def test_the_transfers_and_the_matrices_of_transferbench_are_read(one, take):
             for label, each in found.items()
         }
         assert told == {
-            "transferbench.executor[256MiB-GPU00-1].mean": (56.299, 1, "device"),
-            "transferbench.transfer[256MiB-G0->G000:004->G1-1-0].mean": (56.309, 2, "device"),
-            "transferbench.aggregate[256MiB-1].mean": (55.015, 1, "wall"),
+            "transferbench.executor[256MiB-GPU-0-1].mean": (56.299, 1, "device"),
+            "transferbench.transfer[256MiB-0-1-G000:004-1-0].mean": (56.309, 2, "device"),
+            "transferbench.aggregate[256MiB-1].mean": (55.015, 2, "wall"),
         }
     found = {
-        (each.benchmark.rpartition("_")[2], each.parameters["pair"]): (
-            each.metric,
-            1e-9 * 2**28 / each.seconds[0],
-        )
+        (each.benchmark.rpartition("_")[2], each.parameters["source"], each.parameters["target"],
+         each.parameters.get("direction")): (each.metric, 1e-9 * 2**28 / each.seconds[0])
         for each in take(MATRICES)[0].readings
-    }
+    }  # fmt: skip
     assert len(found) == 6 + 3
-    assert found["unidirectional", "gpu0->gpu1"] == ("payload_GBps", pytest.approx(57.39))
-    assert found["bidirectional", "cpu0<->gpu0"] == ("bidir_sum_payload_GBps", pytest.approx(83.75))
-    assert found["bidirectional", "cpu0<-gpu0"] == (
+    assert found["unidirectional", 0, 1, None] == ("payload_GBps", pytest.approx(57.39))
+    assert found["bidirectional", "cpu0", 0, "<->"] == (
+        "bidir_sum_payload_GBps",
+        pytest.approx(83.75),
+    )
+    assert found["bidirectional", "cpu0", 0, "<-"] == (
         "bidir_per_dir_payload_GBps",
         pytest.approx(42.25),
     )

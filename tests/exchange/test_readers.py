@@ -38,9 +38,9 @@ def write():
 def test_rates_of_nvbandwidth_are_what_it_printed(text, take):
     (found,) = take(text("readme-nvbandwidth.json"))
     readings = {reading.label: reading for reading in found.readings}
-    pair = readings["nvbandwidth.device_to_device_memcpy_write_ce[gpu6<-gpu3].median_or_mean"]
+    pair = readings["nvbandwidth.device_to_device_memcpy_write_ce[3-6].median_or_mean"]
     assert rate(pair.work, pair.metric, pair.seconds[0]) == pytest.approx(276.67e9)
-    host = readings["nvbandwidth.host_to_device_memcpy_ce[cpu0->gpu4].median_or_mean"]
+    host = readings["nvbandwidth.host_to_device_memcpy_ce[cpu0-4].median_or_mean"]
     assert rate(host.work, host.metric, host.seconds[0]) == pytest.approx(26.19e9)
     assert [(r.devices, r.metric, r.mode, r.timing) for r in (pair, host)] == [
         (2, "ce_payload_GBps", "events", "device"),
@@ -66,15 +66,15 @@ def test_what_a_case_of_nvbandwidth_measures_is_in_its_key(write, one, take):
     cases = [
         # `memory latency SM CPU(row) <-> GPU(column) (ns)`: testcases_sm.cpp.
         (([["772.58", "772.96"]], "memory latency SM CPU(row) <-> GPU(column) (ns)", "host_device_latency_sm"), {},
-         "host_device_latency_sm[cpu0<->gpu1].median_or_mean", ("time_s", 1, pytest.approx(772.96e-9))),
+         "host_device_latency_sm[cpu0-1].median_or_mean", ("time_s", 1, pytest.approx(772.96e-9))),
         (([["2666.5", "2667.5"]], "memcpy SM GPU(row) <- GPU(column) bandwidth (GB/s)", "all_to_one_write_sm"), {},
-         "all_to_one_write_sm[gpu1].median_or_mean", ("sm_payload_GBps", 2, pytest.approx(1 / 2667.5))),
+         "all_to_one_write_sm[1].median_or_mean", ("sm_payload_GBps", 2, pytest.approx(1 / 2667.5))),
         (([["1500.5", "1501"]], "memcpy local GPU(column) bandwidth (GB/s)", "device_local_copy"), {},
-         "device_local_copy[gpu0].median_or_mean", ("ce_payload_GBps", 1, pytest.approx(1 / 1500.5))),
-        (([["26.03"]], H2D), {"useMean": True}, "host_to_device_memcpy_ce[cpu0->gpu0].mean",
+         "device_local_copy[0].median_or_mean", ("ce_payload_GBps", 1, pytest.approx(1 / 1500.5))),
+        (([["26.03"]], H2D), {"useMean": True}, "host_to_device_memcpy_ce[cpu0-0].mean",
          ("ce_payload_GBps", 1, pytest.approx(1 / 26.03))),
         (([["26.03"]], H2D), {"useMean": False, "bufferSize": 512},
-         "host_to_device_memcpy_ce[cpu0->gpu0-512MiB].median", ("ce_payload_GBps", 1, pytest.approx(1 / 26.03))),
+         "host_to_device_memcpy_ce[cpu0-0-512MiB].median", ("ce_payload_GBps", 1, pytest.approx(1 / 26.03))),
     ]  # fmt: skip
     for case, top, label, expected in cases:
         reading = one(write(*case, top=top))[f"nvbandwidth.{label}"]
@@ -143,7 +143,7 @@ def test_the_text_of_nvbandwidth_is_what_its_json_would_be(text, take):
         one.label: round(rate(one.work, one.metric, one.seconds[0]) / 1e9, 2)
         for one in found.readings
     }
-    assert rates["nvbandwidth.host_to_device_memcpy_ce[cpu1->gpu2].median_or_mean"] == 312.11
+    assert rates["nvbandwidth.host_to_device_memcpy_ce[cpu1-2].median_or_mean"] == 312.11
     assert len(rates) == 6 + 2 + 1
     assert (found.product, found.driver) == ("NVIDIA GH200 480GB", "550.54.15")
     assert found.software == {

@@ -44,8 +44,9 @@ class Measurement:
     kept, above what was allocated before it: of a forward pass its output and what autograd saved. `ranks` tells of
     those that took part, where there were several. `compile_s` is what the first call of a function that compiles took
     beyond a warm call by itself, in seconds: compiling, and whatever else only a first call pays. It is never judged.
-    `device` is the UUID of what was measured where that need not be the run's own device: one of several siblings, or
-    two with ` to ` between them. `siblings_busy` says which other devices were at work while a copy went over the
+    `device` is what was measured where that need not be the run's own device: the UUID of one of several siblings, or
+    two with ` to ` between them; in an import the GPU as host and number, `node7:3`, where the file tells it.
+    `siblings_busy` says which other devices were at work while a copy went over the
     host's link, which they share; empty where none was seen.
     """
 

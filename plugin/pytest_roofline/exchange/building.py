@@ -10,7 +10,7 @@ from ..core.errors import BadFile, BadInput, CannotStore
 from ..core.facts import DeviceFacts, Environment, HardwareKey, HostFacts
 from ..core.keys import Key
 from ..core.records import Footer, Header, Measurement, Outcome
-from ..core.samples import IMPORTED, Samples
+from ..core.samples import IMPORTED, Ranks, Samples
 from ..core.units import moment, printable, slug
 from ..core.writing import write_new
 from ..hardware import (
@@ -185,11 +185,10 @@ def _hardware(environment: Environment, reading: Reading, given: Given) -> Hardw
     link = (given.link or UNKNOWN) if reading.devices > 1 else "none"
     if environment.device.type != "cpu":
         return key_of(environment, reading.devices, link)
-    cores = environment.host.cores
     return HardwareKey(
         slug(environment.device.product),
         UNKNOWN,
-        f"{cores}-cores" if cores else f"{UNKNOWN}-cores",
+        f"{environment.host.cores or UNKNOWN}-cores",
         1,
         "none",
     )
@@ -199,6 +198,7 @@ def _measurement(
     reading: Reading, one: Imported, environment: Environment, given: Given, process: str
 ) -> Measurement:
     hardware = _hardware(environment, reading, given)
+    alone = reading.gpu is not None and not one.hosts
     key = Key(
         reading.benchmark,
         reading.parameters,
@@ -224,6 +224,8 @@ def _measurement(
         ),
         verified=reading.verified,
         invalid=reading.invalid,
+        ranks=Ranks(len(one.hosts), "", "", one.hosts) if one.hosts else None,
+        device=f"{environment.host.name}:{reading.gpu}" if alone else "",
     )
 
 

@@ -294,6 +294,7 @@ def _imported(log: _Log, source: str, given: Given) -> Imported:
     )
     readings, left_out = readings_of(log.rows, operation, setting, source)
     products = list(dict.fromkeys(name for *_, name in log.ranks if name))
+    hosts = tuple(host for _, host, _ in log.ranks)
     if len(products) > 1:
         raise BadFile(f"{source}: ranks on {' and '.join(products)}; expected one product")
     return Imported(
@@ -302,7 +303,8 @@ def _imported(log: _Log, source: str, given: Given) -> Imported:
         convention=CONVENTION,
         readings=tuple(_spoiled(one, log) for one in readings),
         product=products[0] if products else None,
-        host=log.ranks[0][1] if log.ranks else None,
+        host=hosts[0] if hosts else None,
+        hosts=hosts if len(set(hosts)) > 1 else (),
         software=log.software,
         left_out=left_out,
         notes=(note,) if note else (),

@@ -81,13 +81,23 @@ class _NvbandwidthFile(Struct):
 
 @dataclass(frozen=True, slots=True)
 class _Matrix:
-    """What a description tells of its matrix; `row` is None where a column is one device with all others."""
+    """What a description tells of its matrix; `row` is None where a column is one device, alone or with all others."""
 
     engine: str
     row: str | None
     way: str
     part: str | None
     latency: bool
+
+    def ends(self, case: str, row: int, column: int) -> dict[str, int | str]:
+        """Return where a copy begins and ends, by parameter: GPUs as numbers, the host as `cpu0`."""
+        if self.row is None:
+            end = "target" if "all_to_one" in case else "source" if "one_to_all" in case else "gpu"
+            return {end: column}
+        first = row if self.row == "GPU" else f"cpu{row}"
+        backwards = self.way == "<-" or (self.way == "<->" and case.startswith("device_to_host"))
+        source, target = (column, first) if backwards else (first, column)
+        return {"source": source, "target": target}
 
 
 def sniff(text: str) -> bool:
@@ -154,6 +164,7 @@ def _imported(run: _Run, source: str, given: Given) -> Imported:
         readings=tuple(readings),
         product=products[0] if products else None,
         host=hosts[0] if hosts else None,
+        hosts=tuple(hosts) if len(set(hosts)) > 1 else (),
         driver=run.driver,
         software=_software(run),
         left_out=tuple(left_out),
@@ -171,7 +182,7 @@ def _devices(run: _Run, source: str) -> tuple[list[str], list[str]]:
             f"{source}: its devices are {', '.join(run.devices or ())}; expected one product"
         )
     hosts = [match["host"] for match in matches if match is not None and match["host"]]
-    return products, ([run.hostname] if run.hostname is not None else []) + hosts
+    return products, hosts or ([run.hostname] if run.hostname is not None else [])
 
 
 def _software(run: _Run) -> dict[str, str]:
@@ -234,13 +245,9 @@ def _reading(
     where: str,
     devices: int,
 ) -> Reading:
-    row, column = cell
-    pair = (
-        f"gpu{column}"
-        if matrix.row is None
-        else f"{matrix.row.lower()}{row}{matrix.way}gpu{column}"
-    )
-    parameters: dict[str, Scalar] = {"pair": pair}
+    ends = matrix.ends(case.name, *cell)
+    numbers = [end for end in ends.values() if isinstance(end, int)]
+    parameters: dict[str, Scalar] = dict(ends)
     if buffer := case.buffer_size or run.buffer_size:
         parameters["size_bytes"] = buffer * MIB
     if part:
@@ -249,16 +256,18 @@ def _reading(
     way = (
         "bidir_sum_" if part == "sum" else "bidir_per_dir_" if "bidirectional" in case.name else ""
     )
-    alone = matrix.row == "CPU" or "local" in case.name
+    alone, local = matrix.row == "CPU", "local" in case.name
+    work = Work(payload_bytes=PAYLOAD_BYTES, wire_bytes=0 if local else PAYLOAD_BYTES)
     return Reading(
         benchmark=f"nvbandwidth.{case.name}",
         parameters=parameters,
         metric="time_s" if matrix.latency else f"{way}{matrix.engine}_payload_GBps",
         statistic="median_or_mean" if mean is None else "mean" if mean else "median",
-        work=Work(calls=1) if matrix.latency else Work(payload_bytes=PAYLOAD_BYTES),
+        work=Work(calls=1) if matrix.latency else work,
         seconds=(value * 1e-9 if matrix.latency else 1 / value,),
         where=where,
         mode="events",
         timing="device",
-        devices=2 if matrix.row == "GPU" else 1 if alone else devices or 1,
+        devices=2 if matrix.row == "GPU" else 1 if alone or local else devices or 1,
+        gpu=numbers[0] if len(numbers) == 1 else None,
     )

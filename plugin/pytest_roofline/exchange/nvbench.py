@@ -133,6 +133,7 @@ def _readings(
                 max(1, int(told.get(_SAMPLES[tag], 1))),
                 mode="events",
                 timing=timing,
+                gpu=state.device,
                 cache="flush" if way == "cold" else "warm",
             )
 

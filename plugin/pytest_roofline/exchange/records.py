@@ -45,7 +45,9 @@ class Reading:
     """One number of another tool, converted: `seconds` per call, several where the file has several.
 
     `statistic` says what they are of all calls (mean, best, median) and is part of the key; `invalid` why the number
-    stands for nothing; `verified` is None where the tool did not look, or the file does not tell.
+    stands for nothing; `verified` is None where the tool did not look, or the file does not tell. `gpu` is the number
+    of the one GPU that it is of, None where the file does not tell; a copy between two has `source` and `target` among
+    its parameters.
     """
 
     benchmark: str
@@ -60,6 +62,7 @@ class Reading:
     mode: Mode = "host"
     timing: Timing = "wall"
     devices: int = 1
+    gpu: int | None = None
     verified: bool | None = None
     invalid: str = ""
     cache: Cache = "warm"
@@ -80,7 +83,8 @@ class Imported:
     """What one process of another tool left in a file; what it does not tell is None.
 
     `convention` says how the tool counts and times; `left_out` has a line for what was read but not taken, `failed` the
-    tests that left no number with the reason, `started` ISO 8601 as far as the file tells.
+    tests that left no number with the reason, `started` ISO 8601 as far as the file tells; `hosts` are the nodes of all
+    ranks in their order, where there are several.
     """
 
     source: str
@@ -90,6 +94,7 @@ class Imported:
     product: str | None = None
     device_type: str = "accelerator"
     host: str | None = None
+    hosts: tuple[str, ...] = ()
     driver: str | None = None
     cpu_model: str | None = None
     cores: int | None = None

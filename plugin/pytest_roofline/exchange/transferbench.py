@@ -15,6 +15,8 @@ CONVENTION = (
 PAYLOAD_BYTES = 10**9
 # Memory of devices, by the letter before the index; the others are of hosts, or none.
 _DEVICE_MEMORY = "GFM"
+# Executors that are a part of a GPU: its multiprocessors, its copy engines.
+_GPU_EXECUTORS = ("GPU", "DMA")
 _VERSION = re.compile(r" *TransferBench v(\S+).*")
 _TEST = re.compile(r" *Test (\d+):.*")
 _BAR = r"\s*[|│]?\s*"
@@ -45,6 +47,14 @@ class _Block:
     rows: list[Reading] = field(default_factory=list)
     ended: bool = False
 
+    @property
+    def gpus(self) -> list[int]:
+        """The GPUs that its rows name."""
+        named = [
+            row.parameters.get(name) for row in self.rows for name in ("source", "target", "gpu")
+        ]
+        return sorted({number for number in named if isinstance(number, int)})
+
 
 @dataclass(slots=True)
 class _Call:
@@ -60,7 +70,7 @@ class _Call:
 
     def add(
         self, name: str, parameters: dict[str, Scalar], rate: float, size_bytes: int, number: int,
-        *, devices: int = 1, metric: str = "payload_GBps", timing: Timing = "device",
+        *, devices: int = 1, metric: str = "payload_GBps", timing: Timing = "device", gpu: int | None = None,
     ) -> None:  # fmt: skip
         """Keep a rate, in GB/s."""
         if not rate:
@@ -70,12 +80,33 @@ class _Call:
         self.rows.append(
             Reading(
                 f"transferbench.{name}", sized | parameters, metric, "mean", Work(payload_bytes=moved),
-                (moved / (rate * 1e9),), f"line {number}", devices=devices, timing=timing,
+                (moved / (rate * 1e9),), f"line {number}", devices=devices, timing=timing, gpu=gpu,
                 mode="events" if timing == "device" else "host",
             )
         )  # fmt: skip
         if self.block is not None:
             self.block.rows.append(self.rows[-1])
+
+    def add_copy(
+        self, name: str, parameters: dict[str, Scalar], rate: float, size_bytes: int, number: int, way: str = "",
+    ) -> None:  # fmt: skip
+        """Keep the rate of a copy, in GB/s, with the GPUs that are its ends; `way` begins its metric."""
+        ends = {parameters["source"], parameters["target"]}
+        gpus = [end for end in ends if isinstance(end, int)]
+        self.add(
+            name, parameters, rate, size_bytes, number, devices=max(1, len(gpus)), metric=f"{way}payload_GBps",
+            gpu=gpus[0] if len(gpus) == 1 else None,
+        )  # fmt: skip
+
+    def add_whole(
+        self, name: str, parameters: dict[str, Scalar], rate: float, size_bytes: int, number: int, timing: Timing,
+    ) -> None:  # fmt: skip
+        """Keep the rate of all rows of a block, in GB/s, with the GPUs of them all."""
+        gpus = self.block.gpus if self.block is not None else []
+        self.add(
+            name, parameters, rate, size_bytes, number, devices=max(1, len(gpus)), timing=timing,
+            gpu=gpus[0] if len(gpus) == 1 else None,
+        )  # fmt: skip
 
 
 class _Calls(list[_Call]):
@@ -115,25 +146,35 @@ def _figures(rate: str, milliseconds: str, size: str) -> tuple[float, int]:
 
 def _take_executor(runs: _Calls, number: int, match: re.Match[str]) -> None:
     run, (rate, moved) = runs.run(), _figures(*match.groups()[1:])
-    run.add(
-        "executor", {"executor": match[1].replace(" ", ""), "test": run.test}, rate, moved, number
-    )
+    kind, index = match[1].split()
+    engine: dict[str, Scalar] = {"executor": f"{kind}{index}", "test": run.test}
+    if kind in _GPU_EXECUTORS:
+        engine = {"executor": kind, "gpu": int(index), "test": run.test}
+    gpu = int(index) if kind in _GPU_EXECUTORS else None
+    run.add("executor", engine, rate, moved, number, gpu=gpu)
 
 
 def _take_transfer(runs: _Calls, number: int, match: re.Match[str]) -> None:
     run, (rate, moved) = runs.run(), _figures(*match.groups()[1:4])
-    path = match[5].replace(" ", "")
-    ends = {path.split("->")[0], path.split("->")[2]}
-    devices = sum(end[0] in _DEVICE_MEMORY for end in ends)
-    run.add(
-        "transfer", {"path": path, "test": run.test, "transfer": int(match[1])}, rate, moved, number,
-        devices=max(1, devices),
-    )  # fmt: skip
+    source, executor, target = match[5].replace(" ", "").split("->")
+    ends = {"source": _end(source), "target": _end(target)}
+    parameters = ends | {"executor": executor}
+    letters = f"{source[:1]}-{target[:1]}"
+    if "F" in letters or "M" in letters:
+        parameters["memory"] = letters
+    parameters |= {"test": run.test, "transfer": int(match[1])}
+    run.add_copy("transfer", parameters, rate, moved, number)
+
+
+def _end(memory: str) -> Scalar:
+    """Return where a transfer begins or ends: a GPU as its number, anything else as it is printed."""
+    letter, index = memory[:1], memory[1:]
+    return int(index) if letter in _DEVICE_MEMORY and index.isdigit() else memory
 
 
 def _take_aggregate(runs: _Calls, number: int, match: re.Match[str]) -> None:
     run, (rate, moved) = runs.run(), _figures(*match.groups())
-    run.add("aggregate", {"test": run.test}, rate, moved, number, timing="wall")
+    run.add_whole("aggregate", {"test": run.test}, rate, moved, number, "wall")
     if run.block is not None:
         run.block.ended = True
     run.block = None
@@ -168,33 +209,30 @@ def _take_row(runs: _Calls, number: int, match: re.Match[str]) -> None:
         raise Foreign
     if len(cells) != len(block.columns):
         raise Refused(f"{len(cells)} cells; expected {len(block.columns)}")
-    row, way = f"{match[1].lower()}{int(match[2])}", match[3] or "->"
-    prefix = (
-        ""
-        if run.kind != "p2p_bidirectional"
-        else "bidir_sum_"
-        if way == "<->"
-        else "bidir_per_dir_"
-    )
+    row, way = _place(match[1], match[2]), match[3] or "->"
+    both = run.kind == "p2p_bidirectional"
+    counted = "" if not both else "bidir_sum_" if way == "<->" else "bidir_per_dir_"
     for column, cell in zip(block.columns, cells, strict=True):
         if "PU" not in column or cell == "N/A":
             continue
-        other = f"{column[:3].lower()}{int(column[4:])}"
-        parameters: dict[str, Scalar] = {"pair": f"{row}{way}{other}"}
+        parameters: dict[str, Scalar] = {"source": row, "target": _place(*column.split())}
+        if both:
+            parameters["direction"] = way
         if run.engine:
             parameters["engine"] = run.engine
-        devices = len({name for name in (row, other) if name.startswith("gpu")})
-        run.add(
-            run.kind, parameters, amount(cell), run.size_bytes, number,
-            devices=max(1, devices), metric=f"{prefix}payload_GBps",
-        )  # fmt: skip
+        run.add_copy(run.kind, parameters, amount(cell), run.size_bytes, number, counted)
+
+
+def _place(kind: str, index: str) -> Scalar:
+    """Return the end of a pair: a GPU as its number, a node of the host's memory as `cpu0`."""
+    return int(index) if kind == "GPU" else f"cpu{int(index)}"
 
 
 def _take_overall(runs: _Calls, number: int, match: re.Match[str]) -> None:
     run = runs.run()
     timing: Timing = "device" if match[2] == "GPU" else "wall"
     timed: dict[str, Scalar] = {"timed_by": match[2].lower()}
-    run.add(f"a2a_{match[1].lower()}", timed, amount(match[3]), 0, number, timing=timing)
+    run.add_whole(f"a2a_{match[1].lower()}", timed, amount(match[3]), 0, number, timing)
 
 
 _RULES: tuple[Rule[_Calls], ...] = (

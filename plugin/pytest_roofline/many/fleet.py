@@ -23,8 +23,10 @@ from .levels import (
     LOOK_AT_CPU,
     Effect,
     Levels,
+    case_of,
     cells_of,
     gpu_name,
+    is_apart,
     levels_of,
 )
 from .reading import Many
@@ -68,7 +70,7 @@ class SlowPart:
 
 @dataclass(frozen=True, slots=True)
 class HardwareCount:
-    """How much there is of one hardware."""
+    """How much there is of one hardware; `unplaced` are imported runs that name no GPU or link of a test on one."""
 
     hardware: str
     nodes: int
@@ -77,6 +79,7 @@ class HardwareCount:
     tests: int
     runs: int
     judged: bool
+    unplaced: int = 0
     detectable: dict[str, float] = field(default_factory=dict)
 
 
@@ -111,18 +114,23 @@ def _of_hardware(
     many: Many, name: str, cells: "DataFrame", reach: dict[str, float]
 ) -> HardwareCount:
     """How much there is. Those whose tests have no middle to compare with are counted, too."""
-    rows = many.fit[
-        many.fit["test"].isin([at for at, test in enumerate(many.tests) if test.hardware == name])
-    ]
+    mine = {at: test for at, test in enumerate(many.tests) if test.hardware == name}
+    rows = many.fit[many.fit["test"].isin(list(mine))]
     runs = many.runs.loc[rows["run"].unique()]
+    devices = {*runs["device"][~runs["imported"]], *rows["device"]} - {""}
+    # A test on one or two GPUs, of which nobody knows which they are.
+    whole = [at for at, test in mine.items() if test.on_few and not is_apart(test)]
+    imported = runs.index[runs["imported"] & (runs["type"] != "cpu")]
+    unplaced = rows["test"].isin(whole) & rows["run"].isin(imported)
     return HardwareCount(
         name,
         nodes=runs["node"].nunique(),
-        devices=runs["device"][runs["device"] != ""].nunique(),
+        devices=len(devices),
         links=cells["part"][cells["sort"] == LINK].nunique(),
-        tests=rows["test"].nunique(),
+        tests=len({case_of(mine[at]) for at in rows["test"].unique()}),
         runs=len(runs),
         judged=bool(len(cells)),
+        unplaced=rows["run"][unplaced].nunique(),
         detectable={level: growth(size) for level, size in reach.items()},
     )
 
@@ -202,7 +210,8 @@ class _Search:
 def _identities(many: Many) -> dict[str, str]:
     """The identity of each GPU that copies between GPUs know by its number only."""
     names = {}
-    for node, pairs in many.runs[["node", "index", "device"]].drop_duplicates().groupby("node"):
+    own = many.runs[~many.runs["imported"]][["node", "index", "device"]]
+    for node, pairs in own.drop_duplicates().groupby("node"):
         if pairs["index"].is_unique and pairs["device"].is_unique:
             told = zip(pairs["index"], pairs["device"], strict=True)
             names.update(

@@ -87,13 +87,11 @@ def cells_of(many: Many, hardware: str) -> tuple["DataFrame", int]:
     rows = rows[alone]
     cells = (
         rows.assign(log=numpy.log(rows["seconds"]))
-        .groupby(["run", "test"])["log"]
+        .groupby(["run", "test", "device"], observed=True)["log"]
         .median()
         .reset_index()
     )
-    for name in ("node", "device"):
-        cells[name] = many.runs[name].to_numpy(dtype=object)[cells["run"]]
-    _place(cells, many.tests)
+    _place(cells, many)
     cells["excess"] = cells["log"] - _middles(cells, many.tests)
     cells = cells[cells["excess"].notna()]
     middle = cells.groupby("test")["log"].median()
@@ -104,19 +102,24 @@ def cells_of(many: Many, hardware: str) -> tuple["DataFrame", int]:
     return cells.assign(**{"class": cells["test"].map(classes)}), int((~alone).sum())
 
 
-def _place(cells: "DataFrame", tests: tuple[Test, ...]) -> None:
-    """Say of each row what it is of: `sort`, `part`, `first`, `second`."""
+def _place(cells: "DataFrame", many: Many) -> None:
+    """Add to each row what it is of: `node`, `sort`, `part`, `first`, `second`."""
     import numpy
 
+    tests, runs = many.tests, many.runs.loc[cells["run"]]
     ends = numpy.array([_ends(test) for test in tests]).reshape(-1, 2)[cells["test"]]
     several = numpy.array([test.several for test in tests], dtype=bool)[cells["test"]]
-    node, device = cells["node"].to_numpy(dtype=object), cells["device"].to_numpy(dtype=object)
-    # A CPU has no identity of its own: its node is the part.
-    whole = several | (device == "")
+    node, own = (runs[name].to_numpy(dtype=object) for name in ("node", "device"))
+    # A CPU has no identity of its own, and of an imported run nobody knows the device unless a measurement names it:
+    # its node is the part.
+    own = numpy.where(several | runs["imported"].to_numpy(dtype=bool), "", own)
+    named = cells["device"].to_numpy(dtype=object)
+    device = numpy.where(named == "", own, named)
+    whole = device == ""
     link = numpy.array(
         [link_name(name, a, b) for name, (a, b) in zip(node, ends, strict=True)], dtype=object
     )
-    cells["first"], cells["second"] = ends.T
+    cells["node"], (cells["first"], cells["second"]) = node, ends.T
     linked = cells["first"] >= 0
     cells["sort"] = numpy.where(linked, LINK, numpy.where(whole, NODE, GPU))
     cells["part"] = numpy.where(linked, link, numpy.where(whole, node, device))
@@ -128,8 +131,8 @@ def link_name(node: str, first: int, second: int) -> str:
 
 
 def gpu_name(node: str, index: int) -> str:
-    """A GPU of a node, where nothing but its number is known."""
-    return f"{node} GPU {index}"
+    """A GPU of a node, where nothing but its number is known; `identity_of` calls it the same."""
+    return f"{node}:{index}"
 
 
 def _ends(test: Test) -> tuple[int, int]:
@@ -142,7 +145,8 @@ def _ends(test: Test) -> tuple[int, int]:
 
 def _middles(cells: "DataFrame", tests: tuple[Test, ...]) -> "Series[float]":
     """Of each row the middle of what it compares with, not a number where that is of fewer than four parts."""
-    wider = {number: _without_ends(test) for number, test in enumerate(tests)}
+    wider = {number: case_of(test) for number, test in enumerate(tests)}
+    apart = cells["test"].map({number: is_apart(test) for number, test in enumerate(tests)})
     by_part = cells.groupby(["test", "part"], sort=False)["log"].median().reset_index()
 
     def middle(of_part: "Series[str]", of_row: "Series[str]") -> "Series[float]":
@@ -151,18 +155,24 @@ def _middles(cells: "DataFrame", tests: tuple[Test, ...]) -> "Series[float]":
 
     same = middle(by_part["test"], cells["test"])
     return same.where(
-        same.notna() | (cells["sort"] != LINK),
+        same.notna() | ~apart.astype(bool),
         middle(by_part["test"].map(wider), cells["test"].map(wider)),
     )
 
 
-def _without_ends(test: Test) -> str:
+def is_apart(test: Test) -> bool:
+    """Whether a test is a column or a pair of a matrix: one case, whose devices are tests of their own."""
+    return test.placed or _ends(test) != (-1, -1)
+
+
+def case_of(test: Test) -> str:
+    """Return what a test shares with those of the other devices or links of its matrix; of any other test itself."""
+    key, apart = test.key, is_apart(test)
     parameters = {
         name: value
-        for name, value in test.key.parameters.items()
-        if name not in ("source", "target")
+        for name, value in key.parameters.items()
+        if not (apart and name in ("source", "target", "gpu") and isinstance(value, int))
     }
-    key = test.key
     facts = (
         key.benchmark,
         key.name,

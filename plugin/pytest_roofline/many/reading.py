@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ..baselines.picking import is_imported
 from ..baselines.runs import FOREIGN, Run, cut_note, read_run
 from ..core.errors import BadFile, BadInput, CannotStore
 from ..core.facts import Environment
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
 # Reasons that are printed of files that are left out.
 MOST_NAMED = 5
-# `test` (JSON), `unfit`, `hosts` (JSON) and seconds per call: the median of a process.
-MeasuredRow = tuple[str, str, str, float]
+# `test` (JSON), `unfit`, `hosts` (JSON), `device` and seconds per call: the median of a process.
+MeasuredRow = tuple[str, str, str, str, float]
 
 # What was read of run files is kept beside the runs, so that ten thousand of them are read once. A file counts as the
 # same while its path, size and time of change are. Whatever is wrong with the index, the files are read anew.
@@ -52,6 +53,7 @@ class RunFile(msgspec.Struct, array_like=True):
     tool: str = ""
     environment: str = ""
     cut: bool = False
+    imported: bool = False
     rows: list[MeasuredRow] = []
 
 
@@ -61,17 +63,21 @@ class _Stored(msgspec.Struct):
     made_by: str
     texts: list[str]
     files: list[RunFile]
-    rows: list[list[tuple[int, int, int, float]]]
+    rows: list[list[tuple[int, int, int, int, float]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """What may be compared with itself: a key, its work, and what was measured in place of what was asked for."""
+    """What may be compared with itself: a key, its work, and what was measured in place of what was asked for.
+
+    `placed` tells whether its measurements name the very device that they are of.
+    """
 
     key: Key
     work: Work
     achieved: tuple[str, ...]
     label: str
+    placed: bool = False
 
     @property
     def hardware(self) -> str:
@@ -83,6 +89,11 @@ class Test:
         """Whether it used more than one device."""
         return (self.key.hardware.devices or 1) > 1
 
+    @property
+    def on_few(self) -> bool:
+        """Whether it used one device, or a pair of them."""
+        return (self.key.hardware.devices or 1) <= 2
+
 
 @dataclass(frozen=True, slots=True)
 class Many:
@@ -91,10 +102,11 @@ class Many:
     Args:
         runs: a row a run, in the order of time: `path`, `run_id`, `started` (UTC, missing where unknown), `node`,
             `device` (its identity; empty of a CPU), `index`, `type`, `hardware`, `environment` (a key of
-            `environments`), `tool`.
+            `environments`), `tool`, `imported`.
         tests: the tests; sorted, so that the same runs give the same numbers.
         rows: a row for every measurement of every process: `run`, `test` (numbers of the above), `seconds` per call,
-            `unfit` (why it does not count; empty where it does), `hosts` (of its ranks, as JSON; empty without).
+            `unfit` (why it does not count; empty where it does), `hosts` (of its ranks, as JSON; empty without),
+            `device` (what it is of, where that need not be the run's own; else empty).
         files: how many were asked for; `read` how many of them were read and not remembered.
     """
 
@@ -157,7 +169,7 @@ def file_of(run: Run, path: str, size: int, mtime_ns: int) -> RunFile:
     header = run.header
     environment = msgspec.json.encode(header.environment).decode()
     rows = [
-        (_test_text(one), run.unfit(one, accept_slower=True), _hosts(one), one.median_s)
+        (_test_text(one), run.unfit(one, accept_slower=True), _hosts(one), one.device, one.median_s)
         for one in run.tested
     ]
     return RunFile(
@@ -170,6 +182,7 @@ def file_of(run: Run, path: str, size: int, mtime_ns: int) -> RunFile:
         header.tool,
         environment,
         run.cut,
+        is_imported(run),
         rows,
     )
 
@@ -183,8 +196,8 @@ def load_index(path: Path) -> tuple[dict[str, RunFile], list[str]]:
         texts = [sys.intern(text) for text in stored.texts]
         for file, rows in zip(stored.files, stored.rows, strict=True):
             file.rows = [
-                (texts[test], texts[unfit], texts[hosts], seconds)
-                for test, unfit, hosts, seconds in rows
+                (texts[test], texts[unfit], texts[hosts], texts[device], seconds)
+                for test, unfit, hosts, device, seconds in rows
             ]
     except FileNotFoundError:
         return {}, []
@@ -206,8 +219,8 @@ def _save(folder: Path, files: dict[str, RunFile], asked: set[str], begun_ns: in
 
     rows = [
         [
-            (number(test), number(unfit), number(hosts), seconds)
-            for test, unfit, hosts, seconds in file.rows
+            (number(test), number(unfit), number(hosts), number(device), seconds)
+            for test, unfit, hosts, device, seconds in file.rows
         ]
         for file in kept
     ]
@@ -237,6 +250,7 @@ def _test_text(measurement: Measurement) -> str:
         "label": json.dumps(measurement.key.label),
         "work": msgspec.json.encode(measurement.work).decode(),
         "achieved": json.dumps(measurement.samples.achieved),
+        "placed": json.dumps(bool(measurement.device)),
     }
     return "{" + ",".join(f'"{name}":{text}' for name, text in parts.items()) + "}"
 
@@ -263,10 +277,11 @@ def many_of(files: Sequence[RunFile], notes: Sequence[str] = (), read: int = 0) 
     cut = [cut_note(one.path) for one in readable if one.cut]
     number = {path: run for run, path in runs["path"].items()}
     found = [(number[one.path], *row) for one in readable if one.path in number for row in one.rows]
-    table = DataFrame(found, columns=["run", "test", "unfit", "hosts", "seconds"])
+    table = DataFrame(found, columns=["run", "test", "unfit", "hosts", "device", "seconds"])
     texts = sorted(table["test"].unique())
     table["test"] = table["test"].map({text: number for number, text in enumerate(texts)})
-    table = table.astype({"unfit": "category", "hosts": "category", "seconds": float})
+    words = dict.fromkeys(("unfit", "hosts", "device"), "category")
+    table = table.astype(words | {"seconds": float})
     table = table.sort_values(["run", "test"], kind="stable", ignore_index=True)
     told = (*left_out, *more), (*notes, *cut)
     return Many(runs, tuple(map(_test, texts)), table, environments, *told, len(files), read)
@@ -279,7 +294,8 @@ def _record(text: str, record: type[Any]) -> Any:
 def _test(text: str) -> Test:
     raw = decode_json(text, "index")
     work, achieved = msgspec.convert(raw["work"], Work), tuple(raw["achieved"])
-    return Test(to_record(raw["key"], Key, "index"), work, achieved, str(raw["label"]))
+    key = to_record(raw["key"], Key, "index")
+    return Test(key, work, achieved, str(raw["label"]), bool(raw["placed"]))
 
 
 def _runs(
@@ -313,7 +329,7 @@ def _runs(
     ), why
 
 
-NAMES = ("path", "run_id", "started", "tool", "environment")
+NAMES = ("path", "run_id", "started", "tool", "environment", "imported")
 FACTS = ("node", "device", "index", "type", "hardware")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
-from ..core.units import format_percent, format_seconds, format_tolerance, listed, printable
+from ..core.units import count, format_percent, format_seconds, format_tolerance, listed, printable
 from ..report.tables import TextTable, render
 from .fleet import Fleet, HardwareCount, SlowPart
 from .history import History, HistoryChange, RunName
@@ -32,8 +32,8 @@ def trend(logs: Sequence[float], width: int = 16) -> str:
     """Log seconds in the order of time as ticks of eight heights, the middle of each stretch where there are many."""
     if not logs:
         return ""
-    count = min(width, len(logs))
-    cuts = [len(logs) * place // count for place in range(count + 1)]
+    ticks = min(width, len(logs))
+    cuts = [len(logs) * place // ticks for place in range(ticks + 1)]
     heights = [median(logs[start:end]) for start, end in pairwise(cuts)]
     middle, reach = (min(heights) + max(heights)) / 2, max(LEAST_REACH, max(heights) - min(heights))
     return "".join(
@@ -45,13 +45,13 @@ def _unfit_lines(many: Many) -> list[str]:
     """Why measurements do not count, those that differ in numbers only as one; empty where all do."""
     counts: Counter[str] = Counter()
     example: dict[str, str] = {}
-    for reason, count in many.unfit.items():
+    for reason, number in many.unfit.items():
         kind = re.sub(r"\d[\d.]*", "#", reason)
-        counts[kind] += count
+        counts[kind] += number
         example.setdefault(kind, reason)
     if not counts:
         return []
-    told = [f"{count} × {example[kind]}" for kind, count in counts.most_common()]
+    told = [f"{number} × {example[kind]}" for kind, number in counts.most_common()]
     whole = f"{sum(counts.values())} of {len(many.rows)} measurements do not count"
     return [printable(f"{whole}: {listed(told, MOST_REASONS, '; ')}")]
 
@@ -173,7 +173,8 @@ def fleet_text(
         lines.append(
             f"{found.over_several_nodes} measurements are over several nodes, and say nothing of a single one"
         )
-    lines += [printable(_hardware_line(one)) for one in found.hardware]
+    for one in found.hardware:
+        lines += [printable(line) for line in _hardware_lines(one)]
     counts = Counter(finding.level for finding in findings)
     told = [
         f"{counts[level]} {word}{'s' * (counts[level] > 1)}"
@@ -233,7 +234,8 @@ def _behind(number: int, finding: SlowPart) -> list[str]:
     return [*lines, f"   look at: {finding.look_at}"]
 
 
-def _hardware_line(one: HardwareCount) -> str:
+def _hardware_lines(one: HardwareCount) -> list[str]:
+    """How much there is, what would have been found, and which runs tell too little of where they were measured."""
     counts = {
         "node": one.nodes,
         "device": one.devices,
@@ -241,11 +243,17 @@ def _hardware_line(one: HardwareCount) -> str:
         "test": one.tests,
         "run": one.runs,
     }
-    *parts, runs = (f"{count} {name}{'s' * (count != 1)}" for name, count in counts.items())
+    *parts, runs = (count(number, name) for name, number in counts.items())
     much = f"{one.hardware}: {', '.join(parts)} in {runs}"
+    unplaced = (
+        f"{one.hardware}: devices and links inside a node are not told apart in {count(one.unplaced, 'imported run')}; "
+        "a slow one among them does not show"
+    )
+    hidden = [unplaced] if one.unplaced else []
     if not one.judged:
-        return f"{much}: too few to say which of them is slow; expected 4 that ran the same tests"
+        expected = "too few to say which of them is slow; expected 4 that ran the same tests"
+        return [f"{much}: {expected}", *hidden]
     reach = ", ".join(
         f"a {WORDS[level]} from {format_percent(share)}" for level, share in one.detectable.items()
     )
-    return f"{much}; would have found, in any class of tests, {reach}"
+    return [f"{much}; would have found, in any class of tests, {reach}", *hidden]
