@@ -15,6 +15,7 @@ from pytest_roofline.core.entries import Baseline
 from pytest_roofline.core.errors import BadInput, OtherHardware
 from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.keys import CANARIES, CANARY_BENCHMARK
+from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.core.samples import ACHIEVED, Samples
 from pytest_roofline.stats.verdicts import Kind, other_mode
 
@@ -49,8 +50,9 @@ def test_rows_stand_worst_first_each_held_against_the_others(make, tmp_path):
     judged = [row.judgement for row in compared.rows if row.judgement.p is not None]
     assert all(one.p_adjusted >= one.p for one in judged)
     assert any(one.p_adjusted > one.p for one in judged)
-    same = [make.save(tmp_path / "r.jsonl", *times(make, a=1.0, b=2.0))]
-    assert words(compare(same, same).rows) == [("a", "PASSED"), ("b", "PASSED")]
+    same = times(make, a=1.0, b=2.0)
+    rows = compare(*pair(make, tmp_path, same, same)).rows
+    assert words(rows) == [("a", "PASSED"), ("b", "PASSED")]
     # The same difference decides alone, and not among three hundred.
     slow, others = times(make, 3, a=1.12), {f"b{number}": 1.0 for number in range(300)}
     among = pair(
@@ -113,6 +115,27 @@ def test_what_cannot_be_compared_is_refused_with_the_reason(make, tmp_path):
     ]:
         with pytest.raises(BadInput, match=words_):
             compare(*pair(make, tmp_path, before, after))
+
+
+def test_one_process_on_both_sides_is_refused_whatever_its_file_is_called(make, tmp_path):
+    first, other = (make.save(tmp_path / f"{name}.jsonl", *times(make, 3, a=1.0)) for name in "ab")
+    (tmp_path / "copy.jsonl").write_bytes(first.read_bytes())
+    kernel = Resources(ResourceKey("flash", {}, "sm_90"), "test", "flash", "", {"registers": 9})
+    compiled = make.save(tmp_path / "compiled.jsonl", kernel)
+    for old, new, told in (
+        ([first], [first], "run a is on both sides"),
+        ([first], [other, first], "run a is on both sides"),
+        (
+            [first, other],
+            [tmp_path / "copy.jsonl"],
+            r"the run in .*a\.jsonl and .*copy\.jsonl is on both",
+        ),
+        ([compiled], [compiled], "run compiled is on both sides"),
+    ):
+        with pytest.raises(BadInput, match=told):
+            compare(old, new)
+    # Made anew by the same command it is another run.
+    assert words(compare([first], [other]).rows) == [("a", "PASSED")]
 
 
 def test_changed_work_and_what_is_invalid_are_shown_as_such(make, tmp_path):

@@ -32,7 +32,12 @@ def test_compare_takes_names_paths_folders_and_a_tolerance(command, runs, make, 
     assert command("compare", runs / "fast.jsonl", "slow").exit_code == 1
     assert command("compare", "fast", "slow", "--tolerance", "200%!").exit_code == 0
     make.save(tmp_path / "elsewhere" / "runs" / "r.jsonl", make.measurement())
-    assert command("compare", "r", "r", "--dir", "elsewhere").exit_code == 0
+    make.save(tmp_path / "elsewhere" / "runs" / "s.jsonl", make.measurement())
+    assert command("compare", "r", "s", "--dir", "elsewhere").exit_code == 0
+    for new in ("fast", "slow,fast"):
+        done = command("compare", "fast", new)
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert "run fast is on both sides" in done.stderr
     # A folder means its runs, unless a saved run is called so.
     (tmp_path / "same").mkdir()
     assert "holds no run file" in command("compare", "fast", "same/").stderr

@@ -59,7 +59,8 @@ class Fuzzer:
         for name, seed in self.seeds.items():
             (
                 self._whole / (f"{name}.jsonl" if seed.file == "run.jsonl" else seed.file)
-            ).write_bytes(seed.data)
+                # Under another name of the run, as nothing is compared with itself.
+            ).write_bytes(seed.data.replace(b'"run_id":"', b'"run_id":"whole-'))
 
     def case(self, number: int, seed: int, groups: Sequence[str] = ()) -> dict[str, Any]:
         """The case of a number: which target, which file, what is changed."""

@@ -9,10 +9,11 @@ from pathlib import Path
 from statistics import median
 
 from ..core.entries import Entry, Statistic
-from ..core.errors import BadFile
+from ..core.errors import BadFile, BadInput
 from ..core.facts import HardwareKey
 from ..core.keys import Key, canonical, told_by_position
 from ..core.records import Measurement
+from ..core.samples import IMPORTED
 from ..core.work import Work
 from ..hardware import identity_of
 from ..stats.key_results import typical_peak
@@ -278,6 +279,28 @@ def open_comparator(paths: Sequence[Path]) -> Comparator:
         if runs
         else BaselineComparator(Entries.merged(baselines))
     )
+
+
+def refuse_both_sides(old: Sequence[Run], new: Sequence[Run]) -> None:
+    """Raise BadInput where a process stands on both sides, under whatever names of files."""
+    paths = {identity: run.path for run in old for identity in _identities(run)}
+    for run in new:
+        path = next((paths[identity] for identity in _identities(run) if identity in paths), None)
+        if path is not None:
+            names = f"run {path.stem}" if path == run.path else f"the run in {path} and {run.path}"
+            raise BadInput(
+                f"{names} is on both sides, and is never slower than itself; name a run of before and one of after"
+            )
+
+
+def _identities(run: Run) -> list[object]:
+    """Return what no other run has: each measurement of a process, or its header where nothing was measured."""
+    header = run.header.run_id, run.header.started
+    # A process of an import is named by the content of its log, which may be a part of several imports.
+    return [
+        ("" if IMPORTED in one.samples.labels else header, one.process, one.key.identity)
+        for one in run.measurements
+    ] or [header]
 
 
 def find_reference(comparator: Comparator, key: Key, work: Work) -> tuple[Reference | None, str]:

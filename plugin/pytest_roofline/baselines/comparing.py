@@ -31,6 +31,7 @@ from .comparators import (
     find_reference,
     open_comparator,
     prior_of,
+    refuse_both_sides,
 )
 from .exhausted import lost_since
 from .files import nearest
@@ -70,6 +71,7 @@ class Comparison:
 def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = None) -> Comparison:
     """Every measurement and every compiled kernel of `new`, runs or baseline files, against `old`; worst first."""
     before, after = open_comparator(old), open_comparator(new)
+    refuse_both_sides(before.runs, after.runs)
     _refuse_other_hardware(before, after)
     found = [
         _Pair(key, fresh, *find_reference(before, key, _work(after, key)))

@@ -31,7 +31,7 @@ from ..stats.verdicts import (
     span_text,
     would_decide,
 )
-from .comparators import RunComparator, class_of_key, default_tolerance
+from .comparators import RunComparator, class_of_key, default_tolerance, refuse_both_sides
 from .rows import compared_row
 from .runs import Run
 
@@ -126,6 +126,8 @@ def judge_rollout(
     tolerance: float | None = None,
 ) -> Rollout:
     """The effect of a change on every test."""
+    refuse_both_sides(before, after)
+    refuse_both_sides(*control)
     controls = _side(*control, frozenset())
     treated = _side(before, after, frozenset(device for _, device in controls.devices))
     for side, what in ((treated, "the devices that are compared"), (controls, "the controls")):

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..baselines.runs import Run
@@ -19,6 +19,7 @@ from . import (
     transferbench,
     triton_report,
 )
+from .building import run_id_of
 from .exportable import Exportable, LeftOut, exportable, refuse_twice
 from .logs import lines
 from .records import Given, Imported, decode, looks_like_json, refuse
@@ -94,7 +95,11 @@ def read(data: bytes, source: str, given: Given, name: str | None = None) -> tup
         raise BadFile(f"{source}: {chosen.title} without a number that could be taken{why}")
     _refuse_idle(source, found, given)
     _refuse_impossible(source, found)
-    return found
+    # By content, so that a log that was imported twice is known again.
+    digest = run_id_of([data])
+    return tuple(
+        replace(imported, process=f"{digest}-{number}") for number, imported in enumerate(found, 1)
+    )
 
 
 def _refuse_long(text: str, source: str) -> None:

@@ -71,11 +71,8 @@ def build(
     )
     started = min((one.started for one in imported if one.started), default=given.begun)
     lines: list[Line] = [Header(run_id, started, command, tool, environment)]
-    for index, one in enumerate(imported, 1):
-        lines += [
-            _measurement(reading, one, environment, given, f"{run_id}-{index}")
-            for reading in one.readings
-        ]
+    for one in imported:
+        lines += [_measurement(reading, one, environment, given) for reading in one.readings]
     measured = [line for line in lines if isinstance(line, Measurement)]
     lines += _outcomes(measured, imported)
     lines.append(Footer("", exit_status=0, measured=len(measured)))
@@ -100,7 +97,7 @@ def without_impossible(imported: Sequence[Imported], given: Given) -> list[Impor
 
 def _above(reading: Reading, one: Imported, environment: Environment, given: Given) -> str:
     """Why a reading stands for nothing: what its tool says, or a rate above the peak that applies; else empty."""
-    measurement = _measurement(reading, one, environment, given, "")
+    measurement = _measurement(reading, one, environment, given)
     hardware, work, metric = measurement.key.hardware, measurement.work, measurement.key.metric
     known = product_of(environment.device)
     if hardware.devices in (None, 1):
@@ -195,7 +192,7 @@ def _hardware(environment: Environment, reading: Reading, given: Given) -> Hardw
 
 
 def _measurement(
-    reading: Reading, one: Imported, environment: Environment, given: Given, process: str
+    reading: Reading, one: Imported, environment: Environment, given: Given
 ) -> Measurement:
     hardware = _hardware(environment, reading, given)
     alone = reading.gpu is not None and not one.hosts
@@ -212,7 +209,7 @@ def _measurement(
         key=key,
         test_id=f"{one.source}::{reading.test_id}",
         label=key.label,
-        process=process,
+        process=one.process,
         work=reading.work,
         samples=Samples(
             seconds=reading.seconds,

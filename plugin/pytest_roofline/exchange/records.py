@@ -84,7 +84,7 @@ class Imported:
 
     `convention` says how the tool counts and times; `left_out` has a line for what was read but not taken, `failed` the
     tests that left no number with the reason, `started` ISO 8601 as far as the file tells; `hosts` are the nodes of all
-    ranks in their order, where there are several.
+    ranks in their order, where there are several; `process` is its name by the content of the file.
     """
 
     source: str
@@ -104,6 +104,7 @@ class Imported:
     left_out: tuple[str, ...] = ()
     failed: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
+    process: str = ""
 
 
 def pooled(readings: Sequence[Reading]) -> tuple[Reading, ...]:

@@ -37,22 +37,10 @@ def comparison_lines(compared: Comparison, old: Sequence[Run], new: Sequence[Run
     lines = (
         [f"REGRESSED: {together_text(compared.together)}"] if compared.together is not None else []
     )
-    lines += _one_run_lines(old, new) + _blind_line(rows, new) + shift_line(rows) + clock_line(rows)
+    lines += _blind_line(rows, new) + shift_line(rows) + clock_line(rows)
     changed = _apart(old, new) + changed_texts(rows)
     lines += [printable(f"changed: {'; '.join(changed)}")] if changed else []
     return lines + device_line(rows)
-
-
-def _one_run_lines(old: Sequence[Run], new: Sequence[Run]) -> list[str]:
-    """Files that hold one run, such as a log that was imported twice; one file against itself was meant so."""
-    known = {(run.header.run_id, run.header.started): run.path for run in old}
-    twins = [(known.get((run.header.run_id, run.header.started)), run.path) for run in new]
-    why = "hold one run, which is never slower than itself; name a run of before and of after"
-    return [
-        printable(f"{one} and {other} {why}")
-        for one, other in twins
-        if one is not None and one != other
-    ]
 
 
 def _blind_line(rows: Sequence[Row], new: Sequence[Run]) -> list[str]:
