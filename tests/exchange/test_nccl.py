@@ -269,7 +269,7 @@ def change(old, new):
 REFUSED = (
     (
         lambda log: log[: log.index("33554432       8388608") + 30],
-        "a run ended before its 'Avg bus bandwidth' .rows read: 50.; expected the whole",
+        "a run ended before its 'Avg bus bandwidth' .rows read: 50.; expected whole output",
     ),
     (
         lambda log: log[: log.index("    33554432")],

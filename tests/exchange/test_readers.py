@@ -85,7 +85,7 @@ def test_what_a_case_of_nvbandwidth_measures_is_in_its_key(write, one, take):
     assert take(failed)[0].failed == (
         ("nvbandwidth.host_to_device_memcpy_ce", "CUDA_ERROR_LAUNCH_FAILED"),
     )
-    assert take(write([["1"]], H2D, top={"warning": "NOTE: small"}))[0].notes == ("NOTE: small",)
+    assert take(write([["1"]], H2D, top={"warning": "NOTE: small"}))[0].notes[0] == "NOTE: small"
 
 
 def test_both_directions_of_a_bidirectional_copy_and_their_sum_stand_apart(write, one):
@@ -193,7 +193,7 @@ def test_a_matrix_that_is_not_whole_is_refused_with_its_line(text, take):
         ("269.33", "299.33", "line 16: the sum of the matrix above is 2015.60"),
         (
             " 1    323.36",
-            "retry of gpu1\n 1    323.36",
+            "retry of gpu1 299.33\n 1    323.36",
             "line 14: a line inside a table that is no row of it",
         ),
         ("369.36", "36g.36", "line 13: a line inside a table that is no row of it"),

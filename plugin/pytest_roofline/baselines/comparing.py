@@ -43,7 +43,10 @@ from .runs import Run
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Rows, worst first; what only the old side knows; the runs; compiled kernels; what was lost for want of memory."""
+    """Rows, worst first; what only the old side knows; the runs; compiled kernels; what was lost for want of memory.
+
+    `unlike` tells whether two different things were timed under some key, which nobody can judge.
+    """
 
     rows: tuple[Row, ...]
     only_old: tuple[str, ...]
@@ -51,6 +54,7 @@ class Comparison:
     kernels: tuple[Row, ...] = ()
     lost: tuple[Row, ...] = ()
     together: Row | None = None
+    unlike: bool = False
 
     @property
     def everything(self) -> tuple[Row, ...]:
@@ -106,6 +110,7 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
         together=together_row(shared.regressed)
         if shared is not None and shared.regressed is not None
         else None,
+        unlike=any(other_mode(mode, one.reference) for one in tests for mode in one.fresh.achieved),
     )
 
 

@@ -217,6 +217,7 @@ def _remarks(one: "Imported") -> list[str]:
             f"note: {unchecked} of {len(one.readings)} readings do not say whether their data were checked"
         )
     lines += [f"note: {note}" for note in one.notes]
+    lines += [f"note: not part of the key: {name}: {text}" for name, text in one.unread.items()]
     lines += [f"left out: {line}" for line in one.left_out[:LINES]]
     if len(one.left_out) > LINES:
         lines.append(f"left out: {len(one.left_out) - LINES} more like these")
@@ -242,6 +243,7 @@ def _imported_json(imported: Sequence["Imported"], path: Path, run_id: str) -> d
                 "failed": dict(one.failed),
                 "left_out": list(one.left_out),
                 "notes": list(one.notes),
+                "unread": one.unread,
             }
             for one in imported
         ],

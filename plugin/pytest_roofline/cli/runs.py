@@ -86,7 +86,8 @@ def compare(
 
     Example: roofline compare steps --by execution --base eager
 
-    Exit status: 0 nothing regressed, 1 something did or was lost, 2 the input cannot be used.
+    Exit status: 0 nothing regressed, 1 something did or was lost, 2 the input cannot be used, or nobody could tell:
+    different things were timed under one name.
     """
     from ..baselines.comparing import compare as compare_files
 
@@ -125,7 +126,7 @@ def compare(
         print_json(comparison_as_json(compared))
     else:
         _print_comparison(compared, *sides)
-    return 1 if compared.regressed else 0
+    return 1 if compared.regressed else 2 if compared.unlike else 0
 
 
 def _side(names: str, folder: Path) -> list[Path]:

@@ -23,6 +23,8 @@ SIBLINGS = "siblings"
 CANARY = "canary"
 # Read from the file of another tool, which timed and counted in its own way.
 IMPORTED = "imported"
+# Begins the label of a line of its head that is not part of the key, `# name: value`.
+HEAD = "# "
 # In the reason of what is INVALID for the neighbours of a CPU, as run files have it.
 BUSY, PREEMPTED = "cores busy while it was timed", "cores taken by the scheduler"
 # More of the blocks than this spoiled, and what is left stands for nothing.
@@ -155,7 +157,8 @@ class Samples:
     @property
     def achieved(self) -> tuple[str, ...]:
         """What was measured in place of what was asked for; two numbers compare only where these agree."""
-        return tuple(label for label in ACHIEVED if label in self.labels or label == self.mode)
+        known = [label for label in ACHIEVED if label in self.labels or label == self.mode]
+        return *known, *sorted(label for label in self.labels if label.startswith(HEAD))
 
     def comparable(self) -> dict[str, str]:
         """What of the way of timing is worth naming when it changed."""

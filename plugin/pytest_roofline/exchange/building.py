@@ -10,7 +10,7 @@ from ..core.errors import BadFile, BadInput, CannotStore
 from ..core.facts import DeviceFacts, Environment, HardwareKey, HostFacts
 from ..core.keys import Key
 from ..core.records import Footer, Header, Measurement, Outcome
-from ..core.samples import IMPORTED, Ranks, Samples
+from ..core.samples import HEAD, IMPORTED, Ranks, Samples
 from ..core.units import moment, printable, slug
 from ..core.writing import write_new
 from ..hardware import (
@@ -186,8 +186,8 @@ def _hardware(environment: Environment, reading: Reading, given: Given) -> Hardw
         slug(environment.device.product),
         UNKNOWN,
         f"{environment.host.cores or UNKNOWN}-cores",
-        1,
-        "none",
+        reading.devices,
+        link,
     )
 
 
@@ -216,7 +216,7 @@ def _measurement(
             iterations=reading.iterations,
             tick_s=0.0,
             warmup_iterations=reading.warmup_iterations,
-            labels=(IMPORTED,),
+            labels=(IMPORTED, *(f"{HEAD}{name}: {text}" for name, text in one.unread.items())),
             mode=reading.mode,
         ),
         verified=reading.verified,

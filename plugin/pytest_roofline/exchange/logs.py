@@ -2,18 +2,19 @@
 
 A text format is a table of rules, a pattern and what to do with a line that matches; every line is given to the first
 that fits. Ranks that a launcher labels are read each for itself, and a table that several of them printed is
-taken once. What no rule knows is skipped and counted around a table; inside one only lines of libraries and launchers.
+taken once. What no rule knows is skipped and counted around a table; inside one only lines of libraries and launchers,
+and remarks between rows that begin with a number.
 """
 
 import copy
 import re
 from collections.abc import Callable, Iterator, Sequence, Sized
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
 from ..core.errors import BadFile
 from ..core.units import count
-from .records import Imported, Refused, refuse
+from .records import Imported, Refused, looks_like_json, refuse
 
 # Labels of `mpirun --tag-output`, which stand before every piece of a line: `[1,0]<stdout>:`.
 _TAG = re.compile(r"((?:\[[^\[\]<>\s]*\d,\d+\])?)<std(?:out|err)>: ?")
@@ -34,8 +35,12 @@ _END = re.compile(r"^[^,]*\d\.(\d+) *$")
 _FOREIGN = re.compile(
     r"\s*(?:#.*)?|.*\b[NR]CCL (?:INFO|WARN|TRACE|ERROR|version)\b.*|.*\bUCX +[A-Z]+ .*|.*: Test (?:\w+ )?failure .*"
     r"|(?:srun|slurmstepd|salloc|mpirun|mpiexec|prterun|kubectl|libfabric|Warning|WARNING|\+):? .*"
-    r"|\[[\w.-]+:\d+(?::\d+)?\].*|.*\blibfabric:\d+:.*"
+    r"|\[[\w.-]+:\d+(?::\d+)?\].*|.*\blibfabric:\d+:.*|\[?[\w./-]+\.(?:c|cc|cpp|cu|h|hpp|py|go|rs):\d+\b.*"
 )
+# What ends in a decimal or in two numbers may be the rest of a row.
+_ROW_TAIL = re.compile(r".*(?:\d\.\d+|\d\s+\d+)\s*")
+# A line of a tool's head.
+HEAD_LINE = re.compile(r"# *([A-Za-z][\w ()/.-]{0,60}?) *: +(\S.*?) *")
 
 
 def marked(marks: str) -> Callable[[str], bool]:
@@ -46,6 +51,22 @@ def marked(marks: str) -> Callable[[str], bool]:
 
 def skip(_: object, __: int, ___: re.Match[str]) -> None:
     """For a line of the tool that tells nothing."""
+
+
+class Headed(Protocol):
+    """A run of a tool with what its head says and no rule reads."""
+
+    unread: dict[str, str]
+
+    @property
+    def rows(self) -> Sized:
+        """What was read of its table, which stands below the head."""
+
+
+def keep_head(runs: Sequence[Headed], _: int, match: re.Match[str]) -> None:
+    """Keep a `HEAD_LINE` that no rule reads; above a run, and behind its rows, it tells nothing."""
+    if runs and not runs[-1].rows:
+        runs[-1].unread[match[1]] = match[2]
 
 
 class Foreign(Exception):
@@ -115,7 +136,9 @@ class _Stream(Generic[AnyRuns]):
 
     runs: AnyRuns
     skipped: int = 0
-    doubted: tuple[int, str] | None = None
+    doubted: list[tuple[int, str]] = field(default_factory=list)
+    remarks: list[tuple[int, str]] = field(default_factory=list)
+    numbered: bool = False
 
     def take(self, rules: Sequence[Rule[AnyRuns]], source: str, number: int, line: str) -> None:
         """Give a line to the first rule that it matches as a whole; count it where it is of something else."""
@@ -123,17 +146,24 @@ class _Stream(Generic[AnyRuns]):
         rows = len(table.rows) if table is not None else 0
         if not _took(rules, runs, source, number, line):
             self.skipped += bool(line.strip())
-            if table is not None and self.doubted is None and not _FOREIGN.fullmatch(line):
-                self.doubted = number, line
+            if table is not None and not _FOREIGN.fullmatch(line):
+                self.doubted.append((number, line))
             return
+        grew = table is not None and len(table.rows) > rows
+        self.numbered = line[:1].isdigit() if grew else self.numbered
         # Only what goes on, or comes to its end, has the line in doubt inside.
-        if (
-            self.doubted is not None
-            and table is not None
-            and (len(table.rows) > rows or table.ended)
-        ):
-            refuse(source, *self.doubted, "a line inside a table that is no row of it")
-        self.doubted = self.doubted if runs.table is table else None
+        if table is not None and (grew or table.ended):
+            self._settle(source)
+        if runs.table is not table:
+            self.doubted.clear()
+
+    def _settle(self, source: str) -> None:
+        """Keep the lines in doubt as remarks, or refuse the first that may be a row."""
+        for number, line in self.doubted:
+            if not self.numbered or line[:1].isdigit() or _ROW_TAIL.fullmatch(line):
+                refuse(source, number, line, "a line inside a table that is no row of it")
+            self.remarks.append((number, line))
+        self.doubted.clear()
 
     def left_out(self, rules: Sequence[Rule[AnyRuns]], source: str, number: int, line: str) -> bool:
         """Give a line without an end to the rules, and whether it is left out: of a row it may hold half a number."""
@@ -174,6 +204,8 @@ def read_runs(
     finish: Callable[[AnyRuns], Sequence[Imported]],
 ) -> tuple[Imported, ...]:
     """The runs in a log: `begin` makes what rules fill from one stream, `finish` what comes of it."""
+    if looks_like_json(text):
+        raise BadFile(f"{source}: the log stands inside a JSON string; take it out")
     streams: dict[str, _Stream[AnyRuns]] = {}
     # A file whose last end of line was stripped is whole where its last row ends as the one above, to the decimals.
     ends = [
@@ -194,14 +226,20 @@ def read_runs(
             elif streams[label].left_out(rules, source, number, printed):
                 notes = [f"left out line {number}, the last, which has no end: it may be cut"]
     found = [one for stream in streams.values() for one in finish(stream.runs)]
-    skipped = sum(stream.skipped for stream in streams.values())
+    remarks = sorted(remark for stream in streams.values() for remark in stream.remarks)
+    skipped = sum(stream.skipped for stream in streams.values()) - len(remarks)
     once = list({_content(one): one for one in reversed(found)}.values())[::-1]
-    if not any(one.readings for one in once):
+    if not any(one.readings or one.ended for one in once):
         why = next(
             (reason for one in once for _, reason in one.failed),
             "it has no table with rows, or each behind what another program wrote",
         )
-        raise BadFile(f"{source}: {why}; expected the whole output of a tool")
+        raise BadFile(f"{source}: {why}; expected whole output that this importer reads")
+    if remarks:
+        (number, line), inside = remarks[0], count(len(remarks), "line")
+        notes.append(
+            f"skipped {inside} inside a table that begin with no number: line {number}, '{line}'"
+        )
     notes += [f"skipped {count(skipped, 'line')} around the tables"] if skipped else []
     if copies := len(found) - len(once):
         notes.append(f"left out {count(copies, 'repeated table')}, as every rank prints one")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from ..core.errors import BadFile
 from ..core.keys import Scalar
 from .collectives import CONVENTION, CollectiveLine, Setting, chosen, operation_of, readings_of
-from .logs import Foreign, Rule, marked, read_runs, skip
+from .logs import HEAD_LINE, Foreign, Rule, keep_head, marked, read_runs, skip
 from .records import Given, Imported, Reading, Refused, amount, whole
 
 _CONFIG = re.compile(
@@ -38,6 +38,7 @@ _PREFIXED = re.compile(
 _COMMAND = re.compile(r".*\b\w+_perf\b.*")
 _BOUNDS = re.compile(r"#? *Out of bounds values *: (\d+) (?:OK|FAILED) *")
 _AVERAGE = re.compile(r"#? *Avg bus bandwidth *: \S+(?: GB/s)? *(?:OK|FAILED)? *")
+_REDUCED = re.compile(r"#? *Reducing maxBytes to (\d+) due to memory limitation.*")
 _BLOCKING = re.compile(r"# Blocking Enabled: (.*\S) *")
 _LIBRARY = re.compile(
     r"(rccl-tests|NCCL version|RCCL version|HIP version|ROCm version|Librccl path)[ :]* (\S.*?) *"
@@ -54,6 +55,8 @@ _HALVES = (
     (*_HALF, "error"),
     (*_HALF, "#wrong", "i_min", "i_max", "i_p99", "i_cv%"),
 )
+# What a half of a row may end in.
+_LAST = {half[-1] for half in _HALVES}
 _PLACES = ("out_of_place", "in_place")
 
 
@@ -74,6 +77,11 @@ class _Log:
     bounds: int = 0
     ended: bool = False
     software: dict[str, str] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+    # Columns behind those that are read.
+    behind: tuple[str, ...] = ()
+    # What the tool took maxBytes down to, for want of memory.
+    reduced: int | None = None
     # Lines above that may name the collective, where the log does not.
     hints: tuple[str, ...] = ()
 
@@ -152,18 +160,22 @@ def _take_columns(logs: _Logs, _: int, match: re.Match[str]) -> None:
         raise Refused("time of the CPU (-C 1) says nothing of the operation; run it without")
     stamped = names[-1] == "timestamp"
     names = names[: len(names) - stamped]
+    end = max((place for place, name in enumerate(names) if name in _LAST), default=len(names))
+    names, behind = names[: end + 1], names[end + 1 :]
     at = names.index("time") if "time" in names else len(names)
     half = tuple(names[at : at + (len(names) - at) // max(1, names.count("time"))])
     if (
         " ".join(names[:at]) not in _SHARED
         or half not in _HALVES
         or names[at:] not in ([*half], [*half, *half])
+        or not all(name.startswith("#") for name in behind)
     ):
         raise Refused("columns that this importer does not know")
     log = logs.begin(False)
     log.shared, log.half, log.places = tuple(names[:at]), half, _PLACES[-names.count("time") :]
     # A moment is two words: date and clock.
-    log.columns = len(names) + 2 * stamped
+    log.columns = len(names) + len(behind) + 2 * stamped
+    log.behind = tuple(behind)
 
 
 def _take_units(_: _Logs, __: int, match: re.Match[str]) -> None:
@@ -236,9 +248,13 @@ def _take_bounds(logs: _Logs, _: int, match: re.Match[str]) -> None:
 def _take_average(logs: _Logs, _: int, __: re.Match[str]) -> None:
     if logs and logs[-1].ended:
         logs.refuse_mixed()
-    if not logs or not logs[-1].rows or logs[-1].cut:
+    if not logs or not logs[-1].half or logs[-1].cut:
         raise Refused("an average of no rows, or inside one; expected a whole log")
     logs[-1].ended = True
+
+
+def _take_reduced(logs: _Logs, _: int, match: re.Match[str]) -> None:
+    logs.begin(False).reduced = whole(match[1])
 
 
 def _take_command(logs: _Logs, _: int, match: re.Match[str]) -> None:
@@ -259,6 +275,7 @@ _RULES: tuple[Rule[_Logs], ...] = (
     (_RANK, _take_rank), (_START, _take_start), (_VERSION, _take_version), (_BLOCKING, _take_blocking),
     (_COLUMNS, _take_columns), (_UNITS, _take_units), (_BOUNDS, _take_bounds), (_AVERAGE, _take_average),
     (_LIBRARY, _take_library),
+    (_REDUCED, _take_reduced), (HEAD_LINE, keep_head),
     (re.compile(r"#.*"), skip), (_PREFIXED, _refuse_prefixed), (_COMMAND, _take_command),
 )  # fmt: skip
 
@@ -277,16 +294,16 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
 
 
 def _imported(log: _Log, source: str, given: Given) -> Imported:
-    if not log.ended:
+    if not (log.ended and log.rows):
         known = operation_of(log.program)
         name = known.name if known is not None else log.program or "test"
-        why = f"a run ended before its 'Avg bus bandwidth' (rows read: {len(log.rows)})"
         return Imported(
             source,
             log.tool.replace("_", "-"),
             CONVENTION,
             (),
-            failed=((f"{log.tool}.{name}", why),),
+            failed=((f"{log.tool}.{name}", _why_nothing(log)),),
+            ended=log.ended,
         )
     setting = _setting(log, source, given)
     operation, note = chosen(
@@ -306,9 +323,22 @@ def _imported(log: _Log, source: str, given: Given) -> Imported:
         host=hosts[0] if hosts else None,
         hosts=hosts if len(set(hosts)) > 1 else (),
         software=log.software,
-        left_out=left_out,
+        left_out=(*left_out, *(f"column {name}, which is not read" for name in log.behind)),
         notes=(note,) if note else (),
+        unread=log.unread,
     )
+
+
+def _why_nothing(log: _Log) -> str:
+    """Why a log has no row, or rows without an end."""
+    if not log.ended:
+        return f"a run ended before its 'Avg bus bandwidth' (rows read: {len(log.rows)})"
+    least = log.config[2] if log.config else 0
+    if log.reduced is not None and log.reduced < least:
+        return (
+            f"maxBytes was reduced to {log.reduced}, below minBytes {least}; no size was measured"
+        )
+    return "no size was measured"
 
 
 def _spoiled(reading: Reading, log: _Log) -> Reading:

@@ -102,12 +102,12 @@ class _Matrix:
 
 def sniff(text: str) -> bool:
     """Whether a text looks like such a file."""
-    return '"nvbandwidth"' in text if looks_like_json(text) else _MARKED(text)
+    return _MARKED(text) or (looks_like_json(text) and '"nvbandwidth"' in text)
 
 
 def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
     """The one run in a JSON, or the runs in a log."""
-    if looks_like_json(text):
+    if looks_like_json(text) and not _MARKED(text):
         return (_imported(from_json(text, source, _NvbandwidthFile).nvbandwidth, source, given),)
     return read_runs(text, source, RULES, Texts, lambda texts: _of_texts(texts, source, given))
 
@@ -169,8 +169,16 @@ def _imported(run: _Run, source: str, given: Given) -> Imported:
         software=_software(run),
         left_out=tuple(left_out),
         failed=tuple(failed),
-        notes=(run.warning,) if run.warning is not None else (),
+        notes=tuple(_notes(run)),
     )
+
+
+def _notes(run: _Run) -> Iterator[str]:
+    """The warning of nvbandwidth, and which setting the file does not tell."""
+    if run.warning is not None:
+        yield run.warning
+    if run.buffer_size is None and any(case.buffer_size is None for case in run.testcases):
+        yield "not part of the key: the buffer size (-b), which is not in this file; compare equal ones only"
 
 
 def _devices(run: _Run, source: str) -> tuple[list[str], list[str]]:

@@ -19,6 +19,10 @@ _DESCRIPTION = re.compile(r" *(\S.*(?:\(GB/s\)|\(ns\)|BW)) *")
 _CELLS = re.compile(r" *\S+(?:(?: +(?:\d+\.\d\d|N/A))+|(?: +\d+)+) *")
 _COLUMN = re.compile(r" *\d+ *")
 _SUM = re.compile(r" *(?:SUM|&&&& PERF) \w+ (\d[\d.e+]*)\S* *")
+# The line of a job that called it.
+_COMMAND = re.compile(r".*\bnvbandwidth( +-.*)")
+_BUFFER = re.compile(r" (?:-b|--bufferSize)[ =]?([1-9]\d{0,8})\b")
+_MEAN = re.compile(r" (?:-m|--useMean)\b")
 _MORE = re.compile(
     r" *(?:(?:MIN|MAX|AVG|COEFFICIENT_OF_VARIATION) \w+ \S+|CUDA Driver Version.*|MPI version: .*|\t?Sample \d+: .*"
     r"|NOTE: .*|Performance can vary .*|Additional system-specific tuning .*)"
@@ -45,12 +49,14 @@ class Texts(list[dict[str, Any]]):
 
     table: Matrix | None = None
     unnamed: int = 0
+    settings: dict[str, Any] | None = None
 
     def run(self) -> dict[str, Any]:
         """The run that a line of its head belongs to."""
         if not self or self[-1]["testcases"]:
             self.close()
-            self.append({"testcases": []})
+            self.append({"testcases": [], **(self.settings or {})})
+            self.settings = None
         return self[-1]
 
     def case(self) -> dict[str, Any]:
@@ -80,6 +86,13 @@ def _take_device(texts: Texts, _: int, match: re.Match[str]) -> None:
     texts.run().setdefault("GPU Device list", []).append(
         f"{match[1] or match[2]}: {match[4]}{host}"
     )
+
+
+def _take_command(texts: Texts, _: int, match: re.Match[str]) -> None:
+    """Keep the settings of the next run, which its text does not repeat."""
+    buffer = _BUFFER.search(match[1])
+    texts.settings = {"bufferSize": int(buffer[1])} if buffer else {}
+    texts.settings["useMean"] = _MEAN.search(match[1]) is not None
 
 
 def _take_case(texts: Texts, _: int, match: re.Match[str]) -> None:
@@ -137,4 +150,5 @@ def _take_sum(texts: Texts, _: int, match: re.Match[str]) -> None:
 RULES: tuple[Rule[Texts], ...] = (
     (_MORE, skip), (_HEAD, _take_head), (_DEVICE, _take_device), (_CASE, _take_case), (_STATUS, _take_status),
     (_SUM, _take_sum), (_DESCRIPTION, _take_description), (_CELLS, _take_cells), (_COLUMN, _take_column),
+    (_COMMAND, _take_command),
 )  # fmt: skip

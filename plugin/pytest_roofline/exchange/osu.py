@@ -3,10 +3,11 @@
 import re
 from dataclasses import dataclass, field, replace
 
+from ..core.errors import BadFile
 from ..core.keys import Scalar, Timing
 from ..core.units import slug
 from ..core.work import Work
-from .logs import Foreign, Rule, marked, read_runs
+from .logs import HEAD_LINE, Foreign, Rule, keep_head, marked, read_runs
 from .records import Given, Imported, Reading, Refused, amount, pooled, whole
 
 CONVENTION = (
@@ -18,6 +19,12 @@ _TITLE = re.compile(r"# *OSU (\S+) (\S.*?)(?: Test)?(?: +v(\d\S*)| +\(Version (\
 _PAIRS = re.compile(r"# *\[ *pairs: (\d+) *\] *\[ *window size: (\d+|varied) *\] *")
 _BUFFERS = re.compile(r"# *Send Buffer on \w+ \((\w+)\) and Receive Buffer on \w+ \((\w+)\) *")
 _DATATYPE = re.compile(r"# *Datatype: MPI_(\w+)\. *")
+# Of one-sided tests; those that are the default are not in the key.
+_WAY = re.compile(r"# *(Window creation|Synchronization): *(MPI_\w+) *")
+_WAYS = {
+    "Window creation": ("window", "MPI_Win_allocate"),
+    "Synchronization": ("sync", "MPI_Win_flush"),
+}
 _HEADING = re.compile(r"# *(?:Size\b.*|Avg Latency.*|Latency \(us\).*)|Overall\(us\) .*")
 _ROW = re.compile(r"\s*\d+(?:\.\d+)?(?:\s+\S+)*\s*")
 # What a column holds: the unit of its rate or time, and the statistic; nothing is read of those without a unit.
@@ -31,6 +38,8 @@ _COLUMNS = {
     "Compute(us)": ("", ""), "Coll. Init(us)": ("", ""), "MPI_Test(us)": ("", ""), "MPI_Wait(us)": ("", ""),
     "Overlap(%)": ("", ""), "Iterations": ("", ""), "Validation": ("", ""),
 }  # fmt: skip
+# A heading has a size and a figure, or the figure alone.
+FEWEST_COLUMNS = 2
 _NAMES = {
     "Bandwidth": "bw", "Bi-Directional Bandwidth": "bibw", "Multiple Bandwidth / Message Rate": "mbw_mr",
     "Multi Latency": "multi_lat", "Multi-threaded Latency": "latency_mt", "Broadcast Latency": "bcast",
@@ -49,6 +58,7 @@ class _Test:
     columns: list[str] = field(default_factory=list)
     rows: list[Reading] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    unread: dict[str, str] = field(default_factory=dict)
     last_bytes: int = -1
     ended: bool = False
 
@@ -64,7 +74,7 @@ class _Test:
     @property
     def collective(self) -> bool:
         """Whether more ranks than a pair may take part."""
-        return self.title.endswith(" Latency") and self.name not in ("multi_lat", "latency_mt")
+        return self.title.endswith(" Latency") and not self.title.startswith("Multi-")
 
 
 class _Tests(list[_Test]):
@@ -98,18 +108,38 @@ def _take_buffers(tests: _Tests, _: int, match: re.Match[str]) -> None:
 
 
 def _take_datatype(tests: _Tests, _: int, match: re.Match[str]) -> None:
+    """Note the type, above or below the names of the columns; behind rows it begins the table of a further one."""
+    if not tests:
+        raise Foreign
+    test = tests[-1]
+    more = {name: value for name, value in test.more.items() if name != "dtype"}
     if match[1] != "CHAR":
-        tests.head().more["dtype"] = match[1].lower()
+        more["dtype"] = match[1].lower()
+    if test.rows:
+        tests.append(
+            _Test(test.api, test.title, test.version, more, test.columns, unread=test.unread)
+        )
+    else:
+        test.more = more
+
+
+def _take_way(tests: _Tests, _: int, match: re.Match[str]) -> None:
+    name, usual = _WAYS[match[1]]
+    if match[2] != usual:
+        tests.head().more[name] = match[2].removeprefix("MPI_").lower()
 
 
 def _take_heading(tests: _Tests, _: int, match: re.Match[str]) -> None:
-    test, left = tests.head(), match[0].removeprefix("#").strip()
+    if not tests or tests[-1].rows:
+        raise Foreign
+    test, left = tests[-1], match[0].removeprefix("#").strip()
+    test.columns = []
     while left:
         name = next(
             (name for name in sorted(_COLUMNS, key=len, reverse=True) if left.startswith(name)),
-            None,
+            re.split(r"\s{2,}", left)[0],
         )
-        if name is None:
+        if name not in _COLUMNS and len(test.columns) < FEWEST_COLUMNS:
             raise Refused(f"a column that this importer does not know: {left!r}")
         test.columns.append(name)
         left = left.removeprefix(name).lstrip()
@@ -128,7 +158,7 @@ def _take_row(tests: _Tests, number: int, match: re.Match[str]) -> None:
         raise Refused(f"{size_bytes} bytes behind {test.last_bytes}; expected more with every row")
     test.last_bytes = size_bytes if size_bytes is not None else test.last_bytes
     for name, value in told.items():
-        unit, statistic = _COLUMNS[name]
+        unit, statistic = _COLUMNS.get(name, ("", ""))
         if unit and value != "N/A" and not amount(value):
             test.left_out.append(f"line {number}, {name}: printed as 0 {unit}")
         elif unit and value != "N/A":
@@ -164,7 +194,7 @@ def _reading(
         seconds=((size_bytes or 0) / (value * 1e6) if rates else value * 1e-6,),
         where=f"line {number}",
         timing=timing,
-        devices=1 if test.collective else 2,
+        devices=2,
         verified=checked,
         invalid="the tool's own check found wrong data" if checked is False else "",
     )
@@ -172,7 +202,8 @@ def _reading(
 
 _RULES: tuple[Rule[_Tests], ...] = (
     (_TITLE, _take_title), (_PAIRS, _take_pairs), (_BUFFERS, _take_buffers), (_DATATYPE, _take_datatype),
-    (_HEADING, _take_heading), (_ROW, _take_row),
+    (_WAY, _take_way),
+    (_HEADING, _take_heading), (_ROW, _take_row), (HEAD_LINE, keep_head),
 )  # fmt: skip
 
 
@@ -194,13 +225,20 @@ def _imported(test: _Test, source: str, given: Given) -> Imported:
     failed = (
         () if test.rows else ((f"osu.{test.name}", "a run ended before the rows of its table"),)
     )
+    if test.rows and test.collective and given.devices is None:
+        raise BadFile(
+            f"{source}: no line says among how many ranks {test.name} was; tell it with --devices"
+        )
+    unknown = [name for name in test.columns if name not in _COLUMNS]
+    ranks = given.devices if test.collective else None
     return Imported(
         source=source,
         tool="OSU Micro-Benchmarks",
         convention=CONVENTION,
-        readings=pooled([replace(one, devices=given.devices or one.devices) for one in test.rows]),
+        readings=pooled([replace(one, devices=ranks or one.devices) for one in test.rows]),
         device_type="cpu" if test.api.startswith("MPI") and "-" not in test.api else "accelerator",
         software={"OSU Micro-Benchmarks": test.version} if test.version else {},
-        left_out=tuple(test.left_out),
+        left_out=(*test.left_out, *(f"column {name}, which is not read" for name in unknown)),
         failed=failed,
+        unread=test.unread,
     )

@@ -85,6 +85,7 @@ class Imported:
     `convention` says how the tool counts and times; `left_out` has a line for what was read but not taken, `failed` the
     tests that left no number with the reason, `started` ISO 8601 as far as the file tells; `hosts` are the nodes of all
     ranks in their order, where there are several; `process` is its name by the content of the file.
+    `unread` are lines of the head that are not part of the key, by name; `ended` tells of a whole log without a row.
     """
 
     source: str
@@ -105,6 +106,8 @@ class Imported:
     failed: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     process: str = ""
+    unread: dict[str, str] = field(default_factory=dict)
+    ended: bool = False
 
 
 def pooled(readings: Sequence[Reading]) -> tuple[Reading, ...]:

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, field
 
 from ..core.keys import Scalar, Timing
+from ..core.units import count
 from ..core.work import Work
 from .logs import Foreign, Rule, marked, read_runs, skip
 from .records import Given, Imported, Reading, Refused, amount, pooled, whole
@@ -32,6 +33,8 @@ _BYTES = re.compile(
 _TITLE = re.compile(
     r" *(?:(Uni|Bi)directional copy peak bandwidth GB/s .*?(?:Executor: (\w+)\).*)?|.*(All-To-All) .*:)"
 )
+_PRESET = re.compile(r" *(?:GPU-\S+ )?(\S.*?) [Bb]enchmark:.*")
+_ITERATION = re.compile(r" *(?:Iter +\d+|StandardDev) .*")
 _HEADING = re.compile(r" *SRC(?:\+EXE)?\\DST(?:\+EXE)?((?: +(?:[CG]PU \d+|STotal|Actual))+) *")
 _ROW = re.compile(r" *([CG]PU) (\d+) +(?:(<->|->|<-) +)?(\S.*?) *")
 _TOTAL = re.compile(r" *RTotal .*")
@@ -67,6 +70,9 @@ class _Call:
     engine: str = ""
     block: _Block | None = None
     rows: list[Reading] = field(default_factory=list)
+    # Titles of presets whose tables are not read, and lines of single iterations.
+    presets: list[str] = field(default_factory=list)
+    iterations: int = 0
 
     def add(
         self, name: str, parameters: dict[str, Scalar], rate: float, size_bytes: int, number: int,
@@ -195,6 +201,14 @@ def _take_title(runs: _Calls, _: int, match: re.Match[str]) -> None:
     run.kind, run.engine, run.block = _KINDS[match[1]], (match[2] or "").lower(), None
 
 
+def _take_preset(runs: _Calls, _: int, match: re.Match[str]) -> None:
+    runs.run().presets.append(match[1].lower())
+
+
+def _take_iteration(runs: _Calls, _: int, __: re.Match[str]) -> None:
+    runs.run().iterations += 1
+
+
 def _take_heading(runs: _Calls, _: int, match: re.Match[str]) -> None:
     run = runs.run()
     run.kind, run.block = (
@@ -238,7 +252,8 @@ def _take_overall(runs: _Calls, number: int, match: re.Match[str]) -> None:
 _RULES: tuple[Rule[_Calls], ...] = (
     (_VERSION, _take_version), (_TEST, _take_test), (_EXECUTOR, _take_executor), (_TRANSFER, _take_transfer),
     (_AGGREGATE, _take_aggregate), (_BROKEN, _refuse_broken), (_BORDER, skip), (_TOTAL, skip), (_BYTES, _take_bytes),
-    (_TITLE, _take_title), (_HEADING, _take_heading), (_ROW, _take_row), (_OVERALL, _take_overall),
+    (_TITLE, _take_title), (_PRESET, _take_preset), (_ITERATION, _take_iteration),
+    (_HEADING, _take_heading), (_ROW, _take_row), (_OVERALL, _take_overall),
 )  # fmt: skip
 
 
@@ -253,8 +268,13 @@ def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:
 
 
 def _imported(run: _Call, source: str) -> Imported:
-    failed = () if run.rows else (("transferbench", "a run ended before a table with rows"),)
+    unread = tuple(f"preset {preset}, which is not read" for preset in run.presets)
+    why = unread[0] if unread else "a run ended before a table with rows"
+    if run.iterations:
+        lines = count(run.iterations, "line")
+        unread += (f"{lines} of SHOW_ITERATIONS, single iterations and their deviation",)
     software = {"TransferBench": run.version} if run.version else {}
     return Imported(
-        source, "TransferBench", CONVENTION, pooled(run.rows), software=software, failed=failed
-    )
+        source, "TransferBench", CONVENTION, pooled(run.rows), software=software,
+        failed=() if run.rows else (("transferbench", why),), left_out=unread,
+    )  # fmt: skip

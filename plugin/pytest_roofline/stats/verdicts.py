@@ -12,6 +12,7 @@ from statistics import fmean
 
 from ..core.facts import known_of
 from ..core.judgements import PeakJudgement
+from ..core.samples import HEAD
 from ..core.units import format_percent
 from .breaches import Breach, hold, may_decide, open_reason
 from .limits import Limit
@@ -361,8 +362,14 @@ _MODES = {"graph": "timed by replaying a graph"}
 
 def modes_text(achieved: Collection[tuple[str, ...]]) -> str:
     """How processes were timed: `host-bound and timed as asked`."""
-    words = [[_MODES.get(label, label.replace("_", "-")) for label in one] for one in achieved]
+    words = [[_mode_text(label) for label in one] for one in achieved]
     return " and ".join(sorted(", ".join(one) or "timed as asked" for one in words))
+
+
+def _mode_text(label: str) -> str:
+    if label.startswith(HEAD):
+        return label.removeprefix(HEAD)
+    return _MODES.get(label, label.replace("_", "-"))
 
 
 def changed_environment(now: dict[str, str], before: Sequence[dict[str, str]]) -> list[str]:
