@@ -259,13 +259,13 @@ REFUSED = (
     (["."], ". cannot be read: Is a directory; name a file"),
     (
         [LOG, "mi300x-all_reduce.log"],
-        "mi300x-all_reduce.log on AMD Instinct MI300X VF; import them apart",
+        "of 2 nodes (localhost, c42f4555f685); `roofline import FILES… --by node -o DIR` writes a run of each",
     ),
     (
         [LOG, "a6000-nvbandwidth.json"],
         "a6000-nvbandwidth.json on an unknown product; import them apart",
     ),
-    ([LOG, "pytest-benchmark-storage-0030.json"], "storage-0030.json on a CPU; import them apart"),
+    ([LOG, "google-benchmark.json"], "google-benchmark.json on a CPU; import them apart"),
     (
         [LOG, "--begun", "yesterday"],
         "--begun is 'yesterday'; expected a date or time as 2026-03-01",

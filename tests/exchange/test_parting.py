@@ -43,7 +43,8 @@ NCCL = """# nThread 1 nGpus 2 minBytes 33554432 maxBytes 33554432 step: 1048576(
 {}# Out of bounds values : 0 OK
 # Avg bus bandwidth    : 167.77
 """
-ROW = "    33554432       8388608     float     sum      -1   200.00  167.77  167.77       0   200.00  167.77  167.77       0"
+HALF = "   200.00  167.77  167.77       0"
+ROW = f"    33554432       8388608     float     sum      -1{HALF}{HALF}"
 
 
 @pytest.fixture

@@ -5,11 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from pytest_roofline.baselines.runs import Run
+from pytest_roofline.cli.main import main
 from pytest_roofline.core.records import Header, Measurement, Outcome
 from pytest_roofline.exchange import read
 from pytest_roofline.exchange.building import build, run_id_of
+from pytest_roofline.exchange.nodes import located
 from pytest_roofline.exchange.records import Given
 from pytest_roofline.many.fleet import fleet
 from pytest_roofline.many.reading import file_of, many_of
@@ -65,9 +68,8 @@ def many(*logs):
     for number, (log, host) in enumerate(logs):
         given = Given(host=host)
         run_id = run_id_of([log.encode()])
-        header, *lines = build(
-            read(log.encode(), "log", given), given, run_id, "", ("roofline", "import", "log")
-        )
+        entries = [located(entry, "log", host) for entry in read(log.encode(), "log", given)]
+        header, *lines = build(entries, given, run_id, "", ("roofline", "import", "log"))
         assert isinstance(header, Header)
         measured, outcomes = (
             tuple(line for line in lines if isinstance(line, kind))
@@ -160,3 +162,21 @@ def test_of_a_log_over_several_nodes_no_node_is_blamed(peers):
         logs.append((json.dumps(log), ""))
     found = fleet(many(*logs))
     assert (found.findings, found.over_several_nodes) == ((), 6 * (56 if peers else 24))
+
+
+def test_a_folder_of_logs_is_imported_by_node_and_the_slow_gpu_turns_the_command_red(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    names = [f"node{number:03}" for number in range(12)]
+    for at, name in enumerate(names):
+        slow = {5: 7.0} if name == "node003" else None
+        (tmp_path / f"{name}.json").write_text(nvbandwidth(name, at, slow))
+    files = [f"{name}.json" for name in names]
+    done = CliRunner().invoke(main, ["import", *files, "--by", "node", "-o", "nodes"])
+    assert done.exit_code == 0, done.output
+    done = CliRunner().invoke(main, ["fleet", "nodes", "--no-cache"])
+    assert done.exit_code == 1, done.output
+    assert "12 nodes, 96 devices, 0 links, 3 tests in 12 runs; would have found" in done.output
+    assert "1. GPU node003:5 on node003, h100-sxm5, 80gb" in done.output
+    assert done.output.splitlines()[-1] == "slower than their peers: 1 GPU"

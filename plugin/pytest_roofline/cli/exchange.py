@@ -3,9 +3,10 @@
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -25,8 +26,10 @@ from .options import (
 )
 
 if TYPE_CHECKING:
+    from ..baselines.runs import Line
+    from ..core.records import Header
     from ..exchange.exportable import LeftOut
-    from ..exchange.records import Imported
+    from ..exchange.records import Given, Imported
 
 # Of what an import leaves out, so many lines are shown.
 LINES = 5
@@ -46,7 +49,13 @@ LINES = 5
     help="When it was measured, if the files do not say; ISO 8601.",
 )
 @click.option(
-    "--host", default="", help="The node it was measured on, if the files do not say: for `fleet`."
+    "--host",
+    default="",
+    metavar="NODE|PATTERN",
+    help="The node, if the files do not say; as '{node}/*.log' or 'nvbw-{node}.json' told by their paths.",
+)
+@click.option(
+    "--by", type=click.Choice(["node"]), help="Write a run of each node into the folder DIR."
 )
 @click.option(
     "--unit", default="", help="Unit of the figures, if a CSV has none: GB/s, TFLOPS, ms, us."
@@ -56,7 +65,8 @@ LINES = 5
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="Write the run to this .jsonl file instead.",
+    metavar="FILE|DIR",
+    help="Write the run to this .jsonl file instead; with --by node the folder for a run of each.",
 )
 def import_(
     files: tuple[str, ...],
@@ -67,6 +77,7 @@ def import_(
     operation: str | None,
     begun: str,
     host: str,
+    by: str | None,
     unit: str,
     name: str | None,
     output: Path | None,
@@ -75,59 +86,92 @@ def import_(
 ) -> None:
     """Read FILES of other tools into one run: nccl-tests, nvbandwidth, BabelStream, OSU, pytest-benchmark and more.
 
-    All FILES are of one machine; `-` is standard input. Tables are found inside the logs of jobs; a line inside a table
-    that cannot be read is refused with its number, and then nothing is written.
+    All FILES are of one machine, unless --by node writes a run of each; `-` is standard input. Tables are found inside
+    the logs of jobs; a line inside a table that cannot be read is refused with its number, and then nothing is written.
 
     Example: roofline import all_reduce.log --save nccl --product "NVIDIA H100 80GB HBM3"
+
+    Example: roofline import logs/*/nvbandwidth.json --by node -o nodes --host '{node}/*'
 
     Exit status: 0 imported, or the run is there already; 2 the input cannot be used, or another run has that name.
     """
     from ..exchange import read
-    from ..exchange.building import (
-        build,
-        check_given,
-        run_id_of,
-        save,
-        unknown_product,
-        without_impossible,
-    )
+    from ..exchange.building import check_given
+    from ..exchange.nodes import by_node, located, refuse_several
     from ..exchange.records import Given
 
     given = check_given(Given(product, devices, link, operation, begun, unit, host))
     contents = {file: _content(file) for file in files}
     once = {content: file for file, content in reversed(contents.items())}
     files = tuple(file for file in contents if once[contents[file]] == file)
-    imported = without_impossible(
-        [one for file in files for one in read(contents[file], _source(file), given, format_name)],
-        given,
-    )
-    run_id = run_id_of([contents[file] for file in files])
-    path = _path(name, output, run_id, folder)
-    lines = build(
-        imported,
-        given,
-        run_id,
-        f"pytest-roofline {__version__}",
-        ("roofline", "import", *map(printable, files)),
-    )
-    written = save(lines, path)
-    environment = lines[0].environment  # type: ignore[union-attr]
-    remark = unknown_product(environment)
+    imported = [
+        located(entry, file, given.host)
+        for file in files
+        for entry in read(contents[file], _source(file), given, format_name)
+    ]
+    nodes = {"": imported} if by is None else by_node(imported)
+    for entries in nodes.values():
+        refuse_several(entries)
+    sources = {_source(file): contents[file] for file in files}
+    runs = [_built(entries, given, sources) for entries in nodes.values()]
+    for node, run in zip(nodes, runs, strict=True):
+        run.path = _path(name, output, run.header.run_id, folder, node)
+    # What is there already with another content is refused before anything is written.
+    for run in sorted(runs, key=lambda run: not run.path.exists()):
+        run.save()
     if as_json:
-        print_json(_imported_json(imported, path, run_id) | {"written": written})
+        documents = [_imported_json(run) for run in runs]
+        print_json(documents[0] if by is None else {"runs": documents})
         return
-    _print_imported(imported)
-    if remark:
-        say(printable(f"note: {remark}"))
+    _print_imported([entry for run in runs for entry in run.imported])
     for file in contents.keys() - set(files):
         say(printable(f"note: {file} holds the same as {once[contents[file]]}, and was read once"))
-    say(
-        printable(
-            f"saved as {path}"
-            if written
-            else f"{path} holds this import already, and was left alone"
-        )
-    )
+    for line in dict.fromkeys(line for run in runs for line in run.remarks):
+        say(printable(line))
+
+
+@dataclass(slots=True)
+class _ImportedRun:
+    """A run that is made of imported logs, and where it goes."""
+
+    imported: "Sequence[Imported]"
+    lines: "Sequence[Line]"
+    path: Path = Path()
+    written: bool = False
+
+    @property
+    def header(self) -> "Header":
+        """Its first line."""
+        return cast("Header", self.lines[0])
+
+    def save(self) -> None:
+        """Write it, unless it is there already."""
+        from ..exchange.building import save
+
+        self.written = save(self.lines, self.path)
+
+    @property
+    def remarks(self) -> list[str]:
+        """What is not known of its product, and where it is."""
+        from ..exchange.building import unknown_product
+
+        remark = unknown_product(self.header.environment)
+        saved = f"saved as {self.path}"
+        there = f"{self.path} holds this import already, and was left alone"
+        return ([f"note: {remark}"] if remark else []) + [saved if self.written else there]
+
+
+def _built(
+    imported: "Sequence[Imported]", given: "Given", contents: dict[str, bytes]
+) -> _ImportedRun:
+    """Return the run of logs of one node, with those readings invalid that cannot be."""
+    from ..exchange.building import build, run_id_of, without_impossible
+
+    sources = list(dict.fromkeys(entry.source for entry in imported))
+    run_id = run_id_of([contents[source] for source in sources])
+    sound, command = without_impossible(imported, given), ("roofline", "import", *sources)
+    tool = f"pytest-roofline {__version__}"
+    return _ImportedRun(sound, build(sound, given, run_id, tool, command))
 
 
 def _source(file: str) -> str:
@@ -160,10 +204,14 @@ def _content(file: str) -> bytes:
     return data
 
 
-def _path(name: str | None, output: Path | None, run_id: str, folder: Path) -> Path:
+def _path(name: str | None, output: Path | None, run_id: str, folder: Path, node: str) -> Path:
     from ..baselines.run_files import make_run_folder
     from ..core.storage import check_name
 
+    if node:
+        if output is None or name is not None:
+            raise BadInput("--by node writes a run of each node; expected -o DIR, and no --save")
+        return output / f"{check_name(node, 'the name of a node')}.jsonl"
     if output is not None:
         if name is not None:
             raise BadInput("--save and -o both name the run; give one of them")
@@ -227,10 +275,11 @@ def _remarks(one: "Imported") -> list[str]:
 _TOLD = ("label", "metric", "seconds", "where", "verified", "invalid")
 
 
-def _imported_json(imported: Sequence["Imported"], path: Path, run_id: str) -> dict[str, Any]:
+def _imported_json(run: _ImportedRun) -> dict[str, Any]:
     return {
-        "run": str(path),
-        "run_id": run_id,
+        "run": str(run.path),
+        "run_id": run.header.run_id,
+        "written": run.written,
         "files": [
             {
                 "source": one.source,
@@ -245,7 +294,7 @@ def _imported_json(imported: Sequence["Imported"], path: Path, run_id: str) -> d
                 "notes": list(one.notes),
                 "unread": one.unread,
             }
-            for one in imported
+            for one in run.imported
         ],
     }
 

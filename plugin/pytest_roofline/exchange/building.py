@@ -67,7 +67,7 @@ def build(
     """The lines of one run: a session, in which each run of a tool is a process."""
     first = _surroundings(imported, given)
     environment = Environment(
-        _device(first, imported, given), _host(first, given), _software(imported)
+        _device(first, imported, given), _host(first, imported), _software(imported)
     )
     started = min((one.started for one in imported if one.started), default=given.begun)
     lines: list[Line] = [Header(run_id, started, command, tool, environment)]
@@ -82,7 +82,7 @@ def build(
 def without_impossible(imported: Sequence[Imported], given: Given) -> list[Imported]:
     """The same with those readings invalid whose rate is above what the gate believes of the device."""
     first = _surroundings(imported, given)
-    environment = Environment(_device(first, imported, given), _host(first, given), {})
+    environment = Environment(_device(first, imported, given), _host(first, imported), {})
     return [
         replace(
             one,
@@ -164,9 +164,10 @@ def _device(first: Imported, imported: Sequence[Imported], given: Given) -> Devi
     )
 
 
-def _host(first: Imported, given: Given) -> HostFacts:
+def _host(first: Imported, imported: Sequence[Imported]) -> HostFacts:
     """What is known of the host; of the rest, zeros and `unknown`."""
-    cores, name = first.cores or 0, first.host or given.host or UNKNOWN
+    host = next((one.host for one in imported if one.host), None)
+    cores, name = first.cores or 0, host or UNKNOWN
     return HostFacts(name, first.cpu_model or UNKNOWN, cores, cores, 0, 0, first.kernel or UNKNOWN)
 
 

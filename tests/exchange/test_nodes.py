@@ -1,0 +1,148 @@
+"""Logs of many nodes: a run of each, by the node that the file, its path or the user names."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from pytest_roofline.baselines.runs import read_run
+from pytest_roofline.cli.main import main
+from pytest_roofline.core.errors import BadFile
+from pytest_roofline.exchange.nodes import located
+from pytest_roofline.exchange.records import Imported
+
+BABELSTREAM = """Using CUDA device NVIDIA H100 80GB HBM3
+Driver: {driver}
+function,num_times,n_elements,sizeof,max_mbytes_per_sec,min_runtime,max_runtime,avg_runtime
+Triad,50,268435456,8,3.0e+06,0.00214748,0.0023,0.00219
+"""
+
+
+def nvbandwidth(node, rate=55.3, driver="550.54.15"):
+    """The JSON of a node with two GPUs."""
+    case = {
+        "name": "host_to_device_memcpy_ce",
+        "status": "Passed",
+        "bandwidth_description": "memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)",
+        "bandwidth_matrix": [[f"{rate}", "55.1"]],
+    }
+    devices = [
+        f"{index}: NVIDIA H100 80GB HBM3 (00000000:{index}d:00): ({node})" for index in range(2)
+    ]
+    top = {"Driver Version": driver, "GPU Device list": devices, "testcases": [case]}
+    return json.dumps({"nvbandwidth": top})
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch):
+    """`roofline …` in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: CliRunner().invoke(main, [*map(str, words)])
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(**logs):
+        for name, log in logs.items():
+            path = tmp_path / name.replace("__", "/")
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(log)
+
+    return write
+
+
+def hosts(folder):
+    """Of each run its host, its processes and its driver, by file."""
+    return {
+        path.name: (run.header.environment.host.name, len({one.process for one in run.measurements}),
+                    run.header.environment.device.driver)
+        for path in sorted(folder.iterdir())
+        for run in [read_run(path)]
+    }  # fmt: skip
+
+
+def test_logs_of_many_nodes_become_a_run_of_each(call, write, tmp_path):
+    write(
+        a=nvbandwidth("node1"),
+        b=nvbandwidth("node2", driver="570.86"),
+        c=nvbandwidth("node1", 55.4),
+    )
+    done = call("import", "a", "b", "c", "--by", "node", "-o", "runs")
+    assert done.exit_code == 0, done.output
+    assert hosts(tmp_path / "runs") == {
+        "node1.jsonl": ("node1", 2, "550.54.15"),
+        "node2.jsonl": ("node2", 1, "570.86"),
+    }
+    assert done.output.count("saved as runs/node") == 2
+    # Again it is there already; with another log nothing is written.
+    printed = json.loads(
+        call("import", "a", "b", "c", "--by", "node", "-o", "runs", "--json").output
+    )
+    assert [(one["run"], one["written"]) for one in printed["runs"]] == [
+        ("runs/node1.jsonl", False),
+        ("runs/node2.jsonl", False),
+    ]
+    write(d=nvbandwidth("node0"))
+    done = call("import", "d", "a", "--by", "node", "-o", "runs")
+    assert (done.exit_code, "node1.jsonl is there already" in done.output) == (2, True)
+    assert not (tmp_path / "runs" / "node0.jsonl").exists()
+
+
+def test_the_path_of_a_file_names_its_node_by_a_pattern(call, write, tmp_path):
+    logs = {
+        f"{node}__stream.log": BABELSTREAM.format(driver=at) for at, node in enumerate(("n1", "n2"))
+    }
+    write(**logs)
+    files = sorted(name.replace("__", "/") for name in logs)
+    done = call("import", *files, "--by", "node", "-o", "runs", "--host", "{node}/*")
+    assert done.exit_code == 0, done.output
+    assert [name for name, *_ in hosts(tmp_path / "runs").values()] == ["n1", "n2"]
+    for path, pattern, node in (
+        ("logs/nvbw-node-07-2026.json", "nvbw-{node}-*.json", "node-07"),
+        ("n7.log", "{node}.log", "n7"),
+        ("x/n7/out/n7.log", "{node}/out/{node}.log", "n7"),
+        ("n7.log", "n8", "n8"),
+        ("n7.log", "", None),
+    ):
+        assert located(Imported(path, "", "", ()), path, pattern).host == node
+    with pytest.raises(BadFile, match=r"a\.txt does not end as --host=\{node\}\.log says"):
+        located(Imported("a.txt", "", "", ()), "a.txt", "{node}.log")
+
+
+def test_what_is_of_several_nodes_or_drivers_or_of_another_is_refused_with_the_remedy(
+    call, write, tmp_path
+):
+    write(a=nvbandwidth("node1"), b=nvbandwidth("node2"), c=nvbandwidth("node1", 55, "570.86"),
+          s=BABELSTREAM.format(driver="550.54.15"))  # fmt: skip
+    for words, message in (
+        (
+            ["a", "b", "--save", "x"],
+            "of 2 nodes (node1, node2); `roofline import FILES… --by node -o DIR` writes",
+        ),
+        (
+            ["a", "c", "--save", "x"],
+            "a under driver 550.54.15, c under driver 570.86; expected one driver",
+        ),
+        (
+            ["a", "c", "--by", "node", "-o", "x"],
+            "a under driver 550.54.15, c under driver 570.86; expected one",
+        ),
+        (
+            ["a", "--host", "node2"],
+            "a was measured on node1, but --host=node2 says node2; expected the same",
+        ),
+        (
+            ["a", "s", "--by", "node", "-o", "x"],
+            "s names no node; tell where its path does: --host '{node}/*'",
+        ),
+        (
+            ["a", "--by", "node"],
+            "--by node writes a run of each node; expected -o DIR, and no --save",
+        ),
+        (["a", "--by", "node", "--save", "x", "-o", "y"], "expected -o DIR, and no --save"),
+    ):
+        done = call("import", *words)
+        assert (done.exit_code, message in done.output) == (2, True), done.output
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c", "s"]
+    # A log that names no node goes with one that does.
+    assert call("import", "a", "s", "--host", "node1", "--save", "x").exit_code == 0
