@@ -79,13 +79,30 @@ def test_a_tier_measures_itself_and_those_below_and_what_was_asked_for_or_has_a_
     assert measured(desk) == ["quick", "full[up]"]
 
 
-def test_two_tests_of_one_name_and_parameters_are_refused_and_those_of_two_classes_are_two(
-    desk, sentence
-):
-    one = "from pytest_roofline import Work\ndef test_copy(roofline): pass\n"
-    desk.suite(one, "test_a")
-    desk.suite(one, "test_b")
-    sentence(desk.run(), "test_a.py::test_copy", "test_b.py::test_copy", "'copy'")
+def test_two_tests_of_one_name_and_parameters_fail_and_the_others_run(desk):
+    measured = """
+from pytest_roofline import Work
+def test_copy(roofline, busy):
+    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
+"""
+    for folder, more in (("a", ""), ("b", measured.replace("copy", "alone"))):
+        (desk.path / folder).mkdir()
+        (desk.path / folder / "test_same.py").write_text(measured + more)
+    result = desk.run("--import-mode=importlib")
+    result.assert_outcomes(errors=2, passed=1)
+    assert [one.label for one in desk.last_run().measurements] == ["alone"]
+    text = " ".join(result.stdout.str().split())
+    assert (
+        "a/test_same.py::test_copy and b/test_same.py::test_copy are both the benchmark 'copy'"
+        in text
+    )
+    assert "rename one of the functions, for example to test_copy_b" in text
+    result = desk.run("--import-mode=importlib", "--roofline-rounds=2")
+    result.assert_outcomes(errors=2, passed=1)
+    assert len(desk.last_run().measurements) == 2
+
+
+def test_tests_of_one_name_in_two_classes_are_two(desk):
     text = """
 class {}:
     def test_copy(self, roofline, busy):

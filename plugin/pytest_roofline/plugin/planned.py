@@ -210,16 +210,29 @@ def _together(opening: str, parts: Iterable[tuple[object, ...]], closing: str) -
     return opening + ", ".join(": ".join(str(one) for one in row) for row in rows) + closing
 
 
-def refuse_collisions(planned: Sequence[Planned]) -> None:
-    """Two tests must not share a benchmark name and parameters, or their baselines would mix."""
+# Of a test that shares its name and parameters with another: the sentence with which it fails.
+clash_key: pytest.StashKey[str] = pytest.StashKey()
+
+
+def mark_clashes(planned: Sequence[Planned]) -> None:
+    """Give tests that share a benchmark name and parameters the sentence with which they fail.
+
+    Their baselines would mix; the other tests of the session run.
+    """
     seen: dict[tuple[str, str], Planned] = {}
     for plan in planned:
         other = seen.setdefault((plan.benchmark, canonical(plan.parameters)), plan)
-        if other is not plan and other.item.nodeid != plan.item.nodeid:
-            raise pytest.UsageError(
-                f"{other.item.nodeid} and {plan.item.nodeid} are both the benchmark {plan.benchmark!r} with parameters "
-                f"{plan.parameters}; files are no part of the name, so that they can move: rename one of the tests"
-            )
+        if other is plan or other.item.nodeid == plan.item.nodeid:
+            continue
+        function, path = getattr(plan.item, "originalname", plan.item.name), plan.item.path
+        place = path.stem if path.parent == other.item.path.parent else path.parent.name
+        why = (
+            f"{other.item.nodeid} and {plan.item.nodeid} are both the benchmark {plan.benchmark!r} with parameters "
+            f"{plan.parameters}; files are no part of the name, so that they can move: rename one of the functions, "
+            f"for example to {function}_{place}"
+        )
+        for clashing in (other, plan):
+            clashing.item.stash.setdefault(clash_key, why)
 
 
 def measures(item: pytest.Item) -> bool:
@@ -249,12 +262,12 @@ class PlanWriter:
 
 
 def select(config: pytest.Config, items: list[pytest.Item], marked: Mapping[str, Marks]) -> None:
-    """Refuse collisions and leave out, in place, the tests of a tier above the one asked for.
+    """Mark clashes of names and leave out, in place, the tests of a tier above the one asked for.
 
     A test that a threshold names is kept, and so is one that was asked for by its node id.
     """
     measuring = plan([item for item in items if measures(item)])
-    refuse_collisions(list(measuring.values()))
+    mark_clashes(list(measuring.values()))
     options = parse_options(config)
     above = TIERS[TIERS.index(options.tier) + 1 :]
     candidates = [

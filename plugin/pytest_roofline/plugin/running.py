@@ -33,7 +33,7 @@ from .held_reports import (
 from .launcher import by_world, launcher_of, uses_ranks
 from .observing import forget_locals, ran_out, watched
 from .options import NOT_RUNNING, SAVED_VARIABLE, SIDE_BY_SIDE
-from .planned import measures, plan, read_marks, select
+from .planned import clash_key, measures, plan, read_marks, select
 from .results import require
 from .round_child import in_round
 from .session import RooflineSession, session_key
@@ -198,6 +198,8 @@ class Running:
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Skip what this device cannot do, before anything is set up for it."""
         if measures(item) and not self.only_looking:
+            if clash := item.stash.get(clash_key, ""):
+                pytest.fail(clash, pytrace=False)
             self.state.start_measuring(item)
             _skip_for_device(self.state, item)
 
