@@ -235,7 +235,10 @@ def test_the_json_of_nvbench_is_read_of_one_product(text, take):
         "warm",
         "pipelined",
     )
-    assert (cold.label, found.product) == ("nvbench.copy_type_sweep[U8-cold].mean", "Quadro GV100")
+    assert (cold.label, found.product) == (
+        "nvbench.copy_type_sweep[U8-0-cold].mean",
+        "Quadro GV100",
+    )
     assert len(found.left_out) == 1
     assert "InputType == OutputType" in found.left_out[0]
 

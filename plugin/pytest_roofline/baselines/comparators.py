@@ -298,8 +298,8 @@ def _identities(run: Run) -> list[object]:
     header = run.header.run_id, run.header.started
     # A process of an import is named by the content of its log, which may be a part of several imports.
     return [
-        ("" if IMPORTED in one.samples.labels else header, one.process, one.key.identity)
-        for one in run.measurements
+        ("" if IMPORTED in timed.samples.labels else header, timed.process, timed.key.identity)
+        for timed in run.measurements
     ] or [header]
 
 

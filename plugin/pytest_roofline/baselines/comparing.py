@@ -110,7 +110,9 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
         together=together_row(shared.regressed)
         if shared is not None and shared.regressed is not None
         else None,
-        unlike=any(other_mode(mode, one.reference) for one in tests for mode in one.fresh.achieved),
+        unlike=any(
+            other_mode(mode, pair.reference) for pair in tests for mode in pair.fresh.achieved
+        ),
     )
 
 

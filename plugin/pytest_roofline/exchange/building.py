@@ -71,8 +71,8 @@ def build(
     )
     started = min((one.started for one in imported if one.started), default=given.begun)
     lines: list[Line] = [Header(run_id, started, command, tool, environment)]
-    for one in imported:
-        lines += [_measurement(reading, one, environment, given) for reading in one.readings]
+    for entry in imported:
+        lines += [_measurement(reading, entry, environment, given) for reading in entry.readings]
     measured = [line for line in lines if isinstance(line, Measurement)]
     lines += _outcomes(measured, imported)
     lines.append(Footer("", exit_status=0, measured=len(measured)))
@@ -166,7 +166,7 @@ def _device(first: Imported, imported: Sequence[Imported], given: Given) -> Devi
 
 def _host(first: Imported, imported: Sequence[Imported]) -> HostFacts:
     """What is known of the host; of the rest, zeros and `unknown`."""
-    host = next((one.host for one in imported if one.host), None)
+    host = next((entry.host for entry in imported if entry.host), None)
     cores, name = first.cores or 0, host or UNKNOWN
     return HostFacts(name, first.cpu_model or UNKNOWN, cores, cores, 0, 0, first.kernel or UNKNOWN)
 
@@ -193,10 +193,10 @@ def _hardware(environment: Environment, reading: Reading, given: Given) -> Hardw
 
 
 def _measurement(
-    reading: Reading, one: Imported, environment: Environment, given: Given
+    reading: Reading, entry: Imported, environment: Environment, given: Given
 ) -> Measurement:
     hardware = _hardware(environment, reading, given)
-    alone = reading.gpu is not None and not one.hosts
+    gpus = [] if entry.hosts or hardware.is_cpu else reading.gpus
     key = Key(
         reading.benchmark,
         reading.parameters,
@@ -208,22 +208,22 @@ def _measurement(
     )
     return Measurement(
         key=key,
-        test_id=f"{one.source}::{reading.test_id}",
+        test_id=f"{entry.source}::{reading.test_id}",
         label=key.label,
-        process=one.process,
+        process=entry.process,
         work=reading.work,
         samples=Samples(
             seconds=reading.seconds,
             iterations=reading.iterations,
             tick_s=0.0,
             warmup_iterations=reading.warmup_iterations,
-            labels=(IMPORTED, *(f"{HEAD}{name}: {text}" for name, text in one.unread.items())),
+            labels=(IMPORTED, *(f"{HEAD}{name}: {text}" for name, text in entry.unread.items())),
             mode=reading.mode,
         ),
         verified=reading.verified,
         invalid=reading.invalid,
-        ranks=Ranks(len(one.hosts), "", "", one.hosts) if one.hosts else None,
-        device=f"{environment.host.name}:{reading.gpu}" if alone else "",
+        ranks=Ranks(len(entry.hosts), "", "", entry.hosts) if entry.hosts else None,
+        device=f"{environment.host.name}:{gpus[0]}" if len(gpus) == 1 else "",
     )
 
 

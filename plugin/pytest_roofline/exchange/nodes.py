@@ -33,13 +33,9 @@ def located(imported: Imported, path: str, host: str) -> Imported:
 
 
 def _node_of(path: str, pattern: str) -> str:
-    parts = re.split(r"(\{node\}|\*)", pattern)
-    words = {NODE: r"(?P<node>[^/\\]+)", "*": r"[^/\\]*"}
     # A pattern that has the node twice means one node.
-    expression, again = "", r"(?P=node)"
-    for part in parts:
-        expression += words.get(part, re.escape(part))
-        words[NODE] = again if part == NODE else words[NODE]
+    expression = re.escape(pattern).replace(re.escape(NODE), r"(?P<node>[^/\\]+)", 1)
+    expression = expression.replace(re.escape(NODE), "(?P=node)").replace(r"\*", r"[^/\\]*")
     match = re.fullmatch(rf"(?:.*[/\\])?{expression}", path)
     if match is None:
         raise BadFile(

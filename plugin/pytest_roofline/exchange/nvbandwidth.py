@@ -89,7 +89,7 @@ class _Matrix:
     part: str | None
     latency: bool
 
-    def ends(self, case: str, row: int, column: int) -> dict[str, int | str]:
+    def ends(self, case: str, row: int, column: int) -> dict[str, Scalar]:
         """Return where a copy begins and ends, by parameter: GPUs as numbers, the host as `cpu0`."""
         if self.row is None:
             end = "target" if "all_to_one" in case else "source" if "one_to_all" in case else "gpu"
@@ -253,9 +253,7 @@ def _reading(
     where: str,
     devices: int,
 ) -> Reading:
-    ends = matrix.ends(case.name, *cell)
-    numbers = [end for end in ends.values() if isinstance(end, int)]
-    parameters: dict[str, Scalar] = dict(ends)
+    parameters = matrix.ends(case.name, *cell)
     if buffer := case.buffer_size or run.buffer_size:
         parameters["size_bytes"] = buffer * MIB
     if part:
@@ -277,5 +275,4 @@ def _reading(
         mode="events",
         timing="device",
         devices=2 if matrix.row == "GPU" else 1 if alone or local else devices or 1,
-        gpu=numbers[0] if len(numbers) == 1 else None,
     )

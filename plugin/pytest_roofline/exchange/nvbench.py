@@ -86,10 +86,7 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
         if state.is_skipped:
             left_out.append(f"{bench.name}[{state.name}]: {state.skip_reason or 'skipped'}")
         else:
-            several = list(products.values()).count(chosen) > 1
-            readings += _readings(
-                bench.name, state, source, {"gpu": state.device} if several else {}
-            )
+            readings += _readings(bench.name, state, source)
     version = file.meta.get("version", {}).get("nvbench", {}).get("string")
     software = {"NVBench": str(version)} if version else {}
     return (
@@ -105,9 +102,7 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
     )
 
 
-def _readings(
-    name: str, state: _BenchState, source: str, more: dict[str, Scalar]
-) -> Iterator[Reading]:
+def _readings(name: str, state: _BenchState, source: str) -> Iterator[Reading]:
     """The cold and the batch time of a state."""
     told = {
         one.tag: _number(one, state, source)
@@ -124,7 +119,7 @@ def _readings(
         if tag in told:
             yield Reading(
                 f"nvbench.{name}",
-                parameters | more | {"way": way},
+                parameters | {"gpu": state.device, "way": way},
                 "traffic_GBps" if moved else "time_s",
                 "mean",
                 Work(read_bytes=moved) if moved else Work(calls=1),
@@ -133,7 +128,6 @@ def _readings(
                 max(1, int(told.get(_SAMPLES[tag], 1))),
                 mode="events",
                 timing=timing,
-                gpu=state.device,
                 cache="flush" if way == "cold" else "warm",
             )
 

@@ -112,15 +112,15 @@ def _take_datatype(tests: _Tests, _: int, match: re.Match[str]) -> None:
     if not tests:
         raise Foreign
     test = tests[-1]
-    more = {name: value for name, value in test.more.items() if name != "dtype"}
+    parameters = {name: value for name, value in test.more.items() if name != "dtype"}
     if match[1] != "CHAR":
-        more["dtype"] = match[1].lower()
+        parameters["dtype"] = match[1].lower()
     if test.rows:
         tests.append(
-            _Test(test.api, test.title, test.version, more, test.columns, unread=test.unread)
+            _Test(test.api, test.title, test.version, parameters, test.columns, unread=test.unread)
         )
     else:
-        test.more = more
+        test.more = parameters
 
 
 def _take_way(tests: _Tests, _: int, match: re.Match[str]) -> None:
@@ -235,7 +235,7 @@ def _imported(test: _Test, source: str, given: Given) -> Imported:
         source=source,
         tool="OSU Micro-Benchmarks",
         convention=CONVENTION,
-        readings=pooled([replace(one, devices=ranks or one.devices) for one in test.rows]),
+        readings=pooled([replace(row, devices=ranks or row.devices) for row in test.rows]),
         device_type="cpu" if test.api.startswith("MPI") and "-" not in test.api else "accelerator",
         software={"OSU Micro-Benchmarks": test.version} if test.version else {},
         left_out=(*test.left_out, *(f"column {name}, which is not read" for name in unknown)),

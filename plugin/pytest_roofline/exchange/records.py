@@ -45,9 +45,8 @@ class Reading:
     """One number of another tool, converted: `seconds` per call, several where the file has several.
 
     `statistic` says what they are of all calls (mean, best, median) and is part of the key; `invalid` why the number
-    stands for nothing; `verified` is None where the tool did not look, or the file does not tell. `gpu` is the number
-    of the one GPU that it is of, None where the file does not tell; a copy between two has `source` and `target` among
-    its parameters.
+    stands for nothing; `verified` is None where the tool did not look, or the file does not tell. The GPUs
+    that it is of stand as numbers among the parameters, `gpu` or the ends `source` and `target`.
     """
 
     benchmark: str
@@ -62,7 +61,6 @@ class Reading:
     mode: Mode = "host"
     timing: Timing = "wall"
     devices: int = 1
-    gpu: int | None = None
     verified: bool | None = None
     invalid: str = ""
     cache: Cache = "warm"
@@ -71,6 +69,12 @@ class Reading:
     def test_id(self) -> str:
         """The reading without its statistic, as people call it."""
         return label_of(self.benchmark, self.parameters, "")
+
+    @property
+    def gpus(self) -> list[int]:
+        """The numbers of its GPUs, as far as the file names them."""
+        ends = {self.parameters.get(name) for name in ("source", "target", "gpu")}
+        return sorted(end for end in ends if isinstance(end, int))
 
     @property
     def label(self) -> str:

@@ -1,7 +1,7 @@
 """What TransferBench prints: the transfers of its tests, and the matrices of its presets p2p and a2a."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..core.keys import Scalar, Timing
 from ..core.units import count
@@ -50,14 +50,6 @@ class _Block:
     rows: list[Reading] = field(default_factory=list)
     ended: bool = False
 
-    @property
-    def gpus(self) -> list[int]:
-        """The GPUs that its rows name."""
-        named = [
-            row.parameters.get(name) for row in self.rows for name in ("source", "target", "gpu")
-        ]
-        return sorted({number for number in named if isinstance(number, int)})
-
 
 @dataclass(slots=True)
 class _Call:
@@ -76,43 +68,22 @@ class _Call:
 
     def add(
         self, name: str, parameters: dict[str, Scalar], rate: float, size_bytes: int, number: int,
-        *, devices: int = 1, metric: str = "payload_GBps", timing: Timing = "device", gpu: int | None = None,
+        *, counted: str = "", timing: Timing = "device", whole_block: bool = False,
     ) -> None:  # fmt: skip
-        """Keep a rate, in GB/s."""
+        """Keep a rate, in GB/s; of a whole block its devices are those of all rows. `counted` begins the metric."""
         if not rate:
             raise Refused("a rate of 0; expected more")
         moved = size_bytes or PAYLOAD_BYTES
         sized: dict[str, Scalar] = {"size_bytes": size_bytes} if size_bytes else {}
-        self.rows.append(
-            Reading(
-                f"transferbench.{name}", sized | parameters, metric, "mean", Work(payload_bytes=moved),
-                (moved / (rate * 1e9),), f"line {number}", devices=devices, timing=timing, gpu=gpu,
-                mode="events" if timing == "device" else "host",
-            )
+        reading = Reading(
+            f"transferbench.{name}", sized | parameters, f"{counted}payload_GBps", "mean", Work(payload_bytes=moved),
+            (moved / (rate * 1e9),), f"line {number}", timing=timing, mode="events" if timing == "device" else "host",
         )  # fmt: skip
+        block = self.block.rows if whole_block and self.block is not None else [reading]
+        gpus = {gpu for row in block for gpu in row.gpus}
+        self.rows.append(replace(reading, devices=max(1, len(gpus))))
         if self.block is not None:
             self.block.rows.append(self.rows[-1])
-
-    def add_copy(
-        self, name: str, parameters: dict[str, Scalar], rate: float, size_bytes: int, number: int, way: str = "",
-    ) -> None:  # fmt: skip
-        """Keep the rate of a copy, in GB/s, with the GPUs that are its ends; `way` begins its metric."""
-        ends = {parameters["source"], parameters["target"]}
-        gpus = [end for end in ends if isinstance(end, int)]
-        self.add(
-            name, parameters, rate, size_bytes, number, devices=max(1, len(gpus)), metric=f"{way}payload_GBps",
-            gpu=gpus[0] if len(gpus) == 1 else None,
-        )  # fmt: skip
-
-    def add_whole(
-        self, name: str, parameters: dict[str, Scalar], rate: float, size_bytes: int, number: int, timing: Timing,
-    ) -> None:  # fmt: skip
-        """Keep the rate of all rows of a block, in GB/s, with the GPUs of them all."""
-        gpus = self.block.gpus if self.block is not None else []
-        self.add(
-            name, parameters, rate, size_bytes, number, devices=max(1, len(gpus)), timing=timing,
-            gpu=gpus[0] if len(gpus) == 1 else None,
-        )  # fmt: skip
 
 
 class _Calls(list[_Call]):
@@ -156,8 +127,7 @@ def _take_executor(runs: _Calls, number: int, match: re.Match[str]) -> None:
     engine: dict[str, Scalar] = {"executor": f"{kind}{index}", "test": run.test}
     if kind in _GPU_EXECUTORS:
         engine = {"executor": kind, "gpu": int(index), "test": run.test}
-    gpu = int(index) if kind in _GPU_EXECUTORS else None
-    run.add("executor", engine, rate, moved, number, gpu=gpu)
+    run.add("executor", engine, rate, moved, number)
 
 
 def _take_transfer(runs: _Calls, number: int, match: re.Match[str]) -> None:
@@ -169,7 +139,7 @@ def _take_transfer(runs: _Calls, number: int, match: re.Match[str]) -> None:
     if "F" in letters or "M" in letters:
         parameters["memory"] = letters
     parameters |= {"test": run.test, "transfer": int(match[1])}
-    run.add_copy("transfer", parameters, rate, moved, number)
+    run.add("transfer", parameters, rate, moved, number)
 
 
 def _end(memory: str) -> Scalar:
@@ -180,7 +150,7 @@ def _end(memory: str) -> Scalar:
 
 def _take_aggregate(runs: _Calls, number: int, match: re.Match[str]) -> None:
     run, (rate, moved) = runs.run(), _figures(*match.groups())
-    run.add_whole("aggregate", {"test": run.test}, rate, moved, number, "wall")
+    run.add("aggregate", {"test": run.test}, rate, moved, number, timing="wall", whole_block=True)
     if run.block is not None:
         run.block.ended = True
     run.block = None
@@ -234,7 +204,7 @@ def _take_row(runs: _Calls, number: int, match: re.Match[str]) -> None:
             parameters["direction"] = way
         if run.engine:
             parameters["engine"] = run.engine
-        run.add_copy(run.kind, parameters, amount(cell), run.size_bytes, number, counted)
+        run.add(run.kind, parameters, amount(cell), run.size_bytes, number, counted=counted)
 
 
 def _place(kind: str, index: str) -> Scalar:
@@ -246,7 +216,8 @@ def _take_overall(runs: _Calls, number: int, match: re.Match[str]) -> None:
     run = runs.run()
     timing: Timing = "device" if match[2] == "GPU" else "wall"
     timed: dict[str, Scalar] = {"timed_by": match[2].lower()}
-    run.add_whole(f"a2a_{match[1].lower()}", timed, amount(match[3]), 0, number, timing)
+    name = f"a2a_{match[1].lower()}"
+    run.add(name, timed, amount(match[3]), 0, number, timing=timing, whole_block=True)
 
 
 _RULES: tuple[Rule[_Calls], ...] = (

@@ -210,8 +210,8 @@ class _Search:
 def _identities(many: Many) -> dict[str, str]:
     """The identity of each GPU that copies between GPUs know by its number only."""
     names = {}
-    own = many.runs[~many.runs["imported"]][["node", "index", "device"]]
-    for node, pairs in own.drop_duplicates().groupby("node"):
+    native = many.runs[~many.runs["imported"]][["node", "index", "device"]]
+    for node, pairs in native.drop_duplicates().groupby("node"):
         if pairs["index"].is_unique and pairs["device"].is_unique:
             told = zip(pairs["index"], pairs["device"], strict=True)
             names.update(

@@ -109,12 +109,12 @@ def _place(cells: "DataFrame", many: Many) -> None:
     tests, runs = many.tests, many.runs.loc[cells["run"]]
     ends = numpy.array([_ends(test) for test in tests]).reshape(-1, 2)[cells["test"]]
     several = numpy.array([test.several for test in tests], dtype=bool)[cells["test"]]
-    node, own = (runs[name].to_numpy(dtype=object) for name in ("node", "device"))
+    node, device = (runs[name].to_numpy(dtype=object) for name in ("node", "device"))
     # A CPU has no identity of its own, and of an imported run nobody knows the device unless a measurement names it:
     # its node is the part.
-    own = numpy.where(several | runs["imported"].to_numpy(dtype=bool), "", own)
+    device = numpy.where(several | runs["imported"].to_numpy(dtype=bool), "", device)
     named = cells["device"].to_numpy(dtype=object)
-    device = numpy.where(named == "", own, named)
+    device = numpy.where(named == "", device, named)
     whole = device == ""
     link = numpy.array(
         [link_name(name, a, b) for name, (a, b) in zip(node, ends, strict=True)], dtype=object

@@ -173,8 +173,8 @@ def fleet_text(
         lines.append(
             f"{found.over_several_nodes} measurements are over several nodes, and say nothing of a single one"
         )
-    for one in found.hardware:
-        lines += [printable(line) for line in _hardware_lines(one)]
+    for hardware in found.hardware:
+        lines += [printable(line) for line in _hardware_lines(hardware)]
     counts = Counter(finding.level for finding in findings)
     told = [
         f"{counts[level]} {word}{'s' * (counts[level] > 1)}"
@@ -234,26 +234,28 @@ def _behind(number: int, finding: SlowPart) -> list[str]:
     return [*lines, f"   look at: {finding.look_at}"]
 
 
-def _hardware_lines(one: HardwareCount) -> list[str]:
-    """How much there is, what would have been found, and which runs tell too little of where they were measured."""
+def _hardware_lines(hardware: HardwareCount) -> list[str]:
+    """Return how much there is, what would have been found, and in how many runs devices are not told apart."""
     counts = {
-        "node": one.nodes,
-        "device": one.devices,
-        "link": one.links,
-        "test": one.tests,
-        "run": one.runs,
+        "node": hardware.nodes,
+        "device": hardware.devices,
+        "link": hardware.links,
+        "test": hardware.tests,
+        "run": hardware.runs,
     }
     *parts, runs = (count(number, name) for name, number in counts.items())
-    much = f"{one.hardware}: {', '.join(parts)} in {runs}"
-    unplaced = (
-        f"{one.hardware}: devices and links inside a node are not told apart in {count(one.unplaced, 'imported run')}; "
-        "a slow one among them does not show"
-    )
-    hidden = [unplaced] if one.unplaced else []
-    if not one.judged:
+    much = f"{hardware.hardware}: {', '.join(parts)} in {runs}"
+    hidden = []
+    if hardware.unplaced:
+        hidden = [
+            f"{hardware.hardware}: devices and links inside a node are not told apart in "
+            f"{count(hardware.unplaced, 'imported run')}; a slow one among them does not show"
+        ]
+    if not hardware.judged:
         expected = "too few to say which of them is slow; expected 4 that ran the same tests"
         return [f"{much}: {expected}", *hidden]
     reach = ", ".join(
-        f"a {WORDS[level]} from {format_percent(share)}" for level, share in one.detectable.items()
+        f"a {WORDS[level]} from {format_percent(share)}"
+        for level, share in hardware.detectable.items()
     )
     return [f"{much}; would have found, in any class of tests, {reach}", *hidden]
