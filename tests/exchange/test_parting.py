@@ -186,6 +186,7 @@ def test_a_log_that_measured_nothing_is_a_failed_test_and_the_other_files_are_im
         "import", "a", "b", "--operation", "all_reduce", "--save", "run", a=nothing, b=whole
     )
     why = "maxBytes was reduced to 67108864, below minBytes 134217728; no size was measured"
+    assert "a: nccl-tests, NVIDIA H100 80GB HBM3\n" in done.output
     assert (done.exit_code, f"FAILED nccl_tests.test: {why}\n" in done.output) == (0, True), (
         done.output
     )

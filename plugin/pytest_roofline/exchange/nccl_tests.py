@@ -294,6 +294,10 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
 
 
 def _imported(log: _Log, source: str, given: Given) -> Imported:
+    products = list(dict.fromkeys(name for *_, name in log.ranks if name))
+    hosts = tuple(host for _, host, _ in log.ranks)
+    if len(products) > 1:
+        raise BadFile(f"{source}: ranks on {' and '.join(products)}; expected one product")
     if not (log.ended and log.rows):
         known = operation_of(log.program)
         name = known.name if known is not None else log.program or "test"
@@ -302,6 +306,8 @@ def _imported(log: _Log, source: str, given: Given) -> Imported:
             log.tool.replace("_", "-"),
             CONVENTION,
             (),
+            product=products[0] if products else None,
+            host=hosts[0] if hosts else None,
             failed=((f"{log.tool}.{name}", _why_nothing(log)),),
             ended=log.ended,
         )
@@ -310,10 +316,6 @@ def _imported(log: _Log, source: str, given: Given) -> Imported:
         log.program, given, (source, *log.hints), log.rows, setting.ranks, source
     )
     readings, left_out = readings_of(log.rows, operation, setting, source)
-    products = list(dict.fromkeys(name for *_, name in log.ranks if name))
-    hosts = tuple(host for _, host, _ in log.ranks)
-    if len(products) > 1:
-        raise BadFile(f"{source}: ranks on {' and '.join(products)}; expected one product")
     return Imported(
         source=source,
         tool=setting.tool.replace("_", "-"),

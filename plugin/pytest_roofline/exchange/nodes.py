@@ -59,6 +59,7 @@ def by_node(imported: Sequence[Imported]) -> dict[str, list[Imported]]:
 
 def refuse_several(imported: Sequence[Imported]) -> None:
     """Raise BadFile where the files of one run are of several nodes, or were measured under several drivers."""
+    imported = [entry for entry in imported if entry.readings]
     nodes = list(dict.fromkeys(entry.host for entry in imported if entry.host is not None))
     if len(nodes) > 1:
         raise BadFile(
