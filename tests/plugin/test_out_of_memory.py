@@ -289,7 +289,7 @@ def test_a_round_whose_room_ends_after_timing_makes_nothing_invalid(desk):
     later = body.replace(
         f"    if in_round(pytestconfig):\n{raising}    roofline.measure(lambda: busy(1e-3), work=WORK)\n",
         f"    def verify():\n        if not in_round(pytestconfig):\n            return True\n{raising}\n"
-        '    roofline.measure(lambda: busy(1e-3), work=WORK, name="other")\n'
+        '    roofline.measure(lambda: pytestconfig.fake.work(1e-3), work=WORK, name="other")\n'
         '    roofline.measure(lambda: busy(1e-3), work=WORK, name="copy", verify=verify)\n',
     )
     assert later != body
@@ -315,3 +315,30 @@ def test_a_round_whose_room_ends_after_timing_makes_nothing_invalid(desk):
     assert "2 processes left out: it ran out of memory in round 3" in remarks
     assert told["other"][1] == 3
     assert "left out" not in told["other"][2]
+
+
+SMALL_FIRST = f"""
+import pytest
+from pytest_roofline import Work
+
+WORK = Work(read_bytes=10**9, write_bytes=10**9, payload_bytes=10**9)
+
+def run_out():
+    raise MemoryError
+
+{RECORD}
+def test_one(roofline, busy):
+    roofline.measure(lambda: busy(1e-3), work=WORK)
+"""
+
+
+@pytest.mark.parametrize(
+    "end", ["run_out()", "roofline.measure(lambda: 0, work=WORK, name='big', make_args=run_out)"]
+)
+def test_memory_that_ends_behind_a_slow_measurement_does_not_excuse_it(desk, end):
+    desk.baseline(text=SMALL_FIRST)
+    desk.script(slow=1.3)
+    desk.suite(f"{SMALL_FIRST}    {end}\n")
+    result = desk.run("--roofline-ci")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["one: +30.0 % time * REGRESSED, *, 7 against 5 processes"])

@@ -311,7 +311,7 @@ def test_a_test_is_hopeless_after_its_second_crash_and_the_cause_of_each_is_name
     rounds = Told(*(died("a", status=status) for status in causes))
     for count in range(1, 1 + len(causes)):
         rounds.run(2, ["a"], None)
-        assert rounds.hopeless("a") == (count > 1)
+        assert rounds.hopeless("a", "") == (count > 1)
     assert [one.text for one in rounds.crashes["a"]] == [
         f"its process died in round 2: {cause}" for cause in causes.values()
     ]

@@ -165,8 +165,10 @@ class Deciding:
 
     def wants(self, rounds: Rounds, test_id: str) -> bool:
         """Whether a held test is worth another process."""
-        return not rounds.hopeless(test_id) and any(
-            map(self.state.timed.wants_round, self.state.timed.of(test_id))
+        return any(
+            self.state.timed.wants_round(row)
+            and not (row.key is not None and rounds.hopeless(test_id, row.key.name))
+            for row in self.state.timed.of(test_id)
         )
 
     def make_room(self) -> None:

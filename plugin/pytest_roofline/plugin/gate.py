@@ -354,7 +354,7 @@ def _unmeasured_entries(state: RooflineSession) -> Iterator[tuple[Entry, str]]:
     for test_id, plan in state.planned.items():
         ended = state.outcomes.get(encodable(test_id))
         red = ended is not None and ended.outcome == "failed" and how_it_ended(ended)[0] != XFAIL
-        if red or state.exhausted.of(encodable(test_id)):
+        if red:
             excused.add((plan.benchmark, canonical(plan.parameters)))
     keys = [row.key for row in state.timed.rows if row.key is not None]
     hardware = {state.under_test.hardware, *(key.hardware for key in keys)}

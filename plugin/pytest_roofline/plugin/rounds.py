@@ -63,9 +63,10 @@ class Rounds:
                 break
             left = [test_id for test_id in left if encodable(test_id) not in ended.started]
 
-    def hopeless(self, test_id: str) -> bool:
-        """Whether a test is not worth another process."""
-        return len(self.crashes.get(test_id, ())) >= MOST_CRASHES or test_id in self.failures
+    def hopeless(self, test_id: str, name: str) -> bool:
+        """Whether a measurement of a test is not worth another process."""
+        lost = sum(name not in crash.measured for crash in self.crashes.get(test_id, ()))
+        return lost >= MOST_CRASHES or test_id in self.failures
 
     def _note_crash(self, number: int, ended: Ended) -> None:
         text = f"its process died in round {number}: {ended.cause}"
