@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from .engine.host import usable_cores
     from .engine.inventory import between as link_between
     from .engine.request import Timed
+    from .plugin.command_line import option_value
     from .plugin.distributed import Distributed
     from .plugin.fixture import Roofline
-    from .plugin.options import option_value
     from .ranks.mpi import gpu_awareness
     from .ranks.mpi import world as mpi_world
     from .ranks.worlds import Rank
@@ -50,7 +50,7 @@ _HOMES = {
     "gpu_awareness": "ranks.mpi",
     "link_between": "engine.inventory:between",
     "mpi_world": "ranks.mpi:world",
-    "option_value": "plugin.options",
+    "option_value": "plugin.command_line",
     "size_label": "core.units",
     "usable_cores": "engine.host",
 }

@@ -305,7 +305,8 @@ def test_where_nothing_runs_or_a_failure_stopped_the_run_there_is_no_item(record
     recorded.suite("def test_bad(): assert False\n" + TWO)
     recorded.run(*ONCE, "--roofline-ci", "-x").assert_outcomes(failed=1)
     recorded.suite("def test_quiet(roofline): pass\n")
-    result = recorded.run("--roofline-ci", "--collect-only", "-q")
+    recorded.ini("roofline_ci = true")
+    result = recorded.run("--collect-only", "-q")
     assert (result.ret, NAME in result.stdout.str()) == (0, False)
 
 

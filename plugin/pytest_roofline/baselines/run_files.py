@@ -309,3 +309,21 @@ def watched(folder: Path, hardware: HardwareKey) -> list[Watched]:
                 )
             )
     return [run for _, run in sorted(found, key=lambda one: one[0])]
+
+
+def settings_of_last_green(folder: Path, besides: Path | None) -> tuple[str, ...]:
+    """The settings from outside the command of the newest green gate in a folder, `besides` left out."""
+    newest = ""
+    settings: tuple[str, ...] = ()
+    for path in (folder / "runs").glob(f"*{SUFFIX}"):
+        ends = None
+        if path != besides:
+            with contextlib.suppress(BadFile, OSError):
+                ends = ends_of(path)
+        if ends is None:
+            continue
+        header, footer = ends
+        green = footer.exit_status == 0 and footer.shadow is None
+        if green and footer.elsewhere is not None and header.started >= newest:
+            newest, settings = header.started, footer.elsewhere
+    return settings

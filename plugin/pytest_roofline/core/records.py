@@ -232,7 +232,8 @@ class CurveSummary:
 class Footer:
     """The last line of a run that came to its end.
 
-    `shadow` says what a gate that only watched would have failed, the worst first; None where none watched. `packages`
+    `shadow` says what a gate that only watched would have failed, the worst first; None where none watched. `elsewhere`
+    says which settings bore on a gate and did not stand in its command; None of a run that was no gate. `packages`
     and `libraries` are those of the environment that came after the header was written.
     """
 
@@ -243,5 +244,6 @@ class Footer:
     curves: tuple[CurveSummary, ...] = ()
     compiled: int = 0
     shadow: tuple[str, ...] | None = None
+    elsewhere: tuple[str, ...] | None = None
     packages: dict[str, str] = field(default_factory=dict)
     libraries: dict[str, str] = field(default_factory=dict)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from .command_line import is_configured
+from .ending import Ending, looked_key
 from .options import (
     FIXTURE,
     MARKER,
@@ -17,7 +19,6 @@ from .options import (
     SIDE_BY_SIDE,
     Hooks,
     add_options,
-    is_configured,
 )
 
 if TYPE_CHECKING:
@@ -34,8 +35,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Register the hooks that others may implement."""
+    """Register the hooks that others may implement, and the one around everything."""
     pluginmanager.add_hookspecs(Hooks)
+    pluginmanager.register(Ending(), "roofline-ending")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -48,7 +50,11 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     if any(name in os.environ for name in _LAUNCHED):
         from .attaching import attach
 
-        return attach(config)
+        status = attach(config)
+        if status is not None:
+            # Rank 0 has the gate.
+            config.stash[looked_key] = True
+        return status
     return None
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ..core.errors import BadInput, RanksFailed
-from .options import FIXTURE, RANKS_FIXTURE, option_value
+from .command_line import option_value
+from .options import FIXTURE, RANKS_FIXTURE
 
 if TYPE_CHECKING:
     from ..ranks.attach import Attached

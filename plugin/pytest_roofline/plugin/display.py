@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ..baselines.rows import memory_row
-from ..baselines.run_files import watched
+from ..baselines.run_files import settings_of_last_green, watched
 from ..baselines.run_rows import Ending
 from ..core.entries import RESOURCES
 from ..core.facts import DeviceFacts
@@ -82,9 +82,17 @@ def header_lines(session: RooflineSession) -> list[str]:
         f"roofline: {count(len(tests), 'measuring test')} planned, {_duration(seconds)} of measuring{a_round} "
         f"(tier {session.options.tier}, tolerance {format_tolerance(tolerance)}{_mode(session)})"
     )
+    lines += _settings_line(session)
     if session.warning:
         lines.append(f"roofline WARNING: {session.warning}")
     return lines
+
+
+def _settings_line(session: RooflineSession) -> list[str]:
+    """Which settings outside its command bear on a gate, and which it does not heed."""
+    unheeded = [str(one) for one in session.options.elsewhere if not one.heeded]
+    texts = [*session.settings, *(f"{text} (not heeded)" for text in unheeded)]
+    return [f"roofline: not in the command: {', '.join(texts)}"] if texts else []
 
 
 def _mode(session: RooflineSession) -> str:
@@ -208,7 +216,9 @@ def summary_lines(session: RooflineSession, width: int, colour: bool, status: in
     tests = [encodable(test_id) for test_id in session.planned]
     # With -v the details name all that is open.
     run, most = _run_argument(session), int(verbosity <= 0)
-    ended = closing_lines(rows, reds, tests, run, family, most, status, session.lost)
+    ended = closing_lines(
+        rows, reds, tests, run, family, most, status, session.lost, _new_settings(session)
+    )
     if session.options.shadow or (verbosity < 0 and not reds):
         # The lines of the watching gate have said why.
         ended = ended[-1:]
@@ -216,6 +226,14 @@ def summary_lines(session: RooflineSession, width: int, colour: bool, status: in
         *map(without_commands, tables),
         *(part for line in [*lines, *ended] for part in wrapped(line, width)),
     ]
+
+
+def _new_settings(session: RooflineSession) -> list[str]:
+    """The settings from outside the command of a gate that its last green run here did not have."""
+    if not session.settings:
+        return []
+    known = settings_of_last_green(session.options.folder, session.writer.path)
+    return [text for text in session.settings if text not in known]
 
 
 def tell(config: pytest.Config, line: str, *, progress: bool = True) -> None:

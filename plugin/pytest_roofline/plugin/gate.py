@@ -24,7 +24,9 @@ from ..core.units import count, encodable, listed, printable
 from ..hardware import family_of
 from ..report.messages import GATE, compared_of, recording
 from ..report.overview import together_text
-from .options import NOT_RUNNING, SIDE_BY_SIDE
+from .command_line import commands_gate
+from .ending import looked_key, looking, refuse_looking
+from .options import LOOKING, SIDE_BY_SIDE
 from .planned import Planned, by_benchmark, finds_all
 from .results import DEVICE, PROPERTY, fail, shadow_of
 from .round_child import in_round
@@ -117,6 +119,7 @@ CUT = Shortfall(
     "pytest.exit(returncode=0) ended the run before every test had its verdict",
     "Let the test fail or be skipped; a run that has to end is ended with another status.",
 )
+CUT_AT_END = "pytest.exit(returncode=0) ended the run before its report"
 
 
 class Gate(Closing):
@@ -176,6 +179,11 @@ class Gatekeeper:
     def __init__(self, options: Options) -> None:
         self._options = options
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Once all is configured: a conftest.py may not make a gate of the command look either."""
+        refuse_looking(session.config)
+
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self, session: pytest.Session) -> Generator[None, object, object]:
         """A run that ends before its first test has compared nothing."""
@@ -187,6 +195,7 @@ class Gatekeeper:
         """Behind every test and every report that waited; a run that was cut short is red for that already."""
         with self._no_green_exit(session):
             result = yield
+        session.config.stash[looked_key] = True
         if not (session.shouldfail or session.shouldstop):
             state, workers = (
                 _opened(session.config),
@@ -195,8 +204,9 @@ class Gatekeeper:
             found = (
                 [Shortfall("nothing was compared", SIDE_BY_SIDE)]
                 if workers
-                else nothing_compared(state)
+                else nothing_compared(state, looking(session.config))
             )
+            found += replaced_baselines(state.options if state is not None else self._options)
             self._require(session, found + (shortfalls(state) if state is not None else []))
         return result
 
@@ -208,6 +218,7 @@ class Gatekeeper:
             return
         except pytest.exit.Exception as error:
             stopped = error
+        session.config.stash[looked_key] = True
         if stopped.returncode == pytest.ExitCode.OK:
             # As the test was not, which ended the run.
             session._setupstate.teardown_exact(None)
@@ -217,13 +228,24 @@ class Gatekeeper:
             )
         raise stopped
 
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Whoever ends the run here by `pytest.exit(returncode=0)` does not hide its status, and makes it red."""
+        try:
+            return (yield)
+        except pytest.exit.Exception as error:
+            mine = in_round(session.config) is None and not hasattr(session.config, "workerinput")
+            if error.returncode != pytest.ExitCode.OK or not mine or self._options.shadow:
+                raise
+            status = int(session.exitstatus) or int(pytest.ExitCode.TESTS_FAILED)
+            raise pytest.exit.Exception(f"GATE: {CUT_AT_END}", status) from None
+
     def _require(self, session: pytest.Session, found: list[Shortfall]) -> None:
         """Fail for what was found, where this run is the one that decides."""
         config = session.config
-        looking = any(config.getoption(name, False) for name in NOT_RUNNING)
-        if found and not (
-            looking or in_round(config) is not None or hasattr(config, "workerinput")
-        ):
+        # Of editors that look, whose gate stands in the ini file.
+        idle = not commands_gate(config) and any(config.getoption(name, False) for name in LOOKING)
+        if found and not (idle or in_round(config) is not None or hasattr(config, "workerinput")):
             Gate.from_parent(
                 session, options=self._options, state=_opened(config), found=found
             ).run_last()
@@ -268,8 +290,19 @@ def _opened(config: pytest.Config) -> RooflineSession | None:
     return state if state is not None and state.opened else None
 
 
-def nothing_compared(state: RooflineSession | None) -> list[Shortfall]:
-    """That a run has compared nothing at all, where it has not."""
+def replaced_baselines(options: Options) -> list[Shortfall]:
+    """That something outside the command replaces the baselines that the gate stands on."""
+    refused = [printable(str(setting)) for setting in options.elsewhere if setting.refused]
+    if not refused:
+        return []
+    text = f"the baselines are replaced outside the command ({listed(refused, MOST_NAMED)})"
+    return [Shortfall(text, "Give --roofline-against in the command itself, or take it out there.")]
+
+
+def nothing_compared(state: RooflineSession | None, looks: str) -> list[Shortfall]:
+    """That a run has compared nothing at all, where it has not; `looks` says why pytest ran no test."""
+    if looks:
+        return [Shortfall(f"nothing was compared, since {looks}", "Take it out there.")]
     if state is None:
         remedy = "Expected one at least: look at the paths, -k, -m and --roofline-tier, and at what collects them."
         return [Shortfall("nothing was compared, since no test that measures was selected", remedy)]

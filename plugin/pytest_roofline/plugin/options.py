@@ -27,8 +27,18 @@ OOM = ("record",)
 PROFILERS = ("torch", "external")
 LAUNCHERS = ("local", "torchrun", "mpirun", "srun")
 
-# With these, pytest looks at tests but runs none.
-NOT_RUNNING = ("collectonly", "setupplan", "setuponly", "showfixtures", "show_fixtures_per_test")
+# With these, pytest looks at tests or tells of itself but runs no test; as they are written.
+LOOKING = {
+    "collectonly": "--collect-only",
+    "setupplan": "--setup-plan",
+    "setuponly": "--setup-only",
+    "showfixtures": "--fixtures",
+    "show_fixtures_per_test": "--fixtures-per-test",
+    "markers": "--markers",
+    "cacheshow": "--cache-show",
+    "help": "--help",
+    "version": "--version",
+}
 
 # Why tests that measure refuse to run in a worker of pytest-xdist.
 SIDE_BY_SIDE = (
@@ -100,12 +110,14 @@ _VALUES = (
     ("boot-timeout", "SECONDS", "timeout for starting all ranks of a world (default 90)"),
     ("dir", "DIR", "where runs are saved (default .roofline in the rootdir)"),
 )
-_LISTS = ("against", "baselines")
+LISTS = ("against", "baselines")
 _FLAGS = (
     ("qualify", "the gate for a new driver or node: inconclusive fails too"),
     ("require-baseline", "fail a test that has nothing to compare with"),
     ("require-hardware", "fail a test that would be skipped for lack of hardware"),
 )
+# The names of all options.
+NAMES = (*(name for name, *_ in (*_VALUES, *_FLAGS)), "ci")
 # What the columns of the table mean.
 COLUMNS = (
     "of roof: share of the hardware's peak (* measured here; cache: no share, as the data stay in the cache); against "
@@ -115,9 +127,6 @@ _CI = (
     "gate: baseline and hardware required; invalid, degraded and nothing compared fail; up to 12 rounds, 30 minutes; "
     f"={SHADOW} fails nothing and reports what would have failed"
 )
-
-# Options that this run does not heed, given or set, since it is a part of another one.
-unheeded_key: "pytest.StashKey[frozenset[str]]" = pytest.StashKey()
 
 
 class _Profile(argparse.Action):
@@ -146,7 +155,7 @@ def add_options(parser: pytest.Parser) -> None:
         f"roofline: is this machine as fast as it should be? Columns of its table: {COLUMNS}",
     )
     for name, metavar, text in _VALUES:
-        many = name in _LISTS
+        many = name in LISTS
         # A profiler need not be named.
         more: dict[str, Any] = {"nargs": "?", "const": PROFILERS[0]} if name == "profile" else {}
         action = "append" if many else "store"
@@ -154,31 +163,18 @@ def add_options(parser: pytest.Parser) -> None:
             f"--roofline-{name}", action=action, default=None, metavar=metavar, help=text, **more
         )
         kind: Any = "args" if many else "string"
-        parser.addini(_ini(name), text.replace("%%", "%"), type=kind)
+        parser.addini(ini_name(name), text.replace("%%", "%"), type=kind)
     for name, text in _FLAGS:
         group.addoption(f"--roofline-{name}", action="store_true", default=None, help=text)
-        parser.addini(_ini(name), text, type="bool", default=False)
+        parser.addini(ini_name(name), text, type="bool", default=False)
     group.addoption("--roofline-ci", action=_Profile, default=None, help=_CI)
     # In a TOML file `true` is no text; only pytest from 9.2 on takes either.
     kind = bool | str if pytest.version_tuple >= (9, 2) else "string"
     parser.addini("roofline_ci", _CI, type=kind, default="")
 
 
-def is_configured(config: pytest.Config) -> bool:
-    """Whether any option or ini value of ours is set."""
-    names = [name for name, *_ in (*_VALUES, *_FLAGS)] + ["ci"]
-    return any(option_value(config, name) is not None for name in names)
-
-
-def option_value(config: pytest.Config, name: str) -> Any:
-    """An option's raw value: the command line's, else the ini file's, else None; None of what is not heeded."""
-    if name in config.stash.get(unheeded_key, ()):
-        return None
-    given = config.getoption(f"--roofline-{name}")
-    return given if given is not None else config.getini(_ini(name)) or None
-
-
-def _ini(name: str) -> str:
+def ini_name(name: str) -> str:
+    """The ini twin of an option of ours: `roofline_fail_on`."""
     return f"roofline_{name.replace('-', '_')}"
 
 

@@ -17,14 +17,13 @@ import pytest
 from ..core.errors import BadInput, RooflineError, refuse_wide
 from ..core.keys import BY_POSITION, CACHES, Cache, canonical
 from ..core.units import encodable
+from .command_line import SELECTING
 from .options import FIXTURE, MARKER, MARKER_KEYWORDS, NEEDS, OOM, TIERS
 from .settings import parse_options
 
 if TYPE_CHECKING:
     from ..baselines.files import Entries
 
-# Options of pytest that leave tests out, or do not even look for them.
-_NARROWING = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "stepwise")
 # What has no name that would stay when the parameters of its test change places.
 NAMELESS = object()
 # Types, devices and layouts of libraries, which their text tells apart: `torch.float16`, `cuda:1`, `int8`.
@@ -328,7 +327,7 @@ def by_benchmark(plans: Iterable[Planned]) -> dict[str, set[str]]:
 
 def finds_all(config: pytest.Config) -> bool:
     """Whether pytest leaves no test out, and was given no path, or those where it looks by itself."""
-    if any(config.getoption(name, None) for name in _NARROWING) or any(
+    if any(config.getoption(name, None) for name in SELECTING) or any(
         "::" in argument for argument in config.args
     ):
         return False

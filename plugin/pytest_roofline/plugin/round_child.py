@@ -19,8 +19,8 @@ from _pytest.runner import runtestprotocol
 
 from ..core.units import encodable
 from ..engine.identity import copied_from
+from .command_line import unheeded_key
 from .options import ROUND_VARIABLE as VARIABLE
-from .options import unheeded_key
 
 PARENT_EVERY_S = 0.5
 

@@ -32,7 +32,7 @@ from .held_reports import (
 )
 from .launcher import by_world, launcher_of, uses_ranks
 from .observing import forget_locals, ran_out, watched
-from .options import NOT_RUNNING, SAVED_VARIABLE, SIDE_BY_SIDE
+from .options import LOOKING, SAVED_VARIABLE, SIDE_BY_SIDE
 from .planned import clash_key, measures, plan, read_marks, select
 from .results import require
 from .round_child import in_round
@@ -158,7 +158,7 @@ class Running:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self.only_looking = any(config.getoption(name, False) for name in NOT_RUNNING)
+        self.only_looking = any(config.getoption(name, False) for name in LOOKING)
         self.state = config.stash[session_key] = RooflineSession(config, parse_options(config))
         self.deciding = Deciding(config, self.state, self.only_looking)
         self.bridge = bridge_of(self.state)
@@ -324,9 +324,15 @@ class Running:
         terminalreporter.section("roofline")
         writer = terminalreporter._tw
         for line in summary_lines(self.state, writer.fullwidth, writer.hasmarkup, status):
-            terminalreporter.write_line(line, **MARKUP.get(line.partition(":")[0], {}))
+            terminalreporter.write_line(line, **_markup(line))
         for line in self.state.reports.annotations:
             terminalreporter.write_line(line)
+
+
+def _markup(line: str) -> dict[str, bool]:
+    """The colour of the sentence that says how the run ended; none of any other line."""
+    word = line.partition(":")[0].partition(" (")[0]
+    return MARKUP.get(word, {})
 
 
 def _status_word(state: RooflineSession, item: pytest.Item) -> str:

@@ -99,6 +99,11 @@ class RooflineSession:
         return self._under_test is not None
 
     @property
+    def settings(self) -> tuple[str, ...]:
+        """What holds under a gate of the command and does not stand in it: `pytest.ini: tolerance 45 %`."""
+        return tuple(str(setting) for setting in self.options.elsewhere if setting.heeded)
+
+    @property
     def rows(self) -> list[Row]:
         """Of everything that was measured or compiled."""
         return [*self.timed.rows, *self.compiled.rows]
@@ -299,5 +304,6 @@ class RooflineSession:
             shadow=shadow_of(self.config).sentences
             if self.options.shadow and ended and self.round is None
             else None,
+            elsewhere=self.settings if self.options.gate and self.round is None else None,
         )
         self.writer.write(footer)

@@ -11,7 +11,8 @@ import pytest
 
 from ..core.errors import BadInput, RooflineError
 from ..core.units import parse_duration, parse_fraction, parse_tolerance
-from .options import LAUNCHERS, PROFILERS, SHADOW, TIERS, option_value
+from .command_line import Setting, option_value, settings_elsewhere
+from .options import LAUNCHERS, PROFILERS, SHADOW, TIERS
 from .round_child import in_round
 
 # `--roofline-rounds=auto`; `stats.looks` plans for the same number.
@@ -34,7 +35,7 @@ class Options:
     `gate` tells that a profile of a gate was asked for, `shadow` that it only says what it would have failed.
     `until_recorded` lets NO BASELINE of single tests pass as long as this hardware has no recorded entry at all.
     `rounds` is None where nobody said: more processes follow then for what looks slow. `recording` is how many measure
-    what nothing is known of.
+    what nothing is known of. `elsewhere` are settings that bear on a gate of the command and do not stand in it.
     """
 
     folder: Path
@@ -65,6 +66,7 @@ class Options:
     rank_timeout_s: float | None = None
     boot_timeout_s: float = BOOT_TIMEOUT_S
     command: tuple[str, ...] = ()
+    elsewhere: tuple[Setting, ...] = ()
 
 
 def _one_of(*allowed: str, more: str = "") -> Callable[[str, str], str]:
@@ -173,6 +175,7 @@ def _parse(config: pytest.Config) -> Options:
         baselines=_folders(config),
         expect=_expect(config),
         command=tuple(str(argument) for argument in config.invocation_params.args),
+        elsewhere=settings_elsewhere(config),
         **_gate(config) | given,
     )
 

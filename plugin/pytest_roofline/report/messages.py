@@ -273,6 +273,7 @@ def closing_lines(
     most: int = 1,
     status: int = 0,
     lost: str = "",
+    settings: Sequence[str] = (),
 ) -> list[str]:
     """What is red, or what would decide what is open; and behind that the sentence that says how the run ended.
 
@@ -284,6 +285,7 @@ def closing_lines(
         family: the hardware family.
         most: of what is open, so many are told of.
         status: with which the tests ended; what could not be written, which `lost` names, makes 1 of a 0.
+        settings: that bear on the gate, stand outside its command, and are new: `pytest.ini: tolerance 45 %`.
     """
     # Where memory ran out as a test expected it, nothing is left to decide.
     expected = sum(row.what == "memory" and row.test not in reds for row in rows)
@@ -301,7 +303,9 @@ def closing_lines(
         ]
     if len(undecided) > len(above) > 0 and not reds and most:
         above[-1] += f" (and {len(undecided) - len(above)} more)"
-    last = [_sentence(rows, reds, undecided, planned, colour_of(rows, reds, status))]
+    colour = colour_of(rows, reds, status)
+    colour += f" ({printable(', '.join(settings))})" if settings else ""
+    last = [_sentence(rows, reds, undecided, planned, colour)]
     last += [f"{expected} OUT OF MEMORY as expected"] if expected else []
     # Tests that measure nothing are none of ours, but nobody should take their failure for a green run.
     if (status or lost) and not reds:

@@ -1,0 +1,186 @@
+"""The command itself, which decides a gate, and what is in force from elsewhere: ini file, environment, conftest.py.
+
+Whoever changes the code may change these files too, so they must not decide unseen what the code is held against.
+"""
+
+import argparse
+import os
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from ..core.errors import BadInput
+from ..core.units import format_tolerance, parse_tolerance, printable
+from .options import LISTS, NAMES, ini_name
+
+# Options that this run does not heed, given or set, since it is a part of another one.
+unheeded_key: "pytest.StashKey[frozenset[str]]" = pytest.StashKey()
+_command_key: "pytest.StashKey[argparse.Namespace]" = pytest.StashKey()
+# Options of pytest that leave tests out, or do not even look for them, as they are written.
+SELECTING = {
+    "keyword": "-k",
+    "markexpr": "-m",
+    "deselect": "--deselect",
+    "ignore": "--ignore",
+    "ignore_glob": "--ignore-glob",
+    "lf": "--lf",
+    "stepwise": "--stepwise",
+}
+# Options of ours that a gate of the command takes from the command or its profile alone.
+_OF_THE_COMMAND = ("ci", "rounds", "time")
+# Options of ours from elsewhere that may turn red into green: these hold, and are named.
+_LOOSENING = ("tolerance", "fail-on", "baselines", "device", "budget")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """An option that bears on a gate and does not stand in the command.
+
+    Args:
+        source: where it stands: `pytest.ini`, `PYTEST_ADDOPTS` or `conftest.py`.
+        option: its name without dashes and prefix: `tolerance`, `keyword`.
+        text: the option with its value, for a person: `tolerance 45 %`.
+    """
+
+    source: str
+    option: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.text}"
+
+    @property
+    def heeded(self) -> bool:
+        """Whether it holds although it comes from elsewhere."""
+        return self.option not in _OF_THE_COMMAND
+
+    @property
+    def refused(self) -> bool:
+        """Whether it replaces the baselines, which turns a gate red."""
+        return self.option == "against"
+
+
+def command_of(config: pytest.Config) -> argparse.Namespace:
+    """The options of the command alone: without `addopts`, PYTEST_ADDOPTS and what a conftest.py sets."""
+    if _command_key not in config.stash:
+        config.stash[_command_key] = _parsed(config, config.invocation_params.args)
+    return config.stash[_command_key]
+
+
+def _parsed(config: pytest.Config, words: Sequence[object]) -> argparse.Namespace:
+    # Before version 9 pytest printed its help as soon as it read the option.
+    texts = [str(word) for word in words if word not in ("-h", "--help")]
+    options = config._parser.parse_known_args(texts, namespace=argparse.Namespace())
+    options.help = len(texts) < len(words)
+    return options
+
+
+def commands_gate(config: pytest.Config) -> bool:
+    """Whether the command itself asks for a gate."""
+    return any(_own_value(config, name) for name in ("ci", "qualify"))
+
+
+def _own_value(config: pytest.Config, name: str) -> Any:
+    """The raw value of an option of ours that the command gives, also by `-o`; None where it gives none."""
+    command, ini = command_of(config), ini_name(name)
+    value = getattr(command, ini, None)
+    if value is None and any(text.partition("=")[0] == ini for text in command.override_ini or []):
+        return config.getini(ini) or None
+    return value
+
+
+def is_configured(config: pytest.Config) -> bool:
+    """Whether any option or ini value of ours is set."""
+    return any(option_value(config, name) is not None for name in NAMES)
+
+
+def option_value(config: pytest.Config, name: str) -> Any:
+    """An option's raw value: the command line's, else the ini file's, else None; None of what is not heeded."""
+    if name in config.stash.get(unheeded_key, ()):
+        return None
+    if name not in LISTS and commands_gate(config):
+        value = _own_value(config, name)
+        if value is not None or name in _OF_THE_COMMAND:
+            return value
+    return _value_in_force(config, name)
+
+
+def _value_in_force(config: pytest.Config, name: str) -> Any:
+    given = config.getoption(f"--roofline-{name}")
+    return given if given is not None else config.getini(ini_name(name)) or None
+
+
+def settings_elsewhere(config: pytest.Config) -> tuple[Setting, ...]:
+    """What bears on a gate of the command and does not stand in it; empty where no command asks for a gate."""
+    if not commands_gate(config):
+        return ()
+    return (*_ours_elsewhere(config), *_selection_elsewhere(config), *_paths_elsewhere(config))
+
+
+def _ours_elsewhere(config: pytest.Config) -> Iterator[Setting]:
+    for name in ("against", *_LOOSENING, *_OF_THE_COMMAND):
+        own, value = _own_value(config, name), _value_in_force(config, name)
+        if own is not None and name not in LISTS:
+            continue
+        for part in _beyond(value, own):
+            source = _source(config, ini_name(name), part)
+            yield Setting(source, name, printable(f"{name} {_shown(name, part)}"))
+
+
+def _shown(name: str, value: object) -> str:
+    if name != "tolerance":
+        return str(value)
+    try:
+        return format_tolerance(parse_tolerance(str(value), name))
+    except BadInput:
+        return str(value)
+
+
+def _selection_elsewhere(config: pytest.Config) -> Iterator[Setting]:
+    command = command_of(config)
+    for option, flag in SELECTING.items():
+        own, value = getattr(command, option, None), getattr(config.option, option, None)
+        for part in _beyond(value, own):
+            text = flag if part is True else f"{flag} {part}"
+            yield Setting(_source(config, option, part), option, printable(text))
+
+
+def _paths_elsewhere(config: pytest.Config) -> Iterator[Setting]:
+    """The paths that come from elsewhere where the command names none; `testpaths` is where pytest looks by itself."""
+    if command_of(config).file_or_dir or config.args_source is not config.ArgsSource.ARGS:
+        return
+    for path in config.args:
+        yield Setting(_source(config, "file_or_dir", path), "path", printable(path))
+
+
+def _beyond(value: Any, own: Any) -> list[Any]:
+    """The parts of a value that the command does not give: of a list some of its members, else all or nothing."""
+    if isinstance(value, list):
+        return [part for part in value if part not in (own or ())]
+    return [value] if value and value != own else []
+
+
+def source_of(config: pytest.Config, option: str, value: object) -> str:
+    """Where a value in force stands: `pytest.ini`, PYTEST_ADDOPTS, `conftest.py`; empty where the command gives it."""
+    return (
+        "" if getattr(command_of(config), option, None) == value else _source(config, option, value)
+    )
+
+
+def _source(config: pytest.Config, option: str, part: object) -> str:
+    """Where a value in force stands that the command does not give."""
+    ini = config.inipath.name if config.inipath is not None else "an ini file"
+    environment = shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
+    places: tuple[tuple[str, Callable[[], Any]], ...] = (
+        ("PYTEST_ADDOPTS", lambda: getattr(_parsed(config, environment), option, None)),
+        (ini, lambda: getattr(_parsed(config, config.getini("addopts")), option, None)),
+        (ini, lambda: config.getini(option) if option in map(ini_name, NAMES) else None),
+    )
+    for source, read in places:
+        value = read()
+        if part == value or (isinstance(value, list) and part in value):
+            return source
+    return "conftest.py"

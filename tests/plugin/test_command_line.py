@@ -1,0 +1,224 @@
+"""The command of a gate decides: what a pytest.ini, PYTEST_ADDOPTS or a conftest.py sets beside it cannot hide."""
+
+import pytest
+
+from .conftest import ONE
+
+TWO = f"{ONE.format(marks='')}\ndef test_two(roofline, busy):\n    roofline.measure(lambda: busy(1e-3), work=WORK)\n"
+SOURCES = {
+    "ini": "pytest.ini",
+    "addopts": "pytest.ini",
+    "environment": "PYTEST_ADDOPTS",
+    "conftest": "conftest.py",
+}
+
+
+@pytest.fixture
+def recorded(desk):
+    """A desk whose two tests have a baseline."""
+    desk.baseline(text=TWO)
+    return desk
+
+
+def set_elsewhere(desk, monkeypatch, place, option, value, ini=None):
+    """Set an option outside the command: by its ini twin, in addopts, in PYTEST_ADDOPTS, or in a conftest.py."""
+    words = (
+        f"{option} {value}"
+        if option.startswith("-") and not option.startswith("--")
+        else f"{option}={value}"
+    )
+    if place == "ini":
+        desk.ini(f"{ini} = {value}")
+    elif place == "addopts":
+        desk.ini(f"addopts = {words}")
+    elif place == "environment":
+        monkeypatch.setenv("PYTEST_ADDOPTS", words)
+    else:
+        name = {"-k": "keyword"}.get(option, option.strip("-").replace("-", "_"))
+        held = [value] if name == "roofline_against" else value
+        hook = f"@pytest.hookimpl(trylast=True)\ndef pytest_configure(config): config.option.{name} = {held!r}\n"
+        desk.pytester.makeconftest(f"{desk.conftest}\n{hook}")
+
+
+@pytest.mark.parametrize("place", SOURCES)
+@pytest.mark.parametrize("option", ["--roofline-rounds", "--roofline-time"])
+def test_no_other_place_takes_a_gate_its_rounds(recorded, monkeypatch, place, option):
+    value = "1" if option == "--roofline-rounds" else "1e-9"
+    set_elsewhere(recorded, monkeypatch, place, option, value, option.strip("-").replace("-", "_"))
+    result = recorded.run("--roofline-ci")
+    result.assert_outcomes(passed=2)
+    name = option.removeprefix("--roofline-")
+    result.stdout.fnmatch_lines(
+        [
+            "roofline: *up to 12 rounds, no round after 30 min*",
+            f"roofline: not in the command: {SOURCES[place]}: {name} {value} (not heeded)",
+        ]
+    )
+
+
+def test_a_slowdown_is_red_although_the_ini_asks_for_one_round(recorded):
+    recorded.script(slow=1.3)
+    recorded.ini("roofline_rounds = 1")
+    result = recorded.run("--roofline-ci", "-k", "one")
+    result.stdout.fnmatch_lines(["one: +30.0 % time * REGRESSED, *, 7 against 5 processes"])
+
+
+@pytest.mark.parametrize("place", SOURCES)
+def test_a_gate_whose_baselines_are_replaced_outside_its_command_is_red(
+    recorded, monkeypatch, place
+):
+    recorded.script(slow=1.3)
+    recorded.run("-q", "--roofline-save=evil", "--roofline-rounds=1")
+    set_elsewhere(recorded, monkeypatch, place, "--roofline-against", "evil", "roofline_against")
+    result = recorded.run("--roofline-ci", "--roofline-rounds=1")
+    result.assert_outcomes(passed=2, failed=1)
+    setting = f"{SOURCES[place]}: against evil"
+    result.stdout.fnmatch_lines(
+        [
+            f"GATE: the baselines are replaced outside the command ({setting})",
+            f"RED ({setting}): the gate compared too little, 2 of 2 fast enough",
+        ]
+    )
+    # In the command itself it is what was asked for.
+    recorded.ini()
+    recorded.pytester.makeconftest(recorded.conftest.partition("\n@pytest.hookimpl(trylast")[0])
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    command = ("--roofline-ci", "--roofline-rounds=1", "--roofline-against=evil")
+    result = recorded.run(*command)
+    assert (result.ret, "GREEN: 2 of 2 fast enough" in result.stdout.lines) == (0, True)
+
+
+LOOSER = {
+    "tolerance": ("--roofline-tolerance", "45%", "roofline_tolerance", "tolerance 45 %", 2),
+    "selection": ("-k", "two", None, "-k two", 1),
+}
+
+
+@pytest.mark.parametrize("place", SOURCES)
+@pytest.mark.parametrize("kind", LOOSER)
+def test_what_holds_outside_the_command_is_named_until_a_green_run_had_it(
+    recorded, monkeypatch, place, kind
+):
+    option, value, ini, text, count = LOOSER[kind]
+    if place == "ini" and ini is None:
+        place = "addopts"
+    recorded.script(slow=1.3 if kind == "tolerance" else {"test_one": 1.3})
+    set_elsewhere(recorded, monkeypatch, place, option, value, ini)
+    setting = f"{SOURCES[place]}: {text}"
+    fine = f"{count} of {count} fast enough"
+    for last in (f"GREEN ({setting}): {fine}", f"GREEN: {fine}"):
+        result = recorded.run("--roofline-ci", "--roofline-rounds=1")
+        assert (result.ret, [line for line in result.stdout.lines if line.startswith("GREEN")]) == (
+            0,
+            [last],
+        )
+        assert f"roofline: not in the command: {setting}" in result.stdout.lines
+
+
+def test_what_the_command_gives_holds_over_every_other_place(recorded, monkeypatch):
+    looser = [(place, *LOOSER["tolerance"][:3]) for place in SOURCES]
+    for place, option, value, ini in looser:
+        set_elsewhere(recorded, monkeypatch, place, option, value, ini)
+    # By `-o` it stands in the command as well.
+    for words in (("--roofline-tolerance=6%",), ("-o", "roofline_tolerance=6%")):
+        result = recorded.run("--roofline-ci", "--roofline-rounds=1", *words)
+        result.stdout.fnmatch_lines(["roofline: *tolerance 6 %*"])
+        assert "not in the command" not in result.stdout.str()
+
+
+def test_a_gate_that_only_the_ini_asks_for_takes_all_from_there(recorded):
+    recorded.script(slow=1.3)
+    recorded.ini("roofline_ci = true", "roofline_rounds = 1", "roofline_tolerance = 45%")
+    result = recorded.run()
+    assert (result.ret, result.stdout.lines.count("GREEN: 2 of 2 fast enough")) == (0, 1)
+    assert "not in the command" not in result.stdout.str()
+
+
+def test_the_ini_cannot_make_a_gate_of_the_command_watch_only(recorded):
+    recorded.ini("roofline_ci = shadow")
+    for gate in ("--roofline-ci", "--roofline-qualify"):
+        assert "SHADOW" not in recorded.run(gate).stdout.str()
+
+
+LOOKS = {
+    "--collect-only": "collectonly",
+    "--co": "collectonly",
+    "--setup-plan": "setupplan",
+    "--setup-only": "setuponly",
+    "--fixtures": "showfixtures",
+    "--fixtures-per-test": "show_fixtures_per_test",
+    "--markers": "markers",
+    "--cache-show": "cacheshow",
+    "--help": "help",
+    "--version --version": "version",
+}
+
+
+@pytest.mark.parametrize("place", ["command", "addopts", "environment"])
+@pytest.mark.parametrize("flag", LOOKS)
+def test_an_option_that_only_looks_and_a_gate_of_the_command_are_a_usage_error(
+    desk, monkeypatch, sentence, place, flag
+):
+    desk.suite(TWO)
+    if place == "addopts":
+        desk.ini(f"addopts = {flag}")
+    elif place == "environment":
+        monkeypatch.setenv("PYTEST_ADDOPTS", flag)
+    words = flag.split() if place == "command" else []
+    for gate in ("--roofline-ci", "--roofline-ci=shadow", "--roofline-qualify"):
+        sentence(desk.run(gate, *words), "only looks at tests", SOURCES.get(place, "--"))
+    # Without a gate in the command, and for an editor whose project has one in its ini file, pytest looks.
+    assert desk.run(*words).ret == 0
+    if place != "addopts":
+        desk.ini("roofline_ci = true")
+        assert desk.run(*words).ret == 0
+
+
+def test_a_conftest_that_makes_a_gate_look_is_no_green_run_either(desk, sentence):
+    desk.suite(TWO)
+    plain = desk.conftest
+    for hook, status in (
+        ("pytest_configure(config): config.option.collectonly = True", 4),
+        ("pytest_collection(session): session.config.option.collectonly = True", 1),
+    ):
+        desk.pytester.makeconftest(f"{plain}\ndef {hook}\n")
+        result = desk.run("--roofline-ci")
+        text = "conftest.py: --collect-only only looks at tests"
+        assert (result.ret, text in result.stdout.str() + result.stderr.str()) == (status, True)
+
+
+EXIT = "pytest.exit('the node is needed', returncode=0)"
+
+
+@pytest.mark.parametrize(
+    ("hook", "text"),
+    {
+        "pytest_configure": "the run ended with status 0 before every test had its verdict",
+        "pytest_sessionstart": "the run ended with status 0 before every test had its verdict",
+        "pytest_sessionfinish": "pytest.exit(returncode=0) ended the run before its report",
+    }.items(),
+)
+def test_a_conftest_that_ends_a_gate_with_status_0_ends_no_green_run(recorded, hook, text):
+    recorded.pytester.makeconftest(f"{recorded.conftest}\ndef {hook}(): {EXIT}\n")
+    for gate, status in (
+        ("--roofline-ci", 1),
+        ("--roofline-qualify", 1),
+        ("--roofline-ci=shadow", 0),
+    ):
+        result = recorded.run(gate, "--roofline-rounds=1")
+        assert (result.ret, f"GATE: {text}" in result.stderr.str()) == (
+            status,
+            bool(status) or "run ended" in text,
+        )
+    assert recorded.run().ret == 0
+    # What was red stays red.
+    if hook == "pytest_sessionfinish":
+        recorded.suite("def test_bad(): assert False\n")
+        assert recorded.run("--roofline-ci").ret == 1
+
+
+def test_a_conftest_that_runs_nothing_in_place_of_pytest_ends_no_green_run(recorded):
+    recorded.pytester.makeconftest(
+        f"{recorded.conftest}\n@pytest.hookimpl(tryfirst=True)\ndef pytest_cmdline_main(): return 0\n"
+    )
+    assert (recorded.run("--roofline-ci").ret, recorded.run().ret) == (1, 0)
