@@ -223,24 +223,106 @@ def test_an_entry_that_nobody_measured_is_red_and_the_cure_is_named(recorded):
     recorded.run(*ONCE, "--roofline-ci").assert_outcomes(passed=2, failed=1)
 
 
+DELETED = ("def test_other", "def helper_other")
+MARKED = TWO.replace("def test_other", "@pytest.mark.perf\ndef test_other")
+DROPS = """
+def pytest_collection_modifyitems(config, items):
+    dropped = [item for item in items if item.name == "test_other"]
+    items[:] = [item for item in items if item not in dropped]
+    {announce}
+"""
+
+
 def test_what_a_selection_leaves_out_fails_nothing(recorded):
-    nightly = TWO.replace("def test_other", "@pytest.mark.roofline(tier='nightly')\ndef test_other")
-    deleted = TWO.replace("def test_other", "def helper_other")
     for text, options, left_out in (
         (TWO, ("-k", "64"), 2),
         (TWO, ("-m", "not slow"), 0),
         (TWO, ("--deselect", "test_suite.py::test_other"), 1),
         (TWO, ("test_suite.py::test_copy[64]",), 2),
         (TWO, ("test_suite.py::test_copy",), 1),
-        (nightly, (), 1),
-        # One that is gone may have been left out.
-        (deleted, ("-k", "copy"), 1),
-        (deleted, ("test_suite.py",), 1),
+        # Of one that is gone, its entry tells that this run would not have selected it.
+        (TWO.replace(*DELETED), ("-k", "copy"), 1),
+        (TWO.replace(*DELETED), ("--deselect", "test_suite.py::test_other"), 1),
+        (TWO.replace(*DELETED), ("test_suite.py::test_copy",), 1),
+        (TWO.replace("[64, 128]", "[64]"), ("-k", "64 or other"), 1),
     ):
         recorded.suite(text)
         result = recorded.run(*ONCE, "--roofline-ci", *options)
         assert result.ret == 0, options
         assert f"{3 - left_out} measured" in result.stdout.lines, options
+
+
+def test_the_entry_of_a_test_that_is_gone_is_red_where_the_command_would_have_selected_it(desk):
+    desk.ini("markers = perf")
+    desk.baseline(text=MARKED)
+    desk.suite(MARKED.replace(*DELETED))
+    said = MISSED.format("other: there is no such test")
+    for options in (
+        ("-k", "copy or other"),
+        ("-k", "TEST_OTHER or 64"),
+        ("-k", "test_suite and not 128"),
+        ("-m", "not slow"),
+        ("test_suite.py",),
+        (".", "-k", "perf or copy"),
+        ("--deselect", "test_suite.py::test_copy[64]"),
+        ("--ignore", "test_more.py"),
+    ):
+        assert said in gated(desk, "--roofline-ci", *options), options
+    desk.suite(MARKED.replace("test_other", "test_new").replace("[64, 128]", "[64]"))
+    said = MISSED.format("copy[128]: its test has other parameters now")
+    assert said in gated(desk, "--roofline-ci", "-k", "copy")
+
+
+def test_the_entry_of_a_test_that_is_left_out_otherwise_than_when_it_was_recorded_is_red(desk):
+    desk.ini("markers =", "    perf", "    slow")
+    desk.baseline(text=MARKED)
+    plain = desk.conftest
+    above = MARKED.replace("perf", "roofline(tier='nightly')")
+    for text, drops, options, why in (
+        (above, "", ("-k", "other or copy"), "its test is of tier nightly now"),
+        (above, "", (), "its test is of tier nightly now"),
+        (MARKED.replace("perf", "slow"), "", ("-m", "perf or not slow"), "-k or -m no longer selects its test"),
+        (MARKED, DROPS.format(announce=""), (), "a conftest.py or a plugin has dropped its test"),
+        (MARKED, DROPS.format(announce=""), ("-k", "other or 64"), "a conftest.py or a plugin has dropped its test"),
+    ):  # fmt: skip
+        desk.suite(text)
+        desk.pytester.makeconftest(plain + drops)
+        assert MISSED.format(f"other: {why}") in gated(desk, "--roofline-ci", *options), why
+    # What is announced is told by pytest itself, and what a higher tier measured is not asked for in a lower one.
+    announced = DROPS.format(announce="config.hook.pytest_deselected(items=dropped)")
+    desk.pytester.makeconftest(plain + announced)
+    assert gated(desk, "--roofline-ci") == ""
+    desk.pytester.makeconftest(plain)
+    desk.suite(above)
+    assert desk.run(*ONCE, "--roofline-tier=nightly", "--roofline-save=night").ret == 0
+    assert desk.cli("baseline", "propose", "night", "-o", "p.json").exit_code == 0
+    assert desk.cli("baseline", "approve", "p.json").exit_code == 0
+    assert gated(desk, "--roofline-ci") == ""
+    desk.suite(above.replace(*DELETED))
+    nightly = ("--roofline-ci", "--roofline-tier=nightly")
+    assert MISSED.format("other: there is no such test") in gated(desk, *nightly)
+
+
+def test_an_entry_that_does_not_name_its_test_is_named_and_not_judged_by_a_selection(recorded):
+    path = recorded.path / "baselines" / "h100.json"
+    raw = json.loads(path.read_text())
+    tests = [(entry.pop("test_id"), entry.pop("tier")) for entry in raw["entries"]]
+    assert tests == [
+        ("test_suite.py::test_copy[64]", "quick"),
+        ("test_suite.py::test_copy[128]", "quick"),
+        ("test_suite.py::test_other", "quick"),
+    ]
+    path.write_text(json.dumps(raw))
+    recorded.suite(TWO.replace(*DELETED))
+    result = recorded.run(*ONCE, "--roofline-ci", "-k", "copy or other")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        [
+            "WARNING: 1 of the baseline's entries not measured, and they do not name their test (other): *"
+        ]
+    )
+    # Where nothing is left out it is judged by its name.
+    assert MISSED.format("other: there is no such test") in gated(recorded, "--roofline-ci")
 
 
 def test_paths_where_pytest_looks_by_itself_are_no_selection(recorded):
@@ -260,6 +342,19 @@ def test_paths_where_pytest_looks_by_itself_are_no_selection(recorded):
             testpaths,
             given,
         )
+
+
+def test_a_run_that_is_started_in_a_folder_below_covers_that_folder_alone(recorded, monkeypatch):
+    (recorded.path / "below").mkdir()
+    text = TWO.replace("test_copy", "test_below").replace(*DELETED)
+    recorded.suite(text, "below/test_below")
+    monkeypatch.chdir(recorded.path / "below")
+    result = recorded.run(*ONCE, "--roofline-ci=shadow")
+    assert "there is no such test" not in result.stdout.str()
+    monkeypatch.chdir(recorded.path)
+    recorded.suite(TWO.replace(*DELETED))
+    result = recorded.run(*ONCE, "--roofline-ci=shadow")
+    assert "other: there is no such test" in result.stdout.str()
 
 
 def test_an_entry_of_other_hardware_is_not_missed_and_no_later_lf_looks_for_the_item(recorded):

@@ -237,6 +237,8 @@ def _of_one_mode(
 def _entry(sessions: Sequence[tuple[Run, list[Measurement]]]) -> Entry:
     first = sessions[0][1][0]
     key: Key = first.key
+    _, newest = max(sessions, key=lambda session: session[0].header.started)
+    test = newest[-1]
     return Entry(
         benchmark=key.benchmark,
         name=key.name,
@@ -255,6 +257,10 @@ def _entry(sessions: Sequence[tuple[Run, list[Measurement]]]) -> Entry:
         sessions=tuple(_session(run, measurements) for run, measurements in sessions),
         peak_bytes=_newest_peak(sessions),
         called=first.label if first.label != key.label else "",
+        # What a program imported is no test that a run could select.
+        test_id=test.test_id if test.tier else "",
+        tier=test.tier,
+        marks=test.marks,
     )
 
 

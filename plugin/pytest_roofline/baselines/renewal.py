@@ -179,7 +179,7 @@ def renew(
         "reason": proposed.reason or before.reason,
         "peak_bytes": size_bytes,
         "called": proposed.called,
-    }
+    } | _test_of(proposed if proposed.tier else before)
     history: dict[str, Any] = {"anchor": before.anchor, "renewals": before.renewals}
     anew, joined = (replace(entry, **decided, **history) for entry in (anew, joined))
     kept = replace(before, **decided)
@@ -191,7 +191,7 @@ def renew(
     )
     if anew == kept or (known and not replaces):
         why = peak_why or "tolerance"
-        same = kept == replace(before, called=kept.called)
+        same = kept == replace(before, called=kept.called, **_test_of(kept))
         return (
             Change(kept, before, "unchanged")
             if same
@@ -220,6 +220,11 @@ def renew(
     )
     told = "; ".join(filter(None, (why, peak_why)))
     return Change(after, before, "replaced" if why else "joined", told, crept or refusal)
+
+
+def _test_of(entry: Entry) -> dict[str, Any]:
+    """The fields of an entry that say which test measured it."""
+    return {"test_id": entry.test_id, "tier": entry.tier, "marks": entry.marks}
 
 
 def _renewed_peak(proposed: Entry, before: Entry, replaces: bool) -> tuple[int | None, str, str]:

@@ -76,6 +76,8 @@ class Entry:
         renewals: of a measured entry, the newest of them, oldest first: see `baselines.renewal`.
         peak_bytes: of a measured entry, the most memory that one call holds; None where nobody measured it.
         called: of a measured entry, its test's own name; empty where benchmark and parameters make the same.
+        test_id, tier, marks: of a measured entry, the test that measured it last: its node id, its tier, and the
+            keyword arguments of its markers by their name; empty where no test of pytest did.
     """
 
     benchmark: str
@@ -105,6 +107,9 @@ class Entry:
     renewals: tuple[Renewal, ...] = ()
     peak_bytes: Amount | None = None
     called: str = ""
+    test_id: str = ""
+    tier: str = ""
+    marks: dict[str, tuple[dict[str, Scalar], ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         refuse_wide(self.tolerance, bool(self.reason.strip()), "say why in the entry's `reason`")

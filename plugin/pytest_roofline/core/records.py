@@ -8,7 +8,7 @@ from typing import Literal
 
 from .amounts import AboveZero, Amount, Count, FromZero, Tolerance
 from .facts import Environment
-from .keys import Key
+from .keys import Key, Scalar
 from .samples import Ranks, Samples
 from .work import RATE_UNITS, Work, rate_suffix
 
@@ -47,7 +47,8 @@ class Measurement:
     `device` is what was measured where that need not be the run's own device: the UUID of one of several siblings, or
     two with ` to ` between them; in an import the GPU as host and number, `node7:3`, where the file tells it.
     `siblings_busy` says which other devices were at work while a copy went over the
-    host's link, which they share; empty where none was seen.
+    host's link, which they share; empty where none was seen. `tier` and `marks`, the keyword arguments of the test's
+    markers by their name, are what besides `test_id` a run selects tests by; empty of what no test of pytest measured.
     """
 
     key: Key
@@ -68,6 +69,8 @@ class Measurement:
     compile_s: FromZero | None = None
     device: str = ""
     siblings_busy: str = ""
+    tier: str = ""
+    marks: dict[str, tuple[dict[str, Scalar], ...]] = field(default_factory=dict)
 
     @property
     def median_s(self) -> float:

@@ -5,7 +5,7 @@ that waited for further rounds, and only where it has to say something: a green 
 """
 
 import contextlib
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +27,15 @@ from .results import DEVICE, PROPERTY, fail, shadow_of
 from .round_child import in_round
 from .session import RooflineSession, session_key
 from .settings import Options
-from .shortfalls import Shortfall, nothing_compared, replaced_baselines, shortfalls
+from .shortfalls import (
+    Coverage,
+    Shortfall,
+    missing_entries,
+    nothing_compared,
+    replaced_baselines,
+    shortfalls,
+    unknown_tests,
+)
 
 HEALTH = "device health"
 # All tests as if they were one: that they are slower together fails a run by itself.
@@ -165,6 +173,11 @@ class Gatekeeper:
 
     def __init__(self, options: Options) -> None:
         self._options = options
+        self._deselected: set[str] = set()
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        """Note what pytest or a plugin says that it leaves out."""
+        self._deselected.update(item.nodeid for item in items)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
@@ -194,7 +207,12 @@ class Gatekeeper:
                 else nothing_compared(state, looking(session.config))
             )
             found += replaced_baselines(state.options if state is not None else self._options)
-            self._require(session, found + (shortfalls(state) if state is not None else []))
+            if state is not None:
+                missing = missing_entries(state)
+                coverage = Coverage(state, self._deselected)
+                found += shortfalls(state, missing, coverage)
+                state.noted.warn(unknown_tests(missing, coverage))
+            self._require(session, found)
         return result
 
     @contextlib.contextmanager

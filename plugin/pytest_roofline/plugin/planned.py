@@ -1,7 +1,6 @@
 """Which tests will measure, and under which names: what their marker says, and the parameters that make up a key."""
 
 import enum
-import glob
 import json
 import math
 import numbers
@@ -17,7 +16,6 @@ import pytest
 from ..core.errors import BadInput, RooflineError, refuse_wide
 from ..core.keys import BY_POSITION, CACHES, Cache, canonical
 from ..core.units import encodable
-from .command_line import SELECTING
 from .options import FIXTURE, MARKER, MARKER_KEYWORDS, NEEDS, OOM, TIERS
 from .settings import parse_options
 
@@ -323,19 +321,3 @@ def by_benchmark(plans: Iterable[Planned]) -> dict[str, set[str]]:
     for plan in plans:
         known.setdefault(plan.benchmark, set()).add(canonical(plan.parameters))
     return known
-
-
-def finds_all(config: pytest.Config) -> bool:
-    """Whether pytest leaves no test out, and was given no path, or those where it looks by itself."""
-    if any(config.getoption(name, None) for name in SELECTING) or any(
-        "::" in argument for argument in config.args
-    ):
-        return False
-    given = [(config.invocation_params.dir / argument).resolve() for argument in config.args]
-    own: Sequence[Path] = [
-        config.rootpath / found
-        for pattern in config.getini("testpaths")
-        # As pytest does; Path.glob refuses `.` and absolute patterns.
-        for found in glob.iglob(pattern, root_dir=config.rootpath, recursive=True)  # noqa: PTH207
-    ] or [config.rootpath]
-    return all(any(path.resolve().is_relative_to(one) for one in given) for path in own)

@@ -15,6 +15,7 @@ from ..core.units import encodable
 from ..hardware import above_peak, beyond_belief
 from .device_under_test import DeviceUnderTest
 from .planned import Marks, Planned
+from .selection import marks_of
 from .session import RooflineSession
 
 if TYPE_CHECKING:
@@ -120,6 +121,8 @@ def record(
         if request.compiles
         else None,
         siblings_busy=measured.siblings_busy,
+        tier=test.marks.tier,
+        marks=marks_of(test.item),
         **more,
     )
     measurement = with_sanity(measurement, session.under_test)

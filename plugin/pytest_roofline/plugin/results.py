@@ -173,8 +173,8 @@ class Noted:
         return [note for note in self.notes if isinstance(note, kind)]
 
     def warn(self, sentence: str) -> None:
-        """Say at the end of the run, once, what could not be had."""
-        if sentence not in self.warnings:
+        """Say at the end of the run, once, what could not be had; an empty sentence says nothing."""
+        if sentence and sentence not in self.warnings:
             self.warnings.append(sentence)
 
 

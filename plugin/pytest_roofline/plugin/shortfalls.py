@@ -1,6 +1,6 @@
 """What a gate did not compare and should have: tests and entries that slipped through."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..baselines.files import key_of_entry
@@ -10,7 +10,9 @@ from ..core.keys import canonical
 from ..core.units import count, encodable, listed, printable
 from ..hardware import family_of
 from ..report.messages import compared_of, recording
-from .planned import Planned, by_benchmark, finds_all
+from .options import TIERS
+from .planned import Planned, by_benchmark
+from .selection import Selection, finds_all, marks_of
 from .session import RooflineSession
 from .settings import Options
 
@@ -61,10 +63,19 @@ def nothing_compared(state: RooflineSession | None, looks: str) -> list[Shortfal
     ]
 
 
-def shortfalls(state: RooflineSession) -> list[Shortfall]:
-    """What slipped through: tests that gave no number, or no verdict on it, and entries that nobody measured."""
+def shortfalls(
+    state: RooflineSession, missing: Sequence[Entry], coverage: "Coverage"
+) -> list[Shortfall]:
+    """What slipped through: tests that gave no number, or no verdict on it, and entries that nobody measured.
+
+    Args:
+        state: the run.
+        missing: the entries of the baseline that it did not measure.
+        coverage: what it should have measured.
+    """
     silent, escaped = list(_silent(state)), list(_escaped(state))
-    missing = [printable(f"{entry.label}: {why}") for entry, why in _unmeasured_entries(state)]
+    reasons = [(printable(entry.label), coverage.why(entry)) for entry in missing]
+    unmeasured = [f"{label}: {why}" for label, why in reasons if why]
     found = (
         (
             silent,
@@ -77,9 +88,10 @@ def shortfalls(state: RooflineSession) -> list[Shortfall]:
             "Skip before measuring: what was measured had no verdict.",
         ),
         (
-            missing,
-            f"{len(missing)} of the baseline's entries not measured",
-            "Where a test was removed or renamed on purpose: `roofline baseline prune --apply` removes the entry.",
+            unmeasured,
+            f"{len(unmeasured)} of the baseline's entries not measured",
+            "Where a test was removed or renamed on purpose: `roofline baseline prune --apply` removes the entry. "
+            "Where it moved to another file, mark or tier: record it anew.",
         ),
     )
     return [
@@ -113,8 +125,8 @@ def _escaped(state: RooflineSession) -> Iterator[str]:
             yield printable(plan.item.name)
 
 
-def _unmeasured_entries(state: RooflineSession) -> Iterator[tuple[Entry, str]]:
-    """The entries of the baseline that this run covers and did not measure, but for those of a red test, each with why.
+def missing_entries(state: RooflineSession) -> list[Entry]:
+    """The measured entries of this hardware that this run did not measure, but for those of a red test.
 
     A saved run in place of a baseline may hold whatever somebody selected then.
     """
@@ -126,42 +138,98 @@ def _unmeasured_entries(state: RooflineSession) -> Iterator[tuple[Entry, str]]:
             excused.add((plan.benchmark, canonical(plan.parameters)))
     keys = [row.key for row in state.timed.rows if row.key is not None]
     hardware = {state.under_test.hardware, *(key.hardware for key in keys)}
-    measured, why_not = {key.identity for key in keys}, _selection(state)
-    for entry in state.under_test.comparator.entries:
-        ours = entry.kind == "measured" and entry.hardware in hardware and not entry.is_canary
-        if ours and (entry.benchmark, canonical(entry.parameters)) not in excused:
-            why = why_not(entry.benchmark, canonical(entry.parameters))
-            if why and key_of_entry(entry).identity not in measured:
-                yield entry, why
+    measured = {key.identity for key in keys}
+    return [
+        entry
+        for entry in state.under_test.comparator.entries
+        if entry.kind == "measured"
+        and entry.hardware in hardware
+        and not entry.is_canary
+        and (entry.benchmark, canonical(entry.parameters)) not in excused
+        and key_of_entry(entry).identity not in measured
+    ]
 
 
-def _selection(state: RooflineSession) -> Callable[[str, str], str]:
-    """Why a run that should have measured a test of these parameters has not; empty where it need not have."""
-    config = state.config
-    found, taken = (
-        by_benchmark(map(Planned.of, state.collected)),
-        by_benchmark(state.planned.values()),
+def unknown_tests(missing: Sequence[Entry], coverage: "Coverage") -> str:
+    """Which missing entries do not say which test measured them, so that nobody knows whether the run covers them."""
+    labels = [printable(entry.label) for entry in missing if coverage.is_unknown(entry)]
+    if not labels:
+        return ""
+    return (
+        f"{len(labels)} of the baseline's entries not measured, and they do not name their test "
+        f"({listed(labels, MOST_NAMED)}): this run may select it or not; record them anew"
     )
-    functions = {
-        _function(argument)
-        for argument in map(str, config.args)
-        if "[" in argument.partition("::")[2]
-    }
-    alone = {
-        plan.benchmark for test_id, plan in state.planned.items() if _function(test_id) in functions
-    }
-    # Under --lf pytest does not even look at what did not fail.
-    parts = set(taken) if config.getoption("lf", False) else alone
-    whole = finds_all(config)
 
-    def why(name: str, parameters: str) -> str:
-        if parameters in taken.get(name, ()):
+
+class Coverage:
+    """What a run should have measured: the tests that it took, and those of entries that its command selects.
+
+    Args:
+        state: the run.
+        deselected: the node ids of the tests that pytest or a plugin has announced to leave out.
+    """
+
+    def __init__(self, state: RooflineSession, deselected: Collection[str]) -> None:
+        config = state.config
+        self._tier = state.options.tier
+        self._selection = Selection(config, self._tier)
+        self._found = {_test_of(plan): plan for plan in map(Planned.of, state.collected)}
+        self._names = by_benchmark(self._found.values())
+        self._taken = by_benchmark(state.planned.values())
+        self._deselected, self._whole = deselected, finds_all(config)
+        functions = {
+            _function(argument)
+            for argument in map(str, config.args)
+            if "[" in argument.partition("::")[2]
+        }
+        alone = {
+            plan.benchmark
+            for node_id, plan in state.planned.items()
+            if _function(node_id) in functions
+        }
+        # Under --lf pytest does not even look at what did not fail.
+        self._parts = set(self._taken) if config.getoption("lf", False) else alone
+
+    def why(self, entry: Entry) -> str:
+        """Why the run should have measured the test of an entry and has not; empty where it need not have."""
+        name, parameters = entry.benchmark, canonical(entry.parameters)
+        if parameters in self._taken.get(name, ()):
             return "its test did not measure it"
-        if name in taken and name not in parts and parameters not in found[name]:
-            return "its test has other parameters now"
-        return "there is no such test" if name not in found and whole else ""
+        if self._selection.partial or not entry.tier:
+            return self._why_by_name(name, parameters)
+        if not self._selection.covers(entry.test_id, entry.marks, entry.tier):
+            return ""
+        plan = self._found.get((name, parameters))
+        if plan is not None:
+            return self._why_left_out(plan)
+        return (
+            "its test has other parameters now" if name in self._names else "there is no such test"
+        )
 
-    return why
+    def is_unknown(self, entry: Entry) -> bool:
+        """Whether nobody can tell if the run selects the test of an entry, which does not name it."""
+        return not entry.tier and not self._selection.partial and not self.why(entry)
+
+    def _why_by_name(self, name: str, parameters: str) -> str:
+        """The same of an entry that does not say where its test stands."""
+        others = name in self._taken and name not in self._parts
+        if others and parameters not in self._names[name]:
+            return "its test has other parameters now"
+        return "there is no such test" if name not in self._names and self._whole else ""
+
+    def _why_left_out(self, plan: Planned) -> str:
+        """Why a test that the run found was not run; empty where a plugin has said that it leaves it out."""
+        tier, node_id = plan.marks.tier, plan.item.nodeid
+        if self._selection.covers(encodable(node_id), marks_of(plan.item), tier):
+            announced = node_id in self._deselected
+            return "" if announced else "a conftest.py or a plugin has dropped its test"
+        if TIERS.index(tier) > TIERS.index(self._tier):
+            return f"its test is of tier {tier} now"
+        return "-k or -m no longer selects its test"
+
+
+def _test_of(plan: Planned) -> tuple[str, str]:
+    return plan.benchmark, canonical(plan.parameters)
 
 
 def _function(node_id: str) -> str:
