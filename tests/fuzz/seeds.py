@@ -163,6 +163,8 @@ def _fullest() -> list[Any]:
         "peak_bytes": MIB,
         "held_bytes": 1,
         "compile_s": 1.5,
+        "tier": "nightly",
+        "marks": {"perf": ({"size": 1, "dtype": "half"},), "roofline": ({}, {"tier": "nightly"})},
     }
     told = result.judgement
     attention = AttentionTime("forward", 1e-3, 2e-3, 3e-3, 0.0, 1e-3, 5, 6, 7)
@@ -280,6 +282,7 @@ def _baseline() -> Baseline:
     measured = MAKE.measured(
         tolerance=0.05, sessions=(old, new), anchor=(old,), provenance={"approved": "2026-01-02T03:04:05Z"},
         renewals=(Renewal("2026-01-02T03:04:05Z", 1, 0.01, 0.02),), peak_bytes=MIB,
+        test_id="t.py::full", tier="nightly", marks={"roofline": ({"tier": "nightly"},)},
     )  # fmt: skip
     floor = MAKE.published(
         "floor",

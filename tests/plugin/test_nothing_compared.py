@@ -321,6 +321,11 @@ def test_an_entry_that_does_not_name_its_test_is_named_and_not_judged_by_a_selec
             "WARNING: 1 of the baseline's entries not measured, and they do not name their test (other): *"
         ]
     )
+    # So is one whose tier nobody knows.
+    for entry in raw["entries"]:
+        entry |= {"test_id": "test_suite.py::test_other", "tier": "weekly"}
+    path.write_text(json.dumps(raw))
+    assert gated(recorded, "--roofline-ci", "-k", "copy or other") == ""
     # Where nothing is left out it is judged by its name.
     assert MISSED.format("other: there is no such test") in gated(recorded, "--roofline-ci")
 

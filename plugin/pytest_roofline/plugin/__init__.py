@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from .command_line import is_configured
-from .ending import Ending, looked_key
+from .ending import GateOfCommand, looked_key
 from .options import (
     FIXTURE,
     MARKER,
@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     """Register the hooks that others may implement, and the one around everything."""
     pluginmanager.add_hookspecs(Hooks)
-    pluginmanager.register(Ending(), "roofline-ending")
+    pluginmanager.register(GateOfCommand(), "roofline-gate-of-command")
 
 
 @pytest.hookimpl(tryfirst=True)

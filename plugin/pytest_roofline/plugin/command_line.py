@@ -36,7 +36,7 @@ _LOOSENING = ("tolerance", "fail-on", "baselines", "device", "budget")
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class OutsideSetting:
     """An option that bears on a gate and does not stand in the command.
 
     Args:
@@ -113,21 +113,21 @@ def _value_in_force(config: pytest.Config, name: str) -> Any:
     return given if given is not None else config.getini(ini_name(name)) or None
 
 
-def settings_elsewhere(config: pytest.Config) -> tuple[Setting, ...]:
+def settings_elsewhere(config: pytest.Config) -> tuple[OutsideSetting, ...]:
     """What bears on a gate of the command and does not stand in it; empty where no command asks for a gate."""
     if not commands_gate(config):
         return ()
     return (*_ours_elsewhere(config), *_selection_elsewhere(config), *_paths_elsewhere(config))
 
 
-def _ours_elsewhere(config: pytest.Config) -> Iterator[Setting]:
+def _ours_elsewhere(config: pytest.Config) -> Iterator[OutsideSetting]:
     for name in ("against", *_LOOSENING, *_OF_THE_COMMAND):
         own, value = _own_value(config, name), _value_in_force(config, name)
         if own is not None and name not in LISTS:
             continue
         for part in _beyond(value, own):
             source = _source(config, ini_name(name), part)
-            yield Setting(source, name, printable(f"{name} {_shown(name, part)}"))
+            yield OutsideSetting(source, name, printable(f"{name} {_shown(name, part)}"))
 
 
 def _shown(name: str, value: object) -> str:
@@ -139,21 +139,21 @@ def _shown(name: str, value: object) -> str:
         return str(value)
 
 
-def _selection_elsewhere(config: pytest.Config) -> Iterator[Setting]:
+def _selection_elsewhere(config: pytest.Config) -> Iterator[OutsideSetting]:
     command = command_of(config)
     for option, flag in SELECTING.items():
         own, value = getattr(command, option, None), getattr(config.option, option, None)
         for part in _beyond(value, own):
             text = flag if part is True else f"{flag} {part}"
-            yield Setting(_source(config, option, part), option, printable(text))
+            yield OutsideSetting(_source(config, option, part), option, printable(text))
 
 
-def _paths_elsewhere(config: pytest.Config) -> Iterator[Setting]:
+def _paths_elsewhere(config: pytest.Config) -> Iterator[OutsideSetting]:
     """The paths that come from elsewhere where the command names none; `testpaths` is where pytest looks by itself."""
     if command_of(config).file_or_dir or config.args_source is not config.ArgsSource.ARGS:
         return
     for path in config.args:
-        yield Setting(_source(config, "file_or_dir", path), "path", printable(path))
+        yield OutsideSetting(_source(config, "file_or_dir", path), "path", printable(path))
 
 
 def _beyond(value: Any, own: Any) -> list[Any]:

@@ -14,7 +14,7 @@ looked_key: pytest.StashKey[bool] = pytest.StashKey()
 ENDED = "the run ended with status 0 before every test had its verdict"
 
 
-class Ending:
+class GateOfCommand:
     """The hook around everything that a command of pytest does."""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -11,7 +11,7 @@ import pytest
 
 from ..core.errors import BadInput, RooflineError
 from ..core.units import parse_duration, parse_fraction, parse_tolerance
-from .command_line import Setting, option_value, settings_elsewhere
+from .command_line import OutsideSetting, option_value, settings_elsewhere
 from .options import LAUNCHERS, PROFILERS, SHADOW, TIERS
 from .round_child import in_round
 
@@ -66,7 +66,7 @@ class Options:
     rank_timeout_s: float | None = None
     boot_timeout_s: float = BOOT_TIMEOUT_S
     command: tuple[str, ...] = ()
-    elsewhere: tuple[Setting, ...] = ()
+    elsewhere: tuple[OutsideSetting, ...] = ()
 
 
 def _one_of(*allowed: str, more: str = "") -> Callable[[str, str], str]:

@@ -195,7 +195,7 @@ class Coverage:
         name, parameters = entry.benchmark, canonical(entry.parameters)
         if parameters in self._taken.get(name, ()):
             return "its test did not measure it"
-        if self._selection.partial or not entry.tier:
+        if self._selection.partial or entry.tier not in TIERS:
             return self._why_by_name(name, parameters)
         if not self._selection.covers(entry.test_id, entry.marks, entry.tier):
             return ""
@@ -208,7 +208,7 @@ class Coverage:
 
     def is_unknown(self, entry: Entry) -> bool:
         """Whether nobody can tell if the run selects the test of an entry, which does not name it."""
-        return not entry.tier and not self._selection.partial and not self.why(entry)
+        return entry.tier not in TIERS and not self._selection.partial and not self.why(entry)
 
     def _why_by_name(self, name: str, parameters: str) -> str:
         """The same of an entry that does not say where its test stands."""
