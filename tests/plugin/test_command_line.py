@@ -35,8 +35,8 @@ def set_elsewhere(desk, monkeypatch, place, option, value, ini=None):
         monkeypatch.setenv("PYTEST_ADDOPTS", words)
     else:
         name = {"-k": "keyword"}.get(option, option.strip("-").replace("-", "_"))
-        held = [value] if name == "roofline_against" else value
-        hook = f"@pytest.hookimpl(trylast=True)\ndef pytest_configure(config): config.option.{name} = {held!r}\n"
+        members = [value] if name == "roofline_against" else value
+        hook = f"@pytest.hookimpl(trylast=True)\ndef pytest_configure(config): config.option.{name} = {members!r}\n"
         desk.pytester.makeconftest(f"{desk.conftest}\n{hook}")
 
 

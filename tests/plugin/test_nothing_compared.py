@@ -256,7 +256,7 @@ def test_the_entry_of_a_test_that_is_gone_is_red_where_the_command_would_have_se
     desk.ini("markers = perf")
     desk.baseline(text=MARKED)
     desk.suite(MARKED.replace(*DELETED))
-    said = MISSED.format("other: there is no such test")
+    text = MISSED.format("other: there is no such test")
     for options in (
         ("-k", "copy or other"),
         ("-k", "TEST_OTHER or 64"),
@@ -267,10 +267,10 @@ def test_the_entry_of_a_test_that_is_gone_is_red_where_the_command_would_have_se
         ("--deselect", "test_suite.py::test_copy[64]"),
         ("--ignore", "test_more.py"),
     ):
-        assert said in gated(desk, "--roofline-ci", *options), options
+        assert text in gated(desk, "--roofline-ci", *options), options
     desk.suite(MARKED.replace("test_other", "test_new").replace("[64, 128]", "[64]"))
-    said = MISSED.format("copy[128]: its test has other parameters now")
-    assert said in gated(desk, "--roofline-ci", "-k", "copy")
+    text = MISSED.format("copy[128]: its test has other parameters now")
+    assert text in gated(desk, "--roofline-ci", "-k", "copy")
 
 
 def test_the_entry_of_a_test_that_is_left_out_otherwise_than_when_it_was_recorded_is_red(desk):

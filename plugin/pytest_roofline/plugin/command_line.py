@@ -54,12 +54,12 @@ class OutsideSetting:
 
     @property
     def heeded(self) -> bool:
-        """Whether it holds although it comes from elsewhere."""
+        """Tell whether it holds although it comes from elsewhere."""
         return self.option not in _OF_THE_COMMAND
 
     @property
     def refused(self) -> bool:
-        """Whether it replaces the baselines, which turns a gate red."""
+        """Tell whether it replaces the baselines, which turns a gate red."""
         return self.option == "against"
 
 
@@ -79,7 +79,7 @@ def _parsed(config: pytest.Config, words: Sequence[object]) -> argparse.Namespac
 
 
 def commands_gate(config: pytest.Config) -> bool:
-    """Whether the command itself asks for a gate."""
+    """Tell whether the command itself asks for a gate."""
     return any(_own_value(config, name) for name in ("ci", "qualify"))
 
 
@@ -93,7 +93,7 @@ def _own_value(config: pytest.Config, name: str) -> Any:
 
 
 def is_configured(config: pytest.Config) -> bool:
-    """Whether any option or ini value of ours is set."""
+    """Tell whether any option or ini value of ours is set."""
     return any(option_value(config, name) is not None for name in NAMES)
 
 
@@ -114,7 +114,7 @@ def _value_in_force(config: pytest.Config, name: str) -> Any:
 
 
 def settings_elsewhere(config: pytest.Config) -> tuple[OutsideSetting, ...]:
-    """What bears on a gate of the command and does not stand in it; empty where no command asks for a gate."""
+    """List the settings that bear on a gate of the command and do not stand in it; empty without such a gate."""
     if not commands_gate(config):
         return ()
     return (*_ours_elsewhere(config), *_selection_elsewhere(config), *_paths_elsewhere(config))
@@ -122,10 +122,10 @@ def settings_elsewhere(config: pytest.Config) -> tuple[OutsideSetting, ...]:
 
 def _ours_elsewhere(config: pytest.Config) -> Iterator[OutsideSetting]:
     for name in ("against", *_LOOSENING, *_OF_THE_COMMAND):
-        own, value = _own_value(config, name), _value_in_force(config, name)
-        if own is not None and name not in LISTS:
+        commanded, value = _own_value(config, name), _value_in_force(config, name)
+        if commanded is not None and name not in LISTS:
             continue
-        for part in _beyond(value, own):
+        for part in _beyond(value, commanded):
             source = _source(config, ini_name(name), part)
             yield OutsideSetting(source, name, printable(f"{name} {_shown(name, part)}"))
 
@@ -142,8 +142,8 @@ def _shown(name: str, value: object) -> str:
 def _selection_elsewhere(config: pytest.Config) -> Iterator[OutsideSetting]:
     command = command_of(config)
     for option, flag in SELECTING.items():
-        own, value = getattr(command, option, None), getattr(config.option, option, None)
-        for part in _beyond(value, own):
+        commanded, value = getattr(command, option, None), getattr(config.option, option, None)
+        for part in _beyond(value, commanded):
             text = flag if part is True else f"{flag} {part}"
             yield OutsideSetting(_source(config, option, part), option, printable(text))
 
@@ -156,22 +156,22 @@ def _paths_elsewhere(config: pytest.Config) -> Iterator[OutsideSetting]:
         yield OutsideSetting(_source(config, "file_or_dir", path), "path", printable(path))
 
 
-def _beyond(value: Any, own: Any) -> list[Any]:
+def _beyond(value: Any, commanded: Any) -> list[Any]:
     """The parts of a value that the command does not give: of a list some of its members, else all or nothing."""
     if isinstance(value, list):
-        return [part for part in value if part not in (own or ())]
-    return [value] if value and value != own else []
+        return [part for part in value if part not in (commanded or ())]
+    return [value] if value and value != commanded else []
 
 
 def source_of(config: pytest.Config, option: str, value: object) -> str:
-    """Where a value in force stands: `pytest.ini`, PYTEST_ADDOPTS, `conftest.py`; empty where the command gives it."""
+    """Name the place of a value in force: `pytest.ini`, PYTEST_ADDOPTS, `conftest.py`; empty for the command itself."""
     return (
         "" if getattr(command_of(config), option, None) == value else _source(config, option, value)
     )
 
 
 def _source(config: pytest.Config, option: str, part: object) -> str:
-    """Where a value in force stands that the command does not give."""
+    """Name the place of a value in force that the command does not give."""
     ini = config.inipath.name if config.inipath is not None else "an ini file"
     environment = shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
     places: tuple[tuple[str, Callable[[], Any]], ...] = (

@@ -89,7 +89,7 @@ def header_lines(session: RooflineSession) -> list[str]:
 
 
 def _settings_line(session: RooflineSession) -> list[str]:
-    """Which settings outside its command bear on a gate, and which it does not heed."""
+    """List the settings outside its command that bear on a gate, and those that it does not heed."""
     unheeded = [str(one) for one in session.options.elsewhere if not one.heeded]
     texts = [*session.settings, *(f"{text} (not heeded)" for text in unheeded)]
     return [f"roofline: not in the command: {', '.join(texts)}"] if texts else []

@@ -44,7 +44,7 @@ def refuse_looking(config: pytest.Config) -> None:
 
 
 def looking(config: pytest.Config) -> str:
-    """Why no test runs although the command asks for a gate: `--markers only looks at tests`; empty where they do."""
+    """Say why a gate of the command runs no test: `--markers only looks at tests`; empty where it does."""
     if not commands_gate(config):
         return ""
     for option, flag in LOOKING.items():

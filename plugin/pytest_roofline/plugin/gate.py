@@ -181,7 +181,7 @@ class Gatekeeper:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Once all is configured: a conftest.py may not make a gate of the command look either."""
+        """Refuse, once all is configured, that a conftest.py makes a gate of the command look."""
         refuse_looking(session.config)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -235,7 +235,7 @@ class Gatekeeper:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Whoever ends the run here by `pytest.exit(returncode=0)` does not hide its status, and makes it red."""
+        """End a run red that somebody ends here by `pytest.exit(returncode=0)`."""
         try:
             return (yield)
         except pytest.exit.Exception as error:

@@ -64,7 +64,7 @@ class Rounds:
             left = [test_id for test_id in left if encodable(test_id) not in ended.started]
 
     def hopeless(self, test_id: str, name: str) -> bool:
-        """Whether a measurement of a test is not worth another process."""
+        """Tell whether a measurement of a test is not worth another process."""
         lost = sum(name not in crash.measured for crash in self.crashes.get(test_id, ()))
         return lost >= MOST_CRASHES or test_id in self.failures
 

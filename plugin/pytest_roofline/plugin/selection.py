@@ -1,4 +1,4 @@
-"""What a run selects: by path, name, mark and tier, also tests that are gone and known by a record of them alone."""
+"""The selection of a run by path, name, mark and tier, also of tests that are gone and known by a record alone."""
 
 import fnmatch
 import glob
@@ -54,7 +54,7 @@ class Selection:
         )
 
     def covers(self, test_id: str, marks: MarkArguments, tier: str) -> bool:
-        """Whether the run selects a test of this node id with these markers, of this tier."""
+        """Tell whether the run selects a test of this node id with these markers, of this tier."""
         file, _, function = test_id.partition("::")
         function, bracket, parameters = function.partition("[")
         *classes, name = function.split("::")
@@ -79,10 +79,12 @@ class Selection:
         )
 
     def _collects(self, file: Path) -> bool:
-        """Whether pytest looks into a file, if there is one."""
-        ways = (file, *file.parents)
-        ignored = any(path in self._ignored for path in ways) or any(
-            fnmatch.fnmatch(str(path), pattern) for path in ways for pattern in self._ignored_globs
+        """Tell whether pytest looks into a file, if there is one."""
+        places = (file, *file.parents)
+        ignored = any(path in self._ignored for path in places) or any(
+            fnmatch.fnmatch(str(path), pattern)
+            for path in places
+            for pattern in self._ignored_globs
         )
         return not ignored and (
             self._paths is None or any(file.is_relative_to(path) for path in self._paths)
@@ -90,7 +92,7 @@ class Selection:
 
 
 def _expression(config: pytest.Config, option: str) -> Callable[[Callable[..., bool]], bool]:
-    """What `-k` or `-m` asks of a test, as pytest itself evaluates it."""
+    """Return the condition that `-k` or `-m` puts on a test, as pytest itself evaluates it."""
     text = str(config.getoption(option, "") or "").strip()
     return Expression.compile(text).evaluate if text else lambda _: True
 
@@ -104,22 +106,22 @@ def _resolved(folder: Path, path: object) -> Path:
 
 
 def finds_all(config: pytest.Config) -> bool:
-    """Whether pytest leaves no test out, and was given no path, or those where it looks by itself."""
+    """Tell whether pytest leaves no test out, and was given no path, or those where it looks by itself."""
     narrows = any(config.getoption(name, None) for name in SELECTING)
     return not narrows and _is_everywhere(config)
 
 
 def _is_everywhere(config: pytest.Config) -> bool:
-    """Whether pytest was given no path, or those where it looks by itself."""
+    """Tell whether pytest was given no path, or those where it looks by itself."""
     if config.args_source is config.ArgsSource.TESTPATHS:
         return True
     if any("::" in argument for argument in config.args):
         return False
-    given = [_resolved(config.invocation_params.dir, argument) for argument in config.args]
-    own: Sequence[Path] = [
+    paths = [_resolved(config.invocation_params.dir, argument) for argument in config.args]
+    homes: Sequence[Path] = [
         config.rootpath / path
         for pattern in config.getini("testpaths")
         # As pytest does; Path.glob refuses `.` and absolute patterns.
         for path in glob.iglob(pattern, root_dir=config.rootpath, recursive=True)  # noqa: PTH207
     ] or [config.rootpath]
-    return all(any(path.resolve().is_relative_to(folder) for folder in given) for path in own)
+    return all(any(path.resolve().is_relative_to(folder) for folder in paths) for path in homes)

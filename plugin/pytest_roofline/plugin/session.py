@@ -100,7 +100,7 @@ class RooflineSession:
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """What holds under a gate of the command and does not stand in it: `pytest.ini: tolerance 45 %`."""
+        """The settings that hold under a gate and do not stand in its command: `pytest.ini: tolerance 45 %`."""
         return tuple(str(setting) for setting in self.options.elsewhere if setting.heeded)
 
     @property

@@ -1,4 +1,4 @@
-"""What a gate did not compare and should have: tests and entries that slipped through."""
+"""The tests and entries that a gate should have compared and did not."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """What a gate did not compare and should have: what was seen, and what to do."""
+    """Something that a gate should have compared and did not: what was seen, and what to do."""
 
     text: str
     remedy: str
 
 
 def replaced_baselines(options: Options) -> list[Shortfall]:
-    """That something outside the command replaces the baselines that the gate stands on."""
+    """Report that something outside the command replaces the baselines that the gate stands on."""
     refused = [printable(str(setting)) for setting in options.elsewhere if setting.refused]
     if not refused:
         return []
@@ -37,7 +37,7 @@ def replaced_baselines(options: Options) -> list[Shortfall]:
 
 
 def nothing_compared(state: RooflineSession | None, looks: str) -> list[Shortfall]:
-    """That a run has compared nothing at all, where it has not; `looks` says why pytest ran no test."""
+    """Report that a run has compared nothing at all; `looks` says why pytest ran no test."""
     if looks:
         return [Shortfall(f"nothing was compared, since {looks}", "Take it out there.")]
     if state is None:
@@ -66,7 +66,7 @@ def nothing_compared(state: RooflineSession | None, looks: str) -> list[Shortfal
 def shortfalls(
     state: RooflineSession, missing: Sequence[Entry], coverage: "Coverage"
 ) -> list[Shortfall]:
-    """What slipped through: tests that gave no number, or no verdict on it, and entries that nobody measured.
+    """List tests that gave no number, or no verdict on it, and entries that nobody measured.
 
     Args:
         state: the run.
@@ -151,7 +151,7 @@ def missing_entries(state: RooflineSession) -> list[Entry]:
 
 
 def unknown_tests(missing: Sequence[Entry], coverage: "Coverage") -> str:
-    """Which missing entries do not say which test measured them, so that nobody knows whether the run covers them."""
+    """Name the missing entries that do not hold their test, so that nobody knows whether the run covers them."""
     labels = [printable(entry.label) for entry in missing if coverage.is_unknown(entry)]
     if not labels:
         return ""
@@ -162,7 +162,7 @@ def unknown_tests(missing: Sequence[Entry], coverage: "Coverage") -> str:
 
 
 class Coverage:
-    """What a run should have measured: the tests that it took, and those of entries that its command selects.
+    """The tests that a run should have measured: those that it planned, and those of entries that it selects.
 
     Args:
         state: the run.
@@ -173,9 +173,9 @@ class Coverage:
         config = state.config
         self._tier = state.options.tier
         self._selection = Selection(config, self._tier)
-        self._found = {_test_of(plan): plan for plan in map(Planned.of, state.collected)}
-        self._names = by_benchmark(self._found.values())
-        self._taken = by_benchmark(state.planned.values())
+        self._collected = {_test_of(plan): plan for plan in map(Planned.of, state.collected)}
+        self._names = by_benchmark(self._collected.values())
+        self._planned = by_benchmark(state.planned.values())
         self._deselected, self._whole = deselected, finds_all(config)
         functions = {
             _function(argument)
@@ -188,18 +188,18 @@ class Coverage:
             if _function(node_id) in functions
         }
         # Under --lf pytest does not even look at what did not fail.
-        self._parts = set(self._taken) if config.getoption("lf", False) else alone
+        self._parts = set(self._planned) if config.getoption("lf", False) else alone
 
     def why(self, entry: Entry) -> str:
-        """Why the run should have measured the test of an entry and has not; empty where it need not have."""
+        """Say why the run has not measured the test of an entry; empty where it need not have."""
         name, parameters = entry.benchmark, canonical(entry.parameters)
-        if parameters in self._taken.get(name, ()):
+        if parameters in self._planned.get(name, ()):
             return "its test did not measure it"
         if self._selection.partial or entry.tier not in TIERS:
             return self._why_by_name(name, parameters)
         if not self._selection.covers(entry.test_id, entry.marks, entry.tier):
             return ""
-        plan = self._found.get((name, parameters))
+        plan = self._collected.get((name, parameters))
         if plan is not None:
             return self._why_left_out(plan)
         return (
@@ -207,18 +207,18 @@ class Coverage:
         )
 
     def is_unknown(self, entry: Entry) -> bool:
-        """Whether nobody can tell if the run selects the test of an entry, which does not name it."""
+        """Tell whether nobody knows if the run selects the test of an entry, which does not name it."""
         return entry.tier not in TIERS and not self._selection.partial and not self.why(entry)
 
     def _why_by_name(self, name: str, parameters: str) -> str:
         """The same of an entry that does not say where its test stands."""
-        others = name in self._taken and name not in self._parts
+        others = name in self._planned and name not in self._parts
         if others and parameters not in self._names[name]:
             return "its test has other parameters now"
         return "there is no such test" if name not in self._names and self._whole else ""
 
     def _why_left_out(self, plan: Planned) -> str:
-        """Why a test that the run found was not run; empty where a plugin has said that it leaves it out."""
+        """Say why a test that was collected was not run; empty where a plugin has announced that."""
         tier, node_id = plan.marks.tier, plan.item.nodeid
         if self._selection.covers(encodable(node_id), marks_of(plan.item), tier):
             announced = node_id in self._deselected
