@@ -32,7 +32,7 @@ SELECTING = {
 # Options of ours that a gate of the command takes from the command or its profile alone.
 _OF_THE_COMMAND = ("ci", "rounds", "time")
 # Options of ours from elsewhere that may turn red into green: these hold, and are named.
-_LOOSENING = ("tolerance", "fail-on", "baselines", "device", "budget")
+_LOOSENING = ("tolerance", "fail-on", "baselines", "device")
 
 
 @dataclass(frozen=True, slots=True)
