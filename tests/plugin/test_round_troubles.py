@@ -63,17 +63,6 @@ def test_a_test_that_hangs_in_a_round_is_ended_and_loses_that_round(desk, open_o
     assert [outcome.verdicts for outcome in desk.last_run().outcomes] == [("INCONCLUSIVE",)]
 
 
-def test_a_recording_is_measured_as_often_as_asked_though_its_first_process_gives_no_valid_number(
-    desk,
-):
-    desk.one()
-    for slow, taken in (([0.25, 1.0], 4), (0.25, 3)):
-        desk.script(slow=slow)
-        desk.run("--roofline-rounds=4", f"--roofline-save=of-{taken}")
-        found = desk.saved(f"of-{taken}").measurements
-        assert (len(found), sum(not one.invalid for one in found)) == (taken, 3 * (taken == 4))
-
-
 def test_where_no_further_round_can_run_that_is_told_and_what_looks_slow_stays_open(desk, open_one):
     plain = desk.conftest
     broken = f'import os\nif "ROOFLINE_ROUND" in os.environ: raise OSError("no licence")\n{plain}'

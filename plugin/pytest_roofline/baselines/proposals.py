@@ -31,9 +31,10 @@ class Proposal:
 
 
 class NothingFit(BadInput):
-    """No entry can be made; `left_out` says of each measurement why, where the sentence does not."""
+    """No entry can be made; `reasons` say of each measurement why, `left_out` do where the sentence does not."""
 
     def __init__(self, where: str, left_out: Sequence[str]) -> None:
+        self.reasons = tuple(left_out) or ("no test measured anything",)
         self.busy = bool(left_out) and all(map(for_neighbours, left_out))
         self.left_out = () if self.busy or len(left_out) < 2 else tuple(left_out)
         told = (

@@ -90,7 +90,7 @@ class RunWriter:
         try:
             make_run_folder(self.folder)
             path = self.folder / "runs" / f"{self.name}.jsonl"
-            if path.exists() and _makes_way(path):
+            if path.exists() and _is_spoiled(path):
                 self.aside = _set_aside(path)
             self._start(path)
         except OSError as error:
@@ -171,18 +171,22 @@ def runs_of_child(folder: Path, tell: Callable[[BadFile], None]) -> Iterator[Run
 def refuse_existing(folder: Path, name: str) -> None:
     """Raise where a run of that name is already saved, unless all that it measured is INVALID."""
     path = folder / "runs" / f"{name}.jsonl"
-    if path.exists() and not _makes_way(path):
+    if path.exists() and not _is_spoiled(path):
         raise CannotStore(
             f"a run named {name!r} is already saved as {path}; choose another name or remove that file"
         )
 
 
-def _makes_way(path: Path) -> bool:
-    """Whether a saved run came to its end with nothing that a comparison or a baseline could take."""
+def _is_spoiled(path: Path) -> bool:
+    """Return whether a file can be read and makes way."""
     try:
-        run = read_run(path)
+        return makes_way(read_run(path))
     except (BadFile, OSError):
         return False
+
+
+def makes_way(run: Run) -> bool:
+    """Return whether a run came to its end with nothing that a comparison or a baseline could take."""
     spoiled = [bool(one.invalid) or one.key.identity in run.spoiled for one in run.tested]
     return run.footer is not None and bool(spoiled) and all(spoiled) and not run.resources
 

@@ -32,6 +32,7 @@ from .held_reports import (
 )
 from .held_reports import run as run_item
 from .launcher import launcher_of
+from .nothing_fit import refusals
 from .observing import profiled_labels
 from .planned import measures
 from .results import OTHER, SLOWER, let_pass
@@ -101,6 +102,10 @@ class Deciding:
         self.state.timed.lost = rounds.crashes
         deadline = None if options.time_s is None else self.began_s + options.time_s
         self.issue_decided(rounds)
+        if refusals(self.state, self.held):
+            # On this machine, as it is now, minutes more would record nothing either; the last line of the run says so.
+            self.cut = True
+            return
         for number in itertools.count(2):
             wanted = [test_id for test_id, held in self.held.items() if self.wants(rounds, test_id)]
             if not wanted or rounds.broken:

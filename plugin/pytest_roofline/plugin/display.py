@@ -49,6 +49,7 @@ from ..stats.outlook import DEFAULT_TOLERANCES
 from ..stats.spread import class_of
 from ..stats.verdicts import Kind
 from ..version import __version__
+from .nothing_fit import busy_now, refusal_line
 from .options import COLUMNS
 from .results import shadow_of
 from .session import RooflineSession
@@ -215,13 +216,17 @@ def summary_lines(session: RooflineSession, width: int, colour: bool, status: in
     reds = reds_of({test_id: Ending(one, one) for test_id, one in session.outcomes.items()}, rows)
     tests = [encodable(test_id) for test_id in session.planned]
     # With -v the details name all that is open.
-    run, most = _run_argument(session), int(verbosity <= 0)
+    # Nobody is told to propose what `propose` refuses.
+    run = "" if session.refused else _run_argument(session)
+    most = int(verbosity <= 0)
     ended = closing_lines(
         rows, reds, tests, run, family, most, status, session.lost, _new_settings(session)
     )
     if session.options.shadow or (verbosity < 0 and not reds):
         # The lines of the watching gate have said why.
         ended = ended[-1:]
+    if session.refused:
+        ended.append(refusal_line(session))
     return [
         *map(without_commands, tables),
         *(part for line in [*lines, *ended] for part in wrapped(line, width)),
@@ -376,17 +381,17 @@ def _busy(session: RooflineSession) -> list[str]:
     """Who keeps this machine busy, where that has spoiled a result."""
     rows = session.timed.rows
     spoiled = sum(row.verdict == Kind.INVALID and for_neighbours(row.reason) for row in rows)
-    if not spoiled:
+    if not spoiled or any(map(for_neighbours, session.refused)):
+        # Of a recording that recorded nothing the last line names them.
         return []
-    from ..engine.devices.cpu import QUIETEN, neighbours_now
+    from ..engine.devices.cpu import QUIETEN
 
-    busy = neighbours_now() or "other processes kept its cores busy"
     # A drill gives its run a name by itself.
     named = session.options.save is not None and session.options.drill is None
     under = f", under {'the same' if spoiled == len(session.rows) else 'another'} name," * named
     return [
-        f"This machine was too busy for {spoiled} of {count(len(rows), 'result')}: {busy}; {QUIETEN}, and run this "
-        f"again{under} once `roofline doctor` exits 0"
+        f"This machine was too busy for {spoiled} of {count(len(rows), 'result')}: {busy_now()}; {QUIETEN}, and run "
+        f"this again{under} once `roofline doctor` exits 0"
     ]
 
 

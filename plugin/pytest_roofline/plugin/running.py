@@ -31,6 +31,7 @@ from .held_reports import (
     undecided,
 )
 from .launcher import by_world, launcher_of, uses_ranks
+from .nothing_fit import refusals
 from .observing import forget_locals, ran_out, watched
 from .options import LOOKING, SAVED_VARIABLE, SIDE_BY_SIDE
 from .planned import clash_key, measures, plan, read_marks, select
@@ -293,10 +294,12 @@ class Running:
             self.finish(session, exitstatus)
 
     def finish(self, session: pytest.Session, exitstatus: int) -> None:
-        """End the run file; a run that was to be kept or reported and could not be is no success."""
+        """End the run file; a run that was to be kept, reported or recorded and could not be is no success."""
         if not self.state.opened:
             return
-        self.state.close(int(exitstatus))
+        if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            self.state.refused = refusals(self.state)
+        self.state.close(pytest.ExitCode.TESTS_FAILED if self.state.refused else int(exitstatus))
         told = os.environ.get(SAVED_VARIABLE)
         if told and self.state.writer.path is not None and self.state.round is None:
             Path(told).write_text(str(self.state.writer.path), encoding="utf-8")
@@ -304,7 +307,8 @@ class Running:
         reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
             wrap_failures(self.state, reporter)
-        if self.state.lost and session.exitstatus == pytest.ExitCode.OK:
+        failed = self.state.lost or self.state.refused
+        if failed and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     @pytest.hookimpl(wrapper=True, trylast=True)

@@ -66,6 +66,8 @@ class RooflineSession:
         self.warning = ""
         self.rounds_refused = ""
         self.rounds_used = 1
+        # Of a recording, why no baseline can be made of it, once it has ended.
+        self.refused: tuple[str, ...] = ()
         # The causes for which the device is DEGRADED, once they are known: a regressed test points to them.
         self.degraded: tuple[str, ...] = ()
         self.health = ""
