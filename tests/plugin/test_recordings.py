@@ -4,6 +4,7 @@ import pytest
 
 from pytest_roofline.engine.devices import cpu
 from pytest_roofline.engine.peers import CoreWatch
+from pytest_roofline.plugin.options import SIDE_BY_SIDE
 
 BUSY = "other processes kept 1.6 of 2 cores busy while it was timed; run it on a quiet machine"
 NOW = "other processes keep 1.6 of 2 cores busy (cc1 (7) 1.0)"
@@ -153,6 +154,24 @@ def test_a_recording_whose_tests_were_all_skipped_says_why(desk):
     result = desk.run(*RECORDING)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert last_line(result).startswith(f"{REFUSED}1 of 5 rounds: needs 2 GPUs, found 1. Expected")
+
+
+def test_a_recording_that_measures_nothing_ends_with_status_1_whatever_kept_it_from_measuring(desk):
+    desk.suite(MEASURING + SOUND + "def test_plain(): pass\n")
+    for options, why in (
+        (("-k", "plain"), "no test that measures was selected"),
+        (("-k", "plain", "-q"), "no test that measures was selected"),
+        (("-n", "1", "-p", "no:rerunfailures", "-q"), SIDE_BY_SIDE),
+    ):
+        result = desk.run(*RECORDING, *options)
+        expected = (
+            f"{REFUSED}0 of 5 rounds: {why}. Expected one fit result at least, so pytest ended with status 1. Mend "
+            "that, and run this again, under the same name."
+        )
+        assert (result.ret, last_line(result)) == (pytest.ExitCode.TESTS_FAILED, expected)
+    # Pytest has a status of its own for this one, and says it.
+    assert desk.run(*RECORDING, "-k", "nosuchtest").ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert not desk.run_path("r").exists()
 
 
 def test_a_gate_and_a_drill_that_compared_are_judged_as_ever(desk):

@@ -79,6 +79,10 @@ def pytest_configure(config: pytest.Config) -> None:
             from .gate import Gatekeeper
 
             config.pluginmanager.register(Gatekeeper(options), "roofline-gatekeeper")
+        if options.is_recording:
+            from .nothing_fit import Recorder
+
+            config.pluginmanager.register(Recorder(options), "roofline-recorder")
 
 
 @pytest.fixture

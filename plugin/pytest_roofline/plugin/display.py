@@ -226,7 +226,8 @@ def summary_lines(session: RooflineSession, width: int, colour: bool, status: in
         # The lines of the watching gate have said why.
         ended = ended[-1:]
     if session.refused:
-        ended.append(refusal_line(session))
+        rounds = f"{session.rounds_used} of {count(session.options.recording, 'round')}"
+        ended.append(refusal_line(session.refused, rounds, session.writer.read_back()))
     return [
         *map(without_commands, tables),
         *(part for line in [*lines, *ended] for part in wrapped(line, width)),

@@ -3,34 +3,28 @@
 A recording is a saved run of several processes a test, and no gate. `roofline baseline propose` decides what is fit.
 """
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from ..baselines.proposals import NothingFit, propose
 from ..baselines.run_files import makes_way
+from ..baselines.runs import Run
 from ..core.errors import RooflineError
 from ..core.records import Outcome
 from ..core.samples import SIBLINGS, for_neighbours
 from ..core.units import count, listed, printable
 from ..report.messages import compared_of
-from .session import RooflineSession
+from .options import LOOKING, SIDE_BY_SIDE
+from .session import RooflineSession, session_key
+from .settings import Options
 
 # Of the reasons of single measurements so many are named.
 MOST_REASONS = 3
-
-
-def is_recording(state: RooflineSession) -> bool:
-    """Return whether a run is to become a baseline: it is saved, and measures what is unknown in several processes.
-
-    A gate has its own verdict on what it could not compare. A drill that was compared did what it is for, and so did
-    devices that were held against each other.
-    """
-    options, rows = state.options, state.rows
-    if options.save is None or options.recording < 2 or options.gate:
-        return False
-    drilled = compared_of([row for row in rows if "replaced" in (row.labels or ())]) > 0
-    siblings = bool(rows) and all(SIBLINGS in (row.labels or ()) for row in rows)
-    return not (drilled or siblings)
+# The status of a run that came to its end.
+ENDED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 
 
 def refusals(state: RooflineSession, waiting: Iterable[str] = ()) -> tuple[str, ...]:
@@ -40,7 +34,7 @@ def refusals(state: RooflineSession, waiting: Iterable[str] = ()) -> tuple[str, 
         state: of a run, or of its first process.
         waiting: the tests that passed and whose verdicts are open, so that the run file has no outcome of them.
     """
-    if not is_recording(state):
+    if not state.options.is_recording or _is_comparison(state):
         return ()
     run = state.writer.read_back()
     if run is None:
@@ -55,21 +49,32 @@ def refusals(state: RooflineSession, waiting: Iterable[str] = ()) -> tuple[str, 
     return ()
 
 
-def refusal_line(state: RooflineSession) -> str:
-    """Return the last line of a recording without a fit result: what was observed, what was expected, what to type."""
+def _is_comparison(state: RooflineSession) -> bool:
+    """Return whether a run did what it was for: a drill was compared, or devices were held against each other."""
+    drilled = compared_of([row for row in state.rows if "replaced" in (row.labels or ())]) > 0
+    siblings = [SIBLINGS in (row.labels or ()) for row in state.rows]
+    return drilled or (bool(siblings) and all(siblings))
+
+
+def refusal_line(reasons: Sequence[str], rounds: str, run: Run | None) -> str:
+    """Return the last line of a recording without a fit result: what was observed, what was expected, what to type.
+
+    Args:
+        reasons: why nothing is fit.
+        rounds: after which, as `1 of 5 rounds`.
+        run: as it was saved; None where nothing was.
+    """
     from ..engine.devices.cpu import QUIETEN
 
-    rounds = f"{state.rounds_used} of {count(state.options.recording, 'round')}"
-    faults = [reason for reason in state.refused if not for_neighbours(reason)]
-    busy = len(faults) < len(state.refused)
-    reasons = [listed(faults, MOST_REASONS, "; ")] * bool(faults) + [busy_now()] * busy
+    faults = [reason for reason in reasons if not for_neighbours(reason)]
+    busy = len(faults) < len(reasons)
+    observed = [listed(faults, MOST_REASONS, "; ")] * bool(faults) + [busy_now()] * busy
     remedies = ["mend that"] * bool(faults) + [QUIETEN] * busy
-    run = state.writer.read_back()
-    name = "the same" if run is not None and makes_way(run) else "another"
+    name = "the same" if run is None or makes_way(run) else "another"
     once = ", once `roofline doctor` exits 0" * busy
     return (
-        f"No baseline can be made of this run, after {rounds}: {'; '.join(reasons)}. Expected one fit result at least, "
-        f"so pytest ended with status 1. {', '.join(remedies).capitalize()}, and run this again, under {name} "
+        f"No baseline can be made of this run, after {rounds}: {'; '.join(observed)}. Expected one fit result at "
+        f"least, so pytest ended with status 1. {', '.join(remedies).capitalize()}, and run this again, under {name} "
         f"name{once}."
     )
 
@@ -79,3 +84,36 @@ def busy_now() -> str:
     from ..engine.devices.cpu import neighbours_now
 
     return neighbours_now() or "other processes kept its cores busy"
+
+
+class Recorder:
+    """Of a recording: fails a run in which no test that measures began."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(
+        self, session: pytest.Session, exitstatus: int
+    ) -> Generator[None, object, object]:
+        """Take back a status 0."""
+        if exitstatus == pytest.ExitCode.OK and self._is_empty(session.config):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        return (yield)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: Any, exitstatus: int) -> None:
+        """Say why, where a run that was opened does not speak itself."""
+        config = terminalreporter.config
+        if exitstatus in ENDED and self._is_empty(config):
+            side_by_side = config.pluginmanager.hasplugin("dsession")
+            reason = SIDE_BY_SIDE if side_by_side else "no test that measures was selected"
+            rounds = f"0 of {count(self._options.recording, 'round')}"
+            terminalreporter.write_line(refusal_line([reason], rounds, None))
+
+    def _is_empty(self, config: pytest.Config) -> bool:
+        """Return whether this run decides, and nothing could be measured in it."""
+        looking = any(config.getoption(name, False) for name in LOOKING)
+        state = config.stash.get(session_key, None)
+        opened = state is not None and state.opened
+        return not (looking or opened or hasattr(config, "workerinput"))

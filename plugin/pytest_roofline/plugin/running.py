@@ -31,7 +31,7 @@ from .held_reports import (
     undecided,
 )
 from .launcher import by_world, launcher_of, uses_ranks
-from .nothing_fit import refusals
+from .nothing_fit import ENDED, refusals
 from .observing import forget_locals, ran_out, watched
 from .options import LOOKING, SAVED_VARIABLE, SIDE_BY_SIDE
 from .planned import clash_key, measures, plan, read_marks, select
@@ -297,7 +297,7 @@ class Running:
         """End the run file; a run that was to be kept, reported or recorded and could not be is no success."""
         if not self.state.opened:
             return
-        if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        if exitstatus in ENDED:
             self.state.refused = refusals(self.state)
         self.state.close(pytest.ExitCode.TESTS_FAILED if self.state.refused else int(exitstatus))
         told = os.environ.get(SAVED_VARIABLE)

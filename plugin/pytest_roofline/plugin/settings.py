@@ -68,6 +68,14 @@ class Options:
     command: tuple[str, ...] = ()
     elsewhere: tuple[OutsideSetting, ...] = ()
 
+    @property
+    def is_recording(self) -> bool:
+        """Return whether the run is to become a baseline: saved, and several processes of what is unknown.
+
+        A gate has its own verdict on what it could not compare.
+        """
+        return self.save is not None and self.recording > 1 and not self.gate
+
 
 def _one_of(*allowed: str, more: str = "") -> Callable[[str, str], str]:
     def parse(text: str, what: str) -> str:
