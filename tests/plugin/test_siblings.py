@@ -89,3 +89,9 @@ def test_links_are_held_against_those_of_their_class(machine, desk):
     named = {one.name for one in desk.last_run().judgements if one.verdict == "REGRESSED"}
     assert named == {f"cuda:2 to cuda:{target}" for target in (0, 1, 3, 4)}
     assert {one.key.hardware.devices for one in desk.last_run().measurements} == {2}
+
+
+def test_a_saved_run_of_siblings_alone_is_no_recording_that_failed(machine, desk):
+    result = machine(*APART, arguments=["--roofline-rounds=2", "--roofline-save=node"])
+    assert (result.ret, "No baseline can be made" in result.stdout.str()) == (0, False)
+    assert len(desk.saved("node").measurements) >= len(APART)
