@@ -103,13 +103,15 @@ def measured(cwd: Path, comment: Path, *words: str) -> Told:
         *words,
     ]
     done = subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode not in (0, 1):
+    # Where it cannot tell, as of A against A, it shows its table all the same.
+    facts = json.loads(done.stdout or '{"tests": []}')
+    if all(row["change"] is None for row in facts["tests"]):
         print(done.stdout)
         raise SystemExit(
             f"{' '.join(command)} ended with {done.returncode}; expected a quiet machine"
         )
     rows = [row for row in comment.read_text(encoding="utf-8").splitlines() if row.startswith("|")]
-    return Told(json.loads(done.stdout), "\n".join(rows))
+    return Told(facts, "\n".join(rows))
 
 
 def environments(folder: Path) -> list[str]:

@@ -116,8 +116,9 @@ def test_a_spoiled_process_gets_another_block_and_what_is_slower_is_red_all_the_
     assert "in place of spoiled processes: " in world.said
     # No second one: what a busy machine leaves is judged as it is.
     world.calls, spoiled = [], [3, 9, 16]
-    told = world.ab(*SEEDED)
+    told = world.ab(*SEEDED, status=2)
     assert (told["tests"][0]["verdict"], len(world.calls)) == ("INCONCLUSIVE", planned + 4)
+    assert told["sentence"] == "GREY: 5 of 6 fast enough, 1 undecided (copy[0] +10 %)"
     assert ", and red needs 8 processes a side; may be " in told["tests"][0]["reason"]
 
 
@@ -212,8 +213,12 @@ def test_a_variable_is_a_side_and_two_values_of_a_parameter_are_two_tests_of_one
 
 
 def test_a_run_whose_time_is_spent_ends_behind_a_block(world):
-    world.noise = 0.05
-    told = world.ab("--budget=0.000001", *SEEDED)
+    world.slow = {("B", FIRST): 1.3}
+    told = world.ab("--budget=0.000001", *SEEDED, status=2)
+    assert (
+        told["sentence"]
+        == "GREY: 0 of 6 fast enough, 6 undecided (copy[0] +29.8 %, 5 INCONCLUSIVE)"
+    )
     assert set(verdicts(told).values()) == {"INCONCLUSIVE"}
     assert (told["processes"]["A"], told["processes"]["B"]) == (2, 2)
     assert "--budget is spent after block 1, 6 tests undecided" in world.said

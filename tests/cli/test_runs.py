@@ -51,7 +51,7 @@ def test_compare_says_at_once_that_too_few_processes_turn_nothing_red(command, r
         make.save(runs / f"{name}.jsonl", make.measurement(seconds, process=name))
     done = command("compare", "before", "after")
     assert (done.exit_code, done.stdout.splitlines()[0]) == (
-        0,
+        2,
         "no time can turn red here: 1 process against 1, where red needs 11; measure each side with "
         "--roofline-rounds=5 --roofline-save=NAME, or name 5 runs of each side with commas between",
     )
@@ -66,12 +66,42 @@ def test_compare_says_at_once_that_too_few_processes_turn_nothing_red(command, r
     assert sum(line.startswith("INCONCLUSIVE copy") for line in lines) == 8
     assert lines[-2:] == [
         "… and 4 more that are open or INVALID; --json has all",
-        "12 INCONCLUSIVE",
+        "12 INCONCLUSIVE; undecided: copy0[64MiB] +100 %, copy1[64MiB] +100 %, copy2[64MiB] +100 % and 9 more",
     ]
     assert (
         "where red needs 3; measure the new side with" in command("compare", "fast", "after").stdout
     )
     assert "can turn red" not in command("compare", "fast", "slow").stdout
+
+
+def test_a_comparison_that_cannot_tell_ends_with_2_and_shows_its_table_all_the_same(
+    command, runs, make
+):
+    for name, seconds in (("looks_slow", 1.3), ("calm", 1.03)):
+        make.save(runs / f"{name}.jsonl", make.measurement(seconds, process=name))
+    for new, status, last in (
+        ("same", 0, "1 PASSED"),
+        ("calm", 0, "1 INCONCLUSIVE"),
+        ("looks_slow", 2, "1 INCONCLUSIVE; undecided: memcpy_d2d[64MiB] +30 %"),
+        ("slow", 1, "1 REGRESSED"),
+    ):
+        done = command("compare", "fast", new)
+        assert (done.exit_code, done.stdout.splitlines()[-1]) == (status, last)
+        told = command("compare", "fast", new, "--json")
+        assert (told.exit_code, len(json.loads(told.stdout))) == (status, 1)
+
+
+def test_within_a_run_and_in_a_rollout_the_same_rule_tells_what_is_undecided(command, make, saved):
+    ways = [
+        make.measurement(seconds, process="1", key=make.key("step", parameters={"way": way}))
+        for way, seconds in (("a", 1.0), ("b", 1.3))
+    ]
+    saved("ways", *ways)
+    done = command("compare", "ways", "--by", "way", "--base", "a")
+    assert (done.exit_code, done.stdout.splitlines()[-1].partition("; ")[2]) == (
+        2,
+        "undecided: step +30 %; 0.77x as fast, the geometric mean of 1 test",
+    )
 
 
 def test_what_compare_is_not_given_right_is_refused(refused, command, make, runs):

@@ -191,3 +191,20 @@ def test_both(roofline, busy, request):
     result.stdout.fnmatch_lines(
         ["both.down: +50.* REGRESSED*", "both.up: +50.* REGRESSED*", "2 measured, 3 rounds"]
     )
+
+
+def test_a_slowdown_that_is_undecided_makes_the_run_grey_and_a_comparison_end_with_2(desk):
+    desk.suite()
+    desk.baseline()
+    desk.script(slow={"test_copy[64MiB]": 1.3})
+    result = desk.run("--roofline-ci", ONCE, "--roofline-save=now")
+    # What cannot be told fails no test: `--roofline-fail-on` says what does.
+    assert result.ret == 0
+    grey = "GREY: 1 of 2 fast enough, 1 undecided (copy[64MiB] +30 %)"
+    assert [line for line in result.stdout.lines if line.startswith("G")] == [grey]
+    told = desk.cli("compare", "baselines/h100.json", "now")
+    last = "1 INCONCLUSIVE, 1 PASSED; undecided: copy[64MiB] +30 %"
+    assert (told.exit_code, told.stdout.splitlines()[-1]) == (2, last)
+    failing = desk.run("--roofline-ci", ONCE, "--roofline-fail-on=regressed,inconclusive")
+    assert failing.ret == 1
+    failing.stdout.fnmatch_lines(["RED: 1 INCONCLUSIVE, 1 of 2 fast enough"])

@@ -21,6 +21,7 @@ from pytest_roofline.report.messages import (
 from pytest_roofline.report.overview import curve_verdict_line, overview_lines, power_lines
 from pytest_roofline.stats.curves import judge_curves
 from pytest_roofline.stats.limits import Limit
+from pytest_roofline.stats.looks import Looks
 from pytest_roofline.stats.outlook import Policy
 
 MIB = 2**20
@@ -61,6 +62,8 @@ def test_a_run_ends_in_a_sentence_in_one_of_three_colours(make):
     unknown = make.result(1.04e-3, reference=vague(make), test_id="t.py::open")
     slow = make.result(2e-3, test_id="t.py::slow")
     red = {"t.py::slow": ("REGRESSED", "slow: +100 %")}
+    # One process where red needs three.
+    looks_slow = make.result(1.3e-3, policy=Policy(looks=Looks(12)), test_id="t.py::looks")
     by_limit = make.result(known=False, limits=[Limit(make.published(), 1.2e-3)])
     for rows, reds, said in (
         ([good, better], {}, "GREEN: 2 of 2 fast enough"),
@@ -70,6 +73,22 @@ def test_a_run_ends_in_a_sentence_in_one_of_three_colours(make):
             [good, new, unknown],
             {},
             "GREY: 1 of 3 fast enough, 2 undecided (1 INCONCLUSIVE, 1 NO BASELINE)",
+        ),
+        # Undecided, and its estimate lies beyond the tolerance: nobody can tell, whatever most tests say.
+        (
+            [good, better, looks_slow],
+            {},
+            "GREY: 2 of 3 fast enough, 1 undecided (memcpy_d2d[64MiB] +30 %)",
+        ),
+        (
+            [good, better, looks_slow, new],
+            {},
+            "GREY: 2 of 4 fast enough, 2 undecided (memcpy_d2d[64MiB] +30 %, 1 NO BASELINE)",
+        ),
+        (
+            [good, slow, looks_slow],
+            red,
+            "RED: 1 REGRESSED, 1 of 3 fast enough, 1 undecided (memcpy_d2d[64MiB] +30 %)",
         ),
         (
             [new, make.result(invalid="bad")],

@@ -73,8 +73,8 @@ def ab(
 
     Example: roofline ab merge-base . -- perf_tests -k memcpy
 
-    Exit status: 0 nothing is slower on B, 1 something is, or fails there alone, 2 nothing could be compared, or the
-    input cannot be used.
+    Exit status: 0 nothing is slower on B, 1 something is, or fails there alone, 2 it cannot tell: nothing was
+    compared, what is undecided looks slower than its tolerance, or the input cannot be used.
     """
     if resume is not None:
         source = click.get_current_context().get_parameter_source

@@ -15,8 +15,9 @@ from ..baselines.rows import compared_row
 from ..baselines.run_rows import short_name
 from ..core.judgements import SessionRecord
 from ..core.rows import FAILED, TIME, Row, plain, worst_first
+from ..core.statuses import WORSE, Status, is_green, status_of
 from ..core.units import count, format_percent, format_seconds, listed, printable
-from ..report.messages import closing_lines, is_green
+from ..report.messages import closing_lines
 from ..report.summary import code, line
 from ..report.tables import TextTable, render, styled
 from ..report.verdicts import remarks
@@ -76,11 +77,7 @@ class Told:
     @property
     def reds(self) -> dict[str, tuple[str, str]]:
         """By test, what is worse on B: a word, and a sentence."""
-        return {
-            row.test: (row.verdict, row.reason)
-            for row in self.rows
-            if row.verdict in (FAILED, Kind.REGRESSED)
-        }
+        return {row.test: (row.verdict, row.reason) for row in self.rows if row.verdict in WORSE}
 
     @property
     def sentence(self) -> str:
@@ -91,10 +88,9 @@ class Told:
         )[-1]
 
     @property
-    def status(self) -> int:
-        """The exit status: 0 nothing is worse, 1 something is, 2 nothing could be compared, or it was interrupted."""
-        held = any(row.change is not None for row in self.rows)
-        return 1 if self.reds else 2 if self.interrupted or not held else 0
+    def status(self) -> Status:
+        """The exit status."""
+        return status_of(self.rows, complete=not self.interrupted)
 
 
 def tell(

@@ -66,11 +66,6 @@ class Comparison:
             *((self.together,) if self.together is not None else ()),
         )
 
-    @property
-    def regressed(self) -> bool:
-        """Whether anything is slower, asks for more, or no longer fits."""
-        return any(row.verdict == Kind.REGRESSED for row in self.everything)
-
 
 def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = None) -> Comparison:
     """Every measurement and every compiled kernel of `new`, runs or baseline files, against `old`; worst first."""

@@ -96,11 +96,6 @@ class Contrast:
     rows: tuple[tuple[str, Row], ...]
     alone: tuple[str, ...]
 
-    @property
-    def regressed(self) -> bool:
-        """Whether anything is slower than under the base."""
-        return any(row.verdict == Kind.REGRESSED for _, row in self.rows)
-
 
 def compare_by(
     runs: Sequence[Run], parameter: str, base: str | None, tolerance: float | None = None

@@ -110,13 +110,9 @@ class Rollout:
         }
 
     @property
-    def worse(self) -> bool:
-        """Whether a test regressed, or devices lost one with the change, or did not come back."""
-        return bool(
-            any(row.verdict == Kind.REGRESSED for row in self.rows)
-            or self.lost
-            or self.treated.gone
-        )
+    def shrunk(self) -> bool:
+        """Return whether devices lost a test with the change, or did not come back."""
+        return bool(self.lost or self.treated.gone)
 
 
 def judge_rollout(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..core.errors import BadInput
+from ..core.statuses import status_of
 from ..core.units import count, listed, parse_tolerance, printable
 from .options import command, folder_option, note_cuts, print_json, say, width
 
@@ -86,8 +87,8 @@ def compare(
 
     Example: roofline compare steps --by execution --base eager
 
-    Exit status: 0 nothing regressed, 1 something did or was lost, 2 the input cannot be used, or nobody could tell:
-    different things were timed under one name.
+    Exit status: 0 nothing is slower, 1 something is, or was lost, 2 it cannot tell: nothing was compared, what is
+    undecided looks slower than its tolerance, different things were timed under one name, or the input cannot be used.
     """
     from ..baselines.comparing import compare as compare_files
 
@@ -126,7 +127,7 @@ def compare(
         print_json(comparison_as_json(compared))
     else:
         _print_comparison(compared, *sides)
-    return 1 if compared.regressed else 2 if compared.unlike else 0
+    return status_of(compared.everything, complete=not compared.unlike)
 
 
 def _side(names: str, folder: Path) -> list[Path]:
@@ -168,7 +169,7 @@ def _compare_by(
     if found.alone:
         say(f"note: under one value only: {printable(', '.join(found.alone))}", err=True)
     _show(found, contrast_as_json if as_json else contrast_text, as_json)
-    return 1 if found.regressed else 0
+    return status_of([row for _, row in found.rows])
 
 
 def _show(found: Any, told: "Callable[..., Any]", as_json: bool) -> None:
@@ -194,7 +195,7 @@ def _compare_rollout(
     note_cuts([*before, *after, *old, *new])
     found = judge_rollout(before, after, (old, new), tolerance)
     _show(found, rollout_as_json if as_json else rollout_text, as_json)
-    return 1 if found.worse else 0
+    return status_of(found.rows, worse=found.shrunk)
 
 
 def _print_comparison(compared: "Comparison", old: "Sequence[Path]", new: "Sequence[Path]") -> None:
@@ -203,7 +204,7 @@ def _print_comparison(compared: "Comparison", old: "Sequence[Path]", new: "Seque
     from ..report.messages import peak_lines
     from ..report.published import idle_lines
     from ..report.tables import comparison_table, exact_reason_lines, kernels_table
-    from ..report.words import counts_text, cut
+    from ..report.words import cut, totals_text
 
     rows, kernels = compared.rows, compared.kernels
     terminal = sys.stdout.isatty()
@@ -223,7 +224,7 @@ def _print_comparison(compared: "Comparison", old: "Sequence[Path]", new: "Seque
     lines += [kernels_table(kernels, width(), terminal)] if kernels else []
     lines += exact_reason_lines(kernels)
     lines += [printable(f"{row.verdict} {row.label}: {row.reason}") for row in compared.lost]
-    for line in [*lines, counts_text(worst_first(compared.everything))]:
+    for line in [*lines, totals_text(worst_first(compared.everything))]:
         say(line)
 
 

@@ -1,5 +1,6 @@
 """The verdict on a measurement as a run file keeps it, with all that it rests on."""
 
+import math
 from dataclasses import dataclass
 
 from .amounts import AboveZero, Amount, Chance, Count, FromZero, Magnitude, ProcessMedians
@@ -134,6 +135,12 @@ class Judgement:
     def compared(self) -> bool:
         """Whether it was held against a reference, and not against a limit or its siblings alone."""
         return self.error is not None
+
+    @property
+    def looks_slow(self) -> bool:
+        """Return whether the estimate lies beyond the tolerance, or at all beyond a limit."""
+        allowed = 0.0 if self.limit else math.log1p(self.tolerance)
+        return self.estimate is not None and self.estimate > allowed
 
     @property
     def overall(self) -> str:

@@ -1,6 +1,5 @@
 """What `roofline compare` says beside its table, and a staged rollout, judged; as text and for a machine."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from statistics import fmean, geometric_mean, median
 from typing import Any
@@ -19,7 +18,7 @@ from ..stats.stats import growth
 from ..stats.verdicts import Kind, span_text
 from .overview import changed_texts, clock_line, device_line, shift_line, together_text
 from .tables import TextTable, render, styled
-from .words import counts_text
+from .words import totals_text
 
 # Of the names of one side.
 MOST_NAMED = 3
@@ -183,7 +182,7 @@ def _contrast_table(found: Contrast, values: Sequence[str]) -> TextTable:
 def _closing(found: Contrast, value: str) -> str:
     """`compiled against eager: 3 IMPROVED, 1 PASSED; 1.31x as fast, the geometric mean of 4 tests`."""
     rows = [row for each, row in found.rows if each == value]
-    told = f"{value} against {found.base}: {counts_text(rows)}"
+    told = f"{value} against {found.base}: {totals_text(rows)}"
     speedups = [_speedup(row.change) or 1.0 for row in rows if row.change is not None]
     if not speedups:
         return told
@@ -206,12 +205,15 @@ MOST_PLACES = 6
 def rollout_text(found: Rollout, width: int, colour: bool) -> str:
     """Both sides, a row a test, worst first, what would decide, which devices stand out, and what was lost."""
     lines = [*_side_lines("changed", found.treated), *_side_lines("control", found.controls)]
-    counts = Counter(row.verdict for row in found.rows)
-    told = ", ".join(f"{counts[kind]} {kind}" for kind in Kind if counts[kind])
     notes = [*_open_lines(found.rows), *_outlier_lines(found), *_lost_lines(found)]
     notes.append(f"spread of changes: {found.spread}")
     return "\n".join(
-        [*map(printable, lines), _table(found, width, colour), *map(printable, notes), told]
+        [
+            *map(printable, lines),
+            _table(found, width, colour),
+            *map(printable, notes),
+            totals_text(found.rows),
+        ]
     )
 
 

@@ -8,11 +8,12 @@ from ..baselines.run_rows import XFAIL, Ending, how_it_ended, short_name
 from ..core.keys import JOB_METRIC
 from ..core.records import CurveSummary
 from ..core.rows import FAILED, Row, badness, worst_first
+from ..core.statuses import WORSE, Status, is_compared, is_green, looks_slow, status_of
 from ..core.units import count, format_bytes, format_seconds, listed, printable, three_digits
 from ..core.work import rate_suffix
 from ..stats.key_results import NO_PEAK
 from ..stats.verdicts import Kind
-from .words import compared, counts_text, cut, sentence
+from .words import counts_text, cut, sentence, slow_text
 
 # Why tests were not measured: a sweep has a reason of its own for every size.
 MOST_REASONS = 4
@@ -249,19 +250,18 @@ def _red_sentence(ending: Ending, test_id: str) -> str:
 
 
 def colour_of(rows: Sequence[Row], reds: Reds, status: int = 0) -> str:
-    """RED where a test is slower or broken, GREEN where at least half of all results are fast enough, else GREY.
+    """Return RED where a test is slower or broken, GREY where nobody can tell, else GREEN.
 
-    A run that did not come to its end, as its exit status tells, is GREY at best.
+    A run of which fewer than half of the results are fast enough is GREY at best, and so is a run that did not come to
+    its end, as its exit status tells.
     """
-    if reds:
+    # What is worse and not red was expected to be.
+    decided = [row for row in rows if row.verdict not in WORSE]
+    ended = status_of(decided, worse=bool(reds), complete=status in (0, 1))
+    if ended is Status.SLOWER:
         return RED
-    green = sum(map(is_green, rows))
-    return GREEN if green and 2 * green >= len(rows) and status in (0, 1) else GREY
-
-
-def is_green(row: Row) -> bool:
-    """Whether a result was compared and is no worse."""
-    return row.verdict in (Kind.PASSED, Kind.IMPROVED)
+    mostly = 2 * sum(map(is_green, rows)) >= len(rows)
+    return GREEN if ended is Status.NOTHING_SLOWER and mostly else GREY
 
 
 def closing_lines(
@@ -320,9 +320,8 @@ def _sentence(
     """`RED: 1 REGRESSED, 11 of 14 fast enough, 2 undecided (2 INCONCLUSIVE)`; `GREY: nothing was compared, …`."""
     if not rows and not reds:
         return f"{colour}: nothing was compared, since 0 of {count(len(planned), 'test')} measured anything"
-    open_words = f" ({counts_text(undecided)})"
-    if not reds and not any(map(compared, rows)):
-        return f"{colour}: nothing was compared{open_words}"
+    if not reds and not any(map(is_compared, rows)):
+        return f"{colour}: nothing was compared ({counts_text(undecided)})"
     total = len(rows) + len(reds.keys() & set(planned) - {row.test for row in rows})
     fine = "no worse" if {row.what for row in rows} - {"memory"} == {"kernel"} else "fast enough"
     words = Counter(word for word, _ in reds.values())
@@ -331,8 +330,14 @@ def _sentence(
         for word in sorted(words, key=badness)
     ]
     parts += [f"{sum(map(is_green, rows))} of {total} {fine}{_behind(rows)}"]
-    parts += [f"{len(undecided)} undecided{open_words}"] if undecided else []
+    parts += [f"{len(undecided)} undecided ({_undecided_text(undecided)})"] if undecided else []
     return f"{colour}: {', '.join(parts)}"
+
+
+def _undecided_text(undecided: Sequence[Row]) -> str:
+    """Return the estimates of what looks slow, and the words of all else: `copy[64MiB] +30 %, 1 INVALID`."""
+    calm = [row for row in undecided if not looks_slow(row)]
+    return ", ".join(filter(None, (slow_text(undecided), counts_text(calm))))
 
 
 _LIMITS = {

@@ -14,11 +14,11 @@ from ..baselines.runs import Run
 from ..core.groups import grouped
 from ..core.rows import Row, worst_first
 from ..core.samples import PROFILED
+from ..core.statuses import is_compared
 from ..core.units import count, printable
 from ..stats.verdicts import Kind
 from .words import (
     baseline_text,
-    compared,
     counts_text,
     difference_text,
     interval_text,
@@ -79,7 +79,7 @@ def headline(runs: Sequence[Run], rows: Sequence[Row]) -> str:
     """Return the outcome: `2 of 34 tests failed`, `nothing failed, 30 of 34 results compared`."""
     tests = {(row.run, row.test): row.red for row in rows}
     failed = sum(tests.values())
-    judged = sum(map(compared, rows))
+    judged = sum(map(is_compared, rows))
     watched = [
         run.footer.shadow
         for run in runs

@@ -173,10 +173,9 @@ def remarks(
 
 def _sitting_text(judgement: Judgement) -> list[str]:
     """Of what is or looks slower, that nobody knows how its sessions differ."""
-    spread, estimate = judgement.session_spread, judgement.estimate
-    looks_slow = estimate is not None and estimate > math.log1p(judgement.tolerance)
+    spread = judgement.session_spread
     slow = judgement.verdict == Kind.REGRESSED or (
-        judgement.verdict == Kind.INCONCLUSIVE and looks_slow
+        judgement.verdict == Kind.INCONCLUSIVE and judgement.looks_slow
     )
     if not slow or spread is None or not spread.origin.startswith("prior"):
         return []

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ..core.resources import registers_of, spills_of
 from ..core.rows import PEAK, Columns, Row
+from ..core.statuses import looks_slow
 from ..core.units import (
     MIB,
     format_bytes,
@@ -14,18 +15,18 @@ from ..core.units import (
     format_rate,
     format_seconds,
     format_tolerance,
+    listed,
     printable,
     three_digits,
 )
 from ..core.work import rate_suffix
 from ..hardware import is_arithmetic
 from ..kernel_gate.text import changes_text
-from ..stats.verdicts import Kind
 
 # Below this a link's rate says more about its latency; the time is shown instead.
 RATE_FROM_BYTES = 16 * MIB
-# What was held against something; `PASSED` and `INCONCLUSIVE` of a bare test are how it ended.
-_COMPARED = (Kind.REGRESSED, Kind.PASSED, Kind.IMPROVED, Kind.INCONCLUSIVE)
+# Of undecided tests that look slow, so many are named.
+MOST_SLOW = 3
 # Columns that the properties of a test in JUnit XML have, of its time and of its memory.
 _PROPERTIES = (
     *(
@@ -51,11 +52,6 @@ def cut(lines: Sequence[str], at_most: int, what: str) -> list[str]:
         *lines[:at_most],
         *([f"… and {len(lines) - at_most} more {what}"] if len(lines) > at_most else []),
     ]
-
-
-def compared(row: Row) -> bool:
-    """Whether a verdict says how a result lies to its baseline or limit."""
-    return row.verdict in _COMPARED and row.what != "test"
 
 
 def rate_text(row: Row, seconds: float | None = None) -> str:
@@ -194,6 +190,22 @@ def counts_text(rows: Iterable[Row]) -> str:
     """How many of each word, in the order of the rows: `1 REGRESSED, 6 PASSED`."""
     counts = Counter(row.verdict for row in rows)
     return ", ".join(f"{number} {word}" for word, number in counts.items())
+
+
+def slow_text(rows: Iterable[Row]) -> str:
+    """Return what is undecided and looks slow, as `copy[64MiB] +30 %`; empty for none."""
+    slow = [
+        f"{printable(row.label)} +{format_tolerance(round(row.change, 3))}"
+        for row in rows
+        if looks_slow(row) and row.change is not None
+    ]
+    return listed(slow, MOST_SLOW)
+
+
+def totals_text(rows: Sequence[Row]) -> str:
+    """Return how many of each word, and what leaves a comparison undecided."""
+    slow = slow_text(rows)
+    return counts_text(rows) + (f"; undecided: {slow}" if slow else "")
 
 
 def properties(rows: Sequence[Row]) -> list[tuple[str, str]]:

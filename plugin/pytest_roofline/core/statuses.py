@@ -1,0 +1,56 @@
+"""The one rule of what a comparison came to: commands end with it, and the last line of a run has its colour."""
+
+from collections.abc import Collection
+from enum import IntEnum
+
+from .rows import FAILED, Row
+
+# What is worse than before; and what was held against something, of which the last is undecided.
+WORSE = (FAILED, "REGRESSED")
+GREEN = ("PASSED", "IMPROVED")
+UNDECIDED = "INCONCLUSIVE"
+
+
+class Status(IntEnum):
+    """The exit status of a command that judges."""
+
+    NOTHING_SLOWER = 0
+    SLOWER = 1
+    CANNOT_TELL = 2
+
+
+def status_of(rows: Collection[Row], *, worse: bool = False, complete: bool = True) -> Status:
+    """Return how a comparison ended: a result that is worse outweighs all that nobody can tell.
+
+    Args:
+        rows: every result of it.
+        worse: something is worse of which no row tells, such as a device that did not come back.
+        complete: it came to its end, and no two different things stand under one key.
+    """
+    if worse or any(row.verdict in WORSE for row in rows):
+        return Status.SLOWER
+    if not complete or not any(map(is_compared, rows)) or any(map(looks_slow, rows)):
+        return Status.CANNOT_TELL
+    return Status.NOTHING_SLOWER
+
+
+def is_compared(row: Row) -> bool:
+    """Return whether a verdict says how a result lies to its baseline or limit."""
+    # `PASSED` of a bare test is how it ended.
+    return row.verdict in ("REGRESSED", *GREEN, UNDECIDED) and row.what != "test"
+
+
+def is_green(row: Row) -> bool:
+    """Return whether a result was compared and is no worse."""
+    return row.verdict in GREEN
+
+
+def looks_slow(row: Row) -> bool:
+    """Return whether a result is undecided, and its estimate lies beyond its tolerance or limit."""
+    judged = row.judgement
+    return (
+        judged is not None
+        and row.verdict not in WORSE
+        and judged.verdict == UNDECIDED
+        and judged.looks_slow
+    )
