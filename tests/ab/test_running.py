@@ -239,5 +239,45 @@ def test_words_and_comment_tell_what_json_does(world, tmp_path):
     assert "+10." in row
     assert lines[-2:] == ["saved: A as one-a, B as one-b", "RED: 1 REGRESSED, 5 of 6 fast enough"]
     told = comment.read_text().splitlines()
-    assert told[:2] == ["<!-- roofline ab -->", f"**{lines[-1]}**"]
+    assert told[:2] == ["<!-- roofline ab -->", f"**`{lines[-1]}`**"]
+    # What was the same for both is said of both, in words and in the comment.
+    assert [", tolerance 5 %" in text for text in (lines[0], told[3])] == [True, True]
     assert sum(line.startswith("| `copy[") for line in told) == 6
+
+
+def test_the_tolerance_is_the_same_ahead_of_and_among_pytests_arguments(world):
+    world.slow = {("B", FIRST): 1.1}
+    for words in (
+        ("--tolerance=15%", *SEEDED),
+        (*SEEDED, "--roofline-tolerance=15%"),
+        (*SEEDED, "--roofline-tolerance", "0.15"),
+        (*SEEDED, "-o", "roofline_tolerance=15%"),
+        ("--tolerance=15%", *SEEDED, "--roofline-tolerance=0.15"),
+    ):
+        told = world.ab(*words)
+        expected = dict.fromkeys(LABELS, ("PASSED", 0.15))
+        assert expected == {
+            row["label"]: (row["verdict"], row["tolerance"]) for row in told["tests"]
+        }
+    assert world.ab(*SEEDED, status=1)["tests"][0]["tolerance"] == 0.05
+
+
+def test_two_tolerances_that_differ_are_refused_and_both_are_named(world):
+    for words, both in (
+        (
+            ("--tolerance=5%", *SEEDED, "--roofline-tolerance=15%"),
+            "--tolerance=5% and --roofline-tolerance=15%",
+        ),
+        (
+            (*SEEDED, "--roofline-tolerance", "5%", "--roofline-tolerance=15%"),
+            "--roofline-tolerance=5% and --roofline-tolerance=15%",
+        ),
+    ):
+        assert f"the tolerances {both} differ; expected one tolerance" in world.ab(*words, status=2)
+    assert "--roofline-tolerance is 'wide'" in world.ab(
+        *SEEDED, "--roofline-tolerance=wide", status=2
+    )
+    assert "behind --: argument --roofline-tolerance" in world.ab(
+        *SEEDED, "--roofline-tolerance", status=2
+    )
+    assert world.calls == []

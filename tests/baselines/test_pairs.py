@@ -170,8 +170,9 @@ def test_a_side_without_a_sound_time_is_invalid_with_the_reason_and_other_modes_
 def test_more_values_than_two_have_a_column_and_a_sentence_each(simulated):
     run = simulated(3, tests=1, effects={0: 1.0}, values=("eager", "compiled", "traced"))
     lines = contrast_text(compare_by([run], "execution", "eager"), 80, colour=False).splitlines()
-    assert lines[0].split()[:4] == ["test", "execution", "eager", "other"]
-    assert [line.split()[1] for line in lines[2:4]] in (
+    assert lines[0] == "tolerance 5 %"
+    assert lines[1].split()[:4] == ["test", "execution", "eager", "other"]
+    assert [line.split()[1] for line in lines[3:5]] in (
         ["compiled", "traced"],
         ["traced", "compiled"],
     )

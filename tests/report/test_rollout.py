@@ -62,7 +62,7 @@ def rollout(save):
     return write
 
 
-def test_the_last_line_and_the_exit_status_tell_a_regression(command, rollout):
+def test_the_last_line_and_the_exit_status_tell_a_regression(command, rollout, save):
     for slower, status, last in (
         (0.2, 1, "1 REGRESSED, 1 PASSED"),
         (0.0, 0, "2 PASSED"),
@@ -77,6 +77,15 @@ def test_the_last_line_and_the_exit_status_tell_a_regression(command, rollout):
         )
     rollout(0.2)
     assert command("before", "after", *CONTROL, "--tolerance", "40%").exit_code == 0
+    # Three devices that differ so much decide nothing.
+    for index, seconds in enumerate((0.8e-3, 1.2e-3, 1.8e-3)):
+        save("after", index, "570.86", seconds)
+    undecided = command("before", "after", *CONTROL)
+    last = undecided.stdout.splitlines()[-1]
+    assert (undecided.exit_code, last.partition(" +")[0]) == (
+        2,
+        "1 INCONCLUSIVE, 1 PASSED; undecided: step",
+    )
 
 
 def test_the_text_has_both_sides_with_what_changed_and_the_changes_beside_the_effect(
@@ -93,7 +102,8 @@ def test_the_text_has_both_sides_with_what_changed_and_the_changes_beside_the_ef
         "  only after: GPU-9",
         "control: GPU-3 (node3), GPU-4 (node4), GPU-5 (node5)",
     ]
-    assert lines[5].split() == [
+    assert lines[5] == "tolerance 5 %"
+    assert lines[6].split() == [
         "test",
         "changed",
         "control",
@@ -104,8 +114,8 @@ def test_the_text_has_both_sides_with_what_changed_and_the_changes_beside_the_ef
         "n",
         "verdict",
     ]
-    assert lines[7].split()[:7] == ["step", "+20.0", "%", "+0.0", "%", "+20.0", "%"]
-    assert lines[7].split()[-2:] == ["3:3", "REGRESSED"]
+    assert lines[8].split()[:7] == ["step", "+20.0", "%", "+0.0", "%", "+20.0", "%"]
+    assert lines[8].split()[-2:] == ["3:3", "REGRESSED"]
     assert max(map(len, lines)) <= 80
 
 

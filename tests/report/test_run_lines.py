@@ -19,6 +19,7 @@ from pytest_roofline.report.messages import (
     reds_of,
 )
 from pytest_roofline.report.overview import curve_verdict_line, overview_lines, power_lines
+from pytest_roofline.report.words import tolerance_text
 from pytest_roofline.stats.curves import judge_curves
 from pytest_roofline.stats.limits import Limit
 from pytest_roofline.stats.looks import Looks
@@ -412,3 +413,15 @@ def test_a_sweep_is_judged_in_a_line_that_names_its_worst_region(make):
         red.endswith("3 of 4 sizes passed; worst 4 KiB, +30.0 %"),
     )
     assert not set(line(0, 0, 0, 0, benchmark=HOSTILE)) & STEERS
+
+
+def test_the_tolerance_of_what_was_compared_is_told_once_or_by_how_many_tests_have_it(make):
+    usual = make.result()
+    wide = make.result(policy=Policy(tolerance=0.2))
+    for rows, text in (
+        ([], ""),
+        ([make.result(known=False)], ""),
+        ([usual, usual], "tolerance 5 %"),
+        ([wide, usual, usual], "tolerance 5 % in 2 of 3 tests, 20 % in 1"),
+    ):
+        assert tolerance_text(rows) == text

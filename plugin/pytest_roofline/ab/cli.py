@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from ..cli.options import command, folder_option, print_json, say, width
 from ..core.errors import BadInput
-from ..core.units import parse_duration, parse_tolerance, printable
+from ..core.units import parse_duration, printable
 
 if TYPE_CHECKING:
     from .results import State
@@ -35,7 +35,8 @@ DEFAULT = 8
 )
 @click.option(
     "--tolerance",
-    help="Slowdown that still counts as the same: 5% or 0.05 (default: 5%, on a CPU 15%).",
+    help="Slowdown that still counts as the same: 5% or 0.05 (default: 5%, on a CPU 15%); --roofline-tolerance behind "
+    "-- is the same.",
 )
 @click.option(
     "--seed",
@@ -100,6 +101,7 @@ def _begun(
     from ..core.storage import check_name
     from .results import State, run_name, state_folder
     from .sides import SIDES, parse_sides
+    from .tolerance import asked_tolerance
 
     parse_sides(a, b)
     # To the microsecond, so that two in a second have names of their own.
@@ -119,7 +121,7 @@ def _begun(
         cwd=str(Path.cwd().resolve()),
         seed=random.randrange(2**16) if seed is None else seed,
         processes=processes,
-        tolerance=None if tolerance is None else parse_tolerance(tolerance, "--tolerance"),
+        tolerance=asked_tolerance(tolerance, arguments),
     )
 
 

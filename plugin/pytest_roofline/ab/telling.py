@@ -21,6 +21,7 @@ from ..report.messages import closing_lines
 from ..report.summary import code, line
 from ..report.tables import TextTable, render, styled
 from ..report.verdicts import remarks
+from ..report.words import tolerance_text
 from ..stats.judgements import judgement_of
 from ..stats.paired import Paired
 from ..stats.stats import growth
@@ -284,7 +285,7 @@ def _changed(results: SidesResults) -> list[str]:
 
 def told_text(told: Told, width: int, colour: bool) -> str:
     """Sides, what differs, a row a test, why some are open, what is without a twin, and the sentence."""
-    head = [f"A {told.sides['A']}, B {told.sides['B']}: {_processes(told)}, seed {told.seed}"]
+    head = [f"A {told.sides['A']}, B {told.sides['B']}: {_taken(told)}, seed {told.seed}"]
     head += [f"changed: {listed(told.changed, MOST_NAMED, '; ')}"] if told.changed else []
     table = TextTable(("test", "left"), ("A", "right"), ("B", "right"), ("B against A", "right"), ("A/A", "right"),
                       ("verdict", "left"))  # fmt: skip
@@ -302,11 +303,13 @@ def told_text(told: Told, width: int, colour: bool) -> str:
     )
 
 
-def _processes(told: Told) -> str:
+def _taken(told: Told) -> str:
+    """Return `8 A + 8 B + 1 A', tolerance 5 %`."""
     counts = {"A": "A", "B": "B", "control": "A'"}
-    return " + ".join(
+    processes = " + ".join(
         f"{told.processes[arm]} {word}" for arm, word in counts.items() if arm in told.processes
     )
+    return ", ".join(filter(None, (processes, tolerance_text(told.rows))))
 
 
 def _cells(told: Told, row: Row) -> list[str]:
@@ -353,8 +356,8 @@ def told_as_json(told: Told) -> dict[str, Any]:
 def told_markdown(told: Told) -> str:
     """A comment on a pull request, which a later one can find and replace."""
     names = ("test", "A", "B", "B against A", "A/A", "verdict")
-    lines = [MARK, f"**{printable(told.sentence)}**", ""]
-    lines += [f"A {code(told.sides['A'])}, B {code(told.sides['B'])}: {_processes(told)}", ""]
+    lines = [MARK, f"**{code(told.sentence)}**", ""]
+    lines += [f"A {code(told.sides['A'])}, B {code(told.sides['B'])}: {_taken(told)}", ""]
     if told.rows:
         lines += [line(names), "|---|---:|---:|---:|---:|---|"]
         lines += [

@@ -18,7 +18,7 @@ from ..stats.stats import growth
 from ..stats.verdicts import Kind, span_text
 from .overview import changed_texts, clock_line, device_line, shift_line, together_text
 from .tables import TextTable, render, styled
-from .words import totals_text
+from .words import tolerance_text, totals_text
 
 # Of the names of one side.
 MOST_NAMED = 3
@@ -39,7 +39,7 @@ def comparison_lines(compared: Comparison, old: Sequence[Run], new: Sequence[Run
     lines += _blind_line(rows, new) + shift_line(rows) + clock_line(rows)
     changed = _apart(old, new) + changed_texts(rows)
     lines += [printable(f"changed: {'; '.join(changed)}")] if changed else []
-    return lines + device_line(rows)
+    return list(filter(None, [*lines, *device_line(rows), tolerance_text(rows)]))
 
 
 def _blind_line(rows: Sequence[Row], new: Sequence[Run]) -> list[str]:
@@ -147,7 +147,9 @@ def contrast_text(found: Contrast, width: int, colour: bool) -> str:
             reasons.setdefault(f"{row.verdict} {{}}: {row.reason}", []).append(row.label)
     told = [told.replace("{}", listed(labels, MOST_NAMED), 1) for told, labels in reasons.items()]
     told += [_closing(found, value) for value in values]
-    return "\n".join([render(_contrast_table(found, values), width, colour), *map(printable, told)])
+    head = tolerance_text(row for _, row in found.rows)
+    table = render(_contrast_table(found, values), width, colour)
+    return "\n".join([*filter(None, (head,)), table, *map(printable, told)])
 
 
 def _contrast_table(found: Contrast, values: Sequence[str]) -> TextTable:
@@ -205,6 +207,7 @@ MOST_PLACES = 6
 def rollout_text(found: Rollout, width: int, colour: bool) -> str:
     """Both sides, a row a test, worst first, what would decide, which devices stand out, and what was lost."""
     lines = [*_side_lines("changed", found.treated), *_side_lines("control", found.controls)]
+    lines += filter(None, (tolerance_text(found.rows),))
     notes = [*_open_lines(found.rows), *_outlier_lines(found), *_lost_lines(found)]
     notes.append(f"spread of changes: {found.spread}")
     return "\n".join(

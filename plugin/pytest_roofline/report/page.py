@@ -256,7 +256,7 @@ def _content(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, Any]:
         "title": f"Roofline report: {listed(list(products), 3)}" if products else "Roofline report",
         "sentences": sentences(runs, rows),
         "drill": drill_line(runs),
-        "runs": run_lines(runs),
+        "runs": run_lines(runs, rows),
         "chips": chips(rows),
         "reds": reds(rows),
         "more_red": not_told(rows),

@@ -18,7 +18,7 @@ from .figures import first_call_lines, rank_lines
 from .messages import closing_lines, condition_lines, counts_line, reds_of, waiting_lines
 from .plots.chart import Plot
 from .plots.samples import sample_plot
-from .summary import remarks_of
+from .summary import remarks_of, run_tolerance
 from .tables import roofline_note
 from .words import cut, difference_text
 
@@ -210,14 +210,15 @@ def published_of(rows: Sequence[Row]) -> list[str]:
     return cut(lines, MOST_TOLD, "of this kind")
 
 
-def run_lines(runs: Sequence[Run]) -> list[str]:
-    """For each run its name, when and where it was, how many were measured, and that it was cut."""
+def run_lines(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
+    """For each run its name, when and where it was, how many were measured, the tolerance, and that it was cut."""
     called = run_names(runs)
     several = len({run.header.environment.device.product for run in runs}) > 1
-    return cut([_run_line(run, called[run.path], several) for run in runs], MOST_ENDED, "runs")
+    lines = [_run_line(run, called[run.path], several, run_tolerance(run, rows)) for run in runs]
+    return cut(lines, MOST_ENDED, "runs")
 
 
-def _run_line(run: Run, name: str, several: bool) -> str:
+def _run_line(run: Run, name: str, several: bool, tolerance: str) -> str:
     header, footer = run.header, run.footer
     facts = [
         f"run {name}",
@@ -237,6 +238,7 @@ def _run_line(run: Run, name: str, several: bool) -> str:
             if footer.shadow is not None
             else []
         )
+    facts.append(tolerance)
     if footer is None or run.cut:
         facts.append("cut before its end: what follows is what it had until then")
     return " · ".join(filter(None, facts))

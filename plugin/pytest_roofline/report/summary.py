@@ -24,6 +24,7 @@ from .words import (
     interval_text,
     now_text,
     sentence,
+    tolerance_text,
 )
 
 # GitHub takes less than a mebibyte for each step of a job.
@@ -108,7 +109,9 @@ def headline(runs: Sequence[Run], rows: Sequence[Row]) -> str:
 def _facts(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
     """A line a run: hardware, driver, torch, and how it ended."""
     names = run_names(runs)
-    lines = [f"* {_run_line(run, names[run.path])}" for run in runs[:MOST_RUNS]]
+    lines = [
+        f"* {_run_line(run, names[run.path], run_tolerance(run, rows))}" for run in runs[:MOST_RUNS]
+    ]
     lines += [f"* and {count(len(runs) - MOST_RUNS, 'more run')}"] if len(runs) > MOST_RUNS else []
     labels = {
         label
@@ -119,7 +122,12 @@ def _facts(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
     return lines + [f"* {text}" for label, text in _LABELS.items() if label in labels]
 
 
-def _run_line(run: Run, name: str) -> str:
+def run_tolerance(run: Run, rows: Sequence[Row]) -> str:
+    """Return the tolerance by which the rows of a run were judged."""
+    return tolerance_text(row for row in rows if row.path == run.path)
+
+
+def _run_line(run: Run, name: str, tolerance: str) -> str:
     environment = run.header.environment
     device, host = environment.device, environment.host
     torch = environment.software.get("torch")
@@ -129,6 +137,7 @@ def _run_line(run: Run, name: str) -> str:
         f"torch {code(torch)}" if torch is not None else "",
         f"on {code(host.name)}",
         f"run {code(name)} of {code(run.header.started)}",
+        tolerance,
         _ended(run),
     )
     return ", ".join(filter(None, facts))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ..core.resources import registers_of, spills_of
 from ..core.rows import PEAK, Columns, Row
-from ..core.statuses import looks_slow
+from ..core.statuses import is_compared, looks_slow
 from ..core.units import (
     MIB,
     format_bytes,
@@ -190,6 +190,21 @@ def counts_text(rows: Iterable[Row]) -> str:
     """How many of each word, in the order of the rows: `1 REGRESSED, 6 PASSED`."""
     counts = Counter(row.verdict for row in rows)
     return ", ".join(f"{number} {word}" for word, number in counts.items())
+
+
+def tolerance_text(rows: Iterable[Row]) -> str:
+    """Return the tolerance that verdicts were given by: `tolerance 5 %`, or `tolerance 5 % in 4 of 6 tests, 10 % in 2`.
+
+    Empty where nothing was compared by one.
+    """
+    judged = [row.tolerance for row in rows if row.tolerance is not None and is_compared(row)]
+    counts = Counter(map(format_tolerance, judged))
+    if len(counts) < 2:
+        return "".join(f"tolerance {share}" for share in counts)
+    (first, number), *others = counts.most_common()
+    parts = [f"{first} in {number} of {len(judged)} tests"]
+    parts += [f"{share} in {times}" for share, times in others]
+    return f"tolerance {', '.join(parts)}"
 
 
 def slow_text(rows: Iterable[Row]) -> str:

@@ -327,11 +327,14 @@ def test_kernels_what_ran_out_of_memory_and_what_calls_go_into_are_told(run, ful
 def test_the_header_says_run_date_host_and_drill_and_whatever_is_long_is_cut_with_a_word(
     make, run, full, tmp_path
 ):
-    (line,) = run_lines([run])
-    assert "run full · 2026-01-02 03:04:05 UTC · node · 40 measured, 2 not measured" == line
+    (line,) = run_lines([run], rows_of([run]))
+    assert (
+        "run full · 2026-01-02 03:04:05 UTC · node · 40 measured, 2 not measured · tolerance 5 %"
+        == line
+    )
     watched = make.footer(exit_status=1, measured=1, shadow=("t.py::a",))
     told = "1 measured · the gate only watched, 1 would have failed"
-    assert run_lines([make.run(tmp_path / "w.jsonl", watched)])[0].endswith(told)
+    assert run_lines([make.run(tmp_path / "w.jsonl", watched)], ())[0].endswith(told)
     header = full[full.index("<header>") : full.index("</header>")]
     for told in (
         "Roofline report: NVIDIA H200",
@@ -342,16 +345,16 @@ def test_the_header_says_run_date_host_and_drill_and_whatever_is_long_is_cut_wit
     runs = [
         make.run(tmp_path / f"{number}.jsonl", make.footer(measured=number)) for number in range(12)
     ]
-    lines = run_lines(runs)
+    lines = run_lines(runs, ())
     assert (True, "… and 4 more runs") == (lines[7].endswith("7 measured"), lines[-1])
     cut = make.run(tmp_path / "c.jsonl", make.measurement(), ended=False)
-    assert run_lines([cut])[0].endswith(
+    assert run_lines([cut], ())[0].endswith(
         "cut before its end: what follows is what it had until then"
     )
     others = [
         make.run(tmp_path / f"{name}.jsonl", make.footer(), product=name) for name in ("A", "B")
     ]
-    assert ["run A", "A"] == run_lines(others)[0].split(" · ")[:4:3]
+    assert ["run A", "A"] == run_lines(others, ())[0].split(" · ")[:4:3]
     notes = [Figure("t", f"f{number}", "p", "loss", 0.5, "x") for number in range(MOST_TOLD + 3)]
     assert ("… and 3 more in the run file", []) == inside_of(
         [make.run(tmp_path / "n.jsonl", *notes)]
@@ -389,7 +392,7 @@ def test_the_environment_has_units_and_what_differs_between_runs_says_so(make, r
     assert ["fact", "a/n", "b/n", "between runs"] == [column.name for column in table.columns]
     drivers = next(row for row in texts(table) if row["fact"] == "device driver")
     assert ("a", "b", "differs") == (drivers["a/n"], drivers["b/n"], drivers["between runs"])
-    assert ["run a/n", "run b/n"] == [line.split(" · ")[0] for line in run_lines(runs)]
+    assert ["run a/n", "run b/n"] == [line.split(" · ")[0] for line in run_lines(runs, ())]
     assert ["a/n", "b/n"] == [
         row["run"] for row in texts(results_table(rows_of(runs), several=True))
     ]

@@ -91,7 +91,10 @@ def test_counts_and_rows_come_worst_first_with_both_rates_the_difference_and_wha
 
 
 def test_the_machine_and_the_run_are_named_and_how_it_ended(text, report, make):
-    facts = "* `NVIDIA H200`, driver `570.86`, torch `2.13.0`, on `node`, run `run` of `2026-01-02T03:04:05Z`"
+    facts = (
+        "* `NVIDIA H200`, driver `570.86`, torch `2.13.0`, on `node`, run `run` of `2026-01-02T03:04:05Z`, "
+        "tolerance 5 %"
+    )
     for footer, words in (
         ([make.footer()], ""),
         ([make.footer(exit_status=2)], ", which ended with status 2"),
