@@ -197,11 +197,15 @@ def test_a_slowdown_that_is_undecided_makes_the_run_grey_and_a_comparison_end_wi
     desk.suite()
     desk.baseline()
     desk.script(slow={"test_copy[64MiB]": 1.3})
-    result = desk.run("--roofline-ci", ONCE, "--roofline-save=now")
+    result = desk.run("--roofline-ci", ONCE, "--roofline-save=now", "--roofline-report=out")
     # What cannot be told fails no test: `--roofline-fail-on` says what does.
     assert result.ret == 0
     grey = "GREY: 1 of 2 fast enough, 1 undecided (copy[64MiB] +30 %)"
     assert [line for line in result.stdout.lines if line.startswith("G")] == [grey]
+    report = desk.path / "out"
+    assert json.loads((report / "run.json").read_text())["runs"][0]["sentence"] == grey
+    assert (report / "summary.md").read_text().startswith(f"## roofline: `{grey}`\n")
+    assert f'<p class="sentence">{grey}</p>' in (report / "index.html").read_text()
     told = desk.cli("compare", "baselines/h100.json", "now")
     last = "1 INCONCLUSIVE, 1 PASSED; undecided: copy[64MiB] +30 %"
     assert (told.exit_code, told.stdout.splitlines()[-1]) == (2, last)

@@ -12,6 +12,7 @@ from ..baselines.run_files import run_names
 from ..baselines.run_rows import rows_of
 from ..baselines.runs import Run
 from ..core.errors import CannotStore, RooflineError
+from ..core.groups import grouped
 from ..core.records import Measurement
 from ..core.rows import COLUMNS, Row, plain
 from ..core.storage import to_plain
@@ -19,6 +20,7 @@ from ..core.units import printable
 from ..core.writing import json_text, write_atomically
 from ..version import __version__
 from .folder import FILES
+from .sentences import sentence_of
 from .summary import MOST_BYTES, summary
 
 
@@ -158,17 +160,22 @@ def run_json(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
 def as_plain(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> dict[str, Any]:
     """The file as plain data."""
     names, results = run_names(runs), rows_of(runs) if rows is None else rows
+    rows_by_path = grouped(results, lambda row: row.path)
     return {
         "schema": SCHEMA,
         "tool": f"pytest-roofline {__version__}",
-        "runs": [_run(run, names[run.path]) for run in runs],
+        "runs": [
+            _run(run, names[run.path], sentence_of(run, rows_by_path.get(run.path, [])))
+            for run in runs
+        ],
         "results": [plain(columns) for row in results for columns in row.columns()],
     }
 
 
-def _run(run: Run, name: str) -> dict[str, Any]:
+def _run(run: Run, name: str, sentence: str) -> dict[str, Any]:
     return {
         "name": name,
+        "sentence": sentence,
         "path": printable(str(run.path)),
         "cut": run.cut,
         "header": to_plain(run.header),

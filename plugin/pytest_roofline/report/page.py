@@ -37,10 +37,10 @@ from .page_text import (
     reason,
     reds,
     run_lines,
-    sentences,
     shape,
 )
 from .plots import plots_of
+from .sentences import sentences
 from .tables import KERNEL_COLUMNS, kernel_cells
 from .words import cells
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..baselines.run_files import run_names
-from ..baselines.run_rows import DEGRADED, OUT_OF_MEMORY, SHADOW, SKIPPED, endings
+from ..baselines.run_rows import DEGRADED, OUT_OF_MEMORY, SHADOW, SKIPPED
 from ..baselines.runs import Run
 from ..core.rows import FAILED, MEASURED, Row, worst_first
 from ..core.units import count, listed, printable, slug
@@ -15,10 +15,11 @@ from ..observe.text import circumstances
 from ..stats.verdicts import Kind
 from .explain import explanation, note_labels, note_lines
 from .figures import first_call_lines, rank_lines
-from .messages import closing_lines, condition_lines, counts_line, reds_of, waiting_lines
+from .messages import condition_lines, counts_line, waiting_lines
 from .plots.chart import Plot
 from .plots.samples import sample_plot
-from .summary import remarks_of, run_tolerance
+from .sentences import MOST_ENDED
+from .summary import remarks_of, run_tolerance, watched_text
 from .tables import roofline_note
 from .words import cut, difference_text
 
@@ -26,8 +27,8 @@ from .words import cut, difference_text
 MOST_DETAILED, MOST_OF_A_TEST = 40, 5
 # Of so many the samples are drawn.
 MOST_DRAWN = 10
-# Of each kind of line, of the lines on how runs ended, and of calls that were looked into; the run file has all.
-MOST_TOLD, MOST_ENDED = 40, 8
+# Of each kind of line, and of calls that were looked into; the run file has all.
+MOST_TOLD = 40
 # The item that looks at the device, which has no file to run it from.
 DEVICE = "device health"
 # Columns of an explanation.
@@ -77,19 +78,6 @@ def chips(rows: Sequence[Row]) -> list[tuple[str, int, str]]:
     """Each verdict with how often it was given, worst first, and the name under which the page filters by it."""
     counts = Counter(row.verdict for row in worst_first(rows))
     return [(word, number, slug(word)) for word, number in counts.items()]
-
-
-def sentences(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
-    """For each run the sentence with which it ended: `RED: 1 REGRESSED, 11 of 14 fast enough, 2 undecided (…)`."""
-    called, told = run_names(runs), []
-    for run in runs[:MOST_ENDED]:
-        own = [row for row in rows if row.path == run.path]
-        numbers = [row for row in own if row.what != "test"]
-        status = run.footer.exit_status if run.footer is not None else 0
-        reds, tests = reds_of(endings(run), numbers), list({row.test: None for row in own})
-        *_, text = closing_lines(numbers, reds, tests, "", "", status=status)
-        told.append(f"{called[run.path]}: " * (len(runs) > 1) + printable(text))
-    return told or ["GREY: nothing was compared"]
 
 
 def reason(row: Row) -> str:
@@ -233,11 +221,7 @@ def _run_line(run: Run, name: str, several: bool, tolerance: str) -> str:
             counts_line(footer.measured, {}, footer.compiled)
             + f", {left} not measured" * bool(left)
         )
-        facts += (
-            [f"the gate only watched, {len(footer.shadow)} would have failed"]
-            if footer.shadow is not None
-            else []
-        )
+        facts.append(watched_text(run))
     facts.append(tolerance)
     if footer is None or run.cut:
         facts.append("cut before its end: what follows is what it had until then")

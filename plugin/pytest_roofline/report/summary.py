@@ -14,9 +14,9 @@ from ..baselines.runs import Run
 from ..core.groups import grouped
 from ..core.rows import Row, worst_first
 from ..core.samples import PROFILED
-from ..core.statuses import is_compared
 from ..core.units import count, printable
 from ..stats.verdicts import Kind
+from .sentences import sentences
 from .words import (
     baseline_text,
     counts_text,
@@ -61,7 +61,7 @@ def summary(
     counts = ["", f"**{counts_text(worst)}**"] if worst else []
     head = _join(
         [
-            f"## roofline: {headline(runs, worst)}",
+            *_heading(runs, worst),
             *counts,
             "",
             *_facts(runs, worst),
@@ -76,34 +76,12 @@ def summary(
     return text if len(text.encode()) <= most_bytes else ""
 
 
-def headline(runs: Sequence[Run], rows: Sequence[Row]) -> str:
-    """Return the outcome: `2 of 34 tests failed`, `nothing failed, 30 of 34 results compared`."""
-    tests = {(row.run, row.test): row.red for row in rows}
-    failed = sum(tests.values())
-    judged = sum(map(is_compared, rows))
-    watched = [
-        run.footer.shadow
-        for run in runs
-        if run.footer is not None and run.footer.shadow is not None
-    ]
-    if failed:
-        heading = f"{failed} of {count(len(tests), 'test')} failed"
-    elif not rows:
-        heading = "nothing was measured"
-    elif not judged:
-        heading = f"nothing was compared, in {count(len(rows), 'result')}"
-    else:
-        # Of two sides in turn, whose tests passed on both, the slower ones.
-        slower = 0 if watched else sum(row.verdict == Kind.REGRESSED for row in rows)
-        heading = f"{slower} slower" if slower else "nothing failed"
-        heading += f", {judged} of {count(len(rows), 'result')} compared"
-    statuses = {run.footer.exit_status for run in runs if run.footer is not None} - {0}
-    if watched:
-        heading += f"; the gate only watched, {sum(map(len, watched))} would have failed"
-    if statuses and not failed:
-        # Tests that measure nothing are none of ours, but nobody should take their failure for a green run.
-        heading += f"; but pytest ended with status {', '.join(map(str, sorted(statuses)))}"
-    return heading
+def _heading(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
+    """Return how each run ended; of a single one as the heading itself."""
+    told = [code(sentence) for sentence in sentences(runs, rows)]
+    if len(told) == 1:
+        return [f"## roofline: {told[0]}"]
+    return [f"## roofline: {count(len(runs), 'run')}", "", *(f"* {sentence}" for sentence in told)]
 
 
 def _facts(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
@@ -138,9 +116,16 @@ def _run_line(run: Run, name: str, tolerance: str) -> str:
         f"on {code(host.name)}",
         f"run {code(name)} of {code(run.header.started)}",
         tolerance,
+        watched_text(run),
         _ended(run),
     )
     return ", ".join(filter(None, facts))
+
+
+def watched_text(run: Run) -> str:
+    """Return that the gate of a run only watched; else empty."""
+    shadow = run.footer.shadow if run.footer is not None else None
+    return "" if shadow is None else f"the gate only watched, {len(shadow)} would have failed"
 
 
 def _ended(run: Run) -> str:

@@ -38,8 +38,8 @@ from pytest_roofline.report.page_text import (
     published_of,
     reds,
     run_lines,
-    sentences,
 )
+from pytest_roofline.report.sentences import sentences
 
 from .page_runs import everything, hostile, judged, many
 
@@ -439,12 +439,15 @@ def test_the_sentence_of_each_run_is_that_with_which_it_ended(make, run, tmp_pat
     runs = [made("slow", one, two, slow, fine, red), made("fine", two, fine), made("new", one)]
     runs.append(made("broken", Outcome("t.py::test_a", "failed", reason="boom")))
     runs.append(made("others", two, fine, make.footer(exit_status=1)))
+    sick = Outcome("device health", "failed", ("DEGRADED",), "half the links", by_verdict=True)
+    runs.append(made("sick", two, fine, sick))
     assert [
         "slow: RED: 1 REGRESSED, 1 of 2 fast enough",
         "fine: GREEN: 1 of 1 fast enough",
         "new: GREY: nothing was compared (1 MEASURED)",
         "broken: RED: 1 FAILED, 0 of 1 fast enough",
         "others: GREEN: 1 of 1 fast enough; but pytest ended with status 1 (other tests failed)",
+        "sick: RED: 1 DEGRADED, 1 of 1 fast enough",
     ] == sentences(runs, rows_of(runs))
     reader = Reader(page([]))
     assert ([], [], True) == (

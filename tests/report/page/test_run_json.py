@@ -20,7 +20,7 @@ def test_every_line_of_the_run_file_comes_back_as_it_was(make, report, tmp_path)
     plain = as_plain([read_run(path)])
     (run,) = plain["runs"]
     assert ({"schema", "tool", "runs", "results"}, 2) == (set(plain), plain["schema"])
-    assert {"name", "path", "cut", "header", "footer", *LISTS} == set(run)
+    assert {"name", "sentence", "path", "cut", "header", "footer", *LISTS} == set(run)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     kinds = {line.pop("type"): None for line in lines}
     assert set(LINE_TYPES) == set(kinds)

@@ -45,28 +45,38 @@ def kinds(markdown):
     }
 
 
-def test_the_heading_is_the_verdict_and_never_green_where_pytest_failed(text, report, make):
+def test_the_heading_is_the_sentence_with_which_the_run_ended(text, report, make):
     for words, heading in (
-        (("PASSED", "REGRESSED"), "1 of 2 tests failed"),
-        (("PASSED", "INCONCLUSIVE", "INVALID"), "nothing failed, 2 of 3 results compared"),
-        (("NO BASELINE", "NO BASELINE"), "nothing was compared, in 2 results"),
-        ((), "nothing was measured"),
+        (("PASSED", "REGRESSED"), "RED: 1 REGRESSED, 1 of 2 fast enough"),
+        (("PASSED", "INCONCLUSIVE"), "GREY: 1 of 2 fast enough, 1 undecided (copy[1] +22.1 %)"),
+        (("NO BASELINE", "NO BASELINE"), "GREY: nothing was compared (2 NO BASELINE)"),
+        ((), "GREY: nothing was compared, since 0 of 0 tests measured anything"),
     ):
         records = [
             one
             for index, word in enumerate(words)
             for one in report.compared(word, label=f"copy[{index}]")
         ]
-        assert f"## roofline: {heading}" == text(*records).splitlines()[0]
+        assert f"## roofline: `{heading}`" == text(*records).splitlines()[0]
     of_two_sides = report.compared("REGRESSED", outcome=make.outcome(make.measurement(), "passed"))
-    assert text(*of_two_sides).splitlines()[0] == "## roofline: 1 slower, 1 of 1 result compared"
-    for word, told in (
-        ("PASSED", "; but pytest ended with status 1"),
-        ("REGRESSED", "1 of 1 test failed"),
-    ):
-        assert (
-            text(*report.compared(word), make.footer(exit_status=1)).splitlines()[0].endswith(told)
-        )
+    assert text(*of_two_sides).startswith("## roofline: `RED: 1 REGRESSED, 0 of 1 fast enough`\n")
+    ended = text(*report.compared("PASSED"), make.footer(exit_status=1)).splitlines()[0]
+    assert ended.endswith("; but pytest ended with status 1 (other tests failed)`")
+    watched = text(*report.compared("PASSED"), make.footer(shadow=("t.py::a",)))
+    assert ", the gate only watched, 1 would have failed" in watched
+
+
+def test_of_several_runs_each_has_its_sentence(report, make, tmp_path):
+    runs = [
+        make.run(tmp_path / f"{name}.jsonl", *report.compared(word))
+        for name, word in (("a", "PASSED"), ("b", "REGRESSED"))
+    ]
+    assert summary(runs).splitlines()[:4] == [
+        "## roofline: 2 runs",
+        "",
+        "* `a: GREEN: 1 of 1 fast enough`",
+        "* `b: RED: 1 REGRESSED, 0 of 1 fast enough`",
+    ]
 
 
 def test_counts_and_rows_come_worst_first_with_both_rates_the_difference_and_what_may_explain_it(

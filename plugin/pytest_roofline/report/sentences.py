@@ -1,0 +1,40 @@
+"""The sentence with which each run ended, the same on the page, in the summary and in `run.json`."""
+
+from collections.abc import Sequence
+
+from ..baselines.run_files import run_names
+from ..baselines.run_rows import endings
+from ..baselines.runs import Run
+from ..core.rows import Row
+from ..core.units import printable
+from .messages import closing_lines, reds_of
+
+# Of so many runs it is shown.
+MOST_ENDED = 8
+
+
+def sentence_of(run: Run, rows: Sequence[Row]) -> str:
+    """Return the sentence of a run: `RED: 1 REGRESSED, 11 of 14 fast enough, 2 undecided (…)`.
+
+    Args:
+        run: read or just ended.
+        rows: its own, and those of others.
+    """
+    own = [row for row in rows if row.path == run.path]
+    numbers = [row for row in own if row.what != "test"]
+    status = run.footer.exit_status if run.footer is not None else 0
+    # What a run adds at its end, such as the device's health, is no test of a file.
+    tests = list({row.test: None for row in own if "::" in row.test})
+    reds = reds_of(endings(run), numbers)
+    *_, text = closing_lines(numbers, reds, tests, "", "", status=status)
+    return printable(text)
+
+
+def sentences(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
+    """Return the sentence of each run, behind its name where there are several."""
+    names = run_names(runs)
+    lines = [
+        f"{names[run.path]}: " * (len(runs) > 1) + sentence_of(run, rows)
+        for run in runs[:MOST_ENDED]
+    ]
+    return lines or ["GREY: nothing was compared"]
