@@ -39,6 +39,7 @@ for arguments, expressions in json.loads(sys.argv[1]):
 """
 # Everything else belongs into a block of another language.
 PROGRAMS = {
+    "git",
     "ncu",
     "nsys",
     "pip",
