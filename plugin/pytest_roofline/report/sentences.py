@@ -23,10 +23,12 @@ def sentence_of(run: Run, rows: Sequence[Row]) -> str:
     own = [row for row in rows if row.path == run.path]
     numbers = [row for row in own if row.what != "test"]
     status = run.footer.exit_status if run.footer is not None else 0
+    # The terminal leaves out those that an earlier green run had too.
+    settings = (run.footer.elsewhere if run.footer is not None else None) or ()
     # What a run adds at its end, such as the device's health, is no test of a file.
     tests = list({row.test: None for row in own if "::" in row.test})
     reds = reds_of(endings(run), numbers)
-    *_, text = closing_lines(numbers, reds, tests, "", "", status=status)
+    *_, text = closing_lines(numbers, reds, tests, "", "", status=status, settings=settings)
     return printable(text)
 
 
