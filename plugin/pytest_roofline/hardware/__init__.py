@@ -1,29 +1,53 @@
 """Which hardware this is, and what it can reach at most: hardware keys and datasheet peaks, as data with sources."""
 
-from .ceilings import BOUNDED_FROM_BYTES as BOUNDED_FROM_BYTES
-from .ceilings import BOUNDED_FROM_FLOPS as BOUNDED_FROM_FLOPS
-from .ceilings import UPPER_BOUND as UPPER_BOUND
-from .ceilings import above_peak as above_peak
-from .ceilings import at_generation as at_generation
-from .ceilings import beyond_belief as beyond_belief
-from .ceilings import collective_ceiling as collective_ceiling
-from .ceilings import datasheet_ceiling as datasheet_ceiling
-from .ceilings import device_bounds as device_bounds
-from .ceilings import format_ceiling as format_ceiling
-from .ceilings import is_arithmetic as is_arithmetic
-from .ceilings import is_large as is_large
-from .ceilings import link_ceiling as link_ceiling
-from .ceilings import link_peak as link_peak
-from .ceilings import moved_bytes as moved_bytes
-from .ceilings import product_ceiling as product_ceiling
-from .keys import family_of as family_of
-from .keys import identity_of as identity_of
-from .keys import key_of as key_of
-from .keys import unknown_line as unknown_line
-from .lookup import catalogue as catalogue
-from .lookup import product_like as product_like
-from .lookup import product_of as product_of
-from .lookup import products as products
-from .lookup import use_hardware as use_hardware
-from .specs import Peak as Peak
-from .specs import Product as Product
+from .ceilings import (
+    BOUNDED_FROM_BYTES,
+    BOUNDED_FROM_FLOPS,
+    UPPER_BOUND,
+    above_peak,
+    at_generation,
+    beyond_belief,
+    collective_ceiling,
+    datasheet_ceiling,
+    device_bounds,
+    format_ceiling,
+    is_arithmetic,
+    is_large,
+    link_ceiling,
+    link_peak,
+    moved_bytes,
+    product_ceiling,
+)
+from .keys import family_of, identity_of, key_of, unknown_line
+from .lookup import catalogue, product_like, product_of, products, use_hardware
+from .specs import Peak, Product
+
+__all__ = [
+    "BOUNDED_FROM_BYTES",
+    "BOUNDED_FROM_FLOPS",
+    "UPPER_BOUND",
+    "Peak",
+    "Product",
+    "above_peak",
+    "at_generation",
+    "beyond_belief",
+    "catalogue",
+    "collective_ceiling",
+    "datasheet_ceiling",
+    "device_bounds",
+    "family_of",
+    "format_ceiling",
+    "identity_of",
+    "is_arithmetic",
+    "is_large",
+    "key_of",
+    "link_ceiling",
+    "link_peak",
+    "moved_bytes",
+    "product_ceiling",
+    "product_like",
+    "product_of",
+    "products",
+    "unknown_line",
+    "use_hardware",
+]
