@@ -8,7 +8,9 @@ import contextlib
 import mmap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
+
+import torch
 
 from ..core.errors import DeviceError
 from ..core.facts import HardwareKey
@@ -21,10 +23,6 @@ from ..core.work import Work
 from .calls import ROTATION_FACTOR, is_cold
 from .devices import Device
 from .timing import Plan, time_plan
-
-if TYPE_CHECKING:
-    # Canaries are planned before torch is needed.
-    import torch
 
 BUDGET_S = 0.3
 # Three arrays of this many times the last-level cache, as STREAM asks.
@@ -57,8 +55,6 @@ def measure_triad(device: Device, kind: str, cache_bytes: int) -> Ceiling | None
 
     Counted by STREAM's rules: two arrays read, one written (McCalpin, "STREAM: Sustainable Memory Bandwidth").
     """
-    import torch
-
     array_bytes = min(ROTATION_FACTOR * cache_bytes, LARGEST_ARRAY_BYTES)
     if 3 * array_bytes > device.free_bytes() / 2:
         return None
@@ -78,8 +74,6 @@ def measure_triad(device: Device, kind: str, cache_bytes: int) -> Ceiling | None
 
 def array(size_bytes: int, kind: str) -> "torch.Tensor":
     """[size_bytes / 4] float32; in huge pages where the host has them, since a roofline of page faults is too low."""
-    import torch
-
     if kind != "cpu" or not hasattr(mmap, "MADV_HUGEPAGE"):
         return torch.empty(size_bytes // 4, device=kind)
     pages = mmap.mmap(-1, size_bytes)
@@ -115,8 +109,6 @@ def measure_product(device: Device, kind: str, metric: str) -> MeasuredProduct:
 
 
 def _best_product(device: Device, kind: str, name: str) -> MeasuredProduct:
-    import torch
-
     matrices, cut = _largest_matrices(device, kind, getattr(torch, TYPES[name]))
     rows = matrices[0].shape[0]
     if cut and rows < FAIR_PRODUCT:
@@ -158,8 +150,6 @@ def _largest_matrices(
 
 def square_matrices(rows: int, kind: str, dtype: "torch.dtype") -> tuple["torch.Tensor", ...]:
     """Three [rows, rows]; a device draws less power on zeros, and is faster than it ever is."""
-    import torch
-
     return tuple(
         torch.rand(rows, rows, device=kind, dtype=torch.float32).to(dtype) for _ in range(3)
     )
@@ -167,8 +157,6 @@ def square_matrices(rows: int, kind: str, dtype: "torch.dtype") -> tuple["torch.
 
 def _product_s(device: Device, matrices: tuple["torch.Tensor", ...]) -> float:
     """The least host seconds of a product, over a few; in the first of a size libraries choose and load a kernel."""
-    import torch
-
     left, right, out = matrices
     seconds: list[float] = []
     while sum(seconds) < PATIENCE_S and (len(seconds) < TRIES or min(seconds) > LONGEST_PRODUCT_S):
@@ -183,8 +171,6 @@ def _product_s(device: Device, matrices: tuple["torch.Tensor", ...]) -> float:
 @contextlib.contextmanager
 def multiplying(kind: str, name: str) -> Iterator[None]:
     """In the type that is asked for, whatever the test that measures has chosen for itself."""
-    import torch
-
     settings = float32_settings()
     before = [setting.fp32_precision for setting in settings]
     with torch.no_grad(), torch.autocast(kind.partition(":")[0], enabled=False):
@@ -198,9 +184,7 @@ def multiplying(kind: str, name: str) -> Iterator[None]:
 
 
 def float32_settings() -> list[Any]:
-    """What says how float32 is multiplied, one setting a library."""
-    import torch
-
+    """Return the settings of how float32 is multiplied, one of each library."""
     libraries: list[Any] = [torch.backends.cuda, torch.backends.mkldnn]
     return [library.matmul for library in libraries]
 
@@ -246,8 +230,6 @@ def measure_canary(
 
 def canary_of(device: Device, name: str) -> Canary:
     """One of the three, with its buffers on the device."""
-    import torch
-
     on_cpu = device.name == "cpu"
     if name == "copy":
         size_bytes = CPU_COPY_BYTES if on_cpu else COPY_BYTES
@@ -298,35 +280,27 @@ class TorchWorkloads:
     """The same on any device of torch's."""
 
     def __init__(self, device: Device) -> None:
-        import torch
-
-        self._where, self._torch = torch.device(device.name), torch
+        self._where = torch.device(device.name)
 
     def copy(self, size_bytes: int) -> Callable[[], object]:
         """`target.copy_(source)` of 8-byte integers, so that nothing can be compressed away."""
-        source = self._torch.randint(
-            -(2**62), 2**62, (max(1, size_bytes // 8),), device=self._where
-        )
-        target = self._torch.zeros_like(source)
+        source = torch.randint(-(2**62), 2**62, (max(1, size_bytes // 8),), device=self._where)
+        target = torch.zeros_like(source)
         return lambda: target.copy_(source)
 
     def read(self, size_bytes: int) -> Callable[[], object]:
         """The largest of so many bytes as 8-byte integers, which no sum of theirs could overflow."""
-        source = self._torch.randint(
-            -(2**62), 2**62, (max(1, size_bytes // 8),), device=self._where
-        )
-        out = self._torch.empty((), dtype=source.dtype, device=self._where)
-        return lambda: self._torch.amax(source, dim=(), out=out)
+        source = torch.randint(-(2**62), 2**62, (max(1, size_bytes // 8),), device=self._where)
+        out = torch.empty((), dtype=source.dtype, device=self._where)
+        return lambda: torch.amax(source, dim=(), out=out)
 
     def matmul(self) -> Callable[[], object] | None:
         """Products of [8192, 8192] matrices; none on a CPU."""
         if self._where.type == "cpu":
             return None
         left, right = (
-            self._torch.randn(
-                (MATMUL_SIZE, MATMUL_SIZE), dtype=self._torch.bfloat16, device=self._where
-            )
+            torch.randn((MATMUL_SIZE, MATMUL_SIZE), dtype=torch.bfloat16, device=self._where)
             for _ in range(2)
         )
-        out = self._torch.empty_like(left)
-        return lambda: self._torch.mm(left, right, out=out)
+        out = torch.empty_like(left)
+        return lambda: torch.mm(left, right, out=out)
