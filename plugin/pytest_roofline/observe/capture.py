@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
+from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from ..core.errors import RooflineError
@@ -16,9 +17,6 @@ from ..core.profiles import Profile, Tool
 from ..engine.devices import Device
 from .external import is_bracketed
 from .shares import CALL, analysed
-
-if TYPE_CHECKING:
-    from torch.autograd.profiler_util import FunctionEvent
 
 # No author of a model gives a part one of these names: compiled, sharded, checkpointed.
 WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
@@ -58,11 +56,6 @@ class Calls:
     call_s: float
 
     @property
-    def is_long(self) -> bool:
-        """Whether every further call is dear, so that none is made to warm up."""
-        return self.call_s > LONGEST_S
-
-    @property
     def count(self) -> int:
         """How many calls are profiled: three, or as many as fit into two seconds, one at least."""
         return (
@@ -80,17 +73,16 @@ def watches(device: Device) -> bool:
 
 
 def take(device: Device, tool: Tool, calls: Calls, empty: Profile, trace: Path | None) -> Profile:
-    """A profile of some calls: `empty`, which names what was measured, with what the pass found."""
-    known = replace(empty, tool=tool, calls=calls.count, missing=tuple(_not_seen(device, tool)))
+    """Return `empty`, which names what was measured, with what a pass over some calls shows."""
+    profile = replace(empty, tool=tool, calls=calls.count, missing=tuple(_not_seen(device, tool)))
     if tool == "external":
-        return replace(known, profiled_s=_under_external(device, calls))
+        return replace(profile, profiled_s=_under_external(device, calls))
     profiled_s, events = _under_torch(device, calls, trace)
-    found = analysed(
-        replace(known, profiled_s=profiled_s), events, has_model=calls.model is not None
-    )
-    if not found.kernels:
+    profile = replace(profile, profiled_s=profiled_s, trace=str(trace or ""))
+    profile = analysed(profile, events, has_model=calls.model is not None)
+    if not profile.kernels:
         raise NoProfile("the trace holds no activity; expected kernels or operators")
-    return replace(found, trace=str(trace or ""))
+    return profile
 
 
 def _not_seen(device: Device, tool: Tool) -> list[str]:
@@ -107,7 +99,7 @@ def _not_seen(device: Device, tool: Tool) -> list[str]:
 
 def _under_torch(
     device: Device, calls: Calls, trace: Path | None
-) -> tuple[float, list["FunctionEvent"]]:
+) -> tuple[float, list[FunctionEvent]]:
     """Seconds of a call by the host's clock, a median, and the events of all of them."""
     if torch._C._autograd._profiler_enabled():
         raise NoProfile(
@@ -151,15 +143,16 @@ def _under_external(device: Device, calls: Calls) -> float:
 
 
 def _activities(device: Device) -> list[ProfilerActivity]:
-    """What torch.profiler can record of this device, behind the host's operators."""
-    wanted = getattr(ProfilerActivity, device.name.partition(":")[0].upper(), None)
-    known = wanted in torch.profiler.supported_activities() and wanted != ProfilerActivity.CPU
-    return [ProfilerActivity.CPU, *([wanted] if wanted is not None and known else [])]
+    """Return all that torch.profiler can record here: the host's operators, and the device's work."""
+    names = {"CPU", device.name.partition(":")[0].upper()}
+    return [
+        activity for activity in torch.profiler.supported_activities() if activity.name in names
+    ]
 
 
 def _warm_up(device: Device, calls: Calls) -> None:
     """One call that no profiler looks at, unless that takes long."""
-    if not calls.is_long:
+    if calls.call_s <= LONGEST_S:
         calls.call(0)
         device.synchronize()
 
