@@ -5,6 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ..core.profiles import (
@@ -126,9 +127,7 @@ def _in_calls(events: Iterable["FunctionEvent"]) -> list["FunctionEvent"]:
 
 
 def _is_on_host(event: "FunctionEvent") -> bool:
-    from torch._C._autograd import DeviceType
-
-    return bool(event.device_type == DeviceType.CPU)
+    return bool(event.device_type.name == "CPU")
 
 
 # The ranges around an event, and whether it is backward work.
@@ -206,6 +205,9 @@ def _device_activities(
             yield Activity(name, class_of((), (), name), max(0.0, seconds), count=int(count))
 
 
+BY_KIND, BY_NAME = attrgetter("kind"), attrgetter("name")
+
+
 def _seconds(activities: Iterable[Activity]) -> float:
     return sum(activity.seconds for activity in activities)
 
@@ -218,14 +220,6 @@ def _groups(
     for activity in activities:
         groups[key(activity)].append(activity)
     return dict(sorted(groups.items(), key=lambda pair: -_seconds(pair[1])))
-
-
-def _by_kind(activities: Iterable[Activity]) -> dict[str, list[Activity]]:
-    return _groups(activities, lambda one: one.kind)
-
-
-def _by_name(activities: Iterable[Activity]) -> dict[str, list[Activity]]:
-    return _groups(activities, lambda one: one.name)
 
 
 def _times(found: Sequence[Activity], span_s: float) -> tuple[float, float, int]:
@@ -241,8 +235,8 @@ def _share(seconds: float, span_s: float) -> float:
 def _class_times(activities: Sequence[Activity], span_s: float) -> list[ClassTime]:
     """The classes that there are, the longest first, and what was idle at the end."""
     times = [
-        ClassTime(kind, *_times(found, span_s), tuple(list(_by_name(found))[:MOST_NAMES]))  # type: ignore[arg-type]
-        for kind, found in _by_kind(activities).items()
+        ClassTime(kind, *_times(group, span_s), tuple(_groups(group, BY_NAME))[:MOST_NAMES])  # type: ignore[arg-type]
+        for kind, group in _groups(activities, BY_KIND).items()
     ]
     idle_s = max(0.0, span_s - _seconds(activities))
     return [*times, ClassTime("idle", idle_s, _share(idle_s, span_s))]
@@ -251,8 +245,8 @@ def _class_times(activities: Sequence[Activity], span_s: float) -> list[ClassTim
 def _kernel_times(activities: Sequence[Activity], span_s: float) -> list[KernelTime]:
     """Every name with its times, the longest first, in the class that took most of it."""
     return [
-        KernelTime(name, next(iter(_by_kind(found))), *_times(found, span_s))  # type: ignore[arg-type]
-        for name, found in _by_name(activities).items()
+        KernelTime(name, next(iter(_groups(group, BY_KIND))), *_times(group, span_s))  # type: ignore[arg-type]
+        for name, group in _groups(activities, BY_NAME).items()
     ]
 
 
@@ -297,10 +291,10 @@ def _operator_times(host: Iterable["FunctionEvent"], ranges: set[str]) -> list[O
 
 def _launched_us(event: "FunctionEvent", ranges: set[str], *, inside: bool = False) -> float:
     """Microseconds of the kernels that an operator launched; a range as the device saw it is none."""
-    own: float = sum(kernel.duration for kernel in event.kernels if kernel.name not in ranges)
-    return own + (
-        sum(_launched_us(one, ranges, inside=True) for one in event.cpu_children) if inside else 0.0
-    )
+    total: float = sum(kernel.duration for kernel in event.kernels if kernel.name not in ranges)
+    if inside:
+        total += sum(_launched_us(child, ranges, inside=True) for child in event.cpu_children)
+    return total
 
 
 def _part_times(activities: Sequence[Activity]) -> list[PartTime]:
@@ -341,7 +335,7 @@ def _attention_times(activities: Sequence[Activity]) -> list[AttentionTime]:
 
 
 def _attention_time(phase: Phase, found: Sequence[Activity], scores: int | None) -> AttentionTime:
-    kinds = _by_kind(found)
+    kinds = _groups(found, BY_KIND)
     softmax, fused, products = (
         kinds.pop(kind, []) for kind in ("attention softmax", "attention fused", "matrix product")
     )
@@ -369,14 +363,14 @@ def _flops(products: Iterable[Activity]) -> int | None:
 
 
 def _scores(activities: Iterable[Activity]) -> int | None:
-    """How many scores went through the softmax: those of the operator, or of the exponential of one written out."""
-    operators = [
-        one.event
-        for one in activities
-        if one.kind == "attention softmax" and one.is_first and one.event
-    ]
+    """Return the number of scores of the softmax, by its operator or the exponential of one written out."""
     shapes: list[Any] = [
-        event.input_shapes for event in operators if event.name in _SOFTMAX_OPERATORS
+        activity.event.input_shapes
+        for activity in activities
+        if activity.kind == "attention softmax"
+        and activity.is_first
+        and activity.event is not None
+        and activity.event.name in _SOFTMAX_OPERATORS
     ]
     return sum(math.prod(inputs[0]) for inputs in shapes if inputs) or None
 
