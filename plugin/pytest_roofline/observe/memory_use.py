@@ -66,8 +66,9 @@ def follow(device: Device, call: FollowedCall, empty: MemoryUse) -> MemoryUse:
     device.synchronize()
     counted_bytes = device.allocated().now_bytes
     try:
-        tensors = (one for one in tree_leaves(call.arguments) if isinstance(one, torch.Tensor))
-        tracker.meet(*tensors, *(one for one in (call.optimizer, call.model) if one is not None))
+        leaves = tree_leaves(call.arguments)
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        tracker.meet(tensors, call.optimizer, call.model)
         began_s = time.time()
         with allocator_trace(device, began_s) as allocator:
             rise_bytes = _followed(device, call, tracker)
@@ -136,11 +137,10 @@ def _followed(device: Device, call: FollowedCall, tracker: "Tracker") -> int | N
 
 
 def is_compiled(function: object) -> bool:
-    """Whether torch.compile made something, or any submodule of it."""
+    """Return true if torch.compile made something, or any submodule of it."""
     if isinstance(function, nn.Module):
-        modules = list(function.modules())
         return any(
-            hasattr(one, "_orig_mod") or getattr(one, "_compiled_call_impl", None)
-            for one in modules
+            hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None)
+            for module in function.modules()
         )
     return hasattr(function, "_torchdynamo_orig_callable")

@@ -36,9 +36,6 @@ _LIFTS = ("aten::lift_fresh", "aten::lift_fresh_copy", "aten::lift")
 class NoModules(ModTracker):
     """Tells whether autograd runs backward, and hooks into no module."""
 
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-
     def __enter__(self) -> "NoModules":
         return self
 
@@ -51,7 +48,7 @@ class Tracker(MemTracker):
 
     def __init__(self, device: torch.device) -> None:
         super().__init__()
-        self._mod_tracker = NoModules()
+        self._mod_tracker = NoModules()  # type: ignore[no-untyped-call]
         # Tensors of an accelerator tell its number.
         numbered = device.type == "cpu" or device.index is not None
         self._device = device if numbered else torch.device(device.type, 0)
@@ -90,20 +87,20 @@ class Tracker(MemTracker):
         found = {CATEGORY_OF[kind]: more[kind] + self._met[kind] for kind in CATEGORY_OF}
         return {kind: size for kind, size in found.items() if size > 0}
 
-    def meet(self, *given: nn.Module | Optimizer | torch.Tensor) -> None:
-        """Say what there is before the call, and what it is; what something is first, it stays."""
-        for one in given:
-            if isinstance(one, Optimizer):
-                self._meet_parameters(
-                    parameter for group in one.param_groups for parameter in group["params"]
-                )
-            elif isinstance(one, nn.Module):
-                self._meet_parameters(one.parameters())
-            if not isinstance(one, nn.Module):
-                self.track_external(one)
-            else:
-                for buffer in one.buffers():
-                    self._update_and_maybe_create_winfos(buffer, _MemRefType.BUFFER)
+    def meet(
+        self, tensors: list[torch.Tensor], optimizer: Optimizer | None, model: nn.Module | None
+    ) -> None:
+        """Note the memory of before the call by category; the first category of a storage stays."""
+        self.track_external(*tensors)
+        if optimizer is not None:
+            self._meet_parameters(
+                parameter for group in optimizer.param_groups for parameter in group["params"]
+            )
+            self.track_external(optimizer)
+        if model is not None:
+            self._meet_parameters(model.parameters())
+            for buffer in model.buffers():
+                self._update_and_maybe_create_winfos(buffer, _MemRefType.BUFFER)
         self.before_bytes = self.now_bytes
 
     def _meet_parameters(self, parameters: Iterable[torch.Tensor]) -> None:
@@ -183,8 +180,8 @@ class Tracker(MemTracker):
             self._moments.append((time.time(), step, more))
 
     def _by_category(self, snapshots: Any) -> dict[_MemRefType, int]:
-        found = snapshots.get(self._device, {})
-        return {kind: found[kind] for kind in CATEGORY_OF if kind in found}
+        sizes = snapshots.get(self._device, {})
+        return {kind: sizes[kind] for kind in CATEGORY_OF if kind in sizes}
 
     def _track(self, reftype: Any, t: torch.Tensor) -> None:
         # A sparse tensor has no storage of its own; what it is made of came by.
