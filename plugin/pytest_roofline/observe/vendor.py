@@ -3,7 +3,7 @@
 import csv
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -69,33 +69,29 @@ def read_tables(text: str, source: str) -> list[list[Line]]:
     tables: list[list[Line]] = []
     header: list[str] = []
     form: Form | None = None
-    for number, cells in _rows(text):
-        found = _form([cell.strip().lower() for cell in cells])
-        if found is not None:
-            header, form = [cell.strip().lower() for cell in cells], found
+    reader = csv.reader(text.removeprefix("\ufeff").splitlines())
+    for cells in reader:
+        names = [cell.strip().lower() for cell in cells]
+        if (heading := _form(names)) is not None:
+            header, form = names, heading
             tables.append([])
         elif form is not None and len(cells) == len(header):
             try:
                 line = form(dict(zip(header, map(str.strip, cells), strict=True)))
             except ValueError as error:
-                told = f"{source}, line {number}: {error}; expected digits with a point, as with LC_ALL=C"
-                raise BadFile(told) from None
+                raise BadFile(
+                    f"{source}, line {reader.line_num}: {error}; expected digits with a point, as with LC_ALL=C"
+                ) from None
             tables[-1] += [line] if line is not None else []
         elif form is not None and len(cells) > 1:
             raise BadFile(
-                f"{source}, line {number} has {len(cells)} cells; expected {len(header)}, as its heading has"
+                f"{source}, line {reader.line_num} has {len(cells)} cells; expected {len(header)}, as its heading has"
             )
         else:
             form = None
     if not any(tables):
         raise BadFile(f"{source} has no table of kernels or copies; {EXPECTED}")
     return [table for table in tables if table]
-
-
-def _rows(text: str) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(text.removeprefix("\ufeff").splitlines())
-    for cells in reader:
-        yield reader.line_num, cells
 
 
 def _form(names: Sequence[str]) -> Form | None:
