@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ..core.memory import WORD, MemoryUse, OutOfMemory
 from ..core.profiles import AttentionTime, KernelTime, OperatorTime, Profile
 from ..core.units import (
+    count,
     format_flop_count,
     format_memory,
     format_seconds,
@@ -47,7 +48,7 @@ def profile_lines(profiles: Sequence[Profile], width: int) -> list[str]:
 
 def one_profile_lines(profile: Profile, width: int) -> list[str]:
     """One of them in full, below a heading."""
-    calls = calls_text(profile.calls)
+    calls = count(profile.calls, "call")
     lines = [
         f"profile of {profile.label} on {profile.device}, {calls}; never judged, in no baseline"
     ]
@@ -65,11 +66,6 @@ def one_profile_lines(profile: Profile, width: int) -> list[str]:
         profile.trace
     )
     return [printable(line) for line in lines]
-
-
-def calls_text(count: int) -> str:
-    """`3 calls`."""
-    return f"{count} call{'s' * (count > 1)}"
 
 
 def clock_sentences(profile: Profile) -> list[str]:
@@ -110,11 +106,13 @@ def _kernel_table(profile: Profile, width: int) -> list[str]:
 
 
 def _operator_table(profile: Profile, width: int) -> list[str]:
-    """What ran on the host, of a call; beside it what of the device that was, where there is one."""
-    rows = [(one.name, operator_cells(one, profile)) for one in profile.operators[:MOST_OPERATORS]]
-    return _table(
-        "operator", OPERATOR_COLUMNS[: None if profile.on_device else HOST_COLUMNS], rows, width
-    )
+    """Return the operators of the host, of a call; beside them their time on a device, if there is one."""
+    columns = len(OPERATOR_COLUMNS) if profile.on_device else HOST_COLUMNS
+    rows = [
+        (operator.name, operator_cells(operator, profile.calls)[:columns])
+        for operator in profile.operators[:MOST_OPERATORS]
+    ]
+    return _table("operator", OPERATOR_COLUMNS[:columns], rows, width)
 
 
 def _table(
@@ -135,20 +133,18 @@ def _table(
     ]
 
 
-def operator_cells(one: OperatorTime, profile: Profile) -> list[str]:
-    """What stands in `OPERATOR_COLUMNS`, of one call of the measured function."""
-    calls = profile.calls
-    cells = [
-        format_seconds(one.self_cpu_s / calls),
-        format_share(one.share),
-        format_seconds(one.cpu_s / calls),
+def operator_cells(operator: OperatorTime, calls: int) -> list[str]:
+    """Return the cells of `OPERATOR_COLUMNS`, of one call of the measured function."""
+    return [
+        format_seconds(operator.self_cpu_s / calls),
+        format_share(operator.share),
+        format_seconds(operator.cpu_s / calls),
+        _number(operator.count, calls),
+        *(
+            format_seconds(seconds / calls) if seconds else "0"
+            for seconds in (operator.self_device_s, operator.device_s)
+        ),
     ]
-    cells += [_number(one.count, calls)]
-    on_device = [
-        format_seconds(seconds / calls) if seconds else "0"
-        for seconds in (one.self_device_s, one.device_s)
-    ]
-    return cells + (on_device if profile.on_device else [])
 
 
 def launches_text(profile: Profile) -> str:
@@ -160,18 +156,17 @@ def launches_text(profile: Profile) -> str:
     )
 
 
-def _number(count: int, calls: int) -> str:
-    return f"{count / calls:g}" if count % calls == 0 else f"{count / calls:.1f}"
+def _number(total: int, calls: int) -> str:
+    return f"{total / calls:g}" if total % calls == 0 else f"{total / calls:.1f}"
 
 
 def kernel_cells(kernel: KernelTime, calls: int) -> tuple[str, ...]:
-    """What stands in `COLUMNS`: time and number of one call of the measured function, and the mean of one launch."""
-    mean = format_seconds(kernel.total_s / kernel.count)
+    """Return the cells of `COLUMNS`: time and launches of one measured call, and the mean of one launch."""
     return (
         format_seconds(kernel.total_s / calls),
         format_share(kernel.share),
         _number(kernel.count, calls),
-        mean,
+        format_seconds(kernel.total_s / kernel.count),
     )
 
 
@@ -183,11 +178,8 @@ _NOISE = re.compile(
 def short_name(name: str, at_most: int) -> str:
     """A kernel's name without what all of them have: return type, name spaces, argument list."""
     short = _NOISE.sub("", name)
-    short = (
-        short.split("(")[0]
-        if "(" in short and not short.startswith(("Memcpy", "Memset"))
-        else short
-    )
+    if not short.startswith(("Memcpy", "Memset")):
+        short = short.partition("(")[0]
     short = printable(short.strip() or name)
     return short if len(short) <= at_most else short[: at_most - 1] + "…"
 
@@ -273,20 +265,22 @@ def memory_lines(uses: Sequence[MemoryUse], at_most: int = MOST_SHOWN) -> list[s
 
 def use_lines(use: MemoryUse) -> list[str]:
     """One call: a line that sums it up, and the details below it."""
-    lines = [f"memory of {use.label}: peak {format_memory(use.peak_bytes)} in {_PHASES[use.phase]}"]
-    lines += [f"  {categories_text(use)}"]
+    lines = [
+        f"memory of {use.label}: peak {format_memory(use.peak_bytes)} in {_PHASES[use.phase]}",
+        f"  {categories_text(use)}",
+    ]
     if len(use.phase_peaks) > 1:
         peaks = (f"{_PHASES[name]} {format_memory(size)}" for name, size in use.phase_peaks.items())
         lines += [f"  peaks: {', '.join(peaks)}"]
     if use.over_time:
         lines.append(f"  over time: {over_time_text(use)}")
     if use.allocator:
-        most = {
-            name: max(getattr(one, f"{name}_bytes") for one in use.allocator)
-            for name in ("allocated", "reserved")
-        }
-        told = ", ".join(f"{format_memory(size)} {name}" for name, size in most.items())
-        lines += [f"  by torch's allocator: at most {told}"]
+        allocated_bytes = max(point.allocated_bytes for point in use.allocator)
+        reserved_bytes = max(point.reserved_bytes for point in use.allocator)
+        lines.append(
+            f"  by torch's allocator: at most {format_memory(allocated_bytes)} allocated, "
+            f"{format_memory(reserved_bytes)} reserved"
+        )
     if use.device_peak_bytes is not None:
         unseen = (
             f", {_signed(use.unseen_bytes)} not seen by operators"
@@ -329,14 +323,11 @@ def _signed(size_bytes: int) -> str:
     return "-" * (size_bytes < 0) + format_memory(abs(size_bytes))
 
 
-def asked_text(record: OutOfMemory) -> str:
-    """`asked for 2.00 GiB`; empty where nobody knows."""
-    return "" if record.asked_bytes is None else f"asked for {format_memory(record.asked_bytes)}"
-
-
 def status_word(record: OutOfMemory) -> str:
-    """What stands behind PASSED in a verbose run: `OUT OF MEMORY asked for 2.00 GiB`."""
-    return " ".join(filter(None, (WORD, asked_text(record))))
+    """Return the text behind PASSED in a verbose run: `OUT OF MEMORY asked for 2.00 GiB`."""
+    if record.asked_bytes is None:
+        return WORD
+    return f"{WORD} asked for {format_memory(record.asked_bytes)}"
 
 
 def failure_message(record: OutOfMemory, where: str) -> str:
@@ -381,15 +372,12 @@ def circumstances(record: OutOfMemory) -> str:
     return printable(", ".join(parts) + also)
 
 
-def out_of_memory_properties(found: Sequence[OutOfMemory]) -> list[tuple[str, str]]:
+def out_of_memory_properties(records: Sequence[OutOfMemory]) -> list[tuple[str, str]]:
     """The figures of a test as name and text, for JUnit XML and other reports."""
     pairs = []
-    for record in found:
-        prefix = f"roofline.{record.name}." if record.name else "roofline."
+    for record in records:
+        prefix = printable(f"roofline.{record.name}." if record.name else "roofline.")
+        pairs.append((f"{prefix}verdict", record.word))
         sizes = {"asked_bytes": record.asked_bytes, "free_bytes": record.free_bytes}
-        known = {name: str(size) for name, size in sizes.items() if size is not None}
-        pairs += [
-            (printable(prefix + name), value)
-            for name, value in {"verdict": record.word, **known}.items()
-        ]
+        pairs += [(prefix + name, str(size)) for name, size in sizes.items() if size is not None]
     return pairs
