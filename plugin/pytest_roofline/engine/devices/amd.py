@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.facts import BRAKE, POWER_CAP, THERMAL, Gpu
+from .. import host
 from .base import OWN_CONTEXT_BYTES, Counters, Silent, others_bytes
 
 # How long a cause was active, of `amdsmi_get_gpu_metrics_info` (version 1.6 of the table: MI300 and newer, amdsmi of
@@ -82,11 +83,12 @@ def _shipped() -> Iterator[Path]:
             yield folder
 
 
-def _opened() -> tuple[Any, list[Any]]:
-    """The library and the handles of all GPUs."""
+def _every_gpu() -> "list[Amdsmi]":
+    """Return all GPUs of this machine, by index."""
     try:
         smi = started_amdsmi()
-        return smi, list(smi.amdsmi_get_processor_handles())
+        handles = list(smi.amdsmi_get_processor_handles())
+        return [Amdsmi(smi, handle, index) for index, handle in enumerate(handles)]
     except Exception as error:  # The library has a tree of its own exceptions.
         if isinstance(error, ModuleNotFoundError) and error.name == "amdsmi":
             raise Silent(NOT_INSTALLED) from error
@@ -98,7 +100,7 @@ def _opened() -> tuple[Any, list[Any]]:
 def silent() -> str:
     """Why the library answers nothing; empty where it does."""
     try:
-        _opened()
+        _every_gpu()
     except Silent as why:
         return str(why)
     return ""
@@ -107,15 +109,10 @@ def silent() -> str:
 def gpu_at(pci_address: str | None) -> "Amdsmi":
     """The GPU with this PCI address; one that tells nothing where the library does not know it."""
     try:
-        smi, handles = _opened()
+        matching = [gpu for gpu in _every_gpu() if gpu.is_at(pci_address)]
     except Silent as why:
         return Amdsmi(silent=str(why))
-    found = (
-        one
-        for index, handle in enumerate(handles)
-        if (one := Amdsmi(smi, handle, index)).is_at(pci_address)
-    )
-    return next(found, Amdsmi(silent=UNKNOWN_DEVICE))
+    return matching[0] if matching else Amdsmi(silent=UNKNOWN_DEVICE)
 
 
 class Amdsmi:
@@ -251,17 +248,15 @@ class Amdsmi:
 def gpus() -> list[Gpu] | None:
     """Every AMD GPU of this machine, a lost one too; None where amdsmi does not answer."""
     try:
-        smi, handles = _opened()
+        every = [gpu.gpu(working=False) for gpu in _every_gpu()]
     except Silent:
         return None
-    each = (Amdsmi(smi, handle, index).gpu(working=False) for index, handle in enumerate(handles))
-    return [gpu or Gpu(index=index, product="unknown") for index, gpu in enumerate(each)]
+    return [gpu or Gpu(index=index, product="unknown") for index, gpu in enumerate(every)]
 
 
 def busy_others(pci_address: str | None) -> dict[str, float]:
     """How much of the time every other GPU of this machine was at work lately, by what it is called."""
-    smi, handles = _opened()
-    gpus = [Amdsmi(smi, handle, index) for index, handle in enumerate(handles)]
+    gpus = _every_gpu()
     others = [gpu for gpu in gpus if not gpu.is_at(pci_address)]
     busy = {gpu.name: share for gpu in others if (share := gpu.busy()) is not None}
     return busy if len(others) < len(gpus) else {}
@@ -292,9 +287,7 @@ def _watts(cap: Any) -> float | None:
 
 def driver_version() -> str | None:
     """The kernel driver's version, which needs no library."""
-    with contextlib.suppress(OSError):
-        return (_ROOT / "sys/module/amdgpu/version").read_text(encoding="utf-8").strip()
-    return None
+    return host.read(_ROOT / "sys/module/amdgpu/version")
 
 
 def pci_address(properties: Any) -> str | None:
