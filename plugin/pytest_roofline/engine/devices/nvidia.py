@@ -136,20 +136,18 @@ class Nvml:
         self._nvml: Any = None
         self._handle: Any = None
         self._before_bytes = before_bytes
-        self.silent = ""
         # From now on: the library remembers who worked here before us.
         self._asked_us = time.time_ns() // 1000
         try:
-            nvml = started_nvml()
+            self._nvml = started_nvml()
+            self._handle = ask(self._nvml, handle_of, self._nvml, uuid)
+            self.silent = UNKNOWN_DEVICE if self._handle is None else ""
         except Silent as silent:
             self.silent = str(silent)
-            return
-        self._handle = ask(nvml, handle_of, nvml, uuid)
-        self._nvml, self.silent = (None, UNKNOWN_DEVICE) if self._handle is None else (nvml, "")
 
     def counters(self, own_bytes: int) -> Counters:
         """The state right now, with `own_bytes` allocated by torch in this process."""
-        if self._nvml is None:
+        if self.silent:
             return Counters()
         used = self._ask(used_bytes)
         return Counters(
