@@ -63,8 +63,14 @@ class CpuDevice(RealDevice):
         """Nothing to wait for."""
 
     def counters(self) -> Counters:
-        """How often the scheduler took the core away, and how long others had it."""
-        return Counters(preemptions=preemptions(), others_core_s=others_core_s())
+        """Return the number of times that the scheduler took the core away, and the seconds of others on it."""
+        resource = host.limits()
+        return Counters(
+            preemptions=None
+            if resource is None
+            else int(resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw),
+            others_core_s=others_core_s(),
+        )
 
     def free_bytes(self) -> int:
         """The smaller of the machine's free memory and what the cgroup still allows."""
@@ -117,12 +123,6 @@ def _allocations(call: Callable[[], object]) -> list[int] | None:
     return [
         event.nbytes() for event in profile.kineto_results.events() if event.name() == "[memory]"
     ]
-
-
-def preemptions() -> int | None:
-    """How often the scheduler took a core from this process against its will; None where nobody tells."""
-    resource = host.limits()
-    return None if resource is None else int(resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw)
 
 
 class Neighbours:
@@ -204,15 +204,15 @@ def _own_s() -> float:
 
 def _busy_s() -> float | None:
     """Seconds that the usable cores have worked since boot, for anybody."""
-    total, usable = 0, {f"cpu{number}" for number in host.usable_cpus()}
-    seen = False
-    for line in (host.read(host.ROOT / "proc/stat") or "").splitlines():
-        words = line.split()
-        if words and words[0] in usable and len(words) > 7:
-            # user, nice, system, irq, softirq; not idle, waiting for disks, or stolen by the hypervisor.
-            total += sum(int(words[column]) for column in (1, 2, 3, 6, 7))
-            seen = True
-    return total / os.sysconf("SC_CLK_TCK") if seen else None
+    usable = {f"cpu{number}" for number in host.usable_cpus()}
+    rows = map(str.split, (host.read(host.ROOT / "proc/stat") or "").splitlines())
+    # user, nice, system, irq, softirq; not idle, waiting for disks, or stolen by the hypervisor.
+    ticks = [
+        sum(int(row[column]) for column in (1, 2, 3, 6, 7))
+        for row in rows
+        if len(row) > 7 and row[0] in usable
+    ]
+    return sum(ticks) / os.sysconf("SC_CLK_TCK") if ticks else None
 
 
 def are_taken(cores_taken: float | None, usable: int) -> bool:
