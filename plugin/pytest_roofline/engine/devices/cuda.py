@@ -30,7 +30,10 @@ class CudaDevice(EventDevice):
     def __init__(self, index: int) -> None:
         super().__init__(index)
         self.is_hip = torch.version.hip is not None
-        self.traits = _traits(torch.cuda.get_device_properties(index) if self.is_hip else None)
+        self.traits = CUDA
+        if self.is_hip:
+            architecture = str(getattr(torch.cuda.get_device_properties(index), "gcnArchName", ""))
+            self.traits = replace(HIP, spin_is_clock=not architecture.startswith(CONSTANT_SPIN))
         self._before_bytes = self._in_use()
         torch.cuda.set_device(index)
 
@@ -123,7 +126,9 @@ class CudaDevice(EventDevice):
         """torch's properties, with what the vendor's management library adds where it is installed."""
         properties: Any = torch.cuda.get_device_properties(self.index)
         architecture = (
-            getattr(properties, "gcnArchName", None) if self.is_hip else _capability(properties)
+            getattr(properties, "gcnArchName", None)
+            if self.is_hip
+            else f"sm_{properties.major}{properties.minor}"
         )
         facts: dict[str, Any] = {
             "type": "cuda",
@@ -157,19 +162,8 @@ class CudaDevice(EventDevice):
         return None
 
 
-def _traits(hip_properties: Any) -> Traits:
-    if hip_properties is None:
-        return CUDA
-    constant = str(getattr(hip_properties, "gcnArchName", "")).startswith(CONSTANT_SPIN)
-    return replace(HIP, spin_is_clock=not constant)
-
-
 def _uuid(properties: Any) -> str | None:
     return str(getattr(properties, "uuid", "")) or None
-
-
-def _capability(properties: Any) -> str:
-    return f"sm_{properties.major}{properties.minor}"
 
 
 def open_cuda(index: int, option: str = "--roofline-device") -> CudaDevice:
