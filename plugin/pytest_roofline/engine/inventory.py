@@ -18,7 +18,7 @@ from ..core.facts import Machine
 from .devices import amd, nvidia
 from .devices.cpu import Neighbours
 from .devices.nvidia import ask
-from .host import ACCELERATOR_NODES, host_facts
+from .host import ACCELERATOR_NODES, host_facts, limits
 
 # Variables through which profilers load themselves into CUDA programs (NVIDIA's tools, and those of NVTX).
 INJECTIONS = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "ROCP_TOOL_LIB", "HSA_TOOLS_LIB")
@@ -74,9 +74,8 @@ def _shm_bytes() -> int | None:
 
 def _memlock() -> tuple[int | None, bool]:
     """The soft limit, None without one; and whether the system tells."""
-    try:
-        import resource
-    except ImportError:
+    resource = limits()
+    if resource is None:
         return None, False
     limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
     return (None if limit == resource.RLIM_INFINITY else limit), True
