@@ -8,7 +8,6 @@ import contextlib
 import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import BadInput, NoRoom
@@ -107,7 +106,7 @@ class Look:
         self._sets = sets
         own = self._own if before else []
         noted = own if any(map(_is_changeable, own)) else []
-        self._before = {_storage(one): _State.of(one) for one in noted}
+        self._before = {_storage(one): _state(one) for one in noted}
 
     def why_stale(
         self, fn: Callable[..., object], settle: Callable[[], object], free_bytes: Callable[[], int]
@@ -171,12 +170,11 @@ class Look:
         return [one for one in dense((self._sets[0], held_by(self._held_by))) if _is_plain(one)]
 
     def _written(self) -> list[Any]:
-        """Which of its tensors the calls have changed since the first."""
-        before = self._before
+        """Return those of its tensors that the calls have changed since the first."""
         return [
-            one
-            for one in self._own
-            if _storage(one) in before and before[_storage(one)] != _State.of(one)
+            tensor
+            for tensor in self._own
+            if (before := self._before.get(_storage(tensor))) and before != _state(tensor)
         ]
 
     def _remembers(
@@ -189,11 +187,11 @@ class Look:
         """Whether what a call gives follows the objects or addresses of its arguments, and not what they hold."""
         given = self._sets[0]
         tensors = list(dense(given))
-        first = _Outcome.of(fn(*given), written)
+        first = _outcome(fn(*given), written)
         for part in parts:
             _write(part, OTHER * _wide(part))
         # With most functions it is done here: what they give is another.
-        if first is None or first != _Outcome.of(fn(*given), written):
+        if first is None or first != _outcome(fn(*given), written):
             return False
         needed = 2 * sum(
             {_storage(one): one.untyped_storage().nbytes() for one in tensors}.values()
@@ -205,10 +203,10 @@ class Look:
             dict(zip(map(id, tensors), copy.deepcopy(tensors), strict=True)) for _ in range(2)
         ]
         # In place, a call changed them once more; now they hold what the copies hold.
-        if first != _Outcome.of(fn(*given), written):
+        if first != _outcome(fn(*given), written):
             return False
         others = [
-            _Outcome.of(fn(*_exchanged(given, by_id)), [by_id.get(id(one), one) for one in written])
+            _outcome(fn(*_exchanged(given, by_id)), [by_id.get(id(one), one) for one in written])
             for by_id in copies
         ]
         return others[0] == others[1] != first
@@ -219,57 +217,43 @@ class Look:
         for _ in range(ROUNDS):
             for spot, values in kept:
                 _spoil(spot, values, level)
-            before = [_State.of(spot) for spot, _ in kept]
+            before = [_state(spot) for spot, _ in kept]
             fn(*self._sets[0])
-            stays |= before == [_State.of(spot) for spot, _ in kept]
+            stays |= before == [_state(spot) for spot, _ in kept]
         return stays
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
-    """What tells the content of one tensor from another: the sum of its bits, and a sample of them with its places."""
+def _state(tensor: Any) -> tuple[int, tuple[Any, ...]]:
+    """Return the sum of a tensor's bits, and a sample of them, which tell its content from another."""
+    import torch
 
-    total: int
-    sample: tuple[Any, ...]
-
-    @classmethod
-    def of(cls, tensor: Any) -> "_State":
-        import torch
-
-        plain = tensor.detach()
-        plain = torch.view_as_real(plain) if plain.is_complex() else plain
-        flat = plain.contiguous().view(-1).view(torch.uint8) if plain.numel() else plain.view(-1)
-        # Words of eight bytes are summed as fast as memory is read, others ten times slower.
-        words = flat[: flat.numel() // 8 * 8]
-        aligned = words.numel() and words.storage_offset() % 8 == 0
-        total = int(words.view(torch.int64).sum()) if aligned else 0
-        count = max(1, round(SAMPLED ** (1 / max(1, plain.dim()))))
-        places = tuple(slice(None, None, max(1, size // count)) for size in plain.shape)
-        bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[
-            plain.element_size()
-        ]
-        return cls(total, tuple(plain[places].reshape(-1).view(bits).tolist()))
+    plain = tensor.detach()
+    plain = torch.view_as_real(plain) if plain.is_complex() else plain
+    flat = plain.contiguous().view(-1).view(torch.uint8) if plain.numel() else plain.view(-1)
+    # Words of eight bytes are summed as fast as memory is read, others ten times slower.
+    words = flat[: flat.numel() // 8 * 8]
+    aligned = words.numel() and words.storage_offset() % 8 == 0
+    total = int(words.view(torch.int64).sum()) if aligned else 0
+    count = max(1, round(SAMPLED ** (1 / max(1, plain.dim()))))
+    places = tuple(slice(None, None, max(1, size // count)) for size in plain.shape)
+    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[plain.element_size()]
+    return total, tuple(plain[places].reshape(-1).view(bits).tolist())
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """What tells one result from another: the content of its tensors and of what was written to, and its numbers."""
+def _outcome(result: object, written: list[Any]) -> tuple[list[Any], list[Any]] | None:
+    """Return the states of the tensors of a result and of those written to, and its numbers.
 
-    tensors: tuple[_State, ...]
-    numbers: tuple[Any, ...]
+    None of a result that holds nothing that can be seen, or something that cannot.
+    """
+    from torch.utils._pytree import tree_leaves
 
-    @classmethod
-    def of(cls, result: object, written: list[Any]) -> "_Outcome | None":
-        """None where it holds nothing that can be seen, or something that cannot."""
-        from torch.utils._pytree import tree_leaves
-
-        tensors = [*dense(result), *written]
-        numbers = tuple(
-            leaf for leaf in tree_leaves(result) if isinstance(leaf, int | float | complex | str)
-        )
-        if not (tensors or numbers) or not all(map(_is_plain, tensors)):
-            return None
-        return cls(tuple(map(_State.of, tensors)), numbers)
+    tensors = [*dense(result), *written]
+    numbers = [
+        leaf for leaf in tree_leaves(result) if isinstance(leaf, int | float | complex | str)
+    ]
+    if not (tensors or numbers) or not all(map(_is_plain, tensors)):
+        return None
+    return [_state(tensor) for tensor in tensors], numbers
 
 
 def _exchanged(arguments: tuple[object, ...], by_id: dict[int, Any]) -> tuple[object, ...]:
@@ -290,20 +274,16 @@ def _is_plain(tensor: Any) -> bool:
 
 
 def _is_changeable(tensor: Any) -> bool:
-    """Whether it holds floating-point numbers of its own; a number that others index by may not become another."""
+    """Return true of floating-point numbers of its own; a number that indexes may not become another."""
     if (
         not _is_plain(tensor)
         or not (tensor.is_floating_point() or tensor.is_complex())
         or not tensor.numel()
+        # Two numbers in a byte, which torch converts into nothing.
+        or "float4" in str(tensor.dtype)
     ):
         return False
-    # Two numbers in a byte, which torch converts into nothing.
-    if "float4" in str(tensor.dtype):
-        return False
-    by_stride = [
-        dim
-        for _, dim in sorted(zip(tensor.stride(), range(tensor.dim()), strict=True), reverse=True)
-    ]
+    by_stride = sorted(range(tensor.dim()), key=lambda dim: (tensor.stride(dim), dim), reverse=True)
     return bool(tensor.permute(by_stride).is_contiguous())
 
 
@@ -351,10 +331,8 @@ def _spoil(flat: Any, values: Any, level: float) -> None:
 
 
 def _wide(flat: Any) -> Any:
-    """In a format that can be computed with."""
-    import torch
-
-    return flat.to(torch.float32) if flat.element_size() < 4 else flat
+    """Return values in a format that can be computed with, of 32 bits or more."""
+    return flat.float() if flat.element_size() < 4 else flat
 
 
 def _varied(kept: Any) -> Any:
