@@ -12,12 +12,10 @@ import subprocess
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.facts import Environment, HostFacts
-
-if TYPE_CHECKING:
-    from .devices.base import Device
+from .devices.base import Device
 
 # Where a machine keeps its last-level cache secret (macOS virtual machines, some hypervisors).
 ASSUMED_CACHE_BYTES = 64 * 2**20
@@ -121,11 +119,8 @@ def _cgroup_folders(controller: str) -> Iterator[Path]:
         if names == "" or controller in names.split(","):
             top = base if names == "" else base / controller
             folder = top / path.lstrip("/")
-            while True:
-                yield folder
-                if folder in (top, ROOT) or top not in folder.parents:
-                    break
-                folder = folder.parent
+            yield folder
+            yield from (parent for parent in folder.parents if parent.is_relative_to(top))
 
 
 def _numbers(controller: str, *names: str) -> list[tuple[Path, int]]:
@@ -141,8 +136,8 @@ def _numbers(controller: str, *names: str) -> list[tuple[Path, int]]:
 def cgroup_memory_bytes() -> int | None:
     """The tightest memory limit of this process's cgroups; None without one."""
     limits = [limit for _, limit in _numbers("memory", "memory.max", "memory.limit_in_bytes")]
-    tightest = min(limits, default=None)
-    return tightest if tightest is not None and tightest < memory_bytes() else None
+    tightest = min(limits, default=_UNLIMITED)
+    return tightest if tightest < memory_bytes() else None
 
 
 def cgroup_cpus() -> float | None:
@@ -187,8 +182,7 @@ def free_memory_bytes() -> int:
     """What an allocation can still get: the least of what the machine, the cgroup and the process's limit allow."""
     available = _kilobytes("proc/meminfo", "MemAvailable")
     free = [memory_bytes() if available is None else available]
-    headroom = _data_headroom_bytes()
-    if headroom is not None:
+    if (headroom := _data_headroom_bytes()) is not None:
         free.append(headroom)
     for folder, limit in _numbers("memory", "memory.max", "memory.limit_in_bytes"):
         used = read(folder / "memory.current") or read(folder / "memory.usage_in_bytes") or "0"
@@ -259,7 +253,7 @@ def host_facts() -> HostFacts:
     )
 
 
-def gather(device: "Device") -> Environment:
+def gather(device: Device) -> Environment:
     """The environment of a run on `device`."""
     return Environment(device=device.facts(), host=host_facts(), software=software())
 
@@ -280,7 +274,7 @@ def software() -> dict[str, str]:
     return versions
 
 
-def unused_accelerator(device: "Device") -> str:
+def unused_accelerator(device: Device) -> str:
     """A warning where the machine has an accelerator that this torch cannot use; empty where all is well.
 
     Measuring the CPU green on a GPU runner is the worst mistake there is.
@@ -296,7 +290,7 @@ def unused_accelerator(device: "Device") -> str:
     )
 
 
-def interpreted(device: "Device") -> str:
+def interpreted(device: Device) -> str:
     """A warning where kernels of Triton do not run on the accelerator that is measured; empty where they do."""
     value = os.environ.get("TRITON_INTERPRET", "")
     if device.facts().type == "cpu" or value.lower() not in ("1", "true", "on", "yes", "y"):
