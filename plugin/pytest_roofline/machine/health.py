@@ -23,6 +23,19 @@ _WORDS = {
     "usable_cores": "usable cores",
 }
 _RESET = "drain and reset it (nvidia-smi --gpu-reset -i {}, amd-smi reset --gpureset)"
+# By fact of memory that gave errors: the observation, its effect, and the remedy.
+_REMAPPING = {
+    "remap_failed": (
+        "memory that gave errors could not be replaced by spare rows",
+        "the faulty memory stays in use, and errors will come back",
+        "run the vendor's diagnostics and have it replaced: nvidia-smi -q -d ROW_REMAPPER, amd-smi bad-pages",
+    ),
+    "remap_pending": (
+        "memory that gave errors waits to be replaced by spare rows",
+        "it is replaced at the next reset only, and may give errors until then",
+        f"{_RESET}, or reboot",
+    ),
+}
 
 
 def degraded(
@@ -53,13 +66,13 @@ def _own(ends: Sequence[Gpu], measurements: Sequence[Measurement]) -> dict[str, 
     label, active = (_named(ends).label, ends[-1].active) if ends else (_label(measurements), None)
     found = {
         "ecc_errors": _errors(ends),
-        "remap_failed": _failed(ends),
+        "remap_failed": _remapping(ends, "remap_failed"),
         "slowdown": persistent_slowdown(label, measurements, active or ()),
         "power_limit_w": _power(ends),
         "links": _links(ends),
         "pcie_generation": _pcie(ends, "pcie_generation"),
         "pcie_width": _pcie(ends, "pcie_width"),
-        "remap_pending": _pending(ends),
+        "remap_pending": _remapping(ends, "remap_pending"),
     }
     return {fact: finding for fact, finding in found.items() if finding is not None}
 
@@ -94,26 +107,11 @@ def _errors(ends: Sequence[Gpu]) -> Finding | None:
     )
 
 
-def _failed(ends: Sequence[Gpu]) -> Finding | None:
-    if not any(gpu.remap_failed for gpu in ends):
+def _remapping(ends: Sequence[Gpu], fact: str) -> Finding | None:
+    if not any(getattr(gpu, fact) for gpu in ends):
         return None
-    return _finding(
-        ends,
-        "memory that gave errors could not be replaced by spare rows",
-        "the faulty memory stays in use, and errors will come back",
-        "run the vendor's diagnostics and have it replaced: nvidia-smi -q -d ROW_REMAPPER, amd-smi bad-pages",
-    )
-
-
-def _pending(ends: Sequence[Gpu]) -> Finding | None:
-    if not any(gpu.remap_pending for gpu in ends):
-        return None
-    return _finding(
-        ends,
-        "memory that gave errors waits to be replaced by spare rows",
-        "it is replaced at the next reset only, and may give errors until then",
-        f"{_RESET.format(ends[-1].index)}, or reboot",
-    )
+    observed, effect, remedy = _REMAPPING[fact]
+    return _finding(ends, observed, effect, remedy.format(ends[-1].index))
 
 
 def _power(ends: Sequence[Gpu]) -> Finding | None:
