@@ -59,8 +59,11 @@ def _texts(product: Product) -> Iterator[Mistake]:
         try:
             check_name(getattr(product, what), what)
         except BadInput:
-            expected = "letters, digits and ._+-, as in a file name"
-            yield Mistake(f"{where} {what}", repr(getattr(product, what)), expected)
+            yield Mistake(
+                f"{where} {what}",
+                repr(getattr(product, what)),
+                "letters, digits and ._+-, as in a file name",
+            )
     if product.memory_bytes is None:
         yield Mistake(f"{where} memory", repr(product.memory), "a whole number of GB, such as 80gb")
     if not product.names:
