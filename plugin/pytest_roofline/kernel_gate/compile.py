@@ -89,12 +89,11 @@ def read(compiled: Any, *, given: Mapping[str, object] | None = None, wanted: st
             f"Triton compiled for {arch} in place of {wanted or target}; is TRITON_OVERRIDE_ARCH set? expected it unset"
         )
     figures, versions, unread = read_binary(compiled, target)
-    source = compiled.src
     return Compiled(
         target=target,
         figures={"shared_bytes": int(metadata.shared), **figures},
         options=_options(metadata, given or {}),
-        arguments=describe(source),
+        arguments=describe(compiled.src),
         compiler={"triton": str(metadata.triton_version), **versions},
         unread=unread,
     )

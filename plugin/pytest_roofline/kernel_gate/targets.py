@@ -258,8 +258,7 @@ def read_assembly(text: str) -> dict[str, int]:
         for name, field in _AMD_FIELDS.items()
     }
     # RDNA has no accumulation registers.
-    accumulators = re.search(r"\.agpr_count:\s+(\d+)", metadata)
-    if accumulators:
+    if accumulators := re.search(r"\.agpr_count:\s+(\d+)", metadata):
         figures["agprs"] = int(accumulators[1])
     figures["occupancy_waves"] = _figure(body, r"^; Occupancy: (\d+)", "; Occupancy:", min)
     return figures | count_amd(_AMD_INSTRUCTION.findall(body), _AMD_SECOND.findall(body))
