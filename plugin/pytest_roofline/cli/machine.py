@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..core.errors import CannotStore
+from ..core.storage import to_plain
 from ..core.units import printable
+from ..core.writing import refuse_overwriting, write_json
 from .options import InOrder, command, print_json, say, width
 
 if TYPE_CHECKING:
@@ -30,8 +32,6 @@ def selftest(device: str | None, as_json: bool, output: Path | None) -> int:
 
     Exit status: 0 timing can be trusted, 1 a property fails, 2 the device or a file cannot be used.
     """
-    from ..core.storage import to_plain
-    from ..core.writing import refuse_overwriting, write_json
     from ..engine.calibration import calibrate
     from ..engine.ceiling import TorchWorkloads
     from ..engine.devices import open_device
@@ -52,20 +52,16 @@ def selftest(device: str | None, as_json: bool, output: Path | None) -> int:
     known = products().get(environment.device.product)
     peak = known.peaks.get("memory_GBps") if known else None
     properties = []
-    for found in prove(opened, TorchWorkloads(opened), peak.value * 1e9 if peak else None):
-        properties.append(found)
-        say(property_line(found, width()), err=as_json)
-    failed = [found.name for found in properties if found.outcome == "FAILS"]
-    closing = (
-        f"{len(failed)} of {len(properties)} properties fail"
-        if failed
-        else "timing can be trusted here"
-    )
-    say(closing, err=as_json)
+    for checked in prove(opened, TorchWorkloads(opened), peak.value * 1e9 if peak else None):
+        properties.append(checked)
+        say(property_line(checked, width()), err=as_json)
+    failed = sum(checked.outcome == "FAILS" for checked in properties)
+    closing = f"{failed} of {len(properties)} properties fail"
+    say(closing if failed else "timing can be trusted here", err=as_json)
     plain = {
         "environment": to_plain(environment),
         "calibration": to_plain(calibrate(opened)),
-        "properties": [to_plain(found) for found in properties],
+        "properties": list(map(to_plain, properties)),
     }
     if output is not None:
         write_json(output, plain)
@@ -93,7 +89,6 @@ def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> int
     Exit status: 0 listed, 1 the machine is not as --expect says, or without --expect too busy to measure its CPU where
     it has nothing else, 2 a file cannot be used.
     """
-    from ..core.storage import to_plain
     from ..engine.devices.cpu import QUIETEN, WATCH_S, occupied
     from ..engine.inventory import take_stock
     from ..machine.diagnosis import diagnose
@@ -115,11 +110,13 @@ def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> int
     if write_expect is not None:
         write_expectation(write_expect, expectation_of(machine))
     if as_json:
-        told = {
-            "findings": list(map(to_plain, findings)),
-            "differences": list(map(to_plain, found)),
-        }
-        print_json({"machine": to_plain(machine)} | told)
+        print_json(
+            {
+                "machine": to_plain(machine),
+                "findings": list(map(to_plain, findings)),
+                "differences": list(map(to_plain, found)),
+            }
+        )
     if write_expect is not None:
         say(
             f"expectation written to {write_expect}; read it, and leave out what may differ",
@@ -237,8 +234,6 @@ def check_hardware(folders: tuple[Path, ...], files: tuple[Path, ...], as_json: 
 
 
 def _product_json(product: "Product") -> dict[str, Any]:
-    from ..core.storage import to_plain
-
     return {**to_plain(product), "peaks": _figures(product.peaks), "facts": _figures(product.facts)}
 
 
