@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..core.errors import BadInput
+from ..core.storage import read_bytes
 from ..core.units import count, format_amount, format_seconds, format_share, listed, printable
 from .options import command, folder_option, note_cuts, print_json, say, width
 
@@ -79,7 +80,6 @@ def profiler(
 
 def _pair(run: "Run", test: str, paths: Sequence[str], calls: int | None) -> Pair:
     from ..baselines.run_rows import rows_of_run
-    from ..core.storage import read_bytes
     from ..observe.vendor import read_tables, totals
 
     timed = [row for row in rows_of_run(run) if row.what == "time" and row.time_s]
@@ -127,9 +127,13 @@ def _text(pairs: Sequence[Pair]) -> str:
     lines = []
     for pair in pairs:
         seen, copied = pair.seen, pair.seen.copied_bytes
-        cells = [format_seconds(pair.measured_s), format_seconds(pair.profiler_s)]
-        cells += [format_share(pair.profiler_s / pair.measured_s)]
-        cells += [format_seconds(each / pair.calls) for each in (seen.kernels_s, seen.copies_s)]
+        cells = [
+            format_seconds(pair.measured_s),
+            format_seconds(pair.profiler_s),
+            format_share(pair.profiler_s / pair.measured_s),
+            format_seconds(seen.kernels_s / pair.calls),
+            format_seconds(seen.copies_s / pair.calls),
+        ]
         cells += ["" if copied is None else format_amount(copied / pair.calls)] * sizes
         table.add_row(printable(pair.label), *cells, f"{seen.launches / pair.calls:,.10g}")
         told = [
