@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..baselines.files import PlannedTest, Unused, read_baseline, unused, write_baseline
+from ..core.entries import Baseline, Entry, ExactEntry
 from ..core.errors import BadFile, BadInput
 from ..core.facts import HARDWARE_FILE
 from ..core.units import printable
+from ..core.writing import alone
 from ..plugin.options import PLAN_VARIABLE
 from .options import command, into_option, print_json, say, width
 
 if TYPE_CHECKING:
     from ..baselines.checks import Health
-    from ..baselines.files import PlannedTest, Unused
     from ..baselines.plausible import Flaw
-    from ..core.entries import Baseline, Entry
 
 # How much of a failed collection's output is shown.
 LAST_LINES = 15
@@ -50,12 +51,11 @@ def show(what: tuple[str, ...], into: Path, as_json: bool) -> None:
     baselines = read_baselines(files, into)
     entries = [entry for baseline in baselines.values() for entry in baseline.entries]
     kernels = [entry for baseline in baselines.values() for entry in baseline.exact]
-    chosen = {
-        entry.identity for entry in select(entries, parts, [kernel.label for kernel in kernels])
-    }
-    chosen |= {
-        kernel.identity for kernel in select(kernels, parts, [entry.label for entry in entries])
-    }
+    selected: list[Entry | ExactEntry] = [
+        *select(entries, parts, [kernel.label for kernel in kernels]),
+        *select(kernels, parts, [entry.label for entry in entries]),
+    ]
+    chosen = {entry.identity for entry in selected}
     rows = []
     for path, baseline in baselines.items():
         # The prior of an entry is what all of its file tell, so the choice comes after.
@@ -77,7 +77,7 @@ def show(what: tuple[str, ...], into: Path, as_json: bool) -> None:
 
 
 def _print_health(
-    path: Path, healths: "Sequence[Health]", published: "Sequence[Entry]", *, whole: bool
+    path: Path, healths: "Sequence[Health]", published: Sequence[Entry], *, whole: bool
 ) -> None:
     """The entries of a file; where they were chosen, the whole list of what was published."""
     from ..report.baseline_tables import (
@@ -132,7 +132,7 @@ def check(files: tuple[Path, ...], into: Path, as_json: bool) -> int:
 
 
 def _print_flaws(
-    found: "Sequence[tuple[Path, Flaw]]", baselines: "dict[Path, Baseline]", wrong: int
+    found: "Sequence[tuple[Path, Flaw]]", baselines: dict[Path, Baseline], wrong: int
 ) -> None:
     from ..report.baseline_tables import counted
 
@@ -148,10 +148,8 @@ def _print_flaws(
     say(f"{wrong or 'nothing'} wrong in {entries} of {files_read}")
 
 
-def read_baselines(files: "Sequence[Path]", into: Path) -> "dict[Path, Baseline]":
+def read_baselines(files: Sequence[Path], into: Path) -> dict[Path, Baseline]:
     """The named baselines, or all of a folder."""
-    from ..baselines.files import read_baseline
-
     if not files and not into.is_dir():
         raise BadFile(
             f"there is no folder {into} with baselines; name files, or the folder with --into"
@@ -180,7 +178,6 @@ def prune(into: Path, tests: tuple[str, ...], applied: bool, as_json: bool) -> N
 
     Exit status: 0 listed or removed, 2 the tests cannot be collected, or a file cannot be read or written.
     """
-    from ..baselines.files import unused
     from ..report.baseline_tables import counted, unused_as_json
 
     baselines = read_baselines((), into)
@@ -205,22 +202,20 @@ def prune(into: Path, tests: tuple[str, ...], applied: bool, as_json: bool) -> N
         if not as_json:
             say(f"{counted(count, 'entry', 'entries')} removed")
     if as_json:
-        idle_entries = [unused_as_json(path, one) for path, idle in found.items() for one in idle]
         print_json(
             {
                 "entries": total,
                 "tests": len(planned),
                 "removed": bool(count) and applied,
-                "unused": idle_entries,
+                "unused": [
+                    unused_as_json(path, entry) for path, idle in found.items() for entry in idle
+                ],
             }
         )
 
 
-def _remove(found: "Mapping[Path, Sequence[Unused]]") -> None:
+def _remove(found: Mapping[Path, Sequence[Unused]]) -> None:
     """Take what was listed out of the files as they are now: the collection of tests took its time."""
-    from ..baselines.files import read_baseline, write_baseline
-    from ..core.writing import alone
-
     for path, idle in found.items():
         if idle:
             gone = {one.entry.identity for one in idle}
@@ -231,9 +226,7 @@ def _remove(found: "Mapping[Path, Sequence[Unused]]") -> None:
                 write_baseline(path, replace(known, entries=kept, exact=exact))
 
 
-def _list_unused(path: Path, idle: "Sequence[Unused]") -> None:
-    from ..core.entries import ExactEntry
-
+def _list_unused(path: Path, idle: Sequence[Unused]) -> None:
     for one in idle:
         why = (
             "its test has other parameters now" if one.benchmark_known else "there is no such test"
@@ -247,10 +240,8 @@ def _list_unused(path: Path, idle: "Sequence[Unused]") -> None:
         say(printable(f"unused in {path}: {entry.label} ({what}): {why}"))
 
 
-def _collect(tests: tuple[str, ...]) -> "list[PlannedTest]":
+def _collect(tests: tuple[str, ...]) -> list[PlannedTest]:
     """The measuring tests that pytest finds in a process of its own, of every tier."""
-    from ..baselines.files import PlannedTest
-
     with tempfile.TemporaryDirectory(prefix="roofline-") as folder:
         plan = Path(folder) / "plan.jsonl"
         command = [
@@ -261,9 +252,9 @@ def _collect(tests: tuple[str, ...]) -> "list[PlannedTest]":
             "--collect-only",
             "-q",
             "--roofline-tier=full",
+            # Options of the ini file or the shell may deselect tests, whose entries would then look unused.
+            *("-k", "", "-m", ""),
         ]
-        # Options of the ini file or the shell may deselect tests, whose entries would then look unused.
-        command += ["-k", "", "-m", ""]
         surroundings = {
             name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"
         }
