@@ -131,18 +131,23 @@ def rated_by(expected: Expectation, gpu: Gpu) -> Gpu:
 
 def differences(expected: Expectation, machine: Machine) -> list[Unexpected]:
     """Every fact that is not as expected. What is better is a difference too, since it makes another node."""
-    found: list[Unexpected] = []
+    unexpected: list[Unexpected] = []
+    counts = collections.Counter(gpu.product for gpu in machine.gpus)
     for group in expected.gpus:
-        mine = [gpu for gpu in machine.gpus if gpu.product == group.product]
-        if len(mine) != group.count:
-            found.append(Unexpected("GPUs", group.product, str(group.count), str(len(mine))))
-        for gpu in mine:
-            found += _gpu_differences(group, gpu)
-    known = {group.product for group in expected.gpus}
-    others = collections.Counter(gpu.product for gpu in machine.gpus if gpu.product not in known)
-    found += [Unexpected("GPUs", product, "0", str(count)) for product, count in others.items()]
-    found += _driver_differences(expected, machine)
-    return [*found, *_host_differences(expected, machine)]
+        count = counts.pop(group.product, 0)
+        if count != group.count:
+            unexpected.append(Unexpected("GPUs", group.product, str(group.count), str(count)))
+        for gpu in machine.gpus:
+            if gpu.product == group.product:
+                unexpected += _gpu_differences(group, gpu)
+    unexpected += [
+        Unexpected("GPUs", product, "0", str(count)) for product, count in counts.items()
+    ]
+    return [
+        *unexpected,
+        *_driver_differences(expected, machine),
+        *_host_differences(expected, machine),
+    ]
 
 
 def _gpu_differences(expected: ExpectedGpus, gpu: Gpu) -> Iterator[Unexpected]:
@@ -160,9 +165,8 @@ def _gpu_differences(expected: ExpectedGpus, gpu: Gpu) -> Iterator[Unexpected]:
 def _driver_differences(expected: Expectation, machine: Machine) -> Iterator[Unexpected]:
     if expected.driver is not None:
         drivers = {gpu.driver for gpu in machine.gpus} or {None}
-        for driver in sorted(drivers, key=str):
-            if driver != expected.driver:
-                yield Unexpected("driver", "version", expected.driver, _text(driver))
+        for driver in sorted(drivers - {expected.driver}, key=str):
+            yield Unexpected("driver", "version", expected.driver, _text(driver))
 
 
 def _host_differences(expected: Expectation, machine: Machine) -> Iterator[Unexpected]:
