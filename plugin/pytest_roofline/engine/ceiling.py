@@ -109,11 +109,10 @@ def measure_product(device: Device, kind: str, metric: str) -> MeasuredProduct:
 
 
 def _best_product(device: Device, kind: str, name: str) -> MeasuredProduct:
-    matrices, cut = _largest_matrices(device, kind, getattr(torch, TYPES[name]))
-    rows = matrices[0].shape[0]
+    (left, right, out), cut = _largest_matrices(device, kind, getattr(torch, TYPES[name]))
+    rows = left.shape[0]
     if cut and rows < FAIR_PRODUCT:
         return MeasuredProduct(None, settled=False)
-    left, right, out = matrices
     samples = time_plan(
         device, Plan(lambda: torch.mm(left, right, out=out), sets=[()], budget_s=BUDGET_S)
     )

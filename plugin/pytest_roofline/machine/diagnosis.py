@@ -18,13 +18,14 @@ OTHERS_BYTES = 256 * MIB
 
 def diagnose(machine: Machine) -> list[Finding]:
     """Everything that limits trust in numbers measured here, and what the machine withholds; worst first."""
-    found = [
+    findings = [
         *_accelerators(machine),
         *(finding for gpu in machine.gpus for finding in _gpu(gpu)),
         *_sharing(machine),
+        *_host(machine),
+        *_limits(machine),
     ]
-    found += [*_host(machine), *_limits(machine)]
-    return sorted(found, key=lambda finding: finding.kind != "limit")
+    return sorted(findings, key=lambda finding: finding.kind != "limit")
 
 
 def _accelerators(machine: Machine) -> Iterator[Finding]:
