@@ -101,18 +101,21 @@ def read(compiled: Any, *, given: Mapping[str, object] | None = None, wanted: st
 
 def _options(metadata: Any, given: Mapping[str, object]) -> dict[str, Scalar]:
     """Options as they took effect, which is not always as they were asked for."""
-    taken = metadata._asdict()
-    found = dict(given) | {
-        name: taken[name] for name in (*_TELLING, *given) if taken.get(name) is not None
+    effective = metadata._asdict()
+    options = {
+        **given,
+        **{
+            name: effective[name] for name in (*_TELLING, *given) if effective.get(name) is not None
+        },
+        **{
+            name: effective[name]
+            for name, usual in _USUAL.items()
+            if name in effective and effective[name] != usual
+        },
+        # Triton notes the variables of the environment that make another binary, under their own names.
+        **{name: value for name, value in effective.items() if name.isupper() and name != _LINES},
     }
-    found |= {
-        name: taken[name]
-        for name, usual in _USUAL.items()
-        if name in taken and taken[name] != usual
-    }
-    # Triton notes the variables of the environment that make another binary, under their own names.
-    found |= {name: value for name, value in taken.items() if name.isupper() and name != _LINES}
-    return {name: _plain(value) for name, value in sorted(found.items())}
+    return {name: _plain(value) for name, value in sorted(options.items())}
 
 
 def is_compiled(kernel: object) -> bool:
