@@ -136,11 +136,11 @@ def _text(pairs: Sequence[Pair]) -> str:
         ]
         cells += ["" if copied is None else format_amount(copied / pair.calls)] * sizes
         table.add_row(printable(pair.label), *cells, f"{seen.launches / pair.calls:,.10g}")
-        told = [
+        kernels = [
             f"{name} {format_share(seconds / seen.seconds)} ({count(launches, 'launch', 'es')})"
             for name, (seconds, launches) in list(seen.kernels.items())[:MOST_KERNELS]
         ]
-        lines.append(printable(f"{pair.label}, {count(pair.calls, 'call')}: {'; '.join(told)}"))
+        lines.append(printable(f"{pair.label}, {count(pair.calls, 'call')}: {'; '.join(kernels)}"))
     return "\n".join([render(table, width(), sys.stdout.isatty()), "of one call; kernels and copies that overlap "
                       "count each, and idle time of the device counts in `measured` alone", *lines])  # fmt: skip
 

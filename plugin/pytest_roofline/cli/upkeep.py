@@ -132,14 +132,14 @@ def check(files: tuple[Path, ...], into: Path, as_json: bool) -> int:
 
 
 def _print_flaws(
-    found: "Sequence[tuple[Path, Flaw]]", baselines: dict[Path, Baseline], wrong: int
+    flaws: "Sequence[tuple[Path, Flaw]]", baselines: dict[Path, Baseline], wrong: int
 ) -> None:
     from ..report.baseline_tables import counted
 
-    for path, flaw in found:
+    for path, flaw in flaws:
         where = f"{path}{': ' if flaw.entry else ''}{flaw.entry}"
-        told = f"{flaw.observed}; expected {flaw.expected}; {flaw.remedy}"
-        say(printable(f"{'hint: ' if flaw.hint else ''}{where}: {told}"))
+        text = f"{flaw.observed}; expected {flaw.expected}; {flaw.remedy}"
+        say(printable(f"{'hint: ' if flaw.hint else ''}{where}: {text}"))
     count = sum(len(baseline.entries) + len(baseline.exact) for baseline in baselines.values())
     entries, files_read = (
         counted(count, "entry", "entries"),
@@ -154,8 +154,8 @@ def read_baselines(files: Sequence[Path], into: Path) -> dict[Path, Baseline]:
         raise BadFile(
             f"there is no folder {into} with baselines; name files, or the folder with --into"
         )
-    found = (path for path in sorted(into.glob("*.json")) if path.name != HARDWARE_FILE)
-    return {path: read_baseline(path) for path in files or found}
+    paths = (path for path in sorted(into.glob("*.json")) if path.name != HARDWARE_FILE)
+    return {path: read_baseline(path) for path in files or paths}
 
 
 @command("List the entries that no test uses any more.", into_option)
@@ -214,24 +214,28 @@ def prune(into: Path, tests: tuple[str, ...], applied: bool, as_json: bool) -> N
         )
 
 
-def _remove(found: Mapping[Path, Sequence[Unused]]) -> None:
-    """Take what was listed out of the files as they are now: the collection of tests took its time."""
-    for path, idle in found.items():
+def _remove(unused_by_path: Mapping[Path, Sequence[Unused]]) -> None:
+    """Remove the listed entries from the files as they are now: the collection of tests took its time."""
+    for path, idle in unused_by_path.items():
         if idle:
-            gone = {one.entry.identity for one in idle}
+            removed = {listed.entry.identity for listed in idle}
             with alone(path):
-                known = read_baseline(path)
-                kept = tuple(entry for entry in known.entries if entry.identity not in gone)
-                exact = tuple(entry for entry in known.exact if entry.identity not in gone)
-                write_baseline(path, replace(known, entries=kept, exact=exact))
+                baseline = read_baseline(path)
+                entries = tuple(
+                    entry for entry in baseline.entries if entry.identity not in removed
+                )
+                exact = tuple(entry for entry in baseline.exact if entry.identity not in removed)
+                write_baseline(path, replace(baseline, entries=entries, exact=exact))
 
 
 def _list_unused(path: Path, idle: Sequence[Unused]) -> None:
-    for one in idle:
+    for listed in idle:
         why = (
-            "its test has other parameters now" if one.benchmark_known else "there is no such test"
+            "its test has other parameters now"
+            if listed.benchmark_known
+            else "there is no such test"
         )
-        entry = one.entry
+        entry = listed.entry
         what = (
             f"{entry.target}; exact"
             if isinstance(entry, ExactEntry)

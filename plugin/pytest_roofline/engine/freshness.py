@@ -106,7 +106,7 @@ class Look:
         self._sets = sets
         own = self._own if before else []
         noted = own if any(map(_is_changeable, own)) else []
-        self._before = {_storage(one): _state(one) for one in noted}
+        self._before = {_storage(tensor): _state(tensor) for tensor in noted}
 
     def why_stale(
         self, fn: Callable[..., object], settle: Callable[[], object], free_bytes: Callable[[], int]
@@ -205,11 +205,14 @@ class Look:
         # In place, a call changed them once more; now they hold what the copies hold.
         if first != _outcome(fn(*given), written):
             return False
-        others = [
-            _outcome(fn(*_exchanged(given, by_id)), [by_id.get(id(one), one) for one in written])
+        outcomes = [
+            _outcome(
+                fn(*_exchanged(given, by_id)),
+                [by_id.get(id(tensor), tensor) for tensor in written],
+            )
             for by_id in copies
         ]
-        return others[0] == others[1] != first
+        return outcomes[0] == outcomes[1] != first
 
     def _stays(self, fn: Callable[..., object], kept: list[tuple[Any, Any]], level: float) -> bool:
         """Whether a call leaves what it should write to as it was spoiled."""
@@ -274,7 +277,7 @@ def _is_plain(tensor: Any) -> bool:
 
 
 def _is_changeable(tensor: Any) -> bool:
-    """Return true of floating-point numbers of its own; a number that indexes may not become another."""
+    """Return true if a tensor holds floating-point numbers of its own; a number that indexes stays."""
     if (
         not _is_plain(tensor)
         or not (tensor.is_floating_point() or tensor.is_complex())

@@ -334,8 +334,10 @@ def _attention_times(activities: Sequence[Activity]) -> list[AttentionTime]:
     return times
 
 
-def _attention_time(phase: Phase, found: Sequence[Activity], scores: int | None) -> AttentionTime:
-    kinds = _groups(found, BY_KIND)
+def _attention_time(
+    phase: Phase, activities: Sequence[Activity], scores: int | None
+) -> AttentionTime:
+    kinds = _groups(activities, BY_KIND)
     softmax, fused, products = (
         kinds.pop(kind, []) for kind in ("attention softmax", "attention fused", "matrix product")
     )
