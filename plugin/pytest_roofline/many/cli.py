@@ -60,11 +60,11 @@ def history(minimum: str, by: str, as_json: bool, **chosen: Any) -> None:
 
     Exit status: 0 nothing became slower, 1 something did, 2 the input cannot be used.
     """
+    least = parse_fraction(minimum, "--minimum")
+    many = _read(**chosen)
     from .history import history as history_of
     from .text import history_text
 
-    least = parse_fraction(minimum, "--minimum")
-    many = _read(**chosen)
     found = history_of(many, least, by)
     if not found.series:
         raise BadInput(
@@ -112,11 +112,11 @@ def fleet(minimum: str, by: str | None, as_json: bool, **chosen: Any) -> None:
 
     Exit status: 0 none was found, 1 one was, 2 the input cannot be used, or holds too few devices to say.
     """
+    least = parse_fraction(minimum, "--minimum")
+    many = _read(**chosen)
     from .fleet import fleet as fleet_of
     from .text import fleet_text
 
-    least = parse_fraction(minimum, "--minimum")
-    many = _read(**chosen)
     found = fleet_of(many, least)
     findings = [finding for finding in found.findings if by in (None, finding.level)]
     if not as_json:

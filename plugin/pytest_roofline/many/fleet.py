@@ -8,9 +8,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+from pandas import DataFrame
 
 from ..core.facts import known_of
+from ..core.groups import grouped
 from ..stats.outliers import MEDIAN_ERROR
 from ..stats.spread import class_of, priors
 from ..stats.stats import growth, quantile
@@ -30,9 +32,6 @@ from .levels import (
     levels_of,
 )
 from .reading import Many
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +109,7 @@ def fleet(many: Many, least: float = 0.05) -> Fleet:
     return Fleet(tuple(findings), tuple(hardware), several_nodes)
 
 
-def _of_hardware(
-    many: Many, name: str, cells: "DataFrame", reach: dict[str, float]
-) -> HardwareCount:
+def _of_hardware(many: Many, name: str, cells: DataFrame, reach: dict[str, float]) -> HardwareCount:
     """How much there is. Those whose tests have no middle to compare with are counted, too."""
     mine = {at: test for at, test in enumerate(many.tests) if test.hardware == name}
     rows = many.fit[many.fit["test"].isin(list(mine))]
@@ -138,23 +135,20 @@ def _of_hardware(
 class _Search:
     """What is slow of one hardware."""
 
-    def __init__(self, many: Many, hardware: str, cells: "DataFrame", least: float) -> None:
+    def __init__(self, many: Many, hardware: str, cells: DataFrame, least: float) -> None:
         self.many, self.hardware, self.cells, self.least = many, hardware, cells, least
         kind = str(many.runs["type"][int(cells["run"].iloc[0])])
         self.look = LOOK_AT_CPU if kind == "cpu" else LOOK
         self.levels: Levels = levels_of(cells, least, priors()[class_of(kind)].device)
 
     def findings(self) -> Iterator[SlowPart]:
-        """Parts that are slow on the whole, each once with all of its classes."""
+        """Yield the parts that are slow on the whole, each once with all of its classes."""
         names = _identities(self.many)
-        groups: dict[tuple[str, str], list[Effect]] = {}
-        for effect in self.levels.found:
-            groups.setdefault((effect.level, names.get(effect.part, effect.part)), []).append(
-                effect
-            )
+        groups = grouped(
+            self.levels.found, lambda effect: (effect.level, names.get(effect.part, effect.part))
+        )
         for (level, part), effects in groups.items():
-            effects.sort(key=lambda one: -one.size)
-            yield self._finding(level, part, effects)
+            yield self._finding(level, part, sorted(effects, key=lambda effect: -effect.size))
 
     def _finding(self, level: str, part: str, effects: Sequence[Effect]) -> SlowPart:
         node, kinds = effects[0].node, [one.kind for one in effects]
@@ -197,7 +191,7 @@ class _Search:
             effect.kind, change, low, high, min(1.0, effect.p), labels, rows["run"].nunique()
         )
 
-    def _rows_of(self, effect: Effect) -> "DataFrame":
+    def _rows_of(self, effect: Effect) -> DataFrame:
         cells = self.cells
         mine = (
             (cells["sort"] == effect.sort)
@@ -223,16 +217,17 @@ def _identities(many: Many) -> dict[str, str]:
 def _differs(many: Many, part: str, node: str, level: str) -> tuple[str, ...]:
     """What of the environment of a part is not as that of most other devices."""
     last = many.runs.drop_duplicates(["node", "device"], keep="last")
-    mine = last[last["device"] == part] if level == GPU else last[last["node"] == node]
-    mine = mine if len(mine) else last[last["node"] == node]
-    others = last[last["node"] != node]
+    on_node = last["node"] == node
+    is_part = last["device"] == part
+    mine = last[is_part if level == GPU and is_part.any() else on_node]
+    others = last[~on_node]
     if not len(mine) or len(others) < FEWEST:
         return ()
-    own = many.environments[mine["environment"].iloc[-1]].everything()
+    facts = many.environments[mine["environment"].iloc[-1]].everything()
     return tuple(
-        f"{name} {known_of(own, name)} (others {value})"
+        f"{name} {known_of(facts, name)} (others {value})"
         for name, value in _usual(many, others["environment"]).items()
-        if known_of(own, name) != value
+        if known_of(facts, name) != value
     )
 
 

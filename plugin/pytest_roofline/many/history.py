@@ -6,19 +6,18 @@ What the middle of at least four units does is common: it is taken out before ea
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy
+from pandas import DataFrame
 
 from ..core.facts import known_of
+from ..core.groups import grouped
 from ..stats.outliers import MEDIAN_ERROR
 from ..stats.spread import class_of, priors
 from ..stats.stats import growth
 from .reading import Many
-from .steps import FEWEST_RUNS, RunSeries, SeriesChange, examine
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
-
-    from .steps import Values
+from .steps import FEWEST_RUNS, RunSeries, SeriesChange, Values, examine
 
 # A common change needs so many units: of fewer, one alone moves the middle.
 FEWEST_UNITS = 4
@@ -95,9 +94,7 @@ class History:
 def history(many: Many, least: float = 0.02, by: str = "device") -> History:
     """Steps and drifts of all tests."""
     single, short = _series(many, by)
-    by_test: dict[int, list[RunSeries]] = {}
-    for series in single:
-        by_test.setdefault(series.test, []).append(series)
+    by_test = grouped(single, lambda series: series.test)
     common = [middle for mine in by_test.values() if (middle := _middle(mine)) is not None]
     together = examine(common, priors(), least)
     followed: dict[int, list[str]] = {}
@@ -121,8 +118,6 @@ def history(many: Many, least: float = 0.02, by: str = "device") -> History:
 
 def _series(many: Many, by: str) -> tuple[list[RunSeries], int]:
     """The series that are long enough, and how many are too short; a point is the median of a run's processes."""
-    import numpy
-
     dated = many.runs["started"].notna()
     rows = many.fit[many.fit["run"].map(dated)]
     points = (
@@ -148,10 +143,8 @@ def _series(many: Many, by: str) -> tuple[list[RunSeries], int]:
     return found, short
 
 
-def _units(many: Many, points: "DataFrame", by: str) -> "Values":
+def _units(many: Many, points: DataFrame, by: str) -> Values:
     """What each point is of. Hosts of CPUs that come and go under new names are one series together."""
-    import numpy
-
     runs = many.runs
     counts = runs.groupby(["hardware", "node"])["path"].transform("size")
     stay = counts.groupby(runs["hardware"]).transform("median") >= FEWEST_RUNS
@@ -162,14 +155,11 @@ def _units(many: Many, points: "DataFrame", by: str) -> "Values":
         by == "device"
     )
     node, own = (column.to_numpy(dtype=object)[points["run"]] for column in (runs["node"], unit))
-    found: Values = numpy.where(several, node, own)
-    return found
+    return numpy.asarray(numpy.where(several, node, own))
 
 
 def _middle(series: Sequence[RunSeries]) -> RunSeries | None:
     """The middle of all units of one test: what they did together; None of fewer units or points than that takes."""
-    import numpy
-
     if len(series) < FEWEST_UNITS:
         return None
     runs = numpy.concatenate([one.runs for one in series])
@@ -195,8 +185,6 @@ def _without(
     series: RunSeries, common: Sequence[SeriesChange], followed: dict[int, list[str]]
 ) -> RunSeries:
     """A series without the common changes that it follows, which are noted by their `id`."""
-    import numpy
-
     logs = series.logs
     for found in common:
         if found.kind == "step":
@@ -235,8 +223,6 @@ def _grouped(many: Many, found: Sequence[SeriesChange]) -> list[list[SeriesChang
 
 def _span(found: SeriesChange) -> tuple[int, int]:
     """The runs between which a step may lie: noise can move it by one of its own runs."""
-    import numpy
-
     runs = found.series.runs if found.series.raw is None else found.series.raw[0]
     place = int(numpy.searchsorted(runs, found.after))
     return int(runs[max(0, place - 2)]), int(runs[min(len(runs) - 1, place + 1)])

@@ -9,16 +9,15 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy
+from pandas import DataFrame, Series, concat
 
 from ..core.keys import canonical
 from ..core.work import rate_suffix
 from ..stats.outliers import LEVEL, MEDIAN_ERROR, scale_of
 from ..stats.stats import quantile
 from .reading import Many, Test
-
-if TYPE_CHECKING:
-    from pandas import DataFrame, Series
 
 # Fewer parts than this have no middle that one of them does not move.
 FEWEST = 4
@@ -68,14 +67,12 @@ def class_of_test(test: Test, seconds: float) -> str:
     return HOST if test.work.wire_bytes else MEMORY
 
 
-def cells_of(many: Many, hardware: str) -> tuple["DataFrame", int]:
+def cells_of(many: Many, hardware: str) -> tuple[DataFrame, int]:
     """A row for each run, test and part of one hardware, and how many measurements over several nodes tell of none.
 
     Columns are `run`, `test`, `sort`, `part`, `node`, `first`, `second` (the GPUs of a link, as numbers of their node),
     `class`, `excess` (log seconds above the test's middle).
     """
-    import numpy
-
     mine = numpy.array([test.hardware == hardware for test in many.tests], dtype=bool)
     rows = many.fit[mine[many.fit["test"]]]
     alone = (
@@ -102,10 +99,8 @@ def cells_of(many: Many, hardware: str) -> tuple["DataFrame", int]:
     return cells.assign(**{"class": cells["test"].map(classes)}), int((~alone).sum())
 
 
-def _place(cells: "DataFrame", many: Many) -> None:
+def _place(cells: DataFrame, many: Many) -> None:
     """Add to each row what it is of: `node`, `sort`, `part`, `first`, `second`."""
-    import numpy
-
     tests, runs = many.tests, many.runs.loc[cells["run"]]
     ends = numpy.array([_ends(test) for test in tests]).reshape(-1, 2)[cells["test"]]
     several = numpy.array([test.several for test in tests], dtype=bool)[cells["test"]]
@@ -143,7 +138,7 @@ def _ends(test: Test) -> tuple[int, int]:
     return min(source, target), max(source, target)
 
 
-def _middles(cells: "DataFrame", tests: tuple[Test, ...]) -> "Series[float]":
+def _middles(cells: DataFrame, tests: tuple[Test, ...]) -> "Series[float]":
     """Of each row the middle of what it compares with, not a number where that is of fewer than four parts."""
     wider = {number: case_of(test) for number, test in enumerate(tests)}
     apart = cells["test"].map({number: is_apart(test) for number, test in enumerate(tests)})
@@ -216,7 +211,7 @@ class Effect:
     spread: float
     fellows: int
 
-    def holds(self, cells: "DataFrame") -> "Series[bool]":
+    def holds(self, cells: DataFrame) -> "Series[bool]":
         """Which cells of its node are its own."""
         if self.level == NODE:
             return cells["node"] == self.node
@@ -238,7 +233,7 @@ class Levels:
     reach: dict[str, float]
 
 
-def levels_of(cells: "DataFrame", least: float, device_spread: float) -> Levels:
+def levels_of(cells: DataFrame, least: float, device_spread: float) -> Levels:
     """Every part that is slower than chance allows, level by level."""
     keys = ["sort", "class", "part", "node", "first", "second"]
     # The middle of a part's runs, test by test, and then of its tests.
@@ -272,10 +267,8 @@ def levels_of(cells: "DataFrame", least: float, device_spread: float) -> Levels:
     return Levels(tuple(found), seen, reach)
 
 
-def _level(name: str, parts: "DataFrame", device_spread: float) -> "DataFrame | None":
+def _level(name: str, parts: DataFrame, device_spread: float) -> DataFrame | None:
     """All parts of one level, in all classes with four or more, each with its p as if there were no others."""
-    from pandas import concat
-
     found: list[DataFrame] = []
     for (sort, kind), group in parts.groupby(["sort", "class"], sort=True):
         values = _gathered(name, str(sort), group)
@@ -301,7 +294,7 @@ def _level(name: str, parts: "DataFrame", device_spread: float) -> "DataFrame | 
     return concat(found, ignore_index=True) if found else None
 
 
-def _gathered(name: str, sort: str, group: "DataFrame") -> "DataFrame":
+def _gathered(name: str, sort: str, group: DataFrame) -> DataFrame:
     """What of one sort and class tells of a level: `part`, `node`, `excess`, `count`; empty where nothing does."""
     if name == NODE and sort != NODE:
         return _nodes(sort, group)
@@ -310,7 +303,7 @@ def _gathered(name: str, sort: str, group: "DataFrame") -> "DataFrame":
     return group.assign(count=1)[VALUES] if name == sort else group.iloc[:0].assign(count=0)[VALUES]
 
 
-def _nodes(sort: str, group: "DataFrame") -> "DataFrame":
+def _nodes(sort: str, group: DataFrame) -> DataFrame:
     """What at least two thirds of a node's GPUs, or half of its links, exceed."""
     share = 0.5 if sort == LINK else 1 / 3
     by_node = group.groupby("node", sort=True)["excess"]
@@ -323,10 +316,8 @@ def _nodes(sort: str, group: "DataFrame") -> "DataFrame":
     return found.assign(part=found["node"], excess=excess)[VALUES]
 
 
-def _gpus_of_links(group: "DataFrame") -> "DataFrame":
+def _gpus_of_links(group: DataFrame) -> DataFrame:
     """The middle of all links that end at a GPU."""
-    from pandas import concat
-
     ends = concat([group.assign(end=group[name]) for name in ("first", "second")])
     found = ends.groupby(["node", "end"])["excess"].agg(["median", "count"]).reset_index()
     found = found[found["count"] >= FEWEST_LINKS]
@@ -335,7 +326,7 @@ def _gpus_of_links(group: "DataFrame") -> "DataFrame":
 
 
 def _slow(
-    level: "DataFrame | None", name: str, least: float, suspects: set[tuple[str, str, str]]
+    level: DataFrame | None, name: str, least: float, suspects: set[tuple[str, str, str]]
 ) -> Sequence[Effect]:
     """The parts that are slow. A p counts for every part and class, and for every level."""
     if level is None:

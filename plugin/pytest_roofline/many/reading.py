@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import msgspec
+from pandas import DataFrame, to_datetime
 
 from ..baselines.picking import is_imported
 from ..baselines.runs import FOREIGN, Run, cut_note, read_run
@@ -24,9 +24,6 @@ from ..core.work import Work
 from ..core.writing import write_atomically
 from ..hardware import identity_of, key_of
 from ..version import __version__
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 # Reasons that are printed of files that are left out.
 MOST_NAMED = 5
@@ -110,9 +107,9 @@ class Many:
         files: how many were asked for; `read` how many of them were read and not remembered.
     """
 
-    runs: "DataFrame"
+    runs: DataFrame
     tests: tuple[Test, ...]
-    rows: "DataFrame"
+    rows: DataFrame
     environments: dict[str, Environment]
     left_out: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -120,7 +117,7 @@ class Many:
     read: int = 0
 
     @property
-    def fit(self) -> "DataFrame":
+    def fit(self) -> DataFrame:
         """The rows that count."""
         return self.rows[self.rows["unfit"] == ""]
 
@@ -261,12 +258,10 @@ def _hosts(measurement: Measurement) -> str:
 
 def many_of(files: Sequence[RunFile], notes: Sequence[str] = (), read: int = 0) -> Many:
     """Runs, tests and rows of what was read."""
-    from pandas import DataFrame
-
     left_out = [one.broken for one in files if one.broken]
     readable = [one for one in files if not one.broken]
     environments = {
-        text: _record(text, Environment)
+        text: to_record(decode_json(text, "index"), Environment, "index")
         for text in dict.fromkeys(one.environment for one in readable)
     }
     runs, more = _runs(readable, environments)
@@ -287,10 +282,6 @@ def many_of(files: Sequence[RunFile], notes: Sequence[str] = (), read: int = 0) 
     return Many(runs, tuple(map(_test, texts)), table, environments, *told, len(files), read)
 
 
-def _record(text: str, record: type[Any]) -> Any:
-    return to_record(decode_json(text, "index"), record, "index")
-
-
 def _test(text: str) -> Test:
     raw = decode_json(text, "index")
     work, achieved = msgspec.convert(raw["work"], Work), tuple(raw["achieved"])
@@ -300,10 +291,8 @@ def _test(text: str) -> Test:
 
 def _runs(
     files: Sequence[RunFile], environments: dict[str, Environment]
-) -> tuple["DataFrame", list[str]]:
+) -> tuple[DataFrame, list[str]]:
     """A row a run, those of a fake device and copies of a run that is there already left out, with the reasons."""
-    from pandas import DataFrame, to_datetime
-
     runs = DataFrame(
         [
             [*(getattr(one, name) for name in NAMES), *_facts(environments[one.environment])]

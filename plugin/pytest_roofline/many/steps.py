@@ -13,16 +13,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
+import numpy
+from scipy import special
+from scipy.ndimage import median_filter
+
+from ..core.groups import grouped
 from ..stats.outlook import WORTH_REPORTING
 from ..stats.spread import Prior, borrow
 from ..stats.stats import quantile
 
-if TYPE_CHECKING:
-    from numpy import ndarray
-
-    Values = ndarray[Any, Any]
+Values: TypeAlias = numpy.ndarray[Any, Any]
 
 # Two segments of three runs: fewer cannot show a step that is more than an outlier.
 FEWEST_RUNS, SHORTEST = 6, 3
@@ -48,11 +50,11 @@ class RunSeries:
 
     test: int
     unit: str
-    runs: "Values"
-    days: "Values"
-    logs: "Values"
+    runs: Values
+    days: Values
+    logs: Values
     kind: str = "device"
-    raw: "tuple[Values, Values] | None" = None
+    raw: tuple[Values, Values] | None = None
     steadier: float = 1.0
 
     @property
@@ -64,8 +66,6 @@ class RunSeries:
         """The last run before the step in front of point `cut`, from level `low` to `high`, and the first behind it."""
         if self.raw is None:
             return int(self.runs[cut - 1]), int(self.runs[cut])
-        import numpy
-
         runs, logs = self.raw
         start = int(numpy.searchsorted(runs, self.runs[cut - 2], side="right")) if cut > 1 else 0
         end = int(numpy.searchsorted(runs, self.runs[cut], side="right"))
@@ -81,29 +81,33 @@ class Shape:
 
     cuts: tuple[int, ...]
     levels: tuple[float, ...]
-    rest: "Values"
+    residuals: Values
 
     @property
     def bounds(self) -> list[int]:
         """The first point of each segment, and the end."""
-        return [0, *self.cuts, len(self.rest)]
+        return [0, *self.cuts, len(self.residuals)]
+
+    @property
+    def square(self) -> float:
+        """The sum of the squared residuals."""
+        return float(self.residuals @ self.residuals)
 
     @property
     def freedom(self) -> int:
         """Degrees of freedom of what is left: a slope takes two, with its level."""
-        return len(self.rest) - (len(self.levels) or 2)
+        return len(self.residuals) - (len(self.levels) or 2)
 
     @property
     def cost(self) -> float:
         """The Bayesian information criterion; less is better."""
-        count = len(self.rest)
-        square = max(float(self.rest @ self.rest) / count, 1e-12)
-        return count * math.log(square) + (
+        count = len(self.residuals)
+        return count * math.log(max(self.square / count, 1e-12)) + (
             STEP_PRICE * len(self.cuts) + (not self.levels)
         ) * math.log(count)
 
 
-def stepped(values: "Values", noise: float) -> Shape:
+def stepped(values: Values, noise: float) -> Shape:
     """The steps that explain a drawn-in series best."""
     import ruptures
 
@@ -113,34 +117,23 @@ def stepped(values: "Values", noise: float) -> Shape:
     return levelled(values, tuple(int(cut) for cut in found[:-1]))
 
 
-def levelled(values: "Values", cuts: tuple[int, ...]) -> Shape:
+def levelled(values: Values, cuts: tuple[int, ...]) -> Shape:
     """Steps at these places, with the mean of each segment as its level."""
-    import numpy
-
     parts = numpy.split(values, cuts)
     levels = tuple(float(part.mean()) for part in parts)
-    return Shape(
-        cuts,
-        levels,
-        numpy.concatenate([part - level for part, level in zip(parts, levels, strict=True)]),
-    )
+    return Shape(cuts, levels, values - numpy.repeat(levels, [len(part) for part in parts]))
 
 
-def sloped(days: "Values", values: "Values") -> Shape:
+def sloped(days: Values, values: Values) -> Shape:
     """A slope through all of a drawn-in series, by least squares."""
-    import numpy
-
     apart, flat = days - days.mean(), values - values.mean()
     square = float(apart @ apart)
-    rest: Values = flat - (float(apart @ flat) / square if square > 0 else 0.0) * apart
-    return Shape((), (), numpy.asarray(rest))
+    slope = float(apart @ flat) / square if square > 0 else 0.0
+    return Shape((), (), flat - slope * apart)
 
 
-def drawn_in(logs: "Values", noise: float) -> "Values":
+def drawn_in(logs: Values, noise: float) -> Values:
     """The series with single outliers drawn in towards the middle of their neighbours."""
-    import numpy
-    from scipy.ndimage import median_filter
-
     middle = median_filter(logs, size=NEIGHBOURS, mode="nearest")
     drawn: Values = numpy.clip(logs, middle - DRAWN_IN * noise, middle + DRAWN_IN * noise)
     return drawn
@@ -189,20 +182,29 @@ def examine(
     for one, noise in zip(series, _noises(series), strict=True):
         values = drawn_in(one.logs, noise)
         shape = min(stepped(values, noise), sloped(one.days, values), key=lambda shape: shape.cost)
-        away = one.logs - (values - shape.rest)
+        away = one.logs - (values - shape.residuals)
         cases.append(_Examined(one, values, shape, int((abs(away) > DRAWN_IN * noise).sum())))
     outliers = max(
         LEAST_OUTLIERS,
         sum(case.outliers for case in cases) / sum(len(case.values) for case in cases),
     )
-    together = _SharedNoise(_spreads(cases, priors), _inflation(cases), outliers, 2 * len(series))
-    return [found for case in cases for found in _Judge(case, together, math.log1p(least)).settle()]
+    spreads, inflation = _spreads(cases, priors), _inflation(cases)
+    changes: list[SeriesChange] = []
+    for case in cases:
+        changes += _Judge(
+            case.series,
+            case.values,
+            spreads[case.series.kind],
+            inflation,
+            outliers=(case.outliers + SHARED_RUNS * outliers) / (len(case.values) + SHARED_RUNS),
+            times=2 * len(series),
+            least=math.log1p(least),
+        ).settle(case.shape)
+    return changes
 
 
 def _noises(series: Sequence[RunSeries]) -> list[float]:
     """The standard deviation of each series by the differences of neighbours, which steps and drifts hardly touch."""
-    import numpy
-
     own = [
         float(numpy.median(numpy.abs(numpy.diff(one.logs)))) / MAD / math.sqrt(2) for one in series
     ]
@@ -219,70 +221,62 @@ class _Examined:
     """A series with its drawn-in values, their shape, and how many points lie further from it than noise goes."""
 
     series: RunSeries
-    values: "Values"
+    values: Values
     shape: Shape
     outliers: int
 
 
-@dataclass(frozen=True, slots=True)
-class _SharedNoise:
-    """What all series say together: spreads by class, inflation, share of outliers; and how often each p counts."""
-
-    spreads: dict[str, Prior]
-    inflation: float
-    outliers: float
-    times: int
-
-
 def _spreads(cases: Sequence[_Examined], priors: dict[str, Prior]) -> dict[str, Prior]:
     """The spread of what is left, by class: from all series of the class where there are enough."""
-    found = {}
-    for kind in {case.series.kind for case in cases}:
-        mine = [case for case in cases if case.series.kind == kind]
+    spreads = {}
+    for kind, mine in grouped(cases, lambda case: case.series.kind).items():
         shapes = [case.shape for case in mine]
-        told = [(float(one.rest @ one.rest) / max(1, one.freedom), one.freedom) for one in shapes]
+        variances = [(shape.square / max(1, shape.freedom), shape.freedom) for shape in shapes]
         steadier = max(case.series.steadier for case in mine)
         # One point is one run, with all that lies between processes and between sessions.
         assumed = Prior(steadier * math.hypot(priors[kind].process, priors[kind].session), 0.0, 0.0)
-        found[kind] = borrow(assumed, told)
-    return found
+        spreads[kind] = borrow(assumed, variances)
+    return spreads
 
 
 def _inflation(cases: Sequence[_Examined]) -> float:
-    """By how much neighbours that go together blow up the variance of a mean: (1 + ρ) / (1 − ρ), never under 1."""
-    shapes = [case.shape for case in cases if float(case.shape.rest @ case.shape.rest) > 0]
-    # What a fit leaves is correlated by it: by about −1/n for each of its parameters.
-    told = [
-        float(shape.rest[1:] @ shape.rest[:-1]) / float(shape.rest @ shape.rest)
-        + (len(shape.rest) - shape.freedom) / len(shape.rest)
+    """Return (1 + ρ) / (1 − ρ) for the median correlation ρ of neighbouring residuals, at least 1.
+
+    The variance of a mean is larger by this factor than that of as many independent values.
+    """
+    shapes = [case.shape for case in cases if case.shape.square > 0]
+    # A fit correlates its residuals by about −1/n for each of its parameters.
+    correlations = [
+        float(shape.residuals[1:] @ shape.residuals[:-1]) / shape.square
+        + (len(shape.residuals) - shape.freedom) / len(shape.residuals)
         for shape in shapes
     ]
-    correlation = min(MOST_CORRELATION, max(0.0, median(told))) if told else 0.0
-    return (1 + correlation) / (1 - correlation)
+    typical = min(MOST_CORRELATION, max(0.0, median(correlations or [0.0])))
+    return (1 + typical) / (1 - typical)
 
 
+@dataclass(frozen=True, slots=True)
 class _Judge:
-    """Takes away from a series' shape what chance could have made."""
+    """Removes from the shape of a series all that chance could have made.
 
-    def __init__(self, case: _Examined, together: _SharedNoise, least: float) -> None:
-        self.series, self.values, self.shape, self.least = (
-            case.series,
-            case.values,
-            case.shape,
-            least,
-        )
-        self.prior, self.inflation, self.times = (
-            together.spreads[case.series.kind],
-            together.inflation,
-            together.times,
-        )
-        self.outliers = (case.outliers + SHARED_RUNS * together.outliers) / (
-            len(case.values) + SHARED_RUNS
-        )
+    Args:
+        prior: the spread of a point, by all series of its class; `inflation` by how much neighbours raise the variance
+            of a mean.
+        outliers: share of the points that are outliers.
+        times: for how many tests a p counts.
+        least: the smallest change to report, in log seconds.
+    """
 
-    def settle(self) -> list[SeriesChange]:
-        """What stands."""
-        shape = self.shape
+    series: RunSeries
+    values: Values
+    prior: Prior
+    inflation: float
+    outliers: float
+    times: int
+    least: float
+
+    def settle(self, shape: Shape) -> list[SeriesChange]:
+        """Return the changes that are surely more than chance."""
         if not shape.levels:
             drift = self._drift()
             if drift is not None:
@@ -302,13 +296,9 @@ class _Judge:
     def _variance(self, shape: Shape) -> tuple[float, float]:
         """Of one point: what is left, joined with what the others tell; and its degrees of freedom."""
         freedom = shape.freedom + self.prior.freedom
-        return (
-            float(shape.rest @ shape.rest) + self.prior.freedom * self.prior.process**2
-        ) / freedom, freedom
+        return (shape.square + self.prior.freedom * self.prior.process**2) / freedom, freedom
 
     def _step(self, shape: Shape, number: int) -> SeriesChange:
-        from scipy import special
-
         variance, freedom = self._variance(shape)
         start, cut, end = shape.bounds[number : number + 3]
         means = self._of_mean(shape, start, cut, variance) + self._of_mean(
@@ -328,12 +318,13 @@ class _Judge:
 
     def _of_mean(self, shape: Shape, start: int, end: int, variance: float) -> float:
         """The variance of a segment's mean; one that is more restless than the others counts as it is."""
-        rest = shape.rest[start:end]
-        return max(variance, float(rest @ rest) / max(1, len(rest) - 1)) / len(rest)
+        residuals = shape.residuals[start:end]
+        square = float(residuals @ residuals)
+        return max(variance, square / max(1, len(residuals) - 1)) / len(residuals)
 
     def _drift(self) -> SeriesChange | None:
         """The drift, by Mann and Kendall's test, and Theil and Sen's slope; None where it does not stand."""
-        from scipy import special, stats
+        from scipy import stats
 
         days, values = self.series.days, self.values
         chance = float(stats.kendalltau(days, values).pvalue)

@@ -1,12 +1,13 @@
 """What `roofline history` and `roofline fleet` print, the worst first."""
 
 import datetime
+import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 from statistics import median
 
+from ..core.groups import grouped
 from ..core.units import count, format_percent, format_seconds, format_tolerance, listed, printable
 from ..report.tables import TextTable, render
 from .fleet import Fleet, HardwareCount, SlowPart
@@ -34,7 +35,7 @@ def trend(logs: Sequence[float], width: int = 16) -> str:
         return ""
     ticks = min(width, len(logs))
     cuts = [len(logs) * place // ticks for place in range(ticks + 1)]
-    heights = [median(logs[start:end]) for start, end in pairwise(cuts)]
+    heights = [median(logs[start:end]) for start, end in itertools.pairwise(cuts)]
     middle, reach = (min(heights) + max(heights)) / 2, max(LEAST_REACH, max(heights) - min(heights))
     return "".join(
         TICKS[round(((height - middle) / reach + 0.5) * (len(TICKS) - 1))] for height in heights
@@ -42,18 +43,15 @@ def trend(logs: Sequence[float], width: int = 16) -> str:
 
 
 def _unfit_lines(many: Many) -> list[str]:
-    """Why measurements do not count, those that differ in numbers only as one; empty where all do."""
-    counts: Counter[str] = Counter()
-    example: dict[str, str] = {}
-    for reason, number in many.unfit.items():
-        kind = re.sub(r"\d[\d.]*", "#", reason)
-        counts[kind] += number
-        example.setdefault(kind, reason)
-    if not counts:
+    """Return why measurements do not count; reasons that differ in numbers only are one line."""
+    unfit = many.unfit
+    if not unfit:
         return []
-    told = [f"{number} × {example[kind]}" for kind, number in counts.most_common()]
-    whole = f"{sum(counts.values())} of {len(many.rows)} measurements do not count"
-    return [printable(f"{whole}: {listed(told, MOST_REASONS, '; ')}")]
+    alike = grouped(unfit, lambda reason: re.sub(r"\d[\d.]*", "#", reason)).values()
+    counts = Counter({reasons[0]: sum(map(unfit.__getitem__, reasons)) for reasons in alike})
+    lines = [f"{number} × {reason}" for reason, number in counts.most_common()]
+    total = f"{counts.total()} of {len(many.rows)} measurements do not count"
+    return [printable(f"{total}: {listed(lines, MOST_REASONS, '; ')}")]
 
 
 def _span(low: float, high: float) -> str:
@@ -63,7 +61,7 @@ def _span(low: float, high: float) -> str:
 
 def history_text(many: Many, found: History, width: int, colour: bool) -> str:
     """Every change, then every test with its trend, then what was looked at."""
-    lines = []
+    lines: list[str] = []
     for change in found.changes[:MOST_TOLD]:
         lines += [*map(printable, _change_lines(many, change)), ""]
     if len(found.changes) > MOST_TOLD:
@@ -174,7 +172,7 @@ def fleet_text(
             f"{found.over_several_nodes} measurements are over several nodes, and say nothing of a single one"
         )
     for hardware in found.hardware:
-        lines += [printable(line) for line in _hardware_lines(hardware)]
+        lines += map(printable, _hardware_lines(hardware))
     counts = Counter(finding.level for finding in findings)
     told = [
         f"{counts[level]} {word}{'s' * (counts[level] > 1)}"
@@ -190,14 +188,13 @@ def fleet_text(
 
 def _none_found(found: Fleet, by: str | None) -> str:
     """`none was found; a node that is less than 49 % slower would not have been`: few say little of each other."""
-    reach: dict[str, float] = {}
-    for level, share in (
-        item for one in found.hardware if one.judged for item in one.detectable.items()
-    ):
-        if by in (None, level):
-            reach[level] = max(share, reach.get(level, 0.0))
-    least = {WORDS[level]: format_tolerance(round(share, 3)) for level, share in reach.items()}
-    hidden = [f"a {word} that is less than {share} slower" for word, share in least.items()]
+    judged = [hardware.detectable.items() for hardware in found.hardware if hardware.judged]
+    shares = grouped(itertools.chain(*judged), lambda item: item[0])
+    hidden = [
+        f"a {WORDS[level]} that is less than {format_tolerance(round(max(items)[1], 3))} slower"
+        for level, items in shares.items()
+        if by in (None, level)
+    ]
     return (
         f"none was found; {listed(hidden, len(hidden), ', ')} would not have been"
         if hidden
@@ -245,17 +242,18 @@ def _hardware_lines(hardware: HardwareCount) -> list[str]:
     }
     *parts, runs = (count(number, name) for name, number in counts.items())
     much = f"{hardware.hardware}: {', '.join(parts)} in {runs}"
-    hidden = []
+    if hardware.judged:
+        reach = ", ".join(
+            f"a {WORDS[level]} from {format_percent(share)}"
+            for level, share in hardware.detectable.items()
+        )
+        lines = [f"{much}; would have found, in any class of tests, {reach}"]
+    else:
+        expected = "too few to say which of them is slow; expected 4 that ran the same tests"
+        lines = [f"{much}: {expected}"]
     if hardware.unplaced:
-        hidden = [
+        lines.append(
             f"{hardware.hardware}: devices and links inside a node are not told apart in "
             f"{count(hardware.unplaced, 'imported run')}; a slow one among them does not show"
-        ]
-    if not hardware.judged:
-        expected = "too few to say which of them is slow; expected 4 that ran the same tests"
-        return [f"{much}: {expected}", *hidden]
-    reach = ", ".join(
-        f"a {WORDS[level]} from {format_percent(share)}"
-        for level, share in hardware.detectable.items()
-    )
-    return [f"{much}; would have found, in any class of tests, {reach}", *hidden]
+        )
+    return lines
