@@ -11,6 +11,7 @@ from typing import Any
 from ..core.entries import RESOURCES, Baseline, Entry, ExactEntry
 from ..core.errors import BadFile, BadInput
 from ..core.facts import HardwareKey
+from ..core.groups import grouped
 from ..core.keys import Key, canonical
 from ..core.storage import check_name, check_schema, decode_json, read_bytes, to_plain, to_record
 from ..core.writing import json_text, write_atomically, write_new
@@ -31,6 +32,12 @@ def read_baseline(path: Path) -> Baseline:
     return baseline
 
 
+def baseline_of(family: str, folder: Path) -> Baseline:
+    """Return the baseline of a family in a folder, without entries where there is none yet."""
+    path = folder / f"{family}.json"
+    return read_baseline(path) if path.exists() else Baseline(family, ())
+
+
 def _refuse_duplicates(entries: Sequence[Entry | ExactEntry], where: str) -> None:
     seen: dict[str, int] = {}
     for index, entry in enumerate(entries):
@@ -45,11 +52,12 @@ def _refuse_duplicates(entries: Sequence[Entry | ExactEntry], where: str) -> Non
 
 def write_baseline(path: Path, baseline: Baseline, *, new: bool = False) -> None:
     """Write a baseline so that a renewal is a reviewable diff: sorted entries and keys, two spaces, final newline."""
-    entries, exact = (
+    ordered = Baseline(
+        baseline.family,
         tuple(sorted(baseline.entries, key=_order)),
-        tuple(sorted(baseline.exact, key=_order)),
+        exact=tuple(sorted(baseline.exact, key=_order)),
     )
-    text = json_text(to_plain(Baseline(baseline.family, entries, exact=exact)), sort_keys=True)
+    text = json_text(to_plain(ordered), sort_keys=True)
     (write_new if new else write_atomically)(path, text)
 
 
@@ -105,9 +113,7 @@ class Entries:
         self._entries = entries
         self.paths = tuple(paths)
         self.exact = exact or {}
-        self._by_benchmark: dict[tuple[str, str], list[Entry]] = {}
-        for entry, _ in entries.values():
-            self._by_benchmark.setdefault((entry.benchmark, entry.name), []).append(entry)
+        self._by_benchmark = grouped(self, lambda entry: (entry.benchmark, entry.name))
 
     @classmethod
     def merged(cls, paths: Sequence[Path]) -> "Entries":

@@ -29,7 +29,7 @@ from ..stats.spread import Group, Prior
 from ..stats.stats import CONFIDENCE, Difference, difference, growth
 from ..stats.verdicts import Kind, judge, other_mode
 from .comparators import class_of_key, default_tolerance, priors_of, reference_of
-from .files import key_of_entry, read_baseline, write_baseline
+from .files import baseline_of, key_of_entry, write_baseline
 from .plausible import refuse_absurd
 from .runs import now
 
@@ -87,7 +87,7 @@ def changes(
 ) -> list[Change]:
     """What approving `proposal` into `folder` would do to each of its entries that are not exact."""
     refuse_absurd(proposal)
-    known = {entry.identity: entry for entry in _file(proposal.family, folder).entries}
+    known = {entry.identity: entry for entry in baseline_of(proposal.family, folder).entries}
     assumed = priors_of(known.values())
     found = [
         renew(
@@ -128,7 +128,7 @@ def approve(
     """Merge a proposal into the family's file in `folder`, whole or not at all; other entries stay as they are."""
     path = folder / f"{proposal.family}.json"
     with alone(path):
-        before = _file(proposal.family, folder)
+        before = baseline_of(proposal.family, folder)
         known = {entry.identity: entry for entry in before.entries}
         for change in changes(
             proposal, folder, only=only, replaces=replaces, accept_slower=accept_slower
@@ -136,11 +136,6 @@ def approve(
             known[change.entry.identity] = change.entry
         write_baseline(path, replace(before, entries=tuple(known.values())))
     return path
-
-
-def _file(family: str, folder: Path) -> Baseline:
-    path = folder / f"{family}.json"
-    return read_baseline(path) if path.exists() else Baseline(family, ())
 
 
 def select(
@@ -265,11 +260,8 @@ def _why_other(joined: Entry, before: Entry, proposed: Sequence[Session]) -> str
     if joined.work != before.work:
         return "its work changed"
     reference = reference_of(before, "")
-    return (
-        "timed in another mode"
-        if any(other_mode(session.achieved, reference) for session in proposed)
-        else ""
-    )
+    other = any(other_mode(session.achieved, reference) for session in proposed)
+    return "timed in another mode" if other else ""
 
 
 def _why_anew(fresh: Sequence[Session], before: Entry, tolerance: float, prior: Prior) -> str:

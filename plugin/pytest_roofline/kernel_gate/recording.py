@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from ..baselines.files import read_baseline, write_baseline
+from ..baselines.files import baseline_of, write_baseline
 from ..baselines.runs import Run
-from ..core.entries import RESOURCES, Baseline, ExactEntry
+from ..core.entries import RESOURCES, ExactEntry
 from ..core.resources import FigureChange
 from ..core.units import printable
 from ..core.writing import alone
@@ -79,7 +79,7 @@ def exact_path(folder: Path) -> Path:
 
 def exact_changes(entries: Sequence[ExactEntry], folder: Path) -> list[ExactChange]:
     """What approving entries into a folder would do to each."""
-    known = {entry.identity: entry for entry in _file(folder).exact}
+    known = {entry.identity: entry for entry in baseline_of(RESOURCES, folder).exact}
     return [_change(entry, known.get(entry.identity)) for entry in entries]
 
 
@@ -96,15 +96,9 @@ def approve_exact(entries: Sequence[ExactEntry], folder: Path) -> Path:
     """Merge entries into the file of a folder, whole or not at all; other entries stay as they are."""
     path = exact_path(folder)
     with alone(path):
-        before = _file(folder)
-        known = {entry.identity: entry for entry in before.exact}
-        known |= {
-            entry.identity: _change(entry, known.get(entry.identity)).entry for entry in entries
-        }
-        write_baseline(path, replace(before, exact=tuple(known.values())))
+        before = baseline_of(RESOURCES, folder)
+        after = {entry.identity: entry for entry in before.exact}
+        for change in exact_changes(entries, folder):
+            after[change.entry.identity] = change.entry
+        write_baseline(path, replace(before, exact=tuple(after.values())))
     return path
-
-
-def _file(folder: Path) -> Baseline:
-    path = exact_path(folder)
-    return read_baseline(path) if path.exists() else Baseline(RESOURCES, ())
