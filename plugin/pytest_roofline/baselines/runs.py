@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from ..core.errors import BadFile
 from ..core.facts import Environment
+from ..core.groups import grouped
 from ..core.judgements import Judgement
 from ..core.keys import told_by_position
 from ..core.memory import MemoryUse, OutOfMemory
@@ -52,6 +53,12 @@ LINE_TYPES: dict[str, type[Line]] = {
 }
 _NAMES = {kind: name for name, kind in LINE_TYPES.items()}
 FOREIGN = "`roofline import LOG --save NAME` makes one of another tool's log"
+# Of a measurement with this label, the reason why nothing may be compared with it.
+UNFIT_LABELS = {
+    OVERSUBSCRIBED: "more ranks than cores, so it tells of the scheduler",
+    PROFILED: "it was taken while a profiler was attached, or after one in the same process; run it without",
+    SIBLINGS: "it is of one of several devices, which are held against each other in the same run",
+}
 # A footer has a line for every sweep.
 MOST_FOOTER_BYTES = 2**20
 
@@ -90,14 +97,14 @@ class Run:
     @cached_property
     def environment(self) -> Environment:
         """That of its header, with the packages and libraries that were there at its end."""
-        known = self.header.environment
+        begun = self.header.environment
         if self.footer is None:
-            return known
-        packages, libraries = (
-            known.packages | self.footer.packages,
-            known.libraries | self.footer.libraries,
+            return begun
+        return replace(
+            begun,
+            packages=begun.packages | self.footer.packages,
+            libraries=begun.libraries | self.footer.libraries,
         )
-        return replace(known, packages=packages, libraries=libraries)
 
     @property
     def drill(self) -> str:
@@ -142,14 +149,9 @@ class Run:
         if CANARY in measurement.samples.labels:
             # Of no test whose end could speak against it.
             return ""
-        if OVERSUBSCRIBED in measurement.samples.labels:
-            return "more ranks than cores, so it tells of the scheduler"
-        if PROFILED in measurement.samples.labels:
-            return "it was taken while a profiler was attached, or after one in the same process; run it without"
-        if SIBLINGS in measurement.samples.labels:
-            return (
-                "it is of one of several devices, which are held against each other in the same run"
-            )
+        for label, reason in UNFIT_LABELS.items():
+            if label in measurement.samples.labels:
+                return reason
         if measurement.siblings_busy:
             return f"{measurement.siblings_busy}, and the host's link is shared"
         return self._test_unfit(measurement.test_id, accept_slower)
@@ -169,19 +171,14 @@ class Run:
         if test_id not in self._ended:
             return "its test did not come to its end"
         ended = self.not_passed.get(test_id)
-        # A test that failed for having no baseline is what a baseline is made from.
-        without_baseline = (
-            ended is not None
-            and "NO BASELINE" in ended.verdicts
-            and "REGRESSED" not in ended.verdicts
-        )
-        if ended is None or (ended.by_verdict and (accept_slower or without_baseline)):
+        if ended is None:
             return ""
-        return (
-            f"its test {ended.outcome}: {ended.reason}"
-            if ended.outcome == "failed"
-            else "its test was skipped"
-        )
+        # A test that failed for having no baseline is what a baseline is made from.
+        without_baseline = "NO BASELINE" in ended.verdicts and "REGRESSED" not in ended.verdicts
+        if ended.by_verdict and (accept_slower or without_baseline):
+            return ""
+        skipped = ended.outcome != "failed"
+        return "its test was skipped" if skipped else f"its test {ended.outcome}: {ended.reason}"
 
 
 def cut_note(path: Path | str) -> str:
@@ -251,7 +248,7 @@ def assemble(path: Path, records: list[Line], cut: bool) -> Run:
         calibrations=_all(records, Calibration),
         judgements=_all(records, Judgement),
         out_of_memory=_all(records, OutOfMemory),
-        spoiled=_spoiled(_all(records, Measurement)),
+        spoiled=_mostly_invalid(_all(records, Measurement)),
         resources=_all(records, Resources),
         exact=_all(records, ExactJudgement),
         figures=_all(records, Figure),
@@ -264,23 +261,15 @@ def _all(records: Sequence[Line], kind: type[Record]) -> tuple[Record, ...]:
     return tuple(record for record in records if isinstance(record, kind))
 
 
-def _spoiled(measurements: Sequence[Measurement]) -> dict[str, str]:
-    """By key, why the sound processes of a run stand for nothing either: over half of all were invalid, as there."""
-    everyone: dict[str, dict[str, bool]] = {}
-    for measurement in measurements:
-        sound = everyone.setdefault(measurement.key.identity, {})
-        sound[measurement.process] = (
-            sound.get(measurement.process, False) or not measurement.invalid
-        )
-    counts = {
-        identity: (list(sound.values()).count(False), len(sound))
-        for identity, sound in everyone.items()
-    }
-    return {
-        identity: f"{invalid} of its {total} processes were invalid"
-        for identity, (invalid, total) in counts.items()
-        if invalid > MOST_EXCLUDED * total
-    }
+def _mostly_invalid(measurements: Sequence[Measurement]) -> dict[str, str]:
+    """Return, by key, the reason to discard all its processes: over half of them were invalid."""
+    reasons = {}
+    for identity, attempts in grouped(measurements, lambda m: m.key.identity).items():
+        total = len({attempt.process for attempt in attempts})
+        valid = len({attempt.process for attempt in attempts if not attempt.invalid})
+        if total - valid > MOST_EXCLUDED * total:
+            reasons[identity] = f"{total - valid} of its {total} processes were invalid"
+    return reasons
 
 
 def encode_line(record: Line) -> str:
