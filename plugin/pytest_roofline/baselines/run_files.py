@@ -13,6 +13,7 @@ from typing import TextIO
 
 from ..core.errors import BadFile, BadInput, CannotStore
 from ..core.facts import HardwareKey
+from ..core.records import Footer, Header
 from ..core.storage import check_name
 from ..core.units import printable
 from ..hardware import key_of
@@ -63,10 +64,14 @@ class RunWriter:
         """Append one record."""
         line = encode_line(record)
         self._lines.append(line)
-        if self._file is None and not self.trouble:
+        if self._file is not None:
+            try:
+                self._file.write(line)
+                self._file.flush()
+            except OSError as error:
+                self._fall_back(error)
+        elif not self.trouble:
             self._open_first()
-        elif self._file is not None:
-            self._append(line)
 
     def read_back(self) -> Run | None:
         """Everything that was written, as it is read from a file, also where it could not be saved; None of nothing."""
@@ -107,14 +112,6 @@ class RunWriter:
             path.unlink(missing_ok=True)
             raise
         self.path = path
-
-    def _append(self, line: str) -> None:
-        assert self._file is not None
-        try:
-            self._file.write(line)
-            self._file.flush()
-        except OSError as error:
-            self._fall_back(error)
 
     def _fall_back(self, error: OSError) -> None:
         wanted = self.folder / "runs" / f"{self.name}.jsonl"
@@ -296,38 +293,29 @@ class Watched:
 
 def watched(folder: Path, hardware: HardwareKey) -> list[Watched]:
     """The runs in a folder that watched on this hardware, the oldest first; damaged files are left out."""
-    found = []
-    for path in (folder / "runs").glob("*.jsonl"):
-        try:
-            ends = ends_of(path)
-        except (BadFile, OSError):
-            continue
-        if ends is None:
-            continue
-        header, footer = ends
-        if footer.shadow is not None and key_of(header.environment).alone == hardware.alone:
-            found.append(
-                (
-                    header.started,
-                    Watched(header.started[:10], footer.shadow, footer.exit_status != 0),
-                )
-            )
-    return [run for _, run in sorted(found, key=lambda one: one[0])]
+    return [
+        Watched(header.started[:10], footer.shadow, footer.exit_status != 0)
+        for header, footer in sorted(_ends(folder), key=lambda ends: ends[0].started)
+        if footer.shadow is not None and key_of(header.environment).alone == hardware.alone
+    ]
 
 
 def settings_of_last_green(folder: Path, besides: Path | None) -> tuple[str, ...]:
     """The settings from outside the command of the newest green gate in a folder, `besides` left out."""
-    newest = ""
     settings: tuple[str, ...] = ()
+    for _, footer in sorted(_ends(folder, besides), key=lambda ends: ends[0].started):
+        green = footer.exit_status == 0 and footer.shadow is None
+        if green and footer.elsewhere is not None:
+            settings = footer.elsewhere
+    return settings
+
+
+def _ends(folder: Path, besides: Path | None = None) -> Iterator[tuple[Header, Footer]]:
+    """Yield header and footer of every run in a folder that came to its end, damaged files left out."""
     for path in (folder / "runs").glob(f"*{SUFFIX}"):
         ends = None
         if path != besides:
             with contextlib.suppress(BadFile, OSError):
                 ends = ends_of(path)
-        if ends is None:
-            continue
-        header, footer = ends
-        green = footer.exit_status == 0 and footer.shadow is None
-        if green and footer.elsewhere is not None and header.started >= newest:
-            newest, settings = header.started, footer.elsewhere
-    return settings
+        if ends is not None:
+            yield ends
