@@ -15,6 +15,7 @@ from statistics import fmean, variance
 from scipy import special
 
 from ..core.errors import BadInput
+from ..core.groups import grouped
 from ..core.keys import Key
 from ..core.rows import Row, badness
 from ..hardware import identity_of
@@ -61,10 +62,8 @@ class DeviceChanges:
     def _units(self, side: Changes) -> list[float]:
         if not self.by_node:
             return list(side.values())
-        hosts = dict.fromkeys(host for host, _ in side)
-        return [
-            fmean(change for place, change in side.items() if place[0] == host) for host in hosts
-        ]
+        by_host = grouped(side, lambda place: place[0])
+        return [fmean(side[place] for place in places) for places in by_host.values()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +156,7 @@ def _side(before: Sequence[Run], after: Sequence[Run], without: frozenset[str]) 
         for side in (before, after)
     )
     # A device may have moved to another host in between.
-    was, now = (
-        {device: place for place in old for device in [place[1]]},
-        {place[1]: place for place in new},
-    )
+    was, now = ({place[1]: place for place in places} for places in (old, new))
     side = RolloutSide(
         devices=tuple(place for place in old if place[1] in now),
         gone=tuple(device for device in was if device not in now),
@@ -181,19 +177,24 @@ def _side(before: Sequence[Run], after: Sequence[Run], without: frozenset[str]) 
 
 
 def _by_place(runs: Sequence[Run], without: frozenset[str]) -> dict[Place, list[Run]]:
-    found: dict[Place, list[Run]] = {}
-    for run in runs:
-        host = run.header.environment.host.name
-        device = identity_of(run.header.environment) or host
-        if device not in without:
-            found.setdefault((host, device), []).append(run)
-    return found
+    places = grouped(runs, _place)
+    return {place: mine for place, mine in places.items() if place[1] not in without}
+
+
+def _place(run: Run) -> Place:
+    host = run.header.environment.host.name
+    return host, identity_of(run.header.environment) or host
 
 
 def _environment(before: Sequence[Run], after: Sequence[Run]) -> list[str]:
     facts = [run.environment.everything() for run in before]
-    found = (changed_environment(run.environment.everything(), facts) for run in after)
-    return list(dict.fromkeys(change for changes in found for change in changes))
+    return list(
+        dict.fromkeys(
+            change
+            for run in after
+            for change in changed_environment(run.environment.everything(), facts)
+        )
+    )
 
 
 def _change(before: RunComparator, after: RunComparator, key: Key) -> float | None:
