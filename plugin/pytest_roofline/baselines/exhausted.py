@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from ..core.facts import HardwareKey
+from ..core.groups import grouped
 from ..core.keys import Key, canonical, label_of
 from ..core.memory import OutOfMemory
 from ..core.rows import Row
@@ -50,16 +51,14 @@ def lost_since(
     before: Comparator, after: Comparator, known: ExactKnown, compiled: Collection[str]
 ) -> list[Row]:
     """What a newer side has no time for, or compiled, any more, because the test ran out of memory; each once."""
-    measured: dict[tuple[str, str], set[str]] = {}
-    for key in after.keys():  # noqa: SIM118
-        measured.setdefault((key.benchmark, canonical(key.parameters)), set()).add(key.name)
+    measured = grouped(after.keys(), lambda key: (key.benchmark, canonical(key.parameters)))
     times: dict[str, Row] = {}
     kernels: dict[str, Row] = {}
     for run in after.runs:
         hardware = key_of(run.header.environment)
         for record in run.out_of_memory:
             benchmark, parameters = record.benchmark, record.parameters
-            names = measured.get((benchmark, canonical(parameters)), set())
+            names = {key.name for key in measured.get((benchmark, canonical(parameters)), [])}
             for name, seconds in lost_times(before, benchmark, parameters, hardware, names).items():
                 label = label_of(benchmark, parameters, name)
                 times.setdefault(label, _lost(label, seconds, record))

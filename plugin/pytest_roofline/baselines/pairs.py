@@ -10,6 +10,7 @@ from itertools import takewhile
 from statistics import geometric_mean, variance
 
 from ..core.errors import BadInput
+from ..core.groups import grouped
 from ..core.keys import BY_POSITION, Key, Scalar, canonical, value_text
 from ..core.records import Measurement
 from ..core.rows import Row, badness
@@ -123,13 +124,11 @@ def compare_by(
         raise BadInput(
             f"no test with {parameter}={base} has a twin that differs in {parameter} alone"
         )
-    lent = _lent(twins)
-    settled = settle(
-        {f"{at}": _verdict(one, tolerance, lent) for at, one in enumerate(twins)}, len(twins)
-    ).values()
+    prior = _lent(twins)
+    verdicts = {f"{number}": _verdict(pair, tolerance, prior) for number, pair in enumerate(twins)}
     rows = [
-        (one.other.value, _row(one, parameter, verdict, len(twins)))
-        for one, verdict in zip(twins, settled, strict=True)
+        (pair.other.value, _row(pair, parameter, verdict, len(twins)))
+        for pair, verdict in zip(twins, settle(verdicts, len(twins)).values(), strict=True)
     ]
     return Contrast(
         parameter=parameter,
@@ -206,10 +205,11 @@ def _verdict(one: Twins, asked: float | None, lent: Prior) -> Verdict:
     tolerance = own or asked or default_tolerance(one.other.taken[0].key)
     new_s, base_s = one.pairs_s
     if not new_s:
-        told: dict[str, list[str]] = {}
-        for side in (side for side in sides if not side.sound):
-            told.setdefault(side.unfit[-1], []).append(side.value)
-        reason = "; ".join(f"{' and '.join(values)}: {why}" for why, values in told.items())
+        unsound = [side for side in sides if not side.sound]
+        reason = "; ".join(
+            f"{' and '.join(side.value for side in alike)}: {why}"
+            for why, alike in grouped(unsound, lambda side: side.unfit[-1]).items()
+        )
         return Verdict(Kind.INVALID, tolerance, reason=reason or "no process timed both")
     if len(new_s) == 1:
         alone = math.log(new_s[0] / base_s[0])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..core.entries import RESOURCES, Baseline, Entry, Session
 from ..core.errors import BadInput, OtherHardware
+from ..core.groups import grouped
 from ..core.keys import Key, told_by_position
 from ..core.records import Measurement
 from ..core.samples import SIBLINGS, for_neighbours
@@ -125,11 +126,8 @@ def _fit(runs: Sequence[Run], gated: bool, accept_slower: bool) -> tuple[Taken, 
             (identity, re.sub(r"[\d.]+", "", why)): why for (identity, _), why in unfit.items()
         }.values()
         # A process that has one unfit attempt under a key is unfit as a whole: keeping the good half would select.
-        whole: dict[str, list[Measurement]] = {}
-        for measurement in fit:
-            if _process(measurement) not in unfit:
-                whole.setdefault(measurement.key.identity, []).append(measurement)
-        for identity, measurements in whole.items():
+        whole = [measurement for measurement in fit if _process(measurement) not in unfit]
+        for identity, measurements in grouped(whole, lambda m: m.key.identity).items():
             taken.setdefault(identity, []).append((run, measurements))
     return taken, left_out
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
+from ..core.groups import grouped
 from ..core.judgements import Judgement
 from ..core.memory import OutOfMemory
 from ..core.records import Measurement, Outcome
@@ -197,15 +198,11 @@ def _why(row: Row) -> str:
 def _timed(run: Run, ended: dict[str, Ending]) -> Iterator[Row]:
     judged = {(one.test_id, one.name): one for one in run.judgements}
     exhausted = {(one.test_id, one.name) for one in run.out_of_memory}
-    trials: dict[tuple[str, str], list[Measurement]] = {}
-    for measurement in run.tested:
-        # What a measurement had taken before memory ran out is no result; that it ran out has a row of its own.
-        if not (measurement.invalid and (measurement.test_id, measurement.key.name) in exhausted):
-            trials.setdefault((measurement.test_id, measurement.key.identity), []).append(
-                measurement
-            )
-    for (test_id, _), measurements in trials.items():
-        standing = KeyResults(list(measurements)).standing(None)
+    # What a measurement had taken before memory ran out is no result; that it ran out has a row of its own.
+    results = (m for m in run.tested if not (m.invalid and (m.test_id, m.key.name) in exhausted))
+    by_test = grouped(results, lambda measurement: (measurement.test_id, measurement.key.identity))
+    for (test_id, _), measurements in by_test.items():
+        standing = KeyResults(measurements).standing(None)
         judgement, ending = judged.get((test_id, standing.key.name)), ended.get(test_id, Ending())
         word, reason = said(ending, judgement, standing, standing.invalid)
         yield timed_row(
