@@ -30,8 +30,14 @@ def check(path: Path, baseline: Baseline, now: datetime.datetime) -> list[Flaw]:
     """Everything that is wrong with a baseline file, in the order of its entries."""
     flaws = []
     if path.stem != baseline.family:
-        remedy = "approve it, or rename it: files are found by name"
-        flaws.append(Flaw(f"the file is {path.name}", f"{baseline.family}.json", remedy, hint=True))
+        flaws.append(
+            Flaw(
+                f"the file is {path.name}",
+                f"{baseline.family}.json",
+                "approve it, or rename it: files are found by name",
+                hint=True,
+            )
+        )
     for entry in baseline.entries:
         found = _measured(entry, now) if entry.kind == "measured" else _published(entry)
         flaws += [
@@ -74,13 +80,18 @@ def _measured(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
     if not _has_provenance(entry):
         yield Flaw("no provenance", "what it was measured with", _ANEW)
     if rate_suffix(entry.metric) is None and entry.metric != "time_s":
-        expected = f"a name that ends in {', '.join(RATE_SUFFIXES)}, or time_s"
-        yield Flaw(f"metric {entry.metric!r}", expected, "say in the metric how bytes were counted")
+        yield Flaw(
+            f"metric {entry.metric!r}",
+            f"a name that ends in {', '.join(RATE_SUFFIXES)}, or time_s",
+            "say in the metric how bytes were counted",
+        )
     low, high = min(entry.medians), max(entry.medians)
     if high > MOST_APART * low:
-        observed = f"processes from {format_seconds(low)} to {format_seconds(high)}"
-        remedy = "find the odd session, and propose without its run"
-        yield Flaw(observed, f"at most {MOST_APART:g} times as long", remedy)
+        yield Flaw(
+            f"processes from {format_seconds(low)} to {format_seconds(high)}",
+            f"at most {MOST_APART:g} times as long",
+            "find the odd session, and propose without its run",
+        )
     for run_id, count in Counter(session.run_id for session in entry.sessions).items():
         if count > 1:
             yield Flaw(
@@ -95,8 +106,11 @@ def _measured(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
         if session.started and time is None:
             yield Flaw(begun, "a date in ISO 8601", "write down when it was, or record it anew")
         elif time is not None and time > now + CLOCKS_APART:
-            remedy = "set that clock right, record it anew"
-            yield Flaw(f"{begun}, in the future", f"before {now:%Y-%m-%d %H:%M}", remedy)
+            yield Flaw(
+                f"{begun}, in the future",
+                f"before {now:%Y-%m-%d %H:%M}",
+                "set that clock right, record it anew",
+            )
     flaw = absurd_entry(entry)
     if flaw is not None:
         yield flaw
@@ -106,14 +120,21 @@ def _published(entry: Entry) -> Iterator[Flaw]:
     needed = ("unit", "source") if entry.kind == "floor" else ("unit", "convention", "source")
     missing = [name for name in needed if not str(getattr(entry, name)).strip()]
     if missing:
-        expected = f"{', '.join(needed[:-1])} and {needed[-1]}"
-        yield Flaw(f"no {' and no '.join(missing)}", expected, "say what the figure means")
+        yield Flaw(
+            f"no {' and no '.join(missing)}",
+            f"{', '.join(needed[:-1])} and {needed[-1]}",
+            "say what the figure means",
+        )
     if entry.kind in ("threshold", "floor"):
         yield from _limit(entry)
     elif entry.hardware.product is None and not entry.note:
         # A note that says why it is open is answer enough.
-        remedy = "name it in `hardware`, unless it holds for every variant"
-        yield Flaw("no product", "the exact variant, such as h100-sxm5", remedy, hint=True)
+        yield Flaw(
+            "no product",
+            "the exact variant, such as h100-sxm5",
+            "name it in `hardware`, unless it holds for every variant",
+            hint=True,
+        )
 
 
 def _limit(entry: Entry) -> Iterator[Flaw]:
