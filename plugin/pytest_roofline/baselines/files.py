@@ -89,8 +89,14 @@ class BaselineFolders:
 
     def everything(self) -> "Entries":
         """All entries of all families, for questions that no device can be asked for."""
-        paths = [path for folder in self.folders for path in sorted(folder.glob("*.json"))]
-        return Entries.merged([path for path in paths if _is_baseline(path)])
+        return Entries.merged(
+            [
+                path
+                for folder in self.folders
+                for path in sorted(folder.glob("*.json"))
+                if _is_baseline(path)
+            ]
+        )
 
 
 def _is_baseline(path: Path) -> bool:
@@ -199,19 +205,16 @@ def unused(entries: Iterable[Entry | ExactEntry], planned: Sequence[PlannedTest]
     return [
         Unused(entry, entry.benchmark in tests)
         for entry in entries
-        if not (_stands_alone(entry) or _is_used(entry, tests.get(entry.benchmark, {})))
+        if not _is_used(entry, tests.get(entry.benchmark, {}))
     ]
 
 
-def _stands_alone(entry: Entry | ExactEntry) -> bool:
-    """Whether an entry is of no test: a canary's, or one that a program made."""
-    if not isinstance(entry, Entry):
-        return False
-    return entry.is_canary or (entry.kind != "measured" and "made_by" in entry.provenance)
-
-
 def _is_used(entry: Entry | ExactEntry, tests: dict[str, dict[str, Any]]) -> bool:
-    """Whether one of the tests, by their canonical parameters, is meant; published entries may name some only."""
+    """Return if an entry is of one of the tests, by their canonical parameters, or of no test at all."""
+    if isinstance(entry, Entry) and entry.is_canary:
+        return True
     if isinstance(entry, ExactEntry) or entry.kind == "measured":
         return canonical(entry.parameters) in tests
-    return any(entry.speaks_of(parameters) for parameters in tests.values())
+    # A program made it, or it is published, and may name some of the parameters only.
+    published_for = map(entry.speaks_of, tests.values())
+    return "made_by" in entry.provenance or any(published_for)
