@@ -5,12 +5,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from functools import cached_property
+from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from statistics import median
 
 from ..core.entries import Entry, Statistic
 from ..core.errors import BadFile, BadInput
 from ..core.facts import HardwareKey
+from ..core.groups import grouped
 from ..core.keys import Key, canonical, told_by_position
 from ..core.records import Measurement
 from ..core.samples import IMPORTED
@@ -53,15 +56,18 @@ class Comparator(ABC):
     def keys(self) -> list[Key]:
         """Everything that it knows."""
 
+    def measured(self, key: Key) -> list[Measurement]:
+        """Return all measurements of a key; none of entries."""
+        del key
+        return []
+
     def measurement(self, key: Key) -> Measurement | None:
         """One of the measurements of a key, for its work and its roofline, which are those of all; None of entries."""
-        del key
-        return None
+        return next(iter(self.measured(key)), None)
 
     def tolerance(self, key: Key) -> float | None:
         """The tolerance that the test itself asked for, in its marker or its call; None of entries."""
-        del key
-        return None
+        return next((m.tolerance for m in self.measured(key) if m.tolerance), None)
 
     def judged(self, key: Key) -> tuple[Group, ...]:
         """The processes of a key as they are judged."""
@@ -75,8 +81,11 @@ class Comparator(ABC):
 
     def references(self) -> list[tuple[Key, Reference]]:
         """Everything that it knows, for what only many tests can tell."""
-        known = ((key, self.reference(key)) for key in self.keys())
-        return [(key, reference) for key, reference in known if reference is not None]
+        return [
+            (key, reference)
+            for key in self.keys()
+            if (reference := self.reference(key)) is not None
+        ]
 
     def hardware(self) -> list[HardwareKey]:
         """Every hardware that it knows anything of."""
@@ -124,10 +133,10 @@ class BaselineComparator(Comparator):
         return [key_of_entry(entry) for entry in self.entries if entry.kind == "measured"]
 
     def _entry(self, key: Key) -> Entry | None:
-        known = (
-            entry for entry in self.entries.of(key.benchmark, key.name) if entry.kind == "measured"
-        )
-        return next((entry for entry in known if entry.matches(key)), None)
+        for entry in self.entries.of(key.benchmark, key.name):
+            if entry.kind == "measured" and entry.matches(key):
+                return entry
+        return None
 
 
 # A run's name, when it began, and its device: a name alone may be that of each night, or of each node.
@@ -173,7 +182,7 @@ class RunComparator(Comparator):
         processes = self._processes.get(key.identity)
         if not processes:
             return None
-        measured = self._measured(key)
+        measured = self.measured(key)
         return Reference(
             groups=_by_session(
                 {process: pooled_median(attempts) for process, attempts in processes.items()}
@@ -200,17 +209,12 @@ class RunComparator(Comparator):
 
     def summary(self, key: Key, statistic: Statistic) -> Summary:
         """The same, with whether every attempt was taken in a way that tells the statistic itself."""
-        told = all(exact(one.samples, statistic) for one in self._measured(key))
+        told = all(exact(one.samples, statistic) for one in self.measured(key))
         return Summary(self.judged(key, statistic), told)
 
-    def _measured(self, key: Key) -> list[Measurement]:
-        return [
-            one for attempts in self._processes.get(key.identity, {}).values() for one in attempts
-        ]
-
-    def measurement(self, key: Key) -> Measurement | None:
-        """The first."""
-        return next(iter(self._measured(key)), None)
+    def measured(self, key: Key) -> list[Measurement]:
+        """Return every attempt of every process under a key, in the order of the runs."""
+        return list(chain.from_iterable(self._processes.get(key.identity, {}).values()))
 
     def work(self, key: Key) -> Work | None:
         """The work that the runs timed."""
@@ -222,21 +226,15 @@ class RunComparator(Comparator):
         one = self.measurement(key)
         return key.label if one is None else one.label
 
-    def tolerance(self, key: Key) -> float | None:
-        """The first that there is."""
-        return next((one.tolerance for one in self._measured(key) if one.tolerance), None)
-
     def keys(self) -> list[Key]:
         """Every key measured, in the order of the runs."""
         return list(self._keys.values())
 
 
 def _by_session(processes: dict[Process, float]) -> tuple[Group, ...]:
-    sessions: dict[Session, list[float]] = {}
-    for (session, _), seconds in processes.items():
-        sessions.setdefault(session, []).append(seconds)
     return tuple(
-        Group(tuple(medians), device, began) for (_, began, device), medians in sessions.items()
+        Group(tuple(processes[process] for process in members), device, began)
+        for (_, began, device), members in grouped(processes, itemgetter(0)).items()
     )
 
 
@@ -322,15 +320,15 @@ def find_reference(comparator: Comparator, key: Key, work: Work) -> tuple[Refere
     reference = comparator.reference(key)
     if reference is not None:
         return reference, ""
-    alike = [
-        one
-        for one in comparator.keys()  # noqa: SIM118
-        if (one.benchmark, one.name) == (key.benchmark, key.name)
+    elsewhere = [
+        other.hardware
+        for other in comparator.keys()  # noqa: SIM118
+        if (other.benchmark, other.name) == (key.benchmark, key.name)
+        and other.hardware != key.hardware
     ]
-    others = [one.hardware for one in alike if one.hardware != key.hardware]
-    if others:
-        told = "; ".join(str(hardware) for hardware in nearest(key.hardware, others))
-        return None, f"no entry for this hardware ({key.hardware}); nearest known: {told}"
+    if elsewhere:
+        names = "; ".join(map(str, nearest(key.hardware, elsewhere)))
+        return None, f"no entry for this hardware ({key.hardware}); nearest known: {names}"
     return (
         None,
         f"{comparator.name} has no such measurement"
