@@ -136,16 +136,15 @@ def _verdicts(
         kind: prior_of(known, kind) for kind in {class_of_key(key) for key, _ in known}
     }
     policies = {
-        key.identity: policy_of(
-            key,
-            one.reference,
-            kinds[class_of_key(key)],
+        pair.key.identity: policy_of(
+            pair.key,
+            pair.reference,
+            kinds[class_of_key(pair.key)],
             count,
-            own=after.tolerance(key),
+            own=after.tolerance(pair.key),
             asked=tolerance,
         )
-        for one in tests
-        for key in [one.key]
+        for pair in tests
     }
     shared, moved = _shared(
         after, found, {identity: policy.tolerance for identity, policy in policies.items()}
@@ -193,12 +192,12 @@ def _only_before(before: Comparator, after: Comparator, keys: Sequence[Key]) -> 
         if not key.is_canary and key.identity not in measured
     ]
     limits = [entry for entry in before.entries if entry.gates and entry.kind == "threshold"]
-    ours = [
-        entry
+    return only + [
+        entry.label
         for entry in limits
         if any(entry.hardware.alone.covers(machine) for machine in machines)
+        and not any(entry.matches(key) for key in keys)
     ]
-    return only + [entry.label for entry in ours if not any(entry.matches(key) for key in keys)]
 
 
 def _row(after: Comparator, one: _Pair, verdict: Verdict, idle: Sequence[Idle]) -> Row:
@@ -272,21 +271,17 @@ def _unfit_rows(
     """What the new run measured but cannot vouch for: shown as INVALID, never left out in silence."""
     rows = {}
     for measurement, why in after.unfit:
-        if {SIBLINGS, CANARY} & set(measurement.samples.labels):
-            # Judged in its own run, against the others there, or not at all.
-            continue
         key = measurement.key
-        if key.identity not in known:
-            reference, _ = find_reference(before, key, measurement.work)
-            verdict = Verdict(
-                Kind.INVALID, tolerance or default_tolerance(key), reason=why, reference=reference
-            )
-            judgement = judgement_of(
-                verdict, measurement.label, name=key.name, test_id=measurement.test_id
-            )
-            rows[key.identity] = compared_row(
-                key, measurement.work, judgement, measurement.median_s
-            )
+        # Siblings and canaries are judged in their own run, against the others there, or not at all.
+        if key.identity in known or {SIBLINGS, CANARY} & set(measurement.samples.labels):
+            continue
+        reference, _ = find_reference(before, key, measurement.work)
+        limit = tolerance or default_tolerance(key)
+        verdict = Verdict(Kind.INVALID, limit, reason=why, reference=reference)
+        judgement = judgement_of(
+            verdict, measurement.label, name=key.name, test_id=measurement.test_id
+        )
+        rows[key.identity] = compared_row(key, measurement.work, judgement, measurement.median_s)
     return list(rows.values())
 
 
