@@ -73,19 +73,16 @@ class Twins:
 
 
 def _parts(one: Measurement) -> tuple[str, list[str]]:
-    """The name of a measurement, `step[].forward`, and what stands between its brackets."""
-    head, bracket, rest = one.label.removesuffix(
-        f".{one.key.name}" if one.key.name else ""
-    ).partition("[")
-    return head + bracket + "]" * bool(bracket), rest.removesuffix("]").split("-")
+    """Return the name of a measurement, `step[].forward`, and the words between its brackets."""
+    name = f".{one.key.name}" if one.key.name else ""
+    head, bracket, words = one.label.removesuffix(name).partition("[")
+    return head + bracket + "]" * bool(bracket), words.removesuffix("]").split("-")
 
 
 def _shared(mine: list[str], theirs: list[str]) -> list[str]:
-    """What both begin with."""
-    return [
-        word
-        for word, _ in takewhile(lambda pair: pair[0] == pair[1], zip(mine, theirs, strict=False))
-    ]
+    """Return the words that both begin with."""
+    pairs = zip(mine, theirs, strict=False)
+    return [word for word, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +104,8 @@ def compare_by(
         BadInput: no test has the parameter, or none has this base and another value.
     """
     tests = _sides(runs, parameter)
-    base = _checked(
-        runs,
-        parameter,
-        base,
-        list(dict.fromkeys(value for sides in tests.values() for value in sides)),
-    )
+    values = dict.fromkeys(value for sides in tests.values() for value in sides)
+    base = _checked(runs, parameter, base, list(values))
     whole = [sides for sides in tests.values() if base in sides and len(sides) > 1]
     twins = [
         Twins(sides[base], side)
@@ -161,13 +154,14 @@ def twin_of(key: Key, parameter: str) -> tuple[str, str] | None:
 def _sides(runs: Sequence[Run], parameter: str) -> dict[str, dict[str, Way]]:
     """By test without the parameter, and by value. A rate's name, which may hold the value, tells no tests apart."""
     tests: dict[str, dict[str, Way]] = {}
-    for source, one in ((run, one) for run in runs for one in run.tested):
-        found = twin_of(one.key, parameter)
-        if found is not None:
-            twin, value = found
-            side = tests.setdefault(twin, {}).setdefault(value, Way(value))
-            side.taken.append(one)
-            side.unfit.append(source.unfit(one, accept_slower=True))
+    for run in runs:
+        for measurement in run.tested:
+            twin_and_value = twin_of(measurement.key, parameter)
+            if twin_and_value is not None:
+                twin, value = twin_and_value
+                side = tests.setdefault(twin, {}).setdefault(value, Way(value))
+                side.taken.append(measurement)
+                side.unfit.append(run.unfit(measurement, accept_slower=True))
     return tests
 
 
