@@ -251,17 +251,12 @@ def _rows(
         alone[identity] = judge_once(_difference(one, lent or _assumed(key, one.units)), limit)
     rows = []
     for identity, verdict in settle(alone, len(changes)).items():
-        key = side.keys[identity]
-        reason = (
-            _reason(verdict, changes[identity], len(changes))
-            if verdict.kind is Kind.INCONCLUSIVE
-            else ""
-        )
-        # Its times stand for no side: what a row says of one is left out.
-        judgement = judgement_of(
-            replace(verdict, reason=reason, difference=None), side.labels[identity]
-        )
-        rows.append(compared_row(key, None, judgement, None, unit=None))
+        is_open = verdict.kind is Kind.INCONCLUSIVE
+        reason = _reason(verdict, changes[identity], len(changes)) if is_open else ""
+        # Its times stand for no side: a row leaves them out.
+        verdict = replace(verdict, reason=reason, difference=None)
+        judgement = judgement_of(verdict, side.labels[identity])
+        rows.append(compared_row(side.keys[identity], None, judgement, None, unit=None))
     return sorted(rows, key=lambda row: badness(row.verdict, row.change))
 
 
