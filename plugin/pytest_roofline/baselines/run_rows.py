@@ -78,9 +78,8 @@ def said(
         return FAILED, judged.reason if judged is not None else reason_of(ending.outcome)
     if judged is not None and judged.verdict not in _VERDICTS:
         return UNKNOWN, f"the run file has {judged.verdict[:100]!r} for a verdict, which is none"
-    peak = judged.peak if isinstance(judged, Judgement) else None
-    if isinstance(judged, Judgement) and peak is not None and judged.overall != judged.verdict:
-        return peak.verdict, peak.reason
+    if isinstance(judged, Judgement) and judged.peak and judged.overall != judged.verdict:
+        return judged.peak.verdict, judged.peak.reason
     if judged is not None:
         return judged.verdict, judged.reason
     for label in (OVERSUBSCRIBED, PROFILED):
