@@ -145,9 +145,8 @@ def select(
     labels = list(dict.fromkeys([*(entry.label for entry in entries), *beside]))
     for part in parts:
         if not any(part in label for label in labels):
-            more = f" and {len(labels) - 5} more" if len(labels) > 5 else ""
             raise BadInput(
-                f"no entry has {part!r} in its label; there are {', '.join(labels[:5]) or 'none'}{more}"
+                f"no entry has {part!r} in its label; there are {listed(labels, 5) or 'none'}"
             )
     return [entry for entry in entries if not parts or any(part in entry.label for part in parts)]
 
