@@ -80,10 +80,13 @@ def judge_exact(
     changes = figure_changes(reference.figures, found.figures, slack or {})
     lost = [name for name in JUDGED if name in reference.figures and name not in found.figures]
     why = f"{', '.join(lost)} cannot be compared any more: {unread or 'not read'}" if lost else ""
-    kind = _kind({change.verdict for change in changes}, lost)
-    told = _remarks(found, reference)
     return replace(
-        said, verdict=kind.value, reason=why, changes=changes, remarks=told, source=source
+        said,
+        verdict=_kind({change.verdict for change in changes}, lost).value,
+        reason=why,
+        changes=changes,
+        remarks=_remarks(found, reference),
+        source=source,
     )
 
 
@@ -116,28 +119,23 @@ def _value(figures: Mapping[str, int], figure: str) -> int | None:
 
 
 def _ordered(figures: set[str]) -> list[str]:
-    """The judged ones in their order, then matrix instructions, then the rest by name."""
-    judged = list(JUDGED)
+    """The judged ones in their order, then matrix instructions, then all others by name."""
 
-    def place(figure: str) -> tuple[int, int, str]:
-        if figure in JUDGED:
-            return 0, judged.index(figure), ""
-        return (
-            (1 if matrix_generation(figure) else 2),
-            SHOWN.index(figure) if figure in SHOWN else -1,
-            figure,
-        )
+    def place(figure: str) -> tuple[bool, int, str]:
+        shown_at = SHOWN.index(figure) if figure in SHOWN else -1
+        return not matrix_generation(figure), shown_at, figure
 
-    return sorted(figures, key=place)
+    judged = [figure for figure in JUDGED if figure in figures]
+    return judged + sorted(figures - JUDGED.keys(), key=place)
 
 
 def _rises(before: Mapping[str, int], after: Mapping[str, int]) -> int:
     """The generation of a kind of matrix instruction that is new and above all that were there; 0 where none is."""
-    most = max(
-        (matrix_generation(figure) for figure, number in before.items() if number), default=0
+    old, new = (
+        max((matrix_generation(figure) for figure, number in side.items() if number), default=0)
+        for side in (before, after)
     )
-    new = max((matrix_generation(figure) for figure, number in after.items() if number), default=0)
-    return new if new > most > 0 else 0
+    return new if new > old > 0 else 0
 
 
 def _change(
@@ -194,21 +192,16 @@ class KnownKernel:
     unread: str = ""
 
 
+@dataclass(frozen=True, slots=True)
 class ExactKnown:
     """What is known of compiled kernels, by identity; `name` is of the files, for a person.
 
     `unfit` is what runs found last and cannot vouch for, with the reason; `kernels` may hold an older word on it.
     """
 
-    def __init__(
-        self,
-        kernels: Mapping[str, KnownKernel],
-        name: str,
-        unfit: Mapping[str, tuple[Resources, str]] | None = None,
-    ) -> None:
-        self.kernels = kernels
-        self.name = name
-        self.unfit = unfit or {}
+    kernels: Mapping[str, KnownKernel]
+    name: str
+    unfit: Mapping[str, tuple[Resources, str]] = field(default_factory=dict)
 
     def find(self, key: ResourceKey) -> tuple[KnownKernel | None, str]:
         """What stands under a key; or None, and why there is none."""
