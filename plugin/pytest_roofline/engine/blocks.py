@@ -7,11 +7,13 @@ if the device has not reached the block's first stamp when the host has submitte
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ..core.errors import DeviceError
 from .devices import Device, Stamp
 from .peers import ALONE, Agreement, Peers
 
+Answer = TypeVar("Answer")
 # The spin behind a block that tells the clock it ran at, in seconds: some 2·10⁵ cycles.
 PROBE_S = 1e-4
 # A spin in front of a probe on an idle device, so that the probe's own launch is not in it.
@@ -64,15 +66,12 @@ class Stopwatch:
 
     def settle(self) -> None:
         """Wait until everything submitted is done."""
-        with self.answering():
-            self.device.synchronize()
+        self._ask(self.device.synchronize)
 
     def span_s(self, submit: Callable[[], None]) -> float:
         """Seconds of what `submit` submits, waited for; the host may well be behind."""
         self._begin(isolated=self.isolated)
         span_s = self._own_span_s(submit)
-        if self.agreement.alone:
-            return span_s
         span_s, self.submit_s = self.agreement.most(span_s, self.submit_s)
         return span_s
 
@@ -91,8 +90,7 @@ class Stopwatch:
         self._begin(isolated=False)
         self.settle()
         if spin_cycles:
-            with self.answering():
-                self.device.spin(spin_cycles)
+            self._ask(self.device.spin, spin_cycles)
         self._submit(submit)
         cost_s = self.submit_s
         self.settle()
@@ -112,9 +110,9 @@ class Stopwatch:
             self._submit(submit)
             self.settle()
             return self.device.host_s() - began_s
-        start = self._stamp()
+        start = self._ask(self.device.stamp)
         self._submit(submit)
-        return self._read_s(start, self._stamp())
+        return self._read_s(start, self._ask(self.device.stamp))
 
     def _submit(self, submit: Callable[[], None]) -> None:
         began_s = self.device.host_s()
@@ -158,7 +156,7 @@ class Stopwatch:
         lead = self._spin(spin_cycles)
         submitting_s = self.device.host_s()
         pairs = self._submit_pairs(submit, samples)
-        ahead = not self._reached(pairs[0][0])
+        ahead = not self._ask(self.device.reached, pairs[0][0])
         host_s = self.device.host_s() - submitting_s
         tail = self._spin(probe_cycles)
         clocks_hz = _both(self._clock_hz(lead, spin_cycles), self._clock_hz(tail, probe_cycles))
@@ -183,7 +181,7 @@ class Stopwatch:
             self._spin(spin_cycles)
             submitting_s = self.device.host_s()
             ((start, end),) = self._submit_pairs(submit, 1)
-            ahead = not self._reached(start) and ahead
+            ahead = not self._ask(self.device.reached, start) and ahead
             host_s += self.device.host_s() - submitting_s
             spans.append(self._read_s(start, end))
         clocks_hz = _both(before_hz, self.clock_hz(probe_cycles))
@@ -207,8 +205,7 @@ class Stopwatch:
         return self._clock_hz(self._spin(probe_cycles), probe_cycles)
 
     def _lead_in(self, probe_cycles: int) -> None:
-        with self.answering():
-            self.device.spin(int(LEAD_IN_S / PROBE_S * probe_cycles))
+        self._ask(self.device.spin, int(LEAD_IN_S / PROBE_S * probe_cycles))
 
     def _spin(self, cycles: int) -> tuple[Stamp, Stamp]:
         with self.answering():
@@ -224,27 +221,21 @@ class Stopwatch:
         pairs = []
         for _ in range(samples):
             self._flush()
-            start = self._stamp()
+            start = self._ask(self.device.stamp)
             submit()
-            pairs.append((start, self._stamp()))
+            pairs.append((start, self._ask(self.device.stamp)))
         return pairs
 
     def _flush(self) -> None:
         if self.flush is not None:
-            with self.answering():
-                self.flush()
+            self._ask(self.flush)
 
-    def _stamp(self) -> Stamp:
+    def _ask(self, question: Callable[..., Answer], *arguments: object) -> Answer:
         with self.answering():
-            return self.device.stamp()
-
-    def _reached(self, stamp: Stamp) -> bool:
-        with self.answering():
-            return self.device.reached(stamp)
+            return question(*arguments)
 
     def _read_s(self, start: Stamp, end: Stamp) -> float:
-        with self.answering():
-            span_s = self.device.elapsed_s(start, end)
+        span_s = self._ask(self.device.elapsed_s, start, end)
         if span_s < 0:
             raise DeviceError(
                 f"{self.device.name}'s stamps run backwards ({span_s:g} s); its times mean nothing"
