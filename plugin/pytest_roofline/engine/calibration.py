@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from collections.abc import Callable
 from statistics import median
 
 from ..core.samples import Calibration
@@ -41,7 +42,7 @@ def calibrate(device: Device) -> Calibration:
         tick_s=max(traits.tick_s, _smallest_step(spans) or 0.0),
         event_pair_s=max(0.0, median(spans)),
         record_host_s=_record_host_s(device),
-        call_host_s=_call_host_s(device),
+        call_host_s=_cost_s(device, _nothing, CALLS),
         spin_hz=spin_hz,
         queue_depth=_queue_depth(device, spin_hz) if spin_hz else None,
     )
@@ -95,22 +96,21 @@ def _smallest_step(spans: list[float]) -> float | None:
 
 def _record_host_s(device: Device) -> float:
     device.synchronize()
-    began_s = device.host_s()
-    for _ in range(PAIRS):
-        device.stamp()
-    cost_s = (device.host_s() - began_s) / PAIRS
+    cost_s = _cost_s(device, device.stamp, PAIRS)
     device.synchronize()
     return cost_s
 
 
-def _call_host_s(device: Device) -> float:
-    def nothing() -> None:
-        """What the engine's loop costs around a call."""
-
+def _cost_s(device: Device, call: Callable[[], object], times: int) -> float:
+    """Return the host seconds of a call, the mean of so many."""
     began_s = device.host_s()
-    for _ in range(CALLS):
-        nothing()
-    return (device.host_s() - began_s) / CALLS
+    for _ in range(times):
+        call()
+    return (device.host_s() - began_s) / times
+
+
+def _nothing() -> None:
+    """A call that costs what the engine's loop costs around one."""
 
 
 def _queue_depth(device: Device, spin_hz: float) -> int | None:
