@@ -86,8 +86,8 @@ class Conditions:
         self.power_capped: bool | None = None
         self.neighbours: Literal["none", "seen", "unknown"] = "unknown"
         self.throttle_known = False
+        # The clock moved within a block by more than `PROBE_SPREAD`, and nobody tells why.
         self.clock_moved = False
-        """Whether the clock moved within a block by more than `PROBE_SPREAD`, and nobody tells why."""
 
     def pace(self) -> None:
         """Learn what a round of questions costs, and so how often to ask; the first one opens the library."""
@@ -173,24 +173,18 @@ class Conditions:
         if after.active is not None or POWER_CAP in after.seconds:
             self.power_capped = self._was_active(POWER_CAP)
         self.spoiled = next((cause for cause in CAUSES if self._was_active(cause)), "")
-        if (
-            not self.spoiled
-            and after.others_busy is not None
-            and after.others_busy > MOST_OTHERS_BUSY
-        ):
+        if self.spoiled:
+            return
+        if (after.others_busy or 0.0) > MOST_OTHERS_BUSY:
             self.spoiled, self.neighbours = NEIGHBOUR, "seen"
-        if not self.spoiled and self._preempted():
+        elif self._preempted():
             self.spoiled = PREEMPTED
 
     def _was_active(self, cause: str) -> bool:
         before, after = self._before, self._after
-        at_the_ends = any(
-            cause in counters.active for counters in (before, after) if counters.active is not None
-        )
-        grew = after.seconds.get(cause, 0.0) > before.seconds.get(
-            cause, after.seconds.get(cause, 0.0)
-        )
-        return at_the_ends or grew
+        at_the_ends = any(cause in (counters.active or ()) for counters in (before, after))
+        after_s = after.seconds.get(cause, 0.0)
+        return at_the_ends or after_s > before.seconds.get(cause, after_s)
 
     def _note_neighbours(self) -> None:
         after = self._after
