@@ -134,15 +134,17 @@ def agreed_state(agreement: Agreement, own: BlockState) -> BlockState:
     if agreement.alone:
         return replace(own, said=own.cause)
     capped = UNKNOWN if own.power_capped is None else float(own.power_capped)
-    codes = (
-        float(CODES.index(own.cause)),
+    state = (
+        CODES.index(own.cause),
         capped,
-        float(NEIGHBOURS.index(own.neighbours)),
-        float(own.throttle_known),
+        NEIGHBOURS.index(own.neighbours),
+        own.throttle_known,
+        CODES.index(own.spoiled),
+        own.judged,
+        own.clock_moved,
     )
-    before = float(CODES.index(own.spoiled)), float(own.judged), float(own.clock_moved)
     causes, caps, neighbours, known, spoils, judged, moved = zip(
-        *agreement.rows(*codes, *before), strict=True
+        *agreement.rows(*map(float, state)), strict=True
     )
     code, spoil = (min((code for code in codes if code), default=0.0) for codes in (causes, spoils))
     cause = CODES[int(code)]
@@ -207,8 +209,9 @@ def agreed_room(peers: Peers, own: Room) -> Room:
 
 def agreed_calibration(agreement: Agreement, own: Calibration) -> Calibration:
     """What stamps and launches cost at most on any rank; the spin's rate stays this rank's own."""
-    costs = agreement.most(own.tick_s, own.event_pair_s, own.record_host_s, own.call_host_s)
-    tick_s, event_pair_s, record_host_s, call_host_s = costs
+    tick_s, event_pair_s, record_host_s, call_host_s = agreement.most(
+        own.tick_s, own.event_pair_s, own.record_host_s, own.call_host_s
+    )
     (shallow,) = agreement.most(-float("inf") if own.queue_depth is None else -own.queue_depth)
     return replace(
         own,
