@@ -116,7 +116,11 @@ def _of_hardware(many: Many, name: str, cells: DataFrame, reach: dict[str, float
     runs = many.runs.loc[rows["run"].unique()]
     devices = {*runs["device"][~runs["imported"]], *rows["device"]} - {""}
     # A test on one or two GPUs, of which nobody knows which they are.
-    whole = [at for at, test in mine.items() if test.on_few and not is_apart(test)]
+    whole = [
+        number
+        for number, test in mine.items()
+        if (test.key.hardware.devices or 1) <= 2 and not is_apart(test)
+    ]
     imported = runs.index[runs["imported"] & (runs["type"] != "cpu")]
     unplaced = rows["test"].isin(whole) & rows["run"].isin(imported)
     return HardwareCount(
@@ -171,7 +175,7 @@ class _Search:
         """The effect with its interval and the tests behind it."""
         from scipy.stats import median_abs_deviation
 
-        rows = self._rows_of(effect)
+        rows = self.cells[effect.holds(self.cells)]
         by_run = rows.groupby(["run", "part"])["excess"].median()
         count = len(by_run)
         spread = float(median_abs_deviation(by_run, scale="normal")) if count > 1 else effect.spread
@@ -190,15 +194,6 @@ class _Search:
         return SlowClass(
             effect.kind, change, low, high, min(1.0, effect.p), labels, rows["run"].nunique()
         )
-
-    def _rows_of(self, effect: Effect) -> DataFrame:
-        cells = self.cells
-        mine = (
-            (cells["sort"] == effect.sort)
-            & (cells["class"] == effect.kind)
-            & (cells["node"] == effect.node)
-        )
-        return cells[mine & effect.holds(cells)]
 
 
 def _identities(many: Many) -> dict[str, str]:

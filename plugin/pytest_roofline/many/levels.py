@@ -112,17 +112,12 @@ def _place(cells: DataFrame, many: Many) -> None:
     device = numpy.where(named == "", device, named)
     whole = device == ""
     link = numpy.array(
-        [link_name(name, a, b) for name, (a, b) in zip(node, ends, strict=True)], dtype=object
+        [f"{name} GPU {a} – GPU {b}" for name, (a, b) in zip(node, ends, strict=True)], dtype=object
     )
     cells["node"], (cells["first"], cells["second"]) = node, ends.T
     linked = cells["first"] >= 0
     cells["sort"] = numpy.where(linked, LINK, numpy.where(whole, NODE, GPU))
     cells["part"] = numpy.where(linked, link, numpy.where(whole, node, device))
-
-
-def link_name(node: str, first: int, second: int) -> str:
-    """A pair of GPUs of a node."""
-    return f"{node} GPU {first} – GPU {second}"
 
 
 def gpu_name(node: str, index: int) -> str:
@@ -212,16 +207,18 @@ class Effect:
     fellows: int
 
     def holds(self, cells: DataFrame) -> "Series[bool]":
-        """Which cells of its node are its own."""
+        """Return of each cell whether it is of this part and class."""
+        on_node = cells["node"] == self.node
+        alike = on_node & (cells["sort"] == self.sort) & (cells["class"] == self.kind)
         if self.level == NODE:
-            return cells["node"] == self.node
+            return alike
         if self.level == LINK or self.sort == GPU:
-            return cells["part"] == self.part
-        ends = [
+            return alike & (cells["part"] == self.part)
+        first, second = (
             cells[end].map(lambda index: gpu_name(self.node, index)) == self.part
             for end in ("first", "second")
-        ]
-        return ends[0] | ends[1]
+        )
+        return alike & (first | second)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +245,7 @@ def levels_of(cells: DataFrame, least: float, device_spread: float) -> Levels:
         level = _level(name, parts, device_spread)
         if level is None:
             continue
-        for part, kind in level[["part", "kind"]].itertuples(index=False):
-            seen.setdefault((name, part), set()).add(kind)
+        seen |= {(name, part): set(kinds) for part, kinds in level.groupby("part")["kind"]}
         scales = level[["freedom", "spread"]].drop_duplicates().itertuples(index=False)
         surely = 1 - LEVEL / (LEVELS * len(level))
         reach[name] = max(
@@ -257,13 +253,8 @@ def levels_of(cells: DataFrame, least: float, device_spread: float) -> Levels:
         )
         new = _slow(level, name, least, suspects if name == NODE else set())
         found += new
-        for one in new:
-            mine = (
-                (parts["sort"] == one.sort)
-                & (parts["class"] == one.kind)
-                & (parts["node"] == one.node)
-            )
-            parts.loc[mine & one.holds(parts), "excess"] -= one.size
+        for effect in new:
+            parts.loc[effect.holds(parts), "excess"] -= effect.size
     return Levels(tuple(found), seen, reach)
 
 
@@ -334,10 +325,10 @@ def _slow(
     every = level[level["size"] > least]
     surely = set(every["part"][every["p"] * LEVELS * len(level) <= LEVEL])
     columns = ["part", "node", "sort", "kind", "size", "p", "spread", "fellows"]
-    found = []
-    for part, node, sort, kind, size, p, spread, fellows in every[columns].itertuples(index=False):
-        known = part in surely or (node, sort, kind) in suspects
-        times = LEVELS * (level["group"].nunique() if known else len(level))
-        if p * times <= LEVEL:
-            found.append(Effect(name, part, node, sort, kind, size, p * times, spread, fellows))
-    return found
+    slow = []
+    for row in every[columns].itertuples(index=False):
+        suspect = row.part in surely or (row.node, row.sort, row.kind) in suspects
+        p = row.p * (LEVELS * (level["group"].nunique() if suspect else len(level)))
+        if p <= LEVEL:
+            slow.append(Effect(name, *row._replace(p=p)))
+    return slow

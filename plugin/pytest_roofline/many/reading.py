@@ -86,11 +86,6 @@ class Test:
         """Whether it used more than one device."""
         return (self.key.hardware.devices or 1) > 1
 
-    @property
-    def on_few(self) -> bool:
-        """Whether it used one device, or a pair of them."""
-        return (self.key.hardware.devices or 1) <= 2
-
 
 @dataclass(frozen=True, slots=True)
 class Many:

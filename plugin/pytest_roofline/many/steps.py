@@ -84,11 +84,6 @@ class Shape:
     residuals: Values
 
     @property
-    def bounds(self) -> list[int]:
-        """The first point of each segment, and the end."""
-        return [0, *self.cuts, len(self.residuals)]
-
-    @property
     def square(self) -> float:
         """The sum of the squared residuals."""
         return float(self.residuals @ self.residuals)
@@ -300,14 +295,16 @@ class _Judge:
 
     def _step(self, shape: Shape, number: int) -> SeriesChange:
         variance, freedom = self._variance(shape)
-        start, cut, end = shape.bounds[number : number + 3]
+        start, cut, end = [0, *shape.cuts, len(self.values)][number : number + 3]
         means = self._of_mean(shape, start, cut, variance) + self._of_mean(
             shape, cut, end, variance
         )
         error = math.sqrt(self.inflation * means)
         size = shape.levels[number + 1] - shape.levels[number]
         score = (abs(size) - WORTH_REPORTING * self.least) / error
-        p = 2 * float(special.stdtr(freedom, -score)) * _places(len(self.values))
+        # So many pairs of neighbouring segments there are: three ends among n + 1 places.
+        places = math.comb(len(self.values) + 1, 3)
+        p = 2 * float(special.stdtr(freedom, -score)) * places
         # As many outliers in a row, wherever in the series.
         p = self.times * max(p, len(self.values) * self.outliers ** min(cut - start, end - cut))
         half = quantile(0.975, freedom) * error
@@ -345,8 +342,3 @@ class _Judge:
             int(runs[-1]),
         )
         return found if self._stands(found) else None
-
-
-def _places(count: int) -> float:
-    """How many pairs of neighbouring segments a series of `count` points has: three ends among n + 1 places."""
-    return math.comb(count + 1, 3)
