@@ -73,21 +73,14 @@ def propose(
                 lambda first, one: one.samples.achieved == first.samples.achieved,
             )
     entries = []
-    for entry in (_entry(sessions) for sessions in taken.values()):
+    for entry in map(_entry, taken.values()):
         flaw = absurd_entry(entry)
         if flaw is None:
             entries.append(entry)
         else:
-            left_out.append(
-                printable(
-                    f"{entry.label}: {flaw.observed}; expected {flaw.expected}; {flaw.remedy}"
-                )
-            )
-    told = [(entry, reference_of(entry, "").groups) for entry in entries if not entry.is_canary]
-    odd = runs_apart([
-        Sessions(key_of_entry(entry), {s.run_id: group for s, group in zip(entry.sessions, groups, strict=True)})
-        for entry, groups in told
-    ])  # fmt: skip
+            why = f"{flaw.observed}; expected {flaw.expected}; {flaw.remedy}"
+            left_out.append(printable(f"{entry.label}: {why}"))
+    odd = runs_apart([_sessions(entry) for entry in entries if not entry.is_canary])
     if odd:
         raise BadInput(_disagreement(odd, runs))
     exact, exact_left_out = propose_exact(runs, accept_worse=accept_slower)
@@ -261,6 +254,13 @@ def _entry(sessions: Sequence[tuple[Run, list[Measurement]]]) -> Entry:
         tier=test.tier,
         marks=test.marks,
     )
+
+
+def _sessions(entry: Entry) -> Sessions:
+    """Return the processes of an entry by the run that they belong to."""
+    run_ids = (session.run_id for session in entry.sessions)
+    groups = reference_of(entry, "").groups
+    return Sessions(key_of_entry(entry), dict(zip(run_ids, groups, strict=True)))
 
 
 def _newest_peak(sessions: Sequence[tuple[Run, list[Measurement]]]) -> int | None:
