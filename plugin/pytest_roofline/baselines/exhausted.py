@@ -40,11 +40,17 @@ def lost_times(
 
 def _lost(label: str, old_s: float | None, record: OutOfMemory) -> Row:
     """A measurement that one side of a comparison has, and the other ran out of memory for."""
-    told = f" ({record.sizes})" if record.sizes else ""
+    sizes = f" ({record.sizes})" if record.sizes else ""
     before = "was compiled" if old_s is None else f"took {format_seconds(old_s)}"
-    reason = f"ran out of memory{told}, where it {before} before"
-    columns = {"label": label, "unit": "s", "baseline_value": old_s, "baseline_time_s": old_s}
-    return memory_row(record, verdict=Kind.REGRESSED.value, reason=reason, **columns)
+    return memory_row(
+        record,
+        verdict=Kind.REGRESSED.value,
+        reason=f"ran out of memory{sizes}, where it {before} before",
+        label=label,
+        unit="s",
+        baseline_value=old_s,
+        baseline_time_s=old_s,
+    )
 
 
 def lost_since(
