@@ -216,14 +216,12 @@ def _of_one_mode(
     kept = by_graph if len(by_graph) >= len(others) else others
     fewer, more = sorted((len(by_graph), len(others)))
     ways = ("by replaying a graph", "call by call")
-    lines = [
-        printable(
-            f"{measured[0].label}: {fewer} of {fewer + more} processes timed it {ways[kept is by_graph]}, the others "
-            f"{ways[kept is not by_graph]}, which is another thing; the baseline takes the {more}, and runs follow it"
-        )
-    ]
+    line = (
+        f"{measured[0].label}: {fewer} of {fewer + more} processes timed it {ways[kept is by_graph]}, the others "
+        f"{ways[kept is not by_graph]}, which is another thing; the baseline takes the {more}, and runs follow it"
+    )
     whole = [(run, [one for one in taken if _process(one) in kept]) for run, taken in sessions]
-    return [(run, taken) for run, taken in whole if taken], lines
+    return [(run, taken) for run, taken in whole if taken], [printable(line)]
 
 
 def _entry(sessions: Sequence[tuple[Run, list[Measurement]]]) -> Entry:
