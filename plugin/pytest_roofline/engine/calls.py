@@ -335,9 +335,15 @@ def fill(
         return request.cache == "flush" or work.metric == "time_s" or is_cold(1, work, cache_bytes)
     free_bytes, began_s, neighbours = device.free_bytes(), device.host_s(), Neighbours()
     sets.append(timed.arguments())
-    held_bytes = bytes_held(work, sets[0])
     room = agreed_room(
-        peers, Room(free_bytes, cache_bytes, facts.memory_bytes, held_bytes, facts.type == "cpu")
+        peers,
+        Room(
+            free_bytes,
+            cache_bytes,
+            facts.memory_bytes,
+            set_bytes=bytes_held(work, sets[0]),
+            on_host=facts.type == "cpu",
+        ),
     )
     if work.metric == "time_s":
         # What its tensors hold is all that is known of what a call touches.
