@@ -234,19 +234,19 @@ def known_in_baselines(entries: Entries) -> ExactKnown:
 
 def known_in_runs(runs: Sequence[Run]) -> ExactKnown:
     """What runs found: of each kernel the newest fit word, within a run the last; and newer ones that are not."""
-    found: dict[str, KnownKernel] = {}
+    fit: dict[str, KnownKernel] = {}
     unfit: dict[str, tuple[Resources, str]] = {}
     for run in sorted(runs, key=lambda run: run.header.started):
         for resources in run.resources:
+            identity = resources.key.identity
             why = run.unfit_resources(resources, accept_worse=True)
             if why:
-                unfit[resources.key.identity] = resources, why
+                unfit[identity] = resources, why
             else:
                 entry = entry_of(resources, provenance_of(run))
-                known = KnownKernel(entry, str(run.path), resources.slack, resources.unread)
-                found[resources.key.identity] = known
-                unfit.pop(resources.key.identity, None)
-    return ExactKnown(found, ", ".join(str(run.path) for run in runs), unfit)
+                fit[identity] = KnownKernel(entry, str(run.path), resources.slack, resources.unread)
+                unfit.pop(identity, None)
+    return ExactKnown(fit, ", ".join(str(run.path) for run in runs), unfit)
 
 
 def provenance_of(run: Run) -> dict[str, str]:
