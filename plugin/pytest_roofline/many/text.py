@@ -48,7 +48,7 @@ def _unfit_lines(many: Many) -> list[str]:
     if not unfit:
         return []
     alike = grouped(unfit, lambda reason: re.sub(r"\d[\d.]*", "#", reason)).values()
-    counts = Counter({reasons[0]: sum(map(unfit.__getitem__, reasons)) for reasons in alike})
+    counts = Counter({reasons[0]: sum(unfit[each] for each in reasons) for reasons in alike})
     lines = [f"{number} × {reason}" for reason, number in counts.most_common()]
     total = f"{counts.total()} of {len(many.rows)} measurements do not count"
     return [printable(f"{total}: {listed(lines, MOST_REASONS, '; ')}")]
