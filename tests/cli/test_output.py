@@ -300,4 +300,4 @@ def test_runs_of_one_file_name_are_told_apart_in_every_file(report, make, tmp_pa
         assert "b/n" in text, name
     make.save(tmp_path / "empty.jsonl", ended=False)
     assert 0 == report("empty.jsonl", "-o", "none").exit_code
-    assert "## roofline: nothing was measured" in (tmp_path / "none/summary.md").read_text()
+    assert "## roofline: `GREY: nothing was compared" in (tmp_path / "none/summary.md").read_text()

@@ -32,7 +32,8 @@ def recorded(make):
         )
         subject = SimpleNamespace(
             session=session, planned=SimpleNamespace(benchmark="step", parameters={}),
-            test_id="t.py::test_step", label=lambda _: "step", marks=SimpleNamespace(gate=False),
+            test_id="t.py::test_step", label=lambda _: "step",
+            marks=SimpleNamespace(gate=False, tier="standard"), item=SimpleNamespace(iter_markers=list),
         )  # fmt: skip
         result = RankResult(
             Measured(samples), Ranks(2, "local", "nccl", hosts=("a", "a")), environment=environment
