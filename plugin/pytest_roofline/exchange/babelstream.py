@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from ..core.keys import Scalar
 from ..core.units import MIB
 from ..core.work import Work
-from .logs import Foreign, Rule, marked, read_runs, skip
+from .logs import Foreign, OpenTable, Rule, marked, read_runs, require_columns, skip
 from .records import Given, Imported, Reading, Refused, amount, pooled, whole
 
 CONVENTION = (
@@ -60,20 +60,18 @@ _WRONG = re.compile(r"(?:Validation failed on|FAILED validation of) (?P<array>\w
 
 
 @dataclass(slots=True)
-class _Table:
+class _Table(OpenTable[Reading]):
     """One run: what stood before its table, and the rows."""
 
     head: dict[str, str] = field(default_factory=dict)
     unit: str = ""
-    rows: list[Reading] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     product: str | None = None
     driver: str | None = None
     wrong: set[str] = field(default_factory=set)
-    ended: bool = False
 
-    def told(self, name: str) -> str:
-        """What a line above the table says."""
+    def text_of(self, name: str) -> str:
+        """Return what a line above the table says."""
         if name not in self.head:
             raise Refused(
                 f"no line above tells the {name}; expected the whole output of BabelStream"
@@ -87,18 +85,18 @@ class _Table:
 
     @property
     def element_bytes(self) -> int:
-        """Of one number."""
-        told = self.told("precision")
-        if told not in _SIZES:
-            raise Refused(f"precision {told!r} above; expected one of {', '.join(_SIZES)}")
-        return _SIZES[told]
+        """The bytes of one number."""
+        precision = self.text_of("precision")
+        if precision not in _SIZES:
+            raise Refused(f"precision {precision!r} above; expected one of {', '.join(_SIZES)}")
+        return _SIZES[precision]
 
     def array_bytes(self) -> int:
         """Of one array; the text rounds it to a tenth, and most are powers of two."""
         element_bytes = self.element_bytes
         if whole(self.head.get("elements", "0")):
             return whole(self.head["elements"]) * element_bytes
-        unit, printed = self.told("size_unit"), amount(self.told("size"))
+        unit, printed = self.text_of("size_unit"), amount(self.text_of("size"))
         # Version 1 printed MiB, and called them MB.
         binary = (
             unit == "MB"
@@ -181,8 +179,7 @@ def _take_text_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
     table, values = tables.table, match[0].split()
     if table is None:
         raise Foreign
-    if len(values) != 5:
-        raise Refused(f"{len(values)} columns; expected 5")
+    require_columns(values, 5)
     kernel, (rate, best, slowest, mean) = values[0], (amount(value) for value in values[1:])
     if "precision" not in table.head and "elements" in table.head:
         # The first version told neither type nor size, but its rate by its time is that of one type.
@@ -229,11 +226,10 @@ def _take_triad_only(tables: _Tables, number: int, match: re.Match[str]) -> None
     table.unit, rate = match[1], amount(match[2])
     if not rate:
         raise Refused("a rate of 0; expected more")
-    (mean,) = _readings(
+    table.rows += _readings(
         "Triad", calls + 1, array_bytes, table.element_bytes,
         {"mean": 3 * array_bytes / (rate * UNITS[table.unit])}, number, {"calls": "all"},
     )  # fmt: skip
-    table.rows.append(mean)
 
 
 def _readings(
@@ -291,7 +287,7 @@ def _imported(table: _Table, source: str) -> Imported:
         source=source,
         tool="BabelStream",
         convention=CONVENTION.format(unit=table.unit, factor=f"{UNITS[table.unit]:.0f}"),
-        readings=pooled([_checked(one, table.wrong) for one in table.rows]),
+        readings=pooled([_checked(reading, table.wrong) for reading in table.rows]),
         product=table.product,
         driver=table.driver,
         software={name: told for name, told in software.items() if told},

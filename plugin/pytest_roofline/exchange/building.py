@@ -74,9 +74,8 @@ def build(
     for entry in imported:
         lines += [_measurement(reading, entry, environment, given) for reading in entry.readings]
     measured = [line for line in lines if isinstance(line, Measurement)]
-    lines += _outcomes(measured, imported)
-    lines.append(Footer("", exit_status=0, measured=len(measured)))
-    return lines
+    footer = Footer("", exit_status=0, measured=len(measured))
+    return [*lines, *_outcomes(measured, imported), footer]
 
 
 def without_impossible(imported: Sequence[Imported], given: Given) -> list[Imported]:
@@ -230,16 +229,16 @@ def _measurement(
 def _outcomes(measured: Sequence[Measurement], imported: Sequence[Imported]) -> list[Outcome]:
     """One for each test: failed where the tool found wrong data, or had no number at all."""
     reasons: dict[str, str] = {}
-    for one in measured:
-        reasons[one.test_id] = reasons.get(one.test_id) or one.invalid
-    found = [
-        Outcome(test_id, "failed" if why else "passed", reason=why)
-        for test_id, why in reasons.items()
+    for measurement in measured:
+        reasons[measurement.test_id] = reasons.get(measurement.test_id) or measurement.invalid
+    outcomes = [
+        Outcome(test_id, "failed" if reason else "passed", reason=reason)
+        for test_id, reason in reasons.items()
     ]
-    return found + [
-        Outcome(f"{one.source}::{name}", "failed", reason=why)
-        for one in imported
-        for name, why in one.failed
+    return outcomes + [
+        Outcome(f"{entry.source}::{name}", "failed", reason=reason)
+        for entry in imported
+        for name, reason in entry.failed
     ]
 
 

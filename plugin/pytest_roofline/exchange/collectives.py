@@ -4,7 +4,7 @@ Formulas: `GetCollByteCount` and `GetBw` of every file under src/ of both reposi
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -33,38 +33,35 @@ ROUNDED = 0.002
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One of the tests: busbw as a multiple of algbw, whether its rows have a reduction (None: either), a root."""
+    """One of the tests: whether its rows have a reduction (None: either), and a root.
+
+    `shares` says how many times the share of the other ranks, (n - 1) / n, busbw is of algbw; 0 where both are alike.
+    """
 
     name: str
-    factor: Callable[[int], Fraction]
+    shares: int
     reduces: bool | None
     rooted: bool
 
-
-def _share(ranks: int) -> Fraction:
-    return Fraction(ranks - 1, ranks)
-
-
-def _twice(ranks: int) -> Fraction:
-    return Fraction(2 * (ranks - 1), ranks)
-
-
-def _one(_: int) -> Fraction:
-    return Fraction(1)
+    def factor(self, ranks: int) -> Fraction:
+        """Return busbw as a multiple of algbw."""
+        if not self.shares:
+            return Fraction(1)
+        return Fraction(self.shares * (ranks - 1), ranks)
 
 
 # By the binary without `_perf` (`all_reduce_perf`), without underscores.
 OPERATIONS = {
-    "allreduce": Operation("all_reduce", _twice, True, False),
-    "allgather": Operation("all_gather", _share, False, False),
-    "reducescatter": Operation("reduce_scatter", _share, True, False),
-    "alltoall": Operation("all_to_all", _share, False, False),
-    "alltoallv": Operation("all_to_all_v", _share, False, False),
-    "broadcast": Operation("broadcast", _one, False, True),
-    "reduce": Operation("reduce", _one, True, True),
-    "gather": Operation("gather", _share, False, True),
-    "scatter": Operation("scatter", _share, False, True),
-    "sendrecv": Operation("send_recv", _one, None, False),
+    "allreduce": Operation("all_reduce", 2, True, False),
+    "allgather": Operation("all_gather", 1, False, False),
+    "reducescatter": Operation("reduce_scatter", 1, True, False),
+    "alltoall": Operation("all_to_all", 1, False, False),
+    "alltoallv": Operation("all_to_all_v", 1, False, False),
+    "broadcast": Operation("broadcast", 0, False, True),
+    "reduce": Operation("reduce", 0, True, True),
+    "gather": Operation("gather", 1, False, True),
+    "scatter": Operation("scatter", 1, False, True),
+    "sendrecv": Operation("send_recv", 0, None, False),
 }
 NAMES = tuple(operation.name for operation in OPERATIONS.values())
 

@@ -11,6 +11,7 @@ from ..baselines.picking import hardware_of, is_imported
 from ..baselines.run_rows import rows_of_run
 from ..baselines.runs import Run
 from ..core.errors import BadInput, OtherHardware
+from ..core.groups import grouped
 from ..core.records import Header, Measurement
 from ..core.rows import Row
 from ..core.units import format_share, format_tolerance
@@ -96,32 +97,33 @@ def exportable(runs: Sequence[Run]) -> tuple[list[Exportable], list[LeftOut]]:
     fit: list[Exportable] = []
     left_out: list[LeftOut] = []
     for run in runs:
-        places, imported = _places(run), is_imported(run)
+        names, imported = _names_by_test(run), is_imported(run)
         for row in rows_of_run(run):
-            why, one = _why_not(run, row), row.measurement
-            if why:
-                left_out.append(LeftOut(row.label, why, row.what == "time"))
-            elif one is not None and row.time_s is not None:
-                place = places[row.test].index(one.key.name)
-                numbered = f"{row.test}.{one.key.name or place + 1}" if place else row.test
+            reason, measurement = _why_not(run, row), row.measurement
+            if reason:
+                left_out.append(LeftOut(row.label, reason, row.what == "time"))
+            elif measurement is not None and row.time_s is not None:
+                place = names[row.test].index(measurement.key.name)
+                name = f"{row.test}.{measurement.key.name or place + 1}" if place else row.test
                 trusted = [
                     each for each in row.measurements if not run.unfit(each, accept_slower=True)
                 ]
                 sound = replace(row, measurements=tuple(KeyResults(trusted).sound(None)))
                 fit.append(
                     Exportable(
-                        sound, row.label if imported else numbered, one, row.time_s, imported
+                        sound, row.label if imported else name, measurement, row.time_s, imported
                     )
                 )
     return fit, left_out
 
 
-def _places(run: Run) -> dict[str, list[str]]:
-    """The names of each test's measurements, in the order taken."""
-    known: dict[str, dict[str, None]] = {}
-    for one in run.measurements:
-        known.setdefault(one.test_id, {})[one.key.name] = None
-    return {test: list(names) for test, names in known.items()}
+def _names_by_test(run: Run) -> dict[str, list[str]]:
+    """Return the names of each test's measurements, in the order in which they were taken."""
+    tests = grouped(run.measurements, key=lambda measurement: measurement.test_id)
+    return {
+        test_id: list(dict.fromkeys(measurement.key.name for measurement in measurements))
+        for test_id, measurements in tests.items()
+    }
 
 
 def refuse_twice(names: Iterable[tuple[str, Exportable]]) -> None:

@@ -8,14 +8,17 @@ and remarks between rows that begin with a number.
 
 import copy
 import re
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, Protocol, TypeVar
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Generic, Protocol, TypeVar
 
 from ..core.errors import BadFile
 from ..core.units import count
 from .records import Imported, Refused, looks_like_json, refuse
 
+Row = TypeVar("Row")
 # Labels of `mpirun --tag-output`, which stand before every piece of a line: `[1,0]<stdout>:`.
 _TAG = re.compile(r"((?:\[[^\[\]<>\s]*\d,\d+\])?)<std(?:out|err)>: ?")
 # Of `kubectl logs --timestamps`, `ts`, journals, CI and the files of containerd; of `kubectl logs --prefix`, `srun -l`,
@@ -53,44 +56,43 @@ def skip(_: object, __: int, ___: re.Match[str]) -> None:
     """For a line of the tool that tells nothing."""
 
 
-class Headed(Protocol):
-    """A run of a tool with what its head says and no rule reads."""
+@dataclass(slots=True, kw_only=True)
+class OpenTable(Generic[Row]):
+    """A table that is read row by row; `ended` where a line said that it is at its end."""
 
-    unread: dict[str, str]
-
-    @property
-    def rows(self) -> Sized:
-        """What was read of its table, which stands below the head."""
+    rows: list[Row] = field(default_factory=list)
+    ended: bool = False
 
 
-def keep_head(runs: Sequence[Headed], _: int, match: re.Match[str]) -> None:
+@dataclass(slots=True, kw_only=True)
+class HeadedTable(OpenTable[Row]):
+    """A table below a head, of which `unread` has the lines that no rule reads, by name."""
+
+    unread: dict[str, str] = field(default_factory=dict)
+
+
+def keep_head(tables: Sequence[HeadedTable[Any]], _: int, match: re.Match[str]) -> None:
     """Keep a `HEAD_LINE` that no rule reads; above a run, and behind its rows, it tells nothing."""
-    if runs and not runs[-1].rows:
-        runs[-1].unread[match[1]] = match[2]
+    if tables and not tables[-1].rows:
+        tables[-1].unread[match[1]] = match[2]
+
+
+def require_columns(values: Sequence[str], number: int, name: str = "columns") -> None:
+    """Refuse a row that has another number of values than its table has columns."""
+    if len(values) != number:
+        raise Refused(f"{len(values)} {name}; expected {number}")
 
 
 class Foreign(Exception):
     """A line that looks like one of the tool, and is none."""
 
 
-class OpenTable(Protocol):
-    """A run of a tool whose table is open."""
-
-    @property
-    def rows(self) -> Sized:
-        """What was read of it."""
-
-    @property
-    def ended(self) -> bool:
-        """Whether a line said that it is at its end."""
-
-
 class Runs(Protocol):
     """The runs of a tool that one stream of lines has, while they are read."""
 
     @property
-    def table(self) -> OpenTable | None:
-        """The one whose rows are expected; None outside of a table."""
+    def table(self) -> OpenTable[Any] | None:
+        """The table whose rows are expected; None outside of a table."""
 
 
 AnyRuns = TypeVar("AnyRuns", bound=Runs)
@@ -121,13 +123,9 @@ def _pieces(line: str) -> Iterator[tuple[str, str]]:
             else ("", line)
         )
         return
-    joined: list[list[str]] = []
-    for label, piece in zip(tagged[1::2], tagged[2::2], strict=True):
-        if joined and joined[-1][0] == label:
-            joined[-1][1] += piece
-        else:
-            joined.append([label, piece])
-    yield from ((label, piece) for label, piece in joined)
+    labelled = zip(tagged[1::2], tagged[2::2], strict=True)
+    for label, pieces in groupby(labelled, key=itemgetter(0)):
+        yield label, "".join(piece for _, piece in pieces)
 
 
 @dataclass(slots=True)

@@ -6,7 +6,17 @@ from dataclasses import dataclass, field, replace
 from ..core.errors import BadFile
 from ..core.keys import Scalar
 from .collectives import CONVENTION, CollectiveLine, Setting, chosen, operation_of, readings_of
-from .logs import HEAD_LINE, Foreign, Rule, keep_head, marked, read_runs, skip
+from .logs import (
+    HEAD_LINE,
+    Foreign,
+    HeadedTable,
+    Rule,
+    keep_head,
+    marked,
+    read_runs,
+    require_columns,
+    skip,
+)
 from .records import Given, Imported, Reading, Refused, amount, whole
 
 _CONFIG = re.compile(
@@ -61,8 +71,8 @@ _PLACES = ("out_of_place", "in_place")
 
 
 @dataclass(slots=True)
-class _Log:
-    """What was read so far of one run of one test."""
+class _Log(HeadedTable[CollectiveLine]):
+    """One run of one test, as far as it was read."""
 
     program: str = ""
     config: tuple[int, ...] = ()
@@ -72,12 +82,9 @@ class _Log:
     places: tuple[str, ...] = ()
     columns: int = 0
     cut: list[str] = field(default_factory=list)
-    rows: list[CollectiveLine] = field(default_factory=list)
     blocking: str = ""
     bounds: int = 0
-    ended: bool = False
     software: dict[str, str] = field(default_factory=dict)
-    unread: dict[str, str] = field(default_factory=dict)
     # Columns behind those that are read.
     behind: tuple[str, ...] = ()
     # What the tool took maxBytes down to, for want of memory.
@@ -213,8 +220,7 @@ def _add_row(log: _Log, number: int, values: list[str]) -> None:
     if len(values) == log.columns - 1 and "redop" in log.shared and not values[3].isalpha():
         # Operations without a reduction left the column blank until 2022.
         values.insert(3, "")
-    if len(values) != log.columns:
-        raise Refused(f"{len(values)} columns; expected {log.columns}")
+    require_columns(values, log.columns)
     first, each = len(log.shared), len(log.half)
     for index, place in enumerate(log.places):
         half = values[first + index * each :][:each]

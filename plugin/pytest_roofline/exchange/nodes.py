@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..core.errors import BadFile
+from ..core.groups import grouped
 from ..core.units import count, listed
 from .records import Imported
 
@@ -46,15 +47,13 @@ def _node_of(path: str, pattern: str) -> str:
 
 def by_node(imported: Sequence[Imported]) -> dict[str, list[Imported]]:
     """Return what is of each node, by its name; raise BadFile where nothing names the node of a file."""
-    nodes: dict[str, list[Imported]] = {}
     for entry in imported:
         if entry.host is None:
             raise BadFile(
                 f"{entry.source} names no node; tell where its path does: --host '{NODE}/*' for the folder, "
                 f"--host '*-{NODE}.log' for the name"
             )
-        nodes.setdefault(entry.host, []).append(entry)
-    return nodes
+    return grouped(imported, key=lambda entry: entry.host or "")
 
 
 def refuse_several(imported: Sequence[Imported]) -> None:

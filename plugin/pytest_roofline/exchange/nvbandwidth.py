@@ -31,7 +31,6 @@ CONVENTION = (
 )
 # What a rate is kept of: the bytes that take a second at 1 GB/s.
 PAYLOAD_BYTES = 10**9
-_SETTINGS = {"buffer_size": "bufferSize", "test_samples": "testSamples", "use_mean": "useMean"}
 _DEVICE = re.compile(
     r"(?:Device )?\d+: (?P<name>\S.*?)(?: \([0-9a-fA-F]+(?::[0-9a-fA-F]+)*\))?(?:: \((?P<host>[^()]*)\))?"
 )
@@ -194,13 +193,15 @@ def _devices(run: _Run, source: str) -> tuple[list[str], list[str]]:
 
 
 def _software(run: _Run) -> dict[str, str]:
-    told = {
+    values = {
         "nvbandwidth": run.version,
         "CUDA runtime": run.runtime,
         "nvbandwidth commit": run.git_version,
+        "bufferSize": run.buffer_size,
+        "testSamples": run.test_samples,
+        "useMean": run.use_mean,
     }
-    told |= {theirs: getattr(run, ours) for ours, theirs in _SETTINGS.items()}
-    return {name: str(value) for name, value in told.items() if value is not None}
+    return {name: str(value) for name, value in values.items() if value is not None}
 
 
 def _readings(
@@ -217,8 +218,7 @@ def _readings(
     each = len(rows) // len(parts)
     for at, row in enumerate(rows):
         for column, text in enumerate(row):
-            value = _value(text, case, source)
-            if value:
+            if value := _value(text, case, source):
                 where = f"{case.name}[{at}][{column}]"
                 yield _reading(
                     case, run, matrix, parts[at // each], (at % each, column), value, where, devices

@@ -1,10 +1,10 @@
 """The default text of nvbandwidth, versions 0.2 on, as the document that it writes under `-j`: `output.cpp`."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from .logs import Foreign, Rule, skip
+from .logs import Foreign, OpenTable, Rule, require_columns, skip
 from .records import Refused, amount
 
 _HEAD = re.compile(
@@ -30,13 +30,11 @@ _MORE = re.compile(
 
 
 @dataclass(slots=True)
-class Matrix:
+class Matrix(OpenTable[list[str]]):
     """One matrix between its description and its sum."""
 
     square: bool
     columns: int = 0
-    rows: list[list[str]] = field(default_factory=list)
-    ended: bool = False
 
     @property
     def whole(self) -> bool:
@@ -63,8 +61,8 @@ class Texts(list[dict[str, Any]]):
         """The test case that was begun last; a line that needs one and has none is of something else."""
         if not self or not self[-1]["testcases"]:
             raise Foreign
-        found: dict[str, Any] = self[-1]["testcases"][-1]
-        return found
+        case: dict[str, Any] = self[-1]["testcases"][-1]
+        return case
 
     def close(self) -> None:
         """Keep the matrix that is open, where its sum is told or no row is missing."""
@@ -124,8 +122,7 @@ def _take_cells(texts: Texts, _: int, match: re.Match[str]) -> None:
     if not texts.table.columns:
         texts.table.columns = len(cells) + 1
         return
-    if len(cells) != texts.table.columns:
-        raise Refused(f"{len(cells)} cells; expected {texts.table.columns}")
+    require_columns(cells, texts.table.columns, "cells")
     texts.table.rows.append(cells)
 
 

@@ -7,7 +7,16 @@ from ..core.errors import BadFile
 from ..core.keys import Scalar, Timing
 from ..core.units import slug
 from ..core.work import Work
-from .logs import HEAD_LINE, Foreign, Rule, keep_head, marked, read_runs
+from .logs import (
+    HEAD_LINE,
+    Foreign,
+    HeadedTable,
+    Rule,
+    keep_head,
+    marked,
+    read_runs,
+    require_columns,
+)
 from .records import Given, Imported, Reading, Refused, amount, pooled, whole
 
 CONVENTION = (
@@ -48,7 +57,7 @@ _NAMES = {
 
 
 @dataclass(slots=True)
-class _Test:
+class _Test(HeadedTable[Reading]):
     """One test: its title, what its head says, and the rows."""
 
     api: str
@@ -56,11 +65,8 @@ class _Test:
     version: str
     more: dict[str, Scalar] = field(default_factory=dict)
     columns: list[str] = field(default_factory=list)
-    rows: list[Reading] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
-    unread: dict[str, str] = field(default_factory=dict)
     last_bytes: int = -1
-    ended: bool = False
 
     @property
     def name(self) -> str:
@@ -150,8 +156,7 @@ def _take_row(tests: _Tests, number: int, match: re.Match[str]) -> None:
     numbers = all(re.fullmatch(r"[\d.]+|N/A|Pass|Fail", value) for value in values)
     if test is None or (len(values) != len(test.columns) and not numbers):
         raise Foreign
-    if len(values) != len(test.columns):
-        raise Refused(f"{len(values)} columns; expected {len(test.columns)}")
+    require_columns(values, len(test.columns))
     told = dict(zip(test.columns, values, strict=True))
     size_bytes = whole(told["Size"]) if "Size" in told else None
     if size_bytes is not None and size_bytes <= test.last_bytes:

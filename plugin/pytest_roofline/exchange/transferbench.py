@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from ..core.keys import Scalar, Timing
 from ..core.units import count
 from ..core.work import Work
-from .logs import Foreign, Rule, marked, read_runs, skip
+from .logs import Foreign, OpenTable, Rule, marked, read_runs, require_columns, skip
 from .records import Given, Imported, Reading, Refused, amount, pooled, whole
 
 CONVENTION = (
@@ -43,12 +43,10 @@ _KINDS = {"Uni": "p2p_unidirectional", "Bi": "p2p_bidirectional", None: "a2a"}
 
 
 @dataclass(slots=True)
-class _Block:
+class _Block(OpenTable[Reading]):
     """A test up to its aggregate, or a matrix."""
 
     columns: list[str] = field(default_factory=list)
-    rows: list[Reading] = field(default_factory=list)
-    ended: bool = False
 
 
 @dataclass(slots=True)
@@ -191,8 +189,7 @@ def _take_row(runs: _Calls, number: int, match: re.Match[str]) -> None:
     run, block, cells = runs.run(), runs.table, match[4].split()
     if block is None or not block.columns:
         raise Foreign
-    if len(cells) != len(block.columns):
-        raise Refused(f"{len(cells)} cells; expected {len(block.columns)}")
+    require_columns(cells, len(block.columns), "cells")
     row, way = _place(match[1], match[2]), match[3] or "->"
     both = run.kind == "p2p_bidirectional"
     counted = "" if not both else "bidir_sum_" if way == "<->" else "bidir_per_dir_"
