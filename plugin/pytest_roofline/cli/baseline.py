@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..baselines.files import read_baseline, write_baseline
+from ..baselines.run_files import resolve_run
+from ..baselines.runs import Run, cut_note, read_run
+from ..core.entries import Entry
 from ..core.errors import BadFile, BadInput, CannotStore
 from ..core.units import printable
 from .options import InOrder, command, folder_option, into_option, print_json, say
@@ -16,8 +20,6 @@ from .upkeep import check, prune, show
 if TYPE_CHECKING:
     from ..baselines.picking import Choice, Picked
     from ..baselines.proposals import Proposal
-    from ..baselines.runs import Run
-    from ..core.entries import Entry
 
 
 @click.group(cls=InOrder, short_help="Make, renew and check baselines.")
@@ -72,7 +74,6 @@ def propose(
 
     Exit status: 0 the proposal is written, 2 the input cannot be used, or nothing in it can become a baseline.
     """
-    from ..baselines.files import write_baseline
     from ..baselines.picking import Choice, parse_moment
     from ..report.baseline_tables import proposal_as_json
 
@@ -115,7 +116,7 @@ def _print(proposal: "Proposal", output: Path) -> None:
     say(f"read it, then: roofline baseline approve {output}")
 
 
-def _counted(entries: "Collection[Entry]") -> str:
+def _counted(entries: Collection[Entry]) -> str:
     """`7 entries and 3 canaries (how fast the machine itself was)`: nobody asked for canaries by name."""
     from ..report.baseline_tables import counted
 
@@ -126,43 +127,40 @@ def _counted(entries: "Collection[Entry]") -> str:
 
 def _picked(names: tuple[str, ...], folder: Path, choice: "Choice") -> "Picked":
     from ..baselines.picking import pick, scan
-    from ..baselines.run_files import resolve_run
-    from ..baselines.runs import read_run
 
     if not names:
         return scan(folder, choice)
     return pick([read_run(resolve_run(name, folder)) for name in names], choice)
 
 
-def _notes(runs: "Iterable[Run]") -> list[str]:
+def _notes(runs: Collection[Run]) -> list[str]:
     from ..baselines.picking import is_fake
-    from ..baselines.runs import cut_note
 
-    taken = list(runs)
-    notes = [cut_note(run.path) for run in taken if run.cut]
-    if any(is_fake(run) for run in taken):
+    notes = [cut_note(run.path) for run in runs if run.cut]
+    if any(is_fake(run) for run in runs):
         notes.append(
             "these runs are of a fake device; approve them into no folder that real devices use"
         )
     return notes
 
 
-def _proposal(runs: "tuple[Run, ...]", everything: bool, accept_slower: bool) -> "Proposal":
+def _proposal(runs: tuple[Run, ...], everything: bool, accept_slower: bool) -> "Proposal":
     """The proposal; where nothing is fit, each reason has its line before the error, and busy neighbours are named."""
-    from ..baselines.proposals import NothingFit
-    from ..baselines.proposals import propose as propose_entries
+    from ..baselines import proposals
 
     try:
-        return propose_entries(runs, everything=everything, accept_slower=accept_slower)
-    except NothingFit as error:
+        return proposals.propose(runs, everything=everything, accept_slower=accept_slower)
+    except proposals.NothingFit as error:
         _say(error.left_out, "left out: ")
         if error.busy:
-            again = "record again, under the same names, once `roofline doctor` exits 0"
-            raise BadInput(f"{error}{_busy_now(runs)}, and {again}") from None
+            raise BadInput(
+                f"{error}{_busy_now(runs)}, and record again, under the same names, "
+                "once `roofline doctor` exits 0"
+            ) from None
         raise
 
 
-def _busy_now(runs: "tuple[Run, ...]") -> str:
+def _busy_now(runs: tuple[Run, ...]) -> str:
     """Who keeps the machine of these runs busy, where it is this one, and what helps."""
     from ..engine.devices.cpu import QUIETEN, neighbours_now
 
@@ -179,7 +177,7 @@ def _say(lines: Iterable[str], start: str) -> None:
         say(line, err=True)
 
 
-def provisional(entries: "Iterable[Entry]", path: Path | None = None) -> str:
+def provisional(entries: Iterable[Entry], path: Path | None = None) -> str:
     """Of which entries too little is known, in a sentence, for a person with where to look; empty where of none."""
     from ..baselines.checks import health_of
     from ..report.baseline_tables import provisional_note
@@ -229,9 +227,7 @@ def approve(
     Exit status: 0 merged, or nothing to change, 2 the proposal cannot be used or is too slow, or a file cannot be
     written.
     """
-    from ..baselines.files import read_baseline
-    from ..baselines.renewal import approve as approve_entries
-    from ..baselines.renewal import changes, kernel_changes
+    from ..baselines import renewal
     from ..kernel_gate.recording import approve_exact, exact_path
     from ..report.baseline_tables import changes_as_json, changes_table, counted
     from ..report.tables import exact_change_lines, exact_table
@@ -245,21 +241,23 @@ def approve(
     tell: Callable[[str], None] = (lambda _: None) if as_json else say
     proposed = read_baseline(proposal)
     path, kernel_path = into / f"{proposed.family}.json", exact_path(into)
-    found = changes(proposed, into, only=only, replaces=replace, accept_slower=accept_slower)
-    kernels = kernel_changes(proposed, into, only=only)
-    pending = [change for change in found if change.action != "unchanged"]
+    changes = renewal.changes(
+        proposed, into, only=only, replaces=replace, accept_slower=accept_slower
+    )
+    kernels = renewal.kernel_changes(proposed, into, only=only)
+    pending = [change for change in changes if change.action != "unchanged"]
     exact = [change for change in kernels if change.action != "unchanged"]
     if not pending and not exact:
-        held = [str(path)] * bool(found) + [str(kernel_path)] * bool(kernels)
-        tell(f"nothing to change: {' and '.join(held) or path} already holds all that it proposes")
+        files = [str(path)] * bool(changes) + [str(kernel_path)] * bool(kernels)
+        tell(f"nothing to change: {' and '.join(files) or path} already holds all that it proposes")
     done = "would change in" if dry_run else "written to"
     if pending:
-        if shown := [change for change in found if not change.entry.is_canary]:
+        if shown := [change for change in changes if not change.entry.is_canary]:
             tell(changes_table(shown, 80, sys.stdout.isatty()))
-        if note := provisional([change.entry for change in found], proposal if dry_run else path):
+        if note := provisional([change.entry for change in changes], proposal if dry_run else path):
             tell(note)
         if not dry_run:
-            approve_entries(
+            renewal.approve(
                 proposed, into, only=only, replaces=replace, accept_slower=accept_slower
             )
         tell(f"{_counted([change.entry for change in pending])} {done} {path}")
@@ -277,7 +275,7 @@ def approve(
         tell(f"{counted(len(exact), 'exact entry', 'exact entries')} {done} {kernel_path}")
     if as_json:
         written = bool(pending or exact) and not dry_run
-        print_json(changes_as_json(found, kernels, path, kernel_path, written=written))
+        print_json(changes_as_json(changes, kernels, path, kernel_path, written=written))
 
 
 for _command in (propose, approve, show, check, prune):

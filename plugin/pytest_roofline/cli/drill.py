@@ -6,23 +6,20 @@ import subprocess
 import sys
 import tempfile
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from ..baselines.runs import Run, read_run
 from ..core.errors import BadInput
+from ..core.judgements import Judgement
 from ..core.samples import SIBLINGS
 from ..core.units import format_percent, format_tolerance, parse_fraction, printable
 from ..plugin.options import SAVED_VARIABLE
 from .options import command, print_json, say
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ..baselines.runs import Run
-    from ..core.judgements import Judgement
 
 # The exit status of pytest that found, or was left with, nothing to run; importing it takes longer than the command.
 NO_TESTS = 5
@@ -48,21 +45,23 @@ def drill(share: str, arguments: tuple[str, ...], as_json: bool) -> int:
     Exit status: 0 every compared test turned red by SHARE, 1 one stayed green, or was slowed down by more or less, 2
     nothing was compared, or the input cannot be used.
     """
-    from ..baselines.runs import read_run
-
     slowdown = parse_fraction(share, "SHARE")
     name = f"drill-{uuid.uuid4().hex[:12]}"
     # The rounds of the gate that it is to prove, unless ARGUMENTS name others.
-    words = [sys.executable, "-m", "pytest", "--roofline-rounds=auto", *arguments]
-    words += [f"--roofline-drill={share}", f"--roofline-save={name}"]
+    words = [
+        *(sys.executable, "-m", "pytest", "--roofline-rounds=auto", *arguments),
+        *(f"--roofline-drill={share}", f"--roofline-save={name}"),
+    ]
     with tempfile.TemporaryDirectory(prefix="roofline-drill-") as folder:
-        told = Path(folder) / "path"
-        # Standard output is for the machine alone then.
-        redirected: dict[str, Any] = {"stdout": 2} if as_json else {}
+        saved = Path(folder) / "path"
         done = subprocess.run(
-            words, check=False, env=os.environ | {SAVED_VARIABLE: str(told)}, **redirected
+            words,
+            check=False,
+            env=os.environ | {SAVED_VARIABLE: str(saved)},
+            # With --json, standard output is for the machine alone.
+            stdout=2 if as_json else None,
         )
-        path = Path(told.read_text(encoding="utf-8")) if told.exists() else None
+        path = Path(saved.read_text(encoding="utf-8")) if saved.exists() else None
     if done.returncode == NO_TESTS:
         raise BadInput(
             "pytest selected no test, so nothing was measured; name others by path or -k"
@@ -75,7 +74,7 @@ def drill(share: str, arguments: tuple[str, ...], as_json: bool) -> int:
     return tell_drill(read_run(path), slowdown, as_json=as_json)
 
 
-def tell_drill(run: "Run", slowdown: float, *, as_json: bool) -> int:
+def tell_drill(run: Run, slowdown: float, *, as_json: bool) -> int:
     """Print what a drill found; returns the exit status."""
     # Siblings are compared with each other alone, and a drill slows them all alike.
     siblings = {
@@ -120,7 +119,7 @@ def tell_drill(run: "Run", slowdown: float, *, as_json: bool) -> int:
 
 
 def _print_drill(
-    compared: "Sequence[Judgement]", told: "Sequence[dict[str, Any]]", slowdown: float, red: int
+    compared: Sequence[Judgement], told: Sequence[dict[str, Any]], slowdown: float, red: int
 ) -> None:
     from ..stats.stats import growth
 
@@ -133,8 +132,10 @@ def _print_drill(
     )
     if seen:
         reach = f" … {format_percent(seen[-1])}" if len(seen) > 1 else ""
-        asked = f"{format_percent(slowdown)} was asked for"
-        say(f"against their baselines {format_percent(seen[0])}{reach} time; {asked}")
+        say(
+            f"against their baselines {format_percent(seen[0])}{reach} time; "
+            f"{format_percent(slowdown)} was asked for"
+        )
     missed = [one for one in told if one["missed"]]
     for one in missed:
         say(printable(f"  not the drill's doing: {one['test']} {one['missed']}"))
@@ -144,7 +145,7 @@ def _print_drill(
         )
 
 
-def _drilled(judgement: "Judgement", slowdown: float, tests: int) -> dict[str, Any]:
+def _drilled(judgement: Judgement, slowdown: float, tests: int) -> dict[str, Any]:
     """What a drill found of one test: how much slower it was, and why it did not turn red, or not by the drill."""
     from ..stats.stats import growth
 
@@ -161,7 +162,7 @@ def _drilled(judgement: "Judgement", slowdown: float, tests: int) -> dict[str, A
     }
 
 
-def _missed(judgement: "Judgement", slowdown: float, tests: int) -> str:
+def _missed(judgement: Judgement, slowdown: float, tests: int) -> str:
     """How a test was slowed down by something else than was asked for; empty where its interval holds that.
 
     It is widened as for the smallest of `tests` p values (Bonferroni): one drill of a hundred misses by chance.
@@ -181,7 +182,7 @@ def _missed(judgement: "Judgement", slowdown: float, tests: int) -> str:
     return f"takes {format_percent(growth(judgement.estimate))} time ({bounds} %)"
 
 
-def _not_red(judgement: "Judgement", slowdown: float) -> str:
+def _not_red(judgement: Judgement, slowdown: float) -> str:
     if judgement.estimate is None:
         return f"{judgement.label} {judgement.verdict}: {judgement.reason}"
     from ..stats.stats import growth
@@ -191,8 +192,8 @@ def _not_red(judgement: "Judgement", slowdown: float) -> str:
     if slowdown <= judgement.tolerance:
         return f"{text}: within its tolerance of {format_tolerance(judgement.tolerance)}"
     if judgement.reach is not None and judgement.reach > slowdown:
-        needed = (
-            f"this run detects slowdowns from {format_tolerance(round(judgement.reach, 3))} only"
+        return (
+            f"{text}: this run detects slowdowns from {format_tolerance(round(judgement.reach, 3))} only; "
+            "use --roofline-rounds=auto, or record more sessions"
         )
-        return f"{text}: {needed}; use --roofline-rounds=auto, or record more sessions"
     return f"{text}: {judgement.reason}" if judgement.reason else text

@@ -3,15 +3,20 @@
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from ..baselines.run_files import make_run_folder, resolve_run
+from ..baselines.runs import Line, read_run
 from ..core.errors import BadFile, BadInput, CannotStore
+from ..core.records import Header
+from ..core.storage import MOST_BYTES, check_name
 from ..core.units import listed, printable
+from ..core.writing import json_text, refuse_overwriting, write_atomically
 from ..version import __version__
 from .options import (
     SHOWN,
@@ -26,8 +31,6 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..baselines.runs import Line
-    from ..core.records import Header
     from ..exchange.exportable import LeftOut
     from ..exchange.records import Given, Imported
 
@@ -96,7 +99,7 @@ def import_(
     Exit status: 0 imported, or the run is there already; 2 the input cannot be used, or another run has that name.
     """
     from ..exchange import read
-    from ..exchange.building import check_given
+    from ..exchange.building import check_given, save
     from ..exchange.nodes import by_node, located, refuse_several
     from ..exchange.records import Given
 
@@ -118,7 +121,7 @@ def import_(
         run.path = _path(name, output, run.header.run_id, folder, node)
     # What is there already with another content is refused before anything is written.
     for run in sorted(runs, key=lambda run: not run.path.exists()):
-        run.save()
+        run.written = save(run.lines, run.path)
     if as_json:
         documents = [_imported_json(run) for run in runs]
         print_json(documents[0] if by is None else {"runs": documents})
@@ -135,20 +138,14 @@ class _ImportedRun:
     """A run that is made of imported logs, and where it goes."""
 
     imported: "Sequence[Imported]"
-    lines: "Sequence[Line]"
+    lines: Sequence[Line]
     path: Path = Path()
     written: bool = False
 
     @property
-    def header(self) -> "Header":
+    def header(self) -> Header:
         """Its first line."""
         return cast("Header", self.lines[0])
-
-    def save(self) -> None:
-        """Write it, unless it is there already."""
-        from ..exchange.building import save
-
-        self.written = save(self.lines, self.path)
 
     @property
     def remarks(self) -> list[str]:
@@ -170,8 +167,8 @@ def _built(
     sources = list(dict.fromkeys(entry.source for entry in imported))
     run_id = run_id_of([contents[source] for source in sources])
     sound, command = without_impossible(imported, given), ("roofline", "import", *sources)
-    tool = f"pytest-roofline {__version__}"
-    return _ImportedRun(sound, build(sound, given, run_id, tool, command))
+    lines = build(sound, given, run_id, f"pytest-roofline {__version__}", command)
+    return _ImportedRun(sound, lines)
 
 
 def _source(file: str) -> str:
@@ -181,8 +178,6 @@ def _source(file: str) -> str:
 
 def _content(file: str) -> bytes:
     """The bytes of a file, or of standard input."""
-    from ..core.storage import MOST_BYTES
-
     try:
         path = Path(file)
         if file != "-" and path.exists() and not (path.is_file() or path.is_dir()):
@@ -197,17 +192,14 @@ def _content(file: str) -> bytes:
             f"{file} cannot be read: {why}; name a file that a tool wrote, or - for standard input"
         ) from None
     if len(data) > MOST_BYTES:
-        most = f"{MOST_BYTES // 2**20} MiB"
         raise BadFile(
-            f"{_source(file)} has more than {most}; name the output of one tool, without its debug lines"
+            f"{_source(file)} has more than {MOST_BYTES // 2**20} MiB; "
+            "name the output of one tool, without its debug lines"
         )
     return data
 
 
 def _path(name: str | None, output: Path | None, run_id: str, folder: Path, node: str) -> Path:
-    from ..baselines.run_files import make_run_folder
-    from ..core.storage import check_name
-
     if node:
         if output is None or name is not None:
             raise BadInput("--by node writes a run of each node; expected -o DIR, and no --save")
@@ -244,8 +236,8 @@ def _print_imported(imported: Sequence["Imported"]) -> None:
         )
         for (benchmark, metric), statistics in groupby(counted, key=lambda known: known[:2]):
             words = [statistic for *_, statistic in statistics]
-            count = sum(counted[benchmark, metric, word] for word in words)
-            table.add_row(printable(benchmark), metric, ", ".join(words), str(count))
+            readings = sum(counted[benchmark, metric, word] for word in words)
+            table.add_row(printable(benchmark), metric, ", ".join(words), str(readings))
         if one.readings:
             say(render(table, width(), sys.stdout.isatty()))
         for line in _remarks(one):
@@ -259,8 +251,7 @@ def _remarks(one: "Imported") -> list[str]:
         f"INVALID {bad.label}, {bad.where}: {bad.invalid}" for bad in one.readings if bad.invalid
     ]
     lines += [f"FAILED {name}: {why}" for name, why in one.failed]
-    unchecked = sum(reading.verified is None for reading in one.readings)
-    if unchecked:
+    if unchecked := sum(reading.verified is None for reading in one.readings):
         lines.append(
             f"note: {unchecked} of {len(one.readings)} readings do not say whether their data were checked"
         )
@@ -330,9 +321,6 @@ def export(
 
     Exit status: 0 written, 2 the input cannot be used, or nothing of it may go out.
     """
-    from ..baselines.run_files import resolve_run
-    from ..baselines.runs import read_run
-    from ..core.writing import json_text, refuse_overwriting, write_atomically
     from ..exchange import export as export_runs
 
     paths = [resolve_run(name, folder) for name in runs]
@@ -357,17 +345,14 @@ def export(
         return
     write_atomically(into, text)
     if as_json:
-        left_out = [
-            {"label": one.label, "reason": one.reason, "measured": one.measured}
-            for one in exported.left_out
-        ]
-        told = {
-            "format": format_name,
-            "file": str(into),
-            "exported": list(exported.names),
-            "left_out": left_out,
-        }
-        print_json(told)
+        print_json(
+            {
+                "format": format_name,
+                "file": str(into),
+                "exported": list(exported.names),
+                "left_out": [asdict(entry) for entry in exported.left_out],
+            }
+        )
     else:
         say(printable(f"{counted} to {into}"))
 

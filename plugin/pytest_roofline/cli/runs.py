@@ -2,22 +2,22 @@
 
 import re
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..baselines.run_files import paths_of, resolve_run
+from ..baselines.runs import Run, read_run
 from ..core.errors import BadInput
+from ..core.rows import Row, worst_first
 from ..core.statuses import status_of
 from ..core.units import count, listed, parse_tolerance, printable
 from .options import command, folder_option, note_cuts, print_json, say, width
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from ..baselines.comparing import Comparison
-    from ..baselines.runs import Run
-    from ..core.rows import Row
     from ..report.devices import Quantity
 
 # What --table shows.
@@ -132,16 +132,13 @@ def compare(
 
 def _side(names: str, folder: Path) -> list[Path]:
     """One side of a comparison: one file, or several with commas between their names."""
-    from ..baselines.run_files import paths_of
-
     parts = [names] if Path(names).exists() else names.split(",")
     return [Path(path) for part in parts if part for path in paths_of(part, folder)]
 
 
-def _table(paths: "Sequence[Path]", of: "Quantity | None", as_json: bool) -> int:
+def _table(paths: Sequence[Path], of: "Quantity | None", as_json: bool) -> int:
     """Print runs of several machines beside each other; returns the exit status."""
     from ..baselines.run_rows import rows_of
-    from ..baselines.runs import read_run
     from ..report.devices import device_tables, devices_as_json, devices_text
 
     runs = [read_run(path) for path in paths]
@@ -156,11 +153,10 @@ def _table(paths: "Sequence[Path]", of: "Quantity | None", as_json: bool) -> int
 
 
 def _compare_by(
-    paths: "Sequence[Path]", by: str, base: str | None, tolerance: float | None, as_json: bool
+    paths: Sequence[Path], by: str, base: str | None, tolerance: float | None, as_json: bool
 ) -> int:
     """Judge and print two values of a parameter; returns the exit status."""
     from ..baselines.pairs import compare_by
-    from ..baselines.runs import read_run
     from ..report.comparison import contrast_as_json, contrast_text
 
     runs = [read_run(path) for path in paths]
@@ -172,7 +168,7 @@ def _compare_by(
     return status_of([row for _, row in found.rows])
 
 
-def _show(found: Any, told: "Callable[..., Any]", as_json: bool) -> None:
+def _show(found: Any, told: Callable[..., Any], as_json: bool) -> None:
     """Print what was found, as plain data or as text."""
     if as_json:
         print_json(told(found))
@@ -181,14 +177,13 @@ def _show(found: Any, told: "Callable[..., Any]", as_json: bool) -> None:
 
 
 def _compare_rollout(
-    sides: "Sequence[Sequence[Path]]",
-    control: "Sequence[Sequence[Path]]",
+    sides: Sequence[Sequence[Path]],
+    control: Sequence[Sequence[Path]],
     tolerance: float | None,
     as_json: bool,
 ) -> int:
     """Judge and print a staged rollout; returns the exit status."""
     from ..baselines.rollout import judge_rollout
-    from ..baselines.runs import read_run
     from ..report.comparison import rollout_as_json, rollout_text
 
     before, after, old, new = ([read_run(path) for path in side] for side in (*sides, *control))
@@ -198,8 +193,7 @@ def _compare_rollout(
     return status_of(found.rows, worse=found.shrunk)
 
 
-def _print_comparison(compared: "Comparison", old: "Sequence[Path]", new: "Sequence[Path]") -> None:
-    from ..core.rows import worst_first
+def _print_comparison(compared: "Comparison", old: Sequence[Path], new: Sequence[Path]) -> None:
     from ..report.comparison import comparison_lines
     from ..report.messages import peak_lines
     from ..report.published import idle_lines
@@ -213,11 +207,10 @@ def _print_comparison(compared: "Comparison", old: "Sequence[Path]", new: "Seque
         say(line)
     if rows or not (kernels or compared.lost):
         say(comparison_table(rows, width(), terminal))
-    told = [row for row in rows if row.judgement is not None and row.judgement.reason]
     lines = [
         printable(f"{row.judgement.verdict} {row.label}: {row.judgement.reason}")
-        for row in told
-        if row.judgement
+        for row in rows
+        if row.judgement is not None and row.judgement.reason
     ]
     lines = cut(lines, MOST_TOLD, "that are open or INVALID; --json has all")
     lines += peak_lines(rows, at_most=len(rows)) + idle_lines(rows)
@@ -241,9 +234,7 @@ def explain(run: str, test: str, as_json: bool, folder: Path) -> None:
 
     Exit status: 0 shown, 2 the run cannot be used, or measured nothing of that name.
     """
-    from ..baselines.run_files import resolve_run
     from ..baselines.run_rows import rows_of_run
-    from ..baselines.runs import read_run
     from ..report.explain import explanation, explanation_as_json, note_lines
 
     read = read_run(resolve_run(run, folder))
@@ -259,7 +250,7 @@ def explain(run: str, test: str, as_json: bool, folder: Path) -> None:
     say("\n\n".join("\n".join(lines) for lines in blocks))
 
 
-def _matching(run: "Run", rows: "Sequence[Row]", test: str) -> dict[str, str]:
+def _matching(run: Run, rows: Sequence[Row], test: str) -> dict[str, str]:
     """What a run has whose label or test id holds the text, with its test id.
 
     Those alone that are called so, or have a parameter that is, where there are any: `4MiB` is not `2004MiB`.
@@ -282,8 +273,8 @@ def _matching(run: "Run", rows: "Sequence[Row]", test: str) -> dict[str, str]:
             raise BadInput(
                 f"{run.path} has no test {test!r}: it measured nothing at all; name another run"
             )
-        told = listed(labels, SHOWN)
         raise BadInput(
-            f"{run.path} measured nothing whose name holds {test!r}; name one of these: {told}"
+            f"{run.path} measured nothing whose name holds {test!r}; "
+            f"name one of these: {listed(labels, SHOWN)}"
         )
     return {label: ids[label] for label in found}
