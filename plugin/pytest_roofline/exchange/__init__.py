@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from ..baselines.runs import Run
@@ -78,12 +79,12 @@ def read(data: bytes, source: str, given: Given, name: str | None = None) -> tup
     )
     if chosen is None:
         number, line = next((number, line) for number, line in lines(text) if line.strip())
-        tried = ", ".join(one.title for one in FORMATS)
+        titles = ", ".join(each.title for each in FORMATS)
         refuse(
             source,
             number,
             line,
-            f"no format understands this file (tried: {tried}); --format tells what it is",
+            f"no format understands this file (tried: {titles}); --format tells what it is",
         )
     try:
         found = chosen.read(text, source, given)
@@ -115,9 +116,9 @@ def _refuse_impossible(source: str, found: tuple[Imported, ...]) -> None:
     """Refuse times that no run file can hold."""
     for reading in (reading for imported in found for reading in imported.readings):
         if not all(SMALLEST <= seconds <= LARGEST for seconds in reading.seconds):
-            took = f"{min(reading.seconds):g} to {max(reading.seconds):g} s"
             raise BadFile(
-                f"{source}, {reading.where}: {took} a call; expected {SMALLEST:g} to {LARGEST:g}"
+                f"{source}, {reading.where}: {min(reading.seconds):g} to {max(reading.seconds):g} s a call; "
+                f"expected {SMALLEST:g} to {LARGEST:g}"
             )
 
 
@@ -137,32 +138,26 @@ def _refuse_idle(source: str, found: tuple[Imported, ...], given: Given) -> None
 
 @dataclass(frozen=True, slots=True)
 class ExportFormat:
-    """One format: its name for `--to`, what it calls a measurement, why it cannot hold one, and its writer."""
+    """One format: its name for `--to`, what it calls a measurement, its writer, and why it cannot hold one."""
 
     name: str
     name_of: Callable[[Exportable], str]
-    why_not: Callable[[Exportable], str]
     write: Callable[[Sequence[Exportable]], Any]
-
-
-def _label(one: Exportable) -> str:
-    """A name that stays when a file moves, and that a chart has room for."""
-    return one.row.label
-
-
-def _never(_: Exportable) -> str:
-    """Every time can be written."""
-    return ""
+    why_not: Callable[[Exportable], str] = lambda _: ""
 
 
 EXPORTS = (
     # By the node id it finds the same test in another file.
-    ExportFormat("pytest-benchmark", lambda one: one.name, _never, pytest_benchmark.write),
-    ExportFormat("github-action-benchmark", _label, _never, dashboards.write_times),
+    ExportFormat("pytest-benchmark", attrgetter("name"), pytest_benchmark.write),
+    # By a name that stays when a file moves, and that a chart has room for.
+    ExportFormat("github-action-benchmark", attrgetter("row.label"), dashboards.write_times),
     ExportFormat(
-        "github-action-benchmark-rates", _label, dashboards.why_no_rate, dashboards.write_rates
+        "github-action-benchmark-rates",
+        attrgetter("row.label"),
+        dashboards.write_rates,
+        dashboards.why_no_rate,
     ),
-    ExportFormat("bencher", _label, _never, dashboards.write_bencher),
+    ExportFormat("bencher", attrgetter("row.label"), dashboards.write_bencher),
 )
 EXPORT_NAMES = tuple(one.name for one in EXPORTS)
 

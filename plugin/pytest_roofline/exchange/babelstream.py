@@ -277,8 +277,8 @@ def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:
 
 def _imported(table: _Table, source: str) -> Imported:
     if not table.rows:
-        why = "a run ended before the rows of its table"
-        return Imported(source, "BabelStream", CONVENTION, (), failed=(("babelstream", why),))
+        failed = ("babelstream", "a run ended before the rows of its table")
+        return Imported(source, "BabelStream", CONVENTION, (), failed=(failed,))
     software = {
         "BabelStream": table.head.get("version"),
         "implementation": table.head.get("implementation"),
@@ -299,5 +299,8 @@ def _checked(reading: Reading, wrong: set[str]) -> Reading:
     """A reading that wrong data spoil: a sum those of `dot`, an array all of them."""
     if not wrong or (wrong == {"sum"} and not reading.benchmark.endswith(".dot")):
         return reading
-    invalid = f"the tool's own check found wrong data in {' and '.join(sorted(wrong))}"
-    return replace(reading, invalid=invalid, verified=False)
+    return replace(
+        reading,
+        invalid=f"the tool's own check found wrong data in {' and '.join(sorted(wrong))}",
+        verified=False,
+    )

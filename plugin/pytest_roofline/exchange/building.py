@@ -69,13 +69,18 @@ def build(
     environment = Environment(
         _device(first, imported, given), _host(first, imported), _software(imported)
     )
-    started = min((one.started for one in imported if one.started), default=given.begun)
-    lines: list[Line] = [Header(run_id, started, command, tool, environment)]
-    for entry in imported:
-        lines += [_measurement(reading, entry, environment, given) for reading in entry.readings]
-    measured = [line for line in lines if isinstance(line, Measurement)]
-    footer = Footer("", exit_status=0, measured=len(measured))
-    return [*lines, *_outcomes(measured, imported), footer]
+    started = min((entry.started for entry in imported if entry.started), default=given.begun)
+    measurements = [
+        _measurement(reading, entry, environment, given)
+        for entry in imported
+        for reading in entry.readings
+    ]
+    return [
+        Header(run_id, started, command, tool, environment),
+        *measurements,
+        *_outcomes(measurements, imported),
+        Footer("", exit_status=0, measured=len(measurements)),
+    ]
 
 
 def without_impossible(imported: Sequence[Imported], given: Given) -> list[Imported]:
@@ -84,13 +89,13 @@ def without_impossible(imported: Sequence[Imported], given: Given) -> list[Impor
     environment = Environment(_device(first, imported, given), _host(first, imported), {})
     return [
         replace(
-            one,
+            entry,
             readings=tuple(
-                replace(each, invalid=_above(each, one, environment, given))
-                for each in one.readings
+                replace(reading, invalid=_above(reading, entry, environment, given))
+                for reading in entry.readings
             ),
         )
-        for one in imported
+        for entry in imported
     ]
 
 
@@ -143,8 +148,9 @@ def _surroundings(imported: Sequence[Imported], given: Given) -> Imported:
     machines: dict[str, Imported] = {}
     for one in (one for one in imported if one.readings):
         if given.product is not None and one.product not in (None, given.product):
-            where = f"{one.source} was measured on {one.product}"
-            raise BadFile(f"{where}, but --product={given.product}; expected the same")
+            raise BadFile(
+                f"{one.source} was measured on {one.product}, but --product={given.product}; expected the same"
+            )
         unnamed = "a CPU" if one.device_type == "cpu" else "an unknown product"
         machines.setdefault(given.product or one.product or unnamed, one)
     if len(machines) > 1:

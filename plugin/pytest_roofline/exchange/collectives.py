@@ -148,11 +148,12 @@ def chosen(
         raise BadFile(
             f"{source}: {told!r} is no test that this importer knows; expected one of {', '.join(NAMES)}"
         )
-    moved = [row for row in rows if row.size_bytes]
     fits = [
-        one for one in OPERATIONS.values()
-        if one.name != "all_to_all_v" and not any(row.trouble(one, ranks) for row in moved)
-    ]  # fmt: skip
+        operation
+        for operation in OPERATIONS.values()
+        if operation.name != "all_to_all_v"
+        and not any(row.size_bytes and row.trouble(operation, ranks) for row in rows)
+    ]
     if len(fits) == 1:
         return fits[0], ""
     for hint in reversed(hints):

@@ -51,11 +51,10 @@ class Exportable:
 
         The centre lies between them.
         """
-        alone = len(self.processes) == 1
         medians = (
             self.measurement.samples.block_medians
-            if alone
-            else [one.median_s for one in self.processes]
+            if len(self.processes) == 1
+            else [process.median_s for process in self.processes]
         )
         return (
             (min(*medians, self.seconds), max(*medians, self.seconds)) if len(medians) > 1 else None

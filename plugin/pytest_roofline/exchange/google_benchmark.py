@@ -7,7 +7,7 @@ from msgspec import Struct
 from ..core.errors import BadFile
 from ..core.units import count
 from ..core.work import Work
-from .records import Given, Imported, Reading, from_json, looks_like_json, pooled
+from .records import Given, Imported, Reading, from_json, json_with, pooled
 
 CONVENTION = (
     "seconds of an iteration by the wall clock, the mean of each run; repetitions are samples; bytes are those that "
@@ -49,9 +49,7 @@ class _GoogleFile(Struct):
     benchmarks: tuple[_Bench, ...]
 
 
-def sniff(text: str) -> bool:
-    """Whether a text looks like such a file."""
-    return looks_like_json(text) and '"time_unit"' in text and '"context"' in text
+sniff = json_with('"time_unit"', '"context"')
 
 
 def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:

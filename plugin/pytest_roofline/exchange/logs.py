@@ -102,8 +102,8 @@ Rule = tuple[re.Pattern[str], Callable[[AnyRuns, int, re.Match[str]], None]]
 
 def lines(text: str) -> Iterator[tuple[int, str]]:
     """Every line with its number from 1, without its ending and colours."""
-    for number, raw in enumerate((match[0] for match in re.finditer(r"(?m)^.*$", text)), 1):
-        yield number, _CONTROL.sub("", _COLOUR.sub("", raw))
+    for number, match in enumerate(re.finditer(r"(?m)^.*$", text), 1):
+        yield number, _CONTROL.sub("", _COLOUR.sub("", match[0]))
 
 
 def _unstamped(line: str) -> str:

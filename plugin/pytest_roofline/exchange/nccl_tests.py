@@ -125,8 +125,8 @@ class _Logs(list[_Log]):
 
 
 def _take_config(logs: _Logs, _: int, match: re.Match[str]) -> None:
-    log = logs.begin(bool(logs and logs[-1].config))
-    log.config = tuple(int(digits or 0) for digits in match.groups())
+    numbers = tuple(int(digits or 0) for digits in match.groups())
+    logs.begin(bool(logs and logs[-1].config)).config = numbers
 
 
 def _take_start(logs: _Logs, _: int, match: re.Match[str]) -> None:
@@ -353,8 +353,11 @@ def _spoiled(reading: Reading, log: _Log) -> Reading:
     """A reading of a log that counts wrong values as a whole, and does not tell where they were."""
     if not log.bounds or any(row.wrong for row in log.rows):
         return reading
-    why = f"{log.bounds} values were out of bounds, and the log does not say where"
-    return replace(reading, verified=None if reading.verified is None else False, invalid=why)
+    return replace(
+        reading,
+        verified=None if reading.verified is None else False,
+        invalid=f"{log.bounds} values were out of bounds, and the log does not say where",
+    )
 
 
 def _setting(log: _Log, source: str, given: Given) -> Setting:

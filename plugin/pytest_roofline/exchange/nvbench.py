@@ -8,7 +8,7 @@ from msgspec import Struct
 from ..core.errors import BadFile
 from ..core.keys import Scalar, Timing
 from ..core.work import Work
-from .records import Given, Imported, Reading, from_json, looks_like_json
+from .records import Given, Imported, Reading, from_json, json_with
 
 CONVENTION = (
     "means of the samples; cold: alone behind a flushed cache, by CUDA events; batch: calls one after the other, by "
@@ -62,9 +62,7 @@ class _NvbenchFile(Struct, kw_only=True):
     meta: dict[str, Any] = {}
 
 
-def sniff(text: str) -> bool:
-    """Whether a text looks like such a file."""
-    return looks_like_json(text) and '"nv/cold/' in text
+sniff = json_with('"nv/cold/')
 
 
 def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
@@ -88,7 +86,6 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
         else:
             readings += _readings(bench.name, state, source)
     version = file.meta.get("version", {}).get("nvbench", {}).get("string")
-    software = {"NVBench": str(version)} if version else {}
     return (
         Imported(
             source,
@@ -96,7 +93,7 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
             CONVENTION,
             tuple(readings),
             chosen,
-            software=software,
+            software={"NVBench": str(version)} if version else {},
             left_out=tuple(left_out),
         ),
     )

@@ -227,9 +227,6 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
 
 
 def _imported(test: _Test, source: str, given: Given) -> Imported:
-    failed = (
-        () if test.rows else ((f"osu.{test.name}", "a run ended before the rows of its table"),)
-    )
     if test.rows and test.collective and given.devices is None:
         raise BadFile(
             f"{source}: no line says among how many ranks {test.name} was; tell it with --devices"
@@ -244,6 +241,8 @@ def _imported(test: _Test, source: str, given: Given) -> Imported:
         device_type="cpu" if test.api.startswith("MPI") and "-" not in test.api else "accelerator",
         software={"OSU Micro-Benchmarks": test.version} if test.version else {},
         left_out=(*test.left_out, *(f"column {name}, which is not read" for name in unknown)),
-        failed=failed,
+        failed=()
+        if test.rows
+        else ((f"osu.{test.name}", "a run ended before the rows of its table"),),
         unread=test.unread,
     )

@@ -13,7 +13,7 @@ from ..core.samples import Samples
 from ..core.units import moment
 from ..core.work import Work
 from .exportable import Exportable, facts, origin
-from .records import Given, Imported, Reading, from_json, looks_like_json
+from .records import Given, Imported, Reading, from_json, json_with
 
 CONVENTION = (
     "seconds per call, of each round the mean of its calls, by the host's clock; no bytes are counted, so that there "
@@ -55,9 +55,7 @@ class _BenchmarkFile(Struct):
     datetime: Any = None
 
 
-def sniff(text: str) -> bool:
-    """Whether a text looks like such a file."""
-    return looks_like_json(text) and '"benchmarks"' in text and '"machine_info"' in text
+sniff = json_with('"benchmarks"', '"machine_info"')
 
 
 def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:

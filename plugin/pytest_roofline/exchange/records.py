@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn, TypeVar
 
@@ -186,6 +186,11 @@ def whole(text: str) -> int:
 def looks_like_json(text: str) -> bool:
     """Whether a text begins as JSON does, and not with the label of a rank."""
     return re.match(r"\s*(?:\{|\[\s*[\[{])", text) is not None
+
+
+def json_with(*marks: str) -> Callable[[str], bool]:
+    """Return a function that tells whether a text is JSON with each of these marks in it."""
+    return lambda text: looks_like_json(text) and all(mark in text for mark in marks)
 
 
 def from_json(text: str, source: str, struct: type[Struct]) -> Struct:

@@ -131,8 +131,7 @@ def _take_executor(runs: _Calls, number: int, match: re.Match[str]) -> None:
 def _take_transfer(runs: _Calls, number: int, match: re.Match[str]) -> None:
     run, (rate, moved) = runs.run(), _figures(*match.groups()[1:4])
     source, executor, target = match[5].replace(" ", "").split("->")
-    ends = {"source": _end(source), "target": _end(target)}
-    parameters = ends | {"executor": executor}
+    parameters = {"source": _end(source), "target": _end(target), "executor": executor}
     letters = f"{source[:1]}-{target[:1]}"
     if "F" in letters or "M" in letters:
         parameters["memory"] = letters
@@ -237,12 +236,17 @@ def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:
 
 def _imported(run: _Call, source: str) -> Imported:
     unread = tuple(f"preset {preset}, which is not read" for preset in run.presets)
-    why = unread[0] if unread else "a run ended before a table with rows"
+    reason = unread[0] if unread else "a run ended before a table with rows"
     if run.iterations:
-        lines = count(run.iterations, "line")
-        unread += (f"{lines} of SHOW_ITERATIONS, single iterations and their deviation",)
-    software = {"TransferBench": run.version} if run.version else {}
+        unread += (
+            f"{count(run.iterations, 'line')} of SHOW_ITERATIONS, single iterations and their deviation",
+        )
     return Imported(
-        source, "TransferBench", CONVENTION, pooled(run.rows), software=software,
-        failed=() if run.rows else (("transferbench", why),), left_out=unread,
-    )  # fmt: skip
+        source,
+        "TransferBench",
+        CONVENTION,
+        pooled(run.rows),
+        software={"TransferBench": run.version} if run.version else {},
+        failed=() if run.rows else (("transferbench", reason),),
+        left_out=unread,
+    )

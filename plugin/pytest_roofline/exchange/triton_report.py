@@ -21,6 +21,7 @@ _RATES = {
     "tflops": Work(flops=10**12), "tflop": Work(flops=10**12), "gflops": Work(flops=10**9),
 }  # fmt: skip
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+_WHOLE = re.compile(r"\d+(?:\.0+)?")
 _COLUMN = re.compile(r"(?P<line>.*\S) \((?P<unit>[^()]+(?:\([^()]*\))?)\)")
 _HEADING = re.compile(
     r"\A\s*[^\W\d]\w*(?:,[^,\n\"]+)+\r?\n(?:-?[\d.]+(?:e[+-]?\d+)?,[-\d.e+,naN]+\r?\n)+[-\d.e+,naN]*\s*\Z"
@@ -56,7 +57,7 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
     whole = (
         at
         for at in range(len(names))
-        if not all(re.fullmatch(r"\d+(?:\.0+)?", values[at]) for _, values in rows)
+        if not all(_WHOLE.fullmatch(values[at]) for _, values in rows)
     )
     swept = told if told is not None else max(1, next(whole, len(names) - 1))
     benchmark = (
@@ -106,15 +107,12 @@ def _line(
         except Refused as error:
             refuse(source, number, ",".join(values), str(error))
         points: dict[str, Scalar] = {
-            name.strip(): _point(text) for name, text in zip(swept, values, strict=False)
+            # A whole number, which pandas writes as `4096.0`, is one.
+            name.strip(): int(float(text)) if _WHOLE.fullmatch(text) else text
+            for name, text in zip(swept, values, strict=False)
         }
         seconds = value * factor or 1 / value
         yield Reading(
             benchmark, points | {"line": line}, metric, "median_or_mean", work, (seconds,), f"line {number}",
             mode="events", timing="device",
         )  # fmt: skip
-
-
-def _point(text: str) -> Scalar:
-    """A point of a sweep, which pandas writes as `4096.0`."""
-    return int(float(text)) if re.fullmatch(r"\d+(?:\.0+)?", text) else text
