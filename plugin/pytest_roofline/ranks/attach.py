@@ -64,10 +64,6 @@ class Attached:
         """Whether all of it runs on this host."""
         return len(set(self.hosts.values())) == 1
 
-    def placement(self) -> "AttachPlacement":
-        """Ranks under these processes."""
-        return AttachPlacement(self)
-
     def lost(self, rank: int) -> bool:
         """Whether the process that stands for a rank is gone."""
         return rank != 0 and rank not in self._channels
@@ -245,8 +241,15 @@ class AttachPlacement:
 def follow(identity: Identity, rendezvous: Rendezvous, timeout: float) -> Channel:
     """Meet rank 0, and say who this is."""
     channel = meet(identity, rendezvous, timeout)
-    who = {"rank": identity.rank, "size": identity.size, "local_rank": identity.local_rank}
-    channel.send(who | {"host": socket.gethostname(), "pid": os.getpid()})
+    channel.send(
+        {
+            "rank": identity.rank,
+            "size": identity.size,
+            "local_rank": identity.local_rank,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+        }
+    )
     return channel
 
 

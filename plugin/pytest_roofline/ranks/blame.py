@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from ..core.groups import grouped
 from .processes import FORKER
 
 How = Literal["ok", "raised", "skipped", "lost", "stuck", "closing"]
@@ -78,9 +79,16 @@ def report(ends: Sequence[RankEnd], timeout_s: float, tails: Mapping[int, str]) 
     alike = Counter(str(end.position) for end in ends if end.how == "stuck")
     bad = sorted((end for end in ends if end.how != "ok"), key=lambda end: _suspicion(end, alike))
     lines = [_first_line(bad, timeout_s)]
-    for group in _merged(bad):
+    # Ranks that ended alike are told of once.
+    for group in grouped(bad, key=_likeness).values():
         lines += _about(group, bad, tails)
     return "\n".join(lines)
+
+
+def _likeness(end: RankEnd) -> tuple[str, str, int | None]:
+    """Return what ends have in common that are told of once."""
+    alike = end.how in ("raised", "skipped")
+    return end.how, end.text, None if alike else end.rank
 
 
 def _suspicion(end: RankEnd, alike: Mapping[str, int]) -> tuple[int, float, int]:
@@ -148,23 +156,13 @@ def _last_step(bad: Sequence[RankEnd]) -> str:
 
 def _out_of_step(bad: Sequence[RankEnd]) -> str:
     """Those that submitted another number of operations than most; all of them where there is no majority."""
-    counts = Counter(end.collectives for end in bad)
-    (usual, often), *_ = counts.most_common()
+    [(usual, often)] = Counter(end.collectives for end in bad).most_common(1)
     odd = [end for end in bad if end.collectives != usual] if 2 * often > len(bad) else list(bad)
     each = ", ".join(
         f"rank {end.rank}: {end.collectives}" for end in sorted(bad, key=lambda end: end.rank)
     )
     names = " and ".join(end.name for end in odd or bad)
     return f"{names} left the function out of step (operations submitted: {each}); {_SAME_ORDER}"
-
-
-def _merged(bad: Sequence[RankEnd]) -> list[list[RankEnd]]:
-    """Ranks that ended alike, told of once."""
-    groups: dict[tuple[str, str, int | None], list[RankEnd]] = {}
-    for end in bad:
-        once = end.how in ("raised", "skipped")
-        groups.setdefault((end.how, end.text, None if once else end.rank), []).append(end)
-    return list(groups.values())
 
 
 def _about(group: Sequence[RankEnd], bad: Sequence[RankEnd], tails: Mapping[int, str]) -> list[str]:

@@ -8,12 +8,14 @@ import socket
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, NoReturn
 
 import torch
 
 from ..core.errors import DeviceError, RanksFailed, RanksSkipped
 from ..core.facts import DeviceFacts, Environment, Gpu
+from ..core.groups import grouped
 from ..engine.devices import Device, amd, nvidia
 from ..engine.devices.base import RealDevice, Traits
 from ..engine.host import affinity, cgroup_cpus, numbers_of, unused_accelerator, usable_cores
@@ -113,11 +115,11 @@ def versions(kind: str) -> dict[str, str]:
 
 def check(facts: Sequence[RankFacts], own: Mapping[str, str]) -> None:
     """Refuse ranks whose versions differ, or are others than the controller's, by the names of their nodes."""
-    for name in dict.fromkeys([*own, *(name for one in facts for name in one.versions)]):
+    for name in dict.fromkeys([*own, *(name for rank in facts for name in rank.versions)]):
         holders: dict[str, list[str]] = defaultdict(list)
         holders[own.get(name, "none")].append(f"pytest on {socket.gethostname()}")
-        for one in facts:
-            holders[one.versions.get(name, "none")].append(f"rank {one.rank} on {one.host}")
+        for rank in facts:
+            holders[rank.versions.get(name, "none")].append(f"rank {rank.rank} on {rank.host}")
         if len(holders) > 1:
             seen = "; ".join(f"{version}: {', '.join(who)}" for version, who in holders.items())
             raise RanksFailed(
@@ -152,7 +154,7 @@ def assign(facts: Sequence[RankFacts]) -> dict[int, int]:
     A rank that sees several takes the one with its local number where that is free, so that neighbours stay
     neighbours; who has the least choice comes first.
     """
-    for host, ranks in _by_host(facts).items():
+    for host, ranks in grouped(facts, key=attrgetter("host")).items():
         there = {uuid for one in ranks for uuid in one.devices}
         if len(there) < len(ranks):
             raise RanksSkipped(f"needs {len(ranks)} GPUs, found {len(there)} on {host}")
@@ -187,19 +189,11 @@ def cores_of(facts: Sequence[RankFacts]) -> int:
 
 def threads(facts: Sequence[RankFacts]) -> dict[int, int]:
     """Threads that each rank should compute with: its host's share, the same under every launcher."""
-    shares = {}
-    for ranks in _by_host(facts).values():
-        cores = cores_of(ranks)
-        for one in ranks:
-            shares[one.rank] = max(1, min(one.cores, cores // len(ranks)))
+    shares: dict[int, int] = {}
+    for ranks in grouped(facts, key=attrgetter("host")).values():
+        share = cores_of(ranks) // len(ranks)
+        shares |= {rank.rank: max(1, min(rank.cores, share)) for rank in ranks}
     return shares
-
-
-def _by_host(facts: Sequence[RankFacts]) -> dict[str, list[RankFacts]]:
-    found: dict[str, list[RankFacts]] = defaultdict(list)
-    for one in facts:
-        found[one.host].append(one)
-    return found
 
 
 class SeenDevice(RealDevice):

@@ -25,8 +25,8 @@ from .processes import FORKER, PARENT_VARIABLE, die_with_parent, ended, last_wor
 SUPPORTED = sys.platform.startswith("linux")
 # For its end after the pair's, before it is killed.
 END_S = 1.0
-# pytest names in it what it does just now.
-_FLEETING = ("PYTEST_CURRENT_TEST",)
+# Names what pytest does just now.
+_FLEETING = "PYTEST_CURRENT_TEST"
 
 
 class Forked:
@@ -138,7 +138,7 @@ class ForkServer:
 
 
 def _lasting(environ: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environ.items() if name not in _FLEETING}
+    return {name: value for name, value in environ.items() if name != _FLEETING}
 
 
 def _end(

@@ -312,29 +312,24 @@ def torchrun(wanted: Wanted, endpoint: str = "", run_id: str = "") -> list[str]:
             f"{wanted.size} ranks on {nodes} nodes under torchrun, which starts as many on each; "
             "expected a multiple, or use --roofline-launcher=srun"
         )
-    ranks = [
+    agent = [
+        *(sys.executable, "-m", "torch.distributed.run"),
         f"--nproc-per-node={wanted.size // nodes}",
-        "--max-restarts=0",
-        "--tee=3",
+        *("--max-restarts=0", "--tee=3"),
         f"--log-dir={wanted.folder}",
     ]
-    agent = [sys.executable, "-m", "torch.distributed.run", *ranks]
     if nodes == 1:
         return [*agent, "--standalone", *wanted.arguments, *_RANK[1:]]
-    meeting = [
-        f"--rdzv-endpoint={endpoint}",
-        "--rdzv-backend=c10d",
-        f"--rdzv-id={run_id}",
-        "--rdzv-conf=is_host=0",
-    ]
-    step = [
-        "srun",
-        f"--nodes={nodes}",
-        f"--ntasks={nodes}",
-        "--ntasks-per-node=1",
+    return [
+        *("srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"),
         *_step_options(wanted, "none"),
+        *agent,
+        f"--nnodes={nodes}",
+        *(f"--rdzv-endpoint={endpoint}", "--rdzv-backend=c10d", f"--rdzv-id={run_id}"),
+        "--rdzv-conf=is_host=0",
+        *wanted.arguments,
+        *_RANK[1:],
     ]
-    return [*step, *agent, f"--nnodes={nodes}", *meeting, *wanted.arguments, *_RANK[1:]]
 
 
 def mpirun(wanted: Wanted, family: MpiFamily) -> list[str]:
@@ -360,8 +355,12 @@ def mpirun(wanted: Wanted, family: MpiFamily) -> list[str]:
 
 def srun(wanted: Wanted, plugin: str = "none") -> list[str]:
     """srun's command."""
-    options = _step_options(wanted, plugin)
-    return ["srun", f"--ntasks={wanted.size}", "--label", *options, *wanted.arguments, *_RANK]
+    return [
+        *("srun", f"--ntasks={wanted.size}", "--label"),
+        *_step_options(wanted, plugin),
+        *wanted.arguments,
+        *_RANK,
+    ]
 
 
 def _step_options(wanted: Wanted, plugin: str) -> list[str]:

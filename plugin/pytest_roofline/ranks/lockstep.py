@@ -65,7 +65,7 @@ def measure(
         measured = measure_request(rank.meter, replace(request, timed=timed), observer, rank)
     except NoRoom as error:
         rank.skip(f"a rank {error}")
-    return RankTimes(measured, observer.straggler, observer.lag_s)
+    return RankTimes(measured, *observer.lateness)
 
 
 def what_is_timed(rank: Rank, fn: Callable[..., object], args: tuple[object, ...]) -> Timed:
@@ -103,8 +103,7 @@ class _RankObserver(Observer):
         self._rank = rank
         self._request = request
         self._tell = tell
-        self.straggler: int | None = None
-        self.lag_s: tuple[float, ...] = ()
+        self.lateness: tuple[int | None, tuple[float, ...]] = None, ()
 
     def block_taken(self, engine: Engine) -> None:
         """Send the block that was just taken, and what holds for all so far."""
@@ -117,7 +116,7 @@ class _RankObserver(Observer):
         """Find the late rank, unless the data are wrong."""
         if self._rank.size > 1 and not measured.wrong:
             call_s, budget_s = measured.samples.median_s, self._request.budget_s
-            self.straggler, self.lag_s = find(self._rank, fn, sets, call_s, budget_s)
+            self.lateness = find(self._rank, fn, sets, call_s, budget_s)
 
 
 def samples_of(progress: Sequence[dict[str, Any]]) -> Samples | None:

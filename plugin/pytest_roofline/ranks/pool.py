@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.errors import BadInput, RanksFailed, RanksSkipped
+from ..core.groups import grouped
 from ..core.units import printable_lines
 from .blame import report
 from .driving import Boot, Member, Progress, Tell, drive, ends
@@ -204,8 +205,7 @@ class Pool:
     def _fail(self, progress: Progress, size: int, timeout_s: float) -> None:
         """Say who is to blame, and have the next task begin with ranks that know nothing of this one."""
         members = [self._members[rank] for rank in range(size)]
-        skipped = progress.skipped
-        if skipped:
+        if skipped := progress.skipped:
             if len(skipped) == size:
                 # Nobody is stuck, so the processes are sound; what they may have left unfinished is not met again.
                 self._world = None
@@ -221,11 +221,8 @@ class Pool:
 
 
 def _skip_text(skipped: dict[int, Answer], members: Sequence[Member]) -> str:
-    reasons: dict[str, list[int]] = {}
-    for rank, answer in sorted(skipped.items()):
-        reasons.setdefault(answer.error, []).append(rank)
     parts = []
-    for reason, ranks in reasons.items():
+    for reason, ranks in grouped(sorted(skipped), key=lambda rank: skipped[rank].error).items():
         names = ", ".join(f"{rank} on {members[rank].host}" for rank in ranks)
         parts.append(
             reason

@@ -28,9 +28,11 @@ SECRET_VARIABLE = "ROOFLINE_ATTACH_KEY"
 SHORTEST_SECRET = 16
 # Ports behind MASTER_PORT that rank 0 tries under torchrun, whose agent holds that port itself.
 PORTS_BEHIND = 16
-# What names a launch, by who starts it: the first that is set.
-_LAUNCH_NAMES = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "PALS_APID")
-_JOB_NAMES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")
+# Variables that name a launch, or else its job: the first that is set.
+_LAUNCH_NAMES = (
+    *("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "PALS_APID"),
+    *("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID"),
+)
 _MASTER_NAMES = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
 
 
@@ -188,14 +190,12 @@ def _launch(identity: Identity, environ: Mapping[str, str]) -> str:
     elif identity.launcher in ("torchrun", "env"):
         name = master
     else:
-        found = [
-            environ[known] for known in (*_LAUNCH_NAMES, *_JOB_NAMES) if environ.get(known)
-        ] or [master]
-        if not found[0] and identity.local_size != identity.size:
+        launch = next((environ[each] for each in _LAUNCH_NAMES if environ.get(each)), master)
+        if not launch and identity.local_size != identity.size:
             raise BadInput(
                 f"this mpirun names no job that rank {identity.rank} of {identity.size} could know its own by; "
                 "set MASTER_ADDR to rank 0's host and MASTER_PORT to a free port there"
             )
         # On one node, MPICH's ranks have the same parent.
-        name = found[0] or f"{socket.gethostname()}-{os.getppid()}"
+        name = launch or f"{socket.gethostname()}-{os.getppid()}"
     return re.sub(r"[^\w.@-]", "_", name)

@@ -36,6 +36,8 @@ _OURS = (
     "pytest_roofline.engine.measure",
     "pytest_roofline.engine.log",
 )
+# Types that pickle may name itself.
+_PLAIN = (complex, bytearray, range, slice)
 _BUILTINS = ("complex", "bytearray", "range", "slice", "set", "frozenset", "int", "tuple")
 _EXPECTED = "expected numbers, text, bytes, None, tuples, lists, sets, dicts, tensors and dtypes"
 
@@ -258,12 +260,9 @@ class _Pickler(pickle.Pickler):
         import torch
 
         kind = type(value)
-        if kind in (complex, bytearray, range, slice):
+        if kind in _PLAIN or value is _tensor or value is _dtype:
             return NotImplemented
-        if any(
-            value is known
-            for known in (_tensor, _dtype, int, tuple, complex, bytearray, range, slice)
-        ):
+        if isinstance(value, type) and (value in (int, tuple, *_PLAIN) or _is_record(value)):
             return NotImplemented
         if isinstance(value, torch.Tensor):
             return self._reduce_tensor(value)
@@ -271,8 +270,6 @@ class _Pickler(pickle.Pickler):
             return _dtype, (str(value).removeprefix("torch."),)
         if kind is torch.Size:
             return tuple, (tuple(value),)
-        if isinstance(value, type) and _is_record(value):
-            return NotImplemented
         if _is_record(kind):
             return kind, tuple(getattr(value, field.name) for field in dataclasses.fields(value))
         if (

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
 from ..core.errors import BadInput
+from ..engine import inventory
 from ..engine.devices import Device, torch_device
 from .blame import OUT_OF_STEP
 from .identity import Identity
@@ -138,8 +139,6 @@ def free_bytes(rank: Rank) -> int:
 
 def link_kind(rank: Rank, hosts: Sequence[str], uuids: Sequence[str | None]) -> str:
     """The class of the links among the accelerators of this rank's host, as a hardware key has it."""
-    from ..engine import inventory
-
     there = [number for number, host in enumerate(hosts) if host == hosts[rank]]
     indices = [int(row[0]) for row in rank.gather((float(rank.device.index or 0),))]
     if len(there) == 1:
@@ -252,7 +251,10 @@ def check_backend(backend: str | None) -> str | None:
     if backend is not None and not (
         isinstance(backend, str) and dist.is_backend_available(backend)
     ):
-        known = [name for name in dist.Backend.backend_list if name not in ("undefined", "fake")]
-        there = ", ".join(name for name in known if dist.is_backend_available(name))
-        raise BadInput(f"backend is {backend!r}; this torch has {there}")
+        names = ", ".join(
+            name
+            for name in dist.Backend.backend_list
+            if name not in ("undefined", "fake") and dist.is_backend_available(name)
+        )
+        raise BadInput(f"backend is {backend!r}; this torch has {names}")
     return backend
