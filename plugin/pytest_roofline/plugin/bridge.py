@@ -62,8 +62,11 @@ class Bridge:
         try:
             replay = self._run(request, measurement)
         except (Exception, pytest.skip.Exception, pytest.fail.Exception) as error:
-            text = f"{item.nodeid} was measured, but could not be replayed into pytest-benchmark: {error!r}"
-            item.warn(pytest.PytestWarning(text))
+            item.warn(
+                pytest.PytestWarning(
+                    f"{item.nodeid} was measured, but could not be replayed into pytest-benchmark: {error!r}"
+                )
+            )
             return
         if replay is None:
             return
@@ -86,7 +89,7 @@ class Bridge:
             if test_id in self._failed or not rows or not _sound(rows[0]):
                 self._withdrawn.append(extra_info)
             else:
-                extra_info.update(_facts(self._state, measurement, rows))
+                extra_info.update(_extra_info(self._state, measurement, rows))
         return (yield)
 
     @pytest.hookimpl(optionalhook=True)
@@ -116,10 +119,14 @@ class Bridge:
         own = item.get_closest_marker(THEIRS)
         # The closest marker is all that they look at, so it repeats what the test's own says.
         settings = {"group": measurement.key.benchmark, **(own.kwargs if own is not None else {})}
-        clock = _clock(samples.kept, clock_of(samples))
         # Garbage was not collected while we timed, and there is nothing to profile; `pedantic` warms nothing up.
-        settings |= {"timer": clock, "disable_gc": True, "cprofile": False}
-        settings |= {"warmup": True, "warmup_iterations": warmed_up(samples)}
+        settings |= {
+            "timer": _clock(samples.kept, clock_of(samples)),
+            "disable_gc": True,
+            "cprofile": False,
+            "warmup": True,
+            "warmup_iterations": warmed_up(samples),
+        }
         item.add_marker(
             pytest.mark.benchmark(*(own.args if own is not None else ()), **settings), append=False
         )
@@ -177,16 +184,15 @@ def bridge_of(state: "RooflineSession") -> Bridge | None:
     )
 
 
-def _facts(
+def _extra_info(
     state: "RooflineSession", measurement: "Measurement", rows: "Sequence[Row]"
 ) -> dict[str, Any]:
-    """Facts of the measurement that is replayed and of the test's others, by name; what is not known is not there."""
-    from ..exchange.exportable import facts as told_of
-    from ..exchange.exportable import origin
+    """Return the facts of the measurement that is replayed and of the test's others, as far as they are known."""
+    from ..exchange.exportable import facts, origin
 
-    others = [told_of(row, [row.measurement]) for row in rows[1:] if row.measurement is not None]
+    others = [facts(row, [row.measurement]) for row in rows[1:] if row.measurement is not None]
     return (
-        told_of(rows[0], [measurement])
+        facts(rows[0], [measurement])
         | origin(state.header)
         | ({"others": others} if others else {})
     )

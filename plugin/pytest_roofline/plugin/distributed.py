@@ -1,12 +1,13 @@
 """The fixture `distributed`: what a test calls to run functions on ranks."""
 
-import contextlib
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ..core.errors import BadInput, RanksSkipped
+from ..engine.request import positive
+from ..ranks.tasks import FunctionRef, encode, reference
 from .launcher import Launcher, launcher_of, unmet, world_size_of
 from .planned import Marks, read_marks
 from .results import lack, require
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from ..ranks.driving import Member
     from ..ranks.facts import RankFacts
     from ..ranks.pool import Pool
-    from ..ranks.tasks import FunctionRef
 
 # Seconds for one call of ranks, beside so many budgets of a measurement.
 TIMEOUT_S, TIMEOUT_BUDGETS = 120.0, 20.0
@@ -97,7 +97,6 @@ class Distributed:
             BadInput: a function that ranks cannot load, or arguments that are no plain data; no rank is contacted.
             RanksFailed: a rank raised, was lost, or did not answer in time.
         """
-        from ..engine.request import positive
         from ..ranks.worlds import check_backend
 
         function = checked_call(fn, args)
@@ -108,7 +107,7 @@ class Distributed:
 
     def call(
         self,
-        function: "FunctionRef",
+        function: FunctionRef,
         args: tuple[object, ...],
         size: int,
         *,
@@ -117,17 +116,22 @@ class Distributed:
         **more: Any,
     ) -> list[Any]:
         """As `run`, for a function that was looked up already."""
-        with self._skipping():
+        options = self._launcher.options
+        budgets_s = TIMEOUT_BUDGETS * (self._marks.budget or options.budget_s)
+        timeout_s = timeout or options.rank_timeout_s or TIMEOUT_S + budgets_s
+        try:
             return self.pool(size).run(
-                function, args, size, timeout_s=timeout or self._timeout_s, backend=backend, **more
+                function, args, size, timeout_s=timeout_s, backend=backend, **more
             )
-        raise AssertionError("unreachable: what is not returned was raised")
+        except RanksSkipped as skipped:
+            lack(self._item, options, str(skipped))
 
     def members(self, size: int) -> "list[Member]":
         """The ranks of a world, started where they are not there yet."""
-        with self._skipping():
+        try:
             return self.pool(size).members[:size]
-        raise AssertionError("unreachable: what is not returned was raised")
+        except RanksSkipped as skipped:
+            lack(self._item, self._launcher.options, str(skipped))
 
     def link(self, size: int) -> str:
         """The class of the link between ranks of one host: `memory` on processors."""
@@ -149,22 +153,6 @@ class Distributed:
             self._launcher.links[id(pool), pool.generation, size] = known
         return known
 
-    @contextlib.contextmanager
-    def _skipping(self) -> Iterator[None]:
-        """What ranks find that they lack skips the test; under `--roofline-require-hardware` it fails it."""
-        try:
-            yield
-        except RanksSkipped as skipped:
-            self._lack(str(skipped))
-
-    def _lack(self, why: str) -> NoReturn:
-        lack(self._item, self._launcher.options, why)
-
-    @property
-    def _timeout_s(self) -> float:
-        budget_s = self._marks.budget or self._launcher.options.budget_s
-        return self._launcher.options.rank_timeout_s or TIMEOUT_S + TIMEOUT_BUDGETS * budget_s
-
     def size_of(self, world_size: int | None) -> int:
         """The ranks that a call asks for; the test is skipped where there cannot be so many.
 
@@ -179,15 +167,14 @@ class Distributed:
             )
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise BadInput(f"world_size is {size!r}; expected a number of ranks, 1 or more")
-        index = (self._launcher.options.device or "").partition(":")[2]
-        if index:
+        options = self._launcher.options
+        if index := (options.device or "").partition(":")[2]:
             raise BadInput(
                 f"--roofline-device names device {index}, and each rank owns one of its own; give the kind alone, and "
                 "narrow what is visible (CUDA_VISIBLE_DEVICES) where not all are to take part"
             )
-        why = self.available(size)
-        if why:
-            self._lack(why)
+        if reason := self.available(size):
+            lack(self._item, options, reason)
         return size
 
     def pool(self, size: int) -> "Pool":
@@ -195,14 +182,12 @@ class Distributed:
         return self._launcher.pool(size, self._marks.mpi)
 
 
-def checked_call(fn: Callable[..., object], args: tuple[object, ...]) -> "FunctionRef":
+def checked_call(fn: Callable[..., object], args: tuple[object, ...]) -> FunctionRef:
     """Where ranks find a function; what no rank could be given is refused before a lack of ranks skips the test.
 
     Raises:
         BadInput: ranks cannot load the function, or its arguments are no plain data.
     """
-    from ..ranks.tasks import encode, reference
-
     function = reference(fn)
     encode(args, "an argument")
     return function
@@ -211,9 +196,8 @@ def checked_call(fn: Callable[..., object], args: tuple[object, ...]) -> "Functi
 def make_distributed(request: pytest.FixtureRequest) -> Distributed:
     """The fixture's value for a test; skips one that needs another kind of device than ranks have."""
     launcher, marks = launcher_of(request.config), read_marks(request.node)
-    reason = unmet(marks.needs, launcher.kind) if marks.needs is not None else None
-    if reason is not None and marks.needs == "accelerator":
-        require(request.node, launcher.options, reason)
-    if reason is not None:
+    if marks.needs is not None and (reason := unmet(marks.needs, launcher.kind)):
+        if marks.needs == "accelerator":
+            require(request.node, launcher.options, reason)
         pytest.skip(reason)
     return Distributed(launcher, request.node, marks)

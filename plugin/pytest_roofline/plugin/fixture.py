@@ -169,11 +169,11 @@ class Roofline(Findings):
             cache=one_of("cache", cache, ("warm", "rotate")),
             metric=metric,
         )
-        timed = Timed(fn, verify=verify)
-        found, why_not = Siblings(self._test, request, timed, make_args, needs_bytes).measure(among)
-        if why_not:
-            pytest.skip(why_not)
-        return found
+        siblings = Siblings(self._test, request, Timed(fn, verify=verify), make_args, needs_bytes)
+        measurements, reason = siblings.measure(among)
+        if reason:
+            pytest.skip(reason)
+        return measurements
 
     def measure_ranks(
         self,

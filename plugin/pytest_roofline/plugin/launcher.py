@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ..core.errors import DeviceError, RanksSkipped
+from ..core.facts import Environment
+from ..engine.host import usable_cores
 from .options import RANKS_FIXTURE
 from .planned import Marks, read_marks
 from .settings import Options, parse_options
 
 if TYPE_CHECKING:
-    from ..core.facts import Environment
     from ..ranks.attach import Attached
     from ..ranks.pool import Pool
     from ..ranks.processes import Placement
@@ -62,6 +63,7 @@ class Launcher:
     def __init__(self, config: pytest.Config, options: Options) -> None:
         self.config = config
         self.options = options
+        self._process = os.getpid()
         self._largest: dict[bool, int] = {False: 1, True: 1}
         self._smallest = 0
         self._pools: dict[bool, Pool] = {}
@@ -84,8 +86,6 @@ class Launcher:
     @property
     def _worth_starting(self) -> float:
         """Ranks to start at once, before a test asks: on processors that many would have to share, it may not."""
-        from ..engine.host import usable_cores
-
         return max(MOST_ON_CORES, usable_cores()) if self.kind == "cpu" else math.inf
 
     @property
@@ -114,10 +114,8 @@ class Launcher:
         """Why there cannot be a world of so many ranks; empty where there can."""
         if self.attached is not None and size > self.attached.size:
             return f"needs {size} ranks, this launch has {self.attached.size}"
-        if mpi:
-            why = self._no_mpi()
-            if why:
-                return why
+        if mpi and (reason := self._no_mpi()):
+            return reason
         granted = os.environ.get("SLURM_NTASKS", "")
         if self.name == "srun" and granted.isdecimal() and size > int(granted):
             return f"needs {size} tasks, this allocation has {granted}"
@@ -152,10 +150,9 @@ class Launcher:
                 other.stop()
         known = self._pools.get(apart)
         if known is None:
-            wanted = self._to_start(size, mpi)
             known = Pool(
                 self._placement(apart),
-                wanted,
+                self._to_start(size, mpi),
                 self.kind,
                 address=self.options.address,
                 boot_s=self.options.boot_timeout_s,
@@ -179,7 +176,9 @@ class Launcher:
     def _placement(self, apart: bool) -> "Placement":
         """What starts ranks; `apart` for those that need MPI, where the others do without."""
         if self.attached is not None:
-            return self.attached.placement()
+            from ..ranks.attach import AttachPlacement
+
+            return AttachPlacement(self.attached)
         name = "mpirun" if apart else self.options.launcher
         if name == "local":
             from ..ranks.local import Local
@@ -197,12 +196,18 @@ class Launcher:
         for pool in self._pools.values():
             pool.stop()
 
-    def end(self) -> None:
-        """The run is over."""
-        self.rest()
-        self._pools.clear()
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """End the ranks after the last test."""
+        self.pytest_unconfigure()
 
-    def environment(self) -> "Environment":
+    def pytest_unconfigure(self) -> None:
+        """End them where the session did not come to its end; what was forked from this process leaves them alone."""
+        if os.getpid() == self._process:
+            self.rest()
+            self._pools.clear()
+
+    def environment(self) -> Environment:
         """The environment of rank 0, for a run whose controller must hold no context on the device.
 
         Raises:
@@ -221,7 +226,7 @@ def launcher_of(config: pytest.Config) -> Launcher:
     known = config.stash.get(ranks_key, None)
     if known is None:
         known = config.stash[ranks_key] = Launcher(config, parse_options(config))
-        config.pluginmanager.register(_Ending(known), "roofline-ranks")
+        config.pluginmanager.register(known, "roofline-ranks")
     return known
 
 
@@ -232,21 +237,3 @@ def unmet(needs: str | None, kind: str) -> str | None:
     if needs == "cpu" and kind != "cpu":
         return f"needs --roofline-device=cpu, found {kind}"
     return None
-
-
-class _Ending:
-    """Ends the ranks with the run, whatever ends it."""
-
-    def __init__(self, launcher: Launcher) -> None:
-        self._launcher = launcher
-        self._process = os.getpid()
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self) -> None:
-        """After the last test."""
-        self.pytest_unconfigure()
-
-    def pytest_unconfigure(self) -> None:
-        """Also where the session did not come to its end; what was forked from this process leaves them alone."""
-        if os.getpid() == self._process:
-            self._launcher.end()

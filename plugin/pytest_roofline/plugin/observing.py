@@ -23,6 +23,7 @@ from ..core.records import Measurement
 from ..core.samples import PROFILED
 from ..core.units import encodable, printable, slug
 from ..core.work import Work
+from ..engine.host import limited
 from .launcher import uses_ranks
 from .session import RooflineSession
 
@@ -67,9 +68,7 @@ def watched(session: RooflineSession, item: pytest.Item) -> Iterator[None]:
         try:
             yield
         except Exception as error:
-            cause = out_of_memory(error)
-            if cause is not None:
-                _keep(cause, session.under_test.device)
+            _keep_seen(error, session.under_test.device)
             raise
 
 
@@ -84,20 +83,18 @@ def _limit(
     on_cpu = session.under_test.environment.device.type == "cpu"
     if planned is None or planned.marks.oom is None or not on_cpu or uses_ranks(item):
         return contextlib.nullcontext()
-    from ..engine.host import limited
 
     return limited()
 
 
 def notice(error: BaseException, place: MemoryPhase) -> None:
     """Keep with an error how full the device was in a measurement, if it tells of memory running out."""
+    _keep_seen(error, place.device, place)
+
+
+def _keep_seen(error: BaseException, device: "Device", place: MemoryPhase | None = None) -> None:
     cause = out_of_memory(error)
-    if cause is not None:
-        _keep(cause, place.device, place)
-
-
-def _keep(cause: BaseException, device: "Device", place: MemoryPhase | None = None) -> None:
-    if hasattr(cause, _SEEN):
+    if cause is None or hasattr(cause, _SEEN):
         return
     with contextlib.suppress(AttributeError):
         setattr(cause, _SEEN, _Seen(_told(device.free_bytes), _told(device.allocated), place))

@@ -4,10 +4,12 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadInput, WrongData, shown
 from ..core.facts import Environment, HardwareKey
+from ..core.groups import grouped
 from ..core.records import Ceiling, Measurement
 from ..core.samples import OVERSUBSCRIBED, Block, Ranks, Samples
 from ..core.units import printable_lines
@@ -15,15 +17,14 @@ from ..core.work import rate_suffix
 from ..engine.measure import Measured
 from ..engine.request import RankOptions, Request, one_of, positive
 from ..hardware import collective_ceiling, datasheet_ceiling, product_of
+from ..ranks.tasks import JOB, FunctionRef, reference
 from .distributed import Distributed, checked_call
 from .recording import CurrentTest, key_for, record, why_partial
 
 if TYPE_CHECKING:
     from ..ranks.driving import Member
-    from ..ranks.facts import RankFacts
     from ..ranks.lockstep import RankTimes
     from ..ranks.pool import Pool
-    from ..ranks.tasks import FunctionRef
 
 # Whole programs, unless the budget is spent before: two tell whether they agree.
 FEWEST_JOBS, MOST_JOBS = 2, 5
@@ -51,7 +52,7 @@ class RankCall:
     """A function that ranks are to be measured with, and how."""
 
     distributed: Distributed
-    function: "FunctionRef"
+    function: FunctionRef
     args: tuple[object, ...]
     request: Request
 
@@ -117,8 +118,6 @@ def measure_over(
         WrongData: the buffers of a rank do not hold what they should.
         RanksFailed: a rank raised, was lost, or did not answer in time.
     """
-    from ..ranks.tasks import reference
-
     function, replacement = reference(fn), test.replacement(request.name, fn)
     if replacement is not None:
         function, request = (
@@ -211,17 +210,20 @@ def _new_ranks(call: RankCall) -> "Iterator[Pool]":
 def _result(
     call: RankCall, members: "Sequence[Member]", times: "Sequence[RankTimes]"
 ) -> RankResult:
-    first, each = times[0], [one.measured for one in times]
-    peaks = [one.peak_bytes for one in each if one.peak_bytes is not None]
-    found = [(rank, one.wrong) for rank, one in enumerate(each) if one.wrong]
-    wrong = [f"rank {rank}: {text}" for rank, text in found if "are right" not in text]
+    first, results = times[0], [rank_times.measured for rank_times in times]
+    peaks = [result.peak_bytes for result in results if result.peak_bytes is not None]
+    wrong = [
+        f"rank {rank}: {result.wrong}"
+        for rank, result in enumerate(results)
+        if result.wrong and "are right" not in result.wrong
+    ]
     measured = replace(
         _labelled(first.measured, members),
         wrong="; ".join(wrong) or first.measured.wrong,
-        doubted=next((one.doubted for one in each if one.doubted), ""),
+        doubted=next((result.doubted for result in results if result.doubted), ""),
         peak_bytes=max(peaks, default=None),
     )
-    ranks = _ranks_of(call, members, [one.own for one in each])
+    ranks = _ranks_of(call, members, [result.own for result in results])
     ranks = replace(ranks, straggler=first.straggler, lag_s=first.lag_s)
     return RankResult(
         measured, ranks, members[0].environment, call.distributed.link(call.options.size)
@@ -253,18 +255,17 @@ def _ranks_of(
     """The record of the ranks that took part; `own` has each one's seconds per sample."""
     from ..ranks.worlds import default_backend
 
-    asked, distributed = call.options, call.distributed
-    environments = [member.environment for member in members if member.environment is not None]
-    threads = {environment.host.threads for environment in environments}
+    options, distributed = call.options, call.distributed
+    threads = {member.environment.host.threads for member in members if member.environment}
     return Ranks(
-        size=asked.size,
+        size=options.size,
         launcher=distributed.launcher,
-        backend=asked.backend or default_backend(distributed.kind),
+        backend=options.backend or default_backend(distributed.kind),
         hosts=tuple(member.host for member in members),
         seconds=tuple(own),
         threads=threads.pop() if len(threads) == 1 else None,
-        generation=distributed.pool(asked.size).generation,
-        fresh=asked.fresh,
+        generation=distributed.pool(options.size).generation,
+        fresh=options.fresh,
     )
 
 
@@ -272,10 +273,9 @@ def _labelled(measured: Measured, members: "Sequence[Member]") -> Measured:
     """The same, and whether these ranks have fewer cores than they are."""
     from ..ranks.facts import cores_of
 
-    hosts: dict[str, list[RankFacts]] = {}
-    for facts in (member.facts for member in members if member.facts is not None):
-        hosts.setdefault(facts.host, []).append(facts)
-    if not any(len(there) > cores_of(there) for there in hosts.values()):
+    facts = [member.facts for member in members if member.facts is not None]
+    hosts = grouped(facts, key=attrgetter("host"))
+    if not any(len(ranks) > cores_of(ranks) for ranks in hosts.values()):
         return measured
     labels = tuple(sorted({*measured.samples.labels, OVERSUBSCRIBED}))
     return replace(measured, samples=replace(measured.samples, labels=labels))
@@ -284,7 +284,6 @@ def _labelled(measured: Measured, members: "Sequence[Member]") -> Measured:
 def take_jobs(call: RankCall, keep: Keep) -> RankResult:
     """Time whole programs: from starting the processes to their orderly end, each with ranks of its own."""
     from ..ranks.local import whole_processes
-    from ..ranks.tasks import JOB
 
     seconds: list[float] = []
     members: list[Member] = []

@@ -176,9 +176,8 @@ class _Watch:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
         """Run a test once, whatever plugins would repeat it; start nothing once the time is over."""
-        over = self._asked.over
-        if over:
-            item.session.shouldstop = over
+        if reason := self._asked.over:
+            item.session.shouldstop = reason
             return True
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         runtestprotocol(item, nextitem=nextitem)

@@ -48,8 +48,9 @@ class Rounds:
         left = list(test_ids)
         while left and not self.broken:
             try:
-                name = owned_prefix("round")
-                with tempfile.TemporaryDirectory(prefix=name, ignore_cleanup_errors=True) as folder:
+                with tempfile.TemporaryDirectory(
+                    prefix=owned_prefix("round"), ignore_cleanup_errors=True
+                ) as folder:
                     ended = self._child(Path(folder), number, left, deadline)
             except OSError as error:
                 self.broken = f"round {number} could not start: {error}"
