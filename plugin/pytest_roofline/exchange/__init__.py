@@ -126,9 +126,9 @@ def _refuse_idle(source: str, found: tuple[Imported, ...], given: Given) -> None
     """Refuse what the user tells where it is said of something else."""
     counts = {reading.devices for imported in found for reading in imported.readings}
     if given.devices is not None and counts and given.devices not in counts:
-        told = " or ".join(map(str, sorted(counts)))
         raise BadFile(
-            f"{source} has readings of {told} devices, but --devices={given.devices}; expected the same"
+            f"{source} has readings of {' or '.join(map(str, sorted(counts)))} devices, "
+            f"but --devices={given.devices}; expected the same"
         )
     if given.operation is not None and not all("ccl-tests" in imported.tool for imported in found):
         raise BadFile(
@@ -177,9 +177,12 @@ def export(runs: Sequence[Run], name: str) -> Exported:
     if chosen is None:
         raise BadInput(f"--to is {name!r}; expected one of {', '.join(EXPORT_NAMES)}")
     fit, left_out = exportable(runs)
-    reasons = [(one, chosen.why_not(one)) for one in fit]
-    left_out += [LeftOut(one.row.label, why, measured=True) for one, why in reasons if why]
-    going = [one for one, why in reasons if not why]
-    names = [chosen.name_of(one) for one in going]
-    refuse_twice(zip(names, going, strict=True))
-    return Exported(chosen.write(going) if going else None, tuple(names), tuple(left_out))
+    written = [entry for entry in fit if not chosen.why_not(entry)]
+    left_out += [
+        LeftOut(entry.row.label, reason, measured=True)
+        for entry in fit
+        if (reason := chosen.why_not(entry))
+    ]
+    names = [chosen.name_of(entry) for entry in written]
+    refuse_twice(zip(names, written, strict=True))
+    return Exported(chosen.write(written) if written else None, tuple(names), tuple(left_out))

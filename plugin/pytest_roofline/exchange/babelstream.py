@@ -209,10 +209,15 @@ def _take_text_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
         f"line {number}, {name}: printed as 0 s" for name, time_s in times.items() if not time_s
     ]
     order = table.head.get("order", "Classic").lower()
-    more: dict[str, Scalar] = {} if order == "classic" else {"order": order}
-    printed = {name: time_s for name, time_s in times.items() if time_s}
+    parameters: dict[str, Scalar] = {} if order == "classic" else {"order": order}
     table.rows += _readings(
-        kernel, table.calls, array_bytes, table.element_bytes, printed, number, more
+        kernel,
+        table.calls,
+        array_bytes,
+        table.element_bytes,
+        {name: time_s for name, time_s in times.items() if time_s},
+        number,
+        parameters,
     )
 
 

@@ -163,9 +163,10 @@ def _surroundings(imported: Sequence[Imported], given: Given) -> Imported:
 
 def _device(first: Imported, imported: Sequence[Imported], given: Given) -> DeviceFacts:
     product = given.product or first.product or first.cpu_model
-    driver = next((one.driver for one in imported if one.driver), None)
     return DeviceFacts(
-        "accelerator" if given.product else first.device_type, product or UNKNOWN, driver=driver
+        type="accelerator" if given.product else first.device_type,
+        product=product or UNKNOWN,
+        driver=next((entry.driver for entry in imported if entry.driver), None),
     )
 
 

@@ -108,9 +108,10 @@ class CollectiveLine:
 
     def work(self, operation: Operation, ranks: int) -> Work:
         """The bytes of one call: S, and S times the factor, in whole bytes, halves up."""
-        busbw_bytes = int(self.size_bytes * operation.factor(ranks) + Fraction(1, 2))
         return Work(
-            algbw_bytes=self.size_bytes, busbw_bytes=busbw_bytes, calls=0 if self.size_bytes else 1
+            algbw_bytes=self.size_bytes,
+            busbw_bytes=int(self.size_bytes * operation.factor(ranks) + Fraction(1, 2)),
+            calls=0 if self.size_bytes else 1,
         )
 
 

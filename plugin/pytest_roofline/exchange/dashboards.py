@@ -30,13 +30,15 @@ def _measures(one: Exportable) -> dict[str, Any]:
     if one.row.roofline_share is not None:
         rates["roofline-share"] = 100 * one.row.roofline_share
     measures |= {name: _metric(value, one.inverse(value)) for name, value in rates.items()}
-    for name, size_bytes in (
-        ("peak-memory", one.measurement.peak_bytes),
-        ("held-memory", one.measurement.held_bytes),
-    ):
-        if size_bytes is not None:
-            measures[name] = _metric(float(size_bytes), None)
-    return measures
+    sizes = {
+        "peak-memory": one.measurement.peak_bytes,
+        "held-memory": one.measurement.held_bytes,
+    }
+    return measures | {
+        name: _metric(float(size_bytes), None)
+        for name, size_bytes in sizes.items()
+        if size_bytes is not None
+    }
 
 
 def _metric(value: float, bounds: tuple[float, float] | None) -> dict[str, float]:

@@ -152,8 +152,8 @@ def _refuse_several(runs: Sequence[Run]) -> None:
 def _why_not(run: Run, row: Row) -> str:
     """Why a row does not go out; empty where it does, and where a test measured nothing and need not have."""
     if row.measurement is not None:
-        unfit = run.unfit(row.measurement, accept_slower=True)
-        return unfit or (row.reason or row.verdict if row.verdict == Kind.INVALID else "")
+        invalid = row.reason or row.verdict if row.verdict == Kind.INVALID else ""
+        return run.unfit(row.measurement, accept_slower=True) or invalid
     if row.what == "kernel":
         return "a compiled kernel has no time"
     if row.lost is not None:

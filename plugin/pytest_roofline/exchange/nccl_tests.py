@@ -224,11 +224,8 @@ def _add_row(log: _Log, number: int, values: list[str]) -> None:
     first, each = len(log.shared), len(log.half)
     for index, place in enumerate(log.places):
         half = values[first + index * each :][:each]
-        log.rows.append(
-            _row(
-                number, place, dict(zip(log.shared + log.half, values[:first] + half, strict=True))
-            )
-        )
+        cells = dict(zip(log.shared + log.half, values[:first] + half, strict=True))
+        log.rows.append(_row(number, place, cells))
 
 
 def _row(number: int, place: str, told: dict[str, str]) -> CollectiveLine:
@@ -305,8 +302,8 @@ def _imported(log: _Log, source: str, given: Given) -> Imported:
     if len(products) > 1:
         raise BadFile(f"{source}: ranks on {' and '.join(products)}; expected one product")
     if not (log.ended and log.rows):
-        known = operation_of(log.program)
-        name = known.name if known is not None else log.program or "test"
+        operation = operation_of(log.program)
+        name = operation.name if operation is not None else log.program or "test"
         return Imported(
             source,
             log.tool.replace("_", "-"),

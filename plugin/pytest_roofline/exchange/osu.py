@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field, replace
 
 from ..core.errors import BadFile
-from ..core.keys import Scalar, Timing
+from ..core.keys import Scalar
 from ..core.units import slug
 from ..core.work import Work
 from .logs import (
@@ -157,17 +157,20 @@ def _take_row(tests: _Tests, number: int, match: re.Match[str]) -> None:
     if test is None or (len(values) != len(test.columns) and not numbers):
         raise Foreign
     require_columns(values, len(test.columns))
-    told = dict(zip(test.columns, values, strict=True))
-    size_bytes = whole(told["Size"]) if "Size" in told else None
-    if size_bytes is not None and size_bytes <= test.last_bytes:
-        raise Refused(f"{size_bytes} bytes behind {test.last_bytes}; expected more with every row")
-    test.last_bytes = size_bytes if size_bytes is not None else test.last_bytes
-    for name, value in told.items():
+    cells = dict(zip(test.columns, values, strict=True))
+    size_bytes = whole(cells["Size"]) if "Size" in cells else None
+    if size_bytes is not None:
+        if size_bytes <= test.last_bytes:
+            raise Refused(
+                f"{size_bytes} bytes behind {test.last_bytes}; expected more with every row"
+            )
+        test.last_bytes = size_bytes
+    for name, value in cells.items():
         unit, statistic = _COLUMNS.get(name, ("", ""))
         if unit and value != "N/A" and not amount(value):
             test.left_out.append(f"line {number}, {name}: printed as 0 {unit}")
         elif unit and value != "N/A":
-            checked = {"Pass": True, "Fail": False}.get(told.get("Validation", ""))
+            checked = {"Pass": True, "Fail": False}.get(cells.get("Validation", ""))
             test.rows.append(
                 _reading(test, size_bytes, amount(value), unit, statistic, checked, number)
             )
@@ -183,7 +186,6 @@ def _reading(
     number: int,
 ) -> Reading:
     rates = unit == "MB/s"
-    timing: Timing = "pipelined" if rates else "isolated"
     parameters: dict[str, Scalar] = {} if size_bytes is None else {"size_bytes": size_bytes}
     api: dict[str, Scalar] = (
         {} if test.api.startswith("MPI") and "-" not in test.api else {"api": test.api.lower()}
@@ -198,7 +200,7 @@ def _reading(
         work=Work(payload_bytes=size_bytes or 0) if rates else Work(calls=1),
         seconds=((size_bytes or 0) / (value * 1e6) if rates else value * 1e-6,),
         where=f"line {number}",
-        timing=timing,
+        timing="pipelined" if rates else "isolated",
         devices=2,
         verified=checked,
         invalid="the tool's own check found wrong data" if checked is False else "",

@@ -114,13 +114,13 @@ def _reading(one: _Benchmark, seconds: tuple[float, ...], where: str) -> Reading
 
 def _software(file: _BenchmarkFile) -> dict[str, str]:
     """Versions of the tool and of Python, and the commit."""
-    told = {
+    values = {
         "pytest-benchmark": file.version if isinstance(file.version, str) else None,
         "python": _text(file.machine_info, "python_version"),
         "python implementation": _text(file.machine_info, "python_implementation"),
         "commit": _text(file.commit_info or {}, "id"),
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in values.items() if value}
 
 
 def _text(told: dict[str, Any], *names: str) -> str | None:
@@ -134,7 +134,7 @@ def write(found: Sequence[Exportable]) -> dict[str, Any]:
     """One session of pytest-benchmark: a benchmark each measurement, a round each sample of its processes."""
     header = found[0].header
     time = moment(header.started)
-    hosts = dict.fromkeys(one.header.environment.host.name for one in found)
+    hosts = dict.fromkeys(entry.header.environment.host.name for entry in found)
     return {
         "machine_info": _machine_info(header.environment, ", ".join(hosts)),
         "commit_info": _commit_info(header.environment),
@@ -177,19 +177,18 @@ def _within(test_id: str) -> str:
 
 def _param(one: Exportable) -> str | None:
     """What stands in the brackets of the test, not in those that the name of a measurement may have."""
-    plain = one.name if one.imported else one.row.test
-    _, bracket, inside = _within(plain).partition("[")
+    _, bracket, inside = _within(one.name if one.imported else one.row.test).partition("[")
     return inside.rpartition("]")[0] if bracket else None
 
 
 def _options(one: Exportable) -> dict[str, Any]:
     """Those of pytest-benchmark that say something of how we measure; the others are not asked for, and None."""
-    samples, elsewhere = one.measurement.samples, one.imported
+    samples, imported = one.measurement.samples, one.imported
     return {
-        "disable_gc": None if elsewhere else True,
+        "disable_gc": None if imported else True,
         "timer": clock_of(samples),
         **dict.fromkeys(("min_rounds", "max_time", "min_time")),
-        "warmup": None if elsewhere else warmed_up(samples),
+        "warmup": None if imported else warmed_up(samples),
     }
 
 

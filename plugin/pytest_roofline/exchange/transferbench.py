@@ -77,8 +77,8 @@ class _Call:
             f"transferbench.{name}", sized | parameters, f"{counted}payload_GBps", "mean", Work(payload_bytes=moved),
             (moved / (rate * 1e9),), f"line {number}", timing=timing, mode="events" if timing == "device" else "host",
         )  # fmt: skip
-        block = self.block.rows if whole_block and self.block is not None else [reading]
-        gpus = {gpu for row in block for gpu in row.gpus}
+        rows = self.block.rows if whole_block and self.block is not None else [reading]
+        gpus = {gpu for row in rows for gpu in row.gpus}
         self.rows.append(replace(reading, devices=max(1, len(gpus))))
         if self.block is not None:
             self.block.rows.append(self.rows[-1])
@@ -122,10 +122,10 @@ def _figures(rate: str, milliseconds: str, size: str) -> tuple[float, int]:
 def _take_executor(runs: _Calls, number: int, match: re.Match[str]) -> None:
     run, (rate, moved) = runs.run(), _figures(*match.groups()[1:])
     kind, index = match[1].split()
-    engine: dict[str, Scalar] = {"executor": f"{kind}{index}", "test": run.test}
+    parameters: dict[str, Scalar] = {"executor": f"{kind}{index}", "test": run.test}
     if kind in _GPU_EXECUTORS:
-        engine = {"executor": kind, "gpu": int(index), "test": run.test}
-    run.add("executor", engine, rate, moved, number)
+        parameters = {"executor": kind, "gpu": int(index), "test": run.test}
+    run.add("executor", parameters, rate, moved, number)
 
 
 def _take_transfer(runs: _Calls, number: int, match: re.Match[str]) -> None:
@@ -210,10 +210,15 @@ def _place(kind: str, index: str) -> Scalar:
 
 def _take_overall(runs: _Calls, number: int, match: re.Match[str]) -> None:
     run = runs.run()
-    timing: Timing = "device" if match[2] == "GPU" else "wall"
-    timed: dict[str, Scalar] = {"timed_by": match[2].lower()}
-    name = f"a2a_{match[1].lower()}"
-    run.add(name, timed, amount(match[3]), 0, number, timing=timing, whole_block=True)
+    run.add(
+        f"a2a_{match[1].lower()}",
+        {"timed_by": match[2].lower()},
+        amount(match[3]),
+        0,
+        number,
+        timing="device" if match[2] == "GPU" else "wall",
+        whole_block=True,
+    )
 
 
 _RULES: tuple[Rule[_Calls], ...] = (

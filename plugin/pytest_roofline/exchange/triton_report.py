@@ -77,8 +77,15 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
             )
         line = match["line"] if match else names[at].strip()
         readings += _line(rows, names[:swept], at, line, unit, benchmark, source)
-    left_out = (f"line {cut}, the last, which has no end: it may be cut",) if cut else ()
-    return (Imported(source, "triton.testing", CONVENTION, tuple(readings), left_out=left_out),)
+    return (
+        Imported(
+            source,
+            "triton.testing",
+            CONVENTION,
+            tuple(readings),
+            left_out=(f"line {cut}, the last, which has no end: it may be cut",) if cut else (),
+        ),
+    )
 
 
 def _unit(label: str) -> tuple[str, Work, float] | None:
