@@ -106,8 +106,10 @@ def _print(proposal: "Proposal", output: Path) -> None:
     entries, exact = proposal.baseline.entries, proposal.baseline.exact
     if entries:
         sessions = max(len(entry.sessions) for entry in entries)
-        made = f"{_counted(entries)} for {printable(str(entries[0].hardware))}"
-        say(f"{made}, from up to {counted(sessions, 'session', 'sessions')}, in {output}")
+        say(
+            f"{_counted(entries)} for {printable(str(entries[0].hardware))}, "
+            f"from up to {counted(sessions, 'session', 'sessions')}, in {output}"
+        )
         if note := provisional(entries, output):
             say(note)
     if exact:
@@ -274,8 +276,15 @@ def approve(
                 ) from None
         tell(f"{counted(len(exact), 'exact entry', 'exact entries')} {done} {kernel_path}")
     if as_json:
-        written = bool(pending or exact) and not dry_run
-        print_json(changes_as_json(changes, kernels, path, kernel_path, written=written))
+        print_json(
+            changes_as_json(
+                changes,
+                kernels,
+                path,
+                kernel_path,
+                written=bool(pending or exact) and not dry_run,
+            )
+        )
 
 
 for _command in (propose, approve, show, check, prune):

@@ -187,8 +187,10 @@ def _not_red(judgement: Judgement, slowdown: float) -> str:
         return f"{judgement.label} {judgement.verdict}: {judgement.reason}"
     from ..stats.stats import growth
 
-    seen = format_percent(growth(judgement.estimate))
-    text = f"{judgement.label} {judgement.verdict}, seen as {seen}"
+    text = (
+        f"{judgement.label} {judgement.verdict}, "
+        f"seen as {format_percent(growth(judgement.estimate))}"
+    )
     if slowdown <= judgement.tolerance:
         return f"{text}: within its tolerance of {format_tolerance(judgement.tolerance)}"
     if judgement.reach is not None and judgement.reach > slowdown:

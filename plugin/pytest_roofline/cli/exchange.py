@@ -153,9 +153,9 @@ class _ImportedRun:
         from ..exchange.building import unknown_product
 
         remark = unknown_product(self.header.environment)
-        saved = f"saved as {self.path}"
-        there = f"{self.path} holds this import already, and was left alone"
-        return ([f"note: {remark}"] if remark else []) + [saved if self.written else there]
+        state = "holds this import already, and was left alone"
+        saved = f"saved as {self.path}" if self.written else f"{self.path} {state}"
+        return [f"note: {remark}", saved] if remark else [saved]
 
 
 def _built(
