@@ -203,8 +203,11 @@ def _sound(row: "Row") -> bool:
 
     What was slowed down by a drill, or replaced by other means, is the measurement of something else.
     """
-    judged = row.judgement is not None and row.judgement.verdict != "INVALID"
-    return judged and "replaced" not in (row.labels or ())
+    return (
+        row.judgement is not None
+        and row.judgement.verdict != "INVALID"
+        and "replaced" not in (row.labels or ())
+    )
 
 
 def _clock(seconds: Sequence[float], name: str) -> Callable[[], float]:

@@ -56,8 +56,8 @@ class Distributed:
     @property
     def facts(self) -> "tuple[RankFacts, ...]":
         """What every rank said of itself at boot: host, process, devices, versions, cores."""
-        members = self.members(self.size_of(self.world_size or 1))
-        return tuple(member.facts for member in members if member.facts is not None)
+        size = self.size_of(self.world_size or 1)
+        return tuple(member.facts for member in self.members(size) if member.facts is not None)
 
     def available(self, world_size: int) -> str:
         """Why there cannot be a world of so many ranks; empty where there can."""

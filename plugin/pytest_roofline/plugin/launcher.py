@@ -186,10 +186,13 @@ class Launcher:
             return Local(forks=self.kind == "cpu")
         from ..ranks.launching import Launched, parse_arguments
 
-        arguments = () if apart else parse_arguments(name, shlex.join(self.options.launcher_args))
-        # Of ranks on this host alone nobody else needs to know the address.
-        address = self.options.address or ("127.0.0.1" if apart else "")
-        return Launched(name, arguments, mpi=self._largest[True] > 1, address=address)
+        return Launched(
+            name,
+            () if apart else parse_arguments(name, shlex.join(self.options.launcher_args)),
+            mpi=self._largest[True] > 1,
+            # Of ranks on this host alone nobody else needs to know the address.
+            address=self.options.address or ("127.0.0.1" if apart else ""),
+        )
 
     def rest(self) -> None:
         """End all ranks in order; the next test that needs some gets new ones."""

@@ -83,7 +83,6 @@ def _limit(
     on_cpu = session.under_test.environment.device.type == "cpu"
     if planned is None or planned.marks.oom is None or not on_cpu or uses_ranks(item):
         return contextlib.nullcontext()
-
     return limited()
 
 
@@ -171,11 +170,7 @@ def _held_against(
         ran_out=place.measured if place is not None else None,
     )
     kernels = session.compiled.missed(record.test_id, record.benchmark, record.parameters)
-    return replace(
-        record,
-        lost=lost,
-        lost_kernels=tuple(key.label for key in kernels),
-    )
+    return replace(record, lost=lost, lost_kernels=tuple(key.label for key in kernels))
 
 
 def forget_locals(error: BaseException | None) -> None:

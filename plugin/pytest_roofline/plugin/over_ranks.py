@@ -129,10 +129,10 @@ def measure_over(
     call = RankCall(distributed, function, args, request)
 
     def keep(result: RankResult, error: BaseException) -> None:
-        said = f"the ranks failed on the way: {error}".partition("\n")[0]
+        reason = f"the ranks failed on the way: {error}".partition("\n")[0]
         # Whatever happens to the record, what happened to the measurement is what must be told.
         with contextlib.suppress(Exception):
-            write(test, request, result, why_partial(error, said))
+            write(test, request, result, why_partial(error, reason))
 
     result = (take_jobs if request.timing == "wall" else take)(call, keep)
     measurement = write(test, request, result)
@@ -173,10 +173,10 @@ def _ceiling(request: Request, result: RankResult, hardware: HardwareKey) -> Cei
 
 def take(call: RankCall, keep: Keep) -> RankResult:
     """Have the ranks measure; `keep` gets what had been measured where something goes wrong on the way."""
-    told: dict[int, list[dict[str, Any]]] = {}
+    progress_of: dict[int, list[dict[str, Any]]] = {}
 
     def tell(rank: int, progress: dict[str, Any]) -> None:
-        told.setdefault(rank, []).append(progress)
+        progress_of.setdefault(rank, []).append(progress)
 
     members: Sequence[Member] = ()
     with _new_ranks(call) if call.options.fresh else contextlib.nullcontext():
@@ -184,8 +184,7 @@ def take(call: RankCall, keep: Keep) -> RankResult:
             members = call.distributed.members(call.options.size)
             times: list[RankTimes] = call.send(call.request, tell=tell)
         except BaseException as error:
-            partial = _partial(call, members, told)
-            if partial is not None:
+            if partial := _partial(call, members, progress_of):
                 keep(partial, error)
             raise
         return _result(call, members, times)

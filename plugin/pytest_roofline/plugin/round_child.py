@@ -211,9 +211,12 @@ class _Watch:
             for module in list(sys.modules.values())
         }
         # A path may lead into the checkout through a link.
-        for path in sorted(files | set(map(os.path.realpath, files))):
-            own = path.startswith(top) and not path.startswith(elsewhere)
-            if own and not {"site-packages", "dist-packages"} & set(Path(path).parts):
-                self._asked.say("stray", path)
-        for path in copied_from(side):
+        strays = [
+            path
+            for path in sorted(files | set(map(os.path.realpath, files)))
+            if path.startswith(top)
+            and not path.startswith(elsewhere)
+            and not {"site-packages", "dist-packages"} & set(Path(path).parts)
+        ]
+        for path in [*strays, *copied_from(side)]:
             self._asked.say("stray", path)

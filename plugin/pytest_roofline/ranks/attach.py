@@ -183,11 +183,10 @@ class AttachPlacement:
         self._ranks = range(size)
         common = variables | (loopback() if self._attached.on_one_host else {})
         for rank in self._ranks:
-            own = Identity(rank, size, self._attached.local_ranks[rank], None, self.name).environ
-            why = self._ask(rank, "start_one", rank, common | own)
-            if why != "":
+            own = Identity(rank, size, self._attached.local_ranks[rank], None, self.name)
+            if (reason := self._ask(rank, "start_one", rank, common | own.environ)) != "":
                 raise RanksFailed(
-                    f"rank {rank} on {self._attached.hosts[rank]}: {why or self._gone(rank)}"
+                    f"rank {rank} on {self._attached.hosts[rank]}: {reason or self._gone(rank)}"
                 )
 
     def trouble(self) -> str:

@@ -87,8 +87,7 @@ def report(ends: Sequence[RankEnd], timeout_s: float, tails: Mapping[int, str]) 
 
 def _likeness(end: RankEnd) -> tuple[str, str, int | None]:
     """Return what ends have in common that are told of once."""
-    alike = end.how in ("raised", "skipped")
-    return end.how, end.text, None if alike else end.rank
+    return end.how, end.text, None if end.how in ("raised", "skipped") else end.rank
 
 
 def _suspicion(end: RankEnd, alike: Mapping[str, int]) -> tuple[int, float, int]:

@@ -349,8 +349,13 @@ def mpirun(wanted: Wanted, family: MpiFamily) -> list[str]:
         if family == "intel":
             defaults[0] = ("-genv", "I_MPI_PIN=0")
         variables = []
-    options = _unless_given(defaults, wanted.arguments)
-    return ["mpirun", "-n", str(wanted.size), *options, *variables, *wanted.arguments, *_RANK]
+    return [
+        *("mpirun", "-n", str(wanted.size)),
+        *_unless_given(defaults, wanted.arguments),
+        *variables,
+        *wanted.arguments,
+        *_RANK,
+    ]
 
 
 def srun(wanted: Wanted, plugin: str = "none") -> list[str]:

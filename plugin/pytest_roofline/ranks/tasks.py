@@ -126,8 +126,8 @@ def _module(ref: FunctionRef, path: Path) -> ModuleType:
     if key not in _loaded:
         # A file that has changed since: what is known under its name is the version before.
         changed = any(file == ref.file for file, _ in _loaded)
-        known = None if changed else _by_name(ref.module, path)
-        _loaded[key] = known or _by_file(ref.module, path)
+        module = None if changed else _by_name(ref.module, path)
+        _loaded[key] = module or _by_file(ref.module, path)
     return _loaded[key]
 
 

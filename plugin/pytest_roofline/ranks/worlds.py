@@ -15,7 +15,6 @@ import torch.distributed as dist
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
 from ..core.errors import BadInput
-from ..engine import inventory
 from ..engine.devices import Device, torch_device
 from .blame import OUT_OF_STEP
 from .identity import Identity
@@ -115,8 +114,8 @@ class Rank(int):
                 f"subgroup of {list(ranks)}; expected ascending ranks from 0 to {self.size - 1}"
             )
         if members not in self._subgroups:
-            made = dist.new_group(list(members), timeout=self._timeout)
-            self._subgroups[members] = made if int(self) in members else None
+            group = dist.new_group(list(members), timeout=self._timeout)
+            self._subgroups[members] = group if int(self) in members else None
         return self._subgroups[members]
 
     def skip(self, reason: str) -> NoReturn:
@@ -139,6 +138,8 @@ def free_bytes(rank: Rank) -> int:
 
 def link_kind(rank: Rank, hosts: Sequence[str], uuids: Sequence[str | None]) -> str:
     """The class of the links among the accelerators of this rank's host, as a hardware key has it."""
+    from ..engine import inventory
+
     there = [number for number, host in enumerate(hosts) if host == hosts[rank]]
     indices = [int(row[0]) for row in rank.gather((float(rank.device.index or 0),))]
     if len(there) == 1:
