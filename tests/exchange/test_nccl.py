@@ -208,6 +208,42 @@ def test_a_row_that_nccls_own_lines_cut_is_read_whole(text, one, take):
             take(log[: match.start()] + match.expand(rf"\1\2{told}") + log[match.end() :])
 
 
+ONE_ROW = """# Collective test starting: all_reduce_perf
+# nThread 1 nGpus 2 minBytes 33554432 maxBytes 33554432 step: 2(factor) warmup iters: 5 iters: 50 agg iters: 1
+#  Rank  0 Group  0 Pid   1375 on HOST device  0 [0000:40:00] NVIDIA H100
+#  Rank  1 Group  0 Pid   1375 on OTHER device  1 [0000:41:00] NVIDIA H100
+#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)
+    33554432       8388608     float     sum      -1   346.13   96.94   96.94       0   346.13   96.94   96.94       0
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 96.94
+"""
+OF_NCCL = (
+    "38dcf168f605:1375:1375 [0] NCCL INFO AllReduce: 33554432 Bytes -> Algo NVLS proto SIMPLE\n"
+)
+
+
+def named(log, host, other):
+    return log.replace("HOST", host).replace("OTHER", other)
+
+
+def test_a_host_that_begins_with_a_digit_is_no_part_of_the_number_before_it(one, take):
+    expected = [(pytest.approx(346.13e-6), "", True)] * 2
+    message = "line 7: a number and a host without a blank between them; expected a host that one"
+    root, wrong = (" -1 ", f" -1{OF_NCCL}"), (" 0   ", f" 0{OF_NCCL}   ")
+    for log in (
+        ONE_ROW.replace(*root),
+        ONE_ROW.replace(*wrong),
+        ONE_ROW.replace(*root).replace(*wrong),
+    ):
+        readings = one(named(log, "38dcf168f605", "38dcf168f605")).values()
+        assert expected == [(r.seconds[0], r.invalid, r.verified) for r in readings], log
+        # A host that no line names, or two that fit, leave open where the number ends.
+        for hosts in (("node7", "node8"), ("8dcf168f605", "38dcf168f605")):
+            with pytest.raises(BadFile, match=message):
+                take(named(log, *hosts))
+
+
 def test_groups_of_a_split_job_count_their_own_ranks(text, one):
     # NCCL_TESTS_SPLIT: four ranks, two groups of two; the factor is that of two ranks.
     log = text("gb10-two-nodes-all_gather.log")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from ..core.errors import BadFile
 from ..core.keys import Scalar
 from .collectives import CONVENTION, CollectiveLine, Setting, chosen, operation_of, readings_of
+from .cut_rows import CUT_ROW, ROW_HALF, front_of
 from .logs import (
     HEAD_LINE,
     Foreign,
@@ -33,14 +34,8 @@ _VERSION = re.compile(
 )
 _COLUMNS = re.compile(r"# +size +count .*|size +count +type .*")
 _UNITS = re.compile(r"# +\(B\) .*|\(B\) +\(elements\) .*")
-_ROW_HALF = r" *[\d.e+]{1,20} +[\d.]{1,20} +[\d.]{1,20} +(?:\d{1,20}|N/A)"
 _ROW = re.compile(r" *\d+ +\d+ +[a-z]\w* .*")
-# Lines of NCCL_DEBUG_SUBSYS=COLL and TUNING go through the buffer of the row, and stand in the middle of it.
-_CUT_ROW = re.compile(
-    rf"((?: *\d+ +\d+ +[a-z]\w{{0,20}}(?: +[a-z]{{1,20}})?(?: +-?\d{{1,20}})?)?(?:{_ROW_HALF})?)(?:\[[^]]{{0,40}}\] )?"
-    r"[A-Za-z][\w.-]{0,99}:\d+:\d+ \[-?\d+\] .*NCCL .*"
-)
-_ROW_END = re.compile(rf"{_ROW_HALF}(?:{_ROW_HALF})? *")
+_ROW_END = re.compile(rf"{ROW_HALF}(?:{ROW_HALF})? *")
 # What is behind a prefix that no launcher is known to write: size, count, type, maybe redop and root, time, two rates.
 _PREFIXED = re.compile(
     r".*?\b\d{1,20} +\d{1,20} +[a-z]\w*(?: +[a-z]+)?(?: +-?\d{1,20})?(?: +\d[\d.e+]*){3}(?: .*)?"
@@ -204,9 +199,11 @@ def _take_row(logs: _Logs, number: int, match: re.Match[str]) -> None:
 
 
 def _take_cut_row(logs: _Logs, _: int, match: re.Match[str]) -> None:
-    if logs.table is None or not match[1]:
+    table = logs.table
+    front = front_of(match, {host for _, host, _ in table.ranks}) if table is not None else ""
+    if table is None or not front:
         raise Foreign
-    logs.table.cut += match[1].split()
+    table.cut += front.split()
 
 
 def _take_row_end(logs: _Logs, number: int, match: re.Match[str]) -> None:
@@ -274,7 +271,7 @@ def _refuse_prefixed(logs: _Logs, _: int, __: re.Match[str]) -> None:
 
 
 _RULES: tuple[Rule[_Logs], ...] = (
-    (_CUT_ROW, _take_cut_row), (_ROW, _take_row), (_ROW_END, _take_row_end), (_CONFIG, _take_config),
+    (CUT_ROW, _take_cut_row), (_ROW, _take_row), (_ROW_END, _take_row_end), (_CONFIG, _take_config),
     (_RANK, _take_rank), (_START, _take_start), (_VERSION, _take_version), (_BLOCKING, _take_blocking),
     (_COLUMNS, _take_columns), (_UNITS, _take_units), (_BOUNDS, _take_bounds), (_AVERAGE, _take_average),
     (_LIBRARY, _take_library),

@@ -1,0 +1,45 @@
+"""Rows of nccl-tests that lines of NCCL cut: `… sum      -1node7:1375:1375 [0] NCCL INFO AllReduce: …`."""
+
+import re
+from collections.abc import Collection
+
+from .records import Refused
+
+ROW_HALF = r" *[\d.e+]{1,20} +[\d.]{1,20} +[\d.]{1,20} +(?:\d{1,20}|N/A)"
+_FRONT = (
+    r"(?: *\d+ +\d+ +[a-z]\w{0,20}(?: +[a-z]{1,20})?(?: +-?\d{1,20})?)?"
+    rf"(?:{ROW_HALF})?"
+)
+# Lines of NCCL_DEBUG_SUBSYS=COLL and TUNING go through the buffer of the row, and stand in the middle of it.
+CUT_ROW = re.compile(
+    rf"(?P<front>{_FRONT})(?P<stamp>\[[^]]{{0,40}}\] )?(?P<host>[\w.-]{{1,100}}):\d+:\d+ \[-?\d+\] .*NCCL .*"
+)
+_WHOLE_FRONT = re.compile(_FRONT)
+_TWO_DIGITS = re.compile(r".*\d\d")
+
+
+def front_of(match: re.Match[str], hosts: Collection[str]) -> str:
+    """Return the beginning of a row before a line of NCCL.
+
+    A host may begin with a digit, as containers do, and then the shape of the word tells no end of the number.
+
+    Args:
+        match: of `CUT_ROW`.
+        hosts: the names in the lines `# Rank …`.
+
+    Raises:
+        Refused: two hosts fit, or none does and the number may have digits of a host.
+    """
+    front: str = match["front"]
+    if match["stamp"] or not front:
+        return front
+    glued = front + match["host"]
+    fronts = {glued.removesuffix(host) for host in hosts if glued.endswith(host)}
+    fronts = {text for text in fronts if _WHOLE_FRONT.fullmatch(text)}
+    if len(fronts) == 1:
+        return fronts.pop()
+    if fronts or _TWO_DIGITS.fullmatch(front):
+        raise Refused(
+            "a number and a host without a blank between them; expected a host that one line '# Rank …' names"
+        )
+    return front
