@@ -33,6 +33,26 @@ def nvbandwidth(node, rate=55.3, driver="550.54.15"):
     return json.dumps({"nvbandwidth": top})
 
 
+TEXT = """nvbandwidth Version: v0.9
+Built from Git version: v0.9
+
+CUDA Runtime Version: 13000
+CUDA Driver Version: 13000
+Driver Version: 580.65.06
+
+{node}
+Device 0: NVIDIA H100 80GB HBM3 (00000000:01:00)
+
+Running host_to_device_memcpy_ce.
+memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)
+           0
+ 0     {rate}
+
+SUM host_to_device_memcpy_ce {rate}
+
+"""
+
+
 @pytest.fixture
 def call(tmp_path, monkeypatch):
     """`roofline …` in a folder of its own."""
@@ -107,6 +127,26 @@ def test_the_path_of_a_file_names_its_node_by_a_pattern(call, write, tmp_path):
         assert located(Imported(path, "", "", ()), path, pattern).host == node
     with pytest.raises(BadFile, match=r"a\.txt does not end as --host=\{node\}\.log says"):
         located(Imported("a.txt", "", "", ()), "a.txt", "{node}.log")
+
+
+def test_the_text_of_nvbandwidth_names_its_node(call, write, take, tmp_path):
+    write(
+        a=TEXT.format(node="node-1.lab", rate="12.98"),
+        b=TEXT.format(node="4329ebc474e0", rate=6.49),
+    )
+    refused = call("import", "a", "b", "--save", "x")
+    assert (2, True) == (refused.exit_code, "of 2 nodes (node-1.lab, 4329" in refused.output)
+    assert call("import", "a", "b", "--by", "node", "-o", "nodes").exit_code == 0
+    assert {
+        "4329ebc474e0.jsonl": ("4329ebc474e0", 1, "580.65.06"),
+        "node-1.lab.jsonl": ("node-1.lab", 1, "580.65.06"),
+    } == hosts(tmp_path / "nodes")
+    # A bare word elsewhere, and a line of several words, are of something else.
+    for log in (
+        TEXT.format(node="", rate="12.98") + "done\n",
+        "done\n" + TEXT.format(node="Loading modules", rate="12.98"),
+    ):
+        assert [None] == [entry.host for entry in take(log)]
 
 
 def test_what_is_of_several_nodes_or_drivers_or_of_another_is_refused_with_the_remedy(

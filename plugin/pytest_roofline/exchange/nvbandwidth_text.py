@@ -13,6 +13,8 @@ _HEAD = re.compile(
 )
 _NAMES = {"runtime": "CUDA Runtime Version", "driver": "Driver Version"}
 _DEVICE = re.compile(r" *(?:Device (\d+)|Process (\d+) \(([^()]*)\): device \d+): (\S.*?) *")
+# Versions 0.8 and 0.9 print it between the driver and the first device.
+_NODE = re.compile(r" *([\w.-]{1,99}) *")
 _CASE = re.compile(r" *Running (?:benchmark )?([a-z][a-z0-9_]*)\. *")
 _STATUS = re.compile(r" *(Waived|Error|ERROR): *(.*?) *")
 _DESCRIPTION = re.compile(r" *(\S.*(?:\(GB/s\)|\(ns\)|BW)) *")
@@ -77,6 +79,14 @@ def _take_head(texts: Texts, _: int, match: re.Match[str]) -> None:
     texts.run().update(
         {_NAMES.get(name, name): told for name, told in match.groupdict().items() if told}
     )
+
+
+def _take_node(texts: Texts, _: int, match: re.Match[str]) -> None:
+    """Keep a bare word between the driver and the first device as the name of the node."""
+    run = texts[-1] if texts else {}
+    if _NAMES["driver"] not in run or "GPU Device list" in run or run["testcases"]:
+        raise Foreign
+    run["Hostname"] = match[1]
 
 
 def _take_device(texts: Texts, _: int, match: re.Match[str]) -> None:
@@ -147,5 +157,5 @@ def _take_sum(texts: Texts, _: int, match: re.Match[str]) -> None:
 RULES: tuple[Rule[Texts], ...] = (
     (_MORE, skip), (_HEAD, _take_head), (_DEVICE, _take_device), (_CASE, _take_case), (_STATUS, _take_status),
     (_SUM, _take_sum), (_DESCRIPTION, _take_description), (_CELLS, _take_cells), (_COLUMN, _take_column),
-    (_COMMAND, _take_command),
+    (_COMMAND, _take_command), (_NODE, _take_node),
 )  # fmt: skip
