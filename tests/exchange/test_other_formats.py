@@ -220,6 +220,30 @@ def test_the_json_of_google_benchmark_is_read(text, take):
     )
 
 
+def test_a_counter_of_google_benchmark_that_is_no_number_is_left_out_and_a_time_refused(take):
+    # What versions from 1.6 on write of the counter `gpu` whose coefficient of variation is 0 / 0.
+    log = """{
+  "context": {"num_cpus": 8, "note": "\\"gpu\\": NaN"},
+  "benchmarks": [
+    {"name": "BM_Copy/64", "run_name": "BM_Copy/64", "run_type": "iteration", "iterations": 5,
+     "real_time": 2.0, "cpu_time": 3.0, "time_unit": "us", "bytes_per_second": 1.6e7, "gpu": 0.0},
+    {"name": "BM_Copy/64_cv", "run_name": "BM_Copy/64", "run_type": "aggregate", "aggregate_name": "cv",
+     "iterations": 5, "real_time": 2.4e-03, "cpu_time": 3.2e-03, "time_unit": "us", "gpu": NaN, "least": -Infinity}
+  ]
+}"""
+    (entry,) = take(log)
+    assert [("google_benchmark.BM_Copy/64.mean", (2e-6,), 48)] == [
+        (one.label, one.seconds, one.work.payload_bytes) for one in entry.readings
+    ]
+    assert ("1 aggregate of runs",) == entry.left_out
+    (entry,) = take(log.replace("1.6e7", "Infinity"))
+    assert ["time_s"] == [one.metric for one in entry.readings]
+    assert "BM_Copy/64: bytes_per_second is no finite number" in entry.left_out
+    for name in ("real_time", "cpu_time"):
+        with pytest.raises(BadFile, match=r"holds NaN \(byte \d+\) in line 5, which is no number"):
+            take(re.sub(rf'(?m)^(     .*"{name}": )[23]\.0', r"\1NaN", log))
+
+
 def test_the_json_of_nvbench_is_read_of_one_product(text, take):
     with pytest.raises(
         BadFile,

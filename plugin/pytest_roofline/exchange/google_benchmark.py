@@ -18,6 +18,9 @@ _AGGREGATES = ("mean", "median")
 # What versions before 1.5 call aggregates.
 _OLD = re.compile(r"(.+)_(?:mean|median|stddev|BigO|RMS)")
 _BY_WALL = re.compile(r"/(?:real|manual)_time(?:/threads:\d+)?$")
+# A string, and behind the name of a field NaN or an infinity, which `json_reporter.cc` writes of counters.
+_FIELD = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(?:(\s*:\s*)(?:NaN|-?Infinity)\b)?')
+_TIMES = ("real_time", "cpu_time")
 
 
 class _BenchContext(Struct, kw_only=True):
@@ -37,7 +40,8 @@ class _Bench(Struct, kw_only=True):
     real_time: float = 0.0
     cpu_time: float = 0.0
     time_unit: str = "ns"
-    bytes_per_second: float = 0.0
+    # None where it is no finite number.
+    bytes_per_second: float | None = 0.0
     error_occurred: bool = False
     error_message: str = ""
     skipped: bool = False
@@ -54,7 +58,7 @@ sniff = json_with('"time_unit"', '"context"')
 
 def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:
     """The one process in a file."""
-    file = from_json(text, source, _GoogleFile)
+    file = from_json(_FIELD.sub(_finite, text), source, _GoogleFile)
     names = {one.name for one in file.benchmarks}
     aggregates = [
         one for one in file.benchmarks if one.run_type == "aggregate" or _is_old(one, names)
@@ -84,11 +88,20 @@ def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:
             software={name: told for name, told in software.items() if told},
             started=file.context.date,
             left_out=(*(f"{one.name}: {one.skip_message or 'skipped'}" for one in runs if one.skipped),
+                      *(f"{one.name}: bytes_per_second is no finite number"
+                        for one in [*runs, *alone] if one.bytes_per_second is None),
                       *([f"{count(left_out, 'aggregate')} of runs"] if left_out else ())),
             failed=tuple((f"google_benchmark.{one.name}", one.error_message or "it failed")
                          for one in file.benchmarks if one.error_occurred),
         ),
     )  # fmt: skip
+
+
+def _finite(match: re.Match[str]) -> str:
+    """Return a field with null for what is no finite number; of a time it stays, and is refused with its line."""
+    if match[2] is None or match[1] in _TIMES:
+        return match[0]
+    return f'"{match[1]}"{match[2]}null'
 
 
 def _is_old(one: _Bench, names: set[str]) -> bool:
@@ -103,7 +116,8 @@ def _reading(one: _Bench, source: str) -> Reading:
         raise BadFile(
             f"{source}: {one.name} has unit {one.time_unit!r}; expected one of {', '.join(_UNITS)}"
         )
-    if one.real_time <= 0 or one.bytes_per_second < 0:
+    bytes_per_second = one.bytes_per_second or 0.0
+    if one.real_time <= 0 or bytes_per_second < 0:
         raise BadFile(
             f"{source}: {one.name} has time {one.real_time:g} {one.time_unit}; expected more than 0"
         )
@@ -113,7 +127,7 @@ def _reading(one: _Bench, source: str) -> Reading:
         if _BY_WALL.search(one.run_name or one.name) or not one.cpu_time
         else one.cpu_time
     )
-    moved = round(one.bytes_per_second * by * unit)
+    moved = round(bytes_per_second * by * unit)
     return Reading(
         benchmark=f"google_benchmark.{one.run_name or one.name}",
         parameters={},
