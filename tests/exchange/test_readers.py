@@ -88,6 +88,29 @@ def test_what_a_case_of_nvbandwidth_measures_is_in_its_key(write, one, take):
     assert take(write([["1"]], H2D, top={"warning": "NOTE: small"}))[0].notes[0] == "NOTE: small"
 
 
+def test_a_blank_behind_the_description_of_a_case_is_no_part_of_it(write, one):
+    # Version 0.5 prints one behind the unit.
+    assert one(write([["26.03"]], f"{H2D} ")) == one(write([["26.03"]], H2D))
+
+
+def test_lines_of_the_job_around_the_json_of_nvbandwidth_are_skipped_and_counted(write, one, take):
+    plain = write([["26.03"]], H2D)
+    before = "WARNING: Failed to acquire the lock of the log.\n\nLoading modules: [cuda]\n"
+    after = "\nWARNING: another instance runs\n"
+    for head, tail, skipped in (
+        (before, after, "3 lines"),
+        (before, "", "2 lines"),
+        ("", after, "1 line"),
+    ):
+        (entry,) = take(head + plain + tail)
+        assert list(entry.readings) == list(one(plain).values()), skipped
+        assert entry.notes[-1] == f"skipped {skipped} around the JSON"
+    with pytest.raises(BadFile, match=r"file is not JSON: .* in line 5"):
+        take(before + plain.replace('"nvbandwidth":', '"nvbandwidth"') + after, "nvbandwidth")
+    with pytest.raises(BadFile, match="file is not JSON"):
+        take(before + plain[: plain.index("bandwidth_matrix")] + after)
+
+
 def test_both_directions_of_a_bidirectional_copy_and_their_sum_stand_apart(write, one):
     pairs = ((180.5, 181.5), (182.5, 183.5), (360.5, 361.5))
     matrix = [row for first, second in pairs for row in (["N/A", str(first)], [str(second), "N/A"])]

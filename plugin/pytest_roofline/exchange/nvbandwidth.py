@@ -40,6 +40,7 @@ _RATE = re.compile(
     r"(?: (?:->|<-) All G[Pp][Uu]s)?(?: (?P<part>Read1|Read2|Write1|Write2|Total))?(?: total)? bandwidth \(GB/s\)"
 )
 _MARKED = marked(r"nvbandwidth Version: |Running (?:benchmark )?\w+_(?:ce|sm|copy)\.")
+_DOCUMENT = re.compile(r'^[ \t]*\{\s*"nvbandwidth"', re.MULTILINE)
 _LATENCY = re.compile(
     r"(?P<how>(?:memory latency|Device to Device Latency) (?:SM|TMA)) (?P<row>CPU|GPU)\(row\) (?P<way><->) "
     r"GPU\(column\) \(ns\)"
@@ -101,14 +102,35 @@ class _Matrix:
 
 def sniff(text: str) -> bool:
     """Whether a text looks like such a file."""
-    return _MARKED(text) or (looks_like_json(text) and '"nvbandwidth"' in text)
+    return (
+        _MARKED(text)
+        or _DOCUMENT.search(text) is not None
+        or (looks_like_json(text) and '"nvbandwidth"' in text)
+    )
 
 
 def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
     """The one run in a JSON, or the runs in a log."""
-    if looks_like_json(text) and not _MARKED(text):
-        return (_imported(from_json(text, source, _NvbandwidthFile).nvbandwidth, source, given),)
+    if (looks_like_json(text) or _DOCUMENT.search(text)) and not _MARKED(text):
+        document, skipped = _document(text)
+        imported = _imported(
+            from_json(document, source, _NvbandwidthFile).nvbandwidth, source, given
+        )
+        if skipped:
+            note = f"skipped {count(skipped, 'line')} around the JSON"
+            imported = replace(imported, notes=(*imported.notes, note))
+        return (imported,)
     return read_runs(text, source, RULES, Texts, lambda texts: _of_texts(texts, source, given))
+
+
+def _document(text: str) -> tuple[str, int]:
+    """Return the JSON without the lines of a job around it, at its place, and the count of those lines."""
+    printed = text.split("\n")
+    places = range(len(printed))
+    first = next((place for place in places if printed[place].lstrip().startswith("{")), 0)
+    last = next((place for place in places[::-1] if printed[place].rstrip().endswith("}")), first)
+    skipped = sum(bool(line.strip()) for line in printed[:first] + printed[last + 1 :])
+    return "\n" * first + "\n".join(printed[first : last + 1]), skipped
 
 
 def _of_texts(texts: Texts, source: str, given: Given) -> list[Imported]:
@@ -226,6 +248,8 @@ def _readings(
 
 
 def _matrix(name: str, text: str) -> _Matrix | None:
+    # Version 0.5 has a blank at the end.
+    text = text.strip()
     match = _RATE.fullmatch(text) or _LATENCY.fullmatch(text)
     if match is None:
         return None
