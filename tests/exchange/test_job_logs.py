@@ -1,6 +1,7 @@
 """Tables inside the logs of jobs: labels of launchers, lines around and between the rows, copies of ranks."""
 
 import json
+import re
 import time
 
 import pytest
@@ -167,6 +168,30 @@ def test_of_a_log_that_was_cut_no_half_of_a_number_is_taken(text, take, name):
             numbers(whole),
             take(whole)[0].notes,
         )
+
+
+def test_a_heading_that_comes_twice_or_a_list_of_devices_is_no_run(text, take):
+    listing = (
+        "BabelStream\nVersion: 5.0\nImplementation: CUDA\nDevices:\n0: NVIDIA A100-SXM4-40GB\n\n"
+    )
+    for name, heading, before in (
+        ("cofc-osu-bibw.log", "# OSU", ""),
+        (CUDA, "BabelStream", ""),
+        ("gb10-two-nodes-all_gather.log", "# Collective", ""),
+        (CUDA, "", listing),
+        (CUDA, "", listing + listing),
+    ):
+        log = text(name)
+        twice = re.sub(f"(?m)^({heading}.*\n?)", r"\1\1", log, count=1) if heading else log
+        assert before + twice != log
+        entries = take(before + twice)
+        assert [()] * len(take(log)) == [entry.failed for entry in entries], (name, before)
+        assert seconds(take(log)) == seconds(entries), (name, before)
+    # With a line between them the first may have died.
+    died = re.sub("(?m)^(BabelStream\n)", r"\1out of memory\n\1", text(CUDA), count=1)
+    assert [1, 0, 0] == [len(entry.failed) for entry in take(died)]
+    with pytest.raises(BadFile, match="file: it has no table with rows"):
+        take(listing)
 
 
 def test_a_run_that_was_cut_in_a_row_takes_none_that_is_whole_with_it(text, take):

@@ -40,6 +40,8 @@ _HEAD = re.compile(
     r"|Precision: (?P<precision>\w+)|Array size: (?P<size>\d\S*) (?P<size_unit>\w+)(?: .*)?"
     r"|Running .*?\b(?P<calls>\d{1,19}) times(?: in +(?P<order>\w+) order)?) *"
 )
+# What `--list` prints above the devices; no run has it.
+_LISTING = re.compile(r" *Devices: *")
 _HEADING = re.compile(r" *Function +(\w+)/s(?:ec)? +Min \(sec\) +Max +Average *")
 _TABLE = re.compile(
     r"function,num_times,n_elements,sizeof,max_(\w+)_per_sec,min_runtime,max_runtime,avg_runtime"
@@ -69,6 +71,7 @@ class _Table(OpenTable[Reading]):
     product: str | None = None
     driver: str | None = None
     wrong: set[str] = field(default_factory=set)
+    listing: bool = False
 
     def text_of(self, name: str) -> str:
         """Return what a line above the table says."""
@@ -135,6 +138,12 @@ def _take_head(tables: _Tables, _: int, match: re.Match[str]) -> None:
     if not tables or tables[-1].unit:
         raise Foreign
     tables[-1].head |= {name: told for name, told in match.groupdict().items() if told}
+
+
+def _take_listing(tables: _Tables, _: int, __: re.Match[str]) -> None:
+    if not tables or tables[-1].unit:
+        raise Foreign
+    tables[-1].listing = True
 
 
 def _take_device(tables: _Tables, _: int, match: re.Match[str]) -> None:
@@ -263,7 +272,7 @@ def _readings(
 _RULES: tuple[Rule[_Tables], ...] = (
     (_PHASE, skip), (_ROW, _take_row), (_TEXT_ROW, _take_text_row), (_TABLE, _take_columns), (_HEADING, _take_columns),
     (_BANNER, _take_banner), (_HEAD, _take_head), (_DEVICE, _take_device), (_DRIVER, _take_driver),
-    (_WRONG, _take_wrong), (_TRIAD_ONLY, _take_triad_only),
+    (_WRONG, _take_wrong), (_LISTING, _take_listing), (_TRIAD_ONLY, _take_triad_only),
 )  # fmt: skip
 
 
@@ -276,7 +285,13 @@ sniff = marked(
 def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:
     """The runs in a file, one behind the other."""
     return read_runs(
-        text, source, _RULES, _Tables, lambda tables: [_imported(table, source) for table in tables]
+        text,
+        source,
+        _RULES,
+        _Tables,
+        lambda tables: [
+            _imported(table, source) for table in tables if table.rows or not table.listing
+        ],
     )
 
 

@@ -94,6 +94,12 @@ class Runs(Protocol):
     def table(self) -> OpenTable[Any] | None:
         """The table whose rows are expected; None outside of a table."""
 
+    def __len__(self) -> int:
+        """How many there are."""
+
+    def pop(self) -> object:
+        """Remove the last."""
+
 
 AnyRuns = TypeVar("AnyRuns", bound=Runs)
 # What to do with a line: given what was read so far, its number from 1, and the match.
@@ -137,12 +143,18 @@ class _Stream(Generic[AnyRuns]):
     doubted: list[tuple[int, str]] = field(default_factory=list)
     remarks: list[tuple[int, str]] = field(default_factory=list)
     numbered: bool = False
+    above: str = ""
 
     def take(self, rules: Sequence[Rule[AnyRuns]], source: str, number: int, line: str) -> None:
         """Give a line to the first rule that it matches as a whole; count it where it is of something else."""
         runs, table = self.runs, self.runs.table
-        rows = len(table.rows) if table is not None else 0
-        if not _took(rules, runs, source, number, line):
+        rows, before = len(table.rows) if table is not None else 0, len(runs)
+        above, self.above = self.above, line
+        is_of_tool = _took(rules, runs, source, number, line)
+        if len(runs) > before and line == above:
+            # A heading directly below itself begins no second run.
+            runs.pop()
+        if not is_of_tool:
             self.skipped += bool(line.strip())
             if table is not None and not _FOREIGN.fullmatch(line):
                 self.doubted.append((number, line))
