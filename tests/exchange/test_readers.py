@@ -95,8 +95,8 @@ def test_a_blank_behind_the_description_of_a_case_is_no_part_of_it(write, one):
 
 def test_lines_of_the_job_around_the_json_of_nvbandwidth_are_skipped_and_counted(write, one, take):
     plain = write([["26.03"]], H2D)
-    before = "WARNING: Failed to acquire the lock of the log.\n\nLoading modules: [cuda]\n"
-    after = "\nWARNING: another instance runs\n"
+    before = "WARNING: Failed to acquire the lock {of the log}\n\nLoading modules: [cuda]\n"
+    after = "\nWARNING: another instance runs {{}}}\n"
     for head, tail, skipped in (
         (before, after, "3 lines"),
         (before, "", "2 lines"),

@@ -41,6 +41,8 @@ _RATE = re.compile(
 )
 _MARKED = marked(r"nvbandwidth Version: |Running (?:benchmark )?\w+_(?:ce|sm|copy)\.")
 _DOCUMENT = re.compile(r'^[ \t]*\{\s*"nvbandwidth"', re.MULTILINE)
+# A line of JSON that may be its last; of a job they begin with a letter.
+_LAST = re.compile(r"\s*(?:[^\sA-Za-z].*)?\}\s*")
 _LATENCY = re.compile(
     r"(?P<how>(?:memory latency|Device to Device Latency) (?:SM|TMA)) (?P<row>CPU|GPU)\(row\) (?P<way><->) "
     r"GPU\(column\) \(ns\)"
@@ -128,7 +130,7 @@ def _document(text: str) -> tuple[str, int]:
     printed = text.split("\n")
     places = range(len(printed))
     first = next((place for place in places if printed[place].lstrip().startswith("{")), 0)
-    last = next((place for place in places[::-1] if printed[place].rstrip().endswith("}")), first)
+    last = next((place for place in places[::-1] if _LAST.fullmatch(printed[place])), first)
     skipped = sum(bool(line.strip()) for line in printed[:first] + printed[last + 1 :])
     return "\n" * first + "\n".join(printed[first : last + 1]), skipped
 
