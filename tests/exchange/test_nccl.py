@@ -244,6 +244,27 @@ def test_a_host_that_begins_with_a_digit_is_no_part_of_the_number_before_it(one,
                 take(named(log, *hosts))
 
 
+def test_the_user_tells_how_many_took_part_where_lines_of_ranks_are_missing(text, take):
+    # Eight of rank 0 to 7, named as somebody shortens a page: ranks 0, 1 and 7.
+    log = text("a100-all_reduce.log")
+    ranks = re.findall(r"(?m)^# +Rank .*\n", log)
+    shortened = log.replace("".join(ranks[2:7]), "#  ...\n" * 5)
+    assert len(ranks) == 8
+    (whole,), (entry,) = take(log), take(shortened, devices=8)
+    assert whole.readings == entry.readings
+    assert entry.notes[0] == (
+        "3 of 8 ranks are named: --devices tells how many took part, product and nodes are those named"
+    )
+    for devices in (None, 3, 7):
+        with pytest.raises(
+            BadFile, match="are missing below rank 7; tell with --devices how many took part"
+        ):
+            take(shortened, devices=devices)
+    # More than the highest that is named: then the bus bandwidth is that of other ranks.
+    with pytest.raises(BadFile, match=r"expected 1\.875 times"):
+        take(shortened, devices=16, operation="all_reduce")
+
+
 def test_groups_of_a_split_job_count_their_own_ranks(text, one):
     # NCCL_TESTS_SPLIT: four ranks, two groups of two; the factor is that of two ranks.
     log = text("gb10-two-nodes-all_gather.log")

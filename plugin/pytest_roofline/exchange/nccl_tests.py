@@ -87,6 +87,14 @@ class _Log(HeadedTable[CollectiveLine]):
     # Lines above that may name the collective, where the log does not.
     hints: tuple[str, ...] = ()
 
+    # Of the ranks that are named.
+    highest: int = -1
+
+    @property
+    def abridged(self) -> bool:
+        """Whether lines between its ranks are missing, as in a log that somebody shortened."""
+        return self.highest >= len(self.ranks)
+
     @property
     def tool(self) -> str:
         """What printed it."""
@@ -147,8 +155,10 @@ def _take_rank(logs: _Logs, _: int, match: re.Match[str]) -> None:
             "a second rank 0: processes that know nothing of each other print into one log, as nccl-tests does that is "
             "built without MPI; build it with MPI=1, or label the lines (srun -l, mpirun --tag-output)"
         )
-    if int(match[1]) != len(log.ranks):
-        raise Refused(f"rank {match[1]}; expected rank {len(log.ranks)}")
+    rank = whole(match[1])
+    if rank <= log.highest or (rank and not log.ranks):
+        raise Refused(f"rank {rank}; expected rank {log.highest + 1}")
+    log.highest = rank
     log.ranks.append((int(match[2] or 0), match[3], match[5] or ""))
 
 
@@ -323,12 +333,20 @@ def _imported(log: _Log, source: str, given: Given) -> Imported:
         readings=tuple(_spoiled(one, log) for one in readings),
         product=products[0] if products else None,
         host=hosts[0] if hosts else None,
-        hosts=hosts if len(set(hosts)) > 1 else (),
+        hosts=hosts if len(set(hosts)) > 1 and not log.abridged else (),
         software=log.software,
         left_out=(*left_out, *(f"column {name}, which is not read" for name in log.behind)),
-        notes=(note,) if note else (),
+        notes=tuple(filter(None, (note, _abridged_note(log, setting.devices)))),
         unread=log.unread,
     )
+
+
+def _abridged_note(log: _Log, devices: int) -> str:
+    """Return what a list of ranks with gaps leaves open; empty of one without."""
+    if not log.abridged:
+        return ""
+    named = f"{len(log.ranks)} of {devices} ranks are named"
+    return f"{named}: --devices tells how many took part, product and nodes are those named"
 
 
 def _why_nothing(log: _Log) -> str:
@@ -354,12 +372,19 @@ def _spoiled(reading: Reading, log: _Log) -> Reading:
     )
 
 
-def _setting(log: _Log, source: str, given: Given) -> Setting:
-    if not log.config:
-        raise BadFile(f"{source}: no line '# nThread …' above the rows; expected a whole log")
-    threads, gpus, *_, warmup, iterations, together, _, graph, unalign, side_work, work_sms = (
-        log.config
-    )
+def _devices(log: _Log, source: str, given: Given) -> int:
+    """Return how many took part: as many as ranks are named, or as the user tells where lines of them are missing."""
+    if log.abridged:
+        if given.devices is None or given.devices <= log.highest:
+            raise BadFile(
+                f"{source}: lines '# Rank …' are missing below rank {log.highest}; "
+                "tell with --devices how many took part"
+            )
+        if len({group for group, *_ in log.ranks}) > 1:
+            raise BadFile(
+                f"{source}: lines '# Rank …' of several groups are missing; expected every rank"
+            )
+        return given.devices
     devices = len(log.ranks) or given.devices
     if not devices:
         raise BadFile(f"{source}: no lines '# Rank …'; tell with --devices how many took part")
@@ -367,6 +392,16 @@ def _setting(log: _Log, source: str, given: Given) -> Setting:
         raise BadFile(
             f"{source}: {devices} ranks, but --devices={given.devices}; expected the same"
         )
+    return devices
+
+
+def _setting(log: _Log, source: str, given: Given) -> Setting:
+    if not log.config:
+        raise BadFile(f"{source}: no line '# nThread …' above the rows; expected a whole log")
+    threads, gpus, *_, warmup, iterations, together, _, graph, unalign, side_work, work_sms = (
+        log.config
+    )
+    devices = _devices(log, source, given)
     if devices % (threads * gpus or 1):
         raise BadFile(f"{source}: {threads} threads of {gpus} GPUs; that cannot be {devices} ranks")
     groups = [group for group, *_ in log.ranks]
@@ -387,7 +422,7 @@ def _setting(log: _Log, source: str, given: Given) -> Setting:
     }  # fmt: skip
     return Setting(
         tool=log.tool,
-        ranks=groups.count(groups[0]) if groups else devices,
+        ranks=groups.count(groups[0]) if groups and not log.abridged else devices,
         devices=devices,
         iterations=max(1, iterations) * max(1, together) * max(1, graph),
         warmup_iterations=warmup,
