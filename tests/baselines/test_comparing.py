@@ -134,6 +134,19 @@ def test_one_process_on_both_sides_is_refused_whatever_its_file_is_called(make, 
     ):
         with pytest.raises(BadInput, match=told):
             compare(old, new)
+    held = [make.session(1.0, run_id=f"day-{day}", started=f"2026-01-0{day}") for day in (1, 2)]
+    for name, sessions in (("all", held), ("copy", held), ("first", held[:1])):
+        entries = (make.measured(sessions=tuple(sessions)),)
+        write_baseline(tmp_path / f"{name}.json", Baseline("h200", entries))
+    run = make.save(
+        tmp_path / "day-2.jsonl", make.measurement(), run_id="day-2", started="2026-01-02"
+    )
+    for old, new in ((["all.json"], ["copy.json"]), (["all.json"], ["day-2.jsonl"])):
+        with pytest.raises(BadInput, match=r"hold the same sessions|is a session of"):
+            compare([tmp_path / path for path in old], [tmp_path / path for path in new])
+    # A baseline that has grown by a session is another one.
+    assert words(compare([tmp_path / "first.json"], [tmp_path / "all.json"]).rows)
+    assert compare([tmp_path / "first.json"], [run]).rows
     # Made anew by the same command it is another run.
     assert words(compare([first], [other]).rows) == [("a", "PASSED")]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from ..core.entries import Entry, Statistic
+from ..core.entries import Session as RecordedSession
 from ..core.errors import BadFile, BadInput
 from ..core.facts import HardwareKey
 from ..core.groups import grouped
@@ -289,6 +290,29 @@ def refuse_both_sides(old: Sequence[Run], new: Sequence[Run]) -> None:
             raise BadInput(
                 f"{names} is on both sides, and is never slower than itself; name a run of before and one of after"
             )
+
+
+def refuse_own_baseline(before: Comparator, after: Comparator) -> None:
+    """Raise BadInput where one side is a baseline that the other side is, or was recorded by."""
+    for baseline, side in ((before, after), (after, before)):
+        recorded = {(session.run_id, session.started) for session in _sessions(baseline)}
+        for run in side.runs:
+            if (run.header.run_id, run.header.started) in recorded:
+                raise BadInput(
+                    f"run {run.path.stem} is a session of {baseline.name}, and is never slower than itself; "
+                    "name a run that the baseline does not hold"
+                )
+    sessions = _sessions(before)
+    if sessions and sessions == _sessions(after):
+        raise BadInput(
+            f"{before.name} and {after.name} hold the same sessions, which are never slower than themselves; "
+            "name the baseline of before and a run of after"
+        )
+
+
+def _sessions(comparator: Comparator) -> list[RecordedSession]:
+    """Return every session that the entries of a baseline hold; none of runs."""
+    return [session for entry in comparator.entries for session in entry.sessions]
 
 
 def _identities(run: Run) -> list[object]:

@@ -32,6 +32,7 @@ from .comparators import (
     open_comparator,
     prior_of,
     refuse_both_sides,
+    refuse_own_baseline,
 )
 from .exhausted import lost_since
 from .files import nearest
@@ -71,6 +72,7 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
     """Every measurement and every compiled kernel of `new`, runs or baseline files, against `old`; worst first."""
     before, after = open_comparator(old), open_comparator(new)
     refuse_both_sides(before.runs, after.runs)
+    refuse_own_baseline(before, after)
     _refuse_other_hardware(before, after)
     found = [
         _Pair(key, fresh, *find_reference(before, key, _work(after, key)))
