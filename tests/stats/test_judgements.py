@@ -217,6 +217,12 @@ def test_two_modes_are_told_by_where_they_lie_and_how_often_the_slow_one_is_occu
     assert modes(fast, slow, 0.05) is None
 
 
+def test_two_modes_of_times_that_agree_to_the_tick_are_told():
+    split = modes([100e-6] * 5 + [112e-6] * 5, [112e-6] * 3, 0.05)
+    assert split is not None
+    assert (split.slow_before, split.before, split.slow_now, split.now) == (5, 10, 3, 3)
+
+
 def test_modes_that_lie_closer_than_what_is_worth_reporting_are_one(make):
     """12.5 % apart: worth reporting where 5 % are tolerated, not where 40 % are."""
     apart = two_modes(make), [22.4e-3, 25.4e-3, 25.6e-3]

@@ -92,6 +92,8 @@ FEWEST_BIMODAL = 8
 DIP_LEVEL = 0.04
 # A process alone is an outlier and no mode.
 FEWEST_IN_A_MODE = 2
+# A sample spans 200 ticks of its clock; of processes that agree to the tick, two further apart differ.
+COARSEST_TICK = 0.01
 # Of the way between the two centres, what is empty between modes; two sides that differ overlap or nearly touch.
 CLEARLY = 0.7
 
@@ -214,11 +216,12 @@ def _gap_between_modes(values: Sequence[float], tolerance: float) -> int:
 def _spread_ties(values: Sequence[float]) -> list[float]:
     """Return the sorted values with equal ones spread evenly over the clock's tick.
 
-    The tick is the smallest distance between two values that differ, where any are equal.
+    The tick is the smallest distance between two values that differ, and no more than a share of them.
     """
     counts = Counter(values)
     distinct = sorted(counts)
     tick = min(after - before for before, after in pairwise(distinct))
+    tick = min(tick, COARSEST_TICK * distinct[0])
     return [
         value + tick * ((place + 0.5) / counts[value] - 0.5)
         for value in distinct
