@@ -185,6 +185,6 @@ def test_a_function_that_waits_inside_is_told_in_a_line_without_v(desk, monkeypa
     )
     (line,) = (line for line in desk.run().stdout.lines if "waits inside the call" in line)
     assert re.match(
-        r"waits: waits inside the call for 1[0-2]% of its time \(1[1-4]\.\d µs of", line
+        r"waits: waits inside the call for 1[0-2] % of its time \(1[1-4]\.\d µs of", line
     )
-    assert "take what waits for the device" in line
+    assert "move synchronize(), .item() or .cpu() out of the function" in line

@@ -9,7 +9,15 @@ from ..core.keys import JOB_METRIC
 from ..core.records import CurveSummary
 from ..core.rows import FAILED, Row, badness, worst_first
 from ..core.statuses import WORSE, Status, is_compared, is_green, looks_slow, status_of
-from ..core.units import count, format_bytes, format_seconds, listed, printable, three_digits
+from ..core.units import (
+    count,
+    format_bytes,
+    format_seconds,
+    format_tolerance,
+    listed,
+    printable,
+    three_digits,
+)
 from ..core.work import rate_suffix
 from ..stats.key_results import NO_PEAK
 from ..stats.verdicts import Kind
@@ -138,9 +146,9 @@ def condition_lines(
 def waiting_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
     """Return a line for each test whose function waits for the device inside, with the time that this costs."""
     lines = [
-        f"{printable(row.label)}: waits inside the call for {share:.0%} of its time "
+        f"{printable(row.label)}: waits inside the call for {format_tolerance(round(share, 2))} of its time "
         f"({format_seconds(share * samples.median_s)} of {format_seconds(samples.median_s)}); "
-        "take what waits for the device, such as synchronize(), .item() or .cpu(), out of the function"
+        "move synchronize(), .item() or .cpu() out of the function"
         for row in rows
         if row.measurement is not None
         and (samples := row.measurement.samples)
