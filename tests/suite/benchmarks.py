@@ -2,17 +2,28 @@
 
 import importlib.util
 import os
+from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from pytest_roofline.baselines.runs import read_run
+from pytest_roofline.plugin.command_line import _command_key
 
 from .. import warm
 
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = ROOT / "perf_tests"
+
+
+def stand_in_config(option=None, ini=None):
+    """Return what a module of the suite asks pytest's configuration: one value of every option, and a bare command."""
+    command = Namespace(override_ini=None)
+    return SimpleNamespace(
+        getoption=lambda name: option, getini=lambda name: ini, stash={_command_key: command}
+    )
 
 
 def run_on_suite(*arguments, program=(), limit_bytes=None, **variables):

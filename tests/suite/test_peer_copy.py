@@ -10,7 +10,7 @@ import torch
 from pytest_roofline.engine.inventory import Link
 from roofline_kernels.memcpy import LAST_SIZE_BYTES, SIZES_BYTES
 
-from .benchmarks import Roofline, load
+from .benchmarks import Roofline, load, stand_in_config
 
 TIERS = ("quick", "nightly", "full")
 
@@ -91,10 +91,7 @@ def test_the_first_pair_of_a_link_class_stands_for_it_but_at_the_sizes_of_the_ma
 
     def left(size_bytes=2**22, tier=None):
         """The pairs that are left out, with the reason."""
-        config, found = (
-            SimpleNamespace(getoption=lambda name: tier, getini=lambda name: None, stash={}),
-            {},
-        )
+        config, found = stand_in_config(tier), {}
         for pair in kinds:
             try:
                 module._leave_to_another_pair(config, pair, size_bytes)

@@ -14,7 +14,7 @@ from roofline_kernels.training.parallel import STRATEGIES
 from roofline_kernels.training.precisions import precision_named
 from roofline_kernels.transformer import Config
 
-from .benchmarks import SUITE, load, short_run_of
+from .benchmarks import SUITE, load, short_run_of, stand_in_config
 
 FILE = SUITE / "test_transformer.py"
 PASSES = ("forward", "forward_backward", "step", "backward", "optimizer")
@@ -102,7 +102,7 @@ def of_tier(suite, tier, test="test_transformer", on_accelerator=False):
 
 
 def config(device=None, ini=""):
-    return SimpleNamespace(getoption=lambda name: device, getini=lambda name: ini, stash={})
+    return stand_in_config(device, ini)
 
 
 def test_the_device_that_is_measured_decides_and_without_any_accelerator_the_cpu_is(
