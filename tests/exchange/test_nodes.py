@@ -129,6 +129,24 @@ def test_the_path_of_a_file_names_its_node_by_a_pattern(call, write, tmp_path):
         located(Imported("a.txt", "", "", ()), "a.txt", "{node}.log")
 
 
+def test_equal_files_are_one_measurement_only_within_a_node(call, write, tmp_path):
+    log = BABELSTREAM.format(driver="550.54.15")
+    write(n1__a=log, n1__b=log, n2__a=log)
+    files = ("n1/a", "n1/b", "n2/a")
+    done = call("import", *files, "--by", "node", "-o", "runs", "--host", "{node}/*")
+    assert (0, ["note: n1/b holds the same as n1/a, and was read once"]) == (
+        done.exit_code,
+        [line for line in done.output.splitlines() if "read once" in line],
+    )
+    driver = "550.54.15"
+    assert {"n1.jsonl": ("n1", 1, driver), "n2.jsonl": ("n2", 1, driver)} == hosts(
+        tmp_path / "runs"
+    )
+    # Without --by node they are of several nodes, and not of the first alone.
+    done = call("import", *files, "--host", "{node}/*", "--save", "x")
+    assert (2, True) == (done.exit_code, "the files are of 2 nodes (n1, n2)" in done.output)
+
+
 def test_the_text_of_nvbandwidth_names_its_node(call, write, take, tmp_path):
     write(
         a=TEXT.format(node="node-1.lab", rate="12.98"),

@@ -98,24 +98,17 @@ def import_(
 
     Exit status: 0 imported, or the run is there already; 2 the input cannot be used, or another run has that name.
     """
-    from ..exchange import read
     from ..exchange.building import check_given, save
-    from ..exchange.nodes import by_node, located, refuse_several
+    from ..exchange.nodes import by_node, refuse_several
     from ..exchange.records import Given
 
     given = check_given(Given(product, devices, link, operation, begun, unit, host))
     contents = {file: _content(file) for file in files}
-    once = {content: file for file, content in reversed(contents.items())}
-    files = tuple(file for file in contents if once[contents[file]] == file)
-    imported = [
-        located(entry, file, given.host)
-        for file in files
-        for entry in read(contents[file], _source(file), given, format_name)
-    ]
+    imported, doubles = _read_all(contents, given, format_name)
     nodes = {"": imported} if by is None else by_node(imported)
     for entries in nodes.values():
         refuse_several(entries)
-    sources = {_source(file): contents[file] for file in files}
+    sources = {_source(file): content for file, content in contents.items()}
     runs = [_built(entries, given, sources) for entries in nodes.values()]
     for node, run in zip(nodes, runs, strict=True):
         run.path = _path(name, output, run.header.run_id, folder, node)
@@ -127,10 +120,33 @@ def import_(
         print_json(documents[0] if by is None else {"runs": documents})
         return
     _print_imported([entry for run in runs for entry in run.imported])
-    for file in contents.keys() - set(files):
-        say(printable(f"note: {file} holds the same as {once[contents[file]]}, and was read once"))
+    for file, first in doubles.items():
+        say(printable(f"note: {file} holds the same as {first}, and was read once"))
     for line in dict.fromkeys(line for run in runs for line in run.remarks):
         say(printable(line))
+
+
+def _read_all(
+    contents: dict[str, bytes], given: "Given", format_name: str | None
+) -> "tuple[list[Imported], dict[str, str]]":
+    """Return the logs in the files, and the first file by each that holds the same of the same nodes."""
+    from ..exchange import read
+    from ..exchange.nodes import located
+
+    imported: list[Imported] = []
+    doubles: dict[str, str] = {}
+    firsts: dict[tuple[bytes, tuple[str | None, ...]], str] = {}
+    for file, content in contents.items():
+        entries = [
+            located(entry, file, given.host)
+            for entry in read(content, _source(file), given, format_name)
+        ]
+        first = firsts.setdefault((content, tuple(entry.host for entry in entries)), file)
+        if first == file:
+            imported += entries
+        else:
+            doubles[file] = first
+    return imported, doubles
 
 
 @dataclass(slots=True)
