@@ -180,3 +180,129 @@ def test_a_folder_of_logs_is_imported_by_node_and_the_slow_gpu_turns_the_command
     assert "12 nodes, 96 devices, 0 links, 3 tests in 12 runs; would have found" in done.output
     assert "1. GPU node003:5 on node003, h100-sxm5, 80gb" in done.output
     assert done.output.splitlines()[-1] == "slower than their peers: 1 GPU"
+
+
+FAILED = "CUDA_ERROR_ECC_UNCORRECTABLE"
+
+
+def broken(log, statuses):
+    """A log whose test cases of these places ended with these statuses."""
+    document = json.loads(log)
+    for place, status in statuses.items():
+        case = document["nvbandwidth"]["testcases"][place]
+        error = {"error": FAILED} if status == "Error" else {}
+        document["nvbandwidth"]["testcases"][place] = {
+            "name": case["name"],
+            "status": status,
+            **error,
+        }
+    return json.dumps(document)
+
+
+def without_gpu(log, gpu, places=(0, 1, 2)):
+    """A log in whose test cases of these places a GPU has no figure."""
+    document = json.loads(log)
+    for place in places:
+        for row in document["nvbandwidth"]["testcases"][place]["bandwidth_matrix"]:
+            row[gpu] = "N/A"
+    return json.dumps(document)
+
+
+def too_fast(log):
+    """A log whose rates no such device can reach."""
+    document = json.loads(log)
+    for case in document["nvbandwidth"]["testcases"]:
+        case["bandwidth_matrix"] = [["990000.0"] * 8]
+    return json.dumps(document)
+
+
+@pytest.fixture
+def judge(tmp_path, monkeypatch):
+    """Imports twelve nodes, of which node003 left another log, and calls `roofline fleet`."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(log, *words, slow=None):
+        names = [f"node{number:03}" for number in range(12)]
+        for at, name in enumerate(names):
+            (tmp_path / f"{name}.json").write_text(nvbandwidth(name, at, (slow or {}).get(name)))
+        (tmp_path / "node003.json").write_text(log)
+        files = [f"{name}.json" for name in names]
+        done = CliRunner().invoke(main, ["import", *files, "--by", "node", "-o", "nodes"])
+        assert done.exit_code == 0, done.output
+        return CliRunner().invoke(main, ["fleet", "nodes", "--no-cache", *words])
+
+    return call
+
+
+def lines_of(done, node="node003"):
+    return [line for line in done.stdout.splitlines() if line.startswith(node)]
+
+
+LOG = nvbandwidth("node003", 3)
+NOTHING = "node003: nothing of it is judged: 0 of 3 tests, 0 of 8 GPUs: "
+ALL_FAILED = broken(LOG, dict.fromkeys(range(3), "Error"))
+
+
+@pytest.mark.parametrize(
+    ("log", "reason"),
+    [
+        (ALL_FAILED, FAILED),
+        (broken(too_fast(LOG), {2: "Waived"}), "(63.0 GB/s)"),
+    ],
+)
+def test_a_node_of_which_nothing_is_judged_is_named_and_is_no_all_clear(judge, log, reason):
+    done = judge(log)
+    (line,) = lines_of(done)
+    assert (2, NOTHING, True) == (done.exit_code, line[: len(NOTHING)], reason in line)
+
+
+def test_a_slow_part_weighs_more_than_a_node_of_which_nothing_is_judged(judge):
+    done = judge(ALL_FAILED, slow={"node007": {2: 1.5}})
+    assert (1, [f"{NOTHING}{FAILED}"]) == (done.exit_code, lines_of(done))
+
+
+def test_a_run_that_was_cut_before_its_first_row_is_no_all_clear(judge, tmp_path):
+    judge(LOG)
+    path = tmp_path / "nodes" / "node003.jsonl"
+    header = path.read_text().splitlines(keepends=True)[0]
+    path.write_text(header)
+    done = CliRunner().invoke(main, ["fleet", "nodes", "--no-cache"])
+    assert (2, [f"{NOTHING}its runs hold no measurement"]) == (done.exit_code, lines_of(done))
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        (broken(LOG, {1: "Error"}), f"node003: 2 of 3 tests: {FAILED}"),
+        (broken(LOG, {1: "Waived"}), "node003: 2 of 3 tests"),
+        (without_gpu(LOG, 5), "node003: 7 of 8 GPUs"),
+        (without_gpu(LOG, 5, places=(1,)), "node003: 23 of 24 measurements"),
+    ],
+)
+def test_a_node_of_which_less_is_judged_than_of_its_peers_is_named(judge, log, line):
+    done = judge(log)
+    assert (0, [line]) == (done.exit_code, lines_of(done))
+
+
+def test_no_node_is_named_where_all_have_the_same(judge):
+    done = judge(LOG)
+    assert (0, []) == (done.exit_code, lines_of(done, "node"))
+
+
+def test_what_is_missing_of_a_node_stands_in_the_json(judge):
+    done = judge(ALL_FAILED, "--json")
+    (entry,) = json.loads(done.stdout)["incomplete"]
+    assert {
+        "node": "node003",
+        "hardware": "h100-sxm5, 80gb",
+        "judged": {"test": 0, "gpu": 0, "link": 0, "measurement": 0},
+        "expected": {"test": 3, "gpu": 8, "measurement": 24},
+        "reason": FAILED,
+    } == entry
+    assert 2 == done.exit_code
+
+
+def test_a_choice_of_tests_leaves_out_no_node_that_failed_in_them(judge):
+    done = judge(broken(LOG, {1: "Error"}), "--tests", "nvbandwidth.device_to_host*")
+    line = f"node003: nothing of it is judged: 0 of 1 test, 0 of 8 GPUs: {FAILED}"
+    assert (2, [line]) == (done.exit_code, lines_of(done))

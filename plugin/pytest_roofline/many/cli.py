@@ -110,7 +110,7 @@ def fleet(minimum: str, by: str | None, as_json: bool, **chosen: Any) -> None:
 
     Example: roofline fleet runs/ --since 2026-03-01 --tests 'memcpy_*'
 
-    Exit status: 0 none was found, 1 one was, 2 the input cannot be used, or holds too few devices to say.
+    Exit status: 0 none was found, 1 one was, 2 the input cannot be used, or a node cannot be judged.
     """
     least = parse_fraction(minimum, "--minimum")
     many = _read(**chosen)
@@ -132,7 +132,8 @@ def fleet(minimum: str, by: str | None, as_json: bool, **chosen: Any) -> None:
         )
     if as_json:
         print_json(_fleet_as_json(many, found, findings))
-    sys.exit(1 if findings else 0)
+    unjudged = any(node.unjudged for node in found.incomplete)
+    sys.exit(1 if findings else 2 if unjudged else 0)
 
 
 def _fleet_as_json(many: "Many", found: "Fleet", findings: "Sequence[SlowPart]") -> dict[str, Any]:
@@ -179,7 +180,9 @@ def _since(many: "Many", since: str | None) -> "Many":
         raise BadInput(
             f"no run began on {since} or later; the last one began {many.runs['started'].max()}"
         )
-    return replace(many, rows=many.rows[many.rows["run"].map(later)])
+    # A run without a date cannot be chosen, and is not to vanish.
+    runs = many.runs.assign(chosen=later | many.runs["started"].isna())
+    return replace(many, runs=runs, rows=many.rows[many.rows["run"].map(later)])
 
 
 def _matching(many: "Many", patterns: Sequence[str]) -> "Many":
@@ -199,4 +202,9 @@ def _matching(many: "Many", patterns: Sequence[str]) -> "Many":
         raise BadInput(
             f"no test matches --tests {', '.join(patterns)}; there are {printable(known)}"
         )
-    return replace(many, rows=many.rows[many.rows["test"].isin(matched)])
+    rows = many.rows[many.rows["test"].isin(matched)]
+    # Hardware without such a test was not asked for; of a run without any row nobody knows.
+    hardware = many.runs["hardware"].isin(many.runs["hardware"].loc[rows["run"].unique()])
+    empty = ~many.runs.index.isin(many.rows["run"])
+    chosen = many.runs["chosen"] & (hardware | empty)
+    return replace(many, runs=many.runs.assign(chosen=chosen), rows=rows)

@@ -16,6 +16,7 @@ from ..core.groups import grouped
 from ..stats.outliers import MEDIAN_ERROR
 from ..stats.spread import class_of, priors
 from ..stats.stats import growth, quantile
+from .incomplete import IncompleteNode, incomplete_nodes
 from .levels import (
     FEWEST,
     GPU,
@@ -89,6 +90,7 @@ class Fleet:
     findings: tuple[SlowPart, ...]
     hardware: tuple[HardwareCount, ...]
     over_several_nodes: int
+    incomplete: tuple[IncompleteNode, ...] = ()
 
 
 def fleet(many: Many, least: float = 0.05) -> Fleet:
@@ -96,9 +98,11 @@ def fleet(many: Many, least: float = 0.05) -> Fleet:
     findings: list[SlowPart] = []
     hardware = []
     several_nodes = 0
+    judged = {}
     for name in sorted({test.hardware for test in many.tests}):
         cells, several = cells_of(many, name)
         several_nodes += several
+        judged[name] = cells
         reach: dict[str, float] = {}
         if len(cells):
             search = _Search(many, name, cells, math.log1p(least))
@@ -106,7 +110,8 @@ def fleet(many: Many, least: float = 0.05) -> Fleet:
             reach = search.levels.reach
         hardware.append(_of_hardware(many, name, cells, reach))
     findings.sort(key=lambda one: (-one.change, one.part))
-    return Fleet(tuple(findings), tuple(hardware), several_nodes)
+    incomplete = incomplete_nodes(many, judged)
+    return Fleet(tuple(findings), tuple(hardware), several_nodes, incomplete)
 
 
 def _of_hardware(many: Many, name: str, cells: DataFrame, reach: dict[str, float]) -> HardwareCount:

@@ -39,7 +39,10 @@ SETTLED_NS = 2_000_000_000
 
 
 class RunFile(msgspec.Struct, array_like=True):
-    """One file as it was read: what tells that it has changed since, its header and rows, or why it is left out."""
+    """One file as it was read: what tells that it has changed since, its header and rows, or why it is left out.
+
+    `unmeasured` is why a test left no measurement, the first of them.
+    """
 
     path: str
     size: int
@@ -52,6 +55,7 @@ class RunFile(msgspec.Struct, array_like=True):
     cut: bool = False
     imported: bool = False
     rows: list[MeasuredRow] = []
+    unmeasured: str = ""
 
 
 class _Stored(msgspec.Struct):
@@ -94,7 +98,8 @@ class Many:
     Args:
         runs: a row a run, in the order of time: `path`, `run_id`, `started` (UTC, missing where unknown), `node`,
             `device` (its identity; empty of a CPU), `index`, `type`, `hardware`, `environment` (a key of
-            `environments`), `tool`, `imported`.
+            `environments`), `tool`, `imported`, `unmeasured` (why a test left no measurement; empty without),
+            `chosen` (false of a run that the user left out by its date or tests).
         tests: the tests; sorted, so that the same runs give the same numbers.
         rows: a row for every measurement of every process: `run`, `test` (numbers of the above), `seconds` per call,
             `unfit` (why it does not count; empty where it does), `hosts` (of its ranks, as JSON; empty without),
@@ -176,7 +181,16 @@ def file_of(run: Run, path: str, size: int, mtime_ns: int) -> RunFile:
         run.cut,
         is_imported(run),
         rows,
+        _unmeasured(run),
     )
+
+
+def _unmeasured(run: Run) -> str:
+    """Return why a test that failed left no measurement; empty where each has one."""
+    measured = {entry.test_id for entry in run.measurements}
+    failed = (test_id for test_id in run.not_passed if test_id not in measured)
+    reasons = (run.not_passed[test_id].reason for test_id in failed)
+    return next((reason for reason in reasons if reason), "")
 
 
 def load_index(path: Path) -> tuple[dict[str, RunFile], list[str]]:
@@ -308,12 +322,12 @@ def _runs(
     why += [f"{path} is left out: it is of a fake device" for path in runs["path"][fake & ~doubles]]
     runs = runs[~doubles & ~fake]
     started = to_datetime(runs["started"].map(moment), utc=True)
-    return runs.assign(started=started).sort_values(
+    return runs.assign(started=started, chosen=True).sort_values(
         ["started", "path"], kind="stable", ignore_index=True
     ), why
 
 
-NAMES = ("path", "run_id", "started", "tool", "environment", "imported")
+NAMES = ("path", "run_id", "started", "tool", "environment", "imported", "unmeasured")
 FACTS = ("node", "device", "index", "type", "hardware")
 
 

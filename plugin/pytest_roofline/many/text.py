@@ -12,6 +12,7 @@ from ..core.units import count, format_percent, format_seconds, format_tolerance
 from ..report.tables import TextTable, render
 from .fleet import Fleet, HardwareCount, SlowPart
 from .history import History, HistoryChange, RunName
+from .incomplete import MEASUREMENT, IncompleteNode
 from .reading import Many
 from .steps import RunSeries
 
@@ -171,6 +172,7 @@ def fleet_text(
         lines.append(
             f"{found.over_several_nodes} measurements are over several nodes, and say nothing of a single one"
         )
+    lines += map(printable, _incomplete_lines(found.incomplete))
     for hardware in found.hardware:
         lines += map(printable, _hardware_lines(hardware))
     counts = Counter(finding.level for finding in findings)
@@ -229,6 +231,25 @@ def _behind(number: int, finding: SlowPart) -> list[str]:
     if finding.differs:
         lines.append(f"   differs: {listed(finding.differs, MOST_FACTS)}")
     return [*lines, f"   look at: {finding.look_at}"]
+
+
+def _incomplete_lines(nodes: Sequence[IncompleteNode]) -> list[str]:
+    """Return how much less is judged of a node than of its peers: `node003: 7 of 8 GPUs, 1 of 2 tests: …`."""
+    lines = [_incomplete_line(node) for node in nodes[:MOST_TOLD]]
+    if len(nodes) > MOST_TOLD:
+        lines.append(f"… and {len(nodes) - MOST_TOLD} more such nodes; --json has all of them")
+    return lines
+
+
+def _incomplete_line(node: IncompleteNode) -> str:
+    # A hole among the measurements is news only where all tests, GPUs and links are there.
+    units = [unit for unit in node.expected if unit != MEASUREMENT] or [*node.expected]
+    shares = ", ".join(
+        f"{node.judged[unit]} of {count(node.expected[unit], WORDS.get(unit, unit))}"
+        for unit in units
+    )
+    parts = ["nothing of it is judged" * node.unjudged, shares, node.reason]
+    return ": ".join([node.node, *filter(None, parts)])
 
 
 def _hardware_lines(hardware: HardwareCount) -> list[str]:
