@@ -252,6 +252,11 @@ def test_the_tolerance_is_the_same_ahead_of_and_among_pytests_arguments(world):
         (*SEEDED, "--roofline-tolerance=15%"),
         (*SEEDED, "--roofline-tolerance", "0.15"),
         (*SEEDED, "-o", "roofline_tolerance=15%"),
+        (*SEEDED, "-vo", "roofline_tolerance=15%"),
+        (*SEEDED, "-qoroofline_tolerance=15%"),
+        ("--tolerance=15%", *SEEDED, "-vn4"),
+        (*SEEDED, "-o", "addopts=-v --roofline-tolerance=15%"),
+        (*SEEDED, "--override-ini=addopts=-o roofline_tolerance=15%"),
         ("--tolerance=15%", *SEEDED, "--roofline-tolerance=0.15"),
     ):
         told = world.ab(*words)
@@ -279,5 +284,12 @@ def test_two_tolerances_that_differ_are_refused_and_both_are_named(world):
     )
     assert "behind --: argument --roofline-tolerance" in world.ab(
         *SEEDED, "--roofline-tolerance", status=2
+    )
+    # Where pytest would end with an error, nothing is taken for a tolerance.
+    assert "behind --: argument -k: expected one argument" in world.ab(
+        *SEEDED, "-k", "--roofline-tolerance=45%", status=2
+    )
+    assert "behind --: No closing quotation" in world.ab(
+        *SEEDED, "-o", "addopts='--roofline-tolerance=5%", status=2
     )
     assert world.calls == []

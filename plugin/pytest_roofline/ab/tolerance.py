@@ -1,7 +1,11 @@
 """The one tolerance of a run of `roofline ab`, which is asked for ahead of `--` or among pytest's arguments."""
 
-import argparse
+import shlex
+from argparse import Namespace
 from collections.abc import Sequence
+
+import pytest
+from _pytest.config import get_config
 
 from ..core.errors import BadInput
 from ..core.units import parse_tolerance
@@ -17,7 +21,7 @@ def asked_tolerance(asked: str | None, arguments: Sequence[str]) -> float | None
         arguments: pytest's.
 
     Raises:
-        BadInput: two of them differ, or a value is no tolerance.
+        BadInput: two of them differ, a value is no tolerance, or pytest cannot read its arguments.
     """
     values = [("--tolerance", asked)] if asked is not None else []
     values += [(OPTION, text) for text in _values_behind(arguments)]
@@ -29,12 +33,29 @@ def asked_tolerance(asked: str | None, arguments: Sequence[str]) -> float | None
 
 def _values_behind(arguments: Sequence[str]) -> list[str]:
     """Return the tolerances among pytest's arguments, by its option or in place of its ini file's."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument(OPTION, action="append", default=[], dest="values")
-    parser.add_argument("-o", "--override-ini", action="append", default=[], dest="settings")
+    # An argument @FILE stands for those in the file. What names no tolerance is pytest's alone to read.
+    if not any(OPTION in text or INI in text or text.startswith("@") for text in arguments):
+        return []
     try:
-        options, _ = parser.parse_known_args(arguments)
-    except argparse.ArgumentError as error:
-        raise BadInput(f"behind --: {error}") from None
-    pairs = (setting.partition("=") for setting in options.settings)
-    return [*options.values, *(value for name, _, value in pairs if name.strip() == INI)]
+        added = _settings(_parsed(arguments), "addopts")
+        # As pytest does: the last addopts counts, its arguments come first, and none of them adds further ones.
+        options = _parsed([*shlex.split(added[-1]), *arguments] if added else arguments)
+    except (pytest.UsageError, ValueError) as error:
+        why = str(error).rpartition("error: ")[2].strip()
+        raise BadInput(
+            f"behind --: {why}; expected arguments that pytest reads without other plugins, or --tolerance ahead of --"
+        ) from None
+    return [*options.tolerances, *_settings(options, INI)]
+
+
+def _parsed(arguments: Sequence[str]) -> Namespace:
+    """Return the arguments as pytest's own parser reads them; those of other plugins are passed over."""
+    parser = get_config()._parser
+    parser.addoption(OPTION, action="append", default=[], dest="tolerances")
+    return parser.parse_known_args(list(arguments))
+
+
+def _settings(options: Namespace, name: str) -> list[str]:
+    """Return the values that `-o NAME=VALUE` gives a setting of pytest's ini file."""
+    pairs = (setting.partition("=") for setting in options.override_ini or ())
+    return [value for key, _, value in pairs if key == name]
