@@ -85,12 +85,14 @@ def test_fleet_names_the_slow_gpu_its_node_and_what_to_look_at_and_fails(runs, c
     (slow,) = finding["slow"]
     assert slow["change_low"] < 0.4 < slow["change_high"]
     done = command("fleet", folder, "--by", "link")
-    assert (0, "slower than their peers: none was found") == (
+    # A file that cannot be read may be that of a slow node.
+    assert (2, "slower than their peers: none was found") == (
         done.exit_code,
         done.stdout.splitlines()[-1],
     )
     # What is not found is no proof of health: how slow a part may be all the same.
-    listed = "\n".join(str(path) for path in folder.iterdir() if path.stem.split("-")[0] != "node3")
+    sound = [path for path in folder.glob("node*") if path.stem.split("-")[0] != "node3"]
+    listed = "\n".join(map(str, sound))
     done = command("fleet", "-", input=listed)
     (reach,) = re.findall(r"a GPU from \+([\d.]+) %", done.stdout)
     told = f"none was found; a GPU that is less than {float(reach):g} % slower would not have been"

@@ -110,7 +110,7 @@ def fleet(minimum: str, by: str | None, as_json: bool, **chosen: Any) -> None:
 
     Example: roofline fleet runs/ --since 2026-03-01 --tests 'memcpy_*'
 
-    Exit status: 0 none was found, 1 one was, 2 the input cannot be used, or a node cannot be judged.
+    Exit status: 0 none was found, 1 one was, 2 the input cannot be used, or a node or file cannot be judged.
     """
     least = parse_fraction(minimum, "--minimum")
     many = _read(**chosen)
@@ -132,7 +132,8 @@ def fleet(minimum: str, by: str | None, as_json: bool, **chosen: Any) -> None:
         )
     if as_json:
         print_json(_fleet_as_json(many, found, findings))
-    unjudged = any(node.unjudged for node in found.incomplete)
+    # Which node a file is of that cannot be read, nobody knows.
+    unjudged = many.unreadable or any(node.unjudged for node in found.incomplete)
     sys.exit(1 if findings else 2 if unjudged else 0)
 
 

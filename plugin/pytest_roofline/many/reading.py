@@ -104,7 +104,8 @@ class Many:
         rows: a row for every measurement of every process: `run`, `test` (numbers of the above), `seconds` per call,
             `unfit` (why it does not count; empty where it does), `hosts` (of its ranks, as JSON; empty without),
             `device` (what it is of, where that need not be the run's own; else empty).
-        files: how many were asked for; `read` how many of them were read and not remembered.
+        files: how many were asked for; `read` how many of them were read and not remembered, `unreadable` how many
+            cannot be used.
     """
 
     runs: DataFrame
@@ -115,6 +116,7 @@ class Many:
     notes: tuple[str, ...] = ()
     files: int = 0
     read: int = 0
+    unreadable: int = 0
 
     @property
     def fit(self) -> DataFrame:
@@ -288,7 +290,8 @@ def many_of(files: Sequence[RunFile], notes: Sequence[str] = (), read: int = 0) 
     table = table.astype(words | {"seconds": float})
     table = table.sort_values(["run", "test"], kind="stable", ignore_index=True)
     told = (*left_out, *more), (*notes, *cut)
-    return Many(runs, tuple(map(_test, texts)), table, environments, *told, len(files), read)
+    counts = len(files), read, len(left_out)
+    return Many(runs, tuple(map(_test, texts)), table, environments, *told, *counts)
 
 
 def _test(text: str) -> Test:
