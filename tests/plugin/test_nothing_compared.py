@@ -273,6 +273,54 @@ def test_the_entry_of_a_test_that_is_gone_is_red_where_the_command_would_have_se
     assert text in gated(desk, "--roofline-ci", "-k", "copy")
 
 
+def test_a_module_in_place_of_a_path_covers_the_tests_of_its_file(desk, monkeypatch):
+    monkeypatch.syspath_prepend(desk.path)
+    package = desk.path / "package"
+    (package / "perf").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "perf" / "__init__.py").touch()
+    desk.baseline(text=TWO)
+    path = desk.path / "test_suite.py"
+    path.write_text(TWO.replace(*DELETED))
+    text = MISSED.format("other: there is no such test")
+    assert text in gated(desk, "--roofline-ci", "--pyargs", "test_suite")
+    assert text in gated(desk, "--roofline-ci", "--pyargs", "test_suite.py")
+    assert gated(desk, "--roofline-ci", "--pyargs", "test_suite::test_copy") == ""
+    move_entries(desk, "package/perf/test_suite.py")
+    path.rename(package / "perf" / "test_suite.py")
+    for name in ("package", "package.perf", "package.perf.test_suite"):
+        assert text in gated(desk, "--roofline-ci", "--pyargs", name), name
+
+
+def test_a_node_id_covers_what_it_names_and_nothing_of_the_paths_beside_it(desk):
+    desk.baseline(text=TWO)
+    (desk.path / "perf").mkdir()
+    (desk.path / "test_suite.py").unlink()
+    desk.suite(TWO.replace(*DELETED), "perf/test_suite")
+    desk.suite("def test_nothing(): pass\n", "test_beside")
+    move_entries(desk, "perf/test_suite.py")
+    text = MISSED.format("other: there is no such test")
+    copy = "perf/test_suite.py::test_copy"
+    for arguments in (
+        (copy, "perf"),
+        (f"{copy}[64]", "perf"),
+        ("test_beside.py::test_nothing", "."),
+    ):
+        assert text in gated(desk, "--roofline-ci", *arguments), arguments
+    for arguments in ((copy,), (copy, "test_beside.py"), (f"{copy}[64]", f"{copy}[128]")):
+        assert gated(desk, "--roofline-ci", *arguments) == "", arguments
+    desk.suite(TWO.replace("[64, 128]", "[64]"), "perf/test_suite")
+    text = MISSED.format("copy[128]: its test has other parameters now")
+    assert text in gated(desk, "--roofline-ci", copy, "test_beside.py")
+    assert gated(desk, "--roofline-ci", f"{copy}[64]") == ""
+
+
+def move_entries(desk, path):
+    """Have the entries of the baseline say that their tests stand in another file."""
+    baseline = desk.path / "baselines" / "h100.json"
+    baseline.write_text(baseline.read_text().replace('"test_suite.py::', f'"{path}::'))
+
+
 def test_the_entry_of_a_test_that_is_left_out_otherwise_than_when_it_was_recorded_is_red(desk):
     desk.ini("markers =", "    perf", "    slow")
     desk.baseline(text=MARKED)

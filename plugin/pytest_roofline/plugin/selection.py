@@ -2,7 +2,9 @@
 
 import fnmatch
 import glob
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
 
@@ -45,13 +47,11 @@ class Selection:
         here = config.invocation_params.dir
         self._ignored = {_resolved(here, path) for path in _list(config, "ignore")}
         self._ignored_globs = [str(here / pattern) for pattern in _list(config, "ignore_glob")]
-        paths = command_of(config).file_or_dir or config.args
+        arguments = command_of(config).file_or_dir or config.args
         # Where pytest looks by itself every test is meant, wherever it stood when it was measured.
-        self._paths = None if _is_everywhere(config) else [_resolved(here, path) for path in paths]
-        # Of some tests nobody can say whether these select them: --lf looks at what failed, and a node id names one.
-        self.partial = any(config.getoption(name, False) for name in ("lf", "stepwise")) or any(
-            "::" in argument for argument in config.args
-        )
+        self._places = None if _is_everywhere(config) else _places(config, arguments)
+        # Of what did not fail nobody can say whether these select it.
+        self.partial = any(config.getoption(name, False) for name in ("lf", "stepwise"))
 
     def covers(self, test_id: str, marks: MarkArguments, tier: str) -> bool:
         """Tell whether the run selects a test of this node id with these markers, of this tier."""
@@ -72,14 +72,14 @@ class Selection:
 
         return (
             TIERS.index(tier) <= TIERS.index(self._tier)
-            and self._collects(_resolved(self._root, file))
+            and self._collects(_resolved(self._root, file), test_id.partition("::")[2])
             and not (self._deselected and test_id.startswith(self._deselected))
             and self._matches_name(has_name)
             and self._matches_marks(has_mark)
         )
 
-    def _collects(self, file: Path) -> bool:
-        """Tell whether pytest looks into a file, if there is one."""
+    def _collects(self, file: Path, function: str) -> bool:
+        """Tell whether pytest collects a function of a file, if there is one."""
         places = (file, *file.parents)
         ignored = any(path in self._ignored for path in places) or any(
             fnmatch.fnmatch(str(path), pattern)
@@ -87,8 +87,47 @@ class Selection:
             for pattern in self._ignored_globs
         )
         return not ignored and (
-            self._paths is None or any(file.is_relative_to(path) for path in self._paths)
+            self._places is None or any(place.holds(file, function) for place in self._places)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A folder or file that pytest is given; of a node id also the class or function."""
+
+    path: Path
+    function: str
+
+    def holds(self, file: Path, function: str) -> bool:
+        """Tell whether pytest collects a function of a file by this argument."""
+        named = not self.function or f"{function}[".startswith(
+            (f"{self.function}[", f"{self.function}::")
+        )
+        return named and file.is_relative_to(self.path)
+
+
+def _places(config: pytest.Config, arguments: Sequence[str]) -> list[_Place]:
+    """Return the places that pytest finds under these arguments, with `--pyargs` also of modules."""
+    here = config.invocation_params.dir
+    places = []
+    for argument in arguments:
+        path, _, function = str(argument).partition("::")
+        if config.getoption("pyargs", False):
+            path = _path_of_module(here, path)
+        places.append(_Place(_resolved(here, path), function))
+    return places
+
+
+def _path_of_module(folder: Path, name: str) -> str:
+    """Return the folder or file of a module, else the name itself, which is then a path."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except (AttributeError, ImportError, ValueError):
+        return name
+    # A folder is a namespace package also by chance.
+    if spec is None or (not spec.has_location and (folder / name).exists()):
+        return name
+    return next(iter(spec.submodule_search_locations or ()), spec.origin or name)
 
 
 def _expression(config: pytest.Config, option: str) -> Callable[[Callable[..., bool]], bool]:
@@ -115,9 +154,7 @@ def _is_everywhere(config: pytest.Config) -> bool:
     """Tell whether pytest was given no path, or those where it looks by itself."""
     if config.args_source is config.ArgsSource.TESTPATHS:
         return True
-    if any("::" in argument for argument in config.args):
-        return False
-    paths = [_resolved(config.invocation_params.dir, argument) for argument in config.args]
+    paths = [place.path for place in _places(config, config.args) if not place.function]
     homes: Sequence[Path] = [
         config.rootpath / path
         for pattern in config.getini("testpaths")
