@@ -251,6 +251,68 @@ def test_a_kernel_that_was_not_reached_for_want_of_memory_is_missed(lab):
     assert "only in" not in compared
 
 
+def missed_by(lab, *options):
+    """Return the exit status of a gate, and what its lines say of entries that it did not measure."""
+    result = lab.desk.run("--roofline-ci", *options)
+    return result.ret, [line for line in result.stdout.lines if "entries not measured" in line]
+
+
+MISSED = "GATE: 1 of the baseline's entries not measured (flash[gfx942]: {})"
+
+
+def test_a_kernel_of_the_baseline_that_nobody_compiled_is_red_where_the_run_covers_it(lab):
+    lab.recorded()
+    text = SUITE.format(test=FLASH.format(more=""))
+    cut = text.replace('["sm_90", "gfx942"]', '["sm_90"]')
+    lab.desk.suite(cut)
+    for options in ((), ("test_suite.py",), ("-k", "flash"), ("test_suite.py::test_flash",)):
+        expected = MISSED.format("its test has other parameters now")
+        status, lines = missed_by(lab, *options)
+        assert (1, expected) == (status, lines[0]), options
+    for options in (("-k", "sm_90"), ("test_suite.py::test_flash[sm_90]",)):
+        assert (0, []) == missed_by(lab, *options), options
+    skipping = '    if target == "gfx942":\n        pytest.skip("broken")\n    found ='
+    lab.desk.suite(text.replace("    found =", skipping))
+    status, lines = missed_by(lab)
+    assert (1, MISSED.format("its test did not measure it")) == (status, lines[0])
+    lab.desk.suite(cut)
+    pruned = lab.desk.cli("baseline", "prune", "--apply")
+    assert 0 == pruned.exit_code, pruned.output
+    assert (0, []) == missed_by(lab)
+
+
+def test_a_kernel_whose_entry_does_not_name_its_test_is_named_and_not_judged(lab):
+    lab.recorded()
+    lab.edit(lambda entries: [entry.pop(name) for entry in entries for name in ("test_id", "tier")])
+    lab.desk.suite(SUITE.format(test=FLASH.format(more="")).replace(', "gfx942"]', "]"))
+    status, (line,) = missed_by(lab)
+    assert 0 == status
+    assert "they do not name their test (flash[gfx942])" in line
+
+
+def test_a_kernel_that_only_another_machine_compiles_is_not_missed(lab):
+    launched = "@pytest.mark.roofline({needs})\n" + ONE.format(
+        more="", call='roofline.resources("kernel", target="{target}")'
+    )
+    lab.recorded(launched.format(needs="", target="gfx942"))
+    lab.suite(launched.format(needs="", target="sm_90"))
+    lab.approve("second")
+    assert (0, []) == missed_by(lab)
+    lab.suite(launched.format(needs="", target="sm_90").replace("flash", "gone"))
+    status, lines = missed_by(lab)
+    assert 1 == status
+    assert "2 of the baseline's entries not measured" in lines[0]
+
+
+def test_the_entry_of_a_test_that_moved_is_replaced_though_its_kernel_is_the_same(lab):
+    lab.recorded()
+    (lab.desk.path / "test_suite.py").rename(lab.desk.path / "test_moved.py")
+    _, _, approved = lab.approve("moved")
+    assert "replaced, the same figures, compiled otherwise or by another test" in approved.output
+    tests = {entry.test_id.partition("::")[0] for entry in read_baseline(lab.baseline).exact}
+    assert {"test_moved.py"} == tests
+
+
 def test_what_got_worse_becomes_a_baseline_only_where_it_is_accepted(lab):
     lab.recorded()
     before = lab.baseline.read_text()

@@ -287,7 +287,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class ExactEntry:
-    """What one compiled kernel asks of its target, to be met exactly: see `core.resources.Resources` for the fields."""
+    """What one compiled kernel asks of its target, to be met exactly: see `core.resources.Resources` for the fields.
+
+    `test_id`, `tier` and `marks` are of the test that compiled it last, as those of a measured `Entry`.
+    """
 
     benchmark: str
     target: str
@@ -299,6 +302,9 @@ class ExactEntry:
     compiler: dict[str, str] = field(default_factory=dict)
     provenance: dict[str, str] = field(default_factory=dict)
     called: str = ""
+    test_id: str = ""
+    tier: str = ""
+    marks: dict[str, tuple[dict[str, Scalar], ...]] = field(default_factory=dict)
 
     @property
     def key(self) -> ResourceKey:

@@ -108,6 +108,7 @@ class Resources:
         shared_limit_bytes: the shared memory that the target can give to a block; None where nobody told us.
         unread: what could not be read from this binary, and why; empty where everything was.
         invalid: why this can never be a baseline; empty where it can.
+        tier, marks: of its test, with the keyword arguments of the markers by their name: see `Measurement`.
     """
 
     key: ResourceKey
@@ -122,6 +123,8 @@ class Resources:
     shared_limit_bytes: Count | None = None
     unread: str = ""
     invalid: str = ""
+    tier: str = ""
+    marks: dict[str, tuple[dict[str, Scalar], ...]] = field(default_factory=dict)
 
     @property
     def target(self) -> str:

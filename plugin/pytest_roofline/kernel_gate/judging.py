@@ -42,6 +42,9 @@ def entry_of(resources: Resources, provenance: Mapping[str, str]) -> ExactEntry:
         compiler=resources.compiler,
         provenance=dict(provenance),
         called=resources.label if resources.label != key.label else "",
+        test_id=resources.test_id if resources.tier else "",
+        tier=resources.tier,
+        marks=resources.marks,
     )
 
 

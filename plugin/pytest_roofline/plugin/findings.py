@@ -14,6 +14,7 @@ from ..kernel_gate.judging import check_slack
 from ..kernel_gate.targets import above_limit, shared_limits
 from .observing import MemoryPhase, notice
 from .recording import CurrentTest
+from .selection import marks_of
 
 if TYPE_CHECKING:
     import torch
@@ -78,6 +79,8 @@ class Findings:
             shared_limit_bytes=shared_limits().get(compiled.target),
             unread=compiled.unread,
             invalid=too_much,
+            tier=test.marks.tier,
+            marks=marks_of(test.item),
         )
         test.session.record_resources(resources)
         if too_much:

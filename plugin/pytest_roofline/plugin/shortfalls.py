@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ..baselines.files import key_of_entry
 from ..baselines.run_rows import XFAIL, how_it_ended
-from ..core.entries import Entry
+from ..core.entries import Entry, ExactEntry
 from ..core.keys import canonical
 from ..core.units import count, encodable, listed, printable
 from ..hardware import family_of
@@ -64,7 +64,7 @@ def nothing_compared(state: RooflineSession | None, looks: str) -> list[Shortfal
 
 
 def shortfalls(
-    state: RooflineSession, missing: Sequence[Entry], coverage: "Coverage"
+    state: RooflineSession, missing: Sequence[Entry | ExactEntry], coverage: "Coverage"
 ) -> list[Shortfall]:
     """List tests that gave no number, or no verdict on it, and entries that nobody measured.
 
@@ -125,8 +125,8 @@ def _escaped(state: RooflineSession) -> Iterator[str]:
             yield printable(plan.item.name)
 
 
-def missing_entries(state: RooflineSession) -> list[Entry]:
-    """The measured entries of this hardware that this run did not measure, but for those of a red test.
+def missing_entries(state: RooflineSession) -> list[Entry | ExactEntry]:
+    """Return the recorded entries that this run did not measure, but for those of a red test.
 
     A saved run in place of a baseline may hold whatever somebody selected then.
     """
@@ -135,7 +135,15 @@ def missing_entries(state: RooflineSession) -> list[Entry]:
         ended = state.outcomes.get(encodable(test_id))
         red = ended is not None and ended.outcome == "failed" and how_it_ended(ended)[0] != XFAIL
         if red:
-            excused.add((plan.benchmark, canonical(plan.parameters)))
+            excused.add(_test_of(plan))
+    entries: list[Entry | ExactEntry] = [*_missing_times(state), *_missing_kernels(state)]
+    return [
+        entry for entry in entries if (entry.benchmark, canonical(entry.parameters)) not in excused
+    ]
+
+
+def _missing_times(state: RooflineSession) -> list[Entry]:
+    """Return the measured entries of this hardware that this run did not measure."""
     keys = [row.key for row in state.timed.rows if row.key is not None]
     hardware = {state.under_test.hardware, *(key.hardware for key in keys)}
     measured = {key.identity for key in keys}
@@ -145,12 +153,35 @@ def missing_entries(state: RooflineSession) -> list[Entry]:
         if entry.kind == "measured"
         and entry.hardware in hardware
         and not entry.is_canary
-        and (entry.benchmark, canonical(entry.parameters)) not in excused
         and key_of_entry(entry).identity not in measured
     ]
 
 
-def unknown_tests(missing: Sequence[Entry], coverage: "Coverage") -> str:
+def _missing_kernels(state: RooflineSession) -> list[ExactEntry]:
+    """Return the exact entries whose kernels this run did not compile, of all targets that it can compile for."""
+    if state.under_test.comparator.runs:
+        return []
+    compiled = [row.resources.key for row in state.compiled.rows if row.resources is not None]
+    targets: dict[tuple[str, str], set[str]] = {}
+    for key in compiled:
+        targets.setdefault((key.benchmark, canonical(key.parameters)), set()).add(key.target)
+    needs = {_test_of(plan): plan.marks.needs for plan in state.planned.values()}
+
+    def is_of_elsewhere(entry: ExactEntry) -> bool:
+        """Tell whether only another machine compiles it: the test needs that, or launches what it compiles."""
+        test = entry.benchmark, canonical(entry.parameters)
+        launched = len(targets.get(test, ())) == 1 and entry.target not in targets[test]
+        return launched or state.unmet(needs.get(test)) is not None
+
+    identities = {key.identity for key in compiled}
+    return [
+        known.entry
+        for identity, known in state.compiled.known.kernels.items()
+        if identity not in identities and not is_of_elsewhere(known.entry)
+    ]
+
+
+def unknown_tests(missing: Sequence[Entry | ExactEntry], coverage: "Coverage") -> str:
     """Name the missing entries that do not hold their test, so that nobody knows whether the run covers them."""
     labels = [printable(entry.label) for entry in missing if coverage.is_unknown(entry)]
     if not labels:
@@ -190,13 +221,15 @@ class Coverage:
         # Under --lf pytest does not even look at what did not fail.
         self._parts = set(self._planned) if config.getoption("lf", False) else alone
 
-    def why(self, entry: Entry) -> str:
+    def why(self, entry: Entry | ExactEntry) -> str:
         """Say why the run has not measured the test of an entry; empty where it need not have."""
         name, parameters = entry.benchmark, canonical(entry.parameters)
         if parameters in self._planned.get(name, ()):
             return "its test did not measure it"
         if self._selection.partial or entry.tier not in TIERS:
-            return self._why_by_name(name, parameters)
+            # Kernels belong to no machine: those of other suites, in the same file, have names of their own.
+            known = isinstance(entry, Entry) or entry.tier in TIERS
+            return self._why_by_name(name, parameters) if known else ""
         if not self._selection.covers(entry.test_id, entry.marks, entry.tier):
             return ""
         plan = self._collected.get((name, parameters))
@@ -206,9 +239,11 @@ class Coverage:
             "its test has other parameters now" if name in self._names else "there is no such test"
         )
 
-    def is_unknown(self, entry: Entry) -> bool:
+    def is_unknown(self, entry: Entry | ExactEntry) -> bool:
         """Tell whether nobody knows if the run selects the test of an entry, which does not name it."""
-        return entry.tier not in TIERS and not self._selection.partial and not self.why(entry)
+        if entry.tier in TIERS or self._selection.partial or self.why(entry):
+            return False
+        return isinstance(entry, Entry) or entry.benchmark in self._names
 
     def _why_by_name(self, name: str, parameters: str) -> str:
         """The same of an entry that does not say where its test stands."""

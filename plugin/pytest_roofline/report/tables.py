@@ -281,7 +281,7 @@ def exact_change_lines(changes: Sequence[ExactChange]) -> list[str]:
         for change in changes
         if change.action == "replaced"
     )
-    unchanged = "the same figures, compiled otherwise"
+    unchanged = "the same figures, compiled otherwise or by another test"
     return [printable(f"{label}: replaced, {text or unchanged}") for label, text in texts]
 
 
