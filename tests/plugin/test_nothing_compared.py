@@ -49,7 +49,7 @@ def gate_of(result, desk):
     assert case is list(suite.iter("testcase"))[-1]
     assert case.get("name") == NAME
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    return failure.get("message") + failure.text
+    return f"{failure.get('message')}\n{failure.text}"
 
 
 def gated(desk, *options):
@@ -313,6 +313,31 @@ def test_a_node_id_covers_what_it_names_and_nothing_of_the_paths_beside_it(desk)
     text = MISSED.format("copy[128]: its test has other parameters now")
     assert text in gated(desk, "--roofline-ci", copy, "test_beside.py")
     assert gated(desk, "--roofline-ci", f"{copy}[64]") == ""
+
+
+def test_a_test_that_moved_out_of_the_paths_of_a_gate_is_green_after_the_commands_of_the_message(
+    desk,
+):
+    desk.baseline(text=TWO)
+    (desk.path / "test_suite.py").unlink()
+    (desk.path / "perf").mkdir()
+    (desk.path / "more").mkdir()
+    other = TWO.partition("@pytest")[0] + OTHER + TWO.partition(OTHER)[2]
+    desk.suite(other, "more/test_other")
+    desk.suite(TWO.replace(*DELETED), "perf/test_suite")
+    move_entries(desk, "perf/test_suite.py")
+    message = gated(desk, "--roofline-ci", "perf")
+    assert MISSED.format("other: there is no such test") in message
+    assert "the entry keeps the old file, marks and tier until the test is recorded anew" in message
+    # JUnit has the message twice.
+    lines = dict.fromkeys(map(str.strip, message.splitlines()))
+    commands = [line.split() for line in lines if line.startswith(("pytest ", "roofline "))]
+    (_, *words), *steps = commands
+    assert 0 == desk.run(*["more" if word == "FILE" else word for word in words]).ret
+    for _, *words in steps:
+        assert 0 == desk.cli(*words).exit_code, words
+    assert "" == gated(desk, "--roofline-ci", "perf")
+    assert "" == gated(desk, "--roofline-ci", "perf", "more")
 
 
 def move_entries(desk, path):

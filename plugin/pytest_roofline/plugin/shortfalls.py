@@ -17,6 +17,12 @@ from .session import RooflineSession
 from .settings import Options
 
 MOST_NAMED = 3
+_OF_MISSING = """\
+Where a test was removed or renamed on purpose: `roofline baseline prune --apply` removes the entry.
+  Where it moved: the entry keeps the old file, marks and tier until the test is recorded anew where it stands now:
+    pytest FILE --roofline-save=moved
+    roofline baseline propose moved -o moved.json
+    roofline baseline approve moved.json"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +96,7 @@ def shortfalls(
         (
             unmeasured,
             f"{len(unmeasured)} of the baseline's entries not measured",
-            "Where a test was removed or renamed on purpose: `roofline baseline prune --apply` removes the entry. "
-            "Where it moved to another file, mark or tier: record it anew.",
+            _OF_MISSING,
         ),
     )
     return [
