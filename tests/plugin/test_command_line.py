@@ -222,3 +222,20 @@ def test_a_conftest_that_runs_nothing_in_place_of_pytest_ends_no_green_run(recor
         f"{recorded.conftest}\n@pytest.hookimpl(tryfirst=True)\ndef pytest_cmdline_main(): return 0\n"
     )
     assert (recorded.run("--roofline-ci").ret, recorded.run().ret) == (1, 0)
+
+
+def test_no_option_switches_a_part_of_the_gate_off(recorded):
+    recorded.script(slow=1.3)
+    parts = ("gate-of-command", "gatekeeper", "running", "deciding", "frames")
+    recorded.ini(f"addopts = {' '.join(f'-p no:roofline-{part}' for part in parts)}")
+    result = recorded.run("--roofline-ci", "-k", "one")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["one: +30.0 % time * REGRESSED, *"])
+
+
+def test_no_object_of_the_plugin_has_a_name_by_which_it_can_be_switched_off(recorded):
+    names = "[name for name, _ in config.pluginmanager.list_name_plugin() if 'roofline' in name]"
+    hook = f"def pytest_unconfigure(config): print('names:', {names})"
+    recorded.pytester.makeconftest(f"{recorded.conftest}\n{hook}\n")
+    result = recorded.run("--roofline-ci", "--roofline-rounds=1")
+    assert "names: ['roofline']" in result.stdout.lines

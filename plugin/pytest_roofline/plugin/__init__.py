@@ -1,4 +1,7 @@
-"""The plugin's entry: all that a run loads that measures nothing. `running` joins when a test at hand measures."""
+"""The plugin's entry: all that a run loads that measures nothing. `running` joins when a test at hand measures.
+
+No object is registered under a name, since `-p no:NAME` in an ini file would switch a part of a gate off.
+"""
 
 import os
 from collections.abc import Generator
@@ -37,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     """Register the hooks that others may implement, and the one around everything."""
     pluginmanager.add_hookspecs(Hooks)
-    pluginmanager.register(GateOfCommand(), "roofline-gate-of-command")
+    pluginmanager.register(GateOfCommand())
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -66,11 +69,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if plan_path and config.getoption("collectonly", False):
         from .planned import PlanWriter
 
-        config.pluginmanager.register(PlanWriter(Path(plan_path)), "roofline-plan")
+        config.pluginmanager.register(PlanWriter(Path(plan_path)))
     if config.getoption("benchmark_only", False):
         from .bridge import AmongBenchmarks
 
-        config.pluginmanager.register(AmongBenchmarks(), "roofline-among-benchmarks")
+        config.pluginmanager.register(AmongBenchmarks())
     if is_configured(config):
         from .settings import parse_options
 
@@ -78,11 +81,11 @@ def pytest_configure(config: pytest.Config) -> None:
         if options.gate:
             from .gate import Gatekeeper
 
-            config.pluginmanager.register(Gatekeeper(options), "roofline-gatekeeper")
+            config.pluginmanager.register(Gatekeeper(options))
         if options.is_recording:
             from .nothing_fit import Recorder
 
-            config.pluginmanager.register(Recorder(options), "roofline-recorder")
+            config.pluginmanager.register(Recorder(options))
 
 
 @pytest.fixture

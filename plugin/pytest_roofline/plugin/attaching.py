@@ -50,7 +50,7 @@ def attach(config: pytest.Config) -> int | None:
         raise pytest.UsageError(
             f"{error}. Where these ranks are to run tests of their own: -p no:roofline"
         ) from None
-    config.pluginmanager.register(leading, "roofline-leading")
+    config.pluginmanager.register(leading)
     return None
 
 

@@ -229,7 +229,7 @@ def launcher_of(config: pytest.Config) -> Launcher:
     known = config.stash.get(ranks_key, None)
     if known is None:
         known = config.stash[ranks_key] = Launcher(config, parse_options(config))
-        config.pluginmanager.register(known, "roofline-ranks")
+        config.pluginmanager.register(known)
     return known
 
 

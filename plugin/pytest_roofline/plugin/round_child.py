@@ -130,7 +130,7 @@ def begin(config: pytest.Config) -> None:
     for name, value in (_NEUTRAL | repeats).items():
         if hasattr(config.option, name) and (asked.ids is not None or name not in _CHOOSING):
             setattr(config.option, name, value)
-    config.pluginmanager.register(_Watch(asked), "roofline-round")
+    config.pluginmanager.register(_Watch(asked))
     if asked.own_process:
         from ..engine.devices.base import started_by
 

@@ -64,9 +64,9 @@ def join(
             "would pass; unset it where something is measured"
         )
     if hasattr(config, "workerinput"):
-        config.pluginmanager.register(Refusing(parse_options(config)), "roofline-refusing")
+        config.pluginmanager.register(Refusing(parse_options(config)))
         return
-    config.pluginmanager.register(UsersFramesFirst(config), "roofline-frames")
+    config.pluginmanager.register(UsersFramesFirst(config))
     # Made before the run begins: its name is refused once there is a file of that name.
     launcher = launcher_of(config)
     select(config, items, marked)
@@ -80,10 +80,10 @@ def join(
         return
     running = Running(config)
     running.state.collected = tuple(filter(measures, collected))
-    config.pluginmanager.register(running, "roofline-running")
-    config.pluginmanager.register(running.deciding, "roofline-deciding")
+    config.pluginmanager.register(running)
+    config.pluginmanager.register(running.deciding)
     if running.bridge is not None:
-        config.pluginmanager.register(running.bridge, "roofline-bridge")
+        config.pluginmanager.register(running.bridge)
 
 
 def make_fixture(request: pytest.FixtureRequest) -> Roofline:
