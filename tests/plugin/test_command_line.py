@@ -187,6 +187,40 @@ def test_a_conftest_that_makes_a_gate_look_is_no_green_run_either(desk, sentence
         assert (result.ret, text in result.stdout.str() + result.stderr.str()) == (status, True)
 
 
+ON_THE_SPOT = {
+    "--reruns=1": "reruns",
+    "--force-reruns=1": "force_reruns",
+    "--pdb": "usepdb",
+    "--setup-show": "setupshow",
+}
+
+
+@pytest.mark.parametrize(
+    ("place", "flag"),
+    [
+        ("ini", "reruns=1"),
+        *((place, flag) for place in SOURCES if place != "ini" for flag in ON_THE_SPOT),
+    ],
+)
+def test_an_option_from_elsewhere_that_takes_a_gate_its_rounds_is_a_usage_error(
+    recorded, monkeypatch, sentence, place, flag
+):
+    if place == "ini":
+        recorded.ini(flag)
+    elif place == "addopts":
+        recorded.ini(f"addopts = {flag}")
+    elif place == "environment":
+        monkeypatch.setenv("PYTEST_ADDOPTS", flag)
+    else:
+        value = 1 if "=" in flag else True
+        hook = f"def pytest_configure(config): config.option.{ON_THE_SPOT[flag]} = {value}"
+        recorded.pytester.makeconftest(f"{recorded.conftest}\n{hook}\n")
+    sentence(recorded.run("--roofline-ci"), f"{SOURCES[place]}: {flag} takes the gate")
+    # A gate of one round has none to lose, and in the command itself it is what was asked for.
+    assert recorded.run("--roofline-ci", "--roofline-rounds=1").ret == 0
+    assert recorded.run("--roofline-ci", "--reruns=0" if place == "ini" else flag).ret == 0
+
+
 EXIT = "pytest.exit('the node is needed', returncode=0)"
 
 

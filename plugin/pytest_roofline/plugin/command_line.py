@@ -29,6 +29,13 @@ SELECTING = {
     "lf": "--lf",
     "stepwise": "--stepwise",
 }
+# Options with which a test has its verdict on the spot, without further rounds, as they are written.
+ON_THE_SPOT = {
+    "reruns": "--reruns",
+    "force_reruns": "--force-reruns",
+    "usepdb": "--pdb",
+    "setupshow": "--setup-show",
+}
 # Options of ours that a gate of the command takes from the command or its profile alone.
 _OF_THE_COMMAND = ("ci", "rounds", "time")
 # Options of ours from elsewhere that may turn red into green: these hold, and are named.
@@ -90,6 +97,30 @@ def _own_value(config: pytest.Config, name: str) -> Any:
     if value is None and any(text.partition("=")[0] == ini for text in command.override_ini or []):
         return config.getini(ini) or None
     return value
+
+
+def rounds_prevented(config: pytest.Config) -> str:
+    """Name the option outside the command that takes a gate of the command its rounds; empty where none does."""
+    if not commands_gate(config) or option_value(config, "rounds") == "1":
+        return ""
+    for option, flag in ON_THE_SPOT.items():
+        value = getattr(config.option, option, None)
+        for part in _beyond(value, getattr(command_of(config), option, None)):
+            text = flag if part is True else f"{flag}={part}"
+            return str(OutsideSetting(_source(config, option, part), option, text))
+    return _reruns_of_ini(config)
+
+
+def _reruns_of_ini(config: pytest.Config) -> str:
+    """The ini value by which pytest-rerunfailures runs tests again where no option says how often."""
+    command = command_of(config)
+    overridden = any(text.startswith("reruns=") for text in command.override_ini or [])
+    options = [getattr(config.option, name, None) for name in ("reruns", "force_reruns")]
+    if overridden or not config.pluginmanager.hasplugin("rerunfailures") or options != [None] * 2:
+        return ""
+    number = config.getini("reruns")
+    ini = config.inipath.name if config.inipath is not None else "PYTEST_ADDOPTS"
+    return f"{ini}: reruns={number}" if number and number != "0" else ""
 
 
 def is_configured(config: pytest.Config) -> bool:

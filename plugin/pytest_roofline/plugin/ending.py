@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import pytest
 
-from .command_line import commands_gate, option_value, source_of
+from .command_line import commands_gate, option_value, rounds_prevented, source_of
 from .options import LOOKING, ROUND_VARIABLE, SHADOW
 
 # Of a run whose gate has had its last look, or has none here: ranks that serve another process have not.
@@ -25,7 +25,7 @@ class GateOfCommand:
         part = ROUND_VARIABLE in os.environ or hasattr(config, "workerinput")
         if part or not commands_gate(config):
             return (yield)
-        refuse_looking(config)
+        refuse_no_verdict(config)
         status = yield
         if status != pytest.ExitCode.OK or config.stash.get(looked_key, False):
             return status
@@ -34,12 +34,17 @@ class GateOfCommand:
         return status if watches else pytest.ExitCode.TESTS_FAILED
 
 
-def refuse_looking(config: pytest.Config) -> None:
-    """Raise where a command asks for a gate, and an option makes pytest only look at tests."""
+def refuse_no_verdict(config: pytest.Config) -> None:
+    """Raise where an option makes a gate of the command only look at tests, or takes it its rounds from elsewhere."""
     text = looking(config)
     if text:
         raise pytest.UsageError(
             f"{text}, so the gate of this command would measure nothing; take one of the two out"
+        )
+    option = rounds_prevented(config)
+    if option:
+        raise pytest.UsageError(
+            f"{option} takes the gate of this command its further rounds; take it out there, or give it in the command"
         )
 
 

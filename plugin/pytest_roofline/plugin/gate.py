@@ -21,7 +21,7 @@ from ..core.units import encodable
 from ..report.messages import GATE
 from ..report.overview import together_text
 from .command_line import commands_gate
-from .ending import looked_key, looking, refuse_looking
+from .ending import looked_key, looking, refuse_no_verdict
 from .options import LOOKING, SIDE_BY_SIDE
 from .results import DEVICE, PROPERTY, fail, shadow_of
 from .round_child import in_round
@@ -181,8 +181,8 @@ class Gatekeeper:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Refuse, once all is configured, that a conftest.py makes a gate of the command look."""
-        refuse_looking(session.config)
+        """Refuse, once all is configured, what a conftest.py sets as well as what an ini file does."""
+        refuse_no_verdict(session.config)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self, session: pytest.Session) -> Generator[None, object, object]:

@@ -17,6 +17,7 @@ from ..core.records import Outcome
 from ..core.rows import FAILED
 from ..core.units import encodable
 from ..stats.verdicts import Kind
+from .command_line import ON_THE_SPOT
 from .session import RooflineSession
 
 
@@ -44,14 +45,10 @@ def may_hold(item: pytest.Item) -> bool:
     config = item.config
     # pytest-rerunfailures knows more ways to be asked: an ini value, a forced number.
     counted = getattr(config.pluginmanager.get_plugin("rerunfailures"), "get_reruns_count", None)
-    if (
-        item.get_closest_marker("flaky")
-        or config.getoption("reruns", None)
-        or (counted is not None and counted(item))
-    ):
+    if item.get_closest_marker("flaky") or (counted is not None and counted(item)):
         return False
     # A debugger waits for a failure on the spot, and whoever watches set-ups for pytest's own words.
-    return not any(config.getoption(name, False) for name in ("usepdb", "setupshow", "setuponly"))
+    return not any(config.getoption(name, None) for name in ON_THE_SPOT)
 
 
 def run(
