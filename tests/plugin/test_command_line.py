@@ -227,8 +227,8 @@ EXIT = "pytest.exit('the node is needed', returncode=0)"
 @pytest.mark.parametrize(
     ("hook", "text"),
     {
-        "pytest_configure": "the run ended with status 0 before every test had its verdict",
-        "pytest_sessionstart": "the run ended with status 0 before every test had its verdict",
+        "pytest_configure": "the run ended with status 0 before its last line",
+        "pytest_sessionstart": "the run ended with status 0 before its last line",
         "pytest_sessionfinish": "pytest.exit(returncode=0) ended the run before its report",
     }.items(),
 )
@@ -249,6 +249,34 @@ def test_a_conftest_that_ends_a_gate_with_status_0_ends_no_green_run(recorded, h
     if hook == "pytest_sessionfinish":
         recorded.suite("def test_bad(): assert False\n")
         assert recorded.run("--roofline-ci").ret == 1
+
+
+STATUS_0 = {
+    "pytest_sessionfinish(session)": ("session.exitstatus = 0", "raise SystemExit(0)"),
+    "pytest_terminal_summary()": ("raise SystemExit(0)", "raise SystemExit"),
+    "pytest_unconfigure()": ("raise SystemExit(0)",),
+}
+
+
+@pytest.mark.parametrize(
+    ("hook", "body"), [(hook, body) for hook, bodies in STATUS_0.items() for body in bodies]
+)
+def test_no_conftest_gives_a_red_gate_the_status_0(recorded, hook, body):
+    recorded.suite(f"{TWO}\ndef test_silent(roofline): pass\n")
+    recorded.pytester.makeconftest(f"{recorded.conftest}\ndef {hook}: {body}\n")
+    result = recorded.run("--roofline-ci", "--roofline-rounds=1")
+    assert (result.ret, "GATE: the run ended with status 0 " in result.stderr.str()) == (1, True)
+    # A gate that only watches has no status of its own.
+    shadow = recorded.run("--roofline-ci=shadow", "--roofline-rounds=1")
+    assert shadow.ret == 0
+
+
+def test_a_conftest_that_ends_a_gate_before_its_last_line_ends_no_green_run(recorded):
+    plain = recorded.conftest
+    for hook, status in (("sessionfinish", 1), ("terminal_summary", 1), ("unconfigure", 0)):
+        recorded.pytester.makeconftest(f"{plain}\ndef pytest_{hook}(): raise SystemExit(0)\n")
+        result = recorded.run("--roofline-ci", "--roofline-rounds=1")
+        assert (result.ret, "GATE: " in result.stderr.str()) == (status, bool(status)), hook
 
 
 def test_a_conftest_that_runs_nothing_in_place_of_pytest_ends_no_green_run(recorded):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from .command_line import is_configured
-from .ending import GateOfCommand, looked_key
+from .ending import GateOfCommand, ended_key
 from .options import (
     FIXTURE,
     MARKER,
@@ -56,7 +56,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
         status = attach(config)
         if status is not None:
             # Rank 0 has the gate.
-            config.stash[looked_key] = True
+            config.stash[ended_key] = int(pytest.ExitCode.OK)
         return status
     return None
 

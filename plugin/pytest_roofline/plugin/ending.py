@@ -9,9 +9,9 @@ import pytest
 from .command_line import commands_gate, option_value, rounds_prevented, source_of
 from .options import LOOKING, ROUND_VARIABLE, SHADOW
 
-# Of a run whose gate has had its last look, or has none here: ranks that serve another process have not.
-looked_key: pytest.StashKey[bool] = pytest.StashKey()
-ENDED = "the run ended with status 0 before every test had its verdict"
+# The status with which a run came to its last line; ranks that serve another process have none to come to.
+ended_key: pytest.StashKey[int] = pytest.StashKey()
+ENDED = "the run ended with status 0 before its last line"
 
 
 class GateOfCommand:
@@ -21,17 +21,25 @@ class GateOfCommand:
     def pytest_cmdline_main(
         self, config: pytest.Config
     ) -> Generator[None, pytest.ExitCode | int | None, pytest.ExitCode | int | None]:
-        """Refuse to look in place of a gate, and turn a green end without its last look into a red one."""
+        """Refuse to look in place of a gate, and take back a status 0 that is not the gate's own."""
         part = ROUND_VARIABLE in os.environ or hasattr(config, "workerinput")
         if part or not commands_gate(config):
             return (yield)
         refuse_no_verdict(config)
-        status = yield
-        if status != pytest.ExitCode.OK or config.stash.get(looked_key, False):
+        status: pytest.ExitCode | int | None
+        try:
+            status = yield
+        except SystemExit as error:
+            if error.code:
+                raise
+            status = pytest.ExitCode.OK
+        ended = config.stash.get(ended_key, None)
+        if status != pytest.ExitCode.OK or ended == pytest.ExitCode.OK:
             return status
+        text = ENDED if ended is None else f"the run ended with status 0 in place of {ended}"
         watches = option_value(config, "ci") == SHADOW
-        print("SHADOW: would have failed: " * watches + f"GATE: {ENDED}", file=sys.stderr)
-        return status if watches else pytest.ExitCode.TESTS_FAILED
+        print("SHADOW: would have failed: " * watches + f"GATE: {text}", file=sys.stderr)
+        return status if watches else ended or pytest.ExitCode.TESTS_FAILED
 
 
 def refuse_no_verdict(config: pytest.Config) -> None:

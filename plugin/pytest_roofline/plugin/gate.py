@@ -21,7 +21,7 @@ from ..core.units import encodable
 from ..report.messages import GATE
 from ..report.overview import together_text
 from .command_line import commands_gate
-from .ending import looked_key, looking, refuse_no_verdict
+from .ending import ended_key, looking, refuse_no_verdict
 from .options import LOOKING, SIDE_BY_SIDE
 from .results import DEVICE, PROPERTY, fail, shadow_of
 from .round_child import in_round
@@ -195,7 +195,6 @@ class Gatekeeper:
         """Behind every test and every report that waited; a run that was cut short is red for that already."""
         with self._no_green_exit(session):
             result = yield
-        session.config.stash[looked_key] = True
         if not (session.shouldfail or session.shouldstop):
             state, workers = (
                 _opened(session.config),
@@ -223,7 +222,6 @@ class Gatekeeper:
             return
         except pytest.exit.Exception as error:
             stopped = error
-        session.config.stash[looked_key] = True
         if stopped.returncode == pytest.ExitCode.OK:
             # As the test was not, which ended the run.
             session._setupstate.teardown_exact(None)
@@ -234,16 +232,21 @@ class Gatekeeper:
         raise stopped
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
-        """End a run red that somebody ends here by `pytest.exit(returncode=0)`."""
+    def pytest_sessionfinish(
+        self, session: pytest.Session, exitstatus: int
+    ) -> Generator[None, object, object]:
+        """End a run red that somebody ends here by `pytest.exit(returncode=0)`, and note the status of any other."""
         try:
-            return (yield)
+            result = yield
         except pytest.exit.Exception as error:
             mine = in_round(session.config) is None and not hasattr(session.config, "workerinput")
             if error.returncode != pytest.ExitCode.OK or not mine or self._options.shadow:
                 raise
             status = int(session.exitstatus) or int(pytest.ExitCode.TESTS_FAILED)
             raise pytest.exit.Exception(f"GATE: {CUT_AT_END}", status) from None
+        # A conftest.py may set the session's own to 0, and a file that could not be saved to 1.
+        session.config.stash[ended_key] = int(exitstatus) or int(session.exitstatus)
+        return result
 
     def _require(self, session: pytest.Session, found: list[Shortfall]) -> None:
         """Fail for what was found, where this run is the one that decides."""
