@@ -115,6 +115,27 @@ def test_what_holds_outside_the_command_is_named_until_a_green_run_had_it(
         assert f"roofline: not in the command: {setting}" in result.stdout.lines
 
 
+@pytest.mark.parametrize("option", ["--rootdir=evil", "--config-file=evil/pytest.ini"])
+def test_an_environment_that_moves_the_project_and_its_baselines_is_named(
+    recorded, monkeypatch, option
+):
+    recorded.script(slow=1.3)
+    evil = recorded.path / "evil"
+    evil.mkdir()
+    (evil / "pytest.ini").write_text("[pytest]\n")
+    (recorded.path / "baselines").rename(evil / "baselines")
+    monkeypatch.setenv("PYTEST_ADDOPTS", option)
+    result = recorded.run("--roofline-ci", "--roofline-rounds=1")
+    setting = f"PYTEST_ADDOPTS: {option}"
+    result.stdout.fnmatch_lines(
+        [f"roofline: not in the command: {setting}", f"* ({setting}): *0 of 2 fast enough*"]
+    )
+    # In the command it is what was asked for.
+    monkeypatch.delenv("PYTEST_ADDOPTS")
+    result = recorded.run("--roofline-ci", "--roofline-rounds=1", option)
+    assert "not in the command" not in result.stdout.str()
+
+
 def test_what_the_command_gives_holds_over_every_other_place(recorded, monkeypatch):
     looser = [(place, *LOOSER["tolerance"][:3]) for place in SOURCES]
     for place, option, value, ini in looser:

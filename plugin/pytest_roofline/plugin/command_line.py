@@ -29,6 +29,8 @@ SELECTING = {
     "lf": "--lf",
     "stepwise": "--stepwise",
 }
+# Options of pytest that say where the project lies, and with it its `baselines/` and runs, as they are written.
+LOCATING = {"rootdir": "--rootdir", "inifilename": "--config-file"}
 # Options with which a test has its verdict on the spot, without further rounds, as they are written.
 ON_THE_SPOT = {
     "reruns": "--reruns",
@@ -106,7 +108,7 @@ def rounds_prevented(config: pytest.Config) -> str:
     for option, flag in ON_THE_SPOT.items():
         value = getattr(config.option, option, None)
         for part in _beyond(value, getattr(command_of(config), option, None)):
-            text = flag if part is True else f"{flag}={part}"
+            text = _written(flag, part)
             return str(OutsideSetting(_source(config, option, part), option, text))
     return _reruns_of_ini(config)
 
@@ -148,7 +150,11 @@ def settings_elsewhere(config: pytest.Config) -> tuple[OutsideSetting, ...]:
     """List the settings that bear on a gate of the command and do not stand in it; empty without such a gate."""
     if not commands_gate(config):
         return ()
-    return (*_ours_elsewhere(config), *_selection_elsewhere(config), *_paths_elsewhere(config))
+    return (
+        *_ours_elsewhere(config),
+        *_options_of_pytest_elsewhere(config),
+        *_paths_elsewhere(config),
+    )
 
 
 def _ours_elsewhere(config: pytest.Config) -> Iterator[OutsideSetting]:
@@ -170,13 +176,18 @@ def _shown(name: str, value: object) -> str:
         return str(value)
 
 
-def _selection_elsewhere(config: pytest.Config) -> Iterator[OutsideSetting]:
+def _options_of_pytest_elsewhere(config: pytest.Config) -> Iterator[OutsideSetting]:
     command = command_of(config)
-    for option, flag in SELECTING.items():
+    for option, flag in (SELECTING | LOCATING).items():
         commanded, value = getattr(command, option, None), getattr(config.option, option, None)
         for part in _beyond(value, commanded):
-            text = flag if part is True else f"{flag} {part}"
+            text = _written(flag, part)
             yield OutsideSetting(_source(config, option, part), option, printable(text))
+
+
+def _written(flag: str, value: object) -> str:
+    """An option as it is written: `--pdb`, `--rootdir=ci`, `-k two`."""
+    return flag if value is True else f"{flag}{'=' if flag.startswith('--') else ' '}{value}"
 
 
 def _paths_elsewhere(config: pytest.Config) -> Iterator[OutsideSetting]:
