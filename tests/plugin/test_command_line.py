@@ -136,6 +136,20 @@ def test_an_environment_that_moves_the_project_and_its_baselines_is_named(
     assert "not in the command" not in result.stdout.str()
 
 
+@pytest.mark.parametrize(
+    ("chosen", "text"),
+    [("items", "tolerance 45 %, "), ("items[:1]", "tolerance 45 % in 1 of 2 tests, 5 % in 1, ")],
+)
+def test_the_header_has_the_tolerances_of_marks_that_a_conftest_adds(recorded, chosen, text):
+    hook = "def pytest_collection_modifyitems(items):"
+    mark = "pytest.mark.roofline(tolerance=0.45)"
+    recorded.pytester.makeconftest(
+        f"{recorded.conftest}\n{hook}\n    for item in {chosen}: item.add_marker({mark})\n"
+    )
+    result = recorded.run("--roofline-ci", "--roofline-rounds=1")
+    result.stdout.fnmatch_lines([f"roofline: 2 measuring tests planned, *(tier quick, {text}*"])
+
+
 def test_what_the_command_gives_holds_over_every_other_place(recorded, monkeypatch):
     looser = [(place, *LOOSER["tolerance"][:3]) for place in SOURCES]
     for place, option, value, ini in looser:

@@ -44,6 +44,7 @@ from ..report.overview import (
 from ..report.published import idle_lines, limit_lines, published_lines
 from ..report.tables import kernels_table, more_table, results_table, roofline_note, warm_up_table
 from ..report.transfers import matrix_lines, path_lines, transfer_lines
+from ..report.words import tolerances_text
 from ..stats.curves import judge_curves, summarise
 from ..stats.outlook import DEFAULT_TOLERANCES
 from ..stats.spread import class_of
@@ -78,10 +79,11 @@ def header_lines(session: RooflineSession) -> list[str]:
     tests = [plan for plan in session.planned.values() if session.unmet(plan.marks.needs) is None]
     seconds = sum(plan.marks.budget or session.options.budget_s for plan in tests)
     a_round = " in every round" if (session.options.rounds or 1) > 1 else ""
-    tolerance = session.options.tolerance or DEFAULT_TOLERANCES[class_of(device.type)]
+    general = session.options.tolerance or DEFAULT_TOLERANCES[class_of(device.type)]
+    tolerances = tolerances_text([plan.marks.tolerance or general for plan in tests] or [general])
     lines.append(
         f"roofline: {count(len(tests), 'measuring test')} planned, {_duration(seconds)} of measuring{a_round} "
-        f"(tier {session.options.tier}, tolerance {format_tolerance(tolerance)}{_mode(session)})"
+        f"(tier {session.options.tier}, {tolerances}{_mode(session)})"
     )
     lines += _settings_line(session)
     if session.warning:

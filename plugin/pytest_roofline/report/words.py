@@ -197,12 +197,18 @@ def tolerance_text(rows: Iterable[Row]) -> str:
 
     Empty where nothing was compared by one.
     """
-    judged = [row.tolerance for row in rows if row.tolerance is not None and is_compared(row)]
-    counts = Counter(map(format_tolerance, judged))
+    return tolerances_text(
+        row.tolerance for row in rows if row.tolerance is not None and is_compared(row)
+    )
+
+
+def tolerances_text(tolerances: Iterable[float]) -> str:
+    """Return the tolerances of tests, each a share of the time, as one text; empty for none."""
+    counts = Counter(map(format_tolerance, tolerances))
     if len(counts) < 2:
         return "".join(f"tolerance {share}" for share in counts)
     (first, number), *others = counts.most_common()
-    parts = [f"{first} in {number} of {len(judged)} tests"]
+    parts = [f"{first} in {number} of {counts.total()} tests"]
     parts += [f"{share} in {times}" for share, times in others]
     return f"tolerance {', '.join(parts)}"
 
