@@ -125,6 +125,14 @@ def test_a_run_ends_in_a_sentence_in_one_of_three_colours(make):
     assert closing(good, lost)[-1] == "GREEN: 1 of 1 fast enough; 1 OUT OF MEMORY as expected"
 
 
+def test_a_regression_that_an_xfail_expects_is_not_undecided(make):
+    slower = make.result(2e-3, test_id="t.py::expected")
+    assert slower.verdict == "REGRESSED"
+    assert closing(make.result(), slower) == [
+        "GREEN: 1 of 2 fast enough; 1 REGRESSED as expected (xfail)"
+    ]
+
+
 def test_what_failed_for_itself_has_the_tests_name_and_what_only_watched_is_red_as_well(make):
     ended = {}
     for test_id, reason, facts in (

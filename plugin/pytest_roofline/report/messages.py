@@ -298,7 +298,11 @@ def closing_lines(
     # Where memory ran out as a test expected it, nothing is left to decide.
     expected = sum(row.what == "memory" and row.test not in reds for row in rows)
     rows = [row for row in rows if row.what != "memory" or row.test in reds]
-    undecided = worst_first(row for row in rows if not is_green(row) and row.test not in reds)
+    # A regression that is not red is that of an xfail.
+    slower = [row for row in rows if row.verdict == Kind.REGRESSED and row.test not in reds]
+    undecided = worst_first(
+        row for row in rows if not is_green(row) and row.test not in reds and row not in slower
+    )
     if reds:
         above = cut(
             [printable(sentence) for _, sentence in reds.values()], MOST_FAILURES, "that failed"
@@ -315,6 +319,7 @@ def closing_lines(
     colour += f" ({printable(', '.join(settings))})" if settings else ""
     last = [_sentence(rows, reds, undecided, planned, colour)]
     last += [f"{expected} OUT OF MEMORY as expected"] if expected else []
+    last += [f"{len(slower)} REGRESSED as expected (xfail)"] if slower else []
     # Tests that measure nothing are none of ours, but nobody should take their failure for a green run.
     if (status or lost) and not reds:
         why = _STATUS.get(status, "see above") if status else f"{lost} could not be saved"
