@@ -336,3 +336,17 @@ def test_no_object_of_the_plugin_has_a_name_by_which_it_can_be_switched_off(reco
     recorded.pytester.makeconftest(f"{recorded.conftest}\n{hook}\n")
     result = recorded.run("--roofline-ci", "--roofline-rounds=1")
     assert "names: ['roofline']" in result.stdout.lines
+
+
+def test_a_setting_that_the_last_green_run_had_is_named_when_it_is_gone(recorded):
+    """A tier of an ini file that goes takes the tests of that tier out of the gate."""
+    command = ("--roofline-ci", "--roofline-rounds=1")
+    recorded.ini("roofline_tier = nightly", "roofline_tolerance = 3%")
+    lines = [recorded.run(*command).stdout.lines, recorded.run(*command).stdout.lines]
+    recorded.ini()
+    lines.append(recorded.run(*command).stdout.lines)
+    assert [next(line for line in run if line.startswith("GREEN")) for run in lines] == [
+        "GREEN (pytest.ini: tolerance 3 %, pytest.ini: tier nightly): 2 of 2 fast enough",
+        "GREEN: 2 of 2 fast enough",
+        "GREEN (no longer pytest.ini: tolerance 3 %, no longer pytest.ini: tier nightly): 2 of 2 fast enough",
+    ]

@@ -41,7 +41,7 @@ ON_THE_SPOT = {
 # Options of ours that a gate of the command takes from the command or its profile alone.
 _OF_THE_COMMAND = ("ci", "rounds", "time")
 # Options of ours from elsewhere that may turn red into green: these hold, and are named.
-_LOOSENING = ("tolerance", "fail-on", "baselines", "device")
+_LOOSENING = ("tolerance", "fail-on", "baselines", "device", "tier")
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,11 +237,12 @@ def summary_lines(session: RooflineSession, width: int, colour: bool, status: in
 
 
 def _new_settings(session: RooflineSession) -> list[str]:
-    """The settings from outside the command of a gate that its last green run here did not have."""
-    if not session.settings:
+    """Return how the settings outside the command of a gate differ from those of its last green run here."""
+    if not session.options.gate:
         return []
-    known = settings_of_last_green(session.options.folder, session.writer.path)
-    return [text for text in session.settings if text not in known]
+    before = settings_of_last_green(session.options.folder, session.writer.path)
+    new = [text for text in session.settings if text not in before]
+    return new + [f"no longer {text}" for text in before if text not in session.settings]
 
 
 def tell(config: pytest.Config, line: str, *, progress: bool = True) -> None:
