@@ -201,7 +201,7 @@ def test_an_entry_that_nobody_measured_is_red_and_the_cure_is_named(recorded):
         (("[64, 128]", "[64]"), MISSED.format("copy[128]: its test has other parameters now")),
         (
             (f"{OTHER}\n", f"{OTHER}\n    pytest.skip('broken')\n"),
-            MISSED.format("other: its test did not measure it"),
+            MISSED.format("other: its test was skipped: broken"),
         ),
         (
             (f"{OTHER}\n    roofline.measure(", f"{OTHER}\n    (lambda *a, **b: 0)("),
@@ -340,6 +340,14 @@ def test_a_test_that_moved_out_of_the_paths_of_a_gate_is_green_after_the_command
     assert "" == gated(desk, "--roofline-ci", "perf", "more")
 
 
+def test_the_entry_of_a_test_that_is_skipped_is_red_with_the_reason_of_the_skip(desk):
+    desk.baseline(text=TWO)
+    desk.suite(TWO.replace(OTHER, f"@pytest.mark.skip(reason='flaky')\n{OTHER.lstrip()}"))
+    message = gated(desk, "--roofline-ci")
+    assert MISSED.format("other: its test was skipped: flaky") in message
+    assert "let it run, or leave it out by `-k` or `--deselect` in the command" in message
+
+
 def move_entries(desk, path):
     """Have the entries of the baseline say that their tests stand in another file."""
     baseline = desk.path / "baselines" / "h100.json"
@@ -350,6 +358,7 @@ def test_the_entry_of_a_test_that_is_left_out_otherwise_than_when_it_was_recorde
     desk.ini("markers =", "    perf", "    slow")
     desk.baseline(text=MARKED)
     plain = desk.conftest
+    announced = DROPS.format(announce="config.hook.pytest_deselected(items=dropped)")
     above = MARKED.replace("perf", "roofline(tier='nightly')")
     for text, drops, options, why in (
         (above, "", ("-k", "other or copy"), "its test is of tier nightly now"),
@@ -357,14 +366,12 @@ def test_the_entry_of_a_test_that_is_left_out_otherwise_than_when_it_was_recorde
         (MARKED.replace("perf", "slow"), "", ("-m", "perf or not slow"), "-k or -m no longer selects its test"),
         (MARKED, DROPS.format(announce=""), (), "a conftest.py or a plugin has dropped its test"),
         (MARKED, DROPS.format(announce=""), ("-k", "other or 64"), "a conftest.py or a plugin has dropped its test"),
+        (MARKED, announced, (), "a conftest.py or a plugin has dropped its test"),
     ):  # fmt: skip
         desk.suite(text)
         desk.pytester.makeconftest(plain + drops)
         assert MISSED.format(f"other: {why}") in gated(desk, "--roofline-ci", *options), why
-    # What is announced is told by pytest itself, and what a higher tier measured is not asked for in a lower one.
-    announced = DROPS.format(announce="config.hook.pytest_deselected(items=dropped)")
-    desk.pytester.makeconftest(plain + announced)
-    assert gated(desk, "--roofline-ci") == ""
+    # What a higher tier measured is not asked for in a lower one.
     desk.pytester.makeconftest(plain)
     desk.suite(above)
     assert desk.run(*ONCE, "--roofline-tier=nightly", "--roofline-save=night").ret == 0

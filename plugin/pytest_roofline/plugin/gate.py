@@ -5,7 +5,7 @@ that waited for further rounds, and only where it has to say something: a green 
 """
 
 import contextlib
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -173,11 +173,6 @@ class Gatekeeper:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._deselected: set[str] = set()
-
-    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
-        """Note what pytest or a plugin says that it leaves out."""
-        self._deselected.update(item.nodeid for item in items)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
@@ -208,7 +203,7 @@ class Gatekeeper:
             found += replaced_baselines(state.options if state is not None else self._options)
             if state is not None:
                 missing = missing_entries(state)
-                coverage = Coverage(state, self._deselected)
+                coverage = Coverage(state)
                 found += shortfalls(state, missing, coverage)
                 state.noted.warn(unknown_tests(missing, coverage))
             self._require(session, found)

@@ -1,6 +1,6 @@
 """The tests and entries that a gate should have compared and did not."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..baselines.files import key_of_entry
@@ -18,7 +18,8 @@ from .settings import Options
 
 MOST_NAMED = 3
 _OF_MISSING = """\
-Where a test was removed or renamed on purpose: `roofline baseline prune --apply` removes the entry.
+Where a test is skipped or dropped: let it run, or leave it out by `-k` or `--deselect` in the command.
+  Where a test was removed or renamed on purpose: `roofline baseline prune --apply` removes the entry.
   Where it moved: the entry keeps the old file, marks and tier until the test is recorded anew where it stands now:
     pytest FILE --roofline-save=moved
     roofline baseline propose moved -o moved.json
@@ -198,21 +199,16 @@ def unknown_tests(missing: Sequence[Entry | ExactEntry], coverage: "Coverage") -
 
 
 class Coverage:
-    """The tests that a run should have measured: those that it planned, and those of entries that it selects.
+    """The tests that a run should have measured: those that it planned, and those of entries that it selects."""
 
-    Args:
-        state: the run.
-        deselected: the node ids of the tests that pytest or a plugin has announced to leave out.
-    """
-
-    def __init__(self, state: RooflineSession, deselected: Collection[str]) -> None:
+    def __init__(self, state: RooflineSession) -> None:
         config = state.config
         self._tier = state.options.tier
         self._selection = Selection(config, self._tier)
         self._collected = {_test_of(plan): plan for plan in map(Planned.of, state.collected)}
         self._names = by_benchmark(self._collected.values())
         self._planned = by_benchmark(state.planned.values())
-        self._deselected, self._whole = deselected, finds_all(config)
+        self._outcomes, self._whole = state.outcomes, finds_all(config)
         functions = {
             _function(argument)
             for argument in map(str, config.args)
@@ -229,15 +225,15 @@ class Coverage:
     def why(self, entry: Entry | ExactEntry) -> str:
         """Say why the run has not measured the test of an entry; empty where it need not have."""
         name, parameters = entry.benchmark, canonical(entry.parameters)
+        plan = self._collected.get((name, parameters))
         if parameters in self._planned.get(name, ()):
-            return "its test did not measure it"
+            return self._why_silent(plan)
         if self._selection.partial or entry.tier not in TIERS:
             # Kernels belong to no machine: those of other suites, in the same file, have names of their own.
             known = isinstance(entry, Entry) or entry.tier in TIERS
             return self._why_by_name(name, parameters) if known else ""
         if not self._selection.covers(entry.test_id, entry.marks, entry.tier):
             return ""
-        plan = self._collected.get((name, parameters))
         if plan is not None:
             return self._why_left_out(plan)
         return (
@@ -257,12 +253,18 @@ class Coverage:
             return "its test has other parameters now"
         return "there is no such test" if name not in self._names and self._whole else ""
 
+    def _why_silent(self, plan: Planned | None) -> str:
+        """Say why a test that was planned gave no measurement."""
+        ended = None if plan is None else self._outcomes.get(encodable(plan.item.nodeid))
+        if ended is None or ended.outcome != "skipped":
+            return "its test did not measure it"
+        return f"its test was skipped: {printable(ended.reason)}"
+
     def _why_left_out(self, plan: Planned) -> str:
-        """Say why a test that was collected was not run; empty where a plugin has announced that."""
+        """Say why a test that was collected was not run."""
         tier, node_id = plan.marks.tier, plan.item.nodeid
         if self._selection.covers(encodable(node_id), marks_of(plan.item), tier):
-            announced = node_id in self._deselected
-            return "" if announced else "a conftest.py or a plugin has dropped its test"
+            return "a conftest.py or a plugin has dropped its test"
         if TIERS.index(tier) > TIERS.index(self._tier):
             return f"its test is of tier {tier} now"
         return "-k or -m no longer selects its test"
