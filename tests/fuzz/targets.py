@@ -153,7 +153,7 @@ def _command(
             raise done.exception
         _check(done, as_json="--json" in words)
         return (
-            done.exit_code == 2
+            (done.exit_code == 2 and _ends_in_sentence(done))
             or (finds and done.exit_code == 1)
             or (leaves_out and path.name in done.stderr)
         )
@@ -161,18 +161,24 @@ def _command(
     return refused
 
 
+def _ends_in_sentence(done: Result) -> bool:
+    """Return whether the last line on standard error says what is wrong with the input."""
+    *_, last = done.stderr.rstrip("\n").split("\n")
+    return last.startswith((LINE, "Error: "))
+
+
 def _check(done: Result, *, as_json: bool) -> None:
     """Refuse an end that no command has."""
     if done.exit_code not in (0, 1, 2):
         raise Accepted(f"status {done.exit_code}; expected 0, 1 or 2")
-    if done.exit_code == 2:
-        *_, last = done.stderr.rstrip("\n").split("\n")
-        if not last.startswith((LINE, "Error: ")):
-            raise Accepted(f"status 2, and told {done.stderr!r}; expected a sentence")
+    if done.exit_code == 2 and _ends_in_sentence(done):
         if as_json and done.stdout:
             raise Accepted(
                 "status 2, and something on standard output; expected nothing beside --json"
             )
+    elif done.exit_code == 2 and not done.stdout.strip():
+        # A comparison that cannot tell ends with 2 as well, and prints what it compared.
+        raise Accepted(f"status 2, and told {done.stderr!r}; expected a sentence")
     elif as_json:
         json.loads(done.stdout, parse_constant=_no_number)
 
@@ -209,8 +215,7 @@ def _commands(foreign: tuple[str, ...]) -> list[Target]:
 
     return [
         *both("explain", RUNS, "explain", "@", share=0.2),
-        *both("compare", small, "compare", "@small-0.jsonl", "@"),
-        *both("compare with itself", ("run",), "compare", "@", "@run.jsonl"),
+        *both("compare", ("small-1",), "compare", "@small-0.jsonl", "@"),
         *both("compare with a baseline", ("baseline",), "compare", "@", "@small-0.jsonl"),
         *(
             one(f"export {form}", RUNS, "export", "@", "--to", form, "-o", "exported")
@@ -227,7 +232,7 @@ def _commands(foreign: tuple[str, ...]) -> list[Target]:
             "@",
             "--control",
             "@nodes",
-            "@nodes",
+            "@later",
         ),
         *both(
             "baseline propose",

@@ -108,7 +108,7 @@ def test_the_job_finds_a_slowdown_and_leaves_the_comment_and_the_runs_of_both_si
     assert files(made) == {"ab", "comment.md", "runs"}
     assert len(files(made / "runs")) == 3
     head, sentence, *_ = (made / "comment.md").read_text().splitlines()
-    assert (head, sentence) == (MARK, "**RED: 1 REGRESSED, 2 of 3 fast enough**")
+    assert (head, sentence) == (MARK, "**`RED: 1 REGRESSED, 2 of 3 fast enough`**")
 
 
 def test_the_comment_is_written_once_and_replaced_and_only_on_the_pull_request_that_github_names(
