@@ -279,8 +279,18 @@ def _json_change(seed: Seed, chance: random.Random) -> tuple[Change, str]:
     makers += [_dropped, _twice] if place.path and isinstance(place.path[-1], str) else []
     makers += [_added] if isinstance(place.value, dict) else []
     makers += [_emptied, _deep] if isinstance(place.value, list | dict) else []
-    told, why = chance.choice(makers)(place, chance)
+    maker = chance.choice(makers)
+    told, why = maker(place, chance)
+    if maker is _no_number and _holds_any_number(seed, place):
+        why = ""
     return change | told, why and f"{why} at {'.'.join(map(str, place.path)) or 'the top'}"
+
+
+def _holds_any_number(seed: Seed, place: Place) -> bool:
+    """Return whether a tool itself writes NaN there: Google Benchmark does, of all but its times."""
+    last = place.path[-1] if place.path else None
+    of_tool = seed.name == "google-benchmark.json" and isinstance(last, str)
+    return of_tool and last not in ("real_time", "cpu_time")
 
 
 def _put(text: str) -> Change:

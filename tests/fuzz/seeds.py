@@ -150,8 +150,8 @@ def _fullest() -> list[Any]:
         Block(1, "thermal", 1.2e9, power_capped=True),
     )
     samples = Samples(
-        (1e-3, 1.1e-3, 1.2e-3), 10, 1e-9, 5, 0.1, 0.2, 3, ("host_bound",), blocks, "events", 1e-7, 1.3e-3, 8e-4, "none", True,
-        (2e-3, 1e-3), (1e-3,),
+        (1e-3, 1.1e-3, 1.2e-3), 10, 1e-9, 5, 0.1, 0.2, 3, ("host_bound",), blocks, "events", 1e-7, 1.3e-3, 8e-4,
+        "none", True, (2e-3, 1e-3), (1e-3,),
     )  # fmt: skip
     result = MAKE.result(
         1.3e-3,
