@@ -4,11 +4,9 @@ import shlex
 from argparse import Namespace
 from collections.abc import Sequence
 
-import pytest
-from _pytest.config import get_config
-
 from ..core.errors import BadInput
 from ..core.units import parse_tolerance
+from ..plugin.command_line import parse_apart
 
 OPTION, INI = "--roofline-tolerance", "roofline_tolerance"
 
@@ -40,19 +38,17 @@ def _values_behind(arguments: Sequence[str]) -> list[str]:
         added = _settings(_parsed(arguments), "addopts")
         # As pytest does: the last addopts counts, its arguments come first, and none of them adds further ones.
         options = _parsed([*shlex.split(added[-1]), *arguments] if added else arguments)
-    except (pytest.UsageError, ValueError) as error:
-        why = str(error).rpartition("error: ")[2].strip()
+    except ValueError as error:
         raise BadInput(
-            f"behind --: {why}; expected arguments that pytest reads without other plugins, or --tolerance ahead of --"
+            f"behind --: {error}; expected arguments that pytest reads without other plugins, "
+            "or --tolerance ahead of --"
         ) from None
     return [*options.tolerances, *_settings(options, INI)]
 
 
 def _parsed(arguments: Sequence[str]) -> Namespace:
-    """Return the arguments as pytest's own parser reads them; those of other plugins are passed over."""
-    parser = get_config()._parser
-    parser.addoption(OPTION, action="append", default=[], dest="tolerances")
-    return parser.parse_known_args(list(arguments))
+    """Return the arguments as pytest's own parser reads them, with every tolerance among them."""
+    return parse_apart(arguments, OPTION, "tolerances")
 
 
 def _settings(options: Namespace, name: str) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from _pytest.config import get_config
 
 from ..core.errors import BadInput
 from ..core.units import format_tolerance, parse_tolerance, printable
@@ -85,6 +86,25 @@ def _parsed(config: pytest.Config, words: Sequence[object]) -> argparse.Namespac
     options = config._parser.parse_known_args(texts, namespace=argparse.Namespace())
     options.help = len(texts) < len(words)
     return options
+
+
+def parse_apart(words: Sequence[str], option: str, name: str) -> argparse.Namespace:
+    """Return arguments of another run of pytest as its parser reads them; options of plugins are passed over.
+
+    Args:
+        words: the arguments.
+        option: one of ours, which is read too.
+        name: the field that holds every value of the option.
+
+    Raises:
+        ValueError: pytest cannot read them.
+    """
+    parser = get_config()._parser
+    parser.addoption(option, action="append", default=[], dest=name)
+    try:
+        return parser.parse_known_args(list(words))
+    except pytest.UsageError as error:
+        raise ValueError(str(error).rpartition("error: ")[2].strip()) from None
 
 
 def commands_gate(config: pytest.Config) -> bool:
