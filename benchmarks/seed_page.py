@@ -268,8 +268,10 @@ def missing(every: Sequence[Row]) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="roofline-seeds-") as folder:
         samples = json.loads(SAMPLES.read_text(encoding="utf-8"))
         for one in sorted({one for one, _ in commands if one.startswith("roofline ")}):
-            status, _ = run(samples.get(one, one), Path(folder))
-            if status != 0:
+            status, shown = run(samples.get(one, one), Path(folder))
+            # A comparison that cannot tell ends with 2, and prints its table all the same.
+            cannot_tell = one.startswith("roofline compare ") and status == 2 and shown
+            if status != 0 and not cannot_tell:
                 yield f"`{one}` ended with status {status} on its sample; expected 0"
     yield from unmet(every, selected)
 
