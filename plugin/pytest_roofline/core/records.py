@@ -46,9 +46,9 @@ class Measurement:
     beyond a warm call by itself, in seconds: compiling, and whatever else only a first call pays. It is never judged.
     `device` is what was measured where that need not be the run's own device: the UUID of one of several siblings, or
     two with ` to ` between them; in an import the GPU as host and number, `node7:3`, where the file tells it.
-    `siblings_busy` says which other devices were at work while a copy went over the
-    host's link, which they share; empty where none was seen. `tier` and `marks`, the keyword arguments of the test's
-    markers by their name, are what besides `test_id` a run selects tests by; empty of what no test of pytest measured.
+    `siblings_busy` says which other devices were at work while a copy went over the host's link, which they share;
+    empty where none was seen. `tier` and `marks`, the keyword arguments of the test's markers by their name, are what
+    besides `test_id` a run selects tests by; empty of what no test of pytest measured.
     """
 
     key: Key

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..baselines.run_files import run_names
 from ..baselines.run_rows import DEGRADED, OUT_OF_MEMORY, SHADOW, SKIPPED
 from ..baselines.runs import Run
+from ..core.groups import grouped
 from ..core.rows import FAILED, MEASURED, Row, worst_first
 from ..core.units import count, listed, printable, slug
 from ..kernel_gate.text import figures_text
@@ -122,11 +123,9 @@ def not_told(rows: Sequence[Row]) -> str:
 
 
 def _by_test(rows: Sequence[Row]) -> list[list[Row]]:
-    tests: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        if row.red:
-            tests.setdefault((row.run or "", row.test), []).append(row)
-    return list(tests.values())
+    """Return the rows that are red, a list for each test of a run."""
+    red = [row for row in rows if row.red]
+    return list(grouped(red, lambda row: (row.run or "", row.test)).values())
 
 
 def _red(row: Row, *, plotted: bool) -> Red:
