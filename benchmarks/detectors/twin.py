@@ -6,7 +6,7 @@ cases.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,29 +14,30 @@ import numpy.typing as npt
 from scipy import special
 
 from pytest_roofline.stats.looks import (
+    ENOUGH_KNOWN,
     FALSE_RED,
-    FEWEST_RED,
     FEWEST_TESTS,
-    LEAST_KNOWN,
-    MOST_KNOWN,
     MOST_ROUNDS,
-    PLAY,
-    STEPS,
+    SECOND_LOOK,
     Looks,
     fewest_red,
 )
-from pytest_roofline.stats.outlook import ENOUGH_TO_REPEAT, WORTH_REPORTING
+from pytest_roofline.stats.outlook import PLAY, WORTH_REPORTING
 from pytest_roofline.stats.shared import followed
 from pytest_roofline.stats.spread import (
     ASSUMED_SESSION,
     ENOUGH_SESSIONS,
     ENOUGH_TESTS,
-    FEWEST_UNEQUAL,
+    LEAST_SHARE,
+    LEAST_SHARE_ALONE,
     LEAST_SPREAD,
+    NORMAL_DEVIATION,
     PRIOR_FREEDOM,
     STRANGE,
+    STRANGE_DEVIATIONS,
+    TOLD_APART,
+    TRIMMED,
     UNBELIEVED,
-    UNEQUAL,
     Prior,
     borrow,
 )
@@ -87,50 +88,52 @@ class Baseline:
             np.sum((part - part.mean(axis=1, keepdims=True)) ** 2, axis=1) for part in parts
         )
         self.inside, self.between = self.processes - self.sessions, self.sessions - 1
-        around = counts * (means - logs.mean(axis=1, keepdims=True)) ** 2
+        self.centre = logs.mean(axis=1)
+        around = counts * (means - self.centre[:, None]) ** 2
         self.mean_square = around.sum(axis=1) / max(1, self.between)
-        self.typical = (self.processes - (counts**2).sum() / self.processes) / max(1, self.between)
+        self.typical = 1.0
+        if self.between:
+            self.typical = (self.processes - (counts**2).sum() / self.processes) / self.between
+        self.equal_sessions = self.processes**2 / float((counts**2).sum())
         self.slowest = logs.max(axis=1)
         self._lend(logs, kind)
-        process = self.process(np.zeros(self.tests), 0)
-        session = self.session(process, 0)
-        weights = 1 / (session.value[:, None] ** 2 + process.value[:, None] ** 2 / counts)
-        weights /= weights.sum(axis=1, keepdims=True)
-        self.centre = (weights * means).sum(axis=1)
-        self.of_process, self.of_session = (
-            (weights**2 / counts).sum(axis=1),
-            (weights**2).sum(axis=1),
-        )
-        ratio = session.value / process.value
-        self.worth = 1 / (self.of_process + ratio**2 * (1 + self.of_session))
 
     @property
     def alone(self) -> bool:
         """Whether sessions are of one process each."""
         return self.inside == 0 and self.between > 0
 
+    @property
+    def few(self) -> bool:
+        """Whether sessions of several processes tell of fewer than three days."""
+        return self.sessions < ENOUGH_SESSIONS and not self.alone
+
     def _lend(self, logs: Floats, kind: str) -> None:
-        self.total, self.lent, self.strange = replace(self.prior, borrowed=False), (0.0, 0.0), 0.0
+        self.lent, self.strange = (0.0, 0.0), 0.0
         if self.tests < ENOUGH_TESTS:
             return
         if self.inside:
             own = self.squares / self.inside
             self.prior = borrow(self.prior, [(float(square), self.inside) for square in own])
             if self.sessions >= ENOUGH_SESSIONS:
-                process = self._joined(self.squares, self.inside, self.prior).value ** 2
-                shown = (
-                    (self.mean_square - own) / self.typical,
-                    (self.mean_square / process - 1) / self.typical,
-                )
-                self.lent = tuple(math.sqrt(max(0.0, float(one.mean()))) for one in shown)
+                process = self.joined(self.squares, self.inside).value ** 2
+                border = special.chdtri(self.between, 1 - TRIMMED)
+                lower = special.chdtr(self.between + 2, border) / TRIMMED
+                absolute = _trimmed((self.mean_square - own) / self.typical) / lower
+                relative = (_trimmed(self.mean_square / process) / lower - 1) / self.typical
+                self.lent = math.sqrt(max(0.0, absolute)), math.sqrt(max(0.0, relative))
         elif self.between:
-            self.total = borrow(
+            self.prior = borrow(
                 self.prior, [(float(square), self.between) for square in self.mean_square]
             )
-        middle = np.median(logs, axis=1, keepdims=True)
-        self.strange = float(np.mean(logs - middle > math.log1p(STRANGE[kind])))
+        away = logs - np.median(logs, axis=1, keepdims=True)
+        deviation = NORMAL_DEVIATION * np.median(np.abs(away), axis=1, keepdims=True)
+        border = np.maximum(math.log1p(STRANGE[kind]), STRANGE_DEVIATIONS * deviation)
+        self.strange = float(np.mean(away > border))
 
-    def _joined(self, squares: Floats, freedom: int, prior: Prior) -> Spread:
+    def joined(self, squares: Floats, freedom: int) -> Spread:
+        """What tests tell by themselves, with the prior."""
+        prior = self.prior
         joined = np.sqrt((squares + prior.freedom * prior.process**2) / (freedom + prior.freedom))
         joined = np.maximum(joined, LEAST_SPREAD)
         if not freedom or prior.borrowed:
@@ -141,59 +144,15 @@ class Baseline:
             np.where(own, freedom, freedom + prior.freedom),
         )
 
-    def together(self) -> Spread:
-        """Between sessions of one process each."""
-        return self._joined(self.mean_square * self.between, self.between, self.total)
-
-    def process(self, squares: Floats, more: int) -> Spread:
+    def pooled(self, squares: Floats, more: int) -> Spread:
         """Between processes, with what new ones show: a sum of squares and its degrees of freedom."""
         if self.alone:
-            total = self.together()
-            if not more:
-                return total
-            new = squares / more
-            pooled = np.sqrt((squares + total.freedom * total.value**2) / (more + total.freedom))
-            apart = total.value**2 > new
-            own = np.maximum(LEAST_SPREAD, np.sqrt(new))
-            return Spread(np.where(apart, own, pooled), np.where(apart, more, more + total.freedom))
-        squares, freedom = self.squares + squares, self.inside + more
-        found = self._joined(squares, freedom, self.prior)
-        if not self.between:
-            return found
-        merged = self._joined(
-            squares + self.mean_square * self.between, freedom + self.between, self.prior
-        )
-        alike = self.mean_square * freedom <= squares
-        return Spread(
-            np.where(alike, merged.value, found.value),
-            np.where(alike, merged.freedom, found.freedom),
-        )
+            return self.joined(self.mean_square * self.between + squares, self.between + more)
+        return self.joined(self.squares + squares, self.inside + more)
 
-    def session(self, process: Spread, more: int) -> Spread:
-        """Between sessions."""
-        square, count, freedom = (
-            self.mean_square,
-            self.typical,
-            np.full(self.tests, float(self.between)),
-        )
-        if self.alone:
-            if not more:
-                return Spread(np.zeros(self.tests), np.full(self.tests, math.inf))
-            total = self.together()
-            square, count, freedom = total.value**2, 1.0, total.freedom
-        own = (
-            np.sqrt(np.maximum(0.0, square - process.value**2) / count)
-            if self.between
-            else np.zeros(self.tests)
-        )
-        if self.sessions < ENOUGH_SESSIONS:
-            least = np.full(self.tests, ASSUMED_SESSION * self.prior.session)
-        else:
-            least = np.maximum(
-                self.prior.session, np.minimum(self.lent[0], self.lent[1] * process.value)
-            )
-        mixed = np.sqrt((freedom * own**2 + PRIOR_FREEDOM * least**2) / (freedom + PRIOR_FREEDOM))
-        return Spread(np.maximum(own, mixed), freedom + PRIOR_FREEDOM)
+
+def _trimmed(values: Floats) -> float:
+    return float(np.sort(values)[: math.ceil(TRIMMED * len(values))].mean())
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,103 +182,99 @@ class Look:
 
 def default_looks(baseline: Baseline) -> Looks:
     """As `verdicts.default_looks`."""
-    enough = fewest_red(baseline.processes, baseline.strange, FEWEST_RED) <= FEWEST_RED
-    return Looks(FEWEST_RED if enough else MOST_ROUNDS, slow_only=True)
+    needed = fewest_red(baseline.processes, baseline.strange)
+    sure = baseline.processes >= ENOUGH_KNOWN and not baseline.few
+    return Looks(SECOND_LOOK if sure and needed <= SECOND_LOOK else MOST_ROUNDS, slow_only=True)
 
 
 def look(baseline: Baseline, new: Floats, count: int, rule: Rule) -> Look:
     """The verdicts after so many new processes, [tests, processes], of one session."""
-    seen = new[:, :count]
+    seen, looks = new[:, :count], rule.looks
     mean = seen.mean(axis=1)
     squares = ((seen - mean[:, None]) ** 2).sum(axis=1)
     estimate = mean - baseline.centre
     process, error, freedom = _error(baseline, squares, count, rule)
-    looks, limit, worthy = (
-        rule.looks,
-        math.log1p(rule.tolerance),
-        math.log1p(WORTH_REPORTING * rule.tolerance),
-    )
+    limit, worthy = math.log1p(rule.tolerance), math.log1p(WORTH_REPORTING * rule.tolerance)
     p = special.stdtr(freedom, (worthy - estimate) / error)
-    fewest = fewest_red(baseline.processes, baseline.strange, looks.most)
-    unseen = (mean - worthy > baseline.slowest) | (count >= ENOUGH_TO_REPEAT)
+    fewest = fewest_red(baseline.processes, baseline.strange)
+    unseen = (mean - worthy > baseline.slowest) | (count >= SECOND_LOOK)
     hot = np.zeros(len(new), dtype=bool)
     if count > 1 and baseline.firsts:
         hot = seen[:, 1:].mean(axis=1) - seen[:, 0] > HOT * process * math.sqrt(1 + 1 / (count - 1))
-    share = np.where(
-        unseen & ~hot,
-        _each(baseline.worth, lambda known: looks.red_share(count, known, fewest)),
-        0.0,
+    may = unseen & ~hot & (looks.due(count) and count >= fewest)
+    spent = np.where(may, np.minimum(1.0, p * looks.red_looks(fewest)), 1.0)
+    improved, passed, far = (
+        special.stdtrit(freedom, 1 - level) * error for level in looks.levels(count)
     )
-    spent = np.where(share > 0, np.minimum(1.0, p / np.where(share > 0, share, 1.0)), 1.0)
-    levels = [
-        _each(baseline.worth, lambda known, of=of: of(count, known))
-        for of in (looks.improved_level, looks.pass_level, looks.far_level)
-    ]
-    improved, passed, far = (special.stdtrit(freedom, 1 - level) * error for level in levels)
     kind = np.select(
         [
             (estimate > limit) & (spent <= FALSE_RED / max(len(new), FEWEST_TESTS)),
+            np.full(len(new), not looks.due(count)),
             estimate + improved < -limit,
             (estimate + passed < limit) & (estimate + far < math.log1p(2 * rule.tolerance)),
         ],
-        [REGRESSED, IMPROVED, PASSED],
+        [REGRESSED, INCONCLUSIVE, IMPROVED, PASSED],
         INCONCLUSIVE,
     )
     still = kind == INCONCLUSIVE
-    futile = still & ~_may_decide(
-        baseline, estimate, (process, error, freedom), count, rule, fewest
-    )
+    futile = still & ~_may_decide(baseline, estimate, (process, error, freedom), count, rule)
     return Look(kind, spent, still & (estimate > limit) & (spent <= FALSE_RED), futile)
-
-
-def _each(known: Floats, of: Callable[[float], float]) -> Floats:
-    """What a plan says of each reference; it rounds what they are worth, so that few differ."""
-    steps = np.round(np.log2(np.clip(known, LEAST_KNOWN, MOST_KNOWN)) * STEPS)
-    unique, inverse = np.unique(steps, return_inverse=True)
-    return np.array([of(2.0 ** (step / STEPS)) for step in unique])[inverse]
 
 
 def _error(
     baseline: Baseline, squares: Floats, count: int, rule: Rule
 ) -> tuple[Floats, Floats, Floats]:
     """[tests]: the spread between new processes, the standard error of the difference, its degrees of freedom."""
-    process = baseline.process(squares, count - 1)
-    value, before = process.value, process.value
-    parts = [(value**2 * (1 / count + baseline.of_process), process.freedom)]
-    if count > FEWEST_UNEQUAL and baseline.inside >= FEWEST_UNEQUAL:
-        own = np.maximum(LEAST_SPREAD**2, squares / (count - 1))
-        old = np.maximum(LEAST_SPREAD**2, baseline.squares / baseline.inside)
-        apart = special.fdtrc(count - 1, baseline.inside, own / old) <= UNEQUAL
-        value, before = np.where(apart, np.sqrt(own), value), np.where(apart, np.sqrt(old), value)
-        parts = [
-            (
-                np.where(apart, own / count, parts[0][0]),
-                np.where(apart, count - 1, process.freedom),
-            ),
-            (
-                np.where(apart, old * baseline.of_process, 0.0),
-                np.full(len(squares), float(baseline.inside)),
-            ),
-        ]
-        process = Spread(before, process.freedom)
-    session = baseline.session(process, count - 1)
-    between = session.value**2 * (1 + baseline.of_session)
+    process, known = baseline.pooled(squares, count - 1), baseline.processes
+    new, prior = process.value, baseline.prior
+    parts = [(process.value**2 * (1 / count + 1 / known), process.freedom)]
+    sessions = 1 + (0.0 if baseline.alone else 1 / baseline.equal_sessions)
     if baseline.alone:
-        total = baseline.together()
-        split = value < total.value
-        parts = [
-            (np.where(split, value**2 / count, parts[0][0]), process.freedom),
-            (np.where(split, total.value**2 * baseline.of_process, 0.0), total.freedom),
-        ]
-        between = np.where(split, session.value**2, between)
-    parts.append((between, session.freedom))
+        session, doubtful = _between_single(baseline, squares, count, process), 0.0
+        session_freedom = math.inf
+    elif baseline.few:
+        assumed = ASSUMED_SESSION * prior.session
+        own = np.sqrt(np.maximum(0.0, baseline.mean_square - process.value**2) / baseline.typical)
+        session = np.maximum(assumed, own) if baseline.between else np.full(len(squares), assumed)
+        doubtful, session_freedom = session**2, PRIOR_FREEDOM + baseline.between
+        if count > 1:
+            mine = np.sqrt(squares / (count - 1))
+            wider = mine > process.value
+            new = np.where(wider, mine, process.value)
+            both = process.value**2 * (1 / count + 1 / known)
+            parts = [
+                (
+                    np.where(wider, mine**2 / count, both),
+                    np.where(wider, count - 1, process.freedom),
+                ),
+                (np.where(wider, process.value**2 / known, 0.0), process.freedom),
+            ]
+    else:
+        own = np.maximum(0.0, baseline.mean_square - process.value**2) / baseline.typical
+        lent = np.sqrt(baseline.lent[0] * baseline.lent[1] * process.value)
+        least = np.maximum(np.maximum(prior.session, lent), process.value * math.sqrt(LEAST_SHARE))
+        session_freedom = baseline.between + PRIOR_FREEDOM
+        mixed = (baseline.between * own + PRIOR_FREEDOM * least**2) / session_freedom
+        session = np.maximum(np.sqrt(mixed), least)
+        doubtful = session**2 - prior.session**2
     if rule.device:
-        parts.append(
-            (np.full(len(squares), 2 * baseline.prior.device**2), np.full(len(squares), math.inf))
-        )
-    variance = np.sum([part for part, _ in parts], axis=0)
+        parts.append((np.full(len(squares), 2 * prior.device**2), np.full(len(squares), math.inf)))
+    variance = np.sum([part for part, _ in parts], axis=0) + session**2 * sessions
     doubt = np.sum([part**2 / freedom for part, freedom in parts], axis=0)
-    return value, np.sqrt(variance), variance**2 / doubt
+    doubt = doubt + (doubtful * sessions) ** 2 / session_freedom
+    return new, np.sqrt(variance), variance**2 / doubt
+
+
+def _between_single(baseline: Baseline, squares: Floats, count: int, process: Spread) -> Floats:
+    """Between sessions of which the baseline's hold one process each, [tests]."""
+    if count == 1:
+        return np.zeros(len(squares))
+    least = np.maximum(baseline.prior.session, process.value * math.sqrt(LEAST_SHARE_ALONE))
+    total = baseline.joined(baseline.mean_square * baseline.between, baseline.between)
+    new = np.maximum(LEAST_SPREAD**2, squares / (count - 1))
+    apart = special.fdtrc(total.freedom, count - 1, total.value**2 / new) < TOLD_APART
+    rest = np.sqrt(np.maximum(0.0, total.value**2 - new))
+    return np.asarray(np.where(apart, np.maximum(least, rest), least))
 
 
 def _may_decide(
@@ -328,23 +283,24 @@ def _may_decide(
     known: tuple[Floats, Floats, Floats],
     count: int,
     rule: Rule,
-    fewest: int,
 ) -> Flags:
-    looks, most = rule.looks, rule.looks.most
+    looks, most, limit = rule.looks, rule.looks.most, math.log1p(rule.tolerance)
     process, error, freedom = known
     if count >= most or looks.ended:
         return np.zeros(len(estimate), dtype=bool)
-    limit, worthy = math.log1p(rule.tolerance), math.log1p(WORTH_REPORTING * rule.tolerance)
-    error = np.sqrt(np.maximum(error**2 + process**2 * (1 / most - 1 / count), 1e-12))
-    freedom = freedom + (most - count)
+    slow = estimate > limit
+    if not looks.due(count):
+        return np.ones(len(estimate), dtype=bool)
+    if looks.slow_only:
+        return np.asarray(slow)
+    variance = error**2 + process**2 * (1 / most - 1 / count)
+    if baseline.alone and count == 1:
+        least = np.maximum(baseline.prior.session, process * math.sqrt(LEAST_SHARE_ALONE))
+        variance = variance + least**2
+    error = np.sqrt(np.maximum(variance, 1e-12))
     play = PLAY * process * math.sqrt(1 / count - 1 / most)
-    passed = _each(baseline.worth, lambda worth: looks.pass_level(most, worth))
-    green = estimate - play + special.stdtrit(freedom, 1 - passed) * error < limit
-    level = FALSE_RED * _each(baseline.worth, lambda worth: looks.red_share(most, worth, fewest))
-    surely = special.stdtrit(freedom, 1 - np.where(level > 0, level, 0.5)) * error
-    red = (level > 0) & (estimate + play > limit) & (estimate + play - worthy > surely)
-    slow = (estimate > limit) if looks.slow_only else np.ones(len(estimate), dtype=bool)
-    return np.asarray(slow & (green | red))
+    bound = special.stdtrit(freedom + (most - count), 1 - looks.levels(most)[1]) * error
+    return np.asarray(slow | (estimate - play + bound < limit))
 
 
 @dataclass(slots=True)
@@ -367,7 +323,7 @@ def run(baseline: Baseline, new: Floats, rule: Rule) -> Course:
     kinds, processes = np.zeros(tests, dtype=int), np.zeros(tests, dtype=int)
     spent, may, futile = np.ones(tests), np.zeros(tests, dtype=bool), np.zeros(tests, dtype=bool)
     held, course = np.ones(tests, dtype=bool), Course(kinds, processes, [])
-    for count in range(1, most + 1):
+    for count in rule.looks.counts:
         asked = held & (kinds == INCONCLUSIVE) & ~futile
         if not asked.any():
             break
@@ -411,15 +367,16 @@ def each_alone(
     baseline: Baseline, new: Floats, slowdown: float, rule: Rule, course: Course
 ) -> Kinds:
     """The verdict on each test where it alone is slower, all others as they were in `course`, look by look."""
-    slower, tests, most = new + math.log1p(slowdown), len(new), min(rule.looks.most, new.shape[1])
+    slower, tests = new + math.log1p(slowdown), len(new)
     kinds, processes = np.full(tests, -1), np.zeros(tests, dtype=int)
 
     def red(index: int, p: float, count: int) -> bool:
-        others = course.spent[min(count, len(course.spent)) - 1].copy()
+        looked = rule.looks.counts.index(count)
+        others = course.spent[min(looked, len(course.spent) - 1)].copy()
         others[index] = p
         return bool(adjusted(others)[index] <= FALSE_RED)
 
-    for count in range(1, most + 1):
+    for count in rule.looks.counts:
         asked = kinds == -1
         if not asked.any():
             break
@@ -437,7 +394,7 @@ def each_alone(
     for count in np.unique(processes[kinds == -2]):
         found = look(baseline, slower, int(count), ended)
         for index in np.flatnonzero((kinds == -2) & (processes == count)):
-            may = found.may_be_red[index] and red(index, found.spent[index], most)
+            may = found.may_be_red[index] and red(index, found.spent[index], rule.looks.counts[-1])
             kinds[index] = REGRESSED if may else found.kind[index]
     return kinds
 

@@ -13,7 +13,7 @@ from pytest_roofline.stats.spread import Group, lend, priors
 from pytest_roofline.stats.verdicts import default_looks, judge, settle
 
 KINDS = {"INCONCLUSIVE": 0, "REGRESSED": 1, "IMPROVED": 2, "PASSED": 3}
-PLANS = (Looks(12), Looks(3, slow_only=True), Looks(1), Looks(5, ended=True))
+PLANS = (Looks(12), Looks(5, slow_only=True), Looks(1), Looks(5, ended=True))
 SHAPES = [(1,), (5,), (1, 1), (1, 1, 1), (1,) * 5, (1,) * 14, (5, 5, 5), (3, 1, 2)]
 
 

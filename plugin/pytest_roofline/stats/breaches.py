@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 
 from ..core.units import count, format_tolerance
 from .limits import Limit
-from .looks import FEWEST_RED, MOST_ROUNDS, PLAY, WORTHWHILE, Looks, needs_processes
-from .spread import Group, Prior, Spread, process_spread, session_spread, within
-from .stats import CONFIDENCE, Centre, centre_of, error_at, quantile
+from .looks import FEWEST_RED, MOST_ROUNDS, WORTHWHILE, Looks, needs_processes
+from .outlook import PLAY
+from .spread import Group, Prior, Spread, sittings, within
+from .stats import CONFIDENCE, centre_of, quantile, spreads_of
 
-# A published limit has no processes behind it and no error: as a reference of very many.
-KNOWN_LIMIT = 10_000
 # A first process is sure by itself where it would be with processes so many times as far apart as is assumed: half the
 # speed needs no second one.
 FAR_APART = 5
@@ -57,8 +56,9 @@ class Breach:
         return f"{of * (self.devices > 1)}{count(self.processes, 'process', 'es')} ({spread})"
 
     def error_at(self, processes: int) -> float:
-        """The standard error with so many processes."""
-        return error_at(processes, self.error, self.process.value, self.processes)
+        """Return the standard error with so many processes."""
+        variance = self.error**2 + self.process.value**2 * (1 / processes - 1 / self.processes)
+        return math.sqrt(max(variance, 1e-12))
 
 
 def hold(
@@ -81,36 +81,28 @@ def _worst(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Br
 
 
 def _hold(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Breach:
-    process = process_spread([], new, prior)
-    session = session_spread([], new, process, prior, assumed=1)
-    centre = centre_of(new, process, session)
-    error, freedom = _error(centre, process, session)
-    count = sum(len(group.medians_s) for group in new)
+    centre = centre_of(new)
+    spreads = spreads_of([], sittings(new), prior)
+    process = spreads.process
+    # What is assumed of sessions is known no better than what is assumed of processes.
+    session = 0.0 if spreads.alone else max(prior.session, spreads.own_session)
+    within_s, between_s = process.value**2 / centre.processes, session**2 / centre.sessions
+    looked = looks.due(centre.processes)
     # Not red by what is merely assumed of one process where a second may follow.
-    fewest = min(FEWEST_RED, count if looks.ended else looks.most)
+    fewest = min(FEWEST_RED, centre.processes if looks.ended else looks.most)
     guessed = within(new)[1] == 0 and len(new) == 1 and looks.most > 1 and not looks.ended
+    may_be_red = looked and not guessed and centre.processes >= fewest
     return Breach(
         limit=limit,
         estimate=centre.value - math.log(limit.seconds),
-        error=error,
-        freedom=freedom,
+        error=math.sqrt(within_s + between_s),
+        freedom=process.freedom,
         process=process,
-        processes=count,
+        processes=centre.processes,
         sessions=len(new),
-        share=0.0 if guessed else looks.red_share(count, KNOWN_LIMIT, fewest),
+        share=1 / looks.red_looks(fewest) if may_be_red else 0.0,
         device=new[0].device,
     )
-
-
-def _error(centre: Centre, process: Spread, session: Spread) -> tuple[float, float]:
-    """The standard error and its degrees of freedom (Satterthwaite's)."""
-    within_s, between_s = process.value**2 * centre.process, session.value**2 * centre.session
-    variance = within_s + between_s
-    if math.isinf(session.freedom) or session.origin.startswith("prior"):
-        # What is assumed of sessions is known no better than what is assumed of processes.
-        return math.sqrt(variance), process.freedom
-    doubt = within_s**2 / process.freedom + between_s**2 / session.freedom
-    return math.sqrt(variance), variance**2 / doubt
 
 
 def _bound(share: float, freedom: float) -> float:
@@ -141,9 +133,10 @@ def _remedy(breach: Breach, looks: Looks) -> str:
 
 def _decides(breach: Breach, looks: Looks, processes: int, estimate: float) -> bool:
     """Whether so many processes would be red, if their centre lay there."""
-    share = looks.red_share(processes, KNOWN_LIMIT, min(FEWEST_RED, looks.most))
+    fewest = min(FEWEST_RED, looks.most)
     freedom = breach.freedom + processes - breach.processes
-    return share > 0 and estimate > _bound(share, freedom) * breach.error_at(processes)
+    bound = _bound(1 / looks.red_looks(fewest), freedom)
+    return processes >= fewest and estimate > bound * breach.error_at(processes)
 
 
 def may_decide(breach: Breach, looks: Looks) -> bool:
@@ -151,5 +144,7 @@ def may_decide(breach: Breach, looks: Looks) -> bool:
     count, most = breach.processes, looks.most
     if count >= most or looks.ended:
         return False
+    if not looks.due(count):
+        return True
     play = PLAY * breach.process.value * math.sqrt(1 / count - 1 / most)
     return breach.estimate <= play or _decides(breach, looks, most, breach.estimate + play)

@@ -12,7 +12,7 @@ from ..core.judgements import Judgement
 from ..core.keys import JOB_METRIC, Key
 from ..core.records import CurveSummary, Measurement
 from ..core.rows import Row
-from .looks import FALSE_IMPROVED, FALSE_PASS
+from .looks import FIRST_LEVELS
 from .stats import CONFIDENCE, quantile
 from .verdicts import Kind, kind_unless_red
 
@@ -169,7 +169,7 @@ def _judge_curve(
     freedom = min(math.inf if one.freedom is None else one.freedom for one in judged)
     tolerance = min(one.tolerance for one in judged)
     # The far bound is that of PASSED itself, as half of all is no demand.
-    levels = FALSE_IMPROVED, FALSE_PASS, 0.5
+    levels = (*FIRST_LEVELS[:2], 0.5)
     kind = kind_unless_red(
         estimate, lambda confidence: quantile(confidence, freedom) * error, tolerance, levels
     )

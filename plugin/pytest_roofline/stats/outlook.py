@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 
 from ..core.errors import MOST_TOLERANCE, WIDE_TOLERANCE
 from ..core.units import format_percent, format_tolerance
-from .looks import FALSE_RED, FEWEST_TESTS, MOST_ROUNDS, PLAY, WORTHWHILE, Looks, needs_processes
+from .looks import (
+    FALSE_RED,
+    FEWEST_TESTS,
+    SECOND_LOOK,
+    WORTHWHILE,
+    Looks,
+    needs_processes,
+)
 from .spread import ENOUGH_SESSIONS, Group, Prior, priors, sittings
 from .stats import CONFIDENCE, Difference, error_at, growth, quantile
 
@@ -19,8 +26,8 @@ DEFAULT_TOLERANCE = DEFAULT_TOLERANCES["device"]
 # The smallest slowdown worth reporting, as a share of the tolerance: red must be surely more than this.
 WORTH_REPORTING = 0.4
 POWER = 0.8
-# So many processes are hardly all in a mode that few of the baseline's were in.
-ENOUGH_TO_REPEAT = 5
+# How far the processes to come may move the centre, in standard errors, before a run is given up.
+PLAY = 1.0
 # Fewer standard errors from the tolerance than this, and more processes alone will not tell.
 NEAR = 3.0
 
@@ -120,80 +127,54 @@ class Outlook:
         return self.found.estimate > self.limit
 
     def error_at(self, processes: int) -> float:
-        """The standard error with so many new processes."""
-        return error_at(processes, self.found.error, self.found.process.value, self.count)
+        """Return the standard error with so many new processes."""
+        return error_at(processes, self.found, self.count)
 
     @property
     def reach(self) -> float | None:
         """The slowdown that is found 80 times in 100 after all rounds: beyond the tolerance, surely worth reporting."""
         looks = self.policy.looks
         most = self.count if looks.ended else max(self.count, looks.most)
-        level = self._red_level(looks, most)
-        if not level:
+        if most < self.fewest:
             return None
-        error, freedom = self._foreseen(most)
-        least = self.worthy + quantile(1 - level, freedom) * error
+        error, freedom = self.error_at(most), self.found.freedom + (most - self.count)
+        least = self.worthy + quantile(1 - self._red_level, freedom) * error
         return growth(max(self.limit, least) + quantile(POWER, freedom) * error)
 
-    def _red_level(self, looks: Looks, processes: int) -> float:
-        share = looks.red_share(processes, self.found.worth, self.fewest)
-        return FALSE_RED * share / max(self.policy.comparisons, FEWEST_TESTS)
-
-    def _foreseen(self, processes: int) -> tuple[float, float]:
-        """The standard error with so many new processes, and its degrees of freedom (Satterthwaite's).
-
-        More processes tell of the spread between processes alone. Where one-process sessions show what lies between
-        processes and sessions in one sum, a quarter of it is taken to lie between sessions.
-        """
-        found, more = self.found, processes - self.count
-        whole = found.process.value**2
-        rest, freedom = found.error**2 - whole / self.count, found.process.freedom + more
-        apart = not math.isinf(found.session.freedom)
-        if more and not apart:
-            between = min(whole, max(self.policy.prior.session**2, whole / 4))
-            rest, whole, freedom = rest + between, whole - between, more
-        new, rest = whole / processes, max(rest, 1e-12)
-        known = found.freedom if apart or not more else found.process.freedom
-        return math.sqrt(new + rest), (new + rest) ** 2 / (new**2 / freedom + rest**2 / known)
+    @property
+    def _red_level(self) -> float:
+        """The level that one test of the run is held to if no other is slower."""
+        tests = max(self.policy.comparisons, FEWEST_TESTS)
+        return FALSE_RED / tests / self.policy.looks.red_looks(self.fewest)
 
     @property
     def may_decide(self) -> bool:
-        """Whether a last look could be green or red, if the processes to come move the centre by two errors."""
-        found, looks, count = self.found, self.policy.looks, self.count
-        most = looks.most
-        if count >= most or looks.ended or (looks.slow_only and not self.looks_slow):
+        """Whether a later look could decide: red for what looks slow, or green if its centre moves by one error."""
+        looks, count, most = self.policy.looks, self.count, self.policy.looks.most
+        if count >= most or looks.ended:
             return False
-        error, freedom = self.error_at(most), found.freedom + (most - count)
-        play = PLAY * found.process.value * math.sqrt(1 / count - 1 / most)
-        green = (
-            found.estimate
-            - play
-            + quantile(1 - looks.pass_level(most, found.worth), freedom) * error
-            < self.limit
-        )
-        level = FALSE_RED * looks.red_share(most, found.worth, self.fewest)
-        surely = (
-            found.estimate + play - self.worthy > quantile(1 - level, freedom) * error
-            if level > 0
-            else False
-        )
-        return green or (surely and found.estimate + play > self.limit)
+        if self.looks_slow or not looks.due(count):
+            return True
+        if looks.slow_only:
+            return False
+        play = PLAY * self.found.process.value * math.sqrt(1 / count - 1 / most)
+        return self._may_pass(most, play)
+
+    def _may_pass(self, processes: int, play: float = 0.0) -> bool:
+        """Return whether so many processes would be green if the centre moved by `play`, and the spreads stayed."""
+        level = self.policy.looks.levels(processes)[1]
+        freedom = self.found.freedom + (processes - self.count)
+        bound = quantile(1 - level, freedom) * self.error_at(processes)
+        return self.found.estimate - play + bound < self.limit
 
     def _decides(self, processes: int) -> bool:
-        """Whether so many processes would be green or red, if neither the centre nor the spreads moved."""
-        found, looks = self.found, Looks(max(MOST_ROUNDS, self.policy.looks.most, processes))
-        error, freedom = self.error_at(processes), found.freedom + (processes - self.count)
-        if (
-            found.estimate + quantile(1 - looks.pass_level(processes, found.worth), freedom) * error
-            < self.limit
-        ):
+        """Return whether so many processes would be green or red, if neither the centre nor the spreads moved."""
+        if self._may_pass(processes):
             return True
-        level = self._red_level(looks, processes)
-        return (
-            level > 0
-            and self.looks_slow
-            and found.estimate - self.worthy > quantile(1 - level, freedom) * error
-        )
+        freedom = self.found.freedom + (processes - self.count)
+        bound = quantile(1 - self._red_level, freedom) * self.error_at(processes)
+        slow = self.looks_slow and processes >= self.fewest
+        return slow and self.found.estimate - self.worthy > bound
 
     @property
     def reason(self) -> str:
@@ -209,7 +190,7 @@ class Outlook:
             return (
                 f"looks {slower} slower, but its further rounds are {_share(growth(self.hot))} slower than its first "
                 "process, and the baseline holds first processes alone: heat, or another trace of the rounds before; "
-                f"record the baseline with --roofline-rounds={ENOUGH_TO_REPEAT}; {said}"
+                f"record the baseline with --roofline-rounds={SECOND_LOOK}; {said}"
             )
         if self.looks_slow and count < self.fewest:
             needed = f"red needs {self.fewest} processes against a baseline of {len(self.reference.medians_s)}"
@@ -220,7 +201,7 @@ class Outlook:
     def _wider(self) -> str:
         """The tolerance that could be judged, where the test does not look slow."""
         found, most = self.found, max(self.count, self.policy.looks.most)
-        level = self.policy.looks.pass_level(most, found.worth)
+        level = self.policy.looks.levels(most)[1]
         widest = found.estimate + quantile(1 - level, found.freedom) * self.error_at(most)
         percent = max(math.ceil(growth(widest) * 100), math.floor(self.policy.tolerance * 100) + 1)
         if self.looks_slow or percent > 100 * MOST_TOLERANCE:

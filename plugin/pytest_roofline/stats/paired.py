@@ -18,7 +18,7 @@ import numpy.typing as npt
 from scipy import special
 
 from ..core.units import format_percent
-from .looks import FALSE_RED, FEWEST_TESTS, PLAY, WORTHWHILE, Looks, spent_p
+from .looks import FALSE_RED, FEWEST_TESTS, LATER_LEVELS, WORTHWHILE
 from .outlook import WORTH_REPORTING, detectable
 from .spread import LEAST_SPREAD, Prior, Spread, borrow, priors, with_lent
 from .stats import CONFIDENCE, Difference, growth, quantile
@@ -35,8 +35,8 @@ FEWEST_BLOCKS = 2
 # Of processes in two modes, each as likely as the other, four a side are parted just as the sides are once in 256
 # tests, eight a side once in 65,536: fewer turn nothing red, unless all tests of the run spread alike.
 FEWEST_BLOCKS_RED = 4
-# Of the spending of chances: other tests tell early how far processes spread, so that early looks get their full share.
-EXPONENT = 1.0
+# How far the blocks to come may move the estimate, in standard errors, before a test is given up.
+PLAY = 2.0
 # Of tests that spreads are alike, in all and in the widest: modes, tails and outliers make them small.
 ALIKE = 0.005
 
@@ -71,6 +71,22 @@ class Paired:
     verdict: Verdict
     control: float | None
     open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Looks:
+    """The looks at a run of at most so many blocks: one after each, and each has a chance of error of its own.
+
+    Args:
+        ended: whether this look is the last although more were planned.
+    """
+
+    most: int
+    ended: bool = False
+
+    def share(self, fewest: int) -> float:
+        """Return the share of a chance that one look may take, where the first is after so many blocks."""
+        return 1 / max(1, self.most - fewest + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +148,7 @@ def judge_paired(
     """
     told = {name: _told(blocks) for name, blocks in tests.items()}
     lent, alike = _lent([one for one in told.values() if one is not None])
-    looks = Looks(max(1, most // A_SIDE), ended=ended, exponent=EXPONENT)
+    looks = _Looks(max(1, most // A_SIDE), ended)
     fewest = FEWEST_BLOCKS if alike else FEWEST_BLOCKS_RED
     alone, wanted = {}, {}
     for name, one in told.items():
@@ -147,7 +163,7 @@ def judge_paired(
         mine = lent if lent.borrowed and not (alike and one.beyond(lent.process) < ALIKE) else None
         alone[name] = _judge(one, mine, tolerances[name], looks, fewest)
         more = one.blocks < looks.most and not ended
-        wanted[name] = more and _may_decide(alone[name], looks, one.blocks, fewest, len(tests))
+        wanted[name] = more and _may_decide(alone[name], one, looks, fewest, len(tests))
     found = {}
     for name, verdict in settle(alone, len(tests)).items():
         one, still = told[name], verdict.kind is Kind.INCONCLUSIVE
@@ -241,19 +257,15 @@ def _lent(told: Sequence[_Told]) -> tuple[Prior, bool]:
     return replace(lent, process=pooled, freedom=float(freedom)), True
 
 
-def _judge(told: _Told, lent: Prior | None, tolerance: float, looks: Looks, fewest: int) -> Verdict:
+def _judge(
+    told: _Told, lent: Prior | None, tolerance: float, looks: _Looks, fewest: int
+) -> Verdict:
     """All but REGRESSED, which follows from all tests together."""
     found, blocks = _difference(told, lent), told.blocks
     p = found.p_slower_than(math.log1p(WORTH_REPORTING * tolerance))
     kind = Kind.INCONCLUSIVE
     if blocks >= min(FEWEST_BLOCKS, looks.most):
-        levels = [
-            level(blocks, math.inf)
-            for level in (looks.improved_level, looks.pass_level, looks.far_level)
-        ]
-        kind = kind_unless_red(
-            found.estimate, found.bound, tolerance, (levels[0], levels[1], levels[2])
-        )
+        kind = kind_unless_red(found.estimate, found.bound, tolerance, LATER_LEVELS)
     if kind is Kind.IMPROVED and blocks < fewest:
         kind = Kind.INCONCLUSIVE
     return Verdict(
@@ -262,7 +274,7 @@ def _judge(told: _Told, lent: Prior | None, tolerance: float, looks: Looks, fewe
         estimate=found.estimate,
         interval=found.interval(CONFIDENCE),
         p=p,
-        p_spent=spent_p(p, looks.red_share(blocks, math.inf, fewest) if blocks else 0.0),
+        p_spent=min(1.0, p / looks.share(fewest)) if blocks >= min(fewest, looks.most) else 1.0,
         difference=found,
         processes=len(told.seconds["B"]),
         mde=detectable(found),
@@ -286,27 +298,24 @@ def _difference(told: _Told, lent: Prior | None) -> Difference:
         new_s=sides["B"],
         reference_s=sides["A"],
         paired=True,
-        worth=told.design.worth,
     )
 
 
-def _may_decide(verdict: Verdict, looks: Looks, blocks: int, fewest: int, tests: int) -> bool:
+def _may_decide(verdict: Verdict, told: _Told, looks: _Looks, fewest: int, tests: int) -> bool:
     """Whether the last look could decide, if the blocks to come move the estimate by two errors."""
-    found, most = verdict.difference, looks.most
+    found, most, blocks = verdict.difference, looks.most, told.blocks
     assert found is not None
     if blocks < FEWEST_BLOCKS:
         return True
-    error = found.error * math.sqrt(found.worth / (A_SIDE * most))
+    error = found.error * math.sqrt(told.design.worth / (A_SIDE * most))
     freedom = found.freedom + 3 * (most - blocks)
     play = PLAY * math.sqrt(max(0.0, found.error**2 - error**2))
     limit, worthy = math.log1p(verdict.tolerance), math.log1p(WORTH_REPORTING * verdict.tolerance)
     fastest, slowest = found.estimate - play, found.estimate + play
     # What could end as IMPROVED could end as PASSED.
-    if fastest + quantile(1 - looks.pass_level(most, math.inf), freedom) * error < limit:
+    if fastest + quantile(1 - LATER_LEVELS[1], freedom) * error < limit:
         return True
-    level = (
-        FALSE_RED * looks.red_share(most, math.inf, min(fewest, most)) / max(tests, FEWEST_TESTS)
-    )
+    level = FALSE_RED * looks.share(min(fewest, most)) / max(tests, FEWEST_TESTS)
     return slowest > limit and slowest - worthy > quantile(1 - level, freedom) * error
 
 

@@ -23,23 +23,31 @@ PRIOR_FREEDOM = 4.0
 LEAST_SPREAD = 1e-4
 # Sessions that begin so soon one after the other may share a boot, a driver load and a temperature: one sitting.
 ONE_SITTING = datetime.timedelta(hours=6)
-# What is assumed of sessions where fewer than three tell, as a multiple of the least that is believed of them.
-ASSUMED_SESSION = 2
+# Of sessions where fewer than three tell, as a multiple of the least that is believed of them.
+ASSUMED_SESSION = 1.5
 # Fewer sessions than this say too little of how sessions differ.
 ENOUGH_SESSIONS = 3
-# The new processes spread more than the reference's, beyond chance: the two are no longer pooled.
-UNEQUAL = 0.01
-FEWEST_UNEQUAL = 3
+# Sessions differ at least by this share of what processes do, as variances: where they hold several processes each, and
+# where they hold one, so that the two cannot be told apart.
+LEAST_SHARE, LEAST_SHARE_ALONE = 1 / 16, 1 / 10
+# New processes that agree better than sessions of one process did, with less than this chance, tell the two apart.
+TOLD_APART = 0.1
 # Fewer tests than this say too little of how their spreads differ.
 ENOUGH_TESTS = 8
+# Of tests in the order of how far their sessions lie apart, so many tell what all share: one odd session does not.
+TRIMMED = 0.8
 # Less than this is nothing: the root would lie beyond all bounds.
 LEAST_EXCESS = 1e-5
 # What is assumed of processes is not believed where a test's own differ by more, with less than this chance.
 UNBELIEVED = 0.05
-# A process that lies so far above the middle of its test is in another mode, whatever spread the others have.
+# A process that lies so far above the middle of its test, and so many of the test's own standard deviations, is in
+# another mode. What is noisy is not bimodal.
 STRANGE = {"device": 0.05, "host": 0.15}
+STRANGE_DEVIATIONS = 4.0
 # More degrees of freedom than this would claim that all tests of a class spread alike.
 MOST_BORROWED = 10.0
+# Of a normal distribution, the standard deviation by the median absolute deviation.
+NORMAL_DEVIATION = 1.4826
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +84,11 @@ class Prior:
 
     Args:
         process: between processes of a session.
-        session: between sessions, the least that is believed; of fewer than three sessions twice as much is assumed.
+        session: between sessions, the least that is believed; of fewer than three sessions half as much again.
         freedom: how many degrees of freedom `process` is worth.
         borrowed: whether `process` was estimated from the other tests of the run: then it is joined with a test's own.
         total: between sessions of one process each, as the other tests of the run have it.
-        lent: what other tests show between sessions, and that as a multiple of what they show between processes: of a
-            test the lower of the two is believed at least.
+        lent: what other tests show between sessions, and that as a multiple of what they show between processes.
         strange: the share of the processes behind all tests of the class that lie in another mode.
     """
 
@@ -96,9 +103,23 @@ class Prior:
     strange: float = 0.0
 
     def least_session(self, process: float) -> float:
-        """The least spread that is believed between sessions of a test with such a spread between processes."""
+        """Return the least spread that is believed between sessions of a test with such a spread between processes.
+
+        What the other tests show holds in part as it stands, in part in proportion: the geometric mean of both.
+        """
         absolute, relative = self.lent
-        return max(self.session, min(absolute, relative * process))
+        lent = math.sqrt(absolute * relative * process)
+        return max(self.session, lent, process * math.sqrt(LEAST_SHARE))
+
+    @property
+    def of_total(self) -> "Prior":
+        """What is assumed of the spread between sessions of one process each."""
+        if self.total is None:
+            return replace(self, borrowed=False)
+        total = self.total
+        return replace(
+            self, process=total.value, freedom=total.freedom, origin=total.origin, borrowed=True
+        )
 
 
 @functools.cache
@@ -165,43 +186,6 @@ def sittings(groups: Sequence[Group]) -> tuple[Group, ...]:
     return tuple(joined)
 
 
-def process_spread(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -> Spread:
-    """The spread between processes, pooled over both sides: the same machine, so the same spread."""
-    mean_square, sessions, _ = between_sessions(reference)
-    if sessions and within(reference)[1] == 0:
-        # Sessions of one process each: what lies between them holds both spreads.
-        total = total_spread(reference, prior)
-        squares, freedom = within(new)
-        if not freedom:
-            return total
-        if total.value**2 > squares / freedom:
-            return Spread(
-                max(LEAST_SPREAD, math.sqrt(squares / freedom)), "estimated, new processes", freedom
-            )
-        together = (squares + total.freedom * total.value**2) / (freedom + total.freedom)
-        return Spread(math.sqrt(together), total.origin, freedom + total.freedom)
-    squares, freedom = within([*new, *reference])
-    if sessions and mean_square * freedom <= squares:
-        # Sessions differ no more than processes do, so they tell of the same spread: the restricted maximum likelihood.
-        return with_lent(squares + mean_square * sessions, freedom + sessions, prior, "estimated")
-    return with_lent(squares, freedom, prior, "estimated")
-
-
-def total_spread(reference: Sequence[Group], prior: Prior) -> Spread:
-    """The spread between sessions of one process each, which holds what lies between sessions and between processes."""
-    mean_square, sessions, _ = between_sessions(reference)
-    if prior.total is not None:
-        lent = prior.total
-        prior = replace(
-            prior, process=lent.value, freedom=lent.freedom, origin=lent.origin, borrowed=True
-        )
-    else:
-        prior = replace(prior, borrowed=False)
-    return with_lent(
-        mean_square * sessions, sessions, prior, "estimated from sessions of one process"
-    )
-
-
 def with_lent(squares: float, freedom: int, prior: Prior, origin: str) -> Spread:
     """A test's own estimate joined with the prior, unless that is a guess and the test's own processes rule it out."""
     told = f"{origin}, {freedom} degrees of freedom"
@@ -214,59 +198,6 @@ def with_lent(squares: float, freedom: int, prior: Prior, origin: str) -> Spread
     joined = (squares + prior.freedom * prior.process**2) / (freedom + prior.freedom)
     told = f"{told}, with {prior.origin}" if freedom else prior.origin
     return Spread(max(LEAST_SPREAD, math.sqrt(joined)), told, freedom + prior.freedom)
-
-
-def unequal(new: Sequence[Group], reference: Sequence[Group]) -> tuple[Spread, Spread] | None:
-    """Both sides' own spreads, where the new processes differ more than the reference's and chance is no excuse."""
-    (new_squares, new_freedom), (old_squares, old_freedom) = within(new), within(reference)
-    if min(new_freedom, old_freedom) < FEWEST_UNEQUAL:
-        return None
-    new_square = max(LEAST_SPREAD**2, new_squares / new_freedom)
-    old_square = max(LEAST_SPREAD**2, old_squares / old_freedom)
-    if special.fdtrc(new_freedom, old_freedom, new_square / old_square) > UNEQUAL:
-        return None
-    return (
-        Spread(math.sqrt(new_square), "estimated, new processes", new_freedom),
-        Spread(math.sqrt(old_square), "estimated, baseline", old_freedom),
-    )
-
-
-def session_spread(
-    new: Sequence[Group],
-    reference: Sequence[Group],
-    process: Spread,
-    prior: Prior,
-    assumed: float = ASSUMED_SESSION,
-) -> Spread:
-    """The spread between sessions: what the reference's show, joined with the least that is believed.
-
-    Args:
-        assumed: of fewer than three sessions, as a multiple of the least that is believed.
-    """
-    mean_square, told, count = between_sessions(reference)
-    freedom: float = told
-    if told and within(reference)[1] == 0:
-        if not within(new)[1]:
-            return Spread(0.0, "within the spread between processes")
-        # What one-process sessions show in all, less what the new processes show of it.
-        total = total_spread(reference, prior)
-        mean_square, freedom, count = total.value**2, total.freedom, 1.0
-    own = math.sqrt(max(0.0, mean_square - process.value**2) / count) if freedom else 0.0
-    known = len(reference)
-    if known < ENOUGH_SESSIONS:
-        least = assumed * prior.session
-        origin = "recorded in one sitting" if known == 1 else f"{known} sessions"
-    else:
-        least, origin = prior.least_session(process.value), f"estimated, {known} sessions"
-    joined = with_prior(
-        own**2, freedom, least, origin if known >= ENOUGH_SESSIONS else f"prior, {origin}"
-    )
-    # An estimate from few sessions is zero half of the time, also where they do differ; what is larger stands.
-    return (
-        replace(joined, value=own, origin=f"estimated, {known} sessions")
-        if own > joined.value
-        else joined
-    )
 
 
 def with_prior(variance: float, freedom: float, assumed: float, origin: str) -> Spread:
@@ -304,7 +235,8 @@ def lend(prior: Prior, tests: Sequence[Sequence[Group]], kind: str = "device") -
 def _lent_sessions(prior: Prior, tests: Sequence[Sequence[Group]]) -> tuple[float, float]:
     """What tests show together between sessions, and that as a multiple of what they show between processes.
 
-    One test's estimate from three sessions is zero half of the time; the mean of many is not.
+    One test's estimate from three sessions is zero half of the time; the mean of many is not. The fifth of the tests
+    whose sessions lie furthest apart is left out: one odd session of a few tests tells nothing of the others.
     """
     # Sessions on as many devices tell nothing of how sessions differ.
     usable = [
@@ -312,28 +244,45 @@ def _lent_sessions(prior: Prior, tests: Sequence[Sequence[Group]]) -> tuple[floa
     ]
     if len(usable) < ENOUGH_TESTS:
         return 0.0, 0.0
-    absolute, relative, total = 0.0, 0.0, 0
+    absolutes, relatives = [], []
     for groups in usable:
-        mean_square, freedom, count = between_sessions(groups)
-        squares, known = within(groups)
-        process = with_lent(squares, known, prior, "").value ** 2
-        absolute += freedom * (mean_square - squares / known) / count
-        relative += freedom * (mean_square / process - 1) / count
-        total += freedom
-    return math.sqrt(max(0.0, absolute / total)), math.sqrt(max(0.0, relative / total))
+        mean_square, _, count = between_sessions(groups)
+        squares, freedom = within(groups)
+        process = with_lent(squares, freedom, prior, "").value ** 2
+        absolutes.append((mean_square - squares / freedom) / count)
+        relatives.append(mean_square / process)
+    freedom = round(fmean(between_sessions(groups)[1] for groups in usable))
+    count = fmean(between_sessions(groups)[2] for groups in usable)
+    lower = _trimmed_share(freedom)
+    absolute = max(0.0, _trimmed_mean(absolutes) / lower)
+    relative = max(0.0, (_trimmed_mean(relatives) / lower - 1) / count)
+    return math.sqrt(absolute), math.sqrt(relative)
+
+
+def _trimmed_mean(values: Sequence[float]) -> float:
+    """Return the mean of the lower four fifths."""
+    return fmean(sorted(values)[: math.ceil(TRIMMED * len(values))])
+
+
+def _trimmed_share(freedom: int) -> float:
+    """Return the mean of the lower four fifths of χ² by its mean: E[χ²; χ² < c] is f · P(χ²_{f+2} < c)."""
+    border = special.chdtri(freedom, 1 - TRIMMED)
+    return float(special.chdtr(freedom + 2, border)) / TRIMMED
 
 
 def _strange(tests: Sequence[Sequence[Group]], apart: float) -> float:
-    """The share of all processes that lie further above the middle of their test than a mode's width."""
+    """Return the share of all processes that lie in another mode than the middle of their test."""
     if len(tests) < ENOUGH_TESTS:
         return 0.0
-    found = count = 0
+    modes = count = 0
     for groups in tests:
         logs = [value for group in groups for value in group.logs]
         middle = median(logs)
-        found += sum(value - middle > math.log1p(apart) for value in logs)
+        deviation = NORMAL_DEVIATION * median(abs(value - middle) for value in logs)
+        border = middle + max(math.log1p(apart), STRANGE_DEVIATIONS * deviation)
+        modes += sum(value > border for value in logs)
         count += len(logs)
-    return found / count
+    return modes / count
 
 
 def borrow(prior: Prior, estimates: Sequence[tuple[float, int]]) -> Prior:

@@ -1,27 +1,29 @@
 """The difference between two sides of a comparison, in log seconds, with the error that it has.
 
-Var(mean) = σ_g² [if the other side is another device] + Σ w² (σ_s² + σ_p²/R) over sessions of R processes, weighted by
-how well each session is known. Where spreads are estimated, Satterthwaite's degrees of freedom go with them.
+Var = σ_p² (1/n + 1/m) + σ_s² (1/N + 1/M) of n new processes in N sessions against m in M, and σ_g² where the other side
+is another device. Where spreads are estimated, Satterthwaite's degrees of freedom go with them.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from scipy import special
 
 from .spread import (
+    ASSUMED_SESSION,
     ENOUGH_SESSIONS,
+    LEAST_SHARE_ALONE,
     LEAST_SPREAD,
+    PRIOR_FREEDOM,
+    TOLD_APART,
     Group,
     Prior,
     Spread,
-    process_spread,
-    session_spread,
+    between_sessions,
     sittings,
-    total_spread,
-    unequal,
+    with_lent,
     with_prior,
     within,
 )
@@ -41,9 +43,9 @@ class Difference:
         process: the spread between processes; of the new ones where the sides differ in it.
         device: the spread between devices; None where the same device is on both sides, or nothing tells them apart.
         paired: whether the reference holds this very device, and only that part of it was used.
-        unequal: whether the new processes spread more than the reference's.
-        worth: how many processes the reference is worth: 1/R in the error σ_p √(1/n + 1/R) of n new ones of a session,
-            by its own spreads alone.
+        unequal: whether the new processes spread more than the reference's of too few sittings.
+        hidden: the spread between sessions that further processes of the same session do not make smaller, and that
+            `process` holds as long as there is one of them.
         new_s: centre of the new side, in seconds; `reference_s` that of the part of the reference that was used.
     """
 
@@ -57,7 +59,7 @@ class Difference:
     device: Spread | None = None
     paired: bool = False
     unequal: bool = False
-    worth: float = 1.0
+    hidden: float = 0.0
 
     def bound(self, confidence: float) -> float:
         """Half the width of a one-sided bound at `confidence`, to add to or take from the estimate."""
@@ -100,66 +102,141 @@ def quantile(probability: float, freedom: float) -> float:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Spreads:
+    """Standard deviations of both sides of a comparison, as they are believed.
+
+    Args:
+        process: between processes, of the reference; `new` that of the new ones.
+        session: between sessions; `known` is the part of it that is taken as known.
+        own_session: between sessions, as these alone show it.
+        hidden: as in `Difference`.
+        alone: whether the reference's sessions hold one process each, so that `process` holds what lies between them.
+    """
+
+    process: Spread
+    new: Spread
+    session: Spread
+    known: float = 0.0
+    own_session: float = 0.0
+    hidden: float = 0.0
+    alone: bool = False
+
+
 def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -> Difference:
-    """The difference between new processes and a reference, each of at least one session with one process.
+    """Return the difference between new processes and a reference, each of at least one session with one process.
 
     Where the reference holds sessions of the new side's own device, or devices, only those are compared, paired; the
     spreads are still estimated from all. Where it does not know one of them, the spread between devices is added.
     """
-    reference = sittings(reference)
+    reference, new = sittings(reference), _new_sessions(new)
     devices, known = {group.device for group in new}, {group.device for group in reference}
     same = devices <= known
     held = [group for group in reference if group.device in devices] if same else list(reference)
-    apart = unequal(new, reference)
-    process = apart[0] if apart else process_spread(new, reference, prior)
-    before = apart[1] if apart else process
-    session = session_spread(new, reference, before, prior)
-    # Weights from the reference alone: what the new processes show must not move what they are held against.
-    alone = process_spread([], reference, prior)
-    weights = alone, session_spread([], reference, alone, prior)
-    new_centre, old_centre = centre_of(new, *weights), centre_of(held, *weights)
+    spreads = spreads_of(new, reference, prior)
+    new_centre, old_centre = centre_of(new), centre_of(held)
+    sessions = 1 / new_centre.sessions + (0 if spreads.alone else 1 / old_centre.sessions)
     parts = [
-        (process.value**2 * new_centre.process, process.freedom),
-        (before.value**2 * old_centre.process, before.freedom),
-        (session.value**2 * (new_centre.session + old_centre.session), session.freedom),
+        (spreads.new.value**2 / new_centre.processes, spreads.new.freedom),
+        (spreads.process.value**2 / old_centre.processes, spreads.process.freedom),
     ]
-    if not apart:
-        parts[:2] = [
-            (process.value**2 * (new_centre.process + old_centre.process), process.freedom)
-        ]
-    total = (
-        total_spread(reference, prior) if len(reference) > 1 and not within(reference)[1] else None
-    )
-    if total is not None and process.value < total.value:
-        # The centre of sessions of one process each is known by their total spread, however that divides.
-        parts = [
-            (process.value**2 * new_centre.process, process.freedom),
-            (total.value**2 * old_centre.process, total.freedom),
-            (session.value**2 * new_centre.session, session.freedom),
-        ]
+    if spreads.new is spreads.process:
+        parts = [(math.fsum(part for part, _ in parts), spreads.process.freedom)]
     device = None
     if not same:
         device = device_spread(held, prior)
         parts.append((device.value**2 * (new_centre.device + old_centre.device), device.freedom))
-    variance = math.fsum(part for part, _ in parts)
+    session = spreads.session.value**2 * sessions
+    variance = math.fsum(part for part, _ in parts) + session
+    # What is taken as known of sessions costs no degrees of freedom.
+    parts.append((session - spreads.known**2 * sessions, spreads.session.freedom))
     doubt = math.fsum(part**2 / freedom for part, freedom in parts)
     return Difference(
         estimate=new_centre.value - old_centre.value,
         error=math.sqrt(variance),
         freedom=variance**2 / doubt if doubt else math.inf,
-        process=process,
-        session=session,
+        process=spreads.new,
+        session=spreads.session,
         new_s=math.exp(new_centre.value),
         reference_s=math.exp(old_centre.value),
         device=device,
         paired=same and devices != {""},
-        unequal=apart is not None,
-        worth=1
-        / (
-            old_centre.process
-            + (weights[1].value / weights[0].value) ** 2 * (1 + old_centre.session)
-        ),
+        unequal=spreads.new is not spreads.process,
+        hidden=spreads.hidden,
     )
+
+
+def _new_sessions(new: Sequence[Group]) -> tuple[Group, ...]:
+    """Return the sessions of the new side: processes of one sitting, or without a date, are the same evidence."""
+    sessions = [group for group in sittings(new) if group.started]
+    for device in dict.fromkeys(group.device for group in new):
+        undated = [group for group in new if group.device == device and not group.started]
+        medians_s = tuple(value for group in undated for value in group.medians_s)
+        sessions += [Group(medians_s, device)] if medians_s else []
+    return tuple(sessions)
+
+
+def spreads_of(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -> Spreads:
+    """Return what both sides tell of spreads, with what is assumed where they do not tell."""
+    inside, between = within(reference)[1], between_sessions(reference)[1]
+    if between and not inside:
+        return _of_single_processes(new, reference, prior)
+    if len(reference) < ENOUGH_SESSIONS:
+        return _of_few_sessions(new, reference, prior)
+    return _of_sessions(new, reference, prior)
+
+
+def _of_sessions(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -> Spreads:
+    """Return the spreads where three sessions or more hold several processes each."""
+    squares, freedom = within([*new, *reference])
+    process = with_lent(squares, freedom, prior, "estimated")
+    mean_square, told, count = between_sessions(reference)
+    own = max(0.0, mean_square - process.value**2) / count
+    least = prior.least_session(process.value)
+    session = with_prior(own, told, least, f"estimated, {len(reference)} sessions")
+    session = replace(session, value=max(session.value, least))
+    return Spreads(process, process, session, known=prior.session, own_session=math.sqrt(own))
+
+
+def _of_few_sessions(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -> Spreads:
+    """Return the spreads where one or two sittings tell of no other day: new processes that spread more stand alone."""
+    squares, freedom = within([*new, *reference])
+    process = with_lent(squares, freedom, prior, "estimated")
+    new_squares, new_freedom = within(new)
+    mine = process
+    if new_freedom and new_squares / new_freedom > process.value**2:
+        value = math.sqrt(new_squares / new_freedom)
+        mine = Spread(value, "estimated, new processes", new_freedom)
+    mean_square, told, count = between_sessions(reference)
+    own = math.sqrt(max(0.0, mean_square - process.value**2) / count)
+    sessions = len(reference)
+    origin = "recorded in one sitting" if sessions == 1 else f"{sessions} sessions"
+    assumed = max(ASSUMED_SESSION * prior.session, own)
+    session = Spread(assumed, f"prior, {origin}", PRIOR_FREEDOM + told)
+    return Spreads(process, mine, session, own_session=own)
+
+
+def _of_single_processes(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -> Spreads:
+    """Return the spreads where each session holds one process: what lies between these holds both spreads."""
+    origin, prior = "estimated from sessions of one process", prior.of_total
+    mean_square, told, _ = between_sessions(reference)
+    total = with_lent(mean_square * told, told, prior, origin)
+    new_squares, new_freedom = within(new)
+    apart = len(new) > 1 and not new_freedom
+    if apart:
+        new_square, new_freedom, _ = between_sessions(new)
+        new_squares = new_square * new_freedom
+    pooled = with_lent(mean_square * told + new_squares, told + new_freedom, prior, origin)
+    # How much of it lies between sessions matters once a new session holds several processes.
+    least = max(prior.session, pooled.value * math.sqrt(LEAST_SHARE_ALONE))
+    contained = Spread(0.0, "within the spread between processes")
+    if apart or not new_freedom:
+        return Spreads(pooled, pooled, contained, hidden=0.0 if apart else least, alone=True)
+    new_square = max(LEAST_SPREAD**2, new_squares / new_freedom)
+    if special.fdtrc(total.freedom, new_freedom, total.value**2 / new_square) < TOLD_APART:
+        least = max(least, math.sqrt(max(0.0, total.value**2 - new_square)))
+    session = Spread(least, f"estimated, {len(reference)} sessions")
+    return Spreads(pooled, pooled, session, known=least, alone=True)
 
 
 def paired_difference(
@@ -176,7 +253,7 @@ def paired_difference(
         f"estimated, {freedom} degrees of freedom",
         freedom,
     )
-    spread = process_spread([pairs], [], lent) if lent.borrowed else own
+    spread = with_lent(squares, freedom, lent, "estimated") if lent.borrowed else own
     return Difference(
         estimate=fmean(pairs.logs),
         error=spread.value / math.sqrt(len(pairs.logs)),
@@ -189,33 +266,39 @@ def paired_difference(
     )
 
 
-def error_at(processes: int, error: float, spread: float, count: int) -> float:
-    """The standard error with so many new processes in place of `count`, by the spread between them."""
-    return math.sqrt(max(error**2 + spread**2 * (1 / processes - 1 / count), 1e-12))
+def error_at(processes: int, found: Difference, count: int) -> float:
+    """Return the standard error with so many new processes of a session in place of `count`."""
+    variance = found.error**2 + found.process.value**2 * (1 / processes - 1 / count)
+    if processes > count:
+        variance += found.hidden**2
+    return math.sqrt(max(variance, 1e-12))
 
 
 @dataclass(frozen=True, slots=True)
 class Centre:
-    """The weighted mean of a side, with the factors on σ_p², σ_s² and σ_g² in its variance."""
+    """The mean of a side's processes, in log seconds.
+
+    Args:
+        processes: how many there are.
+        sessions: how many sessions of equal size would know it as well.
+        device: the factor on σ_g² in its variance.
+    """
 
     value: float
-    process: float
-    session: float
+    processes: int
+    sessions: float
     device: float
 
 
-def centre_of(groups: Sequence[Group], process: Spread, session: Spread) -> Centre:
-    """The centre of a side whose sessions weigh as much as is known of each, by these spreads."""
+def centre_of(groups: Sequence[Group]) -> Centre:
+    """Return the mean of a side's processes; every process counts alike."""
     counts = [len(group.medians_s) for group in groups]
-    weights = [1 / (session.value**2 + process.value**2 / count) for count in counts]
-    total = math.fsum(weights)
-    shares = [weight / total for weight in weights]
+    processes = sum(counts)
+    shares = [count / processes for count in counts]
     return Centre(
-        value=math.fsum(
-            share * fmean(group.logs) for share, group in zip(shares, groups, strict=True)
-        ),
-        process=math.fsum(share**2 / count for share, count in zip(shares, counts, strict=True)),
-        session=math.fsum(share**2 for share in shares),
+        value=math.fsum(value for group in groups for value in group.logs) / processes,
+        processes=processes,
+        sessions=1 / math.fsum(share**2 for share in shares),
         device=math.fsum(share**2 for share in _by_device(groups, shares).values()),
     )
 

@@ -17,22 +17,20 @@ from ..core.units import format_percent
 from .breaches import Breach, hold, may_decide, open_reason
 from .limits import Limit
 from .looks import (
-    FALSE_FAR,
-    FALSE_IMPROVED,
-    FALSE_PASS,
+    ENOUGH_KNOWN,
     FALSE_RED,
-    FEWEST_RED,
     FEWEST_TESTS,
+    FIRST_LEVELS,
     MOST_ROUNDS,
+    SECOND_LOOK,
     WORTHWHILE,
     Looks,
     adjusted,
     fewest_red,
     red_at_once,
-    spent_p,
 )
-from .outlook import ENOUGH_TO_REPEAT, WORTH_REPORTING, Outlook, Policy, Reference, detectable
-from .spread import Group, Prior, sittings
+from .outlook import WORTH_REPORTING, Outlook, Policy, Reference, detectable
+from .spread import ENOUGH_SESSIONS, Group, Prior, sittings, within
 from .stats import CONFIDENCE, Difference, difference, growth
 
 # So many standard errors between the first process and those of its further rounds are heat, or another such effect.
@@ -185,40 +183,28 @@ def _beyond(breach: Breach, policy: Policy, looks: Looks) -> Verdict:
 
 
 def _compare(new: Sequence[Group], reference: Reference, policy: Policy) -> Verdict:
-    # The same processes are the same evidence, whether they came as rounds of one run or as several runs: one session.
-    new = _one_session(new)
     found = difference(new, reference.moved or reference.groups, policy.prior)
-    count, looks, worth = sum(len(group.medians_s) for group in new), policy.looks, found.worth
+    count, looks = sum(len(group.medians_s) for group in new), policy.looks
     centre = fmean(value for group in new for value in group.logs)
     # As in the comparison itself: the device's own processes, where the reference holds some.
     own = reference.on({group.device for group in new})
     known = [value for group in own for value in group.logs]
-    outlook = Outlook(
-        found,
-        reference,
-        policy,
-        count,
-        fewest_red(len(known), policy.prior.strange, looks.most),
-        _hot(new, own, found),
-    )
+    fewest = fewest_red(len(known), policy.prior.strange)
+    outlook = Outlook(found, reference, policy, count, fewest, _hot(new, own, found))
     p = found.p_slower_than(outlook.worthy)
     # What the baseline itself has shown once, a few processes may show again by chance: processes have modes.
-    unseen = centre - outlook.worthy > max(known) or count >= ENOUGH_TO_REPEAT
-    spent = spent_p(
-        p, looks.red_share(count, worth, outlook.fewest) if unseen and not outlook.hot else 0.0
-    )
+    unseen = centre - outlook.worthy > max(known) or count >= SECOND_LOOK
+    may_be_red = looks.due(count) and count >= fewest and unseen and not outlook.hot
+    # Every look that may be red has the same share of the chance.
+    spent = min(1.0, p * looks.red_looks(fewest)) if may_be_red else 1.0
     if reference.shift and found.estimate + reference.shift <= outlook.worthy:
         # Slower than the others today, and no slower than it was.
         spent = 1.0
+    kind = Kind.INCONCLUSIVE
     if outlook.looks_slow and red_at_once(spent, policy.comparisons):
         kind = Kind.REGRESSED
-    else:
-        levels = (
-            looks.improved_level(count, worth),
-            looks.pass_level(count, worth),
-            looks.far_level(count, worth),
-        )
-        kind = kind_unless_red(found.estimate, found.bound, policy.tolerance, levels)
+    elif looks.due(count):
+        kind = kind_unless_red(found.estimate, found.bound, policy.tolerance, looks.levels(count))
     still_open = kind is Kind.INCONCLUSIVE
     return Verdict(
         kind=kind,
@@ -236,7 +222,7 @@ def _compare(new: Sequence[Group], reference: Reference, policy: Policy) -> Verd
         slower_processes=sum(centre > value for value in known),
         compared_processes=len(known),
         new_medians_s=tuple(value for group in new for value in group.medians_s),
-        fewest=outlook.fewest,
+        fewest=fewest,
         hot=outlook.hot,
         futile=still_open and not outlook.may_decide,
     )
@@ -248,7 +234,7 @@ def kind_unless_red(
     tolerance: float,
     levels: tuple[float, float, float],
 ) -> Kind:
-    """IMPROVED, PASSED or INCONCLUSIVE.
+    """Return IMPROVED, PASSED or INCONCLUSIVE.
 
     Args:
         estimate: of the difference, in log seconds.
@@ -263,12 +249,10 @@ def kind_unless_red(
 
 
 def judge_once(found: Difference, tolerance: float, processes: int = 0) -> Verdict:
-    """The verdict on a difference that is looked at once: all but REGRESSED, which follows from `settle`."""
+    """Return the verdict on a difference that is looked at once: all but REGRESSED, which follows from `settle`."""
     p = found.p_slower_than(math.log1p(WORTH_REPORTING * tolerance))
     return Verdict(
-        kind=kind_unless_red(
-            found.estimate, found.bound, tolerance, (FALSE_IMPROVED, FALSE_PASS, FALSE_FAR)
-        ),
+        kind=kind_unless_red(found.estimate, found.bound, tolerance, FIRST_LEVELS),
         tolerance=tolerance,
         estimate=found.estimate,
         interval=found.interval(CONFIDENCE),
@@ -297,24 +281,21 @@ def would_decide(verdict: Verdict, now: int, tests: int) -> int | None:
 
 
 def default_looks(reference: Reference | None, device: str, prior: Prior) -> Looks:
-    """The plan of a run that asks for no number of rounds: more processes for what looks slow, as many as red needs."""
+    """Return the plan of a run that asks for no number of rounds: as many as red needs, for what looks slow alone."""
     if reference is None:
         return Looks(1)
-    known = sum(len(group.medians_s) for group in reference.on({device}))
-    enough = fewest_red(known, prior.strange, FEWEST_RED) <= FEWEST_RED
-    return Looks(FEWEST_RED if enough else MOST_ROUNDS, slow_only=True)
+    groups = reference.on({device})
+    known = sum(len(group.medians_s) for group in groups)
+    needed = fewest_red(known, prior.strange)
+    # Few processes say that they are all in one mode, and few sittings nothing of another day.
+    sure = known >= ENOUGH_KNOWN and (not _few_sittings(reference.groups))
+    return Looks(SECOND_LOOK if sure and needed <= SECOND_LOOK else MOST_ROUNDS, slow_only=True)
 
 
-def _one_session(new: Sequence[Group]) -> tuple[Group, ...]:
-    """The new processes of each device as one session, which claims nothing of how sessions differ."""
-    devices = dict.fromkeys(group.device for group in new)
-    return tuple(
-        Group(
-            tuple(value for group in new if group.device == device for value in group.medians_s),
-            device,
-        )
-        for device in devices
-    )
+def _few_sittings(groups: Sequence[Group]) -> bool:
+    """Return whether sessions of several processes tell of fewer than three days."""
+    joined = sittings(groups)
+    return len(joined) < ENOUGH_SESSIONS and (len(joined) == 1 or within(joined)[1] > 0)
 
 
 def _hot(new: Sequence[Group], known: Sequence[Group], found: Difference) -> float:
