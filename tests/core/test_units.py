@@ -10,6 +10,7 @@ from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.units import (
     format_amount,
     format_bytes,
+    format_day,
     format_flops,
     format_percent,
     format_rate,
@@ -136,3 +137,9 @@ def test_a_moment_without_a_zone_is_utc_and_without_a_time_midnight():
     ]:
         assert moment(text).astimezone(datetime.UTC).isoformat() == utc
     assert [moment(text) for text in ("", "yesterday", "2026-13-01", "1767225600")] == [None] * 4
+
+
+def test_a_day_is_told_with_its_year_where_that_is_not_this_one():
+    night = datetime.datetime(2026, 11, 3, 3, tzinfo=datetime.UTC)
+    assert format_day(night, night.replace(month=12)) == "3 Nov"
+    assert format_day(night, night.replace(year=2027)) == "3 Nov 2026"

@@ -151,6 +151,12 @@ def moment(text: str) -> datetime.datetime | None:
     return time if time.tzinfo else time.replace(tzinfo=datetime.UTC)
 
 
+def format_day(time: datetime.datetime, now: datetime.datetime) -> str:
+    """A day as people say it, with the year where that is not this one: `3 Nov`, `3 Nov 2025`."""
+    year = f" {time.year}" if time.year != now.year else ""
+    return f"{time.day} {time:%b}{year}"
+
+
 def printable(text: str) -> str:
     """Text from ids, files and drivers in one line that cannot steer a terminal, nor what reads a log."""
     shown = (char if not steers(char) else repr(char)[1:-1] for char in text)

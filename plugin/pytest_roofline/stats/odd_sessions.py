@@ -1,0 +1,229 @@
+"""Sessions that are strange in many tests of a baseline, such as the night on which a neighbour used the memory.
+
+What all tests share in a session is `shared`'s business and goes out first: a session that is slower in everything is
+not odd. What is left of a session is held against the other sessions of its device, test by test.
+"""
+
+import datetime
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from ..core.units import format_day, moment
+from .spread import ENOUGH_SESSIONS, Group, priors, within
+from .stats import growth
+
+Floats = npt.NDArray[np.float64]
+
+# A strange session lies further from every other than this share of time, by class: the tolerance of its tests.
+FAR = {"device": 0.05, "host": 0.15}
+# And further than so many standard errors of such a distance.
+ERRORS = 4.0
+# Fewer strange tests are the tests' own matter, and so is less than one in ten of those that the session measured.
+FEWEST_STRANGE = 5
+ONE_IN = 10
+# Where many sessions look odd, sessions simply differ: two at most are odd, and one in four; of three one may be.
+MOST_ODD = 2
+MOST_ODD_IN = 4
+# What tests share lies between the outer two of these quantiles over tests, also where half of them are strange.
+MIDDLE = (0.4, 0.5, 0.6)
+# And is their median unless the two lie so far apart, in log seconds, as strange tests do.
+WIDE = math.log1p(FAR["device"])
+# The median distance from a median, times this, is the standard deviation of a normal distribution.
+NORMAL = 1.4826
+
+
+@dataclass(frozen=True, slots=True)
+class OddSession:
+    """A session that is strange in many tests, all in one direction.
+
+    Args:
+        device: the device's UUID; empty where there is none.
+        started: when the session began, ISO 8601.
+        tests: the names of those in which it is strange.
+        measured: how many tests of the session can be compared with other sessions.
+        change: of the strange tests, the median share of time by which they differ from the other sessions.
+    """
+
+    device: str
+    started: str
+    tests: frozenset[str]
+    measured: int
+    change: float
+
+    def spoils(self, test: str, device: str, started: str) -> bool:
+        """Return whether this is the session, and strange in the test."""
+        return test in self.tests and (device, started) == (self.device, self.started)
+
+    @property
+    def text(self) -> str:
+        """`session of 3 Nov: 110 of 221 tests 20 % slower`."""
+        time, now = moment(self.started), datetime.datetime.now(datetime.UTC)
+        day = format_day(time, now) if time is not None else self.started
+        by, word = f"{abs(self.change) * 100:.0f} %", "slower" if self.change > 0 else "faster"
+        return f"session of {day}: {len(self.tests)} of {self.measured} tests {by} {word}"
+
+
+def odd_sessions(
+    tests: Mapping[str, Sequence[Group]], classes: Mapping[str, str]
+) -> tuple[OddSession, ...]:
+    """Return the sessions that are strange in many tests, of each device those with the most tests first.
+
+    A test has one strange session at most, and three or more to begin with: without it two are left.
+
+    Args:
+        tests: by name, the processes of all sessions of a test.
+        classes: by name, the class of a test, `device` or `host`.
+    """
+    devices = dict.fromkeys(group.device for groups in tests.values() for group in groups)
+    return tuple(odd for device in devices for odd in _odd_on(device, tests, classes))
+
+
+def _odd_on(
+    device: str, tests: Mapping[str, Sequence[Group]], classes: Mapping[str, str]
+) -> list[OddSession]:
+    """Return the odd sessions of a device."""
+    sessions = {name: _by_session(device, groups) for name, groups in tests.items()}
+    left = {name: mine for name, mine in sessions.items() if len(mine) >= ENOUGH_SESSIONS}
+    odd = []
+    # Tests that were recorded on other days than the first have a table of their own.
+    while len(left) >= FEWEST_STRANGE:
+        table = _Levels.of(left, classes)
+        odd += table.odd_sessions(device)
+        left = {name: mine for name, mine in left.items() if name not in table.tests}
+    return odd
+
+
+def _by_session(device: str, groups: Sequence[Group]) -> dict[str, Group]:
+    """Return the sessions of a device by when they began, those of one moment joined; without a date there are none."""
+    sessions: dict[str, Group] = {}
+    for group in groups:
+        if group.device == device and group.started:
+            before = sessions.get(group.started, Group(()))
+            sessions[group.started] = Group(before.medians_s + group.medians_s, device)
+    return sessions
+
+
+@dataclass(frozen=True, slots=True)
+class _Levels:
+    """The sessions of a device: rows are tests, columns sessions; NaN where a session did not measure a test.
+
+    Args:
+        level: [tests, sessions], mean log seconds without what all tests of the session share.
+        error: [tests], the standard error of such a mean as its processes tell it; NaN where each session has one.
+    """
+
+    tests: tuple[str, ...]
+    sessions: tuple[str, ...]
+    classes: npt.NDArray[np.str_]
+    level: Floats
+    error: Floats
+
+    @classmethod
+    def of(cls, tests: Mapping[str, Mapping[str, Group]], classes: Mapping[str, str]) -> "_Levels":
+        """Return the table of the tests that have enough sessions in common with others."""
+        columns = {
+            started: place
+            for place, started in enumerate(dict.fromkeys(itertools.chain(*tests.values())))
+        }
+        means = np.full((len(tests), len(columns)), math.nan)
+        for row, mine in zip(means, tests.values(), strict=True):
+            for started, group in mine.items():
+                row[columns[started]] = math.fsum(group.logs) / len(group.logs)
+        level = means - _shared(means)
+        enough = np.sum(~np.isnan(level), axis=1) >= ENOUGH_SESSIONS
+        names = list(itertools.compress(tests, enough))
+        return cls(
+            tests=tuple(names),
+            sessions=tuple(columns),
+            classes=np.array([classes[name] for name in names]),
+            level=level[enough],
+            error=np.array([_error(list(tests[name].values())) for name in names]),
+        )
+
+    def odd_sessions(self, device: str) -> list[OddSession]:
+        """Return the odd sessions, those with the most tests first; none where more look odd than can be."""
+        places = range(len(self.sessions))
+        odd = [session for place in places if (session := self._odd(device, place)) is not None]
+        known = int(np.sum(np.any(~np.isnan(self.level), axis=0)))
+        most = min(MOST_ODD, max(1, known // MOST_ODD_IN))
+        return sorted(odd, key=lambda session: -len(session.tests)) if len(odd) <= most else []
+
+    def _odd(self, device: str, place: int) -> OddSession | None:
+        """Return the session in a column, where it is strange in many tests."""
+        others = np.delete(self.level, place, axis=1)
+        low, high = np.nanmin(others, axis=1), np.nanmax(others, axis=1)
+        gaps = np.stack([self.level[:, place] - high, low - self.level[:, place]])
+        least = np.maximum(self._far(), ERRORS * math.sqrt(2) * self._spread(others))
+        # The others lie closer together than this one lies to any of them.
+        strange = gaps > np.maximum(least, high - low)
+        mine = strange[int(np.argmax(strange.sum(axis=1)))]
+        measured = int(np.sum(~np.isnan(self.level[:, place])))
+        if mine.sum() < FEWEST_STRANGE or mine.sum() * ONE_IN < measured:
+            return None
+        away = (self.level[:, place] - np.nanmedian(others, axis=1))[mine]
+        return OddSession(
+            device=device,
+            started=self.sessions[place],
+            tests=frozenset(itertools.compress(self.tests, mine)),
+            measured=measured,
+            change=growth(float(np.median(away))),
+        )
+
+    def _far(self) -> Floats:
+        """Return of each test the least distance that is strange, in log seconds."""
+        return np.array([math.log1p(FAR[kind]) for kind in self.classes])
+
+    def _spread(self, others: Floats) -> Floats:
+        """Return of each test the standard deviation of the mean of a session.
+
+        It is the test's own, and no less than the tests of its class show together: a few sessions may agree by luck.
+
+        Args:
+            others: [tests, sessions], all columns of `level` but that of the session in question.
+        """
+        floor = np.array([priors()[kind].session for kind in self.classes])
+        away = np.abs(others - np.nanmedian(others, axis=1, keepdims=True))
+        robust = np.maximum(floor, NORMAL * np.nanmedian(away, axis=1))
+        own: Floats = np.where(np.isnan(self.error), robust, np.hypot(self.error, floor))
+        freedom = np.sum(~np.isnan(others), axis=1) - 1
+        typical = special.chdtri(freedom, 0.5) / freedom
+        squares = np.nanvar(others, axis=1, ddof=1) / typical
+        for kind in set(self.classes):
+            rows = self.classes == kind
+            own[rows] = np.maximum(own[rows], math.sqrt(np.median(squares[rows])))
+        return own
+
+
+def _error(sessions: Sequence[Group]) -> float:
+    """Return the standard error of the mean of a session, by its processes; NaN where each session has one."""
+    squares, freedom = within(sessions)
+    fewest = min(len(group.medians_s) for group in sessions)
+    return math.sqrt(squares / freedom / fewest) if freedom else math.nan
+
+
+def _shared(means: Floats) -> Floats:
+    """Return what all tests share in each session, [sessions], against one of them that serves as the zero.
+
+    It is the median over tests of how far a session lies from the zero, and NaN where no test measured both. The zero
+    is the session from which the others lie most alike in all tests.
+    """
+    counts = np.sum(~np.isnan(means), axis=0)
+    shared, least = np.full(means.shape[1], math.nan), math.inf
+    for zero in np.flatnonzero(2 * counts >= counts.max()):
+        both = means[~np.isnan(means[:, zero])]
+        away = both - both[:, [zero]]
+        known = ~np.all(np.isnan(away), axis=0)
+        low, middle, high = np.nanquantile(away[:, known], MIDDLE, axis=0)
+        width = float(np.mean(high - low))
+        if width < least:
+            # Where half of the tests moved the middle is wide: what is shared is the end that is nearer.
+            nearer = np.where(np.abs(low) < np.abs(high), low, high)
+            shared[:], least = math.nan, width
+            shared[known] = np.where(high - low > WIDE, nearer, middle)
+    return shared
