@@ -11,12 +11,14 @@ from pytest_roofline.baselines.comparing import compare
 from pytest_roofline.baselines.files import Entries, read_baseline, write_baseline
 from pytest_roofline.baselines.proposals import propose
 from pytest_roofline.baselines.renewal import approve
+from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.core.entries import Baseline
 from pytest_roofline.core.errors import BadInput, OtherHardware
 from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.keys import CANARIES, CANARY_BENCHMARK
 from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.core.samples import ACHIEVED, Samples
+from pytest_roofline.report.comparison import comparison_as_json, comparison_lines
 from pytest_roofline.stats.verdicts import Kind, other_mode
 
 
@@ -401,3 +403,57 @@ def test_a_baseline_keeps_how_it_was_timed_from_proposal_to_comparison(make, tmp
     assert "achieved" not in (tmp_path / "h200.json").read_text()
     new = saved(make, tmp_path / "new.jsonl", timed(make, 1.0))
     assert compare([tmp_path / "h200.json"], [new]).rows[0].verdict == Kind.PASSED
+
+
+def odd_night(make, folder, slow=1.2):
+    """Five nights of twelve tests; on the third five of them were slower."""
+    paths = []
+    for night in range(1, 6):
+        seconds = {
+            f"t{number}": (1 + 0.001 * night) * (slow if night == 3 and number < 5 else 1)
+            for number in range(12)
+        }
+        started = f"2020-01-{night:02}T03:00:00Z"
+        path = folder / f"{folder.name}{night}.jsonl"
+        paths.append(make.save(path, *times(make, **seconds), started=started))
+    return paths
+
+
+NIGHT = "session of 3 Jan 2020: 5 of 12 tests 20 % slower"
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_night_that_is_strange_in_many_tests_is_set_aside_in_these_and_named(
+    make, tmp_path, stored
+):
+    old = odd_night(make, tmp_path)
+    if stored:
+        entries = propose([read_run(path) for path in old], accept_slower=True).baseline
+        write_baseline(tmp_path / "h200.json", entries)
+        old = [tmp_path / "h200.json"]
+    new = {f"t{number}": 1.1 if number in (0, 11) else 1.0 for number in range(12)}
+    compared = compare(old, [make.save(tmp_path / "new.jsonl", *times(make, 8, **new))])
+    verdicts = {row.key.benchmark: row.verdict for row in compared.rows}
+    assert verdicts.pop("t0") == verdicts.pop("t11") == Kind.REGRESSED
+    assert set(verdicts.values()) == {Kind.PASSED}
+    assert {row.key.benchmark: row.baseline_processes for row in compared.rows} == {
+        f"t{number}": 4 if number < 5 else 5 for number in range(12)
+    }
+    assert [session.text for session in compared.odd] == [NIGHT]
+    assert f"{NIGHT}; left out" in comparison_lines(compared, (), ())
+    told = {row["benchmark"]: row["odd_sessions"] for row in comparison_as_json(compared)}
+    assert told == {f"t{number}": [NIGHT] if number < 5 else [] for number in range(12)}
+
+
+def test_strange_nights_of_the_new_side_are_what_is_compared(make, tmp_path):
+    old, new = (
+        odd_night(make, tmp_path / side, slow) for side, slow in (("old", 1.0), ("new", 1.2))
+    )
+    rows = compare(old, new).rows
+    assert {row.processes for row in rows} == {5}
+
+
+def test_of_tests_that_never_had_the_night_nothing_is_named(make, tmp_path):
+    old = odd_night(make, tmp_path)
+    new = make.save(tmp_path / "new.jsonl", *times(make, 3, t10=1.0, t11=1.0))
+    assert compare(old, [new]).odd == ()

@@ -3,7 +3,8 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from copy import copy
+from dataclasses import fields, replace
 from functools import cached_property
 from itertools import chain
 from operator import itemgetter
@@ -22,6 +23,7 @@ from ..core.work import Work
 from ..hardware import identity_of
 from ..stats.key_results import typical_peak
 from ..stats.limits import MEDIANS_ONLY, Summary, exact, process_s
+from ..stats.odd_sessions import OddSession, odd_sessions
 from ..stats.outlook import DEFAULT_TOLERANCES, Reference
 from ..stats.spread import Group, Prior, class_of, lend, priors
 from .files import Entries, key_of_entry, nearest
@@ -35,6 +37,8 @@ class Comparator(ABC):
     runs: Sequence[Run] = ()
     # Of runs, what is not fit for a comparison, with the reason.
     unfit: Sequence[tuple[Measurement, str]] = ()
+    # The sessions that were set aside, each in the tests in which it is strange.
+    odd: tuple[OddSession, ...] = ()
 
     @property
     @abstractmethod
@@ -88,6 +92,19 @@ class Comparator(ABC):
             if (reference := self.reference(key)) is not None
         ]
 
+    def without_odd_sessions(self) -> "Comparator":
+        """Return the same without its odd sessions, for measurements to be compared with."""
+        odd = odd_among(self.references())
+        return self._without(odd) if odd else self
+
+    @abstractmethod
+    def _without(self, odd: tuple[OddSession, ...]) -> "Comparator":
+        """Return the same without these sessions in the tests that they spoil."""
+
+    def _odd_in(self, key: Key) -> tuple[OddSession, ...]:
+        """Return the sessions that were set aside in a test."""
+        return tuple(session for session in self.odd if key.identity in session.tests)
+
     def hardware(self) -> list[HardwareKey]:
         """Every hardware that it knows anything of."""
         return [key.hardware for key in self.keys()]
@@ -106,8 +123,9 @@ class Comparator(ABC):
 class BaselineComparator(Comparator):
     """Compares with the `measured` entries of baseline files."""
 
-    def __init__(self, entries: Entries) -> None:
+    def __init__(self, entries: Entries, odd: tuple[OddSession, ...] = ()) -> None:
         self.entries = entries
+        self.odd = odd
 
     @property
     def name(self) -> str:
@@ -117,7 +135,10 @@ class BaselineComparator(Comparator):
     def reference(self, key: Key) -> Reference | None:
         """The processes of the entry for `key`."""
         entry = self._entry(key)
-        return None if entry is None else reference_of(entry, str(self.entries.path_of(entry)))
+        if entry is None:
+            return None
+        reference = reference_of(entry, str(self.entries.path_of(entry)))
+        return replace(reference, odd=self._odd_in(key_of_entry(entry)))
 
     def work(self, key: Key) -> Work | None:
         """The work of the entry for `key`."""
@@ -132,6 +153,9 @@ class BaselineComparator(Comparator):
     def keys(self) -> list[Key]:
         """The keys of the measured entries."""
         return [key_of_entry(entry) for entry in self.entries if entry.kind == "measured"]
+
+    def _without(self, odd: tuple[OddSession, ...]) -> "BaselineComparator":
+        return BaselineComparator(self.entries.changed(lambda entry: leave_out(entry, odd)), odd)
 
     def _entry(self, key: Key) -> Entry | None:
         for entry in self.entries.of(key.benchmark, key.name):
@@ -196,6 +220,7 @@ class RunComparator(Comparator):
             achieved=frozenset(one.samples.achieved for one in measured),
             clock_hz=typical_clock(one.samples.clock_hz for one in measured),
             peak_bytes=typical_peak(processes.values()),
+            odd=self._odd_in(key),
         )
 
     def judged(self, key: Key, statistic: Statistic = "median") -> tuple[Group, ...]:
@@ -230,6 +255,24 @@ class RunComparator(Comparator):
     def keys(self) -> list[Key]:
         """Every key measured, in the order of the runs."""
         return list(self._keys.values())
+
+    def _without(self, odd: tuple[OddSession, ...]) -> "RunComparator":
+        left = copy(self)
+        left.odd = odd
+        left._processes = {
+            identity: {
+                process: attempts
+                for process, attempts in processes.items()
+                if not _is_spoiled(odd, identity, process)
+            }
+            for identity, processes in self._processes.items()
+        }
+        return left
+
+
+def _is_spoiled(odd: Iterable[OddSession], identity: str, process: Process) -> bool:
+    (_, started, device), _ = process
+    return any(session.spoils(identity, device, started) for session in odd)
 
 
 def _by_session(processes: dict[Process, float]) -> tuple[Group, ...]:
@@ -372,6 +415,36 @@ def priors_of(entries: Iterable[Entry]) -> dict[str, Prior]:
     tests = [entry for entry in entries if entry.kind == "measured" and not entry.is_canary]
     references = [(key_of_entry(entry), reference_of(entry, "")) for entry in tests]
     return {kind: prior_of(references, kind) for kind in priors()}
+
+
+def odd_among(references: Iterable[tuple[Key, Reference]]) -> tuple[OddSession, ...]:
+    """Return the sessions that are strange in many tests; canaries are no tests."""
+    tests = {key.identity: (key, groups.groups) for key, groups in references if not key.is_canary}
+    return odd_sessions(
+        {name: groups for name, (_, groups) in tests.items()},
+        {name: class_of_key(key) for name, (key, _) in tests.items()},
+    )
+
+
+def odd_in(entries: Iterable[Entry]) -> tuple[OddSession, ...]:
+    """Return the sessions that are strange in many entries."""
+    tests = [entry for entry in entries if entry.kind == "measured"]
+    return odd_among([(key_of_entry(entry), reference_of(entry, "")) for entry in tests])
+
+
+def leave_out(entry: Entry, odd: Iterable[OddSession]) -> Entry:
+    """Return an entry without the odd sessions that are strange in it."""
+    if entry.kind != "measured":
+        return entry
+    name, strange = key_of_entry(entry).identity, list(odd)
+    sessions = tuple(
+        session
+        for session in entry.sessions
+        if not any(
+            each.spoils(name, session.device_uuid or "", session.started) for each in strange
+        )
+    )
+    return replace(entry, sessions=sessions)
 
 
 def default_tolerance(key: Key) -> float:

@@ -20,6 +20,7 @@ from ..stats.judgements import judgement_of
 from ..stats.key_results import judge_peak
 from ..stats.limits import Idle, Limit, Summed, floor_limits, gating_limits, roofline_limit
 from ..stats.looks import Looks
+from ..stats.odd_sessions import OddSession
 from ..stats.outlook import Policy, Reference
 from ..stats.shared import Shared, Side, hold_shared
 from ..stats.spread import Prior, priors
@@ -38,7 +39,7 @@ from .exhausted import lost_since
 from .files import nearest
 from .picking import is_imported
 from .plausible import distrusted
-from .rows import compared_row, together_row
+from .rows import compared_row, odd_behind, together_row
 from .runs import Run
 
 
@@ -46,7 +47,8 @@ from .runs import Run
 class Comparison:
     """Rows, worst first; what only the old side knows; the runs; compiled kernels; what was lost for want of memory.
 
-    `unlike` tells whether two different things were timed under some key, which nobody can judge.
+    `unlike` tells whether two different things were timed under some key, which nobody can judge. `odd` are sessions
+    of the old side that were set aside in some row.
     """
 
     rows: tuple[Row, ...]
@@ -56,6 +58,7 @@ class Comparison:
     lost: tuple[Row, ...] = ()
     together: Row | None = None
     unlike: bool = False
+    odd: tuple[OddSession, ...] = ()
 
     @property
     def everything(self) -> tuple[Row, ...]:
@@ -74,6 +77,7 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
     refuse_both_sides(before.runs, after.runs)
     refuse_own_baseline(before, after)
     _refuse_other_hardware(before, after)
+    before = before.without_odd_sessions()
     found = [
         _Pair(key, fresh, *find_reference(before, key, _work(after, key)))
         for key, fresh in after.references()
@@ -110,6 +114,7 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
         unlike=any(
             other_mode(mode, pair.reference) for pair in tests for mode in pair.fresh.achieved
         ),
+        odd=odd_behind(before.odd, rows),
     )
 
 

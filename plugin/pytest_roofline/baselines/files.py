@@ -3,7 +3,7 @@
 One file a hardware family, one entry a measurement and exact variant.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -147,6 +147,11 @@ class Entries:
     def names(self, benchmark: str) -> set[str]:
         """The measurement names under which a benchmark has entries."""
         return {name for known, name in self._by_benchmark if known == benchmark}
+
+    def changed(self, change: Callable[[Entry], Entry]) -> "Entries":
+        """Return the same with each entry changed, but for what identifies it."""
+        entries = {name: (change(entry), path) for name, (entry, path) in self._entries.items()}
+        return Entries(entries, self.paths, self.exact)
 
     def path_of(self, entry: Entry) -> Path:
         """The file that an entry came from."""

@@ -1,7 +1,7 @@
 """A result as a row: the numbers worked out once, for all that show them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import geometric_mean, stdev
 from typing import Any
@@ -15,6 +15,7 @@ from ..core.rows import KERNEL, TIME, Row, finite
 from ..core.work import Work, rate_unit
 from ..stats.judgements import judgement_of
 from ..stats.key_results import KeyResults
+from ..stats.odd_sessions import OddSession
 from ..stats.stats import CONFIDENCE, growth
 from ..stats.verdicts import Kind, Verdict
 
@@ -147,6 +148,12 @@ def together_row(verdict: Verdict) -> Row:
     # Its times are shares of those of its tests.
     columns = judged_columns(judgement) | {"baseline_value": None, "baseline_time_s": None}
     return Row(**columns, parameters={}, metric=TIME, unit="s", judgement=judgement)
+
+
+def odd_behind(odd: Iterable[OddSession], rows: Sequence[Row]) -> tuple[OddSession, ...]:
+    """Return the odd sessions that were set aside in some of the rows."""
+    names = {row.key.identity for row in rows if row.key is not None}
+    return tuple(session for session in odd if names & session.tests)
 
 
 def kernel_row(

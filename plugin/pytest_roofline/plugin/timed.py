@@ -275,8 +275,10 @@ class TimedResults(Results):
             environments=(self._under_test.environment.everything() | standing.comparable(),),
             clock_hz=standing.samples.clock_hz,
         )
+        odd = verdict.reference.odd if verdict.reference is not None else ()
         judgement = replace(
-            judgement, remarks=tuple(remarks(judgement, left_out, sitting=verdict.sitting))
+            judgement,
+            remarks=tuple(remarks(judgement, left_out, sitting=verdict.sitting, odd=odd)),
         )
         row = timed_row(trial.measurements, judgement, standing=standing, **facts)
         return replace(row, judgement=replace(judgement, published=figure_texts(row)))

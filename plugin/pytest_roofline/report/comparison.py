@@ -8,17 +8,19 @@ from ..baselines.comparing import Comparison
 from ..baselines.pairs import Contrast
 from ..baselines.picking import is_imported
 from ..baselines.rollout import Changes, Place, Rollout, RolloutSide
+from ..baselines.rows import odd_behind
 from ..baselines.runs import Run
 from ..core.rows import TIME, Row, plain
 from ..core.units import count, format_percent, format_seconds, listed, printable
 from ..hardware import identity_of
 from ..stats.judgements import common_shift
 from ..stats.looks import ENOUGH_KNOWN
+from ..stats.odd_sessions import OddSession
 from ..stats.stats import growth
 from ..stats.verdicts import Kind, span_text
 from .overview import changed_texts, clock_line, device_line, shift_line, together_text
 from .tables import TextTable, render, styled
-from .words import tolerance_text, totals_text
+from .words import odd_lines, tolerance_text, totals_text
 
 # Of the names of one side.
 MOST_NAMED = 3
@@ -36,7 +38,7 @@ def comparison_lines(compared: Comparison, old: Sequence[Run], new: Sequence[Run
     lines = (
         [f"REGRESSED: {together_text(compared.together)}"] if compared.together is not None else []
     )
-    lines += _blind_line(rows, new) + shift_line(rows) + clock_line(rows)
+    lines += _blind_line(rows, new) + shift_line(rows) + odd_lines(compared.odd) + clock_line(rows)
     changed = _apart(old, new) + changed_texts(rows)
     lines += [printable(f"changed: {'; '.join(changed)}")] if changed else []
     return list(filter(None, [*lines, *device_line(rows), tolerance_text(rows)]))
@@ -87,18 +89,25 @@ def comparison_as_json(compared: Comparison) -> list[dict[str, Any]]:
     moved = growth(shift.estimate) if shift is not None else None
     return [
         plain(columns)
-        | (_more(row, moved) if columns.metric == TIME else _kernel(row) if row.exact else {})
+        | (
+            _more(row, moved, odd_behind(compared.odd, [row]))
+            if columns.metric == TIME
+            else _kernel(row)
+            if row.exact
+            else {}
+        )
         for row in compared.everything
         for columns in row.columns()
     ]
 
 
-def _more(row: Row, moved: float | None) -> dict[str, Any]:
+def _more(row: Row, moved: float | None, odd: Sequence[OddSession]) -> dict[str, Any]:
     """What a comparison says of a time beside its columns.
 
     Args:
         row: of the comparison.
         moved: the change of the whole suite, as a share of time; None where it did not move together.
+        odd: the sessions of the old side that were set aside in it.
     """
     judged = row.judgement
     spread = judged.device_spread if judged is not None else None
@@ -107,6 +116,7 @@ def _more(row: Row, moved: float | None) -> dict[str, Any]:
         "changed": list(judged.changed) if judged is not None else [],
         "between_devices": spread.value if spread is not None else None,
         "whole_suite": moved,
+        "odd_sessions": [session.text for session in odd],
     }
 
 

@@ -7,20 +7,26 @@ from ..core.rows import Row
 from ..core.units import format_bytes, format_percent, format_tolerance, listed, printable
 from ..stats.curves import CurveVerdict
 from ..stats.judgements import clock_change, common_shift, could_have_seen, modes
+from ..stats.odd_sessions import OddSession
 from ..stats.stats import CONFIDENCE, growth
 from ..stats.verdicts import Kind
 from ..stats.verdicts import span_text as bounds_text
-from .words import span_text
+from .words import odd_lines, span_text
 
 # Of the tests that a sentence is about.
 MOST_NAMED = 3
 
 
-def overview_lines(rows: Sequence[Row]) -> list[str]:
-    """A shift of the whole suite, slowdowns that the clock explains, and what changed: once, ahead of the tests."""
+def overview_lines(rows: Sequence[Row], odd: Sequence[OddSession] = ()) -> list[str]:
+    """A shift of the whole suite, slowdowns that the clock explains, and what changed: once, ahead of the tests.
+
+    Args:
+        rows: of a run.
+        odd: the sessions that were set aside in some of its baselines.
+    """
     judged = [row for row in rows if row.judgement is not None and row.judgement.compared]
     changed = changed_texts(judged)
-    lines = shift_line(judged) + clock_line(judged) + _mode_lines(judged)
+    lines = shift_line(judged) + odd_lines(odd) + clock_line(judged) + _mode_lines(judged)
     lines += [printable(f"changed since the baseline: {'; '.join(changed)}")] if changed else []
     return lines + device_line(judged)
 

@@ -8,9 +8,10 @@ from ..core.judgements import Judgement
 from ..core.rows import Row
 from ..core.units import count, format_percent, format_seconds, format_tolerance, printable
 from ..stats.judgements import ClockChange, Modes, clock_change, modes
+from ..stats.odd_sessions import OddSession
 from ..stats.stats import CONFIDENCE, growth
 from ..stats.verdicts import Kind
-from .words import figure, limit_text, span_text
+from .words import figure, limit_text, odd_lines, span_text
 
 
 def status_word(row: Row) -> str:
@@ -130,7 +131,11 @@ RECORD = "record it on three days"
 
 
 def remarks(
-    judgement: Judgement, left_out: Sequence[str] = (), *, sitting: bool = False
+    judgement: Judgement,
+    left_out: Sequence[str] = (),
+    *,
+    sitting: bool = False,
+    odd: Sequence[OddSession] = (),
 ) -> list[str]:
     """What may explain a verdict: the clock, what changed since the baseline, modes, another device.
 
@@ -138,6 +143,7 @@ def remarks(
         judgement: with everything but its remarks.
         left_out: why processes do not count.
         sitting: whether sessions of the baseline were recorded in one sitting.
+        odd: the sessions of the baseline that were set aside.
     """
     if not judgement.reference:
         return []
@@ -149,6 +155,7 @@ def remarks(
     clock = clock_change(judgement)
     if clock is not None:
         lines.insert(0, clock_text(clock, judgement.tolerance))
+    lines += odd_lines(odd)
     lines += _sitting_text(judgement) if sitting else []
     if judgement.compared and judgement.verdict in (
         Kind.REGRESSED,

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy import special
 
 from ..core.units import format_day, moment
-from .spread import ENOUGH_SESSIONS, Group, priors, within
+from .spread import ENOUGH_SESSIONS, NORMAL_DEVIATION, Group, priors, within
 from .stats import growth
 
 Floats = npt.NDArray[np.float64]
@@ -34,8 +34,6 @@ MOST_ODD_IN = 4
 MIDDLE = (0.4, 0.5, 0.6)
 # And is their median unless the two lie so far apart, in log seconds, as strange tests do.
 WIDE = math.log1p(FAR["device"])
-# The median distance from a median, times this, is the standard deviation of a normal distribution.
-NORMAL = 1.4826
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +187,7 @@ class _Levels:
         """
         floor = np.array([priors()[kind].session for kind in self.classes])
         away = np.abs(others - np.nanmedian(others, axis=1, keepdims=True))
-        robust = np.maximum(floor, NORMAL * np.nanmedian(away, axis=1))
+        robust = np.maximum(floor, NORMAL_DEVIATION * np.nanmedian(away, axis=1))
         own: Floats = np.where(np.isnan(self.error), robust, np.hypot(self.error, floor))
         freedom = np.sum(~np.isnan(others), axis=1) - 1
         typical = special.chdtri(freedom, 0.5) / freedom

@@ -17,6 +17,7 @@ from .looks import (
     Looks,
     needs_processes,
 )
+from .odd_sessions import OddSession
 from .spread import ENOUGH_SESSIONS, Group, Prior, priors, sittings
 from .stats import CONFIDENCE, Difference, error_at, growth, quantile
 
@@ -41,6 +42,7 @@ class Reference:
         moved: the groups as they would be in the new session, where all tests of it moved together (`shared`); none
             where they did not.
         shift: by how much that makes this test slower, in log seconds.
+        odd: the sessions that were set aside, which `groups` no longer hold.
     """
 
     groups: tuple[Group, ...]
@@ -52,6 +54,7 @@ class Reference:
     moved: tuple[Group, ...] = ()
     shift: float = 0.0
     peak_bytes: int | None = None
+    odd: tuple[OddSession, ...] = ()
 
     @property
     def medians_s(self) -> tuple[float, ...]:

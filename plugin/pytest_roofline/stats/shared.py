@@ -8,6 +8,7 @@ quadratic loss", positive part.
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median, mode
@@ -96,8 +97,10 @@ def shared_of(sides: Mapping[str, Side], tolerance: float, prior: Prior) -> Shar
     if len(days) < ENOUGH_SESSIONS or len(known) < FEWEST_OTHERS + 1:
         return None
     names = list(known)
-    before = np.array(
-        [[_mean(side.reference, session) for session in sessions] for side in known.values()]
+    before = _filled(
+        np.array(
+            [[_mean(side.reference, session) for session in sessions] for side in known.values()]
+        )
     )
     now = np.array([math.fsum(side.new.logs) / len(side.new.logs) for side in known.values()])
     coefficient, moved_before, moved_now = followed(before, now)
@@ -167,18 +170,30 @@ def _dated(reference: Reference) -> list[Session]:
 
 
 def _sessions(sides: Mapping[str, Side]) -> list[Session]:
-    """The sessions that most tests know, each with a date."""
-    counted: dict[Session, int] = {}
+    """The sessions that most tests know, each with a date; an odd one too, where enough tests still have it."""
+    counted, odd = Counter[Session](), Counter[Session]()
     for side in sides.values():
-        for session in dict.fromkeys(_dated(side.reference)):
-            counted[session] = counted.get(session, 0) + bool(session[1])
-    most = max(counted.values(), default=0)
-    return [session for session, count in counted.items() if count == most > FEWEST_OTHERS]
+        counted.update({session for session in _dated(side.reference) if session[1]})
+        odd.update((session.device, session.started) for session in side.reference.odd)
+    most = max((counted + odd).values(), default=0)
+    return [
+        session
+        for session, count in counted.items()
+        if count > FEWEST_OTHERS and count + odd[session] == most
+    ]
 
 
 def _mean(reference: Reference, session: Session) -> float:
+    """The mean log seconds of a session; NaN where it was set aside."""
     logs = _logs(reference, session)
-    return math.fsum(logs) / len(logs)
+    return math.fsum(logs) / len(logs) if logs else math.nan
+
+
+def _filled(before: Floats) -> Floats:
+    """The means with each session that was set aside where it would be if it had moved with the other tests."""
+    shared = np.nanmedian(before - np.nanmean(before, axis=1, keepdims=True), axis=0)
+    level = np.nanmean(before - shared, axis=1, keepdims=True)
+    return np.where(np.isnan(before), level + shared, before)
 
 
 def _logs(reference: Reference, session: Session) -> list[float]:
