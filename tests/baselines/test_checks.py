@@ -381,3 +381,26 @@ def test_many_entries_tell_each_other_how_far_processes_lie_apart_and_a_cpu_spre
     key = make.key(hardware=make.hardware(partition="8-cores"))
     (host,) = health_of([make.measured(1.0, key=key)])
     assert host.process.value == priors()["host"].process
+
+
+def test_a_session_that_is_strange_in_many_entries_is_named_and_fails_nothing(make):
+    def nights(number):
+        return tuple(
+            Session(
+                f"run-{night}",
+                f"2020-05-{night:02}T03:00:00Z",
+                (seconds(0.8) * (1.2 if night == 3 and number < 6 else 1),),
+                "GPU-1",
+            )
+            for night in range(1, 6)
+        )
+
+    entries = [
+        copy(make, key=make.key(f"t{number}"), sessions=nights(number)) for number in range(12)
+    ]
+    (flaw,) = flaws(*entries)
+    assert (flaw.entry, flaw.observed, flaw.hint) == (
+        *("", "session of 3 May 2020: 6 of 12 tests 20 % slower"),
+        True,
+    )
+    assert flaws(*entries[4:]) == []

@@ -226,3 +226,34 @@ def test_what_is_measured_alone_or_left_out_for_itself_disagrees_with_nothing(ma
         [*slow, make.measurement(6e-3, key=make.key("test5"))],
     ]
     assert len(taken(make, tmp_path, *records)[1]) == 5
+
+
+def night_of(make, slow=1.0):
+    """The measurements of a night on which the first five tests took so many times as long."""
+    return [
+        make.measurement(slow if number < 5 else 1.0, key=make.key(f"t{number}"))
+        for number in range(12)
+    ]
+
+
+def sessions_of(proposal):
+    return {entry.benchmark: len(entry.sessions) for entry in proposal.baseline.entries}
+
+
+def test_a_night_that_is_strange_in_many_tests_is_left_out_of_these_and_may_be_kept(make, tmp_path):
+    runs = runs_of(make, tmp_path, night_of(make), night_of(make, 1.2), night_of(make))
+    proposal = propose(runs)
+    assert sessions_of(proposal) == {f"t{number}": 2 if number < 5 else 3 for number in range(12)}
+    (line,) = proposal.left_out
+    day = line.partition("session of ")[2].partition(":")[0]
+    assert day.startswith("2 Jan")
+    assert line == (
+        f"{tmp_path}/run-1.jsonl, session of {day}: 5 of 12 tests 20 % slower; "
+        "--accept-slower keeps it"
+    )
+    kept = propose(runs, accept_slower=True)
+    assert (set(sessions_of(kept).values()), kept.left_out) == ({3}, ())
+    faster = runs_of(make, tmp_path, night_of(make), night_of(make, 0.8), night_of(make))
+    for accept_slower in (False, True):
+        (line,) = propose(faster, accept_slower=accept_slower).left_out
+        assert line.endswith("5 of 12 tests 20 % faster; to keep it, propose it alone")

@@ -12,10 +12,11 @@ from ..core.records import rate
 from ..core.resources import registers_of
 from ..core.units import format_seconds, format_tolerance, moment
 from ..core.work import RATE_SUFFIXES, rate_suffix
+from ..stats.odd_sessions import OddSession
 from ..stats.outlook import detectable
 from ..stats.spread import ENOUGH_SESSIONS, Group, Prior, Spread
 from ..stats.stats import Difference, difference
-from .comparators import class_of_key, default_tolerance, priors_of, reference_of
+from .comparators import class_of_key, default_tolerance, odd_in, priors_of, reference_of
 from .files import key_of_entry
 from .plausible import Flaw, absurd_entry, family_of_key
 
@@ -44,9 +45,19 @@ def check(path: Path, baseline: Baseline, now: datetime.datetime) -> list[Flaw]:
             replace(flaw, entry=entry.label)
             for flaw in (*_hardware(entry, baseline.family), *found)
         ]
+    flaws += map(_odd, odd_in(baseline.entries))
     for exact in baseline.exact:
         flaws += [replace(flaw, entry=exact.label) for flaw in _exact(exact, baseline.family)]
     return flaws
+
+
+def _odd(session: OddSession) -> Flaw:
+    return Flaw(
+        session.text,
+        "as fast as the other sessions",
+        "comparisons leave it out of these; find out why, and propose without its run",
+        hint=True,
+    )
 
 
 def _exact(entry: ExactEntry, family: str) -> Iterator[Flaw]:

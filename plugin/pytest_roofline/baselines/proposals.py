@@ -16,7 +16,7 @@ from ..hardware import family_of, identity_of
 from ..kernel_gate.recording import propose_exact
 from ..stats.key_results import by_process, typical_peak
 from ..stats.stats import growth
-from .comparators import pooled_median, reference_of, typical_clock
+from .comparators import leave_out, odd_in, pooled_median, reference_of, typical_clock
 from .files import key_of_entry
 from .picking import Disagreement, Sessions, is_fake, runs_apart
 from .plausible import absurd_entry
@@ -83,6 +83,8 @@ def propose(
     odd = runs_apart([_sessions(entry) for entry in entries if not entry.is_canary])
     if odd:
         raise BadInput(_disagreement(odd, runs))
+    entries, odd_lines = _without_odd(entries, runs, accept_slower)
+    left_out += odd_lines
     exact, exact_left_out = propose_exact(runs, accept_worse=accept_slower)
     left_out += exact_left_out
     if all(entry.is_canary for entry in entries):
@@ -140,6 +142,20 @@ def _disagreement(odd: Sequence[Disagreement], runs: Sequence[Run]) -> str:
         return f"{told}: the {len(runs)} runs disagree, so that nobody can tell which are right; {remedy}"
     them = "it" if len(odd) == 1 else "them"
     return f"{told}: more than runs of unchanged code differ; find out why, and propose the runs without {them}"
+
+
+def _without_odd(
+    entries: Sequence[Entry], runs: Sequence[Run], accept_slower: bool
+) -> tuple[list[Entry], list[str]]:
+    """The entries without their odd sessions, and of each a line that says how to keep it."""
+    odd = [session for session in odd_in(entries) if not (accept_slower and session.change > 0)]
+    paths = {(identity_of(run.header.environment), run.header.started): run.path for run in runs}
+    lines = [
+        f"{paths[session.device, session.started]}, {session.text}; "
+        f"{'--accept-slower keeps it' if session.change > 0 else 'to keep it, propose it alone'}"
+        for session in odd
+    ]
+    return [leave_out(entry, odd) for entry in entries], list(map(printable, lines))
 
 
 def _how_far(apart: Disagreement, than: str) -> str:

@@ -51,7 +51,8 @@ def baseline() -> None:
 @click.option(
     "--accept-slower",
     is_flag=True,
-    help="Also tests that failed only because they were slower, took more memory, or their kernels ask for more.",
+    help="Also tests that failed only because they were slower, took more memory, or their kernels ask for more; and "
+    "sessions that were slower in many tests.",
 )
 def propose(
     runs: tuple[str, ...],
@@ -67,8 +68,8 @@ def propose(
 ) -> None:
     """Build baseline entries from RUNS (NAME or PATH; default: all saved runs), a session each, into a new file.
 
-    Tests that failed, were invalid or had wrong data are left out and named. Runs that contradict each other are
-    refused.
+    Tests that failed, were invalid or had wrong data are left out and named; so is a session, in those of its tests in
+    which it is strange, where these are many. Runs that contradict each other are refused.
 
     Example: roofline baseline propose -o driver-570.json --driver 570
 
