@@ -9,15 +9,27 @@ from statistics import median
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from scipy import special
 
 from pytest_roofline.core.errors import BadFile
 from pytest_roofline.core.storage import decode_json, read_bytes
+from pytest_roofline.stats.spread import NORMAL_DEVIATION
 
 Floats = npt.NDArray[np.float64]
 
 # σ_p of a large public corpus at its percentiles; "calm" is a third of it, as on an accelerator's own clock.
 MIX_SHARES, MIX_SPREADS = (0.10, 0.25, 0.50, 0.75, 0.90), (0.002, 0.006, 0.011, 0.030, 0.059)
 CALM = 0.3
+# One value a night and a test of two GPUs in fixed hosts over about 110 nights: the standard deviation between nights.
+NIGHT_SHARES = (0.10, 0.50, 0.90)
+NIGHTS = {"nights of GPU A": (0.0007, 0.011, 0.0185), "nights of GPU B": (0.0007, 0.0055, 0.0175)}
+# Of these nights 4 to 7 % lie more than four robust standard deviations away: Student's t of so few degrees of
+# freedom.
+NIGHT_TAILS = 2.0
+# What all tests of such a night share.
+NIGHT_SHARED = 0.003
+# One session of a baseline in which some tests were so much slower.
+ODD = math.log(1.2)
 # 22.5 ms in one process, 25.5 ms in the next: seen, and typical of memory that falls well or badly.
 SLOW_MODE = math.log(25.5 / 22.5)
 NEW = 12
@@ -32,13 +44,15 @@ class Setup:
     """How unchanged processes differ.
 
     Args:
-        spreads: `calm` or `mix`; of recorded processes their own.
+        spreads: `calm`, `mix` or one of `NIGHTS`; of recorded processes their own.
         session: σ_s, between sessions, in each test another offset; `relative` adds that multiple of the test's σ_p.
         shared: the same between sessions, one offset for all tests.
         device: σ_g of the device that the new processes run on; 0 where it is the baseline's.
         tails: degrees of freedom of Student's t; infinite is normal.
         modes: the share of processes in a mode that is 13 % slower, and `moody` the share of tests that have it.
         sitting: whether the baseline was recorded in one sitting: one offset for all of its sessions.
+        louder: how many times as far as the baseline's the new processes lie apart.
+        odd: the share of tests of which the baseline's first session was 20 % slower.
     """
 
     spreads: str = "calm"
@@ -50,11 +64,18 @@ class Setup:
     modes: float = 0.0
     moody: float = 1.0
     sitting: bool = False
+    louder: float = 1.0
+    odd: float = 0.0
 
 
-def mixed(rng: np.random.Generator, tests: int) -> Floats:
-    """[tests]: σ_p as tests of a real corpus have it, log-linear between its percentiles and beyond the outer two."""
-    shares, logs = np.asarray(MIX_SHARES), np.log(MIX_SPREADS)
+def mixed(
+    rng: np.random.Generator,
+    tests: int,
+    percentiles: tuple[float, ...] = MIX_SHARES,
+    spreads: tuple[float, ...] = MIX_SPREADS,
+) -> Floats:
+    """[tests]: spreads as tests have them, log-linear between percentiles and beyond the outer two."""
+    shares, logs = np.asarray(percentiles), np.log(spreads)
     first, last = (
         (logs[1] - logs[0]) / (shares[1] - shares[0]),
         (logs[-1] - logs[-2]) / (shares[-1] - shares[-2]),
@@ -67,17 +88,29 @@ def draw(
     rng: np.random.Generator, setup: Setup, tests: int, shape: Sequence[int]
 ) -> tuple[Floats, Floats]:
     """[tests, processes of the baseline] and [tests, new processes]: log-medians of a suite of unchanged code."""
-    spread = mixed(rng, tests)[:, None] * (CALM if setup.spreads == "calm" else 1.0)
+    if setup.spreads in NIGHTS:
+        spread = mixed(rng, tests, NIGHT_SHARES, NIGHTS[setup.spreads])[:, None]
+    else:
+        spread = mixed(rng, tests)[:, None] * (CALM if setup.spreads == "calm" else 1.0)
     size = (tests, sum(shape) + NEW)
     if math.isinf(setup.tails):
         logs = rng.standard_normal(size) * spread
     else:
-        # Scaled to the same standard deviation where there is one.
-        scale = math.sqrt((setup.tails - 2) / setup.tails) if setup.tails > 2 else 0.5
-        logs = rng.standard_t(setup.tails, size) * spread * scale
+        logs = rng.standard_t(setup.tails, size) * spread * _scale(setup)
+    logs[:, sum(shape) :] *= setup.louder
+    logs[: round(setup.odd * tests), : shape[0]] += ODD
     moody = round(setup.moody * tests)
     logs[:moody] += SLOW_MODE * (rng.random((moody, size[1])) < setup.modes)
     return with_sessions(rng, setup, logs, spread, shape)
+
+
+def _scale(setup: Setup) -> float:
+    """Return the factor that gives Student's t the spread that is asked for."""
+    if setup.spreads in NIGHTS:
+        # What was measured of nights is a robust standard deviation.
+        return 1 / (NORMAL_DEVIATION * float(special.stdtrit(setup.tails, 0.75)))
+    # The same standard deviation, where there is one.
+    return math.sqrt((setup.tails - 2) / setup.tails) if setup.tails > 2 else 0.5
 
 
 def with_sessions(
@@ -115,9 +148,14 @@ class Recorded:
         apart = f"{100 * median(spreads):.3g} % apart in the median benchmark, {100 * spreads[-1]:.3g} % in the worst"
         return f"{len(counts)} benchmarks of {min(counts)} to {max(counts)} processes, {apart}"
 
+    @property
+    def fewest(self) -> int:
+        """The processes of the benchmark that has the fewest."""
+        return min(len(logs) for logs in self.logs)
+
     def fits(self, shape: Sequence[int]) -> bool:
         """Whether every benchmark has enough processes."""
-        return min(len(logs) for logs in self.logs) >= sum(shape) + FEWEST_NEW
+        return self.fewest >= sum(shape) + FEWEST_NEW
 
     def draw(
         self, rng: np.random.Generator, setup: Setup, shape: Sequence[int]

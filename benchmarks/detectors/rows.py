@@ -10,9 +10,11 @@ import numpy as np
 from scipy import stats
 
 from pytest_roofline.stats.looks import MOST_ROUNDS, Looks
-from pytest_roofline.stats.spread import priors
+from pytest_roofline.stats.odd_sessions import odd_sessions
+from pytest_roofline.stats.spread import Group, priors
 
-from .drawing import Floats, Recorded, Setup, draw
+from .drawing import NIGHT_SHARED, NIGHT_TAILS, NIGHTS, Floats, Recorded, Setup, draw
+from .simple import RULES, Sides, red, red_alone
 from .twin import PASSED, REGRESSED, Baseline, Rule, default_looks, each_alone, run, without_shared
 
 SHAPES = {
@@ -20,10 +22,14 @@ SHAPES = {
     "2 × 1": (1,) * 2,
     "3 × 1": (1,) * 3,
     "5 × 1": (1,) * 5,
+    "7 × 1": (1,) * 7,
     "14 × 1": (1,) * 14,
     "3 × 5": (5,) * 3,
 }
 MAIN = ("3 × 1", "3 × 5", "14 × 1")
+# How much slower a test is made, alone and with all others: of a tolerance of 5 %, and of one of 3 %.
+SLOWDOWNS, SMALL_SLOWDOWNS = (0.05, 0.08, 0.10, 0.20), (0.03, 0.05, 0.06, 0.12)
+SMALL_TOLERANCE = 0.03
 # Of the suites of a row, so many are also slowed: a hundredth of them is hundreds of tests.
 SLOWED = 0.02
 CHUNKS = 10
@@ -38,9 +44,10 @@ class Row:
         name: in it.
         shape: of the baseline, by name.
         setup: how unchanged code differs.
-        rounds: `auto`, `default` or a number.
+        rounds: `auto`, `default`, a number, or a number of `nights` that are compared at once.
         goal: whether the goals are about it: three processes or more, on different days.
         shared: whether what tests share is taken out, as in a run of the plugin.
+        small: whether the tolerance is 3 %.
     """
 
     group: str
@@ -50,6 +57,18 @@ class Row:
     rounds: str = "auto"
     goal: bool = True
     shared: bool = False
+    small: bool = False
+
+    @property
+    def beside(self) -> bool:
+        """Whether the simple rules are asked about the same suites."""
+        return (self.rounds != "auto" and not self.rounds.isdigit()) or self.group == "odd"
+
+    @property
+    def nights(self) -> int:
+        """How many new nights of one process each are compared; 0 for a run with rounds."""
+        count, _, word = self.rounds.partition(" ")
+        return int(count) if word else 0
 
 
 def rows() -> list[Row]:
@@ -88,11 +107,21 @@ def rows() -> list[Row]:
                     f"{spreads}, t of {tails} degrees of freedom",
                     shape,
                     replace(base, tails=tails),
+                    rounds,
                 )
                 for tails in (3, 2)
+                for rounds in ("auto", "default")
             ]
-        for shape in ("1 × 1", "2 × 1", "5 × 1"):
-            goal = shape == "5 × 1"
+            found.append(Row("sessions", f"{spreads}, σ_s half of σ_p", shape, half, "default"))
+        for tails, told in ((math.inf, spreads), (3, f"{spreads}, t of 3 degrees of freedom")):
+            setup = replace(base, tails=tails)
+            found += [
+                Row("small", told, shape, setup, small=True, rounds=rounds)
+                for shape in ("3 × 5", "14 × 1")
+                for rounds in ("default", "auto")
+            ]
+        for shape in ("1 × 1", "2 × 1", "5 × 1", "7 × 1"):
+            goal = shape in ("5 × 1", "7 × 1")
             found += [
                 Row("few", spreads, shape, base, rounds, goal) for rounds in ("auto", "default")
             ]
@@ -112,8 +141,18 @@ def rows() -> list[Row]:
                 Row("shared", f"calm, 1 % shared by all, {told}", shape, common, shared=shared)
             )
         found.append(Row("shared", "calm, nothing shared, taken out", shape, Setup(), shared=True))
+        for spreads in ("calm", "mix"):
+            quiet = Setup(spreads, sitting=True, louder=3.0)
+            found += [Row("quiet", spreads, shape, quiet, rounds) for rounds in ("default", "auto")]
         beyond = Setup("mix", session=0.0, relative=1.0)
         found.append(Row("beyond", "mix, σ_s as large as σ_p", shape, beyond, goal=False))
+    for shape in ("3 × 5", "14 × 1"):
+        for share in (0.0, 0.05, 0.1, 0.2, 0.5):
+            told = f"calm, {100 * share:g} % of the tests"
+            found.append(Row("odd", told, shape, Setup(odd=share), shared=True))
+    for spreads in NIGHTS:
+        setup = Setup(spreads, session=0.0, shared=NIGHT_SHARED, tails=NIGHT_TAILS)
+        found += [Row("nights", spreads, "14 × 1", setup, f"{count} nights") for count in (3, 4, 5)]
     return found
 
 
@@ -127,6 +166,7 @@ class Count:
         processes: that they took.
         alone: by slowdown, tests that alone were slower: how many, REGRESSED, PASSED.
         all_slower: the same where all tests are slower.
+        simple: by simple rule: suites, red ones, tests that alone were slower, and found by each slowdown.
     """
 
     tests: int = 0
@@ -138,6 +178,7 @@ class Count:
     processes: int = 0
     alone: dict[float, list[int]] = field(default_factory=dict)
     all_slower: dict[float, list[int]] = field(default_factory=dict)
+    simple: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, other: "Count") -> None:
         """Take in another part of the row."""
@@ -147,6 +188,9 @@ class Count:
             for slowdown, counts in theirs.items():
                 known = mine.setdefault(slowdown, [0, 0, 0])
                 mine[slowdown] = [a + b for a, b in zip(known, counts, strict=True)]
+        for name, counts in other.simple.items():
+            known = self.simple.setdefault(name, [0] * len(counts))
+            self.simple[name] = [a + b for a, b in zip(known, counts, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +213,16 @@ class Plan:
     seed: int
     recorded: Recorded | None = None
 
-    @property
-    def alone(self) -> tuple[float, ...]:
-        """Slowdowns of one test: the tolerance, 1.6 times and twice as much, four times as much."""
-        return tuple(round(factor * self.tolerance, 9) for factor in (1, 1.6, 2, 4))
+    def tolerance_of(self, row: Row) -> float:
+        """Return the tolerance of a row."""
+        return SMALL_TOLERANCE if row.small else self.tolerance
+
+    def slowdowns(self, row: Row) -> tuple[float, ...]:
+        """Return by how much a row's tests are slowed: the tolerance, 1.6 times, twice and four times as much."""
+        if row.small:
+            return SMALL_SLOWDOWNS
+        scale = self.tolerance / SLOWDOWNS[0]
+        return tuple(round(scale * slowdown, 9) for slowdown in SLOWDOWNS)
 
 
 def count_all(plan: Plan, wanted: Sequence[Row], jobs: int) -> Iterator[Count]:
@@ -205,6 +255,9 @@ def _drawn(plan: Plan, row: Row, rng: np.random.Generator) -> tuple[Floats, Floa
     shape = SHAPES[row.shape]
     if plan.recorded is not None:
         return plan.recorded.draw(rng, row.setup, shape)
+    if row.nights:
+        logs, _ = draw(rng, row.setup, plan.tests, (1,) * (len(shape) + row.nights))
+        return logs[:, : len(shape)], logs[:, len(shape) :]
     return draw(rng, row.setup, plan.tests, shape)
 
 
@@ -212,28 +265,72 @@ def _suite(
     plan: Plan, row: Row, drawn: tuple[Floats, Floats], counted: Count, *, slowed: bool
 ) -> None:
     logs, new = drawn
-    shape = SHAPES[row.shape]
+    shape, tolerance = SHAPES[row.shape], plan.tolerance_of(row)
+    logs, new = _without_odd(row, logs, new)
     if row.shared:
         logs, new = without_shared(logs, shape, new)
     baseline = Baseline(logs, shape, priors()[plan.kind], sitting=row.setup.sitting, kind=plan.kind)
-    rule = Rule(plan.tolerance, _looks(row, baseline, new.shape[1]), row.setup.device > 0)
+    looks = _looks(row, baseline, new.shape[1])
+    rule = Rule(tolerance, looks, row.setup.device > 0, row.nights)
+    # Of an odd session the tests that had nothing to do with it are counted.
+    untouched = slice(round(row.setup.odd * plan.tests) - (plan.tests - len(new)), None)
     course = run(baseline, new, rule)
-    red = int(np.sum(course.kinds == REGRESSED))
-    counted.tests += len(new)
+    kinds = course.kinds[untouched]
+    red = int(np.sum(kinds == REGRESSED))
+    counted.tests += len(kinds)
     counted.suites += 1
     counted.red += red
     counted.red_suites += red > 0
-    counted.passed += int(np.sum(course.kinds == PASSED))
-    counted.open += int(np.sum(course.kinds == 0))
-    counted.processes += int(course.processes.sum())
+    counted.passed += int(np.sum(kinds == PASSED))
+    counted.open += int(np.sum(kinds == 0))
+    counted.processes += int(course.processes[untouched].sum())
+    if row.beside:
+        _count_simple(
+            plan, row, Sides(logs[untouched], new[untouched], shape, tolerance), counted, slowed
+        )
     if not slowed:
         return
-    for slowdown in plan.alone:
-        kinds = each_alone(baseline, new, slowdown, rule, course)
+    slowdowns = plan.slowdowns(row)
+    for slowdown in slowdowns:
+        kinds = each_alone(baseline, new, slowdown, rule, course)[untouched]
         counted.alone[slowdown] = _tally(counted.alone.get(slowdown), kinds)
-    slowdown = 2 * plan.tolerance
-    kinds = run(baseline, new + math.log1p(slowdown), rule).kinds
-    counted.all_slower[slowdown] = _tally(counted.all_slower.get(slowdown), kinds)
+    for slowdown in slowdowns[2:]:
+        kinds = run(baseline, new + math.log1p(slowdown), rule).kinds[untouched]
+        counted.all_slower[slowdown] = _tally(counted.all_slower.get(slowdown), kinds)
+
+
+def _count_simple(plan: Plan, row: Row, sides: Sides, counted: Count, slowed: bool) -> None:
+    """Count what the simple rules say of the same suite."""
+    slowdowns = plan.slowdowns(row)
+    for name, rule in RULES.items():
+        p = rule(sides)
+        counts = counted.simple.setdefault(name, [0] * (3 + len(slowdowns)))
+        counts[0] += 1
+        counts[1] += bool(red(p).any())
+        if not slowed:
+            continue
+        counts[2] += len(p)
+        for place, slowdown in enumerate(slowdowns, 3):
+            slower = replace(sides, new=sides.new + math.log1p(slowdown))
+            counts[place] += red_alone(p, rule(slower))
+
+
+def _without_odd(row: Row, logs: Floats, new: Floats) -> tuple[Floats, Floats]:
+    """Return both sides without the tests that the plugin takes an odd session from, whose baselines are shorter."""
+    if not row.setup.odd:
+        return logs, new
+    shape = SHAPES[row.shape]
+    tests = {
+        str(number): [
+            Group(tuple(np.exp(part).tolist()), "", f"2026-01-{day:02}T03:00:00Z")
+            for day, part in enumerate(np.split(one, np.cumsum(shape)[:-1]), 1)
+        ]
+        for number, one in enumerate(logs)
+    }
+    odd = odd_sessions(tests, dict.fromkeys(tests, "device"))
+    spoiled = {int(name) for session in odd for name in session.tests}
+    kept = [number for number in range(len(logs)) if number not in spoiled]
+    return logs[kept], new[kept]
 
 
 def _tally(known: list[int] | None, kinds: "np.typing.NDArray[np.int_]") -> list[int]:
@@ -247,6 +344,8 @@ def _tally(known: list[int] | None, kinds: "np.typing.NDArray[np.int_]") -> list
 
 def _looks(row: Row, baseline: Baseline, there: int) -> Looks:
     """The plan; where fewer processes were recorded, a shorter one."""
+    if row.nights:
+        return Looks(1)
     looks = default_looks(baseline) if row.rounds == "default" else None
     most = looks.most if looks else MOST_ROUNDS if row.rounds == "auto" else int(row.rounds)
     return Looks(min(most, there), slow_only=looks is not None)

@@ -163,11 +163,19 @@ class Rule:
         tolerance: of time.
         looks: the plan.
         device: whether the new processes run on a device that the baseline does not hold.
+        nights: how many new processes are judged at once, each of a night of its own, as those of the baseline are;
+            0 where they are rounds of a run.
     """
 
     tolerance: float
     looks: Looks
     device: bool = False
+    nights: int = 0
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The numbers of new processes after which tests are looked at."""
+        return (self.nights,) if self.nights else self.looks.counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +238,10 @@ def _error(
     parts = [(process.value**2 * (1 / count + 1 / known), process.freedom)]
     sessions = 1 + (0.0 if baseline.alone else 1 / baseline.equal_sessions)
     if baseline.alone:
-        session, doubtful = _between_single(baseline, squares, count, process), 0.0
-        session_freedom = math.inf
+        doubtful, session_freedom = 0.0, math.inf
+        session = np.zeros(len(squares))
+        if count > 1 and not rule.nights:
+            session = _between_single(baseline, squares, count, process)
     elif baseline.few:
         assumed = ASSUMED_SESSION * prior.session
         own = np.sqrt(np.maximum(0.0, baseline.mean_square - process.value**2) / baseline.typical)
@@ -267,8 +277,6 @@ def _error(
 
 def _between_single(baseline: Baseline, squares: Floats, count: int, process: Spread) -> Floats:
     """Between sessions of which the baseline's hold one process each, [tests]."""
-    if count == 1:
-        return np.zeros(len(squares))
     least = np.maximum(baseline.prior.session, process.value * math.sqrt(LEAST_SHARE_ALONE))
     total = baseline.joined(baseline.mean_square * baseline.between, baseline.between)
     new = np.maximum(LEAST_SPREAD**2, squares / (count - 1))
@@ -319,11 +327,11 @@ class Course:
 
 def run(baseline: Baseline, new: Floats, rule: Rule) -> Course:
     """A run: each round for what is open, then `settle`, and at last the last look for what is still open."""
-    tests, most = len(new), min(rule.looks.most, new.shape[1])
+    tests, most = len(new), rule.counts[-1]
     kinds, processes = np.zeros(tests, dtype=int), np.zeros(tests, dtype=int)
     spent, may, futile = np.ones(tests), np.zeros(tests, dtype=bool), np.zeros(tests, dtype=bool)
     held, course = np.ones(tests, dtype=bool), Course(kinds, processes, [])
-    for count in rule.looks.counts:
+    for count in rule.counts:
         asked = held & (kinds == INCONCLUSIVE) & ~futile
         if not asked.any():
             break
@@ -371,12 +379,12 @@ def each_alone(
     kinds, processes = np.full(tests, -1), np.zeros(tests, dtype=int)
 
     def red(index: int, p: float, count: int) -> bool:
-        looked = rule.looks.counts.index(count)
+        looked = rule.counts.index(count)
         others = course.spent[min(looked, len(course.spent) - 1)].copy()
         others[index] = p
         return bool(adjusted(others)[index] <= FALSE_RED)
 
-    for count in rule.looks.counts:
+    for count in rule.counts:
         asked = kinds == -1
         if not asked.any():
             break
@@ -394,7 +402,7 @@ def each_alone(
     for count in np.unique(processes[kinds == -2]):
         found = look(baseline, slower, int(count), ended)
         for index in np.flatnonzero((kinds == -2) & (processes == count)):
-            may = found.may_be_red[index] and red(index, found.spent[index], rule.looks.counts[-1])
+            may = found.may_be_red[index] and red(index, found.spent[index], rule.counts[-1])
             kinds[index] = REGRESSED if may else found.kind[index]
     return kinds
 

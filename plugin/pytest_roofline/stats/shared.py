@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from .outlook import Policy, Reference
 from .spread import ENOUGH_SESSIONS, Group, Prior, priors, sittings
-from .verdicts import Kind, Verdict, default_looks, judge
+from .verdicts import Kind, Verdict, judge
 
 Floats = npt.NDArray[np.float64]
 
@@ -236,5 +236,4 @@ def _together(
         return None
     device = tests[0][0].new.device
     reference = Reference(tuple(groups), "all tests together")
-    policy = Policy(tolerance, prior=prior, looks=default_looks(reference, device, prior))
-    return judge([Group(new, device)], reference, policy)
+    return judge([Group(new, device)], reference, Policy(tolerance, prior=prior))
