@@ -34,6 +34,7 @@ def test_a_status_tells_what_is_slower_from_what_nobody_can_tell(row):
         ([calm], 0),
         ([fine, slow], 2),
         ([fine, slow, slower], 1),
+        ([fine, row("SHIFTED", 0.1)], 1),
         ([replace(fine, verdict="FAILED")], 1),
         ([row("INVALID"), row("NO BASELINE")], 2),
         ([fine, row("INVALID", 0.3)], 0),

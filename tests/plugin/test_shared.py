@@ -1,5 +1,9 @@
 """What all tests of a run share is told once and is no test's own slowdown; and how many processes a red one needs."""
 
+import csv
+import json
+import xml.etree.ElementTree as ET
+
 import pytest
 
 SIX = """
@@ -50,16 +54,105 @@ def test_a_test_that_is_slower_than_the_others_is_red_by_itself(desk, six):
     )
 
 
-def test_all_tests_together_fail_the_run_where_none_of_them_stands_out(desk, six):
+def properties(path):
+    """Return the properties of each test of a JUnit file, by its name."""
+    cases = ET.parse(path).getroot().iter("testcase")
+    return {
+        case.get("name"): {pair.get("name"): pair.get("value") for pair in case.iter("property")}
+        for case in cases
+    }
+
+
+def test_all_tests_together_fail_the_run_and_each_of_them_says_by_how_much_it_is_slower(desk, six):
     desk.script(slow=1.3)
-    result = desk.run(*six)
+    result = desk.run(*six, "--junitxml=junit.xml", "--roofline-report=out")
     assert result.ret == 1
     result.assert_outcomes(passed=6, failed=1)
     result.stdout.fnmatch_lines(
-        ["REGRESSED: all tests together take +30.0 % time (*, 3 processes against 5), *"]
+        [
+            "*::test_way[[]a] PASSED*+30.0 %*SHIFTED*",
+            "REGRESSED: all tests together take +30.0 % time (*, 3 processes against 5), *",
+            "RED: 1 REGRESSED, 0 of 6 fast enough, 6 SHIFTED",
+        ]
     )
-    # What is said once is said of no test again.
-    assert set(verdicts(desk).values()) == {("PASSED", 3)}
+    assert set(verdicts(desk).values()) == {("SHIFTED", 3)}
+    reason = "all 6 tests moved together by +30.0 %; what is left of this test is -0.0 %"
+    with (desk.path / "out" / "results.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["test"] != "all tests together"]
+    document = json.loads((desk.path / "out" / "run.json").read_text())
+    results = [row for row in document["results"] if row["test"] != "all tests together"]
+    figures = [
+        pairs
+        for name, pairs in properties(desk.path / "junit.xml").items()
+        if name != "all tests together"
+    ]
+    assert [len(rows), len(results), len(figures)] == [6, 6, 6]
+    assert {row["verdict"] for row in [*rows, *results]} == {"SHIFTED"}
+    assert {pairs["roofline.verdict"] for pairs in figures} == {"SHIFTED"}
+    for row in [*rows, *results]:
+        assert float(row["change"]) == pytest.approx(0.3, abs=0.01)
+        assert float(row["change_low"]) > 0.2
+        assert float(row["time_s"]) / float(row["baseline_time_s"]) == pytest.approx(1.3, abs=0.01)
+        assert row["reason"] == reason
+    for pairs in figures:
+        assert float(pairs["roofline.change"]) == pytest.approx(0.3, abs=0.01)
+        assert float(pairs["roofline.baseline_time_s"]) == pytest.approx(1e-3, rel=0.01)
+
+
+def test_a_comparison_of_the_same_run_says_the_same(desk, six):
+    desk.script(slow={"*": 1.3, "test_way[c]": 1.3 * 1.25})
+    desk.run(*six, "--roofline-rounds=3", "--roofline-save=slow")
+    words = {label: verdict for label, (verdict, _) in verdicts(desk).items()}
+    assert words == {f"way[{name}]": "SHIFTED" for name in "abdef"} | {"way[c]": "REGRESSED"}
+    days = ",".join(option.partition("=")[2] for option in six)
+    compared = desk.cli("compare", days, "slow", "--json")
+    assert compared.exit_code == 1
+    rows = {row["label"]: row for row in json.loads(compared.stdout)}
+    together = rows.pop("all tests together")
+    assert together["verdict"] == "REGRESSED"
+    assert {label: row["verdict"] for label, row in rows.items()} == words
+    for label, row in rows.items():
+        whole = 1.3 * 1.25 if label == "way[c]" else 1.3
+        assert row["change"] == pytest.approx(whole - 1, abs=0.01)
+        assert row["reason"].startswith("all 6 tests moved together by +30.0 %; what is left of")
+    told = desk.cli("compare", days, "slow").stdout
+    assert "5 SHIFTED" in told
+
+
+def test_a_test_that_was_decided_before_all_together_were_is_shifted_as_well(desk):
+    eight = SIX.replace('"f"]', '"f", "g", "h"]')
+    against = desk.sessions(eight, TOGETHER, together=True)
+    steady = {f"test_way[{name}]": 1.02 for name in "abcd"}
+    # Slower from the second process on, which takes all together some more to tell.
+    later = {f"test_way[{name}]": [1.04, 1.10] for name in "efgh"}
+    desk.script(slow=steady | later)
+    result = desk.run(*against, "--roofline-rounds=auto", "--junitxml=junit.xml")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["REGRESSED: all tests together *"])
+    found = verdicts(desk)
+    decided = [name for name in "abcd" if found[f"way[{name}]"][1] < found["way[e]"][1]]
+    assert decided == list("abcd")
+    figures = properties(desk.path / "junit.xml")
+    for name in decided:
+        assert found[f"way[{name}]"][0] == "SHIFTED"
+        assert figures[f"test_way[{name}]"]["roofline.verdict"] == "SHIFTED"
+
+
+@pytest.mark.parametrize(
+    ("tests", "days"),
+    [("abc", 5), ("abcdef", 1), ("abcdef", 2)],
+    ids=["three tests", "one session", "two sessions"],
+)
+def test_where_little_is_known_every_test_that_is_slower_is_red_or_undecided(desk, tests, days):
+    suite = SIX.replace('["a", "b", "c", "d", "e", "f"]', json.dumps([*tests]))
+    against = desk.sessions(suite, TOGETHER[:days], together=True)
+    desk.script(slow=1.1)
+    result = desk.run(*against, "--roofline-rounds=5")
+    found = verdicts(desk)
+    assert len(found) == len(tests)
+    assert {verdict for verdict, _ in found.values()} <= {"REGRESSED", "INCONCLUSIVE"}
+    assert not any(line.startswith("GREEN") for line in result.outlines)
+    assert not any("all tests together" in line for line in result.outlines)
 
 
 def test_what_looks_slow_is_red_after_three_processes_without_any_option(desk):

@@ -65,6 +65,7 @@ def test_a_run_ends_in_a_sentence_in_one_of_three_colours(make):
     red = {"t.py::slow": ("REGRESSED", "slow: +100 %")}
     # One process where red needs three.
     looks_slow = make.result(1.3e-3, policy=Policy(looks=Looks(12)), test_id="t.py::looks")
+    shifted = replace(make.result(1.1e-3, test_id="t.py::a"), verdict="SHIFTED")
     by_limit = make.result(known=False, limits=[Limit(make.published(), 1.2e-3)])
     for rows, reds, said in (
         ([good, better], {}, "GREEN: 2 of 2 fast enough"),
@@ -104,6 +105,12 @@ def test_a_run_ends_in_a_sentence_in_one_of_three_colours(make):
             "RED: 1 REGRESSED, 1 of 3 fast enough, 1 undecided (1 NO BASELINE)",
         ),
         ([good], {"a": ("FAILED", "boom")}, "RED: 1 FAILED, 1 of 2 fast enough"),
+        # What is slower with all tests is neither fast enough nor undecided.
+        (
+            [shifted, replace(shifted, test="t.py::b"), new],
+            {"all tests together": ("REGRESSED", "all tests together take +10 % time")},
+            "RED: 1 REGRESSED, 0 of 3 fast enough, 2 SHIFTED, 1 undecided (1 NO BASELINE)",
+        ),
         # What is no test of the plan, as the gate's own, is no result.
         (
             [good],
@@ -148,6 +155,11 @@ def test_what_failed_for_itself_has_the_tests_name_and_what_only_watched_is_red_
             "watched: +31 % time",
             {"by_verdict": True, "verdicts": ("REGRESSED",), "shadow": True},
         ),
+        (
+            "t.py::new",
+            "unsound: NO BASELINE",
+            {"by_verdict": True, "verdicts": ("SHIFTED", "NO BASELINE")},
+        ),
         ("t.py::expected", "xfail: known", {}),
         (GATE, "nothing was compared", {"by_verdict": True}),
     ):
@@ -157,12 +169,13 @@ def test_what_failed_for_itself_has_the_tests_name_and_what_only_watched_is_red_
     rows = [make.result(2e-3, test_id=name) for name in ("t.py::let_pass", "t.py::expected")]
     found = reds_of(ended, [*rows, make.result(3e-3, test_id="t.py::slow")])
     # Of the slower ones the slowest, since only so many are told of.
-    assert list(found)[-4:-1] == ["t.py::slow", "t.py::let_pass", "t.py::watched"]
+    assert list(found)[-5:-2] == ["t.py::slow", "t.py::let_pass", "t.py::watched"]
     assert found.pop("t.py::let_pass")[1].startswith("memcpy_d2d[64MiB]: +100.0 % time")
     assert found == {
         "t.py::test_broken[4]": ("FAILED", "test_broken[4]: ValueError: boom"),
         "t.py::slow": ("REGRESSED", "slow: +30 % time"),
         "t.py::watched": ("REGRESSED", "watched: +31 % time"),
+        "t.py::new": ("NO BASELINE", "unsound: NO BASELINE"),
         GATE: (GATE, "nothing was compared"),
     }
 

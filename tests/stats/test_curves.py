@@ -200,6 +200,14 @@ def test_a_sweep_is_red_where_a_size_is_and_green_where_the_mean_of_its_sizes_is
     assert [one.kind for one in verdicts_on(pairs)] == [Kind.REGRESSED]
 
 
+def test_a_sweep_whose_sizes_are_slower_with_all_tests_is_shifted_unless_a_size_is_red(make):
+    pairs = judged(make, *(10,) * 9, 30)
+    shifted = [(one, replace(verdict, kind=Kind.SHIFTED)) for one, verdict in pairs[:-1]]
+    (curve,) = verdicts_on(shifted)
+    assert (curve.kind, curve.passed) == (Kind.SHIFTED, 0)
+    assert [curve.kind for curve in verdicts_on([*shifted, pairs[-1]])] == [Kind.REGRESSED]
+
+
 @settings(max_examples=50)
 @given(st.lists(st.floats(-30, 30), min_size=4, max_size=10))
 def test_the_estimate_of_a_sweep_is_the_mean_of_its_sizes_inside_the_interval_of_one(

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pytest_roofline.core.units import format_percent
 from pytest_roofline.stats.outlook import Policy, Reference
 from pytest_roofline.stats.shared import Side, hold_shared, shared_of
 from pytest_roofline.stats.spread import Group, priors
@@ -103,6 +104,69 @@ def test_where_nothing_is_taken_out_each_test_is_red_by_itself_and_all_together_
     shared = _held(_sides(shared=0.02, today=0.10))[0]
     assert shared.regressed is shared.verdict
     assert replace(shared, coefficient=0.0).regressed is None
+
+
+def _shown(sides):
+    """Return the verdicts as they are shown, and those on each test against its untouched reference."""
+    shared, moved = _held(sides)
+    policy = Policy(prior=PRIOR)
+    left = {name: judge([side.new], moved[name], policy) for name, side in sides.items()}
+    alone = {name: judge([side.new], side.reference, policy) for name, side in sides.items()}
+    return {name: shared.whole(verdict) for name, verdict in left.items()}, alone
+
+
+def test_while_all_together_are_red_each_test_is_shifted_and_shows_its_whole_change():
+    sides = _sides(shared=0.02, today=0.10)
+    shown, alone = _shown(sides)
+    assert {verdict.kind for verdict in shown.values()} == {Kind.SHIFTED}
+    for name, verdict in shown.items():
+        low, high = verdict.interval
+        assert verdict.estimate == pytest.approx(alone[name].estimate, abs=0.02)
+        assert verdict.estimate - low == pytest.approx(high - verdict.estimate)
+        times = verdict.difference
+        assert times.new_s / times.reference_s == pytest.approx(1 + verdict.change)
+        assert verdict.reference == sides[name].reference
+    together = format_percent(_held(sides)[0].regressed.change)
+    left = format_percent(
+        judge([sides["t0"].new], _held(sides)[1]["t0"], Policy(prior=PRIOR)).change
+    )
+    assert shown["t0"].reason == (
+        f"all 20 tests moved together by {together}; what is left of this test is {left}"
+    )
+
+
+def test_a_test_that_is_slower_than_the_shared_change_stays_red_and_shows_the_whole():
+    sides = _sides(shared=0.02, today=0.10)
+    slower = Side(
+        Group(tuple(value * 1.2 for value in sides["t0"].new.medians_s), "GPU-0"),
+        sides["t0"].reference,
+    )
+    shown, alone = _shown(sides | {"t0": slower})
+    assert [verdict.kind for verdict in shown.values()].count(Kind.REGRESSED) == 1
+    assert shown["t0"].kind is Kind.REGRESSED
+    assert shown["t0"].change == pytest.approx(alone["t0"].change, abs=0.03)
+    assert shown["t0"].reason.startswith("all 20 tests moved together by +9.4 %; what is left of")
+
+
+def test_while_all_together_are_not_red_a_verdict_is_shown_as_it_is():
+    sides = _sides(shared=0.02, today=0.03)
+    shared, moved = _held(sides)
+    for name, side in sides.items():
+        verdict = judge([side.new], moved[name], Policy(prior=PRIOR))
+        assert shared.whole(verdict) is verdict
+    shared, moved = _held(_sides(shared=0.02, today=0.10))
+    for verdict in (judge([], None, Policy()), judge([], moved["t0"], Policy(), invalid="busy")):
+        assert shared.whole(verdict) is verdict
+
+
+@pytest.mark.parametrize("few", [{"tests": 1}, {"tests": 3}, {"days": 1}, {"days": 2}], ids=str)
+def test_where_few_tests_or_sessions_are_known_a_slowdown_of_all_is_green_in_none(few):
+    sides = _sides(shared=0.01, today=0.10, new=5, **few)
+    shared, moved = _held(sides)
+    assert shared is None
+    verdicts = [judge([side.new], moved[name], Policy(prior=PRIOR)) for name, side in sides.items()]
+    assert {verdict.kind for verdict in verdicts} <= {Kind.REGRESSED, Kind.INCONCLUSIVE}
+    assert all(verdict.looks_slow for verdict in verdicts)
 
 
 def test_too_few_tests_or_sessions_share_nothing():

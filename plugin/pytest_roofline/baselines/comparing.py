@@ -176,6 +176,8 @@ def _verdicts(
         peak = None if changed else judge_peak(one.fresh.peak_bytes, reference, one.key)
         verdicts[identity] = replace(verdict, peak=peak)
     settled = settle(verdicts, max(1, count))
+    if shared is not None:
+        settled = {identity: shared.whole(verdict) for identity, verdict in settled.items()}
     logs = bool(after.runs) and all(map(is_imported, after.runs))
     return {identity: _of_logs(one) if logs else one for identity, one in settled.items()}, shared
 

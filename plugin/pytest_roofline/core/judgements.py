@@ -71,8 +71,9 @@ class Judgement:
     `limit` says what kind of limit that is (`published`, `floor`, `roofline`) and `limit_source` whose.
     `peak` is the verdict on its memory, beside that on its time; None where it has no peak and its reference none.
     `new_medians_s` are the medians of the new processes, in seconds. `shift` is by how much all tests of the run were
-    slower together, which was taken out; `changed` is what differs from the reference's environment; `siblings` how
-    many like it, in the same run, it was held against; `fewest` how many new processes REGRESSED needs;
+    slower together, which is taken out of the estimate; 0 where the estimate is the whole change. `changed` is what
+    differs from the reference's environment; `siblings` how many like it, in the same run, it was held against;
+    `fewest` how many new processes REGRESSED needs;
     `slower_processes` how many of the `compared_processes` of the reference were faster than the new centre.
 
     Raises:

@@ -28,6 +28,7 @@ WORST_FIRST = (
     "OUT OF MEMORY",
     "DEGRADED",
     "INVALID",
+    "SHIFTED",
     "INCONCLUSIVE",
     "NO BASELINE",
     "IMPROVED",

@@ -9,6 +9,8 @@ from .rows import FAILED, Row
 WORSE = (FAILED, "REGRESSED")
 GREEN = ("PASSED", "IMPROVED")
 UNDECIDED = "INCONCLUSIVE"
+# Slower together with all tests, which fail once for all of them.
+SHIFTED = "SHIFTED"
 
 
 class Status(IntEnum):
@@ -27,7 +29,7 @@ def status_of(rows: Collection[Row], *, worse: bool = False, complete: bool = Tr
         worse: something is worse of which no row tells, such as a device that did not come back.
         complete: it came to its end, and no two different things stand under one key.
     """
-    if worse or any(row.verdict in WORSE for row in rows):
+    if worse or any(row.verdict in (*WORSE, SHIFTED) for row in rows):
         return Status.SLOWER
     if not complete or not any(map(is_compared, rows)) or any(map(looks_slow, rows)):
         return Status.CANNOT_TELL
@@ -37,7 +39,7 @@ def status_of(rows: Collection[Row], *, worse: bool = False, complete: bool = Tr
 def is_compared(row: Row) -> bool:
     """Return whether a verdict says how a result lies to its baseline or limit."""
     # `PASSED` of a bare test is how it ended.
-    return row.verdict in ("REGRESSED", *GREEN, UNDECIDED) and row.what != "test"
+    return row.verdict in ("REGRESSED", SHIFTED, *GREEN, UNDECIDED) and row.what != "test"
 
 
 def is_green(row: Row) -> bool:

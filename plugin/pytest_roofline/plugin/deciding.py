@@ -48,6 +48,8 @@ class Deciding:
         self.state = state
         self.only_looking = only_looking
         self.held: dict[str, DeferredReport] = {}
+        # Of the held ones those whose verdict is out, and whose report waits for that on all tests together.
+        self.decided: set[str] = set()
         self.failed_later: set[str] = set()
         self.began_s = time.monotonic()
         self.cut = self.canaries_taken = False
@@ -107,7 +109,7 @@ class Deciding:
             self.cut = True
             return
         for number in itertools.count(2):
-            wanted = [test_id for test_id, held in self.held.items() if self.wants(rounds, test_id)]
+            wanted = [test_id for test_id in self.open_tests() if self.wants(rounds, test_id)]
             if not wanted or rounds.broken:
                 break
             each = (
@@ -168,6 +170,10 @@ class Deciding:
         ):
             state.record(measurement)
 
+    def open_tests(self) -> list[str]:
+        """Return the held tests whose own verdict is open."""
+        return [test_id for test_id in self.held if test_id not in self.decided]
+
     def wants(self, rounds: Rounds, test_id: str) -> bool:
         """Whether a held test is worth another process."""
         return any(
@@ -185,17 +191,22 @@ class Deciding:
 
     def issue_decided(self, rounds: Rounds) -> None:
         """Say how those held tests ended of which no round and no other test can say anything else."""
-        self.state.timed.settle(set(self.held))
-        for test_id, held in list(self.held.items()):
+        self.state.timed.settle({*self.open_tests()})
+        for test_id in self.open_tests():
             failed = rounds.failures.get(test_id)
-            if failed is not None or not undecided(self.state, held.item):
+            if failed is None and undecided(self.state, self.held[test_id].item):
+                continue
+            if failed is None and self.state.timed.is_moved(test_id):
+                self.decided.add(test_id)
+            else:
                 self.issue(test_id, failed)
 
     def issue_all(self) -> None:
         """Say how every test that is still held ended."""
         if self.held:
-            self.state.timed.end_rounds(set(self.held), cut=self.cut)
-            self.state.timed.settle(set(self.held))
+            still_open = {*self.open_tests()}
+            self.state.timed.end_rounds(still_open, cut=self.cut)
+            self.state.timed.settle(still_open)
         for test_id in list(self.held):
             self.issue(test_id)
 

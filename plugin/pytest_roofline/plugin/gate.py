@@ -281,8 +281,8 @@ def fail_together(session: pytest.Session, state: RooflineSession) -> None:
     verdict = shared.regressed if shared is not None else None
     if verdict is None:
         return
-    remedy = "Look for one cause (clock, power limit, neighbours, driver) before the single tests, from which it is "
-    found = [Shortfall(together_text(together_row(verdict)), f"{remedy}taken out.")]
+    remedy = "Look for one cause (clock, power limit, neighbours, driver) before the single tests."
+    found = [Shortfall(together_text(together_row(verdict)), remedy)]
     Gate.from_parent(
         session, options=state.options, state=state, found=found, name=TOGETHER
     ).run_last()

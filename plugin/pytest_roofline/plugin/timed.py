@@ -153,7 +153,7 @@ class TimedResults(Results):
 
         Not in a drill, which slows all alike to see whether each would turn red.
         """
-        if self._options.drill is not None:
+        if self._options.drill is not None or not open_ids:
             return
         sides, tolerances, classes, shifts = {}, [], [], {}
         for row, verdict in self._judged():
@@ -195,6 +195,14 @@ class TimedResults(Results):
         """Whether what is said of a measurement may still change: by other tests' verdicts, or in a further round."""
         verdict = self.verdict_of(row)
         return verdict is not None and (verdict.may_be_red or self.wants_round(row))
+
+    def is_moved(self, test_id: str) -> bool:
+        """Return whether a shared change is taken out of a test, whose word all tests together may still change."""
+        verdicts = map(self.verdict_of, self.of(test_id))
+        return any(
+            verdict is not None and verdict.reference is not None and verdict.reference.shift != 0
+            for verdict in verdicts
+        )
 
     def wants_round(self, row: Row) -> bool:
         """Whether another process might decide."""
@@ -242,31 +250,14 @@ class TimedResults(Results):
             self._show(self._row(trial, standing, verdict), verdict)
             return
         verdict, standing, idle = self._verdict_on(measurement, ended=ended)
-        entries = self._entries_for(measurement)
         published = tuple(
             entry
-            for entry in entries
+            for entry in self._entries_for(measurement)
             if entry.kind in ("threshold", "reference") and not entry.gates
         )
-        left_out = (
-            tuple(trial.unsound(verdict.reference).values())
-            if verdict.kind is not Kind.INVALID
-            else ()
-        )
-        lost = self.lost.get(measurement.test_id, ())
-        left_out += tuple(one.text for one in lost if measurement.key.name not in one.measured)
-        self._show(
-            self._row(trial, standing, verdict, left_out, published=published, idle=idle), verdict
-        )
+        self._show(self._row(trial, standing, verdict, published=published, idle=idle), verdict)
 
-    def _row(
-        self,
-        trial: KeyResults,
-        standing: Measurement,
-        verdict: Verdict,
-        left_out: tuple[str, ...] = (),
-        **facts: Any,
-    ) -> Row:
+    def _row(self, trial: KeyResults, standing: Measurement, verdict: Verdict, **facts: Any) -> Row:
         judgement = judgement_of(
             verdict,
             standing.label,
@@ -276,6 +267,7 @@ class TimedResults(Results):
             clock_hz=standing.samples.clock_hz,
         )
         odd = verdict.reference.odd if verdict.reference is not None else ()
+        left_out = self._left_out(trial, standing, verdict)
         judgement = replace(
             judgement,
             remarks=tuple(remarks(judgement, left_out, sitting=verdict.sitting, odd=odd)),
@@ -283,23 +275,35 @@ class TimedResults(Results):
         row = timed_row(trial.measurements, judgement, standing=standing, **facts)
         return replace(row, judgement=replace(judgement, published=figure_texts(row)))
 
+    def _left_out(
+        self, trial: KeyResults, standing: Measurement, verdict: Verdict
+    ) -> tuple[str, ...]:
+        """Return why processes of a key do not count, and how rounds ended that gave no number."""
+        invalid = verdict.kind is Kind.INVALID
+        unsound = () if invalid else tuple(trial.unsound(verdict.reference).values())
+        lost = self.lost.get(standing.test_id, ())
+        return unsound + tuple(one.text for one in lost if standing.key.name not in one.measured)
+
     def _settle(self, row: Row, verdict: Verdict) -> None:
         """Show a verdict that differs from the one shown in what other tests of the run say of it."""
         assert row.measurement is not None
         assert row.judgement is not None
         trial = self._trials[row.measurement.key.identity]
+        facts = {"published": row.published, "idle": row.idle}
+        shown = verdict if self.shared is None else self.shared.whole(verdict)
+        if shown.estimate != row.judgement.estimate:
+            # Another change has other explanations.
+            self._show(self._row(trial, row.measurement, shown, **facts), verdict)
+            return
         judgement = replace(
             row.judgement,
-            verdict=verdict.kind.value,
-            reason=verdict.reason,
-            reach=verdict.reach,
-            p_adjusted=verdict.p_adjusted,
+            verdict=shown.kind.value,
+            reason=shown.reason,
+            reach=shown.reach,
+            p_adjusted=shown.p_adjusted,
         )
-        published, idle = row.published, row.idle
-        shown = timed_row(
-            trial.measurements, judgement, standing=row.measurement, published=published, idle=idle
-        )
-        self._show(shown, verdict)
+        settled = timed_row(trial.measurements, judgement, standing=row.measurement, **facts)
+        self._show(settled, verdict)
 
     def _verdict_on(
         self, measurement: Measurement, *, ended: bool = False

@@ -8,7 +8,15 @@ from ..baselines.run_rows import XFAIL, Ending, how_it_ended, short_name
 from ..core.keys import JOB_METRIC
 from ..core.records import CurveSummary
 from ..core.rows import FAILED, Row, badness, worst_first
-from ..core.statuses import WORSE, Status, is_compared, is_green, looks_slow, status_of
+from ..core.statuses import (
+    SHIFTED,
+    WORSE,
+    Status,
+    is_compared,
+    is_green,
+    looks_slow,
+    status_of,
+)
 from ..core.units import (
     count,
     format_bytes,
@@ -241,9 +249,10 @@ def _red_word(ending: Ending) -> str:
     last = ending.last
     if last is None or not last.by_verdict:
         return FAILED
-    return min(
-        last.verdicts, key=badness, default=GATE if last.test_id == GATE else Kind.REGRESSED.value
-    )
+    # What is SHIFTED turns no test red.
+    words = [word for word in last.verdicts if word != SHIFTED]
+    default = GATE if last.test_id == GATE else Kind.REGRESSED.value
+    return min(words, key=badness, default=default)
 
 
 def _red_sentence(ending: Ending, test_id: str) -> str:
@@ -301,7 +310,11 @@ def closing_lines(
     # A regression that is not red is that of an xfail.
     slower = [row for row in rows if row.verdict == Kind.REGRESSED and row.test not in reds]
     undecided = worst_first(
-        row for row in rows if not is_green(row) and row.test not in reds and row not in slower
+        row
+        for row in rows
+        if not (is_green(row) or row.verdict == SHIFTED)
+        and row.test not in reds
+        and row not in slower
     )
     if reds:
         above = cut(
@@ -343,6 +356,8 @@ def _sentence(
         for word in sorted(words, key=badness)
     ]
     parts += [f"{sum(map(is_green, rows))} of {total} {fine}{_behind(rows)}"]
+    shifted = sum(row.verdict == SHIFTED for row in rows)
+    parts += [f"{shifted} SHIFTED"] if shifted else []
     parts += [f"{len(undecided)} undecided ({_undecided_text(undecided)})"] if undecided else []
     return f"{colour}: {', '.join(parts)}"
 

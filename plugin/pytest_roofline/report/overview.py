@@ -60,7 +60,9 @@ def together_text(row: Row) -> str:
 def clock_line(rows: Sequence[Row]) -> list[str]:
     """Slowdowns that a lower clock explains: in cycles there is none."""
     slow = [
-        row for row in rows if row.judgement is not None and row.judgement.verdict == Kind.REGRESSED
+        row
+        for row in rows
+        if row.judgement is not None and row.judgement.verdict in (Kind.REGRESSED, Kind.SHIFTED)
     ]
     explained = []
     for row in slow:

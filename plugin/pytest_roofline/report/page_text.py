@@ -40,6 +40,7 @@ UNTOLD_SINCE = "neither the driver nor a library told of it"
 _LOOKS = {
     FAILED: ("✖", "bad"),
     Kind.REGRESSED.value: ("▲", "bad"),
+    Kind.SHIFTED.value: ("△", "bad"),
     DEGRADED: ("▲", "bad"),
     OUT_OF_MEMORY: ("■", "doubt"),
     Kind.INVALID.value: ("◆", "doubt"),
@@ -51,6 +52,7 @@ _LOOKS = {
 }
 MEANINGS = {
     Kind.REGRESSED.value: "slower than the tolerance, by more than noise explains, or more memory; the test fails",
+    Kind.SHIFTED.value: "slower together with all tests, which fail once for all of them; the change is the whole one",
     Kind.IMPROVED.value: "surely faster by more than the tolerance",
     Kind.PASSED.value: "shown not to be slower by more than the tolerance",
     Kind.INCONCLUSIVE.value: "none of these; the reason says what would decide it",

@@ -111,6 +111,7 @@ def render(table: TextTable | Text, width: int, colour: bool) -> str:
 
 STYLES = {
     Kind.REGRESSED.value: "bold red",
+    Kind.SHIFTED.value: "red",
     Kind.INVALID.value: "yellow",
     Kind.INCONCLUSIVE.value: "yellow",
     Kind.IMPROVED.value: "green",

@@ -116,7 +116,7 @@ def _slower(row: Row, judged: Judgement, details: str) -> str:
     )
     if judged.verdict == Kind.INCONCLUSIVE:
         return f"{first}\n  {'; '.join([printable(judged.reason), *judged.remarks])}. {details}"
-    second = "; ".join([*judged.remarks, _agreement(judged)])
+    second = "; ".join(filter(None, [judged.reason, *judged.remarks, _agreement(judged)]))
     return f"{first}\n  {printable(second)}. {details}; accept with `roofline baseline propose --accept-slower`."
 
 

@@ -173,13 +173,17 @@ def _judge_curve(
     kind = kind_unless_red(
         estimate, lambda confidence: quantile(confidence, freedom) * error, tolerance, levels
     )
+    if red:
+        kind = Kind.REGRESSED
+    elif any(point.verdict == Kind.SHIFTED for point in judged):
+        kind = Kind.SHIFTED
     half = quantile((1 + CONFIDENCE) / 2, freedom) * error
     sizes = [size for size, _ in points]
     first, last, worst_estimate = _worst_region(list(zip(sizes, estimates, strict=True)))
     return CurveVerdict(
         label=label,
         metric=metric,
-        kind=Kind.REGRESSED if red else kind,
+        kind=kind,
         tolerance=tolerance,
         estimate=estimate,
         interval=(estimate - half, estimate + half),

@@ -16,8 +16,10 @@ from statistics import median, mode
 import numpy as np
 import numpy.typing as npt
 
+from ..core.units import format_percent
 from .outlook import Policy, Reference
 from .spread import ENOUGH_SESSIONS, Group, Prior, priors, sittings
+from .stats import growth
 from .verdicts import Kind, Verdict, judge
 
 Floats = npt.NDArray[np.float64]
@@ -83,6 +85,33 @@ class Shared:
             for group, factor in zip(reference.groups, factors, strict=True)
         )
         return replace(reference, moved=moved, shift=now)
+
+    def whole(self, verdict: Verdict) -> Verdict:
+        """Return a verdict with the whole change of its test, while all tests together are slower.
+
+        What is not REGRESSED beyond the shared change is SHIFTED then, and its chances of error are unknown.
+        """
+        together, reference, left = self.regressed, verdict.reference, verdict.difference
+        if together is None or reference is None or left is None or not reference.shift:
+            return verdict
+        assert verdict.interval is not None
+        assert together.change is not None
+        shift, (low, high) = reference.shift, verdict.interval
+        estimate = left.estimate + shift
+        whole = replace(
+            verdict,
+            reason=f"all {len(self.moved)} tests moved together by {format_percent(together.change)}; "
+            f"what is left of this test is {format_percent(growth(left.estimate))}",
+            estimate=estimate,
+            interval=(low + shift, high + shift),
+            reference=replace(reference, moved=(), shift=0.0),
+            difference=replace(
+                left, estimate=estimate, reference_s=left.reference_s * math.exp(-shift)
+            ),
+        )
+        if verdict.kind is Kind.REGRESSED:
+            return whole
+        return replace(whole, kind=Kind.SHIFTED, p=None, p_adjusted=None)
 
 
 def shared_of(sides: Mapping[str, Side], tolerance: float, prior: Prior) -> Shared | None:
