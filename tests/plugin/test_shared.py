@@ -138,6 +138,26 @@ def test_a_test_that_was_decided_before_all_together_were_is_shifted_as_well(des
         assert figures[f"test_way[{name}]"]["roofline.verdict"] == "SHIFTED"
 
 
+def test_last_failed_repeats_the_tests_of_which_all_together_are_made(desk, six):
+    desk.suite("def test_other():\n    assert False", name="test_other")
+    desk.script(slow=1.3)
+    desk.run(*six).assert_outcomes(passed=6, failed=2)
+    result = desk.run(*six, "--lf", "-v")
+    result.assert_outcomes(passed=6, failed=2)
+    result.stdout.fnmatch_lines(["REGRESSED: all tests together *"])
+    # What passes with all the others is not repeated for ever.
+    desk.script()
+    desk.run(*six, "--lf").assert_outcomes(passed=6, failed=1)
+    desk.run(*six, "--lf").assert_outcomes(failed=1)
+
+
+def test_last_failed_repeats_nothing_where_a_gate_only_watches(desk, six):
+    desk.suite("def test_other():\n    assert False", name="test_other")
+    desk.script(slow=1.3)
+    desk.run(*six, "--roofline-ci=shadow").assert_outcomes(passed=7, failed=1)
+    desk.run(*six, "--lf").assert_outcomes(failed=1)
+
+
 @pytest.mark.parametrize(
     ("tests", "days"),
     [("abc", 5), ("abcdef", 1), ("abcdef", 2)],

@@ -163,7 +163,7 @@ class Gate(Closing):
         runtestprotocol(self, nextitem=None)
         self.ihook.pytest_runtest_logfinish(nodeid=self.nodeid, location=self.location)
         # No later collection could find it, so that --lf would look for it in vain for ever.
-        last_failed = getattr(self.config.pluginmanager.get_plugin("lfplugin"), "lastfailed", {})
+        last_failed = _last_failed(self.config)
         for known in [known for known in last_failed if str(known) == self.name]:
             del last_failed[known]
 
@@ -286,6 +286,23 @@ def fail_together(session: pytest.Session, state: RooflineSession) -> None:
     Gate.from_parent(
         session, options=state.options, state=state, found=found, name=TOGETHER
     ).run_last()
+    if not state.options.shadow:
+        _repeat_measuring(session, state)
+
+
+def _repeat_measuring(session: pytest.Session, state: RooflineSession) -> None:
+    """Let `--lf` run every test again that measured: all of them together are what failed."""
+    measured = {row.test for row in state.timed.rows}
+    _last_failed(session.config).update(
+        {item.nodeid: True for item in session.items if encodable(item.nodeid) in measured}
+    )
+
+
+def _last_failed(config: pytest.Config) -> dict[str, bool]:
+    """Return the tests that `--lf` will run, to be changed in place; nobody's where pytest keeps no cache."""
+    plugin = config.pluginmanager.get_plugin("lfplugin")
+    failed: dict[str, bool] = getattr(plugin, "lastfailed", {})
+    return failed
 
 
 def _opened(config: pytest.Config) -> RooflineSession | None:
