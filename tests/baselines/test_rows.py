@@ -159,7 +159,7 @@ def test_the_word_is_that_of_the_test_where_it_is_red_for_itself_and_else_the_ve
     labelled = make.measurement(samples=Samples((1e-3,), 1, 1e-9, labels=("oversubscribed",)))
     profiled = make.measurement(samples=Samples((1e-3,), 1, 1e-9, labels=("profiled",)))
     for records, expected in [
-        ((one,), ("MEASURED", "", False)),
+        ((one,), ("NO BASELINE", "", False)),
         ((make.measurement(invalid="busy neighbours"),), ("INVALID", "busy neighbours", False)),
         ((labelled,), ("OVERSUBSCRIBED", "", False)),
         ((profiled, make.outcome(profiled, "failed", reason="flaky")), ("FAILED", "flaky", True)),
@@ -189,9 +189,13 @@ def test_the_word_is_that_of_the_test_where_it_is_red_for_itself_and_else_the_ve
         *(
             ("failed", ("NO BASELINE",), "NO BASELINE"),
             ("passed", ("PASSED",), "PASSED"),
-            ("passed", (), "MEASURED"),
+            ("passed", (), "NO BASELINE"),
         ),
-        *(("passed", ("PASSED", "IMPROVED"), "MEASURED"), ("passed", ("<img>",), "MEASURED")),
+        # It was judged, and nobody wrote down as what.
+        *(
+            ("passed", ("PASSED", "IMPROVED"), "INTERRUPTED"),
+            ("passed", ("<img>",), "INTERRUPTED"),
+        ),
     ]:
         outcome = make.outcome(
             one, ended, verdicts=verdicts, by_verdict=ended == "failed", reason="+20 %"
@@ -208,7 +212,7 @@ def test_what_is_no_verdict_is_not_repeated_as_one(rows, make):
     assert ("'@all'" in compiled.reason, len(timed.reason) < 200) == (True, True)
 
 
-def test_kernels_have_their_exact_verdict_or_were_only_measured(rows):
+def test_kernels_have_their_exact_verdict_or_were_compared_with_nothing(rows):
     found = kernel()
     judgement = ExactJudgement(
         found.test_id, found.label, "sm_90", "REGRESSED", reason="more registers"
@@ -222,7 +226,21 @@ def test_kernels_have_their_exact_verdict_or_were_only_measured(rows):
     )
     assert (row.time_s, row.rate, row.roofline_share) == (None, None, None)
     (row,) = rows(found, Outcome(found.test_id, "passed"))
-    assert row.verdict == "MEASURED"
+    assert row.verdict == "NO BASELINE"
+
+
+def test_a_peak_without_a_verdict_has_the_word_of_its_time_where_that_is_not_the_times_alone(
+    rows, make
+):
+    one = make.measurement(peak_bytes=2**20)
+    for records, words in [
+        ((one,), ["NO BASELINE", "NO BASELINE"]),
+        ((one, verdict_on(one, "PASSED")), ["PASSED", "NO BASELINE"]),
+        ((one, verdict_on(one, "INVALID")), ["INVALID", "INVALID"]),
+        ((one, make.outcome(one, "failed", reason="boom")), ["FAILED", "FAILED"]),
+    ]:
+        (row,) = rows(*records)
+        assert [columns.verdict for columns in row.columns()] == words, records
 
 
 def test_running_out_of_memory_is_one_row_and_what_was_taken_before_is_none(rows, make):
@@ -245,7 +263,7 @@ def test_running_out_of_memory_is_one_row_and_what_was_taken_before_is_none(rows
             (exhausted(name=""), exhausted(name="", round=2), exhausted(name="other")),
             [("memory", "OUT OF MEMORY", False)] * 2,
         ),
-        ((one, exhausted(one.test_id, name="", round=2)), [("time", "MEASURED", False)]),
+        ((one, exhausted(one.test_id, name="", round=2)), [("time", "NO BASELINE", False)]),
     ]:
         assert [(row.what, row.verdict, row.red) for row in rows(*records)] == expected
 

@@ -110,6 +110,16 @@ def test_the_command_says_what_was_read_how_it_counts_and_what_was_left_out(call
     assert "note: the files do not name the product; name it with --product" in done.output
 
 
+def test_an_imported_run_has_no_baseline_and_fails_nothing(call, here):
+    call("import", "a100-all_reduce.log", "--save", "theirs")
+    done = call("report", "theirs", "-o", "out")
+    assert done.exit_code == 0, done.output
+    document = json.loads((here / "out" / "run.json").read_text(encoding="utf-8"))
+    assert document["runs"][0]["sentence"] == "GREY: nothing was compared (64 NO BASELINE)"
+    found = {(row["verdict"], row["outcome"], row["reason"]) for row in document["results"]}
+    assert found == {("NO BASELINE", "passed", "")}
+
+
 def test_imports_are_compared_and_proposed_like_runs(call, slower, here, make):
     call("import", "a100-all_reduce.log", "--save", "old")
     call("import", "slower.log", "--save", "new")

@@ -14,7 +14,7 @@ from ..core.judgements import Judgement
 from ..core.memory import OutOfMemory
 from ..core.records import Measurement, Outcome
 from ..core.resources import ExactJudgement
-from ..core.rows import FAILED, MEASURED, Row
+from ..core.rows import FAILED, Row
 from ..core.samples import OVERSUBSCRIBED, PROFILED
 from ..stats.key_results import KeyResults
 from ..stats.verdicts import Kind
@@ -90,7 +90,12 @@ def said(
         return told, invalid or reason_of(ending.outcome)
     if ending.outcome is None or ending.outcome.outcome != "passed":
         return how_it_ended(ending.outcome)
-    return (Kind.INVALID.value, invalid) if invalid else (MEASURED, "")
+    if invalid:
+        return Kind.INVALID.value, invalid
+    if ending.outcome.verdicts:
+        return INTERRUPTED, "the run was cut before its verdicts were written"
+    # As of another tool.
+    return Kind.NO_BASELINE.value, ""
 
 
 def said_of_memory(ending: Ending, recorded: bool) -> str:

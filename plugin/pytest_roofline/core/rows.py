@@ -18,10 +18,10 @@ from .records import Header, Measurement, Outcome, rate
 from .resources import ExactJudgement, Resources
 from .work import Work
 
-# How a test ended that failed for itself; a number that nobody compared, so that it neither passed nor failed.
-FAILED, MEASURED = "FAILED", "MEASURED"
+# How a test ended that failed for itself.
+FAILED = "FAILED"
 TIME, PEAK, KERNEL = "time", "peak_bytes", "kernel"
-# Of all tables and lists; what is not named here (`MEASURED`, `SKIPPED`, …) comes last.
+# Of all tables and lists; what is not named here (`SKIPPED`, `XFAIL`, …) comes last.
 WORST_FIRST = (
     "FAILED",
     "REGRESSED",
@@ -212,7 +212,10 @@ class Row(Columns):
                 reason=peak.reason,
             )
         taken = self.measurement.peak_bytes if self.measurement is not None else None
-        return Columns(**known, value=taken, verdict=FAILED if self.verdict == FAILED else MEASURED)
+        # Without a verdict of its own it has the word of its time, unless that is the time's alone.
+        judged = self.judgement is not None and self.verdict != "INVALID"
+        word = "NO BASELINE" if judged else self.verdict
+        return Columns(**known, value=taken, verdict=word)
 
 
 def worst_first(rows: Iterable[Row]) -> list[Row]:

@@ -9,7 +9,7 @@ from ..baselines.run_files import run_names
 from ..baselines.run_rows import DEGRADED, OUT_OF_MEMORY, SHADOW, SKIPPED
 from ..baselines.runs import Run
 from ..core.groups import grouped
-from ..core.rows import FAILED, MEASURED, Row, worst_first
+from ..core.rows import FAILED, Row, worst_first
 from ..core.units import count, listed, printable, slug
 from ..kernel_gate.text import figures_text
 from ..observe.text import circumstances
@@ -57,11 +57,10 @@ MEANINGS = {
     Kind.PASSED.value: "shown not to be slower by more than the tolerance",
     Kind.INCONCLUSIVE.value: "none of these; the reason says what would decide it",
     Kind.INVALID.value: "the number cannot be trusted; the reason says why",
-    Kind.NO_BASELINE.value: "nothing to compare with on this hardware",
+    Kind.NO_BASELINE.value: "compared with nothing, for want of a baseline or as numbers of other tools are",
     DEGRADED: "the device itself runs below its rated facts; of the test “device health”",
     OUT_OF_MEMORY: "memory ran out, which the test expected",
     FAILED: "the test failed for itself: wrong data, an exception, a lost process; no verdict",
-    MEASURED: "a number that was compared with nothing, as those of other tools are",
     SHADOW: "what a gate that only watches would have failed, as it compared too little",
     SKIPPED: "not measured: this machine lacks what the test needs, or the test skipped itself",
 }

@@ -31,7 +31,7 @@ EXPECTED = {
     "expected": ("XFAIL", False),
     "judged_elsewhere": ("REGRESSED", True),
     "passed_elsewhere": ("PASSED", False),
-    "uncompared": ("MEASURED", False),
+    "uncompared": ("NO BASELINE", False),
     "nonsense": ("UNKNOWN", False),
     "test_never": ("SKIPPED", False),
     "test_wrong": ("FAILED", True),

@@ -444,7 +444,7 @@ def test_the_sentence_of_each_run_is_that_with_which_it_ended(make, run, tmp_pat
     assert [
         "slow: RED: 1 REGRESSED, 1 of 2 fast enough",
         "fine: GREEN: 1 of 1 fast enough",
-        "new: GREY: nothing was compared (1 MEASURED)",
+        "new: GREY: nothing was compared (1 NO BASELINE)",
         "broken: RED: 1 FAILED, 0 of 1 fast enough",
         "others: GREEN: 1 of 1 fast enough; but pytest ended with status 1 (other tests failed)",
         "sick: RED: 1 DEGRADED, 1 of 1 fast enough",
