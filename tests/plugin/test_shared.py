@@ -97,6 +97,11 @@ def test_all_tests_together_fail_the_run_and_each_of_them_says_by_how_much_it_is
     for pairs in figures:
         assert float(pairs["roofline.change"]) == pytest.approx(0.3, abs=0.01)
         assert float(pairs["roofline.baseline_time_s"]) == pytest.approx(1e-3, rel=0.01)
+    explained = desk.cli("explain", desk.run_paths()[-1], "way[a]").stdout.splitlines()
+    assert explained[-1] == f"SHIFTED: {reason}"
+    # What is left was asked, and not the whole that is shown.
+    assert "effect worth reporting, 2 %? not asked" in explained[-2]
+    assert not any("is taken out here" in line for line in explained)
 
 
 def test_a_comparison_of_the_same_run_says_the_same(desk, six):
