@@ -20,7 +20,7 @@ from ..core.units import format_percent
 from .outlook import Policy, Reference
 from .spread import ENOUGH_SESSIONS, Group, Prior, priors, sittings
 from .stats import growth
-from .verdicts import Kind, Verdict, judge
+from .verdicts import Kind, Verdict, default_looks, judge
 
 Floats = npt.NDArray[np.float64]
 
@@ -265,4 +265,5 @@ def _together(
         return None
     device = tests[0][0].new.device
     reference = Reference(tuple(groups), "all tests together")
-    return judge([Group(new, device)], reference, Policy(tolerance, prior=prior))
+    policy = Policy(tolerance, prior=prior, looks=default_looks(reference, device, prior))
+    return judge([Group(new, device)], reference, policy)

@@ -190,12 +190,12 @@ def _of_sessions(new: Sequence[Group], reference: Sequence[Group], prior: Prior)
     """Return the spreads where three sessions or more hold several processes each."""
     squares, freedom = within([*new, *reference])
     process = with_lent(squares, freedom, prior, "estimated")
-    mean_square, told, count = between_sessions(reference)
-    own = max(0.0, mean_square - process.value**2) / count
+    variance, session_freedom = _between(reference, process)
     least = prior.least_session(process.value)
-    session = with_prior(own, told, least, f"estimated, {len(reference)} sessions")
+    origin = f"estimated, {len(reference)} sessions"
+    session = with_prior(variance, session_freedom, least, origin)
     session = replace(session, value=max(session.value, least))
-    return Spreads(process, process, session, known=prior.session, own_session=math.sqrt(own))
+    return Spreads(process, process, session, known=prior.session, own_session=math.sqrt(variance))
 
 
 def _of_few_sessions(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -> Spreads:
@@ -203,35 +203,41 @@ def _of_few_sessions(new: Sequence[Group], reference: Sequence[Group], prior: Pr
     squares, freedom = within([*new, *reference])
     process = with_lent(squares, freedom, prior, "estimated")
     new_squares, new_freedom = within(new)
-    mine = process
+    new_process = process
     if new_freedom and new_squares / new_freedom > process.value**2:
-        value = math.sqrt(new_squares / new_freedom)
-        mine = Spread(value, "estimated, new processes", new_freedom)
-    mean_square, told, count = between_sessions(reference)
-    own = math.sqrt(max(0.0, mean_square - process.value**2) / count)
+        deviation = math.sqrt(new_squares / new_freedom)
+        new_process = Spread(deviation, "estimated, new processes", new_freedom)
+    variance, session_freedom = _between(reference, process)
     sessions = len(reference)
     origin = "recorded in one sitting" if sessions == 1 else f"{sessions} sessions"
-    assumed = max(ASSUMED_SESSION * prior.session, own)
-    session = Spread(assumed, f"prior, {origin}", PRIOR_FREEDOM + told)
-    return Spreads(process, mine, session, own_session=own)
+    assumed = max(ASSUMED_SESSION * prior.session, math.sqrt(variance))
+    session = Spread(assumed, f"prior, {origin}", PRIOR_FREEDOM + session_freedom)
+    return Spreads(process, new_process, session, own_session=math.sqrt(variance))
+
+
+def _between(reference: Sequence[Group], process: Spread) -> tuple[float, int]:
+    """Return the variance between sessions as these alone show it, and its degrees of freedom."""
+    mean_square, freedom, count = between_sessions(reference)
+    return max(0.0, mean_square - process.value**2) / count, freedom
 
 
 def _of_single_processes(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -> Spreads:
     """Return the spreads where each session holds one process: what lies between these holds both spreads."""
     origin, prior = "estimated from sessions of one process", prior.of_total
-    mean_square, told, _ = between_sessions(reference)
-    total = with_lent(mean_square * told, told, prior, origin)
+    mean_square, freedom, _ = between_sessions(reference)
+    squares = mean_square * freedom
+    total = with_lent(squares, freedom, prior, origin)
     new_squares, new_freedom = within(new)
-    apart = len(new) > 1 and not new_freedom
-    if apart:
+    separate = len(new) > 1 and not new_freedom
+    if separate:
         new_square, new_freedom, _ = between_sessions(new)
         new_squares = new_square * new_freedom
-    pooled = with_lent(mean_square * told + new_squares, told + new_freedom, prior, origin)
+    pooled = with_lent(squares + new_squares, freedom + new_freedom, prior, origin)
     # How much of it lies between sessions matters once a new session holds several processes.
     least = max(prior.session, pooled.value * math.sqrt(LEAST_SHARE_ALONE))
-    contained = Spread(0.0, "within the spread between processes")
-    if apart or not new_freedom:
-        return Spreads(pooled, pooled, contained, hidden=0.0 if apart else least, alone=True)
+    if separate or not new_freedom:
+        session = Spread(0.0, "within the spread between processes")
+        return Spreads(pooled, pooled, session, hidden=0.0 if separate else least, alone=True)
     new_square = max(LEAST_SPREAD**2, new_squares / new_freedom)
     if special.fdtrc(total.freedom, new_freedom, total.value**2 / new_square) < TOLD_APART:
         least = max(least, math.sqrt(max(0.0, total.value**2 - new_square)))
