@@ -173,7 +173,7 @@ def test_the_page_names_goals_that_are_missed(lab, capsys):
     ]
     assert lab.detector_quality.main(arguments) == 0
     told = json.loads(capsys.readouterr().out)
-    assert [goal["reached"] for goal in told["goals"] if "at least 45 %" in goal["goal"]]
+    assert [goal["reached"] for goal in told["goals"] if "found, at least 78 %" in goal["goal"]]
 
 
 @pytest.mark.parametrize("shape", [(5, 5, 5), (1,) * 14], ids=str)
