@@ -17,6 +17,7 @@ from ..stats.outliers import MEDIAN_ERROR
 from ..stats.spread import class_of, priors
 from ..stats.stats import growth
 from .reading import Many
+from .recent import recent_steps
 from .steps import FEWEST_RUNS, RunSeries, SeriesChange, Values, examine
 
 # A common change needs so many units: of fewer, one alone moves the middle.
@@ -96,7 +97,7 @@ def history(many: Many, least: float = 0.02, by: str = "device") -> History:
     single, short = _series(many, by)
     by_test = grouped(single, lambda series: series.test)
     common = [middle for mine in by_test.values() if (middle := _middle(mine)) is not None]
-    together = examine(common, priors(), least)
+    together = _changes(common, least)
     followed: dict[int, list[str]] = {}
     alone = [
         _without(series, [one for one in together if one.series.test == series.test], followed)
@@ -107,13 +108,19 @@ def history(many: Many, least: float = 0.02, by: str = "device") -> History:
         (group, {unit for one in group for unit in followed.get(id(one), ())})
         for group in _grouped(many, together)
     ]
-    own = _grouped(many, examine(alone, priors(), least))
+    own = _grouped(many, _changes(alone, least))
     groups += [(group, {one.series.unit for one in group} - {""}) for group in own]
     changes = [_change(many, group, sorted(mine), units) for group, mine in groups]
     changes.sort(key=lambda change: (not change.slower, -abs(change.change)))
     return History(
         tuple(changes), (*common, *single), short, int(many.runs["started"].isna().sum())
     )
+
+
+def _changes(series: Sequence[RunSeries], least: float) -> list[SeriesChange]:
+    """Return what the pass over whole series sees, and the steps of the last runs that it does not see yet."""
+    changes = examine(series, priors(), least)
+    return [*changes, *recent_steps(series, changes, least)]
 
 
 def _series(many: Many, by: str) -> tuple[list[RunSeries], int]:
@@ -187,12 +194,7 @@ def _without(
     """A series without the common changes that it follows, which are noted by their `id`."""
     logs = series.logs
     for found in common:
-        if found.kind == "step":
-            path = numpy.where(series.runs >= found.after, found.size, 0.0)
-        else:
-            days = found.series.days
-            path = found.size * (series.days - days[0]) / (days[-1] - days[0])
-        without = logs - path
+        without = logs - found.path(series)
         if abs(without - numpy.median(without)).sum() < abs(logs - numpy.median(logs)).sum():
             logs = without
             followed.setdefault(id(found), []).append(series.unit)

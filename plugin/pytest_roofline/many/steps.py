@@ -166,6 +166,14 @@ class SeriesChange:
     before: int
     after: int
 
+    def path(self, series: RunSeries) -> Values:
+        """Return what it adds to each point of a series, in log seconds."""
+        if self.kind == "step":
+            return numpy.where(series.runs >= self.after, self.size, 0.0)
+        days = self.series.days
+        path: Values = self.size * (series.days - days[0]) / (days[-1] - days[0])
+        return path
+
 
 def examine(
     series: Sequence[RunSeries], priors: dict[str, Prior], least: float
@@ -174,7 +182,7 @@ def examine(
     if not series:
         return []
     cases = []
-    for one, noise in zip(series, _noises(series), strict=True):
+    for one, noise in zip(series, noises(series), strict=True):
         values = drawn_in(one.logs, noise)
         shape = min(stepped(values, noise), sloped(one.days, values), key=lambda shape: shape.cost)
         away = one.logs - (values - shape.residuals)
@@ -198,7 +206,7 @@ def examine(
     return changes
 
 
-def _noises(series: Sequence[RunSeries]) -> list[float]:
+def noises(series: Sequence[RunSeries]) -> list[float]:
     """The standard deviation of each series by the differences of neighbours, which steps and drifts hardly touch."""
     own = [
         float(numpy.median(numpy.abs(numpy.diff(one.logs)))) / MAD / math.sqrt(2) for one in series

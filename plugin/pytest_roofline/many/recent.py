@@ -1,0 +1,239 @@
+"""Steps of the last runs, seen by the third of them: what somebody opens a history for in the morning.
+
+The pass over whole series in `steps` pays for every place and sees a step after five to seven runs. This one asks for a
+step at five places only, three to seven runs before the end, with a chance of error of its own.
+
+Each run is compared with the middle of the runs before it. A step is so many of the last runs so far beyond the middle
+before them that chance hardly explains it. How often runs lie so far away is counted, among the earlier runs of this
+series and, in units of each one's noise, of all other series: no distribution is trusted in its tails.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy
+from pandas import DataFrame
+
+from ..stats.outliers import MEDIAN_ERROR
+from ..stats.outlook import WORTH_REPORTING
+from ..stats.stats import quantile
+from .steps import LEVEL, SHARED_FREEDOM, SHORTEST, RunSeries, SeriesChange, Values, noises
+
+# A step lies so many runs before the end at most.
+LAST = 7
+# A level is the middle of so many runs, or of fewer down to the second number; so many are compared with one at least.
+LEVEL_RUNS, FEWEST = 30, 5
+# The share of the chance of error for a step three runs ago, which shows the least; other places share what is left.
+THIRD = 0.5
+# How many runs the counts of all other series are worth to one of them.
+SHARED_RUNS = 50.0
+# Distances in units of noise at which runs in a row are counted; all further ones are rare, and lie alone or do not.
+DISTANCES = (0.0, 1.0, 2.0, 3.0, 4.0)
+# Runs so far from each other hardly have a cause in common that soon ends.
+APART = 3
+# Runs beyond this distance are an outlier; of these it is counted how many lie further still.
+OUTLIER = 3.0
+# Most series became noisier among the last runs where the middle one did by this factor; less is chance.
+LOUDER = 1.25
+
+
+def recent_steps(
+    series: Sequence[RunSeries], changes: Sequence[SeriesChange], least: float
+) -> list[SeriesChange]:
+    """Return the steps of the last seven runs that are surely more than chance, at most one for each series.
+
+    Args:
+        series: that are looked at together.
+        changes: what the pass over whole series saw, which is taken out; a series with a step among its last runs is
+            left alone.
+        least: the smallest change to report, as a share of the time.
+    """
+    series = [runs for runs in series if len(runs.logs) >= LAST + 2 * FEWEST]
+    if not series:
+        return []
+    grid = _Grid.of(series, changes)
+    chances = {
+        (sign, count): grid.chances(sign, count, math.log1p(least))
+        for sign, count in itertools.product((1, -1), range(SHORTEST, LAST + 1))
+    }
+    steps = []
+    for number, runs in enumerate(series):
+        sign, count = min(chances, key=lambda place: chances[place][number])
+        p = float(chances[sign, count][number])
+        if p <= LEVEL and not _ends_with_step(runs, changes):
+            steps.append(grid.step(runs, number, count, p))
+    return steps
+
+
+def _ends_with_step(series: RunSeries, changes: Sequence[SeriesChange]) -> bool:
+    return any(
+        change.series is series
+        and change.kind == "step"
+        and numpy.count_nonzero(series.runs >= change.after) <= LAST
+        for change in changes
+    )
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Log seconds of all series without the changes that are known: [series, points], the last ones aligned.
+
+    Args:
+        logs: NaN in front of shorter series.
+        noise: of each series, in log seconds.
+    """
+
+    logs: Values
+    noise: Values
+
+    @classmethod
+    def of(cls, series: Sequence[RunSeries], changes: Sequence[SeriesChange]) -> "_Grid":
+        """Lay the series side by side."""
+        logs = numpy.full((len(series), max(len(runs.logs) for runs in series)), numpy.nan)
+        rows = {}
+        for row, runs in zip(logs, series, strict=True):
+            rows[id(runs)] = row[-len(runs.logs) :]
+            rows[id(runs)][:] = runs.logs
+        for change in changes:
+            if id(change.series) in rows:
+                rows[id(change.series)] -= change.path(change.series)
+        return cls(logs, numpy.array(noises(series)))
+
+    @cached_property
+    def middles(self) -> Values:
+        """The middle of each run and those before it."""
+        windows = DataFrame(self.logs.T).rolling(LEVEL_RUNS, min_periods=FEWEST)
+        middles: Values = windows.median().to_numpy().T
+        return middles
+
+    @cached_property
+    def sides(self) -> "dict[int, _Side]":
+        """How far runs before the last seven lie above and below the middle before each."""
+        away = (self.logs[:, 1:-LAST] - self.middles[:, : -LAST - 1]) / self.noise[:, None]
+        return {sign: _Side(sign * away) for sign in (1, -1)}
+
+    def unit(self, count: int) -> Values:
+        """The noise of the last `count` runs: that of the series, or more where most series became noisier."""
+        scatter = DataFrame(self.logs.T).rolling(count).std().to_numpy().T / self.noise[:, None]
+        before = float(numpy.nanmedian(scatter[:, :-LAST]))
+        louder = float(numpy.median(scatter[:, -1])) / before if before > 0 else 1.0
+        unit: Values = self.noise * (louder if louder > LOUDER else 1.0)
+        return unit
+
+    def beyond(self, count: int) -> Values:
+        """The last `count` runs above the middle of those before them: [series, count]."""
+        away: Values = self.logs[:, -count:] - self.middles[:, -count - 1, None]
+        return away
+
+    def chances(self, sign: int, count: int, least: float) -> Values:
+        """Return the p of a step in front of the last `count` runs, after all that it counts for.
+
+        A series pays for its place among all by its noise: a quiet one shows a step of the size to report anyhow.
+        """
+        away, unit = sign * self.beyond(count), self.unit(count)
+        level = sign * (self.logs[:, :-LAST] - self.middles[:, -count - 1, None])
+        places = THIRD if count == SHORTEST else (1 - THIRD) / (LAST - SHORTEST)
+        # Of four runs and more, one may be an outlier; of three all are needed.
+        numbers = range(count - count // 4, count + 1)
+        budget = places / len(numbers) / len(self.sides) * self.noise / self.noise.sum()
+        nearest = -numpy.sort(-(away - WORTH_REPORTING * least), axis=1) / unit[:, None]
+        p = numpy.min(
+            [
+                self.sides[sign].chance(
+                    nearest[:, number - 1], level / self.noise[:, None], number, count
+                )
+                for number in numbers
+            ],
+            axis=0,
+        )
+        worthy = numpy.median(away, axis=1) > least
+        return numpy.where(worthy, numpy.minimum(1.0, p / budget), 1.0)
+
+    def step(self, series: RunSeries, number: int, count: int, p: float) -> SeriesChange:
+        """Return the step in front of the last `count` runs of a series."""
+        size = float(numpy.median(self.beyond(count)[number]))
+        before = min(LEVEL_RUNS, len(series.logs) - count)
+        error = MEDIAN_ERROR * float(self.unit(count)[number]) * math.sqrt(1 / count + 1 / before)
+        half = quantile(0.975, 0.4 * (len(series.logs) - 1) + SHARED_FREEDOM) * error
+        cut = len(series.logs) - count
+        level = float(numpy.median(series.logs[cut - before : cut]))
+        low, high = series.around(cut, level, level + size)
+        return SeriesChange(series, "step", size, (size - half, size + half), p, low, high)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """How far earlier runs lie on one side of the middle before each, in units of noise: [series, points]."""
+
+    away: Values
+
+    @cached_property
+    def runs(self) -> Values:
+        """How many runs there are of each series."""
+        runs: Values = numpy.count_nonzero(~numpy.isnan(self.away), axis=1)
+        return runs
+
+    @cached_property
+    def pool(self) -> Values:
+        """The distances of all series, sorted."""
+        pool: Values = numpy.sort(self.away[~numpy.isnan(self.away)])
+        return pool
+
+    @cached_property
+    def follows(self) -> Values:
+        """How much likelier a run lies so far away right behind another that does: at each of `DISTANCES`.
+
+        By pairs of neighbours, less those of runs `APART` from each other: restless series and old steps make both.
+        """
+        shares = []
+        for distance in DISTANCES:
+            far = self.away >= distance
+            near, distant = (
+                numpy.count_nonzero(far[:, apart:] & far[:, :-apart]) for apart in (1, APART)
+            )
+            surplus = near - distant - math.sqrt(near + distant)
+            shares.append(max(0.0, surplus) / max(1, far.sum()))
+        return numpy.array(shares)
+
+    def counts(self, distances: Values, level: Values) -> tuple[Values, Values]:
+        """Return how many runs of each series lie at its distance or beyond, and how many of all other series.
+
+        Of a series more count where more lie so far from the level of today: one with two modes has two levels.
+        """
+        mine = (self.away >= distances[:, None]).sum(axis=1)
+        pooled = len(self.pool) - numpy.searchsorted(self.pool, distances) - mine
+        today = numpy.minimum(self.runs, (level >= distances[:, None]).sum(axis=1))
+        return numpy.maximum(mine, today), pooled
+
+    def chance(self, distances: Values, level: Values, number: int, count: int) -> Values:
+        """Return the chance that `number` of `count` runs lie at a series' distance or beyond.
+
+        The share of runs that are outliers, and that of outliers that lie so far away, are known by counts alone. So
+        each has a beta distribution: the series' own counts, and those of all others as so many runs.
+
+        Args:
+            distances: of each series, from the level before the place.
+            level: distances of all earlier runs from that level, [series, points].
+        """
+        outliers = self.counts(numpy.minimum(distances, OUTLIER), level)
+        further = self.counts(distances, level)
+        among = self.runs, len(self.pool) - self.runs
+        powers = _power(outliers, among, number) * _power(further, outliers, number)
+        share = powers ** (1 / number)
+        place = numpy.searchsorted(DISTANCES, distances, side="right") - 1
+        behind = numpy.minimum(1.0, share + self.follows[numpy.maximum(place, 0)])
+        p = math.comb(count, number) * share * behind ** (number - 1)
+        return numpy.where(distances > 0, p, 1.0)
+
+
+def _power(counts: tuple[Values, Values], among: tuple[Values, Values], exponent: int) -> Values:
+    """Return the mean of a share to a power: by each series' own count, and all others' as of `SHARED_RUNS`."""
+    share = (counts[1] + 1) / (among[1] + 1)
+    weight = numpy.clip(among[1], 1, SHARED_RUNS)
+    first, total = weight * share + counts[0], weight + among[0]
+    steps = numpy.arange(exponent)[:, None]
+    powers: Values = numpy.prod((first + steps) / (total + steps), axis=0)
+    return powers
