@@ -36,7 +36,8 @@ Made by `python benchmarks/history_quality.py`, seed {seed}. Sets of {tests} tes
 made up so that they have the percentiles of nights of two real GPUs. Each has heavy tails: besides noise there are
 outliers of four σ and more, in a few restless tests in every fifth night. Tests that become slower have old steps, too.
 The rules see the same draws. A step is seen where a rule reports the test as slower, at a night that is right up to
-{apart} nights. Ranges are Clopper and Pearson's, of 95 %.
+{apart} nights. Each night is a look of its own at all nights until then, with nothing kept of the looks before. So the
+rule of thumb forgets a step, and the second pass looks for none that is older than seven nights. Ranges are Clopper and Pearson's, of 95 %.
 
 | world | σ of one night at 10 / 50 / 90 % of tests | steps beyond 4 σ | autocorrelation | shared by all |
 |---|---|---|---|---|
@@ -152,7 +153,7 @@ def _goals(tallies: dict[str, Tally]) -> str:
     for name, tally in tallies.items():
         for (by, night), least in GOALS.items():
             seen, count = tally.seen[BOTH, by, night, False]
-            asked = f"{name}: +{100 * by:g} % seen by night {night}, at least {100 * least:g} %"
+            asked = f"{name}: +{100 * by:g} % seen on night {night}, at least {100 * least:g} %"
             lines.append(_goal(asked, seen, count, reached=seen >= least * count))
     wrong, sets = (
         sum(values)
@@ -175,7 +176,7 @@ def _share(part: int, whole: int) -> str:
 
 def _delays(tally: Tally, *, about: bool) -> str:
     lines = [
-        "| rule | step |" + "".join(f" by night {night} |" for night in NIGHTS),
+        "| rule | step |" + "".join(f" night {night} |" for night in NIGHTS),
         "|---|---|" + "---:|" * len(NIGHTS),
     ]
     for by in SIZES:
@@ -183,7 +184,9 @@ def _delays(tally: Tally, *, about: bool) -> str:
             cells = [_cell(*tally.seen[rule, by, night, about]) for night in NIGHTS]
             lines.append(f"| {rule} | +{100 * by:g} % | {' | '.join(cells)} |")
     tests = tally.seen[WHOLE, SIZES[0], NIGHTS[0], about][1]
-    return "\n".join([f"Shares of {tests} tests, in %.", "", *lines])
+    return "\n".join(
+        [f"The last night is the nth slow one; seen of {tests} tests, in %.", "", *lines]
+    )
 
 
 def _cell(part: int, whole: int) -> str:

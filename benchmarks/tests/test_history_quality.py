@@ -111,4 +111,4 @@ def test_the_page_has_delays_goals_and_inventions_of_every_rule(lab, otava, caps
         assert text.count(f"| {rule} | +10 % |") == 4
         assert text.count(f"| {rule} | GPU A |") == 1
     assert "| Apache Otava | GPU A | 100.0 % (2.5–100.0) of 1 | 160.00 |" in text
-    assert "Shares of 16 tests, in %." in text
+    assert "of 16 tests, in %." in text
