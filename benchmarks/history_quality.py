@@ -37,7 +37,8 @@ made up so that they have the percentiles of nights of two real GPUs. Each has h
 outliers of four σ and more, in a few restless tests in every fifth night. Tests that become slower have old steps, too.
 The rules see the same draws. A step is seen where a rule reports the test as slower, at a night that is right up to
 {apart} nights. Each night is a look of its own at all nights until then, with nothing kept of the looks before. So the
-rule of thumb forgets a step, and the second pass looks for none that is older than seven nights. Ranges are Clopper and Pearson's, of 95 %.
+rule of thumb forgets a step, and the second pass looks for none that is older than seven nights.
+Ranges are Clopper and Pearson's, of 95 %.
 
 | world | σ of one night at 10 / 50 / 90 % of tests | steps beyond 4 σ | autocorrelation | shared by all |
 |---|---|---|---|---|
