@@ -5,9 +5,10 @@ one sitting. `benchmarks/tests/test_detector_quality.py` holds it against the pl
 cases.
 """
 
+import copy
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -97,6 +98,14 @@ class Baseline:
         self.equal_sessions = self.processes**2 / float((counts**2).sum())
         self.slowest = logs.max(axis=1)
         self._lend(logs, kind)
+
+    def of(self, tests: npt.NDArray[np.int_]) -> "Baseline":
+        """The references of some of the tests, with what all of them lend."""
+        part = copy.copy(self)
+        part.tests = len(tests)
+        for name in ("squares", "mean_square", "centre", "slowest"):
+            setattr(part, name, getattr(self, name)[tests])
+        return part
 
     @property
     def alone(self) -> bool:
@@ -195,8 +204,15 @@ def default_looks(baseline: Baseline) -> Looks:
     return Looks(SECOND_LOOK if sure and needed <= SECOND_LOOK else MOST_ROUNDS, slow_only=True)
 
 
-def look(baseline: Baseline, new: Floats, count: int, rule: Rule) -> Look:
-    """The verdicts after so many new processes, [tests, processes], of one session."""
+def look(
+    baseline: Baseline, new: Floats, count: int, rule: Rule, comparisons: int | None = None
+) -> Look:
+    """The verdicts after so many new processes, [tests, processes], of one session.
+
+    Args:
+        comparisons: of the whole suite; None where these tests are all of it.
+    """
+    comparisons = len(new) if comparisons is None else comparisons
     seen, looks = new[:, :count], rule.looks
     mean = seen.mean(axis=1)
     squares = ((seen - mean[:, None]) ** 2).sum(axis=1)
@@ -216,7 +232,7 @@ def look(baseline: Baseline, new: Floats, count: int, rule: Rule) -> Look:
     )
     kind = np.select(
         [
-            (estimate > limit) & (spent <= FALSE_RED / max(len(new), FEWEST_TESTS)),
+            (estimate > limit) & (spent <= FALSE_RED / max(comparisons, FEWEST_TESTS)),
             np.full(len(new), not looks.due(count)),
             estimate + improved < -limit,
             (estimate + passed < limit) & (estimate + far < math.log1p(2 * rule.tolerance)),
@@ -326,33 +342,22 @@ class Course:
 
 
 def run(baseline: Baseline, new: Floats, rule: Rule) -> Course:
-    """A run: each round for what is open, then `settle`, and at last the last look for what is still open."""
+    """A run: each look at what is open, and then `settle`."""
     tests, most = len(new), rule.counts[-1]
     kinds, processes = np.zeros(tests, dtype=int), np.zeros(tests, dtype=int)
     spent, may, futile = np.ones(tests), np.zeros(tests, dtype=bool), np.zeros(tests, dtype=bool)
     held, course = np.ones(tests, dtype=bool), Course(kinds, processes, [])
     for count in rule.counts:
-        asked = held & (kinds == INCONCLUSIVE) & ~futile
-        if not asked.any():
+        asked = np.flatnonzero(held & (kinds == INCONCLUSIVE) & ~futile)
+        if not len(asked):
             break
-        found = look(baseline, new, count, rule)
-        for mine, theirs in (
-            (kinds, found.kind),
-            (spent, found.spent),
-            (may, found.may_be_red),
-            (futile, found.futile),
-        ):
-            mine[asked] = theirs[asked]
+        found = look(baseline.of(asked), new[asked], count, rule, tests)
+        kinds[asked], spent[asked] = found.kind, found.spent
+        may[asked], futile[asked] = found.may_be_red, found.futile
         processes[asked] = count
         _settle(kinds, spent, may & held)
         held &= (kinds == INCONCLUSIVE) & (may | (~futile & (count < most)))
         course.spent.append(spent.copy())
-    ended = replace(rule, looks=replace(rule.looks, ended=True))
-    for count in np.unique(processes[held]):
-        asked, found = held & (processes == count), look(baseline, new, int(count), ended)
-        for mine, theirs in ((kinds, found.kind), (spent, found.spent), (may, found.may_be_red)):
-            mine[asked] = theirs[asked]
-    _settle(kinds, spent, may & held)
     return course
 
 
@@ -376,34 +381,22 @@ def each_alone(
 ) -> Kinds:
     """The verdict on each test where it alone is slower, all others as they were in `course`, look by look."""
     slower, tests = new + math.log1p(slowdown), len(new)
-    kinds, processes = np.full(tests, -1), np.zeros(tests, dtype=int)
+    kinds, open_tests = np.zeros(tests, dtype=int), np.arange(tests)
 
-    def red(index: int, p: float, count: int) -> bool:
-        looked = rule.counts.index(count)
-        others = course.spent[min(looked, len(course.spent) - 1)].copy()
+    def red(index: int, p: float, look_number: int) -> bool:
+        others = course.spent[min(look_number, len(course.spent) - 1)].copy()
         others[index] = p
         return bool(adjusted(others)[index] <= FALSE_RED)
 
-    for count in rule.counts:
-        asked = kinds == -1
-        if not asked.any():
+    for number, count in enumerate(rule.counts):
+        if not len(open_tests):
             break
-        found = look(baseline, slower, count, rule)
-        for index in np.flatnonzero(asked):
-            processes[index] = count
-            if found.kind[index] != INCONCLUSIVE:
-                kinds[index] = found.kind[index]
-            elif found.may_be_red[index] and red(index, found.spent[index], count):
-                kinds[index] = REGRESSED
-            elif found.futile[index]:
-                kinds[index] = -2 if found.may_be_red[index] else INCONCLUSIVE
-    kinds[kinds == -1] = -2
-    ended = replace(rule, looks=replace(rule.looks, ended=True))
-    for count in np.unique(processes[kinds == -2]):
-        found = look(baseline, slower, int(count), ended)
-        for index in np.flatnonzero((kinds == -2) & (processes == count)):
-            may = found.may_be_red[index] and red(index, found.spent[index], rule.counts[-1])
-            kinds[index] = REGRESSED if may else found.kind[index]
+        found = look(baseline.of(open_tests), slower[open_tests], count, rule, tests)
+        kinds[open_tests] = found.kind
+        for place in np.flatnonzero(found.may_be_red):
+            if red(open_tests[place], found.spent[place], number):
+                kinds[open_tests[place]] = REGRESSED
+        open_tests = open_tests[(kinds[open_tests] == INCONCLUSIVE) & ~found.futile]
     return kinds
 
 
