@@ -274,7 +274,7 @@ def _judge(
         estimate=found.estimate,
         interval=found.interval(CONFIDENCE),
         p=p,
-        p_spent=min(1.0, p / looks.share(fewest)) if blocks >= min(fewest, looks.most) else 1.0,
+        p_spent=min(1.0, p / looks.share(fewest)) if blocks >= fewest else 1.0,
         difference=found,
         processes=len(told.seconds["B"]),
         mde=detectable(found),
