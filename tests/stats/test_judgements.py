@@ -69,7 +69,7 @@ def test_spreads_are_kept_with_their_freedom_which_is_none_where_they_are_known(
         kept.session_spread.value,
         kept.session_spread.freedom,
         kept.process_spread.freedom,
-    ) == (0.01, 4.0, 4.0)
+    ) == (pytest.approx(0.0075), 4.0, 4.0)
     other = make.result(
         reference=make.reference(*make.groups(3, centre=MILLISECOND, device="GPU-2"))
     ).judgement

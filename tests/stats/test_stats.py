@@ -50,25 +50,23 @@ def test_one_session_a_side_is_students_test_on_the_log_medians(make, new, old, 
         assert found.p_slower_than(0.0) == pytest.approx(1 - back.p_slower_than(0.0), abs=1e-9)
 
 
-@given(
-    st.lists(logs, min_size=4, max_size=8),
-    st.floats(1e-4, 3e-3),
-    st.integers(4, 12),
-    st.floats(-0.1, 0.1),
-)
-def test_new_processes_that_spread_more_than_the_old_are_compared_by_welchs_test(
+@given(sides, st.floats(1e-4, 3e-3), st.integers(4, 12), st.floats(-0.1, 0.1))
+def test_new_processes_that_spread_more_than_a_single_sitting_are_believed_alone(
     make, new, spread, count, shift
 ):
-    old = make.spaced(count, spread)
-    ratio = np.var(new, ddof=1) / spread**2
-    assume(scipy.stats.f.sf(ratio, len(new) - 1, count - 1) < 0.0099)
-    found = two_sample(make, new, old)
-    expected = scipy.stats.ttest_ind(
-        np.array(new) - shift, old, equal_var=False, alternative="greater"
-    )
-    assert found.unequal
-    assert found.freedom == pytest.approx(float(expected.df))
-    assert found.p_slower_than(shift) == pytest.approx(float(expected.pvalue), abs=1e-9)
+    """The sum of two variances, each with the degrees of freedom that go with it, as Satterthwaite has it."""
+    comparison = two_sample(make, new, make.spaced(count, spread))
+    squares = np.sum((np.array(new) - np.mean(new)) ** 2) + (count - 1) * spread**2
+    freedom = len(new) - 1 + count - 1
+    pooled = squares / freedom
+    mine = np.var(new, ddof=1) / len(new)
+    before = pooled / count
+    together = mine + before
+    of_both = together**2 / (mine**2 / (len(new) - 1) + before**2 / freedom)
+    assert comparison.unequal
+    assert (comparison.error**2, comparison.freedom) == pytest.approx((together, of_both))
+    p = scipy.stats.t.sf((np.mean(new) - shift) / math.sqrt(together), of_both)
+    assert comparison.p_slower_than(shift) == pytest.approx(float(p), abs=1e-9)
 
 
 @given(sides, sides, st.sampled_from([0.01, 0.04, 0.05]))
@@ -99,53 +97,113 @@ def test_one_process_a_side_is_held_against_the_prior(make):
     assert (found.freedom, found.process.origin) == (DEVICE_PRIOR.freedom, "prior")
 
 
-def reference_part(found, new=1):
-    """The variance of the reference's centre: that of the difference without the new side's."""
-    return found.error**2 - found.process.value**2 / new - found.session.value**2
+def assumed(process, session):
+    """Spreads that the data show exactly as they are assumed, so that joining the two changes nothing."""
+    return Prior(process=process, session=session, device=0.04)
 
 
-# Of verdicts.md, at σ_s = σ_p = 1.
-def test_the_error_is_that_of_the_model_on_both_sides(make):
-    """σ_s²/S + σ_p²/(S·R) a side; the new one is a single session."""
-    for sessions, processes, variance in [(14, 1, 0.14), (3, 5, 0.40), (1, 5, 1.20)]:
-        reference = make.groups(sessions, processes, process=1.0, session=1.0)
-        # Of one session twice as much is assumed as of three.
-        prior = Prior(process=1.0, session=1.0 if sessions > 2 else 0.5, device=0.0)
-        assert reference_part(difference([make.group(0.0)], reference, prior)) == pytest.approx(
-            variance, abs=0.005
-        )
+# verdicts.md: σ_p² (1/n + 1/m) + σ_s² (1/N + 1/M).
+def test_the_variance_is_that_of_the_model_on_both_sides(make):
     process, session = 0.01, 0.02
-    for new, (sessions, processes) in itertools.product([1, 2, 5], [(1, 4), (3, 5), (6, 2)]):
-        reference = make.groups(sessions, processes, process=process, session=session)
-        assumed = session if sessions > 2 else session / 2
-        found = difference(make.groups(1, new), reference, replace(DEVICE_PRIOR, session=assumed))
-        variance = session**2 * (1 + 1 / sessions) + process**2 * (
-            1 / new + 1 / (sessions * processes)
-        )
-        assert found.error == pytest.approx(math.sqrt(variance)), (new, sessions, processes)
+    for new, (sessions, each) in itertools.product([1, 2, 5], [(1, 4), (2, 5), (3, 5), (6, 2)]):
+        reference = make.groups(sessions, each, process=process, session=session)
+        # Of fewer than three sittings half as much again is assumed.
+        prior = assumed(process, session if sessions > 2 else session / 1.5)
+        comparison = difference(make.groups(1, new), reference, prior)
+        variance = process**2 * (1 / new + 1 / (sessions * each))
+        variance += session**2 * (1 + 1 / sessions)
+        assert comparison.error == pytest.approx(math.sqrt(variance)), (new, sessions, each)
+
+
+# verdicts.md: one process a session, σ_p² (1/n + 1/m) + σ_s²/N.
+def test_nights_of_one_process_know_the_mean_by_their_number_alone(make):
+    for new, nights in itertools.product([1, 2, 5], [3, 14]):
+        reference = make.groups(nights, 1, process=0.05)
+        comparison = difference(make.groups(1, new, process=0.05), reference, assumed(0.05, 0.005))
+        # Of several new ones in a session a tenth of the variance is taken to lie between sessions.
+        hidden = 0.05**2 / 10 if new > 1 else 0.0
+        variance = 0.05**2 * (1 / new + 1 / nights) + hidden
+        assert comparison.error**2 == pytest.approx(variance), (new, nights)
+
+
+def test_sessions_of_unequal_size_count_as_many_equal_ones(make):
+    """(Σn)²/Σn²: one night of thirteen processes and two of one are hardly more than one night."""
+    sizes = np.array([13, 1, 1])
+    reference = [
+        make.group(*make.spaced(count, 0.01), started=f"2026-01-{day:02d}")
+        for day, count in enumerate(sizes, 1)
+    ]
+    prior = Prior(0.01, 0.02, 0.04, freedom=1e12, borrowed=True)
+    comparison = difference([make.group(0.0)], reference, prior)
+    sessions = sizes.sum() ** 2 / np.sum(sizes**2)
+    variance = 0.01**2 * (1 + 1 / 15) + 0.02**2 * (1 + 1 / sessions)
+    assert comparison.error**2 == pytest.approx(variance, rel=1e-6)
+
+
+def test_every_process_counts_alike_in_the_centre(make):
+    reference = [
+        make.group(0.0, started="2026-01-01"),
+        make.group(0.1, 0.1, 0.1, started="2026-01-02"),
+    ]
+    for session in (0.0, 10.0):
+        prior = Prior(process=0.01, session=session, device=0.04)
+        assert difference([make.group(0.0)], reference, prior).estimate == pytest.approx(-0.075)
 
 
 def test_a_spread_between_sessions_that_is_assumed_is_a_guess_of_four_degrees_of_freedom(make):
     """Satterthwaite's formula, by hand: five processes 1 % apart, joined with a prior of four, and one new one."""
-    process, session = 0.01**2 * (1 + 1 / 5), (2 * 0.01) ** 2 * 2
-    found = difference([make.group(0.0)], make.groups(1, 5), replace(DEVICE_PRIOR, session=0.01))
-    assert found.error**2 == pytest.approx(process + session)
-    assert found.freedom == pytest.approx(
+    process, session = 0.01**2 * (1 + 1 / 5), (1.5 * 0.01) ** 2 * 2
+    comparison = difference([make.group(0.0)], make.groups(1, 5), assumed(0.01, 0.01))
+    assert comparison.error**2 == pytest.approx(process + session)
+    assert comparison.freedom == pytest.approx(
         (process + session) ** 2 / (process**2 / 8 + session**2 / 4)
     )
 
 
-def test_a_session_weighs_by_how_well_it_is_known(make):
-    """Without a spread between sessions every process counts alike; with much of it every session does."""
-    level, reference = (
-        [make.group(0.0, started="2026-01-01"), make.group(*[log] * 3, started="2026-01-02")]
-        for log in (0.0, 0.1)
+def test_the_least_that_is_believed_of_sessions_costs_no_degrees_of_freedom(make):
+    """Three sessions of five: what they show beyond the least is told by two, with a prior of four."""
+    known = 0.005**2
+    shown = (2 * 0.02**2 + 4 * known) / 6
+    process, session = 0.01**2 * (1 + 1 / 15), shown * (1 + 1 / 3)
+    reference = make.groups(3, 5, session=0.02)
+    comparison = difference([make.group(0.0)], reference, assumed(0.01, 0.005))
+    doubt = process**2 / (12 + 4) + ((shown - known) * (1 + 1 / 3)) ** 2 / (2 + 4)
+    assert comparison.error**2 == pytest.approx(process + session)
+    assert comparison.freedom == pytest.approx((process + session) ** 2 / doubt)
+    # Sessions of one process each doubt nothing but the spread that they show.
+    nights = difference(make.groups(1, 4), make.groups(14, 1), assumed(0.01, 0.005))
+    variance, doubtful = 0.01**2 * (1 / 4 + 1 / 14) + 0.005**2, 0.01**2 * (1 / 4 + 1 / 14)
+    assert nights.freedom == pytest.approx(variance**2 / (doubtful**2 / (13 + 3 + 4)))
+
+
+def test_nights_of_one_process_are_sessions_and_rounds_of_a_night_are_one(make):
+    process, session, reference = 0.01, 0.02, make.groups(6, 5, process=0.01, session=0.02)
+    logs = make.spaced(3, 0.01)
+    days = [f"2026-02-{day:02d}T03:00:00Z" for day in (1, 2, 3)]
+    hours = [f"2026-02-01T0{hour}:00:00Z" for hour in (3, 4, 5)]
+    for started, sessions in [(days, 3), (hours, 1), ([""] * 3, 1)]:
+        new = [make.group(log, started=date) for log, date in zip(logs, started, strict=True)]
+        comparison = difference(new, reference, assumed(process, session))
+        variance = process**2 * (1 / 3 + 1 / 30) + session**2 * (1 / sessions + 1 / 6)
+        assert comparison.error == pytest.approx(math.sqrt(variance), rel=0.01), started
+    rounds = difference([make.group(*logs)], reference, assumed(process, session))
+    joined = difference(
+        [make.group(log, started=date) for log, date in zip(logs, hours, strict=True)],
+        reference,
+        assumed(process, session),
     )
-    prior = Prior(process=0.01, session=0.0, device=0.04, freedom=1e9, borrowed=True)
-    alike = difference([make.group(0.0)], level, prior)
-    assert alike.error**2 == pytest.approx(0.01**2 * (1 + 1 / 4), rel=1e-3)
-    by_session = difference([make.group(0.0)], reference, replace(prior, session=10.0))
-    assert by_session.estimate == pytest.approx(-0.05, abs=1e-4)
+    assert joined == rounds
+
+
+def test_a_night_more_is_another_session_and_a_process_more_in_a_night_is_not(make):
+    """Fifteen processes in three nights know the session no better than three processes do."""
+    nights = make.groups(6, 5, process=0.001, session=0.02)
+    few, many, all_in_one = (
+        difference(new, nights, assumed(0.001, 0.02)).error
+        for new in (make.groups(3, 1), make.groups(3, 5), make.groups(1, 15))
+    )
+    assert few == pytest.approx(many, rel=0.01)
+    assert all_in_one > 1.4 * many
 
 
 def test_the_centres_are_told_in_seconds(make):
@@ -197,7 +255,12 @@ def test_the_device_itself_is_compared_paired_and_others_beside_it_do_not_matter
     among = difference(make.groups(1, 3, centre=0.1), [*own, *other], DEVICE_PRIOR)
     assert among.estimate == pytest.approx(alone.estimate) == pytest.approx(0.1)
     assert (among.paired, among.device) == (True, None)
-    assert among.error == pytest.approx(alone.error, rel=0.05)
+    # They show as much between sessions once more, and are joined with the least that is believed.
+    for comparison, between, inside in ((alone, 2, 14), (among, 4, 26)):
+        shown = (between * 0.02**2 + 4 * 0.005**2) / (between + 4)
+        process = (inside * 0.01**2 + 4 * 0.01**2) / (inside + 4)
+        variance = process * (1 / 3 + 1 / 15) + shown * (1 + 1 / 3)
+        assert comparison.error**2 == pytest.approx(variance), between
     # They help to know the spreads: they run the same code.
     own, other = make.groups(1), make.groups(3, device="GPU-2")
     found = difference([make.group(0.0)], [*own, *other], DEVICE_PRIOR)
