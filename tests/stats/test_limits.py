@@ -5,6 +5,7 @@ import math
 from dataclasses import replace
 
 import pytest
+import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -280,7 +281,7 @@ def test_a_first_process_waits_for_others_unless_it_takes_half_as_long_again_or_
 
 def test_what_lies_too_near_a_limit_for_any_number_of_processes_is_given_up(make):
     for beyond, futile in [(0.004, True), (0.03, False), (-0.001, False)]:
-        found = held(make, make.group(*[beyond] * 6), looks=Looks(12))
+        found = held(make, make.group(*[beyond] * 5), looks=Looks(12))
         assert (
             found.futile,
             "too few this near the limit: record more and compare" in found.reason,
@@ -288,8 +289,22 @@ def test_what_lies_too_near_a_limit_for_any_number_of_processes_is_given_up(make
             futile,
             futile,
         ), beyond
-    found = held(make, make.group(*[0.015] * 100), looks=Looks(100))
+    found = held(make, make.group(*[0.01] * 100), looks=Looks(100))
     assert found.reason.endswith("(roofline compare FILE.json RUN,RUN,…)")
+
+
+def test_what_is_sure_for_one_look_and_not_for_a_run_of_several_says_so(make):
+    """Five processes of a session that lies 0.5 % from others: between the bounds of one look and of two."""
+    spread = math.sqrt(4 * 0.01**2 / (4 + 4))
+    error = math.sqrt(spread**2 / 5 + 0.005**2)
+    alone, of_two = (scipy.stats.t.isf(chance, 8) * error for chance in (0.005, 0.0025))
+    beyond = [(alone + of_two) / 2] * 5
+    assert held(make, make.group(*beyond)).kind is Kind.REGRESSED
+    waiting = held(make, make.group(*beyond), looks=Looks(12))
+    assert waiting.kind is Kind.INCONCLUSIVE
+    assert (
+        "but not surely enough for a run that looks more than once, 5 processes" in waiting.reason
+    )
 
 
 def test_a_roofline_that_cannot_be_trusted_for_it_is_no_limit(make):

@@ -118,7 +118,7 @@ def open_reason(breach: Breach, looks: Looks) -> str:
     least = min(FEWEST_RED, looks.most)
     if count < least:
         return f"is below {limit}, but red needs {least} processes where rounds allow them, {breach.behind}"
-    why = "not surely enough for a run that looks after each process"
+    why = "not surely enough for a run that looks more than once"
     return f"is below {limit}, but {why}, {breach.behind}; {_remedy(breach, looks)}"
 
 
@@ -140,7 +140,7 @@ def _decides(breach: Breach, looks: Looks, processes: int, estimate: float) -> b
 
 
 def may_decide(breach: Breach, looks: Looks) -> bool:
-    """Whether the last look could still be red or green, if the processes to come moved the centre by two errors."""
+    """Whether the last look could still be red or green, if the processes to come moved the centre by one error."""
     count, most = breach.processes, looks.most
     if count >= most or looks.ended:
         return False

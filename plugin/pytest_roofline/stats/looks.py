@@ -94,6 +94,8 @@ def adjusted(spent: Sequence[float], comparisons: int) -> list[float]:
 
 
 def needs_processes(processes: int) -> str:
-    """Return the words for what decides an open test if its median stays."""
-    how = "auto" if processes <= MOST_ROUNDS else f"{processes}"
-    return f"needs about {processes} processes (--roofline-rounds={how})"
+    """Return the words for what decides an open test if its median stays: the next number that `auto` looks at."""
+    for count in Looks(MOST_ROUNDS).counts:
+        if count >= processes:
+            return f"needs about {count} processes (--roofline-rounds=auto)"
+    return f"needs about {processes} processes (--roofline-rounds={processes})"
