@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pytest_roofline.core.units import format_percent
+from pytest_roofline.stats.looks import Looks
 from pytest_roofline.stats.outlook import Policy, Reference
 from pytest_roofline.stats.shared import Side, hold_shared, shared_of
 from pytest_roofline.stats.spread import Group, priors
@@ -13,6 +14,8 @@ from pytest_roofline.stats.verdicts import Kind, judge
 
 TESTS, DAYS, PROCESSES = 20, 3, 5
 PRIOR = priors()["device"]
+# What is over is looked at once.
+ONCE = Looks()
 
 
 def _sides(*, shared=0.0, today=0.0, new=3, tests=TESTS, days=DAYS, seed=1, canaries=0):
@@ -33,8 +36,8 @@ def _sides(*, shared=0.0, today=0.0, new=3, tests=TESTS, days=DAYS, seed=1, cana
     return sides
 
 
-def _held(sides):
-    return hold_shared(sides, [0.05] * TESTS, ["device"] * TESTS)
+def _held(sides, looks=ONCE):
+    return hold_shared(sides, [0.05] * TESTS, ["device"] * TESTS, looks)
 
 
 def test_a_slow_day_that_all_tests_share_is_taken_out_of_each():
@@ -80,6 +83,13 @@ def test_all_tests_together_are_judged_once_and_from_three_processes_on():
     together = _held(_sides(today=0.10))[0].verdict
     assert together.kind is Kind.REGRESSED
     assert together.change == pytest.approx(0.105, abs=0.01)
+    # A run is looked at where its plan says so, and by itself after one process and after five.
+    for new, looks, kind in [
+        *((3, Looks(3), Kind.REGRESSED), (3, None, Kind.INCONCLUSIVE), (5, None, Kind.REGRESSED)),
+        (3, Looks(12), Kind.INCONCLUSIVE),
+    ]:
+        shared, _ = _held(_sides(today=0.10, new=new), looks)
+        assert shared.verdict.kind is kind, (new, looks)
     shared, moved = _held(_sides(today=0.10, new=1))
     assert shared.verdict.kind is Kind.INCONCLUSIVE
     # Until that is decided nothing is taken out, so that further rounds are asked for.
@@ -171,12 +181,12 @@ def test_where_few_tests_or_sessions_are_known_a_slowdown_of_all_is_green_in_non
 
 def test_too_few_tests_or_sessions_share_nothing():
     for changed in [{"tests": 3}, {"days": 2}]:
-        assert shared_of(_sides(**changed), 0.05, PRIOR) is None, changed
+        assert shared_of(_sides(**changed), 0.05, PRIOR, ONCE) is None, changed
 
 
 def test_canaries_are_members_of_the_median_and_are_not_judged():
     sides = _sides(shared=0.02, today=0.03, tests=1, canaries=3)
-    _, moved = hold_shared(sides, [0.05], ["device"])
+    _, moved = hold_shared(sides, [0.05], ["device"], ONCE)
     assert list(moved) == ["t0"]
     assert moved["t0"].shift == pytest.approx(0.03, abs=0.015)
 
@@ -206,3 +216,4 @@ def test_tests_of_other_days_than_the_rest_do_not_stop_the_estimate():
     assert [reference.shift for reference in moved.values()] == pytest.approx(
         [0.03] * 2 * TESTS, abs=0.02
     )
+    assert shared_of(undated, 0.05, PRIOR, ONCE) is None

@@ -239,7 +239,10 @@ def _shared(
             )
     tests = [one.key for one in found if one.key.identity in sides and not one.key.is_canary]
     return hold_shared(
-        sides, [tolerances[key.identity] for key in tests], [class_of_key(key) for key in tests]
+        sides,
+        [tolerances[key.identity] for key in tests],
+        [class_of_key(key) for key in tests],
+        Looks(),
     )
 
 

@@ -170,7 +170,7 @@ class TimedResults(Results):
                 shifts[key.identity] = row.measurement, verdict.reference.shift
         for identity, group, reference in self._canary_groups():
             sides[identity] = Side(group, reference, canary=True)
-        self.shared, self._moved = hold_shared(sides, tolerances, classes)
+        self.shared, self._moved = hold_shared(sides, tolerances, classes, self._looks())
         for identity, (measurement, shift) in shifts.items():
             # One that had its last look is not put back to an earlier one.
             if self._moved[identity].shift != shift:

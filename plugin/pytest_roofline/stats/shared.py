@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.units import format_percent
+from .looks import Looks
 from .outlook import Policy, Reference
 from .spread import ENOUGH_SESSIONS, Group, Prior, priors, sittings
 from .stats import growth
@@ -114,8 +115,10 @@ class Shared:
         return replace(whole, kind=Kind.SHIFTED, p=None, p_adjusted=None)
 
 
-def shared_of(sides: Mapping[str, Side], tolerance: float, prior: Prior) -> Shared | None:
-    """What tests and canaries share, where enough of them were measured in the same sessions of the same device."""
+def shared_of(
+    sides: Mapping[str, Side], tolerance: float, prior: Prior, looks: Looks | None
+) -> Shared | None:
+    """Return what tests and canaries share, where enough were measured in the same sessions of the same device."""
     sessions = _sessions(sides)
     known = {
         name: side
@@ -138,14 +141,23 @@ def shared_of(sides: Mapping[str, Side], tolerance: float, prior: Prior) -> Shar
         for row, name in enumerate(names)
         if not known[name].canary
     }
-    return Shared(_together(known, sessions, before, tolerance, prior), coefficient, moved)
+    return Shared(_together(known, sessions, before, tolerance, prior, looks), coefficient, moved)
 
 
 def hold_shared(
-    sides: Mapping[str, Side], tolerances: Sequence[float], classes: Sequence[str]
+    sides: Mapping[str, Side],
+    tolerances: Sequence[float],
+    classes: Sequence[str],
+    looks: Looks | None,
 ) -> tuple[Shared | None, dict[str, Reference]]:
-    """What tests share, and the reference of each test as it would be today."""
-    found = shared_of(sides, median(tolerances), priors()[mode(classes)]) if tolerances else None
+    """Return what tests share, and the reference of each test as it would be today.
+
+    Args:
+        looks: the plan of the run; None where nobody asked for a number of processes.
+    """
+    found = None
+    if tolerances:
+        found = shared_of(sides, median(tolerances), priors()[mode(classes)], looks)
     tests = {name: side.reference for name, side in sides.items() if not side.canary}
     return found, {
         name: found.held(name, one) if found is not None else one for name, one in tests.items()
@@ -240,6 +252,7 @@ def _together(
     before: Floats,
     tolerance: float,
     prior: Prior,
+    looks: Looks | None,
 ) -> Verdict | None:
     """All tests as one: of every process the median of what was measured in it, around each test's own centre."""
     tests = [
@@ -265,5 +278,6 @@ def _together(
         return None
     device = tests[0][0].new.device
     reference = Reference(tuple(groups), "all tests together")
-    policy = Policy(tolerance, prior=prior, looks=default_looks(reference, device, prior))
+    plan = looks or default_looks(reference, device, prior)
+    policy = Policy(tolerance, prior=prior, looks=plan)
     return judge([Group(new, device)], reference, policy)
