@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pytest_roofline.stats import looks, shared, spread
+from pytest_roofline.stats import looks, shared, spread, stats
 from pytest_roofline.stats.looks import Looks
-from pytest_roofline.stats.spread import Group, Spread, priors
+from pytest_roofline.stats.spread import Group, priors
 from pytest_roofline.stats.stats import difference
 
 from ..golden.stored import renewing
@@ -65,17 +65,12 @@ def spreads():
     for name, scatter in itertools.product(REFERENCES, (0.002, 0.03)):
         new, reference = sides(name, 4, scatter)
         prior = priors()["device"]
-        process = spread.process_spread(new, reference, prior)
         yield (
             f"{name}, {scatter}",
             {
                 "within": spread.within(reference),
                 "between": spread.between_sessions(reference),
-                "process": asdict(process),
-                "session": asdict(spread.session_spread(new, reference, process, prior)),
-                "assumed": asdict(
-                    spread.session_spread(new, reference, Spread(0.01, "x", 3.0), prior, 0.05)
-                ),
+                "spreads": asdict(stats.spreads_of(new, reference, prior)),
             },
         )
     tests = [
@@ -87,15 +82,11 @@ def spreads():
 def plans():
     for most, slow_only, ended in itertools.product((1, 3, 8, 12), (False, True), (False, True)):
         plan = Looks(most, slow_only, ended)
-        for known, count in itertools.product((1.0, 5.0, 40.0), (1, 2, 3, 7, 12)):
-            levels = (plan.pass_level, plan.far_level, plan.improved_level)
+        for count in (1, 3, 5, 12):
             yield (
-                f"{most} {slow_only} {ended}, {count} against {known}",
-                [*(level(count, known) for level in levels), plan.red_share(count, known, 3)],
+                f"{most} {slow_only} {ended}, {count}",
+                [plan.due(count), *plan.levels(count), plan.red_looks(3)],
             )
-    yield "boundaries", looks.boundaries(np.array([0.001, 0.004, 0.02]), np.array([0.2, 0.5, 1.0]))
-    # Nearly nothing to spend at a look leaves a bound far out.
-    yield "steep", looks.boundaries(np.array([1e-28, 2e-28, 0.05]), np.array([0.1, 0.9, 1.0]))
     for comparisons in (1, 3, 4, 20, 50):
         yield f"adjusted of {comparisons}", looks.adjusted([1e-5, 0.004, 0.03, 0.9], comparisons)
         yield (
