@@ -105,14 +105,24 @@ def detectable(found: Difference) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """A comparison under the policy of its run: what more processes would make of it."""
+    """A comparison under the policy of its run: what more processes would make of it.
+
+    Args:
+        unseen: whether the new processes lie beyond everything that the baseline has shown.
+    """
 
     found: Difference
     reference: Reference
     policy: Policy
     count: int
     fewest: int
+    unseen: bool
     hot: float = 0.0
+
+    @property
+    def needed(self) -> int:
+        """How many processes red needs where these lie: what was seen once may show again, as processes have modes."""
+        return self.fewest if self.unseen else max(self.fewest, SECOND_LOOK)
 
     @property
     def limit(self) -> float:
@@ -176,7 +186,7 @@ class Outlook:
             return True
         freedom = self.found.freedom + (processes - self.count)
         bound = quantile(1 - self._red_level, freedom) * self.error_at(processes)
-        slow = self.looks_slow and processes >= self.fewest
+        slow = self.looks_slow and processes >= self.needed
         return slow and self.found.estimate - self.worthy > bound
 
     @property
@@ -195,8 +205,8 @@ class Outlook:
                 "process, and the baseline holds first processes alone: heat, or another trace of the rounds before; "
                 f"record the baseline with --roofline-rounds={SECOND_LOOK}; {said}"
             )
-        if self.looks_slow and count < self.fewest:
-            needed = f"red needs {self.fewest} processes against a baseline of {len(self.reference.medians_s)}"
+        if self.looks_slow and count < self.needed:
+            needed = f"red needs {self.needed} processes against a baseline of {len(self.reference.medians_s)}"
             return f"looks {slower} slower; --roofline-rounds=auto decides: {needed}; {said}"
         return f"{said}; {self._remedy}{self._wider}"
 

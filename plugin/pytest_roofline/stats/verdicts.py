@@ -191,11 +191,10 @@ def _compare(new: Sequence[Group], reference: Reference, policy: Policy) -> Verd
     own = reference.on({group.device for group in new})
     known = [value for group in own for value in group.logs]
     fewest = fewest_red(len(known), policy.prior.strange)
-    outlook = Outlook(found, reference, policy, count, fewest, _hot(new, own, found))
+    unseen = centre - math.log1p(WORTH_REPORTING * policy.tolerance) > max(known)
+    outlook = Outlook(found, reference, policy, count, fewest, unseen, _hot(new, own, found))
     p = found.p_slower_than(outlook.worthy)
-    # What the baseline itself has shown once, a few processes may show again by chance: processes have modes.
-    unseen = centre - outlook.worthy > max(known) or count >= SECOND_LOOK
-    may_be_red = looks.due(count) and count >= fewest and unseen and not outlook.hot
+    may_be_red = looks.due(count) and count >= outlook.needed and not outlook.hot
     # Every look that may be red has the same share of the chance.
     spent = min(1.0, p * looks.red_looks(fewest)) if may_be_red else 1.0
     if reference.shift and found.estimate + reference.shift <= outlook.worthy:
