@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from statsmodels.stats.weightstats import ttost_ind
 
 from pytest_roofline.stats.spread import Prior, priors
-from pytest_roofline.stats.stats import difference, quantile
+from pytest_roofline.stats.stats import difference, foreseen, quantile
 
 DEVICE_PRIOR = priors()["device"]
 # Nothing lies between sessions: what is left is the two-sample problem of the textbooks.
@@ -174,6 +174,19 @@ def test_the_least_that_is_believed_of_sessions_costs_no_degrees_of_freedom(make
     nights = difference(make.groups(1, 4), make.groups(14, 1), assumed(0.01, 0.005))
     variance, doubtful = 0.01**2 * (1 / 4 + 1 / 14) + 0.005**2, 0.01**2 * (1 / 4 + 1 / 14)
     assert nights.freedom == pytest.approx(variance**2 / (doubtful**2 / (13 + 3 + 4)))
+
+
+def test_what_more_processes_would_know_is_what_they_know_once_they_are_there(make):
+    """They tell more of processes, and nothing more of how sessions differ: a guess of four degrees of freedom."""
+    for shape in [(1, 5), (2, 5), (3, 5)]:
+        reference, prior = make.groups(*shape, session=0.02), assumed(0.01, 0.01)
+        for count in (1, 5):
+            # The new ones agree a trifle better, so that both sides are pooled.
+            now, later = (
+                difference(make.groups(1, new, process=0.01 - 1e-9), reference, prior)
+                for new in (count, 12)
+            )
+            assert foreseen(now, count, 12) == pytest.approx((later.error, later.freedom)), shape
 
 
 def test_nights_of_one_process_are_sessions_and_rounds_of_a_night_are_one(make):

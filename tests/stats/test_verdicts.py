@@ -212,7 +212,10 @@ def test_a_steady_machine_gets_a_clear_answer(make):
 def test_the_processes_that_a_reason_asks_for_decide_where_the_centre_stays(make):
     """ "About": half as many again must do. Of unchanged code, at the edge, and slower."""
     for centre, spread, shape, count in itertools.product(
-        (0.0, 0.02, 0.04, 0.06, 0.08), (0.003, 0.01, 0.03), ((1, 5), (3, 5)), (1, 3)
+        (0.0, 0.02, 0.04, 0.06, 0.08),
+        (0.003, 0.01, 0.03),
+        ((1, 5), (2, 5), (3, 5), (14, 1)),
+        (1, 5),
     ):
         reference = make.reference(*make.groups(*shape, process=spread))
         found = judge(
@@ -386,10 +389,10 @@ def test_a_run_that_asks_for_no_rounds_takes_as_many_as_red_needs_for_what_looks
 
 
 def test_more_processes_are_futile_where_the_baseline_itself_is_too_vague(make):
-    for spread, futile in [(0.02, False), (0.2, True)]:
-        reference = make.reference(*make.groups(1, 3, process=spread))
+    for spread, shape, futile in [(0.03, (3, 3), False), (0.2, (3, 3), True), (0.01, (1, 3), True)]:
+        reference = make.reference(*make.groups(*shape, process=spread))
         found = judge(make.groups(1, 5, process=spread, centre=0.02), reference, Policy(looks=AUTO))
-        assert (found.kind, found.futile) == (Kind.INCONCLUSIVE, futile), spread
+        assert (found.kind, found.futile) == (Kind.INCONCLUSIVE, futile), (spread, shape)
 
 
 def test_the_minimum_detectable_effect_is_that_of_the_formula(make):

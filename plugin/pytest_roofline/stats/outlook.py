@@ -19,7 +19,7 @@ from .looks import (
 )
 from .odd_sessions import OddSession
 from .spread import ENOUGH_SESSIONS, Group, Prior, priors, sittings
-from .stats import CONFIDENCE, Difference, error_at, growth, quantile
+from .stats import CONFIDENCE, Difference, foreseen, growth, quantile
 
 # By class of benchmark: what a host's copies scatter by, nobody can judge finer.
 DEFAULT_TOLERANCES = {"device": 0.05, "host": 0.15}
@@ -139,9 +139,10 @@ class Outlook:
         """Whether the estimate lies beyond the tolerance."""
         return self.found.estimate > self.limit
 
-    def error_at(self, processes: int) -> float:
-        """Return the standard error with so many new processes."""
-        return error_at(processes, self.found, self.count)
+    def bound_at(self, processes: int, level: float) -> float:
+        """Return how far a one-sided bound of so many new processes would lie from the estimate, at this level."""
+        error, freedom = foreseen(self.found, self.count, processes)
+        return quantile(1 - level, freedom) * error
 
     @property
     def reach(self) -> float | None:
@@ -150,9 +151,8 @@ class Outlook:
         most = self.count if looks.ended else max(self.count, looks.most)
         if most < self.fewest:
             return None
-        error, freedom = self.error_at(most), self.found.freedom + (most - self.count)
-        least = self.worthy + quantile(1 - self._red_level, freedom) * error
-        return growth(max(self.limit, least) + quantile(POWER, freedom) * error)
+        least = self.worthy + self.bound_at(most, self._red_level)
+        return growth(max(self.limit, least) + self.bound_at(most, 1 - POWER))
 
     @property
     def _red_level(self) -> float:
@@ -176,18 +176,16 @@ class Outlook:
     def _may_pass(self, processes: int, play: float = 0.0) -> bool:
         """Return whether so many processes would be green if the centre moved by `play`, and the spreads stayed."""
         level = self.policy.looks.levels(processes)[1]
-        freedom = self.found.freedom + (processes - self.count)
-        bound = quantile(1 - level, freedom) * self.error_at(processes)
-        return self.found.estimate - play + bound < self.limit
+        return self.found.estimate - play + self.bound_at(processes, level) < self.limit
 
     def _decides(self, processes: int) -> bool:
         """Return whether so many processes would be green or red, if neither the centre nor the spreads moved."""
         if self._may_pass(processes):
             return True
-        freedom = self.found.freedom + (processes - self.count)
-        bound = quantile(1 - self._red_level, freedom) * self.error_at(processes)
         slow = self.looks_slow and processes >= self.needed
-        return slow and self.found.estimate - self.worthy > bound
+        return slow and self.found.estimate - self.worthy > self.bound_at(
+            processes, self._red_level
+        )
 
     @property
     def reason(self) -> str:
@@ -215,7 +213,7 @@ class Outlook:
         """The tolerance that could be judged, where the test does not look slow."""
         found, most = self.found, max(self.count, self.policy.looks.most)
         level = self.policy.looks.levels(most)[1]
-        widest = found.estimate + quantile(1 - level, found.freedom) * self.error_at(most)
+        widest = found.estimate + self.bound_at(most, level)
         percent = max(math.ceil(growth(widest) * 100), math.floor(self.policy.tolerance * 100) + 1)
         if self.looks_slow or percent > 100 * MOST_TOLERANCE:
             return ""
@@ -234,7 +232,8 @@ class Outlook:
         if days < ENOUGH_SESSIONS:
             of = f"{behind}{' of one day' * (days == 1)}"
             return f"the baseline has {of}: record {ENOUGH_SESSIONS} sessions or more, each on another day"
-        if self.error_at(WORTHWHILE[-1]) * NEAR > abs(found.estimate - self.limit):
+        error, _ = foreseen(found, self.count, WORTHWHILE[-1])
+        if error * NEAR > abs(found.estimate - self.limit):
             return f"the baseline has only {behind}, too few this near the tolerance: record more"
         return f"needs more sessions and processes behind the baseline (there are {behind})"
 

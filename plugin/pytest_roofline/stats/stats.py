@@ -46,6 +46,8 @@ class Difference:
         unequal: whether the new processes spread more than the reference's of too few sittings.
         hidden: the spread between sessions that further processes of the same session do not make smaller, and that
             `process` holds as long as there is one of them.
+        parts: the parts of its variance that are estimated, each with its degrees of freedom; first that of the new
+            processes.
         new_s: centre of the new side, in seconds; `reference_s` that of the part of the reference that was used.
     """
 
@@ -60,6 +62,7 @@ class Difference:
     paired: bool = False
     unequal: bool = False
     hidden: float = 0.0
+    parts: tuple[tuple[float, float], ...] = ()
 
     def bound(self, confidence: float) -> float:
         """Half the width of a one-sided bound at `confidence`, to add to or take from the estimate."""
@@ -150,11 +153,10 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
     variance = math.fsum(part for part, _ in parts) + session
     # What is taken as known of sessions costs no degrees of freedom.
     parts.append((session - spreads.known**2 * sessions, spreads.session.freedom))
-    doubt = math.fsum(part**2 / freedom for part, freedom in parts)
     return Difference(
         estimate=new_centre.value - old_centre.value,
         error=math.sqrt(variance),
-        freedom=variance**2 / doubt if doubt else math.inf,
+        freedom=_freedom(variance, parts),
         process=spreads.new,
         session=spreads.session,
         new_s=math.exp(new_centre.value),
@@ -163,7 +165,14 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
         paired=same and devices != {""},
         unequal=spreads.new is not spreads.process,
         hidden=spreads.hidden,
+        parts=tuple(parts),
     )
+
+
+def _freedom(variance: float, parts: Sequence[tuple[float, float]]) -> float:
+    """Return Satterthwaite's degrees of freedom of a variance with these estimated parts."""
+    doubt = math.fsum(part**2 / freedom for part, freedom in parts)
+    return variance**2 / doubt if doubt else math.inf
 
 
 def _new_sessions(new: Sequence[Group]) -> tuple[Group, ...]:
@@ -272,12 +281,17 @@ def paired_difference(
     )
 
 
-def error_at(processes: int, found: Difference, count: int) -> float:
-    """Return the standard error with so many new processes of a session in place of `count`."""
-    variance = found.error**2 + found.process.value**2 * (1 / processes - 1 / count)
-    if processes > count:
-        variance += found.hidden**2
-    return math.sqrt(max(variance, 1e-12))
+def foreseen(found: Difference, count: int, processes: int) -> tuple[float, float]:
+    """Return the standard error and its degrees of freedom with so many new processes of a session in place of `count`.
+
+    These tell more of how processes lie apart, and nothing of sessions and devices.
+    """
+    further = processes - count
+    less = found.process.value**2 * (1 / processes - 1 / count)
+    hidden = found.hidden**2 if further > 0 else 0.0
+    variance = max(found.error**2 + less + hidden, 1e-12)
+    (part, freedom), *others = found.parts
+    return math.sqrt(variance), _freedom(variance, [(part + less, freedom + further), *others])
 
 
 @dataclass(frozen=True, slots=True)
