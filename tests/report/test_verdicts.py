@@ -86,10 +86,10 @@ def test_a_failure_begins_with_the_difference_and_goes_on_with_what_changed_and_
     assert second.startswith(
         "  the clock explains it: 2000 → 1600 MHz (-20.0 %), in cycles +0.0 %; "
     )
-    one = make.result(1.35e-3, reference=make.reference(*make.groups(1, centre=MILLISECOND)))
+    one = make.result(*[1.35e-3] * 5, reference=make.reference(*make.groups(1, centre=MILLISECOND)))
     _, second = failure_message(one, "r").split("\n")
     assert second.startswith(
-        "  the baseline was recorded in one sitting, so how sessions differ is assumed (1 %): "
+        "  the baseline was recorded in one sitting, so how sessions differ is assumed (0.75 %): "
     )
     assert "; 5 of 5 processes behind the baseline were faster. " in second
     sick = failure_message(make.result(1.25e-3), "r", degraded=("PCIe x8 of x16", "hot\n"))
@@ -216,17 +216,20 @@ def test_modes_of_either_side_are_told_with_the_share_of_each_in_the_slow_one(ma
 
 def test_a_slowdown_against_one_sitting_says_what_is_assumed_and_what_to_record(make):
     sitting = (
-        "the baseline was recorded in one sitting, so how sessions differ is assumed (1 %): "
+        "the baseline was recorded in one sitting, so how sessions differ is assumed (0.75 %): "
         "record it on three days"
     )
     one_sitting = make.reference(*make.groups(1, centre=MILLISECOND))
-    for seconds, processes, verdict in ((1.25e-3, 3, "REGRESSED"), (1.06e-3, 1, "INCONCLUSIVE")):
+    for seconds, processes, verdict in ((1.25e-3, 5, "REGRESSED"), (1.06e-3, 1, "INCONCLUSIVE")):
         one = make.result(*[seconds] * processes, reference=one_sitting)
         assert (verdict, [sitting]) == (one.verdict, remarks(one))
     twice = [make.group(MILLISECOND, MILLISECOND, started=f"2026-01-0{day}T0{hour}:00:00Z") for day, hour in
              ((1, 1), (1, 2), (2, 1))]  # fmt: skip
-    said = sitting.replace("one sitting", "two sittings").replace("1 %", "0.9 %")
-    assert remarks(make.result(1.25e-3, reference=make.reference(*twice))) == [said]
+    said = sitting.replace("one sitting", "two sittings")
+    assert remarks(make.result(*[1.25e-3] * 5, reference=make.reference(*twice))) == [said]
+    # Two sittings that lie far apart tell it themselves.
+    apart = make.reference(*make.groups(2, session=0.05, centre=MILLISECOND))
+    assert remarks(make.result(*[1.5e-3] * 5, reference=apart)) == []
     # What does not look slow needs no word of it, nor do sessions of three days.
     fine = [make.result(seconds, reference=one_sitting) for seconds in (1e-3, 0.5e-3, 1.03e-3)]
     fine.append(make.result(1.25e-3, reference=make.reference(*make.groups(3, centre=MILLISECOND))))
@@ -234,7 +237,8 @@ def test_a_slowdown_against_one_sitting_says_what_is_assumed_and_what_to_record(
 
 
 def test_restless_processes_another_device_and_what_was_left_out_are_told(make):
-    restless = make.result(1.1e-3, 1.3e-3, 1.2e-3, 1.4e-3, 1.6e-3)
+    one_sitting = make.reference(*make.groups(1, centre=MILLISECOND))
+    restless = make.result(1.1e-3, 1.3e-3, 1.2e-3, 1.4e-3, 1.6e-3, reference=one_sitting)
     assert "the new processes differ more among themselves (14.4%)" in remarks(restless)
     other = make.groups(3, process=0.001, centre=MILLISECOND, device="GPU-2")
     (said,) = remarks(make.result(1.6e-3, reference=make.reference(*other)))
@@ -369,18 +373,18 @@ def test_behind_every_compared_verdict_stand_its_spreads_its_chances_and_its_sid
 
     steady = make.reference(*make.groups(3, process=0.01, centre=MILLISECOND))
     assert lines(1.25e-3, reference=steady)[1] == (
-        "spread between processes 0.95% (estimated, 16 degrees of freedom, with prior); sessions 0.41% "
+        "spread between processes 1.00% (estimated, 14 degrees of freedom, with prior); sessions 0.50% "
         "(estimated, 3 sessions, with prior)"
     )
     assert lines(1e-3, reference=make.reference(make.group(MILLISECOND, device="GPU-2")))[
         1
     ].startswith(
-        "spread between processes 1.00% (prior); sessions 1.00% (prior, recorded in one sitting); devices 4.00% (prior"
+        "spread between processes 1.00% (prior); sessions 0.75% (prior, recorded in one sitting); devices 4.00% (prior"
     )
     row = make.result(1.25e-3)
     told = replace(row, judgement=replace(row.judgement, p_adjusted=0.012))
     assert detail_lines([told])[2].strip() == (
-        f"standard error 0.55% (10.9 degrees of freedom), p {row.judgement.p:.2g}, "
+        f"standard error 0.65% (385 degrees of freedom), p {row.judgement.p:.2g}, "
         f"adjusted for all tests 0.012, detects {row.judgement.reach:.1%}"
     )
     for device, said in (

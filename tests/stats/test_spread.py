@@ -160,6 +160,7 @@ def test_of_one_or_two_sessions_half_as_much_again_is_assumed_or_what_they_show(
     process = joined(8 * 0.01**2, 8)
     session = spreads_of(ONE, make.groups(2, 5, session=0.05), DEVICE_PRIOR).session
     assert session.value == pytest.approx(math.sqrt(0.05**2 + (0.01**2 - process**2) / 5))
+    assert session.origin == "estimated, 2 sessions"
 
 
 def test_few_sittings_are_held_against_the_new_processes_own_spread_where_that_is_larger(make):

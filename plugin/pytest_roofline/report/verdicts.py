@@ -186,7 +186,7 @@ def _sitting_text(judgement: Judgement) -> list[str]:
     )
     if not slow or spread is None or not spread.origin.startswith("prior"):
         return []
-    assumed = format_tolerance(round(spread.value, 3))
+    assumed = format_tolerance(round(spread.value, 4))
     where = "one sitting" if spread.origin.endswith("one sitting") else "two sittings"
     return [
         f"the baseline was recorded in {where}, so how sessions differ is assumed ({assumed}): {RECORD}"

@@ -217,11 +217,11 @@ def _of_few_sessions(new: Sequence[Group], reference: Sequence[Group], prior: Pr
         deviation = math.sqrt(new_squares / new_freedom)
         new_process = Spread(deviation, "estimated, new processes", new_freedom)
     variance, session_freedom = _between(reference, process)
-    sessions = len(reference)
-    origin = "recorded in one sitting" if sessions == 1 else f"{sessions} sessions"
-    assumed = max(ASSUMED_SESSION * prior.session, math.sqrt(variance))
-    session = Spread(assumed, f"prior, {origin}", PRIOR_FREEDOM + session_freedom)
-    return Spreads(process, new_process, session, own_session=math.sqrt(variance))
+    assumed, shown = ASSUMED_SESSION * prior.session, math.sqrt(variance)
+    sessions = f"{len(reference)} sessions" if len(reference) > 1 else "recorded in one sitting"
+    origin = f"estimated, {sessions}" if shown > assumed else f"prior, {sessions}"
+    session = Spread(max(assumed, shown), origin, PRIOR_FREEDOM + session_freedom)
+    return Spreads(process, new_process, session, own_session=shown)
 
 
 def _between(reference: Sequence[Group], process: Spread) -> tuple[float, int]:
