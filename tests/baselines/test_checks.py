@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import scipy.stats
 
 from pytest_roofline.baselines.checks import check, health_of, provisional
 from pytest_roofline.baselines.plausible import absurd_entry
 from pytest_roofline.core.entries import Baseline, Session
 from pytest_roofline.core.work import Work
 from pytest_roofline.stats.spread import Prior, priors
-from pytest_roofline.stats.stats import quantile
 
 MIB = 2**20
 NOW = datetime.datetime(2026, 6, 1, 12, tzinfo=datetime.UTC)
@@ -306,10 +306,13 @@ def health(make, *sessions, **changes):
 
 
 def test_what_an_entry_can_find_is_what_one_more_process_would(make):
-    """One process against one, each in a session of its own: 2 (σ_p² + σ_s²), σ_s being twice the least believed."""
-    error = math.sqrt(2 * (0.01**2 + 0.01**2))
-    # Satterthwaite: two equal parts, each known by four degrees of freedom.
-    expected = math.expm1((quantile(0.99, 8) + quantile(0.8, 8)) * error)
+    """One process against one, each in a session of its own: 2 (σ_p² + σ_s²), with σ_s of a single sitting."""
+    of_process, of_session = 2 * 0.01**2, 2 * 0.0075**2
+    # Satterthwaite: two parts, each known by four degrees of freedom.
+    variance = of_process + of_session
+    freedom = variance**2 / (of_process**2 / 4 + of_session**2 / 4)
+    quantiles = scipy.stats.t.ppf(0.99, freedom) + scipy.stats.t.ppf(0.8, freedom)
+    expected = math.expm1(quantiles * math.sqrt(variance))
     assert health(make, session(0)).mde == pytest.approx(expected)
     found = [health(make, *nights(*STEADY[:count])).mde for count in (1, 2, 3)]
     assert (found == sorted(found, reverse=True), found[2] < found[0] / 2) == (True, True)

@@ -40,7 +40,7 @@ def times(make, rounds=1, **seconds):
 
 def test_rows_stand_worst_first_each_held_against_the_others(make, tmp_path):
     old = times(make, 5, same=1.0, bad=1.0, better=1.0, worse=1.0, unsure=1.0, gone=1.0)
-    new = times(make, 3, same=1.0, bad=1.2, better=0.5, worse=2.0, unsure=1.03, unknown=1.0)
+    new = times(make, 5, same=1.0, bad=1.2, better=0.5, worse=2.0, unsure=1.03, unknown=1.0)
     compared = compare(*pair(make, tmp_path, old, new))
     assert words(compared.rows) == [
         *(("worse", "REGRESSED"), ("bad", "REGRESSED"), ("unsure", "INCONCLUSIVE")),
@@ -56,9 +56,9 @@ def test_rows_stand_worst_first_each_held_against_the_others(make, tmp_path):
     rows = compare(*pair(make, tmp_path, same, same)).rows
     assert words(rows) == [("a", "PASSED"), ("b", "PASSED")]
     # The same difference decides alone, and not among three hundred.
-    slow, others = times(make, 3, a=1.12), {f"b{number}": 1.0 for number in range(300)}
+    slow, others = times(make, 5, a=1.12), {f"b{number}": 1.0 for number in range(300)}
     among = pair(
-        make, tmp_path, times(make, 5, a=1.0, **others), [*slow, *times(make, 3, **others)]
+        make, tmp_path, times(make, 5, a=1.0, **others), [*slow, *times(make, 5, **others)]
     )
     assert compare(*among).rows[0].verdict == Kind.INCONCLUSIVE
     assert (
@@ -307,7 +307,7 @@ def test_what_was_timed_in_another_mode_is_invalid_however_fast_and_in_the_same_
     ]:
         old, new = (
             [timed(make, seconds, mode, process=f"p{number}") for number in range(count)]
-            for count, seconds in ((5, 1.0), (3, factor))
+            for count, seconds in ((5, 1.0), (5, factor))
         )
         assert compared(make, tmp_path, old, new).verdict == kind, (mode, factor)
     # Labels that do not change what was timed do not matter, nor does another clock alone.

@@ -11,7 +11,7 @@ from ..conftest import MIB, Make
 
 
 class Copies(Make):
-    """The same factories, of pure copies, judged as a run that asks for no number of rounds judges."""
+    """The same factories, of pure copies, judged as a run of three rounds for what looks slow judges."""
 
     def copy(self, size_bytes=64 * MIB):
         return Work(read_bytes=size_bytes, write_bytes=size_bytes, payload_bytes=size_bytes)

@@ -389,10 +389,10 @@ def test_a_run_ends_with_what_it_could_have_seen(make):
     ):
         told = power_lines([reaching(make.result(), percent) for percent in reaches])
         assert told == [f"detects a slowdown of {said} (80 % power)"]
-    # Two sessions a third apart: nearly nothing is known, and that must be readable.
+    # Two sessions that lie far apart: nearly nothing is known, and that must be readable.
     days = [make.group(*[2.0 * day + 0.001 * step for step in range(3)], started=f"2026-01-0{day + 1}T03:00:00Z")
             for day in range(2)]  # fmt: skip
-    unknown = make.result(reference=make.reference(*days))
+    unknown = make.result(reference=make.reference(*days), policy=Policy(looks=Looks(12)))
     assert unknown.judgement.reach > 1000
     assert "e+" not in "".join(power_lines([make.result(), unknown]))
     few = make.result(reference=make.reference(*make.groups(1, 2, centre=MILLISECOND)))
@@ -426,7 +426,7 @@ def test_a_sweep_is_judged_in_a_line_that_names_its_worst_region(make):
         return curve_verdict_line(curve)
 
     assert line(0, 0, 0, 0, 0, 3, 3, 0) == (
-        "memcpy_d2d: PASSED +0.7 % (-1.2 … +2.7 %, 1 against 15), 8 of 8 sizes passed; worst 4 MiB to 16 MiB, +3.0 %"
+        "memcpy_d2d: PASSED +0.7 % (-1.3 … +2.8 %, 1 against 15), 8 of 8 sizes passed; worst 4 MiB to 16 MiB, +3.0 %"
     )
     red = line(30, 0, 0, 0)
     assert (True, True) == (
