@@ -337,7 +337,7 @@ def test_a_held_test_has_its_first_process_there_and_its_last_verdict(bench, mon
     result.assert_outcomes(passed=2, failed=1)
     assert {"test_one", "test_both"} == set(found)
     told, first = found["test_one"]["extra_info"], bench.saved("r").measurements[0]
-    assert ("PASSED", 2, 1) == (told["verdict"], told["processes"], first.round)
+    assert ("PASSED", 4, 1) == (told["verdict"], told["processes"], first.round)
     assert list(first.samples.kept) == found["test_one"]["stats"]["data"]
     assert pytest.approx(1.035e-3) == median(found["test_one"]["stats"]["data"])
     # The processes of the rounds, which have the same command line, kept nothing.

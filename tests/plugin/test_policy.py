@@ -107,7 +107,7 @@ def test_the_ini_sets_the_policy_and_the_command_line_goes_before(desk):
 
 def test_without_being_asked_a_run_starts_no_child_and_says_what_would_decide(desk):
     against = desk.five_sessions_of_one()
-    desk.script(slow=DOUBTFUL)
+    desk.script(slow=1.03)
     result = desk.run(*against)
     assert result.ret == 0
     assert "round 2" not in result.stdout.str()

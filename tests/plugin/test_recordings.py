@@ -182,10 +182,10 @@ def test_a_gate_and_a_drill_that_compared_are_judged_as_ever(desk):
     assert REFUSED not in result.stdout.str()
     desk.script(slow=[1.0])
     result = desk.run(
-        *against, "--roofline-drill=10%", "--roofline-rounds=3", "--roofline-save=drill"
+        *against, "--roofline-drill=10%", "--roofline-rounds=5", "--roofline-save=drill"
     )
     assert (len(rounds_of(desk, "drill")), last_line(result)) == (
-        6,
+        10,
         "RED: 2 REGRESSED, 0 of 2 fast enough",
     )
 

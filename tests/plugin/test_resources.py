@@ -400,7 +400,7 @@ def test_a_test_that_fails_for_itself_gets_no_verdict_and_no_baseline(lab):
 def test_a_red_kernel_ends_a_test_whose_time_is_still_open_and_rounds_leave_kernels_alone(lab):
     lab.desk.sessions(SUITE.format(test=BOTH))
     against = [f"--roofline-against=day{day}" for day in range(1, 6)]
-    lab.desk.script(slow=[1.04, 1.04])
+    lab.desk.script(slow=[1.06, 1.06])
     result = lab.desk.run(*against, "--roofline-rounds=2")
     assert "round 2" in printed(result)
     assert len(lab.desk.last_run().resources) == 2

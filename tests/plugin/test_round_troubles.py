@@ -20,7 +20,7 @@ from pytest_roofline.ranks.children import Ended
 def open_one(desk):
     """The options for a run of one test whose verdict is open after its first process."""
     against = desk.five_sessions_of_one()
-    desk.script(slow=[1.04, 1.0])
+    desk.script(slow=[1.06, 1.0])
     return [*against, "--roofline-rounds=2"]
 
 
@@ -52,7 +52,7 @@ class Jumping:
 
 
 def test_a_test_that_hangs_in_a_round_is_ended_and_loses_that_round(desk, open_one, monkeypatch):
-    desk.script(slow=[1.04, "hang"])
+    desk.script(slow=[1.06, "hang"])
     monkeypatch.setattr(pytest_roofline.ranks.children, "time", Jumping(desk.path / "hanging"))
     result = desk.run(*open_one, "-v")
     assert result.ret == 0
@@ -150,13 +150,13 @@ def test_a_round_has_the_device_free_and_the_arguments_of_the_run(desk, open_one
 
 
 def test_a_test_that_skips_in_a_later_round_stays_as_it_was(desk, open_one):
-    desk.script(slow=[1.04, "skip"])
+    desk.script(slow=[1.06, "skip"])
     result = desk.run(*open_one)
     result.assert_outcomes(passed=1)
     assert [m.round for m in desk.last_run().measurements] == [1]
     assert [outcome.verdicts for outcome in desk.last_run().outcomes] == [("INCONCLUSIVE",)]
     # What it measured before it skipped, or died, does not count either.
-    desk.script(slow=[1.04, 1.0])
+    desk.script(slow=[1.06, 1.0])
     text = (
         (desk.path / "test_suite.py")
         .read_text()
@@ -198,7 +198,7 @@ def test_what_a_killed_run_left_in_the_temporary_folder_is_removed_by_the_next_r
 @pytest.fixture
 def interrupted(desk, open_one):
     """A run that got Ctrl-C while a test of its second round hung; its output and its exit status."""
-    desk.script(slow=[1.04, "hang"])
+    desk.script(slow=[1.06, "hang"])
     environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
     run = subprocess.Popen(
         [sys.executable, "-m", "pytest", "-p", "no:hypothesispytest", *open_one, "--roofline-save=stopped"],

@@ -67,7 +67,7 @@ def test_what_is_red_in_a_gate_passes_is_marked_and_named_worst_first(slowed, mo
 
 def test_a_verdict_that_waited_for_a_round_passes_as_well(slowed):
     slowed.script(slow={"test_slow": 1.2, "test_slower": 1.0, "test_same": 1.0})
-    result = slowed.run("--roofline-ci=shadow", "--roofline-rounds=3")
+    result = slowed.run("--roofline-ci=shadow", "--roofline-rounds=5")
     assert result.ret == 0
     assert "roofline: round 2 " in result.stdout.str()
     (slow,) = alarms(result)

@@ -180,17 +180,17 @@ def test_where_little_is_known_every_test_that_is_slower_is_red_or_undecided(des
     assert not any("all tests together" in line for line in result.outlines)
 
 
-def test_what_looks_slow_is_red_after_three_processes_without_any_option(desk):
+def test_what_looks_slow_is_red_after_five_processes_without_any_option(desk):
     against = desk.five_sessions_of_one()
     desk.script(slow=1.3)
     assert desk.run(*against).ret == 1
-    assert verdicts(desk) == {"one": ("REGRESSED", 3)}
+    assert verdicts(desk) == {"one": ("REGRESSED", 5)}
     result = desk.run(*against, "--roofline-rounds=1")
     assert result.ret == 0
     assert verdicts(desk) == {"one": ("INCONCLUSIVE", 1)}
     result.stdout.fnmatch_lines(
         [
-            "INCONCLUSIVE one: looks 30 % slower; --roofline-rounds=auto decides: red needs 3 processes*"
+            "INCONCLUSIVE one: looks 30 % slower; --roofline-rounds=auto decides: red needs 5 processes*"
         ]
     )
 
