@@ -217,7 +217,7 @@ def look(
     mean = seen.mean(axis=1)
     squares = ((seen - mean[:, None]) ** 2).sum(axis=1)
     estimate = mean - baseline.centre
-    process, error, freedom = _error(baseline, squares, count, rule)
+    process, error, freedom, parts = _error(baseline, squares, count, rule)
     limit, worthy = math.log1p(rule.tolerance), math.log1p(WORTH_REPORTING * rule.tolerance)
     p = special.stdtr(freedom, (worthy - estimate) / error)
     fewest = fewest_red(baseline.processes, baseline.strange)
@@ -241,14 +241,18 @@ def look(
         INCONCLUSIVE,
     )
     still = kind == INCONCLUSIVE
-    futile = still & ~_may_decide(baseline, estimate, (process, error, freedom), count, rule)
+    futile = still & ~_may_decide(baseline, estimate, (process, error, parts), count, rule)
     return Look(kind, spent, still & (estimate > limit) & (spent <= FALSE_RED), futile)
+
+
+# The estimated parts of a variance, [tests], with the degrees of freedom of each; first that of the new processes.
+Parts = list[tuple[Floats, Floats]]
 
 
 def _error(
     baseline: Baseline, squares: Floats, count: int, rule: Rule
-) -> tuple[Floats, Floats, Floats]:
-    """[tests]: the spread between new processes, the standard error of the difference, its degrees of freedom."""
+) -> tuple[Floats, Floats, Floats, Parts]:
+    """[tests]: the spread between new processes, the difference's standard error, degrees of freedom and parts."""
     process, known = baseline.pooled(squares, count - 1), baseline.processes
     new, prior = process.value, baseline.prior
     parts = [(process.value**2 * (1 / count + 1 / known), process.freedom)]
@@ -286,9 +290,13 @@ def _error(
     if rule.device:
         parts.append((np.full(len(squares), 2 * prior.device**2), np.full(len(squares), math.inf)))
     variance = np.sum([part for part, _ in parts], axis=0) + session**2 * sessions
-    doubt = np.sum([part**2 / freedom for part, freedom in parts], axis=0)
-    doubt = doubt + (doubtful * sessions) ** 2 / session_freedom
-    return new, np.sqrt(variance), variance**2 / doubt
+    parts.append((doubtful * sessions * np.ones(len(squares)), session_freedom))
+    return new, np.sqrt(variance), _freedom(variance, parts), parts
+
+
+def _freedom(variance: Floats, parts: Parts) -> Floats:
+    """Satterthwaite's degrees of freedom."""
+    return np.asarray(variance**2 / np.sum([part**2 / known for part, known in parts], axis=0))
 
 
 def _between_single(baseline: Baseline, squares: Floats, count: int, process: Spread) -> Floats:
@@ -304,12 +312,12 @@ def _between_single(baseline: Baseline, squares: Floats, count: int, process: Sp
 def _may_decide(
     baseline: Baseline,
     estimate: Floats,
-    known: tuple[Floats, Floats, Floats],
+    known: tuple[Floats, Floats, Parts],
     count: int,
     rule: Rule,
 ) -> Flags:
     looks, most, limit = rule.looks, rule.looks.most, math.log1p(rule.tolerance)
-    process, error, freedom = known
+    process, error, ((part, freedom), *others) = known
     if count >= most or looks.ended:
         return np.zeros(len(estimate), dtype=bool)
     slow = estimate > limit
@@ -317,13 +325,15 @@ def _may_decide(
         return np.ones(len(estimate), dtype=bool)
     if looks.slow_only:
         return np.asarray(slow)
-    variance = error**2 + process**2 * (1 / most - 1 / count)
+    less = process**2 * (1 / most - 1 / count)
+    variance = error**2 + less
     if baseline.alone and count == 1:
         least = np.maximum(baseline.prior.session, process * math.sqrt(LEAST_SHARE_ALONE))
         variance = variance + least**2
-    error = np.sqrt(np.maximum(variance, 1e-12))
+    variance = np.maximum(variance, 1e-12)
+    freedom = _freedom(variance, [(part + less, freedom + (most - count)), *others])
     play = PLAY * process * math.sqrt(1 / count - 1 / most)
-    bound = special.stdtrit(freedom + (most - count), 1 - looks.levels(most)[1]) * error
+    bound = special.stdtrit(freedom, 1 - looks.levels(most)[1]) * np.sqrt(variance)
     return np.asarray(slow | (estimate - play + bound < limit))
 
 
