@@ -199,7 +199,7 @@ def test_sessions_without_a_date_cannot_be_told_to_be_the_same():
         )
         for name, side in _sides().items()
     }
-    assert shared_of(undated, 0.05, PRIOR) is None
+    assert shared_of(undated, 0.05, PRIOR, ONCE) is None
 
 
 def test_tests_of_other_days_than_the_rest_do_not_stop_the_estimate():
@@ -211,9 +211,8 @@ def test_tests_of_other_days_than_the_rest_do_not_stop_the_estimate():
         )
         later[name] = replace(side, reference=Reference(groups, "drawn"))
     both = first | {f"later {name}": side for name, side in later.items()}
-    shared, moved = hold_shared(both, [0.05] * 2 * TESTS, ["device"] * 2 * TESTS)
+    shared, moved = hold_shared(both, [0.05] * 2 * TESTS, ["device"] * 2 * TESTS, ONCE)
     assert shared is not None
     assert [reference.shift for reference in moved.values()] == pytest.approx(
         [0.03] * 2 * TESTS, abs=0.02
     )
-    assert shared_of(undated, 0.05, PRIOR, ONCE) is None

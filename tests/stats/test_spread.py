@@ -87,8 +87,8 @@ def test_sessions_that_differ_less_than_processes_tell_of_no_spread_between_them
     spreads = spreads_of(ONE, groups, NO_FLOOR)
     assert spreads.own_session == 0.0
     assert spreads.process.value == pytest.approx(math.sqrt(np.sum(logs**2) / (4 * (5 - 1))))
-    # A quarter of what processes differ by is believed of sessions all the same.
-    assert spreads.session.value == pytest.approx(spreads.process.value / 4)
+    # A fifth of what processes differ by is believed of sessions all the same.
+    assert spreads.session.value == pytest.approx(spreads.process.value / 5)
 
 
 def test_an_unbalanced_design_is_estimated_by_the_analysis_of_variance(make):
@@ -312,7 +312,7 @@ def test_the_sessions_of_many_tests_tell_together_what_one_cannot(make):
     assert prior.lent == pytest.approx((0.02, 2.0), rel=0.05)
     absolute, relative = prior.lent
     for process in (0.0001, 0.005, 0.01, 1.0):
-        least = max(0.005, process / 4, math.sqrt(absolute * relative * process))
+        least = max(0.005, process / 5, math.sqrt(absolute * relative * process))
         assert prior.least_session(process) == pytest.approx(least), process
     calm = spreads_of(ONE, make.groups(3), prior)
     assert calm.session.value == pytest.approx(prior.least_session(calm.process.value))

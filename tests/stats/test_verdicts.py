@@ -462,12 +462,13 @@ def test_invalid_hides_every_other_finding_and_no_baseline_keeps_its_reason(make
     decided = {kind.value: replace(none, kind=kind).decided for kind in Kind}
     assert decided == {
         "INVALID": False, "NO BASELINE": True, "REGRESSED": True, "IMPROVED": True, "PASSED": True,
-        "INCONCLUSIVE": False,
+        "INCONCLUSIVE": False, "SHIFTED": True,
     }  # fmt: skip
     assert list(decided) == [
         "INVALID",
         "NO BASELINE",
         "REGRESSED",
+        "SHIFTED",
         "IMPROVED",
         "PASSED",
         "INCONCLUSIVE",
