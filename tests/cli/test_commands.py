@@ -101,7 +101,7 @@ def scene(make, tmp_path_factory):
     """A folder with something for every command."""
     folder = tmp_path_factory.mktemp("scene")
     runs = folder / ".roofline" / "runs"
-    slow, *again = rounds(make, 1.4e-3, 3)
+    slow, *again = rounds(make, 1.4e-3, 5)
     red = Judgement(
         slow.test_id, slow.label, "REGRESSED", 0.05, reason="slower", estimate=math.log(1.4)
     )

@@ -69,7 +69,7 @@ def test_compare_says_at_once_that_too_few_processes_turn_nothing_red(command, r
         "12 INCONCLUSIVE; undecided: copy0[64MiB] +100 %, copy1[64MiB] +100 %, copy2[64MiB] +100 % and 9 more",
     ]
     assert (
-        "where red needs 3; measure the new side with" in command("compare", "fast", "after").stdout
+        "where red needs 5; measure the new side with" in command("compare", "fast", "after").stdout
     )
     assert "can turn red" not in command("compare", "fast", "slow").stdout
 

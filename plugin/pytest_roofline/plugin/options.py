@@ -72,7 +72,7 @@ _VALUES = (
     (
         "rounds",
         "N|auto",
-        "repeat undecided tests in new processes: N, or auto up to 12 (default: what looks slow, up to twice more)",
+        "repeat undecided tests in new processes: N, or auto up to 12 (default: what looks slow, four times more)",
     ),
     ("time", "DURATION", "start no further round after this time: 1800, 30m or 1h"),
     (
