@@ -144,18 +144,25 @@ def test_where_the_spread_is_many_times_the_tolerance_twice_the_tolerance_hardly
 def test_a_slowdown_of_what_a_run_can_find_is_found_eight_times_in_ten(make):
     """About: the formula knows the spread, which the rule has to estimate."""
     for spread in (0.01, 0.03):
-        rng = random.Random(5)
-        policy = Policy(prior=replace(priors()["device"], session=0.0), looks=Looks(5))
-        reach = judge(
-            [make.group(0.0)], make.reference(*make.groups(1, 15, process=spread)), policy
-        ).reach
+        rng = np.random.default_rng(5)
+        policy = Policy(looks=Looks(5))
+        # As far apart as is believed of sessions where these tell nothing.
+        session = max(0.005, spread / 4)
+        steady = make.reference(*make.groups(3, 5, process=spread))
+        reach = judge([make.group(0.0)], steady, policy).reach
         red = 0
         for _ in range(200):
-            old = make.reference(make.group(*(rng.gauss(0.0, spread) for _ in range(15))))
-            new = [rng.gauss(math.log1p(reach), spread) for _ in range(5)]
-            looks = (judge([make.group(*new[:count])], old, policy) for count in range(1, 6))
+            logs = session * rng.standard_normal((4, 1)) + spread * rng.standard_normal((4, 5))
+            old = make.reference(
+                *(
+                    make.group(*row, started=f"2026-01-0{day}")
+                    for day, row in enumerate(logs[:3], 1)
+                )
+            )
+            new = logs[3] + math.log1p(reach)
+            looks = (judge([make.group(*new[:count])], old, policy) for count in (1, 5))
             red += next((look.kind for look in looks if look.decided), None) is Kind.REGRESSED
-        assert 0.7 < red / 200 < 0.95, spread
+        assert 0.7 < red / 200 < 0.95, (spread, red)
 
 
 def test_at_its_limit_hardly_any_machine_is_red_however_its_sessions_scatter(make):
