@@ -105,11 +105,11 @@ def test_an_unchanged_test_is_red_by_any_look_as_seldom_as_was_promised():
 
 # Of one to four processes all may be in the fast mode of two. With five behind it, five new ones may be red.
 def test_red_needs_more_processes_where_fewer_are_known():
-    for known, fewest in [
+    for processes, fewest in [
         *((1, 11), (2, 10), (3, 9), (4, 8)),
         *((5, 5), (7, 5), (8, 4), (9, 3), (15, 3), (100, 3)),
     ]:
-        assert fewest_red(known, 0.0) == fewest, known
+        assert fewest_red(processes, 0.0) == fewest, processes
 
 
 def test_where_many_processes_are_in_another_mode_red_needs_more_than_are_in_it_together_by_chance():

@@ -162,12 +162,12 @@ def test_a_spread_between_sessions_that_is_assumed_is_a_guess_of_four_degrees_of
 
 def test_the_least_that_is_believed_of_sessions_costs_no_degrees_of_freedom(make):
     """Three sessions of five: what they show beyond the least is told by two, with a prior of four."""
-    known = 0.005**2
-    shown = (2 * 0.02**2 + 4 * known) / 6
+    least = 0.005**2
+    shown = (2 * 0.02**2 + 4 * least) / 6
     process, session = 0.01**2 * (1 + 1 / 15), shown * (1 + 1 / 3)
     reference = make.groups(3, 5, session=0.02)
     comparison = difference([make.group(0.0)], reference, assumed(0.01, 0.005))
-    doubt = process**2 / (12 + 4) + ((shown - known) * (1 + 1 / 3)) ** 2 / (2 + 4)
+    doubt = process**2 / (12 + 4) + ((shown - least) * (1 + 1 / 3)) ** 2 / (2 + 4)
     assert comparison.error**2 == pytest.approx(process + session)
     assert comparison.freedom == pytest.approx((process + session) ** 2 / doubt)
     # Sessions of one process each doubt nothing but the spread that they show.

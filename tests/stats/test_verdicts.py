@@ -339,12 +339,12 @@ def test_three_nights_are_red_where_they_lie_beyond_every_night_of_the_baseline(
     again = judge(slow, seen, Policy())
     assert (again.kind, again.may_be_red) == (Kind.INCONCLUSIVE, False)
     assert "red needs 5 processes against a baseline of 14" in again.reason
-    more = make.groups(5, 1, process=0.005, centre=math.log(1.15))
-    assert judge(more, seen, Policy()).kind is Kind.REGRESSED
+    five = make.groups(5, 1, process=0.005, centre=math.log(1.15))
+    assert judge(five, seen, Policy()).kind is Kind.REGRESSED
     # Few nights on the other side tell less, and the words say how many would do.
-    for known, needed in [(3, 9), (4, 8), (5, 5), (8, 4), (9, 3)]:
-        few = judge(slow, make.reference(*make.groups(known, 1, process=0.001)), Policy())
-        assert (few.kind is Kind.REGRESSED) == (needed <= 3), known
+    for count, needed in [(3, 9), (4, 8), (5, 5), (8, 4), (9, 3)]:
+        few = judge(slow, make.reference(*make.groups(count, 1, process=0.001)), Policy())
+        assert (few.kind is Kind.REGRESSED) == (needed <= 3), count
         assert needed <= 3 or f"red needs {needed} processes against a" in few.reason
 
 
@@ -401,7 +401,7 @@ def test_the_minimum_detectable_effect_is_that_of_the_formula(make):
         [(0.3, 0.7), (1.0, 2.4), (2.0, 4.8)], [3, 5, 12]
     ):
         # The new ones agree a trifle better, so that both are pooled.
-        new, old = (make.groups(1, count, process=percent / 100 * of) for of in (1 - 1e-9, 1))
+        new, old = (make.groups(1, count, process=percent / 100 * share) for share in (1 - 1e-9, 1))
         # No spread is assumed that these would not rule out.
         found = judge(new, make.reference(*old), Policy(prior=replace(EXCHANGEABLE, process=1e-5)))
         freedom = 2 * (count - 1)

@@ -281,16 +281,16 @@ def paired_difference(
     )
 
 
-def foreseen(found: Difference, count: int, processes: int) -> tuple[float, float]:
+def foreseen(now: Difference, count: int, processes: int) -> tuple[float, float]:
     """Return the standard error and its degrees of freedom with so many new processes of a session in place of `count`.
 
     These tell more of how processes lie apart, and nothing of sessions and devices.
     """
     further = processes - count
-    less = found.process.value**2 * (1 / processes - 1 / count)
-    hidden = found.hidden**2 if further > 0 else 0.0
-    variance = max(found.error**2 + less + hidden, 1e-12)
-    (part, freedom), *others = found.parts
+    less = now.process.value**2 * (1 / processes - 1 / count)
+    hidden = now.hidden**2 if further > 0 else 0.0
+    variance = max(now.error**2 + less + hidden, 1e-12)
+    (part, freedom), *others = now.parts
     return math.sqrt(variance), _freedom(variance, [(part + less, freedom + further), *others])
 
 
