@@ -258,10 +258,11 @@ def _error(
     parts = [(process.value**2 * (1 / count + 1 / known), process.freedom)]
     sessions = 1 + (0.0 if baseline.alone else 1 / baseline.equal_sessions)
     if baseline.alone:
-        doubtful, session_freedom = 0.0, math.inf
+        doubtful, session_freedom = np.zeros(len(squares)), np.full(len(squares), math.inf)
         session = np.zeros(len(squares))
         if count > 1 and not rule.nights:
-            session = _between_single(baseline, squares, count, process)
+            session, least, session_freedom = _between_single(baseline, squares, count, process)
+            doubtful = session**2 - least**2
     elif baseline.few:
         assumed = ASSUMED_SESSION * prior.session
         own = np.sqrt(np.maximum(0.0, baseline.mean_square - process.value**2) / baseline.typical)
@@ -299,14 +300,16 @@ def _freedom(variance: Floats, parts: Parts) -> Floats:
     return np.asarray(variance**2 / np.sum([part**2 / known for part, known in parts], axis=0))
 
 
-def _between_single(baseline: Baseline, squares: Floats, count: int, process: Spread) -> Floats:
-    """Between sessions of which the baseline's hold one process each, [tests]."""
+def _between_single(
+    baseline: Baseline, squares: Floats, count: int, process: Spread
+) -> tuple[Floats, Floats, Floats]:
+    """Between sessions of which the baseline's hold one process each, [tests]; the least of it; its freedom."""
     least = np.maximum(baseline.prior.session, process.value * math.sqrt(LEAST_SHARE_ALONE))
     total = baseline.joined(baseline.mean_square * baseline.between, baseline.between)
     new = np.maximum(LEAST_SPREAD**2, squares / (count - 1))
     apart = special.fdtrc(total.freedom, count - 1, total.value**2 / new) < TOLD_APART
     rest = np.sqrt(np.maximum(0.0, total.value**2 - new))
-    return np.asarray(np.where(apart, np.maximum(least, rest), least))
+    return np.where(apart, np.maximum(least, rest), least), least, total.freedom
 
 
 def _may_decide(

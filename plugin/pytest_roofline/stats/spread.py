@@ -29,9 +29,9 @@ ASSUMED_SESSION = 1.5
 ENOUGH_SESSIONS = 3
 # Sessions differ at least by this share of what processes do, as variances: where they hold several processes each, and
 # where they hold one, so that the two cannot be told apart.
-LEAST_SHARE, LEAST_SHARE_ALONE = 1 / 25, 1 / 10
+LEAST_SHARE, LEAST_SHARE_ALONE = 1 / 25, 1 / 8
 # New processes that agree better than sessions of one process did, with less than this chance, tell the two apart.
-TOLD_APART = 0.1
+TOLD_APART = 0.2
 # Fewer tests than this say too little of how their spreads differ.
 ENOUGH_TESTS = 8
 # Of tests in the order of how far their sessions lie apart, so many tell what all share: one odd session does not.

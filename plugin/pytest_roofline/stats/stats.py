@@ -248,9 +248,10 @@ def _of_single_processes(new: Sequence[Group], reference: Sequence[Group], prior
         session = Spread(0.0, "within the spread between processes")
         return Spreads(pooled, pooled, session, hidden=0.0 if separate else least, alone=True)
     new_square = max(LEAST_SPREAD**2, new_squares / new_freedom)
+    session = Spread(least, f"estimated, {len(reference)} sessions", total.freedom)
     if special.fdtrc(total.freedom, new_freedom, total.value**2 / new_square) < TOLD_APART:
-        least = max(least, math.sqrt(max(0.0, total.value**2 - new_square)))
-    session = Spread(least, f"estimated, {len(reference)} sessions")
+        rest = math.sqrt(max(0.0, total.value**2 - new_square))
+        session = replace(session, value=max(least, rest))
     return Spreads(pooled, pooled, session, known=least, alone=True)
 
 
