@@ -187,16 +187,16 @@ def test_sessions_of_one_process_each_hold_both_spreads_in_one(make):
     assert (spreads.process.value, spreads.process.freedom) == (pytest.approx(0.05), 13)
     assert (spreads.session.value, spreads.alone) == (0.0, True)
     assert "sessions of one process" in spreads.process.origin
-    # Once a session has a second process, a tenth of it lies between sessions.
-    assert spreads.hidden == pytest.approx(0.05 * math.sqrt(0.1))
+    # Once a session has a second process, an eighth of it lies between sessions.
+    assert spreads.hidden == pytest.approx(0.05 * math.sqrt(1 / 8))
 
 
-def test_of_several_new_processes_in_a_session_a_tenth_lies_between_sessions(make):
+def test_of_several_new_processes_in_a_session_an_eighth_lies_between_sessions(make):
     nights = make.groups(14, 1, process=0.03, session=0.04)
     new = make.groups(1, 4, process=0.05)
     spreads = spreads_of(new, nights, DEVICE_PRIOR)
     assert (spreads.process.value, spreads.process.freedom) == (pytest.approx(0.05), 16)
-    assert spreads.session.value == spreads.known == pytest.approx(0.05 * math.sqrt(0.1))
+    assert spreads.session.value == spreads.known == pytest.approx(0.05 * math.sqrt(1 / 8))
     # At least what is believed of any sessions.
     calm = spreads_of(make.groups(1, 4), make.groups(14, 1, process=0.01), DEVICE_PRIOR)
     assert (calm.session.value, calm.hidden) == (0.005, 0.0)
@@ -205,10 +205,10 @@ def test_of_several_new_processes_in_a_session_a_tenth_lies_between_sessions(mak
 def test_new_processes_that_agree_too_well_say_that_the_nights_lie_apart(make):
     nights = make.groups(14, 1, process=0.03, session=0.04)
     for spread in (0.045, 0.03, 0.02, 0.01):
-        apart = scipy.stats.f.sf(0.05**2 / spread**2, 13, 3) < 0.1
+        apart = scipy.stats.f.sf(0.05**2 / spread**2, 13, 3) < 0.2
         spreads = spreads_of(make.groups(1, 4, process=spread), nights, DEVICE_PRIOR)
         pooled = math.sqrt((13 * 0.05**2 + 3 * spread**2) / 16)
-        expected = math.sqrt(0.05**2 - spread**2) if apart else pooled * math.sqrt(0.1)
+        expected = math.sqrt(0.05**2 - spread**2) if apart else pooled * math.sqrt(1 / 8)
         assert spreads.session.value == pytest.approx(expected), spread
         assert spreads.process.value == pytest.approx(pooled), spread
     assert apart
