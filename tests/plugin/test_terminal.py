@@ -44,7 +44,7 @@ def test_a_red_run_ends_with_what_failed_in_words_of_at_most_80_columns(desk, mo
     lines = narrow(desk, monkeypatch, *against)
     assert lines[-3:] == [
         "copy[1GiB]: +30.0 % time (1538 GB/s, baseline 2000 GB/s) REGRESSED, tolerance",
-        "  5 %, 99 % interval +27.2 … +32.8 %, 5 against 5 processes",
+        "  5 %, 99 % interval +27.1 … +33.0 %, 5 against 5 processes",
         "RED: 1 REGRESSED, 1 of 2 fast enough",
     ]
     assert all(
