@@ -163,9 +163,10 @@ def _drilled(judgement: Judgement, slowdown: float, tests: int) -> dict[str, Any
 
 
 def _missed(judgement: Judgement, slowdown: float, tests: int) -> str:
-    """How a test was slowed down by something else than was asked for; empty where its interval holds that.
+    """Return how a test was slowed down by something else than was asked for; empty within the tolerance.
 
-    It is widened as for the smallest of `tests` p values (Bonferroni): one drill of a hundred misses by chance.
+    Its interval is widened as for the smallest of `tests` p values (Bonferroni): one drill of a hundred misses by
+    chance.
     """
     if judgement.estimate is None or judgement.interval is None or not judgement.reference:
         return ""
@@ -176,7 +177,8 @@ def _missed(judgement: Judgement, slowdown: float, tests: int) -> str:
     low, high = (
         judgement.estimate + wider * (bound - judgement.estimate) for bound in judgement.interval
     )
-    if low <= math.log1p(slowdown) <= high:
+    same = math.log1p(judgement.tolerance)
+    if low - same <= math.log1p(slowdown) <= high + same:
         return ""
     bounds = "…".join(format_percent(growth(bound)).removesuffix(" %") for bound in (low, high))
     return f"takes {format_percent(growth(judgement.estimate))} time ({bounds} %)"
