@@ -238,21 +238,21 @@ def _lent_sessions(prior: Prior, tests: Sequence[Sequence[Group]]) -> tuple[floa
     One test's estimate from three sessions is zero half of the time; the mean of many is not. The fifth of the tests
     whose sessions lie furthest apart is left out: one odd session of a few tests tells nothing of the others.
     """
-    # Sessions on as many devices tell nothing of how sessions differ.
-    usable = [
-        groups for groups in tests if len(groups) >= ENOUGH_SESSIONS and between_sessions(groups)[1]
-    ]
-    if len(usable) < ENOUGH_TESTS:
-        return 0.0, 0.0
-    absolutes, relatives = [], []
-    for groups in usable:
-        mean_square, _, count = between_sessions(groups)
+    absolutes, relatives, freedoms, counts = [], [], [], []
+    for groups in tests:
+        mean_square, between, count = between_sessions(groups)
+        # Sessions on as many devices tell nothing of how sessions differ.
+        if len(groups) < ENOUGH_SESSIONS or not between:
+            continue
         squares, freedom = within(groups)
         process = with_lent(squares, freedom, prior, "").value ** 2
         absolutes.append((mean_square - squares / freedom) / count)
         relatives.append(mean_square / process)
-    freedom = round(fmean(between_sessions(groups)[1] for groups in usable))
-    count = fmean(between_sessions(groups)[2] for groups in usable)
+        freedoms.append(between)
+        counts.append(count)
+    if len(counts) < ENOUGH_TESTS:
+        return 0.0, 0.0
+    freedom, count = round(fmean(freedoms)), fmean(counts)
     lower = _trimmed_share(freedom)
     absolute = max(0.0, _trimmed_mean(absolutes) / lower)
     relative = max(0.0, (_trimmed_mean(relatives) / lower - 1) / count)
