@@ -15,15 +15,19 @@ import numpy.typing as npt
 from scipy import special
 
 from ..core.units import format_day, moment
-from .spread import ENOUGH_SESSIONS, NORMAL_DEVIATION, Group, priors, within
+from .spread import (
+    ENOUGH_SESSIONS,
+    NORMAL_DEVIATION,
+    STRANGE,
+    STRANGE_DEVIATIONS,
+    Group,
+    priors,
+    within,
+)
 from .stats import growth
 
 Floats = npt.NDArray[np.float64]
 
-# A strange session lies further from every other than this share of time, by class: the tolerance of its tests.
-FAR = {"device": 0.05, "host": 0.15}
-# And further than so many standard errors of such a distance.
-ERRORS = 4.0
 # Fewer strange tests are the tests' own matter, and so is less than one in ten of those that the session measured.
 FEWEST_STRANGE = 5
 ONE_IN = 10
@@ -33,7 +37,7 @@ MOST_ODD_IN = 4
 # What tests share lies between the outer two of these quantiles over tests, also where half of them are strange.
 MIDDLE = (0.4, 0.5, 0.6)
 # And is their median unless the two lie so far apart, in log seconds, as strange tests do.
-WIDE = math.log1p(FAR["device"])
+WIDE = math.log1p(STRANGE["device"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +161,7 @@ class _Levels:
         others = np.delete(self.level, place, axis=1)
         low, high = np.nanmin(others, axis=1), np.nanmax(others, axis=1)
         gaps = np.stack([self.level[:, place] - high, low - self.level[:, place]])
-        least = np.maximum(self._far(), ERRORS * math.sqrt(2) * self._spread(others))
+        least = np.maximum(self._far(), STRANGE_DEVIATIONS * math.sqrt(2) * self._spread(others))
         # The others lie closer together than this one lies to any of them.
         strange = gaps > np.maximum(least, high - low)
         mine = strange[int(np.argmax(strange.sum(axis=1)))]
@@ -175,7 +179,7 @@ class _Levels:
 
     def _far(self) -> Floats:
         """Return of each test the least distance that is strange, in log seconds."""
-        return np.array([math.log1p(FAR[kind]) for kind in self.classes])
+        return np.array([math.log1p(STRANGE[kind]) for kind in self.classes])
 
     def _spread(self, others: Floats) -> Floats:
         """Return of each test the standard deviation of the mean of a session.

@@ -40,8 +40,8 @@ TRIMMED = 0.8
 LEAST_EXCESS = 1e-5
 # What is assumed of processes is not believed where a test's own differ by more, with less than this chance.
 UNBELIEVED = 0.05
-# A process that lies so far above the middle of its test, and so many of the test's own standard deviations, is in
-# another mode. What is noisy is not bimodal.
+# What lies so far from the rest of its test, and so many of the test's own standard deviations, is strange: a process
+# above the middle is in another mode, and a session has a cause of its own. What is noisy is not strange.
 STRANGE = {"device": 0.05, "host": 0.15}
 STRANGE_DEVIATIONS = 4.0
 # More degrees of freedom than this would claim that all tests of a class spread alike.
