@@ -33,7 +33,7 @@ from parts import comments, part_of, with_part
 from stamp import stamped
 
 from pytest_roofline.core.errors import BadFile
-from pytest_roofline.stats.verdicts import Kind
+from pytest_roofline.core.verdicts import Kind
 
 # The goals, as shares.
 RED_SUITES, RED_SUITES_OVERALL = 0.05, 0.04

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pytest_roofline.core.verdicts import Kind
 from pytest_roofline.stats.paired import (
     Arm,
     Block,
@@ -15,7 +16,6 @@ from pytest_roofline.stats.paired import (
     judge_paired,
     order_of_blocks,
 )
-from pytest_roofline.stats.verdicts import Kind
 
 from .drawing import CALM, Floats, mixed
 

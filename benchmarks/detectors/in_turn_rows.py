@@ -7,7 +7,7 @@ from itertools import repeat
 
 import numpy as np
 
-from pytest_roofline.stats.verdicts import Kind
+from pytest_roofline.core.verdicts import Kind
 
 from .in_turn import Tally, World, draw, run
 from .peers import PROCESS_PEERS, SLOWDOWNS, SWEEP

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pytest_roofline.stats.verdicts import Kind
+from pytest_roofline.core.verdicts import Kind
 
 
 @pytest.fixture(scope="module")

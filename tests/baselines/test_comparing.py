@@ -18,8 +18,9 @@ from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.keys import CANARIES, CANARY_BENCHMARK
 from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.core.samples import ACHIEVED, Samples
+from pytest_roofline.core.verdicts import Kind
 from pytest_roofline.report.comparison import comparison_as_json, comparison_lines
-from pytest_roofline.stats.verdicts import Kind, other_mode
+from pytest_roofline.stats.verdicts import other_mode
 
 
 def words(rows):

@@ -15,6 +15,7 @@ from pytest_roofline.core.entries import Session
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.rows import COLUMNS
 from pytest_roofline.core.samples import Samples
+from pytest_roofline.core.verdicts import Kind
 from pytest_roofline.core.work import Work
 from pytest_roofline.report.baseline_tables import (
     LEGEND,
@@ -32,7 +33,7 @@ from pytest_roofline.stats.judgements import judgement_of
 from pytest_roofline.stats.limits import Limit
 from pytest_roofline.stats.looks import Looks
 from pytest_roofline.stats.outlook import Policy
-from pytest_roofline.stats.verdicts import Kind, Verdict, judge
+from pytest_roofline.stats.verdicts import Verdict, judge
 
 MIB = 2**20
 HOSTILE = ["[red]", "[/red]", "[bold]x[/]", "a[pinned]", "\x1b[31mx", "two\nlines", "\r", ":smile:", "x" * 300,

@@ -9,12 +9,12 @@ from rich.cells import cell_len
 from pytest_roofline.baselines.run_rows import rows_of_run
 from pytest_roofline.core.facts import Finding
 from pytest_roofline.core.samples import Block, Samples
+from pytest_roofline.core.verdicts import Kind
 from pytest_roofline.report.explain import detail_lines, explanation
 from pytest_roofline.report.verdicts import failure_message, health_message, status_word
 from pytest_roofline.stats.limits import Limit
 from pytest_roofline.stats.looks import Looks
 from pytest_roofline.stats.outlook import Policy
-from pytest_roofline.stats.verdicts import Kind
 
 HOSTILE = "x\x1b[31m\r\ny\u202e"
 STEERS = set("\x1b\r\n\u202e")

@@ -4,7 +4,7 @@ import math
 
 import numpy
 
-from pytest_roofline.stats.verdicts import Kind
+from pytest_roofline.core.verdicts import Kind
 
 from ..stats.test_siblings import GEMM, LINK, MEMORY, judge_siblings, siblings
 

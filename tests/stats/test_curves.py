@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from pytest_roofline.baselines.rows import timed_row
 from pytest_roofline.core.records import Ceiling
+from pytest_roofline.core.verdicts import Kind
 from pytest_roofline.stats.curves import judge_curves, summarise
 from pytest_roofline.stats.judgements import judgement_of
 from pytest_roofline.stats.limits import Limit
 from pytest_roofline.stats.outlook import Policy
-from pytest_roofline.stats.verdicts import Kind, judge
+from pytest_roofline.stats.verdicts import judge
 
 SIZES = [4**power for power in range(6, 16)]
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_roofline.baselines.runs import encode_line
 from pytest_roofline.core.judgements import Judgement, SessionRecord
+from pytest_roofline.core.verdicts import Kind
 from pytest_roofline.stats.judgements import (
     clock_change,
     common_shift,
@@ -20,7 +21,7 @@ from pytest_roofline.stats.judgements import (
 from pytest_roofline.stats.limits import Limit
 from pytest_roofline.stats.looks import Looks
 from pytest_roofline.stats.outlook import Policy
-from pytest_roofline.stats.verdicts import Kind, judge
+from pytest_roofline.stats.verdicts import judge
 
 MILLISECOND, GHZ = math.log(1e-3), 1e9
 logs = st.floats(-0.5, 0.5)

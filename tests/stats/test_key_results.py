@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.judgements import PeakJudgement
 from pytest_roofline.core.samples import Samples
+from pytest_roofline.core.verdicts import Kind
 from pytest_roofline.stats.key_results import KeyResults, judge_peak, typical_peak
 from pytest_roofline.stats.outlook import Policy
 from pytest_roofline.stats.spread import priors
 from pytest_roofline.stats.stats import difference
-from pytest_roofline.stats.verdicts import Kind, judge
+from pytest_roofline.stats.verdicts import judge
 
 MIB = 2**20
 logs = st.floats(-0.3, 0.3)

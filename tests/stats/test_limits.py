@@ -17,6 +17,7 @@ from pytest_roofline.core.facts import Gpu
 from pytest_roofline.core.keys import JOB_METRIC
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.samples import Block, Samples
+from pytest_roofline.core.verdicts import Kind
 from pytest_roofline.core.work import Work
 from pytest_roofline.hardware import collective_ceiling, product_like
 from pytest_roofline.stats.key_results import KeyResults
@@ -34,7 +35,7 @@ from pytest_roofline.stats.limits import (
 )
 from pytest_roofline.stats.looks import Looks
 from pytest_roofline.stats.outlook import Policy
-from pytest_roofline.stats.verdicts import Kind, judge
+from pytest_roofline.stats.verdicts import judge
 
 MIB = 2**20
 # Median 1.0, mean 1.5, fastest call 0.5: each statistic lies elsewhere.

@@ -6,8 +6,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from pytest_roofline.core.verdicts import Kind
 from pytest_roofline.stats.paired import TimedProcess, judge_paired, order_of_blocks
-from pytest_roofline.stats.verdicts import Kind
 
 TOLERANCE = 0.03
 

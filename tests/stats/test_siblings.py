@@ -6,9 +6,10 @@ from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.keys import Key
 from pytest_roofline.core.records import Measurement
 from pytest_roofline.core.samples import SIBLINGS, Samples
+from pytest_roofline.core.verdicts import Kind
 from pytest_roofline.core.work import Work
 from pytest_roofline.stats.siblings import Sibling, assumed_of, judge_sibling, unless_busy
-from pytest_roofline.stats.verdicts import Kind, Verdict
+from pytest_roofline.stats.verdicts import Verdict
 
 MEMORY, LINK, GEMM = "auto_traffic_GBps", "pinned_auto_payload_GBps", "bf16_TFLOPS"
 ALONE = HardwareKey("h100-sxm5", "80gb", "none", 1, "none")

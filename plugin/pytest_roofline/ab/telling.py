@@ -17,6 +17,7 @@ from ..core.judgements import SessionRecord
 from ..core.rows import FAILED, TIME, Row, plain, worst_first
 from ..core.statuses import WORSE, Status, is_green, status_of
 from ..core.units import count, format_percent, format_seconds, listed, printable
+from ..core.verdicts import Kind
 from ..report.messages import closing_lines
 from ..report.summary import code, line
 from ..report.tables import TextTable, render, styled
@@ -25,7 +26,7 @@ from ..report.words import tolerance_text
 from ..stats.judgements import judgement_of
 from ..stats.paired import Paired
 from ..stats.stats import growth
-from ..stats.verdicts import Kind, changed_environment, modes_text, span_text
+from ..stats.verdicts import changed_environment, modes_text, span_text
 from .results import SidesResults, run_name
 from .sides import SIDES, PreparedSide
 

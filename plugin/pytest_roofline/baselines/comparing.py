@@ -14,6 +14,7 @@ from ..core.records import Measurement
 from ..core.rows import Row, badness
 from ..core.samples import CANARY, SIBLINGS
 from ..core.units import listed
+from ..core.verdicts import Kind
 from ..core.work import Work, rate_suffix
 from ..kernel_gate.judging import compare_exact, known_by
 from ..stats.judgements import judgement_of
@@ -24,7 +25,7 @@ from ..stats.odd_sessions import OddSession
 from ..stats.outlook import Policy, Reference
 from ..stats.shared import Shared, Side, hold_shared
 from ..stats.spread import Prior, priors
-from ..stats.verdicts import Kind, Verdict, judge, other_mode, settle
+from ..stats.verdicts import Verdict, judge, other_mode, settle
 from .comparators import (
     Comparator,
     class_of_key,

@@ -15,12 +15,13 @@ from ..core.keys import BY_POSITION, Key, Scalar, canonical, value_text
 from ..core.records import Measurement
 from ..core.rows import Row, badness
 from ..core.units import count
+from ..core.verdicts import Kind
 from ..stats.judgements import judgement_of
 from ..stats.key_results import KeyResults
 from ..stats.looks import ENOUGH_KNOWN, WORTHWHILE
 from ..stats.spread import Prior, borrow, priors
 from ..stats.stats import paired_difference
-from ..stats.verdicts import Kind, Verdict, judge_once, modes_text, settle, span_text, would_decide
+from ..stats.verdicts import Verdict, judge_once, modes_text, settle, span_text, would_decide
 from .comparators import default_tolerance
 from .rows import compared_row
 from .runs import Run

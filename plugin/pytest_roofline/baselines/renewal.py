@@ -21,13 +21,14 @@ from typing import Any, Literal, TypeVar
 from ..core.entries import Baseline, Entry, ExactEntry, Renewal, Session
 from ..core.errors import BadInput
 from ..core.units import format_memory, format_percent, format_tolerance, listed, moment
+from ..core.verdicts import Kind
 from ..core.writing import alone
 from ..kernel_gate.recording import ExactChange, exact_changes
 from ..stats.key_results import judge_peak, moved_text
 from ..stats.outlook import WORTH_REPORTING, Policy
 from ..stats.spread import Group, Prior
 from ..stats.stats import CONFIDENCE, Difference, difference, growth
-from ..stats.verdicts import Kind, judge, other_mode
+from ..stats.verdicts import judge, other_mode
 from .comparators import class_of_key, default_tolerance, priors_of, reference_of
 from .files import baseline_of, key_of_entry, write_baseline
 from .plausible import refuse_absurd

@@ -12,12 +12,13 @@ from ..core.memory import OutOfMemory
 from ..core.records import Measurement
 from ..core.resources import ExactJudgement, ResourceKey, Resources
 from ..core.rows import KERNEL, TIME, Row, finite
+from ..core.verdicts import Kind
 from ..core.work import Work, rate_unit
 from ..stats.judgements import judgement_of
 from ..stats.key_results import KeyResults
 from ..stats.odd_sessions import OddSession
 from ..stats.stats import CONFIDENCE, growth
-from ..stats.verdicts import Kind, Verdict
+from ..stats.verdicts import Verdict
 
 # What all tests are called where they were judged as if they were one.
 TOGETHER = "all tests together"

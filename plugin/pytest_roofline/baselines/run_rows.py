@@ -11,30 +11,27 @@ from typing import Literal
 
 from ..core.groups import grouped
 from ..core.judgements import Judgement
+from ..core.memory import WORD as OUT_OF_MEMORY
 from ..core.memory import OutOfMemory
 from ..core.records import Measurement, Outcome
 from ..core.resources import ExactJudgement
-from ..core.rows import FAILED, Row
+from ..core.rows import DEGRADED, FAILED, Row
 from ..core.samples import OVERSUBSCRIBED, PROFILED
+from ..core.statuses import GREEN
+from ..core.verdicts import Kind
 from ..stats.key_results import KeyResults
-from ..stats.verdicts import Kind
 from .rows import compiled_row, memory_row, timed_row
 from .run_files import run_names
 from .runs import Run
 
 SKIPPED, XFAIL, INTERRUPTED = "SKIPPED", "XFAIL", "INTERRUPTED"
-OUT_OF_MEMORY = "OUT OF MEMORY"
 # Would have failed for want of a measurement, where a gate only watched.
 SHADOW = "SHADOW"
-# Of the test `device health`.
-DEGRADED = "DEGRADED"
 # What a run file calls a verdict and is none.
 UNKNOWN = "UNKNOWN"
 _VERDICTS = (*(kind.value for kind in Kind), OUT_OF_MEMORY, DEGRADED)
 # How pytest tells that a failure was expected.
 _XFAIL = "xfail: "
-# Verdicts of which there is nothing more to say.
-_GREEN = (Kind.PASSED.value, Kind.IMPROVED.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +187,7 @@ def _why(row: Row) -> str:
     """Why a result is not green, and what may explain it; empty of a green one whose test passed."""
     judged, ended = row.judgement or row.exact, row.ended
     told: list[str] = []
-    if judged is None or judged.verdict not in _GREEN or row.by_peak:
+    if judged is None or judged.verdict not in GREEN or row.by_peak:
         told += [row.reason, *(judged.remarks if judged is not None else ())]
     if row.red and ended is not None and (not ended.by_verdict or row.what == "memory"):
         # It failed for itself, ahead of any verdict; or its message names the time that the baseline has.

@@ -20,6 +20,7 @@ from ..core.records import Footer, Header, Measurement, Outcome
 from ..core.resources import ExactJudgement, Resources
 from ..core.samples import CANARY, MOST_EXCLUDED, OVERSUBSCRIBED, PROFILED, SIBLINGS, Calibration
 from ..core.storage import MOST_BYTES, check_schema, decode_json, read_lines, to_plain, to_record
+from ..core.verdicts import Kind
 from ..core.writing import json_text
 
 Line = (
@@ -165,7 +166,7 @@ class Run:
         """Why a compiled kernel could not be held against its baseline; empty where it could, or had none."""
         mine = resources.test_id, resources.key.name, resources.target
         found = (one for one in self.exact if (one.test_id, one.name, one.target) == mine)
-        return next((one.reason for one in found if one.verdict == "INVALID"), "")
+        return next((one.reason for one in found if one.verdict == Kind.INVALID), "")
 
     def _test_unfit(self, test_id: str, accept_slower: bool) -> str:
         if test_id not in self._ended:
@@ -174,7 +175,9 @@ class Run:
         if ended is None:
             return ""
         # A test that failed for having no baseline is what a baseline is made from.
-        without_baseline = "NO BASELINE" in ended.verdicts and "REGRESSED" not in ended.verdicts
+        without_baseline = (
+            Kind.NO_BASELINE in ended.verdicts and Kind.REGRESSED not in ended.verdicts
+        )
         if ended.by_verdict and (accept_slower or without_baseline):
             return ""
         skipped = ended.outcome != "failed"

@@ -18,6 +18,7 @@ from ..core.errors import BadInput
 from ..core.judgements import Judgement
 from ..core.samples import SIBLINGS
 from ..core.units import format_percent, format_tolerance, parse_fraction, printable
+from ..core.verdicts import Kind
 from ..plugin.options import SAVED_VARIABLE
 from .options import command, print_json, say
 
@@ -85,11 +86,11 @@ def tell_drill(run: Run, slowdown: float, *, as_json: bool) -> int:
     compared = [
         one
         for one in judgements
-        if one.estimate is not None or (one.verdict == "INVALID" and one.reference)
+        if one.estimate is not None or (one.verdict == Kind.INVALID and one.reference)
     ]
     if not compared:
         spoiled = next(
-            (judgement for judgement in judgements if judgement.verdict == "INVALID"), None
+            (judgement for judgement in judgements if judgement.verdict == Kind.INVALID), None
         )
         first = (
             f"{spoiled.label} is INVALID: {spoiled.reason}"
@@ -149,7 +150,7 @@ def _drilled(judgement: Judgement, slowdown: float, tests: int) -> dict[str, Any
     """What a drill found of one test: how much slower it was, and why it did not turn red, or not by the drill."""
     from ..stats.stats import growth
 
-    red = judgement.verdict == "REGRESSED"
+    red = judgement.verdict == Kind.REGRESSED
     return {
         "test": judgement.label,
         "test_id": judgement.test_id,

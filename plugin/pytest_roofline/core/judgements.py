@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from .amounts import AboveZero, Amount, Chance, Count, FromZero, Magnitude, ProcessMedians
 from .errors import BadInput
+from .verdicts import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class PeakJudgement:
     @property
     def outweighs(self) -> bool:
         """Whether it is worse than any verdict on the time but REGRESSED."""
-        return self.verdict in ("REGRESSED", "INVALID")
+        return self.verdict in (Kind.REGRESSED, Kind.INVALID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,9 @@ class Judgement:
     @property
     def overall(self) -> str:
         """The word for the measurement: that on its time, unless that on its memory is worse."""
-        outweighed = self.peak is not None and self.peak.outweighs and self.verdict != "REGRESSED"
+        outweighed = (
+            self.peak is not None and self.peak.outweighs and self.verdict != Kind.REGRESSED
+        )
         return self.peak.verdict if self.peak is not None and outweighed else self.verdict
 
     @property

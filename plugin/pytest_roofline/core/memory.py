@@ -8,6 +8,7 @@ from .amounts import AboveZero, Amount, Count, FromZero
 from .errors import BadInput
 from .keys import Scalar
 from .units import format_memory
+from .verdicts import Kind
 
 # What a measurement does, in order, and `memory`: a call whose memory is followed. Outside of both there is none.
 Phase = Literal["arguments", "calls", "peak_bytes", "held_bytes", "verify", "memory"]
@@ -95,7 +96,7 @@ class OutOfMemory:
     @property
     def words(self) -> tuple[str, ...]:
         """As verdicts: what happened, and what that means."""
-        return (WORD, "REGRESSED") if self.red else (WORD,)
+        return (WORD, Kind.REGRESSED) if self.red else (WORD,)
 
     @property
     def word(self) -> str:

@@ -13,26 +13,30 @@ from typing import Any, Literal
 from .entries import Entry
 from .judgements import Judgement, PeakJudgement
 from .keys import Key, Scalar
+from .memory import WORD as OUT_OF_MEMORY
 from .memory import OutOfMemory
 from .records import Header, Measurement, Outcome, rate
 from .resources import ExactJudgement, Resources
+from .verdicts import Kind
 from .work import Work
 
 # How a test ended that failed for itself.
 FAILED = "FAILED"
+# Of the test `device health`.
+DEGRADED = "DEGRADED"
 TIME, PEAK, KERNEL = "time", "peak_bytes", "kernel"
 # Of all tables and lists; what is not named here (`SKIPPED`, `XFAIL`, …) comes last.
 WORST_FIRST = (
-    "FAILED",
-    "REGRESSED",
-    "OUT OF MEMORY",
-    "DEGRADED",
-    "INVALID",
-    "SHIFTED",
-    "INCONCLUSIVE",
-    "NO BASELINE",
-    "IMPROVED",
-    "PASSED",
+    FAILED,
+    Kind.REGRESSED,
+    OUT_OF_MEMORY,
+    DEGRADED,
+    Kind.INVALID,
+    Kind.SHIFTED,
+    Kind.INCONCLUSIVE,
+    Kind.NO_BASELINE,
+    Kind.IMPROVED,
+    Kind.PASSED,
 )
 
 
@@ -213,8 +217,8 @@ class Row(Columns):
             )
         taken = self.measurement.peak_bytes if self.measurement is not None else None
         # Without a verdict of its own it has the word of its time, unless that is the time's alone.
-        judged = self.judgement is not None and self.verdict != "INVALID"
-        word = "NO BASELINE" if judged else self.verdict
+        judged = self.judgement is not None and self.verdict != Kind.INVALID
+        word = Kind.NO_BASELINE if judged else self.verdict
         return Columns(**known, value=taken, verdict=word)
 
 

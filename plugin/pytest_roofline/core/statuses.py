@@ -4,13 +4,12 @@ from collections.abc import Collection
 from enum import IntEnum
 
 from .rows import FAILED, Row
+from .verdicts import Kind
 
-# What is worse than before; and what was held against something, of which the last is undecided.
-WORSE = (FAILED, "REGRESSED")
-GREEN = ("PASSED", "IMPROVED")
-UNDECIDED = "INCONCLUSIVE"
-# Slower together with all tests, which fail once for all of them.
-SHIFTED = "SHIFTED"
+# What is worse than before; and what was compared and is not.
+WORSE = (FAILED, Kind.REGRESSED)
+GREEN = (Kind.PASSED, Kind.IMPROVED)
+_COMPARED = (Kind.REGRESSED, Kind.SHIFTED, *GREEN, Kind.INCONCLUSIVE)
 
 
 class Status(IntEnum):
@@ -29,7 +28,7 @@ def status_of(rows: Collection[Row], *, worse: bool = False, complete: bool = Tr
         worse: something is worse of which no row tells, such as a device that did not come back.
         complete: it came to its end, and no two different things stand under one key.
     """
-    if worse or any(row.verdict in (*WORSE, SHIFTED) for row in rows):
+    if worse or any(row.verdict in (*WORSE, Kind.SHIFTED) for row in rows):
         return Status.SLOWER
     if not complete or not any(map(is_compared, rows)) or any(map(looks_slow, rows)):
         return Status.CANNOT_TELL
@@ -39,7 +38,7 @@ def status_of(rows: Collection[Row], *, worse: bool = False, complete: bool = Tr
 def is_compared(row: Row) -> bool:
     """Return whether a verdict says how a result lies to its baseline or limit."""
     # `PASSED` of a bare test is how it ended.
-    return row.verdict in ("REGRESSED", SHIFTED, *GREEN, UNDECIDED) and row.what != "test"
+    return row.verdict in _COMPARED and row.what != "test"
 
 
 def is_green(row: Row) -> bool:
@@ -53,6 +52,6 @@ def looks_slow(row: Row) -> bool:
     return (
         judged is not None
         and row.verdict not in WORSE
-        and judged.verdict == UNDECIDED
+        and judged.verdict == Kind.INCONCLUSIVE
         and judged.looks_slow
     )

@@ -15,9 +15,9 @@ from ..core.groups import grouped
 from ..core.records import Header, Measurement
 from ..core.rows import Row
 from ..core.units import format_share, format_tolerance
+from ..core.verdicts import Kind
 from ..core.work import RATE_UNITS, rate_suffix
 from ..stats.key_results import KeyResults
-from ..stats.verdicts import Kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from ..core.resources import (
     matrix_generation,
 )
 from ..core.rows import Row, badness
-from ..stats.verdicts import Kind
+from ..core.verdicts import Kind
 
 
 def entry_of(resources: Resources, provenance: Mapping[str, str]) -> ExactEntry:

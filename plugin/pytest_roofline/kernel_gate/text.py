@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ..core.resources import ExactJudgement, FigureChange, Resources
 from ..core.rows import Row
 from ..core.units import format_bytes, listed, printable
-from ..stats.verdicts import Kind
+from ..core.verdicts import Kind
 
 # So many changed figures fit in a line that a person still reads.
 MOST_CHANGES = 6

@@ -203,9 +203,11 @@ def _sound(row: "Row") -> bool:
 
     What was slowed down by a drill, or replaced by other means, is the measurement of something else.
     """
+    from ..core.verdicts import Kind
+
     return (
         row.judgement is not None
-        and row.judgement.verdict != "INVALID"
+        and row.judgement.verdict != Kind.INVALID
         and "replaced" not in (row.labels or ())
     )
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from ..core.units import count, listed
+from ..core.verdicts import Kind
 from ..kernel_gate.text import failure_message as kernel_message
 from ..kernel_gate.text import properties as kernel_properties
 from ..observe.text import failure_message as exhausted_message
 from ..observe.text import out_of_memory_properties
 from ..report.verdicts import failure_message
 from ..report.words import properties
-from ..stats.verdicts import Kind
 from .display import tell
 from .gate import fail_together
 from .held_reports import (

@@ -20,6 +20,7 @@ from ..core.profiles import Figure, Profile
 from ..core.rows import Row
 from ..core.samples import for_neighbours
 from ..core.units import GIB, count, encodable, format_tolerance, printable, without_commands
+from ..core.verdicts import Kind
 from ..hardware import family_of, unknown_line
 from ..kernel_gate.text import difference_lines
 from ..observe.text import memory_lines, out_of_memory_lines, profile_lines
@@ -48,7 +49,6 @@ from ..report.words import tolerances_text
 from ..stats.curves import judge_curves, summarise
 from ..stats.outlook import DEFAULT_TOLERANCES
 from ..stats.spread import class_of
-from ..stats.verdicts import Kind
 from ..version import __version__
 from .nothing_fit import busy_now, refusal_line
 from .options import COLUMNS

@@ -13,10 +13,10 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from ..baselines.rows import together_row
-from ..baselines.run_rows import DEGRADED
 from ..core.errors import BadFile
 from ..core.facts import Finding, Gpu
 from ..core.records import Outcome
+from ..core.rows import DEGRADED
 from ..core.units import encodable
 from ..report.messages import GATE
 from ..report.overview import together_text

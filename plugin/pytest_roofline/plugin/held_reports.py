@@ -16,7 +16,7 @@ from _pytest.runner import call_and_report
 from ..core.records import Outcome
 from ..core.rows import FAILED
 from ..core.units import encodable
-from ..stats.verdicts import Kind
+from ..core.verdicts import Kind
 from .command_line import ON_THE_SPOT
 from .session import RooflineSession
 

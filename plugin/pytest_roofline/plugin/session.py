@@ -18,10 +18,10 @@ from ..core.resources import ResourceKey, Resources
 from ..core.rows import Row
 from ..core.samples import Calibration
 from ..core.units import encodable
+from ..core.verdicts import Kind
 from ..stats.curves import judge_curves, summarise
 from ..stats.looks import Looks
 from ..stats.siblings import FEWEST
-from ..stats.verdicts import Kind
 from ..version import __version__
 from .device_under_test import DeviceUnderTest, open_device_under_test
 from .launcher import unmet

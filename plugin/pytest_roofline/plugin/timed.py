@@ -17,6 +17,7 @@ from ..core.keys import Key
 from ..core.records import Measurement
 from ..core.rows import FAILED, Row
 from ..core.samples import CANARY, OVERSUBSCRIBED, PROFILED, SIBLINGS
+from ..core.verdicts import Kind
 from ..report.published import figure_texts
 from ..report.verdicts import remarks
 from ..stats.judgements import judgement_of
@@ -27,7 +28,7 @@ from ..stats.outlook import Policy, Reference
 from ..stats.shared import Shared, Side, hold_shared
 from ..stats.siblings import Sibling, judge_sibling, unless_busy
 from ..stats.spread import Group
-from ..stats.verdicts import Kind, Verdict, default_looks, judge, settle
+from ..stats.verdicts import Verdict, default_looks, judge, settle
 from .device_under_test import DeviceUnderTest
 from .results import Results
 from .settings import Options

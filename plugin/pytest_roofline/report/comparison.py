@@ -12,12 +12,13 @@ from ..baselines.rows import odd_behind
 from ..baselines.runs import Run
 from ..core.rows import TIME, Row, plain
 from ..core.units import count, format_percent, format_seconds, listed, printable
+from ..core.verdicts import Kind
 from ..hardware import identity_of
 from ..stats.judgements import common_shift
 from ..stats.looks import ENOUGH_KNOWN
 from ..stats.odd_sessions import OddSession
 from ..stats.stats import growth
-from ..stats.verdicts import Kind, span_text
+from ..stats.verdicts import span_text
 from .overview import changed_texts, clock_line, device_line, shift_line, together_text
 from .tables import TextTable, render, styled
 from .words import odd_lines, tolerance_text, totals_text

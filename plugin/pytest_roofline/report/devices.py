@@ -9,7 +9,7 @@ from typing import Any, Literal
 from ..core.groups import grouped
 from ..core.rows import FAILED, Row, finite
 from ..core.units import GIB, MIB, printable, three_digits
-from ..stats.verdicts import Kind
+from ..core.verdicts import Kind
 from .tables import TextTable, render
 
 Quantity = Literal["time", "rate", "peak"]

@@ -9,7 +9,6 @@ from ..core.keys import JOB_METRIC
 from ..core.records import CurveSummary
 from ..core.rows import FAILED, Row, badness, worst_first
 from ..core.statuses import (
-    SHIFTED,
     WORSE,
     Status,
     is_compared,
@@ -26,9 +25,9 @@ from ..core.units import (
     printable,
     three_digits,
 )
+from ..core.verdicts import Kind
 from ..core.work import rate_suffix
 from ..stats.key_results import NO_PEAK
-from ..stats.verdicts import Kind
 from .words import counts_text, cut, sentence, slow_text
 
 # Why tests were not measured: a sweep has a reason of its own for every size.
@@ -250,7 +249,7 @@ def _red_word(ending: Ending) -> str:
     if last is None or not last.by_verdict:
         return FAILED
     # What is SHIFTED turns no test red.
-    words = [word for word in last.verdicts if word != SHIFTED]
+    words = [word for word in last.verdicts if word != Kind.SHIFTED]
     default = GATE if last.test_id == GATE else Kind.REGRESSED.value
     return min(words, key=badness, default=default)
 
@@ -312,7 +311,7 @@ def closing_lines(
     undecided = worst_first(
         row
         for row in rows
-        if not (is_green(row) or row.verdict == SHIFTED)
+        if not (is_green(row) or row.verdict == Kind.SHIFTED)
         and row.test not in reds
         and row not in slower
     )
@@ -356,7 +355,7 @@ def _sentence(
         for word in sorted(words, key=badness)
     ]
     parts += [f"{sum(map(is_green, rows))} of {total} {fine}{_behind(rows)}"]
-    shifted = sum(row.verdict == SHIFTED for row in rows)
+    shifted = sum(row.verdict == Kind.SHIFTED for row in rows)
     parts += [f"{shifted} SHIFTED"] if shifted else []
     parts += [f"{len(undecided)} undecided ({_undecided_text(undecided)})"] if undecided else []
     return f"{colour}: {', '.join(parts)}"

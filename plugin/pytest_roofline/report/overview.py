@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 from ..core.rows import Row
 from ..core.units import format_bytes, format_percent, format_tolerance, listed, printable
+from ..core.verdicts import Kind
 from ..stats.curves import CurveVerdict
 from ..stats.judgements import clock_change, common_shift, could_have_seen, modes
 from ..stats.odd_sessions import OddSession
 from ..stats.stats import CONFIDENCE, growth
-from ..stats.verdicts import Kind
 from ..stats.verdicts import span_text as bounds_text
 from .words import odd_lines, span_text
 

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..baselines.run_files import run_names
-from ..baselines.run_rows import DEGRADED, OUT_OF_MEMORY, SHADOW, SKIPPED
+from ..baselines.run_rows import SHADOW, SKIPPED
 from ..baselines.runs import Run
 from ..core.groups import grouped
-from ..core.rows import FAILED, Row, worst_first
+from ..core.memory import WORD as OUT_OF_MEMORY
+from ..core.rows import DEGRADED, FAILED, Row, worst_first
 from ..core.units import count, listed, printable, slug
+from ..core.verdicts import Kind
 from ..kernel_gate.text import figures_text
 from ..observe.text import circumstances
-from ..stats.verdicts import Kind
 from .explain import explanation, note_labels, note_lines
 from .figures import first_call_lines, rank_lines
 from .messages import condition_lines, counts_line, waiting_lines

@@ -15,7 +15,7 @@ from ..core.groups import grouped
 from ..core.rows import Row, worst_first
 from ..core.samples import PROFILED
 from ..core.units import count, printable
-from ..stats.verdicts import Kind
+from ..core.verdicts import Kind
 from .sentences import sentences
 from .words import (
     baseline_text,

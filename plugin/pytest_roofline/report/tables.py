@@ -15,10 +15,10 @@ from ..core.memory import WORD
 from ..core.resources import registers_of, spills_of
 from ..core.rows import Row, badness
 from ..core.units import format_bytes, format_seconds, listed, printable
+from ..core.verdicts import Kind
 from ..hardware import format_ceiling
 from ..kernel_gate.recording import ExactChange
 from ..kernel_gate.text import changes_text
-from ..stats.verdicts import Kind
 from .figures import STEPS, WARM_UPS, after_warm_up, deviation_text
 from .words import (
     CACHED,

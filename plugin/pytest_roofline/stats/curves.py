@@ -12,9 +12,10 @@ from ..core.judgements import Judgement
 from ..core.keys import JOB_METRIC, Key
 from ..core.records import CurveSummary, Measurement
 from ..core.rows import Row
+from ..core.verdicts import Kind
 from .looks import FIRST_LEVELS
 from .stats import CONFIDENCE, quantile
-from .verdicts import Kind, kind_unless_red
+from .verdicts import kind_unless_red
 
 Floats = npt.NDArray[np.float64]
 

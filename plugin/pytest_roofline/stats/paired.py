@@ -18,11 +18,12 @@ import numpy.typing as npt
 from scipy import special
 
 from ..core.units import format_percent
+from ..core.verdicts import Kind
 from .looks import FALSE_RED, FEWEST_TESTS, LATER_LEVELS, WORTHWHILE
 from .outlook import WORTH_REPORTING, detectable
 from .spread import LEAST_SPREAD, Prior, Spread, borrow, priors, with_lent
 from .stats import CONFIDENCE, Difference, growth, quantile
-from .verdicts import Kind, Verdict, kind_unless_red, settle, span_text, would_decide
+from .verdicts import Verdict, kind_unless_red, settle, span_text, would_decide
 
 Floats = npt.NDArray[np.float64]
 Arm = Literal["A", "B", "control"]

@@ -17,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.units import format_percent
+from ..core.verdicts import Kind
 from .looks import Looks
 from .outlook import Policy, Reference
 from .spread import ENOUGH_SESSIONS, Group, Prior, priors, sittings
 from .stats import growth
-from .verdicts import Kind, Verdict, default_looks, judge
+from .verdicts import Verdict, default_looks, judge
 
 Floats = npt.NDArray[np.float64]
 

@@ -23,10 +23,11 @@ from dataclasses import dataclass, replace
 from ..core.keys import Key
 from ..core.records import Measurement, rate
 from ..core.units import format_flops, format_rate, format_seconds
+from ..core.verdicts import Kind
 from ..core.work import rate_suffix
 from .outliers import scale_of
 from .stats import CONFIDENCE, growth, quantile
-from .verdicts import Kind, Verdict
+from .verdicts import Verdict
 
 # Fewer than this say too little of how siblings lie apart.
 FEWEST = 4

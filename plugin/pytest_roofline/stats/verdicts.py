@@ -4,7 +4,6 @@ The statistics are those of `stats` and `spread`, the chances of error those of 
 alone; `settle` then looks at all tests of a run.
 """
 
-import enum
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from ..core.facts import known_of
 from ..core.judgements import PeakJudgement
 from ..core.samples import HEAD
 from ..core.units import format_percent
+from ..core.verdicts import Kind
 from .breaches import Breach, hold, may_decide, open_reason
 from .limits import Limit
 from .looks import (
@@ -35,18 +35,6 @@ from .stats import CONFIDENCE, Difference, difference, growth
 
 # So many standard errors between the first process and those of its further rounds are heat, or another such effect.
 HOT = 2.5
-
-
-class Kind(enum.StrEnum):
-    """What can be said of a measurement, in the order in which one finding hides another."""
-
-    INVALID = "INVALID"
-    NO_BASELINE = "NO BASELINE"
-    REGRESSED = "REGRESSED"
-    SHIFTED = "SHIFTED"
-    IMPROVED = "IMPROVED"
-    PASSED = "PASSED"
-    INCONCLUSIVE = "INCONCLUSIVE"
 
 
 @dataclass(frozen=True, slots=True)

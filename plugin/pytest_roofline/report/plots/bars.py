@@ -20,7 +20,7 @@ from ...core.units import (
     printable,
     three_digits,
 )
-from ...stats.verdicts import Kind
+from ...core.verdicts import Kind
 from .chart import (
     DASHES,
     Plot,

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard, TypeVar
 
 from ...core.rows import Row
 from ...core.units import format_bytes, printable
-from ...stats.verdicts import Kind
+from ...core.verdicts import Kind
 
 Trace = dict[str, Any]
 Item = TypeVar("Item")

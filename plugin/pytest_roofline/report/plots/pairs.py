@@ -8,7 +8,7 @@ from ...core.groups import grouped
 from ...core.keys import Scalar, label_of
 from ...core.rows import Row
 from ...core.units import format_seconds, printable, size_label
-from ...stats.verdicts import Kind
+from ...core.verdicts import Kind
 from .bars import MOST_BARS, of_attention
 from .chart import (
     GREY,

@@ -19,9 +19,9 @@ from ...core.units import (
     size_label,
     three_digits,
 )
+from ...core.verdicts import Kind
 from ...core.work import rate_suffix
 from ...stats.curves import FEWEST_POINTS, summarise
-from ...stats.verdicts import Kind
 from ..messages import fit_text
 from ..transfers import BY_KERNEL, FEWEST_PAIRS, pair_of, title_of
 from .chart import (

@@ -7,7 +7,7 @@ from ...core.groups import grouped
 from ...core.records import Ceiling
 from ...core.rows import Row
 from ...core.units import count, format_flops, format_share, printable
-from ...stats.verdicts import Kind
+from ...core.verdicts import Kind
 from .chart import (
     DASHES,
     MOST_POINTS,

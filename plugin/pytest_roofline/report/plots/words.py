@@ -17,8 +17,8 @@ from ...core.units import (
     format_share,
     printable,
 )
+from ...core.verdicts import Kind
 from ...core.work import RATE_UNITS, rate_suffix
-from ...stats.verdicts import Kind
 from ..words import interval_text
 
 # Behind the number of a failed test.
