@@ -20,11 +20,10 @@ from stamp import stamped
 from pytest_roofline.core.entries import SHARE, Entry
 from pytest_roofline.core.errors import BadFile
 from pytest_roofline.core.records import Ceiling
-from pytest_roofline.core.verdicts import Kind
+from pytest_roofline.core.verdicts import Group, Kind
 from pytest_roofline.stats.limits import Floor, Limit
 from pytest_roofline.stats.looks import MOST_ROUNDS, Looks
 from pytest_roofline.stats.outlook import Policy
-from pytest_roofline.stats.spread import Group
 from pytest_roofline.stats.verdicts import judge
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -180,7 +180,7 @@ class Make:
 
     def group(self, *logs, device=DEVICE, started=STARTED):
         """A session whose processes have these log-medians."""
-        from pytest_roofline.stats.spread import Group
+        from pytest_roofline.core.verdicts import Group
 
         return Group(tuple(math.exp(value) for value in logs), device, started)
 
@@ -204,7 +204,7 @@ class Make:
 
     def reference(self, *groups, **changes):
         """What a measurement is compared with; fifteen processes of three sessions unless groups are given."""
-        from pytest_roofline.stats.outlook import Reference
+        from pytest_roofline.core.verdicts import Reference
 
         return Reference(**({"groups": groups or self.groups(3), "source": "h200.json"} | changes))
 
@@ -212,23 +212,23 @@ class Make:
         self, *seconds, known=True, reference=None, policy=None, limits=(), why_none="", **changes
     ):
         """A row with its verdict: processes that took `seconds`, against fifteen of a millisecond each."""
+        from pytest_roofline.core.verdicts import Group
         from pytest_roofline.stats.outlook import Policy
-        from pytest_roofline.stats.spread import Group
         from pytest_roofline.stats.verdicts import judge
 
         seconds = seconds or (1e-3,)
         shown = {
             name: changes.pop(name)
-            for name in ("environment", "published", "left_out")
+            for name in ("environment", "before", "published", "left_out")
             if name in changes
         }
+        if reference is None:
+            shown = {"before": {"driver": "550.54"}} | shown
         measurement = self.measurement(statistics.median_high(seconds), **changes)
         steady = self.groups(3, process=0.001, centre=math.log(1e-3))
         verdict = judge(
             [Group(seconds, DEVICE, STARTED)],
-            (reference or self.reference(*steady, environments=({"driver": "550.54"},)))
-            if known
-            else None,
+            (reference or self.reference(*steady)) if known else None,
             policy or Policy(),
             invalid=measurement.invalid,
             limits=limits,
@@ -242,17 +242,21 @@ class Make:
 
         return timed_row([measurement], verdict=verdict, **facts)
 
-    def judged(self, measurement, verdict, environment=None, published=(), left_out=()):
+    def judged(
+        self, measurement, verdict, environment=None, before=None, published=(), left_out=()
+    ):
         """The row of a measurement with a verdict."""
         from pytest_roofline.baselines.rows import timed_row
         from pytest_roofline.report.published import figure_texts
         from pytest_roofline.report.verdicts import remarks
         from pytest_roofline.stats.judgements import judgement_of
+        from pytest_roofline.stats.verdicts import changes_between
 
-        facts = {"driver": "570.86"} if environment is None else environment
+        now = {"driver": "570.86"} if environment is None else environment
+        known = [before] if before and verdict.reference is not None else []
         one = measurement
         told = {"name": one.key.name, "test_id": one.test_id, "clock_hz": one.samples.clock_hz}
-        judgement = judgement_of(verdict, one.label, environments=(facts,), **told)
+        judgement = judgement_of(verdict, one.label, changed=changes_between([now], known), **told)
         judgement = replace(
             judgement, remarks=tuple(remarks(judgement, left_out, sitting=verdict.sitting))
         )

@@ -9,9 +9,10 @@ from itertools import repeat
 import numpy as np
 from scipy import stats
 
+from pytest_roofline.core.verdicts import Group
 from pytest_roofline.stats.looks import MOST_ROUNDS, Looks
 from pytest_roofline.stats.odd_sessions import odd_sessions
-from pytest_roofline.stats.spread import Group, priors
+from pytest_roofline.stats.spread import priors
 
 from .drawing import NIGHT_SHARED, NIGHT_TAILS, NIGHTS, Floats, Recorded, Setup, draw
 from .simple import RULES, Sides, red, red_alone
@@ -328,7 +329,7 @@ def _without_odd(row: Row, logs: Floats, new: Floats) -> tuple[Floats, Floats]:
         for number, one in enumerate(logs)
     }
     odd = odd_sessions(tests, dict.fromkeys(tests, "device"))
-    spoiled = {int(name) for session in odd for name in session.tests}
+    spoiled = {int(name) for strange in odd.values() for name in strange}
     kept = [number for number in range(len(logs)) if number not in spoiled]
     return logs[kept], new[kept]
 

@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from pytest_roofline.core.verdicts import Group, Reference
 from pytest_roofline.stats.looks import Looks
-from pytest_roofline.stats.outlook import Policy, Reference
-from pytest_roofline.stats.spread import Group, lend, priors
+from pytest_roofline.stats.outlook import Policy
+from pytest_roofline.stats.spread import lend, priors
 from pytest_roofline.stats.verdicts import default_looks, judge, settle
 
 KINDS = {"INCONCLUSIVE": 0, "REGRESSED": 1, "IMPROVED": 2, "PASSED": 3}

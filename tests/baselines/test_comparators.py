@@ -50,7 +50,10 @@ def test_a_baseline_answers_with_every_process_of_every_session(make, baseline, 
         ((3.0,), "GPU-2", "2026-02-01"),
         ((4.0,), "", "2026-01-02T03:04:05Z"),
     ]
-    assert (reference.clock_hz, reference.environments[2]) == (1.5e9, {"driver": "550"})
+    assert (reference.clock_hz, comparator.environments(make.key())[2]) == (
+        1.5e9,
+        {"driver": "550"},
+    )
     assert (reference.tolerance, reference.source) == (0.1, str(tmp_path / "h200.json"))
     assert comparator.reference(make.key(size_bytes=1)) is None
     published = baseline(make.published(), make.published("reference"))
@@ -85,11 +88,12 @@ def test_every_run_is_a_session_of_its_own_with_each_process_once(make, tmp_path
         uuid="GPU-2",
         driver="550.54",
     )
-    reference = RunComparator([one, two, one]).reference(make.key())
+    comparator = RunComparator([one, two, one])
+    reference, environments = comparator.reference(make.key()), comparator.environments(make.key())
     groups = [(group.medians_s, group.device, group.started) for group in reference.groups]
     began = one.header.started
     assert groups == [((1.0, 2.0, 3.0), "GPU-1", began), ((9.0,), "GPU-2", began)]
-    assert [facts["driver"] for facts in reference.environments] == ["570.86"] * 3 + ["550.54"]
+    assert [facts["driver"] for facts in environments] == ["570.86"] * 3 + ["550.54"]
     # Runs of one name are others on each device and night.
     nights = [
         ("GPU-0", "2026-01-01T00:00:00Z"),

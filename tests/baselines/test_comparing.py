@@ -457,4 +457,4 @@ def test_strange_nights_of_the_new_side_are_what_is_compared(make, tmp_path):
 def test_of_tests_that_never_had_the_night_nothing_is_named(make, tmp_path):
     old = odd_night(make, tmp_path)
     new = make.save(tmp_path / "new.jsonl", *times(make, 3, t10=1.0, t11=1.0))
-    assert compare(old, [new]).odd == ()
+    assert compare(old, [new]).odd == {}

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from pytest_roofline.baselines.picking import Sessions, runs_apart
-from pytest_roofline.stats.spread import Group
+from pytest_roofline.core.verdicts import Group
 
 
 def day(number):

@@ -126,8 +126,8 @@ def test_a_failure_without_a_difference_says_why_and_what_to_do(make):
 
 
 def test_hostile_text_cannot_break_out_of_the_two_lines_of_a_failure(make):
-    facts = {"label": HOSTILE, "environment": {"driver": HOSTILE}}
-    old = make.reference(*make.groups(3, centre=MILLISECOND), environments=({"driver": "old\n"},))
+    facts = {"label": HOSTILE, "environment": {"driver": HOSTILE}, "before": {"driver": "old\n"}}
+    old = make.reference(*make.groups(3, centre=MILLISECOND))
     published = make.published(source=HOSTILE, convention=HOSTILE)
     for one in (
         make.result(2e-3, reference=old, **facts),
@@ -157,10 +157,11 @@ def test_a_clock_that_moved_is_said_first_and_whether_it_explains_the_difference
 
 def test_what_changed_since_the_baseline_is_named_with_both_versions_whatever_the_verdict(make):
     groups = make.groups(3, process=0.001, centre=MILLISECOND)
-    reference = make.reference(*groups, environments=({"driver": "550.54", "torch": "2.12"},))
+    reference = make.reference(*groups)
     one = make.result(
         1.25e-3,
         reference=reference,
+        before={"driver": "550.54", "torch": "2.12"},
         environment={"driver": "570.86", "torch": "2.13", "kernel": "6.8"},
     )
     assert remarks(one) == ["driver 550.54 → 570.86", "torch 2.12 → 2.13"]
@@ -168,20 +169,16 @@ def test_what_changed_since_the_baseline_is_named_with_both_versions_whatever_th
         remarks(make.result(seconds)) for seconds in (1e-3, 1.25e-3)
     ]
     for known, said in (("events", ["timed by events → graph"]), ("graph", []), (None, [])):
-        before = make.reference(*groups, environments=({"timed by": known} if known else {},))
-        assert (
-            remarks(make.result(1.25e-3, reference=before, environment={"timed by": "graph"}))
-            == said
-        )
+        before = {"timed by": known} if known else {}
+        facts = {"before": before, "environment": {"timed by": "graph"}}
+        assert remarks(make.result(1.25e-3, reference=reference, **facts)) == said
     for shift, said in (
         (0.03, ["all tests of this run moved together, +3.0 % of it is taken out here"]),
         (4e-4, []),
     ):
         assert remarks(make.result(1.25e-3, reference=make.reference(*groups, shift=shift))) == said
-    hostile = make.reference(*groups, environments=({HOSTILE: HOSTILE},))
-    said = remarks(
-        make.result(1.25e-3, reference=hostile, environment={HOSTILE: "1"}, left_out=(HOSTILE,))
-    )
+    facts = {"before": {HOSTILE: HOSTILE}, "environment": {HOSTILE: "1"}, "left_out": (HOSTILE,)}
+    said = remarks(make.result(1.25e-3, reference=reference, **facts))
     assert (2, set()) == (len(said), set("".join(said)) & STEERS)
 
 

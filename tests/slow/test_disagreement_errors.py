@@ -4,7 +4,8 @@ import math
 import random
 
 from pytest_roofline.baselines.picking import Sessions, runs_apart
-from pytest_roofline.stats.spread import Group, priors
+from pytest_roofline.core.verdicts import Group
+from pytest_roofline.stats.spread import priors
 
 from ..baselines.test_disagreement import day, names, sessions
 

@@ -5,8 +5,8 @@ import math
 
 import numpy as np
 
+from pytest_roofline.core.verdicts import Group
 from pytest_roofline.stats.odd_sessions import odd_sessions
-from pytest_roofline.stats.spread import Group
 
 TESTS = 60
 SHAPES = [(3, 5), (14, 1)]

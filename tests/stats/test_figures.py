@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pytest_roofline.core.verdicts import Group, finite_or_infinite
 from pytest_roofline.stats import looks, shared, spread, stats
 from pytest_roofline.stats.looks import Looks
-from pytest_roofline.stats.spread import Group, priors
+from pytest_roofline.stats.spread import priors
 from pytest_roofline.stats.stats import difference
 
 from ..golden.stored import renewing
@@ -57,7 +58,11 @@ def differences():
             found = difference(new, reference, priors()[kind])
             yield (
                 f"{name}, {count}, {scatter}, {kind}",
-                asdict(found) | {"p": found.p_slower_than(0.01)},
+                asdict(found)
+                | {
+                    "parts": [(part, finite_or_infinite(known)) for part, known in found.parts],
+                    "p": stats.p_slower_than(found, 0.01),
+                },
             )
 
 
@@ -107,7 +112,9 @@ def followings():
 
 def rounded(value):
     if isinstance(value, dict):
-        return {name: rounded(each) for name, each in value.items()}
+        # A record says None of degrees of freedom that are infinite.
+        known = {"freedom": math.inf} if value.get("freedom", 0) is None else {}
+        return {name: rounded(each) for name, each in (value | known).items()}
     if isinstance(value, list | tuple):
         return [rounded(each) for each in value]
     # As many digits as two processors agree on.

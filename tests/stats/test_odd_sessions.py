@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from pytest_roofline.stats.odd_sessions import OddSession, odd_sessions
-from pytest_roofline.stats.spread import Group
+from pytest_roofline.core.verdicts import Group, OddSession
+from pytest_roofline.stats.odd_sessions import odd_sessions
 
 TESTS = 20
 
@@ -43,7 +43,8 @@ def names(count):
 def odd_days(tests, kind="device"):
     """Return when each odd session began, and in how many tests it is strange."""
     odd = odd_sessions(tests, dict.fromkeys(tests, kind))
-    return [(session.started, len(session.tests)) for session in odd]
+    assert [session.strange for session in odd] == list(map(len, odd.values()))
+    return [(session.started, session.strange) for session in odd]
 
 
 def test_a_session_that_is_slower_in_many_tests_is_named_with_these_tests_alone():
@@ -53,15 +54,12 @@ def test_a_session_that_is_slower_in_many_tests_is_named_with_these_tests_alone(
         factors = [1.0] * sessions
         factors[place] = (1.2, count)
         tests = suite(factors, processes=processes)
-        (odd,) = odd_sessions(tests, dict.fromkeys(tests, "device"))
-        assert (odd.device, odd.started, odd.tests, odd.measured) == (
+        ((odd, strange),) = odd_sessions(tests, dict.fromkeys(tests, "device")).items()
+        assert (odd.device, odd.started, strange, odd.measured) == (
             *("GPU-1", day(place)),
             *(names(count), TESTS),
         )
         assert odd.change == pytest.approx(0.2, abs=0.01)
-        assert odd.spoils("t0", "GPU-1", day(place))
-        assert not odd.spoils(f"t{count}", "GPU-1", day(place))
-        assert not odd.spoils("t0", "GPU-2", day(place))
     tests = suite([1.0, (0.8, 6), 1.0])
     (faster,) = odd_sessions(tests, dict.fromkeys(tests, "device"))
     assert faster.change == pytest.approx(-0.2, abs=0.01)
@@ -109,10 +107,10 @@ def test_each_device_is_held_against_itself():
     slower = suite([1.1, 1.1, 1.1], device="GPU-2")
     assert odd_days({name: known[name] + slower[name] for name in known}) == []
     odd = suite([1.1, (1.4, 6), 1.1], device="GPU-2")
-    (session,) = odd_sessions(
+    ((session, strange),) = odd_sessions(
         {name: known[name] + odd[name] for name in known}, dict.fromkeys(known, "device")
-    )
-    assert (session.device, session.tests) == ("GPU-2", names(6))
+    ).items()
+    assert (session.device, strange) == ("GPU-2", names(6))
     # One session on each of three devices says nothing of sessions.
     alone = [suite([1.0, 1.0, (1.2, 6)], device=f"GPU-{place}") for place in range(3)]
     assert odd_days({name: tuple(alone[at][name][at] for at in range(3)) for name in known}) == []
@@ -150,7 +148,7 @@ def test_tests_of_other_days_and_those_that_missed_one_have_their_sessions_named
 
 
 def test_a_session_is_told_by_its_day_with_another_year_than_this():
-    session = OddSession("GPU-1", "2020-11-03T03:00:00Z", names(110), 221, 0.204)
+    session = OddSession("GPU-1", "2020-11-03T03:00:00Z", 110, 221, 0.204)
     assert session.text == "session of 3 Nov 2020: 110 of 221 tests 20 % slower"
-    faster = OddSession("", "one night", names(6), 20, -0.1)
+    faster = OddSession("", "one night", 6, 20, -0.1)
     assert faster.text == "session of one night: 6 of 20 tests 10 % faster"

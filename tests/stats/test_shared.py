@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from pytest_roofline.core.units import format_percent
-from pytest_roofline.core.verdicts import Kind
+from pytest_roofline.core.verdicts import Group, Kind, Reference
 from pytest_roofline.stats.looks import Looks
-from pytest_roofline.stats.outlook import Policy, Reference
+from pytest_roofline.stats.outlook import Policy
 from pytest_roofline.stats.shared import Side, hold_shared, shared_of
-from pytest_roofline.stats.spread import Group, priors
+from pytest_roofline.stats.spread import priors
 from pytest_roofline.stats.verdicts import judge
 
 TESTS, DAYS, PROCESSES = 20, 3, 5

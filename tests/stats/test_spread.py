@@ -11,12 +11,12 @@ import scipy.special
 import scipy.stats
 from statsmodels.regression.mixed_linear_model import MixedLM
 
+from pytest_roofline.core.verdicts import Group
 from pytest_roofline.stats.looks import fewest_red
 from pytest_roofline.stats.spread import (
     ENOUGH_TESTS,
     LEAST_SPREAD,
     MOST_BORROWED,
-    Group,
     Prior,
     between_sessions,
     borrow,

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from statsmodels.stats.weightstats import ttost_ind
 
 from pytest_roofline.stats.spread import Prior, priors
-from pytest_roofline.stats.stats import difference, foreseen, quantile
+from pytest_roofline.stats.stats import (
+    bound_of,
+    difference,
+    foreseen,
+    interval_of,
+    p_slower_than,
+    quantile,
+)
 
 DEVICE_PRIOR = priors()["device"]
 # Nothing lies between sessions: what is left is the two-sample problem of the textbooks.
@@ -40,14 +47,14 @@ def test_one_session_a_side_is_students_test_on_the_log_medians(make, new, old, 
         float(expected.statistic), abs=1e-9
     )
     assert found.freedom == pytest.approx(float(expected.df))
-    assert found.p_slower_than(shift) == pytest.approx(float(expected.pvalue), abs=1e-9)
+    assert p_slower_than(found, shift) == pytest.approx(float(expected.pvalue), abs=1e-9)
     interval = scipy.stats.ttest_ind(new, old, equal_var=True).confidence_interval(0.99)
-    assert found.interval(0.99) == pytest.approx((interval.low, interval.high), abs=1e-9)
+    assert interval_of(found, 0.99) == pytest.approx((interval.low, interval.high), abs=1e-9)
     # The sides changed over give the opposite difference.
     back = two_sample(make, old, new)
     assert found.estimate == pytest.approx(-back.estimate, abs=1e-12)
     if not back.unequal:
-        assert found.p_slower_than(0.0) == pytest.approx(1 - back.p_slower_than(0.0), abs=1e-9)
+        assert p_slower_than(found, 0.0) == pytest.approx(1 - p_slower_than(back, 0.0), abs=1e-9)
 
 
 @given(sides, st.floats(1e-4, 3e-3), st.integers(4, 12), st.floats(-0.1, 0.1))
@@ -66,7 +73,7 @@ def test_new_processes_that_spread_more_than_a_single_sitting_are_believed_alone
     assert comparison.unequal
     assert (comparison.error**2, comparison.freedom) == pytest.approx((together, of_both))
     p = scipy.stats.t.sf((np.mean(new) - shift) / math.sqrt(together), of_both)
-    assert comparison.p_slower_than(shift) == pytest.approx(float(p), abs=1e-9)
+    assert p_slower_than(comparison, shift) == pytest.approx(float(p), abs=1e-9)
 
 
 @given(sides, sides, st.sampled_from([0.01, 0.04, 0.05]))
@@ -79,7 +86,7 @@ def test_an_upper_bound_below_the_tolerance_is_statsmodels_test_of_equivalence(
     new_s, old_s = (np.exp(side) for side in (new, old))
     _, _, (_, p, _) = ttost_ind(new_s, old_s, 1e-9, 1.05, usevar="pooled", transform=np.log)
     assume(abs(p - level) > 1e-9)
-    assert (found.estimate + found.bound(1 - level) < TOLERANCE) == (p < level)
+    assert (found.estimate + bound_of(found, 1 - level) < TOLERANCE) == (p < level)
 
 
 def test_a_quantile_is_students_and_normal_where_the_spread_is_known():

@@ -12,11 +12,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.weightstats import ttost_ind
 
-from pytest_roofline.core.verdicts import Kind
+from pytest_roofline.core.verdicts import Group, Kind
 from pytest_roofline.stats.limits import Limit
 from pytest_roofline.stats.looks import FALSE_RED, Looks
 from pytest_roofline.stats.outlook import WORTH_REPORTING, Policy
-from pytest_roofline.stats.spread import PRIOR_FREEDOM, Group, priors
+from pytest_roofline.stats.spread import PRIOR_FREEDOM, priors
 from pytest_roofline.stats.verdicts import (
     changed_environment,
     default_looks,

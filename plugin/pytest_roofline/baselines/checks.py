@@ -11,11 +11,11 @@ from ..core.entries import RESOURCES, Baseline, Entry, ExactEntry
 from ..core.records import rate
 from ..core.resources import registers_of
 from ..core.units import format_seconds, format_tolerance, moment
+from ..core.verdicts import Difference, Group, OddSession, Spread
 from ..core.work import RATE_SUFFIXES, rate_suffix
-from ..stats.odd_sessions import OddSession
 from ..stats.outlook import detectable
-from ..stats.spread import ENOUGH_SESSIONS, Group, Prior, Spread
-from ..stats.stats import Difference, difference
+from ..stats.spread import ENOUGH_SESSIONS, Prior
+from ..stats.stats import difference
 from .comparators import class_of_key, default_tolerance, odd_in, priors_of, reference_of
 from .files import key_of_entry
 from .plausible import Flaw, absurd_entry, family_of_key
@@ -216,7 +216,13 @@ def _health(entry: Entry, tolerance: float, prior: Prior) -> Health:
         mde=detectable(found),
         tolerance=tolerance,
         drivers=tuple(
-            sorted({facts["driver"] for facts in reference.environments if "driver" in facts})
+            sorted(
+                {
+                    session.environment["driver"]
+                    for session in entry.sessions
+                    if "driver" in session.environment
+                }
+            )
         ),
         newest=max(dated)[1] if dated else "",
         provisional=provisional(entry, tolerance, prior),

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import fields, replace
 from functools import cached_property
@@ -10,6 +10,7 @@ from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 
 from ..core.entries import Entry, Statistic
 from ..core.entries import Session as RecordedSession
@@ -19,15 +20,19 @@ from ..core.groups import grouped
 from ..core.keys import Key, canonical, told_by_position
 from ..core.records import Measurement
 from ..core.samples import IMPORTED
+from ..core.verdicts import Group, OddSession, Reference
 from ..core.work import Work
 from ..hardware import identity_of
 from ..stats.key_results import typical_peak
 from ..stats.limits import MEDIANS_ONLY, Summary, exact, process_s
-from ..stats.odd_sessions import OddSession, odd_sessions
-from ..stats.outlook import DEFAULT_TOLERANCES, Reference
-from ..stats.spread import Group, Prior, class_of, lend, priors
+from ..stats.odd_sessions import odd_sessions
+from ..stats.outlook import DEFAULT_TOLERANCES
+from ..stats.spread import Prior, class_of, lend, priors
 from .files import Entries, key_of_entry, nearest
 from .runs import Run, read_run
+
+# Odd sessions, each with the names of the tests in which it is strange.
+Odd = Mapping[OddSession, frozenset[str]]
 
 
 class Comparator(ABC):
@@ -37,8 +42,8 @@ class Comparator(ABC):
     runs: Sequence[Run] = ()
     # Of runs, what is not fit for a comparison, with the reason.
     unfit: Sequence[tuple[Measurement, str]] = ()
-    # The sessions that were set aside, each in the tests in which it is strange.
-    odd: tuple[OddSession, ...] = ()
+    # The sessions that were set aside, each with the names of the tests in which it is strange.
+    odd: Odd = MappingProxyType({})
 
     @property
     @abstractmethod
@@ -48,6 +53,10 @@ class Comparator(ABC):
     @abstractmethod
     def reference(self, key: Key) -> Reference | None:
         """What stands under exactly this key."""
+
+    @abstractmethod
+    def environments(self, key: Key) -> tuple[dict[str, str], ...]:
+        """The facts of every session, or process, behind a key, as text by name."""
 
     @abstractmethod
     def work(self, key: Key) -> Work | None:
@@ -98,12 +107,12 @@ class Comparator(ABC):
         return self._without(odd) if odd else self
 
     @abstractmethod
-    def _without(self, odd: tuple[OddSession, ...]) -> "Comparator":
+    def _without(self, odd: Odd) -> "Comparator":
         """Return the same without these sessions in the tests that they spoil."""
 
     def _odd_in(self, key: Key) -> tuple[OddSession, ...]:
         """Return the sessions that were set aside in a test."""
-        return tuple(session for session in self.odd if key.identity in session.tests)
+        return tuple(session for session, tests in self.odd.items() if key.identity in tests)
 
     def hardware(self) -> list[HardwareKey]:
         """Every hardware that it knows anything of."""
@@ -123,7 +132,7 @@ class Comparator(ABC):
 class BaselineComparator(Comparator):
     """Compares with the `measured` entries of baseline files."""
 
-    def __init__(self, entries: Entries, odd: tuple[OddSession, ...] = ()) -> None:
+    def __init__(self, entries: Entries, odd: Odd = MappingProxyType({})) -> None:
         self.entries = entries
         self.odd = odd
 
@@ -140,6 +149,11 @@ class BaselineComparator(Comparator):
         reference = reference_of(entry, str(self.entries.path_of(entry)))
         return replace(reference, odd=self._odd_in(key_of_entry(entry)))
 
+    def environments(self, key: Key) -> tuple[dict[str, str], ...]:
+        """Those of the sessions of the entry for `key`."""
+        entry = self._entry(key)
+        return () if entry is None else tuple(session.environment for session in entry.sessions)
+
     def work(self, key: Key) -> Work | None:
         """The work of the entry for `key`."""
         entry = self._entry(key)
@@ -154,7 +168,7 @@ class BaselineComparator(Comparator):
         """The keys of the measured entries."""
         return [key_of_entry(entry) for entry in self.entries if entry.kind == "measured"]
 
-    def _without(self, odd: tuple[OddSession, ...]) -> "BaselineComparator":
+    def _without(self, odd: Odd) -> "BaselineComparator":
         return BaselineComparator(self.entries.changed(lambda entry: leave_out(entry, odd)), odd)
 
     def _entry(self, key: Key) -> Entry | None:
@@ -213,14 +227,17 @@ class RunComparator(Comparator):
                 {process: pooled_median(attempts) for process, attempts in processes.items()}
             ),
             source=self.name,
-            environments=tuple(
-                self._runs[session].environment.everything() | attempts[0].comparable()
-                for (session, _), attempts in processes.items()
-            ),
             achieved=frozenset(one.samples.achieved for one in measured),
             clock_hz=typical_clock(one.samples.clock_hz for one in measured),
             peak_bytes=typical_peak(processes.values()),
             odd=self._odd_in(key),
+        )
+
+    def environments(self, key: Key) -> tuple[dict[str, str], ...]:
+        """Those of every process that measured `key`, with the way in which it did."""
+        return tuple(
+            self._runs[session].environment.everything() | attempts[0].comparable()
+            for (session, _), attempts in self._processes.get(key.identity, {}).items()
         )
 
     def judged(self, key: Key, statistic: Statistic = "median") -> tuple[Group, ...]:
@@ -256,7 +273,7 @@ class RunComparator(Comparator):
         """Every key measured, in the order of the runs."""
         return list(self._keys.values())
 
-    def _without(self, odd: tuple[OddSession, ...]) -> "RunComparator":
+    def _without(self, odd: Odd) -> "RunComparator":
         left = copy(self)
         left.odd = odd
         left._processes = {
@@ -270,9 +287,16 @@ class RunComparator(Comparator):
         return left
 
 
-def _is_spoiled(odd: Iterable[OddSession], identity: str, process: Process) -> bool:
+def _is_spoiled(odd: Odd, identity: str, process: Process) -> bool:
     (_, started, device), _ = process
-    return any(session.spoils(identity, device, started) for session in odd)
+    return (device, started) in _odd_days(odd, identity)
+
+
+def _odd_days(odd: Odd, identity: str) -> set[tuple[str, str]]:
+    """Return the devices and beginnings of the sessions that are strange in a test."""
+    return {
+        (session.device, session.started) for session, tests in odd.items() if identity in tests
+    }
 
 
 def _by_session(processes: dict[Process, float]) -> tuple[Group, ...]:
@@ -289,7 +313,6 @@ def reference_of(entry: Entry, source: str) -> Reference:
             Group(s.process_medians, s.device_uuid or "", s.started) for s in entry.sessions
         ),
         source=source,
-        environments=tuple(session.environment for session in entry.sessions),
         tolerance=entry.tolerance,
         achieved=frozenset(session.achieved for session in entry.sessions),
         clock_hz=typical_clock(session.clock_hz for session in entry.sessions),
@@ -417,7 +440,7 @@ def priors_of(entries: Iterable[Entry]) -> dict[str, Prior]:
     return {kind: prior_of(references, kind) for kind in priors()}
 
 
-def odd_among(references: Iterable[tuple[Key, Reference]]) -> tuple[OddSession, ...]:
+def odd_among(references: Iterable[tuple[Key, Reference]]) -> Odd:
     """Return the sessions that are strange in many tests; canaries are no tests."""
     tests = {key.identity: (key, groups.groups) for key, groups in references if not key.is_canary}
     return odd_sessions(
@@ -426,23 +449,21 @@ def odd_among(references: Iterable[tuple[Key, Reference]]) -> tuple[OddSession, 
     )
 
 
-def odd_in(entries: Iterable[Entry]) -> tuple[OddSession, ...]:
+def odd_in(entries: Iterable[Entry]) -> Odd:
     """Return the sessions that are strange in many entries."""
     tests = [entry for entry in entries if entry.kind == "measured"]
     return odd_among([(key_of_entry(entry), reference_of(entry, "")) for entry in tests])
 
 
-def leave_out(entry: Entry, odd: Iterable[OddSession]) -> Entry:
+def leave_out(entry: Entry, odd: Odd) -> Entry:
     """Return an entry without the odd sessions that are strange in it."""
     if entry.kind != "measured":
         return entry
-    name, strange = key_of_entry(entry).identity, list(odd)
+    days = _odd_days(odd, key_of_entry(entry).identity)
     sessions = tuple(
         session
         for session in entry.sessions
-        if not any(
-            each.spoils(name, session.device_uuid or "", session.started) for each in strange
-        )
+        if (session.device_uuid or "", session.started) not in days
     )
     return replace(entry, sessions=sessions)
 

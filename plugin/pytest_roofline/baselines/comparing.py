@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -14,20 +14,20 @@ from ..core.records import Measurement
 from ..core.rows import Row, badness
 from ..core.samples import CANARY, SIBLINGS
 from ..core.units import listed
-from ..core.verdicts import Kind
+from ..core.verdicts import Kind, Reference
 from ..core.work import Work, rate_suffix
 from ..kernel_gate.judging import compare_exact, known_by
 from ..stats.judgements import judgement_of
 from ..stats.key_results import judge_peak
 from ..stats.limits import Idle, Limit, Summed, floor_limits, gating_limits, roofline_limit
 from ..stats.looks import Looks
-from ..stats.odd_sessions import OddSession
-from ..stats.outlook import Policy, Reference
+from ..stats.outlook import Policy
 from ..stats.shared import Shared, Side, hold_shared
 from ..stats.spread import Prior, priors
-from ..stats.verdicts import Verdict, judge, other_mode, settle
+from ..stats.verdicts import Verdict, changes_between, judge, other_mode, settle
 from .comparators import (
     Comparator,
+    Odd,
     class_of_key,
     default_tolerance,
     find_reference,
@@ -59,7 +59,7 @@ class Comparison:
     lost: tuple[Row, ...] = ()
     together: Row | None = None
     unlike: bool = False
-    odd: tuple[OddSession, ...] = ()
+    odd: Odd = field(default_factory=dict)
 
     @property
     def everything(self) -> tuple[Row, ...]:
@@ -95,7 +95,8 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
         raise BadInput(_why_nothing(before, after))
     settled, shared = _verdicts(before, after, found, limits, tolerance)
     rows = [
-        _row(after, one, settled[one.key.identity], limits[one.key.identity][1]) for one in tests
+        _row(before, after, one, settled[one.key.identity], limits[one.key.identity][1])
+        for one in tests
     ]
     rows += _unfit_rows(before, after, set(settled), tolerance)
     only = [
@@ -210,14 +211,22 @@ def _only_before(before: Comparator, after: Comparator, keys: Sequence[Key]) -> 
     ]
 
 
-def _row(after: Comparator, one: _Pair, verdict: Verdict, idle: Sequence[Idle]) -> Row:
+def _row(
+    before: Comparator, after: Comparator, one: _Pair, verdict: Verdict, idle: Sequence[Idle]
+) -> Row:
     key, fresh, measured = one.key, one.fresh, after.measurement(one.key)
+    reference = verdict.reference
+    changed = (
+        changes_between(after.environments(key), before.environments(key))
+        if reference is not None
+        else ()
+    )
     judgement = judgement_of(
         verdict,
         after.label(key),
         name=key.name,
         test_id=measured.test_id if measured is not None else "",
-        environments=fresh.environments,
+        changed=changed,
         clock_hz=fresh.clock_hz,
     )
     return compared_row(key, _work(after, key), judgement, fresh.median_s, idle=tuple(idle))

@@ -8,11 +8,10 @@ from ..core.keys import Key, canonical, label_of
 from ..core.memory import OutOfMemory
 from ..core.rows import Row
 from ..core.units import format_seconds
-from ..core.verdicts import Kind
+from ..core.verdicts import Kind, Reference
 from ..core.work import Work
 from ..hardware import key_of
 from ..kernel_gate.judging import ExactKnown
-from ..stats.outlook import Reference
 from .comparators import Comparator, find_reference
 from .rows import memory_row
 

@@ -21,9 +21,9 @@ from ..core.errors import BadFile, BadInput, OtherHardware
 from ..core.facts import HardwareKey
 from ..core.keys import Key
 from ..core.units import moment
+from ..core.verdicts import Group, Reference, Spread
 from ..hardware import key_of
-from ..stats.outlook import Reference
-from ..stats.spread import PRIOR_FREEDOM, Group, Prior, Spread, priors, with_prior
+from ..stats.spread import PRIOR_FREEDOM, Prior, priors, with_prior
 from ..stats.stats import difference
 from .comparators import class_of_key, prior_of
 from .runs import Run, read_run
@@ -264,22 +264,22 @@ def _distance(run_id: str, group: Group, others: Sequence[Group], prior: Prior) 
     sessions is at least the prior, and what few of either tell is joined with it.
     """
     found = difference([group], others, prior)
-    freedom = found.process.freedom
+    freedom = found.process.degrees
     if freedom < MANY and not found.unequal:
         joined = difference([group], others, replace(prior, borrowed=True))
-        freedom = joined.process.freedom
+        freedom = joined.process.degrees
         found = max(found, joined, key=lambda one: one.process.value)
     held = sum(other.device == group.device for other in others) or len(others)
     session = _joined(found.session, prior.least_session(found.process.value))
     variance = found.error**2 + (session.value**2 - found.session.value**2) * (1 + 1 / held)
-    known = [freedom, session.freedom, found.device.freedom if found.device else math.inf]
+    known = [freedom, session.degrees, found.device.degrees if found.device else math.inf]
     # The least of all degrees of freedom: Satterthwaite's would count on a spread that came out small by luck.
     return Disagreement(run_id, found.estimate, found.estimate / math.sqrt(variance), min(known), 1)
 
 
 def _joined(session: Spread, assumed: float) -> Spread:
     """The spread between sessions that some sessions tell, with what is assumed as if as many more had told it."""
-    if math.isinf(session.freedom) or session.value <= assumed:
+    if session.freedom is None or session.value <= assumed:
         return Spread(assumed, "prior")
     # A verdict lets what the sessions tell stand alone where it is larger, with the freedom of both.
     return with_prior(session.value**2, session.freedom - PRIOR_FREEDOM, assumed, "estimated")

@@ -9,6 +9,7 @@ from ..core.facts import HardwareKey
 from ..core.keys import Key
 from ..core.records import Ceiling, rate
 from ..core.units import MIB, format_flops, format_rate
+from ..core.verdicts import Reference
 from ..core.work import Work, rate_suffix
 from ..hardware import (
     catalogue,
@@ -19,7 +20,6 @@ from ..hardware import (
     product_ceiling,
     product_like,
 )
-from ..stats.outlook import Reference
 from .files import key_of_entry
 
 # From so many bytes up a copy comes near the roof.

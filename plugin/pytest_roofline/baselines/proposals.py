@@ -148,7 +148,11 @@ def _without_odd(
     entries: Sequence[Entry], runs: Sequence[Run], accept_slower: bool
 ) -> tuple[list[Entry], list[str]]:
     """The entries without their odd sessions, and of each a line that says how to keep it."""
-    odd = [session for session in odd_in(entries) if not (accept_slower and session.change > 0)]
+    odd = {
+        session: tests
+        for session, tests in odd_in(entries).items()
+        if not (accept_slower and session.change > 0)
+    }
     paths = {(identity_of(run.header.environment), run.header.started): run.path for run in runs}
     lines = [
         f"{paths[session.device, session.started]}, {session.text}; "

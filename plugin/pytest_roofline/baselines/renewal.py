@@ -21,13 +21,13 @@ from typing import Any, Literal, TypeVar
 from ..core.entries import Baseline, Entry, ExactEntry, Renewal, Session
 from ..core.errors import BadInput
 from ..core.units import format_memory, format_percent, format_tolerance, listed, moment
-from ..core.verdicts import Kind
+from ..core.verdicts import Difference, Group, Kind
 from ..core.writing import alone
 from ..kernel_gate.recording import ExactChange, exact_changes
 from ..stats.key_results import judge_peak, moved_text
 from ..stats.outlook import WORTH_REPORTING, Policy
-from ..stats.spread import Group, Prior
-from ..stats.stats import CONFIDENCE, Difference, difference, growth
+from ..stats.spread import Prior
+from ..stats.stats import CONFIDENCE, bound_of, difference, growth, p_slower_than
 from ..stats.verdicts import judge, other_mode
 from .comparators import class_of_key, default_tolerance, priors_of, reference_of
 from .files import baseline_of, key_of_entry, write_baseline
@@ -275,7 +275,7 @@ def _why_anew(fresh: Sequence[Session], before: Entry, tolerance: float, prior: 
     if verdict.kind is Kind.IMPROVED:
         return f"IMPROVED {format_percent(change)}"
     # The mirror image of IMPROVED, so that chance loosens a baseline as often as it tightens it.
-    surely_slower = found.estimate - found.bound(CONFIDENCE) > math.log1p(tolerance)
+    surely_slower = found.estimate - bound_of(found, CONFIDENCE) > math.log1p(tolerance)
     return f"slower {format_percent(change)}" if surely_slower else ""
 
 
@@ -294,7 +294,7 @@ def _anchored(
         return replace(after, anchor=(), renewals=()), ""
     tolerance = after.tolerance or default_tolerance(key_of_entry(before))
     worth = math.log1p(WORTH_REPORTING * tolerance)
-    slower = found.estimate > math.log1p(tolerance) and found.p_slower_than(worth) <= FALSE_CREEP
+    slower = found.estimate > math.log1p(tolerance) and p_slower_than(found, worth) <= FALSE_CREEP
     # The anchor of a young entry grows: one session alone is known too little.
     older = () if slower else anchor
     kept = tuple({session.run_id: session for session in (*older, *_in_order(fresh))}.values())[

@@ -18,12 +18,11 @@ from ..core.errors import BadInput
 from ..core.groups import grouped
 from ..core.keys import Key
 from ..core.rows import Row, badness
-from ..core.verdicts import Kind
+from ..core.verdicts import Difference, Kind, Spread
 from ..hardware import identity_of
 from ..stats.judgements import judgement_of
 from ..stats.looks import WORTHWHILE
-from ..stats.spread import LEAST_SPREAD, UNBELIEVED, Prior, Spread, borrow, priors
-from ..stats.stats import Difference
+from ..stats.spread import LEAST_SPREAD, UNBELIEVED, Prior, borrow, priors
 from ..stats.verdicts import (
     Verdict,
     changed_environment,

@@ -1,7 +1,7 @@
 """A result as a row: the numbers worked out once, for all that show them."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import geometric_mean, stdev
 from typing import Any
@@ -16,9 +16,9 @@ from ..core.verdicts import Kind
 from ..core.work import Work, rate_unit
 from ..stats.judgements import judgement_of
 from ..stats.key_results import KeyResults
-from ..stats.odd_sessions import OddSession
 from ..stats.stats import CONFIDENCE, growth
 from ..stats.verdicts import Verdict
+from .comparators import Odd
 
 # What all tests are called where they were judged as if they were one.
 TOGETHER = "all tests together"
@@ -151,10 +151,10 @@ def together_row(verdict: Verdict) -> Row:
     return Row(**columns, parameters={}, metric=TIME, unit="s", judgement=judgement)
 
 
-def odd_behind(odd: Iterable[OddSession], rows: Sequence[Row]) -> tuple[OddSession, ...]:
+def odd_behind(odd: Odd, rows: Sequence[Row]) -> Odd:
     """Return the odd sessions that were set aside in some of the rows."""
     names = {row.key.identity for row in rows if row.key is not None}
-    return tuple(session for session in odd if names & session.tests)
+    return {session: tests for session, tests in odd.items() if names & tests}
 
 
 def kernel_row(

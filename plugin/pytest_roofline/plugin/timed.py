@@ -17,18 +17,17 @@ from ..core.keys import Key
 from ..core.records import Measurement
 from ..core.rows import FAILED, Row
 from ..core.samples import CANARY, OVERSUBSCRIBED, PROFILED, SIBLINGS
-from ..core.verdicts import Kind
+from ..core.verdicts import Group, Kind, Reference
 from ..report.published import figure_texts
 from ..report.verdicts import remarks
 from ..stats.judgements import judgement_of
 from ..stats.key_results import KeyResults, LostRound, judge_peak
 from ..stats.limits import Idle, Limit, Summary
 from ..stats.looks import Looks
-from ..stats.outlook import Policy, Reference
+from ..stats.outlook import Policy
 from ..stats.shared import Shared, Side, hold_shared
 from ..stats.siblings import Sibling, judge_sibling, unless_busy
-from ..stats.spread import Group
-from ..stats.verdicts import Verdict, default_looks, judge, settle
+from ..stats.verdicts import Verdict, changes_between, default_looks, judge, settle
 from .device_under_test import DeviceUnderTest
 from .results import Results
 from .settings import Options
@@ -264,7 +263,7 @@ class TimedResults(Results):
             standing.label,
             name=standing.key.name,
             test_id=standing.test_id,
-            environments=(self._under_test.environment.everything() | standing.comparable(),),
+            changed=self._changed(standing) if verdict.reference is not None else (),
             clock_hz=standing.samples.clock_hz,
         )
         odd = verdict.reference.odd if verdict.reference is not None else ()
@@ -275,6 +274,11 @@ class TimedResults(Results):
         )
         row = timed_row(trial.measurements, judgement, standing=standing, **facts)
         return replace(row, judgement=replace(judgement, published=figure_texts(row)))
+
+    def _changed(self, standing: Measurement) -> tuple[str, ...]:
+        """Return what differs from the environments behind the baseline of a measurement."""
+        now = self._under_test.environment.everything() | standing.comparable()
+        return changes_between([now], self._under_test.comparator.environments(standing.key))
 
     def _left_out(
         self, trial: KeyResults, standing: Measurement, verdict: Verdict

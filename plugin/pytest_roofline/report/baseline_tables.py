@@ -23,10 +23,11 @@ from ..core.units import (
     format_seconds,
     printable,
 )
+from ..core.verdicts import Spread
 from ..core.work import rate_suffix
 from ..kernel_gate.recording import ExactChange
 from ..stats.limits import value_text
-from ..stats.spread import ENOUGH_SESSIONS, Spread
+from ..stats.spread import ENOUGH_SESSIONS
 from .published import figure_text
 from .tables import TextTable, render
 

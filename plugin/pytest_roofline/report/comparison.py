@@ -1,6 +1,6 @@
 """What `roofline compare` says beside its table, and a staged rollout, judged; as text and for a machine."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean, geometric_mean, median
 from typing import Any
 
@@ -12,11 +12,10 @@ from ..baselines.rows import odd_behind
 from ..baselines.runs import Run
 from ..core.rows import TIME, Row, plain
 from ..core.units import count, format_percent, format_seconds, listed, printable
-from ..core.verdicts import Kind
+from ..core.verdicts import Kind, OddSession
 from ..hardware import identity_of
 from ..stats.judgements import common_shift
 from ..stats.looks import ENOUGH_KNOWN
-from ..stats.odd_sessions import OddSession
 from ..stats.stats import growth
 from ..stats.verdicts import span_text
 from .overview import changed_texts, clock_line, device_line, shift_line, together_text
@@ -102,7 +101,7 @@ def comparison_as_json(compared: Comparison) -> list[dict[str, Any]]:
     ]
 
 
-def _more(row: Row, moved: float | None, odd: Sequence[OddSession]) -> dict[str, Any]:
+def _more(row: Row, moved: float | None, odd: Iterable[OddSession]) -> dict[str, Any]:
     """What a comparison says of a time beside its columns.
 
     Args:

@@ -1,14 +1,13 @@
 """Sentences about a run as a whole: a shift of all tests, what changed, what it could have seen."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..core.rows import Row
 from ..core.units import format_bytes, format_percent, format_tolerance, listed, printable
-from ..core.verdicts import Kind
+from ..core.verdicts import Kind, OddSession
 from ..stats.curves import CurveVerdict
 from ..stats.judgements import clock_change, common_shift, could_have_seen, modes
-from ..stats.odd_sessions import OddSession
 from ..stats.stats import CONFIDENCE, growth
 from ..stats.verdicts import span_text as bounds_text
 from .words import odd_lines, span_text
@@ -17,7 +16,7 @@ from .words import odd_lines, span_text
 MOST_NAMED = 3
 
 
-def overview_lines(rows: Sequence[Row], odd: Sequence[OddSession] = ()) -> list[str]:
+def overview_lines(rows: Sequence[Row], odd: Iterable[OddSession] = ()) -> list[str]:
     """A shift of the whole suite, slowdowns that the clock explains, and what changed: once, ahead of the tests.
 
     Args:

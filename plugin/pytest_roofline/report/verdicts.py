@@ -7,9 +7,8 @@ from ..core.facts import Finding
 from ..core.judgements import Judgement
 from ..core.rows import Row
 from ..core.units import count, format_percent, format_seconds, format_tolerance, printable
-from ..core.verdicts import Kind
+from ..core.verdicts import Kind, OddSession
 from ..stats.judgements import ClockChange, Modes, clock_change, modes
-from ..stats.odd_sessions import OddSession
 from ..stats.stats import CONFIDENCE, growth
 from .words import figure, limit_text, odd_lines, span_text
 

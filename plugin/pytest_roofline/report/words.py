@@ -19,10 +19,10 @@ from ..core.units import (
     printable,
     three_digits,
 )
+from ..core.verdicts import OddSession
 from ..core.work import rate_suffix
 from ..hardware import is_arithmetic
 from ..kernel_gate.text import changes_text
-from ..stats.odd_sessions import OddSession
 
 # Below this a link's rate says more about its latency; the time is shown instead.
 RATE_FROM_BYTES = 16 * MIB

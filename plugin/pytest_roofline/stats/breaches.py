@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..core.units import count, format_tolerance
+from ..core.verdicts import Group, Spread
 from .limits import Limit
 from .looks import FEWEST_RED, MOST_ROUNDS, WORTHWHILE, Looks, needs_processes
 from .outlook import PLAY
-from .spread import Group, Prior, Spread, sittings, within
+from .spread import Prior, sittings, within
 from .stats import CONFIDENCE, centre_of, quantile, spreads_of
 
 # A first process is sure by itself where it would be with processes so many times as far apart as is assumed: half the
@@ -96,7 +97,7 @@ def _hold(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Bre
         limit=limit,
         estimate=centre.value - math.log(limit.seconds),
         error=math.sqrt(within_s + between_s),
-        freedom=process.freedom,
+        freedom=process.degrees,
         process=process,
         processes=centre.processes,
         sessions=len(new),

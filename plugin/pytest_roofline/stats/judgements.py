@@ -2,15 +2,15 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, geometric_mean, median
 
 from ..core.judgements import Judgement, SessionRecord, SpreadRecord
+from ..core.verdicts import Spread
 from .outlook import WORTH_REPORTING
-from .spread import Spread
-from .verdicts import Verdict, changed_environment
+from .verdicts import Verdict
 
 
 def judgement_of(
@@ -19,15 +19,11 @@ def judgement_of(
     *,
     name: str = "",
     test_id: str = "",
-    environments: tuple[Mapping[str, str], ...] = (),
+    changed: tuple[str, ...] = (),
     clock_hz: float | None = None,
 ) -> Judgement:
     """Everything that was said of a measurement, and what it rests on; `remarks` and `published` are for who knows."""
     found, reference, limit = verdict.difference, verdict.reference, verdict.limit
-    before = reference.environments if reference is not None else ()
-    changes = (
-        change for facts in environments for change in changed_environment(dict(facts), before)
-    )
     return Judgement(
         test_id=test_id,
         label=label,
@@ -38,7 +34,7 @@ def judgement_of(
         estimate=verdict.estimate,
         interval=verdict.interval,
         error=found.error if found else None,
-        freedom=_finite(found.freedom) if found else None,
+        freedom=found.freedom if found else None,
         p=verdict.p,
         p_adjusted=verdict.p_adjusted,
         mde=verdict.mde,
@@ -61,7 +57,7 @@ def judgement_of(
         new_medians_s=verdict.new_medians_s,
         clock_hz=clock_hz,
         shift=reference.shift if reference else 0.0,
-        changed=tuple(dict.fromkeys(changes)),
+        changed=changed,
         limit=limit.kind if limit else "",
         limit_source=limit.whose if limit else "",
         siblings=verdict.siblings,
@@ -72,11 +68,7 @@ def judgement_of(
 
 
 def _spread(spread: Spread) -> SpreadRecord:
-    return SpreadRecord(spread.value, spread.origin, _finite(spread.freedom))
-
-
-def _finite(freedom: float) -> float | None:
-    return None if math.isinf(freedom) else freedom
+    return SpreadRecord(spread.value, spread.origin, spread.freedom)
 
 
 # Of fewer tests nobody can say that all of them moved.

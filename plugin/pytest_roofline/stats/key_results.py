@@ -14,10 +14,8 @@ from ..core.keys import Key
 from ..core.records import Measurement
 from ..core.samples import MOST_EXCLUDED
 from ..core.units import MIB, format_memory, format_percent
-from ..core.verdicts import Kind
+from ..core.verdicts import Group, Kind, Reference
 from .limits import Summary, exact, process_s
-from .outlook import Reference
-from .spread import Group
 from .verdicts import other_mode
 
 # A number that could not be trusted so often will not be the next time.

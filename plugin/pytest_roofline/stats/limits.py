@@ -16,6 +16,7 @@ from ..core.facts import Gpu
 from ..core.records import Ceiling, Measurement
 from ..core.samples import Samples
 from ..core.units import format_tolerance
+from ..core.verdicts import Group
 from ..core.work import RATE_UNITS, Work, rate_suffix
 from ..hardware import (
     collective_ceiling,
@@ -24,7 +25,7 @@ from ..hardware import (
     is_large,
     product_like,
 )
-from .spread import Group, class_of
+from .spread import class_of
 
 MEDIANS_ONLY = "it does not hold for the median, and a baseline file holds medians only"
 BATCHED = "it holds for the fastest single call, and a sample here is the mean of several calls"

@@ -4,7 +4,6 @@ What all tests share in a session is `shared`'s business and goes out first: a s
 not odd. What is left of a session is held against the other sessions of its device, test by test.
 """
 
-import datetime
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -14,13 +13,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from ..core.units import format_day, moment
+from ..core.verdicts import Group, OddSession
 from .spread import (
     ENOUGH_SESSIONS,
     NORMAL_DEVIATION,
     STRANGE,
     STRANGE_DEVIATIONS,
-    Group,
     priors,
     within,
 )
@@ -40,41 +38,12 @@ MIDDLE = (0.4, 0.5, 0.6)
 WIDE = math.log1p(STRANGE["device"])
 
 
-@dataclass(frozen=True, slots=True)
-class OddSession:
-    """A session that is strange in many tests, all in one direction.
-
-    Args:
-        device: the device's UUID; empty where there is none.
-        started: when the session began, ISO 8601.
-        tests: the names of those in which it is strange.
-        measured: how many tests of the session can be compared with other sessions.
-        change: of the strange tests, the median share of time by which they differ from the other sessions.
-    """
-
-    device: str
-    started: str
-    tests: frozenset[str]
-    measured: int
-    change: float
-
-    def spoils(self, test: str, device: str, started: str) -> bool:
-        """Return whether this is the session, and strange in the test."""
-        return test in self.tests and (device, started) == (self.device, self.started)
-
-    @property
-    def text(self) -> str:
-        """`session of 3 Nov: 110 of 221 tests 20 % slower`."""
-        time, now = moment(self.started), datetime.datetime.now(datetime.UTC)
-        day = format_day(time, now) if time is not None else self.started
-        by, word = f"{abs(self.change) * 100:.0f} %", "slower" if self.change > 0 else "faster"
-        return f"session of {day}: {len(self.tests)} of {self.measured} tests {by} {word}"
-
-
 def odd_sessions(
     tests: Mapping[str, Sequence[Group]], classes: Mapping[str, str]
-) -> tuple[OddSession, ...]:
+) -> dict[OddSession, frozenset[str]]:
     """Return the sessions that are strange in many tests, of each device those with the most tests first.
+
+    Each comes with the names of these tests.
 
     A test has one strange session at most, and three or more to begin with: without it two are left.
 
@@ -83,16 +52,16 @@ def odd_sessions(
         classes: by name, the class of a test, `device` or `host`.
     """
     devices = dict.fromkeys(group.device for groups in tests.values() for group in groups)
-    return tuple(odd for device in devices for odd in _odd_on(device, tests, classes))
+    return dict(odd for device in devices for odd in _odd_on(device, tests, classes))
 
 
 def _odd_on(
     device: str, tests: Mapping[str, Sequence[Group]], classes: Mapping[str, str]
-) -> list[OddSession]:
-    """Return the odd sessions of a device."""
+) -> list[tuple[OddSession, frozenset[str]]]:
+    """Return the odd sessions of a device, each with the tests in which it is strange."""
     sessions = {name: _by_session(device, groups) for name, groups in tests.items()}
     left = {name: mine for name, mine in sessions.items() if len(mine) >= ENOUGH_SESSIONS}
-    odd = []
+    odd: list[tuple[OddSession, frozenset[str]]] = []
     # Tests that were recorded on other days than the first have a table of their own.
     while len(left) >= FEWEST_STRANGE:
         table = _Levels.of(left, classes)
@@ -148,16 +117,16 @@ class _Levels:
             error=np.array([_error(list(tests[name].values())) for name in names]),
         )
 
-    def odd_sessions(self, device: str) -> list[OddSession]:
+    def odd_sessions(self, device: str) -> list[tuple[OddSession, frozenset[str]]]:
         """Return the odd sessions, those with the most tests first; none where more look odd than can be."""
         places = range(len(self.sessions))
-        odd = [session for place in places if (session := self._odd(device, place)) is not None]
+        odd = [pair for place in places if (pair := self._odd(device, place)) is not None]
         known = int(np.sum(np.any(~np.isnan(self.level), axis=0)))
         most = min(MOST_ODD, max(1, known // MOST_ODD_IN))
-        return sorted(odd, key=lambda session: -len(session.tests)) if len(odd) <= most else []
+        return sorted(odd, key=lambda pair: -pair[0].strange) if len(odd) <= most else []
 
-    def _odd(self, device: str, place: int) -> OddSession | None:
-        """Return the session in a column, where it is strange in many tests."""
+    def _odd(self, device: str, place: int) -> tuple[OddSession, frozenset[str]] | None:
+        """Return the session in a column with its strange tests, where there are many."""
         others = np.delete(self.level, place, axis=1)
         low, high = np.nanmin(others, axis=1), np.nanmax(others, axis=1)
         gaps = np.stack([self.level[:, place] - high, low - self.level[:, place]])
@@ -169,13 +138,14 @@ class _Levels:
         if mine.sum() < FEWEST_STRANGE or mine.sum() * ONE_IN < measured:
             return None
         away = (self.level[:, place] - np.nanmedian(others, axis=1))[mine]
-        return OddSession(
+        session = OddSession(
             device=device,
             started=self.sessions[place],
-            tests=frozenset(itertools.compress(self.tests, mine)),
+            strange=int(mine.sum()),
             measured=measured,
             change=growth(float(np.median(away))),
         )
+        return session, frozenset(itertools.compress(self.tests, mine))
 
     def _far(self) -> Floats:
         """Return of each test the least distance that is strange, in log seconds."""

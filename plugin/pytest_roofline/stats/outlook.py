@@ -4,11 +4,11 @@ The statistics are those of `stats` and `spread`, the chances of error those of 
 """
 
 import math
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from ..core.errors import MOST_TOLERANCE, WIDE_TOLERANCE
 from ..core.units import format_percent, format_tolerance
+from ..core.verdicts import Difference, Reference
 from .looks import (
     FALSE_RED,
     FEWEST_TESTS,
@@ -17,9 +17,8 @@ from .looks import (
     Looks,
     needs_processes,
 )
-from .odd_sessions import OddSession
-from .spread import ENOUGH_SESSIONS, Group, Prior, priors, sittings
-from .stats import CONFIDENCE, Difference, foreseen, growth, quantile
+from .spread import ENOUGH_SESSIONS, Prior, priors, sittings
+from .stats import CONFIDENCE, foreseen, growth, interval_of, quantile
 
 # By class of benchmark: what a host's copies scatter by, nobody can judge finer.
 DEFAULT_TOLERANCES = {"device": 0.05, "host": 0.15}
@@ -31,59 +30,6 @@ POWER = 0.8
 PLAY = 1.0
 # Fewer standard errors from the tolerance than this, and more processes alone will not tell.
 NEAR = 3.0
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """What a measurement is compared with: the processes of its sessions, and where they come from.
-
-    Args:
-        clock_hz: the median clock of the sessions that know theirs.
-        moved: the groups as they would be in the new session, where all tests of it moved together (`shared`); none
-            where they did not.
-        shift: by how much that makes this test slower, in log seconds.
-        odd: the sessions that were set aside, which `groups` no longer hold.
-    """
-
-    groups: tuple[Group, ...]
-    source: str
-    environments: tuple[dict[str, str], ...] = ()
-    tolerance: float | None = None
-    achieved: frozenset[tuple[str, ...]] = frozenset()
-    clock_hz: float | None = None
-    moved: tuple[Group, ...] = ()
-    shift: float = 0.0
-    peak_bytes: int | None = None
-    odd: tuple[OddSession, ...] = ()
-
-    @property
-    def medians_s(self) -> tuple[float, ...]:
-        """Every process's median, in seconds."""
-        return tuple(value for group in self.groups for value in group.medians_s)
-
-    @property
-    def devices(self) -> int:
-        """How many devices stand behind it; those that are not told count as one."""
-        return len({group.device for group in self.groups})
-
-    @property
-    def median_s(self) -> float:
-        """The geometric mean of the processes' medians: the centre of the comparison."""
-        return math.exp(
-            math.fsum(math.log(value) for value in self.medians_s) / len(self.medians_s)
-        )
-
-    @property
-    def behind(self) -> str:
-        """`15 processes of 3 sessions on 2 devices`."""
-        processes, sessions = len(self.medians_s), len(self.groups)
-        text = f"{processes} process{'es' * (processes > 1)} of {sessions} session{'s' * (sessions > 1)}"
-        return text + (f" on {self.devices} devices" if self.devices > 1 else "")
-
-    def on(self, devices: Collection[str]) -> Sequence[Group]:
-        """The sessions on these devices, where there are some; else all."""
-        groups = self.moved or self.groups
-        return [group for group in groups if group.device in devices] or groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +45,7 @@ class Policy:
 def detectable(found: Difference) -> float:
     """The minimum detectable effect, as a share of time: found 80 times in 100 at the 1 % level."""
     return growth(
-        (quantile(CONFIDENCE, found.freedom) + quantile(POWER, found.freedom)) * found.error
+        (quantile(CONFIDENCE, found.degrees) + quantile(POWER, found.degrees)) * found.error
     )
 
 
@@ -192,7 +138,8 @@ class Outlook:
         """What an open test may be, and what would decide it."""
         found, count = self.found, self.count
         low, high = (
-            format_percent(growth(bound)).removesuffix(" %") for bound in found.interval(CONFIDENCE)
+            format_percent(growth(bound)).removesuffix(" %")
+            for bound in interval_of(found, CONFIDENCE)
         )
         processes = f"{count} process{'es' * (count > 1)} ({_share(found.process.value)} apart: {found.process.origin})"
         said = f"may be {low} to {high} % after {processes}"
@@ -222,7 +169,7 @@ class Outlook:
     @property
     def _remedy(self) -> str:
         """What would decide: processes while they help, else a better baseline."""
-        found, behind = self.found, self.reference.behind
+        found, behind = self.found, _behind(self.reference)
         for processes in WORTHWHILE:
             if processes > self.count and self._decides(processes):
                 return needs_processes(processes)
@@ -236,6 +183,15 @@ class Outlook:
         if error * NEAR > abs(found.estimate - self.limit):
             return f"the baseline has only {behind}, too few this near the tolerance: record more"
         return f"needs more sessions and processes behind the baseline (there are {behind})"
+
+
+def _behind(reference: Reference) -> str:
+    """Return `15 processes of 3 sessions on 2 devices`."""
+    processes, sessions = len(reference.medians_s), len(reference.groups)
+    text = (
+        f"{processes} process{'es' * (processes > 1)} of {sessions} session{'s' * (sessions > 1)}"
+    )
+    return text + (f" on {reference.devices} devices" if reference.devices > 1 else "")
 
 
 def _share(value: float) -> str:

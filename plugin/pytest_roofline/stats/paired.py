@@ -10,6 +10,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean
 from typing import Literal
 
@@ -18,11 +19,11 @@ import numpy.typing as npt
 from scipy import special
 
 from ..core.units import format_percent
-from ..core.verdicts import Kind
+from ..core.verdicts import Difference, Kind, Spread
 from .looks import FALSE_RED, FEWEST_TESTS, LATER_LEVELS, WORTHWHILE
 from .outlook import WORTH_REPORTING, detectable
-from .spread import LEAST_SPREAD, Prior, Spread, borrow, priors, with_lent
-from .stats import CONFIDENCE, Difference, growth, quantile
+from .spread import LEAST_SPREAD, Prior, borrow, priors, with_lent
+from .stats import CONFIDENCE, bound_of, growth, interval_of, p_slower_than, quantile
 from .verdicts import Verdict, kind_unless_red, settle, span_text, would_decide
 
 Floats = npt.NDArray[np.float64]
@@ -263,17 +264,17 @@ def _judge(
 ) -> Verdict:
     """All but REGRESSED, which follows from all tests together."""
     found, blocks = _difference(told, lent), told.blocks
-    p = found.p_slower_than(math.log1p(WORTH_REPORTING * tolerance))
+    p = p_slower_than(found, math.log1p(WORTH_REPORTING * tolerance))
     kind = Kind.INCONCLUSIVE
     if blocks >= min(FEWEST_BLOCKS, looks.most):
-        kind = kind_unless_red(found.estimate, found.bound, tolerance, LATER_LEVELS)
+        kind = kind_unless_red(found.estimate, partial(bound_of, found), tolerance, LATER_LEVELS)
     if kind is Kind.IMPROVED and blocks < fewest:
         kind = Kind.INCONCLUSIVE
     return Verdict(
         kind=kind,
         tolerance=tolerance,
         estimate=found.estimate,
-        interval=found.interval(CONFIDENCE),
+        interval=interval_of(found, CONFIDENCE),
         p=p,
         p_spent=min(1.0, p / looks.share(fewest)) if blocks >= fewest else 1.0,
         difference=found,
@@ -309,7 +310,7 @@ def _may_decide(verdict: Verdict, told: _Told, looks: _Looks, fewest: int, tests
     if blocks < FEWEST_BLOCKS:
         return True
     error = found.error * math.sqrt(told.design.worth / (A_SIDE * most))
-    freedom = found.freedom + 3 * (most - blocks)
+    freedom = found.degrees + 3 * (most - blocks)
     play = PLAY * math.sqrt(max(0.0, found.error**2 - error**2))
     limit, worthy = math.log1p(verdict.tolerance), math.log1p(WORTH_REPORTING * verdict.tolerance)
     fastest, slowest = found.estimate - play, found.estimate + play

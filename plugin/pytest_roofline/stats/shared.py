@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.units import format_percent
-from ..core.verdicts import Kind
+from ..core.verdicts import Group, Kind, Reference
 from .looks import Looks
-from .outlook import Policy, Reference
-from .spread import ENOUGH_SESSIONS, Group, Prior, priors, sittings
+from .outlook import Policy
+from .spread import ENOUGH_SESSIONS, Prior, priors, sittings
 from .stats import growth
 from .verdicts import Verdict, default_looks, judge
 

@@ -16,6 +16,7 @@ from statistics import fmean, median
 from scipy import special
 
 from ..core.units import moment
+from ..core.verdicts import Group, Spread
 
 # Degrees of freedom that an assumed spread is worth: it is a guess, and the verdict must not lean on it as on a fact.
 PRIOR_FREEDOM = 4.0
@@ -48,34 +49,6 @@ STRANGE_DEVIATIONS = 4.0
 MOST_BORROWED = 10.0
 # Of a normal distribution, the standard deviation by the median absolute deviation.
 NORMAL_DEVIATION = 1.4826
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """The processes of one session on one device: their medians in seconds.
-
-    Args:
-        device: the device's UUID; empty where there is none, as on a CPU, or it is not told.
-        started: when the session began, ISO 8601; empty is unknown.
-    """
-
-    medians_s: tuple[float, ...]
-    device: str = ""
-    started: str = ""
-
-    @property
-    def logs(self) -> list[float]:
-        """The log-medians."""
-        return [math.log(value) for value in self.medians_s]
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """A standard deviation of log seconds, where it comes from, and its degrees of freedom; infinite is known."""
-
-    value: float
-    origin: str
-    freedom: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +91,7 @@ class Prior:
             return replace(self, borrowed=False)
         total = self.total
         return replace(
-            self, process=total.value, freedom=total.freedom, origin=total.origin, borrowed=True
+            self, process=total.value, freedom=total.degrees, origin=total.origin, borrowed=True
         )
 
 

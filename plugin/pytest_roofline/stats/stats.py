@@ -11,6 +11,7 @@ from statistics import fmean
 
 from scipy import special
 
+from ..core.verdicts import Difference, Group, Spread, finite_or_infinite
 from .spread import (
     ASSUMED_SESSION,
     ENOUGH_SESSIONS,
@@ -18,9 +19,7 @@ from .spread import (
     LEAST_SPREAD,
     PRIOR_FREEDOM,
     TOLD_APART,
-    Group,
     Prior,
-    Spread,
     between_sessions,
     sittings,
     with_lent,
@@ -34,51 +33,22 @@ CONFIDENCE = 0.99
 MOST_LOGS = 14.0
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """How much slower one side is than the other, in log seconds; positive is slower.
+def bound_of(found: Difference, confidence: float) -> float:
+    """Return half the width of a one-sided bound at `confidence`, to add to or take from the estimate."""
+    return quantile(confidence, found.degrees) * found.error
 
-    Args:
-        freedom: of the t distribution that goes with it; infinite is the normal one.
-        process: the spread between processes; of the new ones where the sides differ in it.
-        device: the spread between devices; None where the same device is on both sides, or nothing tells them apart.
-        paired: whether the reference holds this very device, and only that part of it was used.
-        unequal: whether the new processes spread more than the reference's of too few sittings.
-        hidden: the spread between sessions that further processes of the same session do not make smaller, and that
-            `process` holds as long as there is one of them.
-        parts: the parts of its variance that are estimated, each with its degrees of freedom; first that of the new
-            processes.
-        new_s: centre of the new side, in seconds; `reference_s` that of the part of the reference that was used.
-    """
 
-    estimate: float
-    error: float
-    freedom: float
-    process: Spread
-    session: Spread
-    new_s: float
-    reference_s: float
-    device: Spread | None = None
-    paired: bool = False
-    unequal: bool = False
-    hidden: float = 0.0
-    parts: tuple[tuple[float, float], ...] = ()
+def interval_of(found: Difference, confidence: float) -> tuple[float, float]:
+    """Return a two-sided interval of the difference, in log seconds."""
+    half = bound_of(found, (1 + confidence) / 2)
+    return found.estimate - half, found.estimate + half
 
-    def bound(self, confidence: float) -> float:
-        """Half the width of a one-sided bound at `confidence`, to add to or take from the estimate."""
-        return quantile(confidence, self.freedom) * self.error
 
-    def interval(self, confidence: float) -> tuple[float, float]:
-        """A two-sided interval of the difference."""
-        half = self.bound((1 + confidence) / 2)
-        return self.estimate - half, self.estimate + half
-
-    def p_slower_than(self, shift: float) -> float:
-        """One-sided p of "no more than `shift` slower"."""
-        score = (shift - self.estimate) / self.error
-        return float(
-            special.ndtr(score) if math.isinf(self.freedom) else special.stdtr(self.freedom, score)
-        )
+def p_slower_than(found: Difference, shift: float) -> float:
+    """Return the one-sided p of "no more than `shift` log seconds slower"."""
+    score = (shift - found.estimate) / found.error
+    known = math.isinf(found.degrees)
+    return float(special.ndtr(score) if known else special.stdtr(found.degrees, score))
 
 
 def times_as_fast(
@@ -89,7 +59,7 @@ def times_as_fast(
     As in a verdict, of what few processes do not show the class of benchmark is assumed.
     """
     found = difference([Group(tuple(new_s))], [Group(tuple(reference_s))], prior)
-    low, high = found.interval(CONFIDENCE)
+    low, high = interval_of(found, CONFIDENCE)
     return math.exp(-found.estimate), math.exp(-high), math.exp(-low)
 
 
@@ -140,23 +110,23 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
     new_centre, old_centre = centre_of(new), centre_of(held)
     sessions = 1 / new_centre.sessions + (0 if spreads.alone else 1 / old_centre.sessions)
     parts = [
-        (spreads.new.value**2 / new_centre.processes, spreads.new.freedom),
-        (spreads.process.value**2 / old_centre.processes, spreads.process.freedom),
+        (spreads.new.value**2 / new_centre.processes, spreads.new.degrees),
+        (spreads.process.value**2 / old_centre.processes, spreads.process.degrees),
     ]
     if spreads.new is spreads.process:
-        parts = [(math.fsum(part for part, _ in parts), spreads.process.freedom)]
+        parts = [(math.fsum(part for part, _ in parts), spreads.process.degrees)]
     device = None
     if not same:
         device = device_spread(held, prior)
-        parts.append((device.value**2 * (new_centre.device + old_centre.device), device.freedom))
+        parts.append((device.value**2 * (new_centre.device + old_centre.device), device.degrees))
     session = spreads.session.value**2 * sessions
     variance = math.fsum(part for part, _ in parts) + session
     # What is taken as known of sessions costs no degrees of freedom.
-    parts.append((session - spreads.known**2 * sessions, spreads.session.freedom))
+    parts.append((session - spreads.known**2 * sessions, spreads.session.degrees))
     return Difference(
         estimate=new_centre.value - old_centre.value,
         error=math.sqrt(variance),
-        freedom=_freedom(variance, parts),
+        freedom=_known_as_none(_freedom(variance, parts)),
         process=spreads.new,
         session=spreads.session,
         new_s=math.exp(new_centre.value),
@@ -165,7 +135,7 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
         paired=same and devices != {""},
         unequal=spreads.new is not spreads.process,
         hidden=spreads.hidden,
-        parts=tuple(parts),
+        parts=tuple((part, _known_as_none(freedom)) for part, freedom in parts),
     )
 
 
@@ -173,6 +143,11 @@ def _freedom(variance: float, parts: Sequence[tuple[float, float]]) -> float:
     """Return Satterthwaite's degrees of freedom of a variance with these estimated parts."""
     doubt = math.fsum(part**2 / freedom for part, freedom in parts)
     return variance**2 / doubt if doubt else math.inf
+
+
+def _known_as_none(freedom: float) -> float | None:
+    """Return degrees of freedom as a record holds them."""
+    return None if math.isinf(freedom) else freedom
 
 
 def _new_sessions(new: Sequence[Group]) -> tuple[Group, ...]:
@@ -249,7 +224,7 @@ def _of_single_processes(new: Sequence[Group], reference: Sequence[Group], prior
         return Spreads(pooled, pooled, session, hidden=0.0 if separate else least, alone=True)
     new_square = max(LEAST_SPREAD**2, new_squares / new_freedom)
     session = Spread(least, f"estimated, {len(reference)} sessions", total.freedom)
-    if special.fdtrc(total.freedom, new_freedom, total.value**2 / new_square) < TOLD_APART:
+    if special.fdtrc(total.degrees, new_freedom, total.value**2 / new_square) < TOLD_APART:
         rest = math.sqrt(max(0.0, total.value**2 - new_square))
         session = replace(session, value=max(least, rest))
     return Spreads(pooled, pooled, session, known=least, alone=True)
@@ -291,7 +266,7 @@ def foreseen(now: Difference, count: int, processes: int) -> tuple[float, float]
     less = now.process.value**2 * (1 / processes - 1 / count)
     hidden = now.hidden**2 if further > 0 else 0.0
     variance = max(now.error**2 + less + hidden, 1e-12)
-    (part, freedom), *others = now.parts
+    (part, freedom), *others = ((part, finite_or_infinite(freedom)) for part, freedom in now.parts)
     return math.sqrt(variance), _freedom(variance, [(part + less, freedom + further), *others])
 
 

@@ -5,15 +5,16 @@ alone; `settle` then looks at all tests of a run.
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean
 
 from ..core.facts import known_of
 from ..core.judgements import PeakJudgement
 from ..core.samples import HEAD
 from ..core.units import format_percent
-from ..core.verdicts import Kind
+from ..core.verdicts import Difference, Group, Kind, Reference
 from .breaches import Breach, hold, may_decide, open_reason
 from .limits import Limit
 from .looks import (
@@ -29,9 +30,9 @@ from .looks import (
     fewest_red,
     red_at_once,
 )
-from .outlook import WORTH_REPORTING, Outlook, Policy, Reference, detectable
-from .spread import ENOUGH_SESSIONS, Group, Prior, sittings, within
-from .stats import CONFIDENCE, Difference, difference, growth
+from .outlook import WORTH_REPORTING, Outlook, Policy, detectable
+from .spread import ENOUGH_SESSIONS, Prior, sittings, within
+from .stats import CONFIDENCE, bound_of, difference, growth, interval_of, p_slower_than
 
 # So many standard errors between the first process and those of its further rounds are heat, or another such effect.
 HOT = 2.5
@@ -181,7 +182,7 @@ def _compare(new: Sequence[Group], reference: Reference, policy: Policy) -> Verd
     fewest = fewest_red(len(known), policy.prior.strange)
     unseen = centre - math.log1p(WORTH_REPORTING * policy.tolerance) > max(known)
     outlook = Outlook(found, reference, policy, count, fewest, unseen, _hot(new, own, found))
-    p = found.p_slower_than(outlook.worthy)
+    p = p_slower_than(found, outlook.worthy)
     may_be_red = looks.due(count) and count >= outlook.needed and not outlook.hot
     # Every look that may be red has the same share of the chance.
     spent = min(1.0, p * looks.red_looks(fewest)) if may_be_red else 1.0
@@ -192,14 +193,16 @@ def _compare(new: Sequence[Group], reference: Reference, policy: Policy) -> Verd
     if outlook.looks_slow and red_at_once(spent, policy.comparisons):
         kind = Kind.REGRESSED
     elif looks.due(count):
-        kind = kind_unless_red(found.estimate, found.bound, policy.tolerance, looks.levels(count))
+        kind = kind_unless_red(
+            found.estimate, partial(bound_of, found), policy.tolerance, looks.levels(count)
+        )
     still_open = kind is Kind.INCONCLUSIVE
     return Verdict(
         kind=kind,
         tolerance=policy.tolerance,
         reason=outlook.reason if still_open else "",
         estimate=found.estimate,
-        interval=found.interval(CONFIDENCE),
+        interval=interval_of(found, CONFIDENCE),
         p=p,
         p_spent=spent,
         reference=reference,
@@ -238,12 +241,12 @@ def kind_unless_red(
 
 def judge_once(found: Difference, tolerance: float, processes: int = 0) -> Verdict:
     """Return the verdict on a difference that is looked at once: all but REGRESSED, which follows from `settle`."""
-    p = found.p_slower_than(math.log1p(WORTH_REPORTING * tolerance))
+    p = p_slower_than(found, math.log1p(WORTH_REPORTING * tolerance))
     return Verdict(
-        kind=kind_unless_red(found.estimate, found.bound, tolerance, FIRST_LEVELS),
+        kind=kind_unless_red(found.estimate, partial(bound_of, found), tolerance, FIRST_LEVELS),
         tolerance=tolerance,
         estimate=found.estimate,
-        interval=found.interval(CONFIDENCE),
+        interval=interval_of(found, CONFIDENCE),
         p=p,
         p_spent=p,
         difference=found,
@@ -256,9 +259,9 @@ def would_decide(verdict: Verdict, now: int, tests: int) -> int | None:
     found, tolerance = verdict.difference, verdict.tolerance
     assert found is not None
     for count in (many for many in WORTHWHILE if many > now):
-        freedom = max(count - 1.0, found.freedom)
+        freedom = max(count - 1.0, found.degrees)
         more = replace(found, error=found.error * math.sqrt(now / count), freedom=freedom)
-        surely = more.p_slower_than(math.log1p(WORTH_REPORTING * tolerance)) < FALSE_RED / max(
+        surely = p_slower_than(more, math.log1p(WORTH_REPORTING * tolerance)) < FALSE_RED / max(
             tests, FEWEST_TESTS
         )
         if (verdict.looks_slow and surely) or judge_once(
@@ -351,6 +354,14 @@ def changed_environment(now: dict[str, str], before: Sequence[dict[str, str]]) -
         if old and value not in (*old, "unknown"):
             changes.append(f"{name} {', '.join(sorted(old))} → {value}")
     return changes
+
+
+def changes_between(
+    now: Iterable[Mapping[str, str]], before: Sequence[dict[str, str]]
+) -> tuple[str, ...]:
+    """Return what differs between some new environments and every recorded one, each change once."""
+    changes = (change for facts in now for change in changed_environment(dict(facts), before))
+    return tuple(dict.fromkeys(changes))
 
 
 def span_text(interval: tuple[float, float]) -> str:

@@ -132,7 +132,8 @@ def _copies(make):
         result = make.result(
             *times,
             key=key,
-            reference=make.reference(*known, environments=({"driver": "550.54"},)),
+            reference=make.reference(*known),
+            before={"driver": "550.54"},
             ceiling=PEAK,
         )
         for index, value in enumerate(times):
