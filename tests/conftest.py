@@ -219,10 +219,10 @@ class Make:
         seconds = seconds or (1e-3,)
         shown = {
             name: changes.pop(name)
-            for name in ("environment", "before", "published", "left_out")
+            for name in ("environment", "before", "published", "left_out", "idle")
             if name in changes
         }
-        if reference is None:
+        if reference is None and known:
             shown = {"before": {"driver": "550.54"}} | shown
         measurement = self.measurement(statistics.median_high(seconds), **changes)
         steady = self.groups(3, process=0.001, centre=math.log(1e-3))
@@ -231,37 +231,66 @@ class Make:
             (reference or self.reference(*steady)) if known else None,
             policy or Policy(),
             invalid=measurement.invalid,
+            subject=self.subject(measurement, **shown),
             limits=limits,
             why_none=why_none or "no baseline recorded",
         )
-        return self.judged(measurement, verdict, **shown)
+        return self.judged(measurement, verdict)
 
-    def row(self, measurement, verdict="FAILED", **facts):
+    def row(self, measurement, word="FAILED", **facts):
         """The row of a measurement whose test failed for itself, so that it has no verdict."""
         from pytest_roofline.baselines.rows import timed_row
+        from pytest_roofline.stats.key_results import KeyResults
 
-        return timed_row([measurement], verdict=verdict, **facts)
+        return timed_row(KeyResults([measurement]), word=word, **facts)
 
-    def judged(
-        self, measurement, verdict, environment=None, before=None, published=(), left_out=()
-    ):
+    def judged(self, measurement, verdict):
         """The row of a measurement with a verdict."""
         from pytest_roofline.baselines.rows import timed_row
-        from pytest_roofline.report.published import figure_texts
-        from pytest_roofline.report.verdicts import remarks
-        from pytest_roofline.stats.judgements import judgement_of
+        from pytest_roofline.stats.key_results import KeyResults
+
+        return timed_row(KeyResults([measurement]), verdict)
+
+    def subject(
+        self, measurement, environment=None, before=None, published=(), left_out=(), idle=()
+    ):
+        """What is known of a measurement beside its time; `before` is the environment behind its baseline."""
+        from pytest_roofline.core.verdicts import Subject
         from pytest_roofline.stats.verdicts import changes_between
 
         now = {"driver": "570.86"} if environment is None else environment
-        known = [before] if before and verdict.reference is not None else []
-        one = measurement
-        told = {"name": one.key.name, "test_id": one.test_id, "clock_hz": one.samples.clock_hz}
-        judgement = judgement_of(verdict, one.label, changed=changes_between([now], known), **told)
-        judgement = replace(
-            judgement, remarks=tuple(remarks(judgement, left_out, sitting=verdict.sitting))
+        return Subject(
+            test_id=measurement.test_id,
+            label=measurement.label,
+            name=measurement.key.name,
+            clock_hz=measurement.samples.clock_hz,
+            changed=changes_between([now], [before] if before else []),
+            left_out=tuple(left_out),
+            published=tuple(published),
+            idle=tuple(idle),
         )
-        row = timed_row([one], judgement, published=published)
-        return replace(row, judgement=replace(judgement, published=figure_texts(row)))
+
+    def difference(self, estimate=0.0, **changes):
+        """A difference in log seconds whose standard error is 1 %."""
+        from pytest_roofline.core.verdicts import Difference, Spread
+
+        facts = {
+            "estimate": estimate,
+            "error": 0.01,
+            "freedom": 14.0,
+            "process": Spread(0.01, "estimated", 14.0),
+            "session": Spread(0.005, "estimated, 3 sessions"),
+            "new_s": 1e-3,
+            "reference_s": 1e-3,
+        }
+        return Difference(**(facts | changes))
+
+    def verdict(self, measurement, kind="PASSED", **changes):
+        """A verdict on a measurement, whatever its time; `changed` is what differs from its baseline's environment."""
+        from pytest_roofline.core.verdicts import Kind, Verdict
+
+        subject = replace(self.subject(measurement), changed=changes.pop("changed", ()))
+        return Verdict(Kind(kind), **({"tolerance": 0.05, "subject": subject} | changes))
 
     def header(self, run_id="run-1", started=STARTED, **environment):
         return Header(

@@ -396,7 +396,7 @@ def _tell_run(facts: Facts, stage: str, command: Command) -> dict[str, Any]:
         }
         for outcome in ("failed", "skipped")
     }
-    verdicts = [one.verdict for one in found.judgements]
+    verdicts = [verdict.kind for verdict in found.verdicts]
     return counts | {
         "skipped": len(told["skipped"]), "measured": len({one.label for one in found.tested}),
         "run": found.header.run_id,

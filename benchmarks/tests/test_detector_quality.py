@@ -11,7 +11,7 @@ from pytest_roofline.core.verdicts import Group, Reference
 from pytest_roofline.stats.looks import Looks
 from pytest_roofline.stats.outlook import Policy
 from pytest_roofline.stats.spread import lend, priors
-from pytest_roofline.stats.verdicts import default_looks, judge, settle
+from pytest_roofline.stats.verdicts import default_looks, judge, may_be_red, settle
 
 KINDS = {"INCONCLUSIVE": 0, "REGRESSED": 1, "IMPROVED": 2, "PASSED": 3}
 PLANS = (Looks(12), Looks(5, slow_only=True), Looks(1), Looks(5, ended=True))
@@ -68,7 +68,7 @@ def test_the_twin_says_what_judge_says(lab, shape, spreads, tests):
                 told = (
                     KINDS[verdict.kind.value],
                     verdict.p_spent,
-                    verdict.may_be_red,
+                    may_be_red(verdict),
                     verdict.futile,
                 )
                 mine = (

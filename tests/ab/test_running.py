@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from pytest_roofline.baselines.proposals import propose
+from pytest_roofline.baselines.remarks import remarks
 from pytest_roofline.cli.main import main
 from pytest_roofline.stats.paired import order_of_blocks
 
@@ -48,10 +49,10 @@ def test_a_against_a_is_not_red_and_a_side_that_was_saved_becomes_a_baseline(wor
     base, new = (world.run(f"same2-{side}") for side in "ab")
     assert base.header.command[:4] == ("roofline", "ab", ".", ".")
     # As `explain` and `report` show it: A stands where a baseline would.
-    assert {one.label: (one.verdict, one.source) for one in new.judgements} == {
+    assert {one.subject.label: (one.kind, one.reference.source) for one in new.verdicts} == {
         label: (word, "same2-a") for label, word in verdicts(told).items()
     }
-    assert base.judgements == ()
+    assert base.verdicts == ()
     assert {one.round for one in new.measurements} == set(range(1, told["processes"]["B"] + 1))
     entries = propose([new]).baseline.entries
     assert {entry.label for entry in entries} == set(LABELS)
@@ -177,7 +178,7 @@ def test_an_interrupted_run_keeps_what_it_measured_and_goes_on_to_the_same_verdi
     )
     told = world.ab("--dir=else where", "--name=cut", *SEEDED, status=2)
     assert told.endswith("; go on with: roofline ab --resume cut --dir 'else where'\n")
-    assert len(world.run("cut-b").judgements) == len(LABELS)
+    assert len(world.run("cut-b").verdicts) == len(LABELS)
     # What somebody wrote into its state.
     state = world.path / ".roofline" / "ab" / "cut" / "state.json"
     for old, new, why in (
@@ -233,7 +234,7 @@ def test_words_and_comment_tell_what_json_does(world, tmp_path):
     assert lines[0].startswith(f"A merge-base ({old}), B .: ")
     assert lines[1] == f"changed: code {old} → {new}"
     # Also beside each test, where `explain` and the page look for it.
-    assert {one.remarks for one in world.run("one-b").judgements} == {(f"code {old} → {new}",)}
+    assert {remarks(one) for one in world.run("one-b").verdicts} == {(f"code {old} → {new}",)}
     (row,) = [line for line in lines if line.startswith("copy[0]")]
     assert row.endswith("REGRESSED")
     assert "+10." in row

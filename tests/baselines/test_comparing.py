@@ -11,6 +11,7 @@ from pytest_roofline.baselines.comparing import compare
 from pytest_roofline.baselines.files import Entries, read_baseline, write_baseline
 from pytest_roofline.baselines.proposals import propose
 from pytest_roofline.baselines.renewal import approve
+from pytest_roofline.baselines.rows import odd_behind
 from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.core.entries import Baseline
 from pytest_roofline.core.errors import BadInput, OtherHardware
@@ -50,7 +51,7 @@ def test_rows_stand_worst_first_each_held_against_the_others(make, tmp_path):
     assert compared.only_old == ("gone[64MiB]",)
     worst = compared.rows[0]
     assert (worst.baseline_time_s, worst.time_s, worst.change) == pytest.approx((1.0, 2.0, 1.0))
-    judged = [row.judgement for row in compared.rows if row.judgement.p is not None]
+    judged = [row.time_verdict for row in compared.rows if row.time_verdict.p is not None]
     assert all(one.p_adjusted >= one.p for one in judged)
     assert any(one.p_adjusted > one.p for one in judged)
     same = times(make, a=1.0, b=2.0)
@@ -224,8 +225,8 @@ def test_the_centre_of_a_set_of_runs_is_that_of_all_its_processes_and_changes_si
     (row,) = compare(old, new).rows
     centres = [fmean(map(math.log, side)) for side in ((1.0, 1.04), (1.02, 1.09))]
     assert (math.log(row.baseline_time_s), math.log(row.time_s)) == pytest.approx(centres)
-    assert row.judgement.estimate == pytest.approx(centres[1] - centres[0])
-    assert compare(new, old).rows[0].judgement.estimate == pytest.approx(centres[0] - centres[1])
+    assert row.time_verdict.estimate == pytest.approx(centres[1] - centres[0])
+    assert compare(new, old).rows[0].time_verdict.estimate == pytest.approx(centres[0] - centres[1])
 
 
 def test_the_same_device_is_compared_paired_and_another_one_with_what_lies_between_devices(
@@ -236,10 +237,12 @@ def test_the_same_device_is_compared_paired_and_another_one_with_what_lies_betwe
         judged = (
             compare(old, nights(make, tmp_path, uuid, NEW_DAYS, 8, 9, 10, uuid=uuid))
             .rows[0]
-            .judgement
+            .time_verdict
         )
         same = uuid == "GPU-1"
-        assert (judged.verdict, judged.paired, judged.device_spread is None) == (kind, same, same)
+        assert (judged.kind, judged.difference.paired, judged.difference.device is None) == (
+            *(kind, same, same),
+        )
 
 
 def test_a_slow_process_cannot_be_rerun_into_green_offline_either(make, tmp_path):
@@ -355,13 +358,11 @@ def test_a_graphs_replay_and_its_calls_one_by_one_are_kept_apart(make, tmp_path)
 
 
 def test_a_change_of_mode_is_told_in_words_with_what_to_do(make, tmp_path):
-    assert other_mode(BOUND, make.reference(achieved=frozenset([AS_ASKED]))) == (
+    assert other_mode(BOUND, make.reference(achieved=(AS_ASKED,))) == (
         "this is host-bound, the baseline timed as asked: two different things were timed; find out why it changed, "
         "or record the baseline anew"
     )
-    back = other_mode(
-        AS_ASKED, make.reference(achieved=frozenset([("cache_resident", "wall_clock")]))
-    )
+    back = other_mode(AS_ASKED, make.reference(achieved=(("cache_resident", "wall_clock"),)))
     assert back.startswith("this is timed as asked, the baseline cache-resident, wall-clock")
     assert other_mode(BOUND, None) == ""
     # A host-bound run among others widens the spread until a time that has doubled is merely INCONCLUSIVE.
@@ -397,7 +398,7 @@ def test_a_baseline_keeps_how_it_was_timed_from_proposal_to_comparison(make, tmp
         assert [
             session.achieved for entry in read_baseline(path).entries for session in entry.sessions
         ] == [mode]
-        assert BaselineComparator(Entries.merged([path])).reference(make.key()).achieved == {mode}
+        assert BaselineComparator(Entries.merged([path])).reference(make.key()).achieved == (mode,)
     # A baseline of old is one that was timed as asked.
     old = make.measured(sessions=(make.session(1.0, device_uuid="GPU-1"),))
     write_baseline(tmp_path / "h200.json", Baseline("h200", (old,)))
@@ -440,7 +441,7 @@ def test_a_night_that_is_strange_in_many_tests_is_set_aside_in_these_and_named(
     assert {row.key.benchmark: row.baseline_processes for row in compared.rows} == {
         f"t{number}": 4 if number < 5 else 5 for number in range(12)
     }
-    assert [session.text for session in compared.odd] == [NIGHT]
+    assert [session.text for session in odd_behind(compared.rows)] == [NIGHT]
     assert f"{NIGHT}; left out" in comparison_lines(compared, (), ())
     told = {row["benchmark"]: row["odd_sessions"] for row in comparison_as_json(compared)}
     assert told == {f"t{number}": [NIGHT] if number < 5 else [] for number in range(12)}
@@ -457,4 +458,4 @@ def test_strange_nights_of_the_new_side_are_what_is_compared(make, tmp_path):
 def test_of_tests_that_never_had_the_night_nothing_is_named(make, tmp_path):
     old = odd_night(make, tmp_path)
     new = make.save(tmp_path / "new.jsonl", *times(make, 3, t10=1.0, t11=1.0))
-    assert compare(old, [new]).odd == {}
+    assert odd_behind(compare(old, [new]).rows) == []

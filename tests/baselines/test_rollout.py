@@ -86,7 +86,11 @@ def test_a_slower_test_is_the_first_row_and_a_drift_of_the_whole_fleet_is_no_eff
         False,
     )
     assert row.change_low < 0.08 < row.change_high
-    assert (row.confidence, row.tolerance, row.judgement.p_adjusted <= 0.05) == (0.99, 0.05, True)
+    assert (row.confidence, row.tolerance, row.time_verdict.p_adjusted <= 0.05) == (
+        0.99,
+        0.05,
+        True,
+    )
     drifted = with_controls(Fleet(make, 2).add(4, drift=0.1), drift=0.1).judged()
     assert (reds(drifted), drifted.shrunk) == (0, False)
     assert abs(first(drifted).change) < 0.04
@@ -98,7 +102,9 @@ def test_where_few_noisy_tests_rule_out_what_is_assumed_the_interval_is_welchs(m
     welch = scipy_stats.ttest_ind(
         list(changes.treated.values()), list(changes.controls.values()), equal_var=False
     )
-    assert first(found).judgement.interval == pytest.approx(tuple(welch.confidence_interval(0.99)))
+    assert first(found).time_verdict.interval == pytest.approx(
+        tuple(welch.confidence_interval(0.99))
+    )
 
 
 def test_nodes_are_what_is_counted_where_both_sides_have_two(make):

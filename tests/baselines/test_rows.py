@@ -5,12 +5,12 @@ import math
 import pytest
 
 from pytest_roofline.baselines.run_rows import rows_of_run
-from pytest_roofline.core.judgements import Judgement, SessionRecord
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import Ceiling, Outcome
 from pytest_roofline.core.resources import ExactJudgement, ResourceKey, Resources
 from pytest_roofline.core.rows import plain, worst_first
 from pytest_roofline.core.samples import Samples
+from pytest_roofline.core.verdicts import Group, Reference
 from pytest_roofline.core.work import Work
 from pytest_roofline.stats.limits import Limit
 
@@ -23,11 +23,6 @@ def rows(make, tmp_path):
         return rows_of_run(make.run(tmp_path / "run.jsonl", *records, **changes))
 
     return of
-
-
-def verdict_on(measurement, word="PASSED", **changes):
-    facts = {"tolerance": 0.05, "name": measurement.key.name}
-    return Judgement(measurement.test_id, measurement.label, word, **(facts | changes))
 
 
 def exhausted(test_id="test_a.py::test_big", **changes):
@@ -49,8 +44,8 @@ def kernel(test_id="test_k.py::test_kernel", **changes):
 
 def test_processes_of_one_key_are_one_row_with_the_centre_of_those_judged(rows, make):
     three = [make.measurement(seconds, process=f"p{seconds}") for seconds in (1e-3, 2e-3, 4e-3)]
-    judgement = verdict_on(three[0], processes=3, new_s=2.1e-3, reference_s=1e-3)
-    (row,) = rows(*three, judgement)
+    centres = {"estimate": 0.7, "difference": make.difference(0.7, new_s=2.1e-3)}
+    (row,) = rows(*three, make.verdict(three[0], processes=3, **centres))
     assert (row.what, row.verdict, row.time_s, len(row.measurements)) == (
         "time",
         "PASSED",
@@ -62,7 +57,7 @@ def test_processes_of_one_key_are_one_row_with_the_centre_of_those_judged(rows, 
         (2 * 64 * MIB / 2.1e-3, 2 * 64 * MIB / 1e-3)
     )
     one = make.measurement(1e-3)
-    (row,) = rows(one, verdict_on(one, processes=1, new_s=9.0))
+    (row,) = rows(one, make.verdict(one, processes=1, **centres))
     assert row.time_s == 1e-3
     # Processes that do not count stand behind no number.
     mixed = [
@@ -71,7 +66,7 @@ def test_processes_of_one_key_are_one_row_with_the_centre_of_those_judged(rows, 
     ]
     for records, counted in [
         (mixed, 2),
-        ((*mixed, verdict_on(mixed[0], processes=1)), 1),
+        ((*mixed, make.verdict(mixed[0], processes=1)), 1),
         ((mixed[2],), None),
     ]:
         (row,) = rows(*records)
@@ -97,10 +92,9 @@ def test_differences_are_shares_of_the_references_time_and_what_was_not_compared
     rows, make
 ):
     one = make.measurement()
-    sessions = (SessionRecord((1.0, 2.0)), SessionRecord((3.0,)))
-    (row,) = rows(
-        one, verdict_on(one, estimate=math.log(2), interval=(0.0, math.log(3)), reference=sessions)
-    )
+    reference = Reference((Group((1.0, 2.0)), Group((3.0,))), "h200.json")
+    facts = {"estimate": math.log(2), "interval": (0.0, math.log(3)), "reference": reference}
+    (row,) = rows(one, make.verdict(one, **facts))
     assert (row.change, *row.interval) == pytest.approx((1.0, 0.0, 2.0))
     assert row.baseline_medians_s == (1.0, 2.0, 3.0)
     (row,) = rows(make.measurement())
@@ -119,7 +113,10 @@ def test_differences_are_shares_of_the_references_time_and_what_was_not_compared
     roofed = make.measurement(
         1e-3, ceiling=Ceiling("traffic_GBps", 4 * 64 * MIB / 1e-3, "datasheet", "a sheet")
     )
-    (row,) = rows(roofed, verdict_on(roofed, processes=2, new_s=2e-3))
+    (row,) = rows(
+        roofed,
+        make.verdict(roofed, processes=2, estimate=0.0, difference=make.difference(new_s=2e-3)),
+    )
     assert row.roofline_share == pytest.approx(0.25)
 
 
@@ -167,20 +164,20 @@ def test_the_word_is_that_of_the_test_where_it_is_red_for_itself_and_else_the_ve
         ((one, failed, good), ("FAILED", "flaky", False)),
         # A rerun that is red by verdict has that and not the failure before it.
         (
-            (one, failed, by_verdict, verdict_on(one, "REGRESSED", reason="why")),
+            (one, failed, by_verdict, make.verdict(one, "REGRESSED", reason="why")),
             ("REGRESSED", "flaky; why", True),
         ),
     ]:
         (row,) = rows(*records)
         assert (row.verdict, row.reason, row.red) == expected, records
     (row,) = rows(
-        one, good, make.outcome(one, "failed", reason="in teardown"), verdict_on(one, "PASSED")
+        one, good, make.outcome(one, "failed", reason="in teardown"), make.verdict(one, "PASSED")
     )
     assert (row.verdict, row.red) == ("FAILED", True)
     for word in ("REGRESSED", "NO BASELINE"):
-        (row,) = rows(one, by_verdict, verdict_on(one, word, reason="why"))
+        (row,) = rows(one, by_verdict, make.verdict(one, word, reason="why"))
         assert (row.verdict, row.reason, row.red) == (word, "why", True)
-    # Without a judgement the outcome tells the verdict.
+    # Without a verdict the outcome tells the verdict.
     for ended, verdicts, word in [
         *(
             ("failed", ("REGRESSED",), "REGRESSED"),
@@ -204,20 +201,19 @@ def test_the_word_is_that_of_the_test_where_it_is_red_for_itself_and_else_the_ve
         assert (row.verdict, row.red) == (word, ended == "failed"), verdicts
 
 
-def test_what_is_no_verdict_is_not_repeated_as_one(rows, make):
-    one, found = make.measurement(), kernel()
-    bad = ExactJudgement(found.test_id, found.label, "sm_90", "@all")
-    timed, compiled = rows(one, found, verdict_on(one, "<b>" * 999), bad)
-    assert [timed.verdict, compiled.verdict] == ["UNKNOWN", "UNKNOWN"]
-    assert ("'@all'" in compiled.reason, len(timed.reason) < 200) == (True, True)
+def test_what_is_no_verdict_is_not_repeated_as_one(rows):
+    found = kernel()
+    bad = ExactJudgement(found.test_id, found.label, "sm_90", "@all" + "<b>" * 999)
+    (row,) = rows(found, bad)
+    assert (row.verdict, "'@all" in row.reason, len(row.reason) < 200) == ("UNKNOWN", True, True)
 
 
 def test_kernels_have_their_exact_verdict_or_were_compared_with_nothing(rows):
     found = kernel()
-    judgement = ExactJudgement(
+    exact = ExactJudgement(
         found.test_id, found.label, "sm_90", "REGRESSED", reason="more registers"
     )
-    (row,) = rows(found, Outcome(found.test_id, "failed", by_verdict=True), judgement)
+    (row,) = rows(found, Outcome(found.test_id, "failed", by_verdict=True), exact)
     assert (row.what, row.verdict, row.reason, row.red) == (
         "kernel",
         "REGRESSED",
@@ -235,8 +231,8 @@ def test_a_peak_without_a_verdict_has_the_word_of_its_time_where_that_is_not_the
     one = make.measurement(peak_bytes=2**20)
     for records, words in [
         ((one,), ["NO BASELINE", "NO BASELINE"]),
-        ((one, verdict_on(one, "PASSED")), ["PASSED", "NO BASELINE"]),
-        ((one, verdict_on(one, "INVALID")), ["INVALID", "INVALID"]),
+        ((one, make.verdict(one, "PASSED")), ["PASSED", "NO BASELINE"]),
+        ((one, make.verdict(one, "INVALID")), ["INVALID", "INVALID"]),
         ((one, make.outcome(one, "failed", reason="boom")), ["FAILED", "FAILED"]),
     ]:
         (row,) = rows(*records)
@@ -274,7 +270,7 @@ def test_the_worst_come_first_and_the_slower_before_the_slow(rows, make):
         return (
             one,
             make.outcome(one, outcome, by_verdict=outcome == "failed"),
-            verdict_on(one, word, **changes),
+            make.verdict(one, word, **changes),
         )
 
     found = rows(
@@ -311,7 +307,7 @@ def test_a_row_that_a_run_has_made_is_read_back_from_its_file_with_the_same_colu
     ]
     run = make.run(
         tmp_path / "run.jsonl",
-        *(record for row in live for record in (row.measurement, row.judgement)),
+        *(record for row in live for record in (row.measurement, row.time_verdict)),
     )
     for made, read in zip(live, rows_of_run(run), strict=True):
         columns = [[plain(one) for one in row.columns()] for row in (made, read)]

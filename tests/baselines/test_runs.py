@@ -7,36 +7,48 @@ import pytest
 
 from pytest_roofline.baselines.runs import encode_line, ends_of, read_run
 from pytest_roofline.core.errors import BadFile
-from pytest_roofline.core.judgements import Judgement, SessionRecord, SpreadRecord
 from pytest_roofline.core.samples import Block, Calibration, Samples
+from pytest_roofline.core.verdicts import (
+    Difference,
+    Group,
+    Kind,
+    Reference,
+    Spread,
+    Subject,
+    Verdict,
+)
 
-JUDGEMENT = Judgement(
-    test_id="test_memcpy.py::test_memcpy_d2d[64MiB]",
-    label="memcpy_d2d[64MiB]",
-    verdict="INCONCLUSIVE",
+VERDICT = Verdict(
+    Kind.INCONCLUSIVE,
     tolerance=0.05,
+    subject=Subject(
+        "test_memcpy.py::test_memcpy_d2d[64MiB]",
+        "memcpy_d2d[64MiB]",
+        changed=("driver 550.54 → 570.86",),
+    ),
     reason="may be -1.0 to +9.0 % after 3 processes",
     estimate=0.04,
     interval=(-0.01, 0.09),
-    error=0.02,
-    freedom=12.0,
     p=0.2,
     p_adjusted=0.4,
     mde=0.07,
     reach=0.06,
     processes=3,
-    new_s=1.04e-3,
-    reference_s=1e-3,
-    source="h200.json",
-    reference=(
-        SessionRecord((1e-3, 1.1e-3), "GPU-1", "2026-01-02T03:04:05Z"),
-        SessionRecord((9e-4,)),
+    reference=Reference(
+        (Group((1e-3, 1.1e-3), "GPU-1", "2026-01-02T03:04:05Z"), Group((9e-4,))), "h200.json"
     ),
-    process_spread=SpreadRecord(0.01, "estimated", 12.0),
-    session_spread=SpreadRecord(0.005, "prior, 1 session"),
-    device_spread=SpreadRecord(0.04, "prior, 1 device"),
-    unequal=True,
-    remarks=("driver 550.54 → 570.86",),
+    difference=Difference(
+        estimate=0.04,
+        error=0.02,
+        freedom=12.0,
+        process=Spread(0.01, "estimated", 12.0),
+        session=Spread(0.005, "prior, 1 session"),
+        new_s=1.04e-3,
+        reference_s=1e-3,
+        device=Spread(0.04, "prior, 1 device"),
+        unequal=True,
+        parts=((1e-4, 12.0), (0.0, None)),
+    ),
 )
 CALIBRATION = Calibration(
     "cuda:0", 5e-7, 1e-6, 2e-6, 1e-7, spin_hz=1.9e9, queue_depth=1023, process="process-1"
@@ -49,10 +61,10 @@ def test_a_run_reads_back_as_it_was_written(make, tmp_path):
     samples = Samples((1.0, 2.0, 3.0, 4.0), 10, 1e-9, mode="graph", blocks=blocks, **how)
     one, bare = (
         make.measurement(samples=samples),
-        Judgement("test_id", "label", "NO BASELINE", 0.05),
+        Verdict(Kind.NO_BASELINE, 0.05, Subject("test_id", "label")),
     )
     run = make.run(
-        tmp_path / "r.jsonl", CALIBRATION, one, JUDGEMENT, bare, make.outcome(one), make.footer()
+        tmp_path / "r.jsonl", CALIBRATION, one, VERDICT, bare, make.outcome(one), make.footer()
     )
     assert (run.header, run.footer, run.cut) == (make.header("r"), make.footer(), False)
     assert (run.measurements, run.outcomes, run.calibrations) == (
@@ -60,11 +72,11 @@ def test_a_run_reads_back_as_it_was_written(make, tmp_path):
         (make.outcome(one),),
         (CALIBRATION,),
     )
-    assert run.judgements == (JUDGEMENT, bare)
+    assert run.verdicts == (VERDICT, bare)
     line = json.loads(encode_line(make.measurement(1e-3)))
     assert line["derived"]["traffic_GBps"] == pytest.approx(2 * 64 * 2**20 / 1e-3 / 1e9)
     # A spread that is taken as known has no degrees of freedom in the file.
-    assert json.loads(encode_line(JUDGEMENT))["session_spread"].get("freedom") is None
+    assert json.loads(encode_line(VERDICT))["difference"]["session"].get("freedom") is None
     assert encode_line(make.measurement(label="two\nlines\r\u2028")).count("\n") == 1
 
 
@@ -171,7 +183,7 @@ def test_a_measurement_is_unfit_for_what_became_of_it_or_of_its_test(make, tmp_p
         ),
         (bad, make.outcome(bad), True, "wrong data"),
         # The outcome of its test counts; a verdict alone says nothing of the number.
-        (one, JUDGEMENT, False, ""),
+        (one, VERDICT, False, ""),
     ]:
         run = make.run(tmp_path / "r.jsonl", measured, outcome)
         assert run.unfit(measured, accept_slower=accept) == why, (outcome, accept)

@@ -23,7 +23,6 @@ from pytest_roofline.cli.main import main
 from pytest_roofline.cli.options import SECTIONS
 from pytest_roofline.core.entries import Baseline, ExactEntry
 from pytest_roofline.core.facts import Machine, Property
-from pytest_roofline.core.judgements import Judgement
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.core.rows import COLUMNS
@@ -102,9 +101,7 @@ def scene(make, tmp_path_factory):
     folder = tmp_path_factory.mktemp("scene")
     runs = folder / ".roofline" / "runs"
     slow, *again = rounds(make, 1.4e-3, 5)
-    red = Judgement(
-        slow.test_id, slow.label, "REGRESSED", 0.05, reason="slower", estimate=math.log(1.4)
-    )
+    red = make.verdict(slow, "REGRESSED", reason="slower", estimate=math.log(1.4))
     ended = make.outcome(slow, "failed", verdicts=("REGRESSED",), reason="slower", by_verdict=True)
     make.save(runs / "old.jsonl", *rounds(make, 1e-3, 5))
     make.save(runs / "new.jsonl", slow, *again, red, ended)
@@ -206,7 +203,7 @@ def drilled(make):
         assert 2 == stdout
         measurements = [make.measurement(key=make.key(name)) for name in ("red", "other")]
         verdicts = [
-            Judgement(one.test_id, one.label, word, 0.05, estimate=math.log(1.2))
+            make.verdict(one, word, estimate=math.log(1.2))
             for one, word in zip(measurements, ("REGRESSED", "PASSED"), strict=True)
         ]
         path = make.save(Path.cwd() / "drilled.jsonl", *measurements, *verdicts)
@@ -414,7 +411,7 @@ def test_what_json_tells_is_what_the_words_tell(good):
     explained = json.loads(good("explain").stdout)
     (test,) = explained["tests"]
     assert ("REGRESSED", [1.4e-3]) == (
-        test["judgement"]["verdict"],
+        test["verdict"]["kind"],
         test["processes"][0]["seconds"],
     )
     pruned = json.loads(good("baseline prune").stdout)

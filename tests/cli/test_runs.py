@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_roofline.core.judgements import Judgement, SessionRecord
 from pytest_roofline.core.memory import MemoryUse, OutOfMemory
 from pytest_roofline.core.profiles import Figure, Profile
+from pytest_roofline.core.verdicts import Group, Reference, TimeLimit
 from pytest_roofline.version import __version__
 
 
@@ -190,14 +190,14 @@ def test_the_process_ends_with_the_status_and_without_a_traceback(command, runs,
     assert command("--version").stdout == f"roofline, version {__version__}\n"
 
 
-def judged(measurement, verdict="REGRESSED", **changes):
-    """A judgement of three processes against a session, 30 % slower."""
+def judged(make, measurement, kind="REGRESSED", **changes):
+    """A verdict on three processes against a session, 30 % slower."""
+    group = Group((1e-3, 1.01e-3, 0.99e-3), "GPU-1", "2026-01-01T12:00:00Z")
     facts = {
-        "tolerance": 0.05, "estimate": math.log(1.3), "interval": (math.log(1.27), math.log(1.33)), "reach": 0.06,
-        "processes": 3, "new_s": 1.3e-3, "reference_s": 1e-3, "source": "baselines/h200.json",
-        "reference": (SessionRecord((1e-3, 1.01e-3, 0.99e-3), "GPU-1", "2026-01-01T12:00:00Z"),),
+        "estimate": math.log(1.3), "interval": (math.log(1.27), math.log(1.33)), "reach": 0.06, "processes": 3,
+        "reference": Reference((group,), "baselines/h200.json"),
     }  # fmt: skip
-    return Judgement(measurement.test_id, measurement.label, verdict, **(facts | changes))
+    return make.verdict(measurement, kind, **(facts | changes))
 
 
 @pytest.fixture
@@ -205,7 +205,9 @@ def told(make, tmp_path):
     """A run of two judged tests."""
     slow, other = (make.measurement(1.3e-3, key=make.key(name)) for name in ("slow", "other"))
     path = tmp_path / ".roofline" / "runs" / "new.jsonl"
-    return make.save(path, slow, other, judged(slow), judged(other, "PASSED", estimate=0.001))
+    return make.save(
+        path, slow, other, judged(make, slow), judged(make, other, "PASSED", estimate=0.001)
+    )
 
 
 def test_a_name_under_which_nothing_is_saved_is_answered_with_those_that_are(
@@ -330,30 +332,34 @@ def drilled(make, monkeypatch):
 
 def red_and_other(make, **changes):
     red, other = (make.measurement(key=make.key(name)) for name in ("red", "other"))
-    return red, other, dosed(red), dosed(other, **({"verdict": "PASSED"} | changes))
+    return red, other, dosed(make, red), dosed(make, other, **({"kind": "PASSED"} | changes))
 
 
-def dosed(measurement, seen=0.10, **changes):
-    """A judgement in a drill that made a test slower by so much, give or take 3 %."""
+def dosed(make, measurement, seen=0.10, **changes):
+    """A verdict in a drill that made a test slower by so much, give or take 3 %."""
     estimate = math.log1p(seen)
     return judged(
+        make,
         measurement,
         **({"estimate": estimate, "interval": (estimate - 0.03, estimate + 0.03)} | changes),
     )
 
 
 def test_a_drill_in_which_every_compared_test_turned_red_is_a_success(command, make, drilled):
-    red, other, first, second = red_and_other(make, verdict="REGRESSED")
-    missing = Judgement(other.test_id, other.label, "NO BASELINE", 0.05, reason="none")
+    red, other, first, second = red_and_other(make, kind="REGRESSED")
+    missing = make.verdict(other, "NO BASELINE", reason="none")
     drilled.records = (red, other, first, missing)
     result = command("drill", "10%")
     said = "drill of +10 %: 1 of 1 tests turned red\nagainst their baselines +10.0 % time; +10.0 % was asked for\n"
     assert (result.exit_code, result.stdout) == (0, said)
-    # The judgement of the run's end, and not the outcome, is what a drill reads: an expected failure is red too.
+    # The verdict of the run's end, and not the outcome, is what a drill reads: an expected failure is red too.
     drilled.records = (red, other, first, second, make.outcome(other, "passed"))
     assert command("drill", "10%").exit_code == 0
     # What is held against a limit alone tells nothing of the dose.
-    drilled.records = (red, dosed(red, 0.89, reference=(), limit_s=1e-3))
+    drilled.records = (
+        red,
+        dosed(make, red, 0.89, reference=None, limit=TimeLimit("published", 1e-3, "a guide")),
+    )
     result = command("drill", "10%")
     assert (result.exit_code, result.stdout) == (0, "drill of +10 %: 1 of 1 tests turned red\n")
 
@@ -370,7 +376,7 @@ def test_a_test_slowed_down_by_something_else_than_was_asked_for_proves_nothing(
         (0.0, "takes +0.0 % time (-3.2…+3.3 %)"),
     ]
     for seen, missed in cases:
-        drilled.records = (red, other, dosed(red), dosed(other, seen))
+        drilled.records = (red, other, dosed(make, red), dosed(make, other, seen))
         result = command("drill", "10%")
         assert result.exit_code == bool(missed)
         assert "drill of +10 %: 2 of 2 tests turned red\n" in result.stdout
@@ -384,14 +390,14 @@ def test_a_drill_says_why_a_test_did_not_turn_red(command, make, drilled):
     cases = [
         *(
             (
-                {"verdict": verdict, "reach": 0.04, "reason": "too noisy"},
+                {"kind": verdict, "reach": 0.04, "reason": "too noisy"},
                 f"{verdict}, seen as +10.0 %: too noisy",
             )
             for verdict in ("PASSED", "INCONCLUSIVE", "IMPROVED")
         ),
         ({"tolerance": 0.2}, "PASSED, seen as +10.0 %: within its tolerance of 20 %"),
         (
-            {"verdict": "INCONCLUSIVE", "reach": 0.15},
+            {"kind": "INCONCLUSIVE", "reach": 0.15},
             "this run detects slowdowns from 15 % only; use ",
         ),
     ]
@@ -405,9 +411,9 @@ def test_a_drill_says_why_a_test_did_not_turn_red(command, make, drilled):
 
 def test_a_drill_that_proves_nothing_says_what_was_missing(refused, make, drilled):
     one, other = (make.measurement(key=make.key(name)) for name in ("one", "other"))
-    without = Judgement(other.test_id, other.label, "NO BASELINE", 0.05)
+    without = make.verdict(other, "NO BASELINE")
     reason = "others kept a core busy; run it on a quiet machine"
-    invalid = Judgement(one.test_id, one.label, "INVALID", 0.05, reason=reason)
+    invalid = make.verdict(one, "INVALID", reason=reason)
     nothing = "nothing was compared, so nothing could turn red; "
     ended = (
         "pytest ended with status {} and measured nothing that could be judged; "

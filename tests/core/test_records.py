@@ -8,10 +8,10 @@ import pytest
 from pytest_roofline.core.entries import OUT_OF_MEMORY, Session
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.facts import HardwareKey
-from pytest_roofline.core.judgements import Judgement
 from pytest_roofline.core.memory import MemoryPoint, MemoryUse
 from pytest_roofline.core.records import Ceiling, rate
 from pytest_roofline.core.samples import Samples
+from pytest_roofline.core.verdicts import Kind, Subject, Verdict
 from pytest_roofline.core.work import Work
 
 BAD_NUMBERS = (0.0, -1.0)
@@ -21,8 +21,8 @@ def samples(*seconds):
     return Samples(seconds, iterations=1, tick_s=1e-9)
 
 
-def judgement(**changes):
-    return Judgement("test_a", "a", "PASSED", 0.05, **changes)
+def verdict(**changes):
+    return Verdict(Kind.PASSED, 0.05, Subject("test_a", "a"), **changes)
 
 
 def test_a_number_outside_of_its_range_is_refused_in_any_record_of_a_file(make):
@@ -54,8 +54,8 @@ def test_a_number_outside_of_its_range_is_refused_in_any_record_of_a_file(make):
         (make.measurement(1.0, compile_s=-1.0), "compile_s is -1.0; expected a finite number, zero or more"),
         (make.measurement(1.0, round=0), "round is 0; expected 1 or more"),
         (make.measurement(1.0, peak_bytes=-7), "peak_bytes is -7; expected a whole number, zero or more"),
-        (judgement(p=1.5), "p is 1.5; expected a chance from 0 to 1"),
-        (judgement(p=-0.5), "p is -0.5; expected a chance from 0 to 1"),
+        (verdict(p=1.5), "p is 1.5; expected a chance from 0 to 1"),
+        (verdict(p=-0.5), "p is -0.5; expected a chance from 0 to 1"),
     ]:  # fmt: skip
         assert f"FILE: {sentence}" == make.refusal(record)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_roofline.core.statuses import Status, is_compared, looks_slow, status_of
+from pytest_roofline.core.verdicts import Kind, TimeLimit
 
 
 @pytest.fixture
@@ -14,8 +15,10 @@ def row(make):
 
     def of(verdict, change=0.0, **facts):
         result = make.result()
-        judgement = replace(result.judgement, verdict=verdict, estimate=math.log1p(change), **facts)
-        return replace(result, verdict=verdict, change=change, judgement=judgement)
+        judged = replace(
+            result.time_verdict, kind=Kind(verdict), estimate=math.log1p(change), **facts
+        )
+        return replace(result, verdict=verdict, change=change, time_verdict=judged)
 
     return of
 
@@ -49,7 +52,7 @@ def test_a_status_tells_what_is_slower_from_what_nobody_can_tell(row):
 def test_an_estimate_is_held_against_the_tolerance_of_its_test_and_a_limit_allows_none(row):
     assert [looks_slow(row("INCONCLUSIVE", change)) for change in (0.049, 0.051)] == [False, True]
     assert not looks_slow(row("INCONCLUSIVE", 0.08, tolerance=0.1))
-    assert looks_slow(row("INCONCLUSIVE", 0.01, limit="published"))
+    assert looks_slow(row("INCONCLUSIVE", 0.01, limit=TimeLimit("published", 1.0, "a guide")))
     # The word of its memory hides no slowdown.
     assert looks_slow(replace(row("INCONCLUSIVE", 0.3), verdict="INVALID"))
 

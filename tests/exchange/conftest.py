@@ -6,7 +6,6 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from pytest_roofline.core.judgements import Judgement
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.exchange import export, read
@@ -54,20 +53,9 @@ def exported(make, tmp_path):
 
 
 @pytest.fixture(scope="session")
-def judged():
-    """A judgement of a measurement."""
-
-    def judged(measurement, verdict="PASSED", **changes):
-        facts = {
-            "test_id": measurement.test_id,
-            "label": measurement.label,
-            "verdict": verdict,
-            "tolerance": 0.05,
-            "name": measurement.key.name,
-        }
-        return Judgement(**(facts | changes))
-
-    return judged
+def judged(make):
+    """A verdict on a measurement."""
+    return make.verdict
 
 
 @pytest.fixture(scope="session")

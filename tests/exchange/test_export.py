@@ -80,6 +80,7 @@ def test_the_samples_behind_a_number_and_its_bounds(kept, processes, make, judge
         (1.0, 1e-3, 2e-3), 10, 1e-9, blocks=(Block(1, "neighbours"), Block(1), Block(1))
     )
     one_process = Samples((1e-3, 3e-3, 2e-3, 5e-3), 10, 1e-9, blocks=(Block(3), Block(1)))
+    centre = {"processes": 3, "estimate": 0.0, "difference": make.difference(new_s=1.3e-3)}
     several = processes([1e-3, 5e-3, 1e-3], [1.2e-3], [1.1e-3])
     cases = [
         # A process that cannot be trusted is behind no number; of the attempts of one the slowest counts.
@@ -90,7 +91,7 @@ def test_the_samples_behind_a_number_and_its_bounds(kept, processes, make, judge
         ((make.measurement(samples=blocks),), (1e-3, 2e-3), (1e-3, 2e-3)),
         ((make.measurement(samples=one_process),), (1e-3, 3e-3, 2e-3, 5e-3), (2e-3, 5e-3)),
         # Bounds are the medians of processes, and hold the centre.
-        ((*several, judged(several[0], processes=3, new_s=1.3e-3)), (1e-3, 5e-3, 1e-3, 1.2e-3, 1.1e-3), (1e-3, 1.3e-3)),
+        ((*several, judged(several[0], **centre)), (1e-3, 5e-3, 1e-3, 1.2e-3, 1.1e-3), (1e-3, 1.3e-3)),
     ]  # fmt: skip
     for records, rounds, bounds in cases:
         fit, _ = kept(*records)

@@ -231,11 +231,16 @@ def test_we_read_our_own_file_back(processes, write):
     )
 
 
-def test_the_extra_info_says_what_the_format_has_no_field_for(exported, processes, judged):
+def test_the_extra_info_says_what_the_format_has_no_field_for(exported, processes, judged, make):
     (measurement,) = processes([1e-3])
-    judgement = judged(measurement, estimate=0.0, new_s=1e-3, changed=("driver 550.54 → 570.86",))
+    verdict = judged(
+        measurement,
+        estimate=0.0,
+        difference=make.difference(new_s=1e-3),
+        changed=("driver 550.54 → 570.86",),
+    )
     code = Code(".", "8c1f0e5a77b1" + "0" * 28)
-    document = exported(NAME, measurement, judgement, code=(code,)).document
+    document = exported(NAME, measurement, verdict, code=(code,)).document
     extra = document["benchmarks"][0]["extra_info"]
     wanted = {
         "label": "memcpy_d2d[64MiB]",

@@ -74,15 +74,16 @@ DEEP = 100_000
 
 # Fields of which a number must be above zero, of any record, or of the one that is named before the dot.
 ABOVE_ZERO = frozenset((
-    "process_medians", "Samples.seconds", "Recorded.seconds", "Ranks.seconds", "Ceiling.value", "Ceiling.limit",
+    "process_medians", "medians_s",
+    "Samples.seconds", "Recorded.seconds", "Ranks.seconds", "Ceiling.value", "Ceiling.limit",
     "iterations", "argument_sets", "Block.samples", "clock_hz", "spin_hz", "wall_s", "new_s", "reference_s",
-    "limit_s", "reference_clock_hz", "Entry.tolerance", "Measurement.tolerance", "Recorded.tolerance",
+    "TimeLimit.seconds", "Entry.tolerance", "Measurement.tolerance", "Recorded.tolerance",
     "freedom", "Peak.value", "KernelTime.count", "Ranks.size", "Found.median_s", "Profile.calls", "round",
     "ExpectedGpus.memory_bytes", "Resources.shared_limit_bytes", "Entry.from_amount", "HardwareKey.devices",
     "generation",
 ))  # fmt: skip
 # A share of what there can be at most.
-AT_MOST_ONE = frozenset(("p", "p_adjusted"))
+AT_MOST_ONE = frozenset(("p", "p_spent", "p_adjusted"))
 # Lists of which something is made that an empty one has none of.
 NOT_EMPTY = frozenset(
     (
@@ -90,7 +91,8 @@ NOT_EMPTY = frozenset(
         "Samples.seconds",
         "Recorded.seconds",
         "ExactEntry.figures",
-        "Judgement.interval",
+        "Verdict.interval",
+        "medians_s",
     )
 )
 # Of tools' files: the times.

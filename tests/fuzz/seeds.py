@@ -15,7 +15,6 @@ from pytest_roofline.baselines.files import write_baseline
 from pytest_roofline.baselines.runs import LINE_TYPES, encode_line
 from pytest_roofline.core.entries import Baseline, ExactEntry, Renewal
 from pytest_roofline.core.facts import DeviceFacts, Environment, HostFacts
-from pytest_roofline.core.judgements import PeakJudgement, SpreadRecord
 from pytest_roofline.core.memory import AllocatorPoint, MemoryPoint, OutOfMemory
 from pytest_roofline.core.profiles import (
     AttentionTime,
@@ -26,6 +25,7 @@ from pytest_roofline.core.profiles import (
 )
 from pytest_roofline.core.samples import Block, Calibration, Ranks, Samples
 from pytest_roofline.core.storage import to_plain
+from pytest_roofline.core.verdicts import Kind, OddSession, PeakVerdict, Spread, TimeLimit
 from pytest_roofline.hardware.specs import Architecture, Catalogue, Name, Peak, Product
 from pytest_roofline.machine.expectation import Expectation, ExpectedGpus
 from pytest_roofline.many.reading import INDEX, read_many
@@ -171,7 +171,7 @@ def _fullest() -> list[Any]:
         "tier": "nightly",
         "marks": {"perf": ({"size": 1, "dtype": "half"},), "roofline": ({}, {"tier": "nightly"})},
     }
-    told = result.judgement
+    told = result.time_verdict
     attention = AttentionTime("forward", 1e-3, 2e-3, 3e-3, 0.0, 1e-3, 5, 6, 7)
     launched = KernelTime("gemm", "matrix product", 1e-3, 0.2, 8)
     profile = dataclasses.replace(
@@ -198,14 +198,22 @@ def _fullest() -> list[Any]:
         ),
         dataclasses.replace(
             told,
-            device_spread=SpreadRecord(0.01, "known", 5.0),
-            reference_clock_hz=1.9e9,
-            limit_s=2e-3,
+            subject=dataclasses.replace(
+                told.subject,
+                name="full",
+                left_out=("heat",),
+                published=(MAKE.published("reference"),),
+                idle=((MAKE.published(), "samples are batched"),),
+            ),
+            reference=dataclasses.replace(
+                told.reference, clock_hz=1.9e9, shift=0.01, odd=(OddSession("", "", 5, 9, 0.2),)
+            ),
+            difference=dataclasses.replace(
+                told.difference, device=Spread(0.01, "known", 5.0), unequal=True
+            ),
+            limit=TimeLimit("published", 2e-3, "a guide"),
             p_adjusted=1.0,
-            published=("100 GB/s",),
-            name="full",
-            unequal=True,
-            peak=PeakJudgement("PASSED", MIB, MIB - 1, 4096, "why"),
+            peak=PeakVerdict(Kind.PASSED, MIB, MIB - 1, 4096, "why"),
         ),
         MAKE.outcome(
             result.measurement, "failed", verdicts=("REGRESSED",), reason="slower", by_verdict=True

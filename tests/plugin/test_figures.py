@@ -41,7 +41,7 @@ def test_a_figure_is_no_part_of_a_baseline_a_comparison_or_a_verdict(desk):
     assert result.ret == 0
     plain, told = desk.saved("plain"), desk.saved("told")
     assert (len(plain.figures), len(told.figures)) == (0, 1)
-    assert all("found" not in json.dumps(judgement.label) for judgement in told.judgements)
+    assert all("found" not in json.dumps(verdict.subject.label) for verdict in told.verdicts)
     assert [entry.label for entry in propose([told]).baseline.entries] == ["one"]
     assert "found" not in desk.cli("compare", "plain", "told").output
 

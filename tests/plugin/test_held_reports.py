@@ -61,8 +61,8 @@ def test_a_doubtful_test_alone_passes_and_a_doubtful_suite_turns_red_as_pytest_s
     assert [(outcome.outcome, outcome.by_verdict) for outcome in run.outcomes] == [
         ("failed", True)
     ] * 6
-    assert {judgement.verdict for judgement in run.judgements} == {"REGRESSED"}
-    assert all(judgement.p < judgement.p_adjusted <= 0.05 for judgement in run.judgements)
+    assert {verdict.kind for verdict in run.verdicts} == {"REGRESSED"}
+    assert all(verdict.p < verdict.p_adjusted <= 0.05 for verdict in run.verdicts)
     # JUnit, with the figures once, beside the user's own.
     counts, cases = failures(desk.path / "report.xml")
     assert (counts, [case.get("name") for case in cases]) == (("6", "0"), names)

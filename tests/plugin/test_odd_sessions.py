@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from pytest_roofline.baselines.remarks import remarks
+
 TWELVE = """
 import pytest
 from pytest_roofline import Work
@@ -40,8 +42,8 @@ def nights(desk):
     return against
 
 
-def judgements(desk):
-    return {judgement.label: judgement for judgement in desk.last_run().judgements}
+def verdicts(desk):
+    return {verdict.subject.label: verdict for verdict in desk.last_run().verdicts}
 
 
 def test_the_night_is_named_once_and_set_aside_where_it_was_strange_alone(desk, nights):
@@ -49,12 +51,12 @@ def test_the_night_is_named_once_and_set_aside_where_it_was_strange_alone(desk, 
     result = desk.run(*nights)
     assert result.ret == 0
     result.stdout.fnmatch_lines([NAMED])
-    judged = judgements(desk)
-    assert {judgement.verdict for judgement in judged.values()} == {"PASSED"}
-    assert {label: len(one.reference) for label, one in judged.items()} == {
+    judged = verdicts(desk)
+    assert {verdict.kind for verdict in judged.values()} == {"PASSED"}
+    assert {label: len(one.sessions) for label, one in judged.items()} == {
         f"way[{way}]": 4 if way in "abcdef" else 5 for way in "abcdefghijkl"
     }
-    named = {label for label, one in judged.items() if any("left out" in r for r in one.remarks)}
+    named = {label for label, one in judged.items() if any("left out" in r for r in remarks(one))}
     assert named == {f"way[{way}]" for way in "abcdef"}
 
 
@@ -66,7 +68,7 @@ def test_a_slow_test_is_found_whether_it_lost_the_night_or_not_and_its_message_n
     assert result.ret == 1
     result.assert_outcomes(passed=10, failed=2)
     result.stdout.fnmatch_lines(["way[[]a]: +* % time * REGRESSED*", f"  {NAMED};*"])
-    assert judgements(desk)["way[l]"].remarks == ()
+    assert remarks(verdicts(desk)["way[l]"]) == ()
 
 
 def test_what_all_share_is_taken_out_of_the_tests_that_lost_the_night_too(desk):
@@ -75,9 +77,9 @@ def test_what_all_share_is_taken_out_of_the_tests_that_lost_the_night_too(desk):
     slower = {f"test_way[{way}]": 1.03 * 1.15 for way in "af"}
     desk.script(slow={"*": 1.03} | slower)
     desk.run(*against)
-    judged = judgements(desk)
-    assert [len(judged[f"way[{way}]"].reference) for way in "abcdef"] == [4, 4, 4, 4, 4, 5]
-    assert {way: judged[f"way[{way}]"].verdict for way in "af"} == dict.fromkeys("af", "REGRESSED")
+    judged = verdicts(desk)
+    assert [len(judged[f"way[{way}]"].sessions) for way in "abcdef"] == [4, 4, 4, 4, 4, 5]
+    assert {way: judged[f"way[{way}]"].kind for way in "af"} == dict.fromkeys("af", "REGRESSED")
     shifts = [judged[f"way[{way}]"].shift for way in "af"]
     assert shifts == pytest.approx([0.03, 0.03], abs=0.005)
 

@@ -29,8 +29,8 @@ def judged_by(desk, *args, text=ONE, entry=None, ini=()):
     desk.ini(*ini)
     result = desk.run(*args, "--roofline-fail-on=regressed,inconclusive", "--roofline-rounds=1")
     assert result.ret == 1, result.stdout.str()
-    (judgement,) = desk.last_run().judgements
-    return f"{100 * judgement.tolerance:g}"
+    (verdict,) = desk.last_run().verdicts
+    return f"{100 * verdict.tolerance:g}"
 
 
 def test_the_argument_goes_before_marker_entry_command_line_ini_and_default(desk):

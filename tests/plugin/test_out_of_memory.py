@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_roofline.baselines.proposals import propose
+from pytest_roofline.baselines.remarks import remarks
 from pytest_roofline.core.errors import BadInput
 
 from .conftest import texts
@@ -307,7 +308,7 @@ def test_a_round_whose_room_ends_after_timing_makes_nothing_invalid(desk):
         *[("other", "")] * 4,
     ]
     told = {
-        one.name: (one.verdict, one.processes, "; ".join(one.remarks)) for one in run.judgements
+        one.subject.name: (one.kind, one.processes, "; ".join(remarks(one))) for one in run.verdicts
     }
     verdict, processes, remarks = told["copy"]
     assert (verdict, processes) == ("INCONCLUSIVE", 1)

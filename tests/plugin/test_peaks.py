@@ -54,7 +54,7 @@ class Steps:
     @property
     def peak(self):
         """The verdict of the newest run on its peak."""
-        return self.desk.last_run().judgements[0].peak
+        return self.desk.last_run().verdicts[0].peak
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_a_hundredth_more_and_anything_less_is_green_and_less_an_improvement(kno
     for gib, word in ((1.01, "PASSED"), (1.0, "PASSED"), (0.99, "PASSED"), (0.9, "IMPROVED")):
         result = known.run(gib)
         result.assert_outcomes(passed=1)
-        assert known.peak.verdict == word
+        assert known.peak.kind == word
     result.stdout.fnmatch_lines(
         ["peak IMPROVED step: peak memory -10.0 % (922 MiB, baseline 1.00 GiB)*"]
     )
@@ -93,7 +93,7 @@ def test_a_baseline_of_before_peaks_were_kept_turns_nothing_red_and_takes_its_fi
         result.stdout.fnmatch_lines(
             ["the baseline holds no peak yet, so it is compared with nothing: step"]
         )
-        assert known.desk.last_run().judgements[0].verdict == "PASSED"
+        assert known.desk.last_run().verdicts[0].kind == "PASSED"
     approved = known.desk.cli("baseline", "approve", "before.json")
     assert "peak none → 1.00 GiB" in " ".join(approved.output.split())
     assert known.entry.peak_bytes == GIB

@@ -116,4 +116,4 @@ def test_without_being_asked_a_run_starts_no_child_and_says_what_would_decide(de
     )
     # Nor counts what it could have seen on rounds that did not run.
     desk.run(*against, "--roofline-rounds=auto", "--roofline-time=0.001s")
-    assert [judgement.reach for judgement in desk.last_run().judgements] == [None]
+    assert [verdict.reach for verdict in desk.last_run().verdicts] == [None]

@@ -114,7 +114,7 @@ def test_a_round_judges_nothing_starts_no_rounds_and_looks_at_no_device(child, d
     for slow, option in ((2.0, "--roofline-ci"), (1.07, "--roofline-rounds=auto")):
         desk.script(slow=slow, gpu=gpu)
         seen = child([FIRST], *against, option, "-v")
-        assert (seen.result.ret, len(seen.measured), seen.run.judgements) == (0, 1, ()), option
+        assert (seen.result.ret, len(seen.measured), seen.run.verdicts) == (0, 1, ()), option
         assert [outcome.outcome for outcome in seen.run.outcomes] == ["passed"], option
         assert not any(
             word in seen.result.stdout.str() for word in ("PENDING", "round 2", "device health")

@@ -12,6 +12,7 @@ import pytest
 
 import pytest_roofline.plugin.deciding
 import pytest_roofline.ranks.children
+from pytest_roofline.baselines.remarks import remarks
 from pytest_roofline.plugin.rounds import Rounds
 from pytest_roofline.ranks.children import Ended
 
@@ -116,9 +117,9 @@ def test_a_round_that_cannot_save_what_it_measured_is_told_of_and_counts_as_lost
     assert result.ret == 0
     said = f"what it measured in round 2 could not be saved; is {tempfile.gettempdir()} full?"
     assert f"roofline: test_suite.py::test_one: {said}" in result.stdout.lines
-    (judgement,) = desk.last_run().judgements
-    assert (judgement.verdict, judgement.processes) == ("INCONCLUSIVE", 1)
-    assert f"1 process left out: {said}" in judgement.remarks
+    (verdict,) = desk.last_run().verdicts
+    assert (verdict.kind, verdict.processes) == ("INCONCLUSIVE", 1)
+    assert f"1 process left out: {said}" in remarks(verdict)
 
 
 WATCHFUL = """
@@ -172,7 +173,7 @@ def test_a_test_that_skips_in_a_later_round_stays_as_it_was(desk, open_one):
         )
         assert desk.run(*open_one).ret == 0
         assert [one.invalid for one in desk.last_run().measurements] == ["", why]
-        assert [judgement.processes for judgement in desk.last_run().judgements] == [1]
+        assert [verdict.processes for verdict in desk.last_run().verdicts] == [1]
 
 
 def test_what_a_killed_run_left_in_the_temporary_folder_is_removed_by_the_next_run(
@@ -230,7 +231,7 @@ def test_ctrl_c_in_a_later_round_keeps_all_and_leaves_no_process(desk, interrupt
     run = desk.saved("stopped")
     assert [(m.round, m.invalid) for m in run.measurements] == [(1, "")]
     assert [outcome.verdicts for outcome in run.outcomes] == [("INCONCLUSIVE",)]
-    assert [judgement.verdict for judgement in run.judgements] == ["INCONCLUSIVE"]
+    assert [verdict.kind for verdict in run.verdicts] == ["INCONCLUSIVE"]
     assert run.footer.exit_status == 2
     assert "1 passed" in text
 

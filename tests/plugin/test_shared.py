@@ -24,8 +24,8 @@ TOGETHER = (1.0, 1.03, 0.97, 1.02, 0.98)
 
 def verdicts(desk):
     return {
-        judgement.label: (judgement.verdict, judgement.processes)
-        for judgement in desk.last_run().judgements
+        verdict.subject.label: (verdict.kind, verdict.processes)
+        for verdict in desk.last_run().verdicts
     }
 
 

@@ -56,11 +56,11 @@ def test_one_that_stays_slow_in_further_processes_is_named_and_one_that_was_slow
     result = machine([1.085, 1.12], *APART, arguments=["--roofline-rounds=4"])
     assert result.ret == pytest.ExitCode.TESTS_FAILED, result.stdout.str()
     result.stdout.fnmatch_lines(["*cuda:0 (GPU-0) is * slower than its 7 siblings*"])
-    (named,) = [one for one in desk.last_run().judgements if one.verdict == "REGRESSED"]
+    (named,) = [one for one in desk.last_run().verdicts if one.kind == "REGRESSED"]
     assert (named.name, named.processes > 1) == ("cuda:0", True)
     result = machine([1.085, 1.0], *APART, arguments=["--roofline-rounds=4"])
     assert result.ret == 0, result.stdout.str()
-    assert {one.verdict for one in desk.last_run().judgements} == {"PASSED"}
+    assert {one.kind for one in desk.last_run().verdicts} == {"PASSED"}
 
 
 def test_siblings_gate_under_the_profile_for_ci_and_are_compared_with_nothing_else(machine, desk):
@@ -86,7 +86,7 @@ def test_links_are_held_against_those_of_their_class(machine, desk):
     result.stdout.fnmatch_lines(
         ["*cuda:2 to cuda:0 (GPU-2 to GPU-0) is 25.0 % slower than its 6 siblings*"]
     )
-    named = {one.name for one in desk.last_run().judgements if one.verdict == "REGRESSED"}
+    named = {one.subject.name for one in desk.last_run().verdicts if one.kind == "REGRESSED"}
     assert named == {f"cuda:2 to cuda:{target}" for target in (0, 1, 3, 4)}
     assert {one.key.hardware.devices for one in desk.last_run().measurements} == {2}
 

@@ -87,7 +87,7 @@ def test_the_run_file_holds_samples_in_their_blocks_clock_state_and_what_stamps_
         "measurement",
         "outcome",
     ]
-    assert types[6:] == ["judgement", "judgement", "footer"]
+    assert types[6:] == ["verdict", "verdict", "footer"]
     (calibration,) = desk.saved("r").calibrations
     assert (calibration.device, calibration.process) == (
         "fake",

@@ -24,7 +24,7 @@ class Copies(Make):
         plan = Looks(FEWEST_RED, slow_only=True) if policy.looks == Looks() else policy.looks
         facts = {"policy": replace(policy, looks=plan), **changes}
         one = super().result(*seconds, **facts)
-        slow = one.judgement.limit_s is None and (one.change or 0) > policy.tolerance
+        slow = one.time_verdict.limit_s is None and (one.change or 0) > policy.tolerance
         return (
             super().result(*seconds * FEWEST_RED, **facts)
             if len(seconds) == 1 and plan.slow_only and slow

@@ -152,7 +152,7 @@ def test_no_text_of_a_user_or_a_file_reaches_the_terminal_raw():
             *difference_lines([result]),
             *closing_lines([result], {}, (), "r", "resources"),
         ]
-        texts += explanation("r", result.resources, result.judgement)
+        texts += explanation("r", result.resources, result.time_verdict)
         assert not set("".join([table, *texts])) & STEERS
         assert all(len(text.split("\n")) <= 2 for text in texts)
     odd = ExactEntry("flash", HOSTILE, FIGURES)

@@ -378,7 +378,7 @@ def test_slowdowns_that_vanish_in_cycles_are_the_clocks(make):
 
 
 def reaching(row, percent):
-    return replace(row, judgement=replace(row.judgement, reach=percent / 100))
+    return replace(row, time_verdict=replace(row.time_verdict, reach=percent / 100))
 
 
 def test_a_run_ends_with_what_it_could_have_seen(make):
@@ -393,7 +393,7 @@ def test_a_run_ends_with_what_it_could_have_seen(make):
     days = [make.group(*[2.0 * day + 0.001 * step for step in range(3)], started=f"2026-01-0{day + 1}T03:00:00Z")
             for day in range(2)]  # fmt: skip
     unknown = make.result(reference=make.reference(*days), policy=Policy(looks=Looks(12)))
-    assert unknown.judgement.reach > 1000
+    assert unknown.time_verdict.reach > 1000
     assert "e+" not in "".join(power_lines([make.result(), unknown]))
     few = make.result(reference=make.reference(*make.groups(1, 2, centre=MILLISECOND)))
     caught, nothing = power_lines([reaching(make.result(), 2.9), few])

@@ -15,7 +15,7 @@ from pytest_roofline.core.entries import Session
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.rows import COLUMNS
 from pytest_roofline.core.samples import Samples
-from pytest_roofline.core.verdicts import Kind
+from pytest_roofline.core.verdicts import Kind, Subject, Verdict
 from pytest_roofline.core.work import Work
 from pytest_roofline.report.baseline_tables import (
     LEGEND,
@@ -29,11 +29,10 @@ from pytest_roofline.report.published import published_lines
 from pytest_roofline.report.tables import comparison_table, more_table, results_table, roofline_note
 from pytest_roofline.report.verdicts import status_word
 from pytest_roofline.report.words import figure, properties, rate_text
-from pytest_roofline.stats.judgements import judgement_of
 from pytest_roofline.stats.limits import Limit
 from pytest_roofline.stats.looks import Looks
 from pytest_roofline.stats.outlook import Policy
-from pytest_roofline.stats.verdicts import Verdict, judge
+from pytest_roofline.stats.verdicts import judge
 
 MIB = 2**20
 HOSTILE = ["[red]", "[/red]", "[bold]x[/]", "a[pinned]", "\x1b[31mx", "two\nlines", "\r", ":smile:", "x" * 300,
@@ -51,7 +50,9 @@ def result(make, *seconds, benchmark="memcpy_d2d", verdict=True, **changes):
 
 
 def compared(make, verdict, label="m", new_s=1e-3):
-    return compared_row(make.key(), make.copy(), judgement_of(verdict, label), new_s)
+    return compared_row(
+        make.key(), make.copy(), replace(verdict, subject=Subject(label=label)), new_s
+    )
 
 
 def cells(text):
@@ -114,8 +115,10 @@ def shortest(make, labels, metric="traffic_GBps"):
     }
     work = Work(read_bytes=10**3, write_bytes=10**3, payload_bytes=10**3, flops=10**3)
     measurement = make.measurement(samples=samples, key=make.key(metric=metric), work=work, **facts)
-    verdict = judge([make.group(0.0)], None, Policy(), invalid=measurement.invalid)
-    return make.judged(measurement, verdict, {}, (make.published("reference"),))
+    subject = make.subject(measurement, {}, published=(make.published("reference"),))
+    invalid = measurement.invalid
+    verdict = judge([make.group(0.0)], None, Policy(), subject=subject, invalid=invalid)
+    return make.judged(measurement, verdict)
 
 
 def test_nothing_makes_a_rate_of_a_time_below_the_clocks_resolution(make):
@@ -261,7 +264,7 @@ def test_a_table_names_what_stands_in_it_and_a_comparison_both_times(make):
     ]
     assert text.split("\n") == [line.rstrip() for line in text.split("\n")]
     unknown = comparison_table(
-        [compared(make, Verdict(Kind.NO_BASELINE, 0.05, "none"), "memcpy")], 80, False
+        [compared(make, Verdict(Kind.NO_BASELINE, 0.05, reason="none"), "memcpy")], 80, False
     )
     assert re.sub(r" +", " ", unknown.split("\n")[-1]) == "memcpy 1.00 ms NO BASELINE"
 

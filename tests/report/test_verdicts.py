@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from rich.cells import cell_len
 
+from pytest_roofline.baselines.remarks import remarks as remarks_on
 from pytest_roofline.baselines.run_rows import rows_of_run
 from pytest_roofline.core.facts import Finding
 from pytest_roofline.core.samples import Block, Samples
@@ -44,7 +45,7 @@ def on_clock(make, seconds, before_hz, after_hz):
 
 
 def remarks(row):
-    return list(row.judgement.remarks) if row.judgement is not None else []
+    return list(remarks_on(row.time_verdict)) if row.time_verdict is not None else []
 
 
 def test_the_status_word_is_the_number_the_difference_its_interval_and_the_processes(make):
@@ -255,8 +256,8 @@ def timed(make, *seconds, number=1, blocks=(), **changes):
 
 
 def judged(make, *seconds, **changes):
-    """The judgement on processes of so many seconds, as the end of a run writes it."""
-    judged = make.result(*seconds, **changes).judgement
+    """The verdict on processes of so many seconds, as the end of a run writes it."""
+    judged = make.result(*seconds, **changes).time_verdict
     return replace(judged, p_adjusted=min(1.0, 2 * judged.p)) if judged.p is not None else judged
 
 
@@ -348,14 +349,14 @@ def test_text_from_a_file_cannot_steer_the_terminal(make, tmp_path):
     samples = Samples((1e-3, 1e-3), 1, 1e-9, blocks=(Block(1), Block(1, HOSTILE)))
     measurement = make.measurement(samples=samples, process=HOSTILE, invalid=HOSTILE)
     known = judged(make, 1.25e-3)
+    group = replace(known.reference.groups[0], device=HOSTILE, started=HOSTILE)
+    process = replace(known.difference.process, origin=HOSTILE)
     told = replace(
         known,
-        reference=(replace(known.reference[0], device=HOSTILE, started=HOSTILE),),
-        source=HOSTILE,
-        process_spread=replace(known.process_spread, origin=HOSTILE),
+        reference=replace(known.reference, groups=(group,), source=HOSTILE),
+        difference=replace(known.difference, process=process),
         reason=HOSTILE,
-        verdict=HOSTILE,
-        remarks=(HOSTILE,),
+        subject=replace(known.subject, changed=(HOSTILE,), left_out=(HOSTILE,)),
     )
     lines = [
         *explained(make, tmp_path, measurement, told),
@@ -379,10 +380,10 @@ def test_behind_every_compared_verdict_stand_its_spreads_its_chances_and_its_sid
         "spread between processes 1.00% (prior); sessions 0.75% (prior, recorded in one sitting); devices 4.00% (prior"
     )
     row = make.result(1.25e-3)
-    told = replace(row, judgement=replace(row.judgement, p_adjusted=0.012))
+    told = replace(row, time_verdict=replace(row.time_verdict, p_adjusted=0.012))
     assert detail_lines([told])[2].strip() == (
-        f"standard error 0.65% (385 degrees of freedom), p {row.judgement.p:.2g}, "
-        f"adjusted for all tests 0.012, detects {row.judgement.reach:.1%}"
+        f"standard error 0.65% (385 degrees of freedom), p {row.time_verdict.p:.2g}, "
+        f"adjusted for all tests 0.012, detects {row.time_verdict.reach:.1%}"
     )
     for device, said in (
         ("GPU-1", "on 1 device (paired)"),

@@ -12,12 +12,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pytest_roofline.core.verdicts import Group, Kind, Reference
+from pytest_roofline.core.verdicts import Group, Kind, Reference, Verdict
 from pytest_roofline.stats.limits import Limit
 from pytest_roofline.stats.looks import Looks
 from pytest_roofline.stats.outlook import Policy
 from pytest_roofline.stats.spread import Prior, lend, priors
-from pytest_roofline.stats.verdicts import Verdict, judge, settle
+from pytest_roofline.stats.verdicts import judge, settle
 
 TESTS, MOST, SUITES = 50, 12, 6
 TOLERANCE = 0.05

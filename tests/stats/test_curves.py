@@ -12,7 +12,7 @@ from pytest_roofline.baselines.rows import timed_row
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.verdicts import Kind
 from pytest_roofline.stats.curves import judge_curves, summarise
-from pytest_roofline.stats.judgements import judgement_of
+from pytest_roofline.stats.key_results import KeyResults
 from pytest_roofline.stats.limits import Limit
 from pytest_roofline.stats.outlook import Policy
 from pytest_roofline.stats.verdicts import judge
@@ -150,9 +150,7 @@ def test_a_sweep_is_four_sizes_or_more_of_one_benchmark_metric_and_other_paramet
 
 def verdicts_on(pairs):
     """The verdicts on the sweeps of measurements, each with the verdict on it."""
-    return judge_curves(
-        timed_row([one], judgement_of(verdict, one.label)) for one, verdict in pairs
-    )
+    return judge_curves(timed_row(KeyResults([one]), verdict) for one, verdict in pairs)
 
 
 def judged(make, *percents, spread=0.01, new=3, **changes):

@@ -7,9 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_roofline.core.errors import BadInput
-from pytest_roofline.core.judgements import PeakJudgement
 from pytest_roofline.core.samples import Samples
-from pytest_roofline.core.verdicts import Kind
+from pytest_roofline.core.verdicts import Kind, PeakVerdict
 from pytest_roofline.stats.key_results import KeyResults, judge_peak, typical_peak
 from pytest_roofline.stats.outlook import Policy
 from pytest_roofline.stats.spread import priors
@@ -117,7 +116,7 @@ def test_what_is_spoiled_excuses_no_sound_attempt_and_where_most_is_the_rest_sta
 def test_a_process_that_timed_another_thing_than_the_baseline_is_not_sound(make):
     """Or a regression that turns a test host-bound would slip through."""
     taken = KeyResults([measured(make, "a", 0.0, labels=("host_bound",)), measured(make, "b", 0.1)])
-    reference = make.reference(achieved=frozenset([()]))
+    reference = make.reference(achieved=((),))
     assert list(standing(taken, reference)) == ["b"]
     assert "two different things were timed" in taken.unsound(reference)["a"]
     assert list(standing(taken)) == ["a", "b"]
@@ -159,26 +158,26 @@ def test_more_than_the_tolerance_of_a_peak_is_a_regression_and_less_an_improveme
     ]:
         key = make.key(hardware=make.hardware(partition=partition))
         found = judge_peak(new, make.reference(peak_bytes=old), key)
-        assert (found.verdict, found.new_bytes, found.reference_bytes) == (word, new, old)
+        assert (found.kind, found.new_bytes, found.reference_bytes) == (word, new, old)
         assert bool(found.reason) == (word != "PASSED")
 
 
 def test_a_peak_on_one_side_alone_is_no_baseline_or_invalid_and_on_neither_nothing(make):
     key = make.key()
     assert judge_peak(None, None, key) is judge_peak(None, make.reference(), key) is None
-    assert (judge_peak(1, None, key).verdict, judge_peak(1, None, key).reason) == (
+    assert (judge_peak(1, None, key).kind, judge_peak(1, None, key).reason) == (
         "NO BASELINE",
         "no baseline",
     )
     assert judge_peak(1, make.reference(), key).reason == "the baseline holds no peak yet"
     missing = judge_peak(None, make.reference(peak_bytes=MIB), key)
-    assert (missing.verdict, "the baseline has a peak of 1.00 MiB and none was taken" in missing.reason) == (
+    assert (missing.kind, "the baseline has a peak of 1.00 MiB and none was taken" in missing.reason) == (
         "INVALID", True,
     )  # fmt: skip
     for name in ("new_bytes", "reference_bytes", "allowed_bytes"):
         sizes = {"new_bytes": 1, "reference_bytes": 1, "allowed_bytes": 1} | {name: -1}
         sentence = f"FILE: {name} is -1; expected a whole number, zero or more"
-        assert sentence == make.refusal(PeakJudgement("PASSED", **sizes))
+        assert sentence == make.refusal(PeakVerdict(Kind.PASSED, **sizes))
     assert make.measured(peak_bytes=0).peak_bytes == 0
     assert "peak_bytes is -1" in make.refusal(make.measured(peak_bytes=-1))
     with pytest.raises(BadInput, match="peak_bytes"):

@@ -11,6 +11,7 @@ from pytest_roofline.stats.looks import Looks
 from pytest_roofline.stats.outlook import Policy
 from pytest_roofline.stats.shared import Side, hold_shared, shared_of
 from pytest_roofline.stats.spread import priors
+from pytest_roofline.stats.stats import growth
 from pytest_roofline.stats.verdicts import judge
 
 TESTS, DAYS, PROCESSES = 20, 3, 5
@@ -83,7 +84,7 @@ def test_a_slow_test_on_a_fast_day_is_not_red_while_it_is_no_slower_than_it_was(
 def test_all_tests_together_are_judged_once_and_from_three_processes_on():
     together = _held(_sides(today=0.10))[0].verdict
     assert together.kind is Kind.REGRESSED
-    assert together.change == pytest.approx(0.105, abs=0.01)
+    assert growth(together.estimate) == pytest.approx(0.105, abs=0.01)
     # A run is looked at where its plan says so, and by itself after one process and after five.
     for new, looks, kind in [
         *((3, Looks(3), Kind.REGRESSED), (3, None, Kind.INCONCLUSIVE), (5, None, Kind.REGRESSED)),
@@ -135,11 +136,11 @@ def test_while_all_together_are_red_each_test_is_shifted_and_shows_its_whole_cha
         assert verdict.estimate == pytest.approx(alone[name].estimate, abs=0.02)
         assert verdict.estimate - low == pytest.approx(high - verdict.estimate)
         times = verdict.difference
-        assert times.new_s / times.reference_s == pytest.approx(1 + verdict.change)
+        assert times.new_s / times.reference_s == pytest.approx(1 + growth(verdict.estimate))
         assert verdict.reference == sides[name].reference
-    together = format_percent(_held(sides)[0].regressed.change)
+    together = format_percent(growth(_held(sides)[0].regressed.estimate))
     left = format_percent(
-        judge([sides["t0"].new], _held(sides)[1]["t0"], Policy(prior=PRIOR)).change
+        growth(judge([sides["t0"].new], _held(sides)[1]["t0"], Policy(prior=PRIOR)).estimate)
     )
     assert shown["t0"].reason == (
         f"all 20 tests moved together by {together}; what is left of this test is {left}"
@@ -155,7 +156,7 @@ def test_a_test_that_is_slower_than_the_shared_change_stays_red_and_shows_the_wh
     shown, alone = _shown(sides | {"t0": slower})
     assert [verdict.kind for verdict in shown.values()].count(Kind.REGRESSED) == 1
     assert shown["t0"].kind is Kind.REGRESSED
-    assert shown["t0"].change == pytest.approx(alone["t0"].change, abs=0.03)
+    assert growth(shown["t0"].estimate) == pytest.approx(growth(alone["t0"].estimate), abs=0.03)
     assert shown["t0"].reason.startswith("all 20 tests moved together by +9.4 %; what is left of")
 
 

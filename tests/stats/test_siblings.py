@@ -6,10 +6,10 @@ from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.keys import Key
 from pytest_roofline.core.records import Measurement
 from pytest_roofline.core.samples import SIBLINGS, Samples
-from pytest_roofline.core.verdicts import Kind
+from pytest_roofline.core.verdicts import Kind, Verdict
 from pytest_roofline.core.work import Work
 from pytest_roofline.stats.siblings import Sibling, assumed_of, judge_sibling, unless_busy
-from pytest_roofline.stats.verdicts import Verdict
+from pytest_roofline.stats.verdicts import may_be_red
 
 MEMORY, LINK, GEMM = "auto_traffic_GBps", "pinned_auto_payload_GBps", "bf16_TFLOPS"
 ALONE = HardwareKey("h100-sxm5", "80gb", "none", 1, "none")
@@ -93,7 +93,7 @@ def test_busy_siblings_take_every_verdict_on_a_shared_link_back():
     for kind in [Kind.REGRESSED, Kind.PASSED, Kind.IMPROVED, Kind.INCONCLUSIVE]:
         busy = standing(0, LINK, siblings_busy="GPU 3 (GPU-3) was 87 % busy")
         found = unless_busy(Verdict(kind, 0.05, p_spent=1e-9, estimate=0.3), [busy])
-        assert (found.kind, found.may_be_red, found.futile) == (Kind.INCONCLUSIVE, False, True), (
+        assert (found.kind, may_be_red(found), found.futile) == (Kind.INCONCLUSIVE, False, True), (
             kind
         )
         assert found.reason.startswith("GPU 3 (GPU-3) was 87 % busy: the host's link is shared"), (

@@ -12,15 +12,17 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.weightstats import ttost_ind
 
-from pytest_roofline.core.verdicts import Group, Kind
+from pytest_roofline.core.verdicts import Group, Kind, TimeLimit
 from pytest_roofline.stats.limits import Limit
 from pytest_roofline.stats.looks import FALSE_RED, Looks
-from pytest_roofline.stats.outlook import WORTH_REPORTING, Policy
-from pytest_roofline.stats.spread import PRIOR_FREEDOM, priors
+from pytest_roofline.stats.outlook import WORTH_REPORTING, Policy, behind_text
+from pytest_roofline.stats.spread import PRIOR_FREEDOM, one_sitting, priors
+from pytest_roofline.stats.stats import growth
 from pytest_roofline.stats.verdicts import (
     changed_environment,
     default_looks,
     judge,
+    may_be_red,
     settle,
     span_text,
 )
@@ -163,7 +165,7 @@ def test_every_verdict_tells_what_it_rests_on_what_would_decide_it_and_is_not_re
     # However certain: with the same spreads, shifted until the centre lies within the tolerance.
     shift = math.log1p(policy.tolerance) - found.estimate - below - 1e-9
     within = by_logs(make, [[value + shift for value in side] for side in new], old, policy, device)
-    assert (within.kind is Kind.REGRESSED, within.may_be_red) == (False, False)
+    assert (within.kind is Kind.REGRESSED, may_be_red(within)) == (False, False)
 
 
 @settings(max_examples=50)
@@ -206,7 +208,7 @@ def test_a_steady_machine_gets_a_clear_answer(make):
     # Copies lie 15 % apart on a CPU.
     one = make.reference(make.group(0.0))
     assert verdict(make, 30, reference=one, prior=priors()["host"]).kind is Kind.INCONCLUSIVE
-    assert verdict(make, 25).change == pytest.approx(0.25)
+    assert growth(verdict(make, 25).estimate) == pytest.approx(0.25)
 
 
 def test_the_processes_that_a_reason_asks_for_decide_where_the_centre_stays(make):
@@ -247,7 +249,7 @@ def test_one_process_is_never_red_and_says_how_many_are_by_what_is_known(make):
     ):
         reference = make.reference(*make.groups(*shape, process=0.001))
         found = verdict(make, percent, processes=1, reference=reference, looks=Looks(1))
-        assert (found.kind, found.may_be_red, found.reach) == (Kind.INCONCLUSIVE, False, None), (
+        assert (found.kind, may_be_red(found), found.reach) == (Kind.INCONCLUSIVE, False, None), (
             shape,
             percent,
         )
@@ -337,7 +339,7 @@ def test_three_nights_are_red_where_they_lie_beyond_every_night_of_the_baseline(
     # One night has been as slow: what was seen once may show again.
     seen = make.reference(*nights[1:], make.group(0.15, started="2026-01-15"))
     again = judge(slow, seen, Policy())
-    assert (again.kind, again.may_be_red) == (Kind.INCONCLUSIVE, False)
+    assert (again.kind, may_be_red(again)) == (Kind.INCONCLUSIVE, False)
     assert "red needs 5 processes against a baseline of 14" in again.reason
     five = make.groups(5, 1, process=0.005, centre=math.log(1.15))
     assert judge(five, seen, Policy()).kind is Kind.REGRESSED
@@ -367,7 +369,7 @@ def test_three_sessions_in_one_sitting_know_less_than_three_days(make):
     apart, together = (
         verdict(make, 2, reference=make.reference(*groups)) for groups in (days, sitting)
     )
-    assert (apart.sitting, together.sitting) == (False, True)
+    assert [one_sitting(found.sessions) for found in (apart, together)] == [False, True]
     assert apart.difference.session.value == pytest.approx(0.005)
     assert together.difference.session.value == pytest.approx(0.0075)
     assert together.difference.session.origin == "prior, recorded in one sitting"
@@ -441,7 +443,7 @@ def test_a_reference_tells_its_centre_and_what_stands_behind_it(make):
         reference = make.reference(
             *(make.group(*[0.0] * count, device=device) for device, count in groups)
         )
-        assert reference.behind == behind
+        assert behind_text(reference) == behind
     assert make.reference(make.group(0.0, math.log(4.0))).median_s == pytest.approx(2.0)
     three = make.reference(make.group(0.0, math.log(1.1), math.log(1.2)))
     found = verdict(make, 5, reference=three, tolerance=1.0)
@@ -480,15 +482,15 @@ def test_a_time_surely_beyond_a_limit_is_red_whatever_else_is_known(make):
     for reference in (make.reference(), None):
         # By its own interval, not by the comparisons of the run.
         found = judge(of(7), reference, Policy(comparisons=10_000), limits=[Limit(entry, 1.0)])
-        assert (found.kind, found.limit.standard, found.processes) == (Kind.REGRESSED, entry, 1)
+        assert (found.kind, found.limit, found.processes) == (
+            *(Kind.REGRESSED, TimeLimit("published", 1.0, "NVIDIA docs"), 1),
+        )
         assert found.reason.startswith("BELOW THRESHOLD: threshold 235 GB/s (read + write")
         assert "NVIDIA docs" in found.reason
-        assert (found.change, found.interval[0] > 0) == (pytest.approx(0.07), True)
+        assert (growth(found.estimate), found.interval[0] > 0) == (pytest.approx(0.07), True)
     easy, hard = make.published(source="easy"), make.published(source="hard")
-    assert (
-        judge(of(0), None, Policy(), limits=[Limit(easy, 2.0), Limit(hard, 0.5)]).limit.standard
-        is hard
-    )
+    limits = [Limit(easy, 2.0), Limit(hard, 0.5)]
+    assert judge(of(0), None, Policy(), limits=limits).limit.source == "hard"
 
 
 def test_a_time_within_its_limit_passes_and_is_still_held_against_the_baseline(make):
@@ -503,7 +505,7 @@ def test_a_time_within_its_limit_passes_and_is_still_held_against_the_baseline(m
     # As slow as ever does not pass where it may miss its limit.
     reference = make.reference(*make.groups(3, process=0.001, centre=math.log(1.02)))
     found = judge(of(2), reference, Policy(), limits=limits)
-    assert (found.kind, found.limit.standard) == (Kind.INCONCLUSIVE, make.published())
+    assert (found.kind, found.limit) == (Kind.INCONCLUSIVE, limits[0].facts)
     assert (
         judge(of(2), reference, Policy(), limits=[Limit(make.published(), 1.5)]).kind is Kind.PASSED
     )
@@ -546,7 +548,7 @@ def wavering(make, percent=6.0):
     found = verdict(
         make, percent, reference=make.reference(*make.groups(3, process=0.022)), comparisons=25
     )
-    assert found.may_be_red
+    assert may_be_red(found)
     assert found.p_spent > FALSE_RED / 25
     return found
 
@@ -588,7 +590,7 @@ def test_settling_turns_nothing_but_what_may_be_red_and_only_into_red(
     for name, after in settled.items():
         before = verdicts[name]
         if after.kind is not before.kind:
-            assert before.may_be_red
+            assert may_be_red(before)
             assert after.kind is Kind.REGRESSED
             assert after.p_adjusted <= FALSE_RED
         assert replace(after, kind=before.kind, reason=before.reason, p_adjusted=None) == before

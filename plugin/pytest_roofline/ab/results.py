@@ -11,11 +11,11 @@ from ..baselines.run_files import make_run_folder
 from ..baselines.runs import Line, Run, encode_line, now, read_run
 from ..core.errors import BadInput
 from ..core.facts import Environment
-from ..core.judgements import Judgement
 from ..core.keys import Key
 from ..core.records import Footer, Header, Measurement
 from ..core.samples import CANARY
 from ..core.storage import check_schema, decode_json, read_bytes, to_plain, to_record
+from ..core.verdicts import Verdict
 from ..core.writing import write_atomically, write_json
 from ..ranks.children import why_void
 from ..stats.key_results import KeyResults
@@ -280,11 +280,11 @@ class SidesResults:
             }
         return found
 
-    def save(self, judgements: Sequence[Judgement]) -> dict[str, Path]:
+    def save(self, verdicts: Sequence[Verdict]) -> dict[str, Path]:
         """Write a run file for each side, its processes as rounds, as `baseline propose` takes it; by side its path.
 
         Args:
-            judgements: of B against A, which B's file holds.
+            verdicts: of B against A, which B's file holds.
         """
         paths = {}
         for side in SIDES:
@@ -292,7 +292,7 @@ class SidesResults:
             if runs:
                 make_run_folder(self.folder)
                 path = self.folder / "runs" / f"{run_name(self.state.name, side)}.jsonl"
-                lines = self._lines(side, runs, judgements if side == "B" else ())
+                lines = self._lines(side, runs, verdicts if side == "B" else ())
                 write_atomically(path, "".join(map(encode_line, lines)))
                 paths[side] = path
         return paths
@@ -306,7 +306,7 @@ class SidesResults:
         kept = {name: value for name, value in known.variables.items() if name not in CACHES}
         return replace(known, variables=kept)
 
-    def _lines(self, side: str, runs: Sequence[Run], judgements: Sequence[Judgement]) -> list[Line]:
+    def _lines(self, side: str, runs: Sequence[Run], verdicts: Sequence[Verdict]) -> list[Line]:
         """The records of a side's run, of which each process is a round."""
         environment = self.environment(side)
         assert environment is not None
@@ -324,7 +324,7 @@ class SidesResults:
             for attempts in self._measured[taken.number].values():
                 lines += [replace(one, round=number) for one in attempts]
                 keys |= {one.key.identity for one in attempts}
-        return [*lines, *judgements, Footer(now(), 0, len(keys))]
+        return [*lines, *verdicts, Footer(now(), 0, len(keys))]
 
 
 def run_name(name: str, side: str) -> str:

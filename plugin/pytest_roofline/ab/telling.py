@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import geometric_mean
@@ -13,17 +13,15 @@ from rich.text import Text
 from ..baselines.pairs import Twins, Way
 from ..baselines.rows import compared_row
 from ..baselines.run_rows import short_name
-from ..core.judgements import SessionRecord
+from ..core.records import Measurement
 from ..core.rows import FAILED, TIME, Row, plain, worst_first
 from ..core.statuses import WORSE, Status, is_green, status_of
 from ..core.units import count, format_percent, format_seconds, listed, printable
-from ..core.verdicts import Kind
+from ..core.verdicts import Group, Kind, Reference, Subject
 from ..report.messages import closing_lines
 from ..report.summary import code, line
 from ..report.tables import TextTable, render, styled
-from ..report.verdicts import remarks
 from ..report.words import tolerance_text
-from ..stats.judgements import judgement_of
 from ..stats.paired import Paired
 from ..stats.stats import growth
 from ..stats.verdicts import changed_environment, modes_text, span_text
@@ -134,7 +132,7 @@ def tell(
         }
         | {f"warming {side}": survey.seconds for side, survey in results.surveys.items()}
         | {"all": results.state.seconds},
-        saved=results.save([row.judgement for row in rows if row.judgement is not None]),
+        saved=results.save([row.time_verdict for row in rows if row.time_verdict is not None]),
         interrupted=interrupted,
     )
 
@@ -143,53 +141,47 @@ def _row(results: SidesResults, twin: str, found: Paired) -> Row:
     """A test of both sides; one that fails on B alone is FAILED, whatever its times were."""
     before, after = ([one for _, one in results.taken_of(twin, arm)] for arm in ("A", "B"))
     tests = {side: results.surveys[side].tests[twin] for side in SIDES}
-    verdict, label, told = found.verdict, tests["B"].label, [found.verdict.reason]
+    kind, label, reasons = found.verdict.kind, tests["B"].label, [found.verdict.reason]
     if before and after:
         # Of two values of a parameter the name without either.
         label = Twins(Way("A", before), Way("B", after)).label + (
             f".{tests['B'].key.name}" * bool(tests["B"].key.name)
         )
         modes = [{one.samples.achieved for one in side} for side in (before, after)]
-        told += (
+        reasons += (
             [f"A {modes_text(modes[0])}, B {modes_text(modes[1])}"] if modes[0] != modes[1] else []
         )
         if results.parameters["A"] is None and after[-1].work != before[-1].work:
-            verdict, told = (
-                replace(verdict, kind=Kind.INVALID),
-                ["A and B did different work, whose times say nothing"],
-            )
+            kind, reasons = Kind.INVALID, ["A and B did different work, whose times say nothing"]
     else:
         spoiled, taken, why_not = results.unsound(twin)
-        told = [
+        reasons = [
             f"{spoiled} of {count(taken, 'process', 'es')}: {why_not}"
             if spoiled
             else "no process timed it"
         ]
-        verdict = replace(verdict, kind=Kind.INVALID)
+        kind = Kind.INVALID
     why = {side: text for side in SIDES if (text := results.trouble(side).get(tests[side].test_id))}
     if why:
-        verdict, told = (
-            replace(verdict, kind=Kind.INVALID),
-            [f"{side}: {text}" for side, text in why.items()],
-        )
-    verdict = replace(verdict, reason="; ".join(filter(None, told)))
-    judgement = judgement_of(verdict, label, name=tests["B"].key.name, test_id=tests["B"].test_id)
-    if before:
-        known = SessionRecord(
-            tuple(one.median_s for one in before), "", results.runs_of("A")[0].header.started
-        )
-        judgement = replace(judgement, reference=(known,), source=run_name(results.state.name, "A"))
-    judgement = replace(
-        judgement,
-        changed=tuple(_changed(results)),
+        kind, reasons = Kind.INVALID, [f"{side}: {text}" for side, text in why.items()]
+    verdict = replace(
+        found.verdict,
+        kind=kind,
+        reason="; ".join(filter(None, reasons)),
+        subject=Subject(
+            tests["B"].test_id, label, tests["B"].key.name, changed=tuple(_changed(results))
+        ),
+        reference=_reference(results, before),
         new_medians_s=tuple(one.median_s for one in after),
     )
     base_s = geometric_mean([one.median_s for one in before]) if before else None
-    row = compared_row(
-        tests["B"].key,
-        None,
-        replace(judgement, remarks=tuple(remarks(judgement))),
-        geometric_mean([one.median_s for one in after]) if after else None,
+    row = replace(
+        compared_row(
+            tests["B"].key,
+            None,
+            verdict,
+            geometric_mean([one.median_s for one in after]) if after else None,
+        ),
         baseline_value=base_s,
         baseline_time_s=base_s,
         processes=len(after) or None,
@@ -197,6 +189,15 @@ def _row(results: SidesResults, twin: str, found: Paired) -> Row:
     # A test that was skipped, for lack of memory, say, is not worse.
     failed = [*why] == ["B"] and not why["B"].startswith("skipped in ")
     return replace(row, verdict=FAILED, red=True) if failed else row
+
+
+def _reference(results: SidesResults, before: Sequence[Measurement]) -> Reference | None:
+    """Return the processes of A as what B is compared with; None where there are none."""
+    if not before:
+        return None
+    started = results.runs_of("A")[0].header.started
+    group = Group(tuple(measurement.median_s for measurement in before), started=started)
+    return Reference((group,), run_name(results.state.name, "A"))
 
 
 def _failed(results: SidesResults, known: set[str]) -> tuple[list[Row], list[str]]:
@@ -208,19 +209,16 @@ def _failed(results: SidesResults, known: set[str]) -> tuple[list[Row], list[str
     for test_id in {**why["A"], **why["B"]}:
         worse = test_id in why["B"] and test_id not in why["A"] and (paired or test_id in on_a)
         if worse and test_id not in known:
-            facts: dict[str, Any] = {
-                "label": short_name(test_id),
-                "parameters": {},
-                "metric": TIME,
-                "what": "test",
-            }
             rows.append(
                 Row(
                     test=test_id,
+                    label=short_name(test_id),
+                    parameters={},
+                    metric=TIME,
                     verdict=FAILED,
                     red=True,
                     reason=f"B: {why['B'][test_id]}",
-                    **facts,
+                    what="test",
                 )
             )
         elif not worse:
@@ -319,7 +317,7 @@ def _cells(told: Told, row: Row) -> list[str]:
         "" if time_s is None else format_seconds(time_s)
         for time_s in (row.baseline_time_s, row.time_s)
     ]
-    judged, control = row.judgement, told.controls.get(row.label)
+    judged, control = row.time_verdict, told.controls.get(row.label)
     change = "" if row.change is None else format_percent(row.change)
     if change and judged is not None and judged.interval is not None:
         change += f" ({span_text(judged.interval)})"
@@ -347,7 +345,7 @@ def told_as_json(told: Told) -> dict[str, Any]:
             | {
                 "control_change": told.controls.get(row.label),
                 "open": row.label in told.open,
-                "p": row.judgement.p_adjusted if row.judgement is not None else None,
+                "p": row.time_verdict.p_adjusted if row.time_verdict is not None else None,
             }
             for row in told.rows
         ],

@@ -227,7 +227,7 @@ class RunComparator(Comparator):
                 {process: pooled_median(attempts) for process, attempts in processes.items()}
             ),
             source=self.name,
-            achieved=frozenset(one.samples.achieved for one in measured),
+            achieved=_each_once(each.samples.achieved for each in measured),
             clock_hz=typical_clock(one.samples.clock_hz for one in measured),
             peak_bytes=typical_peak(processes.values()),
             odd=self._odd_in(key),
@@ -314,10 +314,15 @@ def reference_of(entry: Entry, source: str) -> Reference:
         ),
         source=source,
         tolerance=entry.tolerance,
-        achieved=frozenset(session.achieved for session in entry.sessions),
+        achieved=_each_once(session.achieved for session in entry.sessions),
         clock_hz=typical_clock(session.clock_hz for session in entry.sessions),
         peak_bytes=entry.peak_bytes,
     )
+
+
+def _each_once(achieved: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+    """Return the ways in which sessions were timed, each once and in one order."""
+    return tuple(sorted(set(achieved)))
 
 
 def typical_clock(clocks_hz: Iterable[float | None]) -> float | None:

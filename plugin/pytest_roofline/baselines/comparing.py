@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -14,20 +14,18 @@ from ..core.records import Measurement
 from ..core.rows import Row, badness
 from ..core.samples import CANARY, SIBLINGS
 from ..core.units import listed
-from ..core.verdicts import Kind, Reference
+from ..core.verdicts import Idle, Kind, Reference, Subject, Verdict
 from ..core.work import Work, rate_suffix
 from ..kernel_gate.judging import compare_exact, known_by
-from ..stats.judgements import judgement_of
 from ..stats.key_results import judge_peak
-from ..stats.limits import Idle, Limit, Summed, floor_limits, gating_limits, roofline_limit
+from ..stats.limits import Limit, Summed, floor_limits, gating_limits, roofline_limit
 from ..stats.looks import Looks
 from ..stats.outlook import Policy
 from ..stats.shared import Shared, Side, hold_shared
 from ..stats.spread import Prior, priors
-from ..stats.verdicts import Verdict, changes_between, judge, other_mode, settle
+from ..stats.verdicts import changes_between, judge, other_mode, settle
 from .comparators import (
     Comparator,
-    Odd,
     class_of_key,
     default_tolerance,
     find_reference,
@@ -40,7 +38,7 @@ from .exhausted import lost_since
 from .files import nearest
 from .picking import is_imported
 from .plausible import distrusted
-from .rows import compared_row, odd_behind, together_row
+from .rows import compared_row, together_row
 from .runs import Run
 
 
@@ -48,8 +46,7 @@ from .runs import Run
 class Comparison:
     """Rows, worst first; what only the old side knows; the runs; compiled kernels; what was lost for want of memory.
 
-    `unlike` tells whether two different things were timed under some key, which nobody can judge. `odd` are sessions
-    of the old side that were set aside in some row.
+    `unlike` tells whether two different things were timed under some key, which nobody can judge.
     """
 
     rows: tuple[Row, ...]
@@ -59,7 +56,6 @@ class Comparison:
     lost: tuple[Row, ...] = ()
     together: Row | None = None
     unlike: bool = False
-    odd: Odd = field(default_factory=dict)
 
     @property
     def everything(self) -> tuple[Row, ...]:
@@ -95,7 +91,7 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
         raise BadInput(_why_nothing(before, after))
     settled, shared = _verdicts(before, after, found, limits, tolerance)
     rows = [
-        _row(before, after, one, settled[one.key.identity], limits[one.key.identity][1])
+        compared_row(one.key, _work(after, one.key), settled[one.key.identity], one.fresh.median_s)
         for one in tests
     ]
     rows += _unfit_rows(before, after, set(settled), tolerance)
@@ -116,7 +112,6 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
         unlike=any(
             other_mode(mode, pair.reference) for pair in tests for mode in pair.fresh.achieved
         ),
-        odd=odd_behind(before.odd, rows),
     )
 
 
@@ -166,17 +161,17 @@ def _verdicts(
             (why for mode in sorted(one.fresh.achieved) if (why := other_mode(mode, reference))), ""
         )
         changed = changed or distrusted(one.key, _work(after, one.key), reference)
-        groups, gating = after.judged(one.key), limits[identity][0]
-        verdict = judge(
-            groups,
+        gating, idle = limits[identity]
+        verdicts[identity] = judge(
+            after.judged(one.key),
             reference,
             policies[identity],
+            subject=_subject(before, after, one, idle),
+            peak=None if changed else judge_peak(one.fresh.peak_bytes, reference, one.key),
             invalid=changed,
             limits=gating,
             why_none=one.why_none,
         )
-        peak = None if changed else judge_peak(one.fresh.peak_bytes, reference, one.key)
-        verdicts[identity] = replace(verdict, peak=peak)
     settled = settle(verdicts, max(1, count))
     if shared is not None:
         settled = {identity: shared.whole(verdict) for identity, verdict in settled.items()}
@@ -211,25 +206,18 @@ def _only_before(before: Comparator, after: Comparator, keys: Sequence[Key]) -> 
     ]
 
 
-def _row(
-    before: Comparator, after: Comparator, one: _Pair, verdict: Verdict, idle: Sequence[Idle]
-) -> Row:
-    key, fresh, measured = one.key, one.fresh, after.measurement(one.key)
-    reference = verdict.reference
-    changed = (
-        changes_between(after.environments(key), before.environments(key))
-        if reference is not None
-        else ()
-    )
-    judgement = judgement_of(
-        verdict,
-        after.label(key),
-        name=key.name,
+def _subject(before: Comparator, after: Comparator, pair: _Pair, idle: Sequence[Idle]) -> Subject:
+    """Return what is known of a measurement before it is compared."""
+    key, measured = pair.key, after.measurement(pair.key)
+    facts_before = before.environments(key) if pair.reference is not None else ()
+    return Subject(
         test_id=measured.test_id if measured is not None else "",
-        changed=changed,
-        clock_hz=fresh.clock_hz,
+        label=after.label(key),
+        name=key.name,
+        clock_hz=pair.fresh.clock_hz,
+        changed=changes_between(after.environments(key), facts_before),
+        idle=tuple(idle),
     )
-    return compared_row(key, _work(after, key), judgement, fresh.median_s, idle=tuple(idle))
 
 
 def _shared(
@@ -299,11 +287,9 @@ def _unfit_rows(
             continue
         reference, _ = find_reference(before, key, measurement.work)
         limit = tolerance or default_tolerance(key)
-        verdict = Verdict(Kind.INVALID, limit, reason=why, reference=reference)
-        judgement = judgement_of(
-            verdict, measurement.label, name=key.name, test_id=measurement.test_id
-        )
-        rows[key.identity] = compared_row(key, measurement.work, judgement, measurement.median_s)
+        subject = Subject(measurement.test_id, measurement.label, key.name)
+        verdict = Verdict(Kind.INVALID, limit, subject, reason=why, reference=reference)
+        rows[key.identity] = compared_row(key, measurement.work, verdict, measurement.median_s)
     return list(rows.values())
 
 

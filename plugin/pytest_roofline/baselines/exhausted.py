@@ -1,6 +1,7 @@
 """What is known of a test that ran out of memory: times that it took before."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from ..core.facts import HardwareKey
 from ..core.groups import grouped
@@ -41,15 +42,12 @@ def _lost(label: str, old_s: float | None, record: OutOfMemory) -> Row:
     """A measurement that one side of a comparison has, and the other ran out of memory for."""
     sizes = f" ({record.sizes})" if record.sizes else ""
     before = "was compiled" if old_s is None else f"took {format_seconds(old_s)}"
-    return memory_row(
+    row = memory_row(
         record,
         verdict=Kind.REGRESSED.value,
         reason=f"ran out of memory{sizes}, where it {before} before",
-        label=label,
-        unit="s",
-        baseline_value=old_s,
-        baseline_time_s=old_s,
     )
+    return replace(row, label=label, unit="s", baseline_value=old_s, baseline_time_s=old_s)
 
 
 def lost_since(

@@ -15,13 +15,12 @@ from ..core.keys import BY_POSITION, Key, Scalar, canonical, value_text
 from ..core.records import Measurement
 from ..core.rows import Row, badness
 from ..core.units import count
-from ..core.verdicts import Kind
-from ..stats.judgements import judgement_of
+from ..core.verdicts import Kind, Subject, Verdict
 from ..stats.key_results import KeyResults
 from ..stats.looks import ENOUGH_KNOWN, WORTHWHILE
 from ..stats.spread import Prior, borrow, priors
 from ..stats.stats import paired_difference
-from ..stats.verdicts import Verdict, judge_once, modes_text, settle, span_text, would_decide
+from ..stats.verdicts import judge_once, modes_text, settle, span_text, would_decide
 from .comparators import default_tolerance
 from .rows import compared_row
 from .runs import Run
@@ -119,7 +118,10 @@ def compare_by(
             f"no test with {parameter}={base} has a twin that differs in {parameter} alone"
         )
     prior = _lent(twins)
-    verdicts = {f"{number}": _verdict(pair, tolerance, prior) for number, pair in enumerate(twins)}
+    verdicts = {
+        f"{number}": _verdict(pair, parameter, tolerance, prior)
+        for number, pair in enumerate(twins)
+    }
     rows = [
         (pair.other.value, _row(pair, parameter, verdict, len(twins)))
         for pair, verdict in zip(twins, settle(verdicts, len(twins)).values(), strict=True)
@@ -193,8 +195,16 @@ def _lent(twins: Sequence[Twins]) -> Prior:
     )
 
 
-def _verdict(one: Twins, asked: float | None, lent: Prior) -> Verdict:
+def _subject(twins: Twins, parameter: str) -> Subject:
+    """Return what is compared: a test, without what the two values make of its name."""
+    other = twins.other.taken[0]
+    name = "" if parameter == NAME else other.key.name
+    return Subject(other.test_id, twins.label + (f".{name}" if name else ""), name)
+
+
+def _verdict(one: Twins, parameter: str, asked: float | None, lent: Prior) -> Verdict:
     """All but REGRESSED, which the other tests have a say in."""
+    subject = _subject(one, parameter)
     sides = one.other, one.base
     own = next((each.tolerance for side in sides for each in side.taken if each.tolerance), None)
     tolerance = own or asked or default_tolerance(one.other.taken[0].key)
@@ -205,13 +215,15 @@ def _verdict(one: Twins, asked: float | None, lent: Prior) -> Verdict:
             f"{' and '.join(side.value for side in alike)}: {why}"
             for why, alike in grouped(unsound, lambda side: side.unfit[-1]).items()
         )
-        return Verdict(Kind.INVALID, tolerance, reason=reason or "no process timed both")
+        return Verdict(Kind.INVALID, tolerance, subject, reason=reason or "no process timed both")
     if len(new_s) == 1:
         alone = math.log(new_s[0] / base_s[0])
         return Verdict(
-            Kind.INCONCLUSIVE, tolerance, reason=_too_few(1), estimate=alone, processes=1
+            Kind.INCONCLUSIVE, tolerance, subject, reason=_too_few(1), estimate=alone, processes=1
         )
-    verdict = judge_once(paired_difference(new_s, base_s, lent), tolerance, len(new_s))
+    verdict = judge_once(
+        paired_difference(new_s, base_s, lent), tolerance, subject, processes=len(new_s)
+    )
     if len(new_s) >= FEWEST_PAIRS:
         return verdict
     return replace(verdict, kind=Kind.INCONCLUSIVE, reason=_too_few(len(new_s)), p_spent=None)
@@ -251,18 +263,10 @@ def _row(one: Twins, parameter: str, verdict: Verdict, tests: int) -> Row:
     is_open = verdict.kind is Kind.INCONCLUSIVE and verdict.processes >= FEWEST_PAIRS
     told = [_open(verdict, tests) if is_open else verdict.reason, _modes(one) if new_s else ""]
     verdict = replace(verdict, reason="; ".join(filter(None, told)))
-    name = "" if parameter == NAME else key.name
+    name = verdict.subject.name
     before_s = geometric_mean(base_s) if base_s else None
-    return compared_row(
-        key,
-        None,
-        judgement_of(
-            verdict,
-            one.label + (f".{name}" if name else ""),
-            name=name,
-            test_id=one.other.taken[0].test_id,
-        ),
-        geometric_mean(new_s) if new_s else None,
+    return replace(
+        compared_row(key, None, verdict, geometric_mean(new_s) if new_s else None),
         name=name,
         parameters={
             called: value for called, value in key.parameters.items() if called != parameter

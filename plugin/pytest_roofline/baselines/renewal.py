@@ -237,7 +237,7 @@ def _renewed_peak(proposed: Entry, before: Entry, replaces: bool) -> tuple[int |
     if old is None or new is None:
         return new, told, ""
     found = judge_peak(new, reference_of(before, ""), key_of_entry(before))
-    if found is None or found.verdict == Kind.PASSED.value:
+    if found is None or found.kind is Kind.PASSED:
         return old, "", ""
     return new, told, f"{before.label} takes {moved_text(old, new)}" if new > old else ""
 
@@ -269,9 +269,9 @@ def _why_anew(fresh: Sequence[Session], before: Entry, tolerance: float, prior: 
     verdict = judge(
         _on_known_devices(fresh, before), reference_of(before, ""), Policy(tolerance, prior=prior)
     )
-    found, change = verdict.difference, verdict.change
+    found = verdict.difference
     assert found is not None
-    assert change is not None
+    change = growth(found.estimate)
     if verdict.kind is Kind.IMPROVED:
         return f"IMPROVED {format_percent(change)}"
     # The mirror image of IMPROVED, so that chance loosens a baseline as often as it tightens it.

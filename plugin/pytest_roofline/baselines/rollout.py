@@ -18,19 +18,11 @@ from ..core.errors import BadInput
 from ..core.groups import grouped
 from ..core.keys import Key
 from ..core.rows import Row, badness
-from ..core.verdicts import Difference, Kind, Spread
+from ..core.verdicts import Difference, Kind, Spread, Subject, Verdict
 from ..hardware import identity_of
-from ..stats.judgements import judgement_of
 from ..stats.looks import WORTHWHILE
 from ..stats.spread import LEAST_SPREAD, UNBELIEVED, Prior, borrow, priors
-from ..stats.verdicts import (
-    Verdict,
-    changed_environment,
-    judge_once,
-    settle,
-    span_text,
-    would_decide,
-)
+from ..stats.verdicts import changed_environment, judge_once, settle, span_text, would_decide
 from .comparators import RunComparator, class_of_key, default_tolerance, refuse_both_sides
 from .rows import compared_row
 from .runs import Run
@@ -247,15 +239,18 @@ def _rows(
     for identity, one in changes.items():
         key = side.keys[identity]
         limit = default_tolerance(key) if tolerance is None else tolerance
-        alone[identity] = judge_once(_difference(one, lent or _assumed(key, one.units)), limit)
+        alone[identity] = judge_once(
+            _difference(one, lent or _assumed(key, one.units)),
+            limit,
+            Subject(label=side.labels[identity]),
+        )
     rows = []
     for identity, verdict in settle(alone, len(changes)).items():
         is_open = verdict.kind is Kind.INCONCLUSIVE
         reason = _reason(verdict, changes[identity], len(changes)) if is_open else ""
         # Its times stand for no side: a row leaves them out.
         verdict = replace(verdict, reason=reason, difference=None)
-        judgement = judgement_of(verdict, side.labels[identity])
-        rows.append(compared_row(side.keys[identity], None, judgement, None, unit=None))
+        rows.append(replace(compared_row(side.keys[identity], None, verdict, None), unit=None))
     return sorted(rows, key=lambda row: badness(row.verdict, row.change))
 
 

@@ -1,73 +1,91 @@
 """A result as a row: the numbers worked out once, for all that show them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from statistics import geometric_mean, stdev
-from typing import Any
 
-from ..core.judgements import Judgement
+from ..core.entries import Entry
 from ..core.keys import Key
 from ..core.memory import OutOfMemory
 from ..core.records import Measurement
 from ..core.resources import ExactJudgement, ResourceKey, Resources
 from ..core.rows import KERNEL, TIME, Row, finite
-from ..core.verdicts import Kind
+from ..core.verdicts import Idle, Kind, OddSession, Verdict
 from ..core.work import Work, rate_unit
-from ..stats.judgements import judgement_of
 from ..stats.key_results import KeyResults
 from ..stats.stats import CONFIDENCE, growth
-from ..stats.verdicts import Verdict
-from .comparators import Odd
-
-# What all tests are called where they were judged as if they were one.
-TOGETHER = "all tests together"
 
 
 def timed_row(
-    measurements: Sequence[Measurement],
-    judgement: Judgement | None = None,
+    results: KeyResults,
+    verdict: Verdict | None = None,
     *,
-    standing: Measurement | None = None,
-    **facts: Any,
+    measurement: Measurement | None = None,
+    word: str = "",
+    reason: str = "",
+    published: tuple[Entry, ...] = (),
+    idle: tuple[Idle, ...] = (),
 ) -> Row:
-    """The row of a measurement."""
-    results = KeyResults(list(measurements))
-    one = standing or results.standing(None)
-    counted = judgement.processes if judgement is not None else 0
-    found = {
-        "test": one.test_id,
-        "label": one.label,
-        "held_bytes": one.held_bytes,
-        "compile_s": one.compile_s,
-        "labels": list(one.samples.labels) or None,
-        "ranks": one.ranks.size if one.ranks is not None else None,
-        "processes": counted
-        or len({each.process for each in measurements if not each.invalid})
-        or None,
-        "roofline_source": one.ceiling.source if one.ceiling is not None else None,
-        "measurement": one,
-        "measurements": tuple(measurements),
-    }
-    centre = judgement.new_s if judgement is not None and counted > 1 else None
-    seconds = centre or _centre_s(results, one)
-    row = compared_row(one.key, one.work, judgement, seconds, **found | facts)
-    trusted = one.ceiling is not None and row.verdict != Kind.INVALID
-    share = (
-        row.rate_of(row.time_s, one.ceiling.metric) if one.ceiling is not None and trusted else None
+    """Return the row of a measurement.
+
+    Args:
+        results: of every process.
+        verdict: on their times; None where the test failed for itself.
+        measurement: the one that stands for all.
+        word: for the result, with its `reason`, where that is not the verdict's own.
+        published: figures from elsewhere, and limits that are `idle`, where no verdict holds them.
+    """
+    measurement = measurement or results.standing(None)
+    counted = verdict.processes if verdict is not None else 0
+    difference = verdict.difference if verdict is not None else None
+    centre = difference.new_s if difference is not None and counted > 1 else None
+    seconds = centre or _centre_s(results, measurement)
+    row = _plain_row(
+        measurement.key,
+        measurement.work,
+        seconds,
+        measurement.test_id,
+        measurement.label,
+        measurement,
     )
-    tokens = finite(one.work.tokens / seconds) if one.work.tokens and one.has_rate else None
+    if verdict is not None:
+        published, idle = verdict.subject.published, verdict.subject.idle
+        row = _judged_row(row, verdict)
+    row = replace(row, verdict=word, reason=reason) if word else row
     return replace(
         row,
-        roofline_share=finite(share / one.ceiling.value)
-        if share is not None and one.ceiling is not None
+        processes=counted or _sound_processes(results) or None,
+        measurements=tuple(results.measurements),
+        published=published,
+        idle=idle,
+        held_bytes=measurement.held_bytes,
+        compile_s=measurement.compile_s,
+        labels=list(measurement.samples.labels) or None,
+        ranks=measurement.ranks.size if measurement.ranks is not None else None,
+        roofline_source=measurement.ceiling.source if measurement.ceiling is not None else None,
+        roofline_share=_roofline_share(row, measurement),
+        tokens_per_second=finite(measurement.work.tokens / seconds)
+        if measurement.work.tokens and measurement.has_rate
         else None,
-        tokens_per_second=tokens,
         flops_per_s=row.rate_of(row.time_s, "TFLOPS"),
-        operational_intensity=one.work.operational_intensity,
-        std_s=stdev(one.samples.kept) if len(one.samples.kept) > 1 else None,
-        iterations=len(one.samples.kept) * one.samples.iterations,
+        operational_intensity=measurement.work.operational_intensity,
+        std_s=stdev(measurement.samples.kept) if len(measurement.samples.kept) > 1 else None,
+        iterations=len(measurement.samples.kept) * measurement.samples.iterations,
     )
+
+
+def _sound_processes(results: KeyResults) -> int:
+    return len({each.process for each in results.measurements if not each.invalid})
+
+
+def _roofline_share(row: Row, measurement: Measurement) -> float | None:
+    """Return the rate of the seconds shown as a share of the roofline; None of what is not to be trusted."""
+    ceiling = measurement.ceiling
+    if ceiling is None or row.verdict == Kind.INVALID:
+        return None
+    rate = row.rate_of(row.time_s, ceiling.metric)
+    return finite(rate / ceiling.value) if rate is not None else None
 
 
 def _centre_s(results: KeyResults, standing: Measurement) -> float:
@@ -75,37 +93,49 @@ def _centre_s(results: KeyResults, standing: Measurement) -> float:
     times_s = (
         []
         if standing.invalid or results.invalid(None)
-        else [one.median_s for one in results.sound(None)]
+        else [measurement.median_s for measurement in results.sound(None)]
     )
     return geometric_mean(times_s) if len(times_s) > 1 else standing.median_s
 
 
-def compared_row(
-    key: Key, work: Work | None, judgement: Judgement | None, seconds: float | None, **facts: Any
+def compared_row(key: Key, work: Work | None, verdict: Verdict, seconds: float | None) -> Row:
+    """Return the row of a measurement of which a comparison knows no more than the centre of its processes."""
+    subject = verdict.subject
+    row = _plain_row(key, work, seconds, subject.test_id, subject.label)
+    return replace(_judged_row(row, verdict), idle=subject.idle)
+
+
+def _plain_row(
+    key: Key,
+    work: Work | None,
+    seconds: float | None,
+    test: str,
+    label: str,
+    measurement: Measurement | None = None,
 ) -> Row:
-    """The row of a measurement of which a comparison knows no more than the centre of its processes."""
-    known = {
-        "benchmark": key.benchmark,
-        "name": key.name,
-        "parameters": key.parameters,
-        "cache": key.cache,
-        "timing": key.timing,
-        "hardware": str(key.hardware),
-        "counting": key.metric,
-        "size_bytes": _size_bytes(key, work),
-        "metric": TIME,
-        "unit": "s",
-        **(judged_columns(judgement) if judgement is not None else {}),
-        **facts,
-    }
-    row = Row(**known, value=seconds, time_s=seconds, key=key, work=work, judgement=judgement)
-    rate, before = row.rate_of(seconds), row.rate_of(row.baseline_time_s)
-    return replace(
-        row,
-        rate=rate,
-        baseline_rate=before,
-        rate_unit=rate_unit(key.metric) if rate is not None else None,
+    """Return the row of a measurement without what is said of it."""
+    row = Row(
+        test=test,
+        label=label,
+        verdict="",
+        benchmark=key.benchmark,
+        name=key.name,
+        parameters=key.parameters,
+        cache=key.cache,
+        timing=key.timing,
+        hardware=str(key.hardware),
+        counting=key.metric,
+        size_bytes=_size_bytes(key, work),
+        metric=TIME,
+        unit="s",
+        value=seconds,
+        time_s=seconds,
+        key=key,
+        work=work,
+        measurement=measurement,
     )
+    rate = row.rate_of(seconds)
+    return replace(row, rate=rate, rate_unit=rate_unit(key.metric) if rate is not None else None)
 
 
 def _size_bytes(key: Key, work: Work | None) -> int | None:
@@ -116,82 +146,112 @@ def _size_bytes(key: Key, work: Work | None) -> int | None:
     return (work.size_bytes or None) if work is not None else None
 
 
-def judged_columns(judgement: Judgement) -> dict[str, Any]:
-    """What a judgement says of a time, by the names of columns."""
-    peak, interval = judgement.peak, judgement.interval
-    own = judgement.overall == judgement.verdict or peak is None
-    medians_s = judgement.baseline_medians_s
-    centre_s = math.exp(math.fsum(map(math.log, medians_s)) / len(medians_s)) if medians_s else None
-    reference_s = judgement.reference_s if judgement.reference_s is not None else centre_s
-    change = growth(judgement.estimate) if judgement.estimate is not None else None
-    return {
-        "test": judgement.test_id,
-        "label": judgement.label,
-        "verdict": judgement.overall,
-        "reason": judgement.reason if own or peak is None else peak.reason,
-        "baseline_value": reference_s,
-        "baseline_time_s": reference_s,
-        "change": change if change is None or math.isfinite(change) else None,
-        "change_low": growth(interval[0]) if interval is not None else None,
-        "change_high": growth(interval[1]) if interval is not None else None,
-        "confidence": CONFIDENCE if interval is not None else None,
-        "tolerance": judgement.tolerance,
-        "detectable": judgement.reach,
-        "processes": judgement.processes or None,
-        "baseline_processes": len(medians_s) or None,
-        "baseline_sessions": len(judgement.reference) or None,
-    }
+def _judged_row(row: Row, verdict: Verdict) -> Row:
+    """Return a row with what a verdict says of its time."""
+    peak, interval = verdict.peak, verdict.interval
+    by_peak = peak is not None and verdict.overall is not verdict.kind
+    reference_s = _reference_s(verdict)
+    change = growth(verdict.estimate) if verdict.estimate is not None else None
+    return replace(
+        row,
+        time_verdict=verdict,
+        verdict=verdict.overall.value,
+        reason=peak.reason if peak is not None and by_peak else verdict.reason,
+        baseline_value=reference_s,
+        baseline_time_s=reference_s,
+        baseline_rate=row.rate_of(reference_s),
+        change=change if change is None or math.isfinite(change) else None,
+        change_low=growth(interval[0]) if interval is not None else None,
+        change_high=growth(interval[1]) if interval is not None else None,
+        confidence=CONFIDENCE if interval is not None else None,
+        tolerance=verdict.tolerance,
+        detectable=verdict.reach,
+        processes=verdict.processes or None,
+        baseline_processes=len(verdict.baseline_medians_s) or None,
+        baseline_sessions=len(verdict.sessions) or None,
+    )
+
+
+def _reference_s(verdict: Verdict) -> float | None:
+    """Return the centre of the part of the reference that was compared, else of all of it, in seconds."""
+    if verdict.difference is not None:
+        return verdict.difference.reference_s
+    return verdict.reference.median_s if verdict.reference is not None else None
 
 
 def together_row(verdict: Verdict) -> Row:
-    """The row of all tests, where they were judged as if they were one."""
-    judgement = judgement_of(verdict, TOGETHER)
+    """Return the row of all tests, where they were judged as if they were one."""
+    row = Row(
+        test="", label=verdict.subject.label, verdict="", parameters={}, metric=TIME, unit="s"
+    )
     # Its times are shares of those of its tests.
-    columns = judged_columns(judgement) | {"baseline_value": None, "baseline_time_s": None}
-    return Row(**columns, parameters={}, metric=TIME, unit="s", judgement=judgement)
+    return replace(_judged_row(row, verdict), baseline_value=None, baseline_time_s=None)
 
 
-def odd_behind(odd: Odd, rows: Sequence[Row]) -> Odd:
-    """Return the odd sessions that were set aside in some of the rows."""
-    names = {row.key.identity for row in rows if row.key is not None}
-    return {session: tests for session, tests in odd.items() if names & tests}
+def odd_behind(rows: Iterable[Row]) -> list[OddSession]:
+    """Return the odd sessions that were set aside in the baselines of some rows, those of most tests first."""
+    references = [row.time_verdict.reference for row in rows if row.time_verdict is not None]
+    odd = dict.fromkeys(session for each in references if each is not None for session in each.odd)
+    return sorted(odd, key=lambda session: -session.strange)
 
 
 def kernel_row(
-    key: ResourceKey, figures: dict[str, int], exact: ExactJudgement | None = None, **facts: Any
+    key: ResourceKey,
+    figures: dict[str, int],
+    exact: ExactJudgement | None = None,
+    *,
+    baseline_figures: dict[str, int] | None = None,
 ) -> Row:
-    """The row of a compiled kernel."""
-    known = {
-        "test": exact.test_id if exact is not None else "",
-        "label": exact.label if exact is not None else key.label,
-        "verdict": exact.verdict if exact is not None else "",
-        "reason": exact.reason if exact is not None else "",
-        "benchmark": key.benchmark,
-        "name": key.name,
-        "parameters": key.parameters,
-        "metric": KERNEL,
-        "target": key.target,
-        "figures": figures,
-    }
-    return Row(**known | facts, what="kernel", exact=exact)
+    """Return the row of a compiled kernel."""
+    return Row(
+        test=exact.test_id if exact is not None else "",
+        label=exact.label if exact is not None else key.label,
+        verdict=exact.verdict if exact is not None else "",
+        reason=exact.reason if exact is not None else "",
+        benchmark=key.benchmark,
+        name=key.name,
+        parameters=key.parameters,
+        metric=KERNEL,
+        target=key.target,
+        figures=figures,
+        what="kernel",
+        exact=exact,
+        baseline_figures=baseline_figures,
+    )
 
 
-def compiled_row(resources: Resources, exact: ExactJudgement | None = None, **facts: Any) -> Row:
-    """The same of a kernel that a run has compiled."""
-    known = {"test": resources.test_id, "label": resources.label, "resources": resources}
-    return kernel_row(resources.key, resources.figures, exact, **known | facts)
+def compiled_row(
+    resources: Resources,
+    exact: ExactJudgement | None = None,
+    *,
+    verdict: str = "",
+    reason: str = "",
+) -> Row:
+    """Return the same of a kernel that a run has compiled; `verdict` is its word where that is not the exact one."""
+    row = kernel_row(resources.key, resources.figures, exact)
+    return replace(
+        row,
+        test=resources.test_id,
+        label=resources.label,
+        resources=resources,
+        verdict=verdict or row.verdict,
+        reason=reason if verdict else row.reason,
+    )
 
 
-def memory_row(lost: OutOfMemory, **facts: Any) -> Row:
-    """The row of what ran out of memory."""
-    known = {
-        "test": lost.test_id,
-        "label": lost.label,
-        "benchmark": lost.benchmark,
-        "name": lost.name or "",
-        "parameters": lost.parameters,
-        "metric": TIME,
-        "asked_bytes": lost.asked_bytes,
-        "free_bytes": lost.free_bytes,
-    }
-    return Row(**known | facts, what="memory", lost=lost)
+def memory_row(lost: OutOfMemory, *, verdict: str, reason: str = "") -> Row:
+    """Return the row of what ran out of memory."""
+    return Row(
+        test=lost.test_id,
+        label=lost.label,
+        verdict=verdict,
+        reason=reason,
+        benchmark=lost.benchmark,
+        name=lost.name or "",
+        parameters=lost.parameters,
+        metric=TIME,
+        asked_bytes=lost.asked_bytes,
+        free_bytes=lost.free_bytes,
+        what="memory",
+        lost=lost,
+    )

@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import Literal
 
 from ..core.groups import grouped
-from ..core.judgements import Judgement
 from ..core.memory import WORD as OUT_OF_MEMORY
 from ..core.memory import OutOfMemory
 from ..core.records import Measurement, Outcome
@@ -18,8 +17,9 @@ from ..core.resources import ExactJudgement
 from ..core.rows import DEGRADED, FAILED, Row
 from ..core.samples import OVERSUBSCRIBED, PROFILED
 from ..core.statuses import GREEN
-from ..core.verdicts import Kind
+from ..core.verdicts import Kind, Verdict
 from ..stats.key_results import KeyResults
+from .remarks import remarks
 from .rows import compiled_row, memory_row, timed_row
 from .run_files import run_names
 from .runs import Run
@@ -29,7 +29,7 @@ SKIPPED, XFAIL, INTERRUPTED = "SKIPPED", "XFAIL", "INTERRUPTED"
 SHADOW = "SHADOW"
 # What a run file calls a verdict and is none.
 UNKNOWN = "UNKNOWN"
-_VERDICTS = (*(kind.value for kind in Kind), OUT_OF_MEMORY, DEGRADED)
+_VERDICTS = (*Kind, OUT_OF_MEMORY, DEGRADED)
 # How pytest tells that a failure was expected.
 _XFAIL = "xfail: "
 
@@ -66,17 +66,19 @@ def endings(run: Run) -> dict[str, Ending]:
 
 def said(
     ending: Ending,
-    judged: Judgement | ExactJudgement | None,
+    judged: Verdict | ExactJudgement | None,
     number: Measurement | None = None,
     invalid: str = "",
 ) -> tuple[str, str]:
     """The word for a result of a test, and why."""
     if ending.by_itself:
         return FAILED, judged.reason if judged is not None else reason_of(ending.outcome)
+    if isinstance(judged, Verdict):
+        by_peak = judged.peak is not None and judged.overall is not judged.kind
+        reason = judged.peak.reason if judged.peak is not None and by_peak else judged.reason
+        return judged.overall.value, reason
     if judged is not None and judged.verdict not in _VERDICTS:
         return UNKNOWN, f"the run file has {judged.verdict[:100]!r} for a verdict, which is none"
-    if isinstance(judged, Judgement) and judged.peak and judged.overall != judged.verdict:
-        return judged.peak.verdict, judged.peak.reason
     if judged is not None:
         return judged.verdict, judged.reason
     for label in (OVERSUBSCRIBED, PROFILED):
@@ -123,7 +125,7 @@ def reason_of(outcome: Outcome | None) -> str:
 
 
 def _told(ending: Ending) -> str:
-    """The verdict that an outcome tells of where the run file has no judgements: its only one, else the worst."""
+    """The verdict that an outcome tells of where the run file has none: its only one, else the worst."""
     last = ending.last
     if (
         last is None
@@ -185,10 +187,13 @@ def _outcome(ending: Ending) -> Literal["passed", "failed", "skipped", "xfailed"
 
 def _why(row: Row) -> str:
     """Why a result is not green, and what may explain it; empty of a green one whose test passed."""
-    judged, ended = row.judgement or row.exact, row.ended
+    ended = row.ended
     told: list[str] = []
-    if judged is None or judged.verdict not in GREEN or row.by_peak:
-        told += [row.reason, *(judged.remarks if judged is not None else ())]
+    if row.time_verdict is not None:
+        if row.time_verdict.kind not in GREEN or row.by_peak:
+            told += [row.reason, *remarks(row.time_verdict)]
+    elif row.exact is None or row.exact.verdict not in GREEN:
+        told += [row.reason, *(row.exact.remarks if row.exact is not None else ())]
     if row.red and ended is not None and (not ended.by_verdict or row.what == "memory"):
         # It failed for itself, ahead of any verdict; or its message names the time that the baseline has.
         own = reason_of(ended)
@@ -197,24 +202,17 @@ def _why(row: Row) -> str:
 
 
 def _timed(run: Run, ended: dict[str, Ending]) -> Iterator[Row]:
-    judged = {(one.test_id, one.name): one for one in run.judgements}
+    judged = {(verdict.subject.test_id, verdict.subject.name): verdict for verdict in run.verdicts}
     exhausted = {(one.test_id, one.name) for one in run.out_of_memory}
     # What a measurement had taken before memory ran out is no result; that it ran out has a row of its own.
-    results = (m for m in run.tested if not (m.invalid and (m.test_id, m.key.name) in exhausted))
-    by_test = grouped(results, lambda measurement: (measurement.test_id, measurement.key.identity))
+    timed = (m for m in run.tested if not (m.invalid and (m.test_id, m.key.name) in exhausted))
+    by_test = grouped(timed, lambda measurement: (measurement.test_id, measurement.key.identity))
     for (test_id, _), measurements in by_test.items():
-        standing = KeyResults(measurements).standing(None)
-        judgement, ending = judged.get((test_id, standing.key.name)), ended.get(test_id, Ending())
-        word, reason = said(ending, judgement, standing, standing.invalid)
-        yield timed_row(
-            measurements,
-            judgement,
-            standing=standing,
-            test=test_id,
-            label=standing.label,
-            verdict=word,
-            reason=reason,
-        )
+        results = KeyResults(measurements)
+        measurement = results.standing(None)
+        verdict, ending = judged.get((test_id, measurement.key.name)), ended.get(test_id, Ending())
+        word, reason = said(ending, verdict, measurement, measurement.invalid)
+        yield timed_row(results, verdict, measurement=measurement, word=word, reason=reason)
 
 
 def _kernels(run: Run, ended: dict[str, Ending]) -> Iterator[Row]:

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from ..core.errors import BadFile
 from ..core.facts import Environment
 from ..core.groups import grouped
-from ..core.judgements import Judgement
 from ..core.keys import told_by_position
 from ..core.memory import MemoryUse, OutOfMemory
 from ..core.profiles import Figure, Profile
@@ -20,7 +19,7 @@ from ..core.records import Footer, Header, Measurement, Outcome
 from ..core.resources import ExactJudgement, Resources
 from ..core.samples import CANARY, MOST_EXCLUDED, OVERSUBSCRIBED, PROFILED, SIBLINGS, Calibration
 from ..core.storage import MOST_BYTES, check_schema, decode_json, read_lines, to_plain, to_record
-from ..core.verdicts import Kind
+from ..core.verdicts import Kind, Verdict
 from ..core.writing import json_text
 
 Line = (
@@ -33,7 +32,7 @@ Line = (
     | Resources
     | OutOfMemory
     | Outcome
-    | Judgement
+    | Verdict
     | ExactJudgement
     | Footer
 )
@@ -48,7 +47,7 @@ LINE_TYPES: dict[str, type[Line]] = {
     "resources": Resources,
     "out_of_memory": OutOfMemory,
     "outcome": Outcome,
-    "judgement": Judgement,
+    "verdict": Verdict,
     "exact": ExactJudgement,
     "footer": Footer,
 }
@@ -86,7 +85,7 @@ class Run:
     footer: Footer | None
     cut: bool = False
     calibrations: tuple[Calibration, ...] = ()
-    judgements: tuple[Judgement, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
     spoiled: dict[str, str] = field(default_factory=dict)
     out_of_memory: tuple[OutOfMemory, ...] = ()
     resources: tuple[Resources, ...] = ()
@@ -249,7 +248,7 @@ def assemble(path: Path, records: list[Line], cut: bool) -> Run:
         footer=next(iter(_all(records[::-1], Footer)), None),
         cut=cut,
         calibrations=_all(records, Calibration),
-        judgements=_all(records, Judgement),
+        verdicts=_all(records, Verdict),
         out_of_memory=_all(records, OutOfMemory),
         spoiled=_mostly_invalid(_all(records, Measurement)),
         resources=_all(records, Resources),

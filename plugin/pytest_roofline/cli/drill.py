@@ -15,10 +15,9 @@ import click
 
 from ..baselines.runs import Run, read_run
 from ..core.errors import BadInput
-from ..core.judgements import Judgement
 from ..core.samples import SIBLINGS
 from ..core.units import format_percent, format_tolerance, parse_fraction, printable
-from ..core.verdicts import Kind
+from ..core.verdicts import Kind, Verdict
 from ..plugin.options import SAVED_VARIABLE
 from .options import command, print_json, say
 
@@ -81,19 +80,22 @@ def tell_drill(run: Run, slowdown: float, *, as_json: bool) -> int:
     siblings = {
         (one.test_id, one.label) for one in run.measurements if SIBLINGS in one.samples.labels
     }
-    judgements = [one for one in run.judgements if (one.test_id, one.label) not in siblings]
+    verdicts = [
+        verdict
+        for verdict in run.verdicts
+        if (verdict.subject.test_id, verdict.subject.label) not in siblings
+    ]
     # What was INVALID beside a baseline would not have turned red either.
     compared = [
-        one
-        for one in judgements
-        if one.estimate is not None or (one.verdict == Kind.INVALID and one.reference)
+        verdict
+        for verdict in verdicts
+        if verdict.estimate is not None
+        or (verdict.kind is Kind.INVALID and verdict.reference is not None)
     ]
     if not compared:
-        spoiled = next(
-            (judgement for judgement in judgements if judgement.verdict == Kind.INVALID), None
-        )
+        spoiled = next((verdict for verdict in verdicts if verdict.kind is Kind.INVALID), None)
         first = (
-            f"{spoiled.label} is INVALID: {spoiled.reason}"
+            f"{spoiled.subject.label} is INVALID: {spoiled.reason}"
             if spoiled
             else "record a baseline first"
         )
@@ -102,7 +104,7 @@ def tell_drill(run: Run, slowdown: float, *, as_json: bool) -> int:
             err=True,
         )
         return 2
-    told = [_drilled(judgement, slowdown, len(compared)) for judgement in compared]
+    told = [_drilled(verdict, slowdown, len(compared)) for verdict in compared]
     red = sum(one["red"] for one in told)
     if as_json:
         print_json(
@@ -120,7 +122,7 @@ def tell_drill(run: Run, slowdown: float, *, as_json: bool) -> int:
 
 
 def _print_drill(
-    compared: Sequence[Judgement], told: Sequence[dict[str, Any]], slowdown: float, red: int
+    compared: Sequence[Verdict], told: Sequence[dict[str, Any]], slowdown: float, red: int
 ) -> None:
     from ..stats.stats import growth
 
@@ -129,7 +131,9 @@ def _print_drill(
         if not one["red"]:
             say(printable(f"  not red: {one['not_red']}"))
     seen = sorted(
-        growth(one.estimate) for one in compared if one.estimate is not None and one.reference
+        growth(one.estimate)
+        for one in compared
+        if one.estimate is not None and one.reference is not None
     )
     if seen:
         reach = f" … {format_percent(seen[-1])}" if len(seen) > 1 else ""
@@ -146,59 +150,59 @@ def _print_drill(
         )
 
 
-def _drilled(judgement: Judgement, slowdown: float, tests: int) -> dict[str, Any]:
+def _drilled(verdict: Verdict, slowdown: float, tests: int) -> dict[str, Any]:
     """What a drill found of one test: how much slower it was, and why it did not turn red, or not by the drill."""
     from ..stats.stats import growth
 
-    red = judgement.verdict == Kind.REGRESSED
+    red = verdict.kind is Kind.REGRESSED
     return {
-        "test": judgement.label,
-        "test_id": judgement.test_id,
-        "verdict": judgement.verdict,
+        "test": verdict.subject.label,
+        "test_id": verdict.subject.test_id,
+        "verdict": verdict.kind.value,
         "red": red,
-        "seen": None if judgement.estimate is None else growth(judgement.estimate),
-        "tolerance": judgement.tolerance,
-        "not_red": "" if red else _not_red(judgement, slowdown),
-        "missed": _missed(judgement, slowdown, tests),
+        "seen": None if verdict.estimate is None else growth(verdict.estimate),
+        "tolerance": verdict.tolerance,
+        "not_red": "" if red else _not_red(verdict, slowdown),
+        "missed": _missed(verdict, slowdown, tests),
     }
 
 
-def _missed(judgement: Judgement, slowdown: float, tests: int) -> str:
+def _missed(verdict: Verdict, slowdown: float, tests: int) -> str:
     """Return how a test was slowed down by something else than was asked for; empty within the tolerance.
 
     Its interval is widened as for the smallest of `tests` p values (Bonferroni): one drill of a hundred misses by
     chance.
     """
-    if judgement.estimate is None or judgement.interval is None or not judgement.reference:
+    if verdict.estimate is None or verdict.interval is None or verdict.reference is None:
         return ""
     from ..stats.stats import CONFIDENCE, growth
 
     chance = (1 - CONFIDENCE) / 2
     wider = NormalDist().inv_cdf(chance / tests) / NormalDist().inv_cdf(chance)
     low, high = (
-        judgement.estimate + wider * (bound - judgement.estimate) for bound in judgement.interval
+        verdict.estimate + wider * (bound - verdict.estimate) for bound in verdict.interval
     )
-    same = math.log1p(judgement.tolerance)
+    same = math.log1p(verdict.tolerance)
     if low - same <= math.log1p(slowdown) <= high + same:
         return ""
     bounds = "…".join(format_percent(growth(bound)).removesuffix(" %") for bound in (low, high))
-    return f"takes {format_percent(growth(judgement.estimate))} time ({bounds} %)"
+    return f"takes {format_percent(growth(verdict.estimate))} time ({bounds} %)"
 
 
-def _not_red(judgement: Judgement, slowdown: float) -> str:
-    if judgement.estimate is None:
-        return f"{judgement.label} {judgement.verdict}: {judgement.reason}"
+def _not_red(verdict: Verdict, slowdown: float) -> str:
+    if verdict.estimate is None:
+        return f"{verdict.subject.label} {verdict.kind}: {verdict.reason}"
     from ..stats.stats import growth
 
     text = (
-        f"{judgement.label} {judgement.verdict}, "
-        f"seen as {format_percent(growth(judgement.estimate))}"
+        f"{verdict.subject.label} {verdict.kind}, "
+        f"seen as {format_percent(growth(verdict.estimate))}"
     )
-    if slowdown <= judgement.tolerance:
-        return f"{text}: within its tolerance of {format_tolerance(judgement.tolerance)}"
-    if judgement.reach is not None and judgement.reach > slowdown:
+    if slowdown <= verdict.tolerance:
+        return f"{text}: within its tolerance of {format_tolerance(verdict.tolerance)}"
+    if verdict.reach is not None and verdict.reach > slowdown:
         return (
-            f"{text}: this run detects slowdowns from {format_tolerance(round(judgement.reach, 3))} only; "
+            f"{text}: this run detects slowdowns from {format_tolerance(round(verdict.reach, 3))} only; "
             "use --roofline-rounds=auto, or record more sessions"
         )
-    return f"{text}: {judgement.reason}" if judgement.reason else text
+    return f"{text}: {verdict.reason}" if verdict.reason else text

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .entries import Entry
-from .judgements import Judgement, PeakJudgement
 from .keys import Key, Scalar
 from .memory import WORD as OUT_OF_MEMORY
 from .memory import OutOfMemory
 from .records import Header, Measurement, Outcome, rate
 from .resources import ExactJudgement, Resources
-from .verdicts import Kind
+from .verdicts import Idle, Kind, PeakVerdict, Verdict
 from .work import Work
 
 # How a test ended that failed for itself.
@@ -122,7 +121,7 @@ class Row(Columns):
         red: whether its test failed in the end; one that passed when it was run again did not.
         measurement: the one that stands for all processes.
         measurements: of every process, also those that do not count, in the order taken.
-        judgement: what was said of them; None where the test failed for itself.
+        time_verdict: what was said of their times; None where the test failed for itself.
         ended: how the test ended; None where the run was cut before, or is not at its end.
         baseline_figures: what it was compared with, where a comparison of two sides made it.
         published: figures from elsewhere beside it, which never gate.
@@ -135,33 +134,29 @@ class Row(Columns):
     work: Work | None = None
     measurement: Measurement | None = None
     measurements: tuple[Measurement, ...] = ()
-    judgement: Judgement | None = None
+    time_verdict: Verdict | None = None
     ended: Outcome | None = None
     resources: Resources | None = None
     exact: ExactJudgement | None = None
     baseline_figures: dict[str, int] | None = None
     lost: OutOfMemory | None = None
     published: tuple[Entry, ...] = ()
-    idle: tuple[tuple[Entry, str], ...] = ()
+    idle: tuple[Idle, ...] = ()
     header: Header | None = None
     path: Path = Path()
 
     @property
-    def peak(self) -> PeakJudgement | None:
+    def peak(self) -> PeakVerdict | None:
         """The verdict on its memory; None where there is none."""
-        return self.judgement.peak if self.judgement is not None else None
+        return self.time_verdict.peak if self.time_verdict is not None else None
 
     @property
     def by_peak(self) -> bool:
         """Whether its word is that of its memory, and its time has another."""
-        judged, peak = self.judgement, self.peak
-        worse = judged is not None and peak is not None and peak.outweighs
-        return (
-            worse
-            and peak is not None
-            and judged is not None
-            and self.verdict == peak.verdict != judged.verdict
-        )
+        judged, peak = self.time_verdict, self.peak
+        if judged is None or peak is None or not peak.outweighs:
+            return False
+        return self.verdict == peak.kind != judged.kind
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -175,7 +170,7 @@ class Row(Columns):
     @property
     def baseline_medians_s(self) -> tuple[float, ...]:
         """The median of every process behind the baseline, in seconds."""
-        return self.judgement.baseline_medians_s if self.judgement is not None else ()
+        return self.time_verdict.baseline_medians_s if self.time_verdict is not None else ()
 
     def rate_of(self, seconds: float | None, metric: str | None = None) -> float | None:
         """Bytes (or FLOP) per second of this row's work done in `seconds`; None where no number above zero says it."""
@@ -186,14 +181,12 @@ class Row(Columns):
 
     def columns(self) -> Iterator[Columns]:
         """Its numbers as plain values, each with its own verdict: the time, and the memory where that is known."""
-        judged = self.judgement
-        # The memory, which the word is of then, speaks for itself behind it.
-        own = self.by_peak and judged is not None
-        yield (
-            replace(self, verdict=judged.verdict, reason=judged.reason)
-            if own and judged is not None
-            else self
-        )
+        judged = self.time_verdict
+        if judged is not None and self.by_peak:
+            # The memory, which the word is of then, speaks for itself behind it.
+            yield replace(self, verdict=judged.kind.value, reason=judged.reason)
+        else:
+            yield self
         if self.peak is not None or (
             self.measurement is not None and self.measurement.peak_bytes is not None
         ):
@@ -212,19 +205,25 @@ class Row(Columns):
                 baseline_value=peak.reference_bytes,
                 change=peak.change,
                 tolerance=peak.tolerance,
-                verdict=peak.verdict,
+                verdict=peak.kind.value,
                 reason=peak.reason,
             )
         taken = self.measurement.peak_bytes if self.measurement is not None else None
         # Without a verdict of its own it has the word of its time, unless that is the time's alone.
-        judged = self.judgement is not None and self.verdict != Kind.INVALID
-        word = Kind.NO_BASELINE if judged else self.verdict
+        judged = self.time_verdict is not None and self.verdict != Kind.INVALID
+        word = Kind.NO_BASELINE.value if judged else self.verdict
         return Columns(**known, value=taken, verdict=word)
 
 
 def worst_first(rows: Iterable[Row]) -> list[Row]:
     """Failed tests before all others, then by verdict, then by how much slower."""
     return sorted(rows, key=lambda row: (not row.red, badness(row.verdict, row.change)))
+
+
+def compared_verdicts(rows: Iterable[Row]) -> list[Verdict]:
+    """Return the verdicts on the times of rows that were held against a baseline."""
+    verdicts = (row.time_verdict for row in rows)
+    return [verdict for verdict in verdicts if verdict is not None and verdict.compared]
 
 
 def plain(columns: Columns) -> dict[str, Any]:

@@ -48,10 +48,10 @@ def is_green(row: Row) -> bool:
 
 def looks_slow(row: Row) -> bool:
     """Return whether a result is undecided, and its estimate lies beyond its tolerance or limit."""
-    judged = row.judgement
+    judged = row.time_verdict
     return (
         judged is not None
         and row.verdict not in WORSE
-        and judged.verdict == Kind.INCONCLUSIVE
+        and judged.kind is Kind.INCONCLUSIVE
         and judged.looks_slow
     )

@@ -5,8 +5,20 @@ import enum
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from .amounts import AboveZero, Amount, Count, FromZero, Magnitude, ProcessMedians, Tolerance
+from .amounts import (
+    AboveZero,
+    Amount,
+    Chance,
+    Count,
+    FromZero,
+    Magnitude,
+    ProcessMedians,
+    Tolerance,
+)
+from .entries import Entry
+from .errors import BadInput
 from .units import format_day, moment
 
 
@@ -140,7 +152,7 @@ class Reference:
     groups: tuple[Group, ...]
     source: str
     tolerance: Tolerance | None = None
-    achieved: frozenset[tuple[str, ...]] = frozenset()
+    achieved: tuple[tuple[str, ...], ...] = ()
     clock_hz: AboveZero | None = None
     moved: tuple[Group, ...] = ()
     shift: float = 0.0
@@ -168,3 +180,172 @@ class Reference:
         """The sessions on these devices, where there are some; else all."""
         groups = self.moved or self.groups
         return [group for group in groups if group.device in devices] or groups
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimit:
+    """A limit that a time was held against: the time of a call that just meets it, in seconds, and whose it is."""
+
+    kind: Literal["published", "floor", "roofline"]
+    seconds: AboveZero
+    source: str
+
+
+# A published limit that could gate, and why it does not gate a measurement.
+Idle = tuple[Entry, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The measurement that a verdict is on, and what is known of it before its time is compared.
+
+    Args:
+        clock_hz: the median clock of the new processes, in cycles per second; None where no probe ran.
+        changed: what differs from the environments behind the baseline.
+        left_out: of each process that does not count the reason.
+        published: figures from elsewhere beside it, which never gate.
+        idle: published limits that could gate and do not here, each with the reason.
+    """
+
+    test_id: str = ""
+    label: str = ""
+    name: str = ""
+    clock_hz: AboveZero | None = None
+    changed: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    published: tuple[Entry, ...] = ()
+    idle: tuple[Idle, ...] = ()
+
+
+# Of a verdict that is on no measurement of a test.
+UNNAMED = Subject()
+
+
+@dataclass(frozen=True, slots=True)
+class PeakVerdict:
+    """The verdict on the most memory that one call held, in bytes, less is better: see `stats.key_results`.
+
+    Args:
+        new_bytes: None where the baseline has a peak and none was taken; `reference_bytes` where the baseline has none.
+        allowed_bytes: by how much the two may differ.
+    """
+
+    kind: Kind
+    new_bytes: Amount | None
+    reference_bytes: Amount | None = None
+    allowed_bytes: Amount | None = None
+    reason: str = ""
+
+    @property
+    def change(self) -> float | None:
+        """The difference as a share of the reference: +0.1 takes a tenth more."""
+        if self.new_bytes is None or not self.reference_bytes:
+            return None
+        return self.new_bytes / self.reference_bytes - 1
+
+    @property
+    def tolerance(self) -> float | None:
+        """By how much the two may differ, as a share of the reference."""
+        if self.allowed_bytes is None or not self.reference_bytes:
+            return None
+        return self.allowed_bytes / self.reference_bytes
+
+    @property
+    def outweighs(self) -> bool:
+        """Whether it is worse than any verdict on the time but REGRESSED."""
+        return self.kind in (Kind.REGRESSED, Kind.INVALID)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer, with everything needed to explain it. Differences are of time, in logs; positive is slower.
+
+    Args:
+        p: of "no more than the smallest effect worth reporting slower"; `p_spent` is paid for the looks of the run,
+            and `p_adjusted` also for its other tests (None until `settle`).
+        mde: the minimum detectable effect, as a share of time: found 80 times in 100 at the 1 % level with the
+            processes at hand.
+        reach: the slowdown, as a share of time, that this run's rule finds 80 times in 100 once its rounds are used.
+        slower_processes: of the reference's processes that were compared (the device's own, where there are any), how
+            many were faster than the new ones' centre; `compared_processes` is how many those are.
+        new_medians_s: the medians of the new processes, in seconds.
+        limit: what it was held against in place of a reference; `estimate` is then by how much it lies beyond.
+        siblings: how many like it, in the same run, it was held against in place of a reference.
+        fewest: how many new processes REGRESSED needs here.
+        hot: by how much the further rounds lie above the first process, in log seconds, where chance is no excuse and
+            the reference holds first processes alone; else 0.
+        futile: whether more processes of this run would hardly decide, since what is open is the baseline's own error.
+        peak: the verdict on the memory, beside this one on the time; None where no peak was taken or known.
+
+    Raises:
+        BadInput: an interval that cannot be, or a difference without an estimate.
+    """
+
+    kind: Kind
+    tolerance: FromZero
+    subject: Subject = UNNAMED
+    reason: str = ""
+    estimate: float | None = None
+    interval: tuple[float, float] | None = None
+    p: Chance | None = None
+    p_spent: Chance | None = None
+    p_adjusted: Chance | None = None
+    reference: Reference | None = None
+    difference: Difference | None = None
+    processes: Amount = 0
+    mde: FromZero | None = None
+    reach: FromZero | None = None
+    slower_processes: Amount = 0
+    compared_processes: Amount = 0
+    new_medians_s: tuple[Magnitude, ...] = ()
+    limit: TimeLimit | None = None
+    siblings: Amount = 0
+    fewest: Count = 1
+    hot: float = 0.0
+    futile: bool = False
+    peak: PeakVerdict | None = None
+
+    def __post_init__(self) -> None:
+        if self.estimate is None and (self.interval is not None or self.difference is not None):
+            word = "a difference" if self.interval is None else "an interval"
+            raise BadInput(f"there is {word} and no estimate; expected both, or neither")
+        if self.interval is not None and not self.interval[0] <= self.interval[1]:
+            raise BadInput(f"interval is {self.interval}; expected the smaller end first")
+
+    @property
+    def overall(self) -> Kind:
+        """The word for the measurement: that on its time, unless that on its memory is worse."""
+        if self.peak is not None and self.peak.outweighs and self.kind is not Kind.REGRESSED:
+            return self.peak.kind
+        return self.kind
+
+    @property
+    def compared(self) -> bool:
+        """Whether it was held against a reference, and not against a limit or its siblings alone."""
+        return self.difference is not None
+
+    @property
+    def decided(self) -> bool:
+        """Whether more processes would be idle."""
+        return self.kind not in (Kind.INCONCLUSIVE, Kind.INVALID)
+
+    @property
+    def looks_slow(self) -> bool:
+        """Whether the estimate lies beyond the tolerance, or at all beyond a limit."""
+        allowed = 0.0 if self.limit is not None else math.log1p(self.tolerance)
+        return self.estimate is not None and self.estimate > allowed
+
+    @property
+    def sessions(self) -> tuple[Group, ...]:
+        """The sessions of the reference; none where there is no reference."""
+        return self.reference.groups if self.reference is not None else ()
+
+    @property
+    def baseline_medians_s(self) -> tuple[float, ...]:
+        """The median of every process behind the reference, in seconds."""
+        return self.reference.medians_s if self.reference is not None else ()
+
+    @property
+    def limit_s(self) -> float | None:
+        """The time that just meets the limit, in seconds; None where it was held against none."""
+        return self.limit.seconds if self.limit is not None else None

@@ -165,15 +165,14 @@ def _why_not(run: Run, row: Row) -> str:
 
 def facts(row: Row, behind: Sequence[Measurement]) -> dict[str, Any]:
     """What was said of all processes that were judged, and of the samples `behind` it; nothing that is not known."""
-    one = row.measurement
+    one, verdict = row.measurement, row.time_verdict
     assert one is not None
     rate, unit = _rate(row) or (None, None)
     return _known(
         {
             "label": row.label,
             "seconds": row.time_s,
-            "processes": (row.judgement.processes if row.judgement is not None else 0)
-            or len(behind),
+            "processes": (verdict.processes if verdict is not None else 0) or len(behind),
             "metric": row.counting,
             "rate": rate,
             "rate_unit": unit,
@@ -181,7 +180,7 @@ def facts(row: Row, behind: Sequence[Measurement]) -> dict[str, Any]:
             "roofline_source": row.roofline_source,
             "verdict": row.verdict,
             "change": row.change,
-            "changed": list(row.judgement.changed) or None if row.judgement is not None else None,
+            "changed": list(verdict.subject.changed) or None if verdict is not None else None,
             "tolerance": row.tolerance,
             "baseline_s": row.baseline_time_s,
             "work": {name: amount for name, amount in asdict(one.work).items() if amount},

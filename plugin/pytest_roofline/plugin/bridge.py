@@ -206,8 +206,8 @@ def _sound(row: "Row") -> bool:
     from ..core.verdicts import Kind
 
     return (
-        row.judgement is not None
-        and row.judgement.verdict != Kind.INVALID
+        row.time_verdict is not None
+        and row.time_verdict.kind is not Kind.INVALID
         and "replaced" not in (row.labels or ())
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ..baselines.rows import memory_row, odd_behind
+from ..baselines.rows import memory_row
 from ..baselines.run_files import settings_of_last_green, watched
 from ..baselines.run_rows import Ending
 from ..core.entries import RESOURCES
@@ -373,8 +373,7 @@ def _saved(session: RooflineSession) -> list[str]:
 def _explained(session: RooflineSession) -> list[str]:
     """What moved many tests, and what the device is: before what each test says of itself."""
     rows = session.timed.rows
-    odd = odd_behind(session.under_test.comparator.odd, rows) if rows else ()
-    lines = _busy(session) + overview_lines(rows, odd)
+    lines = _busy(session) + overview_lines(rows)
     lines += [f"device health: {session.health.splitlines()[0]}"] if session.health else []
     if session.options.shadow:
         known = watched(session.options.folder, session.under_test.hardware)

@@ -16,7 +16,6 @@ from _pytest.runner import call_and_report
 from ..core.records import Outcome
 from ..core.rows import FAILED
 from ..core.units import encodable
-from ..core.verdicts import Kind
 from .command_line import ON_THE_SPOT
 from .session import RooflineSession
 
@@ -139,8 +138,7 @@ def undecided(state: RooflineSession, item: pytest.Item) -> bool:
     test_id = test_id_of(item)
     # Behind these more processes would be idle; what a kernel asks for is the same in all.
     decided = [
-        row.judgement is None or row.judgement.verdict not in (Kind.INCONCLUSIVE, Kind.INVALID)
-        for row in state.red_rows(test_id)
+        row.time_verdict is None or row.time_verdict.decided for row in state.red_rows(test_id)
     ]
     for_good = any(one.red for one in state.exhausted.of(test_id)) or any(decided)
     return not for_good and any(map(state.timed.may_change, state.timed.of(test_id)))

@@ -72,7 +72,7 @@ class Results:
 
 
 def _judged(row: Row) -> Any:
-    return row.judgement or row.exact
+    return row.time_verdict or row.exact
 
 
 def _identity(row: Row) -> str | None:

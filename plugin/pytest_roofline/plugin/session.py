@@ -233,14 +233,16 @@ class RooflineSession:
 
     def fails(self, row: Row) -> bool:
         """Whether a verdict turns its test red; none does not."""
-        judged = row.judgement or row.exact
-        if judged is None:
+        if row.time_verdict is not None:
+            word = _WORDS.get(row.time_verdict.kind)
+        elif row.exact is not None:
+            word = _WORDS.get(row.exact.verdict)
+        else:
             return False
-        word = _WORDS.get(judged.verdict)
         if row.by_peak:
             # Its memory is worse than its time; a peak that the baseline lacks turns nothing red.
             return not {word, _WORDS[row.verdict]}.isdisjoint(self.options.fail_on)
-        if word == "no-baseline" and self.options.until_recorded and row.judgement is not None:
+        if word == "no-baseline" and self.options.until_recorded and row.time_verdict is not None:
             return self.under_test.recorded and word in self.options.fail_on
         return word in self.options.fail_on
 

@@ -5,7 +5,6 @@ A verdict may change until its test is reported: a further round, or what other 
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ..baselines.comparators import class_of_key, find_reference
 from ..baselines.comparing import limits_of, policy_of
@@ -17,17 +16,14 @@ from ..core.keys import Key
 from ..core.records import Measurement
 from ..core.rows import FAILED, Row
 from ..core.samples import CANARY, OVERSUBSCRIBED, PROFILED, SIBLINGS
-from ..core.verdicts import Group, Kind, Reference
-from ..report.published import figure_texts
-from ..report.verdicts import remarks
-from ..stats.judgements import judgement_of
+from ..core.verdicts import Group, Idle, Kind, Reference, Subject, Verdict
 from ..stats.key_results import KeyResults, LostRound, judge_peak
-from ..stats.limits import Idle, Limit, Summary
+from ..stats.limits import Limit, Summary
 from ..stats.looks import Looks
 from ..stats.outlook import Policy
 from ..stats.shared import Shared, Side, hold_shared
 from ..stats.siblings import Sibling, judge_sibling, unless_busy
-from ..stats.verdicts import Verdict, changes_between, default_looks, judge, settle
+from ..stats.verdicts import changes_between, default_looks, judge, may_be_red, settle
 from .device_under_test import DeviceUnderTest
 from .results import Results
 from .settings import Options
@@ -53,7 +49,7 @@ class TimedResults(Results):
         self._judges = judges
         self._opened: DeviceUnderTest | None = None
         self._trials: dict[str, KeyResults] = {}
-        # By the identity of a key; what a row shows of a verdict is its judgement.
+        # By the identity of a key: as it is before what all tests share is put back, which its row shows.
         self._verdicts: dict[str, Verdict] = {}
         self._at_once: set[str] = set()
 
@@ -101,12 +97,9 @@ class TimedResults(Results):
     def retract(self, test_id: str) -> None:
         """Take back the verdicts of a test that failed for itself after all."""
         for row in self.of(test_id):
-            if row.judgement is not None:
-                self._show(
-                    timed_row(
-                        row.measurements, verdict=FAILED, published=row.published, idle=row.idle
-                    )
-                )
+            if row.time_verdict is not None:
+                results = KeyResults(list(row.measurements))
+                self._show(timed_row(results, word=FAILED, published=row.published, idle=row.idle))
 
     def end_rounds(self, open_ids: set[str], *, cut: bool) -> None:
         """Give the tests that are still open their last look, although more processes were planned.
@@ -194,7 +187,7 @@ class TimedResults(Results):
     def may_change(self, row: Row) -> bool:
         """Whether what is said of a measurement may still change: by other tests' verdicts, or in a further round."""
         verdict = self.verdict_of(row)
-        return verdict is not None and (verdict.may_be_red or self.wants_round(row))
+        return verdict is not None and (may_be_red(verdict) or self.wants_round(row))
 
     def is_moved(self, test_id: str) -> bool:
         """Return whether a shared change is taken out of a test, whose word all tests together may still change."""
@@ -235,7 +228,7 @@ class TimedResults(Results):
         labels = measurement.samples.labels
         if OVERSUBSCRIBED in labels or (PROFILED in labels and not measurement.invalid):
             word = OVERSUBSCRIBED if OVERSUBSCRIBED in labels else PROFILED
-            self._show(timed_row([measurement], verdict=word.upper()))
+            self._show(timed_row(KeyResults([measurement]), word=word.upper()))
             return False
         self._trials.setdefault(measurement.key.identity, KeyResults()).measurements.append(
             measurement
@@ -244,79 +237,39 @@ class TimedResults(Results):
 
     def _judge(self, measurement: Measurement, *, ended: bool = False) -> None:
         """Show the verdict on a key as it is by now."""
-        trial = self._trials[measurement.key.identity]
-        if SIBLINGS in measurement.samples.labels:
-            verdict, standing = self._among_siblings(measurement), trial.standing(None)
-            self._show(self._row(trial, standing, verdict), verdict)
-            return
-        verdict, standing, idle = self._verdict_on(measurement, ended=ended)
-        published = tuple(
-            entry
-            for entry in self._entries_for(measurement)
-            if entry.kind in ("threshold", "reference") and not entry.gates
-        )
-        self._show(self._row(trial, standing, verdict, published=published, idle=idle), verdict)
+        verdict, shown = self._verdict_on(measurement, ended=ended)
+        results = self._trials[measurement.key.identity]
+        self._show(timed_row(results, verdict, measurement=shown), verdict)
 
-    def _row(self, trial: KeyResults, standing: Measurement, verdict: Verdict, **facts: Any) -> Row:
-        judgement = judgement_of(
-            verdict,
-            standing.label,
-            name=standing.key.name,
-            test_id=standing.test_id,
-            changed=self._changed(standing) if verdict.reference is not None else (),
-            clock_hz=standing.samples.clock_hz,
-        )
-        odd = verdict.reference.odd if verdict.reference is not None else ()
-        left_out = self._left_out(trial, standing, verdict)
-        judgement = replace(
-            judgement,
-            remarks=tuple(remarks(judgement, left_out, sitting=verdict.sitting, odd=odd)),
-        )
-        row = timed_row(trial.measurements, judgement, standing=standing, **facts)
-        return replace(row, judgement=replace(judgement, published=figure_texts(row)))
-
-    def _changed(self, standing: Measurement) -> tuple[str, ...]:
+    def _changed(self, measurement: Measurement) -> tuple[str, ...]:
         """Return what differs from the environments behind the baseline of a measurement."""
-        now = self._under_test.environment.everything() | standing.comparable()
-        return changes_between([now], self._under_test.comparator.environments(standing.key))
+        now = self._under_test.environment.everything() | measurement.comparable()
+        return changes_between([now], self._under_test.comparator.environments(measurement.key))
 
     def _left_out(
-        self, trial: KeyResults, standing: Measurement, verdict: Verdict
+        self, measurement: Measurement, reference: Reference | None, invalid: str
     ) -> tuple[str, ...]:
         """Return why processes of a key do not count, and how rounds ended that gave no number."""
-        invalid = verdict.kind is Kind.INVALID
-        unsound = () if invalid else tuple(trial.unsound(verdict.reference).values())
-        lost = self.lost.get(standing.test_id, ())
-        return unsound + tuple(one.text for one in lost if standing.key.name not in one.measured)
+        results = self._trials[measurement.key.identity]
+        unsound = {} if invalid else results.unsound(reference)
+        lost = self.lost.get(measurement.test_id, ())
+        rounds = (each.text for each in lost if measurement.key.name not in each.measured)
+        return (*unsound.values(), *rounds)
 
     def _settle(self, row: Row, verdict: Verdict) -> None:
-        """Show a verdict that differs from the one shown in what other tests of the run say of it."""
+        """Show a verdict as the other tests of the run leave it."""
         assert row.measurement is not None
-        assert row.judgement is not None
-        trial = self._trials[row.measurement.key.identity]
-        facts = {"published": row.published, "idle": row.idle}
         shown = verdict if self.shared is None else self.shared.whole(verdict)
-        if shown.estimate != row.judgement.estimate:
-            # Another change has other explanations.
-            self._show(self._row(trial, row.measurement, shown, **facts), verdict)
-            return
-        judgement = replace(
-            row.judgement,
-            verdict=shown.kind.value,
-            reason=shown.reason,
-            reach=shown.reach,
-            p_adjusted=shown.p_adjusted,
-        )
-        settled = timed_row(trial.measurements, judgement, standing=row.measurement, **facts)
-        self._show(settled, verdict)
+        results = self._trials[row.measurement.key.identity]
+        self._show(timed_row(results, shown, measurement=row.measurement), verdict)
 
     def _verdict_on(
         self, measurement: Measurement, *, ended: bool = False
-    ) -> tuple[Verdict, Measurement, tuple[tuple[Entry, str], ...]]:
-        """The verdict on a key with all its processes, the one that stands for them, and limits that are idle."""
+    ) -> tuple[Verdict, Measurement]:
+        """The verdict on a key with all its processes, and the one that stands for them."""
         trial = self._trials[measurement.key.identity]
         if SIBLINGS in measurement.samples.labels:
-            return self._among_siblings(measurement), trial.standing(None), ()
+            return self._among_siblings(measurement), trial.standing(None)
         reference, why_none = find_reference(
             self._under_test.comparator, measurement.key, measurement.work
         )
@@ -327,19 +280,32 @@ class TimedResults(Results):
         entries = self._entries_for(measurement)
         group = trial.group(reference, self._under_test.identity, self._started)
         limits, idle = ([], []) if invalid else self._limits(standing, trial, reference, entries)
+        subject = Subject(
+            test_id=standing.test_id,
+            label=standing.label,
+            name=standing.key.name,
+            clock_hz=standing.samples.clock_hz,
+            changed=self._changed(standing) if reference is not None else (),
+            left_out=self._left_out(standing, reference, invalid),
+            published=tuple(
+                entry
+                for entry in entries
+                if entry.kind in ("threshold", "reference") and not entry.gates
+            ),
+            idle=tuple(idle),
+        )
+        peak_bytes = trial.peak_bytes(reference)
         verdict = judge(
             [group] if group.medians_s else [],
             reference,
             self._policy(standing, reference, ended=ended),
+            subject=subject,
+            peak=None if invalid else judge_peak(peak_bytes, reference, measurement.key),
             invalid=invalid,
             limits=limits,
             why_none=why_none,
         )
-        verdict = unless_busy(verdict, trial.measurements)
-        if verdict.kind is not Kind.INVALID:
-            peak = judge_peak(trial.peak_bytes(reference), reference, measurement.key)
-            verdict = replace(verdict, peak=peak)
-        return verdict, standing, tuple(idle)
+        return unless_busy(verdict, trial.measurements), standing
 
     def _among_siblings(self, measurement: Measurement) -> Verdict:
         """The verdict on one of several like devices, which no baseline is asked for: the others stand for it."""
@@ -352,8 +318,10 @@ class TimedResults(Results):
                 medians_s = trial.group(None, one.device, self._started).medians_s
                 found[identity] = Sibling(trial.standing(None), medians_s, trial.invalid(None))
         mine = found.pop(key.identity)
+        left_out = self._left_out(mine.standing, None, mine.invalid)
         return unless_busy(
-            judge_sibling(mine, list(found.values())), self._trials[key.identity].measurements
+            judge_sibling(mine, list(found.values()), left_out),
+            self._trials[key.identity].measurements,
         )
 
     def _limits(
@@ -409,7 +377,7 @@ class TimedResults(Results):
             # A rerun cannot shake it off: of the attempts of a process the slowest stands, whatever failed them.
             self._trials.setdefault(record.key.identity, KeyResults()).measurements.append(record)
         ended = INTERRUPTED if record.invalid == "interrupted" else FAILED
-        self._show(timed_row([record], verdict=ended))
+        self._show(timed_row(KeyResults([record]), word=ended))
 
     def _show(self, row: Row, verdict: Verdict | None = None) -> None:
         assert row.key is not None

@@ -1,26 +1,27 @@
 """What `roofline compare` says beside its table, and a staged rollout, judged; as text and for a machine."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean, geometric_mean, median
 from typing import Any
 
 from ..baselines.comparing import Comparison
 from ..baselines.pairs import Contrast
 from ..baselines.picking import is_imported
+from ..baselines.remarks import odd_lines
 from ..baselines.rollout import Changes, Place, Rollout, RolloutSide
 from ..baselines.rows import odd_behind
 from ..baselines.runs import Run
-from ..core.rows import TIME, Row, plain
+from ..core.rows import TIME, Row, compared_verdicts, plain
 from ..core.units import count, format_percent, format_seconds, listed, printable
-from ..core.verdicts import Kind, OddSession
+from ..core.verdicts import Kind
 from ..hardware import identity_of
-from ..stats.judgements import common_shift
+from ..stats.causes import common_shift
 from ..stats.looks import ENOUGH_KNOWN
 from ..stats.stats import growth
 from ..stats.verdicts import span_text
 from .overview import changed_texts, clock_line, device_line, shift_line, together_text
 from .tables import TextTable, render, styled
-from .words import odd_lines, tolerance_text, totals_text
+from .words import tolerance_text, totals_text
 
 # Of the names of one side.
 MOST_NAMED = 3
@@ -38,7 +39,9 @@ def comparison_lines(compared: Comparison, old: Sequence[Run], new: Sequence[Run
     lines = (
         [f"REGRESSED: {together_text(compared.together)}"] if compared.together is not None else []
     )
-    lines += _blind_line(rows, new) + shift_line(rows) + odd_lines(compared.odd) + clock_line(rows)
+    lines += (
+        _blind_line(rows, new) + shift_line(rows) + odd_lines(odd_behind(rows)) + clock_line(rows)
+    )
     changed = _apart(old, new) + changed_texts(rows)
     lines += [printable(f"changed: {'; '.join(changed)}")] if changed else []
     return list(filter(None, [*lines, *device_line(rows), tolerance_text(rows)]))
@@ -46,12 +49,13 @@ def comparison_lines(compared: Comparison, old: Sequence[Run], new: Sequence[Run
 
 def _blind_line(rows: Sequence[Row], new: Sequence[Run]) -> list[str]:
     """That too few processes were named for red, and how many are enough; empty where some test may turn red."""
-    held = [row.judgement for row in rows if row.judgement is not None and row.judgement.compared]
-    if not held or any(
-        one.verdict == Kind.REGRESSED or one.processes >= one.fewest for one in held
+    verdicts = compared_verdicts(rows)
+    if not verdicts or any(
+        verdict.kind is Kind.REGRESSED or verdict.processes >= verdict.fewest
+        for verdict in verdicts
     ):
         return []
-    one = max(held, key=lambda judged: judged.fewest)
+    one = max(verdicts, key=lambda verdict: verdict.fewest)
     known = len(one.baseline_medians_s)
     enough, side = (
         (one.fewest, "the new side") if known >= ENOUGH_KNOWN else (ENOUGH_KNOWN, "each side")
@@ -85,38 +89,32 @@ def _names(runs: Sequence[Run], name: Callable[[Run], str]) -> list[str]:
 
 def comparison_as_json(compared: Comparison) -> list[dict[str, Any]]:
     """The rows, as every JSON document has them, with what else a comparison knows of each."""
-    shift = common_shift(row.judgement for row in compared.rows)
+    shift = common_shift(compared_verdicts(compared.rows))
     moved = growth(shift.estimate) if shift is not None else None
     return [
         plain(columns)
-        | (
-            _more(row, moved, odd_behind(compared.odd, [row]))
-            if columns.metric == TIME
-            else _kernel(row)
-            if row.exact
-            else {}
-        )
+        | (_more(row, moved) if columns.metric == TIME else _kernel(row) if row.exact else {})
         for row in compared.everything
         for columns in row.columns()
     ]
 
 
-def _more(row: Row, moved: float | None, odd: Iterable[OddSession]) -> dict[str, Any]:
+def _more(row: Row, moved: float | None) -> dict[str, Any]:
     """What a comparison says of a time beside its columns.
 
     Args:
         row: of the comparison.
         moved: the change of the whole suite, as a share of time; None where it did not move together.
-        odd: the sessions of the old side that were set aside in it.
     """
-    judged = row.judgement
-    spread = judged.device_spread if judged is not None else None
+    judged = row.time_verdict
+    difference = judged.difference if judged is not None else None
+    spread = difference.device if difference is not None else None
     return {
         "p": judged.p if judged is not None else None,
-        "changed": list(judged.changed) if judged is not None else [],
+        "changed": list(judged.subject.changed) if judged is not None else [],
         "between_devices": spread.value if spread is not None else None,
         "whole_suite": moved,
-        "odd_sessions": [session.text for session in odd],
+        "odd_sessions": [session.text for session in odd_behind([row])],
     }
 
 
@@ -142,7 +140,7 @@ def contrast_as_json(found: Contrast) -> list[dict[str, Any]]:
             "speedup": _speedup(row.change),
             "speedup_low": _speedup(row.change_high),
             "speedup_high": _speedup(row.change_low),
-            "p": row.judgement.p_adjusted if row.judgement is not None else None,
+            "p": row.time_verdict.p_adjusted if row.time_verdict is not None else None,
         }
         for value, row in found.rows
     ]
@@ -249,7 +247,7 @@ def _table(found: Rollout, width: int, colour: bool) -> str:
     table = TextTable(("test", "left"), ("changed", "right"), ("control", "right"), ("effect", "right"),
                       ("99 % interval", "right"), ("n", "right"), ("verdict", "left"))  # fmt: skip
     for row in found.rows:
-        changes, judged = found.changes_of(row), row.judgement
+        changes, judged = found.changes_of(row), row.time_verdict
         assert judged is not None
         assert judged.interval is not None
         table.add_row(
@@ -329,7 +327,7 @@ def rollout_as_json(found: Rollout) -> list[dict[str, Any]]:
 
 
 def _of_devices(found: Rollout, row: Row) -> dict[str, Any]:
-    if row.key is None or row.judgement is None:
+    if row.key is None or row.time_verdict is None:
         return {"p": None, "control_change": None, "devices": {}, "control_devices": {}}
     changes = found.changes_of(row)
     treated, controls = (
@@ -337,5 +335,5 @@ def _of_devices(found: Rollout, row: Row) -> dict[str, Any]:
         for side in (changes.treated, changes.controls)
     )
     control = growth(fmean(changes.controls.values()))
-    p = row.judgement.p_adjusted
+    p = row.time_verdict.p_adjusted
     return {"p": p, "control_change": control, "devices": treated, "control_devices": controls}

@@ -7,12 +7,12 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
+from ..baselines.remarks import remarks
 from ..baselines.runs import Run
-from ..core.judgements import Judgement, PeakJudgement
 from ..core.memory import MemoryUse
 from ..core.profiles import Figure, Profile
 from ..core.records import Measurement
-from ..core.rows import Row
+from ..core.rows import Row, compared_verdicts
 from ..core.units import (
     count,
     format_memory,
@@ -21,6 +21,7 @@ from ..core.units import (
     format_tolerance,
     printable,
 )
+from ..core.verdicts import Difference, PeakVerdict, Verdict
 from ..kernel_gate.text import explanation as kernel_explanation
 from ..observe.text import memory_lines, profile_lines
 from ..stats.looks import FALSE_RED
@@ -28,6 +29,7 @@ from ..stats.outlook import WORTH_REPORTING
 from ..stats.stats import growth
 from ..stats.verdicts import span_text
 from .figures import figure_lines, first_call_text
+from .published import figure_texts
 
 # Positions of a strip of samples, from the fastest to the slowest that is shown.
 STRIP = 32
@@ -47,15 +49,15 @@ def explanation(row: Row, width: int) -> list[str]:
     if row.measurement is None:
         return [*lines, *map(printable, f"{row.verdict}: {row.reason}".splitlines())]
     lines += _samples(row.measurements, width)
-    judgement = row.judgement
-    if judgement is None:
+    verdict = row.time_verdict
+    if verdict is None:
         return [*lines, *map(printable, f"no verdict: {_unjudged(row)}".splitlines())]
     return [
         *lines,
-        *_reference(judgement),
-        *(printable(f"published, shown only: {text}") for text in judgement.published),
-        *_reasoning(judgement),
-        *([_memory(judgement.peak)] if judgement.peak is not None else []),
+        *_reference(verdict),
+        *(printable(f"published, shown only: {text}") for text in figure_texts(row)),
+        *_reasoning(verdict),
+        *([_memory(verdict.peak)] if verdict.peak is not None else []),
     ]
 
 
@@ -105,10 +107,12 @@ def _strip(seconds: Sequence[float], low: float, high: float, width: int) -> str
     return "".join(_HEIGHTS[height] for height in heights)
 
 
-def _reference(judgement: Judgement) -> list[str]:
-    lines = [f"baseline {judgement.source}:"] * bool(judgement.reference)
-    for session in judgement.reference:
-        values = sorted(session.process_medians)
+def _reference(verdict: Verdict) -> list[str]:
+    if verdict.reference is None:
+        return []
+    lines = [f"baseline {verdict.reference.source}:"]
+    for session in verdict.reference.groups:
+        values = sorted(session.medians_s)
         span = f" ({format_seconds(values[0])} … {format_seconds(values[-1])})" * (len(values) > 1)
         device = f" on {session.device}" if session.device else ""
         lines.append(
@@ -118,33 +122,33 @@ def _reference(judgement: Judgement) -> list[str]:
     return list(map(printable, lines))
 
 
-def _reasoning(judgement: Judgement) -> list[str]:
+def _reasoning(verdict: Verdict) -> list[str]:
     """The steps of the rule, each with its figures."""
-    if judgement.estimate is None or judgement.error is None or judgement.interval is None:
-        verdict = printable(f"{judgement.verdict}: {judgement.reason or 'nothing to compare with'}")
-        if judgement.interval is None:
-            return [verdict]
-        side = "beyond the limit" if judgement.limit_s is not None else "against the others"
-        processes = count(judgement.processes, "process", "es")
-        return [printable(f"{difference_text(judgement)}, {side}, from {processes}"), verdict]
-    limit, worth = judgement.tolerance, WORTH_REPORTING * judgement.tolerance
-    slower = judgement.estimate > math.log1p(limit)
+    if verdict.estimate is None or verdict.difference is None or verdict.interval is None:
+        word = printable(f"{verdict.kind}: {verdict.reason or 'nothing to compare with'}")
+        if verdict.interval is None:
+            return [word]
+        side = "beyond the limit" if verdict.limit is not None else "against the others"
+        processes = count(verdict.processes, "process", "es")
+        return [printable(f"{difference_text(verdict)}, {side}, from {processes}"), word]
+    limit, worth = verdict.tolerance, WORTH_REPORTING * verdict.tolerance
+    slower = verdict.estimate > math.log1p(limit)
     lines = [
-        _sides(judgement),
-        f"difference {difference_text(judgement)}",
-        _spreads(judgement),
-        _chances(judgement),
-        f"is it slower than the tolerance? {format_percent(growth(judgement.estimate))} is "
+        _sides(verdict, verdict.difference),
+        f"difference {difference_text(verdict)}",
+        _spreads(verdict.difference),
+        _chances(verdict, verdict.difference),
+        f"is it slower than the tolerance? {format_percent(growth(verdict.estimate))} is "
         f"{'more' if slower else 'not more'} than {format_tolerance(limit)}",
         f"is it surely more than the smallest effect worth reporting, {format_tolerance(round(worth, 6))}? "
-        f"{_surely(judgement)}",
-        *(f"note: {remark}" for remark in judgement.remarks),
-        f"{judgement.verdict}" + (f": {judgement.reason}" if judgement.reason else ""),
+        f"{_surely(verdict)}",
+        *(f"note: {remark}" for remark in remarks(verdict)),
+        f"{verdict.kind}" + (f": {verdict.reason}" if verdict.reason else ""),
     ]
     return [printable(line) for line in lines]
 
 
-def _memory(peak: PeakJudgement) -> str:
+def _memory(peak: PeakVerdict) -> str:
     """`memory: PASSED, peak 1.02 GiB, baseline 1.00 GiB, tolerated either way 51.2 MiB`."""
     sizes = {
         "peak": peak.new_bytes,
@@ -153,41 +157,40 @@ def _memory(peak: PeakJudgement) -> str:
     }
     texts = [f"{name} {format_memory(size)}" for name, size in sizes.items() if size is not None]
     return printable(
-        ", ".join([f"memory: {peak.verdict}", *texts]) + (f": {peak.reason}" if peak.reason else "")
+        ", ".join([f"memory: {peak.kind}", *texts]) + (f": {peak.reason}" if peak.reason else "")
     )
 
 
-def _surely(judgement: Judgement) -> str:
-    if judgement.p is None or judgement.p_adjusted is None:
+def _surely(verdict: Verdict) -> str:
+    if verdict.p is None or verdict.p_adjusted is None:
         return "not asked"
     return (
-        f"{'yes' if judgement.p_adjusted <= FALSE_RED else 'no'}: p {judgement.p:.2g}, {judgement.p_adjusted:.2g} "
+        f"{'yes' if verdict.p_adjusted <= FALSE_RED else 'no'}: p {verdict.p:.2g}, {verdict.p_adjusted:.2g} "
         f"after paying for all looks and all tests, against {FALSE_RED:g}"
     )
 
 
 def detail_lines(rows: Sequence[Row]) -> list[str]:
     """For each verdict, three lines with its spreads, its chances of error and what stands behind it."""
-    judged = (row.judgement for row in rows if row.judgement is not None)
     return [
         line
-        for judgement in judged
-        if judgement.compared
+        for verdict in compared_verdicts(rows)
+        if verdict.difference is not None
         for line in (
-            f"{printable(judgement.label)}: {judgement.verdict}",
-            f"    {_spreads(judgement)}",
-            f"    {_chances(judgement)}",
-            f"    {_sides(judgement)}",
+            f"{printable(verdict.subject.label)}: {verdict.kind}",
+            f"    {_spreads(verdict.difference)}",
+            f"    {_chances(verdict, verdict.difference)}",
+            f"    {_sides(verdict, verdict.difference)}",
         )
     ]
 
 
-def _spreads(judgement: Judgement) -> str:
+def _spreads(difference: Difference) -> str:
     """The spreads between processes, sessions and devices, each with where it comes from."""
     spreads = (
-        ("processes", judgement.process_spread),
-        ("sessions", judgement.session_spread),
-        ("devices", judgement.device_spread),
+        ("processes", difference.process),
+        ("sessions", difference.session),
+        ("devices", difference.device),
     )
     return "spread between " + "; ".join(
         f"{name} {spread.value:.2%} ({printable(spread.origin)})"
@@ -196,49 +199,41 @@ def _spreads(judgement: Judgement) -> str:
     )
 
 
-def _chances(judgement: Judgement) -> str:
+def _chances(verdict: Verdict, difference: Difference) -> str:
     """Standard error, p, adjusted p, and the slowdown that the run's rule finds 80 times in 100."""
-    assert judgement.error is not None
     freedom = (
-        "known" if judgement.freedom is None else f"{judgement.freedom:.3g} degrees of freedom"
+        "known" if difference.freedom is None else f"{difference.freedom:.3g} degrees of freedom"
     )
     chances = (
-        ("p {:.2g}", judgement.p),
-        ("adjusted for all tests {:.2g}", judgement.p_adjusted),
-        ("detects {:.1%}", judgement.reach),
+        ("p {:.2g}", verdict.p),
+        ("adjusted for all tests {:.2g}", verdict.p_adjusted),
+        ("detects {:.1%}", verdict.reach),
     )
     texts = [form.format(value) for form, value in chances if value is not None]
-    return ", ".join([f"standard error {judgement.error:.2%} ({freedom})", *texts])
+    return ", ".join([f"standard error {difference.error:.2%} ({freedom})", *texts])
 
 
-def _sides(judgement: Judgement) -> str:
+def _sides(verdict: Verdict, difference: Difference) -> str:
     """The two centres, and how many devices, sessions and processes stand behind each."""
-    assert judgement.new_s is not None
-    assert judgement.reference_s is not None
-    sessions = judgement.reference
+    sessions, processes = verdict.sessions, len(verdict.baseline_medians_s)
     devices = len({session.device for session in sessions})
-    processes = sum(len(session.process_medians) for session in sessions)
     device = (
-        "another device"
-        if judgement.device_spread
-        else "paired"
-        if judgement.paired
-        else "one device"
+        "another device" if difference.device else "paired" if difference.paired else "one device"
     )
     return (
-        f"now {format_seconds(judgement.new_s)} from {count(judgement.processes, 'process', 'es')} of 1 session; "
-        f"baseline {format_seconds(judgement.reference_s)} from {count(processes, 'process', 'es')} of "
+        f"now {format_seconds(difference.new_s)} from {count(verdict.processes, 'process', 'es')} of 1 session; "
+        f"baseline {format_seconds(difference.reference_s)} from {count(processes, 'process', 'es')} of "
         f"{count(len(sessions), 'session')} on {count(devices, 'device')} ({device})"
     )
 
 
-def difference_text(judgement: Judgement) -> str:
+def difference_text(verdict: Verdict) -> str:
     """`+6.1 % (99 % -0.4 … +13.2 %), tolerance 5 %`."""
-    assert judgement.estimate is not None
-    assert judgement.interval is not None
+    assert verdict.estimate is not None
+    assert verdict.interval is not None
     return (
-        f"{format_percent(growth(judgement.estimate))} time (99 % interval {span_text(judgement.interval)}), "
-        f"tolerance {format_tolerance(judgement.tolerance)}"
+        f"{format_percent(growth(verdict.estimate))} time (99 % interval {span_text(verdict.interval)}), "
+        f"tolerance {format_tolerance(verdict.tolerance)}"
     )
 
 
@@ -267,7 +262,7 @@ def explanation_as_json(run: Run, tests: Sequence[tuple[str, str]]) -> dict[str,
     Times are in seconds, differences and intervals in log seconds, as in the run file.
 
     Args:
-        run: with its judgements.
+        run: with its verdicts.
         tests: label and test id of each.
     """
     return {
@@ -283,8 +278,9 @@ def _test(run: Run, label: str) -> dict[str, Any]:
     def records(name: str) -> list[dict[str, Any]]:
         return [asdict(record) for record in getattr(run, name) if record.label == label]
 
+    verdicts = (asdict(verdict) for verdict in run.verdicts if verdict.subject.label == label)
     return {
-        "judgement": next(iter(records("judgements")), None),
+        "verdict": next(verdicts, None),
         "processes": [
             _process(measurement) for measurement in run.measurements if measurement.label == label
         ],

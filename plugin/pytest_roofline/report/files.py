@@ -142,7 +142,7 @@ _LISTS = (
     "resources",
     "out_of_memory",
     "outcomes",
-    "judgements",
+    "verdicts",
     "exact",
 )
 

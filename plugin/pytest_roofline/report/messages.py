@@ -78,10 +78,10 @@ def _error(error: float | None, text: Callable[[float], str]) -> str:
 def reason_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
     """Why a number could not be judged, and what would change that."""
     lines = [
-        printable(f"{row.verdict} {row.label}: {row.judgement.reason}")
+        printable(f"{row.verdict} {row.label}: {row.time_verdict.reason}")
         for row in rows
-        if row.judgement is not None
-        and row.judgement.verdict in (Kind.INCONCLUSIVE, Kind.INVALID, Kind.NO_BASELINE)
+        if row.time_verdict is not None
+        and row.time_verdict.kind in (Kind.INCONCLUSIVE, Kind.INVALID, Kind.NO_BASELINE)
     ]
     return cut(lines, at_most, "of these")
 
@@ -92,7 +92,7 @@ def peak_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
     known = [
         (label, peak) for label, peak in peaks if peak.reference_bytes is not None and peak.reason
     ]
-    lines = [f"peak {peak.verdict} {label}: {printable(peak.reason)}" for label, peak in known]
+    lines = [f"peak {peak.kind} {label}: {printable(peak.reason)}" for label, peak in known]
     unknown = [label for label, peak in peaks if peak.reason == NO_PEAK]
     return [
         *cut(lines, at_most, "of these"),
@@ -203,12 +203,12 @@ def compared_of(rows: Sequence[Row]) -> int:
 
 
 def _judged(rows: Sequence[Row]) -> list[Row]:
-    return [row for row in rows if row.judgement is not None or row.exact is not None]
+    return [row for row in rows if row.time_verdict is not None or row.exact is not None]
 
 
 def _own(row: Row) -> str:
     """The verdict on the time or the kernel, whatever that on the memory is."""
-    return row.judgement.verdict if row.judgement is not None else row.verdict
+    return row.time_verdict.kind.value if row.time_verdict is not None else row.verdict
 
 
 # Of what failed so many are told of above the closing sentence.
@@ -375,14 +375,17 @@ _LIMITS = {
 
 
 def _limit_of(row: Row) -> str:
-    return _LIMITS[row.judgement.limit] if row.judgement is not None and row.judgement.limit else ""
+    limit = row.time_verdict.limit if row.time_verdict is not None else None
+    return _LIMITS[limit.kind] if limit is not None else ""
 
 
 def _behind(rows: Sequence[Row]) -> str:
     """What stands behind verdicts where that is no recorded baseline: ` (3 by published limits)`."""
     counts = Counter(filter(None, map(_limit_of, filter(is_green, rows))))
     siblings = sum(
-        row.judgement is not None and row.judgement.siblings > 0 for row in rows if is_green(row)
+        row.time_verdict is not None and row.time_verdict.siblings > 0
+        for row in rows
+        if is_green(row)
     )
     counts.update({"their siblings": siblings} if siblings else {})
     return (
@@ -393,7 +396,7 @@ def _behind(rows: Sequence[Row]) -> str:
 
 
 def _reason(row: Row) -> str:
-    return row.judgement.reason if row.judgement is not None else row.reason
+    return row.time_verdict.reason if row.time_verdict is not None else row.reason
 
 
 def recording(rows: Sequence[Row], run: str, family: str) -> list[str]:

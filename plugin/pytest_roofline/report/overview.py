@@ -1,38 +1,37 @@
 """Sentences about a run as a whole: a shift of all tests, what changed, what it could have seen."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from ..core.rows import Row
+from ..baselines.remarks import odd_lines
+from ..baselines.rows import odd_behind
+from ..core.rows import Row, compared_verdicts
 from ..core.units import format_bytes, format_percent, format_tolerance, listed, printable
-from ..core.verdicts import Kind, OddSession
+from ..core.verdicts import Kind
+from ..stats.causes import clock_change, common_shift, could_have_seen, modes
 from ..stats.curves import CurveVerdict
-from ..stats.judgements import clock_change, common_shift, could_have_seen, modes
 from ..stats.stats import CONFIDENCE, growth
 from ..stats.verdicts import span_text as bounds_text
-from .words import odd_lines, span_text
+from .words import span_text
 
 # Of the tests that a sentence is about.
 MOST_NAMED = 3
 
 
-def overview_lines(rows: Sequence[Row], odd: Iterable[OddSession] = ()) -> list[str]:
-    """A shift of the whole suite, slowdowns that the clock explains, and what changed: once, ahead of the tests.
-
-    Args:
-        rows: of a run.
-        odd: the sessions that were set aside in some of its baselines.
-    """
-    judged = [row for row in rows if row.judgement is not None and row.judgement.compared]
+def overview_lines(rows: Sequence[Row]) -> list[str]:
+    """A shift of the whole suite, slowdowns that the clock explains, and what changed: once, ahead of the tests."""
+    judged = [row for row in rows if row.time_verdict is not None and row.time_verdict.compared]
     changed = changed_texts(judged)
-    lines = shift_line(judged) + odd_lines(odd) + clock_line(judged) + _mode_lines(judged)
+    lines = (
+        shift_line(judged) + odd_lines(odd_behind(rows)) + clock_line(judged) + _mode_lines(judged)
+    )
     lines += [printable(f"changed since the baseline: {'; '.join(changed)}")] if changed else []
     return lines + device_line(judged)
 
 
 def shift_line(rows: Sequence[Row]) -> list[str]:
     """That all tests shifted together, where they did."""
-    shift = common_shift(row.judgement for row in rows)
+    shift = common_shift(compared_verdicts(rows))
     if shift is None:
         return []
     direction, by = (
@@ -61,11 +60,11 @@ def clock_line(rows: Sequence[Row]) -> list[str]:
     slow = [
         row
         for row in rows
-        if row.judgement is not None and row.judgement.verdict in (Kind.REGRESSED, Kind.SHIFTED)
+        if row.time_verdict is not None and row.time_verdict.kind in (Kind.REGRESSED, Kind.SHIFTED)
     ]
     explained = []
     for row in slow:
-        clock = clock_change(row.judgement) if row.judgement is not None else None
+        clock = clock_change(row.time_verdict) if row.time_verdict is not None else None
         if clock is not None and clock.explains(row.tolerance or 0.0):
             explained.append(
                 f"{printable(row.label)} (clock {format_percent(clock.after_hz / clock.before_hz - 1)})"
@@ -80,12 +79,14 @@ def clock_line(rows: Sequence[Row]) -> list[str]:
 
 def device_line(rows: Sequence[Row]) -> list[str]:
     """That other devices than the known ones are compared, and what is added for that."""
-    found = [row.judgement for row in rows if row.judgement is not None and row.judgement.compared]
-    spreads = [one.device_spread for one in found if one.device_spread is not None]
+    differences = [verdict.difference for verdict in compared_verdicts(rows)]
+    spreads = [each.device for each in differences if each is not None and each.device is not None]
     if not spreads:
         return []
     widest = max(spreads, key=lambda spread: spread.value)
-    of = f" in {len(spreads)} of {len(found)} tests" if len(spreads) < len(found) else ""
+    of = (
+        f" in {len(spreads)} of {len(differences)} tests" if len(spreads) < len(differences) else ""
+    )
     return [
         f"another device of the same product is compared{of}, so the spread between devices is added: "
         f"{widest.value:.1%} ({widest.origin})"
@@ -96,8 +97,8 @@ def _mode_lines(rows: Sequence[Row]) -> list[str]:
     """Tests whose baseline has two modes, and how often the slow one is occupied now; of what did not simply pass."""
     told = []
     for row in rows:
-        judged = row.judgement
-        if judged is None or judged.verdict in (Kind.PASSED, Kind.INVALID):
+        judged = row.time_verdict
+        if judged is None or judged.kind in (Kind.PASSED, Kind.INVALID):
             continue
         split = modes(judged.baseline_medians_s, judged.new_medians_s, judged.tolerance)
         if split is not None:
@@ -108,27 +109,28 @@ def _mode_lines(rows: Sequence[Row]) -> list[str]:
 
 def changed_texts(rows: Sequence[Row]) -> list[str]:
     """What differs from the baselines' environments, with how many of the tests it concerns where not all."""
-    known = [row.judgement for row in rows if row.judgement is not None and row.judgement.reference]
-    counts = Counter(change for one in known for change in one.changed)
-    of = f" of {len(known)} tests)"
+    verdicts = [row.time_verdict for row in rows if row.time_verdict is not None]
+    compared = [verdict for verdict in verdicts if verdict.reference is not None]
+    counts = Counter(change for verdict in compared for change in verdict.subject.changed)
+    of = f" of {len(compared)} tests)"
     return [
-        change + (f" ({number}{of}" if number < len(known) else "")
+        change + (f" ({number}{of}" if number < len(compared) else "")
         for change, number in counts.items()
     ]
 
 
 def power_lines(rows: Sequence[Row]) -> list[str]:
     """What the run would have caught by its baselines, and on how many tests nothing."""
-    held = [row.judgement for row in rows if row.judgement is not None and row.judgement.compared]
-    seen = could_have_seen(held)
+    verdicts = compared_verdicts(rows)
+    seen = could_have_seen(verdicts)
     parts = [
-        f"{format_tolerance(round(share, 6))} on {_of(caught, len(held))}"
+        f"{format_tolerance(round(share, 6))} on {_of(caught, len(verdicts))}"
         for share, caught, _ in seen
     ]
     lines = [f"detects a slowdown of {', '.join(parts)} (80 % power)"] if parts else []
-    if blind := [judged.fewest for judged in held if judged.reach is None]:
+    if blind := [judged.fewest for judged in verdicts if judged.reach is None]:
         lines.append(
-            f"detects no slowdown on {_of(len(blind), len(held))}: red needs {max(blind)} processes against their "
+            f"detects no slowdown on {_of(len(blind), len(verdicts))}: red needs {max(blind)} processes against their "
             "baselines, more than this run takes (--roofline-rounds=auto)"
         )
     return lines

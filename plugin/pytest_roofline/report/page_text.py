@@ -20,6 +20,7 @@ from .figures import first_call_lines, rank_lines
 from .messages import condition_lines, counts_line, waiting_lines
 from .plots.chart import Plot
 from .plots.samples import sample_plot
+from .published import figure_texts
 from .sentences import MOST_ENDED
 from .summary import remarks_of, run_tolerance, watched_text
 from .tables import roofline_note
@@ -194,7 +195,7 @@ def known_lines(rows: Sequence[Row]) -> list[str]:
 
 def published_of(rows: Sequence[Row]) -> list[str]:
     """Figures from elsewhere beside the results, which never gate."""
-    known = [(row.label, row.judgement.published) for row in rows if row.judgement is not None]
+    known = [(row.label, figure_texts(row)) for row in rows if row.time_verdict is not None]
     lines = [f"{label}: {'; '.join(texts)}" for label, texts in known if texts]
     return cut(lines, MOST_TOLD, "of this kind")
 

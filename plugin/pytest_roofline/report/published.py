@@ -151,9 +151,9 @@ def _short(entry: Entry) -> str:
 def limit_lines(rows: Sequence[Row], at_most: int = 4) -> list[str]:
     """Return which limits the results were held against in place of a baseline, by their source."""
     limits = [
-        (row.judgement.limit_source, row.label)
+        (row.time_verdict.limit.source, row.label)
         for row in rows
-        if row.judgement is not None and row.judgement.limit_source
+        if row.time_verdict is not None and row.time_verdict.limit is not None
     ]
     lines = [printable(f"limit: {source}: {names}") for source, names in _listed(limits)]
     left = count(len(lines) - at_most, "more source")

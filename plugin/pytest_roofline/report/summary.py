@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from pathlib import Path
 
+from ..baselines.remarks import remarks
 from ..baselines.run_files import run_names
 from ..baselines.run_rows import SKIPPED, rows_of
 from ..baselines.runs import Run
@@ -138,28 +139,30 @@ def _ended(run: Run) -> str:
 
 def remarks_of(rows: Sequence[Row]) -> tuple[Counter[str], int]:
     """Return the changes since the baselines, by how many results remark on them, and how many have a verdict."""
-    remarks = [
-        judgement.remarks
-        for row in rows
-        for judgement in (row.judgement, row.exact)
-        if judgement is not None
-    ]
-    return Counter(text for texts in remarks for text in dict.fromkeys(texts)), len(remarks)
+    texts = [each for row in rows if (each := _remarks_on(row)) is not None]
+    return Counter(text for each in texts for text in dict.fromkeys(each)), len(texts)
+
+
+def _remarks_on(row: Row) -> tuple[str, ...] | None:
+    """Return what may explain the verdict on a result; None where it has none."""
+    if row.time_verdict is not None:
+        return remarks(row.time_verdict)
+    return row.exact.remarks if row.exact is not None else None
 
 
 def _changes(rows: Sequence[Row]) -> list[str]:
     """Return the changes since the baselines, as the results remark on them."""
-    remarks, total = remarks_of(rows)
-    if not remarks:
+    counted, total = remarks_of(rows)
+    if not counted:
         has_baseline = any(row.exact is not None or row.baseline_medians_s for row in rows)
         return [
             "",
             "Nothing that is known of this machine changed since the baseline.",
         ] * has_baseline
     lines = ["", "Not as behind the baseline:", ""]
-    for text, number in remarks.most_common(MOST_CHANGES):
+    for text, number in counted.most_common(MOST_CHANGES):
         lines.append(f"* {code(text)}{f' ({number} of {total} results)' * (number < total)}")
-    left = len(remarks) - MOST_CHANGES
+    left = len(counted) - MOST_CHANGES
     return lines + [f"* and {count(left, 'more remark')}"] * (left > 0)
 
 

@@ -246,7 +246,7 @@ def _old(row: Row) -> str:
     """The time before; where there is none but a limit, the time that just meets it."""
     if row.baseline_time_s is not None:
         return format_seconds(row.baseline_time_s)
-    limit_s = row.judgement.limit_s if row.judgement is not None else None
+    limit_s = row.time_verdict.limit_s if row.time_verdict is not None else None
     return "" if limit_s is None else f"≤ {format_seconds(limit_s)}"
 
 

@@ -3,19 +3,18 @@
 import math
 from collections.abc import Sequence
 
+from ..baselines.remarks import remarks
 from ..core.facts import Finding
-from ..core.judgements import Judgement
 from ..core.rows import Row
-from ..core.units import count, format_percent, format_seconds, format_tolerance, printable
-from ..core.verdicts import Kind, OddSession
-from ..stats.judgements import ClockChange, Modes, clock_change, modes
-from ..stats.stats import CONFIDENCE, growth
-from .words import figure, limit_text, odd_lines, span_text
+from ..core.units import format_percent, format_tolerance, printable
+from ..core.verdicts import Kind, Verdict
+from ..stats.stats import CONFIDENCE
+from .words import figure, limit_text, span_text
 
 
 def status_word(row: Row) -> str:
     """What stands behind PASSED in a verbose run: `1511 GB/s +0.2 % (-0.4 … +0.8 %, 1 against 5)`."""
-    text, judged = figure(row), row.judgement
+    text, judged = figure(row), row.time_verdict
     if judged is not None and row.change is not None:
         behind = against(row) if row.baseline_processes else f"{row.processes} processes"
         behind = f"against {judged.siblings} siblings" if judged.siblings else behind
@@ -28,7 +27,8 @@ def status_word(row: Row) -> str:
 def status_words(rows: Sequence[Row]) -> list[str]:
     """One for each result; of siblings that all passed one for all of them: `8 siblings, 2891 … 2904 GB/s`."""
     alike = all(
-        row.judgement and row.judgement.siblings and row.verdict == Kind.PASSED for row in rows
+        row.time_verdict and row.time_verdict.siblings and row.verdict == Kind.PASSED
+        for row in rows
     )
     if len(rows) < 2 or not alike:
         return [status_word(row) for row in rows]
@@ -53,7 +53,7 @@ def failure_message(row: Row, where: str, degraded: Sequence[str] = ()) -> str:
         where: the run file that holds the samples.
         degraded: what the device itself lacks, which comes before all other causes.
     """
-    judged, peak = row.judgement, row.peak
+    judged, peak = row.time_verdict, row.peak
     assert judged is not None
     details = f"Details: {where}" if where else "The run could not be saved"
     more = peak.reason if peak is not None and peak.outweighs else ""
@@ -61,7 +61,7 @@ def failure_message(row: Row, where: str, degraded: Sequence[str] = ()) -> str:
         return _more_memory(row, judged, details)
     details = f"{printable(more)}. {details}" if more else details
     sick = f"\n  the device is DEGRADED: {printable('; '.join(degraded))}" if degraded else ""
-    if judged.verdict in (Kind.NO_BASELINE, Kind.INVALID):
+    if judged.kind in (Kind.NO_BASELINE, Kind.INVALID):
         return _without_difference(row, details) + sick
     if judged.limit_s is not None:
         return _beyond_limit(row, judged, details) + sick
@@ -74,9 +74,9 @@ def failure_message(row: Row, where: str, degraded: Sequence[str] = ()) -> str:
     return _slower(row, judged, details) + sick
 
 
-def _more_memory(row: Row, judged: Judgement, details: str) -> str:
+def _more_memory(row: Row, judged: Verdict, details: str) -> str:
     first = f"{row.label}: {row.verdict} {row.reason}"
-    second = "; ".join([f"its time: {figure(row)} {judged.verdict}", *judged.changed])
+    second = "; ".join([f"its time: {figure(row)} {judged.kind}", *judged.subject.changed])
     accept = "; accept with `roofline baseline propose --accept-slower`" * (
         row.verdict == Kind.REGRESSED
     )
@@ -93,7 +93,7 @@ def _without_difference(row: Row, details: str) -> str:
     )
 
 
-def _beyond_limit(row: Row, judged: Judgement, details: str) -> str:
+def _beyond_limit(row: Row, judged: Verdict, details: str) -> str:
     assert judged.limit_s is not None
     assert judged.estimate is not None
     assert row.change is not None
@@ -101,118 +101,29 @@ def _beyond_limit(row: Row, judged: Judgement, details: str) -> str:
     observed_s = judged.limit_s * math.exp(judged.estimate)
     return (
         f"{printable(row.label)}: {format_percent(row.change)} time beyond its limit "
-        f"({figure(row, observed_s)}) {judged.verdict}, {printable(judged.reason)}, {_interval(row)}\n  {details}."
+        f"({figure(row, observed_s)}) {judged.kind}, {printable(judged.reason)}, {_interval(row)}\n  {details}."
     )
 
 
-def _slower(row: Row, judged: Judgement, details: str) -> str:
+def _slower(row: Row, judged: Verdict, details: str) -> str:
     assert row.change is not None
     processes = f"{against(row)} process{'es' * ((row.baseline_processes or 0) > 1)}"
     first = (
         f"{printable(row.label)}: {format_percent(row.change)} time ({figure(row)}, baseline "
-        f"{figure(row, row.baseline_time_s)}) {judged.verdict}, tolerance {format_tolerance(judged.tolerance)}, "
+        f"{figure(row, row.baseline_time_s)}) {judged.kind}, tolerance {format_tolerance(judged.tolerance)}, "
         f"{_interval(row)}, {processes}"
     )
-    if judged.verdict == Kind.INCONCLUSIVE:
-        return f"{first}\n  {'; '.join([printable(judged.reason), *judged.remarks])}. {details}"
-    second = "; ".join(filter(None, [judged.reason, *judged.remarks, _agreement(judged)]))
+    if judged.kind is Kind.INCONCLUSIVE:
+        return f"{first}\n  {'; '.join([printable(judged.reason), *remarks(judged)])}. {details}"
+    second = "; ".join(filter(None, [judged.reason, *remarks(judged), _agreement(judged)]))
     return f"{first}\n  {printable(second)}. {details}; accept with `roofline baseline propose --accept-slower`."
 
 
-def _agreement(judged: Judgement) -> str:
+def _agreement(judged: Verdict) -> str:
     count = judged.compared_processes
     if count == 1:
         return "one process behind the baseline"
     return f"{judged.slower_processes} of {count} processes behind the baseline were faster"
-
-
-RECORD = "record it on three days"
-
-
-def remarks(
-    judgement: Judgement,
-    left_out: Sequence[str] = (),
-    *,
-    sitting: bool = False,
-    odd: Sequence[OddSession] = (),
-) -> list[str]:
-    """What may explain a verdict: the clock, what changed since the baseline, modes, another device.
-
-    Args:
-        judgement: with everything but its remarks.
-        left_out: why processes do not count.
-        sitting: whether sessions of the baseline were recorded in one sitting.
-        odd: the sessions of the baseline that were set aside.
-    """
-    if not judgement.reference:
-        return []
-    lines = list(judgement.changed)
-    taken = format_percent(growth(judgement.shift))
-    # What rounds to nothing explains nothing.
-    if taken.strip("+-0. %"):
-        lines.insert(0, f"all tests of this run moved together, {taken} of it is taken out here")
-    clock = clock_change(judgement)
-    if clock is not None:
-        lines.insert(0, clock_text(clock, judgement.tolerance))
-    lines += odd_lines(odd)
-    lines += _sitting_text(judgement) if sitting else []
-    if judgement.compared and judgement.verdict in (
-        Kind.REGRESSED,
-        Kind.INCONCLUSIVE,
-        Kind.IMPROVED,
-    ):
-        split = modes(judgement.baseline_medians_s, judgement.new_medians_s, judgement.tolerance)
-        lines += [modes_text(split)] if split is not None else []
-        if judgement.unequal and judgement.process_spread is not None:
-            lines.append(
-                f"the new processes differ more among themselves ({judgement.process_spread.value:.1%})"
-            )
-        device = judgement.device_spread
-        if device is not None:
-            lines.append(
-                f"another device than the baseline's, {device.value:.1%} between devices ({device.origin})"
-            )
-    if left_out:
-        lines.append(f"{count(len(left_out), 'process', 'es')} left out: {left_out[-1]}")
-    return [printable(line) for line in lines]
-
-
-def _sitting_text(judgement: Judgement) -> list[str]:
-    """Of what is or looks slower, that nobody knows how its sessions differ."""
-    spread = judgement.session_spread
-    slow = judgement.verdict == Kind.REGRESSED or (
-        judgement.verdict == Kind.INCONCLUSIVE and judgement.looks_slow
-    )
-    if not slow or spread is None or not spread.origin.startswith("prior"):
-        return []
-    assumed = format_tolerance(round(spread.value, 4))
-    where = "one sitting" if spread.origin.endswith("one sitting") else "two sittings"
-    return [
-        f"the baseline was recorded in {where}, so how sessions differ is assumed ({assumed}): {RECORD}"
-    ]
-
-
-def clock_text(clock: ClockChange, tolerance: float) -> str:
-    """`the clock explains it: 1980 → 1500 MHz (-24.2 %), in cycles +0.4 %`."""
-    word = (
-        "the clock explains it"
-        if clock.explains(tolerance)
-        else "the clock does not explain it all"
-    )
-    word += " and more" * clock.overshoots(tolerance)
-    moved = format_percent(clock.after_hz / clock.before_hz - 1)
-    return (
-        f"{word}: {clock.before_hz / 1e6:.0f} → {clock.after_hz / 1e6:.0f} MHz ({moved}), "
-        f"in cycles {format_percent(growth(clock.in_cycles))}"
-    )
-
-
-def modes_text(split: Modes) -> str:
-    """`3 of 15 baseline processes and 5 of 6 new ones are in the slow mode, 25.5 ms; the others at 22.5 ms`."""
-    return (
-        f"{split.slow_before} of {split.before} baseline processes and {split.slow_now} of {split.now} new ones are "
-        f"in the slow mode, {format_seconds(split.slow_s)}; the others at {format_seconds(split.fast_s)}"
-    )
 
 
 def health_message(findings: Sequence[Finding]) -> str:

@@ -19,7 +19,6 @@ from ..core.units import (
     printable,
     three_digits,
 )
-from ..core.verdicts import OddSession
 from ..core.work import rate_suffix
 from ..hardware import is_arithmetic
 from ..kernel_gate.text import changes_text
@@ -55,11 +54,6 @@ def cut(lines: Sequence[str], at_most: int, what: str) -> list[str]:
     ]
 
 
-def odd_lines(odd: Iterable[OddSession]) -> list[str]:
-    """Of each session that was set aside a line: `session of 3 Nov: 110 of 221 tests 20 % slower; left out`."""
-    return [printable(f"{session.text}; left out") for session in odd]
-
-
 def rate_text(row: Row, seconds: float | None = None) -> str:
     """The rate of its work, in the metric's unit; of another time than its own where `seconds` is given."""
     seconds = seconds or row.time_s
@@ -86,7 +80,7 @@ def figure(row: Row, seconds: float | None = None) -> str:
 
 def limit_text(row: Row) -> str:
     """The rate (or time) that a result was held against in place of a baseline, as `235 GB/s`; else empty."""
-    limit_s = row.judgement.limit_s if row.judgement is not None else None
+    limit_s = row.time_verdict.limit_s if row.time_verdict is not None else None
     return "" if limit_s is None else rate_text(row, limit_s)
 
 
@@ -241,7 +235,7 @@ def properties(rows: Sequence[Row]) -> list[tuple[str, str]]:
     for row in rows:
         prefix = f"roofline.{row.name}." if row.name else "roofline."
         told = {name: getattr(row, name) for name in _PROPERTIES}
-        told["limit_time_s"] = row.judgement.limit_s if row.judgement is not None else None
+        told["limit_time_s"] = row.time_verdict.limit_s if row.time_verdict is not None else None
         for column in row.columns():
             if column.metric == PEAK:
                 told |= _of_peak(column, judged=row.peak is not None)

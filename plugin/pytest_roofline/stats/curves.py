@@ -8,11 +8,10 @@ from statistics import fmean, median
 import numpy as np
 import numpy.typing as npt
 
-from ..core.judgements import Judgement
 from ..core.keys import JOB_METRIC, Key
 from ..core.records import CurveSummary, Measurement
 from ..core.rows import Row
-from ..core.verdicts import Kind
+from ..core.verdicts import Kind, Verdict
 from .looks import FIRST_LEVELS
 from .stats import CONFIDENCE, quantile
 from .verdicts import kind_unless_red
@@ -143,11 +142,13 @@ class CurveVerdict:
 
 def judge_curves(rows: Iterable[Row]) -> list[CurveVerdict]:
     """A verdict for each sweep of at least four sizes that were compared."""
-    sweeps: dict[tuple[str, str], list[tuple[int, Judgement]]] = {}
+    sweeps: dict[tuple[str, str], list[tuple[int, Verdict]]] = {}
     for row in rows:
         size = row.parameters.get("size_bytes")
-        if isinstance(size, int) and row.key is not None and row.judgement is not None:
-            sweeps.setdefault((_sweep(row.key), row.key.metric), []).append((size, row.judgement))
+        if isinstance(size, int) and row.key is not None and row.time_verdict is not None:
+            sweeps.setdefault((_sweep(row.key), row.key.metric), []).append(
+                (size, row.time_verdict)
+            )
     found = []
     for (label, metric), points in sweeps.items():
         compared = sorted(
@@ -155,20 +156,21 @@ def judge_curves(rows: Iterable[Row]) -> list[CurveVerdict]:
         )
         if len(compared) >= FEWEST_POINTS:
             # A size below a published limit is red too, though nothing tells by how much it changed.
-            red = any(judged.verdict == Kind.REGRESSED for _, judged in points)
+            red = any(judged.kind is Kind.REGRESSED for _, judged in points)
             found.append(_judge_curve(label, metric, compared, red=red))
     return found
 
 
 def _judge_curve(
-    label: str, metric: str, points: Sequence[tuple[int, Judgement]], *, red: bool
+    label: str, metric: str, points: Sequence[tuple[int, Verdict]], *, red: bool
 ) -> CurveVerdict:
     """Red where a size is red; green where the mean of its sizes is."""
-    judged = [one for _, one in points]
-    estimates = [one.estimate or 0.0 for one in judged]
-    estimate, error = fmean(estimates), fmean(one.error or 0.0 for one in judged)
-    freedom = min(math.inf if one.freedom is None else one.freedom for one in judged)
-    tolerance = min(one.tolerance for one in judged)
+    judged = [verdict for _, verdict in points]
+    estimates = [verdict.estimate or 0.0 for verdict in judged]
+    differences = [verdict.difference for verdict in judged if verdict.difference is not None]
+    estimate, error = fmean(estimates), fmean(each.error for each in differences)
+    freedom = min(each.degrees for each in differences)
+    tolerance = min(verdict.tolerance for verdict in judged)
     # The far bound is that of PASSED itself, as half of all is no demand.
     levels = (*FIRST_LEVELS[:2], 0.5)
     kind = kind_unless_red(
@@ -176,7 +178,7 @@ def _judge_curve(
     )
     if red:
         kind = Kind.REGRESSED
-    elif any(point.verdict == Kind.SHIFTED for point in judged):
+    elif any(point.kind is Kind.SHIFTED for point in judged):
         kind = Kind.SHIFTED
     half = quantile((1 + CONFIDENCE) / 2, freedom) * error
     sizes = [size for size, _ in points]
@@ -189,12 +191,12 @@ def _judge_curve(
         estimate=estimate,
         interval=(estimate - half, estimate + half),
         points=len(points),
-        passed=sum(one.verdict in (Kind.PASSED, Kind.IMPROVED) for one in judged),
+        passed=sum(verdict.kind in (Kind.PASSED, Kind.IMPROVED) for verdict in judged),
         worst=(first, last),
         worst_estimate=worst_estimate,
         processes=(
-            max(one.processes for one in judged),
-            max(len(one.baseline_medians_s) for one in judged),
+            max(verdict.processes for verdict in judged),
+            max(len(verdict.baseline_medians_s) for verdict in judged),
         ),
     )
 

@@ -16,7 +16,7 @@ from ..core.facts import Gpu
 from ..core.records import Ceiling, Measurement
 from ..core.samples import Samples
 from ..core.units import format_tolerance
-from ..core.verdicts import Group
+from ..core.verdicts import Group, Idle, TimeLimit
 from ..core.work import RATE_UNITS, Work, rate_suffix
 from ..hardware import (
     collective_ceiling,
@@ -80,6 +80,11 @@ class Limit:
         return "published" if isinstance(self.standard, Entry) else "roofline"
 
     @property
+    def facts(self) -> TimeLimit:
+        """What a verdict keeps of it."""
+        return TimeLimit(self.kind, self.seconds, self.whose)
+
+    @property
     def told(self) -> str:
         """The limit in words: `threshold 1225 GB/s (read + write, 1e9; fastest call; the vendor's guide)`."""
         if isinstance(self.standard, Entry):
@@ -112,10 +117,6 @@ class Limit:
         observed = format_tolerance(round(least * math.exp(-estimate), 3))
         told = f"observed {observed} of {format_ceiling(peak)}; {peak.origin}"
         return f"BELOW {format_tolerance(least)} OF THE ROOFLINE ({told})"
-
-
-# A published limit that could gate, and why it does not gate a measurement.
-Idle = tuple[Entry, str]
 
 
 def process_s(samples: Samples, statistic: Statistic | None) -> float:

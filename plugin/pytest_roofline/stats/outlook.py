@@ -169,7 +169,7 @@ class Outlook:
     @property
     def _remedy(self) -> str:
         """What would decide: processes while they help, else a better baseline."""
-        found, behind = self.found, _behind(self.reference)
+        found, behind = self.found, behind_text(self.reference)
         for processes in WORTHWHILE:
             if processes > self.count and self._decides(processes):
                 return needs_processes(processes)
@@ -185,7 +185,7 @@ class Outlook:
         return f"needs more sessions and processes behind the baseline (there are {behind})"
 
 
-def _behind(reference: Reference) -> str:
+def behind_text(reference: Reference) -> str:
     """Return `15 processes of 3 sessions on 2 devices`."""
     processes, sessions = len(reference.medians_s), len(reference.groups)
     text = (

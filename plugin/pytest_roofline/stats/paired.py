@@ -19,12 +19,12 @@ import numpy.typing as npt
 from scipy import special
 
 from ..core.units import format_percent
-from ..core.verdicts import Difference, Kind, Spread
+from ..core.verdicts import Difference, Kind, Spread, Verdict
 from .looks import FALSE_RED, FEWEST_TESTS, LATER_LEVELS, WORTHWHILE
 from .outlook import WORTH_REPORTING, detectable
 from .spread import LEAST_SPREAD, Prior, borrow, priors, with_lent
 from .stats import CONFIDENCE, bound_of, growth, interval_of, p_slower_than, quantile
-from .verdicts import Verdict, kind_unless_red, settle, span_text, would_decide
+from .verdicts import kind_unless_red, settle, span_text, would_decide
 
 Floats = npt.NDArray[np.float64]
 Arm = Literal["A", "B", "control"]

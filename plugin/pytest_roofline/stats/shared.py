@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.units import format_percent
-from ..core.verdicts import Group, Kind, Reference
+from ..core.verdicts import Group, Kind, Reference, Subject, Verdict
 from .looks import Looks
 from .outlook import Policy
 from .spread import ENOUGH_SESSIONS, Prior, priors, sittings
 from .stats import growth
-from .verdicts import Verdict, default_looks, judge
+from .verdicts import default_looks, judge
 
 Floats = npt.NDArray[np.float64]
 
@@ -30,6 +30,8 @@ Floats = npt.NDArray[np.float64]
 FEWEST_OTHERS = 3
 # A process speaks for the whole run where it measured at least this share of the tests.
 WHOLE = 0.5
+# What all tests are called where they are judged as if they were one.
+TOGETHER = "all tests together"
 # A session, by its device and when it began.
 Session = tuple[str, str]
 
@@ -97,12 +99,12 @@ class Shared:
         if together is None or reference is None or left is None or not reference.shift:
             return verdict
         assert verdict.interval is not None
-        assert together.change is not None
+        assert together.estimate is not None
         shift, (low, high) = reference.shift, verdict.interval
         estimate = left.estimate + shift
         whole = replace(
             verdict,
-            reason=f"all {len(self.moved)} tests moved together by {format_percent(together.change)}; "
+            reason=f"all {len(self.moved)} tests moved together by {format_percent(growth(together.estimate))}; "
             f"what is left of this test is {format_percent(growth(left.estimate))}",
             estimate=estimate,
             interval=(low + shift, high + shift),
@@ -278,7 +280,7 @@ def _together(
     if len(groups) < ENOUGH_SESSIONS or not new:
         return None
     device = tests[0][0].new.device
-    reference = Reference(tuple(groups), "all tests together")
+    reference = Reference(tuple(groups), TOGETHER)
     plan = looks or default_looks(reference, device, prior)
     policy = Policy(tolerance, prior=prior, looks=plan)
-    return judge([Group(new, device)], reference, policy)
+    return judge([Group(new, device)], reference, policy, subject=Subject(label=TOGETHER))

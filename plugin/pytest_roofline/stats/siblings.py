@@ -23,11 +23,10 @@ from dataclasses import dataclass, replace
 from ..core.keys import Key
 from ..core.records import Measurement, rate
 from ..core.units import format_flops, format_rate, format_seconds
-from ..core.verdicts import Kind
+from ..core.verdicts import Kind, Subject, Verdict
 from ..core.work import rate_suffix
 from .outliers import scale_of
 from .stats import CONFIDENCE, growth, quantile
-from .verdicts import Verdict
 
 # Fewer than this say too little of how siblings lie apart.
 FEWEST = 4
@@ -86,12 +85,21 @@ def assumed_of(key: Key) -> Assumed:
     return STEADY if kind == "traffic_GBps" or between else UNSTEADY
 
 
-def judge_sibling(mine: Sibling, others: Sequence[Sibling]) -> Verdict:
-    """The verdict on one of several siblings."""
+def judge_sibling(
+    mine: Sibling, others: Sequence[Sibling], left_out: Sequence[str] = ()
+) -> Verdict:
+    """Return the verdict on one of several siblings; `left_out` says why processes of it do not count."""
     sound = _elsewhere(mine, [one for one in others if not one.invalid])
     verdict = Verdict(
         Kind.INVALID,
         TOLERANCE,
+        Subject(
+            test_id=mine.standing.test_id,
+            label=mine.standing.label,
+            name=mine.standing.key.name,
+            clock_hz=mine.standing.samples.clock_hz,
+            left_out=tuple(left_out),
+        ),
         reason=mine.invalid,
         processes=len(mine.medians_s),
         siblings=len(sound),

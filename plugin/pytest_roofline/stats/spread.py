@@ -159,6 +159,11 @@ def sittings(groups: Sequence[Group]) -> tuple[Group, ...]:
     return tuple(joined)
 
 
+def one_sitting(groups: Sequence[Group]) -> bool:
+    """Return whether sessions were recorded in one sitting, or there is a single one."""
+    return len(groups) == 1 or len(sittings(groups)) < len(groups)
+
+
 def with_lent(squares: float, freedom: int, prior: Prior, origin: str) -> Spread:
     """A test's own estimate joined with the prior, unless that is a guess and the test's own processes rule it out."""
     told = f"{origin}, {freedom} degrees of freedom"

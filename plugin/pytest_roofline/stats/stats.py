@@ -33,22 +33,23 @@ CONFIDENCE = 0.99
 MOST_LOGS = 14.0
 
 
-def bound_of(found: Difference, confidence: float) -> float:
+def bound_of(difference: Difference, confidence: float) -> float:
     """Return half the width of a one-sided bound at `confidence`, to add to or take from the estimate."""
-    return quantile(confidence, found.degrees) * found.error
+    return quantile(confidence, difference.degrees) * difference.error
 
 
-def interval_of(found: Difference, confidence: float) -> tuple[float, float]:
+def interval_of(difference: Difference, confidence: float) -> tuple[float, float]:
     """Return a two-sided interval of the difference, in log seconds."""
-    half = bound_of(found, (1 + confidence) / 2)
-    return found.estimate - half, found.estimate + half
+    half = bound_of(difference, (1 + confidence) / 2)
+    return difference.estimate - half, difference.estimate + half
 
 
-def p_slower_than(found: Difference, shift: float) -> float:
+def p_slower_than(difference: Difference, shift: float) -> float:
     """Return the one-sided p of "no more than `shift` log seconds slower"."""
-    score = (shift - found.estimate) / found.error
-    known = math.isinf(found.degrees)
-    return float(special.ndtr(score) if known else special.stdtr(found.degrees, score))
+    score = (shift - difference.estimate) / difference.error
+    if difference.freedom is None:
+        return float(special.ndtr(score))
+    return float(special.stdtr(difference.freedom, score))
 
 
 def times_as_fast(
@@ -266,8 +267,12 @@ def foreseen(now: Difference, count: int, processes: int) -> tuple[float, float]
     less = now.process.value**2 * (1 / processes - 1 / count)
     hidden = now.hidden**2 if further > 0 else 0.0
     variance = max(now.error**2 + less + hidden, 1e-12)
-    (part, freedom), *others = ((part, finite_or_infinite(freedom)) for part, freedom in now.parts)
-    return math.sqrt(variance), _freedom(variance, [(part + less, freedom + further), *others])
+    (part, freedom), *further_parts = (
+        (part, finite_or_infinite(freedom)) for part, freedom in now.parts
+    )
+    return math.sqrt(variance), _freedom(
+        variance, [(part + less, freedom + further), *further_parts]
+    )
 
 
 @dataclass(frozen=True, slots=True)

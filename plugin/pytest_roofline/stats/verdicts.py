@@ -6,15 +6,23 @@ alone; `settle` then looks at all tests of a run.
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from statistics import fmean
 
 from ..core.facts import known_of
-from ..core.judgements import PeakJudgement
 from ..core.samples import HEAD
 from ..core.units import format_percent
-from ..core.verdicts import Difference, Group, Kind, Reference
+from ..core.verdicts import (
+    UNNAMED,
+    Difference,
+    Group,
+    Kind,
+    PeakVerdict,
+    Reference,
+    Subject,
+    Verdict,
+)
 from .breaches import Breach, hold, may_decide, open_reason
 from .limits import Limit
 from .looks import (
@@ -38,83 +46,10 @@ from .stats import CONFIDENCE, bound_of, difference, growth, interval_of, p_slow
 HOT = 2.5
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The answer, with everything needed to explain it. Differences are of time, in logs; positive is slower.
-
-    Args:
-        p: of "no more than the smallest effect worth reporting slower"; `p_spent` is paid for the looks of the run,
-            and `p_adjusted` also for its other tests (None until `settle`).
-        mde: the minimum detectable effect, as a share of time: found 80 times in 100 at the 1 % level with the
-            processes at hand.
-        reach: the slowdown, as a share of time, that this run's rule finds 80 times in 100 once its rounds are used.
-        slower_processes: of the reference's processes that were compared (the device's own, where there are any), how
-            many were faster than the new ones' centre; `compared_processes` is how many those are.
-        limit: what it was held against in place of a reference; `estimate` is then by how much it lies beyond.
-        siblings: how many like it, in the same run, it was held against in place of a reference.
-        fewest: how many new processes REGRESSED needs here.
-        hot: by how much the further rounds lie above the first process, in log seconds, where chance is no excuse and
-            the reference holds first processes alone; else 0.
-        futile: whether more processes of this run would hardly decide, since what is open is the baseline's own error.
-        peak: the verdict on the memory, beside this one on the time; None where no peak was taken or known.
-    """
-
-    kind: Kind
-    tolerance: float
-    reason: str = ""
-    estimate: float | None = None
-    interval: tuple[float, float] | None = None
-    p: float | None = None
-    p_spent: float | None = None
-    p_adjusted: float | None = None
-    reference: Reference | None = None
-    difference: Difference | None = None
-    processes: int = 0
-    mde: float | None = None
-    reach: float | None = None
-    slower_processes: int = 0
-    compared_processes: int = 0
-    new_medians_s: tuple[float, ...] = ()
-    limit: Limit | None = None
-    siblings: int = 0
-    fewest: int = 1
-    hot: float = 0.0
-    futile: bool = False
-    peak: PeakJudgement | None = None
-
-    @property
-    def overall(self) -> Kind:
-        """The word for the measurement: that on its time, unless that on its memory is worse."""
-        if self.peak is not None and self.peak.outweighs and self.kind is not Kind.REGRESSED:
-            return Kind(self.peak.verdict)
-        return self.kind
-
-    @property
-    def change(self) -> float | None:
-        """The difference as a share of the reference's time: +0.25 takes a quarter longer."""
-        return None if self.estimate is None else growth(self.estimate)
-
-    @property
-    def decided(self) -> bool:
-        """Whether more processes would be idle."""
-        return self.kind not in (Kind.INCONCLUSIVE, Kind.INVALID)
-
-    @property
-    def looks_slow(self) -> bool:
-        """Whether the estimate lies beyond the tolerance."""
-        return self.estimate is not None and self.estimate > math.log1p(self.tolerance)
-
-    @property
-    def sitting(self) -> bool:
-        """Whether sessions of the reference were recorded in one sitting, or it is of a single one."""
-        groups = self.reference.groups if self.reference is not None else ()
-        return len(groups) == 1 or len(sittings(groups)) < len(groups)
-
-    @property
-    def may_be_red(self) -> bool:
-        """Whether the other tests of the run may still turn it red, as it is slower than the tolerance."""
-        small = self.p_spent is not None and self.p_spent <= FALSE_RED
-        return self.kind is Kind.INCONCLUSIVE and self.looks_slow and small
+def may_be_red(verdict: Verdict) -> bool:
+    """Return whether the other tests of the run may still turn it red, as it is slower than the tolerance."""
+    small = verdict.p_spent is not None and verdict.p_spent <= FALSE_RED
+    return verdict.kind is Kind.INCONCLUSIVE and verdict.looks_slow and small
 
 
 def judge(
@@ -122,24 +57,41 @@ def judge(
     reference: Reference | None,
     policy: Policy,
     *,
+    subject: Subject = UNNAMED,
+    peak: PeakVerdict | None = None,
     invalid: str = "",
     limits: Sequence[Limit] = (),
     why_none: str = "",
 ) -> Verdict:
-    """The verdict on new processes."""
+    """Return the verdict on new processes.
+
+    Args:
+        subject: what they measured; `peak` is the verdict on its memory.
+        invalid: why their times cannot be trusted; empty where they can.
+        limits: that they are held against beside the reference.
+        why_none: why there is no reference.
+    """
     count = sum(len(group.medians_s) for group in new)
     if invalid:
         return Verdict(
-            Kind.INVALID, policy.tolerance, reason=invalid, reference=reference, processes=count
+            Kind.INVALID,
+            policy.tolerance,
+            subject,
+            reason=invalid,
+            reference=reference,
+            processes=count,
+            peak=peak,
         )
     # Where more processes follow only for what looks slower than a reference, a limit is judged by what there is.
     looks = Looks(1) if policy.looks.slow_only else policy.looks
     held = hold(limits, new, policy.prior, looks)
-    beyond = [_beyond(breach, policy, looks) for breach in held if breach.estimate > 0]
+    beyond = [
+        _beyond(breach, policy, looks, subject, peak) for breach in held if breach.estimate > 0
+    ]
     if beyond and beyond[0].kind is Kind.REGRESSED:
         return beyond[0]
     if reference is not None:
-        found = _compare(new, reference, policy)
+        found = _compare(new, reference, policy, subject, peak)
         # As fast as ever is not fast enough, where a published limit may be missed.
         return beyond[0] if beyond and found.kind in (Kind.PASSED, Kind.IMPROVED) else found
     if beyond:
@@ -150,12 +102,27 @@ def judge(
         each = f" on any of {nearest.devices} devices" if nearest.devices > 1 else ""
         reason = f"not below {nearest.limit.told}{each}" + (f"; {why_none}" if why_none else "")
         return Verdict(
-            Kind.PASSED, policy.tolerance, reason=reason, limit=nearest.limit, processes=count
+            Kind.PASSED,
+            policy.tolerance,
+            subject,
+            reason=reason,
+            limit=nearest.limit.facts,
+            processes=count,
+            peak=peak,
         )
-    return Verdict(Kind.NO_BASELINE, policy.tolerance, reason=why_none, processes=count)
+    return Verdict(
+        Kind.NO_BASELINE,
+        policy.tolerance,
+        subject,
+        reason=why_none,
+        processes=count,
+        peak=peak,
+    )
 
 
-def _beyond(breach: Breach, policy: Policy, looks: Looks) -> Verdict:
+def _beyond(
+    breach: Breach, policy: Policy, looks: Looks, subject: Subject, peak: PeakVerdict | None
+) -> Verdict:
     if breach.sure:
         kind, reason = Kind.REGRESSED, f"{breach.limit.breach(breach.estimate)}, {breach.behind}"
     else:
@@ -163,16 +130,24 @@ def _beyond(breach: Breach, policy: Policy, looks: Looks) -> Verdict:
     return Verdict(
         kind=kind,
         tolerance=policy.tolerance,
+        subject=subject,
         reason=reason,
         estimate=breach.estimate,
         interval=breach.interval,
         processes=breach.processes,
-        limit=breach.limit,
+        limit=breach.limit.facts,
         futile=kind is Kind.INCONCLUSIVE and not may_decide(breach, looks),
+        peak=peak,
     )
 
 
-def _compare(new: Sequence[Group], reference: Reference, policy: Policy) -> Verdict:
+def _compare(
+    new: Sequence[Group],
+    reference: Reference,
+    policy: Policy,
+    subject: Subject,
+    peak: PeakVerdict | None,
+) -> Verdict:
     found = difference(new, reference.moved or reference.groups, policy.prior)
     count, looks = sum(len(group.medians_s) for group in new), policy.looks
     centre = fmean(value for group in new for value in group.logs)
@@ -183,9 +158,9 @@ def _compare(new: Sequence[Group], reference: Reference, policy: Policy) -> Verd
     unseen = centre - math.log1p(WORTH_REPORTING * policy.tolerance) > max(known)
     outlook = Outlook(found, reference, policy, count, fewest, unseen, _hot(new, own, found))
     p = p_slower_than(found, outlook.worthy)
-    may_be_red = looks.due(count) and count >= outlook.needed and not outlook.hot
+    red_is_due = looks.due(count) and count >= outlook.needed and not outlook.hot
     # Every look that may be red has the same share of the chance.
-    spent = min(1.0, p * looks.red_looks(fewest)) if may_be_red else 1.0
+    spent = min(1.0, p * looks.red_looks(fewest)) if red_is_due else 1.0
     if reference.shift and found.estimate + reference.shift <= outlook.worthy:
         # Slower than the others today, and no slower than it was.
         spent = 1.0
@@ -200,6 +175,7 @@ def _compare(new: Sequence[Group], reference: Reference, policy: Policy) -> Verd
     return Verdict(
         kind=kind,
         tolerance=policy.tolerance,
+        subject=subject,
         reason=outlook.reason if still_open else "",
         estimate=found.estimate,
         interval=interval_of(found, CONFIDENCE),
@@ -216,6 +192,7 @@ def _compare(new: Sequence[Group], reference: Reference, policy: Policy) -> Verd
         fewest=fewest,
         hot=outlook.hot,
         futile=still_open and not outlook.may_decide,
+        peak=peak,
     )
 
 
@@ -239,17 +216,28 @@ def kind_unless_red(
     return Kind.PASSED if near else Kind.INCONCLUSIVE
 
 
-def judge_once(found: Difference, tolerance: float, processes: int = 0) -> Verdict:
+def judge_once(
+    difference: Difference,
+    tolerance: float,
+    subject: Subject = UNNAMED,
+    *,
+    processes: int = 0,
+    reference: Reference | None = None,
+) -> Verdict:
     """Return the verdict on a difference that is looked at once: all but REGRESSED, which follows from `settle`."""
-    p = p_slower_than(found, math.log1p(WORTH_REPORTING * tolerance))
+    p = p_slower_than(difference, math.log1p(WORTH_REPORTING * tolerance))
     return Verdict(
-        kind=kind_unless_red(found.estimate, partial(bound_of, found), tolerance, FIRST_LEVELS),
+        kind=kind_unless_red(
+            difference.estimate, partial(bound_of, difference), tolerance, FIRST_LEVELS
+        ),
         tolerance=tolerance,
-        estimate=found.estimate,
-        interval=interval_of(found, CONFIDENCE),
+        subject=subject,
+        estimate=difference.estimate,
+        interval=interval_of(difference, CONFIDENCE),
         p=p,
         p_spent=p,
-        difference=found,
+        reference=reference,
+        difference=difference,
         processes=processes,
     )
 
@@ -313,7 +301,7 @@ def settle(verdicts: Mapping[str, Verdict], comparisons: int) -> dict[str, Verdi
     settled = {}
     for name, verdict in verdicts.items():
         p = corrected.get(name)
-        red = p is not None and p <= FALSE_RED and verdict.may_be_red
+        red = p is not None and p <= FALSE_RED and may_be_red(verdict)
         kind, reason = (Kind.REGRESSED, "") if red else (verdict.kind, verdict.reason)
         settled[name] = replace(verdict, kind=kind, reason=reason, p_adjusted=p)
     return settled
@@ -321,7 +309,7 @@ def settle(verdicts: Mapping[str, Verdict], comparisons: int) -> dict[str, Verdi
 
 def other_mode(achieved: tuple[str, ...], reference: Reference | None) -> str:
     """Why a number cannot be held against its reference: one was bound by the host, or stayed in a cache; else ``."""
-    if reference is None or not reference.achieved or reference.achieved == {achieved}:
+    if reference is None or not reference.achieved or reference.achieved == (achieved,):
         return ""
     return (
         f"this is {modes_text({achieved})}, the baseline {modes_text(reference.achieved)}: two different things were "

@@ -2,7 +2,6 @@
 
 import pytest
 
-from pytest_roofline.core.judgements import Judgement, SessionRecord, SpreadRecord
 from pytest_roofline.core.memory import MemoryUse, OutOfMemory
 from pytest_roofline.core.profiles import (
     AttentionTime,
@@ -15,6 +14,7 @@ from pytest_roofline.core.profiles import (
 from pytest_roofline.core.records import Ceiling, CurveSummary, Outcome
 from pytest_roofline.core.resources import ExactJudgement, FigureChange, ResourceKey, Resources
 from pytest_roofline.core.samples import Block, Calibration, Ranks, Samples
+from pytest_roofline.core.verdicts import Group, Reference
 from pytest_roofline.core.work import Work
 
 HOSTILE = "=x|`y``\\|<script>alert(1)</script>\n::error::[a](http://b) @team #1 ‮\t\"',;é"
@@ -37,16 +37,17 @@ class Report:
             ),
             **changes,
         )
-        judgement = Judgement(
-            one.test_id, one.label, word, 0.05, estimate=change, interval=(change - 0.01, change + 0.01), processes=1,
-            reference_s=1e-3, reference=(SessionRecord((1e-3, 1.01e-3), "GPU-1", "2026-01-01T00:00:00Z"),),
-            process_spread=SpreadRecord(0.01, "estimated", 14.0), remarks=("driver 550.54 → 570.86",),
+        group = Group((1e-3, 1.01e-3), "GPU-1", "2026-01-01T00:00:00Z")
+        verdict = self.make.verdict(
+            one, word, estimate=change, interval=(change - 0.01, change + 0.01), processes=1,
+            reference=Reference((group,), "h200.json"), difference=self.make.difference(change),
+            changed=("driver 550.54 → 570.86",),
         )  # fmt: skip
         failed = word == "REGRESSED"
         ended = outcome or self.make.outcome(
             one, "failed" if failed else "passed", verdicts=(word,), by_verdict=failed
         )
-        return [one, judgement, ended]
+        return [one, verdict, ended]
 
     def everything(self):
         """A record of every kind that a run file may hold, but for its header."""

@@ -55,7 +55,9 @@ def many(make, path, count, red=2):
         one = make.measurement(key=key, samples=samples, ceiling=PEAK)
         like = slow if index < red else fine
         told = replace(
-            like, test_id=one.test_id, label=one.label, new_s=seconds, reference_s=seconds
+            like,
+            subject=replace(like.subject, test_id=one.test_id, label=one.label),
+            difference=replace(like.difference, new_s=seconds, reference_s=seconds),
         )
         outcome = (
             make.outcome(one, "failed", verdicts=("REGRESSED",), by_verdict=True)
@@ -79,8 +81,17 @@ def hostile(make, path):
         samples=Samples((1.3e-3, 1.4e-3), 1, 1e-9, blocks=(spoiled, Block(1))),
         ceiling=replace(PEAK, origin=HOSTILE),
     )
+    verdict = result.time_verdict
     told = replace(
-        result.judgement, reason=reason, remarks=(HOSTILE,), published=(HOSTILE,), source=HOSTILE
+        verdict,
+        reason=reason,
+        subject=replace(
+            verdict.subject,
+            changed=(HOSTILE,),
+            left_out=(HOSTILE,),
+            published=(make.published("reference", source=HOSTILE, note=HOSTILE),),
+        ),
+        reference=replace(verdict.reference, source=HOSTILE),
     )
     kernel = _kernel("sm_90", name=HOSTILE)
     records = [
@@ -117,7 +128,7 @@ def hostile(make, path):
 
 def judged(make, *seconds, **changes):
     """The record of a verdict on processes of these times, against fifteen of a millisecond."""
-    return make.result(*seconds, **changes).judgement
+    return make.result(*seconds, **changes).time_verdict
 
 
 def _copies(make):
@@ -143,7 +154,7 @@ def _copies(make):
                     result.measurement, process=f"process-{index}", round=index + 1, samples=samples
                 )
             )
-        records.append(result.judgement)
+        records.append(result.time_verdict)
         failed = result.verdict == "REGRESSED"
         reason = f"Failed: {key.label}: +30 % time REGRESSED, tolerance 5 %" if failed else ""
         records.append(

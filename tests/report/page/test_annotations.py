@@ -89,7 +89,7 @@ def test_there_are_at_most_ten_the_worst_first_and_a_word_on_the_rest(lines, rep
 def test_a_test_is_told_once_by_its_worst(lines, report, make):
     first = report.compared("PASSED", key=make.key(name="read"), test_id="test_a.py::t")
     second = report.compared("REGRESSED", key=make.key(name="write"), test_id="test_a.py::t")
-    first[1], second[1] = (replace(one[1], name=one[0].key.name) for one in (first, second))
+    first[1], second[1] = (replace(one[1], subject=make.subject(one[0])) for one in (first, second))
     (line,) = lines(first[0], second[0], first[1], second[1], second[2])
     assert "REGRESSED memcpy_d2d[64MiB].write" == parsed(line)[1]["title"]
 

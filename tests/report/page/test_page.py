@@ -244,14 +244,17 @@ def test_of_very_many_failed_tests_and_measurements_some_are_told_and_the_others
     )
     assert MOST_DRAWN == text.count('data-figure="plot-')
     run, one = many(make, tmp_path / "many.jsonl", 60, red=60), "test_own.py::test_sixty"
-    judgements = [replace(found, test_id=one, name=found.label) for found in run.judgements]
+    verdicts = [
+        replace(found, subject=replace(found.subject, test_id=one, name=found.subject.label))
+        for found in run.verdicts
+    ]
     measured = [replace(m, test_id=one, key=replace(m.key, name=m.label)) for m in run.measurements]
     ended = (
         Outcome(one, "failed", ("REGRESSED",), by_verdict=True),
         Outcome("test_own.py::test_other", "failed"),
     )
     rows = rows_of_run(
-        replace(run, measurements=tuple(measured), judgements=tuple(judgements), outcomes=ended)
+        replace(run, measurements=tuple(measured), verdicts=tuple(verdicts), outcomes=ended)
     )
     assert {"REGRESSED": MOST_OF_A_TEST, "FAILED": 1} == Counter(
         red.row.verdict for red in reds(rows)
@@ -402,15 +405,15 @@ def test_what_changed_figures_and_published_numbers_are_told(make, run, tmp_path
     lines = ["driver 550.54 → 570.86 (16 of 20 results)", "triton 3.8.0 → 3.9.0 (1 of 20 results)"]
     assert lines == changed_lines(rows_of_run(run))
     one = make.measurement()
-    told = replace(
-        judged(make, 1e-3, test_id=one.test_id, label=one.label),
-        published=("a vendor's 4000 GB/s",),
-    )
+    figures = (make.published("reference", value=4000.0, source="a vendor"),)
+    told = judged(make, 1e-3, test_id=one.test_id, label=one.label, published=figures)
     own = make.run(
         tmp_path / "run.jsonl", one, told, Figure("t", "ranks[2]", "p", "efficiency", 0.5, "share")
     )
     assert [("ranks[2]", ["ranks[2]: efficiency 50.0 %"])] == inside_of([own])
-    assert ["memcpy_d2d[64MiB]: a vendor's 4000 GB/s"] == published_of(rows_of_run(own))
+    assert [
+        "memcpy_d2d[64MiB]: reference 4000 GB/s (read + write; a vendor), confidence high"
+    ] == published_of(rows_of_run(own))
 
 
 def test_of_very_many_rows_the_first_stand_in_the_page_and_all_of_them_without_javascript(

@@ -11,7 +11,7 @@ from pytest_roofline.report.files import as_plain, run_json
 
 LISTS = (
     "calibrations", "measurements", "figures", "memory_uses", "profiles", "resources", "out_of_memory", "outcomes",
-    "judgements", "exact",
+    "verdicts", "exact",
 )  # fmt: skip
 
 

@@ -225,7 +225,7 @@ def against() -> list[str]:
 
 
 def words(run) -> dict[str, str]:
-    return {judgement.label: judgement.verdict for judgement in run.judgements}
+    return {verdict.subject.label: verdict.kind for verdict in run.verdicts}
 
 
 def test_a_new_driver_is_held_against_three_runs_of_the_old(story):

@@ -145,8 +145,8 @@ class Story:
         return [(m.round, m.invalid) for m in self.run.measurements if m.label == label]
 
     def verdict(self, label):
-        (judgement,) = [judgement for judgement in self.run.judgements if judgement.label == label]
-        return judgement
+        (verdict,) = [one for one in self.run.verdicts if one.subject.label == label]
+        return verdict
 
     def outcome(self, name):
         found = [o for o in self.run.outcomes if o.test_id.rpartition("::")[2] == name]
@@ -224,14 +224,12 @@ def test_a_test_that_is_surely_slower_after_three_processes_fails_in_its_call_ph
     assert (figures["roofline.verdict"], figures["roofline.processes"]) == ("REGRESSED", "3")
     outcome = story.outcome("test_slow")
     assert (outcome.outcome, outcome.by_verdict) == ("failed", True)
-    assert (story.verdict("slow").verdict, story.verdict("slow").processes) == ("REGRESSED", 3)
+    assert (story.verdict("slow").kind, story.verdict("slow").processes) == ("REGRESSED", 3)
 
 
 def test_a_test_whose_verdict_was_open_passes_once_a_fresh_process_says_so(story):
     for label in RECOVERED:
-        assert (story.verdict(label).verdict, story.verdict(label).processes) == ("PASSED", 3), (
-            label
-        )
+        assert (story.verdict(label).kind, story.verdict(label).processes) == ("PASSED", 3), label
         assert story.measured(label) == [(1, ""), (2, ""), (3, "")], label
         (measurement,) = [m for m in story.run.measurements if m.label == label and m.round == 2]
         outcomes = [
@@ -244,7 +242,7 @@ def test_a_test_whose_verdict_was_open_passes_once_a_fresh_process_says_so(story
 
 def test_a_crash_costs_its_test_that_round_and_no_more(story):
     assert story.measured("crashes") == [(1, ""), (3, "")]
-    assert story.verdict("crashes").verdict == "PASSED"
+    assert story.verdict("crashes").kind == "PASSED"
     assert story.outcome("test_crashes").outcome == "passed"
     # What comes after it is measured in another process of the same round.
     second = {m.label: m.process for m in story.run.measurements if m.round == 2}
@@ -252,7 +250,7 @@ def test_a_crash_costs_its_test_that_round_and_no_more(story):
         second["recovers"] != second["after_the_crash"] != second["shares"] == second["ways[a b]"]
     )
     # After two nobody tries again.
-    assert story.verdict("dies_twice").verdict == "INCONCLUSIVE"
+    assert story.verdict("dies_twice").kind == "INCONCLUSIVE"
     assert story.outcome("test_dies_twice").outcome == "passed"
 
 
@@ -266,7 +264,7 @@ def test_a_test_that_fails_for_itself_in_a_later_round_fails_and_has_no_verdict(
         assert all(word in failure.get("message") for word in words), failure.get("message")
         outcome = story.outcome(f"test_{name}")
         assert (outcome.outcome, outcome.by_verdict) == ("failed", False)
-        assert [judgement for judgement in story.run.judgements if judgement.label == name] == []
+        assert [one for one in story.run.verdicts if one.subject.label == name] == []
     # All its processes stand in the report, as in the file.
     figures = {
         prop.get("name"): prop.get("value")
@@ -283,7 +281,7 @@ def test_a_test_that_fails_for_itself_in_a_later_round_fails_and_has_no_verdict(
 def test_a_test_that_is_expected_to_be_slow_is_an_xfail_until_it_recovers(story):
     case = story.case("test_known_to_be_slow")
     assert (len(case.findall("skipped")), case.findall("failure")) == (1, [])
-    assert story.verdict("known_to_be_slow").verdict == "REGRESSED"
+    assert story.verdict("known_to_be_slow").kind == "REGRESSED"
     (slow, *_) = [m for m in story.run.measurements if m.label == "known_to_be_slow"]
     assert story.run.unfit(slow, accept_slower=False), "an acknowledged regression is no baseline"
     (failure,) = story.case("test_known_no_more").findall("failure")
@@ -295,12 +293,12 @@ def test_a_test_that_is_expected_to_be_slow_is_an_xfail_until_it_recovers(story)
 def test_a_number_that_cannot_be_trusted_is_taken_again_and_three_times_is_invalid(story):
     first, second = story.measured("invalid_once")
     assert (first[0], "datasheet" in first[1], second) == (1, True, (2, ""))
-    assert (story.verdict("invalid_once").verdict, story.verdict("invalid_once").processes) == (
+    assert (story.verdict("invalid_once").kind, story.verdict("invalid_once").processes) == (
         "PASSED",
         1,
     )
     assert [number for number, _ in story.measured("invalid_always")] == [1, 2, 3]
-    assert story.verdict("invalid_always").verdict == "INVALID"
+    assert story.verdict("invalid_always").kind == "INVALID"
 
 
 def test_pytest_sees_every_test_once_as_it_ended(story):

@@ -72,7 +72,9 @@ def machine(cells):
 def red(bench):
     """The benchmarks of the newest run of which something is red."""
     return {
-        one.label.partition("[")[0] for one in bench.last.judgements if one.verdict == "REGRESSED"
+        one.subject.label.partition("[")[0]
+        for one in bench.last.verdicts
+        if one.kind == "REGRESSED"
     }
 
 
@@ -116,7 +118,7 @@ def test_what_is_a_little_below_its_floor_is_not_passed_and_a_little_more_is_red
     noticed = cells[H100, resource].typical / cells[H100, resource].rate
     assert 1.005 < slow / noticed < (1.04 if verdict == "INCONCLUSIVE" else 1.08)
     result = bench.run_rounds(3, H100, machine(H100, memory=slow, link=slow), test)
-    assert {one.verdict for one in bench.last.judgements} == {verdict}, result.stdout.str()
+    assert {one.kind for one in bench.last.verdicts} == {verdict}, result.stdout.str()
     assert result.ret == (pytest.ExitCode.TESTS_FAILED if verdict == "REGRESSED" else 0)
 
 
@@ -163,7 +165,7 @@ def site(bench, without_floors):
 
 def verdicts(bench):
     """How often each verdict was given in the newest run."""
-    kinds = [judgement.verdict for judgement in bench.last.judgements]
+    kinds = [verdict.kind for verdict in bench.last.verdicts]
     return {kind: kinds.count(kind) for kind in set(kinds)}
 
 

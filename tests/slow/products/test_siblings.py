@@ -34,7 +34,7 @@ def eight(*slow, count=8):
 
 
 def red(bench):
-    return {one.name for one in bench.last.judgements if one.verdict == "REGRESSED"}
+    return {one.subject.name for one in bench.last.verdicts if one.kind == "REGRESSED"}
 
 
 def test_the_one_whose_memory_is_slower_is_named_explained_and_reported_and_nothing_else_is_red(
@@ -51,7 +51,7 @@ def test_the_one_whose_memory_is_slower_is_named_explained_and_reported_and_noth
     # docs/verdicts.md shows this very line, shortened at its end.
     shown = re.search(r"^memcpy_siblings.*: …$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert any(line.startswith(shown[0].removesuffix("…")) for line in result.stdout.lines)
-    kinds = Counter(one.verdict for one in bench.last.judgements)
+    kinds = Counter(one.kind for one in bench.last.verdicts)
     assert (red(bench), kinds) == ({"cuda:3"}, {"PASSED": 23, "REGRESSED": 1})
     path = str(bench.last.path)
     told = CliRunner().invoke(main, ["explain", path, "memcpy_siblings[d2d].cuda:3"])
@@ -164,7 +164,7 @@ def test_while_a_sibling_is_busy_links_of_the_host_are_not_judged_and_memories_a
     group.members[6].busy = 0.87
     result = bench.run_group(group, *tests)
     assert result.ret == 0, result.stdout.str()
-    kinds = {one.label: (one.verdict, one.reason) for one in bench.last.judgements}
+    kinds = {one.subject.label: (one.kind, one.reason) for one in bench.last.verdicts}
     word, reason = kinds["memcpy_h2d[512MiB-pinned]"]
     assert word == "INCONCLUSIVE"
     assert reason.startswith("GPU 6 (GPU-00000006) was 87 % busy: the host's link is shared")
@@ -177,7 +177,7 @@ def test_while_a_sibling_is_busy_links_of_the_host_are_not_judged_and_memories_a
         group = eight()
         group.members[6].busy = share
         bench.run_group(group, *SIBLINGS)
-        words = {one.label.partition(".")[0]: one.verdict for one in bench.last.judgements}
+        words = {one.subject.label.partition(".")[0]: one.kind for one in bench.last.verdicts}
         assert words == {
             "memcpy_siblings[d2d]": "PASSED",
             "memcpy_siblings[h2d]": word,

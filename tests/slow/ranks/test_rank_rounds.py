@@ -63,7 +63,7 @@ def decided(tmp_path_factory):
 def test_ranks_are_compared_with_saved_runs(decided):
     assert "against 5 saved runs (day1, day2, day3, day4, day5)" in decided.text
     verdicts = {
-        judgement.label: judgement.verdict for judgement in decided.saved("decided").judgements
+        verdict.subject.label: verdict.kind for verdict in decided.saved("decided").verdicts
     }
     assert verdicts == {"steady": "INCONCLUSIVE", "slow": "REGRESSED", "open": "INCONCLUSIVE"}
     sentence = r"RED: 1 REGRESSED, 0 of 3 fast enough, 2 undecided \(open \+\d+ %, 1 INCONCLUSIVE\)"

@@ -189,7 +189,7 @@ def _limits(drawn: Iterable[Series], unit: float) -> list[Trace]:
         (size, row, rate)
         for series in drawn
         for size, row in series.items()
-        if row.judgement is not None and drawable(rate := row.rate_of(row.judgement.limit_s))
+        if row.time_verdict is not None and drawable(rate := row.rate_of(row.time_verdict.limit_s))
     ]
     marker = {
         "symbol": "line-ew-open",

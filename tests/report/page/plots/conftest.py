@@ -41,7 +41,7 @@ class Bench:
         samples = Samples((seconds * 0.999, seconds, seconds * 1.001), iterations=10, tick_s=1e-9)
         facts = {"key": key or make.key(), "samples": samples} | changes
         result = make.result(seconds, known=known_s is not None, reference=reference, **facts)
-        return [result.measurement, result.judgement]
+        return [result.measurement, result.time_verdict]
 
     def rows(self, *records, run_id=None, failed=(), **environment):
         """What a run of these records says; the tests named in `failed` turned red."""
@@ -103,7 +103,7 @@ class Bench:
             facts = {"work": Work(payload_bytes=size, wire_bytes=size), "ceiling": ceiling}
             facts["invalid"] = "a neighbour" if pair in invalid else ""
             records.append(self.judged(seconds, size / 390e9, key=key, **facts))
-        red = [one.test_id for one, judged in records if judged.verdict == "REGRESSED"]
+        red = [one.test_id for one, judged in records if judged.kind == "REGRESSED"]
         return self.rows(*records, failed=red)
 
     def attention(

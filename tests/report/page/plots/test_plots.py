@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_roofline.core.judgements import SessionRecord
 from pytest_roofline.core.memory import AllocatorPoint, MemoryPoint, MemoryUse
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.rows import worst_first
 from pytest_roofline.core.samples import Block, Samples
+from pytest_roofline.core.verdicts import Group, Kind, Reference, TimeLimit
 from pytest_roofline.core.work import Work
 from pytest_roofline.report.plots import plots_of
 from pytest_roofline.report.plots.chart import (
@@ -190,10 +190,11 @@ def test_whole_programs_are_drawn_by_size_a_line_for_each_world_with_what_is_fix
 
 def test_a_limit_that_gates_is_a_mark_at_its_own_rate_and_none_where_it_is_not_known(bench, make):
     # The difference is not of the median alone where a limit holds for the fastest call, or sums up several processes.
-    breach = {"estimate": 0.1, "verdict": "REGRESSED", "reason": "BELOW THRESHOLD: 4 GB/s"}
+    breach = {"estimate": 0.1, "kind": Kind.REGRESSED, "reason": "BELOW THRESHOLD: 4 GB/s"}
     for limit_s in (0.5e-3, None):
         records = [bench.judged(1e-3, key=make.key(size_bytes=size)) for size in SIZES]
-        records[2][1] = replace(records[2][1], limit_s=limit_s, **breach)
+        limit = TimeLimit("published", limit_s, "a guide") if limit_s is not None else None
+        records[2][1] = replace(records[2][1], limit=limit, **breach)
         found = traces(*of_section(bench.rows(*records), SWEEPS))
         assert (limit_s is not None) == ("limit that gates" in found)
         if limit_s is not None:
@@ -412,7 +413,7 @@ def test_samples_of_what_failed_stand_beside_the_baseline_and_its_tolerance(benc
         for at, s in enumerate(times, 1)
     ]
     measured.append(make.measurement(9e-3, round=4, invalid="a neighbour"))
-    (row,) = bench.rows(*measured, make.result(*times).judgement, failed=[measured[0].test_id])
+    (row,) = bench.rows(*measured, make.result(*times).time_verdict, failed=[measured[0].test_id])
     plot = sample_plot(row)
     found, layout = traces(plot), plot.figure["layout"]
     assert ["baseline", "round 1", "round 2", "round 3", "round 4"] == layout["xaxis"]["ticktext"]
@@ -555,24 +556,25 @@ def test_names_cannot_inject_and_runs_of_one_file_name_are_told_apart(bench, mak
 
 def test_no_figure_fails_on_what_a_file_made_by_hand_may_hold(bench, make):
     """Times of calls are bounded; rooflines, differences and limits are not."""
-    values = [("reference", (SessionRecord((1e-9, 1e3)),))]
-    values += [
-        (name, value)
-        for name in ("limit_s", "estimate", "tolerance")
-        for value in (5e-324, 1.7e308)
-    ]
-    for name, value in values:
+    changes = [{"reference": Reference((Group((1e-9, 1e3)),), "")}]
+    for value in (5e-324, 1.7e308):
+        limit = TimeLimit("published", value, "a guide")
+        changes += [{"limit": limit}, {"estimate": value}, {"tolerance": value}]
+    for change in changes:
         roof = Ceiling("traffic_GBps", 4e12, "measured", "")
         keys = [make.key(size_bytes=size) for size in (2**12, 2**16, 2**20)]
         records = [bench.judged(1e-3, 1e-3, key=key, ceiling=roof) for key in keys]
-        records[0][1] = replace(records[0][1], processes=3, **{name: value})
+        records[0][1] = replace(records[0][1], processes=3, **change)
         product = make.measurement(
             key=make.key("product", metric="TFLOPS"), work=Work(flops=10**9, read_bytes=1)
         )
         rows = bench.rows(*records, product, failed=[records[0][0].test_id])
-        roof = replace(roof, value=value if isinstance(value, float) else 1e-300)
+        roof = replace(
+            roof,
+            value=next(value for value in (*change.values(), 1e-300) if isinstance(value, float)),
+        )
         rows += [replace(row, measurement=replace(row.measurement, ceiling=roof)) for row in rows]
-        assert {SWEEPS, ROOFLINE} == {checked(plot).section for plot in plots_of(rows)}, name
+        assert {SWEEPS, ROOFLINE} == {checked(plot).section for plot in plots_of(rows)}, change
         checked(sample_plot(rows[0]))
 
 

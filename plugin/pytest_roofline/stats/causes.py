@@ -1,4 +1,4 @@
-"""A verdict as the plain record that a run file keeps and that every row shows."""
+"""What the verdicts of a run tell of why it is slower: all tests moved, the clock, two modes of processes."""
 
 import math
 from collections import Counter
@@ -7,69 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, geometric_mean, median
 
-from ..core.judgements import Judgement, SessionRecord, SpreadRecord
-from ..core.verdicts import Spread
+from ..core.verdicts import Verdict
 from .outlook import WORTH_REPORTING
-from .verdicts import Verdict
-
-
-def judgement_of(
-    verdict: Verdict,
-    label: str,
-    *,
-    name: str = "",
-    test_id: str = "",
-    changed: tuple[str, ...] = (),
-    clock_hz: float | None = None,
-) -> Judgement:
-    """Everything that was said of a measurement, and what it rests on; `remarks` and `published` are for who knows."""
-    found, reference, limit = verdict.difference, verdict.reference, verdict.limit
-    return Judgement(
-        test_id=test_id,
-        label=label,
-        verdict=verdict.kind.value,
-        tolerance=verdict.tolerance,
-        name=name,
-        reason=verdict.reason,
-        estimate=verdict.estimate,
-        interval=verdict.interval,
-        error=found.error if found else None,
-        freedom=found.freedom if found else None,
-        p=verdict.p,
-        p_adjusted=verdict.p_adjusted,
-        mde=verdict.mde,
-        reach=verdict.reach,
-        processes=verdict.processes,
-        new_s=found.new_s if found else None,
-        reference_s=found.reference_s if found else None,
-        source=reference.source if reference else "",
-        reference=tuple(SessionRecord(g.medians_s, g.device, g.started) for g in reference.groups)
-        if reference
-        else (),
-        process_spread=_spread(found.process) if found else None,
-        session_spread=_spread(found.session) if found else None,
-        device_spread=_spread(found.device) if found and found.device else None,
-        paired=bool(found and found.paired),
-        unequal=bool(found and found.unequal),
-        reference_clock_hz=reference.clock_hz if reference else None,
-        limit_s=limit.seconds if limit else None,
-        peak=verdict.peak,
-        new_medians_s=verdict.new_medians_s,
-        clock_hz=clock_hz,
-        shift=reference.shift if reference else 0.0,
-        changed=changed,
-        limit=limit.kind if limit else "",
-        limit_source=limit.whose if limit else "",
-        siblings=verdict.siblings,
-        fewest=verdict.fewest,
-        slower_processes=verdict.slower_processes,
-        compared_processes=verdict.compared_processes,
-    )
-
-
-def _spread(spread: Spread) -> SpreadRecord:
-    return SpreadRecord(spread.value, spread.origin, spread.freedom)
-
 
 # Of fewer tests nobody can say that all of them moved.
 FEWEST_SHIFTED = 5
@@ -129,19 +68,19 @@ class Modes:
     now: int
 
 
-def common_shift(judgements: Iterable[Judgement | None]) -> Shift | None:
+def common_shift(verdicts: Iterable[Verdict]) -> Shift | None:
     """Whether all tests of a run moved together, by more than the smallest slowdown worth reporting."""
-    compared = [one for one in judgements if one is not None and one.compared]
+    compared = [verdict for verdict in verdicts if verdict.compared]
     # With what was taken out of them for having moved together.
-    estimates = [(one.estimate or 0.0) + one.shift for one in compared]
+    estimates = [(verdict.estimate or 0.0) + shift_of(verdict) for verdict in compared]
     if len(estimates) < FEWEST_SHIFTED:
         return None
     middle = median(estimates)
-    tolerance = min(one.tolerance for one in compared)
+    tolerance = min(verdict.tolerance for verdict in compared)
     # The tests of a process are slow together when it is, so all of them know no more than one.
     worth = max(
         math.log1p(WORTH_REPORTING * tolerance),
-        SURELY * median(one.error or 0.0 for one in compared),
+        SURELY * median(verdict.difference.error for verdict in compared if verdict.difference),
     )
     moved = sum(estimate / middle >= 0.5 for estimate in estimates) if middle else 0
     if abs(middle) < worth or moved < MOST_SHIFTED * len(estimates):
@@ -149,18 +88,22 @@ def common_shift(judgements: Iterable[Judgement | None]) -> Shift | None:
     return Shift(middle, moved, len(estimates))
 
 
-def clock_change(judgement: Judgement) -> ClockChange | None:
+def shift_of(verdict: Verdict) -> float:
+    """Return by how much all tests of the run were slower together, which is taken out of it, in log seconds."""
+    return verdict.reference.shift if verdict.reference is not None else 0.0
+
+
+def clock_change(verdict: Verdict) -> ClockChange | None:
     """How the clock moved since the baseline, where both are known and it did: a drop in clock lengthens every kernel.
 
     Time × clock is cycles, so the difference in cycles is that in log seconds plus that in log clock.
     """
-    before, now = judgement.reference_clock_hz, judgement.clock_hz
-    if before is None or now is None or judgement.estimate is None:
+    before = verdict.reference.clock_hz if verdict.reference is not None else None
+    now = verdict.subject.clock_hz
+    if before is None or now is None or verdict.estimate is None:
         return None
     moved = math.log(now / before)
-    return (
-        None if abs(moved) < CLOCK_SHARE else ClockChange(before, now, judgement.estimate + moved)
-    )
+    return None if abs(moved) < CLOCK_SHARE else ClockChange(before, now, verdict.estimate + moved)
 
 
 def modes(old_s: Sequence[float], new_s: Sequence[float], tolerance: float) -> Modes | None:
@@ -221,9 +164,9 @@ def _spread_ties(values: Sequence[float]) -> list[float]:
     ]
 
 
-def could_have_seen(judgements: Sequence[Judgement]) -> list[tuple[float, int, int]]:
+def could_have_seen(verdicts: Sequence[Verdict]) -> list[tuple[float, int, int]]:
     """What slowdowns a run would have caught, 80 times in 100: (slowdown, tests that would, tests), the telling two."""
-    reaches = sorted(one.reach for one in judgements if one.reach is not None)
+    reaches = sorted(verdict.reach for verdict in verdicts if verdict.reach is not None)
     if not reaches:
         return []
     shares = (reaches[(len(reaches) - 1) // 2], reaches[-1])

@@ -1,4 +1,4 @@
-"""A verdict as a run file keeps it, and what the records tell of why a run is slower: all moved, the clock, modes."""
+"""A verdict as a run file keeps it, and what verdicts tell of why a run is slower: all moved, the clock, modes."""
 
 import math
 from dataclasses import replace
@@ -9,13 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_roofline.baselines.runs import encode_line
-from pytest_roofline.core.judgements import Judgement, SessionRecord
-from pytest_roofline.core.verdicts import Kind
-from pytest_roofline.stats.judgements import (
+from pytest_roofline.core.verdicts import Kind, OddSession, PeakVerdict, Subject, TimeLimit, Verdict
+from pytest_roofline.stats.causes import (
     clock_change,
     common_shift,
     could_have_seen,
-    judgement_of,
     modes,
 )
 from pytest_roofline.stats.limits import Limit
@@ -28,78 +26,70 @@ logs = st.floats(-0.5, 0.5)
 sessions = st.lists(st.lists(logs, min_size=1, max_size=3), min_size=1, max_size=3)
 
 
-def test_a_judgement_holds_everything_that_the_verdict_rests_on(make):
-    new = make.group(*map(math.log, (1.24e-3, 1.25e-3, 1.26e-3)))
+def test_a_verdict_is_read_back_from_a_run_file_as_it_was(make, tmp_path):
+    odd = OddSession("GPU-1", "2026-01-09T03:00:00Z", 6, 12, 0.2)
     groups = make.groups(3, process=0.001, centre=MILLISECOND)
-    verdict = judge([new], make.reference(*groups), Policy())
-    kept, found = (
-        judgement_of(verdict, "copy", name="two", test_id="test_a.py::test_b"),
-        verdict.difference,
+    moved = make.groups(3, process=0.001, centre=MILLISECOND + 0.01)
+    reference = make.reference(
+        *groups, tolerance=0.07, achieved=((), ("graph",)), clock_hz=1.9e9, moved=moved, shift=0.01,
+        peak_bytes=2**20, odd=(odd,),
+    )  # fmt: skip
+    live = make.result(
+        1.24e-3, 1.25e-3, 1.26e-3, reference=reference, before={"driver": "550.54"},
+        left_out=("heat",), published=(make.published("reference"),),
+        idle=((make.published(), "samples are batched"),), peak_bytes=2**21,
+    )  # fmt: skip
+    verdict = replace(
+        live.time_verdict,
+        p_adjusted=0.5,
+        peak=PeakVerdict(Kind.REGRESSED, 2**21, 2**20, 4096, "more"),
+        limit=TimeLimit("published", 1e-3, "a guide"),
     )
-    assert (kept.test_id, kept.label, kept.name, kept.verdict) == (
-        "test_a.py::test_b",
-        "copy",
-        "two",
-        "REGRESSED",
+    assert (verdict.subject.changed, verdict.difference.error > 0) == (
+        ("driver 550.54 → 570.86",),
+        True,
     )
-    names = "tolerance reason estimate interval p p_adjusted mde reach processes new_medians_s fewest siblings"
-    for name in names.split():
-        assert getattr(kept, name) == getattr(verdict, name), name
-    for name in ("error", "freedom", "new_s", "reference_s", "paired", "unequal"):
-        assert getattr(kept, name) == getattr(found, name), name
-    assert kept.source == "h200.json"
-    assert (kept.process_spread.value, kept.process_spread.origin) == (
-        found.process.value,
-        found.process.origin,
-    )
-    assert kept.reference == tuple(
-        SessionRecord(group.medians_s, group.device, group.started) for group in groups
-    )
+    run = make.run(tmp_path / "r.jsonl", live.measurement, verdict)
+    assert run.verdicts == (verdict,)
 
 
 def test_spreads_are_kept_with_their_freedom_which_is_none_where_they_are_known(make):
     """JSON has no infinity."""
-    kept = make.result(reference=make.reference(make.group(MILLISECOND))).judgement
+    kept = make.result(reference=make.reference(make.group(MILLISECOND))).time_verdict
     groups = [
         make.group(MILLISECOND + step, started=f"2026-01-0{day}T03:00:00Z")
         for day, step in enumerate((0, 0.01), 1)
     ]
-    known = make.result(reference=make.reference(*groups)).judgement
-    assert (known.session_spread.value, known.session_spread.freedom) == (0.0, None)
+    known = make.result(reference=make.reference(*groups)).time_verdict
+    assert (known.difference.session.value, known.difference.session.freedom) == (0.0, None)
     assert (
-        kept.session_spread.value,
-        kept.session_spread.freedom,
-        kept.process_spread.freedom,
+        kept.difference.session.value,
+        kept.difference.session.freedom,
+        kept.difference.process.freedom,
     ) == (pytest.approx(0.0075), 4.0, 4.0)
     other = make.result(
         reference=make.reference(*make.groups(3, centre=MILLISECOND, device="GPU-2"))
-    ).judgement
-    assert (known.device_spread, other.device_spread is not None, other.paired) == (
-        None,
-        True,
-        False,
-    )
+    ).time_verdict
+    assert known.difference.device is None
+    assert (other.difference.device is not None, other.difference.paired) == (True, False)
 
 
 def test_what_was_held_against_a_limit_or_nothing_keeps_that(make):
-    none = make.result(known=False).judgement
-    assert none == Judgement(
-        test_id=none.test_id, label="memcpy_d2d[64MiB]", verdict="NO BASELINE", tolerance=0.05,
-        reason="no baseline recorded", processes=1,
-    )  # fmt: skip
+    none = make.result(known=False).time_verdict
+    subject = make.subject(make.measurement())
+    assert none == Verdict(
+        Kind.NO_BASELINE, 0.05, subject, reason="no baseline recorded", processes=1
+    )
     limits = [Limit(make.published(), 1e-3)]
     missed, met = (
-        make.result(seconds, known=False, limits=limits).judgement for seconds in (1.25e-3, 0.5e-3)
+        make.result(seconds, known=False, limits=limits).time_verdict
+        for seconds in (1.25e-3, 0.5e-3)
     )
     assert (missed.estimate, missed.processes) == (pytest.approx(math.log(1.25)), 1)
     assert missed.interval[0] < missed.estimate < missed.interval[1]
     assert missed.reason.startswith("BELOW THRESHOLD")
-    assert (missed.limit_s, missed.limit, missed.limit_source) == (
-        1e-3,
-        "published",
-        "the vendor's guide",
-    )
-    assert (met.verdict, met.limit_s, make.result().judgement.limit_s) == ("PASSED", 1e-3, None)
+    assert missed.limit == TimeLimit("published", 1e-3, "the vendor's guide")
+    assert (met.kind, met.limit_s, make.result().time_verdict.limit_s) == (Kind.PASSED, 1e-3, None)
 
 
 @settings(max_examples=10)
@@ -114,18 +104,14 @@ def test_every_verdict_can_be_written_down(make, new, old, most, comparisons):
     policy = Policy(looks=Looks(most), comparisons=comparisons)
     reference = make.reference(*(make.group(*side) for side in old))
     one = make.result(*map(math.exp, new), reference=reference, policy=policy)
-    assert encode_line(one.judgement).startswith('{"type": "judgement", ')
-
-
-def said(verdict, clock_hz=None):
-    return judgement_of(verdict, "one", clock_hz=clock_hz)
+    assert encode_line(one.time_verdict).startswith('{"type": "verdict", ')
 
 
 def slower(make, percent, clock_hz=None, **policy):
     """What was said of a test that is slower by so much."""
     reference = make.reference(*make.groups(3, process=0.003), clock_hz=clock_hz)
     new = make.groups(1, 3, process=0.003, centre=math.log1p(percent / 100))
-    return said(judge(new, reference, Policy(**policy)))
+    return judge(new, reference, Policy(**policy))
 
 
 def suite(make, *percents, **policy):
@@ -159,9 +145,9 @@ def test_a_suite_that_moved_as_a_whole_is_said_to_have_moved_and_no_other(make):
     assert common_shift(verdicts) is None
     assert common_shift([*verdicts, slower(make, 3)]) is not None
     # What was not compared with a baseline moved nowhere.
-    without = said(judge([make.group(0.0)], None, Policy()))
-    breach = said(judge([make.group(1.0)], None, Policy(), limits=[Limit(make.published(), 1.0)]))
-    assert breach.verdict == Kind.REGRESSED
+    without = judge([make.group(0.0)], None, Policy())
+    breach = judge([make.group(1.0)], None, Policy(), limits=[Limit(make.published(), 1.0)])
+    assert breach.kind == Kind.REGRESSED
     assert common_shift([without] * 9 + [breach] * 9) is None
     assert common_shift([without] * 9 + suite(make, *(10,) * 5)).tests == 5
 
@@ -169,8 +155,8 @@ def test_a_suite_that_moved_as_a_whole_is_said_to_have_moved_and_no_other(make):
 @given(st.floats(-0.3, 0.3), st.floats(0.5, 2.0))
 def test_a_difference_in_cycles_is_that_of_time_and_clock_together(make, log, ratio):
     """Time × clock."""
-    judgement = replace(slower(make, 0, clock_hz=1.5 * GHZ), estimate=log, interval=(log, log))
-    found = clock_change(replace(judgement, clock_hz=1.5 * GHZ * ratio))
+    verdict = replace(slower(make, 0, clock_hz=1.5 * GHZ), estimate=log, interval=(log, log))
+    found = clock_change(replace(verdict, subject=Subject(clock_hz=1.5 * GHZ * ratio)))
     if abs(math.log(ratio)) > 0.0101:
         assert math.exp(found.in_cycles) == pytest.approx(math.exp(log) * ratio)
         assert (found.before_hz, found.after_hz) == (1.5 * GHZ, 1.5 * GHZ * ratio)
@@ -184,15 +170,26 @@ def test_a_slowdown_that_vanishes_in_cycles_is_the_clocks(make):
         *((33, 1.98, None), (33, 2.2, False), (10, 1.8, True)),
     ]:
         found = clock_change(
-            replace(slower(make, percent, clock_hz=1.98 * GHZ), clock_hz=clock_ghz * GHZ)
+            replace(
+                slower(make, percent, clock_hz=1.98 * GHZ),
+                subject=Subject(clock_hz=clock_ghz * GHZ),
+            )
         )
         assert explains == (found and found.explains(0.05)), (percent, clock_ghz)
     for before, after in [(None, 1e9), (1e9, None), (None, None)]:
-        assert clock_change(replace(slower(make, 30, clock_hz=before), clock_hz=after)) is None, (
+        assert (
+            clock_change(
+                replace(slower(make, 30, clock_hz=before), subject=Subject(clock_hz=after))
+            )
+            is None
+        ), (
             before,
             after,
         )
-    assert clock_change(said(judge([make.group(0.0)], None, Policy()), 1e9)) is None
+    assert (
+        clock_change(judge([make.group(0.0)], None, Policy(), subject=Subject(clock_hz=1e9)))
+        is None
+    )
 
 
 # verdicts.md: 22.5 ms in one process, 25.5 ms in the next is real.
@@ -275,4 +272,4 @@ def test_a_run_tells_what_it_could_have_seen_in_round_figures(make):
         assert [(round(share, 6), caught, tests) for share, caught, tests in found] == seen, (
             percents
         )
-    assert could_have_seen([said(judge([make.group(0.0)], None, Policy()))]) == []
+    assert could_have_seen([judge([make.group(0.0)], None, Policy())]) == []

@@ -1,0 +1,95 @@
+"""Remarks on a verdict, as sentences: what may explain it. Made where they are printed, of what the verdict holds."""
+
+from collections.abc import Iterable
+
+from ..core.units import count, format_percent, format_seconds, format_tolerance, printable
+from ..core.verdicts import Difference, Kind, OddSession, Spread, Verdict
+from ..stats.causes import ClockChange, Modes, clock_change, modes
+from ..stats.spread import one_sitting
+from ..stats.stats import growth
+
+# Where a baseline is of one sitting.
+RECORD = "record it on three days"
+
+
+def remarks(verdict: Verdict) -> tuple[str, ...]:
+    """Return what may explain a verdict: the clock, what changed since the baseline, modes, another device."""
+    if verdict.reference is None:
+        return ()
+    lines = list(verdict.subject.changed)
+    shift = format_percent(growth(verdict.reference.shift))
+    # What rounds to nothing explains nothing.
+    if shift.strip("+-0. %"):
+        lines.insert(0, f"all tests of this run moved together, {shift} of it is taken out here")
+    clock = clock_change(verdict)
+    if clock is not None:
+        lines.insert(0, clock_text(clock, verdict.tolerance))
+    lines += odd_lines(verdict.reference.odd)
+    if verdict.difference is not None:
+        lines += _sitting_text(verdict, verdict.difference.session)
+        lines += _of_difference(verdict, verdict.difference)
+    left_out = verdict.subject.left_out
+    if left_out:
+        lines.append(f"{count(len(left_out), 'process', 'es')} left out: {left_out[-1]}")
+    return tuple(map(printable, lines))
+
+
+def _of_difference(verdict: Verdict, difference: Difference) -> list[str]:
+    """Return what the spreads of a comparison that did not simply pass say of it."""
+    if verdict.kind not in (Kind.REGRESSED, Kind.INCONCLUSIVE, Kind.IMPROVED):
+        return []
+    lines = []
+    split = modes(verdict.baseline_medians_s, verdict.new_medians_s, verdict.tolerance)
+    if split is not None:
+        lines.append(modes_text(split))
+    if difference.unequal:
+        spread = difference.process.value
+        lines.append(f"the new processes differ more among themselves ({spread:.1%})")
+    device = difference.device
+    if device is not None:
+        between = f"{device.value:.1%} between devices ({device.origin})"
+        lines.append(f"another device than the baseline's, {between}")
+    return lines
+
+
+def odd_lines(odd: Iterable[OddSession]) -> list[str]:
+    """Return a line of each session that was set aside: `session of 3 Nov: 110 of 221 tests 20 % slower; left out`."""
+    return [printable(f"{session.text}; left out") for session in odd]
+
+
+def _sitting_text(verdict: Verdict, session: Spread) -> list[str]:
+    """Return, of what is or looks slower, that nobody knows how its sessions differ."""
+    slow = verdict.kind is Kind.REGRESSED or (
+        verdict.kind is Kind.INCONCLUSIVE and verdict.looks_slow
+    )
+    assumed = session.origin.startswith("prior") and one_sitting(verdict.sessions)
+    if not (slow and assumed):
+        return []
+    share = format_tolerance(round(session.value, 4))
+    where = "one sitting" if session.origin.endswith("one sitting") else "two sittings"
+    return [
+        f"the baseline was recorded in {where}, so how sessions differ is assumed ({share}): {RECORD}"
+    ]
+
+
+def clock_text(clock: ClockChange, tolerance: float) -> str:
+    """`the clock explains it: 1980 → 1500 MHz (-24.2 %), in cycles +0.4 %`."""
+    word = (
+        "the clock explains it"
+        if clock.explains(tolerance)
+        else "the clock does not explain it all"
+    )
+    word += " and more" * clock.overshoots(tolerance)
+    moved = format_percent(clock.after_hz / clock.before_hz - 1)
+    return (
+        f"{word}: {clock.before_hz / 1e6:.0f} → {clock.after_hz / 1e6:.0f} MHz ({moved}), "
+        f"in cycles {format_percent(growth(clock.in_cycles))}"
+    )
+
+
+def modes_text(split: Modes) -> str:
+    """`3 of 15 baseline processes and 5 of 6 new ones are in the slow mode, 25.5 ms; the others at 22.5 ms`."""
+    return (
+        f"{split.slow_before} of {split.before} baseline processes and {split.slow_now} of {split.now} new ones are "
+        f"in the slow mode, {format_seconds(split.slow_s)}; the others at {format_seconds(split.fast_s)}"
+    )
