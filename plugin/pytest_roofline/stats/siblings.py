@@ -89,28 +89,41 @@ def judge_sibling(
     mine: Sibling, others: Sequence[Sibling], left_out: Sequence[str] = ()
 ) -> Verdict:
     """Return the verdict on one of several siblings; `left_out` says why processes of it do not count."""
-    sound = _elsewhere(mine, [one for one in others if not one.invalid])
-    verdict = Verdict(
-        Kind.INVALID,
-        TOLERANCE,
-        Subject(
-            test_id=mine.standing.test_id,
-            label=mine.standing.label,
-            name=mine.standing.key.name,
-            clock_hz=mine.standing.samples.clock_hz,
-            left_out=tuple(left_out),
-        ),
-        reason=mine.invalid,
-        processes=len(mine.medians_s),
-        siblings=len(sound),
-    )
+    sound = _elsewhere(mine, [sibling for sibling in others if not sibling.invalid])
+    subject = _subject(mine, left_out)
+    processes = len(mine.medians_s)
     if mine.invalid:
-        return verdict
+        return Verdict(
+            Kind.INVALID,
+            TOLERANCE,
+            subject,
+            reason=mine.invalid,
+            processes=processes,
+            siblings=len(sound),
+        )
     if len(sound) < FEWEST - 1:
-        told = f"{len(sound)} of the {len(others)} siblings of {mine.called} gave numbers that can be trusted"
-        reason = f"{told}; expected {FEWEST - 1} or more to hold it against"
-        return replace(verdict, kind=Kind.INCONCLUSIVE, reason=reason, futile=True)
-    return _held(mine, sound, verdict, times=len(others) + 1)
+        trusted = f"{len(sound)} of the {len(others)} siblings of {mine.called} gave numbers that can be trusted"
+        return Verdict(
+            Kind.INCONCLUSIVE,
+            TOLERANCE,
+            subject,
+            reason=f"{trusted}; expected {FEWEST - 1} or more to hold it against",
+            processes=processes,
+            siblings=len(sound),
+            futile=True,
+        )
+    return _compare(mine, sound, subject, times=len(others) + 1)
+
+
+def _subject(mine: Sibling, left_out: Sequence[str]) -> Subject:
+    measurement = mine.standing
+    return Subject(
+        test_id=measurement.test_id,
+        label=measurement.label,
+        name=measurement.key.name,
+        clock_hz=measurement.samples.clock_hz,
+        left_out=tuple(left_out),
+    )
 
 
 def _elsewhere(mine: Sibling, others: list[Sibling]) -> list[Sibling]:
@@ -119,62 +132,69 @@ def _elsewhere(mine: Sibling, others: list[Sibling]) -> list[Sibling]:
     return apart if len(apart) >= FEWEST else others
 
 
-def _held(mine: Sibling, sound: Sequence[Sibling], verdict: Verdict, times: int) -> Verdict:
+def _compare(mine: Sibling, sound: Sequence[Sibling], subject: Subject, times: int) -> Verdict:
     import numpy
     from scipy import special
 
-    assumed, processes = (
-        assumed_of(mine.standing.key),
-        min(len(one.medians_s) for one in (mine, *sound)),
-    )
-    scale = scale_of(numpy.array([one.log_s for one in sound]), assumed.together(processes))
+    assumed = assumed_of(mine.standing.key)
+    processes = min(len(sibling.medians_s) for sibling in (mine, *sound))
+    scale = scale_of(numpy.array([sibling.log_s for sibling in sound]), assumed.together(processes))
     estimate = mine.log_s - scale.centre
     widened = math.sqrt(1 + MEDIAN_VARIANCE / len(sound))
     error = scale.spread * widened
     bound = quantile(1 - (1 - CONFIDENCE) / times, scale.freedom)
     half = quantile((1 + CONFIDENCE) / 2, scale.freedom) * error
-    slow = estimate > math.log1p(TOLERANCE)
-    kind = (
-        Kind.PASSED
-        if not slow
-        else Kind.REGRESSED
-        if estimate > bound * error
-        else Kind.INCONCLUSIVE
-    )
-    found = replace(
-        verdict,
-        kind=kind,
+    kind = _kind(estimate, bound * error)
+    # What lies between cards stays, however many processes there are.
+    futile = kind is Kind.INCONCLUSIVE and estimate <= bound * assumed.card * widened
+    distance = _distance(mine, estimate, len(sound), math.exp(scale.centre), scale.spread)
+    return Verdict(
+        kind,
+        TOLERANCE,
+        subject,
+        reason=distance + _remedy(kind, futile=futile),
         estimate=estimate,
         interval=(estimate - half, estimate + half),
         p=float(special.stdtr(scale.freedom, -estimate / error)),
+        processes=len(mine.medians_s),
         new_medians_s=mine.medians_s,
-        # What lies between cards stays, however many processes there are.
-        futile=kind is Kind.INCONCLUSIVE and estimate <= bound * assumed.card * widened,
+        siblings=len(sound),
+        futile=futile,
     )
-    return replace(found, reason=_reason(mine, found, math.exp(scale.centre), scale.spread))
 
 
-def _reason(mine: Sibling, verdict: Verdict, others_s: float, spread: float) -> str:
-    assert verdict.estimate is not None
+def _kind(estimate: float, bound: float) -> Kind:
+    """Return the word for an estimate with its one-sided bound, both in log seconds."""
+    if estimate <= math.log1p(TOLERANCE):
+        return Kind.PASSED
+    return Kind.REGRESSED if estimate > bound else Kind.INCONCLUSIVE
+
+
+def _distance(mine: Sibling, estimate: float, siblings: int, others_s: float, spread: float) -> str:
+    """Return how far a sibling lies from the others, both as rates."""
     rates = (
         f"{_figure(mine.standing, math.exp(mine.log_s))} against {_figure(mine.standing, others_s)}"
     )
-    change = growth(verdict.estimate)
+    change = growth(estimate)
     slow = f"is {abs(change) * 100:.1f} % {'slower' if change > 0 else 'faster'} than"
-    told = f"{mine.called} {slow} its {verdict.siblings} siblings ({rates}, which lie {spread * 100:.1f} % apart)"
-    if verdict.kind is Kind.REGRESSED:
+    return f"{mine.called} {slow} its {siblings} siblings ({rates}, which lie {spread * 100:.1f} % apart)"
+
+
+def _remedy(kind: Kind, *, futile: bool) -> str:
+    """Return what to do about a slow sibling; empty of one that passed."""
+    if kind is Kind.REGRESSED:
         return (
-            f"{told}; ask `roofline doctor` for its errors, clocks and link, then swap it with a sibling: if the "
+            "; ask `roofline doctor` for its errors, clocks and link, then swap it with a sibling: if the "
             "slowness moves with it, replace it, else look at its slot, cooling and power"
         )
-    if verdict.kind is Kind.INCONCLUSIVE:
-        more = (
+    if kind is Kind.INCONCLUSIVE:
+        tells = (
             "more GPUs or a repair tell"
-            if verdict.futile
+            if futile
             else "more processes tell (--roofline-rounds=auto)"
         )
-        return f"{told}, too far apart to be sure of more than {TOLERANCE * 100:.0f} %; {more}"
-    return told
+        return f", too far apart to be sure of more than {TOLERANCE * 100:.0f} %; {tells}"
+    return ""
 
 
 def _figure(measurement: Measurement, seconds: float) -> str:
