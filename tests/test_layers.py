@@ -149,6 +149,12 @@ def test_a_library_is_imported_only_where_it_belongs():
     assert {dotted(path): strangers(path) for path in FILES if strangers(path)} == {}
 
 
+def test_what_judges_makes_no_sentence_of_a_report():
+    """A verdict holds facts, and a door makes its sentences when it prints them."""
+    imports = IMPORTS[PLUGIN / "plugin" / "timed.py"]
+    assert [name for name in sorted(imports) if layer(name) == "report"] == []
+
+
 def test_nothing_is_imported_by_a_name_made_at_run_time_and_nothing_unpickled():
     # The package's own `__init__` loads its public names when they are first used, from a table of its own.
     # Ranks load the functions that they are told of by file and name; that is what these are for.
