@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import geometric_mean
-from typing import Any
 
 from rich.text import Text
 
@@ -336,7 +335,7 @@ def _reasons(told: Told) -> list[str]:
     ]
 
 
-def told_as_json(told: Told) -> dict[str, Any]:
+def told_as_json(told: Told) -> dict[str, object]:
     """Everything, and of each test a row as every document has it with the second A's difference."""
     return {name: getattr(told, name) for name in _PLAIN} | {
         "saved": {side: str(path) for side, path in told.saved.items()},

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -282,7 +282,7 @@ def _remarks(one: "Imported") -> list[str]:
 _TOLD = ("label", "metric", "seconds", "where", "verified", "invalid")
 
 
-def _imported_json(run: _ImportedRun) -> dict[str, Any]:
+def _imported_json(run: _ImportedRun) -> dict[str, object]:
     return {
         "run": str(run.path),
         "run_id": run.header.run_id,

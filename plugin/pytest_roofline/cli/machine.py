@@ -3,7 +3,7 @@
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -233,10 +233,10 @@ def check_hardware(folders: tuple[Path, ...], files: tuple[Path, ...], as_json: 
     return 1 if found else 0
 
 
-def _product_json(product: "Product") -> dict[str, Any]:
+def _product_json(product: "Product") -> dict[str, object]:
     return {**to_plain(product), "peaks": _figures(product.peaks), "facts": _figures(product.facts)}
 
 
-def _figures(figures: "dict[str, Peak]") -> dict[str, Any]:
+def _figures(figures: "dict[str, Peak]") -> dict[str, object]:
     """Every figure with all that there is to say of it, whether by default or not."""
     return {name: {**asdict(figure), "bounds": figure.trusted} for name, figure in figures.items()}

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -145,7 +145,7 @@ def _text(pairs: Sequence[Pair]) -> str:
                       "count each, and idle time of the device counts in `measured` alone", *lines])  # fmt: skip
 
 
-def _plain(pair: Pair) -> dict[str, Any]:
+def _plain(pair: Pair) -> dict[str, object]:
     seen = pair.seen
     return {
         "label": pair.label,

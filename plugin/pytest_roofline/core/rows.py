@@ -226,7 +226,7 @@ def compared_verdicts(rows: Iterable[Row]) -> list[Verdict]:
     return [verdict for verdict in verdicts if verdict is not None and verdict.compared]
 
 
-def plain(columns: Columns) -> dict[str, Any]:
+def plain(columns: Columns) -> dict[str, object]:
     """The columns by name."""
     return {name: getattr(columns, name) for name in COLUMNS}
 

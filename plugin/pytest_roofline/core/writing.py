@@ -7,7 +7,7 @@ import socket
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ PATIENCE_S, POLL_S = 60.0, 0.01
 EMPTY_S = 3.0
 
 
-def write_json(path: Path, plain: dict[str, Any]) -> None:
+def write_json(path: Path, plain: Mapping[str, object]) -> None:
     """Write plain data so that a change is a reviewable diff: sorted keys, two spaces, final newline."""
     write_atomically(path, json_text(plain, sort_keys=True))
 

@@ -5,7 +5,6 @@ one of the same name and never looks at units, so each is always the same one.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..core.units import slug, three_digits
 from .exportable import Exportable, sentence
@@ -13,7 +12,7 @@ from .exportable import Exportable, sentence
 _NS = 1e9
 
 
-def write_bencher(found: Sequence[Exportable]) -> dict[str, dict[str, Any]]:
+def write_bencher(found: Sequence[Exportable]) -> dict[str, dict[str, dict[str, float]]]:
     """Measures by name. Bencher itself knows `latency` (ns) and `throughput` (calls per second); the others are ours.
 
     `traffic-gbps`, `busbw-gbps`, `tflops` and so on are the rate under its metric, `roofline-share` is in percent,
@@ -22,7 +21,7 @@ def write_bencher(found: Sequence[Exportable]) -> dict[str, dict[str, Any]]:
     return {one.row.label: _measures(one) for one in found}
 
 
-def _measures(one: Exportable) -> dict[str, Any]:
+def _measures(one: Exportable) -> dict[str, dict[str, float]]:
     measures = {"latency": _metric(one.seconds * _NS, _in_ns(one.bounds_s))}
     rates = {"throughput": 1 / one.seconds}
     if one.rate is not None:
@@ -56,12 +55,12 @@ def why_no_rate(one: Exportable) -> str:
     )
 
 
-def write_times(found: Sequence[Exportable]) -> list[dict[str, Any]]:
+def write_times(found: Sequence[Exportable]) -> list[dict[str, object]]:
     """Nanoseconds per call, for `tool: customSmallerIsBetter`."""
     return [_entry(one, "ns", one.seconds * _NS, _in_ns(one.bounds_s)) for one in found]
 
 
-def write_rates(found: Sequence[Exportable]) -> list[dict[str, Any]]:
+def write_rates(found: Sequence[Exportable]) -> list[dict[str, object]]:
     """GB/s and TFLOP/s, for `tool: customBiggerIsBetter`; the name says how bytes are counted."""
     return [
         _entry(one, one.rate[1], one.rate[0], one.inverse(one.rate[0]), f"{one.measurement.key.metric}\n")
@@ -75,7 +74,7 @@ def _in_ns(bounds_s: tuple[float, float] | None) -> tuple[float, float] | None:
 
 def _entry(
     one: Exportable, unit: str, value: float, bounds: tuple[float, float] | None, start: str = ""
-) -> dict[str, Any]:
+) -> dict[str, object]:
     entry = {"name": one.row.label, "unit": unit, "value": value, "extra": start + sentence(one)}
     if bounds is not None:
         entry["range"] = " … ".join(map(three_digits, bounds))

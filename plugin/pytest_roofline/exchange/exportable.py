@@ -5,7 +5,6 @@ All formats say the same of a measurement beside its samples, and so does the re
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from ..baselines.picking import hardware_of, is_imported
 from ..baselines.run_rows import rows_of_run
@@ -163,7 +162,7 @@ def _why_not(run: Run, row: Row) -> str:
     return f"its test {'failed' if row.ended.outcome == 'failed' else 'was skipped'}: {row.reason}"
 
 
-def facts(row: Row, behind: Sequence[Measurement]) -> dict[str, Any]:
+def facts(row: Row, behind: Sequence[Measurement]) -> dict[str, object]:
     """What was said of all processes that were judged, and of the samples `behind` it; nothing that is not known."""
     one, verdict = row.measurement, row.time_verdict
     assert one is not None
@@ -200,7 +199,7 @@ def facts(row: Row, behind: Sequence[Measurement]) -> dict[str, Any]:
     )
 
 
-def origin(header: Header) -> dict[str, Any]:
+def origin(header: Header) -> dict[str, object]:
     """The run that a measurement is from, and its machine, in the same way."""
     device = header.environment.device
     return _known(
@@ -226,7 +225,8 @@ def sentence(one: Exportable) -> str:
         lines[0] += f" (tolerance {format_tolerance(row.tolerance)})"
     if row.roofline_share is not None:
         lines.append(f"roofline: {format_share(row.roofline_share)} ({told['roofline_source']})")
-    lines += [f"changed: {change}" for change in told.get("changed", ())]
+    changed = row.time_verdict.subject.changed if row.time_verdict is not None else ()
+    lines += [f"changed: {change}" for change in changed]
     lines += [
         f"{name}: {told[name]}"
         for name in ("hardware", "driver", "processes", "run_id")
@@ -243,5 +243,5 @@ def _rate(row: Row) -> tuple[float, str] | None:
     return rate / RATE_UNITS[suffix], "TFLOP/s" if suffix == "TFLOPS" else "GB/s"
 
 
-def _known(told: dict[str, Any]) -> dict[str, Any]:
+def _known(told: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in told.items() if value is not None}

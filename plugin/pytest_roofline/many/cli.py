@@ -79,7 +79,7 @@ def history(minimum: str, by: str, as_json: bool, **chosen: Any) -> None:
     sys.exit(1 if any(change.slower for change in found.changes) else 0)
 
 
-def _history_as_json(many: "Many", found: "History") -> dict[str, Any]:
+def _history_as_json(many: "Many", found: "History") -> dict[str, object]:
     return {
         "changes": [
             {name: value for name, value in asdict(one).items() if name != "trend"}
@@ -137,7 +137,9 @@ def fleet(minimum: str, by: str | None, as_json: bool, **chosen: Any) -> None:
     sys.exit(1 if findings else 2 if unjudged else 0)
 
 
-def _fleet_as_json(many: "Many", found: "Fleet", findings: "Sequence[SlowPart]") -> dict[str, Any]:
+def _fleet_as_json(
+    many: "Many", found: "Fleet", findings: "Sequence[SlowPart]"
+) -> dict[str, object]:
     told = {
         "findings": [asdict(one) for one in findings],
         "left_out": list(many.left_out),

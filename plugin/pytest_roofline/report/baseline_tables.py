@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from ..baselines.checks import Health
 from ..baselines.files import Unused
@@ -209,7 +208,7 @@ def _renewals(entry: Entry) -> str:
     return printable(text + (f"; slower accepted {', '.join(accepted)}" if accepted else ""))
 
 
-def health_as_json(health: Health) -> dict[str, Any]:
+def health_as_json(health: Health) -> dict[str, object]:
     """The same for a machine; times in seconds, rates in bytes or FLOP per second, shares of time."""
     entry = health.entry
     return {
@@ -230,7 +229,7 @@ def health_as_json(health: Health) -> dict[str, Any]:
     }
 
 
-def published_as_json(entry: Entry) -> dict[str, Any]:
+def published_as_json(entry: Entry) -> dict[str, object]:
     """A published figure for a machine."""
     return {
         **_named(entry),
@@ -246,7 +245,7 @@ def published_as_json(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _named(entry: Entry) -> dict[str, Any]:
+def _named(entry: Entry) -> dict[str, object]:
     return {
         "label": entry.label,
         "benchmark": entry.benchmark,
@@ -260,7 +259,7 @@ def _named(entry: Entry) -> dict[str, Any]:
 
 def proposal_as_json(
     proposal: Proposal, output: Path, notes: Sequence[str], provisional: str
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """What a proposal holds; `provisional` says of which entries too little is known."""
     entries, exact = proposal.baseline.entries, proposal.baseline.exact
     return {
@@ -282,7 +281,7 @@ def changes_as_json(
     exact_path: Path,
     *,
     written: bool,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """What an approval does to each entry, and whether it was done."""
     return {
         "written": written,
@@ -301,7 +300,7 @@ def changes_as_json(
     }
 
 
-def _change_as_json(change: Change) -> dict[str, Any]:
+def _change_as_json(change: Change) -> dict[str, object]:
     before, after = change.before, change.entry
     return {
         "label": after.label,
@@ -315,12 +314,12 @@ def _change_as_json(change: Change) -> dict[str, Any]:
     }
 
 
-def flaw_as_json(path: Path, flaw: Flaw) -> dict[str, Any]:
+def flaw_as_json(path: Path, flaw: Flaw) -> dict[str, object]:
     """What cannot be true, or is not told; a hint is no mistake."""
     return {"file": str(path), **asdict(flaw)}
 
 
-def unused_as_json(path: Path, unused: Unused) -> dict[str, Any]:
+def unused_as_json(path: Path, unused: Unused) -> dict[str, object]:
     """An entry that no test uses."""
     entry = unused.entry
     timed = entry if isinstance(entry, Entry) else None

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from statistics import fmean, geometric_mean, median
-from typing import Any
 
 from ..baselines.comparing import Comparison
 from ..baselines.pairs import Contrast
@@ -87,7 +86,7 @@ def _names(runs: Sequence[Run], name: Callable[[Run], str]) -> list[str]:
     return list(dict.fromkeys(filter(None, map(name, runs))))
 
 
-def comparison_as_json(compared: Comparison) -> list[dict[str, Any]]:
+def comparison_as_json(compared: Comparison) -> list[dict[str, object]]:
     """The rows, as every JSON document has them, with what else a comparison knows of each."""
     shift = common_shift(compared_verdicts(compared.rows))
     moved = growth(shift.estimate) if shift is not None else None
@@ -99,7 +98,7 @@ def comparison_as_json(compared: Comparison) -> list[dict[str, Any]]:
     ]
 
 
-def _more(row: Row, moved: float | None) -> dict[str, Any]:
+def _more(row: Row, moved: float | None) -> dict[str, object]:
     """What a comparison says of a time beside its columns.
 
     Args:
@@ -118,7 +117,7 @@ def _more(row: Row, moved: float | None) -> dict[str, Any]:
     }
 
 
-def _kernel(row: Row) -> dict[str, Any]:
+def _kernel(row: Row) -> dict[str, object]:
     """What it knows of a compiled kernel beside its figures."""
     assert row.exact is not None
     return {
@@ -129,7 +128,7 @@ def _kernel(row: Row) -> dict[str, Any]:
     }
 
 
-def contrast_as_json(found: Contrast) -> list[dict[str, Any]]:
+def contrast_as_json(found: Contrast) -> list[dict[str, object]]:
     """The rows, as every JSON document has them, with the parameter, its two values, and the speed-up."""
     return [
         plain(row)
@@ -309,7 +308,7 @@ def _lost_lines(found: Rollout) -> list[str]:
     )
 
 
-def rollout_as_json(found: Rollout) -> list[dict[str, Any]]:
+def rollout_as_json(found: Rollout) -> list[dict[str, object]]:
     """A row a test, in the fields of every document, and with it what each device did; changes are shares of time."""
     reason = "no sound time any more on devices that got the change"
     lost = [
@@ -326,7 +325,7 @@ def rollout_as_json(found: Rollout) -> list[dict[str, Any]]:
     return [plain(row) | _of_devices(found, row) for row in (*found.rows, *lost)]
 
 
-def _of_devices(found: Rollout, row: Row) -> dict[str, Any]:
+def _of_devices(found: Rollout, row: Row) -> dict[str, object]:
     if row.key is None or row.time_verdict is None:
         return {"p": None, "control_change": None, "devices": {}, "control_devices": {}}
     changes = found.changes_of(row)

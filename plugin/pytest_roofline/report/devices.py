@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Literal
+from typing import Literal
 
 from ..core.groups import grouped
 from ..core.rows import FAILED, Row, finite
@@ -131,7 +131,7 @@ def devices_text(tables: Sequence[DeviceTable], width: int, colour: bool) -> str
     return "\n\n".join(blocks)
 
 
-def devices_as_json(tables: Sequence[DeviceTable]) -> list[dict[str, Any]]:
+def devices_as_json(tables: Sequence[DeviceTable]) -> list[dict[str, object]]:
     """The same for a machine, in SI units: a value and a verdict for each device, both null where it has none."""
     return [
         {

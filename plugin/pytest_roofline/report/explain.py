@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from statistics import median
-from typing import Any
 
 from ..baselines.remarks import remarks
 from ..baselines.runs import Run
@@ -256,7 +255,7 @@ def note_lines(run: Run, label: str, width: int) -> list[str]:
     return [printable(f"found besides times in {run.path}:"), *lines] if lines else []
 
 
-def explanation_as_json(run: Run, tests: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def explanation_as_json(run: Run, tests: Sequence[tuple[str, str]]) -> dict[str, object]:
     """Return the tests as a run has them.
 
     Times are in seconds, differences and intervals in log seconds, as in the run file.
@@ -274,8 +273,8 @@ def explanation_as_json(run: Run, tests: Sequence[tuple[str, str]]) -> dict[str,
     }
 
 
-def _test(run: Run, label: str) -> dict[str, Any]:
-    def records(name: str) -> list[dict[str, Any]]:
+def _test(run: Run, label: str) -> dict[str, object]:
+    def records(name: str) -> list[dict[str, object]]:
         return [asdict(record) for record in getattr(run, name) if record.label == label]
 
     verdicts = (asdict(verdict) for verdict in run.verdicts if verdict.subject.label == label)
@@ -290,7 +289,7 @@ def _test(run: Run, label: str) -> dict[str, Any]:
     }
 
 
-def _process(measurement: Measurement) -> dict[str, Any]:
+def _process(measurement: Measurement) -> dict[str, object]:
     return {
         "process": measurement.process,
         "round": measurement.round,

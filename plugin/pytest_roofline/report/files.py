@@ -6,7 +6,6 @@ import math
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from ..baselines.run_files import run_names
 from ..baselines.run_rows import rows_of
@@ -157,7 +156,7 @@ def run_json(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
     return json_text(as_plain(runs, rows), indent=None)
 
 
-def as_plain(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> dict[str, Any]:
+def as_plain(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> dict[str, object]:
     """The file as plain data."""
     names, results = run_names(runs), rows_of(runs) if rows is None else rows
     rows_by_path = grouped(results, lambda row: row.path)
@@ -172,7 +171,7 @@ def as_plain(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> dict[str
     }
 
 
-def _run(run: Run, name: str, sentence: str) -> dict[str, Any]:
+def _run(run: Run, name: str, sentence: str) -> dict[str, object]:
     return {
         "name": name,
         "sentence": sentence,
@@ -184,7 +183,7 @@ def _run(run: Run, name: str, sentence: str) -> dict[str, Any]:
     }
 
 
-def _record(record: object) -> dict[str, Any]:
+def _record(record: object) -> dict[str, object]:
     columns = to_plain(record)
     if isinstance(record, Measurement):
         columns["derived"] = {

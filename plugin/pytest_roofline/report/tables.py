@@ -4,7 +4,6 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from itertools import compress
-from typing import Any
 
 from rich.cells import cell_len, chop_cells
 from rich.console import Console
@@ -298,7 +297,7 @@ def exact_reason_lines(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def exact_as_json(entry: ExactEntry) -> dict[str, Any]:
+def exact_as_json(entry: ExactEntry) -> dict[str, object]:
     """An exact entry for a machine."""
     return {
         "label": entry.label,
