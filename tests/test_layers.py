@@ -27,9 +27,8 @@ MAY_IMPORT = {
     "engine": {"core"},
     "hardware": {"core"},
     "stats": {"hardware", "core"},
-    # Compiled kernels have baselines beside those of times: each of the two knows the other.
-    "baselines": {"kernel_gate", "stats", "hardware", "core"},
-    "kernel_gate": {"baselines", "stats", "core"},
+    "baselines": {"stats", "hardware", "core"},
+    "kernel_gate": {"stats", "core"},
     "ranks": {"engine", "core"},
     "observe": {"engine", "core"},
     "machine": {"engine", "stats", "hardware", "core"},

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from pytest_roofline.baselines.exact import entry_of, judge_exact
+from pytest_roofline.baselines.exact_proposals import ExactChange
 from pytest_roofline.baselines.rows import compiled_row, kernel_row
 from pytest_roofline.core.entries import ExactEntry
 from pytest_roofline.core.resources import (
@@ -11,8 +13,6 @@ from pytest_roofline.core.resources import (
     Resources,
     with_target,
 )
-from pytest_roofline.kernel_gate.judging import entry_of, judge_exact
-from pytest_roofline.kernel_gate.recording import ExactChange
 from pytest_roofline.kernel_gate.text import (
     changes_text,
     difference_lines,

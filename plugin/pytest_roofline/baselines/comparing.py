@@ -16,7 +16,6 @@ from ..core.samples import CANARY, SIBLINGS
 from ..core.units import listed
 from ..core.verdicts import Idle, Kind, Reference, Subject, Verdict
 from ..core.work import Work, rate_suffix
-from ..kernel_gate.judging import compare_exact, known_by
 from ..stats.key_results import judge_peak
 from ..stats.limits import Limit, Summed, floor_limits, gating_limits, roofline_limit
 from ..stats.looks import Looks
@@ -34,6 +33,7 @@ from .comparators import (
     refuse_both_sides,
     refuse_own_baseline,
 )
+from .exact import compare_exact, known_by
 from .exhausted import lost_since
 from .files import nearest
 from .picking import is_imported

@@ -12,8 +12,8 @@ from ..core.units import format_seconds
 from ..core.verdicts import Kind, Reference
 from ..core.work import Work
 from ..hardware import key_of
-from ..kernel_gate.judging import ExactKnown
 from .comparators import Comparator, find_reference
+from .exact import ExactKnown
 from .rows import memory_row
 
 

@@ -13,10 +13,10 @@ from ..core.records import Measurement
 from ..core.samples import SIBLINGS, for_neighbours
 from ..core.units import printable
 from ..hardware import family_of, identity_of
-from ..kernel_gate.recording import propose_exact
 from ..stats.key_results import by_process, typical_peak
 from ..stats.stats import growth
 from .comparators import leave_out, odd_in, pooled_median, reference_of, typical_clock
+from .exact_proposals import propose_exact
 from .files import key_of_entry
 from .picking import Disagreement, Sessions, is_fake, runs_apart
 from .plausible import absurd_entry

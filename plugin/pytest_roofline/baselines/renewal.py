@@ -23,13 +23,13 @@ from ..core.errors import BadInput
 from ..core.units import format_memory, format_percent, format_tolerance, listed, moment
 from ..core.verdicts import Difference, Group, Kind
 from ..core.writing import alone
-from ..kernel_gate.recording import ExactChange, exact_changes
 from ..stats.key_results import judge_peak, moved_text
 from ..stats.outlook import WORTH_REPORTING, Policy
 from ..stats.spread import Prior
 from ..stats.stats import CONFIDENCE, bound_of, difference, growth, p_slower_than
 from ..stats.verdicts import judge, other_mode
 from .comparators import class_of_key, default_tolerance, priors_of, reference_of
+from .exact_proposals import ExactChange, exact_changes
 from .files import baseline_of, key_of_entry, write_baseline
 from .plausible import refuse_absurd
 from .runs import now

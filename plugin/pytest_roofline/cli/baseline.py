@@ -231,7 +231,7 @@ def approve(
     written.
     """
     from ..baselines import renewal
-    from ..kernel_gate.recording import approve_exact, exact_path
+    from ..baselines.exact_proposals import approve_exact, exact_path
     from ..report.baseline_tables import changes_as_json, changes_table, counted
     from ..report.tables import exact_change_lines, exact_table
 

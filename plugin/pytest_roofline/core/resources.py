@@ -209,7 +209,7 @@ class FigureChange:
 
 @dataclass(frozen=True, slots=True)
 class ExactJudgement:
-    """The verdict on one compiled kernel, as a run file keeps it: see `kernel_gate.judging`."""
+    """The verdict on one compiled kernel, as a run file keeps it: see `baselines.exact`."""
 
     test_id: str
     label: str

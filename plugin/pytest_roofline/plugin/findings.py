@@ -4,13 +4,13 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from ..baselines.exact import check_slack
 from ..core.errors import BadInput, DoesNotFit, shown
 from ..core.memory import MemoryUse
 from ..core.profiles import UNITS, Figure, Unit
 from ..core.resources import ResourceKey, Resources, with_target
 from ..core.units import encodable
 from ..engine.request import Timed
-from ..kernel_gate.judging import check_slack
 from ..kernel_gate.targets import above_limit, shared_limits
 from .observing import MemoryPhase, notice
 from .recording import CurrentTest

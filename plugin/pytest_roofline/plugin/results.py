@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import pytest
 
+from ..baselines.exact import ExactKnown, entry_of, judge_exact, known_by, known_in_baselines
 from ..baselines.files import BaselineFolders
 from ..baselines.rows import compiled_row
 from ..core.memory import MemoryUse, OutOfMemory
@@ -15,7 +16,6 @@ from ..core.profiles import Figure, Profile
 from ..core.resources import ExactJudgement, ResourceKey, Resources
 from ..core.rows import FAILED, Row
 from ..core.units import printable
-from ..kernel_gate.judging import ExactKnown, entry_of, judge_exact, known_by, known_in_baselines
 from .settings import Options
 
 if TYPE_CHECKING:

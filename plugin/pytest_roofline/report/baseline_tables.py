@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ..baselines.checks import Health
+from ..baselines.exact_proposals import ExactChange
 from ..baselines.files import Unused
 from ..baselines.plausible import Flaw
 from ..baselines.proposals import Proposal
@@ -24,7 +25,6 @@ from ..core.units import (
 )
 from ..core.verdicts import Spread
 from ..core.work import rate_suffix
-from ..kernel_gate.recording import ExactChange
 from ..stats.limits import value_text
 from ..stats.spread import ENOUGH_SESSIONS
 from .published import figure_text

@@ -9,6 +9,7 @@ from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.text import Text
 
+from ..baselines.exact_proposals import ExactChange
 from ..core.entries import ExactEntry
 from ..core.memory import WORD
 from ..core.resources import registers_of, spills_of
@@ -16,7 +17,6 @@ from ..core.rows import Row, badness
 from ..core.units import format_bytes, format_seconds, listed, printable
 from ..core.verdicts import Kind
 from ..hardware import format_ceiling
-from ..kernel_gate.recording import ExactChange
 from ..kernel_gate.text import changes_text
 from .figures import STEPS, WARM_UPS, after_warm_up, deviation_text
 from .words import (

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_roofline.baselines.exact import check_slack, figure_changes, judge_exact
 from pytest_roofline.core.entries import ExactEntry
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.resources import JUDGED
 from pytest_roofline.core.verdicts import Kind
-from pytest_roofline.kernel_gate.judging import check_slack, figure_changes, judge_exact
 
 PASSED, REGRESSED, IMPROVED, INVALID = Kind.PASSED, Kind.REGRESSED, Kind.IMPROVED, Kind.INVALID
 HOPPER = {

@@ -7,10 +7,6 @@ divide among the tests of a run.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..baselines.comparators import Comparator
-from ..baselines.files import Entries
-from ..baselines.rows import kernel_row
-from ..baselines.runs import Run
 from ..core.entries import ExactEntry
 from ..core.errors import BadInput
 from ..core.keys import Scalar, canonical
@@ -26,6 +22,10 @@ from ..core.resources import (
 )
 from ..core.rows import Row, badness
 from ..core.verdicts import Kind
+from .comparators import Comparator
+from .files import Entries
+from .rows import kernel_row
+from .runs import Run
 
 
 def entry_of(resources: Resources, provenance: Mapping[str, str]) -> ExactEntry:

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from ..baselines.files import baseline_of, write_baseline
-from ..baselines.runs import Run
 from ..core.entries import RESOURCES, ExactEntry
 from ..core.resources import FigureChange
 from ..core.units import printable
 from ..core.writing import alone
-from .judging import entry_of, figure_changes, provenance_of
+from .exact import entry_of, figure_changes, provenance_of
+from .files import baseline_of, write_baseline
+from .runs import Run
 
 
 def propose_exact(
