@@ -7,7 +7,7 @@ from pytest_roofline.baselines.exact_proposals import ExactChange
 from pytest_roofline.baselines.rows import compiled_row, kernel_row
 from pytest_roofline.core.entries import ExactEntry
 from pytest_roofline.core.resources import (
-    ExactJudgement,
+    ExactVerdict,
     FigureChange,
     ResourceKey,
     Resources,
@@ -61,7 +61,7 @@ def judged(before=FIGURES, why_none="", **changes):
 
 def unknown(key, figures):
     return kernel_row(
-        key, figures, ExactJudgement("", key.label, key.target, "NO BASELINE", reason="none")
+        key, figures, ExactVerdict("", key.label, key.target, "NO BASELINE", reason="none")
     )
 
 

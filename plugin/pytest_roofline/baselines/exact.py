@@ -13,7 +13,7 @@ from ..core.keys import Scalar, canonical
 from ..core.resources import (
     JUDGED,
     SHOWN,
-    ExactJudgement,
+    ExactVerdict,
     FigureChange,
     ResourceKey,
     Resources,
@@ -70,12 +70,12 @@ def judge_exact(
     source: str = "",
     why_none: str = "",
     unread: str = "",
-) -> ExactJudgement:
+) -> ExactVerdict:
     """The verdict on what a kernel asks for, of no test so far; `slack` says by figure what is still no regression.
 
     `registers` means vgprs there where a target calls them so; `source` is the file of the reference.
     """
-    said = ExactJudgement(
+    said = ExactVerdict(
         "", found.label, found.target, Kind.NO_BASELINE.value, found.name, reason=why_none
     )
     if reference is None:
@@ -290,7 +290,7 @@ def compare_exact(before: ExactKnown, after: ExactKnown) -> tuple[tuple[Row, ...
         old = reference.entry.figures if reference is not None else None
         # What ran before and cannot run any more is worse, whatever its figures say.
         kind = Kind.REGRESSED if resources.invalid and reference is not None else Kind.INVALID
-        exact = ExactJudgement("", resources.label, key.target, kind.value, key.name, reason=why)
+        exact = ExactVerdict("", resources.label, key.target, kind.value, key.name, reason=why)
         rows[identity] = kernel_row(key, resources.figures, exact, baseline_figures=old)
     only_old = tuple(
         known.entry.label for identity, known in before.kernels.items() if identity not in rows

@@ -9,7 +9,7 @@ from ..core.entries import Entry
 from ..core.keys import Key
 from ..core.memory import OutOfMemory
 from ..core.records import Measurement
-from ..core.resources import ExactJudgement, ResourceKey, Resources
+from ..core.resources import ExactVerdict, ResourceKey, Resources
 from ..core.rows import KERNEL, TIME, Row, finite
 from ..core.verdicts import Idle, Kind, OddSession, Verdict
 from ..core.work import Work, rate_unit
@@ -198,7 +198,7 @@ def odd_behind(rows: Iterable[Row]) -> list[OddSession]:
 def kernel_row(
     key: ResourceKey,
     figures: dict[str, int],
-    exact: ExactJudgement | None = None,
+    exact: ExactVerdict | None = None,
     *,
     baseline_figures: dict[str, int] | None = None,
 ) -> Row:
@@ -222,7 +222,7 @@ def kernel_row(
 
 def compiled_row(
     resources: Resources,
-    exact: ExactJudgement | None = None,
+    exact: ExactVerdict | None = None,
     *,
     verdict: str = "",
     reason: str = "",

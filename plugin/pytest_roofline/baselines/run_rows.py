@@ -13,7 +13,7 @@ from ..core.groups import grouped
 from ..core.memory import WORD as OUT_OF_MEMORY
 from ..core.memory import OutOfMemory
 from ..core.records import Measurement, Outcome
-from ..core.resources import ExactJudgement
+from ..core.resources import ExactVerdict
 from ..core.rows import DEGRADED, FAILED, Row
 from ..core.samples import OVERSUBSCRIBED, PROFILED
 from ..core.statuses import GREEN
@@ -66,7 +66,7 @@ def endings(run: Run) -> dict[str, Ending]:
 
 def said(
     ending: Ending,
-    judged: Verdict | ExactJudgement | None,
+    judged: Verdict | ExactVerdict | None,
     number: Measurement | None = None,
     invalid: str = "",
 ) -> tuple[str, str]:

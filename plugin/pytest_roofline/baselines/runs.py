@@ -16,7 +16,7 @@ from ..core.keys import told_by_position
 from ..core.memory import MemoryUse, OutOfMemory
 from ..core.profiles import Figure, Profile
 from ..core.records import Footer, Header, Measurement, Outcome
-from ..core.resources import ExactJudgement, Resources
+from ..core.resources import ExactVerdict, Resources
 from ..core.samples import CANARY, MOST_EXCLUDED, OVERSUBSCRIBED, PROFILED, SIBLINGS, Calibration
 from ..core.storage import MOST_BYTES, check_schema, decode_json, read_lines, to_plain, to_record
 from ..core.verdicts import Kind, Verdict
@@ -33,7 +33,7 @@ Line = (
     | OutOfMemory
     | Outcome
     | Verdict
-    | ExactJudgement
+    | ExactVerdict
     | Footer
 )
 Record = TypeVar("Record", bound=Line)
@@ -48,7 +48,7 @@ LINE_TYPES: dict[str, type[Line]] = {
     "out_of_memory": OutOfMemory,
     "outcome": Outcome,
     "verdict": Verdict,
-    "exact": ExactJudgement,
+    "exact": ExactVerdict,
     "footer": Footer,
 }
 _NAMES = {kind: name for name, kind in LINE_TYPES.items()}
@@ -89,7 +89,7 @@ class Run:
     spoiled: dict[str, str] = field(default_factory=dict)
     out_of_memory: tuple[OutOfMemory, ...] = ()
     resources: tuple[Resources, ...] = ()
-    exact: tuple[ExactJudgement, ...] = ()
+    exact: tuple[ExactVerdict, ...] = ()
     figures: tuple[Figure, ...] = ()
     memory_uses: tuple[MemoryUse, ...] = ()
     profiles: tuple[Profile, ...] = ()
@@ -252,7 +252,7 @@ def assemble(path: Path, records: list[Line], cut: bool) -> Run:
         out_of_memory=_all(records, OutOfMemory),
         spoiled=_mostly_invalid(_all(records, Measurement)),
         resources=_all(records, Resources),
-        exact=_all(records, ExactJudgement),
+        exact=_all(records, ExactVerdict),
         figures=_all(records, Figure),
         memory_uses=_all(records, MemoryUse),
         profiles=_all(records, Profile),

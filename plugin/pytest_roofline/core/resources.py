@@ -208,7 +208,7 @@ class FigureChange:
 
 
 @dataclass(frozen=True, slots=True)
-class ExactJudgement:
+class ExactVerdict:
     """The verdict on one compiled kernel, as a run file keeps it: see `baselines.exact`."""
 
     test_id: str

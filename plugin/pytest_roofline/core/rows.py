@@ -15,7 +15,7 @@ from .keys import Key, Scalar
 from .memory import WORD as OUT_OF_MEMORY
 from .memory import OutOfMemory
 from .records import Header, Measurement, Outcome, rate
-from .resources import ExactJudgement, Resources
+from .resources import ExactVerdict, Resources
 from .verdicts import Idle, Kind, PeakVerdict, Verdict
 from .work import Work
 
@@ -137,7 +137,7 @@ class Row(Columns):
     time_verdict: Verdict | None = None
     ended: Outcome | None = None
     resources: Resources | None = None
-    exact: ExactJudgement | None = None
+    exact: ExactVerdict | None = None
     baseline_figures: dict[str, int] | None = None
     lost: OutOfMemory | None = None
     published: tuple[Entry, ...] = ()

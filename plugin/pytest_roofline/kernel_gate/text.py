@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..core.resources import ExactJudgement, FigureChange, Resources
+from ..core.resources import ExactVerdict, FigureChange, Resources
 from ..core.rows import Row
 from ..core.units import format_bytes, listed, printable
 from ..core.verdicts import Kind
@@ -47,7 +47,7 @@ def difference_lines(rows: Sequence[Row], at_most: int = 12) -> list[str]:
     return [*lines[:at_most], *more, *map(printable, unread)]
 
 
-def _difference(exact: ExactJudgement | None) -> str:
+def _difference(exact: ExactVerdict | None) -> str:
     if exact is None or exact.verdict in (Kind.NO_BASELINE, Kind.REGRESSED):
         return ""
     if exact.verdict == Kind.INVALID:
@@ -109,7 +109,7 @@ def properties(rows: Sequence[Row]) -> list[tuple[str, str]]:
     return pairs
 
 
-def explanation(run_path: str, found: Resources, judgement: ExactJudgement | None) -> list[str]:
+def explanation(run_path: str, found: Resources, judgement: ExactVerdict | None) -> list[str]:
     """Everything that is known of one compiled kernel of a run, as lines."""
     lines = [
         f"{found.label} in {run_path}",

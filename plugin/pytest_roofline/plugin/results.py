@@ -13,7 +13,7 @@ from ..baselines.files import BaselineFolders
 from ..baselines.rows import compiled_row
 from ..core.memory import MemoryUse, OutOfMemory
 from ..core.profiles import Figure, Profile
-from ..core.resources import ExactJudgement, ResourceKey, Resources
+from ..core.resources import ExactVerdict, ResourceKey, Resources
 from ..core.rows import FAILED, Row
 from ..core.units import printable
 from .settings import Options
@@ -112,7 +112,7 @@ class CompiledKernels(Results):
         compiled = {resources.key.identity for resources in self._pending.get(test_id, [])}
         return [key for key in self.known.of(benchmark, parameters) if key.identity not in compiled]
 
-    def _judgement_on(self, resources: Resources) -> ExactJudgement:
+    def _judgement_on(self, resources: Resources) -> ExactVerdict:
         known, why_none = self.known.find(resources.key)
         exact = judge_exact(
             entry_of(resources, {}),

@@ -9,7 +9,7 @@ from pytest_roofline.baselines.runs import assemble
 from pytest_roofline.core.memory import MemoryUse, OutOfMemory
 from pytest_roofline.core.profiles import ClassTime, Figure, KernelTime, Profile
 from pytest_roofline.core.records import Ceiling, CurveSummary, Outcome
-from pytest_roofline.core.resources import ExactJudgement, FigureChange, ResourceKey, Resources
+from pytest_roofline.core.resources import ExactVerdict, FigureChange, ResourceKey, Resources
 from pytest_roofline.core.samples import Block, Ranks, Samples
 from pytest_roofline.core.work import Work
 
@@ -99,7 +99,7 @@ def hostile(make, path):
         told,
         make.outcome(one, "failed", reason=reason, verdicts=("REGRESSED",), by_verdict=True),
         kernel,
-        ExactJudgement(
+        ExactVerdict(
             kernel.test_id,
             kernel.label,
             "sm_90",
@@ -287,8 +287,8 @@ def _kernels():
     facts = {"changes": changes, "remarks": ("triton 3.8.0 → 3.9.0",)}
     reason = "flash_forward[sm_90]: registers 198 → 255 REGRESSED"
     return [
-        fine, ExactJudgement(fine.test_id, fine.label, "sm_80", "PASSED"),
-        worse, ExactJudgement(worse.test_id, worse.label, "sm_90", "REGRESSED", **facts),
+        fine, ExactVerdict(fine.test_id, fine.label, "sm_80", "PASSED"),
+        worse, ExactVerdict(worse.test_id, worse.label, "sm_90", "REGRESSED", **facts),
         Outcome(worse.test_id, "failed", ("REGRESSED",), reason, by_verdict=True),
         Outcome(fine.test_id, "passed", ("PASSED",)),
     ]  # fmt: skip

@@ -7,7 +7,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from pytest_roofline.core.records import Outcome
-from pytest_roofline.core.resources import ExactJudgement
+from pytest_roofline.core.resources import ExactVerdict
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.units import printable
 from pytest_roofline.report.summary import LONGEST, MOST_BYTES, code, line, summary
@@ -134,7 +134,7 @@ def test_what_changed_since_the_baseline_is_told_once_with_how_many_it_concerns(
 
 def test_whatever_a_result_remarks_on_nobody_says_that_nothing_changed(text, report):
     records = report.everything()
-    exact = next(record for record in records if isinstance(record, ExactJudgement))
+    exact = next(record for record in records if isinstance(record, ExactVerdict))
     found = text(*report.compared("PASSED", label="a"), *(replace(record, remarks=("triton 3.8 → 3.9",))
         if record is exact else record for record in records))  # fmt: skip
     assert "* `triton 3.8 → 3.9` (1 of 3 results)" in found.splitlines()
