@@ -46,7 +46,7 @@ def test_processes_of_one_key_are_one_row_with_the_centre_of_those_judged(rows, 
     three = [make.measurement(seconds, process=f"p{seconds}") for seconds in (1e-3, 2e-3, 4e-3)]
     centres = {"estimate": 0.7, "difference": make.difference(0.7, new_s=2.1e-3)}
     (row,) = rows(*three, make.verdict(three[0], processes=3, **centres))
-    assert (row.what, row.verdict, row.time_s, len(row.measurements)) == (
+    assert (row.metric, row.verdict, row.time_s, len(row.measurements)) == (
         "time",
         "PASSED",
         2.1e-3,
@@ -129,9 +129,9 @@ def test_a_test_without_a_verdict_says_how_it_ended(rows, make):
     ]:
         measured, bare = make.measurement(), Outcome("test_b.py::test_bare[x]", **ended)
         timed, untimed = rows(measured, make.outcome(measured, **ended), bare)
-        assert [(row.what, row.verdict, row.reason, row.red) for row in (timed, untimed)] == [
+        assert [(row.metric, row.verdict, row.reason, row.red) for row in (timed, untimed)] == [
             ("time", word, ended["reason"], red),
-            ("test", word, ended["reason"], red),
+            (None, word, ended["reason"], red),
         ]
     (row,) = rows(Outcome("a[1]/test_b.py::TestC::test_d[x::y]", "failed", reason="xfail: "))
     assert (row.label, row.reason) == ("test_d[x::y]", "")
@@ -141,8 +141,8 @@ def test_a_test_without_a_verdict_says_how_it_ended(rows, make):
         "device health", "failed", ("DEGRADED",), "DEGRADED: half the links", by_verdict=True
     )
     (row,) = rows(ended)
-    assert (row.what, row.verdict, row.reason, row.red) == (
-        "test",
+    assert (row.metric, row.verdict, row.reason, row.red) == (
+        None,
         "DEGRADED",
         "DEGRADED: half the links",
         True,
@@ -212,7 +212,7 @@ def test_kernels_have_their_exact_verdict_or_were_compared_with_nothing(rows):
     found = kernel()
     exact = ExactVerdict(found.test_id, found.label, "sm_90", "REGRESSED", reason="more registers")
     (row,) = rows(found, Outcome(found.test_id, "failed", by_verdict=True), exact)
-    assert (row.what, row.verdict, row.reason, row.red) == (
+    assert (row.metric, row.verdict, row.reason, row.red) == (
         "kernel",
         "REGRESSED",
         "more registers",
@@ -259,7 +259,7 @@ def test_running_out_of_memory_is_one_row_and_what_was_taken_before_is_none(rows
         ),
         ((one, exhausted(one.test_id, name="", round=2)), [("time", "NO BASELINE", False)]),
     ]:
-        assert [(row.what, row.verdict, row.red) for row in rows(*records)] == expected
+        assert [(row.metric, row.verdict, row.red) for row in rows(*records)] == expected
 
 
 def test_the_worst_come_first_and_the_slower_before_the_slow(rows, make):

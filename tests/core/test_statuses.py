@@ -58,5 +58,5 @@ def test_an_estimate_is_held_against_the_tolerance_of_its_test_and_a_limit_allow
 
 
 def test_the_end_of_a_bare_test_compares_nothing(row):
-    assert not is_compared(replace(row("PASSED"), what="test"))
-    assert status_of([replace(row("PASSED"), what="test")]) is Status.CANNOT_TELL
+    assert not is_compared(replace(row("PASSED"), metric=None))
+    assert status_of([replace(row("PASSED"), metric=None)]) is Status.CANNOT_TELL

@@ -13,7 +13,7 @@ from ..baselines.pairs import Twins, Way
 from ..baselines.rows import compared_row
 from ..baselines.run_rows import short_name
 from ..core.records import Measurement
-from ..core.rows import FAILED, TIME, Row, plain, worst_first
+from ..core.rows import FAILED, Row, plain, worst_first
 from ..core.statuses import WORSE, Status, is_green, status_of
 from ..core.units import count, format_percent, format_seconds, listed, printable
 from ..core.verdicts import Group, Kind, Reference, Subject
@@ -213,11 +213,9 @@ def _failed(results: SidesResults, known: set[str]) -> tuple[list[Row], list[str
                     test=test_id,
                     label=short_name(test_id),
                     parameters={},
-                    metric=TIME,
                     verdict=FAILED,
                     red=True,
                     reason=f"B: {why['B'][test_id]}",
-                    what="test",
                 )
             )
         elif not worse:

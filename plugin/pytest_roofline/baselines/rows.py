@@ -10,7 +10,7 @@ from ..core.keys import Key
 from ..core.memory import OutOfMemory
 from ..core.records import Measurement
 from ..core.resources import ExactVerdict, ResourceKey, Resources
-from ..core.rows import KERNEL, TIME, Row, finite
+from ..core.rows import KERNEL, MEMORY, TIME, Row, finite
 from ..core.verdicts import Idle, Kind, OddSession, Verdict
 from ..core.work import Work, rate_unit
 from ..stats.key_results import KeyResults
@@ -214,7 +214,6 @@ def kernel_row(
         metric=KERNEL,
         target=key.target,
         figures=figures,
-        what="kernel",
         exact=exact,
         baseline_figures=baseline_figures,
     )
@@ -249,9 +248,8 @@ def memory_row(lost: OutOfMemory, *, verdict: str, reason: str = "") -> Row:
         benchmark=lost.benchmark,
         name=lost.name or "",
         parameters=lost.parameters,
-        metric=TIME,
+        metric=MEMORY,
         asked_bytes=lost.asked_bytes,
         free_bytes=lost.free_bytes,
-        what="memory",
         lost=lost,
     )

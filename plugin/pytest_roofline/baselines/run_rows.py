@@ -14,7 +14,7 @@ from ..core.memory import WORD as OUT_OF_MEMORY
 from ..core.memory import OutOfMemory
 from ..core.records import Measurement, Outcome
 from ..core.resources import ExactVerdict
-from ..core.rows import DEGRADED, FAILED, Row
+from ..core.rows import DEGRADED, FAILED, MEMORY, Row
 from ..core.samples import OVERSUBSCRIBED, PROFILED
 from ..core.statuses import GREEN
 from ..core.verdicts import Kind, Verdict
@@ -194,7 +194,7 @@ def _why(row: Row) -> str:
             told += [row.reason, *remarks(row.time_verdict)]
     elif row.exact is None or row.exact.verdict not in GREEN:
         told += [row.reason, *(row.exact.remarks if row.exact is not None else ())]
-    if row.red and ended is not None and (not ended.by_verdict or row.what == "memory"):
+    if row.red and ended is not None and (not ended.by_verdict or row.metric == MEMORY):
         # It failed for itself, ahead of any verdict; or its message names the time that the baseline has.
         own = reason_of(ended)
         told = [own, *(text for text in told if text not in own)]
@@ -242,9 +242,7 @@ def _bare(outcome: Outcome) -> Row:
         (DEGRADED, reason_of(outcome)) if DEGRADED in outcome.verdicts else how_it_ended(outcome)
     )
     label = short_name(outcome.test_id)
-    return Row(
-        test=outcome.test_id, label=label, parameters={}, verdict=word, reason=reason, what="test"
-    )
+    return Row(test=outcome.test_id, label=label, parameters={}, verdict=word, reason=reason)
 
 
 def short_name(test_id: str) -> str:

@@ -80,9 +80,10 @@ def profiler(
 
 def _pair(run: "Run", test: str, paths: Sequence[str], calls: int | None) -> Pair:
     from ..baselines.run_rows import rows_of_run
+    from ..core.rows import TIME
     from ..observe.vendor import read_tables, totals
 
-    timed = [row for row in rows_of_run(run) if row.what == "time" and row.time_s]
+    timed = [row for row in rows_of_run(run) if row.metric == TIME and row.time_s]
     found = [row for row in timed if test in (row.label, row.test)] or [
         row for row in timed if test in row.label or test in row.test
     ]

@@ -257,7 +257,7 @@ def _matching(run: Run, rows: Sequence[Row], test: str) -> dict[str, str]:
     """
     from ..report.explain import note_labels
 
-    ids = {row.label: row.test for row in rows if row.what != "test"} | note_labels(run)
+    ids = {row.label: row.test for row in rows if row.metric is not None} | note_labels(run)
     labels = list(ids)
     inside = {
         label: [part.split("-") for part in re.findall(r"\[([^][]*)\]", label)] for label in labels

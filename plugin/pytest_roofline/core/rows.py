@@ -23,7 +23,8 @@ from .work import Work
 FAILED = "FAILED"
 # Of the test `device health`.
 DEGRADED = "DEGRADED"
-TIME, PEAK, KERNEL = "time", "peak_bytes", "kernel"
+# The kinds of result, by their names among the columns; a test without a result has none.
+TIME, PEAK, KERNEL, MEMORY = "time", "peak_bytes", "kernel", "memory"
 # Of all tables and lists; what is not named here (`SKIPPED`, `XFAIL`, …) comes last.
 WORST_FIRST = (
     FAILED,
@@ -116,8 +117,6 @@ class Row(Columns):
     """One result with the records behind its columns.
 
     Args:
-        what: `time` of a measurement, `kernel` of a compiled one, `memory` where memory ran out before there was a
-            number, `test` of a test that failed or was skipped without one, and of the device's health.
         red: whether its test failed in the end; one that passed when it was run again did not.
         measurement: the one that stands for all processes.
         measurements: of every process, also those that do not count, in the order taken.
@@ -128,7 +127,6 @@ class Row(Columns):
         idle: published limits that could gate and do not here, each with the reason.
     """
 
-    what: Literal["time", "kernel", "memory", "test"] = "time"
     red: bool = False
     key: Key | None = None
     work: Work | None = None

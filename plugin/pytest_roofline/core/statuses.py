@@ -38,7 +38,7 @@ def status_of(rows: Collection[Row], *, worse: bool = False, complete: bool = Tr
 def is_compared(row: Row) -> bool:
     """Return whether a verdict says how a result lies to its baseline or limit."""
     # `PASSED` of a bare test is how it ended.
-    return row.verdict in _COMPARED and row.what != "test"
+    return row.verdict in _COMPARED and row.metric is not None
 
 
 def is_green(row: Row) -> bool:

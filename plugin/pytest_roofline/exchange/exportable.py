@@ -12,7 +12,7 @@ from ..baselines.runs import Run
 from ..core.errors import BadInput, OtherHardware
 from ..core.groups import grouped
 from ..core.records import Header, Measurement
-from ..core.rows import Row
+from ..core.rows import KERNEL, TIME, Row
 from ..core.units import format_share, format_tolerance
 from ..core.verdicts import Kind
 from ..core.work import RATE_UNITS, rate_suffix
@@ -99,7 +99,7 @@ def exportable(runs: Sequence[Run]) -> tuple[list[Exportable], list[LeftOut]]:
         for row in rows_of_run(run):
             reason, measurement = _why_not(run, row), row.measurement
             if reason:
-                left_out.append(LeftOut(row.label, reason, row.what == "time"))
+                left_out.append(LeftOut(row.label, reason, row.metric == TIME))
             elif measurement is not None and row.time_s is not None:
                 place = names[row.test].index(measurement.key.name)
                 name = f"{row.test}.{measurement.key.name or place + 1}" if place else row.test
@@ -153,7 +153,7 @@ def _why_not(run: Run, row: Row) -> str:
     if row.measurement is not None:
         invalid = row.reason or row.verdict if row.verdict == Kind.INVALID else ""
         return run.unfit(row.measurement, accept_slower=True) or invalid
-    if row.what == "kernel":
+    if row.metric == KERNEL:
         return "a compiled kernel has no time"
     if row.lost is not None:
         return f"memory ran out: {row.lost.message}"

@@ -10,7 +10,7 @@ from ..baselines.remarks import odd_lines
 from ..baselines.rollout import Changes, Place, Rollout, RolloutSide
 from ..baselines.rows import odd_behind
 from ..baselines.runs import Run
-from ..core.rows import TIME, Row, compared_verdicts, plain
+from ..core.rows import PEAK, TIME, Row, compared_verdicts, plain
 from ..core.units import count, format_percent, format_seconds, listed, printable
 from ..core.verdicts import Kind
 from ..hardware import identity_of
@@ -92,7 +92,7 @@ def comparison_as_json(compared: Comparison) -> list[dict[str, object]]:
     moved = growth(shift.estimate) if shift is not None else None
     return [
         plain(columns)
-        | (_more(row, moved) if columns.metric == TIME else _kernel(row) if row.exact else {})
+        | (_kernel(row) if row.exact else {} if columns.metric == PEAK else _more(row, moved))
         for row in compared.everything
         for columns in row.columns()
     ]

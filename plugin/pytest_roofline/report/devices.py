@@ -7,7 +7,7 @@ from statistics import median
 from typing import Literal
 
 from ..core.groups import grouped
-from ..core.rows import FAILED, Row, finite
+from ..core.rows import FAILED, MEMORY, TIME, Row, finite
 from ..core.units import GIB, MIB, printable, three_digits
 from ..core.verdicts import Kind
 from .tables import TextTable, render
@@ -71,9 +71,9 @@ def device_tables(rows: Sequence[Row], quantity: Quantity | None = None) -> list
     """
     devices = _devices(rows)
     # By label, since node ids of imported tests begin with the name of their file.
-    tests = grouped((row for row in rows if row.what == "time"), lambda row: row.label)
+    tests = grouped((row for row in rows if row.metric == TIME), lambda row: row.label)
     # What failed, was skipped or ran out of memory ahead of any number.
-    without = {(row.test, row.run): row for row in rows if row.what in ("test", "memory")}
+    without = {(row.test, row.run): row for row in rows if row.metric in (None, MEMORY)}
     groups: dict[tuple[str, Quantity, str], dict[str, tuple[Row | None, ...]]] = {}
     for members in tests.values():
         by_run = {row.run: row for row in members}

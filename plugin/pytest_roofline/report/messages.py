@@ -7,7 +7,7 @@ from ..baselines.run_files import NIGHTS, Watched
 from ..baselines.run_rows import XFAIL, Ending, how_it_ended, short_name
 from ..core.keys import JOB_METRIC
 from ..core.records import CurveSummary
-from ..core.rows import FAILED, Row, badness, worst_first
+from ..core.rows import FAILED, KERNEL, MEMORY, Row, badness, worst_first
 from ..core.statuses import (
     WORSE,
     Status,
@@ -304,8 +304,8 @@ def closing_lines(
         settings: that bear on the gate, stand outside its command, and are new: `pytest.ini: tolerance 45 %`.
     """
     # Where memory ran out as a test expected it, nothing is left to decide.
-    expected = sum(row.what == "memory" and row.test not in reds for row in rows)
-    rows = [row for row in rows if row.what != "memory" or row.test in reds]
+    expected = sum(row.metric == MEMORY and row.test not in reds for row in rows)
+    rows = [row for row in rows if row.metric != MEMORY or row.test in reds]
     # A regression that is not red is that of an xfail.
     slower = [row for row in rows if row.verdict == Kind.REGRESSED and row.test not in reds]
     undecided = worst_first(
@@ -348,7 +348,7 @@ def _sentence(
     if not reds and not any(map(is_compared, rows)):
         return f"{colour}: nothing was compared ({counts_text(undecided)})"
     total = len(rows) + len(reds.keys() & set(planned) - {row.test for row in rows})
-    fine = "no worse" if {row.what for row in rows} - {"memory"} == {"kernel"} else "fast enough"
+    fine = "no worse" if {row.metric for row in rows} - {MEMORY} == {KERNEL} else "fast enough"
     words = Counter(word for word, _ in reds.values())
     parts = [
         "the gate compared too little" if word == GATE else f"{words[word]} {word}"

@@ -10,7 +10,7 @@ from ..baselines.run_rows import SHADOW, SKIPPED
 from ..baselines.runs import Run
 from ..core.groups import grouped
 from ..core.memory import WORD as OUT_OF_MEMORY
-from ..core.rows import DEGRADED, FAILED, Row, worst_first
+from ..core.rows import DEGRADED, FAILED, KERNEL, TIME, Row, worst_first
 from ..core.units import count, listed, printable, slug
 from ..core.verdicts import Kind
 from ..kernel_gate.text import figures_text
@@ -137,7 +137,7 @@ def _red(row: Row, *, plotted: bool) -> Red:
     message = (
         ended.removeprefix("Failed: ").removeprefix(f"{row.label}: ") or reason(row)
     ).splitlines()
-    lines = explanation(row, WIDTH)[1:] if row.what in ("time", "kernel") else []
+    lines = explanation(row, WIDTH)[1:] if row.metric in (TIME, KERNEL) else []
     # Nor does what explains a verdict say it once more.
     explained = [line for line in lines if not line.startswith(("difference ", row.verdict))]
     return Red(
@@ -149,9 +149,9 @@ def _commands(row: Row) -> tuple[str, ...]:
     """What to type next; nothing for what looks at the device, which is no test."""
     if row.test == DEVICE:
         return ()
-    rounds = ["--roofline-rounds=auto"] if row.what == "time" else []
+    rounds = ["--roofline-rounds=auto"] if row.metric == TIME else []
     # What holds no number explains nothing, and a run that could not be saved is told of by its report alone.
-    explained = row.what in ("time", "kernel") and row.path.is_file()
+    explained = row.metric in (TIME, KERNEL) and row.path.is_file()
     commands = [["roofline", "explain", str(row.path), row.label]] * explained
     commands += [["python", "-m", "pytest", row.test, *rounds]]
     # Nobody can type what is written otherwise: a name is another one then.

@@ -21,7 +21,7 @@ def sentence_of(run: Run, rows: Sequence[Row]) -> str:
         rows: its own, and those of others.
     """
     own = [row for row in rows if row.path == run.path]
-    numbers = [row for row in own if row.what != "test"]
+    numbers = [row for row in own if row.metric is not None]
     status = run.footer.exit_status if run.footer is not None else 0
     # The terminal leaves out those that an earlier green run had too.
     settings = (run.footer.elsewhere if run.footer is not None else None) or ()

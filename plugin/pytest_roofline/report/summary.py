@@ -13,7 +13,7 @@ from ..baselines.run_files import run_names
 from ..baselines.run_rows import SKIPPED, rows_of
 from ..baselines.runs import Run
 from ..core.groups import grouped
-from ..core.rows import Row, worst_first
+from ..core.rows import KERNEL, TIME, Row, worst_first
 from ..core.samples import PROFILED
 from ..core.units import count, printable
 from ..core.verdicts import Kind
@@ -56,7 +56,7 @@ def summary(
     """
     worst = worst_first(rows_of(runs) if rows is None else rows)
     skipped, listed = (
-        [row for row in worst if (row.what == "test" and row.verdict == SKIPPED) == wanted]
+        [row for row in worst if (row.metric is None and row.verdict == SKIPPED) == wanted]
         for wanted in (True, False)
     )
     counts = ["", f"**{counts_text(worst)}**"] if worst else []
@@ -223,7 +223,7 @@ def _cells(row: Row) -> list[str]:
 
 def _commands(rows: Sequence[Row]) -> list[str]:
     """Return the commands that explain the worst results."""
-    worst = [row for row in rows if row.what in ("time", "kernel")][:MOST_COMMANDS]
+    worst = [row for row in rows if row.metric in (TIME, KERNEL)][:MOST_COMMANDS]
     saved = [row for row in worst if row.path.is_file()]
     if worst and not saved:
         return ["", "The run file could not be saved; `run.json` has all that it would hold."]
