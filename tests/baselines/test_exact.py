@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.baselines.exact import check_slack, figure_changes, judge_exact
+from pytest_roofline.baselines.exact import KnownKernel, check_slack, figure_changes, judge_exact
 from pytest_roofline.core.entries import ExactEntry
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.resources import JUDGED
@@ -37,7 +37,15 @@ def entry(figures=HOPPER, **changes):
 
 def verdict(before=HOPPER, slack=None, **after):
     changed = {name: value for name, value in (before | after).items() if value is not None}
-    return judge_exact(entry(changed), entry(before), slack=slack, source="resources.json")
+    return judge(entry(changed), entry(before), slack or {})
+
+
+def judge(after, before, slack=(), unread=""):
+    return judge_exact(
+        KnownKernel(after, "run.jsonl", dict(slack), unread),
+        KnownKernel(before, "resources.json"),
+        "",
+    )
 
 
 def told(found):
@@ -86,7 +94,7 @@ def test_changes_are_named_the_worse_ones_first_and_what_was_not_read_before_is_
         occupancy_waves=2,
     )
     assert (found.verdict, told(found)) == (PASSED, [("occupancy_waves", None, 2, "")])
-    found = judge_exact(entry(), entry(UNREAD))
+    found = judge(entry(), entry(UNREAD))
     assert (found.verdict, ("HGMMA", None, 24, "") in told(found)) == (PASSED, True)
 
 
@@ -115,13 +123,11 @@ def test_slack_allows_what_it_says_and_no_more():
 
 
 def test_without_a_baseline_or_a_reading_there_is_a_reason_and_only_what_is_worse_is_still_red():
-    found = judge_exact(entry(), None, why_none="no baseline recorded")
+    found = judge_exact(KnownKernel(entry(), ""), None, "no baseline recorded")
     assert (found.verdict, found.reason) == (Kind.NO_BASELINE, "no baseline recorded")
     lost = "spill_stores, spill_loads, matrix_instructions cannot be compared any more: nvdisasm gave up"
     for registers, kind in [(198, INVALID), (128, INVALID), (255, REGRESSED)]:
-        found = judge_exact(
-            entry(UNREAD | {"registers": registers}), entry(), unread="nvdisasm gave up"
-        )
+        found = judge(entry(UNREAD | {"registers": registers}), entry(), unread="nvdisasm gave up")
         assert (found.verdict, found.reason) == (kind, lost), registers
 
 
@@ -138,7 +144,7 @@ def test_the_compiler_is_named_also_where_it_is_the_same_and_options_and_argumen
             ("triton 3.9.0", "ptxas 13.4.59 → 13.5.1"),
         ),
     ]:  # fmt: skip
-        assert judge_exact(after, before).remarks == remarks
+        assert judge(after, before).remarks == remarks
 
 
 FIGURES = st.dictionaries(

@@ -5,9 +5,10 @@ import math
 import pytest
 
 from pytest_roofline.baselines.run_rows import rows_of_run
+from pytest_roofline.core.exact import ExactVerdict
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import Ceiling, Outcome
-from pytest_roofline.core.resources import ExactVerdict, ResourceKey, Resources
+from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.core.rows import plain, worst_first
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.verdicts import Group, Reference
@@ -203,14 +204,16 @@ def test_the_word_is_that_of_the_test_where_it_is_red_for_itself_and_else_the_ve
 
 def test_what_is_no_verdict_is_not_repeated_as_one(rows):
     found = kernel()
-    bad = ExactVerdict(found.test_id, found.label, "sm_90", "@all" + "<b>" * 999)
+    bad = ExactVerdict(found.test_id, found.label, "kernel", "@all" + "<b>" * 999, target="sm_90")
     (row,) = rows(found, bad)
     assert (row.verdict, "'@all" in row.reason, len(row.reason) < 200) == ("UNKNOWN", True, True)
 
 
 def test_kernels_have_their_exact_verdict_or_were_compared_with_nothing(rows):
     found = kernel()
-    exact = ExactVerdict(found.test_id, found.label, "sm_90", "REGRESSED", reason="more registers")
+    exact = ExactVerdict(
+        found.test_id, found.label, "kernel", "REGRESSED", target="sm_90", reason="more registers"
+    )
     (row,) = rows(found, Outcome(found.test_id, "failed", by_verdict=True), exact)
     assert (row.metric, row.verdict, row.reason, row.red) == (
         "kernel",

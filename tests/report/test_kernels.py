@@ -2,17 +2,12 @@
 
 from dataclasses import replace
 
-from pytest_roofline.baselines.exact import entry_of, judge_exact
+from pytest_roofline.baselines.exact import KnownKernel, entry_of, judge_exact
 from pytest_roofline.baselines.exact_proposals import ExactChange
 from pytest_roofline.baselines.rows import compiled_row, kernel_row
 from pytest_roofline.core.entries import ExactEntry
-from pytest_roofline.core.resources import (
-    ExactVerdict,
-    FigureChange,
-    ResourceKey,
-    Resources,
-    with_target,
-)
+from pytest_roofline.core.exact import ExactVerdict, FigureChange
+from pytest_roofline.core.resources import ResourceKey, Resources, with_target
 from pytest_roofline.kernel_gate.text import (
     changes_text,
     difference_lines,
@@ -53,15 +48,18 @@ def judged(before=FIGURES, why_none="", **changes):
     known = (
         ExactEntry("flash", found.target, before, compiler={"triton": "3.9.0"}) if before else None
     )
+    reference = KnownKernel(known, "resources.json") if known is not None else None
     exact = judge_exact(
-        entry_of(found, {}), known, source="resources.json", why_none=why_none, unread=found.unread
+        KnownKernel(entry_of(found, {}), "", unread=found.unread), reference, why_none
     )
     return compiled_row(found, replace(exact, label=found.label, test_id=found.test_id))
 
 
 def unknown(key, figures):
     return kernel_row(
-        key, figures, ExactVerdict("", key.label, key.target, "NO BASELINE", reason="none")
+        key,
+        figures,
+        ExactVerdict("", key.label, "kernel", "NO BASELINE", target=key.target, reason="none"),
     )
 
 

@@ -9,18 +9,10 @@ from dataclasses import dataclass, field, replace
 
 from ..core.entries import ExactEntry
 from ..core.errors import BadInput
+from ..core.exact import ExactVerdict, FigureChange
 from ..core.keys import Scalar, canonical
-from ..core.resources import (
-    JUDGED,
-    SHOWN,
-    ExactVerdict,
-    FigureChange,
-    ResourceKey,
-    Resources,
-    is_count,
-    matrix_generation,
-)
-from ..core.rows import Row, badness
+from ..core.resources import JUDGED, SHOWN, ResourceKey, Resources, is_count, matrix_generation
+from ..core.rows import KERNEL, Row, badness
 from ..core.verdicts import Kind
 from .comparators import Comparator
 from .files import Entries
@@ -62,34 +54,44 @@ def check_slack(slack: Mapping[str, int] | None) -> dict[str, int]:
     return dict(slack or {})
 
 
-def judge_exact(
-    found: ExactEntry,
-    reference: ExactEntry | None,
-    *,
-    slack: Mapping[str, int] | None = None,
-    source: str = "",
-    why_none: str = "",
-    unread: str = "",
-) -> ExactVerdict:
-    """The verdict on what a kernel asks for, of no test so far; `slack` says by figure what is still no regression.
+@dataclass(frozen=True, slots=True)
+class KnownKernel:
+    """An entry with the file that it is from; `slack` and `unread` are what a run says of it beside its figures.
 
-    `registers` means vgprs there where a target calls them so; `source` is the file of the reference.
+    `slack` says by figure how much worse is still no regression; `registers` means vgprs where a target calls them so.
     """
-    said = ExactVerdict(
-        "", found.label, found.target, Kind.NO_BASELINE.value, found.name, reason=why_none
+
+    entry: ExactEntry
+    source: str
+    slack: dict[str, int] = field(default_factory=dict)
+    unread: str = ""
+
+
+def judge_exact(kernel: KnownKernel, reference: KnownKernel | None, why_none: str) -> ExactVerdict:
+    """Return the verdict on what a kernel asks for, of no test so far; `why_none` says why there is no reference."""
+    entry = kernel.entry
+    verdict = ExactVerdict(
+        test_id="",
+        label=entry.label,
+        metric=KERNEL,
+        verdict=Kind.NO_BASELINE.value,
+        name=entry.name,
+        target=entry.target,
+        reason=why_none,
     )
     if reference is None:
-        return said
-    changes = figure_changes(reference.figures, found.figures, slack or {})
-    lost = [name for name in JUDGED if name in reference.figures and name not in found.figures]
-    why = f"{', '.join(lost)} cannot be compared any more: {unread or 'not read'}" if lost else ""
+        return verdict
+    before = reference.entry
+    changes = figure_changes(before.figures, entry.figures, kernel.slack)
+    lost = [name for name in JUDGED if name in before.figures and name not in entry.figures]
+    why = f"{', '.join(lost)} cannot be compared any more: {kernel.unread or 'not read'}"
     return replace(
-        said,
+        verdict,
         verdict=_kind({change.verdict for change in changes}, lost).value,
-        reason=why,
+        reason=why if lost else "",
         changes=changes,
-        remarks=_remarks(found, reference),
-        source=source,
+        remarks=_remarks(entry, before),
+        source=reference.source,
     )
 
 
@@ -186,16 +188,6 @@ def _differences(before: Mapping[str, Scalar], after: Mapping[str, Scalar]) -> l
 
 
 @dataclass(frozen=True, slots=True)
-class KnownKernel:
-    """An entry with the file that it is from; `slack` and `unread` are what a run says of it beside its figures."""
-
-    entry: ExactEntry
-    source: str
-    slack: dict[str, int] = field(default_factory=dict)
-    unread: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class ExactKnown:
     """What is known of compiled kernels, by identity; `name` is of the files, for a person.
 
@@ -273,14 +265,7 @@ def compare_exact(before: ExactKnown, after: ExactKnown) -> tuple[tuple[Row, ...
         if identity in after.unfit:
             continue
         reference, why_none = before.find(known.entry.key)
-        exact = judge_exact(
-            known.entry,
-            reference.entry if reference is not None else None,
-            slack=known.slack,
-            source=reference.source if reference is not None else "",
-            why_none=why_none,
-            unread=known.unread,
-        )
+        exact = judge_exact(known, reference, why_none)
         old = reference.entry.figures if reference is not None else None
         rows[identity] = kernel_row(
             known.entry.key, known.entry.figures, exact, baseline_figures=old
@@ -290,7 +275,15 @@ def compare_exact(before: ExactKnown, after: ExactKnown) -> tuple[tuple[Row, ...
         old = reference.entry.figures if reference is not None else None
         # What ran before and cannot run any more is worse, whatever its figures say.
         kind = Kind.REGRESSED if resources.invalid and reference is not None else Kind.INVALID
-        exact = ExactVerdict("", resources.label, key.target, kind.value, key.name, reason=why)
+        exact = ExactVerdict(
+            test_id="",
+            label=resources.label,
+            metric=KERNEL,
+            verdict=kind.value,
+            name=key.name,
+            target=key.target,
+            reason=why,
+        )
         rows[identity] = kernel_row(key, resources.figures, exact, baseline_figures=old)
     only_old = tuple(
         known.entry.label for identity, known in before.kernels.items() if identity not in rows

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..core.entries import RESOURCES, ExactEntry
-from ..core.resources import FigureChange
+from ..core.exact import FigureChange
 from ..core.units import printable
 from ..core.writing import alone
 from .exact import entry_of, figure_changes, provenance_of

@@ -6,10 +6,11 @@ from dataclasses import replace
 from statistics import geometric_mean, stdev
 
 from ..core.entries import Entry
+from ..core.exact import ExactVerdict
 from ..core.keys import Key
 from ..core.memory import OutOfMemory
 from ..core.records import Measurement
-from ..core.resources import ExactVerdict, ResourceKey, Resources
+from ..core.resources import ResourceKey, Resources
 from ..core.rows import KERNEL, MEMORY, TIME, Row, finite
 from ..core.verdicts import Idle, Kind, OddSession, Verdict
 from ..core.work import Work, rate_unit
@@ -235,6 +236,25 @@ def compiled_row(
         resources=resources,
         verdict=verdict or row.verdict,
         reason=reason if verdict else row.reason,
+    )
+
+
+def exact_row(exact: ExactVerdict, *, verdict: str = "", reason: str = "") -> Row:
+    """Return the row of one figure with an exact verdict; `verdict` is its word where that is not the exact one."""
+    return Row(
+        test=exact.test_id,
+        label=exact.label,
+        verdict=verdict or exact.verdict,
+        reason=reason if verdict else exact.reason,
+        benchmark=exact.benchmark,
+        name=exact.name,
+        parameters=exact.parameters,
+        metric=exact.metric,
+        value=exact.value,
+        unit=exact.unit or None,
+        baseline_value=exact.baseline_value,
+        change=exact.change,
+        exact=exact,
     )
 
 

@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
+from ..core.exact import ExactVerdict
 from ..core.groups import grouped
 from ..core.memory import WORD as OUT_OF_MEMORY
 from ..core.memory import OutOfMemory
 from ..core.records import Measurement, Outcome
-from ..core.resources import ExactVerdict
-from ..core.rows import DEGRADED, FAILED, MEMORY, Row
+from ..core.rows import DEGRADED, FAILED, KERNEL, MEMORY, Row
 from ..core.samples import OVERSUBSCRIBED, PROFILED
 from ..core.statuses import GREEN
 from ..core.verdicts import Kind, Verdict
 from ..stats.key_results import KeyResults
 from .remarks import remarks
-from .rows import compiled_row, memory_row, timed_row
+from .rows import compiled_row, exact_row, memory_row, timed_row
 from .run_files import run_names
 from .runs import Run
 
@@ -146,7 +146,12 @@ def rows_of(runs: Sequence[Run]) -> list[Row]:
 def rows_of_run(run: Run, name: str = "") -> list[Row]:
     """Everything that a run says of its tests, in the order in which it measured them."""
     ended = endings(run)
-    rows = [*_timed(run, ended), *_kernels(run, ended), *_without_memory(run, ended)]
+    rows = [
+        *_timed(run, ended),
+        *_kernels(run, ended),
+        *_without_memory(run, ended),
+        *_of_other_kinds(run, ended),
+    ]
     told = {row.test for row in rows}
     rows += [
         _bare(one.outcome) for test_id, one in ended.items() if test_id not in told and one.outcome
@@ -216,7 +221,7 @@ def _timed(run: Run, ended: dict[str, Ending]) -> Iterator[Row]:
 
 
 def _kernels(run: Run, ended: dict[str, Ending]) -> Iterator[Row]:
-    judged = {(one.test_id, one.name, one.target): one for one in run.exact}
+    judged = {(one.test_id, one.name, one.target): one for one in run.exact if one.metric == KERNEL}
     for resources in run.resources:
         exact = judged.get((resources.test_id, resources.key.name, resources.target))
         word, reason = said(
@@ -235,6 +240,16 @@ def _without_memory(run: Run, ended: dict[str, Ending]) -> Iterator[Row]:
     for one in first.values():
         word = said_of_memory(ended.get(one.test_id, Ending()), one.recorded)
         yield memory_row(one, verdict=word, reason=one.message)
+
+
+def _of_other_kinds(run: Run, ended: dict[str, Ending]) -> Iterator[Row]:
+    """Yield the results of kinds that a conftest.py adds, which the run file keeps as their verdicts alone."""
+    verdicts = {
+        (one.test_id, one.metric, one.name): one for one in run.exact if one.metric != KERNEL
+    }
+    for exact in verdicts.values():
+        word, reason = said(ended.get(exact.test_id, Ending()), exact)
+        yield exact_row(exact, verdict=word, reason=reason)
 
 
 def _bare(outcome: Outcome) -> Row:

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..core.errors import BadFile
+from ..core.exact import ExactVerdict
 from ..core.facts import Environment
 from ..core.groups import grouped
 from ..core.keys import told_by_position
 from ..core.memory import MemoryUse, OutOfMemory
 from ..core.profiles import Figure, Profile
 from ..core.records import Footer, Header, Measurement, Outcome
-from ..core.resources import ExactVerdict, Resources
+from ..core.resources import Resources
 from ..core.samples import CANARY, MOST_EXCLUDED, OVERSUBSCRIBED, PROFILED, SIBLINGS, Calibration
 from ..core.storage import MOST_BYTES, check_schema, decode_json, read_lines, to_plain, to_record
 from ..core.verdicts import Kind, Verdict

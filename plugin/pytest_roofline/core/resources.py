@@ -195,28 +195,3 @@ def spills_of(figures: Mapping[str, int]) -> int | None:
     """All spills together; None where they were not read."""
     known = [figures[name] for name in _SPILLS if name in figures]
     return sum(known) if known else None
-
-
-@dataclass(frozen=True, slots=True)
-class FigureChange:
-    """One figure that differs from its baseline; `verdict` is `worse`, `better`, `slack` (worse, allowed) or empty."""
-
-    figure: str
-    before: int | None
-    after: int | None
-    verdict: Literal["worse", "better", "slack", ""] = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ExactVerdict:
-    """The verdict on one compiled kernel, as a run file keeps it: see `baselines.exact`."""
-
-    test_id: str
-    label: str
-    target: str
-    verdict: str
-    name: str = ""
-    reason: str = ""
-    source: str = ""
-    changes: tuple[FigureChange, ...] = ()
-    remarks: tuple[str, ...] = ()

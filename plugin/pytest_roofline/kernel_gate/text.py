@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from ..core.resources import ExactVerdict, FigureChange, Resources
+from ..core.exact import ExactVerdict, FigureChange
+from ..core.resources import Resources
 from ..core.rows import Row
 from ..core.units import format_bytes, listed, printable
 from ..core.verdicts import Kind

@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import pytest
 
-from ..baselines.exact import ExactKnown, entry_of, judge_exact, known_by, known_in_baselines
+from ..baselines.exact import (
+    ExactKnown,
+    KnownKernel,
+    entry_of,
+    judge_exact,
+    known_by,
+    known_in_baselines,
+)
 from ..baselines.files import BaselineFolders
 from ..baselines.rows import compiled_row
+from ..core.exact import ExactVerdict
 from ..core.memory import MemoryUse, OutOfMemory
 from ..core.profiles import Figure, Profile
-from ..core.resources import ExactVerdict, ResourceKey, Resources
+from ..core.resources import ResourceKey, Resources
 from ..core.rows import FAILED, Row
 from ..core.units import printable
 from .settings import Options
@@ -113,15 +121,8 @@ class CompiledKernels(Results):
         return [key for key in self.known.of(benchmark, parameters) if key.identity not in compiled]
 
     def _judgement_on(self, resources: Resources) -> ExactVerdict:
-        known, why_none = self.known.find(resources.key)
-        exact = judge_exact(
-            entry_of(resources, {}),
-            known.entry if known is not None else None,
-            slack=resources.slack,
-            source=known.source if known is not None else "",
-            why_none=why_none,
-            unread=resources.unread,
-        )
+        kernel = KnownKernel(entry_of(resources, {}), "", resources.slack, resources.unread)
+        exact = judge_exact(kernel, *self.known.find(resources.key))
         return replace(exact, test_id=resources.test_id, label=resources.label)
 
     def _keep_unjudged(self, record: Resources, word: str) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from pytest_roofline.core.exact import ExactVerdict, FigureChange
 from pytest_roofline.core.memory import MemoryUse, OutOfMemory
 from pytest_roofline.core.profiles import (
     AttentionTime,
@@ -12,7 +13,7 @@ from pytest_roofline.core.profiles import (
     Profile,
 )
 from pytest_roofline.core.records import Ceiling, CurveSummary, Outcome
-from pytest_roofline.core.resources import ExactVerdict, FigureChange, ResourceKey, Resources
+from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.core.samples import Block, Calibration, Ranks, Samples
 from pytest_roofline.core.verdicts import Group, Reference
 from pytest_roofline.core.work import Work
@@ -101,7 +102,9 @@ class Report:
             *self.compared(),
             ranked, make.outcome(ranked), step, make.outcome(step),
             kernel, Outcome(kernel.test_id, "failed", ("REGRESSED",), by_verdict=True),
-            ExactVerdict(kernel.test_id, kernel.label, "sm_90", "REGRESSED", changes=(change,), remarks=("x",)),
+            ExactVerdict(
+                kernel.test_id, kernel.label, "kernel", "REGRESSED", target="sm_90", changes=(change,), remarks=("x",),
+            ),
             OutOfMemory(
                 "test_a.py::test_big", "big", {"size": 9}, "big[9]", "p", "cuda:0", "tried to allocate", name="",
                 phase="calls", asked_bytes=2**31, free_bytes=2**30, lost={"": 1e-3},

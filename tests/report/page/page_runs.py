@@ -6,10 +6,11 @@ import random
 from dataclasses import replace
 
 from pytest_roofline.baselines.runs import assemble
+from pytest_roofline.core.exact import ExactVerdict, FigureChange
 from pytest_roofline.core.memory import MemoryUse, OutOfMemory
 from pytest_roofline.core.profiles import ClassTime, Figure, KernelTime, Profile
 from pytest_roofline.core.records import Ceiling, CurveSummary, Outcome
-from pytest_roofline.core.resources import ExactVerdict, FigureChange, ResourceKey, Resources
+from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.core.samples import Block, Ranks, Samples
 from pytest_roofline.core.work import Work
 
@@ -102,8 +103,9 @@ def hostile(make, path):
         ExactVerdict(
             kernel.test_id,
             kernel.label,
-            "sm_90",
+            "kernel",
             "REGRESSED",
+            target="sm_90",
             name=HOSTILE,
             reason=HOSTILE,
             remarks=(HOSTILE,),
@@ -287,8 +289,8 @@ def _kernels():
     facts = {"changes": changes, "remarks": ("triton 3.8.0 → 3.9.0",)}
     reason = "flash_forward[sm_90]: registers 198 → 255 REGRESSED"
     return [
-        fine, ExactVerdict(fine.test_id, fine.label, "sm_80", "PASSED"),
-        worse, ExactVerdict(worse.test_id, worse.label, "sm_90", "REGRESSED", **facts),
+        fine, ExactVerdict(fine.test_id, fine.label, "kernel", "PASSED", target="sm_80"),
+        worse, ExactVerdict(worse.test_id, worse.label, "kernel", "REGRESSED", target="sm_90", **facts),
         Outcome(worse.test_id, "failed", ("REGRESSED",), reason, by_verdict=True),
         Outcome(fine.test_id, "passed", ("PASSED",)),
     ]  # fmt: skip

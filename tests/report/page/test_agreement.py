@@ -10,9 +10,10 @@ from html import unescape
 import pytest
 
 from pytest_roofline.baselines.run_rows import rows_of
+from pytest_roofline.core.exact import ExactVerdict
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import Outcome
-from pytest_roofline.core.resources import ExactVerdict, ResourceKey, Resources
+from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.report.files import results_csv, run_json
 from pytest_roofline.report.page import page
 from pytest_roofline.report.summary import annotations, summary
@@ -121,7 +122,7 @@ def _kernels():
         key, test_id = ResourceKey(label, {}, "sm_90"), f"test_k.py::test_{label}"
         found += [
             Resources(key, test_id, label, "p", figures),
-            ExactVerdict(test_id, label, "sm_90", word, reason="more registers"),
+            ExactVerdict(test_id, label, "kernel", word, target="sm_90", reason="more registers"),
             Outcome(test_id, "failed", ("REGRESSED",), "why", by_verdict=by_verdict)
             if by_verdict is not None
             else Outcome(test_id, "passed"),
