@@ -12,6 +12,7 @@ import pytest
 
 from .command_line import is_configured
 from .ending import GateOfCommand, ended_key
+from .hooks import Hooks
 from .options import (
     FIXTURE,
     MARKER,
@@ -20,7 +21,6 @@ from .options import (
     RANKS_FIXTURE,
     ROUND_VARIABLE,
     SIDE_BY_SIDE,
-    Hooks,
     add_options,
 )
 

@@ -1,0 +1,37 @@
+"""The hooks, as light as the options: a run pays for them that measures nothing."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from ..engine.devices import Device
+
+
+class Hooks:
+    """Hooks that a conftest.py or another plugin may implement to change what is measured, and on what."""
+
+    @pytest.hookspec(firstresult=True)
+    def pytest_roofline_device(self, config: pytest.Config, name: str | None) -> "Device | None":
+        """The device to measure on, instead of the built-in ones; None leaves the choice to them.
+
+        Args:
+            config: pytest's configuration.
+            name: what `--roofline-device` asks for; None if it was not given.
+        """
+
+    @pytest.hookspec(firstresult=True)
+    def pytest_roofline_function(
+        self, item: pytest.Item, name: str, fn: Callable[..., object]
+    ) -> Callable[..., object] | None:
+        """What to measure instead of `fn`; None measures `fn` itself.
+
+        This is the seam for drills: slow a function down and see the gate turn red. The measurement carries the label
+        `replaced`, so it never becomes a baseline.
+
+        Args:
+            item: the test that measures.
+            name: the measurement's name within the test; empty for the only one.
+            fn: the function that the test gave.
+        """
