@@ -34,6 +34,7 @@ traffic_GBps of 2.15 GB
 """
 SECTIONS = {
     "Measuring": ("Roofline", "Work", "Timed", "Measurement", "Figure", "Resources"),
+    "Kinds of result": ("ResultKind", "ExactVerdict"),
     "Ranks": ("Distributed", "Rank", "mpi_world", "gpu_awareness"),
     "For ids, skips and choices of a suite": (
         *("option_value", "format_amount", "size_label", "usable_cores", "link_between"),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         RooflineError,
         WrongData,
     )
+    from .core.exact import ExactVerdict
     from .core.profiles import Figure
     from .core.records import Measurement
     from .core.resources import Resources
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from .plugin.command_line import option_value
     from .plugin.distributed import Distributed
     from .plugin.fixture import Roofline
+    from .plugin.kinds import ResultKind
     from .ranks.mpi import gpu_awareness
     from .ranks.mpi import world as mpi_world
     from .ranks.worlds import Rank
@@ -36,11 +38,13 @@ _HOMES = {
     "CompileFailed": "core.errors",
     "Distributed": "plugin.distributed",
     "DoesNotFit": "core.errors",
+    "ExactVerdict": "core.exact",
     "Figure": "core.profiles",
     "Measurement": "core.records",
     "Rank": "ranks.worlds",
     "RanksFailed": "core.errors",
     "Resources": "core.resources",
+    "ResultKind": "plugin.kinds",
     "Roofline": "plugin.fixture",
     "RooflineError": "core.errors",
     "Timed": "engine.request",
@@ -60,11 +64,13 @@ __all__ = [
     "CompileFailed",
     "Distributed",
     "DoesNotFit",
+    "ExactVerdict",
     "Figure",
     "Measurement",
     "Rank",
     "RanksFailed",
     "Resources",
+    "ResultKind",
     "Roofline",
     "RooflineError",
     "Timed",

@@ -16,7 +16,7 @@ from pytest_roofline.kernel_gate.text import (
     properties,
     status_word,
 )
-from pytest_roofline.plugin.results import DOES_NOT_FIT
+from pytest_roofline.plugin.compiled import DOES_NOT_FIT
 from pytest_roofline.report.messages import closing_lines, counts_line
 from pytest_roofline.report.tables import (
     exact_change_lines,
@@ -181,7 +181,7 @@ def test_properties_carry_name_target_and_what_the_baseline_has_and_kernels_are_
     (line,) = closing_lines([judged(), judged()], {}, (), "r1", "h200")
     assert line == "GREEN: 2 of 2 no worse"
     assert (
-        counts_line(1, {"needs 2 GPUs": 2}, 2)
+        counts_line({"measured": 1, "compiled": 2}, {"needs 2 GPUs": 2})
         == "1 measured, 2 compiled, 2 not measured (needs 2 GPUs)"
     )
 

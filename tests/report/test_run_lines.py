@@ -47,7 +47,7 @@ def test_what_was_not_measured_is_counted_with_its_reason_and_verdicts_worst_fir
         ),
     ]
     for measured, not_measured, line in cases:
-        assert counts_line(measured, not_measured) == line
+        assert counts_line({"measured": measured}, not_measured) == line
 
 
 def closing(*results, reds=None, run="", planned=(), most=1, status=0):

@@ -54,7 +54,9 @@ class Bridge:
         request, self._request = self._request, None
         test_id = encodable(item.nodeid)
         rows = self._state.timed.of(test_id)
-        if not rows or not _sound(rows[0]) or self._state.exhausted.of(test_id):
+        if not rows or not _sound(rows[0]):
+            return
+        if any(row.lost is not None for row in self._state.rows_of(test_id)):
             return
         measurement = rows[0].measurement
         if request is None or request.node is not item or measurement is None:

@@ -11,12 +11,6 @@ import pytest
 
 from ..core.units import count, listed
 from ..core.verdicts import Kind
-from ..kernel_gate.text import failure_message as kernel_message
-from ..kernel_gate.text import properties as kernel_properties
-from ..observe.text import failure_message as exhausted_message
-from ..observe.text import out_of_memory_properties
-from ..report.verdicts import failure_message
-from ..report.words import properties
 from .display import tell
 from .gate import fail_together
 from .held_reports import (
@@ -235,35 +229,25 @@ class Deciding:
 
 def publish(state: RooflineSession, item: pytest.Item) -> BaseException | None:
     """Attach a test's figures to its report; what turns it red, if anything does."""
-    rows, exhausted = state.timed.of(test_id_of(item)), state.exhausted.of(test_id_of(item))
+    test_id = test_id_of(item)
     # A rerun publishes its own figures, not the earlier attempt's beside them.
     others = [pair for pair in item.user_properties if not pair[0].startswith("roofline.")]
-    kernels = kernel_properties(state.compiled.of(test_id_of(item)))
-    item.user_properties[:] = [
-        *others,
-        *properties(rows),
-        *out_of_memory_properties(exhausted),
-        *kernels,
-    ]
-    red = state.red_rows(test_id_of(item))
-    lost = [record for record in exhausted if record.red]
-    if not red and not lost:
-        return None
+    figures = [pair for kind in state.kinds for pair in kind.properties(test_id)]
+    item.user_properties[:] = [*others, *figures]
     where = _relative(state.writer.path, item.config.rootpath)
-    messages = [failure_message(row, where, state.degraded) for row in red if row.exact is None]
-    messages += [exhausted_message(record, where) for record in lost]
-    messages += [kernel_message(row, where) for row in red if row.exact is not None]
-    return pytest.fail.Exception("\n".join(messages), pytrace=False)
+    messages = [kind.message(row, where, state.degraded) for kind, row in state.reds(test_id)]
+    return pytest.fail.Exception("\n".join(messages), pytrace=False) if messages else None
 
 
 def pass_in_shadow(
     state: RooflineSession, item: pytest.Item, report: pytest.TestReport, why: str
 ) -> None:
     """Let a test pass that a verdict alone has turned red, and keep why, worst first by how much slower it is."""
-    rows = state.timed.of(test_id_of(item))
-    slowdown = max((row.change or 0.0 for row in rows if state.fails(row)), default=0.0)
+    test_id = test_id_of(item)
+    slowdown = max((row.change or 0.0 for _, row in state.reds(test_id)), default=0.0)
     regressed = any(
-        row.time_verdict is not None and row.time_verdict.kind is Kind.REGRESSED for row in rows
+        row.time_verdict is not None and row.time_verdict.kind is Kind.REGRESSED
+        for row in state.rows_of(test_id)
     )
     let_pass(item, why, SLOWER if regressed else OTHER, slowdown)
     report.outcome, report.longrepr = "passed", None

@@ -4,26 +4,22 @@ import contextlib
 import shlex
 import textwrap
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ..baselines.rows import memory_row
 from ..baselines.run_files import settings_of_last_green, watched
 from ..baselines.run_rows import Ending
-from ..core.entries import RESOURCES
 from ..core.facts import DeviceFacts
+from ..core.groups import grouped
 from ..core.memory import MemoryUse
 from ..core.profiles import Figure, Profile
-from ..core.rows import Row
 from ..core.samples import for_neighbours
 from ..core.units import GIB, count, encodable, format_tolerance, printable, without_commands
 from ..core.verdicts import Kind
 from ..hardware import family_of, unknown_line
-from ..kernel_gate.text import difference_lines
-from ..observe.text import memory_lines, out_of_memory_lines, profile_lines
+from ..observe.text import memory_lines, profile_lines
 from ..report.explain import detail_lines
 from ..report.figures import figure_lines, first_call_lines, rank_lines
 from ..report.messages import (
@@ -35,7 +31,6 @@ from ..report.messages import (
     reason_lines,
     reds_of,
     shadow_lines,
-    waiting_lines,
 )
 from ..report.overview import (
     curve_verdict_line,
@@ -43,7 +38,7 @@ from ..report.overview import (
     power_lines,
 )
 from ..report.published import idle_lines, limit_lines, published_lines
-from ..report.tables import kernels_table, more_table, results_table, roofline_note, warm_up_table
+from ..report.tables import more_table, roofline_note, warm_up_table
 from ..report.transfers import matrix_lines, path_lines, transfer_lines
 from ..report.words import tolerances_text
 from ..stats.curves import judge_curves, summarise
@@ -122,15 +117,9 @@ def _against(session: RooflineSession) -> str:
     if comparator.runs:
         names = [printable(run.header.run_id) for run in comparator.runs]
         return f"{len(names)} saved run{'s' * (len(names) > 1)} ({', '.join(names)})"
-    known = session.compiled.known
-    compiled = {one.entry.key.benchmark for one in known.kernels.values()}
-    # A file may hold both.
-    apart = known.name != comparator.name and any(
-        plan.benchmark in compiled for plan in session.planned.values()
-    )
-    return printable(
-        comparator.name + (f", and compiled kernels against {known.name}" if apart else "")
-    )
+    benchmarks = {plan.benchmark for plan in session.planned.values()}
+    others = (kind.against(comparator, benchmarks) for kind in session.kinds)
+    return printable(", and ".join(filter(None, (comparator.name, *others))))
 
 
 def _duration(seconds: float) -> str:
@@ -200,21 +189,17 @@ def summary_lines(session: RooflineSession, width: int, colour: bool, status: in
     With -q only what failed and the sentence; with -v also how the numbers were taken, with -vv each in full.
     """
     verbosity = session.config.get_verbosity()
-    rows = [*session.rows, *(memory_row(one, verdict=one.word) for one in session.exhausted.found)]
+    rows = session.rows
     tables: list[str] = []
     lines: list[str] = []
     if verbosity >= 0:
-        tables = _tables(session, rows, width, colour)
-        lines += difference_lines(session.compiled.rows)
+        tables = _tables(session, width, colour)
         lines += _legend(session) if session.timed.rows else []
         lines += _details(session, width) if verbosity > 0 else []
         lines += _notes(session, width) + _saved(session)
     lines += _explained(session) if verbosity >= 0 else []
-    family = (
-        RESOURCES
-        if not session.timed.rows and session.compiled.rows
-        else family_of(_device(session))
-    )
+    family = next((kind.family for kind in session.kinds if kind.rows), "")
+    family = family or family_of(_device(session))
     reds = reds_of({test_id: Ending(one, one) for test_id, one in session.outcomes.items()}, rows)
     tests = [encodable(test_id) for test_id in session.planned]
     # With -v the details name all that is open.
@@ -289,22 +274,19 @@ def wrapped(line: str, width: int) -> list[str]:
     return [without_commands(part.replace("\xa0%", " %")) for part in parts]
 
 
-def _tables(session: RooflineSession, rows: Sequence[Row], width: int, colour: bool) -> list[str]:
-    """What was measured and compiled, fitted to the width."""
-    timed, lines = [row for row in rows if row.resources is None], []
+def _tables(session: RooflineSession, width: int, colour: bool) -> list[str]:
+    """All results, fitted to the width, in the tables of their kinds."""
+    lines = []
     if session.options.drill is not None:
         lines.append(
             f"DRILL: every measured function was slowed down by {format_tolerance(session.options.drill)}"
         )
-    if timed:
-        lines += results_table(timed, width, colour).split("\n")
-        lines += (
-            more_table(session.timed.rows, width).split("\n")
-            if session.config.get_verbosity() > 0
-            else []
-        )
-    if session.compiled.rows:
-        lines += kernels_table(session.compiled.rows, width, colour).split("\n")
+    for table, kinds in grouped(session.kinds, lambda kind: kind.table).items():
+        rows = [row for kind in kinds for row in kind.rows]
+        lines += table(rows, width, colour).split("\n") if rows else []
+        if session.config.get_verbosity() > 0:
+            measured = [row for row in rows if row.measurement is not None]
+            lines += more_table(measured, width).split("\n")
     return [line for line in lines if line]
 
 
@@ -337,18 +319,14 @@ def _details(session: RooflineSession, width: int) -> list[str]:
     lines += idle_lines(rows) + published_lines(rows, verbose=True) + power_lines(rows)
     lines += detail_lines(rows) if session.config.get_verbosity() > 1 else []
     rounds = f", {session.rounds_used} rounds" if session.rounds_used > 1 else ""
-    lines.append(counts_line(len(rows), session.not_measured, len(session.compiled.rows)) + rounds)
+    lines.append(counts_line(session.counted, session.not_measured) + rounds)
     return [part for line in lines for part in line.split("\n") if part]
 
 
 def _notes(session: RooflineSession, width: int) -> list[str]:
     """What tests found besides times, each because it was asked for; and whose function waits inside."""
-    lines = (
-        waiting_lines(session.timed.rows)
-        + out_of_memory_lines(session.exhausted.found)
-        + figure_lines(session.noted.of(Figure))
-    )
-    lines += memory_lines(session.noted.of(MemoryUse))
+    lines = [line for kind in session.kinds for line in kind.notes()]
+    lines += figure_lines(session.noted.of(Figure)) + memory_lines(session.noted.of(MemoryUse))
     return lines + profile_lines(session.noted.of(Profile), width)
 
 

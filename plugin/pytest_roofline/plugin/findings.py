@@ -82,7 +82,7 @@ class Findings:
             tier=test.marks.tier,
             marks=marks_of(test.item),
         )
-        test.session.record_resources(resources)
+        test.session.record(resources)
         if too_much:
             raise DoesNotFit(
                 f"{resources.label}: {too_much}; the compiler does not say so, a launch would"

@@ -101,7 +101,7 @@ def look(state: RooflineSession, *, at_the_end: bool = False) -> list[Finding]:
         rated(state.under_test.gpu),
         rated(state.under_test.device.gpu() if at_the_end else None),
     )
-    measured = [row.measurement for row in state.timed.rows if row.measurement is not None]
+    measured = [row.measurement for row in state.rows if row.measurement is not None]
     found = degraded(
         before, after, measured, differences(expected, take_stock()) if expected is not None else []
     )

@@ -136,12 +136,9 @@ def _excinfo(failure: BaseException) -> pytest.ExceptionInfo[BaseException]:
 def undecided(state: RooflineSession, item: pytest.Item) -> bool:
     """Whether what is said of a test may still change, and nothing has turned it red for good."""
     test_id = test_id_of(item)
-    # Behind these more processes would be idle; what a kernel asks for is the same in all.
-    decided = [
-        row.time_verdict is None or row.time_verdict.decided for row in state.red_rows(test_id)
-    ]
-    for_good = any(one.red for one in state.exhausted.of(test_id)) or any(decided)
-    return not for_good and any(map(state.timed.may_change, state.timed.of(test_id)))
+    # Behind these more processes would be idle.
+    for_good = any(kind.is_final(row) for kind, row in state.reds(test_id))
+    return not for_good and any(kind.may_change(test_id) for kind in state.kinds)
 
 
 def test_id_of(item: pytest.Item) -> str:
@@ -164,22 +161,18 @@ def note(
         session.retract(test_id)
     rows = session.rows_of(test_id)
     if report.skipped and rows:
-        session.call_it(test_id, "XFAIL" if hasattr(report, "wasxfail") else "SKIPPED")
+        session.name_end(test_id, "XFAIL" if hasattr(report, "wasxfail") else "SKIPPED")
     elif report.skipped and not hasattr(report, "wasxfail"):
         session.not_measured[_skip_reason(report)] += 1
     if report.when == "call" or report.failed or (report.when == "setup" and report.skipped):
-        times, kernels = session.timed.of(test_id), session.compiled.of(test_id)
-        lost = [word for record in session.exhausted.of(test_id) for word in record.words]
         session.note_outcome(
             Outcome(
                 test_id=test_id,
                 outcome="passed"
                 if session.round is not None and ended_well(report)
                 else _outcome(report, by_verdict),
-                verdicts=(
-                    *(row.verdict for row in times),
-                    *lost,
-                    *(row.verdict for row in kernels),
+                verdicts=tuple(
+                    verdict for kind in session.kinds for verdict in kind.verdicts(test_id)
                 ),
                 reason=_reason(report),
                 by_verdict=by_verdict and report.when == "call",

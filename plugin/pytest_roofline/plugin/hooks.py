@@ -1,12 +1,13 @@
 """The hooks, as light as the options: a run pays for them that measures nothing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from ..engine.devices import Device
+    from .kinds import ResultKind
 
 
 class Hooks:
@@ -34,4 +35,12 @@ class Hooks:
             item: the test that measures.
             name: the measurement's name within the test; empty for the only one.
             fn: the function that the test gave.
+        """
+
+    @pytest.hookspec
+    def pytest_roofline_result_kinds(self, config: pytest.Config) -> "Sequence[ResultKind]":  # type: ignore[empty-body]
+        """Further kinds of result beside times, memory and compiled kernels: each is judged and shown as these are.
+
+        Args:
+            config: pytest's configuration.
         """

@@ -52,7 +52,7 @@ def refusals(state: RooflineSession, waiting: Iterable[str] = ()) -> tuple[str, 
 def _is_comparison(state: RooflineSession) -> bool:
     """Return whether a run did what it was for: a drill was compared, or devices were held against each other."""
     drilled = compared_of([row for row in state.rows if "replaced" in (row.labels or ())]) > 0
-    siblings = [SIBLINGS in (row.labels or ()) for row in state.rows]
+    siblings = [SIBLINGS in (row.labels or ()) for row in state.rows if row.lost is None]
     return drilled or (bool(siblings) and all(siblings))
 
 

@@ -118,7 +118,7 @@ def ran_out(session: RooflineSession, item: pytest.Item, error: BaseException) -
     record = _record(session, item, cause, seen)
     if record.recorded and session.round is None:
         record = _held_against(session, record, seen.place if seen is not None else None)
-    session.ran_out(record)
+    session.record(record)
     if not record.recorded:
         return False
     forget_locals(error)
@@ -169,8 +169,12 @@ def _held_against(
         - ({record.name} if record.name is not None else set()),
         ran_out=place.measured if place is not None else None,
     )
-    kernels = session.compiled.missed(record.test_id, record.benchmark, record.parameters)
-    return replace(record, lost=lost, lost_kernels=tuple(key.label for key in kernels))
+    labels = (
+        label
+        for kind in session.kinds
+        for label in kind.missed(record.test_id, record.benchmark, record.parameters)
+    )
+    return replace(record, lost=lost, lost_kernels=tuple(labels))
 
 
 def forget_locals(error: BaseException | None) -> None:

@@ -146,7 +146,7 @@ class Rounds:
                 replace(measurement, round=number, invalid=measurement.invalid or why)
             )
         for record in run.out_of_memory:
-            self._state.ran_out(replace(record, round=number))
+            self._state.record(replace(record, round=number))
             if record.recorded:
                 measured = [
                     m.key.name

@@ -10,10 +10,7 @@ from typing import Any
 import pytest
 
 from ..core.errors import RooflineError, without_our_frames
-from ..kernel_gate.text import status_word as kernel_word
-from ..observe.text import status_word as exhausted_word
 from ..ranks.processes import remove_abandoned
-from ..report.verdicts import status_words
 from .bridge import bridge_of
 from .deciding import Deciding, pass_in_shadow, publish, why_no_rounds
 from .display import header_lines, progress_line, summary_lines, tell, wrap_failures, wrapped
@@ -342,10 +339,7 @@ def _markup(line: str) -> dict[str, bool]:
 def _status_word(state: RooflineSession, item: pytest.Item) -> str:
     """What stands behind PASSED in a verbose run: `1511 GB/s +0.2 %`."""
     test_id = test_id_of(item)
-    words = status_words(state.timed.of(test_id))
-    words += [exhausted_word(one) for one in state.exhausted.of(test_id)]
-    words += [kernel_word(result) for result in state.compiled.of(test_id)]
-    return "; ".join(words)
+    return "; ".join(word for kind in state.kinds for word in kind.words(test_id))
 
 
 def _skip_for_device(state: RooflineSession, item: pytest.Item) -> None:

@@ -18,27 +18,22 @@ from ..core.resources import ResourceKey, Resources
 from ..core.rows import Row
 from ..core.samples import Calibration
 from ..core.units import encodable
-from ..core.verdicts import Kind
 from ..stats.curves import judge_curves, summarise
 from ..stats.looks import Looks
 from ..stats.siblings import FEWEST
 from ..version import __version__
+from .compiled import CompiledKernels
 from .device_under_test import DeviceUnderTest, open_device_under_test
+from .exhausted import Exhausted
+from .kinds import ResultKind
 from .launcher import unmet
+from .peaks import PeakMemory
 from .planned import Planned
 from .report_files import Reports
-from .results import CompiledKernels, Exhausted, Note, Noted, shadow_of
+from .results import Note, Noted, shadow_of
 from .round_child import in_round
 from .settings import Options
 from .timed import TimedResults
-
-# What `--roofline-fail-on` calls a verdict.
-_WORDS: dict[str, str] = {
-    Kind.REGRESSED: "regressed",
-    Kind.INVALID: "invalid",
-    Kind.NO_BASELINE: "no-baseline",
-    Kind.INCONCLUSIVE: "inconclusive",
-}
 
 session_key: "pytest.StashKey[RooflineSession]" = pytest.StashKey()
 
@@ -51,7 +46,6 @@ class RooflineSession:
         self.options = options
         self.round = in_round(config)
         self.planned: dict[str, Planned] = {}
-        self.exhausted = Exhausted()
         self.not_measured: Counter[str] = Counter()
         self.run_name = options.save or new_run_id()
         self.writer = RunWriter(options.folder, self.run_name)
@@ -60,7 +54,14 @@ class RooflineSession:
         self.timed = TimedResults(
             options, self.started, lambda: self.looks, judges=self.round is None
         )
-        self.compiled = CompiledKernels()
+        self.kinds: list[ResultKind] = [
+            self.timed,
+            PeakMemory(self.timed),
+            CompiledKernels(),
+            Exhausted(self.timed, self.not_measured),
+        ]
+        for kinds in config.hook.pytest_roofline_result_kinds(config=config):
+            self.kinds += kinds
         self.noted = Noted()
         self.reports = Reports(options, speaks=self.round is None)
         self.warning = ""
@@ -87,8 +88,8 @@ class RooflineSession:
                 self._under_test, self.warning = open_device_under_test(
                     self.config, self.options, self.planned
                 )
-                self.timed.open(self._under_test)
-                self.compiled.open(self._under_test.comparator, self.options)
+                for kind in self.kinds:
+                    kind.open(self._under_test, self.options)
             except RooflineError as error:
                 raise pytest.UsageError(str(error)) from None
             except OSError as error:
@@ -107,12 +108,17 @@ class RooflineSession:
 
     @property
     def rows(self) -> list[Row]:
-        """Of everything that was measured or compiled."""
-        return [*self.timed.rows, *self.compiled.rows]
+        """Those of all kinds of result."""
+        return [row for kind in self.kinds for row in kind.rows]
 
     def rows_of(self, test_id: str) -> list[Row]:
-        """Of what a test has measured and compiled."""
+        """Return the results of a test."""
         return [row for row in self.rows if row.test == test_id]
+
+    @property
+    def counted(self) -> dict[str, int]:
+        """How many results there are of each kind: `{"measured": 12, "compiled": 4}`."""
+        return {kind.counted: len(kind.rows) for kind in self.kinds if kind.counted and kind.rows}
 
     @property
     def looks(self) -> Looks | None:
@@ -133,34 +139,20 @@ class RooflineSession:
             )
         return unmet(needs, self.under_test.environment.device.type)
 
-    def record(self, measurement: Measurement, calibration: Calibration | None = None) -> None:
-        """Write a measurement down at once, whatever becomes of its test; before the first, what stamps cost here."""
+    def record(
+        self,
+        record: Measurement | Resources | OutOfMemory,
+        calibration: Calibration | None = None,
+    ) -> None:
+        """Write a result down at once, whatever becomes of its test; before the first time, what stamps cost here."""
         self.begin_file()
         if calibration is not None and not self._calibrated:
             self._calibrated = True
             self.writer.write(replace(calibration, process=self.process))
-        self.writer.write(measurement)
-        self.timed.add(measurement)
-        self._warn_of_position(measurement.key)
-
-    def ran_out(self, record: OutOfMemory) -> None:
-        """Write down that a test ran out of memory; what the measurement had taken that did is no result."""
-        self.begin_file()
         self.writer.write(record)
-        new = self.exhausted.add(record)
-        if not record.recorded or record.round > 1:
-            # What a later round had no room for was measured in the first.
-            return
-        if new:
-            self.not_measured["out of memory"] += 1
-        self.timed.forget_partial(record.test_id, record.name)
-
-    def record_resources(self, resources: Resources) -> None:
-        """Write down what a compiled kernel asks for, whatever becomes of its test."""
-        self.begin_file()
-        self.writer.write(resources)
-        self.compiled.add(resources)
-        self._warn_of_position(resources.key)
+        next(kind for kind in self.kinds if isinstance(record, kind.record_type)).add(record)
+        if not isinstance(record, OutOfMemory):
+            self._warn_of_position(record.key)
 
     def _warn_of_position(self, key: Key | ResourceKey) -> None:
         why = told_by_position(key.parameters)
@@ -208,47 +200,32 @@ class RooflineSession:
             self.writer.write(self.header)
 
     def judge(self, item: pytest.Item, *, further: bool) -> None:
-        """The verdicts on all that a test measured, once its body has ended well; whether further rounds may follow."""
+        """Judge all results of a test, once its body has ended well; `further` rounds may follow."""
         test_id = encodable(item.nodeid)
         if not further:
             self.timed.decide_at_once(test_id)
-        self.compiled.judge(test_id)
-        self.timed.judge(test_id)
+        for kind in self.kinds:
+            kind.judge(test_id)
 
     def abandon(self, item: pytest.Item, error: BaseException | None = None) -> None:
         """Keep what a test found that did not end well in the table, without a verdict."""
         word = "INTERRUPTED" if isinstance(error, KeyboardInterrupt) else "FAILED"
-        for results in (self.timed, self.compiled):
-            results.abandon(encodable(item.nodeid), word)
+        for kind in self.kinds:
+            kind.abandon(encodable(item.nodeid), word)
 
-    def call_it(self, test_id: str, word: str) -> None:
+    def name_end(self, test_id: str, word: str) -> None:
         """Name how a test without verdicts ended, once that is known: SKIPPED, XFAIL."""
-        for results in (self.timed, self.compiled):
-            results.call_it(test_id, word)
+        for kind in self.kinds:
+            kind.name_end(test_id, word)
 
     def retract(self, test_id: str) -> None:
         """Take back the verdicts of a test that failed for itself after all, as unittest's do behind pytest's back."""
-        self.timed.retract(test_id)
-        self.compiled.retract(test_id)
+        for kind in self.kinds:
+            kind.retract(test_id)
 
-    def fails(self, row: Row) -> bool:
-        """Whether a verdict turns its test red; none does not."""
-        if row.time_verdict is not None:
-            word = _WORDS.get(row.time_verdict.kind)
-        elif row.exact is not None:
-            word = _WORDS.get(row.exact.verdict)
-        else:
-            return False
-        if row.by_peak:
-            # Its memory is worse than its time; a peak that the baseline lacks turns nothing red.
-            return not {word, _WORDS[row.verdict]}.isdisjoint(self.options.fail_on)
-        if word == "no-baseline" and self.options.until_recorded and row.time_verdict is not None:
-            return self.under_test.recorded and word in self.options.fail_on
-        return word in self.options.fail_on
-
-    def red_rows(self, test_id: str) -> list[Row]:
-        """Measurements and compiled kernels of a test whose verdict turns it red."""
-        return [row for row in self.rows_of(test_id) if self.fails(row)]
+    def reds(self, test_id: str) -> list[tuple[ResultKind, Row]]:
+        """Return the results of a test whose verdict turns it red, each with its kind."""
+        return [(kind, row) for kind in self.kinds for row in kind.reds(test_id)]
 
     def end_measuring(self, item: pytest.Item) -> None:
         """From here on the test measures no more: its verdicts are out."""
@@ -257,7 +234,8 @@ class RooflineSession:
     def start_measuring(self, item: pytest.Item) -> None:
         """A test, or a rerun of it, begins."""
         self.ended.discard(item.nodeid)
-        self.exhausted.forget_unrecorded(encodable(item.nodeid))
+        for kind in self.kinds:
+            kind.start(encodable(item.nodeid))
 
     def note_outcome(self, outcome: Outcome) -> None:
         """Write down how a test that measured, or would have, ended."""
@@ -273,10 +251,10 @@ class RooflineSession:
         if self._closed:
             return
         self._closed = True
-        self.timed.abandon()
-        self.compiled.abandon()
-        if self.round is None and self.timed.rows:
-            self.timed.settle(set())
+        for kind in self.kinds:
+            kind.abandon()
+            if self.round is None:
+                kind.settle(set())
         if self.options.save or self.reports.wanted or (self.options.shadow and self.round is None):
             # The name, the report, or the night, that was asked for exists even if every test was skipped.
             self.begin_file()
@@ -288,16 +266,16 @@ class RooflineSession:
         from ..engine.identity import libraries, packages
 
         rows, known = self.timed.rows, self.under_test.environment
-        self.timed.write_verdicts(self.writer)
-        self.compiled.write_verdicts(self.writer)
+        for kind in self.kinds:
+            kind.write_verdicts(self.writer)
         summaries = summarise(row.measurement for row in rows if row.measurement is not None)
         words = {(curve.label, curve.metric): curve.kind.value for curve in judge_curves(rows)}
         ended = exit_status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         footer = Footer(
             finished=now(),
             exit_status=exit_status,
-            measured=len(rows),
-            compiled=len(self.compiled.rows),
+            measured=self.counted.get("measured", 0),
+            compiled=self.counted.get("compiled", 0),
             not_measured=dict(self.not_measured),
             curves=tuple(
                 replace(curve, verdict=words.get((curve.label, curve.metric), ""))

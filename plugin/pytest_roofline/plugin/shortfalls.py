@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..baselines.files import key_of_entry
 from ..baselines.run_rows import XFAIL, how_it_ended
 from ..core.entries import Entry, ExactEntry
 from ..core.keys import canonical
@@ -50,8 +49,10 @@ def nothing_compared(state: RooflineSession | None, looks: str) -> list[Shortfal
     if state is None:
         remedy = "Expected one at least: look at the paths, -k, -m and --roofline-tier, and at what collects them."
         return [Shortfall("nothing was compared, since no test that measures was selected", remedy)]
-    rows = state.rows
-    if compared_of(rows) or any(one.red for one in state.exhausted.found):
+    if any(row.lost is not None and row.lost.red for row in state.rows):
+        return []
+    rows = [row for row in state.rows if row.lost is None]
+    if compared_of(rows):
         return []
     if not rows:
         reasons = f": {printable('; '.join(state.not_measured))}" if state.not_measured else ""
@@ -109,9 +110,7 @@ def shortfalls(
 
 def _silent(state: RooflineSession) -> Iterator[str]:
     """Tests that passed, or never ran, and recorded nothing at all."""
-    recorded = {one.test_id for one in (*state.noted.notes, *state.exhausted.found)} | {
-        row.test for row in state.rows
-    }
+    recorded = {note.test_id for note in state.noted.notes} | {row.test for row in state.rows}
     for test_id, plan in state.planned.items():
         ended = state.outcomes.get(encodable(test_id))
         passed = ended is None or ended.outcome == "passed"
@@ -142,48 +141,13 @@ def missing_entries(state: RooflineSession) -> list[Entry | ExactEntry]:
         red = ended is not None and ended.outcome == "failed" and how_it_ended(ended)[0] != XFAIL
         if red:
             excused.add(_test_of(plan))
-    entries: list[Entry | ExactEntry] = [*_missing_times(state), *_missing_kernels(state)]
-    return [
-        entry for entry in entries if (entry.benchmark, canonical(entry.parameters)) not in excused
-    ]
-
-
-def _missing_times(state: RooflineSession) -> list[Entry]:
-    """Return the measured entries of this hardware that this run did not measure."""
-    keys = [row.key for row in state.timed.rows if row.key is not None]
-    hardware = {state.under_test.hardware, *(key.hardware for key in keys)}
-    measured = {key.identity for key in keys}
+    needs = {_test_of(plan): plan.marks.needs for plan in state.planned.values()}
+    elsewhere = {test for test, need in needs.items() if state.unmet(need) is not None}
     return [
         entry
-        for entry in state.under_test.comparator.entries
-        if entry.kind == "measured"
-        and entry.hardware in hardware
-        and not entry.is_canary
-        and key_of_entry(entry).identity not in measured
-    ]
-
-
-def _missing_kernels(state: RooflineSession) -> list[ExactEntry]:
-    """Return the exact entries whose kernels this run did not compile, of all targets that it can compile for."""
-    if state.under_test.comparator.runs:
-        return []
-    compiled = [row.resources.key for row in state.compiled.rows if row.resources is not None]
-    targets: dict[tuple[str, str], set[str]] = {}
-    for key in compiled:
-        targets.setdefault((key.benchmark, canonical(key.parameters)), set()).add(key.target)
-    needs = {_test_of(plan): plan.marks.needs for plan in state.planned.values()}
-
-    def is_of_elsewhere(entry: ExactEntry) -> bool:
-        """Tell whether only another machine compiles it: the test needs that, or launches what it compiles."""
-        test = entry.benchmark, canonical(entry.parameters)
-        launched = len(targets.get(test, ())) == 1 and entry.target not in targets[test]
-        return launched or state.unmet(needs.get(test)) is not None
-
-    identities = {key.identity for key in compiled}
-    return [
-        known.entry
-        for identity, known in state.compiled.known.kernels.items()
-        if identity not in identities and not is_of_elsewhere(known.entry)
+        for kind in state.kinds
+        for entry in kind.missing(elsewhere)
+        if (entry.benchmark, canonical(entry.parameters)) not in excused
     ]
 
 

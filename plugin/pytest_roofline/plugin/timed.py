@@ -3,20 +3,25 @@
 A verdict may change until its test is reported: a further round, or what other tests of the run turned out to be.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 from ..baselines.comparators import class_of_key, find_reference
 from ..baselines.comparing import limits_of, policy_of
+from ..baselines.files import key_of_entry
 from ..baselines.plausible import distrusted
 from ..baselines.rows import timed_row
 from ..baselines.run_rows import INTERRUPTED
-from ..core.entries import Entry, Statistic
+from ..core.entries import Entry, ExactEntry, Statistic
 from ..core.keys import Key
 from ..core.records import Measurement
-from ..core.rows import FAILED, Row
+from ..core.rows import FAILED, TIME, Row
 from ..core.samples import CANARY, OVERSUBSCRIBED, PROFILED, SIBLINGS
 from ..core.verdicts import Group, Idle, Kind, Reference, Subject, Verdict
+from ..report.messages import waiting_lines
+from ..report.tables import results_table
+from ..report.verdicts import failure_message, status_words
+from ..report.words import properties
 from ..stats.key_results import KeyResults, LostRound, judge_peak
 from ..stats.limits import Limit, Summary
 from ..stats.looks import Looks
@@ -25,12 +30,16 @@ from ..stats.shared import Shared, Side, hold_shared
 from ..stats.siblings import Sibling, judge_sibling, unless_busy
 from ..stats.verdicts import changes_between, default_looks, judge, may_be_red, settle
 from .device_under_test import DeviceUnderTest
-from .results import Results
+from .kinds import FAIL_ON_WORDS, ResultKind, Table
 from .settings import Options
 
 
-class TimedResults(Results):
+class TimedResults(ResultKind):
     """Everything that a run knows of times; `looks` gives how many processes a test may take, where somebody said."""
+
+    metric = TIME
+    counted = "measured"
+    record_type = Measurement
 
     def __init__(
         self, options: Options, started: str, looks: Callable[[], Looks | None], *, judges: bool
@@ -53,8 +62,14 @@ class TimedResults(Results):
         self._verdicts: dict[str, Verdict] = {}
         self._at_once: set[str] = set()
 
-    def open(self, under_test: DeviceUnderTest) -> None:
+    @property
+    def table(self) -> Table:
+        """The table of times."""
+        return results_table
+
+    def open(self, under_test: DeviceUnderTest, options: Options) -> None:
         """Take what to compare with."""
+        super().open(under_test, options)
         self._opened = under_test
 
     @property
@@ -184,10 +199,56 @@ class TimedResults(Results):
                     reference,
                 )
 
-    def may_change(self, row: Row) -> bool:
-        """Whether what is said of a measurement may still change: by other tests' verdicts, or in a further round."""
+    def may_change(self, test_id: str) -> bool:
+        """Return whether other tests' verdicts, or a further round, may change a verdict of a test."""
+        return any(map(self._may_change, self.of(test_id)))
+
+    def _may_change(self, row: Row) -> bool:
         verdict = self.verdict_of(row)
         return verdict is not None and (may_be_red(verdict) or self.wants_round(row))
+
+    def fails(self, row: Row) -> bool:
+        """Return whether the verdict on a time turns its test red; a row whose word is that of its memory has none."""
+        if row.time_verdict is None or row.by_peak:
+            return False
+        word = FAIL_ON_WORDS.get(row.time_verdict.kind)
+        if word == "no-baseline" and self._options.until_recorded and not self._under_test.recorded:
+            return False
+        return word in self._fail_on
+
+    def is_final(self, row: Row) -> bool:
+        """Return whether a red time stays red; behind these verdicts more processes may decide otherwise."""
+        return row.time_verdict is None or row.time_verdict.decided
+
+    def words(self, test_id: str) -> list[str]:
+        """Return the times of a test as rates, behind PASSED."""
+        return status_words(self.of(test_id))
+
+    def message(self, row: Row, where: str, causes: Sequence[str]) -> str:
+        """Return why a time turns its test red."""
+        return failure_message(row, where, causes)
+
+    def properties(self, test_id: str) -> list[tuple[str, str]]:
+        """Return the times of a test as name and text."""
+        return properties(self.of(test_id))
+
+    def notes(self) -> list[str]:
+        """Return which functions wait for the device inside."""
+        return waiting_lines(self.rows)
+
+    def missing(self, elsewhere: Collection[tuple[str, str]]) -> list[Entry | ExactEntry]:  # noqa: ARG002
+        """Return the measured entries of this hardware that the run did not measure."""
+        keys = [row.key for row in self.rows if row.key is not None]
+        hardware = {self._under_test.hardware, *(key.hardware for key in keys)}
+        measured = {key.identity for key in keys}
+        return [
+            entry
+            for entry in self._under_test.comparator.entries
+            if entry.kind == "measured"
+            and entry.hardware in hardware
+            and not entry.is_canary
+            and key_of_entry(entry).identity not in measured
+        ]
 
     def is_moved(self, test_id: str) -> bool:
         """Return whether a shared change is taken out of a test, whose word all tests together may still change."""

@@ -183,9 +183,10 @@ def _about(meaning: str, names: Sequence[str], at_most: int) -> list[str]:
     return [f"{meaning}: {listed(names, at_most)}"] if names else []
 
 
-def counts_line(measured: int, not_measured: Mapping[str, int], compiled: int = 0) -> str:
+def counts_line(counted: Mapping[str, int], not_measured: Mapping[str, int]) -> str:
     """`12 measured, 4 compiled, 3 not measured (needs 2 GPUs, found 1)`."""
-    line = f"{measured} measured" + (f", {compiled} compiled" if compiled else "")
+    counts = {"measured": 0} | {kind: number for kind, number in counted.items() if number}
+    line = ", ".join(f"{number} {kind}" for kind, number in counts.items())
     if not_measured:
         told = [
             printable(reason) + (f" ({count}×)" if len(not_measured) > 1 else "")

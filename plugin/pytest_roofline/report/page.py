@@ -61,6 +61,7 @@ _MEANS = {
     "diff %": "of the time: + is slower",
     "99 %": "interval of the difference",
     "n": "new processes : those behind the baseline",
+    "value": "a figure that is no time, with its metric",
     "registers": "of a thread",
     "shared": "memory of a block",
     "matrix": "instructions that multiply matrices",

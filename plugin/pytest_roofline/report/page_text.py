@@ -220,7 +220,7 @@ def _run_line(run: Run, name: str, several: bool, tolerance: str) -> str:
         # Why, the rows of the tests say.
         left = sum(footer.not_measured.values())
         facts.append(
-            counts_line(footer.measured, {}, footer.compiled)
+            counts_line({"measured": footer.measured, "compiled": footer.compiled}, {})
             + f", {left} not measured" * bool(left)
         )
         facts.append(watched_text(run))

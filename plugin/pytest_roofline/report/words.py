@@ -1,7 +1,7 @@
 """A row in words: its number, its baseline's, the difference, and why it is what it is."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..core.resources import registers_of, spills_of
 from ..core.rows import PEAK, Columns, Row
@@ -85,22 +85,36 @@ def limit_text(row: Row) -> str:
 
 
 def now_text(row: Row) -> str:
-    """What was found: a rate or a time, a kernel's registers and spills, or how much memory was asked for."""
+    """What was found: a rate or a time, a kernel's registers and spills, a figure, or the memory that was asked for."""
     if row.resources is not None:
         held = row.resources.figures
         known = {"registers": registers_of(held), "spills": spills_of(held)}
         return ", ".join(f"{number} {name}" for name, number in known.items() if number is not None)
+    if is_value(row):
+        return value_text(row.value, row.unit)
     return row.lost.sizes if row.lost is not None else figure(row)
+
+
+def is_value(row: Row) -> bool:
+    """Return whether a result is one figure that is no time."""
+    return row.value is not None and row.time_s is None
+
+
+def value_text(value: float | None, unit: str | None) -> str:
+    """A figure that is no time with its unit, as `12.5 J`; empty where there is none."""
+    return "" if value is None else f"{value:g} {unit or ''}".rstrip()
 
 
 def baseline_text(row: Row) -> str:
     """What it was compared with, in the same unit; empty where it was not, or with a limit."""
+    if is_value(row):
+        return value_text(row.baseline_value, row.unit)
     return "" if row.baseline_time_s is None else figure(row, row.baseline_time_s)
 
 
 def difference_text(row: Row) -> str:
-    """`+25.1 %` of the time, or which figures of a kernel changed."""
-    if row.exact is not None:
+    """`+25.1 %` of the time or of another figure, or which figures of a kernel changed."""
+    if row.exact is not None and row.exact.changes:
         return changes_text(row.exact.changes)
     return "" if row.change is None else format_percent(row.change)
 
@@ -127,13 +141,19 @@ def cells(row: Row) -> dict[str, tuple[str, float | None]]:
         "tokens/s": _amount(row.tokens_per_second, three_digits),
         "roof": (roof_text(row), row.roofline_share),
         "limit": (limit_text(row), None),
-        "baseline": _amount(row.baseline_time_s, format_seconds),
+        "baseline": _amount(row.baseline_time_s, format_seconds)
+        if not is_value(row)
+        else (baseline_text(row), row.baseline_value),
         "peak": (f"{_amount(peak_bytes, format_memory)[0]} {peak_text(row)}".strip(), peak_bytes),
         "held": _amount(row.held_bytes, format_memory),
         "compile": _amount(row.compile_s, format_seconds),
         "diff %": _amount(row.change, lambda change: f"{change * 100:+.1f}"),
         "99 %": (span_text(row).replace(" … ", "…").removesuffix(" %"), row.change_low),
         "n": (processes_text(row), row.processes),
+        "value": _amount(
+            row.value if is_value(row) else None,
+            lambda value: f"{value_text(value, row.unit)} {row.metric}",
+        ),
     }
 
 
@@ -181,7 +201,7 @@ def sentence(row: Row) -> str:
         parts = [now_text(row), *(f"baseline {text}" for text in [baseline_text(row)] if text)]
         told.insert(0, f"{difference_text(row)} time ({', '.join(parts)}), 99 % interval {interval_text(row)}, "
                        f"tolerance {format_tolerance(row.tolerance)}")  # fmt: skip
-    elif row.exact is not None and row.exact.changes:
+    elif row.exact is not None and difference_text(row):
         told.insert(0, difference_text(row))
     return "; ".join(filter(None, told)) or f"{row.verdict} {now_text(row)}".strip()
 
@@ -230,19 +250,34 @@ def totals_text(rows: Sequence[Row]) -> str:
 
 
 def properties(rows: Sequence[Row]) -> list[tuple[str, str]]:
-    """The figures of a test as name and text, for JUnit XML and other reports; names are those of the columns."""
+    """The times of a test as name and text, for JUnit XML and other reports; names are those of the columns."""
     pairs = []
     for row in rows:
-        prefix = f"roofline.{row.name}." if row.name else "roofline."
         told = {name: getattr(row, name) for name in _PROPERTIES}
         told["limit_time_s"] = row.time_verdict.limit_s if row.time_verdict is not None else None
-        for column in row.columns():
-            if column.metric == PEAK:
-                told |= _of_peak(column, judged=row.peak is not None)
-        for name, value in told.items():
-            text = f"{value:.6g}" if isinstance(value, float) else str(value)
-            pairs += [(printable(prefix + name), text)] if value is not None else []
+        pairs += _pairs(row, told)
     return pairs
+
+
+def peak_properties(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """The peaks of memory of a test, in the same way."""
+    return [
+        pair
+        for row in rows
+        for column in row.columns()
+        if column.metric == PEAK
+        for pair in _pairs(row, _of_peak(column, judged=row.peak is not None))
+    ]
+
+
+def _pairs(row: Row, figures: Mapping[str, object]) -> list[tuple[str, str]]:
+    prefix = f"roofline.{row.name}." if row.name else "roofline."
+    texts = {
+        name: f"{value:.6g}" if isinstance(value, float) else str(value)
+        for name, value in figures.items()
+        if value is not None
+    }
+    return [(printable(prefix + name), text) for name, text in texts.items()]
 
 
 def _of_peak(peak: Columns, *, judged: bool) -> dict[str, object]:

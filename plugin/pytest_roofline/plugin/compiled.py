@@ -1,0 +1,126 @@
+"""Compiled kernels as a kind of result: verdicts are exact, so they are out at once and no round repeats them."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..baselines.exact import (
+    ExactKnown,
+    KnownKernel,
+    entry_of,
+    judge_exact,
+    known_by,
+    known_in_baselines,
+)
+from ..baselines.files import BaselineFolders
+from ..baselines.rows import compiled_row
+from ..core.entries import RESOURCES, Entry, ExactEntry
+from ..core.exact import ExactVerdict
+from ..core.keys import canonical
+from ..core.resources import Resources
+from ..core.rows import KERNEL, Row
+from ..kernel_gate.text import difference_lines, failure_message, properties, status_word
+from ..report.tables import kernels_table
+from .kinds import ResultKind, Table
+
+if TYPE_CHECKING:
+    from ..baselines.comparators import Comparator
+    from .device_under_test import DeviceUnderTest
+    from .settings import Options
+
+# In place of a verdict, where a test expected that.
+DOES_NOT_FIT = "DOES NOT FIT"
+
+
+class CompiledKernels(ResultKind):
+    """The compiled kernels of a run."""
+
+    metric = KERNEL
+    counted = "compiled"
+    record_type = Resources
+    family = RESOURCES
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known = ExactKnown({}, "")
+        self._against_runs = False
+
+    @property
+    def table(self) -> Table:
+        """The table of kernels."""
+        return kernels_table
+
+    def open(self, under_test: "DeviceUnderTest", options: "Options") -> None:
+        """Read what to compare with."""
+        super().open(under_test, options)
+        self._against_runs = bool(under_test.comparator.runs)
+        if options.against:
+            self._known = known_by(under_test.comparator)
+        else:
+            self._known = known_in_baselines(BaselineFolders(options.baselines).resources())
+
+    def judge(self, test_id: str) -> None:
+        """Judge everything that a test compiled, but for what cannot run, which the test itself expected."""
+        for resources in self._pending.pop(test_id, []):
+            if resources.invalid:
+                self._put(compiled_row(resources, verdict=DOES_NOT_FIT))
+            else:
+                self._put(compiled_row(resources, self._verdict_on(resources)))
+
+    def _verdict_on(self, resources: Resources) -> ExactVerdict:
+        kernel = KnownKernel(entry_of(resources, {}), "", resources.slack, resources.unread)
+        exact = judge_exact(kernel, *self._known.find(resources.key))
+        return replace(exact, test_id=resources.test_id, label=resources.label)
+
+    def _keep_unjudged(self, record: Resources, word: str) -> None:
+        self._put(compiled_row(record, verdict=word))
+
+    def words(self, test_id: str) -> list[str]:
+        """Return the figures of each kernel of a test, behind PASSED."""
+        return [status_word(row) for row in self.of(test_id)]
+
+    def message(self, row: Row, where: str, causes: Sequence[str]) -> str:  # noqa: ARG002
+        """Return why a kernel turns its test red."""
+        return failure_message(row, where)
+
+    def properties(self, test_id: str) -> list[tuple[str, str]]:
+        """Return the figures of a test's kernels as name and text."""
+        return properties(self.of(test_id))
+
+    def notes(self) -> list[str]:
+        """Return what differs although no test fails for it, and what could not be read or judged."""
+        return difference_lines(self.rows)
+
+    def against(self, comparator: "Comparator", benchmarks: Collection[str]) -> str:
+        """Return the files of the exact entries, where the run has tests in them; one file may hold times as well."""
+        compiled = {kernel.entry.key.benchmark for kernel in self._known.kernels.values()}
+        apart = self._known.name != comparator.name and not compiled.isdisjoint(benchmarks)
+        return f"compiled kernels against {self._known.name}" if apart else ""
+
+    def missed(self, test_id: str, benchmark: str, parameters: Mapping[str, object]) -> list[str]:
+        """Return the kernels that the baseline has of a test, and that the test has not compiled so far."""
+        compiled = {resources.key.identity for resources in self._pending.get(test_id, [])}
+        keys = self._known.of(benchmark, parameters)
+        return [key.label for key in keys if key.identity not in compiled]
+
+    def missing(self, elsewhere: Collection[tuple[str, str]]) -> list[Entry | ExactEntry]:
+        """Return the exact entries that the run did not compile, of all targets that it can compile for."""
+        if self._against_runs:
+            return []
+        compiled = [row.resources.key for row in self.rows if row.resources is not None]
+        targets: dict[tuple[str, str], set[str]] = {}
+        for key in compiled:
+            targets.setdefault((key.benchmark, canonical(key.parameters)), set()).add(key.target)
+
+        def is_of_elsewhere(entry: ExactEntry) -> bool:
+            """Tell whether only another machine compiles it: the test needs that, or launches what it compiles."""
+            test = entry.benchmark, canonical(entry.parameters)
+            launched = len(targets.get(test, ())) == 1 and entry.target not in targets[test]
+            return launched or test in elsewhere
+
+        identities = {key.identity for key in compiled}
+        return [
+            kernel.entry
+            for identity, kernel in self._known.kernels.items()
+            if identity not in identities and not is_of_elsewhere(kernel.entry)
+        ]

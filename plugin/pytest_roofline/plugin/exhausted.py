@@ -1,0 +1,96 @@
+"""Memory that ran out as a kind of result: what a test could not measure, and whether the baseline has it."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..baselines.rows import memory_row
+from ..core.memory import OutOfMemory
+from ..core.rows import MEMORY, Row
+from ..observe.text import (
+    failure_message,
+    out_of_memory_lines,
+    out_of_memory_properties,
+    status_word,
+)
+from ..report.tables import results_table
+from .kinds import ResultKind, Table
+
+if TYPE_CHECKING:
+    from .timed import TimedResults
+
+
+class Exhausted(ResultKind):
+    """Everything of a run that ran out of memory; `not_measured` counts why tests gave no number."""
+
+    metric = MEMORY
+    record_type = OutOfMemory
+
+    def __init__(self, times: "TimedResults", not_measured: Counter[str]) -> None:
+        super().__init__()
+        self._times = times
+        self._not_measured = not_measured
+
+    @property
+    def table(self) -> Table:
+        """The table of times, in which it stands without one."""
+        return results_table
+
+    def add(self, record: OutOfMemory) -> None:
+        """Note it at once; what the measurement had taken that ran out is no result."""
+        is_new = self._note(record)
+        if not record.recorded or record.round > 1:
+            # What a later round had no room for was measured in the first.
+            return
+        if is_new:
+            self._not_measured["out of memory"] += 1
+        self._times.forget_partial(record.test_id, record.name)
+
+    def _note(self, record: OutOfMemory) -> bool:
+        """Keep a record, and return whether it is new; a rerun or a later round cannot shake off a red one."""
+        row = memory_row(record, verdict=record.word)
+        for index, known in enumerate(self.rows):
+            if (known.test, _lost(known).name) == (row.test, record.name):
+                self.rows[index] = known if self.fails(known) else row
+                return False
+        self.rows.append(row)
+        return True
+
+    def start(self, test_id: str) -> None:
+        """Forget what merely failed an earlier attempt of a test."""
+        self.rows = [row for row in self.rows if row.test != test_id or _lost(row).recorded]
+
+    def name_end(self, test_id: str, word: str) -> None:
+        """Leave the word as it is: memory ran out, however the test ended."""
+
+    def fails(self, row: Row) -> bool:
+        """Return whether the baseline has a result that there is none of now."""
+        return _lost(row).red
+
+    def verdicts(self, test_id: str) -> list[str]:
+        """Return what happened to a test, and what that means."""
+        return [word for record in self._records(test_id) for word in record.words]
+
+    def words(self, test_id: str) -> list[str]:
+        """Return how much a test asked for, behind PASSED."""
+        return [status_word(record) for record in self._records(test_id)]
+
+    def message(self, row: Row, where: str, causes: Sequence[str]) -> str:  # noqa: ARG002
+        """Return which results of the baseline there are none of now."""
+        return failure_message(_lost(row), where)
+
+    def properties(self, test_id: str) -> list[tuple[str, str]]:
+        """Return the word and the sizes of a test as name and text."""
+        return out_of_memory_properties(self._records(test_id))
+
+    def notes(self) -> list[str]:
+        """Return each with its figures, where it happened, and where else it does."""
+        return out_of_memory_lines([_lost(row) for row in self.rows])
+
+    def _records(self, test_id: str) -> list[OutOfMemory]:
+        return [_lost(row) for row in self.of(test_id)]
+
+
+def _lost(row: Row) -> OutOfMemory:
+    assert row.lost is not None
+    return row.lost

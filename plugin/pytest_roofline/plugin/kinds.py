@@ -1,0 +1,192 @@
+"""Kinds of result: how each is judged, and what every door of a run shows of it; the session holds them in one list.
+
+Times, peak memory, compiled kernels and memory that ran out are kinds. A conftest.py adds one of its own by the hook
+`pytest_roofline_result_kinds`.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ..baselines.rows import exact_row
+from ..core.errors import BadInput
+from ..core.exact import ExactVerdict
+from ..core.rows import FAILED, Row
+from ..core.verdicts import Kind
+from ..report.exact import failure_message, properties, status_word, values_table
+
+if TYPE_CHECKING:
+    from ..baselines.comparators import Comparator
+    from ..baselines.run_files import RunWriter
+    from ..core.entries import Entry, ExactEntry
+    from .device_under_test import DeviceUnderTest
+    from .settings import Options
+
+# Rows, the width of the terminal and whether it has colours, as the text of a table.
+Table = Callable[[Sequence[Row], int, bool], str]
+# By verdict, its word in `--roofline-fail-on`.
+FAIL_ON_WORDS: dict[str, str] = {
+    Kind.REGRESSED: "regressed",
+    Kind.INVALID: "invalid",
+    Kind.NO_BASELINE: "no-baseline",
+    Kind.INCONCLUSIVE: "inconclusive",
+}
+
+
+class ResultKind:
+    """A kind of result with its results of one run: a row each; a later verdict, or a rerun, replaces the one before.
+
+    As it stands, a result is one figure with an exact verdict: a subclass names its `metric`, the test gives `add` an
+    `ExactVerdict`, and terminal, JUnit XML, run file, CSV and page show it. What is special about a kind overrides a
+    method.
+
+    Attributes:
+        metric: its key in rows and in JSON.
+        counted: its results in the line of counts: `12 measured`, `4 compiled`; empty where they are not counted.
+        record_type: the records of a run file that it takes in.
+        family: the baseline file of its entries, where that is not the hardware family's.
+    """
+
+    metric = ""
+    counted = ""
+    record_type: type = ExactVerdict
+    family = ""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        # By the identity of its key, which takes long to make, where a row stands.
+        self._places: dict[object, int] = {}
+        # By test, the records that wait for the end of its body.
+        self._pending: dict[str, list[Any]] = {}
+        self._fail_on: Collection[str] = ()
+
+    @property
+    def table(self) -> Table:
+        """The table of its rows; kinds with the same table share one."""
+        return values_table
+
+    def open(self, under_test: "DeviceUnderTest", options: "Options") -> None:  # noqa: ARG002
+        """Read what to compare with, once the device is open."""
+        self._fail_on = options.fail_on
+
+    def start(self, test_id: str) -> None:
+        """Forget, as a test or a rerun of it begins, what says nothing of this attempt."""
+
+    def add(self, record: Any) -> None:
+        """Take in a result of a test; its row follows when the test's body has ended.
+
+        Raises:
+            BadInput: the record is of another kind.
+        """
+        if isinstance(record, ExactVerdict) and record.metric != self.metric:
+            raise BadInput(f"a result of {self.metric!r} has the metric {record.metric!r}")
+        self._pending.setdefault(record.test_id, []).append(record)
+
+    def judge(self, test_id: str) -> None:
+        """Make the rows of all results of a test, whose body has ended well."""
+        for record in self._pending.pop(test_id, []):
+            self._put(exact_row(record))
+
+    def abandon(self, test_id: str | None = None, word: str = FAILED) -> None:
+        """Keep the results of a test that did not end well without a verdict; of all tests where none is named."""
+        for name in [test_id] if test_id is not None else list(self._pending):
+            for record in self._pending.pop(name, []):
+                self._keep_unjudged(record, word)
+
+    def _keep_unjudged(self, record: Any, word: str) -> None:
+        self._put(exact_row(record, verdict=word, reason="", exact=None))
+
+    def name_end(self, test_id: str, word: str) -> None:
+        """Name how a test without verdicts ended, once that is known: SKIPPED, XFAIL."""
+        for index, row in enumerate(self.rows):
+            if row.test == test_id and _verdict_of(row) is None:
+                self.rows[index] = replace(row, verdict=word)
+
+    def retract(self, test_id: str) -> None:
+        """Take back the verdicts of a test that failed for itself after all."""
+        for row in self.of(test_id):
+            if row.exact is not None:
+                self._put(replace(row, verdict=FAILED, reason="", exact=None))
+
+    def settle(self, open_ids: set[str]) -> None:
+        """Hold all verdicts of the run against each other; only those of `open_ids` may change."""
+
+    def write_verdicts(self, writer: "RunWriter") -> None:
+        """Put the verdicts into the run file."""
+        for verdict in filter(None, map(_verdict_of, self.rows)):
+            writer.write(verdict)
+
+    def of(self, test_id: str) -> list[Row]:
+        """Return the rows of a test so far."""
+        return [row for row in self.rows if row.test == test_id]
+
+    def fails(self, row: Row) -> bool:
+        """Return whether the verdict of a row turns its test red."""
+        return row.exact is not None and FAIL_ON_WORDS.get(row.exact.verdict) in self._fail_on
+
+    def reds(self, test_id: str) -> list[Row]:
+        """Return the rows that turn a test red."""
+        return [row for row in self.of(test_id) if self.fails(row)]
+
+    def may_change(self, test_id: str) -> bool:  # noqa: ARG002
+        """Return whether a further round, or another test, may change a verdict of a test."""
+        return False
+
+    def is_final(self, row: Row) -> bool:  # noqa: ARG002
+        """Return whether a red row stays red, whatever a further round finds."""
+        return True
+
+    def verdicts(self, test_id: str) -> list[str]:
+        """Return the verdicts of a test, as its outcome in the run file lists them."""
+        return [row.verdict for row in self.of(test_id)]
+
+    def words(self, test_id: str) -> list[str]:
+        """Return the texts behind PASSED in a verbose run."""
+        return [status_word(row) for row in self.of(test_id)]
+
+    def message(self, row: Row, where: str, causes: Sequence[str]) -> str:  # noqa: ARG002
+        """Return why a row turns its test red, the difference first.
+
+        Args:
+            row: one of `reds`.
+            where: the run file; empty where it could not be saved.
+            causes: those for which the device is DEGRADED.
+        """
+        return failure_message(row, where)
+
+    def properties(self, test_id: str) -> list[tuple[str, str]]:
+        """Return the figures of a test as name and text, for JUnit XML and other reports."""
+        return properties(self.of(test_id))
+
+    def notes(self) -> list[str]:
+        """Return the lines below the tables that explain the results."""
+        return []
+
+    def against(self, comparator: "Comparator", benchmarks: Collection[str]) -> str:  # noqa: ARG002
+        """Return what its results are compared with, where that is not what times are: `kernels against a.json`."""
+        return ""
+
+    def missed(self, test_id: str, benchmark: str, parameters: Mapping[str, object]) -> list[str]:  # noqa: ARG002
+        """Return the labels that a baseline has of a test, and that the test has not given so far."""
+        return []
+
+    def missing(self, elsewhere: Collection[tuple[str, str]]) -> "list[Entry | ExactEntry]":  # noqa: ARG002
+        """Return the entries of the baseline that the run gave no result for.
+
+        Args:
+            elsewhere: tests, by benchmark and canonical parameters, that need another machine.
+        """
+        return []
+
+    def _put(self, row: Row) -> None:
+        place = self._places.setdefault(_identity(row), len(self.rows))
+        self.rows[place : place + 1] = [row]
+
+
+def _verdict_of(row: Row) -> Any:
+    return row.time_verdict or row.exact
+
+
+def _identity(row: Row) -> object:
+    key = row.resources.key if row.resources is not None else row.key
+    return key.identity if key is not None else (row.test, row.name)

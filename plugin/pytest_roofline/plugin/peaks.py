@@ -1,0 +1,47 @@
+"""Peak memory as a kind of result: it is judged with the time that it was taken beside, and shares its row."""
+
+from collections.abc import Sequence
+
+from ..core.rows import PEAK, Row
+from ..report.tables import results_table
+from ..report.words import peak_properties
+from .kinds import FAIL_ON_WORDS, ResultKind, Table
+from .timed import TimedResults
+
+
+class PeakMemory(ResultKind):
+    """The peaks of memory of a run: columns of the rows of its times, red where the peak is worse than the time."""
+
+    metric = PEAK
+
+    def __init__(self, times: TimedResults) -> None:
+        super().__init__()
+        self._times = times
+
+    @property
+    def table(self) -> Table:
+        """The table of times, of which peaks are columns."""
+        return results_table
+
+    def fails(self, row: Row) -> bool:
+        """Return whether a row whose word is that of its memory turns its test red."""
+        if row.time_verdict is None or not row.by_peak:
+            return False
+        words = {FAIL_ON_WORDS.get(verdict) for verdict in (row.verdict, row.time_verdict.kind)}
+        return not words.isdisjoint(self._fail_on)
+
+    def reds(self, test_id: str) -> list[Row]:
+        """Return the rows of a test's times that are red by their memory."""
+        return [row for row in self._times.of(test_id) if self.fails(row)]
+
+    def is_final(self, row: Row) -> bool:
+        """Return whether no further process is wanted for the time."""
+        return self._times.is_final(row)
+
+    def message(self, row: Row, where: str, causes: Sequence[str]) -> str:
+        """Return how much more memory a call held, and its time."""
+        return self._times.message(row, where, causes)
+
+    def properties(self, test_id: str) -> list[tuple[str, str]]:
+        """Return the peaks of a test as name and text."""
+        return peak_properties(self._times.of(test_id))

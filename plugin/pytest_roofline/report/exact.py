@@ -1,0 +1,61 @@
+"""Results of one figure with an exact verdict in words, such as those of a kind that a conftest.py adds."""
+
+from collections.abc import Sequence
+
+from ..core.rows import Row, badness
+from ..core.units import printable
+from ..core.verdicts import Kind
+from .tables import TextTable, render, styled
+from .words import baseline_text, difference_text, now_text
+
+
+def status_word(row: Row) -> str:
+    """Return the text behind PASSED in a verbose run: `12.5 J energy +0.0 %`."""
+    passed = row.exact is not None and row.verdict == Kind.PASSED
+    texts = now_text(row), row.metric, difference_text(row), "" if passed else row.verdict
+    return printable(" ".join(filter(None, texts)))
+
+
+def failure_message(row: Row, where: str) -> str:
+    """Return why a result is red, the difference first."""
+    before = baseline_text(row)
+    figures = f"({now_text(row)}{f', baseline {before}' if before else ''})"
+    first = " ".join(filter(None, (difference_text(row), row.metric, figures, row.verdict)))
+    remarks = row.exact.remarks if row.exact is not None else ()
+    details = f"Details: {where}" if where else "The run could not be saved"
+    reasons = "; ".join(filter(None, ("exact", row.reason, *remarks)))
+    return f"{printable(f'{row.label}: {first}; {reasons}')}\n  {details}."
+
+
+def properties(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """Return the figures of a test as name and text: `roofline.energy`, `roofline.energy.verdict`."""
+    pairs = []
+    for row in rows:
+        prefix = "roofline." + (f"{row.name}." if row.name else "") + f"{row.metric}"
+        figures = {"": row.value, ".baseline_value": row.baseline_value, ".change": row.change}
+        texts = {name: f"{value:.6g}" for name, value in figures.items() if value is not None}
+        texts[".verdict"] = row.verdict
+        pairs += [(printable(prefix + name), text) for name, text in texts.items()]
+    return pairs
+
+
+def values_table(rows: Sequence[Row], width: int, colour: bool) -> str:
+    """Return a table of results of one figure each, worst first."""
+    table = TextTable(
+        ("test", "left"),
+        ("metric", "left"),
+        ("value", "right"),
+        ("baseline", "right"),
+        ("diff", "right"),
+        ("verdict", "left"),
+    )
+    for row in sorted(rows, key=lambda row: badness(row.verdict, row.change)):
+        table.add_row(
+            printable(row.label),
+            printable(row.metric or ""),
+            printable(now_text(row)),
+            printable(baseline_text(row)),
+            difference_text(row),
+            styled(row.verdict),
+        )
+    return render(table, width, colour)
