@@ -63,6 +63,10 @@ class Comparator(ABC):
         """The work that was timed under this key; times of different work must not be compared."""
 
     @abstractmethod
+    def achieved(self, key: Key) -> tuple[tuple[str, ...], ...]:
+        """How the processes under this key were timed, as `Reference.achieved`; empty where it knows none."""
+
+    @abstractmethod
     def label(self, key: Key) -> str:
         """What it calls this key."""
 
@@ -158,6 +162,11 @@ class BaselineComparator(Comparator):
         """The work of the entry for `key`."""
         entry = self._entry(key)
         return None if entry is None else entry.work
+
+    def achieved(self, key: Key) -> tuple[tuple[str, ...], ...]:
+        """How the sessions of the entry for `key` were timed."""
+        entry = self._entry(key)
+        return _each_once(session.achieved for session in entry.sessions) if entry else ()
 
     def label(self, key: Key) -> str:
         """The label of the entry for `key`."""
@@ -263,6 +272,10 @@ class RunComparator(Comparator):
         """The work that the runs timed."""
         one = self.measurement(key)
         return None if one is None else one.work
+
+    def achieved(self, key: Key) -> tuple[tuple[str, ...], ...]:
+        """How the runs timed it."""
+        return _each_once(one.samples.achieved for one in self.measured(key))
 
     def label(self, key: Key) -> str:
         """What the runs call it."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ..baselines.comparators import find_reference
+from ..baselines.comparators import Comparator
 from ..core.errors import BadInput, DeviceError, NoRoom, RooflineError, WrongData
 from ..core.facts import DeviceFacts, HardwareKey
 from ..core.keys import Key
@@ -43,7 +43,9 @@ def measure(test: CurrentTest, request: Request) -> Measurement:
         request,
         instead=test.replacement(request.name, request.target.call),
         drill=session.options.drill,
-        graph=_graph_before(test, key, request.work) if device.traits.graphs else None,
+        graph=_graph_before(under_test.comparator, key, request.work)
+        if device.traits.graphs
+        else None,
         labels=tuple(profiled_labels(session)),
     )
     recorder = _Recorder(test, request, device, key)
@@ -116,15 +118,14 @@ class _Recorder(Observer):
         return record(self._test, self._request, measured, key, ceiling, invalid=invalid)
 
 
-def _graph_before(test: CurrentTest, key: Key, work: Work) -> bool | None:
+def _graph_before(comparator: Comparator, key: Key, work: Work) -> bool | None:
     """Whether what this is compared with was timed by a graph; None where nothing is known, or both were seen.
 
     A call about as long as the longest that a graph is taken of would else be timed now one way, now the other.
     """
-    reference, _ = find_reference(test.session.under_test.comparator, key, work)
-    seen = (
-        {"graph" in achieved for achieved in reference.achieved} if reference is not None else set()
-    )
+    if comparator.work(key) != work:
+        return None
+    seen = {"graph" in achieved for achieved in comparator.achieved(key)}
     return seen.pop() if len(seen) == 1 else None
 
 
