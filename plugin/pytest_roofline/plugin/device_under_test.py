@@ -52,7 +52,7 @@ class DeviceUnderTest:
     """The open device and what belongs to it; `gpu` is what the management library told before the first test.
 
     `held` tells whether this process has the device open itself, and not its ranks alone; `recorded` whether anything
-    was ever recorded on this hardware.
+    was ever recorded on this hardware. `triad` is the bandwidth of a CPU's memory, measured when it was opened.
     """
 
     device: "Device"
@@ -64,6 +64,7 @@ class DeviceUnderTest:
     gpu: Gpu | None = None
     held: bool = True
     recorded: bool = False
+    triad: Ceiling | None = None
     ceilings: dict[str, Ceiling | None] = field(default_factory=dict)
     _priors: dict[str, Prior] = field(default_factory=dict)
     _groups: dict[tuple[str, ...], "tuple[Device, HardwareKey]"] = field(default_factory=dict)
@@ -126,8 +127,8 @@ class DeviceUnderTest:
     ) -> Ceiling | None:
         """The roofline of a metric: the datasheet's, or where that has none, one that is measured once.
 
-        Of a CPU's traffic that is a triad, of FLOP/s in a type that the metric names a matrix product. Between several
-        devices, as `hardware` names them, it is that of the link.
+        Of a CPU's traffic that is the triad, of FLOP/s in a type that the metric names a matrix product. Between
+        several devices, as `hardware` names them, it is that of the link.
         """
         if hardware is not None and hardware.devices not in (None, 1):
             return link_ceiling(product_of(self.environment.device), hardware, metric)
@@ -135,7 +136,7 @@ class DeviceUnderTest:
         if found is not None:
             return at_generation(found, self.gpu) if found.metric == "payload_GBps" else found
         if kind == "traffic_GBps" and self.environment.device.type == "cpu":
-            return self._triad()
+            return self.triad
         # A device whose clock a script moves multiplies nothing.
         if kind == "TFLOPS" and self.environment.device.type != "fake":
             return self._product(metric)
@@ -151,7 +152,7 @@ class DeviceUnderTest:
             bounds = device_bounds(self.environment.device)
         else:
             cores = self.environment.host.usable_cores
-            triad = self._triad() if moved / seconds > SUSPECT_BYTES_PER_S * cores else None
+            triad = self.triad if moved / seconds > SUSPECT_BYTES_PER_S * cores else None
             suspect = work.flops / seconds > SUSPECT_FLOPS * cores
             products = [self._product(f"{name}_TFLOPS") for name in ("fp32", "bf16") if suspect]
             fastest = max(filter(None, products), key=lambda one: one.value, default=None)
@@ -162,14 +163,6 @@ class DeviceUnderTest:
         return next(
             filter(None, (beyond_belief(one, amount, seconds) for one, amount in amounts)), ""
         )
-
-    def _triad(self) -> Ceiling | None:
-        if "triad" not in self.ceilings:
-            from ..engine.ceiling import measure_triad
-
-            cache_bytes = self.environment.device.last_level_cache_bytes or 0
-            self.ceilings["triad"] = measure_triad(self.device, "cpu", cache_bytes)
-        return self.ceilings["triad"]
 
     def _product(self, metric: str) -> Ceiling | None:
         if metric in self.ceilings:
@@ -229,9 +222,27 @@ def open_device_under_test(
     _refuse_exclusive(gpu, held, planned)
     recorded = any(known.alone == hardware.alone for known in comparator.hardware())
     under_test = DeviceUnderTest(
-        device, environment, hardware, comparator, entries, max(1, comparisons), gpu, held, recorded
+        device,
+        environment,
+        hardware,
+        comparator,
+        entries,
+        max(1, comparisons),
+        gpu,
+        held,
+        recorded,
+        _triad(device, environment) if held and not over_ranks else None,
     )
     return under_test, warning or interpreted(device)
+
+
+def _triad(device: "Device", environment: Environment) -> Ceiling | None:
+    """Measure what the memory of a CPU gives, before a test takes some of it; None of any other device."""
+    if environment.device.type != "cpu":
+        return None
+    from ..engine.ceiling import measure_triad
+
+    return measure_triad(device, "cpu", environment.device.last_level_cache_bytes or 0)
 
 
 def _refuse_exclusive(gpu: Gpu | None, held: bool, planned: Mapping[str, Planned]) -> None:
