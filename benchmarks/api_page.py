@@ -50,10 +50,25 @@ SECTIONS = {
 }
 # Objects of these come from fixtures and measurements, so how they are made is nobody's concern.
 MADE_FOR_THE_READER = ("Distributed", "Figure", "Measurement", "Rank", "Resources", "Roofline")
-# What the plugin itself asks of objects that tests are given.
+# What the plugin itself asks of objects that tests are given, or that a conftest.py gives.
 FOR_THE_PLUGIN = {
     "Distributed": ("call", "members", "link", "size_of", "pool"),
     "Measurement": ("comparable",),
+    "ResultKind": (
+        *(
+            "abandon",
+            "against",
+            "is_final",
+            "may_change",
+            "missed",
+            "missing",
+            "name_end",
+            "of",
+            "open",
+            "reds",
+        ),
+        *("retract", "settle", "start", "verdicts", "write_verdicts"),
+    ),
 }
 HEADINGS = ("Args", "Returns", "Raises", "Attributes", "Yields")
 ENTRY = re.compile(r"(\*{0,2}\w+): (.*)")

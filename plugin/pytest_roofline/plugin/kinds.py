@@ -40,11 +40,9 @@ class ResultKind:
     `ExactVerdict`, and terminal, JUnit XML, run file, CSV and page show it. What is special about a kind overrides a
     method.
 
-    Attributes:
-        metric: its key in rows and in JSON.
-        counted: its results in the line of counts: `12 measured`, `4 compiled`; empty where they are not counted.
-        record_type: the records of a run file that it takes in.
-        family: the baseline file of its entries, where that is not the hardware family's.
+    `metric` is the key in rows and in JSON. `counted` names the results in the line of counts, as `12 measured`; empty
+    where they are not counted. `record_type` is the record of a run file that it takes in, and `family` the baseline
+    file of its entries, where that is not the hardware family's.
     """
 
     metric = ""

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from ..core.rows import PEAK, Row
-from ..report.tables import results_table
 from ..report.words import peak_properties
-from .kinds import FAIL_ON_WORDS, ResultKind, Table
+from .kinds import FAIL_ON_WORDS, ResultKind
 from .timed import TimedResults
 
 
@@ -17,11 +16,6 @@ class PeakMemory(ResultKind):
     def __init__(self, times: TimedResults) -> None:
         super().__init__()
         self._times = times
-
-    @property
-    def table(self) -> Table:
-        """The table of times, of which peaks are columns."""
-        return results_table
 
     def fails(self, row: Row) -> bool:
         """Return whether a row whose word is that of its memory turns its test red."""
