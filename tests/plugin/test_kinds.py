@@ -29,13 +29,6 @@ def pytest_roofline_result_kinds(config):
     return [ENERGY]
 
 
-def pytest_sessionfinish(session):
-    from pytest_roofline.plugin.session import session_key
-
-    kinds = session.config.stash[session_key].kinds
-    (HERE / "kinds.json").write_text(json.dumps([kind.metric for kind in kinds]))
-
-
 @pytest.fixture
 def energy(request, roofline):
     def spend(joules, baseline_joules, verdict, name=""):
@@ -54,6 +47,14 @@ def energy(request, roofline):
         )
 
     return spend
+"""
+# Writes the metrics of the run's kinds beside the tests.
+LISTING = """
+def pytest_sessionfinish(session):
+    from pytest_roofline.plugin.session import session_key
+
+    kinds = session.config.stash[session_key].kinds
+    (HERE / "kinds.json").write_text(json.dumps([kind.metric for kind in kinds]))
 """
 SUITE = """
 def test_calm(energy):
@@ -78,7 +79,7 @@ MESSAGE = (
 def metered(desk):
     """The desk after a saved run of the suite with every report, whose output is `metered.said`."""
     conftest = desk.path / "conftest.py"
-    conftest.write_text(conftest.read_text() + KIND)
+    conftest.write_text(conftest.read_text() + KIND + LISTING)
     desk.suite(SUITE)
     desk.said = desk.run(
         "-v", "--roofline-save=now", "--roofline-report=out", "--junitxml=junit.xml"
@@ -161,10 +162,29 @@ def test_the_run_file_alone_puts_it_into_run_json_csv_markdown_and_page(metered)
         assert ("12.5 J energy" in page, "10 J" in page, "the fan ran" in page) == (True,) * 3
 
 
-def test_a_result_of_another_metric_is_refused():
+@pytest.mark.parametrize(
+    ("metric", "verdict", "refusal"),
+    [
+        ("heat", "PASSED", "metric is 'heat'; expected 'energy'"),
+        ("energy", "FINE", "verdict is 'FINE'; expected one of PASSED, IMPROVED, REGRESSED"),
+    ],
+)
+def test_a_verdict_of_another_kind_or_with_another_word_is_refused(metric, verdict, refusal):
     class Energy(ResultKind):
         metric = "energy"
 
-    kind = Energy()
-    with pytest.raises(BadInput, match="a result of 'energy' has the metric 'heat'"):
-        kind.add(ExactVerdict("t", "t", "heat", "PASSED"))
+    with pytest.raises(BadInput, match=refusal):
+        Energy().add(ExactVerdict("t", "t", metric, verdict))
+
+
+@pytest.mark.parametrize("metric", ["time", ""])
+def test_a_kind_needs_a_metric_of_its_own(desk, metric):
+    conftest = desk.path / "conftest.py"
+    conftest.write_text(
+        conftest.read_text() + KIND.replace('metric = "energy"\n', f'metric = "{metric}"\n', 1)
+    )
+    desk.suite(SUITE)
+    result = desk.run()
+    expected = f"ERROR: Energy has metric '{metric}'; expected a name besides time, peak_bytes, kernel, memory"
+    result.stderr.fnmatch_lines([expected])
+    assert result.ret == pytest.ExitCode.USAGE_ERROR

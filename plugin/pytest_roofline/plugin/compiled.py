@@ -42,7 +42,7 @@ class CompiledKernels(ResultKind):
 
     def __init__(self) -> None:
         super().__init__()
-        self._known = ExactKnown({}, "")
+        self._baseline = ExactKnown({}, "")
         self._against_runs = False
 
     @property
@@ -55,9 +55,9 @@ class CompiledKernels(ResultKind):
         super().open(under_test, options)
         self._against_runs = bool(under_test.comparator.runs)
         if options.against:
-            self._known = known_by(under_test.comparator)
+            self._baseline = known_by(under_test.comparator)
         else:
-            self._known = known_in_baselines(BaselineFolders(options.baselines).resources())
+            self._baseline = known_in_baselines(BaselineFolders(options.baselines).resources())
 
     def judge(self, test_id: str) -> None:
         """Judge everything that a test compiled, but for what cannot run, which the test itself expected."""
@@ -69,7 +69,7 @@ class CompiledKernels(ResultKind):
 
     def _verdict_on(self, resources: Resources) -> ExactVerdict:
         kernel = KnownKernel(entry_of(resources, {}), "", resources.slack, resources.unread)
-        exact = judge_exact(kernel, *self._known.find(resources.key))
+        exact = judge_exact(kernel, *self._baseline.find(resources.key))
         return replace(exact, test_id=resources.test_id, label=resources.label)
 
     def _keep_unjudged(self, record: Resources, word: str) -> None:
@@ -93,14 +93,14 @@ class CompiledKernels(ResultKind):
 
     def against(self, comparator: "Comparator", benchmarks: Collection[str]) -> str:
         """Return the files of the exact entries, where the run has tests in them; one file may hold times as well."""
-        compiled = {kernel.entry.key.benchmark for kernel in self._known.kernels.values()}
-        apart = self._known.name != comparator.name and not compiled.isdisjoint(benchmarks)
-        return f"compiled kernels against {self._known.name}" if apart else ""
+        compiled = {kernel.entry.key.benchmark for kernel in self._baseline.kernels.values()}
+        apart = self._baseline.name != comparator.name and not compiled.isdisjoint(benchmarks)
+        return f"compiled kernels against {self._baseline.name}" if apart else ""
 
     def missed(self, test_id: str, benchmark: str, parameters: Mapping[str, object]) -> list[str]:
         """Return the kernels that the baseline has of a test, and that the test has not compiled so far."""
         compiled = {resources.key.identity for resources in self._pending.get(test_id, [])}
-        keys = self._known.of(benchmark, parameters)
+        keys = self._baseline.of(benchmark, parameters)
         return [key.label for key in keys if key.identity not in compiled]
 
     def missing(self, elsewhere: Collection[tuple[str, str]]) -> list[Entry | ExactEntry]:
@@ -121,6 +121,6 @@ class CompiledKernels(ResultKind):
         identities = {key.identity for key in compiled}
         return [
             kernel.entry
-            for identity, kernel in self._known.kernels.items()
+            for identity, kernel in self._baseline.kernels.items()
             if identity not in identities and not is_of_elsewhere(kernel.entry)
         ]

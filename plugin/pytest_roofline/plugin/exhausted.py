@@ -49,9 +49,9 @@ class Exhausted(ResultKind):
     def _note(self, record: OutOfMemory) -> bool:
         """Keep a record, and return whether it is new; a rerun or a later round cannot shake off a red one."""
         row = memory_row(record, verdict=record.word)
-        for index, known in enumerate(self.rows):
-            if (known.test, _lost(known).name) == (row.test, record.name):
-                self.rows[index] = known if self.fails(known) else row
+        for index, earlier in enumerate(self.rows):
+            if (earlier.test, _lost(earlier).name) == (row.test, record.name):
+                self.rows[index] = earlier if self.fails(earlier) else row
                 return False
         self.rows.append(row)
         return True

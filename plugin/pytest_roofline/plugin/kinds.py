@@ -31,6 +31,11 @@ FAIL_ON_WORDS: dict[str, str] = {
     Kind.NO_BASELINE: "no-baseline",
     Kind.INCONCLUSIVE: "inconclusive",
 }
+# The words of an exact verdict.
+EXACT_WORDS = tuple(
+    kind.value
+    for kind in (Kind.PASSED, Kind.IMPROVED, Kind.REGRESSED, Kind.INVALID, Kind.NO_BASELINE)
+)
 
 
 class ResultKind:
@@ -74,11 +79,20 @@ class ResultKind:
         """Take in a result of a test; its row follows when the test's body has ended.
 
         Raises:
-            BadInput: the record is of another kind.
+            BadInput: an exact verdict of another kind, or with a word that is no verdict.
         """
-        if isinstance(record, ExactVerdict) and record.metric != self.metric:
-            raise BadInput(f"a result of {self.metric!r} has the metric {record.metric!r}")
+        if isinstance(record, ExactVerdict):
+            self._check(record)
         self._pending.setdefault(record.test_id, []).append(record)
+
+    def _check(self, record: ExactVerdict) -> None:
+        if record.metric != self.metric:
+            raise BadInput(
+                f"metric is {record.metric!r}; expected {self.metric!r}, as the kind has"
+            )
+        if record.verdict not in EXACT_WORDS:
+            expected = ", ".join(EXACT_WORDS)
+            raise BadInput(f"verdict is {record.verdict!r}; expected one of {expected}")
 
     def judge(self, test_id: str) -> None:
         """Make the rows of all results of a test, whose body has ended well."""
@@ -92,7 +106,8 @@ class ResultKind:
                 self._keep_unjudged(record, word)
 
     def _keep_unjudged(self, record: Any, word: str) -> None:
-        self._put(exact_row(record, verdict=word, reason="", exact=None))
+        # Without its verdict, so that nothing takes it for one.
+        self._put(replace(exact_row(record, verdict=word), exact=None))
 
     def name_end(self, test_id: str, word: str) -> None:
         """Name how a test without verdicts ended, once that is known: SKIPPED, XFAIL."""

@@ -4,6 +4,7 @@ import os
 import sys
 import uuid
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -61,7 +62,7 @@ class RooflineSession:
             Exhausted(self.timed, self.not_measured),
         ]
         for kinds in config.hook.pytest_roofline_result_kinds(config=config):
-            self.kinds += kinds
+            self._add_kinds(kinds)
         self.noted = Noted()
         self.reports = Reports(options, speaks=self.round is None)
         self.warning = ""
@@ -79,6 +80,15 @@ class RooflineSession:
         self._under_test: DeviceUnderTest | None = None
         self._closed = False
         self._calibrated = False
+
+    def _add_kinds(self, kinds: Iterable[ResultKind]) -> None:
+        for kind in kinds:
+            metrics = [other.metric for other in self.kinds]
+            if not kind.metric or kind.metric in metrics:
+                raise pytest.UsageError(
+                    f"{type(kind).__name__} has metric {kind.metric!r}; expected a name besides {', '.join(metrics)}"
+                )
+            self.kinds.append(kind)
 
     @property
     def under_test(self) -> DeviceUnderTest:
