@@ -39,6 +39,7 @@ def added(machine):
 
 
 FOUND = {
+    "no torch": ({"torch_devices": None}, "limit", "torch", "torch is not installed"),
     "torch for the CPU": ({"torch_devices": 0}, "limit", "torch", "/dev/nvidiactl"),
     "no management library": ({"libraries": ()}, "unknown", "management library", "NVML"),
     "a management library that says why": (
@@ -121,7 +122,6 @@ FINE = {
     "no /dev/shm": {"shm_bytes": None},
     "memlock just large enough": {"memlock_bytes": 64 * MIB},
     "memlock without limit": {"memlock_bytes": None, "memlock_known": True},
-    "torch not asked": {"torch_devices": None},
     "several accelerators": {"torch_devices": 8},
 }
 
@@ -141,7 +141,7 @@ def test_a_good_node_has_no_findings_and_what_no_accelerator_needs_limits_nothin
         {},
         {"memlock_bytes": 0},
         {"memlock_known": False},
-        {"torch_devices": None, "libraries": ()},
+        {"libraries": ()},
     ):
         assert diagnose(replace(CPU_NODE, **facts)) == [], facts
     assert [("unknown", "time slicing")] == [

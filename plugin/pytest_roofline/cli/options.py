@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ..core.errors import CannotStore, RooflineError
+from ..core.errors import NO_TORCH, CannotStore, RooflineError
 from ..core.units import printable, without_commands
 from ..core.writing import json_text
 
@@ -29,8 +29,6 @@ SECTIONS = {
     "Look at the machine": ("doctor", "selftest", "hardware"),
     "Share": ("export", "import"),
 }
-# As pyproject.toml asks for it. What reads files works without, what looks at a device does not.
-TORCH = "torch>=2.10"
 # Where the output is no terminal, so that two runs of a command can be compared.
 WIDTH = 80
 # Of things that are left out, so many are named under each reason.
@@ -157,7 +155,7 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError):
         if error.name != "torch":
             raise error
-        return f"torch is not installed; expected {TORCH}: pip install '{TORCH}'"
+        return NO_TORCH
     if isinstance(error, OSError):
         # What fails without a name is a stream, mostly standard output.
         where = "" if error.filename is None else f"{error.filename}: "

@@ -8,6 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
+# What to type where a command or a test measures without torch.
+NO_TORCH = (
+    "torch is not installed, and measuring needs it; expected a vendor's build or PyPI's; "
+    "for PyPI's type: pip install 'pytest-roofline[torch]'"
+)
+
 
 class RooflineError(Exception):
     """Base of everything that pytest-roofline raises on purpose."""

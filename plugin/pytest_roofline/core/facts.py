@@ -237,7 +237,7 @@ class Machine:
 
     Args:
         gpus: every GPU that a management library knows, visible to torch or not.
-        torch_devices: how many accelerators torch can use; None where torch was not asked.
+        torch_devices: how many accelerators torch can use; None where torch is not installed.
         accelerator_nodes: device files that an accelerator's driver left.
         no_peers: pairs of GPUs without access to each other's memory; None is unknown.
         memlock_bytes: how much memory may be locked; None is unknown or without limit: see `memlock_known`.

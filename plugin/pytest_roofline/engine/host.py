@@ -229,11 +229,18 @@ def numbers_of(ranges: str) -> set[int]:
     return found
 
 
+def _torch_threads() -> int | None:
+    """Return on how many threads torch computes; None where it is not installed."""
+    try:
+        import torch
+    except ModuleNotFoundError:
+        return None
+    return torch.get_num_threads()
+
+
 @functools.cache
 def host_facts() -> HostFacts:
     """The host as this process sees it; read once."""
-    import torch
-
     nodes = len(list((ROOT / "sys/devices/system/node").glob("node[0-9]*")))
     limit = cgroup_memory_bytes()
     return HostFacts(
@@ -244,7 +251,7 @@ def host_facts() -> HostFacts:
         memory_bytes=memory_bytes(),
         usable_memory_bytes=min(memory_bytes(), limit or _UNLIMITED),
         kernel=platform.release(),
-        threads=torch.get_num_threads(),
+        threads=_torch_threads(),
         numa_nodes=nodes or None,
         cgroup_cpus=cgroup_cpus(),
         cgroup_memory_bytes=limit,

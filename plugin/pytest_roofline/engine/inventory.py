@@ -12,8 +12,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-
 from ..core.facts import Machine
 from .devices import amd, nvidia
 from .devices.cpu import Neighbours
@@ -42,7 +40,7 @@ def take_stock(watch_s: float = 0.0) -> Machine:
     return Machine(
         host=host_facts(),
         gpus=tuple(gpu for gpus in known.values() for gpu in gpus or ()),
-        torch_devices=torch.accelerator.device_count(),
+        torch_devices=_torch_devices(),
         accelerator_nodes=tuple(str(node) for node in ACCELERATOR_NODES if node.exists()),
         libraries=tuple(name for name, gpus in known.items() if gpus is not None),
         silent=tuple(why for why in (nvidia.silent(), amd.silent()) if why),
@@ -57,9 +55,22 @@ def take_stock(watch_s: float = 0.0) -> Machine:
     )
 
 
+def _torch_devices() -> int | None:
+    """Return how many accelerators torch can use; None where torch is not installed."""
+    try:
+        import torch
+    except ModuleNotFoundError:
+        return None
+    return torch.accelerator.device_count()
+
+
 def _no_peers() -> tuple[tuple[int, int], ...] | None:
     """Pairs of CUDA or ROCm devices that cannot reach each other's memory."""
-    if torch.accelerator.device_count() < 2 or not torch.cuda.is_available():
+    if (_torch_devices() or 0) < 2:
+        return None
+    import torch
+
+    if not torch.cuda.is_available():
         return None
     pairs = combinations(range(torch.cuda.device_count()), 2)
     return tuple(pair for pair in pairs if not torch.cuda.can_device_access_peer(*pair))
@@ -106,6 +117,8 @@ STAGED, UNKNOWN = Link("staged"), Link("unknown")
 
 def between(first: int, second: int) -> Link:
     """The way between two GPUs, by their indices in torch."""
+    import torch
+
     if not (
         torch.cuda.can_device_access_peer(first, second)
         and torch.cuda.can_device_access_peer(second, first)

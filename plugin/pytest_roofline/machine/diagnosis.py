@@ -29,6 +29,14 @@ def diagnose(machine: Machine) -> list[Finding]:
 
 
 def _accelerators(machine: Machine) -> Iterator[Finding]:
+    if machine.torch_devices is None:
+        yield Finding(
+            "limit",
+            "torch",
+            "torch is not installed",
+            "nothing can be measured here",
+            "pip install 'pytest-roofline[torch]' brings PyPI's; for a vendor's build use its own Python",
+        )
     if machine.accelerator_nodes and machine.torch_devices == 0:
         yield Finding(
             "limit",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ..core.errors import NO_TORCH
 from .command_line import is_configured
 from .ending import GateOfCommand, ended_key
 from .hooks import Hooks
@@ -121,7 +122,10 @@ def pytest_collection_modifyitems(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say why tests were skipped that a worker of xdist would not measure; pytest itself tells it under -rs alone."""
+    """Say what pytest does not: why a worker of xdist skips what measures, and what to type where torch lacks."""
+    rootpath = terminalreporter.config.rootpath
+    if any(_lacks_torch(report, rootpath) for report in terminalreporter.getreports("error")):
+        terminalreporter.write_line(f"roofline: {NO_TORCH}")
     refused = [
         report
         for report in terminalreporter.getreports("skipped")
@@ -131,6 +135,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(
             f"roofline: {len(refused)} skipped that measure: {SIDE_BY_SIDE}"
         )
+
+
+def _lacks_torch(report: pytest.CollectReport | pytest.TestReport, rootpath: Path) -> bool:
+    """Return whether a file of tests that names our fixture imports torch, which is not installed."""
+    path = rootpath / report.fspath
+    return (
+        "No module named 'torch" in report.longreprtext
+        and path.is_file()
+        and FIXTURE in path.read_text(encoding="utf-8", errors="replace")
+    )
 
 
 def _concerned(item: pytest.Item) -> bool:

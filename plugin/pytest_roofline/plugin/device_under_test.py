@@ -180,9 +180,12 @@ def open_device_under_test(
     config: pytest.Config, options: Options, planned: Mapping[str, Planned]
 ) -> tuple[DeviceUnderTest, str]:
     """The open device of a run and what belongs to it, and a warning about it."""
-    from ..engine.devices import open_device
+    from ..engine.devices import open_device, require_torch
     from ..engine.host import gather, interpreted, unused_accelerator
     from ..engine.identity import identified
+
+    require_torch()
+    # Only behind that, since it imports torch.
     from ..ranks.facts import SeenDevice
 
     # Until this configuration ends, so that a run inside this process, or after it, starts from what ships.

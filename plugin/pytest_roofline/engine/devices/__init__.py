@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
-from ...core.errors import BadInput
+from ...core.errors import NO_TORCH, BadInput, DeviceError
 from .base import Allocated, Counters, Device, Stamp, Traits
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ __all__ = [
     "Traits",
     "check_device_name",
     "open_device",
+    "require_torch",
     "torch_device",
 ]
 
@@ -32,8 +33,19 @@ def check_device_name(name: str, option: str = OPTION) -> str:
     return name
 
 
+def require_torch() -> None:
+    """Raise DeviceError, which says what to type, where torch is not installed."""
+    try:
+        import torch  # noqa: F401
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise DeviceError(NO_TORCH) from None
+
+
 def open_device(name: str | None, option: str = OPTION) -> Device:
     """The device that the user asked for, or the best that there is: CUDA or ROCm, XPU, MPS, then the CPU."""
+    require_torch()
     wanted = check_device_name(name, option) if name else _best()
     kind, _, index = wanted.partition(":")
     # Each kind is imported only when opened: a torch without it may lack the whole module.
