@@ -15,7 +15,6 @@ from .conftest import (
     REPORT,
     SHIPPED,
     SOME_REGRESSED,
-    WANTED,
     Checkout,
     files,
     runs,
@@ -115,10 +114,8 @@ def test_the_file_obeys_the_published_schema_and_no_two_jobs_share_the_gpu():
     assert all("ROOFLINE_MACHINES" in variables for variables in VARIABLES.values())
 
 
-def test_torch_and_triton_of_the_machine_are_pinned_while_installing(jobs):
-    command, *constraints = jobs.checkout.log.read_text().splitlines()[: 1 + len(WANTED)]
-    assert command == f"-m pip install --constraint .venv/installed.txt {PACKAGE}"
-    assert WANTED == constraints
+def test_only_the_package_is_installed(jobs):
+    assert {f"-m pip install {PACKAGE}"} == set(jobs.checkout.log.read_text().splitlines())
 
 
 def test_without_a_package_or_torch_it_stops_with_a_sentence_and_installs_nothing(checkout):
@@ -129,7 +126,7 @@ def test_without_a_package_or_torch_it_stops_with_a_sentence_and_installs_nothin
     for environ, said in [
         ({"ROOFLINE_PACKAGE": shipped}, wanted.format(shipped)),
         ({"ROOFLINE_PACKAGE": "pytest-roofline==0.1.0"}, wanted.format("pytest-roofline==0.1.0")),
-        ({"STANDIN_INSTALLED": "numpy==2.2.0\n"}, "the python3 of this runner has no torch\n"),
+        ({"STANDIN_NO_TORCH": "1"}, "the python3 of this runner has no torch\n"),
     ]:
         base = (
             checkout.environment()

@@ -12,9 +12,8 @@ from hatchling.build import build_editable
 
 from .conftest import PLAIN, ROOT, build, stand_in
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 # As pip sees a ROCm container: versions with a local part, and a triton under another distribution name.
-VENDOR = {"torch": "2.10.0+rocm7.1", "pytorch-triton-rocm": "3.6.0"}
+VENDOR = {"torch": "2.9.1+rocm6.4", "pytorch-triton-rocm": "3.6.0"}
 # What an index would offer: newer, and wrong for this machine.
 TEMPTATIONS = {"torch": "99.0", "triton": "99.0"}
 
@@ -80,26 +79,26 @@ def test_editable_install_exposes_the_two_source_roots(tmp_path, monkeypatch):
     assert {str(ROOT / "plugin"), str(ROOT / "kernels")} == set(paths)
 
 
-def test_wheel_declares_no_upper_bound_on_torch_and_no_triton_and_its_lowest_versions_are_tried(
-    needs,
-):
-    assert [need for need in needs if need.startswith(("torch", "triton"))] == ["torch>=2.10"]
+def test_wheel_declares_neither_torch_nor_triton_and_its_lowest_versions_are_tried(needs):
+    assert [need for need in needs if "torch" in need or "triton" in need] == []
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = ("docs", "mpi", "report", "test", "triton")
+    extras = ("docs", "mpi", "report", "test", "torch", "triton")
     asked = project["dependencies"] + [
-        need for extra in extras for need in project["optional-dependencies"][extra]
+        need
+        for extra in extras
+        for need in project["optional-dependencies"][extra]
+        if need != "pytest-roofline[torch]"
     ]
     lowest = dict(re.fullmatch(r"([\w-]+)>=([\w.]+)(?:;.*)?", need).groups() for need in asked)
     text = (ROOT / "constraints-oldest.txt").read_text(encoding="utf-8")
     assert lowest == dict(re.findall(r"^([\w-]+)==(\S+)$", text, re.MULTILINE))
 
 
-def installed_over(torch, command, wheel, needs, folder):
-    """pip's answer to a shell command where a vendor's torch and triton are, and which of them are there after it."""
-    vendor = VENDOR | {"torch": torch}
+def installed_over(vendor, wheel, needs, folder):
+    """pip's answer where a vendor's torch and triton are, and which of them are there after it."""
     shelf = folder / "shelf"
     shelf.mkdir()
-    ordinary = {re.match(r"[\w-]+", need)[0] for need in needs} - {"torch"}
+    ordinary = {re.match(r"[\w-]+", need)[0] for need in needs}
     for name, version in [
         *vendor.items(),
         *TEMPTATIONS.items(),
@@ -120,9 +119,8 @@ def installed_over(torch, command, wheel, needs, folder):
         capture_output=True,
         env=environ,
     )
-    script = f"{command.removesuffix('.')}{wheel}"
     done = subprocess.run(
-        ["bash", "-c", script], cwd=folder, capture_output=True, text=True, env=environ
+        [programs / "pip", "install", wheel], capture_output=True, text=True, env=environ
     )
     tell = "import torch, triton; print(*torch.made_for, *triton.made_for)"
     told = subprocess.run(
@@ -131,17 +129,7 @@ def installed_over(torch, command, wheel, needs, folder):
     return done, told.stdout.split()
 
 
-def test_installing_leaves_a_vendor_torch_and_triton_untouched(wheel, needs, tmp_path):
-    torch = "2.11.0a0+eb65b36914.nv26.02"
-    done, after = installed_over(torch, "pip install .", wheel, needs, tmp_path)
+def test_installing_leaves_a_vendor_torch_and_triton_untouched_however_old(wheel, needs, tmp_path):
+    done, after = installed_over(VENDOR, wheel, needs, tmp_path)
     assert done.returncode == 0, done.stderr
-    assert after == ["torch", torch, "pytorch-triton-rocm", "3.6.0"]
-
-
-def test_the_readmes_command_refuses_a_torch_that_is_too_old_and_leaves_it(wheel, needs, tmp_path):
-    torch = "2.9.1+rocm6.4"
-    (command,) = re.findall(r"^(pip list .*pip install \S+ \S+ \.) &&", README, re.MULTILINE)
-    done, after = installed_over(torch, command, wheel, needs, tmp_path)
-    assert done.returncode == 1
-    assert re.search(r"pytest-roofline .* depends on torch>=2\.10", done.stdout)
-    assert after == ["torch", torch, "pytorch-triton-rocm", "3.6.0"]
+    assert after == [word for pair in VENDOR.items() for word in pair]
