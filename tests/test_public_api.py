@@ -86,3 +86,13 @@ def test_a_docstring_becomes_prose_and_lists(program):
         "### `told`", "`told(one, *, two=None)`", "Says it.", "More of it.", "The end of it.", "Args:",
         "- `one`: the first, over two lines.", "- `two`: the second.", "Raises: `BadInput`: never.",
     ]  # fmt: skip
+
+
+def test_what_is_a_fixture_and_no_name_of_the_package_says_what_to_write():
+    for source in (
+        "from pytest_roofline import roofline",
+        "from pytest_roofline import measure",
+        "import pytest_roofline as roofline; roofline.measure",
+    ):
+        with pytest.raises(ImportError, match=r"expected the fixture.*def test_copy\(roofline\): "):
+            exec(source, {})

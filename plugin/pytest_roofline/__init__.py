@@ -88,6 +88,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("measure", "roofline"):
+        # An AttributeError would be replaced by `from pytest_roofline import …`, and its text lost.
+        raise ImportError(
+            f"pytest_roofline has no {name}; expected the fixture, as an argument of a test: "
+            "def test_copy(roofline): roofline.measure(fn, *args)"
+        )
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
