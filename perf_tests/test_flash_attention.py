@@ -92,7 +92,7 @@ def _measure(roofline, run, case, passes, flops, metric, factor=FACTOR, **more):
         pytest.skip(str(error))
     return roofline.measure(
         call,
-        args=(case,),
+        case,
         work=Work(**flops),
         metric=metric,
         verify=lambda case: right(case, passes=passes, factor=factor),

@@ -365,7 +365,7 @@ REMEMBERS = (
     "    return known[key]\n\n\n"
     "def test_it(roofline, fake):\n"
     "    first = X.clone()\n"
-    "    roofline.measure(fn, args=(X, fake), work=WORK{more})\n"
+    "    roofline.measure(fn, X, fake, work=WORK{more})\n"
     "    assert torch.equal(X, first) or {changed}\n"
 )
 

@@ -47,9 +47,9 @@ def refused_as_baseline(suite, why, name=None):
 
 # Each holds by itself; the cache has 4000 bytes, so that a rotation takes nine sets.
 HOLDS_TRUE = {
-    "a list of arguments is several": (
+    "what stands behind the function are its arguments": (
         "seen = set()",
-        "roofline.measure(lambda *a: seen.add(a) or fake.work(1e-3), work=WORK, args=[1, 2])",
+        "roofline.measure(lambda *a: seen.add(a) or fake.work(1e-3), 1, 2, work=WORK)",
         "assert seen == {(1, 2)}",
     ),
     "verify comes after the last call and that of the peak": (
@@ -146,7 +146,7 @@ BAD = {
     "metric without work": ("", "fn, metric='TFLOPS'", "metric is 'TFLOPS', but work has none *: None"),
     "zero work": ("", "fn, work=Work()", "Work is zero throughout; expected at least one of *"),
     "negative work": ("", "fn, work=Work(read_bytes=-1)", "Work.read_bytes is -1; expected zero or more*"),
-    "both arguments": ("", "fn, work=WORK, args=(), make_args=tuple", "both args and make_args were given; *"),
+    "both arguments": ("", "fn, 1, work=WORK, make_args=tuple", "both args and make_args were given; *"),
     "rotation without a maker": ("", "fn, work=WORK, cache='rotate'", "cache='rotate' needs make_args, *"),
     "cache": ("", "fn, work=WORK, cache='hot'", "cache is 'hot'; expected one of warm, rotate, flush"),
     "timing": ("", "fn, work=WORK, timing='cpu'", "timing is 'cpu'; expected one of device, wall"),

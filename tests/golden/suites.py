@@ -112,7 +112,7 @@ def test_first_calls(roofline, fake):
 
 def test_memory(roofline):
     model, x = nn.Sequential(nn.Linear(8, 16, bias=False), nn.GELU()), torch.ones(64, 8)
-    roofline.memory(model, args=(x,), model=model)
+    roofline.memory(model, x, model=model)
 
 @pytest.mark.parametrize("size_bytes", [2**20, 2**23, 2**26, 2**29, 2**32])
 def test_curve(roofline, busy, size_bytes):

@@ -74,7 +74,7 @@ def test_one(roofline, busy):
     def fn(source, target):
         target[0] = source[0]
         busy(1e-3)
-    roofline.measure(fn, work=Work(read_bytes=10**9), args=([7], [0]), verify=lambda source, target: target == [7])
+    roofline.measure(fn, [7], [0], work=Work(read_bytes=10**9), verify=lambda source, target: target == [7])
 def test_raises(roofline): roofline.measure(lambda: 1 / 0, work=Work(read_bytes=10**9))
 """)
     result = desk.run("--roofline-drill=10%", "--roofline-save=it")

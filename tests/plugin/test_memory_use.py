@@ -22,7 +22,7 @@ from pytest_roofline import Work
 def test_step(roofline, busy):
     roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
     model, x = nn.Sequential(nn.Linear(8, 16, bias=False), nn.GELU()), torch.ones(64, 8)
-    use = roofline.memory(model, args=(x,), model=model)
+    use = roofline.memory(model, x, model=model)
     assert use.phase == "forward"
     assert use.categories == {"activations": 2 * 64 * 16 * 4, "other": x.nbytes, "parameters": 8 * 16 * 4}
     roofline.memory(lambda x: x + 1, make_args=lambda: (x,), name="sum")
@@ -42,7 +42,7 @@ def test_no_name(roofline):
     roofline.memory(lambda: 3, name=7)
 
 def test_both(roofline):
-    roofline.memory(lambda: 3, args=(), make_args=lambda: ())
+    roofline.memory(lambda: 3, 4, make_args=lambda: ())
 """
 SENTENCES = (
     "this test has two memory uses under no name; give each a name of its own",

@@ -109,6 +109,13 @@ def test_what_is_measured_in_teardown_is_judged_or_refused(desk):
     assert desk.run("--roofline-require-baseline").ret == 1
 
 
+def test_a_call_of_the_fixture_says_what_to_write(desk):
+    desk.suite("def test_one(roofline): roofline(lambda: None)\n")
+    result = desk.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*the fixture roofline was called*roofline.measure(fn, [*]args)*"])
+
+
 def test_a_measure_that_cannot_work_says_so_in_its_test(desk):
     cases = [
         ("lambda: None, work=7", "work is 7; expected Work"),
@@ -121,7 +128,8 @@ def test_a_measure_that_cannot_work_says_so_in_its_test(desk):
         ("lambda: None, work=WORK, timing='sundial'", "timing is 'sundial'"),
         ("lambda: None, work=WORK, budget=0", "budget is 0"),
         ("lambda: None, work=WORK, tolerance=-1", "tolerance is -1"),
-        ("lambda: None, work=WORK, args=(), make_args=tuple", "expected one of them"),
+        ("lambda: None, 1, work=WORK, make_args=tuple", "expected one of them"),
+        ("lambda: None, WORK", "expected work=Work"),
         ("lambda: None, work=WORK, cache='rotate'", "make_args"),
         ("lambda: 1 / 0, work=WORK", "ZeroDivisionError"),
     ]

@@ -61,6 +61,10 @@ class Timed:
             raise BadInput("both args and make_args were given; expected one of them")
         if self.args is not None and not isinstance(self.args, tuple | list):
             raise BadInput(f"args is a {type(self.args).__name__}; expected a tuple of arguments")
+        if any(isinstance(argument, Work) for argument in self.args or ()):
+            raise BadInput(
+                "a Work stands among the arguments of the function; expected work=Work(…)"
+            )
         if self.refill is not None and self.verify is None:
             raise BadInput(
                 "Timed has refill and no verify; expected verify, which looks at what was refilled"

@@ -127,8 +127,7 @@ class Findings:
     def memory(
         self,
         fn: Callable[..., object],
-        *,
-        args: tuple[object, ...] | list[object] | None = None,
+        *args: object,
         make_args: Callable[[], object] | None = None,
         model: "torch.nn.Module | None" = None,
         optimizer: "torch.optim.Optimizer | None" = None,
@@ -161,7 +160,8 @@ class Findings:
         test = self._test
         if not callable(fn):
             raise BadInput(f"memory was given {fn!r}; expected a function to call")
-        timed, called = Timed(fn, make_args=make_args, args=args), test.fresh("memory use", name)
+        timed = Timed(fn, make_args=make_args, args=args or None)
+        called = test.fresh("memory use", name)
         device = test.session.under_test.device
         arguments: list[object] = []
         call = FollowedCall(fn, arguments, model, optimizer)

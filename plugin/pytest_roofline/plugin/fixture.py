@@ -1,11 +1,11 @@
 """The `roofline` fixture: what a test calls to measure something."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from ..core.errors import refuse_wide
+from ..core.errors import BadInput, refuse_wide
 from ..core.keys import JOB_METRIC, RANK_TIMINGS, TIMINGS, Cache, Timing
 from ..core.records import Measurement
 from ..core.units import format_amount
@@ -39,12 +39,18 @@ class Roofline(Findings):
 
         return torch_device(self._test.session.under_test.device)
 
+    def __call__(self, *_args: object, **_keywords: object) -> NoReturn:
+        """Refuse to be called, as the fixture of pytest-benchmark is, and say what to write."""
+        raise BadInput(
+            "the fixture roofline was called, and it is no function; expected one of its methods: "
+            "roofline.measure(fn, *args)"
+        )
+
     def measure(
         self,
         fn: Callable[..., object],
-        *,
+        *args: object,
         work: Work | None = None,
-        args: tuple[object, ...] | list[object] | None = None,
         make_args: Callable[[], object] | None = None,
         name: str | None = None,
         cache: Cache | None = None,
@@ -65,9 +71,9 @@ class Roofline(Findings):
 
         Args:
             fn: the function to time, called as `fn(*args)`; its result is ignored.
+            args: arguments for every call.
             work: bytes and FLOPs of one call, from which rates are derived; without, a time is all that is told and
                 judged.
-            args: arguments for every call.
             make_args: makes one fresh set of arguments; called once, or as often as a rotation needs.
             name: tells several measurements of one test apart.
             cache: `warm` (default) calls with the same buffers, `rotate` goes through so many sets of `make_args` that
@@ -112,7 +118,7 @@ class Roofline(Findings):
             name=self._test.fresh("measurement", name),
             cache=cache,
             tolerance=tolerance,
-            timed=Timed(fn, make_args=make_args, verify=verify, args=args),
+            timed=Timed(fn, make_args=make_args, verify=verify, args=args or None),
             timing=one_of("timing", timing, TIMINGS),
             metric=metric,
             peak_bytes=peak_bytes,
