@@ -463,13 +463,13 @@ def test_neither_the_hosts_speed_nor_free_memory_decides_the_number_of_sets_or_t
     )
     result = suite.run(
         module({"too_full": cases["too_full"]}),
-        "--roofline-require-hardware",
+        "--roofline-fail-on=+no-hardware",
         "--roofline-save=full",
     )
     result.assert_outcomes(failed=1)
     told = " ".join(result.stdout.str().split())
     assert (
-        f"{needs}; free what others hold, or use cache='flush', which takes one set, and --roofline-req"
+        f"{needs}; free what others hold, or use cache='flush', which takes one set, and no-hardware fa"
         in told
     )
     assert "During handling" not in told

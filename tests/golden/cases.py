@@ -98,7 +98,10 @@ REFUSED = (
     *("against=", "against=nowhere/x.json", "dir="),
     *(f"rounds={text}" for text in ("0", "x", "1001", "-1", "1.5", "", "²")),
     *(f"time={text}" for text in ("0", "soon", "-5m", "nan", "inf", "")),
-    *(f"fail-on={text}" for text in ("slow", "", ",", "invalid", "regressed,slow,fast")),
+    *(
+        f"fail-on={text}"
+        for text in ("slow", "", ",", "invalid", "+invalid,degraded", "regressed,slow,fast")
+    ),
     *(
         "expect=",
         "expect=nowhere.json",
@@ -112,7 +115,7 @@ REFUSED = (
 )
 SETTINGS = (
     "roofline_rounds = many", "roofline_time = soon", "roofline_fail_on = invalid", "roofline_expect = nowhere.json",
-    "roofline_drill = lots", "roofline_min_percent = 0.8", "roofline_ci = loud",
+    "roofline_min_percent = 0.8", "roofline_ci = loud",
 )  # fmt: skip
 MARKERS = (
     "colour='blue'", "tolerence=0.1", "0.05", "tolerance=0", "tolerance=-0.1", "tolerance=float('nan')",

@@ -40,7 +40,7 @@ def test_a_missing_baseline_passes_unless_it_is_required(desk):
     # Another driver is the same hardware, and a test may move to another file.
     desk.script(driver="570.86")
     (desk.path / "test_suite.py").rename(desk.path / "test_moved.py")
-    desk.run("--roofline-require-baseline").stdout.fnmatch_lines(["GREEN: 2 of 2 *"])
+    desk.run("--roofline-fail-on=+no-baseline").stdout.fnmatch_lines(["GREEN: 2 of 2 *"])
     raw["entries"] = [
         entry for entry in raw["entries"] if entry["parameters"]["size_bytes"] == 64 * 2**20
     ]
@@ -50,7 +50,7 @@ def test_a_missing_baseline_passes_unless_it_is_required(desk):
     result.stdout.fnmatch_lines(
         ["NO BASELINE copy[[]1GiB]: *", "GREEN: 1 of 2 fast enough, 1 undecided (1 NO BASELINE)"]
     )
-    result = desk.run("--roofline-require-baseline")
+    result = desk.run("--roofline-fail-on=+no-baseline")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["copy[[]1GiB]: NO BASELINE (*), and a baseline is required"])
 

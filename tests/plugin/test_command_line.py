@@ -171,8 +171,7 @@ def test_a_gate_that_only_the_ini_asks_for_takes_all_from_there(recorded):
 
 def test_the_ini_cannot_make_a_gate_of_the_command_watch_only(recorded):
     recorded.ini("roofline_ci = shadow")
-    for gate in ("--roofline-ci", "--roofline-qualify"):
-        assert "SHADOW" not in recorded.run(gate).stdout.str()
+    assert "SHADOW" not in recorded.run("--roofline-ci").stdout.str()
 
 
 LOOKS = {
@@ -200,7 +199,7 @@ def test_an_option_that_only_looks_and_a_gate_of_the_command_are_a_usage_error(
     elif place == "environment":
         monkeypatch.setenv("PYTEST_ADDOPTS", flag)
     words = flag.split() if place == "command" else []
-    for gate in ("--roofline-ci", "--roofline-ci=shadow", "--roofline-qualify"):
+    for gate in ("--roofline-ci", "--roofline-ci=shadow"):
         sentence(desk.run(gate, *words), "only looks at tests", SOURCES.get(place, "--"))
     # Without a gate in the command, and for an editor whose project has one in its ini file, pytest looks.
     assert desk.run(*words).ret == 0
@@ -271,7 +270,6 @@ def test_a_conftest_that_ends_a_gate_with_status_0_ends_no_green_run(recorded, h
     recorded.pytester.makeconftest(f"{recorded.conftest}\ndef {hook}(): {EXIT}\n")
     for gate, status in (
         ("--roofline-ci", 1),
-        ("--roofline-qualify", 1),
         ("--roofline-ci=shadow", 0),
     ):
         result = recorded.run(gate, "--roofline-rounds=1")

@@ -76,7 +76,7 @@ def test_what_misses_its_share_of_the_roofline_is_red(desk):
         result.stdout.fnmatch_lines([f"copy[[]1GiB] *{word}", ENDS[word]])
     # Also from the ini file, where it satisfies a required baseline.
     desk.ini("roofline_min_percent = 50")
-    result = desk.run("--roofline-require-baseline")
+    result = desk.run("--roofline-fail-on=+no-baseline")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*tolerance 5 %, at least 50 % of the roofline*"])
     # It is asked of nothing without a datasheet's roofline.

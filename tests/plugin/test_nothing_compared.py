@@ -8,7 +8,6 @@ import pytest
 from ..golden.cases import THRESHOLD
 
 NAME = "roofline gate"
-GATES = ["--roofline-ci", "--roofline-qualify"]
 # Two benchmarks of a millisecond, one of them at two sizes.
 TWO = """
 import pytest
@@ -60,9 +59,8 @@ def test_a_green_gate_has_no_item_of_its_own(recorded):
     recorded.suite(
         TWO + "\n@pytest.mark.roofline(measures=False)\ndef test_facts(roofline): assert True\n"
     )
-    for gate in GATES:
-        assert gated(recorded, gate) == ""
-    recorded.run(GATES[0], *ONCE).assert_outcomes(passed=4)
+    assert gated(recorded, "--roofline-ci") == ""
+    recorded.run("--roofline-ci", *ONCE).assert_outcomes(passed=4)
     # A test of facts gates nothing alone.
     assert "nothing was compared" in gated(recorded, "--roofline-ci", "-k", "facts")
 
@@ -110,8 +108,7 @@ def test_every_test_that_slips_through_is_red_although_none_failed(desk):
             "import pytest\nfrom pytest_roofline import Work\n"
             f"def test_one(roofline, busy): {body.format(measure=MEASURE)}\n"
         )
-        for gate in GATES:
-            assert said in gated(desk, gate)
+        assert said in gated(desk, "--roofline-ci")
         assert desk.run().ret == 0
     desk.suite(UNITTEST)
     assert "1 test skipped after a measurement (test_one)" in gated(
@@ -150,8 +147,8 @@ def test_a_run_that_is_ended_with_status_0_is_red_and_keeps_what_it_measured(rec
 
 
 def test_a_gate_for_which_no_test_that_measures_is_selected_is_red(recorded):
-    for gate in GATES:
-        assert "no test that measures was selected" in gated(recorded, gate, "-k", "nosuchtest")
+    options = "--roofline-ci", "-k", "nosuchtest"
+    assert "no test that measures was selected" in gated(recorded, *options)
     for text in ("", "def test_plain(): pass\n"):
         recorded.suite(text)
         (recorded.path / "opened").unlink(missing_ok=True)
@@ -467,11 +464,12 @@ def test_until_something_is_recorded_here_single_tests_without_baseline_pass_whe
         ["GREEN: 2 of 3 fast enough (2 by published limits), 1 undecided (1 NO BASELINE)"]
     )
     for strict in (
-        "--roofline-qualify",
-        "--roofline-require-baseline",
+        "--roofline-fail-on=+no-baseline",
+        "--roofline-fail-on=+inconclusive,+no-baseline",
         "--roofline-fail-on=regressed,no-baseline",
     ):
         desk.run(*ONCE, "--roofline-ci", strict).assert_outcomes(passed=2, failed=1)
+    desk.run(*ONCE, "--roofline-ci", "--roofline-fail-on=+degraded").assert_outcomes(passed=3)
 
 
 def test_once_something_is_recorded_here_a_test_without_baseline_fails(recorded):

@@ -1,5 +1,6 @@
 """Options, their ini twins, the marker: precedence, and one sentence for whatever cannot be used."""
 
+import argparse
 import json
 from types import SimpleNamespace
 
@@ -95,7 +96,7 @@ def test_what_no_option_is_and_what_contradicts_another_is_a_usage_error(desk, s
     sentence(desk.run("--roofline-device=cuda:9"), "cuda")
 
 
-def test_every_option_has_an_ini_twin():
+def test_every_option_but_that_of_a_drill_has_an_ini_twin_and_a_line_of_help():
     from pytest_roofline.plugin import pytest_addoption
 
     parser = pytest.Parser(_ispytest=True)
@@ -105,15 +106,19 @@ def test_every_option_has_an_ini_twin():
     names = {
         name.removeprefix("--").partition("=")[0] for option in options for name in option.names()
     }
-    assert names
-    assert {name.replace("-", "_") for name in names} == set(parser._inidict)
+    hidden = {
+        option.names()[0] for option in options if option.attrs()["help"] == argparse.SUPPRESS
+    }
+    assert {"--roofline-drill"} == hidden
+    assert {name.replace("-", "_") for name in names - {"roofline-drill"}} == set(parser._inidict)
+    assert len(names) - len(hidden) <= 23
 
 
 def test_the_ini_sets_what_the_command_line_does_and_comes_behind_it(desk):
     desk.baseline("site")
     desk.five_runs()
     desk.ini("roofline_tier = full", "roofline_budget = 3", "roofline_save = kept", "roofline_dir = results",
-             "roofline_baselines = site", "roofline_require_baseline = true")  # fmt: skip
+             "roofline_baselines = site", "roofline_fail_on = +no-baseline")  # fmt: skip
     # Paths in it are relative to it, also from elsewhere.
     (desk.path / "below").mkdir()
     with pytest.MonkeyPatch.context() as patch:
@@ -126,10 +131,10 @@ def test_the_ini_sets_what_the_command_line_does_and_comes_behind_it(desk):
     )
     desk.ini("roofline_against = run0 run1")
     desk.run().stdout.fnmatch_lines(["roofline *against 2 saved runs (run0, run1)"])
-    desk.ini("roofline_require_baseline = true")
+    desk.ini("roofline_fail_on = +no-baseline")
     assert desk.run().ret == 1
     desk.suite("def test_two(roofline): roofline.skip_for_hardware('needs 2 GPUs, found 1')\n")
-    desk.ini("roofline_require_hardware = true")
+    desk.ini("roofline_fail_on = +no-hardware")
     assert desk.run().ret == 1
 
 

@@ -184,8 +184,9 @@ def test_it_is_red_where_the_baseline_has_a_time(oom, desk):
 
 def test_a_baseline_that_cannot_be_recorded_is_not_required(oom):
     """No run can give it an entry, so nobody could ever satisfy the gate."""
-    for gate, failed in (("--roofline-require-baseline", 1), ("--roofline-qualify", 2)):
-        result = oom.run("-v", gate, "--roofline-rounds=1", body=(SECOND,))
+    strict = "--roofline-fail-on=+no-baseline"
+    for gate, failed in (((strict,), 1), (("--roofline-ci", strict), 2)):
+        result = oom.run("-v", *gate, "--roofline-rounds=1", body=(SECOND,))
         # A gate has compared nothing as well, and says that by an item of its own.
         result.assert_outcomes(passed=1, failed=failed)
         assert "test_next FAILED" in texts(result)

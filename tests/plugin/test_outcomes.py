@@ -106,7 +106,7 @@ def test_what_a_fixture_measures_is_gated_like_the_body(desk):
 def test_what_is_measured_in_teardown_is_judged_or_refused(desk):
     # Never green for want of a judge.
     desk.suite(SETUP.format(inner="yield\n    "))
-    assert desk.run("--roofline-require-baseline").ret == 1
+    assert desk.run("--roofline-fail-on=+no-baseline").ret == 1
 
 
 def test_a_call_of_the_fixture_says_what_to_write(desk):

@@ -87,7 +87,7 @@ def test_a_baseline_of_before_peaks_were_kept_turns_nothing_red_and_takes_its_fi
     raw = json.loads(path.read_text())
     del raw["entries"][0]["peak_bytes"]
     path.write_text(json.dumps(raw))
-    for gate in ("--roofline-require-baseline", "--roofline-ci"):
+    for gate in ("--roofline-fail-on=+no-baseline", "--roofline-ci"):
         result = known.run(2.0, gate)
         result.assert_outcomes(passed=1)
         result.stdout.fnmatch_lines(

@@ -16,7 +16,8 @@ LIMIT = THRESHOLD | {"benchmark": "slower", "value": 1800}
 POLICIES = {
     "default": (),
     "ci": ("--roofline-ci",),
-    "qualify": ("--roofline-qualify",),
+    "new driver": ("--roofline-ci", "--roofline-fail-on=+inconclusive"),
+    "added": ("--roofline-fail-on=+Invalid, +no-baseline",),
     "regressed only": ("--roofline-fail-on=regressed",),
     "ci, regressed only": ("--roofline-ci", "--roofline-fail-on=regressed"),
     "all": ("--roofline-fail-on=regressed,degraded,invalid,no-baseline,inconclusive",),
@@ -26,7 +27,8 @@ FAILS = {
     #                     same, slower, doubtful, invalid, nothing to compare with
     "default": (0, 1, 0, 0, 0),
     "ci": (0, 1, 0, 1, 1),
-    "qualify": (0, 1, 1, 1, 1),
+    "new driver": (0, 1, 1, 1, 1),
+    "added": (0, 1, 0, 1, 1),
     "regressed only": (0, 1, 0, 0, 0),
     "ci, regressed only": (0, 1, 0, 0, 0),
     "all": (0, 1, 1, 1, 1),
@@ -72,7 +74,7 @@ def test_a_policy_says_which_verdicts_fail_and_each_message_what_to_do(desk):
         assert all(
             outcome.by_verdict == (outcome.outcome == "failed") for outcome in outcomes.values()
         )
-        if policy == "qualify":
+        if policy == "new driver":
             result.stdout.fnmatch_lines(
                 [
                     "doubtful: +3.5 % time * INCONCLUSIVE, *",
@@ -85,12 +87,35 @@ def test_a_policy_says_which_verdicts_fail_and_each_message_what_to_do(desk):
             )
 
 
+LACK = """
+from pytest_roofline import Work
+
+def test_same(roofline, busy): roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
+def test_lack(roofline): roofline.skip_for_hardware("needs 2 GPUs, found 1")
+"""
+
+
+def test_under_a_gate_missing_hardware_fails_whatever_the_list_says(desk):
+    desk.suite(LACK)
+    for options, failed in (
+        ((), 0),
+        (("--roofline-fail-on=regressed",), 0),
+        (("--roofline-fail-on=+no-hardware",), 1),
+        (("--roofline-fail-on=regressed,no-hardware",), 1),
+        (("--roofline-ci", "--roofline-fail-on=regressed"), 1),
+        (("--roofline-ci", "--roofline-fail-on=+inconclusive"), 1),
+    ):
+        desk.run(*options, "--roofline-rounds=1")
+        ends = [outcome.outcome for outcome in desk.last_run().outcomes]
+        assert failed == sum(end == "failed" for end in ends[:2]), options
+
+
 def test_the_ini_sets_the_policy_and_the_command_line_goes_before(desk):
     against = desk.five_sessions_of_one()
     for line, slow, options, status in (
         ("roofline_ci = true", None, (), 1),
         ("roofline_ci = false", None, (), 0),
-        ("roofline_require_baseline = true", None, (), 1),
+        ("roofline_fail_on = +no-baseline", None, (), 1),
         ("roofline_fail_on = regressed,inconclusive", DOUBTFUL, (), 1),
         (
             "roofline_fail_on = regressed,inconclusive",

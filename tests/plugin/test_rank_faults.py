@@ -345,6 +345,6 @@ def test_without_what_mpi_needs_its_tests_are_skipped_with_the_reason(desk, monk
         result = desk.run("-rs", "-k", "three or again", *options)
         result.assert_outcomes(skipped=2)
         result.stdout.fnmatch_lines([f"SKIPPED [[]2[]]*{said}"])
-    failed = desk.run("--roofline-require-hardware", "-k", "again", *options)
+    failed = desk.run("--roofline-fail-on=+no-hardware", "-k", "again", *options)
     failed.assert_outcomes(failed=1)
-    failed.stdout.fnmatch_lines([f"*{said}, and --roofline-require-hardware is set*"])
+    failed.stdout.fnmatch_lines([f"*{said}, and no-hardware fails (--roofline-fail-on)*"])

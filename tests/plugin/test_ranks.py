@@ -639,9 +639,11 @@ def test_two(distributed):
     skipped = desk.run("-rs")
     skipped.assert_outcomes(skipped=1)
     skipped.stdout.fnmatch_lines(["SKIPPED*needs 2 GPUs, found 1"])
-    failed = desk.run("--roofline-require-hardware")
+    failed = desk.run("--roofline-fail-on=+no-hardware")
     failed.assert_outcomes(failed=1)
-    failed.stdout.fnmatch_lines(["*needs 2 GPUs, found 1, and --roofline-require-hardware is set*"])
+    failed.stdout.fnmatch_lines(
+        ["*needs 2 GPUs, found 1, and no-hardware fails (--roofline-fail-on)*"]
+    )
 
 
 OVER_RANKS = """

@@ -158,7 +158,7 @@ def test_a_baseline_is_a_file_of_its_own_that_the_next_runs_are_judged_by(lab):
     ):
         lab.compiler(**found)
         lab.desk.script(product="NVIDIA A100-SXM4-80GB")
-        result = lab.desk.run("--roofline-require-baseline")
+        result = lab.desk.run("--roofline-fail-on=+no-baseline")
         assert result.ret == status, found
         result.stdout.fnmatch_lines(lines)
     # A run or a file can stand in for the baseline.
@@ -354,7 +354,7 @@ def test_flash(roofline, busy):
 
 def test_a_missing_baseline_is_red_where_one_is_required_and_names_the_targets_that_have_one(lab):
     lab.suite()
-    result = lab.desk.run("--roofline-require-baseline", "-k", "sm_90", "--roofline-save=part")
+    result = lab.desk.run("--roofline-fail-on=+no-baseline", "-k", "sm_90", "--roofline-save=part")
     assert result.ret == 1
     result.stdout.fnmatch_lines(
         [

@@ -162,10 +162,10 @@ def test_missing_hardware_skips_with_need_and_finding_and_fails_where_it_is_requ
         ["0 measured, 1 not measured (needs an accelerator, found the CPU only)"]
     )
     result.stdout.fnmatch_lines(["SKIPPED*needs an accelerator, found the CPU only"])
-    result = cpu.run("--roofline-require-hardware")
+    result = cpu.run("--roofline-fail-on=+no-hardware")
     assert result.ret == 1
     result.stdout.fnmatch_lines(
-        ["*needs an accelerator, found the CPU only, and --roofline-require-hardware is set*"]
+        ["*needs an accelerator, found the CPU only, and no-hardware fails (--roofline-fail-on)*"]
     )
 
 
@@ -178,11 +178,13 @@ def test_a_test_skips_itself_for_lack_of_hardware_or_room(desk):
     result = desk.run()
     result.assert_outcomes(skipped=2)
     result.stdout.fnmatch_lines(["*needs 2.15 GB of device memory, found 1.07 GB*"])
-    result = desk.run("--roofline-require-hardware")
+    result = desk.run("--roofline-fail-on=+no-hardware")
     result.assert_outcomes(failed=2)
-    result.stdout.fnmatch_lines(["*needs 2 GPUs, found 1, and --roofline-require-hardware is set*"])
+    result.stdout.fnmatch_lines(
+        ["*needs 2 GPUs, found 1, and no-hardware fails (--roofline-fail-on)*"]
+    )
     desk.suite(NEEDS.replace('raise AssertionError("must not run")', "pass"))
-    desk.run("--roofline-require-hardware").assert_outcomes(passed=2)
+    desk.run("--roofline-fail-on=+no-hardware").assert_outcomes(passed=2)
 
 
 DYNAMIC = """
@@ -204,7 +206,7 @@ def test_dynamic(bench, busy):
 def test_a_fixture_asked_for_by_name_at_run_time_is_gated_or_refused(desk):
     # A measurement that nobody judges would be green whatever it takes.
     desk.suite(DYNAMIC)
-    result = desk.run("--roofline-require-baseline")
+    result = desk.run("--roofline-fail-on=+no-baseline")
     result.assert_outcomes(failed=1, errors=1, passed=0)
     text = desk.run("-k", "dynamic").stdout.str()
     assert "KeyError" not in text

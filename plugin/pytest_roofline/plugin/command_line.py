@@ -15,7 +15,7 @@ from _pytest.config import get_config
 
 from ..core.errors import BadInput
 from ..core.units import format_tolerance, parse_tolerance, printable
-from .options import LISTS, NAMES, ini_name
+from .options import DRILL, LISTS, NAMES, ini_name
 
 # Options that this run does not heed, given or set, since it is a part of another one.
 unheeded_key: "pytest.StashKey[frozenset[str]]" = pytest.StashKey()
@@ -109,7 +109,7 @@ def parse_apart(words: Sequence[str], option: str, name: str) -> argparse.Namesp
 
 def commands_gate(config: pytest.Config) -> bool:
     """Tell whether the command itself asks for a gate."""
-    return any(_own_value(config, name) for name in ("ci", "qualify"))
+    return bool(_own_value(config, "ci"))
 
 
 def _own_value(config: pytest.Config, name: str) -> Any:
@@ -163,7 +163,9 @@ def option_value(config: pytest.Config, name: str) -> Any:
 
 def _value_in_force(config: pytest.Config, name: str) -> Any:
     given = config.getoption(f"--roofline-{name}")
-    return given if given is not None else config.getini(ini_name(name)) or None
+    if given is not None or name == DRILL:
+        return given
+    return config.getini(ini_name(name)) or None
 
 
 def settings_elsewhere(config: pytest.Config) -> tuple[OutsideSetting, ...]:

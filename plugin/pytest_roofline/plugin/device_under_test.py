@@ -198,7 +198,7 @@ def open_device_under_test(
     if device is None:
         device = open_device(asked) if held else SeenDevice(launcher_of(config).environment())
     warning = "" if asked == "cpu" else unused_accelerator(device)
-    if warning and options.require_hardware:
+    if warning and options.requires_hardware:
         if not options.shadow:
             raise DeviceError(warning)
         shadow_of(config).note("hardware", warning, DEVICE)

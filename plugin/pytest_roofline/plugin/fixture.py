@@ -300,7 +300,7 @@ class Roofline(Findings):
             )
 
     def skip_for_hardware(self, reason: str) -> None:
-        """Skip the test for lack of hardware; a failure under `--roofline-require-hardware`.
+        """Skip the test for lack of hardware; a failure where `--roofline-fail-on` has `no-hardware`.
 
         Args:
             reason: need and finding: "needs 2 GPUs, found 1".

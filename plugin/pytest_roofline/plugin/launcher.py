@@ -157,7 +157,7 @@ class Launcher:
                 address=self.options.address,
                 boot_s=self.options.boot_timeout_s,
                 asked=self.options.device is not None
-                or (self.name == "local" and not self.options.require_hardware),
+                or (self.name == "local" and not self.options.requires_hardware),
             )
             self._pools[apart] = known
         elif known.size < size or (mpi and known.size != size):

@@ -55,7 +55,7 @@ SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 # Names a file for the list of all tests that would measure, which `roofline baseline prune` asks for.
 PLAN_VARIABLE = "ROOFLINE_PLAN"
 
-# (option, its value as usage lines call it, help); every one has an ini twin with underscores and the same meaning.
+# (option, its value as usage lines call it, help); each has an ini twin with underscores and the same meaning.
 _VALUES = (
     ("device", "DEVICE", "cpu, cuda, cuda:N, mps, xpu or xpu:N; by default the best device"),
     ("tier", "|".join(TIERS), "how many sizes: quick (default), nightly, full"),
@@ -75,14 +75,10 @@ _VALUES = (
     (
         "fail-on",
         "LIST",
-        "what fails: regressed, and some of degraded, invalid, no-baseline, inconclusive",
+        "what fails: regressed, and some of degraded, invalid, no-baseline, no-hardware, inconclusive; +WORD adds to "
+        "what fails otherwise",
     ),
     ("expect", "FILE", "expected hardware, from `roofline doctor --write-expect`"),
-    (
-        "drill",
-        "SHARE",
-        "slow every measured function down by this share, to check that the gate fails",
-    ),
     (
         "profile",
         "|".join(PROFILERS),
@@ -103,18 +99,18 @@ _VALUES = (
         "HOST",
         "host name or IP that ranks on other nodes connect to (default: this host's name)",
     ),
-    ("rank-timeout", "SECONDS", "timeout of one distributed call (default 120 s + 20 x budget)"),
-    ("boot-timeout", "SECONDS", "timeout for starting all ranks of a world (default 90)"),
+    (
+        "rank-timeout",
+        "SECONDS",
+        "until all ranks must have started (default 90), and answered a call (default 120 + 20 x budget)",
+    ),
     ("dir", "DIR", "where runs are saved (default .roofline in the rootdir)"),
 )
 LISTS = ("against", "baselines")
-_FLAGS = (
-    ("qualify", "the gate for a new driver or node: inconclusive fails too"),
-    ("require-baseline", "fail a test that has nothing to compare with"),
-    ("require-hardware", "fail a test that would be skipped for lack of hardware"),
-)
+# `roofline drill` types it; the share by which every measured function is slowed down. It has no ini twin.
+DRILL = "drill"
 # The names of all options.
-NAMES = (*(name for name, *_ in (*_VALUES, *_FLAGS)), "ci")
+NAMES = (*(name for name, *_ in _VALUES), "ci", DRILL)
 # What the columns of the table mean.
 COLUMNS = (
     "of roof: share of the hardware's peak (* measured here; cache: no share, as the data stay in the cache); against "
@@ -161,9 +157,7 @@ def add_options(parser: pytest.Parser) -> None:
         )
         kind: Any = "args" if many else "string"
         parser.addini(ini_name(name), text.replace("%%", "%"), type=kind)
-    for name, text in _FLAGS:
-        group.addoption(f"--roofline-{name}", action="store_true", default=None, help=text)
-        parser.addini(ini_name(name), text, type="bool", default=False)
+    group.addoption(f"--roofline-{DRILL}", default=None, help=argparse.SUPPRESS)
     group.addoption("--roofline-ci", action=_Profile, default=None, help=_CI)
     # In a TOML file `true` is no text; only pytest from 9.2 on takes either.
     kind = bool | str if pytest.version_tuple >= (9, 2) else "string"

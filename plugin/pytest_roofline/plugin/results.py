@@ -86,9 +86,9 @@ def fail(item: pytest.Item, options: Options, why: str, rank: int = OTHER) -> No
 
 def require(item: pytest.Item, options: Options, why: str) -> None:
     """Fail a test that lacks hardware, where that is required; note it where nothing is to fail."""
-    if options.require_hardware:
+    if options.requires_hardware:
         test = f"{item.name}: " * options.shadow
-        fail(item, options, f"{test}{why}, and --roofline-require-hardware is set")
+        fail(item, options, f"{test}{why}, and no-hardware fails (--roofline-fail-on)")
 
 
 def lack(item: pytest.Item, options: Options, why: str) -> NoReturn:

@@ -18,9 +18,10 @@ from .round_child import in_round
 # `--roofline-rounds=auto`; `stats.looks` plans for the same number.
 MOST_ROUNDS = 12
 # What `--roofline-fail-on` may name.
-FAIL_ON = ("regressed", "degraded", "invalid", "no-baseline", "inconclusive")
+NO_BASELINE, NO_HARDWARE = "no-baseline", "no-hardware"
+FAIL_ON = ("regressed", "degraded", "invalid", NO_BASELINE, NO_HARDWARE, "inconclusive")
 DEFAULT_FAIL_ON = ("regressed", "degraded")
-GATE_FAIL_ON = (*DEFAULT_FAIL_ON, "invalid", "no-baseline")
+GATE_FAIL_ON = (*DEFAULT_FAIL_ON, "invalid", NO_BASELINE, NO_HARDWARE)
 # Until ranks must have come: a queue, a cold file system or a first import may take long.
 BOOT_TIMEOUT_S = 90.0
 # A gate that nobody told how long it may take.
@@ -48,8 +49,6 @@ class Options:
     report: Path | None = None
     against: tuple[Path, ...] = ()
     baselines: tuple[Path, ...] = ()
-    require_baseline: bool = False
-    require_hardware: bool = False
     gate: bool = False
     shadow: bool = False
     until_recorded: bool = False
@@ -64,9 +63,18 @@ class Options:
     launcher_args: tuple[str, ...] = ()
     address: str | None = None
     rank_timeout_s: float | None = None
-    boot_timeout_s: float = BOOT_TIMEOUT_S
     command: tuple[str, ...] = ()
     elsewhere: tuple[OutsideSetting, ...] = ()
+
+    @property
+    def requires_hardware(self) -> bool:
+        """Return whether a test fails that would be skipped for lack of hardware."""
+        return NO_HARDWARE in self.fail_on
+
+    @property
+    def boot_timeout_s(self) -> float:
+        """Return the seconds until all ranks of a world must have started."""
+        return self.rank_timeout_s or BOOT_TIMEOUT_S
 
     @property
     def is_recording(self) -> bool:
@@ -145,7 +153,6 @@ _PARSED: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     ),
     "address": ("address", lambda text, _: text),
     "rank_timeout_s": ("rank-timeout", parse_duration),
-    "boot_timeout_s": ("boot-timeout", parse_duration),
 }
 
 
@@ -200,17 +207,17 @@ def _of_the_first(config: pytest.Config, folder: Path, given: dict[str, Any]) ->
 
 
 def _gate(config: pytest.Config) -> dict[str, Any]:
-    """What fails, and what is required: the profiles of a gate, and the options that they are made of."""
-    qualify, profile = bool(option_value(config, "qualify")), _ci(config)
-    gate = qualify or bool(profile)
-    asked = any(option_value(config, name) for name in ("require-baseline", "fail-on"))
+    """Read what fails: the profile of a gate, and the words that are added to it or replace it."""
+    profile = _ci(config)
+    gate = bool(profile)
+    words, adds = _fail_on(option_value(config, "fail-on"))
+    usual = frozenset(GATE_FAIL_ON if gate else DEFAULT_FAIL_ON)
+    kept = usual if adds else usual & {NO_HARDWARE}
     return {
         "gate": gate,
         "shadow": profile == SHADOW,
-        "until_recorded": bool(profile) and not qualify and not asked,
-        "require_baseline": gate or bool(option_value(config, "require-baseline")),
-        "require_hardware": gate or bool(option_value(config, "require-hardware")),
-        "fail_on": _fail_on(config, gate, qualify),
+        "until_recorded": gate and NO_BASELINE not in words,
+        "fail_on": words | kept,
         "rounds": MOST_ROUNDS if gate else None,
         "time_s": GATE_TIME_S if gate else None,
     }
@@ -224,32 +231,41 @@ def _ci(config: pytest.Config) -> str:
     return text if text == SHADOW else "ci" if text in _TRUE else ""
 
 
-def _fail_on(config: pytest.Config, gate: bool, qualify: bool) -> frozenset[str]:
-    text = option_value(config, "fail-on")
+def _fail_on(text: str | None) -> tuple[frozenset[str], bool]:
+    """Read `--roofline-fail-on`.
+
+    Returns:
+        The words, and whether they are added to what fails otherwise, as `+invalid` is; without, they replace it.
+
+    Raises:
+        BadInput: a word is not known, a `+` stands before some of the words only, or a regression would pass.
+    """
     if text is None:
-        chosen = {
-            *(GATE_FAIL_ON if gate else DEFAULT_FAIL_ON),
-            *(("inconclusive",) if qualify else ()),
-        }
-    else:
-        chosen = {word.strip().lower() for word in text.split(",") if word.strip()}
-        unknown = sorted(chosen - set(FAIL_ON))
-        if unknown or not chosen:
-            seen = f"names {', '.join(unknown)}" if unknown else "is empty"
-            raise BadInput(f"--roofline-fail-on {seen}; expected some of {', '.join(FAIL_ON)}")
-        if "regressed" not in chosen:
-            raise BadInput(
-                f"--roofline-fail-on={text} lets a regression pass; name regressed too, or raise --roofline-tolerance"
-            )
-    return frozenset(
-        chosen | ({"no-baseline"} if option_value(config, "require-baseline") else set())
-    )
+        return frozenset(), True
+    typed = [word.strip().lower() for word in text.split(",") if word.strip()]
+    words = frozenset(word.removeprefix("+") for word in typed)
+    unknown = sorted(words - set(FAIL_ON))
+    if unknown or not words:
+        seen = f"names {', '.join(unknown)}" if unknown else "is empty"
+        raise BadInput(f"--roofline-fail-on {seen}; expected some of {', '.join(FAIL_ON)}")
+    with_plus = [word for word in typed if word.startswith("+")]
+    if with_plus and with_plus != typed:
+        raise BadInput(
+            f"--roofline-fail-on={text} has a + before some words only; expected one before every word, which adds "
+            "them, or before none, which replaces the list"
+        )
+    if not with_plus and "regressed" not in words:
+        raise BadInput(
+            f"--roofline-fail-on={text} lets a regression pass; name regressed too, write +{typed[0]} to add it, or "
+            "raise --roofline-tolerance"
+        )
+    return words, bool(with_plus)
 
 
 def boot_timeout_of(config: pytest.Config) -> float:
-    """Seconds until all ranks of a world, or all processes of a launch, must have come."""
-    text = option_value(config, "boot-timeout")
-    return BOOT_TIMEOUT_S if text is None else parse_duration(text, "--roofline-boot-timeout")
+    """Return the seconds until all processes of a launch must have come."""
+    text = option_value(config, "rank-timeout")
+    return BOOT_TIMEOUT_S if text is None else parse_duration(text, "--roofline-rank-timeout")
 
 
 def run_folder(config: pytest.Config) -> Path:

@@ -119,7 +119,7 @@ def test_what_ends_rank_0_early_ends_the_others_in_order_and_one_that_stays_alon
         (1, r"rank 1 of 2 on \S+ did not meet rank 0 within 1 s"),
     ):
         bare.told = both[rank : rank + 1]
-        ((status, _, err),) = bare.run("--roofline-boot-timeout=1")
+        ((status, _, err),) = bare.run("--roofline-rank-timeout=1")
         assert status == pytest.ExitCode.USAGE_ERROR
         assert re.search(said, err)
         assert "-p no:roofline" in err
