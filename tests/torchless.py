@@ -47,6 +47,8 @@ COMMANDS = (
     ("roofline history fleet --no-cache", 0, "memcpy"),
     ("roofline init bench --ci none", 0, "bench"),
     ("roofline doctor --write-expect node.json", 0, "torch is not installed"),
+    ("roofline doctor --measure", 2, MISSING),
+    ("roofline hardware h100-sxm5", 0, "memory_GBps"),
     ("pytest test_scale.py --collect-only -q", 0, "test_scale.py::test_scale"),
     ("pytest test_scale.py", 4, MISSING),
     ("pytest test_import.py", 2, MISSING),

@@ -1,4 +1,4 @@
-"""`roofline selftest` on the faithful fake: the command's own code, with the fake where it would open a device."""
+"""`roofline doctor --measure` on the faithful fake: the command's own code, with the fake in place of a device."""
 
 import sys
 

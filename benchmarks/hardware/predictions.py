@@ -180,7 +180,7 @@ TRUST = (
     Prediction("doctor ran", "trust", "roofline doctor: exit status", "doctor", "status", 0, 1, "", "its help",
                "commands.md"),
     Prediction("selftest", "trust", "properties of the self test that fail, of two times", "selftests", "failing", 0,
-               0, "", "a healthy card", "timing.md, roofline selftest"),
+               0, "", "a healthy card", "timing.md, roofline doctor"),
     Prediction("calibrations", "trust", "how far the spin of two processes is apart", "calibrations", "spin_apart", 0,
                SPIN_TOLERANCE, "share", "selftest.SPIN_TOLERANCE", "clock_ramp_s; calibration.py"),
 )  # fmt: skip

@@ -179,7 +179,7 @@ def test_facts_that_were_brought_back_make_the_same_page(lab, whole, tmp_path):
 def test_the_self_test_of_a_fake_that_deviates_fails(lab, monkeypatch, capsys):
     faked = importlib.import_module("hardware.faked")
     monkeypatch.setenv(lab.faithful.PLANTED, json.dumps({"reported_cache_bytes": 8 * MIB}))
-    monkeypatch.setattr(sys, "argv", ["roofline", "selftest", "--json"])
+    monkeypatch.setattr(sys, "argv", ["roofline", "doctor", "--measure", "--json"])
     monkeypatch.setattr(faked.devices, "open_device", faked.devices.open_device)
     monkeypatch.setattr(faked.ceiling, "TorchWorkloads", faked.ceiling.TorchWorkloads)
     with pytest.raises(SystemExit):

@@ -91,6 +91,6 @@ def test_the_lines_of_an_output_that_a_row_tells_are_its_patterns_in_their_order
     output = "t.py::test_a[1] PASSED 3 ms INVALID     [ 50%]\n  over time: 1 ▁█ 2\n"
     row = replace(every[0], show=(r"^ +(over time: .*)", seed_page.PASSED, "nothing"))
     assert seed_page.told(row, 0, output).shown == ("over time: 1 ▁█ 2", "a[1] 3 ms INVALID")
-    status, printed = seed_page.run("roofline hardware show mi300x-oam", tmp_path)
+    status, printed = seed_page.run("roofline hardware mi300x-oam", tmp_path)
     assert seed_page.told(every[0], status, printed).shown[0] == "memory_GBps 5300"
     assert status == 0

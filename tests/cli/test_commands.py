@@ -22,14 +22,13 @@ from pytest_roofline.baselines.runs import encode_line
 from pytest_roofline.cli.main import main
 from pytest_roofline.cli.options import SECTIONS
 from pytest_roofline.core.entries import Baseline, ExactEntry
-from pytest_roofline.core.facts import Machine, Property
+from pytest_roofline.core.facts import Machine
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.core.rows import COLUMNS
 from pytest_roofline.core.storage import to_plain
 from pytest_roofline.engine import inventory
 from pytest_roofline.hardware import products
-from pytest_roofline.machine import selftest
 
 from ..ab.conftest import World
 
@@ -71,15 +70,11 @@ CASES = {
     "baseline propose": ("old -o proposed.json", 0, "absent -o absent.json"),
     "baseline approve": ("proposal.json --into elsewhere", 0, "absent.json"),
     "baseline show": ("memcpy", 0, "absent.json"),
-    "baseline check": ("", 1, "absent.json"),
-    "baseline prune": ("--tests test_suite.py", 0, "--into absent"),
-    "hardware list": ("", 0, "surplus"),
-    "hardware show": ("h200-sxm", 0, "one two"),
-    "hardware check": ("hardware.json", 1, "absent.json"),
+    "baseline check": ("--prune --tests test_suite.py", 1, "absent.json"),
+    "hardware": ("h200-sxm", 0, "one two"),
     "history": ("fleet --no-cache", 0, "absent"),
     "fleet": ("fleet --no-cache", 1, "new --no-cache"),
     "doctor": ("", 0, "--expect absent.json"),
-    "selftest": ("--device cpu", 1, "--device nonsense"),
     "init": ("begun --ci none", 0, "old.txt"),
     "import": ("stream.csv --save imported", 0, "absent.csv"),
     "export": ("old --to bencher -o bencher.json", 0, "old --to nonsense"),
@@ -165,7 +160,7 @@ def good(command, results):
 
 @pytest.fixture
 def command(scene, make, monkeypatch):
-    """Runs a command in the scene. The pytest of a drill leaves a run, and of a self test one property is proved."""
+    """Runs a command in the scene. The pytest of a drill leaves a run."""
     monkeypatch.chdir(scene)
 
     def run(words, arguments):
@@ -177,11 +172,6 @@ def command(scene, make, monkeypatch):
             if words == "doctor":
                 # This one may be busy.
                 patch.setattr(inventory, "take_stock", lambda *_: Machine(make.environment().host))
-            if words == "selftest":
-                found = Property(
-                    "a copy stays below the peak", "FAILS", "5 TB/s", "at most 3.35 TB/s"
-                )
-                patch.setattr(selftest, "selftest", lambda *_: iter([found]))
             return CliRunner().invoke(main, [*words.split(), *arguments.split(), "--json"])
 
     return run
@@ -269,8 +259,7 @@ def test_the_first_help_lists_every_command_in_its_section_on_one_whole_line():
             ]
     # A group lists its commands as a person needs them.
     expected = {
-        "baseline": ["propose", "approve", "show", "check", "prune"],
-        "hardware": ["list", "show", "check"],
+        "baseline": ["propose", "approve", "show", "check"],
     }
     for group, names in expected.items():
         printed = CliRunner().invoke(main, [group, "--help"]).stdout
@@ -414,10 +403,9 @@ def test_what_json_tells_is_what_the_words_tell(good):
         test["verdict"]["kind"],
         test["processes"][0]["seconds"],
     )
-    pruned = json.loads(good("baseline prune").stdout)
-    assert (2, 1, False) == (pruned["entries"], pruned["tests"], pruned["removed"])
-    assert [("gone[64MiB]", "measured", False)] == [
-        (one["label"], one["kind"], one["benchmark_known"]) for one in pruned["unused"]
+    unused = [flaw for flaw in flaws if flaw["observed"].startswith("no test uses it")]
+    assert [("gone[64MiB] (h200-sxm, 141gb; measured)", True)] == [
+        (flaw["entry"], flaw["hint"]) for flaw in unused
     ]
 
 
@@ -448,7 +436,7 @@ def test_json_is_utf8_also_where_the_name_of_a_file_is_no_text(command, scene):
 
 def test_what_an_encoding_lacks_costs_a_letter_and_not_the_status(scene, monkeypatch):
     monkeypatch.chdir(scene)
-    for words in ("compare old new", "explain new 64MiB", "hardware list"):
+    for words in ("compare old new", "explain new 64MiB", "hardware"):
         plain, poor = (
             CliRunner(charset=name).invoke(main, words.split()) for name in ("utf-8", "latin-1")
         )
@@ -470,5 +458,5 @@ def test_what_cannot_be_printed_is_not_all_is_well(monkeypatch, capsys):
         with monkeypatch.context() as patch:
             patch.setattr("sys.stdout", stream)
             with pytest.raises(SystemExit) as ended:
-                main(["hardware", "list"])
+                main(["hardware"])
         assert (2, f"roofline: {told}\n") == (ended.value.code, capsys.readouterr().err)

@@ -172,7 +172,9 @@ MORE = {
     "export": ("all --to github-action-benchmark",),
     "baseline propose": ("all -o more.json --all",),
     "baseline approve": ("proposal.json --into other --dry-run",),
-    "hardware show": ("'Tesla T4'",),
+    "hardware": ("'Tesla T4'", ""),
+    "doctor": ("--measure --device cpu",),
+    "baseline check": ("hardware.json",),
     "history": ("fleet --no-cache --minimum 0.01%",),
     "import": tuple(f"hostile-{path.name} -o {path.stem}.jsonl" for path in DATA.iterdir()),
 }

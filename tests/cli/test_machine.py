@@ -1,4 +1,4 @@
-"""`roofline selftest`, `doctor` and `hardware`: tables, JSON and exit status."""
+"""`roofline doctor` and `hardware`: tables, JSON and exit status."""
 
 import json
 from dataclasses import replace
@@ -30,24 +30,37 @@ NODE = Machine(HOST, gpus=(GPU,), torch_devices=1, libraries=("NVML",))
 NARROW = replace(NODE, gpus=(replace(GPU, pcie_width=8),))
 
 
-def test_the_self_test_on_this_cpu_prints_and_writes_the_same_outcomes(
-    command, tmp_path, monkeypatch
+@pytest.fixture
+def machine(monkeypatch):
+    """Puts a machine in the place of this one."""
+
+    def install(found):
+        monkeypatch.setattr(inventory, "take_stock", lambda watch_s: found)
+
+    install(NODE)
+    return install
+
+
+def test_timing_is_checked_on_this_cpu_with_the_same_outcomes_in_words_and_json(
+    command, machine, monkeypatch
 ):
     # Small buffers and budgets.
     monkeypatch.setattr(host, "last_level_cache_bytes", lambda: 4 * MIB)
     monkeypatch.setattr(selftest, "BEYOND_BYTES", 8 * MIB)
     monkeypatch.setattr(selftest, "BUDGET_S", 0.05)
-    result = command("selftest", "--device=cpu", "-o", "figures/selftest.json")
-    written = json.loads((tmp_path / "figures" / "selftest.json").read_text(encoding="utf-8"))
+    result = command("doctor", "--measure", "--device=cpu", "--json")
+    written = json.loads(result.stdout)
     printed = [
         outcome
-        for line in result.stdout.splitlines()
+        for line in result.stderr.splitlines()
         for outcome in OUTCOMES
         if line.startswith(outcome)
     ]
     assert [found["outcome"] for found in written["properties"]] == printed
     assert (result.exit_code, len(printed)) == (int("FAILS" in printed), 11)
-    assert {"environment", "calibration", "properties"} == set(written)
+    assert {
+        "machine", "findings", "differences", "environment", "calibration", "properties",
+    } == set(written)  # fmt: skip
     lacking = " ".join(
         found["name"] for found in written["properties"] if found["outcome"] == "does not apply"
     )
@@ -91,55 +104,47 @@ def accelerator(monkeypatch):
     return install
 
 
+MEASURE = ("doctor", "--measure")
+
+
 def test_a_sound_device_can_be_trusted_and_a_failed_property_is_status_1(
-    command, accelerator, tmp_path
+    command, accelerator, machine
 ):
     accelerator(0.9 * H100_BYTES_PER_S)
-    result = command("selftest")
-    assert (0, "timing can be trusted here") == (result.exit_code, result.stdout.splitlines()[-1])
+    result = command(*MEASURE)
+    lines = result.stdout.splitlines()
+    assert (0, "timing can be trusted here") == (result.exit_code, lines[-1])
+    # Behind what the machine has.
+    assert lines[0].startswith("host node")
     accelerator(1.5 * H100_BYTES_PER_S)
-    result = command("selftest", "-o", "figures.json")
+    result = command(*MEASURE)
     lines = result.stdout.splitlines()
     assert (1, "1 of 10 properties fail") == (result.exit_code, lines[-1])
     assert next(line for line in lines if line.startswith("FAILS")).startswith(
         "FAILS          a copy stays below"
     )
-    written = json.loads((tmp_path / "figures.json").read_text())
+    accelerator(1.5 * H100_BYTES_PER_S)
+    written = json.loads(command(*MEASURE, "--json").stdout)
     (failed,) = [found for found in written["properties"] if found["outcome"] == "FAILS"]
     assert failed["figures"]["share"] == pytest.approx(1.5, rel=0.01)
     # A product without a datasheet is not held against one, and its name cannot steer the terminal.
     accelerator(1.5 * H100_BYTES_PER_S, "evil\n\x1b[31mFAILS")
-    result = command("selftest")
+    result = command(*MEASURE)
     lines = result.stdout.splitlines()
     assert (result.exit_code, [printable(line) for line in lines]) == (0, lines)
-    assert lines[0].startswith("fake (evil")
+    assert any(line.startswith("fake (evil") for line in lines)
 
 
-def test_what_the_self_test_cannot_use_is_one_sentence(
-    command, refused, accelerator, tmp_path, monkeypatch
-):
+def test_a_device_that_cannot_be_measured_is_one_sentence(command, refused, accelerator, machine):
     for name in ("gpux", "cuda:xx", "cpu:0x", "x", "cuda:99"):
-        sentence = refused("selftest", f"--device={name}")
+        sentence = refused(*MEASURE, f"--device={name}")
         assert (sentence.startswith("--device "), name in sentence) == (True, True), name
-    accelerator(0.9 * H100_BYTES_PER_S)._vanish_after = 0
-    result = command("selftest")
-    assert (result.exit_code, "fake stopped answering" in result.stderr) == (2, True)
-    # Refused before anything is measured.
-    monkeypatch.setattr(selftest, "selftest", None)
-    assert "has the name of a run file" in refused(
-        "selftest", "--device=cpu", "-o", tmp_path / "run.jsonl"
+    assert refused("doctor", "--device=cpu") == (
+        "--device is given without --measure; expected both, or neither"
     )
-
-
-@pytest.fixture
-def machine(monkeypatch):
-    """Puts a machine in the place of this one."""
-
-    def install(found):
-        monkeypatch.setattr(inventory, "take_stock", lambda watch_s: found)
-
-    install(NODE)
-    return install
+    accelerator(0.9 * H100_BYTES_PER_S)._vanish_after = 0
+    result = command(*MEASURE)
+    assert (result.exit_code, "fake stopped answering" in result.stderr) == (2, True)
 
 
 @pytest.fixture
@@ -255,7 +260,7 @@ def described(tmp_path):
 
 
 def test_the_list_has_every_product_and_marks_what_bounds_nothing(command):
-    result = command("hardware", "list")
+    result = command("hardware")
     lines = result.stdout.splitlines()
     assert result.exit_code == 0
     rows = [line for line in lines if line.split() and line.split()[0] != "product"]
@@ -273,7 +278,7 @@ def test_the_list_has_every_product_and_marks_what_bounds_nothing(command):
         "(60)",
     ]
     assert max(map(len, lines[:-1])) <= 80
-    rows = json.loads(command("hardware", "list", "--json").stdout)
+    rows = json.loads(command("hardware", "--json").stdout)
     assert [row["product"] for row in rows] == sorted(row["product"] for row in rows)
     (row,) = [row for row in rows if row["product"] == "h200-sxm"]
     assert row["peaks"]["memory_GBps"]["bounds"] is True
@@ -283,22 +288,22 @@ def test_the_list_has_every_product_and_marks_what_bounds_nothing(command):
 def test_a_product_is_shown_with_what_bounds_nothing_and_an_unknown_one_with_what_to_write_down(
     command,
 ):
-    text = command("hardware", "show", "AMD Instinct MI250X").stdout
+    text = command("hardware", "AMD Instinct MI250X").stdout
     assert (
         "pcie_GBps 31.5 (medium; bounds nothing; some hosts are reached over Infinity Fabric"
         in text
     )
     assert 'printed as "AMD Instinct MI250X / MI250", where units agree' in text
-    text = command("hardware", "show", "AMD Radeon Graphics").stdout
+    text = command("hardware", "AMD Radeon Graphics").stdout
     assert [line.split(" (")[0] for line in text.split("\n") if line and line[0] != " "] == [
         "mi250x-oam 64gb", "mi300x-oam 192gb", "mi325x-oam 256gb",
     ]  # fmt: skip
-    result = command("hardware", "show", "NVIDIA H20")
+    result = command("hardware", "NVIDIA H20")
     assert result.exit_code == 1
     assert "'NVIDIA H20' is not known. Fill this in from its datasheet" in result.stdout
-    assert "roofline hardware check baselines/hardware.json" in result.stdout
-    assert json.loads(command("hardware", "show", "NVIDIA H20", "--json").stdout) == []
-    result = command("hardware", "show", "NVIDIA A100-SXM4-40GB MIG 1g.5gb")
+    assert "roofline baseline check baselines/hardware.json" in result.stdout
+    assert json.loads(command("hardware", "NVIDIA H20", "--json").stdout) == []
+    result = command("hardware", "NVIDIA A100-SXM4-40GB MIG 1g.5gb")
     assert (result.exit_code, result.stdout.count("\n")) == (1, 1)
     assert "no datasheet tells the peaks of a part" in result.stdout
 
@@ -306,48 +311,48 @@ def test_a_product_is_shown_with_what_bounds_nothing_and_an_unknown_one_with_wha
 def test_a_users_file_is_read_from_baselines_and_from_every_folder_that_is_named(
     command, described, tmp_path
 ):
-    nothing = "nothing wrong in no file of hardware: what ships is tested with the package\n"
-    assert command("hardware", "check").stdout == nothing
     described("site")
-    assert command("hardware", "show", "Prototype X").exit_code == 1
-    assert (
-        command("--hardware", tmp_path / "site", "hardware", "show", "Prototype X").exit_code == 0
-    )
+    assert command("hardware", "Prototype X").exit_code == 1
+    site = ("--hardware", tmp_path / "site")
+    assert command(*site, "hardware", "Prototype X").exit_code == 0
+    (tmp_path / "baselines").mkdir()
+    result = command(*site, "baseline", "check")
+    assert "nothing wrong in 0 entries of 1 file\n" == result.stdout
+    (tmp_path / "baselines").rmdir()
     (tmp_path / "site").rename(tmp_path / "baselines")
-    result = command("--hardware", tmp_path / "site", "hardware", "list")
-    assert (
-        result.exit_code,
-        "site, which holds no hardware.json; expected a folder that does" in result.stderr,
-    ) == (
-        2,
-        1,
-    )
-    assert "t40-pcie    16gb      320" in command("hardware", "list").stdout
-    assert command("hardware", "check").stdout == "nothing wrong in baselines/hardware.json\n"
+    result = command(*site, "hardware")
+    text = "site, which holds no hardware.json; expected a folder that does"
+    assert (2, True) == (result.exit_code, text in result.stderr)
+    assert "t40-pcie    16gb      320" in command("hardware").stdout
+    for files in ((), ("baselines/hardware.json",)):
+        result = command("baseline", "check", *files)
+        assert "nothing wrong in 0 entries of 1 file\n" == result.stdout
     assert "Prototype X" not in products()
-    assert command("baseline", "check").stdout == "nothing wrong in 0 entries of 0 files\n"
 
 
 def test_a_file_with_what_cannot_be_lists_all_of_it_and_is_used_by_no_command(
     command, refused, described
 ):
     path = described("baselines", fp16_TFLOPS=130e12, memory_GBps=3200e9)
-    for result in (command("hardware", "check"), command("hardware", "check", path)):
+    for result in (command("baseline", "check"), command("baseline", "check", path)):
         assert result.exit_code == 1
-        assert "t40-pcie 16gb peaks.fp16_TFLOPS is 1.3e+14; expected 0.1 to 100000" in result.stdout
+        flaw = "t40-pcie 16gb peaks.fp16_TFLOPS: 1.3e+14; expected 0.1 to 100000; mend the file"
+        assert flaw in result.stdout
         assert "2 wrong in" in result.stdout
-    found = json.loads(command("hardware", "check", path, "--json").stdout)
-    assert {row["where"] for row in found} == {
+    found = json.loads(command("baseline", "check", path, "--json").stdout)
+    assert {row["entry"] for row in found} == {
         "t40-pcie 16gb peaks.fp16_TFLOPS",
         "t40-pcie 16gb peaks.memory_GBps",
     }
     assert all(row["file"] == str(path) for row in found)
-    for name, said in (("cut.json", "is not JSON"), ("gone.json", "does not exist")):
-        (path.parent / "cut.json").write_text("{", encoding="utf-8")
-        assert said in refused("hardware", "check", f"baselines/{name}")
+    for folder, said in (("cut", "is not JSON"), ("gone", "does not exist")):
+        (path.parents[1] / "cut").mkdir(exist_ok=True)
+        (path.parents[1] / "cut" / "hardware.json").write_text("{", encoding="utf-8")
+        assert said in refused("baseline", "check", f"{folder}/hardware.json")
     for arguments in (
-        ("hardware", "list"),
-        ("hardware", "show", "Tesla T4"),
+        ("hardware",),
+        ("hardware", "Tesla T4"),
+        ("baseline", "show"),
         ("compare", "a", "b"),
     ):
         assert refused(*arguments).startswith(

@@ -138,7 +138,7 @@ def _command(
         words: of the command line.
         of: the group that it is a command of.
         leaves_out: whether it goes on without a file that it names on standard error.
-        finds: whether it tells of what cannot be by exit status 1, as `hardware check` does.
+        finds: whether it tells of what cannot be by exit status 1, as `baseline check` does of hardware.
     """
 
     def refused(path: Path) -> bool:
@@ -257,8 +257,8 @@ def _commands(foreign: tuple[str, ...]) -> list[Target]:
         ),
         *both("baseline show", ("baseline",), "baseline", "show", "@"),
         *both("baseline check", ("baseline",), "baseline", "check", "@"),
-        *both("hardware check", ("hardware",), "hardware", "check", "@", finds=True),
-        *both("hardware show", ("hardware",), "--hardware", "@dir", "hardware", "show", "own-1"),
+        *both("baseline check of hardware", ("hardware",), "baseline", "check", "@", finds=True),
+        *both("hardware", ("hardware",), "--hardware", "@dir", "hardware", "own-1"),
         *both("import", foreign, "import", "@", "-o", "imported.jsonl"),
         Target(
             "roofline drill", "commands", ("run",), _command("told-of-drill", "@", of=parts), 0.2

@@ -109,9 +109,8 @@ COMMANDS = {
     "init": Case(("roofline init new", "roofline init new", listed), keeps=("list.txt",)),
     "hardware": Case(
         (
-            "roofline hardware show h100-sxm5",
-            "roofline hardware show h100-sxm5 --json",
-            "roofline hardware check",
+            "roofline hardware h100-sxm5",
+            "roofline hardware h100-sxm5 --json",
         )
     ),
     "help": Case(

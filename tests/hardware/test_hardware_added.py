@@ -123,7 +123,7 @@ def test_a_file_that_cannot_be_read_as_hardware_is_refused_in_one_sentence(tmp_p
         (of(**figure(1, confidence="sure")), "Invalid enum value 'sure'"),
         (
             of(**figure(4e6)),
-            "96gb peaks.memory_GBps is 4e+06; expected 1 to 100000; `roofline hardware check ",
+            "96gb peaks.memory_GBps is 4e+06; expected 1 to 100000; `roofline baseline check ",
         ),
     ):
         path.write_text(text, encoding="utf-8")

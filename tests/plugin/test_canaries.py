@@ -109,7 +109,7 @@ def test_a_baseline_holds_them_for_each_session_and_nobody_asks_for_them(birds):
     result = birds.run("--roofline-ci", f"--roofline-baselines={folder}")
     assert result.ret == 0, texts(result)
     assert not names_any(texts(result))
-    pruned = birds.cli("baseline", "prune", "--into", folder, "--tests", birds.path)
+    pruned = birds.cli("baseline", "check", "--prune", "--into", folder, "--tests", birds.path)
     assert pruned.exit_code == 0, pruned.output
     assert not names_any(pruned.output)
 

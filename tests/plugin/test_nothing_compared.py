@@ -208,7 +208,7 @@ def test_an_entry_that_nobody_measured_is_red_and_the_cure_is_named(recorded):
         recorded.suite(TWO.replace(*change))
         message = gated(recorded, "--roofline-ci")
         assert said in message
-        assert "roofline baseline prune --apply" in message
+        assert "roofline baseline check --prune --apply" in message
     # A renamed test is red for its entry and for its new name; one that is red for itself is not missed as well.
     recorded.suite(TWO.replace("test_other", "test_new"))
     result = recorded.run(*ONCE, "--roofline-ci")

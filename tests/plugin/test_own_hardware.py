@@ -38,7 +38,7 @@ def test_unknown_hardware_is_measured_without_a_share_and_one_line_says_how_to_a
         'roof: no peaks are known of "Prototype X", so nothing is shown as a share of them; '
         in text
     )
-    assert "`roofline hardware show 'Prototype X'` prints how to add it" in text
+    assert "`roofline hardware 'Prototype X'` prints how to add it" in text
     assert [measured.ceiling for measured in desk.last_run().measurements] == [None, None]
 
 
@@ -79,4 +79,4 @@ def test_a_description_of_what_cannot_be_ends_the_run_in_one_sentence(desk, sent
     said = sentence(
         desk.run(), str(path), "prototype-x-oam 80gb peaks.memory_GBps is 2.5e+12; expected "
     )
-    assert f"`roofline hardware check {path}` lists what else is wrong" in said
+    assert f"`roofline baseline check {path}` lists what else is wrong" in said

@@ -276,7 +276,7 @@ def test_a_kernel_of_the_baseline_that_nobody_compiled_is_red_where_the_run_cove
     status, lines = missed_by(lab)
     assert (1, MISSED.format("its test was skipped: broken")) == (status, lines[0])
     lab.desk.suite(cut)
-    pruned = lab.desk.cli("baseline", "prune", "--apply")
+    pruned = lab.desk.cli("baseline", "check", "--prune", "--apply")
     assert 0 == pruned.exit_code, pruned.output
     assert (0, []) == missed_by(lab)
 
@@ -454,7 +454,7 @@ def test_show_check_and_prune_know_exact_entries(lab):
     assert json.loads(lab.cli("baseline", "show", "--json")[1])[0]["kind"] == "exact"
     assert lab.cli("baseline", "check") == (0, "nothing wrong in 2 entries of 1 file\n")
     lab.suite(FLASH.format(more="").replace('"sm_90", "gfx942"', '"sm_90"'))
-    code, pruned = lab.cli("baseline", "prune", "--tests", "test_suite.py", "--apply")
+    code, pruned = lab.cli("baseline", "check", "--prune", "--tests", "test_suite.py", "--apply")
     assert code == 0, pruned
-    assert "flash[gfx942] (gfx942; exact): its test has other parameters now" in pruned
+    assert "flash[gfx942] (gfx942; exact): no test uses it, since its test has other" in pruned
     assert [entry.target for entry in read_baseline(lab.baseline).exact] == ["sm_90"]

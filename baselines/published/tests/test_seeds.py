@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pytest_roofline.baselines.files import unused
-from pytest_roofline.cli.upkeep import _collect
+from pytest_roofline.cli.pruning import collect
 from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.keys import Key
 
@@ -224,7 +224,7 @@ OTHERS = {
 
 
 def test_the_names_and_parameters_are_those_of_our_own_tests(found):
-    planned = _collect((str(ROOT / "perf_tests"),))
+    planned = collect((str(ROOT / "perf_tests"),))
     # As if people had written them: those of a program are never unused.
     rest = unused([replace(one.entry, provenance={}) for one in found.entries], planned)
     assert [one.entry.label for one in rest if not one.benchmark_known] == []

@@ -14,8 +14,16 @@ from ..baselines.runs import Run, cut_note, read_run
 from ..core.entries import Entry
 from ..core.errors import BadFile, BadInput, CannotStore
 from ..core.units import printable
-from .options import InOrder, command, folder_option, into_option, print_json, say
-from .upkeep import check, prune, show
+from .options import (
+    InOrder,
+    command,
+    folder_option,
+    into_option,
+    print_json,
+    say,
+    use_hardware_of,
+)
+from .upkeep import check, show
 
 if TYPE_CHECKING:
     from ..baselines.picking import Choice, Picked
@@ -23,8 +31,12 @@ if TYPE_CHECKING:
 
 
 @click.group(cls=InOrder, short_help="Make, renew and check baselines.")
-def baseline() -> None:
+@click.pass_context
+def baseline(ctx: click.Context) -> None:
     """Make and renew baselines: runs become a proposal, a person approves it."""
+    # What is wrong with a file of hardware `check` lists.
+    if ctx.invoked_subcommand != "check":
+        use_hardware_of(ctx, ctx.obj)
 
 
 @command("Make a proposal of saved runs.", folder_option)
@@ -288,5 +300,5 @@ def approve(
         )
 
 
-for _command in (propose, approve, show, check, prune):
+for _command in (propose, approve, show, check):
     baseline.add_command(_command)

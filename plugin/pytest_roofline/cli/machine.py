@@ -1,4 +1,4 @@
-"""`roofline doctor`, `selftest` and `hardware`: what this machine has, whether its clocks can be trusted, its peaks."""
+"""`roofline doctor` and `hardware`: what this machine has, whether its clocks can be trusted, its peaks."""
 
 import sys
 from dataclasses import asdict
@@ -7,87 +7,50 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..core.errors import CannotStore
+from ..core.errors import BadInput, CannotStore
 from ..core.storage import to_plain
 from ..core.units import printable
-from ..core.writing import refuse_overwriting, write_json
-from .options import InOrder, command, print_json, say, width
+from .options import command, print_json, say, width
 
 if TYPE_CHECKING:
     from ..core.facts import Finding, Machine, Unexpected
+    from ..engine.devices import Device
     from ..hardware import Peak, Product
-
-
-@command("Check on this device that timing is right, in a minute.")
-@click.option("--device", help="cpu, cuda, cuda:N, mps, xpu; default: the best one.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Also write the JSON to this file."
-)
-def selftest(device: str | None, as_json: bool, output: Path | None) -> int:
-    """Check on this device that timing is right: a line for each property that must hold.
-
-    It takes up to a minute; a GPU works at its power cap for ten seconds of it.
-
-    Example: roofline selftest --device cuda:1
-
-    Exit status: 0 timing can be trusted, 1 a property fails, 2 the device or a file cannot be used.
-    """
-    from ..engine.calibration import calibrate
-    from ..engine.ceiling import TorchWorkloads
-    from ..engine.devices import open_device
-    from ..engine.host import gather, unused_accelerator
-    from ..hardware import products
-    from ..machine.selftest import selftest as prove
-    from ..report.machine import property_line
-
-    if output is not None:
-        refuse_overwriting(output)
-    opened = open_device(device, "--device")
-    environment = gather(opened)
-    # With --json, standard output is for the machine alone.
-    say(f"{opened.name} ({printable(environment.device.product)})", err=as_json)
-    warning = "" if device == "cpu" else unused_accelerator(opened)
-    if warning:
-        say(f"WARNING: {warning}", err=True)
-    known = products().get(environment.device.product)
-    peak = known.peaks.get("memory_GBps") if known else None
-    properties = []
-    for checked in prove(opened, TorchWorkloads(opened), peak.value * 1e9 if peak else None):
-        properties.append(checked)
-        say(property_line(checked, width()), err=as_json)
-    failed = sum(checked.outcome == "FAILS" for checked in properties)
-    closing = f"{failed} of {len(properties)} properties fail"
-    say(closing if failed else "timing can be trusted here", err=as_json)
-    plain = {
-        "environment": to_plain(environment),
-        "calibration": to_plain(calibrate(opened)),
-        "properties": list(map(to_plain, properties)),
-    }
-    if output is not None:
-        write_json(output, plain)
-    if as_json:
-        print_json(plain)
-    return 1 if failed else 0
 
 
 @command("List what limits trust in this machine's numbers.")
 @click.option(
     "--expect",
     type=click.Path(path_type=Path),
-    help="Check the machine against FILE; nothing is measured.",
+    help="Check the machine against FILE.",
 )
 @click.option(
     "--write-expect",
     type=click.Path(path_type=Path),
     help="Write FILE from this machine, a good one.",
 )
-def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> int:
+@click.option(
+    "--measure", "measures", is_flag=True, help="Also check on a device that timing is right."
+)
+@click.option(
+    "--device", help="With --measure: cpu, cuda, cuda:N, mps, xpu; default: the best one."
+)
+def doctor(
+    expect: Path | None,
+    write_expect: Path | None,
+    measures: bool,
+    device: str | None,
+    as_json: bool,
+) -> int:
     """List what this machine has, what limits the trust in its numbers, and how to fix it.
+
+    With --measure also a line for each property of timing that must hold. That takes up to a minute; a GPU works at its
+    power cap for ten seconds of it.
 
     Example: roofline doctor --expect node.json
 
-    Exit status: 0 listed, 1 the machine is not as --expect says, or without --expect too busy to measure its CPU where
-    it has nothing else, 2 a file cannot be used.
+    Exit status: 0 listed, 1 the machine is not as --expect says, a property does not hold, or without --expect too busy
+    to measure its CPU where it has nothing else, 2 a device or a file cannot be used.
     """
     from ..engine.devices.cpu import QUIETEN, WATCH_S, occupied
     from ..engine.inventory import take_stock
@@ -102,11 +65,13 @@ def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> int
     expected = read_expectation(expect) if expect is not None else None
     if write_expect is not None and write_expect.exists():
         raise CannotStore(f"{write_expect} exists already; choose another name or remove it")
+    opened = _open_device(device, measures)
     machine = take_stock(WATCH_S)
     findings = diagnose(machine)
     found = differences(expected, machine) if expected is not None else []
     if not as_json:
         _print_doctor(machine, findings, found, expect)
+    timing, wrong = _check_timing(opened, device, as_json) if opened is not None else ({}, 0)
     if write_expect is not None:
         write_expectation(write_expect, expectation_of(machine))
     if as_json:
@@ -115,6 +80,7 @@ def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> int
                 "machine": to_plain(machine),
                 "findings": list(map(to_plain, findings)),
                 "differences": list(map(to_plain, found)),
+                **timing,
             }
         )
     if write_expect is not None:
@@ -126,7 +92,50 @@ def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> int
     busy = alone and occupied(machine.cores_taken, machine.host.usable_cores, machine.taken_by)
     if busy:
         say(f"this machine is too busy to be measured: {busy}; {QUIETEN}", err=as_json)
-    return 1 if found or busy else 0
+    return 1 if found or wrong or busy else 0
+
+
+def _open_device(name: str | None, measures: bool) -> "Device | None":
+    """Open the device to measure on, before anything is printed; None where nothing is measured."""
+    if not measures:
+        if name is not None:
+            raise BadInput("--device is given without --measure; expected both, or neither")
+        return None
+    from ..engine.devices import open_device
+
+    return open_device(name, "--device")
+
+
+def _check_timing(device: "Device", name: str | None, as_json: bool) -> tuple[dict[str, Any], int]:
+    """Check that timing is right, a line a property; the JSON of it, and how many properties do not hold."""
+    from ..engine.calibration import calibrate
+    from ..engine.ceiling import TorchWorkloads
+    from ..engine.host import gather, unused_accelerator
+    from ..hardware import products
+    from ..machine.selftest import selftest
+    from ..report.machine import property_line
+
+    environment = gather(device)
+    # With --json, standard output is for the machine alone.
+    say(f"\n{device.name} ({printable(environment.device.product)})", err=as_json)
+    warning = "" if name == "cpu" else unused_accelerator(device)
+    if warning:
+        say(f"WARNING: {warning}", err=True)
+    product = products().get(environment.device.product)
+    peak = product.peaks.get("memory_GBps") if product else None
+    properties = []
+    for proof in selftest(device, TorchWorkloads(device), peak.value * 1e9 if peak else None):
+        properties.append(proof)
+        say(property_line(proof, width()), err=as_json)
+    wrong = sum(proof.outcome == "FAILS" for proof in properties)
+    closing = f"{wrong} of {len(properties)} properties fail"
+    say(closing if wrong else "timing can be trusted here", err=as_json)
+    plain = {
+        "environment": to_plain(environment),
+        "calibration": to_plain(calibrate(device)),
+        "properties": list(map(to_plain, properties)),
+    }
+    return plain, wrong
 
 
 def _print_doctor(
@@ -145,92 +154,52 @@ def _print_doctor(
             say(line)
 
 
-@click.group(cls=InOrder, short_help="List known hardware and what it can reach.")
-def hardware() -> None:
-    """Which products are known, what they can reach, and whether that can be true.
-
-    What ships, and before it the hardware.json of ./baselines and of every `roofline --hardware DIR`.
-    """
-
-
-@command("List every known product.", group=hardware, name="list")
+@command("List known hardware, or show one product with sources.")
+@click.argument("name", required=False)
 @click.pass_obj
-def list_products(folders: tuple[Path, ...], as_json: bool) -> None:
-    """List every known product: memory, peaks, and how sure its figures are.
+def hardware(folders: tuple[Path, ...], name: str | None, as_json: bool) -> int:
+    """List every known product: memory, peaks, and how sure its figures are; or show NAME with every source.
 
-    Example: roofline --hardware site/ hardware list
+    NAME is a product as the list has it, or the exact name that a driver prints. Known is what ships, and before it the
+    hardware.json of ./baselines and of every `roofline --hardware DIR`.
 
-    Exit status: 0 listed, 2 a file cannot be used.
+    Example: roofline hardware "NVIDIA H100 80GB HBM3"
+
+    Exit status: 0 listed or known, 1 NAME is not known, and what to write down is printed, 2 a file cannot be used.
     """
+    from ..hardware.lookup import hardware_files, merged
+
+    products = merged(hardware_files(folders)).catalogue.products
+    if name is not None:
+        return _show_product(products, name, as_json)
     from ..report.machine import product_table
 
-    rows = sorted(_products(folders), key=lambda product: product.key)
+    rows = sorted(products, key=lambda product: product.key)
     if as_json:
         print_json([_product_json(product) for product in rows])
     else:
         say(product_table(rows, width(), sys.stdout.isatty()))
+    return 0
 
 
-@command("Show what is known of one product, with sources.", group=hardware)
-@click.argument("name")
-@click.pass_obj
-def show(folders: tuple[Path, ...], name: str, as_json: bool) -> int:
-    """Show what is known of NAME: a product as `list` has it, or the exact name that a driver prints.
-
-    Example: roofline hardware show "NVIDIA H100 80GB HBM3"
-
-    Exit status: 0 it is known, 1 it is not, and what to write down is printed, 2 a file cannot be used.
-    """
+def _show_product(products: "tuple[Product, ...]", name: str, as_json: bool) -> int:
+    """Print what is known of a name; status 1 where that is nothing."""
     from ..hardware.keys import how_to_add, is_slice, part_line
     from ..report.machine import product_lines
 
-    found = [
-        product for product in _products(folders)
+    rows = [
+        product for product in products
         if name in (product.product, " ".join(product.key), *(alias.name for alias in product.names))
     ]  # fmt: skip
     if as_json:
-        print_json([_product_json(product) for product in found])
-    elif found:
-        say("\n\n".join("\n".join(product_lines(product)) for product in found))
+        print_json([_product_json(product) for product in rows])
+    elif rows:
+        say("\n\n".join("\n".join(product_lines(product)) for product in rows))
     elif is_slice(name):
         say(part_line(printable(name)))
     else:
         say(f"{printable(repr(name))} is not known. {how_to_add(name)}")
-    return 0 if found else 1
-
-
-def _products(folders: tuple[Path, ...]) -> "tuple[Product, ...]":
-    """What is in use with the hardware of these folders."""
-    from ..hardware.lookup import hardware_files, merged
-
-    return merged(hardware_files(folders)).catalogue.products
-
-
-@command("Validate files of hardware.", group=hardware, name="check")
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-@click.pass_obj
-def check_hardware(folders: tuple[Path, ...], files: tuple[Path, ...], as_json: bool) -> int:
-    """Validate FILES of hardware (default: those in use): form, names, sources, and the range of every figure.
-
-    Example: roofline hardware check site/hardware.json
-
-    Exit status: 0 nothing is wrong, 1 something is, 2 a file cannot be read.
-    """
-    from ..hardware.lookup import hardware_files, mistakes, read_hardware
-
-    checked = files or hardware_files(folders)
-    found = [(str(path), mistake) for path in checked for mistake in mistakes(read_hardware(path))]
-    if as_json:
-        print_json([{"file": file, **asdict(mistake)} for file, mistake in found])
-    else:
-        for file, mistake in found:
-            say(f"{printable(file)}: {mistake}")
-        where = (
-            ", ".join(map(str, checked))
-            or "no file of hardware: what ships is tested with the package"
-        )
-        say(f"{len(found) or 'nothing'} wrong in {printable(where)}")
-    return 1 if found else 0
+    return 0 if rows else 1
 
 
 def _product_json(product: "Product") -> dict[str, object]:

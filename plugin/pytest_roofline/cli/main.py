@@ -12,8 +12,8 @@ from ..version import __version__
 from .baseline import baseline
 from .drill import drill
 from .exchange import export, import_
-from .machine import doctor, hardware, selftest
-from .options import Commands
+from .machine import doctor, hardware
+from .options import Commands, use_hardware_of
 from .output import init, report
 from .profiler import profiler
 from .runs import compare, explain
@@ -38,18 +38,13 @@ def main(ctx: click.Context, own_hardware: tuple[Path, ...]) -> None:
                 f"--hardware is {folder}, which holds no {HARDWARE_FILE}; expected a folder that does"
             )
     ctx.obj = folders = (*own_hardware, Path("baselines"))
-    # Its own commands tell more of a file that cannot be used; most folders have none.
-    if ctx.invoked_subcommand != "hardware" and any(
-        (folder / HARDWARE_FILE).exists() for folder in folders
-    ):
-        from ..hardware import use_hardware
-
-        ctx.call_on_close(use_hardware(folders))
+    # These two read such files themselves: one of them tells all that is wrong with a file.
+    if ctx.invoked_subcommand not in ("hardware", "baseline"):
+        use_hardware_of(ctx, folders)
 
 
 _COMMANDS = (
     baseline, compare, doctor, drill, explain, export, hardware, import_, init, profiler, report,
-    selftest,
     # A feature in a folder of its own has its import above and a line here; the rest works without it.
     ab,
     *(fleet, history),

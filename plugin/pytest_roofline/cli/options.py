@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ..core.errors import NO_TORCH, CannotStore, RooflineError
+from ..core.facts import HARDWARE_FILE
 from ..core.units import printable, without_commands
 from ..core.writing import json_text
 
@@ -26,7 +27,7 @@ SECTIONS = {
     "Compare runs": ("compare", "history", "fleet"),
     "Keep what they are compared with": ("init", "baseline"),
     "Gate": ("ab", "drill"),
-    "Look at the machine": ("doctor", "selftest", "hardware"),
+    "Look at the machine": ("doctor", "hardware"),
     "Share": ("export", "import"),
 }
 # Where the output is no terminal, so that two runs of a command can be compared.
@@ -77,6 +78,14 @@ def command(
         return made
 
     return decorate
+
+
+def use_hardware_of(ctx: click.Context, folders: tuple[Path, ...]) -> None:
+    """Use the hardware.json of these folders until the command ends; most have none."""
+    if any((folder / HARDWARE_FILE).exists() for folder in folders):
+        from ..hardware import use_hardware
+
+        ctx.call_on_close(use_hardware(folders))
 
 
 # From 8.2 on what click raises for a group without a command, whose help it shows.

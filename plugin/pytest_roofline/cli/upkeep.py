@@ -1,33 +1,25 @@
-"""`roofline baseline show`, `check` and `prune`: what there is, whether it is sane, and what no test uses any more."""
+"""`roofline baseline show` and `check`: what there is, whether it is sane, and what no test uses any more."""
 
 import datetime
-import json
-import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ..baselines.files import PlannedTest, Unused, read_baseline, unused, write_baseline
+from ..baselines.files import read_baseline
 from ..core.entries import Baseline, Entry, ExactEntry
 from ..core.errors import BadFile, BadInput
 from ..core.facts import HARDWARE_FILE
 from ..core.units import printable
-from ..core.writing import alone
-from ..plugin.options import PLAN_VARIABLE
-from .options import command, into_option, print_json, say, width
+from .options import command, into_option, print_json, say, use_hardware_of, width
+from .pruning import UnusedEntries, collect
 
 if TYPE_CHECKING:
     from ..baselines.checks import Health
     from ..baselines.plausible import Flaw
-
-# How much of a failed collection's output is shown.
-LAST_LINES = 15
+    from ..hardware.specs import Catalogue
 
 
 @command("Show what each entry is based on.", into_option)
@@ -104,36 +96,94 @@ def _print_health(
 
 @command("Validate baselines.", into_option)
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-def check(files: tuple[Path, ...], into: Path, as_json: bool) -> int:
-    """Validate baseline FILES (default: all of the folder): values that cannot be true, and facts that are missing.
+@click.option(
+    "--prune", is_flag=True, help="Also list the entries that no test uses; collects all tests."
+)
+@click.option("--apply", "applied", is_flag=True, help="With --prune: remove the entries listed.")
+@click.option(
+    "--tests",
+    multiple=True,
+    metavar="PATH",
+    help="With --prune: where the tests are (repeatable); default: as pytest chooses.",
+)
+@click.pass_context
+def check(
+    ctx: click.Context,
+    files: tuple[Path, ...],
+    into: Path,
+    prune: bool,
+    applied: bool,
+    tests: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Validate FILES of baselines and of hardware (default: all of the folder): what cannot be true, or is missing.
 
-    Times are checked against the datasheet's peak; also provenance, conventions, dates and duplicates.
+    Times are checked against the datasheet's peak; also provenance, conventions, dates and duplicates. Of a
+    hardware.json form, names, sources and the range of every figure are checked.
 
-    Example: roofline baseline check baselines/h200.json
+    Example: roofline baseline check --prune --tests perf_tests
 
-    Exit status: 0 nothing is wrong, hints aside, 1 something is, 2 a file cannot be read.
+    Exit status: 0 nothing is wrong, hints aside, 1 something is, 2 a file cannot be read or written, or the tests
+    cannot be collected.
     """
     from ..baselines.checks import check as check_baseline
     from ..report.baseline_tables import flaw_as_json
 
-    baselines = read_baselines(files, into)
+    if (applied or tests) and not prune:
+        raise BadInput("--apply or --tests is given without --prune; expected it beside them")
+    hardware, baselines = _read_files(ctx.obj, files, into)
+    flaws = _flaws_of_hardware(hardware)
+    if baselines and not flaws:
+        use_hardware_of(ctx, ctx.obj)
     now = datetime.datetime.now(datetime.UTC)
-    found = [
+    flaws += [
         (path, flaw)
         for path, baseline in baselines.items()
         for flaw in check_baseline(path, baseline, now)
     ]
-    wrong = sum(not flaw.hint for _, flaw in found)
+    idle = UnusedEntries(baselines, collect(tests), applied) if prune else None
+    flaws += idle.flaws if idle else []
+    wrong = sum(not flaw.hint for _, flaw in flaws)
+    if not as_json:
+        _print_flaws(flaws, baselines, wrong, len(hardware))
+    if idle is not None:
+        for line in idle.remove(into):
+            say(line, err=as_json)
     if as_json:
-        print_json([flaw_as_json(path, flaw) for path, flaw in found])
-    else:
-        _print_flaws(found, baselines, wrong)
+        print_json([flaw_as_json(path, flaw) for path, flaw in flaws])
     return 1 if wrong else 0
 
 
+def _read_files(
+    folders: tuple[Path, ...], files: tuple[Path, ...], into: Path
+) -> "tuple[dict[Path, Catalogue], dict[Path, Baseline]]":
+    """Read the named files, or all of the folder with the hardware that is in use: of hardware, and of baselines."""
+    from ..hardware.lookup import hardware_files, read_hardware
+
+    of_hardware = [path for path in files if path.name == HARDWARE_FILE]
+    others = [path for path in files if path.name != HARDWARE_FILE]
+    if not files:
+        of_hardware = hardware_files(dict.fromkeys((*folders, into)))
+    hardware = {path: read_hardware(path) for path in of_hardware}
+    return hardware, read_baselines(others, into) if others or not files else {}
+
+
+def _flaws_of_hardware(hardware: "Mapping[Path, Catalogue]") -> "list[tuple[Path, Flaw]]":
+    from ..baselines.plausible import Flaw
+    from ..hardware.lookup import mistakes
+
+    remedy = "mend the file, which no run takes until then"
+    return [
+        (path, Flaw(mistake.observed, mistake.expected, remedy, entry=mistake.where))
+        for path, catalogue in hardware.items()
+        for mistake in mistakes(catalogue)
+    ]
+
+
 def _print_flaws(
-    flaws: "Sequence[tuple[Path, Flaw]]", baselines: dict[Path, Baseline], wrong: int
+    flaws: "Sequence[tuple[Path, Flaw]]", baselines: dict[Path, Baseline], wrong: int, others: int
 ) -> None:
+    """Print a line for each flaw, and in how much they were looked for, `others` being the files of hardware."""
     from ..report.baseline_tables import counted
 
     for path, flaw in flaws:
@@ -143,7 +193,7 @@ def _print_flaws(
     count = sum(len(baseline.entries) + len(baseline.exact) for baseline in baselines.values())
     entries, files_read = (
         counted(count, "entry", "entries"),
-        counted(len(baselines), "file", "files"),
+        counted(len(baselines) + others, "file", "files"),
     )
     say(f"{wrong or 'nothing'} wrong in {entries} of {files_read}")
 
@@ -156,130 +206,3 @@ def read_baselines(files: Sequence[Path], into: Path) -> dict[Path, Baseline]:
         )
     paths = (path for path in sorted(into.glob("*.json")) if path.name != HARDWARE_FILE)
     return {path: read_baseline(path) for path in files or paths}
-
-
-@command("List the entries that no test uses any more.", into_option)
-@click.option(
-    "--tests",
-    multiple=True,
-    metavar="PATH",
-    help="Where the tests are (repeatable); default: as pytest chooses.",
-)
-@click.option(
-    "--apply",
-    "applied",
-    is_flag=True,
-    help="Remove the entries that no test uses, after listing them.",
-)
-def prune(into: Path, tests: tuple[str, ...], applied: bool, as_json: bool) -> None:
-    """List the entries that no test uses any more, found by a collection of all tests; --apply removes them.
-
-    Example: roofline baseline prune --tests perf_tests
-
-    Exit status: 0 listed or removed, 2 the tests cannot be collected, or a file cannot be read or written.
-    """
-    from ..report.baseline_tables import counted, unused_as_json
-
-    baselines = read_baselines((), into)
-    planned = _collect(tests)
-    found = {
-        path: unused([*known.entries, *known.exact], planned) for path, known in baselines.items()
-    }
-    count = sum(len(idle) for idle in found.values())
-    total = sum(len(known.entries) + len(known.exact) for known in baselines.values())
-    if not as_json:
-        for path, idle in found.items():
-            _list_unused(path, idle)
-        tests_found = counted(len(planned), "test that measures", "tests that measure")
-        say(f"{count} of {counted(total, 'entry', 'entries')} unused by the {tests_found}")
-    if count and applied:
-        if count == total:
-            raise BadInput(
-                f"none of the {total} entries in {into} is used by the tests that were collected, so these are hardly "
-                "the tests that they were made from; name them with --tests, or remove the files yourself"
-            )
-        _remove(found)
-        if not as_json:
-            say(f"{counted(count, 'entry', 'entries')} removed")
-    if as_json:
-        print_json(
-            {
-                "entries": total,
-                "tests": len(planned),
-                "removed": bool(count) and applied,
-                "unused": [
-                    unused_as_json(path, entry) for path, idle in found.items() for entry in idle
-                ],
-            }
-        )
-
-
-def _remove(unused_by_path: Mapping[Path, Sequence[Unused]]) -> None:
-    """Remove the listed entries from the files as they are now: the collection of tests took its time."""
-    for path, idle in unused_by_path.items():
-        if idle:
-            removed = {listed.entry.identity for listed in idle}
-            with alone(path):
-                baseline = read_baseline(path)
-                entries = tuple(
-                    entry for entry in baseline.entries if entry.identity not in removed
-                )
-                exact = tuple(entry for entry in baseline.exact if entry.identity not in removed)
-                write_baseline(path, replace(baseline, entries=entries, exact=exact))
-
-
-def _list_unused(path: Path, idle: Sequence[Unused]) -> None:
-    for listed in idle:
-        why = (
-            "its test has other parameters now"
-            if listed.benchmark_known
-            else "there is no such test"
-        )
-        entry = listed.entry
-        what = (
-            f"{entry.target}; exact"
-            if isinstance(entry, ExactEntry)
-            else f"{entry.hardware}; {entry.kind}"
-        )
-        say(printable(f"unused in {path}: {entry.label} ({what}): {why}"))
-
-
-def _collect(tests: tuple[str, ...]) -> list[PlannedTest]:
-    """The measuring tests that pytest finds in a process of its own, of every tier."""
-    with tempfile.TemporaryDirectory(prefix="roofline-") as folder:
-        plan = Path(folder) / "plan.jsonl"
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            *tests,
-            "--collect-only",
-            "-q",
-            "--roofline-tier=full",
-            # Options of the ini file or the shell may deselect tests, whose entries would then look unused.
-            *("-k", "", "-m", ""),
-        ]
-        surroundings = {
-            name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"
-        }
-        done = subprocess.run(
-            command,
-            env=surroundings | {PLAN_VARIABLE: str(plan)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            for line in [*done.stdout.splitlines(), *done.stderr.splitlines()][-LAST_LINES:]:
-                say(printable(line), err=True)
-            raise BadInput(
-                f"pytest ended with status {done.returncode} while it collected the tests, so nothing can be called "
-                "unused; mend that, or name other tests with --tests"
-            )
-        lines = plan.read_text(encoding="utf-8").splitlines() if plan.exists() else []
-    planned = [PlannedTest(**json.loads(line)) for line in lines]
-    if not planned:
-        raise BadInput(
-            "pytest collected no test that measures, so nothing can be called unused; name them with --tests"
-        )
-    return planned

@@ -102,7 +102,7 @@ def unknown_line(device: DeviceFacts) -> str:
     if known is None:
         return (
             f'roof: no peaks are known of "{name}", so nothing is shown as a share of them; '
-            f"`roofline hardware show {shlex.quote(name)}` prints how to add it"
+            f"`roofline hardware {shlex.quote(name)}` prints how to add it"
         )
     if is_part(device, known):
         fewer = (
@@ -147,5 +147,5 @@ def how_to_add(name: str) -> str:
         "Fill this in from its datasheet, dense rates and one direction, each with its source and how sure you are "
         "(high, medium, low, recalled), and leave out what you cannot find. Save it as "
         f"{HARDWARE_FILE} in the baselines/ of your tests, or in a folder that --roofline-baselines names; then run\n"
-        f"roofline hardware check baselines/{HARDWARE_FILE}\n\n{text}"
+        f"roofline baseline check baselines/{HARDWARE_FILE}\n\n{text}"
     )

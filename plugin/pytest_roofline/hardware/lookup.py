@@ -157,7 +157,7 @@ def merged(paths: Sequence[Path]) -> Known:
         own = read_hardware(path)
         if found := mistakes(own):
             raise BadFile(
-                f"hardware {path}: {found[0]}; `roofline hardware check {path}` lists what else is wrong"
+                f"hardware {path}: {found[0]}; `roofline baseline check {path}` lists what else is wrong"
             )
         base = own.over(base)
     return Known(base)

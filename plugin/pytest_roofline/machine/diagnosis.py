@@ -154,7 +154,7 @@ def _sharing(machine: Machine) -> Iterator[Finding]:
             "time slicing",
             "no driver says whether a GPU is given out to several containers in turns",
             "such a neighbour shows only as spread of the clock probe and as memory in use",
-            "ask the cluster's operator; `roofline selftest` shows the spread",
+            "ask the cluster's operator; `roofline doctor --measure` shows the spread",
         )
 
 

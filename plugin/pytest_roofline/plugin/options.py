@@ -52,7 +52,7 @@ ROUND_VARIABLE = "ROOFLINE_ROUND"
 # Names the file whose Markdown GitHub shows as the summary of a step.
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 
-# Names a file for the list of all tests that would measure, which `roofline baseline prune` asks for.
+# Names a file for the list of all tests that would measure, which `roofline baseline check --prune` asks for.
 PLAN_VARIABLE = "ROOFLINE_PLAN"
 
 # (option, its value as usage lines call it, help); each has an ini twin with underscores and the same meaning.

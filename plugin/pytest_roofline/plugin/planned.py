@@ -243,7 +243,7 @@ def plan(items: Sequence[pytest.Item]) -> dict[str, Planned]:
 
 
 class PlanWriter:
-    """Lists every test that measures, before any is deselected, for `roofline baseline prune`: a JSON line each."""
+    """Lists every test that measures, before any is deselected, a JSON line each: for `baseline check --prune`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

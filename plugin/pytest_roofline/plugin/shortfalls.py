@@ -18,7 +18,7 @@ from .settings import Options
 MOST_NAMED = 3
 _OF_MISSING = """\
 Where a test is skipped or dropped: let it run, or leave it out by `-k` or `--deselect` in the command.
-  Where a test was removed or renamed on purpose: `roofline baseline prune --apply` removes the entry.
+  Where a test was removed or renamed on purpose: `roofline baseline check --prune --apply` removes the entry.
   Where it moved: the entry keeps the old file, marks and tier until the test is recorded anew where it stands now:
     pytest FILE --roofline-save=moved
     roofline baseline propose moved -o moved.json

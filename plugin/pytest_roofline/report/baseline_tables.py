@@ -6,7 +6,6 @@ from pathlib import Path
 
 from ..baselines.checks import Health
 from ..baselines.exact_proposals import ExactChange
-from ..baselines.files import Unused
 from ..baselines.plausible import Flaw
 from ..baselines.proposals import Proposal
 from ..baselines.renewal import Change, since, since_accepted
@@ -317,17 +316,3 @@ def _change_as_json(change: Change) -> dict[str, object]:
 def flaw_as_json(path: Path, flaw: Flaw) -> dict[str, object]:
     """What cannot be true, or is not told; a hint is no mistake."""
     return {"file": str(path), **asdict(flaw)}
-
-
-def unused_as_json(path: Path, unused: Unused) -> dict[str, object]:
-    """An entry that no test uses."""
-    entry = unused.entry
-    timed = entry if isinstance(entry, Entry) else None
-    return {
-        "file": str(path),
-        "label": entry.label,
-        "kind": timed.kind if timed else "exact",
-        "hardware": str(timed.hardware) if timed else None,
-        "target": None if isinstance(entry, Entry) else entry.target,
-        "benchmark_known": unused.benchmark_known,
-    }

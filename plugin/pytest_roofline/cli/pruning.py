@@ -1,0 +1,152 @@
+"""Entries of baselines that no test uses: found by a collection of all tests, listed, and removed."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..baselines.files import PlannedTest, Unused, read_baseline, unused, write_baseline
+from ..core.entries import Baseline, ExactEntry
+from ..core.errors import BadInput
+from ..core.units import printable
+from ..core.writing import alone
+from ..plugin.options import PLAN_VARIABLE
+from .options import say
+
+if TYPE_CHECKING:
+    from ..baselines.plausible import Flaw
+
+# How much of a failed collection's output is shown.
+LAST_LINES = 15
+
+
+class UnusedEntries:
+    """The entries of baselines that no planned test uses, as hints, and their removal."""
+
+    def __init__(
+        self, baselines: Mapping[Path, Baseline], planned: Sequence[PlannedTest], removes: bool
+    ) -> None:
+        self._removes = removes
+        self._tests = len(planned)
+        self._entries = sum(
+            len(baseline.entries) + len(baseline.exact) for baseline in baselines.values()
+        )
+        self._unused = {
+            path: unused([*baseline.entries, *baseline.exact], planned)
+            for path, baseline in baselines.items()
+        }
+
+    @property
+    def _count(self) -> int:
+        return sum(map(len, self._unused.values()))
+
+    @property
+    def flaws(self) -> "list[tuple[Path, Flaw]]":
+        """Return a hint for each entry."""
+        return [
+            (path, _hint_of(listed, self._removes))
+            for path, entries in self._unused.items()
+            for listed in entries
+        ]
+
+    def remove(self, into: Path) -> Iterator[str]:
+        """Remove the entries, where that was asked for, and yield lines that say how many there are.
+
+        Raises:
+            BadInput: no entry is used at all, so the tests are hardly those of the baselines.
+        """
+        from ..report.baseline_tables import counted
+
+        tests = counted(self._tests, "test that measures", "tests that measure")
+        yield f"{self._count} of {counted(self._entries, 'entry', 'entries')} unused by the {tests}"
+        if not (self._count and self._removes):
+            return
+        if self._count == self._entries:
+            raise BadInput(
+                f"none of the {self._entries} entries in {into} is used by the tests that were collected, so these "
+                "are hardly the tests that they were made from; name them with --tests, or remove the files yourself"
+            )
+        _remove(self._unused)
+        yield f"{counted(self._count, 'entry', 'entries')} removed"
+
+
+def _hint_of(listed: Unused, removes: bool) -> "Flaw":
+    """Return an entry that no test uses as a hint."""
+    from ..baselines.plausible import Flaw
+
+    entry = listed.entry
+    details = (
+        f"{entry.target}; exact"
+        if isinstance(entry, ExactEntry)
+        else f"{entry.hardware}; {entry.kind}"
+    )
+    reason = (
+        "its test has other parameters now" if listed.benchmark_known else "there is no such test"
+    )
+    return Flaw(
+        f"no test uses it, since {reason}",
+        "a test that measures it",
+        "it is removed" if removes else "--apply removes it",
+        hint=True,
+        entry=f"{entry.label} ({details})",
+    )
+
+
+def _remove(unused_by_path: Mapping[Path, Sequence[Unused]]) -> None:
+    """Remove the listed entries from the files as they are now: the collection of tests took its time."""
+    for path, idle in unused_by_path.items():
+        if idle:
+            removed = {listed.entry.identity for listed in idle}
+            with alone(path):
+                baseline = read_baseline(path)
+                entries = tuple(
+                    entry for entry in baseline.entries if entry.identity not in removed
+                )
+                exact = tuple(entry for entry in baseline.exact if entry.identity not in removed)
+                write_baseline(path, replace(baseline, entries=entries, exact=exact))
+
+
+def collect(tests: tuple[str, ...]) -> list[PlannedTest]:
+    """The measuring tests that pytest finds in a process of its own, of every tier."""
+    with tempfile.TemporaryDirectory(prefix="roofline-") as folder:
+        plan = Path(folder) / "plan.jsonl"
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            *tests,
+            "--collect-only",
+            "-q",
+            "--roofline-tier=full",
+            # Options of the ini file or the shell may deselect tests, whose entries would then look unused.
+            *("-k", "", "-m", ""),
+        ]
+        surroundings = {
+            name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"
+        }
+        done = subprocess.run(
+            command,
+            env=surroundings | {PLAN_VARIABLE: str(plan)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            for line in [*done.stdout.splitlines(), *done.stderr.splitlines()][-LAST_LINES:]:
+                say(printable(line), err=True)
+            raise BadInput(
+                f"pytest ended with status {done.returncode} while it collected the tests, so nothing can be called "
+                "unused; mend that, or name other tests with --tests"
+            )
+        lines = plan.read_text(encoding="utf-8").splitlines() if plan.exists() else []
+    planned = [PlannedTest(**json.loads(line)) for line in lines]
+    if not planned:
+        raise BadInput(
+            "pytest collected no test that measures, so nothing can be called unused; name them with --tests"
+        )
+    return planned
