@@ -409,7 +409,13 @@ def test_a_round_works_for_the_run_that_started_it(family, monkeypatch, tmp_path
     monkeypatch.setenv(round_child.VARIABLE, str(tmp_path / "round.json"))
     plugins = SimpleNamespace(hasplugin=lambda name: False, register=lambda *_: None)
     round_child.begin(
-        SimpleNamespace(stash=pytest.Stash(), option=SimpleNamespace(), pluginmanager=plugins)
+        SimpleNamespace(
+            stash=pytest.Stash(),
+            option=SimpleNamespace(),
+            pluginmanager=plugins,
+            rootpath=tmp_path,
+            args=[],
+        )
     )
     assert base._starters == {PARENT}
 

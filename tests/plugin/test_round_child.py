@@ -108,6 +108,28 @@ def test_a_round_runs_the_tests_it_was_asked_for_in_the_order_of_the_run_and_tel
     assert (seen.result.ret, seen.events) == (pytest.ExitCode.NO_TESTS_COLLECTED, [])
 
 
+def test_a_round_imports_the_files_of_its_tests_alone(child, desk):
+    elsewhere = (
+        "import json\n\nwith open('imported', 'a') as file:\n    file.write(__name__ + ' ')\n"
+    )
+    desk.suite(SUITE)
+    (desk.path / "test_another.py").write_text(f"{elsewhere}\ndef test_another(roofline): pass\n")
+    seen = child([FIRST], ".", text=elsewhere + SUITE)
+    assert (seen.result.ret, seen.measured) == (0, [FIRST])
+    assert (desk.path / "imported").read_text().split() == ["test_suite"]
+
+
+def test_a_round_whose_files_are_not_found_collects_what_the_command_line_names(child, desk):
+    seen = child([FIRST, "gone/test_gone.py::test_gone"], ".")
+    assert (seen.result.ret, seen.measured) == (0, [FIRST])
+
+
+def test_a_round_runs_a_test_above_the_tier_that_its_parent_was_asked_for_by_name(child, desk):
+    mark = "@pytest.mark.roofline(tier='nightly')\n"
+    nightly = SUITE.replace("def test_first", f"{mark}def test_first")
+    assert child([FIRST], text=nightly).measured == [FIRST]
+
+
 def test_a_round_judges_nothing_starts_no_rounds_and_looks_at_no_device(child, desk):
     against = desk.sessions(SUITE.replace("assert False", "pass"))
     gpu = {"index": 0, "power_limit_w": 400, "power_default_w": 700}

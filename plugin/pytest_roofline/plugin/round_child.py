@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -127,12 +128,22 @@ def begin(config: pytest.Config) -> None:
     for name, value in (_NEUTRAL | repeats).items():
         if hasattr(config.option, name) and (asked.ids is not None or name not in _CHOOSING):
             setattr(config.option, name, value)
+    config.args = files_of(asked.ids or [], config.rootpath) or config.args
     config.pluginmanager.register(_Watch(asked))
     if asked.own_process:
         from ..engine.devices.base import started_by
 
         started_by(asked.parent)
         threading.Thread(target=_end_with, args=(asked.parent,), daemon=True).start()
+
+
+def files_of(test_ids: Sequence[str], rootdir: Path) -> list[str]:
+    """Return the files of tests in their order, so that a round imports no other; none where one is not found.
+
+    A node id begins with its file's path from the root directory, unless the file lies outside of it.
+    """
+    paths = [str(rootdir / test_id.partition("::")[0]) for test_id in test_ids]
+    return list(dict.fromkeys(paths)) if all(map(os.path.isfile, paths)) else []
 
 
 def _asked_by_parent(path: str) -> Round:

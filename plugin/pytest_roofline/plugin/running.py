@@ -66,8 +66,10 @@ def join(
     config.pluginmanager.register(UsersFramesFirst(config))
     # Made before the run begins: its name is refused once there is a file of that name.
     launcher = launcher_of(config)
-    select(config, items, marked)
     asked = in_round(config)
+    if asked is None or asked.ids is None:
+        # The tests of a round were selected by its parent.
+        select(config, items, marked)
     if asked is not None and asked.ids is None:
         items[:] = filter(measures, items)
     if with_ranks:
