@@ -1,13 +1,16 @@
-"""Ranks on processors, forked from a process that has torch already: an import takes seconds of a core, a fork none.
+"""Processes forked from one that has torch already: an import takes seconds of a core, a fork none.
 
-The server is `python -m pytest_roofline.ranks.fork_server DESCRIPTOR`, at the other end of a pair of sockets. It
-ends with the pair, and its ranks end with it. Only on Linux, and only for processors: what a device's library keeps may
-not survive a fork.
+The server is `python -m pytest_roofline.ranks.fork_server DESCRIPTOR MODULE ARGUMENTS`, at the other end of a pair of
+sockets. It ends with the pair, and what it forked ends with it. The module has two functions: `prepare(*arguments)`
+imports what every process needs, and `live(arguments)` is the life of one of them. These are ranks on processors
+(`ranks.worker`) and further rounds there (`plugin.round_child`). Only on Linux, and only for processors: what the
+library of a device keeps may not survive a fork.
 """
 
 import contextlib
 import errno
 import gc
+import importlib
 import os
 import signal
 import subprocess
@@ -16,8 +19,9 @@ import tempfile
 import time
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, Pipe, wait
+from types import ModuleType
 from typing import IO, Any
 
 from .processes import FORKER, PARENT_VARIABLE, die_with_parent, ended, last_words
@@ -30,7 +34,7 @@ _FLEETING = "PYTEST_CURRENT_TEST"
 
 
 class Forked:
-    """A rank that a server forks, to be used like a `subprocess.Popen`; `pid` is 0 until it is there."""
+    """A process that a server forks, to be used like a `subprocess.Popen`; `pid` is 0 until it is there."""
 
     def __init__(self, server: "ForkServer") -> None:
         self.pid = 0
@@ -46,27 +50,48 @@ class Forked:
         return self.returncode
 
     def wait(self, timeout: float) -> int:
-        """Its exit status."""
+        """Return its exit status.
+
+        Raises:
+            subprocess.TimeoutExpired: it still runs after `timeout` seconds.
+        """
         until_s = time.monotonic() + timeout
         while self.poll() is None:
             left_s = until_s - time.monotonic()
             if left_s <= 0:
-                raise subprocess.TimeoutExpired("a rank", timeout)
+                raise subprocess.TimeoutExpired("a forked process", timeout)
             self._server.listen(left_s)
         assert self.returncode is not None
         return self.returncode
 
 
 class ForkServer:
-    """The process that ranks are forked from; started at once, and of use when it has imported what they need."""
+    """The process that others are forked from; started at once, and of use when it has imported what they need.
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    Args:
+        environ: of the server.
+        module: the name of a module with `prepare` and `live`.
+        arguments: of `prepare`.
+        python: the interpreter.
+        folder: where the server starts; None is here.
+    """
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        module: str,
+        arguments: Sequence[str] = (),
+        *,
+        python: str = sys.executable,
+        folder: str | os.PathLike[str] | None = None,
+    ) -> None:
         self._environ = _lasting(environ)
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process lives
         self._connection, theirs = Pipe()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                [python, "-m", __name__, str(theirs.fileno()), module, *arguments],
+                cwd=folder,
                 env={**environ, PARENT_VARIABLE: str(os.getpid())},
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -79,17 +104,28 @@ class ForkServer:
         self._forked: dict[int, Forked] = {}
         self._end = weakref.finalize(self, _end, self._process, self._connection, self._said)
 
+    @property
+    def pid(self) -> int:
+        """The parent of every process that it forks."""
+        return self._process.pid
+
     def serves(self, environ: Mapping[str, str]) -> bool:
-        """Whether it still runs, and in such an host."""
+        """Return whether it still runs, in an environment like this one."""
         return self._process.poll() is None and self._environ == _lasting(environ)
 
-    def fork(self, environ: Mapping[str, str], log: str) -> Forked:
-        """Have it fork a rank, when it is ready, in this environment and with a file that it prints into."""
+    def fork(self, environ: Mapping[str, str], log: str, arguments: Sequence[str] = ()) -> Forked:
+        """Have it fork a process when it is ready.
+
+        Args:
+            environ: of the process.
+            log: the file that it prints into.
+            arguments: of the module's `live`.
+        """
         self._asked += 1
         forked = self._forked[self._asked] = Forked(self)
         # Of one that has ended the next look tells.
         with contextlib.suppress(OSError):
-            self._connection.send((self._asked, dict(environ), log))
+            self._connection.send((self._asked, dict(environ), log, list(arguments)))
         return forked
 
     def listen(self, seconds: float) -> None:
@@ -158,10 +194,15 @@ def _end(
 
 
 def main() -> int:
-    """Fork a rank for each that is asked for, until nobody can ask any more; the exit status."""
+    """Fork a process whenever one is asked for, until nobody can ask any more; return the exit status."""
     die_with_parent()
-    connection: Connection[Any, Any] = Connection(int(sys.argv[1]))
-    _prepare()
+    socket, name, *arguments = sys.argv[1:]
+    connection: Connection[Any, Any] = Connection(int(socket))
+    module = importlib.import_module(name)
+    module.prepare(*arguments)
+    # Collections of garbage in the forked processes neither look at all this nor copy it.
+    gc.collect()
+    gc.freeze()
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)
     signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
@@ -176,7 +217,7 @@ def main() -> int:
         if connection not in ready:
             continue
         try:
-            number, environ, log = connection.recv()
+            number, environ, log, asked = connection.recv()
         except (EOFError, ConnectionError):
             return 0
         try:
@@ -189,23 +230,9 @@ def main() -> int:
         if not pid:
             for descriptor in (connection.fileno(), woken, wakes):
                 os.close(descriptor)
-            _be_rank(environ, log)
+            _live(module, environ, log, asked)
         children[pid] = number
         connection.send(("started", number, pid))
-
-
-def _prepare() -> None:
-    """Import what every rank does: what takes long."""
-    import torch.distributed
-
-    from ..engine import host, measure
-    from ..engine.devices import cpu
-    from . import facts, lockstep, tasks, worker, worlds
-
-    # Collections of garbage in the ranks neither look at all this nor copy it.
-    gc.collect()
-    gc.freeze()
-    del cpu, facts, host, lockstep, measure, tasks, torch, worker, worlds
 
 
 def _fork() -> int:
@@ -221,8 +248,10 @@ def _reaped() -> Iterator[tuple[int, int]]:
             yield told[0], os.waitstatus_to_exitcode(told[1])
 
 
-def _be_rank(environ: Mapping[str, str], log: str) -> None:
-    """Be what `python -m pytest_roofline.ranks.worker` would be in this environment; does not return."""
+def _live(
+    module: ModuleType, environ: Mapping[str, str], log: str, arguments: Sequence[str]
+) -> None:
+    """Be what `python -m` would make of the module in this environment; does not return."""
     status = 1
     try:
         server = os.getppid()
@@ -239,9 +268,7 @@ def _be_rank(environ: Mapping[str, str], log: str) -> None:
         if "numpy.random" in sys.modules:
             # Python's own generator sees to that itself, and torch's begins alike in every process.
             sys.modules["numpy.random"].seed()
-        from .worker import main as live
-
-        status = live()
+        status = module.live(arguments)
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:

@@ -88,7 +88,7 @@ class Local:
         if self._server is not None and not (self.forks and self._server.serves(environ)):
             self._end_server()
         if self.forks and self._server is None:
-            self._server = ForkServer(environ)
+            self._server = ForkServer(environ, MODULE)
 
     def _log(self, rank: int) -> Path:
         return Path(self._folder, f"{rank}.log")
