@@ -40,9 +40,10 @@ ROOT = Path(__file__).resolve().parent.parent
 KILLS, CASES, SEED = 200, 20_000, 5
 WANTED_KILLS, WANTED_CASES = 200, 1_000_000
 GONE_S, GIVEN_UP_S, HANG_S = 1.0, 20.0, 300.0
-# Ranks, and what they are forked from, which has the same command line.
-RANK = "-m pytest_roofline.ranks."
-FORKER = "what forks ranks"
+# Words of the command lines of rounds and of ranks, which are those of what they are forked from.
+ROUND, RANK = "pytest_roofline.plugin.round_child", "pytest_roofline.ranks.worker"
+FORK_SERVER = "pytest_roofline.ranks.fork_server"
+FORKER = "what forks rounds or ranks"
 SIGNALS = {
     "pytest": (signal.SIGKILL, signal.SIGTERM),
     "a round": (signal.SIGKILL,),
@@ -208,12 +209,11 @@ def _victims(victim: str, pytest: int, mark: str) -> list[int]:
         return [pytest]
     # Both lead a group of their own; what they forked is in it, and a guard in none of these.
     children = {one.pid for one in descendants(pytest)}
-    word = " pytest " if victim == "a round" else RANK
+    word = {"a round": ROUND, "a rank": RANK}.get(victim, FORK_SERVER)
     pids = [pid for pid in running(mark, word) if pid in children and _group(pid) == pid]
-    if victim == "a round":
-        return pids
+    # What is forked has the command line of its server.
     forked = [pid for pid in pids if (now := stat(pid)) is not None and now.parent in pids]
-    return forked if victim == "a rank" else [pid for pid in pids if pid not in forked]
+    return [pid for pid in pids if pid not in forked] if victim == FORKER else forked
 
 
 def _group(pid: int) -> int | None:

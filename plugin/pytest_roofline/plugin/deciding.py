@@ -1,5 +1,6 @@
 """What becomes of tests whose verdict is open: further rounds, and their reports once it is out."""
 
+import contextlib
 import gc
 import itertools
 import time
@@ -92,8 +93,12 @@ class Deciding:
 
     def decide(self) -> None:
         """Run rounds until every verdict is out, or the rounds or the time are spent."""
+        longest_s = max(held.duration_s for held in self.held.values())
+        with contextlib.closing(Rounds(self.state, self.say, longest_s)) as rounds:
+            self._decide_by(rounds)
+
+    def _decide_by(self, rounds: Rounds) -> None:
         options = self.state.options
-        rounds = Rounds(self.state, self.say, max(held.duration_s for held in self.held.values()))
         # Whoever reads a verdict must learn of the rounds that it lacks.
         self.state.timed.lost = rounds.crashes
         deadline = None if options.time_s is None else self.began_s + options.time_s

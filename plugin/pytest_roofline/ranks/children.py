@@ -16,7 +16,8 @@ from typing import Any
 
 from ..core.records import Outcome
 from ..core.units import encodable
-from .processes import ended
+from .fork_server import Forked, ForkServer
+from .processes import REAP_S, ended
 
 # A child that says nothing for so long, or for so many times the test's first duration, hangs.
 QUIET_S, QUIET_FACTOR = 180.0, 10.0
@@ -63,6 +64,7 @@ def run_child(
     environ: Mapping[str, str],
     quiet_s: float,
     descriptors: Sequence[int] = (),
+    server: ForkServer | None = None,
 ) -> Ended:
     """Run a child to its end, or until it is silent for `quiet_s` seconds; nothing that it started is left behind.
 
@@ -74,26 +76,38 @@ def run_child(
         cwd: where it runs.
         environ: all of its variables but that one.
         descriptors: open files that it inherits.
+        server: forks it, in place of a fresh interpreter; `command` is then its interpreter, `-m`, a module and the
+            arguments, and `cwd` is where the server was started.
     """
     status, log, told = folder / "status", folder / "log", folder / "round.json"
     status.touch()
-    plain = {"folder": str(folder), "parent": os.getpid(), "own_process": True, **asked}
+    log.touch()
+    parent = os.getpid() if server is None else server.pid
+    plain = {"folder": str(folder), "parent": parent, "own_process": True, **asked}
     told.write_text(json.dumps(plain), encoding="utf-8")
-    with log.open("wb") as output:
-        child = subprocess.Popen(
-            command,
-            cwd=cwd,
-            env={**environ, variable: str(told)},
-            pass_fds=descriptors,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            # A group of its own, so that nothing it started is left behind.
-            start_new_session=True,
-        )
+    environ = {**environ, variable: str(told)}
+    child: subprocess.Popen[bytes] | Forked
+    if server is not None:
+        child = server.fork(environ, str(log), command[3:])
+    else:
+        with log.open("wb") as output:
+            child = subprocess.Popen(
+                command,
+                cwd=cwd,
+                env=environ,
+                pass_fds=descriptors,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                # A group of its own, so that nothing it started is left behind.
+                start_new_session=True,
+            )
     try:
         code = _wait(child, status, quiet_s)
     finally:
+        if server is not None and not child.pid:
+            # It is not there yet, and must not come any more.
+            server.end()
         _end(child)
     events = _events(status)
     return Ended(
@@ -115,7 +129,7 @@ def why_void(outcome: Outcome | None, where: str) -> str:
     return f"its test failed in {where}: {outcome.reason}" if outcome.outcome == "failed" else ""
 
 
-def _wait(child: "subprocess.Popen[bytes]", status: Path, quiet_s: float) -> int | None:
+def _wait(child: "subprocess.Popen[bytes] | Forked", status: Path, quiet_s: float) -> int | None:
     """The child's exit status; None where it said nothing for too long."""
     said_bytes, heard_s = -1, time.monotonic()
     while (code := child.poll()) is None:
@@ -128,11 +142,14 @@ def _wait(child: "subprocess.Popen[bytes]", status: Path, quiet_s: float) -> int
     return code
 
 
-def _end(child: "subprocess.Popen[bytes]") -> None:
+def _end(child: "subprocess.Popen[bytes] | Forked") -> None:
     """End a child and everything that it started, and reap it."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
+    # A forked one leads its group a moment after its start; the group of 0 would be this process's own.
+    for kill in (os.killpg, os.kill) if child.pid else ():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            kill(child.pid, signal.SIGKILL)
+            break
+    child.wait(REAP_S)
 
 
 def _events(status: Path) -> dict[str, tuple[str, ...]]:
