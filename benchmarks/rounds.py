@@ -35,6 +35,10 @@ SAME_CENTRE = 0.01
 QUANTILE_99, MEDIAN_VARIANCE = 2.576, math.pi / 2
 QUIET_S = 120.0
 FRESH, FORKED = "fresh", "forked"
+# As users have it: compiled modules are kept.
+ENVIRONMENT = {
+    name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+}
 PLUGINS = (
     "pytest_roofline.plugin",
     "xdist.plugin",
@@ -131,7 +135,7 @@ def measure_rounds(folder: Path, ids: Sequence[str], count: int) -> list[Round]:
             if kind == FORKED and not left:
                 if server is not None:
                     server.end()
-                server = ForkServer(os.environ, round_child.__name__, PLUGINS, folder=folder)
+                server = ForkServer(ENVIRONMENT, round_child.__name__, PLUGINS, folder=folder)
                 left, parent = ROUNDS_PER_PARENT, parent + 1
             left -= kind == FORKED
             medians_s = run_round(folder, ids, server if kind == FORKED else None)
@@ -157,7 +161,7 @@ def run_round(folder: Path, ids: Sequence[str], server: ForkServer | None) -> di
             asked,
             variable=round_child.VARIABLE,
             cwd=folder,
-            environ=os.environ,
+            environ=ENVIRONMENT,
             quiet_s=QUIET_S,
             server=server,
         )
