@@ -205,7 +205,7 @@ def test_a_slowdown_that_is_undecided_makes_the_run_grey_and_a_comparison_end_wi
     report = desk.path / "out"
     assert json.loads((report / "run.json").read_text())["runs"][0]["sentence"] == grey
     assert (report / "summary.md").read_text().startswith(f"## roofline: `{grey}`\n")
-    assert f'<p class="sentence">{grey}</p>' in (report / "index.html").read_text()
+    assert f'<p class="sentence doubt">{grey}</p>' in (report / "index.html").read_text()
     told = desk.cli("compare", "baselines/h100.json", "now")
     last = "1 INCONCLUSIVE, 1 PASSED; undecided: copy[64MiB] +30 %"
     assert (told.exit_code, told.stdout.splitlines()[-1]) == (2, last)

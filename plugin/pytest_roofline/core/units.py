@@ -19,6 +19,12 @@ def format_bytes(size_bytes: int, separator: str = " ") -> str:
     return f"{size_bytes}{separator}B"
 
 
+def format_size(size_bytes: int) -> str:
+    """Return a size in a unit that a person reads: `512 KiB` where that is exact, else `100 MB`, rounded."""
+    exact = format_bytes(size_bytes)
+    return exact if not exact.endswith(" B") else format_amount(size_bytes)
+
+
 def format_amount(size_bytes: float) -> str:
     """An amount of memory, rounded to three digits: `4.2 GB`, `312 MB`."""
     for unit, label in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):

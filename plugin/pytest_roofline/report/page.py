@@ -37,6 +37,7 @@ from .page_text import (
     reason,
     reds,
     run_lines,
+    sentence_family,
     shape,
 )
 from .plots import plots_of
@@ -255,7 +256,7 @@ def _content(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, Any]:
     products = dict.fromkeys(printable(run.header.environment.device.product) for run in runs)
     return {
         "title": f"Roofline report: {listed(list(products), 3)}" if products else "Roofline report",
-        "sentences": sentences(runs, rows),
+        "sentences": [(line, sentence_family(line)) for line in sentences(runs, rows)],
         "drill": drill_line(runs),
         "runs": run_lines(runs, rows),
         "chips": chips(rows),

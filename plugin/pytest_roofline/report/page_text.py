@@ -78,6 +78,15 @@ def family(word: str) -> str:
     return _LOOKS.get(word, ("", "plain"))[1]
 
 
+_ENDS = {"RED": "bad", "GREY": "doubt", "GREEN": "good"}
+
+
+def sentence_family(sentence: str) -> str:
+    """Return the colour of a sentence that says how a run ended; a name may stand in front of its word."""
+    words = (word.strip(":(") for word in sentence.split())
+    return next((_ENDS[word] for word in words if word in _ENDS), "plain")
+
+
 def chips(rows: Sequence[Row]) -> list[tuple[str, int, str]]:
     """Each verdict with how often it was given, worst first, and the name under which the page filters by it."""
     counts = Counter(row.verdict for row in worst_first(rows))

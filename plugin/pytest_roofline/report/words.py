@@ -8,12 +8,12 @@ from ..core.rows import PEAK, Columns, Row
 from ..core.statuses import is_compared, looks_slow
 from ..core.units import (
     MIB,
-    format_bytes,
     format_flops,
     format_memory,
     format_percent,
     format_rate,
     format_seconds,
+    format_size,
     format_tolerance,
     listed,
     printable,
@@ -135,7 +135,7 @@ def cells(row: Row) -> dict[str, tuple[str, float | None]]:
     time_s = row.time_s or (one.median_s if one is not None else None)
     peak_bytes = one.peak_bytes if one is not None else None
     return {
-        "size": _amount(row.size_bytes or None, lambda size: format_bytes(int(size))),
+        "size": _amount(row.size_bytes or None, lambda size: format_size(int(size))),
         "time": _amount(time_s, format_seconds),
         "rate": ("", None) if row.rate is None else (rate_text(row), row.rate),
         "tokens/s": _amount(row.tokens_per_second, three_digits),

@@ -16,6 +16,7 @@ from pytest_roofline.core.records import Outcome
 from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.report.files import results_csv, run_json
 from pytest_roofline.report.page import page
+from pytest_roofline.report.page_text import sentence_family
 from pytest_roofline.report.summary import annotations, summary
 
 BADGE = r'<span class="badge [a-z]*"><span aria-hidden="true">.</span> ([A-Z ]+)</span>'
@@ -154,7 +155,9 @@ def test_every_file_has_the_sentence_with_which_the_run_ended(run):
     (sentence,) = [told["sentence"] for told in json.loads(run_json([run]))["runs"]]
     assert sentence.startswith("RED: ")
     assert f"## roofline: `{sentence}`" == summary([run]).splitlines()[0]
-    assert f'<p class="sentence">{sentence}</p>' in unescape(page([run]))
+    assert f'<p class="sentence {sentence_family(sentence)}">{sentence}</p>' in unescape(
+        page([run])
+    )
 
 
 def test_the_page_has_them(run):

@@ -342,7 +342,7 @@ def test_the_header_says_run_date_host_and_drill_and_whatever_is_long_is_cut_wit
     for told in (
         "Roofline report: NVIDIA H200",
         line,
-        '<p class="sentence">RED: 1 FAILED, 3 REGRESSED, 14 of 54 fast',
+        '<p class="sentence bad">RED: 1 FAILED, 3 REGRESSED, 14 of 54 fast',
     ):
         assert told in header
     runs = [
