@@ -130,7 +130,7 @@ def _check_timing(device: "Device", name: str | None, as_json: bool) -> tuple[di
     wrong = sum(proof.outcome == "FAILS" for proof in properties)
     closing = f"{wrong} of {len(properties)} properties fail"
     say(closing if wrong else "timing can be trusted here", err=as_json)
-    plain = {
+    plain: dict[str, object] = {
         "environment": to_plain(environment),
         "calibration": to_plain(calibrate(device)),
         "properties": list(map(to_plain, properties)),
