@@ -231,6 +231,7 @@ class RunComparator(Comparator):
         if not processes:
             return None
         measured = self.measured(key)
+        newest = self._newest(processes).environment.comparable()
         return Reference(
             groups=_by_session(
                 {process: pooled_median(attempts) for process, attempts in processes.items()}
@@ -240,7 +241,13 @@ class RunComparator(Comparator):
             clock_hz=typical_clock(one.samples.clock_hz for one in measured),
             peak_bytes=typical_peak(processes.values()),
             odd=self._odd_in(key),
+            commit=_commit(newest),
+            driver=newest.get("driver", ""),
         )
+
+    def _newest(self, processes: Iterable[tuple[Session, str]]) -> Run:
+        """Return the run of the newest session of some processes."""
+        return self._runs[max((session for session, _ in processes), key=itemgetter(1))]
 
     def environments(self, key: Key) -> tuple[dict[str, str], ...]:
         """Those of every process that measured `key`, with the way in which it did."""
@@ -321,6 +328,7 @@ def _by_session(processes: dict[Process, float]) -> tuple[Group, ...]:
 
 def reference_of(entry: Entry, source: str) -> Reference:
     """A measured entry as one side of a comparison."""
+    newest = max(entry.sessions, key=lambda session: session.started).environment
     return Reference(
         groups=tuple(
             Group(s.process_medians, s.device_uuid or "", s.started) for s in entry.sessions
@@ -330,7 +338,14 @@ def reference_of(entry: Entry, source: str) -> Reference:
         achieved=_each_once(session.achieved for session in entry.sessions),
         clock_hz=typical_clock(session.clock_hz for session in entry.sessions),
         peak_bytes=entry.peak_bytes,
+        commit=_commit(newest),
+        driver=newest.get("driver", ""),
     )
+
+
+def _commit(environment: Mapping[str, str]) -> str:
+    """Return the commit of the tests' code, without what is said of changes to it; empty where it is not told."""
+    return environment.get("code", "").partition(" ")[0]
 
 
 def _each_once(achieved: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:

@@ -34,6 +34,24 @@ def remarks(verdict: Verdict) -> tuple[str, ...]:
     return tuple(map(printable, lines))
 
 
+def since_lines(verdict: Verdict) -> list[str]:
+    """Return since when a test is slower: the origin of its baseline, its last pass, and what changed since then.
+
+    `baseline of 2026-11-20 (abc1234567, driver 550.54)`, `last PASSED 2026-11-26 in nightly-41`.
+    """
+    reference, last_pass = verdict.reference, verdict.subject.last_pass
+    if reference is None or verdict.kind is not Kind.REGRESSED:
+        return []
+    origin = [reference.commit, f"driver {reference.driver}" * bool(reference.driver)]
+    known = ", ".join(filter(None, origin))
+    lines = [f"baseline of {reference.day or 'an unknown day'}" + (f" ({known})" if known else "")]
+    if last_pass is not None:
+        lines.append(f"last PASSED {last_pass.day} in {last_pass.run}")
+        changes = ", ".join(last_pass.changed) or "nothing that is known changed"
+        lines.append(f"since then: {changes}")
+    return list(map(printable, lines))
+
+
 def _of_difference(verdict: Verdict, difference: Difference) -> list[str]:
     """Return what the spreads of a comparison that did not simply pass say of it."""
     if verdict.kind not in (Kind.REGRESSED, Kind.INCONCLUSIVE, Kind.IMPROVED):

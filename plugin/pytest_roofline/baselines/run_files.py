@@ -295,7 +295,7 @@ def watched(folder: Path, hardware: HardwareKey) -> list[Watched]:
     """The runs in a folder that watched on this hardware, the oldest first; damaged files are left out."""
     return [
         Watched(header.started[:10], footer.shadow, footer.exit_status != 0)
-        for header, footer in sorted(_ends(folder), key=lambda ends: ends[0].started)
+        for _, header, footer in sorted(ended_runs(folder), key=lambda ends: ends[1].started)
         if footer.shadow is not None and key_of(header.environment).alone == hardware.alone
     ]
 
@@ -303,19 +303,20 @@ def watched(folder: Path, hardware: HardwareKey) -> list[Watched]:
 def settings_of_last_green(folder: Path, besides: Path | None) -> tuple[str, ...]:
     """The settings from outside the command of the newest green gate in a folder, `besides` left out."""
     settings: tuple[str, ...] = ()
-    for _, footer in sorted(_ends(folder, besides), key=lambda ends: ends[0].started):
+    for path, _, footer in sorted(ended_runs(folder), key=lambda ends: ends[1].started):
+        if path == besides:
+            continue
         green = footer.exit_status == 0 and footer.shadow is None
         if green and footer.elsewhere is not None:
             settings = footer.elsewhere
     return settings
 
 
-def _ends(folder: Path, besides: Path | None = None) -> Iterator[tuple[Header, Footer]]:
-    """Yield header and footer of every run in a folder that came to its end, damaged files left out."""
+def ended_runs(folder: Path) -> Iterator[tuple[Path, Header, Footer]]:
+    """Yield file, header and footer of every run in a folder that came to its end, damaged files left out."""
     for path in (folder / "runs").glob(f"*{SUFFIX}"):
         ends = None
-        if path != besides:
-            with contextlib.suppress(BadFile, OSError):
-                ends = ends_of(path)
+        with contextlib.suppress(BadFile, OSError):
+            ends = ends_of(path)
         if ends is not None:
-            yield ends
+            yield path, *ends

@@ -19,7 +19,7 @@ from ..core.samples import OVERSUBSCRIBED, PROFILED
 from ..core.statuses import GREEN
 from ..core.verdicts import Kind, Verdict
 from ..stats.key_results import KeyResults
-from .remarks import remarks
+from .remarks import remarks, since_lines
 from .rows import compiled_row, exact_row, memory_row, timed_row
 from .run_files import run_names
 from .runs import Run
@@ -196,7 +196,7 @@ def _why(row: Row) -> str:
     told: list[str] = []
     if row.time_verdict is not None:
         if row.time_verdict.kind not in GREEN or row.by_peak:
-            told += [row.reason, *remarks(row.time_verdict)]
+            told += [row.reason, *since_lines(row.time_verdict), *remarks(row.time_verdict)]
     elif row.exact is None or row.exact.verdict not in GREEN:
         told += [row.reason, *(row.exact.remarks if row.exact is not None else ())]
     if row.red and ended is not None and (not ended.by_verdict or row.metric == MEMORY):

@@ -106,7 +106,9 @@ def _open_device(name: str | None, measures: bool) -> "Device | None":
     return open_device(name, "--device")
 
 
-def _check_timing(device: "Device", name: str | None, as_json: bool) -> tuple[dict[str, object], int]:
+def _check_timing(
+    device: "Device", name: str | None, as_json: bool
+) -> tuple[dict[str, object], int]:
     """Check that timing is right, a line a property; the JSON of it, and how many properties do not hold."""
     from ..engine.calibration import calibrate
     from ..engine.ceiling import TorchWorkloads

@@ -147,6 +147,7 @@ class Reference:
             where they did not.
         shift: by how much that makes this test slower, in log seconds.
         odd: the sessions that were set aside, which `groups` no longer hold.
+        commit: of the tests' code in the newest session; empty where it is not told, as `driver` is.
     """
 
     groups: tuple[Group, ...]
@@ -158,6 +159,13 @@ class Reference:
     shift: float = 0.0
     peak_bytes: Amount | None = None
     odd: tuple[OddSession, ...] = ()
+    commit: str = ""
+    driver: str = ""
+
+    @property
+    def day(self) -> str:
+        """The UTC day of the newest session: `2026-11-20`; empty where no session is dated."""
+        return max(group.started for group in self.groups)[:10]
 
     @property
     def medians_s(self) -> tuple[float, ...]:
@@ -191,6 +199,21 @@ class TimeLimit:
     source: str
 
 
+@dataclass(frozen=True, slots=True)
+class LastPass:
+    """The last run here in which a measurement passed.
+
+    Args:
+        run: its id.
+        day: on which it began, in UTC: `2026-11-26`.
+        changed: what differs from it today: `driver 550.54 → 570.86`.
+    """
+
+    run: str
+    day: str
+    changed: tuple[str, ...] = ()
+
+
 # A published limit that could gate, and why it does not gate a measurement.
 Idle = tuple[Entry, str]
 
@@ -205,6 +228,7 @@ class Subject:
         left_out: of each process that does not count the reason.
         published: figures from elsewhere beside it, which never gate.
         idle: published limits that could gate and do not here, each with the reason.
+        last_pass: of what is slower than its baseline; None where no run here tells of one.
     """
 
     test_id: str = ""
@@ -215,6 +239,7 @@ class Subject:
     left_out: tuple[str, ...] = ()
     published: tuple[Entry, ...] = ()
     idle: tuple[Idle, ...] = ()
+    last_pass: LastPass | None = None
 
 
 # Of a verdict that is on no measurement of a test.

@@ -5,10 +5,12 @@ A verdict may change until its test is reported: a further round, or what other 
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from ..baselines.comparators import class_of_key, find_reference
 from ..baselines.comparing import limits_of, policy_of
 from ..baselines.files import key_of_entry
+from ..baselines.past_runs import PastRuns
 from ..baselines.plausible import distrusted
 from ..baselines.rows import timed_row
 from ..baselines.run_rows import INTERRUPTED
@@ -17,7 +19,7 @@ from ..core.keys import Key
 from ..core.records import Measurement
 from ..core.rows import FAILED, TIME, Row
 from ..core.samples import CANARY, OVERSUBSCRIBED, PROFILED, SIBLINGS
-from ..core.verdicts import Group, Idle, Kind, Reference, Subject, Verdict
+from ..core.verdicts import Group, Idle, Kind, LastPass, Reference, Subject, Verdict
 from ..report.messages import waiting_lines
 from ..report.tables import results_table
 from ..report.verdicts import failure_message, status_words
@@ -307,6 +309,19 @@ class TimedResults(ResultKind):
         now = self._under_test.environment.everything() | measurement.comparable()
         return changes_between([now], self._under_test.comparator.environments(measurement.key))
 
+    def _last_pass(
+        self, measurement: Measurement, group: Group, reference: Reference | None
+    ) -> LastPass | None:
+        """Return when a measurement passed last, where all its processes are slower than the baseline's centre."""
+        if reference is None or not group.medians_s or min(group.medians_s) <= reference.median_s:
+            return None
+        now = self._under_test.environment.everything()
+        return self._past_runs.last_pass(measurement.test_id, measurement.key.name, now)
+
+    @cached_property
+    def _past_runs(self) -> PastRuns:
+        return PastRuns(self._options.folder, self._under_test.hardware, self._started)
+
     def _left_out(
         self, measurement: Measurement, reference: Reference | None, invalid: str
     ) -> tuple[str, ...]:
@@ -354,6 +369,7 @@ class TimedResults(ResultKind):
                 if entry.kind in ("threshold", "reference") and not entry.gates
             ),
             idle=tuple(idle),
+            last_pass=self._last_pass(standing, group, reference),
         )
         peak_bytes = trial.peak_bytes(reference)
         verdict = judge(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from statistics import median
 
-from ..baselines.remarks import remarks
+from ..baselines.remarks import remarks, since_lines
 from ..baselines.runs import Run
 from ..core.memory import MemoryUse
 from ..core.profiles import Figure, Profile
@@ -141,7 +141,7 @@ def _reasoning(verdict: Verdict) -> list[str]:
         f"{'more' if slower else 'not more'} than {format_tolerance(limit)}",
         f"is it surely more than the smallest effect worth reporting, {format_tolerance(round(worth, 6))}? "
         f"{_surely(verdict)}",
-        *(f"note: {remark}" for remark in remarks(verdict)),
+        *(f"note: {line}" for line in (*since_lines(verdict), *remarks(verdict))),
         f"{verdict.kind}" + (f": {verdict.reason}" if verdict.reason else ""),
     ]
     return [printable(line) for line in lines]

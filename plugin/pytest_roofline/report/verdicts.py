@@ -1,9 +1,10 @@
 """Sentences about one verdict: its word in a verbose run, the message of a red test, and what may explain it."""
 
 import math
+import shlex
 from collections.abc import Sequence
 
-from ..baselines.remarks import remarks
+from ..baselines.remarks import remarks, since_lines
 from ..core.facts import Finding
 from ..core.rows import Row
 from ..core.units import format_percent, format_tolerance, printable
@@ -56,6 +57,8 @@ def failure_message(row: Row, where: str, degraded: Sequence[str] = ()) -> str:
     judged, peak = row.time_verdict, row.peak
     assert judged is not None
     details = f"Details: {where}" if where else "The run could not be saved"
+    if where and judged.compared and judged.kind is Kind.REGRESSED:
+        details = f"Details: `roofline explain {shlex.quote(where)} {shlex.quote(row.label)}`"
     more = peak.reason if peak is not None and peak.outweighs else ""
     if more and row.by_peak:
         return _more_memory(row, judged, details)
@@ -115,8 +118,11 @@ def _slower(row: Row, judged: Verdict, details: str) -> str:
     )
     if judged.kind is Kind.INCONCLUSIVE:
         return f"{first}\n  {'; '.join([printable(judged.reason), *remarks(judged)])}. {details}"
-    second = "; ".join(filter(None, [judged.reason, *remarks(judged), _agreement(judged)]))
-    return f"{first}\n  {printable(second)}. {details}; accept with `roofline baseline propose --accept-slower`."
+    facts = [*since_lines(judged), judged.reason, *remarks(judged), _agreement(judged)]
+    return (
+        f"{first}\n  {printable('; '.join(filter(None, facts)))}.\n"
+        f"  {details}; accept with `roofline baseline propose --accept-slower`."
+    )
 
 
 def _agreement(judged: Verdict) -> str:
