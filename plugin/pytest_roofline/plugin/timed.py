@@ -304,16 +304,40 @@ class TimedResults(ResultKind):
         results = self._trials[measurement.key.identity]
         self._show(timed_row(results, verdict, measurement=shown), verdict)
 
+    def _subject(
+        self,
+        measurement: Measurement,
+        reference: Reference | None,
+        entries: Sequence[Entry],
+        idle: Sequence[Idle],
+        invalid: str,
+    ) -> Subject:
+        """Return what is known of a measurement before its time is compared."""
+        shown = (entry for entry in entries if entry.kind in ("threshold", "reference"))
+        return Subject(
+            test_id=measurement.test_id,
+            label=measurement.label,
+            name=measurement.key.name,
+            clock_hz=measurement.samples.clock_hz,
+            changed=self._changed(measurement) if reference is not None else (),
+            left_out=self._left_out(measurement, reference, invalid),
+            published=tuple(entry for entry in shown if not entry.gates),
+            idle=tuple(idle),
+            last_pass=self._last_pass(measurement, reference),
+        )
+
     def _changed(self, measurement: Measurement) -> tuple[str, ...]:
         """Return what differs from the environments behind the baseline of a measurement."""
         now = self._under_test.environment.everything() | measurement.comparable()
         return changes_between([now], self._under_test.comparator.environments(measurement.key))
 
-    def _last_pass(
-        self, measurement: Measurement, group: Group, reference: Reference | None
-    ) -> LastPass | None:
+    def _last_pass(self, measurement: Measurement, reference: Reference | None) -> LastPass | None:
         """Return when a measurement passed last, where all its processes are slower than the baseline's centre."""
-        if reference is None or not group.medians_s or min(group.medians_s) <= reference.median_s:
+        if reference is None:
+            return None
+        results = self._trials[measurement.key.identity]
+        medians_s = results.group(reference, self._under_test.identity, self._started).medians_s
+        if not medians_s or min(medians_s) <= reference.median_s:
             return None
         now = self._under_test.environment.everything()
         return self._past_runs.last_pass(measurement.test_id, measurement.key.name, now)
@@ -356,27 +380,12 @@ class TimedResults(ResultKind):
         entries = self._entries_for(measurement)
         group = trial.group(reference, self._under_test.identity, self._started)
         limits, idle = ([], []) if invalid else self._limits(standing, trial, reference, entries)
-        subject = Subject(
-            test_id=standing.test_id,
-            label=standing.label,
-            name=standing.key.name,
-            clock_hz=standing.samples.clock_hz,
-            changed=self._changed(standing) if reference is not None else (),
-            left_out=self._left_out(standing, reference, invalid),
-            published=tuple(
-                entry
-                for entry in entries
-                if entry.kind in ("threshold", "reference") and not entry.gates
-            ),
-            idle=tuple(idle),
-            last_pass=self._last_pass(standing, group, reference),
-        )
         peak_bytes = trial.peak_bytes(reference)
         verdict = judge(
             [group] if group.medians_s else [],
             reference,
             self._policy(standing, reference, ended=ended),
-            subject=subject,
+            subject=self._subject(standing, reference, entries, idle, invalid),
             peak=None if invalid else judge_peak(peak_bytes, reference, measurement.key),
             invalid=invalid,
             limits=limits,
