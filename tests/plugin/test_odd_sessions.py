@@ -80,7 +80,7 @@ def test_what_all_share_is_taken_out_of_the_tests_that_lost_the_night_too(desk):
     judged = verdicts(desk)
     assert [len(judged[f"way[{way}]"].sessions) for way in "abcdef"] == [4, 4, 4, 4, 4, 5]
     assert {way: judged[f"way[{way}]"].kind for way in "af"} == dict.fromkeys("af", "REGRESSED")
-    shifts = [judged[f"way[{way}]"].shift for way in "af"]
+    shifts = [judged[f"way[{way}]"].reference.shift for way in "af"]
     assert shifts == pytest.approx([0.03, 0.03], abs=0.005)
 
 

@@ -311,9 +311,9 @@ def test_a_round_whose_room_ends_after_timing_makes_nothing_invalid(desk):
     told = {
         one.subject.name: (one.kind, one.processes, "; ".join(remarks(one))) for one in run.verdicts
     }
-    verdict, processes, remarks = told["copy"]
+    verdict, processes, texts = told["copy"]
     assert (verdict, processes) == ("INCONCLUSIVE", 1)
-    assert "4 processes left out: it ran out of memory in round 5" in remarks
+    assert "4 processes left out: it ran out of memory in round 5" in texts
     assert told["other"][1] == 5
     assert "left out" not in told["other"][2]
 

@@ -57,7 +57,7 @@ def test_one_that_stays_slow_in_further_processes_is_named_and_one_that_was_slow
     assert result.ret == pytest.ExitCode.TESTS_FAILED, result.stdout.str()
     result.stdout.fnmatch_lines(["*cuda:0 (GPU-0) is * slower than its 7 siblings*"])
     (named,) = [one for one in desk.last_run().verdicts if one.kind == "REGRESSED"]
-    assert (named.name, named.processes > 1) == ("cuda:0", True)
+    assert (named.subject.name, named.processes > 1) == ("cuda:0", True)
     result = machine([1.085, 1.0], *APART, arguments=["--roofline-rounds=4"])
     assert result.ret == 0, result.stdout.str()
     assert {one.kind for one in desk.last_run().verdicts} == {"PASSED"}
