@@ -207,7 +207,16 @@ def summary_lines(session: RooflineSession, width: int, colour: bool, status: in
     run = "" if session.refused else _run_argument(session)
     most = int(verbosity <= 0)
     ended = closing_lines(
-        rows, reds, tests, run, family, most, status, session.lost, _new_settings(session)
+        rows,
+        reds,
+        tests,
+        run,
+        family,
+        most,
+        status,
+        session.lost,
+        _new_settings(session),
+        tell_reds=not prints_failures(session.config),
     )
     if session.options.shadow or (verbosity < 0 and not reds):
         # The lines of the watching gate have said why.
@@ -219,6 +228,11 @@ def summary_lines(session: RooflineSession, width: int, colour: bool, status: in
         *map(without_commands, tables),
         *(part for line in [*lines, *ended] for part in wrapped(line, width)),
     ]
+
+
+def prints_failures(config: pytest.Config) -> bool:
+    """Return whether pytest's own section FAILURES tells why each test failed."""
+    return config.getoption("tbstyle") != "no" and not config.getoption("no_summary")
 
 
 def _new_settings(session: RooflineSession) -> list[str]:

@@ -291,8 +291,9 @@ def closing_lines(
     status: int = 0,
     lost: str = "",
     settings: Sequence[str] = (),
+    tell_reds: bool = True,
 ) -> list[str]:
-    """What is red, or what would decide what is open; and behind that the sentence that says how the run ended.
+    """Return what is red, or what would decide what is open, and last the sentence that says how the run ended.
 
     Args:
         rows: what was measured, what was compiled, and where memory ran out.
@@ -303,6 +304,7 @@ def closing_lines(
         most: of what is open, so many are told of.
         status: with which the tests ended; what could not be written, which `lost` names, makes 1 of a 0.
         settings: that bear on the gate, stand outside its command, and are new: `pytest.ini: tolerance 45 %`.
+        tell_reds: whether nobody else has said why each red test failed.
     """
     # Where memory ran out as a test expected it, nothing is left to decide.
     expected = sum(row.metric == MEMORY and row.test not in reds for row in rows)
@@ -317,9 +319,8 @@ def closing_lines(
         and row not in slower
     )
     if reds:
-        above = cut(
-            [printable(sentence) for _, sentence in reds.values()], MOST_FAILURES, "that failed"
-        )
+        reasons = [printable(sentence) for _, sentence in reds.values()] if tell_reds else []
+        above = cut(reasons, MOST_FAILURES, "that failed")
     else:
         above = [
             printable(f"{row.verdict} {row.label}: {_reason(row)}")
