@@ -294,7 +294,7 @@ def _baseline() -> Baseline:
     )
     measured = MAKE.measured(
         tolerance=0.05, sessions=(old, new), anchor=(old,), provenance={"approved": "2026-01-02T03:04:05Z"},
-        renewals=(Renewal("2026-01-02T03:04:05Z", 1, 0.01, 0.02),), peak_bytes=MIB,
+        renewals=(Renewal("2026-01-02T03:04:05Z", 1, 0.01, 0.02, reason="why"),), peak_bytes=MIB,
         test_id="t.py::full", tier="nightly", marks={"roofline": ({"tier": "nightly"},)},
     )  # fmt: skip
     floor = MAKE.published(

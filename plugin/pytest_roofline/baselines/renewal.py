@@ -13,7 +13,7 @@ them too. Only a person who accepts slower code, or code that is faster, lets an
 
 import datetime
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -44,6 +44,8 @@ MOST_ANCHORED = 3
 MOST_RENEWALS = 60
 # The chance that code which became slower by no more than what is worth reporting is called slower than its anchor.
 FALSE_CREEP = 0.005
+# How `Change.why` begins where the new sessions are surely slower.
+_SLOWER = "slower "
 _LONG_AGO = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
 
@@ -67,6 +69,11 @@ class Change:
     def before_s(self) -> float | None:
         """The geometric mean of the processes' medians before; None where there are none."""
         return None if self.before is None else _centre(self.before)
+
+    @property
+    def is_slower(self) -> bool:
+        """Return whether the new sessions are surely slower than the entry by more than its tolerance."""
+        return self.action == "replaced" and self.why.startswith(_SLOWER)
 
     @property
     def after_s(self) -> float | None:
@@ -127,16 +134,27 @@ def approve(
     accept_slower: bool = False,
 ) -> Path:
     """Merge a proposal into the family's file in `folder`, whole or not at all; other entries stay as they are."""
-    path = folder / f"{proposal.family}.json"
+
+    def all_changes(_: Baseline) -> list[Change]:
+        return changes(proposal, folder, only=only, replaces=replaces, accept_slower=accept_slower)
+
+    merge(proposal.family, folder, all_changes)
+    return folder / f"{proposal.family}.json"
+
+
+def merge(
+    family: str, folder: Path, changes_of: Callable[[Baseline], list[Change]]
+) -> list[Change]:
+    """Write those changes of a family's file that are not refused, and return all."""
+    path = folder / f"{family}.json"
     with alone(path):
-        before = baseline_of(proposal.family, folder)
-        known = {entry.identity: entry for entry in before.entries}
-        for change in changes(
-            proposal, folder, only=only, replaces=replaces, accept_slower=accept_slower
-        ):
-            known[change.entry.identity] = change.entry
-        write_baseline(path, replace(before, entries=tuple(known.values())))
-    return path
+        before = baseline_of(family, folder)
+        merged = changes_of(before)
+        entries = {entry.identity: entry for entry in before.entries}
+        entries |= {change.entry.identity: change.entry for change in merged if not change.refusal}
+        if tuple(entries.values()) != before.entries:
+            write_baseline(path, replace(before, entries=tuple(entries.values())))
+    return merged
 
 
 def select(
@@ -276,7 +294,7 @@ def _why_anew(fresh: Sequence[Session], before: Entry, tolerance: float, prior: 
         return f"IMPROVED {format_percent(change)}"
     # The mirror image of IMPROVED, so that chance loosens a baseline as often as it tightens it.
     surely_slower = found.estimate - bound_of(found, CONFIDENCE) > math.log1p(tolerance)
-    return f"slower {format_percent(change)}" if surely_slower else ""
+    return f"{_SLOWER}{format_percent(change)}" if surely_slower else ""
 
 
 def _anchored(

@@ -48,6 +48,7 @@ class Renewal:
     Args:
         change: by how much these differ from the entry as it stood, as a share of time; `drift` from its anchor.
         accepted_slower: whether a drift beyond the tolerance was accepted, so that these are the new anchor.
+        reason: why somebody accepted what is slower, or takes more memory, in a recording.
     """
 
     approved: str
@@ -55,6 +56,7 @@ class Renewal:
     change: float
     drift: float
     accepted_slower: bool = False
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

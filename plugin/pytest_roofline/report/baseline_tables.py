@@ -195,7 +195,11 @@ def renewal_lines(healths: Sequence[Health]) -> list[str]:
 
 def _renewals(entry: Entry) -> str:
     """Return `memcpy_d2d[64MiB]: +4.1 % since 2026-01-01, in 5 renewals (+0.0, +1.0, +2.0, +3.0, +4.1 %)`."""
-    accepted = [renewal.approved[:10] for renewal in entry.renewals if renewal.accepted_slower]
+    accepted = [
+        renewal.approved[:10] + f" ({renewal.reason})" * bool(renewal.reason)
+        for renewal in entry.renewals
+        if renewal.accepted_slower or renewal.reason
+    ]
     drifts = [format_percent(renewal.drift) for renewal in since_accepted(entry.renewals)]
     text = f"{entry.label}: "
     if drifts:

@@ -1,0 +1,131 @@
+"""What of one run is sound enough to go into the baselines of its hardware, test by test.
+
+Every test is proposed by itself, so that one that is refused costs no other its entry.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ..core.entries import Entry, ExactEntry
+from ..core.errors import BadInput
+from ..core.groups import grouped
+from ..core.records import Measurement
+from ..core.samples import SIBLINGS
+from ..core.units import listed, printable
+from ..hardware import key_of
+from ..kernel_gate.recording import propose_exact
+from ..stats.looks import ENOUGH_KNOWN
+from .plausible import family_of_key
+from .proposals import NothingFit, Proposal, propose
+from .runs import Run
+
+# Of one test so many reasons are told.
+MOST_REASONS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A reason why a measurement or a compiled kernel of a test does not go into the baselines."""
+
+    test_id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class FitEntries:
+    """What of a run can go into baselines: entries by the family of their file, and those of compiled kernels."""
+
+    entries: dict[str, tuple[Entry, ...]]
+    exact: tuple[ExactEntry, ...]
+    refusals: tuple[Refusal, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether no test has anything that is fit."""
+        return not self.entries and not self.exact
+
+
+def fewest_of(rounds: int) -> int:
+    """Return how many sound processes an entry needs where so many were planned."""
+    return max(ENOUGH_KNOWN, math.ceil(rounds / 2))
+
+
+def fit_of(run: Run, fewest: int) -> FitEntries:
+    """Return what of a run is fit for the baselines.
+
+    Args:
+        run: with all its processes. What `propose` leaves out is not fit; what siblings measured is passed over.
+        fewest: sound processes that an entry needs.
+    """
+    fit: dict[str, dict[str, Entry]] = {}
+    refusals: list[Refusal] = []
+    tested = [record for record in run.tested if SIBLINGS not in record.samples.labels]
+    canaries = [record for record in run.measurements if record.key.is_canary]
+    for measurements in grouped(tested, lambda record: record.key.identity).values():
+        alone = measurements[0].key.hardware.alone
+        beside = [record for record in canaries if record.key.hardware.alone == alone]
+        proposal, why = _proposal_of(run, [*measurements, *beside])
+        if proposal is not None and not _is_enough(proposal, fewest):
+            why = _too_few(measurements, proposal, fewest, why)
+            proposal = None
+        if proposal is None:
+            refusals.append(Refusal(measurements[0].test_id, why))
+            continue
+        fit.setdefault(_family(run, proposal), {}).update(
+            {
+                entry.identity: entry
+                for entry in proposal.baseline.entries
+                if len(entry.medians) >= fewest
+            }
+        )
+    exact, unfit = _exact_of(run)
+    entries = {family: tuple(members.values()) for family, members in fit.items()}
+    return FitEntries(entries, exact, (*refusals, *unfit))
+
+
+def _proposal_of(run: Run, measurements: Sequence[Measurement]) -> tuple[Proposal | None, str]:
+    """Return the proposal of one key with its canaries, and why some or all of its processes are left out."""
+    try:
+        part = replace(run, measurements=tuple(measurements), resources=())
+        proposal = propose([part], everything=True)
+    except NothingFit as error:
+        return None, listed(error.reasons, MOST_REASONS, "; ")
+    except BadInput as error:
+        return None, str(error)
+    return proposal, listed(proposal.left_out, MOST_REASONS, "; ")
+
+
+def _entry_of(proposal: Proposal) -> Entry:
+    """Return the entry of the test itself, and of no canary beside it."""
+    return next(entry for entry in proposal.baseline.entries if not entry.is_canary)
+
+
+def _is_enough(proposal: Proposal, fewest: int) -> bool:
+    return len(_entry_of(proposal).medians) >= fewest
+
+
+def _too_few(measurements: Sequence[Measurement], proposal: Proposal, fewest: int, why: str) -> str:
+    entry, processes = _entry_of(proposal), len({record.process for record in measurements})
+    text = f"{printable(entry.label)}: {len(entry.medians)} of {processes} processes were sound"
+    return f"{text}, expected {fewest} at least" + f" ({why})" * bool(why)
+
+
+def _family(run: Run, proposal: Proposal) -> str:
+    """Return the family of a proposal: that of the run's device, or that of ranks on other hardware."""
+    hardware = _entry_of(proposal).hardware
+    if hardware.alone == key_of(run.header.environment).alone:
+        return proposal.baseline.family
+    return family_of_key(hardware) or proposal.baseline.family
+
+
+def _exact_of(run: Run) -> tuple[tuple[ExactEntry, ...], list[Refusal]]:
+    """Return the entries of compiled kernels, and why others have none."""
+    entries: list[ExactEntry] = []
+    refusals = []
+    for resources in grouped(run.resources, lambda kernel: kernel.key.identity).values():
+        exact, left_out = propose_exact([replace(run, resources=tuple(resources))])
+        entries += exact
+        if not exact:
+            refusals.append(Refusal(resources[0].test_id, listed(left_out, MOST_REASONS, "; ")))
+    return tuple(entries), refusals
