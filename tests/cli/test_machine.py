@@ -8,7 +8,7 @@ import pytest
 from pytest_roofline.core.facts import Gpu, HostFacts, Machine
 from pytest_roofline.core.storage import to_plain
 from pytest_roofline.core.units import printable
-from pytest_roofline.engine import ceiling, devices, host, inventory
+from pytest_roofline.engine import ceiling, devices, host, inventory, quiet
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.hardware import products
 from pytest_roofline.hardware.lookup import shipped
@@ -172,6 +172,38 @@ def test_the_doctor_lists_the_machine_its_findings_and_what_differs(command, mac
         "host: cpu_model expected AMD EPYC, found Intel Xeon",
         f"2 differences from {expected}",
     ]) == (result.exit_code, [line.partition("; mend: ")[0] for line in result.stdout.splitlines()[-3:]])  # fmt: skip
+
+
+class Rests:
+    """A clock that moves only while the doctor waits."""
+
+    def __init__(self):
+        self.passed_s = 0.0
+
+    def now_s(self):
+        return self.passed_s
+
+    def rest(self, seconds):
+        self.passed_s += seconds
+
+
+@pytest.mark.parametrize(("quiet_after_s", "status"), [(0.0, 0), (30.0, 0), (1e9, 1)])
+def test_the_doctor_waits_for_a_quiet_machine_and_says_who_keeps_it_busy(
+    command, machine, monkeypatch, quiet_after_s, status
+):
+    clock, busy = Rests(), "other processes keep 1.6 of 2 cores busy (cc1 (7) 1.0)"
+    monkeypatch.setattr(quiet, "Clock", lambda: clock)
+    monkeypatch.setattr(quiet, "busy_at", lambda _: busy if clock.passed_s < quiet_after_s else "")
+    result = command("doctor", "--wait", "90s")
+    lines = result.stdout.splitlines()
+    assert (result.exit_code, clock.passed_s) == (status, min(quiet_after_s, 90.0))
+    waits = f"waits for a quiet machine, 90 s at most: {busy}"
+    assert (waits in lines) == (quiet_after_s > 0)
+    assert (f"this machine is too busy to be measured: {busy}; " in lines[-1]) == (status == 1)
+
+
+def test_a_wait_that_is_no_duration_is_one_sentence(refused, machine):
+    assert "--wait is 'soon'; expected a duration" in refused("doctor", "--wait", "soon")
 
 
 def test_the_doctor_says_that_a_machine_is_too_busy_where_its_cpu_is_all_there_is_to_measure(

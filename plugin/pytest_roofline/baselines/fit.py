@@ -14,8 +14,8 @@ from ..core.records import Measurement
 from ..core.samples import SIBLINGS
 from ..core.units import listed, printable
 from ..hardware import key_of
-from ..kernel_gate.recording import propose_exact
 from ..stats.looks import ENOUGH_KNOWN
+from .exact_proposals import propose_exact
 from .plausible import family_of_key
 from .proposals import NothingFit, Proposal, propose
 from .runs import Run

@@ -11,11 +11,11 @@ from pathlib import Path
 from ..core.entries import RESOURCES, Baseline, Entry, ExactEntry, Renewal, Session
 from ..core.resources import Resources
 from ..core.units import format_percent, format_tolerance, listed, moment
-from ..kernel_gate.judging import judge_exact
-from ..kernel_gate.recording import approve_exact
+from ..core.verdicts import Kind
 from ..stats.spread import ONE_SITTING, Prior
-from ..stats.verdicts import Kind
 from .comparators import default_tolerance, priors_of, typical_clock
+from .exact import judge_exact
+from .exact_proposals import approve_exact
 from .files import baseline_of, key_of_entry
 from .fit import MOST_REASONS, Refusal, fit_of
 from .renewal import MOST_ANCHORED, Change, merge, renew, since

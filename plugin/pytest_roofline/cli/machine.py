@@ -9,7 +9,7 @@ import click
 
 from ..core.errors import BadInput, CannotStore
 from ..core.storage import to_plain
-from ..core.units import printable
+from ..core.units import parse_duration, printable
 from .options import command, print_json, say, width
 
 if TYPE_CHECKING:
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     help="Write FILE from this machine, a good one.",
 )
 @click.option(
+    "--wait",
+    metavar="DURATION",
+    help="Wait at most so long until nobody else keeps the machine busy: 90s, 10m.",
+)
+@click.option(
     "--measure", "measures", is_flag=True, help="Also check on a device that timing is right."
 )
 @click.option(
@@ -38,6 +43,7 @@ if TYPE_CHECKING:
 def doctor(
     expect: Path | None,
     write_expect: Path | None,
+    wait: str | None,
     measures: bool,
     device: str | None,
     as_json: bool,
@@ -47,10 +53,11 @@ def doctor(
     With --measure also a line for each property of timing that must hold. That takes up to a minute; a GPU works at its
     power cap for ten seconds of it.
 
-    Example: roofline doctor --expect node.json
+    Example: roofline doctor --wait 10m
 
-    Exit status: 0 listed, 1 the machine is not as --expect says, a property does not hold, or without --expect too busy
-    to measure its CPU where it has nothing else, 2 a device or a file cannot be used.
+    Exit status: 0 listed, 1 the machine is not as --expect says, a property does not hold, it stays busy longer than
+    --wait, or without --expect is too busy to measure its CPU where it has nothing else, 2 a device or a file cannot be
+    used.
     """
     from ..engine.devices.cpu import QUIETEN, WATCH_S, occupied
     from ..engine.inventory import take_stock
@@ -66,6 +73,7 @@ def doctor(
     if write_expect is not None and write_expect.exists():
         raise CannotStore(f"{write_expect} exists already; choose another name or remove it")
     opened = _open_device(device, measures)
+    neighbours = _stays_busy(parse_duration(wait, "--wait"), as_json) if wait is not None else ""
     machine = take_stock(WATCH_S)
     findings = diagnose(machine)
     found = differences(expected, machine) if expected is not None else []
@@ -89,7 +97,9 @@ def doctor(
             err=as_json,
         )
     alone = expect is None and write_expect is None and not machine.torch_devices
-    busy = alone and occupied(machine.cores_taken, machine.host.usable_cores, machine.taken_by)
+    busy = neighbours or (
+        alone and occupied(machine.cores_taken, machine.host.usable_cores, machine.taken_by)
+    )
     if busy:
         say(f"this machine is too busy to be measured: {busy}; {QUIETEN}", err=as_json)
     return 1 if found or wrong or busy else 0
@@ -138,6 +148,17 @@ def _check_timing(
         "properties": list(map(to_plain, properties)),
     }
     return plain, wrong
+
+
+def _stays_busy(patience_s: float, as_json: bool) -> str:
+    """Wait until nobody else works on the device that would be measured; return who still does."""
+    from ..engine.devices import open_device
+    from ..engine.quiet import Clock, busy_at, wait_until_quiet
+
+    device = open_device(None)
+    return wait_until_quiet(
+        lambda: busy_at(device), patience_s, lambda line: say(line, err=as_json), Clock()
+    )
 
 
 def _print_doctor(
