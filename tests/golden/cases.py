@@ -169,6 +169,14 @@ RUNS = {
     ),
     "no_baseline": Case(("pytest {reported}", "roofline explain run")),
     "nothing_compared": Case(("pytest --roofline-ci",)),
+    "record": Case(
+        (
+            "pytest --roofline-record --roofline-rounds=5 --roofline-save=first",
+            "pytest --roofline-ci",
+            {"slow": 1.3},
+            "pytest --roofline-record --roofline-rounds=5 --roofline-save=slower",
+        )
+    ),
     "degraded": Case(
         (
             {"slow": 1.3, "gpu": SOUND | {"power_limit_w": 400.0}},

@@ -125,6 +125,26 @@ def _remove_empty(lock: Path, empty: tuple[int, int]) -> None:
             lock.unlink()
 
 
+def check_writable(folder: Path, told: str) -> None:
+    """Raise where a folder cannot be written into, or cannot be made; `told` names it in the sentence.
+
+    Raises:
+        BadInput: it, or what it would be made in, is no directory, or refuses a file.
+    """
+    there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not there.is_dir():
+        raise BadInput(f"{told}: {there} is no directory; expected one, or a new name")
+    try:
+        # What its mode says is not all: a mount may be read-only, and nothing can be made below /proc.
+        with tempfile.NamedTemporaryFile(dir=there, prefix=".roofline-"):
+            pass
+    except OSError as error:
+        raise BadInput(
+            f"{told}: nothing can be written into {there} ({error.strerror or error}); "
+            "expected a directory that can be"
+        ) from None
+
+
 def write_new(path: Path, text: str) -> None:
     """Write a file that was not there before, whole or not at all."""
     try:

@@ -87,6 +87,10 @@ def pytest_configure(config: pytest.Config) -> None:
             from .nothing_fit import Recorder
 
             config.pluginmanager.register(Recorder(options))
+        if options.wait_s is not None:
+            from .waiting import Waiting
+
+            config.pluginmanager.register(Waiting(options.wait_s))
 
 
 @pytest.fixture

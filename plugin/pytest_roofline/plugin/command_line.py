@@ -15,7 +15,7 @@ from _pytest.config import get_config
 
 from ..core.errors import BadInput
 from ..core.units import format_tolerance, parse_tolerance, printable
-from .options import DRILL, LISTS, NAMES, ini_name
+from .options import COMMANDED, DRILL, LISTS, NAMES, ini_name
 
 # Options that this run does not heed, given or set, since it is a part of another one.
 unheeded_key: "pytest.StashKey[frozenset[str]]" = pytest.StashKey()
@@ -147,7 +147,26 @@ def _reruns_of_ini(config: pytest.Config) -> str:
 
 def is_configured(config: pytest.Config) -> bool:
     """Tell whether any option or ini value of ours is set."""
-    return any(option_value(config, name) is not None for name in NAMES)
+    commanded = any(config.getoption(f"--roofline-{name}") is not None for name in COMMANDED)
+    return commanded or any(option_value(config, name) is not None for name in NAMES)
+
+
+def commanded_value(config: pytest.Config, name: str) -> Any:
+    """Return the value of an option that has to stand in the command itself; None where nobody gave it.
+
+    Raises:
+        BadInput: it comes from elsewhere, as from `addopts`.
+    """
+    value = config.getoption(f"--roofline-{name}")
+    if value is None or name in config.stash.get(unheeded_key, ()):
+        return None
+    source = source_of(config, ini_name(name), value)
+    if source:
+        raise BadInput(
+            f"{source}: --roofline-{name} stands outside of the command, so every run would write baselines; expected "
+            "it in the command alone, take it out there"
+        )
+    return value
 
 
 def option_value(config: pytest.Config, name: str) -> Any:

@@ -127,7 +127,8 @@ class Deciding:
                 break
             tell(
                 self.config,
-                f"roofline: round {number} of at most {most}: {_tests(wanted)} undecided",
+                f"roofline: round {number} of at most {most}: {_tests(wanted)} "
+                f"{'to record' if options.record else 'undecided'}",
             )
             self.run_round(rounds, number, wanted, deadline)
         if rounds.broken:

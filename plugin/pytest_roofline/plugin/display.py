@@ -15,6 +15,7 @@ from ..core.facts import DeviceFacts
 from ..core.groups import grouped
 from ..core.memory import MemoryUse
 from ..core.profiles import Figure, Profile
+from ..core.rows import TIME
 from ..core.samples import for_neighbours
 from ..core.units import GIB, count, encodable, format_tolerance, printable, without_commands
 from ..core.verdicts import Kind
@@ -45,8 +46,10 @@ from ..stats.curves import judge_curves, summarise
 from ..stats.outlook import DEFAULT_TOLERANCES
 from ..stats.spread import class_of
 from ..version import __version__
+from .command_line import option_value
 from .nothing_fit import busy_now, refusal_line
 from .options import COLUMNS
+from .recording_run import name_recorded, recording_lines
 from .results import shadow_of
 from .session import RooflineSession
 from .settings import DEFAULT_FAIL_ON, FAIL_ON
@@ -70,7 +73,8 @@ def header_lines(session: RooflineSession) -> list[str]:
     facts = [f"{under_test.device.name} ({printable(device.product)}, {memory})"]
     facts += [f"driver {printable(device.driver)}"] if device.driver else []
     facts += [f"torch {software['torch']}"] if "torch" in software else []
-    lines = [f"roofline {__version__}: {', '.join(facts)}, against {_against(session)}"]
+    purpose = "to be recorded" if session.options.record else f"against {_against(session)}"
+    lines = [f"roofline {__version__}: {', '.join(facts)}, {purpose}"]
     tests = [plan for plan in session.planned.values() if session.unmet(plan.marks.needs) is None]
     seconds = sum(plan.marks.budget or session.options.budget_s for plan in tests)
     a_round = " in every round" if (session.options.rounds or 1) > 1 else ""
@@ -200,12 +204,14 @@ def summary_lines(session: RooflineSession, width: int, colour: bool, status: in
     lines += _explained(session) if verbosity >= 0 else []
     family = next((kind.family for kind in session.kinds if kind.rows), "")
     family = family or family_of(_device(session))
-    reds = reds_of({test_id: Ending(one, one) for test_id, one in session.outcomes.items()}, rows)
+    # What a compiled kernel of a recording asks for turns nothing red.
+    judged = [row for row in rows if row.exact is None] if session.options.record else rows
+    reds = reds_of({test_id: Ending(one, one) for test_id, one in session.outcomes.items()}, judged)
     tests = [encodable(test_id) for test_id in session.planned]
     # With -v the details name all that is open.
     # Nobody is told to propose what `propose` refuses.
     run = "" if session.refused else _run_argument(session)
-    most = int(verbosity <= 0)
+    most = int(verbosity <= 0 and not session.options.record)
     ended = closing_lines(
         rows,
         reds,
@@ -223,7 +229,11 @@ def summary_lines(session: RooflineSession, width: int, colour: bool, status: in
         ended = ended[-1:]
     if session.refused:
         rounds = f"{session.rounds_used} of {count(session.options.recording, 'round')}"
-        ended.append(refusal_line(session.refused, rounds, session.writer.read_back()))
+        named = option_value(session.config, "save") is not None
+        ended.append(refusal_line(session.refused, rounds, session.writer.read_back(), named=named))
+    if session.recording is not None:
+        # A recording compares with nothing, so that no colour is its end.
+        ended = [*ended[: -1 if reds else 0], *recording_lines(session, session.recording)]
     return [
         *map(without_commands, tables),
         *(part for line in [*lines, *ended] for part in wrapped(line, width)),
@@ -297,6 +307,8 @@ def _tables(session: RooflineSession, width: int, colour: bool) -> list[str]:
         )
     for table, kinds in grouped(session.kinds, lambda kind: kind.table).items():
         rows = [row for kind in kinds for row in kind.rows]
+        if session.recording is not None and TIME in {kind.metric for kind in kinds}:
+            rows = name_recorded(session.recording, rows)
         lines += table(rows, width, colour).split("\n") if rows else []
         if session.config.get_verbosity() > 0:
             measured = [row for row in rows if row.measurement is not None]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ..baselines.fit import fewest_of, fit_of
 from ..baselines.proposals import NothingFit, propose
 from ..baselines.run_files import makes_way
 from ..baselines.runs import Run
@@ -17,6 +18,7 @@ from ..core.records import Outcome
 from ..core.samples import SIBLINGS, for_neighbours
 from ..core.units import count, listed, printable
 from ..report.messages import compared_of
+from .command_line import option_value
 from .options import LOOKING, SIDE_BY_SIDE
 from .session import RooflineSession, session_key
 from .settings import Options
@@ -34,19 +36,32 @@ def refusals(state: RooflineSession, waiting: Iterable[str] = ()) -> tuple[str, 
         state: of a run, or of its first process.
         waiting: the tests that passed and whose verdicts are open, so that the run file has no outcome of them.
     """
-    if not state.options.is_recording or _is_comparison(state):
+    if not state.options.is_recording or (_is_comparison(state) and not state.options.record):
         return ()
     run = state.writer.read_back()
     if run is None:
         return tuple(map(printable, state.not_measured)) or ("no test measured anything",)
     passed = tuple(Outcome(test_id, "passed") for test_id in waiting)
+    run = replace(run, outcomes=run.outcomes + passed)
+    if state.options.record:
+        return _unrecorded(run, 1 if passed else fewest_of(state.options.recording))
     try:
-        propose([replace(run, outcomes=run.outcomes + passed)])
+        propose([run])
     except NothingFit as error:
         return error.reasons
     except RooflineError as error:
         return (str(error),)
     return ()
+
+
+def _unrecorded(run: Run, fewest: int) -> tuple[str, ...]:
+    """Return why nothing of a run goes into the baselines, where so many sound processes are expected; else empty."""
+    fit = fit_of(run, fewest)
+    if not fit.is_empty:
+        return ()
+    return tuple(refusal.why for refusal in fit.refusals) or (
+        "no test measured anything that a baseline holds",
+    )
 
 
 def _is_comparison(state: RooflineSession) -> bool:
@@ -56,13 +71,16 @@ def _is_comparison(state: RooflineSession) -> bool:
     return drilled or (bool(siblings) and all(siblings))
 
 
-def refusal_line(reasons: Sequence[str], rounds: str, run: Run | None) -> str:
+def refusal_line(
+    reasons: Sequence[str], rounds: str, run: Run | None, *, named: bool = True
+) -> str:
     """Return the last line of a recording without a fit result: what was observed, what was expected, what to type.
 
     Args:
         reasons: why nothing is fit.
         rounds: after which, as `1 of 5 rounds`.
         run: as it was saved; None where nothing was.
+        named: whether somebody chose the run's name.
     """
     from ..engine.devices.cpu import QUIETEN
 
@@ -71,11 +89,11 @@ def refusal_line(reasons: Sequence[str], rounds: str, run: Run | None) -> str:
     observed = [listed(faults, MOST_REASONS, "; ")] * bool(faults) + [busy_now()] * busy
     remedies = ["mend that"] * bool(faults) + [QUIETEN] * busy
     name = "the same" if run is None or makes_way(run) else "another"
+    under = f", under {name} name" * named
     once = ", once `roofline doctor` exits 0" * busy
     return (
         f"No baseline can be made of this run, after {rounds}: {'; '.join(observed)}. Expected one fit result at "
-        f"least, so pytest ended with status 1. {', '.join(remedies).capitalize()}, and run this again, under {name} "
-        f"name{once}."
+        f"least, so pytest ended with status 1. {', '.join(remedies).capitalize()}, and run this again{under}{once}."
     )
 
 
@@ -109,7 +127,8 @@ class Recorder:
             side_by_side = config.pluginmanager.hasplugin("dsession")
             reason = SIDE_BY_SIDE if side_by_side else "no test that measures was selected"
             rounds = f"0 of {count(self._options.recording, 'round')}"
-            terminalreporter.write_line(refusal_line([reason], rounds, None))
+            named = option_value(config, "save") is not None
+            terminalreporter.write_line(refusal_line([reason], rounds, None, named=named))
 
     def _is_empty(self, config: pytest.Config) -> bool:
         """Return whether this run decides, and nothing could be measured in it."""

@@ -73,6 +73,11 @@ _VALUES = (
     ),
     ("time", "DURATION", "start no further round after this time: 1800, 30m or 1h"),
     (
+        "wait",
+        "DURATION",
+        "wait at most so long for a quiet machine, else end with status 1 (a recording waits 2m by itself)",
+    ),
+    (
         "fail-on",
         "LIST",
         "what fails: regressed, and some of degraded, invalid, no-baseline, no-hardware, inconclusive; +WORD adds to "
@@ -109,8 +114,23 @@ _VALUES = (
 LISTS = ("against", "baselines")
 # `roofline drill` types it; the share by which every measured function is slowed down. It has no ini twin.
 DRILL = "drill"
-# The names of all options.
+# The names of all options but those of the command alone.
 NAMES = (*(name for name, *_ in _VALUES), "ci", DRILL)
+# Of the command alone, without an ini twin: a file that every run reads must not make all of them write baselines.
+_COMMANDED: tuple[tuple[str, dict[str, Any], str], ...] = (
+    (
+        "record",
+        {"action": "store_true"},
+        "measure every selected test in fresh processes (--roofline-rounds, here 10), and write the baselines of this "
+        "hardware",
+    ),
+    (
+        "accept-slower",
+        {"metavar": "REASON"},
+        "with --roofline-record: take what became slower too, and keep the reason in its entry",
+    ),
+)
+COMMANDED = tuple(name for name, *_ in _COMMANDED)
 # What the columns of the table mean.
 COLUMNS = (
     "of roof: share of the hardware's peak (* measured here; cache: no share, as the data stay in the cache); against "
@@ -158,6 +178,8 @@ def add_options(parser: pytest.Parser) -> None:
         kind: Any = "args" if many else "string"
         parser.addini(ini_name(name), text.replace("%%", "%"), type=kind)
     group.addoption(f"--roofline-{DRILL}", default=None, help=argparse.SUPPRESS)
+    for name, keywords, text in _COMMANDED:
+        group.addoption(f"--roofline-{name}", default=None, help=text, **keywords)
     group.addoption("--roofline-ci", action=_Profile, default=None, help=_CI)
     # In a TOML file `true` is no text; only pytest from 9.2 on takes either.
     kind = bool | str if pytest.version_tuple >= (9, 2) else "string"

@@ -64,7 +64,7 @@ _NEUTRAL: dict[str, Any] = {
 # Of the options of pytest those that choose what is measured, where the parent has no list yet.
 _CHOOSING = ("keyword", "markexpr", "deselect")
 # Options of ours that a round does not heed, and a process of `roofline ab`, which judges nothing.
-_UNHEEDED = frozenset(("save", "profile", "rounds"))
+_UNHEEDED = frozenset(("save", "profile", "rounds", "record", "accept-slower", "wait"))
 _UNJUDGED = frozenset(
     (
         "against",

@@ -32,6 +32,7 @@ from .nothing_fit import ENDED, refusals
 from .observing import forget_locals, ran_out, watched
 from .options import LOOKING, SAVED_VARIABLE, SIDE_BY_SIDE
 from .planned import clash_key, measures, plan, read_marks, select
+from .recording_run import is_lacking, write_baselines
 from .results import require
 from .round_child import in_round
 from .session import RooflineSession, session_key
@@ -41,7 +42,12 @@ from .settings import Options, parse_options
 PROGRESS_EVERY_S = 20.0
 
 # Of the sentence that says how the run ended.
-MARKUP = {"GREEN": {"green": True}, "GREY": {"yellow": True}, "RED": {"red": True, "bold": True}}
+MARKUP = {
+    "GREEN": {"green": True},
+    "RECORDED": {"green": True},
+    "GREY": {"yellow": True},
+    "RED": {"red": True, "bold": True},
+}
 
 
 def join(
@@ -294,11 +300,13 @@ class Running:
 
     def finish(self, session: pytest.Session, exitstatus: int) -> None:
         """End the run file; a run that was to be kept, reported or recorded and could not be is no success."""
-        if not self.state.opened:
+        if not self.state.opened or self.state.stayed_busy:
             return
         if exitstatus in ENDED:
             self.state.refused = refusals(self.state)
-        self.state.close(pytest.ExitCode.TESTS_FAILED if self.state.refused else int(exitstatus))
+        write_baselines(self.state, exitstatus)
+        lacking = bool(self.state.refused) or is_lacking(self.state)
+        self.state.close(int(exitstatus) or int(lacking))
         told = os.environ.get(SAVED_VARIABLE)
         if told and self.state.writer.path is not None and self.state.round is None:
             Path(told).write_text(str(self.state.writer.path), encoding="utf-8")
@@ -306,7 +314,7 @@ class Running:
         reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
             wrap_failures(self.state, reporter)
-        failed = self.state.lost or self.state.refused
+        failed = self.state.lost or lacking
         if failed and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -322,7 +330,7 @@ class Running:
 
     def summarise(self, terminalreporter: Any, status: int) -> None:
         """The table, the curves and what was compared."""
-        if not self.state.opened:
+        if not self.state.opened or self.state.stayed_busy:
             return
         terminalreporter.section("roofline")
         writer = terminalreporter._tw
@@ -334,7 +342,7 @@ class Running:
 
 def _markup(line: str) -> dict[str, bool]:
     """The colour of the sentence that says how the run ended; none of any other line."""
-    word = line.partition(":")[0].partition(" (")[0]
+    word = line.partition(" ")[0].removesuffix(":")
     return MARKUP.get(word, {})
 
 

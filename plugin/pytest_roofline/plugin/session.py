@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from ..baselines.recordings import Recording
 from ..baselines.run_files import RunWriter
 from ..baselines.runs import new_run_id, now
 from ..core.errors import RooflineError
@@ -70,6 +71,10 @@ class RooflineSession:
         self.rounds_used = 1
         # Of a recording, why no baseline can be made of it, once it has ended.
         self.refused: tuple[str, ...] = ()
+        # What a recording has written into the baselines, once it has ended.
+        self.recording: Recording | None = None
+        # Whether the machine stayed busy until `--roofline-wait` was over, so that nothing was measured.
+        self.stayed_busy = False
         # The causes for which the device is DEGRADED, once they are known: a regressed test points to them.
         self.degraded: tuple[str, ...] = ()
         self.health = ""

@@ -13,6 +13,14 @@ from ..core.errors import BadInput, RooflineError
 from ..core.units import parse_duration, parse_fraction, parse_tolerance
 from .command_line import OutsideSetting, option_value, settings_elsewhere
 from .options import LAUNCHERS, PROFILERS, SHADOW, TIERS
+from .record_option import (
+    RECORDED_ROUNDS,
+    WAIT_S,
+    reason_of,
+    records,
+    refuse_record,
+    saved_as,
+)
 from .round_child import in_round
 
 # `--roofline-rounds=auto`; `stats.looks` plans for the same number.
@@ -36,7 +44,9 @@ class Options:
     `gate` tells that a profile of a gate was asked for, `shadow` that it only says what it would have failed.
     `until_recorded` lets NO BASELINE of single tests pass as long as this hardware has no recorded entry at all.
     `rounds` is None where nobody said: more processes follow then for what looks slow. `recording` is how many measure
-    what nothing is known of. `elsewhere` are settings that bear on a gate of the command and do not stand in it.
+    what nothing is known of. `target` is the folder of baselines that a recording (`--roofline-record`) writes, and
+    `accept_slower` the reason why it takes what is slower. `wait_s` is how long a run waits for a quiet machine, None
+    where it does not. `elsewhere` are settings that bear on a gate of the command and do not stand in it.
     """
 
     folder: Path
@@ -54,6 +64,9 @@ class Options:
     until_recorded: bool = False
     rounds: int | None = None
     recording: int = 1
+    target: Path | None = None
+    accept_slower: str = ""
+    wait_s: float | None = None
     time_s: float | None = None
     fail_on: frozenset[str] = frozenset(DEFAULT_FAIL_ON)
     expect: Path | None = None
@@ -75,6 +88,11 @@ class Options:
     def boot_timeout_s(self) -> float:
         """Return the seconds until all ranks of a world must have started."""
         return self.rank_timeout_s or BOOT_TIMEOUT_S
+
+    @property
+    def record(self) -> bool:
+        """Return whether the run writes the baselines of this hardware at its end."""
+        return self.target is not None
 
     @property
     def is_recording(self) -> bool:
@@ -145,6 +163,7 @@ _PARSED: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "min_share": ("min-percent", _percent_of_roofline),
     "rounds": ("rounds", _rounds),
     "time_s": ("time", parse_duration),
+    "wait_s": ("wait", parse_duration),
     "drill": ("drill", parse_fraction),
     # The option takes what stands behind it, be it a path.
     "profile": (
@@ -185,7 +204,7 @@ def _parse(config: pytest.Config) -> Options:
     asked_round, folder = in_round(config), run_folder(config)
     given["against"] = _against(config, folder)
     given |= {"rounds": 1} if asked_round else _of_the_first(config, folder, given)
-    return Options(
+    options = Options(
         folder=asked_round.folder if asked_round else folder,
         baselines=_folders(config),
         expect=_expect(config),
@@ -193,17 +212,44 @@ def _parse(config: pytest.Config) -> Options:
         elsewhere=settings_elsewhere(config),
         **_gate(config) | given,
     )
+    if options.target is not None:
+        beside = {
+            "ci": options.gate,
+            "against": bool(options.against),
+            "drill": options.drill is not None,
+            "profile": options.profile is not None,
+        }
+        refuse_record(config, beside, options.recording, options.target)
+    return options
 
 
 def _of_the_first(config: pytest.Config, folder: Path, given: dict[str, Any]) -> dict[str, Any]:
     """What only the run itself heeds, and none of its further rounds."""
     # What nothing is known of is measured as often as was asked for by number.
     by_number = option_value(config, "rounds") not in (None, "auto")
-    return {
+    settings = {
         "save": _save(config, folder, given["against"]),
         "report": _report(config),
         "recording": given["rounds"] if by_number else 1,
     }
+    if not records(config):
+        return settings
+    rounds = given["rounds"] if by_number else RECORDED_ROUNDS
+    return settings | {
+        "save": settings["save"] or saved_as(),
+        "fail_on": settings["fail_on"] - {"no-baseline"},
+        "recording": rounds,
+        "rounds": rounds,
+        "target": _target(config),
+        "accept_slower": reason_of(config),
+        "wait_s": given.get("wait_s", WAIT_S),
+    }
+
+
+def _target(config: pytest.Config) -> Path:
+    """Return the folder of baselines that a recording writes: the first that was named, else that of the rootdir."""
+    names = option_value(config, "baselines")
+    return _folders(config)[0] if names else config.rootpath / "baselines"
 
 
 def _gate(config: pytest.Config) -> dict[str, Any]:

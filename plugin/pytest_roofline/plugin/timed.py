@@ -72,6 +72,7 @@ class TimedResults(ResultKind):
     def open(self, under_test: DeviceUnderTest, options: Options) -> None:
         """Take what to compare with."""
         super().open(under_test, options)
+        self._fail_on = options.fail_on
         self._opened = under_test
 
     @property
@@ -161,9 +162,10 @@ class TimedResults(ResultKind):
     def _share(self, open_ids: set[str]) -> None:
         """Find what all tests share today, and hold the open ones against what is left.
 
-        Not in a drill, which slows all alike to see whether each would turn red.
+        Not in a drill, which slows all alike to see whether each would turn red, nor in a recording, which compares
+        nothing.
         """
-        if self._options.drill is not None or not open_ids:
+        if self._options.drill is not None or self._options.record or not open_ids:
             return
         sides, tolerances, classes, shifts = {}, [], [], {}
         for row, verdict in self._judged():
@@ -268,6 +270,8 @@ class TimedResults(ResultKind):
         trial = self._trials[row.key.identity]
         rounds = len({one.process for one in trial.measurements})
         unjudged = verdict.kind in (Kind.NO_BASELINE, Kind.PASSED, Kind.INVALID)
+        # What may miss a limit is recorded as often; what surely does becomes no baseline.
+        unjudged = unjudged or (self._options.record and verdict.kind is not Kind.REGRESSED)
         if verdict.reference is None and unjudged and not verdict.siblings:
             # A recording: what nothing is known of is measured as often as was asked for, also where the first process
             # was disturbed.
@@ -373,6 +377,8 @@ class TimedResults(ResultKind):
         reference, why_none = find_reference(
             self._under_test.comparator, measurement.key, measurement.work
         )
+        if self._options.record:
+            reference, why_none = None, "recorded, and compared with nothing"
         if reference is not None:
             reference = self._moved.get(measurement.key.identity, reference)
         invalid, standing = trial.invalid(reference), trial.standing(reference)

@@ -1,0 +1,97 @@
+"""`--roofline-record`: what it asks for, and beside which other options it is refused."""
+
+import datetime
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..core.errors import BadInput
+from ..core.units import encodable, printable
+from ..core.writing import check_writable
+from .command_line import ON_THE_SPOT, commanded_value, option_value, source_of
+from .options import SIDE_BY_SIDE, ini_name
+
+# Twice what an entry needs, so that a busy minute costs no entry.
+RECORDED_ROUNDS = 10
+# A machine that is busy for longer is not about to be quiet.
+WAIT_S = 120.0
+# By option of ours, why no recording has it.
+_BESIDE = {
+    "ci": "a gate compares with the baselines, and a recording writes them",
+    "against": "a recording compares with nothing",
+    "drill": "what was slowed down on purpose is no baseline",
+    "profile": "what a profiler watched over is no baseline",
+}
+
+
+def records(config: pytest.Config) -> bool:
+    """Return whether the command asks for a recording; of another's round it does not."""
+    if commanded_value(config, "record"):
+        return True
+    if commanded_value(config, "accept-slower") is not None:
+        raise BadInput(
+            "--roofline-accept-slower is given without --roofline-record, which alone takes it; give both, or none"
+        )
+    return False
+
+
+def reason_of(config: pytest.Config) -> str:
+    """Return why the command accepts what is slower; empty where it does not."""
+    reason = commanded_value(config, "accept-slower")
+    if reason is not None and not reason.strip():
+        raise BadInput(
+            "--roofline-accept-slower is empty; expected a reason, which the entries keep, as in "
+            "--roofline-accept-slower='safer rounding'"
+        )
+    return printable(encodable(reason or ""))
+
+
+def saved_as() -> str:
+    """Return the name of a recording that nobody named, to the millisecond: `record-20261128-091653-042`."""
+    return f"record-{datetime.datetime.now(datetime.UTC):%Y%m%d-%H%M%S-%f}"[:-3]
+
+
+def refuse_record(
+    config: pytest.Config, beside: Mapping[str, bool], rounds: int, target: Path
+) -> None:
+    """Raise where a recording cannot be, or could not be written.
+
+    Args:
+        config: pytest's configuration.
+        beside: by option of ours that excludes a recording, whether it is in force.
+        rounds: how many processes were asked for.
+        target: the folder of baselines.
+
+    Raises:
+        BadInput: another option excludes it, too few processes were asked for, or its folder takes no file.
+    """
+    for name, is_given in beside.items():
+        if is_given:
+            value = option_value(config, name)
+            _refuse(config, ini_name(name), value, f"--roofline-{name}", _BESIDE[name])
+    if workers := getattr(config.option, "numprocesses", None) or getattr(
+        config.option, "tx", None
+    ):
+        _refuse(config, "numprocesses", workers, "-n", SIDE_BY_SIDE)
+    for name, flag in ON_THE_SPOT.items():
+        if value := getattr(config.option, name, None):
+            why = "with it every test ends on the spot, without further processes"
+            _refuse(config, name, value, flag, why)
+    from ..stats.looks import ENOUGH_KNOWN
+
+    if rounds < ENOUGH_KNOWN:
+        raise BadInput(
+            f"--roofline-rounds is {rounds}; expected {ENOUGH_KNOWN} at least beside --roofline-record, "
+            "since an entry needs so many sound processes"
+        )
+    check_writable(target, f"--roofline-record writes {target}")
+
+
+def _refuse(config: pytest.Config, option: str, value: Any, flag: str, why: str) -> None:
+    source = source_of(config, option, value)
+    place = f" of {source}" if source else ""
+    raise BadInput(
+        f"--roofline-record is given beside {flag}{place}: {why}; leave one of the two out"
+    )

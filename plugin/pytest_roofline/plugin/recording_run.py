@@ -1,0 +1,132 @@
+"""`--roofline-record` at the end of its run: the baselines are written, and the last lines say which and how good."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ..baselines.fit import Refusal, fewest_of
+from ..baselines.foresight import foresee
+from ..baselines.recordings import Recording, record
+from ..core.errors import RooflineError
+from ..core.rows import Row
+from ..core.samples import SIBLINGS
+from ..core.units import encodable, printable
+from ..report.words import cut
+from ..stats.verdicts import Kind
+from .session import RooflineSession
+
+# Of what is not recorded so much is named.
+MOST_NAMED = 5
+# A run that was interrupted keeps what it had measured often enough.
+_ENDED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED)
+
+
+def write_baselines(state: RooflineSession, status: int) -> None:
+    """Write what a recording measured into the baselines, and keep what became of it in the run's state.
+
+    Args:
+        state: of the run; without `--roofline-record`, or where nothing is fit, nothing happens.
+        status: with which the tests ended.
+    """
+    options = state.options
+    run = state.writer.read_back() if options.target is not None and not state.refused else None
+    if run is None or options.target is None or status not in _ENDED:
+        return
+    fewest = fewest_of(options.recording)
+    try:
+        state.recording = record(run, fewest, options.target, reason=options.accept_slower)
+    except RooflineError as error:
+        state.refused = (str(error),)
+
+
+def is_lacking(state: RooflineSession) -> bool:
+    """Return whether a recording lacks a test, or left an entry as it was."""
+    if state.recording is None:
+        return False
+    return bool(state.recording.slower) or not _expected(state) <= state.recording.tests
+
+
+def recording_lines(state: RooflineSession, recording: Recording) -> list[str]:
+    """Return what is not recorded, and last what is, in which files, and which slowdown a gate will find with it."""
+    slower = [f"{_text(refusal)}; it stays as it was" for refusal in recording.slower]
+    lines = cut(slower, MOST_NAMED, "that stay as they were")
+    if slower:
+        lines.append("Find out why, or record it with --roofline-accept-slower=REASON.")
+    missing = [f"not recorded: {_text(refusal)}" for refusal in recording.refusals]
+    missing += [f"not recorded: {line}" for line in _silent(state, recording)]
+    lines += cut(missing, MOST_NAMED, "that are not recorded")
+    expected = _expected(state)
+    counts = f"RECORDED {len(expected & recording.tests)} of {len(expected)}"
+    if not recording.paths:
+        return [*lines, f"{counts}: nothing was written"]
+    files = " and ".join(printable(_short(path)) for path in recording.paths)
+    pronoun = "them" if len(recording.paths) > 1 else "it"
+    return [*lines, f"{counts} in {files}{_foresight(state, recording)}. Commit {pronoun}."]
+
+
+def name_recorded(recording: Recording, rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of a table with what became of them, where a recording compared them with nothing."""
+    return [
+        replace(row, verdict="RECORDED" if row.test in recording.tests else "NOT RECORDED")
+        if row.verdict == Kind.NO_BASELINE
+        else row
+        for row in rows
+    ]
+
+
+def _text(refusal: Refusal) -> str:
+    return printable(refusal.why)
+
+
+def _expected(state: RooflineSession) -> set[str]:
+    """Return the tests that were to be recorded: neither skipped, nor without a result that a baseline holds."""
+    tests = {encodable(test_id) for test_id, plan in state.planned.items() if plan.marks.measures}
+    skipped = {name for name, outcome in state.outcomes.items() if outcome.outcome == "skipped"}
+    measured = {
+        row.test
+        for row in state.rows
+        if row.measurement is None or SIBLINGS not in row.measurement.samples.labels
+    }
+    siblings = {row.test for row in state.rows} - measured
+    too_large = {record.test_id for record in state.exhausted.found if not record.red} - measured
+    return tests - skipped - siblings - too_large
+
+
+def _silent(state: RooflineSession, recording: Recording) -> Iterator[str]:
+    """Yield the tests that nothing else is told of, with how each ended."""
+    refusals = {refusal.test_id for refusal in (*recording.refusals, *recording.slower)}
+    for test_id in sorted(_expected(state) - recording.tests - refusals):
+        outcome = state.outcomes.get(test_id)
+        name = printable(test_id.rpartition("::")[2])
+        if outcome is None:
+            yield f"{name}: it did not run"
+        elif outcome.outcome == "failed":
+            yield f"{name}: it failed"
+        else:
+            yield f"{name}: it measured nothing"
+
+
+def _short(path: Path) -> str:
+    """Return a path as it is typed from here."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def _foresight(state: RooflineSession, recording: Recording) -> str:
+    """Return `; finds slowdowns from 13 %, more days let it find less`; empty of compiled kernels, which are exact."""
+    if not recording.entries:
+        return ""
+    tolerances = {
+        row.test: row.measurement.tolerance for row in state.rows if row.measurement is not None
+    }
+    foresight = foresee(
+        recording.entries, lambda entry: tolerances.get(entry.test_id), state.options.tolerance
+    )
+    if foresight.slowdown is None:
+        return "; too few processes to find a slowdown, record it again"
+    percent = math.ceil(100 * foresight.slowdown)
+    more_days = ", more days let it find less" * foresight.shrinks
+    return f"; finds slowdowns from {percent} %{more_days}"

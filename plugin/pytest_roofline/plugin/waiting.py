@@ -1,0 +1,64 @@
+"""`--roofline-wait`: before the first test a run waits for a quiet machine, and ends where it stays busy."""
+
+from typing import Any
+
+import pytest
+
+from .display import tell, wrapped
+from .session import RooflineSession, session_key
+
+
+class Waiting:
+    """Of a run that waits: looks who is at work once its device is open."""
+
+    def __init__(self, patience_s: float) -> None:
+        self._patience_s = patience_s
+        self._busy = ""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        """Wait; where the machine stays busy, end the run with status 1 before anything is measured.
+
+        Raises:
+            pytest.Session.Failed: it stays busy.
+        """
+        state = session.config.stash.get(session_key, None)
+        broken = session.testsfailed and not session.config.option.continue_on_collection_errors
+        if state is None or not state.opened or broken:
+            return
+        self._busy = self._wait(state)
+        if self._busy:
+            state.stayed_busy = True
+            raise session.Failed("the machine stayed busy")
+
+    def _wait(self, state: RooflineSession) -> str:
+        from ..engine.quiet import Clock, busy_at, wait_until_quiet
+
+        under_test = state.under_test
+        if not under_test.held and under_test.environment.device.type != "cpu":
+            # Its ranks open the device, and this process does not.
+            return ""
+
+        def look() -> str:
+            return busy_at(under_test.device)
+
+        def say(line: str) -> None:
+            tell(state.config, f"roofline: {line}", progress=False)
+
+        return wait_until_quiet(look, self._patience_s, say, Clock())
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Say who keeps the machine busy."""
+        if not self._busy:
+            return
+        from ..engine.devices.cpu import QUIETEN
+
+        terminalreporter.section("roofline")
+        line = (
+            f"This machine stayed busy for {self._patience_s:g} s: {self._busy}. Expected a quiet one, so "
+            f"nothing was measured, and pytest ended with status 1. {QUIETEN.capitalize()}, and run this again; "
+            "--roofline-wait=10m waits longer."
+        )
+        for part in wrapped(line, terminalreporter._tw.fullwidth):
+            terminalreporter.write_line(part)
