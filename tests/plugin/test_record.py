@@ -432,3 +432,11 @@ def test_only_looking_at_tests_records_nothing(desk):
     desk.one()
     assert desk.run("--roofline-record", "--collect-only").ret == 0
     assert not (desk.path / "baselines").exists()
+
+
+def test_the_cure_of_a_gate_without_a_baseline_is_the_recording_and_is_told_once(desk):
+    desk.one()
+    result = desk.run("test_suite.py", "-k", "one", "--roofline-ci")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert texts(result).count("--roofline-record") == 1
+    assert "pytest test_suite.py -k one --roofline-record" in texts(result)

@@ -148,7 +148,7 @@ def test_no_text_of_a_user_or_a_file_reaches_the_terminal_raw():
         texts = [
             failure_message(result, "r"),
             *difference_lines([result]),
-            *closing_lines([result], {}, (), "r", "resources"),
+            *closing_lines([result], {}, (), "pytest t.py --roofline-record"),
         ]
         texts += explanation("r", result.resources, result.time_verdict)
         assert not set("".join([table, *texts])) & STEERS
@@ -178,7 +178,7 @@ def test_properties_carry_name_target_and_what_the_baseline_has_and_kernels_are_
         found[f"roofline.forward.sm_90.{name}"]
         for name in ("registers", "baseline_registers", "verdict")
     )
-    (line,) = closing_lines([judged(), judged()], {}, (), "r1", "h200")
+    (line,) = closing_lines([judged(), judged()], {}, (), "pytest t.py --roofline-record")
     assert line == "GREEN: 2 of 2 no worse"
     assert (
         counts_line({"measured": 1, "compiled": 2}, {"needs 2 GPUs": 2})

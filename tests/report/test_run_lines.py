@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from pytest_roofline.baselines.rows import memory_row
 from pytest_roofline.baselines.run_rows import Ending
+from pytest_roofline.core.keys import BY_POSITION
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import CurveSummary, Outcome
 from pytest_roofline.core.samples import Block, Samples
@@ -50,8 +51,8 @@ def test_what_was_not_measured_is_counted_with_its_reason_and_verdicts_worst_fir
         assert counts_line({"measured": measured}, not_measured) == line
 
 
-def closing(*results, reds=None, run="", planned=(), most=1, status=0):
-    return closing_lines(results, reds or {}, planned, run, "h200", most, status)
+def closing(*results, reds=None, record="", planned=(), most=1, status=0):
+    return closing_lines(results, reds or {}, planned, record, most, status)
 
 
 def test_a_run_ends_in_a_sentence_in_one_of_three_colours(make):
@@ -182,18 +183,22 @@ def test_what_failed_for_itself_has_the_tests_name_and_what_only_watched_is_red_
 
 def test_above_the_sentence_stands_what_failed_or_what_would_decide(make):
     new = make.result(known=False)
-    commands = [
-        "Record a baseline, best of three runs on three days:",
-        "  roofline baseline propose r1 -o h200-proposal.json",
-        "  roofline baseline approve h200-proposal.json",
-    ]
+    record = "pytest t.py --roofline-record"
+    commands = ["Record a baseline:", f"  {record}"]
     said = "NO BASELINE memcpy_d2d[64MiB]: no baseline recorded"
-    assert closing(new, new, run="r1")[:-1] == [*commands, f"{said} (and 1 more)"]
-    # A run that could not be saved has no name for a command; with -v the details have said the rest.
-    assert (closing(new)[:-1], closing(new, run="r1", most=0)[:-1]) == ([said], commands)
+    assert closing(new, new, record=record)[:-1] == [*commands, f"{said} (and 1 more)"]
+    # A run of which nothing is fit has no command; with -v the details have said the rest.
+    assert (closing(new)[:-1], closing(new, record=record, most=0)[:-1]) == ([said], commands)
+    # A gate that compared nothing says it in its failure, and no baseline takes what only its position names.
+    gate = {GATE: (GATE, "nothing was compared")}
+    assert not set(commands) & set(closing(new, reds=gate, record=record))
+    nameless = make.result(known=False, key=make.key(parameters={"fn" + BY_POSITION: "fn0"}))
+    assert closing(nameless, record=record)[0].startswith("NO BASELINE")
     limit = make.result(known=False, limits=[Limit(make.published(), 1.2e-3)])
-    assert closing(limit, run="r1")[0] == f"A limit finds only what falls below it. {commands[0]}"
-    assert closing(make.result(), new, run="r1")[:-1] == [said]
+    assert (
+        closing(limit, record=record)[0] == f"A limit finds only what falls below it. {commands[0]}"
+    )
+    assert closing(make.result(), new, record=record)[:-1] == [said]
     busy = "others kept a core busy; run it on a quiet machine"
     assert (
         closing(new, make.result(invalid=busy))[0]

@@ -82,9 +82,7 @@ class Told:
     def sentence(self) -> str:
         """How it ended, in one of three colours."""
         tests = [row.test for row in self.rows]
-        return closing_lines(
-            self.rows, self.reds, tests, "", "", status=2 if self.interrupted else 0
-        )[-1]
+        return closing_lines(self.rows, self.reds, tests, status=2 if self.interrupted else 0)[-1]
 
     @property
     def status(self) -> Status:

@@ -145,6 +145,21 @@ def _reruns_of_ini(config: pytest.Config) -> str:
     return f"{ini}: reruns={number}" if number and number != "0" else ""
 
 
+def record_command(config: pytest.Config) -> str:
+    """Return the command that records the tests of this one: `pytest t.py -k copy --roofline-record`."""
+    command = command_of(config)
+    words = ["pytest", *command.file_or_dir]
+    for option in ("keyword", "markexpr"):
+        if value := getattr(command, option, None):
+            words += [SELECTING[option], value]
+    for name in ("device", "tier"):
+        if value := getattr(command, ini_name(name), None):
+            words.append(f"--roofline-{name}={value}")
+    for name in getattr(command, ini_name("baselines"), None) or ():
+        words.append(f"--roofline-baselines={name}")
+    return printable(shlex.join([*words, "--roofline-record"]))
+
+
 def is_configured(config: pytest.Config) -> bool:
     """Tell whether any option or ini value of ours is set."""
     commanded = any(config.getoption(f"--roofline-{name}") is not None for name in COMMANDED)

@@ -1,10 +1,8 @@
 """What a run prints, put together from the parts in `report`: the header, progress, and the closing summary."""
 
 import contextlib
-import shlex
 import textwrap
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +17,7 @@ from ..core.rows import TIME
 from ..core.samples import for_neighbours
 from ..core.units import GIB, count, encodable, format_tolerance, printable, without_commands
 from ..core.verdicts import Kind
-from ..hardware import family_of, unknown_line
+from ..hardware import unknown_line
 from ..observe.text import memory_lines, profile_lines
 from ..report.explain import detail_lines
 from ..report.figures import figure_lines, first_call_lines, rank_lines
@@ -46,7 +44,7 @@ from ..stats.curves import judge_curves, summarise
 from ..stats.outlook import DEFAULT_TOLERANCES
 from ..stats.spread import class_of
 from ..version import __version__
-from .command_line import option_value
+from .command_line import option_value, record_command
 from .nothing_fit import busy_now, refusal_line
 from .options import COLUMNS
 from .recording_run import name_recorded, recording_lines
@@ -163,18 +161,6 @@ def progress_line(
     return f"roofline: {done} of {total} done, about {_duration(left_s)} left, now {printable(item.name)}"
 
 
-def _run_argument(session: RooflineSession) -> str:
-    """What to type for this run: its name where `roofline` will find it from here, else its path."""
-    path = session.writer.path
-    if path is None:
-        return ""
-    return (
-        session.run_name
-        if path.parent == Path.cwd() / ".roofline" / "runs"
-        else shlex.quote(str(path))
-    )
-
-
 def _untold_since(session: RooflineSession) -> str:
     """Why the device does not tell of its state, where it does not."""
     from ..engine.devices.base import Managed
@@ -202,22 +188,19 @@ def summary_lines(session: RooflineSession, width: int, colour: bool, status: in
         lines += _details(session, width) if verbosity > 0 else []
         lines += _notes(session, width) + _saved(session)
     lines += _explained(session) if verbosity >= 0 else []
-    family = next((kind.family for kind in session.kinds if kind.rows), "")
-    family = family or family_of(_device(session))
     # What a compiled kernel of a recording asks for turns nothing red.
     judged = [row for row in rows if row.exact is None] if session.options.record else rows
     reds = reds_of({test_id: Ending(one, one) for test_id, one in session.outcomes.items()}, judged)
     tests = [encodable(test_id) for test_id in session.planned]
     # With -v the details name all that is open.
-    # Nobody is told to propose what `propose` refuses.
-    run = "" if session.refused else _run_argument(session)
+    # Nobody is told to record what nothing can be made of.
+    record = "" if session.refused else record_command(session.config)
     most = int(verbosity <= 0 and not session.options.record)
     ended = closing_lines(
         rows,
         reds,
         tests,
-        run,
-        family,
+        record,
         most,
         status,
         session.lost,
@@ -284,7 +267,8 @@ def wrapped(line: str, width: int) -> list[str]:
 
     A command stays whole, so that it can be copied.
     """
-    if len(line) <= width or (line.startswith("  ") and line.lstrip().startswith("roofline ")):
+    is_command = line.startswith("  ") and line.lstrip().startswith(("roofline ", "pytest "))
+    if len(line) <= width or is_command:
         return [without_commands(line)]
     indent = line[: len(line) - len(line.lstrip())] + "  "
     # A number keeps its unit.

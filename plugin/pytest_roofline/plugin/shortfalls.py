@@ -7,8 +7,8 @@ from ..baselines.run_rows import XFAIL, how_it_ended
 from ..core.entries import Entry, ExactEntry
 from ..core.keys import canonical
 from ..core.units import count, encodable, listed, printable
-from ..hardware import family_of
 from ..report.messages import compared_of, recording
+from .command_line import record_command
 from .options import TIERS
 from .planned import Planned, by_benchmark
 from .selection import Selection, finds_all, marks_of
@@ -20,9 +20,7 @@ _OF_MISSING = """\
 Where a test is skipped or dropped: let it run, or leave it out by `-k` or `--deselect` in the command.
   Where a test was removed or renamed on purpose: `roofline baseline check --prune --apply` removes the entry.
   Where it moved: the entry keeps the old file, marks and tier until the test is recorded anew where it stands now:
-    pytest FILE --roofline-save=moved
-    roofline baseline propose moved -o moved.json
-    roofline baseline approve moved.json"""
+    pytest FILE --roofline-record"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +56,12 @@ def nothing_compared(state: RooflineSession | None, looks: str) -> list[Shortfal
         reasons = f": {printable('; '.join(state.not_measured))}" if state.not_measured else ""
         text = f"nothing was compared, since 0 of {count(len(state.planned), 'test')} measured anything{reasons}"
         return [Shortfall(text, "Mend what kept them from measuring, or select others.")]
-    run = state.run_name if state.writer.path is not None else ""
     open_rows = list(
         dict.fromkeys(printable(f"{row.verdict} {row.label}: {row.reason}") for row in rows)
     )
     told = [
         listed(open_rows, MOST_NAMED),
-        *recording(rows, run, family_of(state.under_test.environment.device)),
+        *recording(rows, record_command(state.config)),
     ]
     return [
         Shortfall(f"nothing was compared: 0 of {count(len(rows), 'result')}", "\n  ".join(told))

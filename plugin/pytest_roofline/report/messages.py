@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ..baselines.run_files import NIGHTS, Watched
 from ..baselines.run_rows import XFAIL, Ending, how_it_ended, short_name
-from ..core.keys import JOB_METRIC
+from ..core.keys import JOB_METRIC, told_by_position
 from ..core.records import CurveSummary
 from ..core.rows import FAILED, KERNEL, MEMORY, Row, badness, worst_first
 from ..core.statuses import (
@@ -285,8 +285,7 @@ def closing_lines(
     rows: Sequence[Row],
     reds: Reds,
     planned: Sequence[str],
-    run: str,
-    family: str,
+    record: str = "",
     most: int = 1,
     status: int = 0,
     lost: str = "",
@@ -299,8 +298,7 @@ def closing_lines(
         rows: what was measured, what was compiled, and where memory ran out.
         reds: what is red.
         planned: the tests that were to measure.
-        run: the run's name or path, for a command; empty where it could not be saved.
-        family: the hardware family.
+        record: the command that records these tests; empty where nobody is to type it.
         most: of what is open, so many are told of.
         status: with which the tests ended; what could not be written, which `lost` names, makes 1 of a 0.
         settings: that bear on the gate, stand outside its command, and are new: `pytest.ini: tolerance 45 %`.
@@ -338,7 +336,10 @@ def closing_lines(
     if (status or lost) and not reds:
         why = _STATUS.get(status, "see above") if status else f"{lost} could not be saved"
         last.append(f"but pytest ended with status {status or 1} ({why})")
-    return [*recording(rows, run, family), *above, "; ".join(last)]
+    # A gate that compared nothing has said it in its failure.
+    gate_failed = any(word == GATE for word, _ in reds.values())
+    cure = [] if gate_failed else recording(rows, record)
+    return [*cure, *above, "; ".join(last)]
 
 
 def _sentence(
@@ -401,21 +402,22 @@ def _reason(row: Row) -> str:
     return row.time_verdict.reason if row.time_verdict is not None else row.reason
 
 
-def recording(rows: Sequence[Row], run: str, family: str) -> list[str]:
-    """How to record a baseline, where nothing was held against one."""
-    # What a drill slowed down becomes no baseline.
-    rows = [row for row in rows if "replaced" not in (row.labels or ())]
+def recording(rows: Sequence[Row], record: str) -> list[str]:
+    """The command that records a baseline, where nothing was held against one."""
+    # What a drill slowed down becomes no baseline, nor what only its position names.
+    rows = [row for row in rows if "replaced" not in (row.labels or ()) and not _is_nameless(row)]
     compared = compared_of(rows)
     by_limit = sum(bool(_limit_of(row)) for row in rows)
     missing = any(_own(row) == Kind.NO_BASELINE for row in _judged(rows))
-    if not run or compared > by_limit or not (missing or by_limit):
+    if not record or compared > by_limit or not (missing or by_limit):
         return []
     why = "A limit finds only what falls below it. " if by_limit else ""
-    return [
-        f"{why}Record a baseline, best of three runs on three days:",
-        f"  roofline baseline propose {run} -o {family}-proposal.json",
-        f"  roofline baseline approve {family}-proposal.json",
-    ]
+    return [f"{why}Record a baseline:", f"  {record}"]
+
+
+def _is_nameless(row: Row) -> bool:
+    key = row.key if row.key is not None else row.resources.key if row.resources else None
+    return key is not None and bool(told_by_position(key.parameters))
 
 
 def shadow_lines(sentences: Sequence[str], known: Sequence[Watched]) -> list[str]:

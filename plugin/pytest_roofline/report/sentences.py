@@ -28,7 +28,7 @@ def sentence_of(run: Run, rows: Sequence[Row]) -> str:
     # What a run adds at its end, such as the device's health, is no test of a file.
     tests = list({row.test: None for row in own if "::" in row.test})
     reds = reds_of(endings(run), numbers)
-    *_, text = closing_lines(numbers, reds, tests, "", "", status=status, settings=settings)
+    *_, text = closing_lines(numbers, reds, tests, status=status, settings=settings)
     return printable(text)
 
 
