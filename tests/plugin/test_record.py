@@ -440,3 +440,14 @@ def test_the_cure_of_a_gate_without_a_baseline_is_the_recording_and_is_told_once
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert texts(result).count("--roofline-record") == 1
     assert "pytest test_suite.py -k one --roofline-record" in texts(result)
+
+
+def test_a_gate_and_a_recording_refuse_an_ini_value_that_nobody_knows(desk, sentence):
+    desk.one()
+    desk.ini("roofline_tolerence = 30%")
+    for option in ("--roofline-ci", "--roofline-record"):
+        sentence(
+            desk.run(option),
+            "pytest.ini sets roofline_tolerence, which is no option; did you mean roofline_tolerance?",
+        )
+    assert not (desk.path / "opened").exists()

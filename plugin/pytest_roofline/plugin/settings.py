@@ -11,7 +11,7 @@ import pytest
 
 from ..core.errors import BadInput, RooflineError
 from ..core.units import parse_duration, parse_fraction, parse_tolerance
-from .command_line import OutsideSetting, option_value, settings_elsewhere
+from .command_line import OutsideSetting, option_value, refuse_unknown, settings_elsewhere
 from .options import LAUNCHERS, PROFILERS, SHADOW, TIERS
 from .record_option import (
     RECORDED_ROUNDS,
@@ -212,6 +212,8 @@ def _parse(config: pytest.Config) -> Options:
         elsewhere=settings_elsewhere(config),
         **_gate(config) | given,
     )
+    if options.record or options.gate:
+        refuse_unknown(config)
     if options.target is not None:
         beside = {
             "ci": options.gate,
