@@ -55,7 +55,16 @@ def test_a_file_that_is_no_baseline_is_refused_in_one_sentence(make, tmp_path):
             "`$.entries[0].sessions[0]`",
         ),
     ]:
-        assert complaint(path, raw) == told
+        assert complaint(path, raw) == (
+            f"{told}; take it back from version control, or remove it and record again "
+            "(`pytest … --roofline-record`)"
+        )
+    run = make.save(tmp_path / "night.jsonl", make.measurement())
+    with pytest.raises(BadFile) as error:
+        read_baseline(run)
+    assert str(error.value).endswith(
+        f"that is a run: `roofline baseline propose {run} -o FILE` makes a proposal of it"
+    )
     twice = of(make.measured(1.0), make.published(), make.measured(2.0))
     assert complaint(path, twice).startswith(
         "baseline FILE: entries 0 and 2 are the same (memcpy_d2d {'size_bytes': "

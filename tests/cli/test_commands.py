@@ -380,6 +380,13 @@ def test_what_is_missing_is_said_with_what_to_type():
         done = CliRunner().invoke(main, words, prog_name="roofline")
         assert (done.exit_code, done.stdout) == (2, "")
         assert done.stderr == f"roofline: {wrong}; type: roofline{command} --help\n"
+    # Words of the documentation that pytest does.
+    for word, flag in (("gate", "--roofline-ci"), ("record", "--roofline-record")):
+        done = CliRunner().invoke(main, (word,), prog_name="roofline")
+        assert (done.exit_code, done.stderr) == (
+            2,
+            f"roofline: no such command '{word}'; type, for example: pytest perf_tests {flag}\n",
+        )
 
 
 def test_what_json_tells_is_what_the_words_tell(good):

@@ -18,7 +18,24 @@ from ..core.writing import json_text, write_atomically, write_new
 
 
 def read_baseline(path: Path) -> Baseline:
-    """A baseline file."""
+    """A baseline file.
+
+    Raises:
+        BadFile: it is none, or cannot be read; the sentence ends with what to do.
+    """
+    try:
+        return _read(path)
+    except BadFile as error:
+        raise BadFile(f"{error}; {_remedy(path)}") from None
+
+
+def _remedy(path: Path) -> str:
+    if path.suffix == ".jsonl":
+        return f"that is a run: `roofline baseline propose {path} -o FILE` makes a proposal of it"
+    return "take it back from version control, or remove it and record again (`pytest … --roofline-record`)"
+
+
+def _read(path: Path) -> Baseline:
     where = f"baseline {path}"
     raw = decode_json(read_bytes(path, "baseline"), where)
     check_schema(raw, where)

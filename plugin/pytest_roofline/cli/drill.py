@@ -97,7 +97,7 @@ def tell_drill(run: Run, slowdown: float, *, as_json: bool) -> int:
         first = (
             f"{spoiled.subject.label} is INVALID: {spoiled.reason}"
             if spoiled
-            else "record a baseline first"
+            else "record a baseline first, with these arguments: pytest … --roofline-record"
         )
         say(
             printable(f"roofline: nothing was compared, so nothing could turn red; {first}"),

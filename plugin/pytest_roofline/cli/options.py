@@ -101,6 +101,13 @@ class InOrder(click.Group):
         return list(self.commands)
 
 
+# Words of the documentation that are no commands here, since pytest does them.
+OF_PYTEST = {
+    "gate": "pytest perf_tests --roofline-ci",
+    "record": "pytest perf_tests --roofline-record",
+}
+
+
 class Commands(click.Group):
     """Lists its commands in sections, and turns our own errors into one sentence and exit status 2."""
 
@@ -150,6 +157,9 @@ def _usage(error: click.UsageError) -> str:
         else ("roofline", "")
     )
     text, example = error.format_message().rstrip("."), re.search("Example: (.*)", help_text or "")
+    word = re.match(r"No such command '(\w+)'", text)
+    if word is not None and word[1] in OF_PYTEST:
+        return f"no such command '{word[1]}'; type, for example: {OF_PYTEST[word[1]]}"
     if isinstance(error, click.MissingParameter) and example:
         return f"{text[0].lower()}{text[1:]}; type, for example: {example[1]}"
     return (
