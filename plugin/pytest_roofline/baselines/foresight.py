@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..core.entries import Entry
+from ..core.verdicts import Group
 from ..stats.looks import MOST_ROUNDS, Looks
 from ..stats.outlook import Policy
-from ..stats.spread import ENOUGH_SESSIONS, Group, sittings
+from ..stats.spread import ENOUGH_SESSIONS, sittings
 from ..stats.verdicts import judge
 from .comparators import class_of_key, priors_of, reference_of
 from .comparing import policy_of

@@ -14,8 +14,8 @@ from ..core.errors import RooflineError
 from ..core.rows import Row
 from ..core.samples import SIBLINGS
 from ..core.units import encodable, printable
+from ..core.verdicts import Kind
 from ..report.words import cut
-from ..stats.verdicts import Kind
 from .session import RooflineSession
 
 # Of what is not recorded so much is named.
@@ -85,13 +85,15 @@ def _expected(state: RooflineSession) -> set[str]:
     """Return the tests that were to be recorded: neither skipped, nor without a result that a baseline holds."""
     tests = {encodable(test_id) for test_id, plan in state.planned.items() if plan.marks.measures}
     skipped = {name for name, outcome in state.outcomes.items() if outcome.outcome == "skipped"}
+    results = [row for row in state.rows if row.lost is None]
     measured = {
         row.test
-        for row in state.rows
+        for row in results
         if row.measurement is None or SIBLINGS not in row.measurement.samples.labels
     }
-    siblings = {row.test for row in state.rows} - measured
-    too_large = {record.test_id for record in state.exhausted.found if not record.red} - measured
+    siblings = {row.test for row in results} - measured
+    lost = [row.lost for row in state.rows if row.lost is not None]
+    too_large = {record.test_id for record in lost if not record.red} - measured
     return tests - skipped - siblings - too_large
 
 

@@ -239,7 +239,6 @@ def _of_the_first(config: pytest.Config, folder: Path, given: dict[str, Any]) ->
     rounds = given["rounds"] if by_number else RECORDED_ROUNDS
     return settings | {
         "save": settings["save"] or saved_as(),
-        "fail_on": settings["fail_on"] - {"no-baseline"},
         "recording": rounds,
         "rounds": rounds,
         "target": _target(config),

@@ -33,7 +33,7 @@ from ..stats.siblings import Sibling, judge_sibling, unless_busy
 from ..stats.verdicts import changes_between, default_looks, judge, may_be_red, settle
 from .device_under_test import DeviceUnderTest
 from .kinds import FAIL_ON_WORDS, ResultKind, Table
-from .settings import Options
+from .settings import NO_BASELINE, Options
 
 
 class TimedResults(ResultKind):
@@ -72,7 +72,8 @@ class TimedResults(ResultKind):
     def open(self, under_test: DeviceUnderTest, options: Options) -> None:
         """Take what to compare with."""
         super().open(under_test, options)
-        self._fail_on = options.fail_on
+        # A recording compares with nothing.
+        self._fail_on = options.fail_on - {NO_BASELINE} if options.record else options.fail_on
         self._opened = under_test
 
     @property
