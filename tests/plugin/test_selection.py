@@ -79,6 +79,14 @@ def test_a_tier_measures_itself_and_those_below_and_what_was_asked_for_or_has_a_
     assert measured(desk) == ["quick", "full[up]"]
 
 
+def test_where_all_that_is_selected_is_of_a_higher_tier_the_run_names_it(desk):
+    desk.suite(TIERS)
+    desk.run("-k", "full").stdout.fnmatch_lines([
+        "roofline: 2 selected tests of tier full, and this run measures tier quick: --roofline-tier=full measures them"
+    ])  # fmt: skip
+    assert "selected test" not in desk.run("-k", "full or quick").stdout.str()
+
+
 def test_two_tests_of_one_name_and_parameters_fail_and_the_others_run(desk):
     measured = """
 from pytest_roofline import Work

@@ -23,6 +23,7 @@ from .options import (
     ROUND_VARIABLE,
     SIDE_BY_SIDE,
     add_options,
+    tier_key,
 )
 
 if TYPE_CHECKING:
@@ -126,7 +127,9 @@ def pytest_collection_modifyitems(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what pytest does not: why a worker of xdist skips what measures, and what to type where torch lacks."""
+    """Say what pytest does not: which tier the selected tests are of, why xdist skips them, what lacks torch."""
+    if sentence := terminalreporter.config.stash.get(tier_key, ""):
+        terminalreporter.write_line(f"roofline: {sentence}")
     rootpath = terminalreporter.config.rootpath
     if any(_lacks_torch(report, rootpath) for report in terminalreporter.getreports("error")):
         terminalreporter.write_line(f"roofline: {NO_TORCH}")

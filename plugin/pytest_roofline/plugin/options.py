@@ -111,6 +111,8 @@ _VALUES = (
     ),
     ("dir", "DIR", "where runs are saved (default .roofline in the rootdir)"),
 )
+# Where all that a run selects is of a higher tier, the sentence that says so.
+tier_key: pytest.StashKey[str] = pytest.StashKey()
 LISTS = ("against", "baselines")
 # `roofline drill` types it; the share by which every measured function is slowed down. It has no ini twin.
 DRILL = "drill"

@@ -15,8 +15,8 @@ import pytest
 
 from ..core.errors import BadInput, RooflineError, refuse_wide
 from ..core.keys import BY_POSITION, CACHES, Cache, canonical
-from ..core.units import encodable
-from .options import FIXTURE, MARKER, MARKER_KEYWORDS, NEEDS, OOM, TIERS
+from ..core.units import count, encodable, listed
+from .options import FIXTURE, MARKER, MARKER_KEYWORDS, NEEDS, OOM, TIERS, tier_key
 from .settings import parse_options
 
 if TYPE_CHECKING:
@@ -282,6 +282,13 @@ def select(config: pytest.Config, items: list[pytest.Item], marked: Mapping[str,
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
         items[:] = [item for item in items if id(item) not in left_out]
+        if not any(map(measures, items)):
+            tiers = {marked[item.nodeid].tier for item in candidates if id(item) in left_out}
+            lowest = min(tiers, key=TIERS.index)
+            config.stash[tier_key] = (
+                f"{count(len(left_out), 'selected test')} of tier {listed(sorted(tiers), 2)}, and this run measures "
+                f"tier {options.tier}: --roofline-tier={lowest} measures them"
+            )
 
 
 def _entries(folders: Sequence[Path]) -> "Entries":
