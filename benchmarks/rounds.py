@@ -24,9 +24,9 @@ from pytest_roofline.baselines.run_files import runs_of_child
 from pytest_roofline.core.errors import BadFile
 from pytest_roofline.core.samples import CANARY
 from pytest_roofline.plugin import round_child
-from pytest_roofline.plugin.rounds import ROUNDS_PER_PARENT
 from pytest_roofline.ranks.children import run_child
 from pytest_roofline.ranks.fork_server import ForkServer
+from pytest_roofline.ranks.round_parent import ROUNDS_PER_PARENT
 
 PROCESSES = 30
 # The centres are to agree within this share.

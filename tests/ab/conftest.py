@@ -62,8 +62,10 @@ class World:
         self.during = lambda number: None
         self.commit = lambda cwd: git(cwd, "rev-parse", "HEAD")
         self.calls, self.warmed, self.said = [], Counter(), ""
+        # What each counted process was forked from, None of a fresh one.
+        self.servers, self.device_type = [], "cuda"
 
-    def run_child(self, command, folder, asked, *, variable, cwd, environ, quiet_s):
+    def run_child(self, command, folder, asked, *, variable, cwd, environ, quiet_s, server=None):
         """As `ranks.children.run_child`, but that no process starts."""
         side, number = Path(environ["TRITON_CACHE_DIR"]).parent.name, asked["round"]
         warming = running.WARMING_BUDGET in command
@@ -71,8 +73,10 @@ class World:
             self.warmed[side] += 1
         else:
             self.calls.append((number, side, tuple(asked["ids"]), environ))
+            self.servers.append(server)
         self.during(0 if warming else number)
-        facts = replace(self.make.environment(), code=(Code(".", self.commit(cwd)),), variables={})
+        environment = self.make.environment(device_type=self.device_type)
+        facts = replace(environment, code=(Code(".", self.commit(cwd)),), variables={})
         (folder / "runs").mkdir()
         lines, started, died = (
             [replace(self.make.header(f"{number}-{side}"), environment=facts)],

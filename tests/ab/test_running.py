@@ -6,6 +6,7 @@ import signal
 import pytest
 from click.testing import CliRunner
 
+from pytest_roofline.ab import running
 from pytest_roofline.baselines.proposals import propose
 from pytest_roofline.baselines.remarks import remarks
 from pytest_roofline.cli.main import main
@@ -39,6 +40,47 @@ def test_what_is_slower_is_red_and_each_test_is_measured_until_it_is_decided(wor
         len({(side, environ["TORCHINDUCTOR_CACHE_DIR"]) for _, side, _, environ in world.calls})
         == 2
     )
+
+
+@pytest.fixture
+def parents(monkeypatch):
+    """Stand-ins for what forks rounds, in the order made."""
+    made = []
+
+    class Parent:
+        def __init__(self, **_):
+            self.closed = False
+            made.append(self)
+
+        def next(self, _):
+            return self
+
+        def gave_up(self, _):
+            return False
+
+        def close(self):
+            self.closed = True
+
+    monkeypatch.setattr(running, "RoundParent", Parent)
+    return made
+
+
+def test_on_a_processor_each_arm_forks_its_processes_from_a_parent_of_its_own(world, parents):
+    world.device_type = "cpu"
+    world.slow = {("B", FIRST): 1.1}
+    world.ab("--name=one", *SEEDED, status=1)
+    drawn = [arm for order in order_of_blocks(4, 1) for arm in order][: len(world.calls)]
+    # The first of a side is fresh: it tells what the side measures.
+    fresh = {drawn.index("B"), min(drawn.index("A"), drawn.index("control"))}
+    assert {place for place, server in enumerate(world.servers) if server is None} == fresh
+    forked = {arm: server for arm, server in zip(drawn, world.servers, strict=True) if server}
+    assert len(parents) == len({id(server) for server in forked.values()}) == 3
+    assert all(parent.closed for parent in parents)
+
+
+def test_on_an_accelerator_every_process_is_fresh(world, parents):
+    world.ab("--name=one", *SEEDED)
+    assert (set(world.servers), parents) == ({None}, [])
 
 
 def test_a_against_a_is_not_red_and_a_side_that_was_saved_becomes_a_baseline(world):

@@ -16,6 +16,7 @@ from ..core.samples import MOST_EXCLUDED
 from ..core.units import count, listed, printable
 from ..ranks.children import QUIET_FACTOR, QUIET_S, Ended, run_child
 from ..ranks.processes import owned_prefix
+from ..ranks.round_parent import RoundParent
 from ..stats.key_results import MOST_UNSOUND
 from ..stats.paired import A_SIDE, Paired, judge_paired, order_of_blocks
 from .making import Failed
@@ -53,6 +54,8 @@ class Runner:
     ) -> None:
         self.results, self.sides = results, sides
         self._variable, self._tell = variable, tell
+        # One an arm: processes of one parent may be alike, and those of A and A' must not be for that.
+        self._parents: dict[str, RoundParent] = {}
         self._invoked_s, self._began_s = began_s, began_s - results.state.seconds
 
     def run(self, budget_s: float | None) -> dict[str, Paired]:
@@ -62,6 +65,14 @@ class Runner:
             BadInput: no test is on both sides, a side cannot start, or it runs other code than its own.
         """
         self._warm()
+        try:
+            return self._run_blocks(budget_s)
+        finally:
+            for parent in self._parents.values():
+                parent.close()
+
+    def _run_blocks(self, budget_s: float | None) -> dict[str, Paired]:
+        """Run blocks, and judge after each."""
         state = self.results.state
         number = 0
         judged: dict[str, Paired] = {}
@@ -211,7 +222,9 @@ class Runner:
             ) as name:
                 began_s, ended = time.monotonic(), None
                 try:
-                    ended = self._child(taken.side, Path(name), taken.number, taken.left, quiet_s)
+                    ended = self._child(
+                        taken.side, Path(name), taken.number, taken.left, quiet_s, arm=taken.arm
+                    )
                 finally:
                     # Also of one that was interrupted: what it measured is kept, and the rest is for whoever resumes.
                     taken = self._keep(taken, Path(name), ended, time.monotonic() - began_s)
@@ -258,6 +271,7 @@ class Runner:
         ids: Sequence[str] | None,
         quiet_s: float,
         *more: str,
+        arm: str = "",
     ) -> Ended:
         made, arguments = self.sides[side], self.results.state.arguments
         command = [made.python, "-m", "pytest", *arguments, *more]
@@ -270,7 +284,9 @@ class Runner:
             "deadline": None,
             "side": {"checkout": made.checkout, "folder": made.folder},
         }
-        return run_child(
+        parent = self._parent_of(side, arm)
+        server = parent.next(made.environ) if parent is not None else None
+        ended = run_child(
             command,
             folder,
             asked,
@@ -278,7 +294,26 @@ class Runner:
             cwd=made.cwd,
             environ=made.environ,
             quiet_s=quiet_s,
+            server=server,
         )
+        if (
+            server is not None
+            and parent is not None
+            and not ended.started
+            and parent.gave_up(made.environ)
+        ):
+            return self._child(side, folder, number, ids, quiet_s, *more, arm=arm)
+        return ended
+
+    def _parent_of(self, side: str, arm: str) -> RoundParent | None:
+        """Return what forks the processes of an arm; None until its side has told that it measures a processor."""
+        runs = self.results.runs_of(side)
+        if not arm or not runs or runs[-1].header.environment.device.type != "cpu":
+            return None
+        made = self.sides[side]
+        if arm not in self._parents:
+            self._parents[arm] = RoundParent(python=made.python, folder=made.cwd)
+        return self._parents[arm]
 
 
 def _spoiled(unsound: int, taken: int) -> bool:

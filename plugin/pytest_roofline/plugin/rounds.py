@@ -21,18 +21,15 @@ from ..core.errors import BadFile
 from ..core.samples import CANARY
 from ..core.units import encodable
 from ..ranks.children import QUIET_FACTOR, QUIET_S, Ended, run_child, why_void
-from ..ranks.fork_server import SUPPORTED, ForkServer
 from ..ranks.processes import owned_prefix
+from ..ranks.round_parent import RoundParent
 from ..stats.key_results import LostRound
-from . import round_child
 from .launcher import launcher_of
 from .options import ROUND_VARIABLE
 from .session import RooflineSession
 
 # A test whose process died so often is not tried again.
 MOST_CRASHES = 2
-# Rounds of one parent share the places of its libraries in memory, and the seed of its hashes.
-ROUNDS_PER_PARENT = 3
 
 
 class Rounds:
@@ -47,15 +44,15 @@ class Rounds:
         self.crashes: dict[str, list[LostRound]] = {}
         self.failures: dict[str, str] = {}
         self.broken = ""
-        self._server: ForkServer | None = None
-        self._left = 0
-        self._forks = SUPPORTED
+        plugins = {
+            getattr(plugin, "__name__", type(plugin).__module__)
+            for plugin, _ in state.config.pluginmanager.list_plugin_distinfo()
+        }
+        self._parent = RoundParent(sorted(plugins), folder=state.config.invocation_params.dir)
 
     def close(self) -> None:
         """End what rounds are forked from."""
-        if self._server is not None:
-            self._server.end()
-            self._server = None
+        self._parent.close()
 
     def run(self, number: int, test_ids: Sequence[str], deadline: float | None) -> None:
         """One round of the given tests; a crash costs only the test that it happened in."""
@@ -106,7 +103,7 @@ class Rounds:
             # Its failures are none of the parent's, and no test that failed last time may be preferred.
             command += ["-o", f"cache_dir={folder / 'cache'}"]
         try:
-            server = self._parent()
+            server = self._parent.next(os.environ) if may_fork(self._state) else None
             ended = run_child(
                 command,
                 folder,
@@ -120,37 +117,14 @@ class Rounds:
             )
         finally:
             kept = self._take_in(folder, number)
-        if server is not None and not ended.started and not server.serves(os.environ):
-            # It has ended by itself, so the round and those behind it are fresh processes.
-            self._forks = False
+        if server is not None and not ended.started and self._parent.gave_up(os.environ):
+            # The round and those behind it are fresh processes.
             return self._child(folder, number, test_ids, deadline)
         unsaved = f"what it measured in round {number} could not be saved; is {tempfile.gettempdir()} full?"
         for test_id in (one for one in ended.finished if one not in kept):
             self._lose(test_id, unsaved)
             self._say(f"roofline: {test_id}: {unsaved}")
         return ended
-
-    def _parent(self) -> ForkServer | None:
-        """Return the process to fork a round from; None where a fresh one is started."""
-        if not (self._forks and may_fork(self._state)):
-            return None
-        environ = dict(os.environ)
-        if self._server is None or not self._left or not self._server.serves(environ):
-            self.close()
-            config = self._state.config
-            plugins = {
-                getattr(plugin, "__name__", type(plugin).__module__)
-                for plugin, _ in config.pluginmanager.list_plugin_distinfo()
-            }
-            self._server = ForkServer(
-                environ,
-                round_child.__name__,
-                sorted(plugins),
-                folder=config.invocation_params.dir,
-            )
-            self._left = ROUNDS_PER_PARENT
-        self._left -= 1
-        return self._server
 
     def _take_in(self, folder: Path, number: int) -> frozenset[str]:
         """Copy what a child measured into the parent's run file, and note what failed there; the tests it told of."""

@@ -1,0 +1,61 @@
+"""The process that rounds on a processor are forked from, replaced every few rounds."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+from .fork_server import SUPPORTED, ForkServer
+
+# What prepares and lives such a round.
+MODULE = "pytest_roofline.plugin.round_child"
+# Rounds of one parent share the places of its libraries in memory, and the seed of its hashes.
+ROUNDS_PER_PARENT = 3
+
+
+class RoundParent:
+    """Gives the process to fork the next round from.
+
+    Args:
+        plugins: modules of pytest's plugins, to be imported there.
+        python: its interpreter.
+        folder: where it starts.
+    """
+
+    def __init__(
+        self,
+        plugins: Sequence[str] = (),
+        *,
+        python: str = sys.executable,
+        folder: str | os.PathLike[str],
+    ) -> None:
+        self._plugins, self._python, self._folder = plugins, python, folder
+        self._server: ForkServer | None = None
+        self._left = 0
+        self._works = SUPPORTED
+
+    def next(self, environ: Mapping[str, str]) -> ForkServer | None:
+        """Return the process to fork a round with these variables from; None where a fresh one must do."""
+        if not self._works:
+            return None
+        if self._server is None or not self._left or not self._server.serves(environ):
+            self.close()
+            self._server = ForkServer(
+                environ, MODULE, self._plugins, python=self._python, folder=self._folder
+            )
+            self._left = ROUNDS_PER_PARENT
+        self._left -= 1
+        return self._server
+
+    def gave_up(self, environ: Mapping[str, str]) -> bool:
+        """Return whether the process has ended by itself; then no other is started."""
+        if self._server is None or self._server.serves(environ):
+            return False
+        self._works = False
+        self.close()
+        return True
+
+    def close(self) -> None:
+        """End the process, and with it what it has forked."""
+        if self._server is not None:
+            self._server.end()
+            self._server = None
