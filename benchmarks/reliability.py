@@ -41,8 +41,8 @@ KILLS, CASES, SEED = 200, 20_000, 5
 WANTED_KILLS, WANTED_CASES = 200, 1_000_000
 GONE_S, GIVEN_UP_S, HANG_S = 1.0, 20.0, 300.0
 # Words of the command lines of rounds and of ranks, which are those of what they are forked from.
-ROUND, RANK = "pytest_roofline.plugin.round_child", "pytest_roofline.ranks.worker"
-FORK_SERVER = "pytest_roofline.ranks.fork_server"
+ROUND, RANK = "pytest_roofline.plugin.round_server", "pytest_roofline.ranks.rank_server"
+SERVERS = (ROUND, RANK)
 FORKER = "what forks rounds or ranks"
 SIGNALS = {
     "pytest": (signal.SIGKILL, signal.SIGTERM),
@@ -209,8 +209,9 @@ def _victims(victim: str, pytest: int, mark: str) -> list[int]:
         return [pytest]
     # Both lead a group of their own; what they forked is in it, and a guard in none of these.
     children = {one.pid for one in descendants(pytest)}
-    word = {"a round": ROUND, "a rank": RANK}.get(victim, FORK_SERVER)
-    pids = [pid for pid in running(mark, word) if pid in children and _group(pid) == pid]
+    words = {"a round": (ROUND,), "a rank": (RANK,)}.get(victim, SERVERS)
+    alive = {pid for word in words for pid in running(mark, word)}
+    pids = [pid for pid in alive if pid in children and _group(pid) == pid]
     # What is forked has the command line of its server.
     forked = [pid for pid in pids if (now := stat(pid)) is not None and now.parent in pids]
     return [pid for pid in pids if pid not in forked] if victim == FORKER else forked

@@ -26,7 +26,7 @@ from pytest_roofline.core.samples import CANARY
 from pytest_roofline.plugin import round_child
 from pytest_roofline.ranks.children import run_child
 from pytest_roofline.ranks.fork_server import ForkServer
-from pytest_roofline.ranks.round_parent import ROUNDS_PER_PARENT
+from pytest_roofline.ranks.round_parent import ROUNDS_PER_PARENT, SERVER
 
 PROCESSES = 30
 # The centres are to agree within this share.
@@ -135,7 +135,7 @@ def measure_rounds(folder: Path, ids: Sequence[str], count: int) -> list[Round]:
             if kind == FORKED and not left:
                 if server is not None:
                     server.end()
-                server = ForkServer(ENVIRONMENT, round_child.__name__, PLUGINS, folder=folder)
+                server = ForkServer(ENVIRONMENT, SERVER, PLUGINS, folder=folder)
                 left, parent = ROUNDS_PER_PARENT, parent + 1
             left -= kind == FORKED
             medians_s = run_round(folder, ids, server if kind == FORKED else None)

@@ -14,7 +14,7 @@ WORDS = {signal.SIGKILL: "SIGKILL", signal.SIGINT: "Ctrl-C"}
 GIVEN_UP_S = 20.0
 # Ranks, and what those on processors are forked from.
 RANK = "-m pytest_roofline.ranks."
-SERVER = "pytest_roofline.ranks.fork_server"
+SERVER = "pytest_roofline.ranks.rank_server"
 SUITE = """
 import os
 import time

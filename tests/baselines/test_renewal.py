@@ -23,7 +23,7 @@ from pytest_roofline.baselines.renewal import (
     renew,
     select,
 )
-from pytest_roofline.cli.upkeep import _remove
+from pytest_roofline.cli.pruning import _remove
 from pytest_roofline.core import writing
 from pytest_roofline.core.entries import Baseline, Renewal, Session
 from pytest_roofline.core.errors import BadFile, BadInput, CannotStore

@@ -420,7 +420,11 @@ def test_a_drill_that_proves_nothing_says_what_was_missing(refused, make, drille
         "mend what it says, or name other tests"
     )
     cases = [
-        ((other, without), 0, f"{nothing}record a baseline first"),
+        (
+            (other, without),
+            0,
+            f"{nothing}record a baseline first, with these arguments: pytest … --roofline-record",
+        ),
         ((one, other, invalid, without), 1, f"{nothing}one[64MiB] is INVALID: {reason}"),
         (None, 5, "pytest selected no test, so nothing was measured; name others by path or -k"),
         (None, 1, ended.format(1)),

@@ -23,7 +23,7 @@ WORK = Work(read_bytes=10**9)
 def test_one(roofline, busy):
     with open("processes", "a") as file:
         command = open(f"/proc/{{os.getpid()}}/cmdline").read()
-        note = [os.getpid(), os.getppid(), os.getsid(0), os.getcwd(), "fork_server" in command]
+        note = [os.getpid(), os.getppid(), os.getsid(0), os.getcwd(), "round_server" in command]
         file.write(json.dumps(note) + "\\n")
     {body}
     roofline.measure(lambda: busy(1e-3), work=WORK)

@@ -45,7 +45,7 @@ FAULTS = [
     (
         "bytearray(2**62)",
         [
-            "test_second: MemoryError",
+            "E       MemoryError",
             "out of memory: second: 80.0 GiB free, in its calls, 0 B allocated by torch",
         ],
         "raised MemoryError",
@@ -60,7 +60,11 @@ FAULTS = [
     ("monkeypatch.setattr(time, 'time', lambda: 4e9)", ["3 measured"], ""),
     ("fake.pass_time(3600.0)", ["blocks excluded: second (1 of 2 by host gap)"], ""),
     (JUMPS.format(3600), ["blocks excluded: second (1 of 6 by a jump of the clock)"], ""),
-    (JUMPS.format(-3600), [f"test_second: {BACK}"], f"raised DeviceError: {BACK}"),
+    (
+        JUMPS.format(-3600),
+        [f"FAILED test_suite.py::test_second - {BACK}"],
+        f"raised DeviceError: {BACK}",
+    ),
     # Another pytest has begun to measure on this GPU.
     (
         "fake._others = 2**30, 0.5",

@@ -67,7 +67,7 @@ def test_a_slow_test_is_found_whether_it_lost_the_night_or_not_and_its_message_n
     result = desk.run(*nights)
     assert result.ret == 1
     result.assert_outcomes(passed=10, failed=2)
-    result.stdout.fnmatch_lines(["way[[]a]: +* % time * REGRESSED*", f"  {NAMED};*"])
+    result.stdout.fnmatch_lines(["way[[]a]: +* % time * REGRESSED*", f"*; {NAMED};*"])
     assert remarks(verdicts(desk)["way[l]"]) == ()
 
 

@@ -42,15 +42,19 @@ def test_a_red_run_ends_with_what_failed_in_words_of_at_most_80_columns(desk, mo
     against = desk.five_runs()
     desk.script(slow={"test_copy[1GiB]": 1.3})
     lines = narrow(desk, monkeypatch, *against)
-    assert lines[-3:] == [
-        "copy[1GiB]: +30.0 % time (1538 GB/s, baseline 2000 GB/s) REGRESSED, tolerance",
+    message = "copy[1GiB]: +30.0 % time (1538 GB/s, baseline 2000 GB/s) REGRESSED, tolerance"
+    assert lines[-1] == "RED: 1 REGRESSED, 1 of 2 fast enough"
+    # Told once: in the section FAILURES, and above the last line where there is none.
+    assert message not in lines
+    assert narrow(desk, monkeypatch, "--tb=no", *against)[-3:] == [
+        message,
         "  5 %, 99 % interval +27.1 … +33.0 %, 5 against 5 processes",
-        "RED: 1 REGRESSED, 1 of 2 fast enough",
+        lines[-1],
     ]
     assert all(
         len(line) <= 80 for line in lines if str(desk.path) not in line and ".jsonl" not in line
     )
-    assert narrow(desk, monkeypatch, "-q", *against) == lines[-3:]
+    assert narrow(desk, monkeypatch, "-q", *against) == lines[-1:]
 
 
 def test_a_run_on_a_busy_machine_says_once_who_keeps_it_busy_and_what_to_do(desk, monkeypatch):

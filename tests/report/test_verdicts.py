@@ -20,6 +20,8 @@ from pytest_roofline.stats.outlook import Policy
 HOSTILE = "x\x1b[31m\r\ny\u202e"
 STEERS = set("\x1b\r\n\u202e")
 INTERVAL = r"[+-]\d+\.\d … [+-]\d+\.\d %"
+# Of sessions that name neither commit nor driver.
+SINCE = r"  baseline of 2026-01-\d\d; "
 MILLISECOND = math.log(1e-3)
 LABEL = "memcpy_d2d[64MiB]"
 
@@ -72,30 +74,37 @@ def test_a_failure_begins_with_the_difference_and_goes_on_with_what_changed_and_
         make.result(1.25e-3),
         make.result(1.24e-3, 1.25e-3, 1.26e-3, reference=make.reference(*own, *other)),
     ):
-        first, _ = failure_message(one, "runs/r.jsonl").split("\n")
+        first, *_ = failure_message(one, "runs/r.jsonl").split("\n")
         pattern = (
             r"memcpy_d2d\[64MiB\]: \+25\.0 % time \(107 GB/s, baseline 134 GB/s\) REGRESSED, tolerance 5 %, "
             rf"99 % interval {INTERVAL}, 3 against (15|30) processes"
         )
         assert re.fullmatch(pattern, first)
-    _, second = failure_message(make.result(1.25e-3), "runs/r.jsonl").split("\n")
-    assert second == (
-        "  driver 550.54 → 570.86; 15 of 15 processes behind the baseline were faster. Details: runs/r.jsonl; "
+    _, second, third = failure_message(make.result(1.25e-3), "runs/r.jsonl").split("\n")
+    facts = "driver 550.54 → 570.86; 15 of 15 processes behind the baseline were faster."
+    assert re.fullmatch(SINCE + re.escape(facts), second)
+    assert third == (
+        "  Details: `roofline explain runs/r.jsonl 'memcpy_d2d[64MiB]'`; "
         "accept with `roofline baseline propose --accept-slower`."
     )
-    _, second = failure_message(on_clock(make, 1.25e-3, 2e9, 1.6e9), "r").split("\n")
-    assert second.startswith(
-        "  the clock explains it: 2000 → 1600 MHz (-20.0 %), in cycles +0.0 %; "
+    _, second, _ = failure_message(on_clock(make, 1.25e-3, 2e9, 1.6e9), "r").split("\n")
+    assert re.match(
+        SINCE + re.escape("the clock explains it: 2000 → 1600 MHz (-20.0 %), in cycles +0.0 %;"),
+        second,
     )
     one = make.result(*[1.35e-3] * 5, reference=make.reference(*make.groups(1, centre=MILLISECOND)))
-    _, second = failure_message(one, "r").split("\n")
-    assert second.startswith(
-        "  the baseline was recorded in one sitting, so how sessions differ is assumed (0.75 %): "
+    _, second, _ = failure_message(one, "r").split("\n")
+    assert re.match(
+        SINCE
+        + re.escape(
+            "the baseline was recorded in one sitting, so how sessions differ is assumed (0.75 %):"
+        ),
+        second,
     )
-    assert "; 5 of 5 processes behind the baseline were faster. " in second
+    assert second.endswith("; 5 of 5 processes behind the baseline were faster.")
     sick = failure_message(make.result(1.25e-3), "r", degraded=("PCIe x8 of x16", "hot\n"))
     assert "the device is DEGRADED: PCIe x8 of x16; hot\\n" in sick
-    assert sick.count("\n") == 2
+    assert sick.count("\n") == 3
     assert "The run could not be saved" in failure_message(make.result(1.25e-3), "")
     assert "tolerance 2.5 %" in failure_message(
         make.result(1.25e-3, policy=Policy(tolerance=0.025)), "r"
@@ -126,7 +135,7 @@ def test_a_failure_without_a_difference_says_why_and_what_to_do(make):
         assert re.fullmatch(pattern, first)
 
 
-def test_hostile_text_cannot_break_out_of_the_two_lines_of_a_failure(make):
+def test_hostile_text_cannot_break_out_of_the_lines_of_a_failure(make):
     facts = {"label": HOSTILE, "environment": {"driver": HOSTILE}, "before": {"driver": "old\n"}}
     old = make.reference(*make.groups(3, centre=MILLISECOND))
     published = make.published(source=HOSTILE, convention=HOSTILE)
@@ -138,7 +147,8 @@ def test_hostile_text_cannot_break_out_of_the_two_lines_of_a_failure(make):
         make.result(2e-3, known=False, limits=[Limit(published, 1e-3)], **facts),
     ):
         message = failure_message(one, "r")
-        assert (1, set()) == (message.count("\n"), set(message) & set("\x1b\r\u202e"))
+        assert message.count("\n") <= 2
+        assert not set(message) & set("\x1b\r\u202e")
 
 
 def test_a_clock_that_moved_is_said_first_and_whether_it_explains_the_difference(make):

@@ -5,8 +5,6 @@ selects, stops, reruns or reports is put back to pytest's defaults here, after p
 writing an option can slip through.
 """
 
-import contextlib
-import importlib
 import json
 import os
 import signal
@@ -168,31 +166,6 @@ def _end_with(parent: int) -> None:
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
-
-
-def prepare(*plugins: str) -> None:
-    """Import what every round does, in the process that rounds are forked from: torch, this plugin, and others.
-
-    Nothing is collected and no device is opened there.
-    """
-    import torch
-
-    from ..engine import host, measure
-    from ..engine.devices import cpu
-    from . import display, in_process, running
-
-    for name in plugins:
-        # One that cannot be imported says so in the round.
-        with contextlib.suppress(Exception):
-            importlib.import_module(name)
-    del cpu, display, host, in_process, measure, running, torch
-
-
-def live(arguments: Sequence[str]) -> int:
-    """Be a forked round, which is pytest with these arguments; return its exit status."""
-    sys.argv = [str(Path(pytest.__file__).with_name("__main__.py")), *arguments]
-    # They were imported by the process that forked this one, ahead of pytest's own import hook.
-    return int(pytest.main([*arguments, "-W", "ignore::pytest.PytestAssertRewriteWarning"]))
 
 
 class _Watch:

@@ -35,7 +35,7 @@ from .report_files import Reports
 from .results import Note, Noted, shadow_of
 from .round_child import in_round
 from .settings import Options
-from .timed import TimedResults
+from .times import Times
 
 session_key: "pytest.StashKey[RooflineSession]" = pytest.StashKey()
 
@@ -53,9 +53,7 @@ class RooflineSession:
         self.writer = RunWriter(options.folder, self.run_name)
         self.process = uuid.uuid4().hex
         self.started = now()
-        self.timed = TimedResults(
-            options, self.started, lambda: self.looks, judges=self.round is None
-        )
+        self.timed = Times(options, self.started, lambda: self.looks, judges=self.round is None)
         self.kinds: list[ResultKind] = [
             self.timed,
             PeakMemory(self.timed),

@@ -20,10 +20,6 @@ from ..core.records import Measurement
 from ..core.rows import FAILED, TIME, Row
 from ..core.samples import CANARY, OVERSUBSCRIBED, PROFILED, SIBLINGS
 from ..core.verdicts import Group, Idle, Kind, LastPass, Reference, Subject, Verdict
-from ..report.messages import waiting_lines
-from ..report.tables import results_table
-from ..report.verdicts import failure_message, status_words
-from ..report.words import properties
 from ..stats.key_results import KeyResults, LostRound, judge_peak
 from ..stats.limits import Limit, Summary
 from ..stats.looks import Looks
@@ -32,7 +28,7 @@ from ..stats.shared import Shared, Side, hold_shared
 from ..stats.siblings import Sibling, judge_sibling, unless_busy
 from ..stats.verdicts import changes_between, default_looks, judge, may_be_red, settle
 from .device_under_test import DeviceUnderTest
-from .kinds import FAIL_ON_WORDS, ResultKind, Table
+from .kinds import FAIL_ON_WORDS, ResultKind
 from .settings import NO_BASELINE, Options
 
 
@@ -63,11 +59,6 @@ class TimedResults(ResultKind):
         # By the identity of a key: as it is before what all tests share is put back, which its row shows.
         self._verdicts: dict[str, Verdict] = {}
         self._at_once: set[str] = set()
-
-    @property
-    def table(self) -> Table:
-        """The table of times."""
-        return results_table
 
     def open(self, under_test: DeviceUnderTest, options: Options) -> None:
         """Take what to compare with."""
@@ -224,22 +215,6 @@ class TimedResults(ResultKind):
     def is_final(self, row: Row) -> bool:
         """Return whether a red time stays red; behind these verdicts more processes may decide otherwise."""
         return row.time_verdict is None or row.time_verdict.decided
-
-    def words(self, test_id: str) -> list[str]:
-        """Return the times of a test as rates, behind PASSED."""
-        return status_words(self.of(test_id))
-
-    def message(self, row: Row, where: str, causes: Sequence[str]) -> str:
-        """Return why a time turns its test red."""
-        return failure_message(row, where, causes)
-
-    def properties(self, test_id: str) -> list[tuple[str, str]]:
-        """Return the times of a test as name and text."""
-        return properties(self.of(test_id))
-
-    def notes(self) -> list[str]:
-        """Return which functions wait for the device inside."""
-        return waiting_lines(self.rows)
 
     def missing(self, elsewhere: Collection[tuple[str, str]]) -> list[Entry | ExactEntry]:  # noqa: ARG002
         """Return the measured entries of this hardware that the run did not measure."""

@@ -1,16 +1,14 @@
 """Processes forked from one that has torch already: an import takes seconds of a core, a fork none.
 
-The server is `python -m pytest_roofline.ranks.fork_server DESCRIPTOR MODULE ARGUMENTS`, at the other end of a pair of
-sockets. It ends with the pair, and what it forked ends with it. The module has two functions: `prepare(*arguments)`
-imports what every process needs, and `live(arguments)` is the life of one of them. These are ranks on processors
-(`ranks.worker`) and further rounds there (`plugin.round_child`). Only on Linux, and only for processors: what the
-library of a device keeps may not survive a fork.
+The server is `python -m MODULE DESCRIPTOR ARGUMENTS`, at the other end of a pair of sockets: it imports what its
+processes need, and calls `serve`. It ends with the pair, and what it forked ends with it. Ranks on processors have one
+(`ranks.rank_server`), and further rounds there (`plugin.round_server`). Only on Linux, and only for processors: what
+the library of a device keeps may not survive a fork.
 """
 
 import contextlib
 import errno
 import gc
-import importlib
 import os
 import signal
 import subprocess
@@ -19,9 +17,8 @@ import tempfile
 import time
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, Pipe, wait
-from types import ModuleType
 from typing import IO, Any
 
 from .processes import FORKER, PARENT_VARIABLE, die_with_parent, ended, last_words
@@ -70,8 +67,8 @@ class ForkServer:
 
     Args:
         environ: of the server.
-        module: the name of a module with `prepare` and `live`.
-        arguments: of `prepare`.
+        module: the name of the server's module.
+        arguments: of it.
         python: the interpreter.
         folder: where the server starts; None is here.
     """
@@ -90,7 +87,7 @@ class ForkServer:
         self._connection, theirs = Pipe()
         with theirs:
             self._process = subprocess.Popen(
-                [python, "-m", __name__, str(theirs.fileno()), module, *arguments],
+                [python, "-m", module, str(theirs.fileno()), *arguments],
                 cwd=folder,
                 env={**environ, PARENT_VARIABLE: str(os.getpid())},
                 pass_fds=[theirs.fileno()],
@@ -119,7 +116,7 @@ class ForkServer:
         Args:
             environ: of the process.
             log: the file that it prints into.
-            arguments: of the module's `live`.
+            arguments: of its life.
         """
         self._asked += 1
         forked = self._forked[self._asked] = Forked(self)
@@ -193,13 +190,19 @@ def _end(
 # The server.
 
 
-def main() -> int:
-    """Fork a process whenever one is asked for, until nobody can ask any more; return the exit status."""
+def serve(descriptor: int, live: Callable[[Sequence[str]], int]) -> int:
+    """Fork a process whenever one is asked for, until nobody can ask any more; return the exit status.
+
+    Args:
+        descriptor: of the socket to whoever asks.
+        live: the life of a process, called with its arguments; returns its exit status.
+    """
     die_with_parent()
-    socket, name, *arguments = sys.argv[1:]
-    connection: Connection[Any, Any] = Connection(int(socket))
-    module = importlib.import_module(name)
-    module.prepare(*arguments)
+    # What takes longest, in whatever is forked.
+    import torch
+
+    del torch
+    connection: Connection[Any, Any] = Connection(descriptor)
     # Collections of garbage in the forked processes neither look at all this nor copy it.
     gc.collect()
     gc.freeze()
@@ -230,7 +233,7 @@ def main() -> int:
         if not pid:
             for descriptor in (connection.fileno(), woken, wakes):
                 os.close(descriptor)
-            _live(module, environ, log, asked)
+            _live(live, environ, log, asked)
         children[pid] = number
         connection.send(("started", number, pid))
 
@@ -249,9 +252,12 @@ def _reaped() -> Iterator[tuple[int, int]]:
 
 
 def _live(
-    module: ModuleType, environ: Mapping[str, str], log: str, arguments: Sequence[str]
+    live: Callable[[Sequence[str]], int],
+    environ: Mapping[str, str],
+    log: str,
+    arguments: Sequence[str],
 ) -> None:
-    """Be what `python -m` would make of the module in this environment; does not return."""
+    """Live in this environment, in a session of its own; does not return."""
     status = 1
     try:
         server = os.getppid()
@@ -268,7 +274,7 @@ def _live(
         if "numpy.random" in sys.modules:
             # Python's own generator sees to that itself, and torch's begins alike in every process.
             sys.modules["numpy.random"].seed()
-        status = module.live(arguments)
+        status = live(arguments)
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
@@ -276,8 +282,3 @@ def _live(
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
         os._exit(status)
-
-
-if __name__ == "__main__":
-    # What torch holds at the end of an orderly life is none of pytest's waiting.
-    os._exit(main())

@@ -30,6 +30,8 @@ from .processes import (
     text_of,
 )
 
+# What forks ranks.
+SERVER = "pytest_roofline.ranks.rank_server"
 RANK_COMMAND = (sys.executable, "-m", MODULE)
 
 
@@ -88,7 +90,7 @@ class Local:
         if self._server is not None and not (self.forks and self._server.serves(environ)):
             self._end_server()
         if self.forks and self._server is None:
-            self._server = ForkServer(environ, MODULE)
+            self._server = ForkServer(environ, SERVER)
 
     def _log(self, rank: int) -> Path:
         return Path(self._folder, f"{rank}.log")

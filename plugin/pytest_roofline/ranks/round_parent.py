@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from .fork_server import SUPPORTED, ForkServer
 
-# What prepares and lives such a round.
-MODULE = "pytest_roofline.plugin.round_child"
+# What forks rounds.
+SERVER = "pytest_roofline.plugin.round_server"
 # Rounds of one parent share the places of its libraries in memory, and the seed of its hashes.
 ROUNDS_PER_PARENT = 3
 
@@ -40,7 +40,7 @@ class RoundParent:
         if self._server is None or not self._left or not self._server.serves(environ):
             self.close()
             self._server = ForkServer(
-                environ, MODULE, self._plugins, python=self._python, folder=self._folder
+                environ, SERVER, self._plugins, python=self._python, folder=self._folder
             )
             self._left = ROUNDS_PER_PARENT
         self._left -= 1

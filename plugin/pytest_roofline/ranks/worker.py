@@ -16,7 +16,6 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Sequence
 from typing import Any
 
 from ..core.errors import without_our_frames
@@ -237,22 +236,6 @@ def main() -> int:
         guard_group()
 
     return serve(identity)
-
-
-def prepare() -> None:
-    """Import what takes a rank long, in the process that ranks are forked from."""
-    import torch.distributed
-
-    from ..engine import host, measure
-    from ..engine.devices import cpu
-    from . import facts, lockstep, worlds
-
-    del cpu, facts, host, lockstep, measure, torch, worlds
-
-
-def live(arguments: Sequence[str]) -> int:  # noqa: ARG001 - a rank's controller says everything
-    """Live the life of a forked rank; return the exit status."""
-    return main()
 
 
 if __name__ == "__main__":

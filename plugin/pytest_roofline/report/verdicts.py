@@ -58,7 +58,8 @@ def failure_message(row: Row, where: str, degraded: Sequence[str] = ()) -> str:
     assert judged is not None
     details = f"Details: {where}" if where else "The run could not be saved"
     if where and judged.compared and judged.kind is Kind.REGRESSED:
-        details = f"Details: `roofline explain {shlex.quote(where)} {shlex.quote(row.label)}`"
+        command = f"roofline explain {shlex.quote(where)} {shlex.quote(printable(row.label))}"
+        details = f"Details: `{command}`"
     more = peak.reason if peak is not None and peak.outweighs else ""
     if more and row.by_peak:
         return _more_memory(row, judged, details)

@@ -88,7 +88,8 @@ def test_counts_and_rows_come_worst_first_with_both_rates_the_difference_and_wha
     assert "**1 REGRESSED, 1 INVALID, 1 INCONCLUSIVE, 1 PASSED**" in found.splitlines()
     assert ["b", "c", "d", "a"] == [row[1][0][1] for row in cells(found)[1:]]
     row = "| **REGRESSED** | `b` | `112 GB/s` | `134 GB/s` | `+22.1 %` | `+20.9 % … +23.4 %` |"
-    assert f"{row} `driver 550.54 → 570.86` |" in found.splitlines()
+    since = "baseline of 2026-01-01; driver 550.54 → 570.86"
+    assert [line for line in found.splitlines() if line.startswith(row)] == [f"{row} `{since}` |"]
     found = text(
         *report.compared(
             "PASSED", outcome=make.outcome(make.measurement(), "failed", reason="in teardown")
