@@ -16,11 +16,11 @@ if TYPE_CHECKING:
         RooflineError,
         WrongData,
     )
-    from .core.exact import ExactVerdict
     from .core.profiles import Figure
     from .core.records import Measurement
     from .core.resources import Resources
     from .core.units import format_amount, size_label
+    from .core.verdicts import ExactVerdict
     from .core.work import Work
     from .engine.host import usable_cores
     from .engine.inventory import between as link_between
@@ -38,7 +38,7 @@ _HOMES = {
     "CompileFailed": "core.errors",
     "Distributed": "plugin.distributed",
     "DoesNotFit": "core.errors",
-    "ExactVerdict": "core.exact",
+    "ExactVerdict": "core.verdicts",
     "Figure": "core.profiles",
     "Measurement": "core.records",
     "Rank": "ranks.worlds",

@@ -5,13 +5,12 @@ import math
 import pytest
 
 from pytest_roofline.baselines.run_rows import rows_of_run
-from pytest_roofline.core.exact import ExactVerdict
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import Ceiling, Outcome
 from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.core.rows import plain, worst_first
 from pytest_roofline.core.samples import Samples
-from pytest_roofline.core.verdicts import Group, Reference
+from pytest_roofline.core.verdicts import ExactVerdict, Group, Reference
 from pytest_roofline.core.work import Work
 from pytest_roofline.stats.limits import Limit
 

@@ -7,8 +7,8 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from pytest_roofline.core.errors import BadInput
-from pytest_roofline.core.exact import ExactVerdict
 from pytest_roofline.core.rows import KERNEL, MEMORY, PEAK, TIME
+from pytest_roofline.core.verdicts import ExactVerdict
 from pytest_roofline.plugin.kinds import ResultKind
 
 KIND = """

@@ -6,8 +6,8 @@ from pytest_roofline.baselines.exact import KnownKernel, entry_of, judge_exact
 from pytest_roofline.baselines.exact_proposals import ExactChange
 from pytest_roofline.baselines.rows import compiled_row, kernel_row
 from pytest_roofline.core.entries import ExactEntry
-from pytest_roofline.core.exact import ExactVerdict, FigureChange
 from pytest_roofline.core.resources import ResourceKey, Resources, with_target
+from pytest_roofline.core.verdicts import ExactVerdict, FigureChange
 from pytest_roofline.kernel_gate.text import (
     changes_text,
     difference_lines,

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field, replace
 
 from ..core.entries import ExactEntry
 from ..core.errors import BadInput
-from ..core.exact import ExactVerdict, FigureChange
 from ..core.keys import Scalar, canonical
 from ..core.resources import JUDGED, SHOWN, ResourceKey, Resources, is_count, matrix_generation
 from ..core.rows import KERNEL, Row, badness
-from ..core.verdicts import Kind
+from ..core.verdicts import ExactVerdict, FigureChange, Kind
 from .comparators import Comparator
 from .files import Entries
 from .rows import kernel_row

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 from ..core.entries import RESOURCES, ExactEntry
-from ..core.exact import FigureChange
 from ..core.units import printable
+from ..core.verdicts import FigureChange
 from ..core.writing import alone
 from .exact import entry_of, figure_changes, provenance_of
 from .files import baseline_of, write_baseline

@@ -6,13 +6,12 @@ from dataclasses import replace
 from statistics import geometric_mean, stdev
 
 from ..core.entries import Entry
-from ..core.exact import ExactVerdict
 from ..core.keys import Key
 from ..core.memory import OutOfMemory
 from ..core.records import Measurement
 from ..core.resources import ResourceKey, Resources
 from ..core.rows import KERNEL, MEMORY, TIME, Row, finite
-from ..core.verdicts import Idle, Kind, OddSession, Verdict
+from ..core.verdicts import ExactVerdict, Idle, Kind, OddSession, Verdict
 from ..core.work import Work, rate_unit
 from ..stats.key_results import KeyResults
 from ..stats.stats import CONFIDENCE, growth

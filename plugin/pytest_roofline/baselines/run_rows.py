@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
-from ..core.exact import ExactVerdict
 from ..core.groups import grouped
 from ..core.memory import WORD as OUT_OF_MEMORY
 from ..core.memory import OutOfMemory
@@ -17,7 +16,7 @@ from ..core.records import Measurement, Outcome
 from ..core.rows import DEGRADED, FAILED, KERNEL, MEMORY, Row
 from ..core.samples import OVERSUBSCRIBED, PROFILED
 from ..core.statuses import GREEN
-from ..core.verdicts import Kind, Verdict
+from ..core.verdicts import ExactVerdict, Kind, Verdict
 from ..stats.key_results import KeyResults
 from .remarks import remarks, since_lines
 from .rows import compiled_row, exact_row, memory_row, timed_row

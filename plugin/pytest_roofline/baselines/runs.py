@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..core.errors import BadFile
-from ..core.exact import ExactVerdict
 from ..core.facts import Environment
 from ..core.groups import grouped
 from ..core.keys import told_by_position
@@ -20,7 +19,7 @@ from ..core.records import Footer, Header, Measurement, Outcome
 from ..core.resources import Resources
 from ..core.samples import CANARY, MOST_EXCLUDED, OVERSUBSCRIBED, PROFILED, SIBLINGS, Calibration
 from ..core.storage import MOST_BYTES, check_schema, decode_json, read_lines, to_plain, to_record
-from ..core.verdicts import Kind, Verdict
+from ..core.verdicts import ExactVerdict, Kind, Verdict
 from ..core.writing import json_text
 
 Line = (

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .entries import Entry
-from .exact import ExactVerdict
 from .keys import Key, Scalar
 from .memory import WORD as OUT_OF_MEMORY
 from .memory import OutOfMemory
 from .records import Header, Measurement, Outcome, rate
 from .resources import Resources
-from .verdicts import Idle, Kind, PeakVerdict, Verdict
+from .verdicts import ExactVerdict, Idle, Kind, PeakVerdict, Verdict
 from .work import Work
 
 # How a test ended that failed for itself.

@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 
-from ..core.exact import ExactVerdict, FigureChange
 from ..core.resources import Resources
 from ..core.rows import Row
 from ..core.units import format_bytes, listed, printable
-from ..core.verdicts import Kind
+from ..core.verdicts import ExactVerdict, FigureChange, Kind
 
 # So many changed figures fit in a line that a person still reads.
 MOST_CHANGES = 6

@@ -15,10 +15,10 @@ from ..baselines.exact import (
 from ..baselines.files import BaselineFolders
 from ..baselines.rows import compiled_row
 from ..core.entries import RESOURCES, Entry, ExactEntry
-from ..core.exact import ExactVerdict
 from ..core.keys import canonical
 from ..core.resources import Resources
 from ..core.rows import KERNEL, Row
+from ..core.verdicts import ExactVerdict
 from ..kernel_gate.text import difference_lines, failure_message, properties, status_word
 from ..report.tables import kernels_table
 from .kinds import ResultKind, Table

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..baselines.rows import exact_row
 from ..core.errors import BadInput
-from ..core.exact import ExactVerdict
 from ..core.rows import FAILED, Row
-from ..core.verdicts import Kind
+from ..core.verdicts import ExactVerdict, Kind
 from ..report.exact import failure_message, properties, status_word, values_table
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from pytest_roofline.core.exact import ExactVerdict, FigureChange
 from pytest_roofline.core.memory import MemoryUse, OutOfMemory
 from pytest_roofline.core.profiles import (
     AttentionTime,
@@ -15,7 +14,7 @@ from pytest_roofline.core.profiles import (
 from pytest_roofline.core.records import Ceiling, CurveSummary, Outcome
 from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.core.samples import Block, Calibration, Ranks, Samples
-from pytest_roofline.core.verdicts import Group, Reference
+from pytest_roofline.core.verdicts import ExactVerdict, FigureChange, Group, Reference
 from pytest_roofline.core.work import Work
 
 HOSTILE = "=x|`y``\\|<script>alert(1)</script>\n::error::[a](http://b) @team #1 ‮\t\"',;é"

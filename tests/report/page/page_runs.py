@@ -6,12 +6,12 @@ import random
 from dataclasses import replace
 
 from pytest_roofline.baselines.runs import assemble
-from pytest_roofline.core.exact import ExactVerdict, FigureChange
 from pytest_roofline.core.memory import MemoryUse, OutOfMemory
 from pytest_roofline.core.profiles import ClassTime, Figure, KernelTime, Profile
 from pytest_roofline.core.records import Ceiling, CurveSummary, Outcome
 from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.core.samples import Block, Ranks, Samples
+from pytest_roofline.core.verdicts import ExactVerdict, FigureChange
 from pytest_roofline.core.work import Work
 
 MIB = 2**20

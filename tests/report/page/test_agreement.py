@@ -10,10 +10,10 @@ from html import unescape
 import pytest
 
 from pytest_roofline.baselines.run_rows import rows_of
-from pytest_roofline.core.exact import ExactVerdict
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import Outcome
 from pytest_roofline.core.resources import ResourceKey, Resources
+from pytest_roofline.core.verdicts import ExactVerdict
 from pytest_roofline.report.files import results_csv, run_json
 from pytest_roofline.report.page import page
 from pytest_roofline.report.page_text import sentence_family

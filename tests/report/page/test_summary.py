@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from markdown_it import MarkdownIt
 
-from pytest_roofline.core.exact import ExactVerdict
 from pytest_roofline.core.records import Outcome
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.units import printable
+from pytest_roofline.core.verdicts import ExactVerdict
 from pytest_roofline.report.summary import LONGEST, MOST_BYTES, code, line, summary
 
 
