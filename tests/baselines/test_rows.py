@@ -201,13 +201,6 @@ def test_the_word_is_that_of_the_test_where_it_is_red_for_itself_and_else_the_ve
         assert (row.verdict, row.red) == (word, ended == "failed"), verdicts
 
 
-def test_what_is_no_verdict_is_not_repeated_as_one(rows):
-    found = kernel()
-    bad = ExactVerdict(found.test_id, found.label, "kernel", "@all" + "<b>" * 999, target="sm_90")
-    (row,) = rows(found, bad)
-    assert (row.verdict, "'@all" in row.reason, len(row.reason) < 200) == ("UNKNOWN", True, True)
-
-
 def test_kernels_have_their_exact_verdict_or_were_compared_with_nothing(rows):
     found = kernel()
     exact = ExactVerdict(

@@ -6,12 +6,13 @@ from dataclasses import replace
 import pytest
 
 from pytest_roofline.core.entries import OUT_OF_MEMORY, Session
-from pytest_roofline.core.errors import BadInput
+from pytest_roofline.core.errors import BadFile, BadInput, shown
 from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.memory import MemoryPoint, MemoryUse
 from pytest_roofline.core.records import Ceiling, rate
 from pytest_roofline.core.samples import Samples
-from pytest_roofline.core.verdicts import Kind, Subject, Verdict
+from pytest_roofline.core.storage import to_record
+from pytest_roofline.core.verdicts import ExactVerdict, Kind, Subject, Verdict
 from pytest_roofline.core.work import Work
 
 BAD_NUMBERS = (0.0, -1.0)
@@ -352,3 +353,16 @@ def test_work_is_shown_as_what_people_call_it():
         2.0,
         None,
     )
+
+
+def test_a_word_that_no_exact_verdict_has_is_refused_in_code_and_in_a_file_and_shortened():
+    words = "PASSED, IMPROVED, REGRESSED, INVALID, NO BASELINE"
+    for word in ("FINE", "SHIFTED", "@all" + "<b>" * 999):
+        sentence = f"verdict is {shown(word)}; expected one of {words}"
+        with pytest.raises(BadInput) as refusal:
+            ExactVerdict("t", "t", "energy", word)
+        assert str(refusal.value) == sentence
+        plain = {"test_id": "t", "label": "t", "metric": "energy", "verdict": word}
+        with pytest.raises(BadFile) as refusal:
+            to_record(plain, ExactVerdict, "FILE")
+        assert str(refusal.value) == f"FILE: {sentence}"

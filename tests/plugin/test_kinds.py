@@ -162,19 +162,12 @@ def test_the_run_file_alone_puts_it_into_run_json_csv_markdown_and_page(metered)
         assert ("12.5 J energy" in page, "10 J" in page, "the fan ran" in page) == (True,) * 3
 
 
-@pytest.mark.parametrize(
-    ("metric", "verdict", "refusal"),
-    [
-        ("heat", "PASSED", "metric is 'heat'; expected 'energy'"),
-        ("energy", "FINE", "verdict is 'FINE'; expected one of PASSED, IMPROVED, REGRESSED"),
-    ],
-)
-def test_a_verdict_of_another_kind_or_with_another_word_is_refused(metric, verdict, refusal):
+def test_a_verdict_of_another_kind_is_refused():
     class Energy(ResultKind):
         metric = "energy"
 
-    with pytest.raises(BadInput, match=refusal):
-        Energy().add(ExactVerdict("t", "t", metric, verdict))
+    with pytest.raises(BadInput, match="metric is 'heat'; expected 'energy'"):
+        Energy().add(ExactVerdict("t", "t", "heat", "PASSED"))
 
 
 @pytest.mark.parametrize("metric", ["time", ""])

@@ -26,8 +26,6 @@ from .runs import Run
 SKIPPED, XFAIL, INTERRUPTED = "SKIPPED", "XFAIL", "INTERRUPTED"
 # Would have failed for want of a measurement, where a gate only watched.
 SHADOW = "SHADOW"
-# What a run file calls a verdict and is none.
-UNKNOWN = "UNKNOWN"
 _VERDICTS = (*Kind, OUT_OF_MEMORY, DEGRADED)
 # How pytest tells that a failure was expected.
 _XFAIL = "xfail: "
@@ -76,8 +74,6 @@ def said(
         by_peak = judged.peak is not None and judged.overall is not judged.kind
         reason = judged.peak.reason if judged.peak is not None and by_peak else judged.reason
         return judged.overall.value, reason
-    if judged is not None and judged.verdict not in _VERDICTS:
-        return UNKNOWN, f"the run file has {judged.verdict[:100]!r} for a verdict, which is none"
     if judged is not None:
         return judged.verdict, judged.reason
     for label in (OVERSUBSCRIBED, PROFILED):

@@ -18,7 +18,7 @@ from .amounts import (
     Tolerance,
 )
 from .entries import Entry
-from .errors import BadInput
+from .errors import BadInput, shown
 from .keys import Scalar
 from .units import format_day, moment
 
@@ -33,6 +33,10 @@ class Kind(enum.StrEnum):
     IMPROVED = "IMPROVED"
     PASSED = "PASSED"
     INCONCLUSIVE = "INCONCLUSIVE"
+
+
+# The words of an exact verdict.
+EXACT_WORDS = (Kind.PASSED, Kind.IMPROVED, Kind.REGRESSED, Kind.INVALID, Kind.NO_BASELINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +281,9 @@ class ExactVerdict:
         remarks: what may explain a difference.
         benchmark: the benchmark that the test is; empty where other records say it.
         parameters: those of the test.
+
+    Raises:
+        BadInput: a word that no exact verdict has.
     """
 
     test_id: str
@@ -294,6 +301,11 @@ class ExactVerdict:
     remarks: tuple[str, ...] = ()
     benchmark: str = ""
     parameters: dict[str, Scalar] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.verdict not in EXACT_WORDS:
+            expected = ", ".join(EXACT_WORDS)
+            raise BadInput(f"verdict is {shown(self.verdict)}; expected one of {expected}")
 
     @property
     def change(self) -> float | None:
