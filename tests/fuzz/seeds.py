@@ -25,7 +25,7 @@ from pytest_roofline.core.profiles import (
 )
 from pytest_roofline.core.samples import Block, Calibration, Ranks, Samples
 from pytest_roofline.core.storage import to_plain
-from pytest_roofline.core.verdicts import Kind, OddSession, PeakVerdict, Spread, TimeLimit
+from pytest_roofline.core.verdicts import ExactVerdict, OddSession, Spread, TimeLimit
 from pytest_roofline.hardware.specs import Architecture, Catalogue, Name, Peak, Product
 from pytest_roofline.machine.expectation import Expectation, ExpectedGpus
 from pytest_roofline.many.reading import INDEX, read_many
@@ -213,7 +213,17 @@ def _fullest() -> list[Any]:
             ),
             limit=TimeLimit("published", 2e-3, "a guide"),
             p_adjusted=1.0,
-            peak=PeakVerdict(Kind.PASSED, MIB, MIB - 1, 4096, "why"),
+            peak=ExactVerdict(
+                "",
+                "",
+                "peak_bytes",
+                "PASSED",
+                reason="why",
+                value=MIB,
+                unit="B",
+                baseline_value=MIB - 1,
+                allowed=4096,
+            ),
         ),
         MAKE.outcome(
             result.measurement, "failed", verdicts=("REGRESSED",), reason="slower", by_verdict=True

@@ -42,6 +42,7 @@ def energy(request, roofline):
                 value=joules,
                 unit="J",
                 baseline_value=baseline_joules,
+                allowed=baseline_joules / 8,
                 remarks=("the fan ran",) if verdict == "REGRESSED" else (),
             )
         )
@@ -143,11 +144,11 @@ def test_the_run_file_alone_puts_it_into_run_json_csv_markdown_and_page(metered)
     again = metered.cli("report", "now", "-o", "again")
     assert again.exit_code == 0, again.output
     wanted = [
-        ("calm", "energy", 2.0, "J", 2.0, "PASSED"),
-        ("hungry", "energy", 12.5, "J", 10.0, "REGRESSED"),
-        ("hungry.idle", "energy", 3.0, "J", 3.0, "PASSED"),
+        ("calm", "energy", 2.0, "J", 2.0, 0.125, "PASSED"),
+        ("hungry", "energy", 12.5, "J", 10.0, 0.125, "REGRESSED"),
+        ("hungry.idle", "energy", 3.0, "J", 3.0, 0.125, "PASSED"),
     ]
-    names = ("label", "metric", "value", "unit", "baseline_value", "verdict")
+    names = ("label", "metric", "value", "unit", "baseline_value", "tolerance", "verdict")
     for folder in (metered.path / "out", metered.path / "again"):
         results = json.loads((folder / "run.json").read_text())["results"]
         assert [tuple(row[name] for name in names) for row in results if row["metric"]] == wanted

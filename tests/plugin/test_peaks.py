@@ -74,7 +74,7 @@ def test_a_hundredth_more_and_anything_less_is_green_and_less_an_improvement(kno
     for gib, word in ((1.01, "PASSED"), (1.0, "PASSED"), (0.99, "PASSED"), (0.9, "IMPROVED")):
         result = known.run(gib)
         result.assert_outcomes(passed=1)
-        assert known.peak.kind == word
+        assert known.peak.verdict == word
     result.stdout.fnmatch_lines(
         ["peak IMPROVED step: peak memory -10.0 % (922 MiB, baseline 1.00 GiB)*"]
     )
@@ -120,7 +120,7 @@ def test_of_rounds_the_process_in_the_middle_stands(known):
     run = known.desk.last_run()
     peaks = [one.peak_bytes for one in run.tested]
     assert peaks == [GIB, int(1.5 * GIB), GIB, GIB, GIB]
-    assert known.peak.new_bytes == GIB
+    assert known.peak.value == GIB
 
 
 def test_a_larger_peak_is_accepted_twice_and_then_the_measure(known):

@@ -287,7 +287,7 @@ def test_the_most_memory_is_that_of_the_rank_which_holds_most_and_the_first_call
 ):
     assert measured["allocates"].peak_bytes == 2 * 2**20
     peaks = {judged.subject.label: judged.peak for judged in story.saved("story").verdicts}
-    assert (peaks["allocates"].kind, peaks["allocates"].new_bytes) == ("NO BASELINE", 2 * 2**20)
+    assert (peaks["allocates"].verdict, peaks["allocates"].value) == ("NO BASELINE", 2 * 2**20)
     assert (peaks["itself"], measured["itself"].peak_bytes) == (None, None)
     first_s, second_s = measured["starts"].samples.first_calls_s
     assert second_s < 1.0 <= first_s

@@ -4,12 +4,13 @@ import math
 import re
 from dataclasses import replace
 
-from pytest_roofline.baselines.rows import memory_row
+from pytest_roofline.baselines.rows import exact_row, memory_row
 from pytest_roofline.baselines.run_rows import Ending
 from pytest_roofline.core.keys import BY_POSITION
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import CurveSummary, Outcome
 from pytest_roofline.core.samples import Block, Samples
+from pytest_roofline.core.verdicts import ExactVerdict
 from pytest_roofline.report.messages import (
     GATE,
     closing_lines,
@@ -20,7 +21,7 @@ from pytest_roofline.report.messages import (
     reds_of,
 )
 from pytest_roofline.report.overview import curve_verdict_line, overview_lines, power_lines
-from pytest_roofline.report.words import tolerance_text
+from pytest_roofline.report.words import sentence, tolerance_text
 from pytest_roofline.stats.curves import judge_curves
 from pytest_roofline.stats.limits import Limit
 from pytest_roofline.stats.looks import Looks
@@ -451,3 +452,10 @@ def test_the_tolerance_of_what_was_compared_is_told_once_or_by_how_many_tests_ha
         ([wide, usual, usual], "tolerance 5 % in 2 of 3 tests, 20 % in 1"),
     ):
         assert tolerance_text(rows) == text
+
+
+def test_what_a_figure_is_allowed_to_differ_by_is_no_tolerance_of_a_time(make):
+    figures = {"value": 12, "unit": "J", "baseline_value": 10, "allowed": 1}
+    row = exact_row(ExactVerdict("t", "t", "energy", "REGRESSED", **figures))
+    assert (row.tolerance, sentence(row)) == (0.1, "+20.0 %")
+    assert tolerance_text([make.result(), row]) == "tolerance 5 %"

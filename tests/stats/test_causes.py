@@ -9,7 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_roofline.baselines.runs import encode_line
-from pytest_roofline.core.verdicts import Kind, OddSession, PeakVerdict, Subject, TimeLimit, Verdict
+from pytest_roofline.core.verdicts import (
+    ExactVerdict,
+    Kind,
+    OddSession,
+    Subject,
+    TimeLimit,
+    Verdict,
+)
 from pytest_roofline.stats.causes import (
     clock_change,
     common_shift,
@@ -42,7 +49,17 @@ def test_a_verdict_is_read_back_from_a_run_file_as_it_was(make, tmp_path):
     verdict = replace(
         live.time_verdict,
         p_adjusted=0.5,
-        peak=PeakVerdict(Kind.REGRESSED, 2**21, 2**20, 4096, "more"),
+        peak=ExactVerdict(
+            "",
+            "",
+            "peak_bytes",
+            "REGRESSED",
+            reason="more",
+            value=2**21,
+            unit="B",
+            baseline_value=2**20,
+            allowed=4096,
+        ),
         limit=TimeLimit("published", 1e-3, "a guide"),
     )
     assert (verdict.subject.changed, verdict.difference.error > 0) == (

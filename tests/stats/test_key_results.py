@@ -1,6 +1,7 @@
 """Luck cannot be retried into green: the slowest sound attempt of a process stands, and every sound process counts."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.samples import Samples
-from pytest_roofline.core.verdicts import Kind, PeakVerdict
+from pytest_roofline.core.verdicts import Kind
 from pytest_roofline.stats.key_results import KeyResults, judge_peak, typical_peak
 from pytest_roofline.stats.outlook import Policy
 from pytest_roofline.stats.spread import priors
@@ -158,26 +159,24 @@ def test_more_than_the_tolerance_of_a_peak_is_a_regression_and_less_an_improveme
     ]:
         key = make.key(hardware=make.hardware(partition=partition))
         found = judge_peak(new, make.reference(peak_bytes=old), key)
-        assert (found.kind, found.new_bytes, found.reference_bytes) == (word, new, old)
+        assert (found.verdict, found.value, found.baseline_value) == (word, new, old)
         assert bool(found.reason) == (word != "PASSED")
 
 
 def test_a_peak_on_one_side_alone_is_no_baseline_or_invalid_and_on_neither_nothing(make):
     key = make.key()
     assert judge_peak(None, None, key) is judge_peak(None, make.reference(), key) is None
-    assert (judge_peak(1, None, key).kind, judge_peak(1, None, key).reason) == (
+    assert (judge_peak(1, None, key).verdict, judge_peak(1, None, key).reason) == (
         "NO BASELINE",
         "no baseline",
     )
     assert judge_peak(1, make.reference(), key).reason == "the baseline holds no peak yet"
     missing = judge_peak(None, make.reference(peak_bytes=MIB), key)
-    assert (missing.kind, "the baseline has a peak of 1.00 MiB and none was taken" in missing.reason) == (
+    assert (missing.verdict, "the baseline has a peak of 1.00 MiB and none was taken" in missing.reason) == (
         "INVALID", True,
     )  # fmt: skip
-    for name in ("new_bytes", "reference_bytes", "allowed_bytes"):
-        sizes = {"new_bytes": 1, "reference_bytes": 1, "allowed_bytes": 1} | {name: -1}
-        sentence = f"FILE: {name} is -1; expected a whole number, zero or more"
-        assert sentence == make.refusal(PeakVerdict(Kind.PASSED, **sizes))
+    wrong = replace(missing, allowed=-1)
+    assert make.refusal(wrong) == "FILE: allowed is -1; expected a whole number, zero or more"
     assert make.measured(peak_bytes=0).peak_bytes == 0
     assert "peak_bytes is -1" in make.refusal(make.measured(peak_bytes=-1))
     with pytest.raises(BadInput, match="peak_bytes"):

@@ -255,7 +255,7 @@ def _renewed_peak(proposed: Entry, before: Entry, replaces: bool) -> tuple[int |
     if old is None or new is None:
         return new, told, ""
     found = judge_peak(new, reference_of(before, ""), key_of_entry(before))
-    if found is None or found.kind is Kind.PASSED:
+    if found is None or found.verdict == Kind.PASSED:
         return old, "", ""
     return new, told, f"{before.label} takes {moved_text(old, new)}" if new > old else ""
 

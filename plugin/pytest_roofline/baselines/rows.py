@@ -253,6 +253,7 @@ def exact_row(exact: ExactVerdict, *, verdict: str = "", reason: str = "") -> Ro
         unit=exact.unit or None,
         baseline_value=exact.baseline_value,
         change=exact.change,
+        tolerance=exact.tolerance,
         exact=exact,
     )
 

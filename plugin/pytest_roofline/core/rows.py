@@ -16,7 +16,7 @@ from .memory import WORD as OUT_OF_MEMORY
 from .memory import OutOfMemory
 from .records import Header, Measurement, Outcome, rate
 from .resources import Resources
-from .verdicts import ExactVerdict, Idle, Kind, PeakVerdict, Verdict
+from .verdicts import ExactVerdict, Idle, Kind, Verdict
 from .work import Work
 
 # How a test ended that failed for itself.
@@ -144,17 +144,17 @@ class Row(Columns):
     path: Path = Path()
 
     @property
-    def peak(self) -> PeakVerdict | None:
+    def peak(self) -> ExactVerdict | None:
         """The verdict on its memory; None where there is none."""
         return self.time_verdict.peak if self.time_verdict is not None else None
 
     @property
     def by_peak(self) -> bool:
         """Whether its word is that of its memory, and its time has another."""
-        judged, peak = self.time_verdict, self.peak
-        if judged is None or peak is None or not peak.outweighs:
+        judged = self.time_verdict
+        if judged is None or judged.bad_peak is None:
             return False
-        return self.verdict == peak.kind != judged.kind
+        return self.verdict == judged.bad_peak.verdict != judged.kind
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -199,11 +199,11 @@ class Row(Columns):
             peak = self.peak
             return Columns(
                 **known,
-                value=peak.new_bytes,
-                baseline_value=peak.reference_bytes,
+                value=peak.value,
+                baseline_value=peak.baseline_value,
                 change=peak.change,
                 tolerance=peak.tolerance,
-                verdict=peak.kind.value,
+                verdict=peak.verdict,
                 reason=peak.reason,
             )
         taken = self.measurement.peak_bytes if self.measurement is not None else None

@@ -266,17 +266,18 @@ class ExactVerdict:
     """The verdict on a figure that is held against its baseline exactly, and repeated by no round.
 
     Args:
-        test_id: the test's node id.
+        test_id: the test's node id; empty of a peak, as `label` is: the verdict on its time has both.
         label: the result as people call it.
-        metric: the kind of result: `kernel` of a compiled kernel.
+        metric: the kind of result: `kernel` of a compiled kernel, `peak_bytes` of the most memory that a call held.
         verdict: `PASSED`, `IMPROVED`, `REGRESSED`, `INVALID` or `NO BASELINE`.
         name: tells several results of one test apart.
         target: of a compiled kernel, what it is compiled for.
         reason: why it could not be judged; empty where it could.
         source: the file of the baseline.
-        value: the figure; None where the kind has several, as a kernel has.
+        value: the figure; None where the kind has several, as a kernel has, and where none was taken.
         unit: of `value`.
         baseline_value: the figure of the baseline; None where there is none.
+        allowed: by how much the two may differ, in `unit`; None where that says nothing.
         changes: of a kind with several figures those that differ.
         remarks: what may explain a difference.
         benchmark: the benchmark that the test is; empty where other records say it.
@@ -294,9 +295,11 @@ class ExactVerdict:
     target: str = ""
     reason: str = ""
     source: str = ""
-    value: float | None = None
+    # A whole number stays one in a file, and shows all its digits.
+    value: int | float | None = None
     unit: str = ""
-    baseline_value: float | None = None
+    baseline_value: int | float | None = None
+    allowed: Amount | FromZero | None = None
     changes: tuple[FigureChange, ...] = ()
     remarks: tuple[str, ...] = ()
     benchmark: str = ""
@@ -314,40 +317,12 @@ class ExactVerdict:
             return None
         return self.value / self.baseline_value - 1
 
-
-@dataclass(frozen=True, slots=True)
-class PeakVerdict:
-    """The verdict on the most memory that one call held, in bytes, less is better: see `stats.key_results`.
-
-    Args:
-        new_bytes: None where the baseline has a peak and none was taken; `reference_bytes` where the baseline has none.
-        allowed_bytes: by how much the two may differ.
-    """
-
-    kind: Kind
-    new_bytes: Amount | None
-    reference_bytes: Amount | None = None
-    allowed_bytes: Amount | None = None
-    reason: str = ""
-
-    @property
-    def change(self) -> float | None:
-        """The difference as a share of the reference: +0.1 takes a tenth more."""
-        if self.new_bytes is None or not self.reference_bytes:
-            return None
-        return self.new_bytes / self.reference_bytes - 1
-
     @property
     def tolerance(self) -> float | None:
-        """By how much the two may differ, as a share of the reference."""
-        if self.allowed_bytes is None or not self.reference_bytes:
+        """By how much the two may differ, as a share of the baseline."""
+        if self.allowed is None or not self.baseline_value:
             return None
-        return self.allowed_bytes / self.reference_bytes
-
-    @property
-    def outweighs(self) -> bool:
-        """Whether it is worse than any verdict on the time but REGRESSED."""
-        return self.kind in (Kind.REGRESSED, Kind.INVALID)
+        return self.allowed / self.baseline_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,7 +372,7 @@ class Verdict:
     fewest: Count = 1
     hot: float = 0.0
     futile: bool = False
-    peak: PeakVerdict | None = None
+    peak: ExactVerdict | None = None
 
     def __post_init__(self) -> None:
         if self.estimate is None and (self.interval is not None or self.difference is not None):
@@ -407,11 +382,16 @@ class Verdict:
             raise BadInput(f"interval is {self.interval}; expected the smaller end first")
 
     @property
+    def bad_peak(self) -> ExactVerdict | None:
+        """The verdict on its memory, where that is worse than any on a time but REGRESSED."""
+        bad = self.peak is not None and self.peak.verdict in (Kind.REGRESSED, Kind.INVALID)
+        return self.peak if bad else None
+
+    @property
     def overall(self) -> Kind:
         """The word for the measurement: that on its time, unless that on its memory is worse."""
-        if self.peak is not None and self.peak.outweighs and self.kind is not Kind.REGRESSED:
-            return self.peak.kind
-        return self.kind
+        peak = self.bad_peak
+        return self.kind if peak is None or self.kind is Kind.REGRESSED else Kind(peak.verdict)
 
     @property
     def compared(self) -> bool:

@@ -20,7 +20,7 @@ from ..core.units import (
     format_tolerance,
     printable,
 )
-from ..core.verdicts import Difference, PeakVerdict, Verdict
+from ..core.verdicts import Difference, ExactVerdict, Verdict
 from ..kernel_gate.text import explanation as kernel_explanation
 from ..observe.text import memory_lines, profile_lines
 from ..stats.looks import FALSE_RED
@@ -147,16 +147,16 @@ def _reasoning(verdict: Verdict) -> list[str]:
     return [printable(line) for line in lines]
 
 
-def _memory(peak: PeakVerdict) -> str:
+def _memory(peak: ExactVerdict) -> str:
     """`memory: PASSED, peak 1.02 GiB, baseline 1.00 GiB, tolerated either way 51.2 MiB`."""
     sizes = {
-        "peak": peak.new_bytes,
-        "baseline": peak.reference_bytes,
-        "tolerated either way": peak.allowed_bytes,
+        "peak": peak.value,
+        "baseline": peak.baseline_value,
+        "tolerated either way": peak.allowed,
     }
     texts = [f"{name} {format_memory(size)}" for name, size in sizes.items() if size is not None]
     return printable(
-        ", ".join([f"memory: {peak.kind}", *texts]) + (f": {peak.reason}" if peak.reason else "")
+        ", ".join([f"memory: {peak.verdict}", *texts]) + (f": {peak.reason}" if peak.reason else "")
     )
 
 

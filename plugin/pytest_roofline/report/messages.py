@@ -90,9 +90,9 @@ def peak_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
     """What became of the peaks of memory that are not as in the baseline, and how many the baseline has not."""
     peaks = [(printable(row.label), row.peak) for row in rows if row.peak is not None]
     known = [
-        (label, peak) for label, peak in peaks if peak.reference_bytes is not None and peak.reason
+        (label, peak) for label, peak in peaks if peak.baseline_value is not None and peak.reason
     ]
-    lines = [f"peak {peak.kind} {label}: {printable(peak.reason)}" for label, peak in known]
+    lines = [f"peak {peak.verdict} {label}: {printable(peak.reason)}" for label, peak in known]
     unknown = [label for label, peak in peaks if peak.reason == NO_PEAK]
     return [
         *cut(lines, at_most, "of these"),

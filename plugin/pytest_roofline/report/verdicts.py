@@ -54,13 +54,13 @@ def failure_message(row: Row, where: str, degraded: Sequence[str] = ()) -> str:
         where: the run file that holds the samples.
         degraded: what the device itself lacks, which comes before all other causes.
     """
-    judged, peak = row.time_verdict, row.peak
+    judged = row.time_verdict
     assert judged is not None
     details = f"Details: {where}" if where else "The run could not be saved"
     if where and judged.compared and judged.kind is Kind.REGRESSED:
         command = f"roofline explain {shlex.quote(where)} {shlex.quote(printable(row.label))}"
         details = f"Details: `{command}`"
-    more = peak.reason if peak is not None and peak.outweighs else ""
+    more = judged.bad_peak.reason if judged.bad_peak is not None else ""
     if more and row.by_peak:
         return _more_memory(row, judged, details)
     details = f"{printable(more)}. {details}" if more else details

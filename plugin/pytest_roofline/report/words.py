@@ -197,7 +197,8 @@ def processes_text(row: Row) -> str:
 def sentence(row: Row) -> str:
     """A result in a sentence, the difference first: `+25.1 % time (57.8 GB/s, baseline 118 GB/s), …`."""
     told = [row.reason]
-    if row.tolerance is not None and row.change is not None and not row.by_peak:
+    timed = row.exact is None and not row.by_peak
+    if timed and row.tolerance is not None and row.change is not None:
         parts = [now_text(row), *(f"baseline {text}" for text in [baseline_text(row)] if text)]
         told.insert(0, f"{difference_text(row)} time ({', '.join(parts)}), 99 % interval {interval_text(row)}, "
                        f"tolerance {format_tolerance(row.tolerance)}")  # fmt: skip
@@ -213,12 +214,14 @@ def counts_text(rows: Iterable[Row]) -> str:
 
 
 def tolerance_text(rows: Iterable[Row]) -> str:
-    """Return the tolerance that verdicts were given by: `tolerance 5 %`, or `tolerance 5 % in 4 of 6 tests, 10 % in 2`.
+    """Return the tolerance that times were judged by: `tolerance 5 %`, or `tolerance 5 % in 4 of 6 tests, 10 % in 2`.
 
     Empty where nothing was compared by one.
     """
     return tolerances_text(
-        row.tolerance for row in rows if row.tolerance is not None and is_compared(row)
+        row.tolerance
+        for row in rows
+        if row.tolerance is not None and row.exact is None and is_compared(row)
     )
 
 

@@ -11,9 +11,10 @@ from statistics import median_high, median_low
 from ..core.entries import Statistic
 from ..core.keys import Key
 from ..core.records import Measurement
+from ..core.rows import PEAK
 from ..core.samples import MOST_EXCLUDED
 from ..core.units import MIB, format_memory, format_percent
-from ..core.verdicts import Group, Kind, PeakVerdict, Reference
+from ..core.verdicts import ExactVerdict, Group, Kind, Reference
 from .limits import Summary, exact, process_s
 from .verdicts import other_mode
 
@@ -135,18 +136,18 @@ def typical_peak(processes: Iterable[Iterable[Measurement]]) -> int | None:
     return median_low(most) if most else None
 
 
-def judge_peak(new_bytes: int | None, reference: Reference | None, key: Key) -> PeakVerdict | None:
-    """The verdict on a peak; None where there is none on either side."""
+def judge_peak(new_bytes: int | None, reference: Reference | None, key: Key) -> ExactVerdict | None:
+    """Return the verdict on a peak, in bytes; None where there is none on either side."""
     old_bytes = reference.peak_bytes if reference is not None else None
     if old_bytes is None:
         why = "no baseline" if reference is None else NO_PEAK
-        return None if new_bytes is None else PeakVerdict(Kind.NO_BASELINE, new_bytes, reason=why)
+        return None if new_bytes is None else _on_peak(Kind.NO_BASELINE, new_bytes, reason=why)
     if new_bytes is None:
         why = (
             f"the baseline has a peak of {format_memory(old_bytes)} and none was taken; expected peak_bytes=True and a "
             "device that tells, or an entry without a peak: `roofline baseline approve --replace`"
         )
-        return PeakVerdict(Kind.INVALID, None, old_bytes, reason=why)
+        return _on_peak(Kind.INVALID, None, old_bytes, reason=why)
     allowed_bytes = max(
         int(PEAK_TOLERANCE * old_bytes), PAGE_BYTES if key.hardware.is_cpu else BLOCK_BYTES
     )
@@ -154,7 +155,27 @@ def judge_peak(new_bytes: int | None, reference: Reference | None, key: Key) -> 
     if abs(new_bytes - old_bytes) > allowed_bytes:
         kind = Kind.REGRESSED if new_bytes > old_bytes else Kind.IMPROVED
         why = f"{moved_text(old_bytes, new_bytes)}, tolerated {format_memory(allowed_bytes)}"
-    return PeakVerdict(kind, new_bytes, old_bytes, allowed_bytes, why)
+    return _on_peak(kind, new_bytes, old_bytes, allowed_bytes, why)
+
+
+def _on_peak(
+    kind: Kind,
+    new_bytes: int | None,
+    old_bytes: int | None = None,
+    allowed_bytes: int | None = None,
+    reason: str = "",
+) -> ExactVerdict:
+    return ExactVerdict(
+        test_id="",
+        label="",
+        metric=PEAK,
+        verdict=kind.value,
+        reason=reason,
+        value=new_bytes,
+        unit="B",
+        baseline_value=old_bytes,
+        allowed=allowed_bytes,
+    )
 
 
 def moved_text(old_bytes: int, new_bytes: int) -> str:

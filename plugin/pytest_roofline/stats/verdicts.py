@@ -16,9 +16,9 @@ from ..core.units import format_percent
 from ..core.verdicts import (
     UNNAMED,
     Difference,
+    ExactVerdict,
     Group,
     Kind,
-    PeakVerdict,
     Reference,
     Subject,
     Verdict,
@@ -58,7 +58,7 @@ def judge(
     policy: Policy,
     *,
     subject: Subject = UNNAMED,
-    peak: PeakVerdict | None = None,
+    peak: ExactVerdict | None = None,
     invalid: str = "",
     limits: Sequence[Limit] = (),
     why_none: str = "",
@@ -121,7 +121,7 @@ def judge(
 
 
 def _beyond(
-    breach: Breach, policy: Policy, looks: Looks, subject: Subject, peak: PeakVerdict | None
+    breach: Breach, policy: Policy, looks: Looks, subject: Subject, peak: ExactVerdict | None
 ) -> Verdict:
     if breach.sure:
         kind, reason = Kind.REGRESSED, f"{breach.limit.breach(breach.estimate)}, {breach.behind}"
@@ -146,7 +146,7 @@ def _compare(
     reference: Reference,
     policy: Policy,
     subject: Subject,
-    peak: PeakVerdict | None,
+    peak: ExactVerdict | None,
 ) -> Verdict:
     found = difference(new, reference.moved or reference.groups, policy.prior)
     count, looks = sum(len(group.medians_s) for group in new), policy.looks
