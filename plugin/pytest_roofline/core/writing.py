@@ -9,7 +9,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from .errors import BadFile, BadInput, CannotStore
 from .storage import check_schema, decode_json, read_bytes
@@ -29,11 +28,17 @@ def write_json(path: Path, plain: Mapping[str, object]) -> None:
 
 
 def json_text(
-    plain: Any, *, ensure_ascii: bool = False, indent: int | None = 2, **layout: Any
+    plain: object,
+    *,
+    ensure_ascii: bool = False,
+    indent: int | None = 2,
+    sort_keys: bool = False,
 ) -> str:
     """Plain data as JSON that steers neither a terminal nor what reads a log, whatever its texts hold."""
     text = (
-        json.dumps(plain, ensure_ascii=ensure_ascii, allow_nan=False, indent=indent, **layout)
+        json.dumps(
+            plain, ensure_ascii=ensure_ascii, allow_nan=False, indent=indent, sort_keys=sort_keys
+        )
         + "\n"
     )
     # What is outside of strings has no such character but the ends of lines; half of a pair is nothing that JSON holds.

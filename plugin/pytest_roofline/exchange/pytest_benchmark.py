@@ -130,7 +130,7 @@ def _text(told: dict[str, Any], *names: str) -> str | None:
     )
 
 
-def write(found: Sequence[Exportable]) -> dict[str, Any]:
+def write(found: Sequence[Exportable]) -> dict[str, object]:
     """One session of pytest-benchmark: a benchmark each measurement, a round each sample of its processes."""
     header = found[0].header
     time = moment(header.started)
@@ -154,7 +154,7 @@ def warmed_up(samples: Samples) -> int | Literal[False]:
     return samples.warmup_iterations or False
 
 
-def _benchmark(one: Exportable) -> dict[str, Any]:
+def _benchmark(one: Exportable) -> dict[str, object]:
     rounds, key = one.rounds_s, one.measurement.key
     return {
         "group": key.benchmark,
@@ -181,7 +181,7 @@ def _param(one: Exportable) -> str | None:
     return inside.rpartition("]")[0] if bracket else None
 
 
-def _options(one: Exportable) -> dict[str, Any]:
+def _options(one: Exportable) -> dict[str, object]:
     """Those of pytest-benchmark that say something of how we measure; the others are not asked for, and None."""
     samples, imported = one.measurement.samples, one.imported
     return {
@@ -192,7 +192,7 @@ def _options(one: Exportable) -> dict[str, Any]:
     }
 
 
-def _machine_info(environment: Environment, node: str) -> dict[str, Any]:
+def _machine_info(environment: Environment, node: str) -> dict[str, object]:
     """What the run tells of its machine, None where it does not: the machine that exports may be another."""
     host, software, device = environment.host, environment.software, environment.device
     return dict.fromkeys(_UNTOLD) | {
@@ -207,7 +207,7 @@ def _machine_info(environment: Environment, node: str) -> dict[str, Any]:
     }
 
 
-def _commit_info(environment: Environment) -> dict[str, Any]:
+def _commit_info(environment: Environment) -> dict[str, object]:
     """What was checked out, as pytest-benchmark writes it also outside of a repository."""
     own = next((code for code in environment.code if code.name == "."), None)
     return {
@@ -220,7 +220,7 @@ def _commit_info(environment: Environment) -> dict[str, Any]:
     }
 
 
-def round_stats(seconds: Sequence[float]) -> dict[str, Any]:
+def round_stats(seconds: Sequence[float]) -> dict[str, object]:
     """Every figure that such a file holds of the rounds of a test, but the rounds themselves."""
     ordered = sorted(seconds)
     mean, total = statistics.mean(ordered), sum(seconds)

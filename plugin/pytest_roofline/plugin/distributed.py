@@ -13,7 +13,7 @@ from .planned import Marks, read_marks
 from .results import lack, require
 
 if TYPE_CHECKING:
-    from ..ranks.driving import Member
+    from ..ranks.driving import Member, Tell
     from ..ranks.facts import RankFacts
     from ..ranks.pool import Pool
 
@@ -113,7 +113,8 @@ class Distributed:
         *,
         timeout: float | None = None,
         backend: str | None = None,
-        **more: Any,
+        plan: object = None,
+        tell: "Tell | None" = None,
     ) -> list[Any]:
         """As `run`, for a function that was looked up already."""
         options = self._launcher.options
@@ -121,7 +122,13 @@ class Distributed:
         timeout_s = timeout or options.rank_timeout_s or TIMEOUT_S + budgets_s
         try:
             return self.pool(size).run(
-                function, args, size, timeout_s=timeout_s, backend=backend, **more
+                function,
+                args,
+                size,
+                timeout_s=timeout_s,
+                backend=backend,
+                plan=plan,
+                tell=tell,
             )
         except RanksSkipped as skipped:
             lack(self._item, options, str(skipped))

@@ -53,8 +53,8 @@ class Closing(pytest.Item):
 class DeviceHealth(Closing):
     """Runs behind the tests, when it is known how the device did under load."""
 
-    def __init__(self, *, state: RooflineSession, **keywords: Any) -> None:
-        super().__init__(HEALTH, nodeid=HEALTH, **keywords)
+    def __init__(self, *, parent: pytest.Session, state: RooflineSession) -> None:
+        super().__init__(HEALTH, parent, nodeid=HEALTH)
         self._state = state
 
     def runtest(self) -> None:
@@ -123,13 +123,13 @@ class Gate(Closing):
     def __init__(
         self,
         *,
+        parent: pytest.Session,
         options: Options,
         state: RooflineSession | None,
         found: list[Shortfall],
         name: str = GATE,
-        **more: Any,
     ) -> None:
-        super().__init__(name, nodeid=name, **more)
+        super().__init__(name, parent, nodeid=name)
         self._options, self._state, self._found = options, state, found
 
     def runtest(self) -> None:

@@ -22,7 +22,7 @@ from .distributed import Distributed, checked_call
 from .recording import CurrentTest, key_for, record, why_partial
 
 if TYPE_CHECKING:
-    from ..ranks.driving import Member
+    from ..ranks.driving import Member, Tell
     from ..ranks.lockstep import RankTimes
     from ..ranks.pool import Pool
 
@@ -62,7 +62,7 @@ class RankCall:
         assert self.request.ranks is not None
         return self.request.ranks
 
-    def send(self, plan: object, **more: Any) -> list[Any]:
+    def send(self, plan: object, tell: "Tell | None" = None) -> list[Any]:
         """What every rank answers, by rank."""
         asked = self.options
         return self.distributed.call(
@@ -72,7 +72,7 @@ class RankCall:
             timeout=asked.timeout_s,
             backend=asked.backend,
             plan=plan,
-            **more,
+            tell=tell,
         )
 
 

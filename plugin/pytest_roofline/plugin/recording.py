@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,7 +10,7 @@ from ..core.errors import BadInput
 from ..core.facts import HardwareKey
 from ..core.keys import Key
 from ..core.records import Ceiling, Measurement
-from ..core.samples import OVERSUBSCRIBED
+from ..core.samples import OVERSUBSCRIBED, Ranks
 from ..core.units import encodable
 from ..hardware import above_peak, beyond_belief
 from .device_under_test import DeviceUnderTest
@@ -98,9 +98,10 @@ def record(
     ceiling: Ceiling | None,
     *,
     invalid: str = "",
-    **more: Any,
+    device: str = "",
+    ranks: Ranks | None = None,
 ) -> Measurement:
-    """Write a measurement of a test down."""
+    """Write a measurement of a test down; `device` is the UUID of one of several siblings."""
     session, samples = test.session, measured.samples
     measurement = Measurement(
         key=key,
@@ -123,7 +124,8 @@ def record(
         siblings_busy=measured.siblings_busy,
         tier=test.marks.tier,
         marks=marks_of(test.item),
-        **more,
+        device=device,
+        ranks=ranks,
     )
     measurement = with_sanity(measurement, session.under_test)
     if not measurement.invalid:

@@ -226,7 +226,7 @@ class SeenDevice(RealDevice):
     def synchronize(self) -> None:
         """Nothing was submitted from here."""
 
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise DeviceError(
             f"{self.name} is open in the ranks only, since every test of this run uses the fixture distributed; "
             "measure over ranks, with roofline.measure_ranks, and ask for memory by distributed.free_bytes()"

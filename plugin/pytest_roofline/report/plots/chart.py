@@ -238,7 +238,7 @@ def dashed(xs: Sequence[float], ys: Sequence[float], name: str, dash: str = "das
     ]
 
 
-def bar_marker(index: int, **more: Any) -> dict[str, Any]:
+def bar_marker(index: int, **more: object) -> dict[str, object]:
     """How the bars of a series look: a colour and, for whom that says nothing, a pattern."""
     # Behind a full turn of the colours the patterns have moved on by one.
     shape = PATTERNS[(index + index // len(COLOURS)) % len(PATTERNS)]
@@ -262,12 +262,12 @@ def drawable(value: float | None) -> TypeGuard[float]:
     return value is not None and _DRAWN[0] < value < _DRAWN[1]
 
 
-def axis(title: str, **more: Any) -> dict[str, Any]:
+def axis(title: str, **more: object) -> dict[str, object]:
     """An axis with its title, which makes room for its own labels."""
     return {"title": {"text": title, "standoff": 8}, "automargin": True, "zeroline": False, **more}
 
 
-def log_axis(title: str, values: Iterable[float | None], **more: Any) -> dict[str, Any]:
+def log_axis(title: str, values: Iterable[float | None], **more: object) -> dict[str, object]:
     """A logarithmic axis around those values that have a place, with room above for a label, and round ticks."""
     logs = [math.log10(value) for value in values if drawable(value)] or [0.0]
     room = max(0.08, 0.05 * (max(logs) - min(logs)))
@@ -295,7 +295,7 @@ def log_axis(title: str, values: Iterable[float | None], **more: Any) -> dict[st
     return axis(title, type="log", range=[low, high], exponentformat="none", **own, **more)
 
 
-def size_axis(title: str, sizes: Sequence[float]) -> dict[str, Any]:
+def size_axis(title: str, sizes: Sequence[float]) -> dict[str, object]:
     """A logarithmic axis of bytes with a few ticks at powers of two in binary units, number above unit."""
     low, high = math.log2(min(sizes)), math.log2(max(sizes))
     exponents = range(
@@ -309,7 +309,7 @@ def size_axis(title: str, sizes: Sequence[float]) -> dict[str, Any]:
     return axis(title, type="log", range=bounds, **ticks)
 
 
-def names_axis(names: Iterable[str]) -> dict[str, Any]:
+def names_axis(names: Iterable[str]) -> dict[str, object]:
     """Return an axis of names below each other, the first of them at 1."""
     texts = [wrapped(name) for name in names]
     ticks = {
