@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch.distributed as dist
 
-from pytest_roofline.engine.log import TimedBlock
+from pytest_roofline.engine.log import LatestBlock, TimedBlock
 from pytest_roofline.ranks.lockstep import own_of, samples_of
 
 from .. import warm
@@ -147,11 +147,7 @@ def test_what_cannot_be_measured_is_refused_on_every_rank(outcomes):
 def test_blocks_of_the_warm_up_are_told_apart_by_their_index():
     def told(index, seconds):
         common = {"iterations": 1, "tick_s": 1e-9, "labels": ()}
-        return {
-            "index": index,
-            "kept": TimedBlock(None, seconds, 1.0, False, seconds),
-            "common": common,
-        }
+        return LatestBlock(index, TimedBlock(None, seconds, 1.0, False, seconds), common)
 
     assert own_of([told(0, (9.0,)), told(1, (8.0,)), told(0, (1.0, 2.0)), told(1, (3.0,))]) == (
         1.0,

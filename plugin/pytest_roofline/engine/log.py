@@ -54,6 +54,15 @@ class TimedBlock:
     own: tuple[float, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class LatestBlock:
+    """The block that was taken last, with its index in the log and what holds for all so far."""
+
+    index: int
+    block: TimedBlock
+    common: dict[str, Any]
+
+
 @dataclass(slots=True)
 class Log:
     """What was measured so far; of `first_calls_s` there is one more than wanted where none is."""

@@ -22,6 +22,7 @@ from .distributed import Distributed, checked_call
 from .recording import CurrentTest, key_for, record, why_partial
 
 if TYPE_CHECKING:
+    from ..engine.log import LatestBlock
     from ..ranks.driving import Member, Tell
     from ..ranks.lockstep import RankTimes
     from ..ranks.pool import Pool
@@ -173,9 +174,9 @@ def _ceiling(request: Request, result: RankResult, hardware: HardwareKey) -> Cei
 
 def take(call: RankCall, keep: Keep) -> RankResult:
     """Have the ranks measure; `keep` gets what had been measured where something goes wrong on the way."""
-    progress_of: dict[int, list[dict[str, Any]]] = {}
+    progress_of: dict[int, list[LatestBlock]] = {}
 
-    def tell(rank: int, progress: dict[str, Any]) -> None:
+    def tell(rank: int, progress: "LatestBlock") -> None:
         progress_of.setdefault(rank, []).append(progress)
 
     members: Sequence[Member] = ()
@@ -230,7 +231,7 @@ def _result(
 
 
 def _partial(
-    call: RankCall, members: "Sequence[Member]", told: dict[int, list[dict[str, Any]]]
+    call: RankCall, members: "Sequence[Member]", told: "dict[int, list[LatestBlock]]"
 ) -> RankResult | None:
     """What the ranks had told before one of them failed; None where that is nothing."""
     from ..ranks.lockstep import own_of, samples_of

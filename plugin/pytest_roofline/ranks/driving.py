@@ -19,6 +19,7 @@ from .tasks import Answer, Task
 
 if TYPE_CHECKING:
     from ..core.facts import Environment
+    from ..engine.log import LatestBlock
     from .facts import RankFacts
 
 # After a failure, for what the other ranks may have to say.
@@ -29,7 +30,7 @@ CLOSING_S = 5.0
 ASK_S = 2.0
 POLL_S = 0.02
 
-Tell = Callable[[int, dict[str, Any]], None]
+Tell = Callable[[int, "LatestBlock"], None]
 
 
 @dataclass(slots=True)

@@ -56,7 +56,7 @@ def measure(
     fn: Callable[..., object],
     args: tuple[object, ...],
     request: Request,
-    tell: Callable[[dict[str, Any]], None],
+    tell: Callable[[log.LatestBlock], None],
 ) -> RankTimes:
     """Time what `fn(rank, *args)` gives; every rank of the world must come here with the same request."""
     observer = _RankObserver(rank, request, tell)
@@ -98,7 +98,7 @@ class _RankObserver(Observer):
     """Tells the controller of every block, and looks for the rank that the others wait for."""
 
     def __init__(
-        self, rank: Rank, request: Request, tell: Callable[[dict[str, Any]], None]
+        self, rank: Rank, request: Request, tell: Callable[[log.LatestBlock], None]
     ) -> None:
         self._rank = rank
         self._request = request
@@ -108,7 +108,7 @@ class _RankObserver(Observer):
     def block_taken(self, engine: Engine) -> None:
         """Send the block that was just taken, and what holds for all so far."""
         kept = engine.log.kept
-        self._tell({"index": len(kept) - 1, "kept": kept[-1], "common": engine.log.common()})
+        self._tell(log.LatestBlock(len(kept) - 1, kept[-1], engine.log.common()))
 
     def found(
         self, measured: Measured, fn: Callable[..., object], sets: Sequence[tuple[object, ...]]
@@ -119,24 +119,26 @@ class _RankObserver(Observer):
             self.lateness = find(self._rank, fn, sets, call_s, budget_s)
 
 
-def samples_of(progress: Sequence[dict[str, Any]]) -> Samples | None:
-    """What had been measured when a rank told this; None where there is no sample yet."""
-    told = _counted(progress)
-    return log.samples_of([each["kept"] for each in told], told[-1]["common"]) if told else None
+def samples_of(progress: Sequence[log.LatestBlock]) -> Samples | None:
+    """Return what a rank had measured when it told of these blocks; None where there is no sample yet."""
+    counted = _counted(progress)
+    if not counted:
+        return None
+    return log.samples_of([latest.block for latest in counted], counted[-1].common)
 
 
-def own_of(progress: Sequence[dict[str, Any]]) -> tuple[float, ...]:
-    """Every sample of the rank that told this, in seconds per call."""
-    return tuple(value for each in _counted(progress) for value in each["kept"].own)
+def own_of(progress: Sequence[log.LatestBlock]) -> tuple[float, ...]:
+    """Return every sample of the rank that told of these blocks, in seconds per call."""
+    return tuple(value for latest in _counted(progress) for value in latest.block.own)
 
 
-def _counted(progress: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What still counts: an index that comes again says that the blocks from there on were part of the warm-up."""
-    told: list[dict[str, Any]] = []
-    for each in progress:
-        del told[each["index"] :]
-        told.append(each)
-    return told
+def _counted(progress: Sequence[log.LatestBlock]) -> list[log.LatestBlock]:
+    """Return the blocks that count: an index that comes again makes those from there on a part of the warm-up."""
+    counted: list[log.LatestBlock] = []
+    for latest in progress:
+        del counted[latest.index :]
+        counted.append(latest)
+    return counted
 
 
 # The operations of torch.distributed, by the namespaces that torch registers them under.

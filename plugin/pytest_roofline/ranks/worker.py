@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import traceback
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import without_our_frames
 from ..core.units import encodable
@@ -26,6 +26,9 @@ from .identity import Identity, identify
 from .listener import keep_gloo_reachable
 from .processes import descendants, die_with_parent, guard_group, kill_each, process_space, started
 from .tasks import JOB, Answer, Task, decode, encode, load
+
+if TYPE_CHECKING:
+    from ..engine.log import LatestBlock
 
 # For the controller, which listens before it has any rank started.
 CONNECT_S = 60.0
@@ -173,7 +176,7 @@ class Server:
         worlds.in_step(task.number)
         return encoded
 
-    def _tell(self, progress: dict[str, Any]) -> None:
+    def _tell(self, progress: "LatestBlock") -> None:
         self._channel.send({"kind": "progress", "progress": progress})
 
 
