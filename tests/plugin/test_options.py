@@ -165,3 +165,42 @@ def test_an_environment_in_which_data_or_kernels_are_not_what_they_seem_is_told(
     )
     desk.suite("def test_plain(): pass")
     assert desk.run().ret == 0
+
+
+MISTYPED = {
+    "--roofline-ci=true": (
+        "--roofline-ci is 'true'; expected no value but shadow: type --roofline-ci or --roofline-ci=shadow"
+    ),
+    "--roofline-record=yes": (
+        "--roofline-record is 'yes'; expected no value: type --roofline-record"
+    ),
+    "--roofline-baseline=x": (
+        "pytest has no option --roofline-baseline; did you mean --roofline-baselines?"
+    ),
+    "--roofline-fail_on=invalid": (
+        "pytest has no option --roofline-fail_on; did you mean --roofline-fail-on?"
+    ),
+    "--roofline-recrd": "pytest has no option --roofline-recrd; did you mean --roofline-record?",
+    "--roofline-zzz": (
+        "pytest has no option --roofline-zzz; `pytest --help` lists those that there are"
+    ),
+}
+
+
+@pytest.mark.parametrize("place", ["command", "addopts", "environment"])
+@pytest.mark.parametrize("option", MISTYPED)
+def test_a_mistyped_option_is_refused_with_what_to_type(desk, sentence, monkeypatch, option, place):
+    desk.one()
+    if place == "addopts":
+        desk.ini(f"addopts = {option}")
+    if place == "environment":
+        monkeypatch.setenv("PYTEST_ADDOPTS", option)
+    words = [option] if place == "command" else []
+    assert f"ERROR: {MISTYPED[option]}" == sentence(desk.run(*words, "test_suite.py"))
+
+
+def test_an_option_that_begins_like_ours_may_be_a_conftests_own(desk):
+    desk.one()
+    hook = "def pytest_addoption(parser): parser.addoption('--roofline-site', default='')"
+    desk.pytester.makeconftest(f"{desk.conftest}\n{hook}\n")
+    assert desk.run("--roofline-site=here", "--roofline-ci=shadow").ret == 0

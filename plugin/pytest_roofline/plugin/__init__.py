@@ -25,6 +25,7 @@ from .options import (
     add_options,
     tier_key,
 )
+from .unknown_options import refuse_options, refuse_values
 
 if TYPE_CHECKING:
     from .distributed import Distributed
@@ -40,9 +41,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Register the hooks that others may implement, and the one around everything."""
+    """Register the hooks that others may implement, and the one around everything; refuse what no flag takes."""
     pluginmanager.add_hookspecs(Hooks)
     pluginmanager.register(GateOfCommand())
+    refuse_values(pluginmanager)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(
+    parser: pytest.Parser, args: list[str]
+) -> Generator[None, object, object]:
+    """Refuse options of ours that there are not, once every conftest.py has registered its own."""
+    result = yield
+    refuse_options(parser, args)
+    return result
 
 
 @pytest.hookimpl(tryfirst=True)

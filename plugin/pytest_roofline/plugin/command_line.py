@@ -4,7 +4,6 @@ Whoever changes the code may change these files too, so they must not decide uns
 """
 
 import argparse
-import difflib
 import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
@@ -120,27 +119,6 @@ def _own_value(config: pytest.Config, name: str) -> Any:
     if value is None and any(text.partition("=")[0] == ini for text in command.override_ini or []):
         return config.getini(ini) or None
     return value
-
-
-def refuse_unknown(config: pytest.Config) -> None:
-    """Raise where the ini file sets an option of ours that there is not: a gate would hold another in its place.
-
-    Raises:
-        BadInput: with the options whose names are near.
-    """
-    known = [ini_name(name) for name in NAMES]
-    # Another plugin may have options that begin alike.
-    unknown = sorted(
-        name for name in config._get_unknown_ini_keys() if name.startswith("roofline_")
-    )
-    if not unknown:
-        return
-    near = difflib.get_close_matches(unknown[0], known, 1)
-    file = config.inipath.name if config.inipath is not None else "-o"
-    expected = (
-        f"; did you mean {near[0]}?" if near else "; `pytest --help` lists those that there are"
-    )
-    raise BadInput(f"{file} sets {printable(', '.join(unknown))}, which is no option{expected}")
 
 
 def rounds_prevented(config: pytest.Config) -> str:

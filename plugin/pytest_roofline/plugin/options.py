@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+# How every option of ours begins.
+PREFIX = "--roofline-"
 TIERS = ("quick", "nightly", "full")
 MARKER = "roofline"
 FIXTURE = "roofline"

@@ -11,7 +11,7 @@ import pytest
 
 from ..core.errors import BadInput, RooflineError
 from ..core.units import parse_duration, parse_fraction, parse_tolerance
-from .command_line import OutsideSetting, option_value, refuse_unknown, settings_elsewhere
+from .command_line import OutsideSetting, option_value, settings_elsewhere
 from .options import LAUNCHERS, PROFILERS, SHADOW, TIERS
 from .record_option import (
     RECORDED_ROUNDS,
@@ -22,6 +22,7 @@ from .record_option import (
     saved_as,
 )
 from .round_child import in_round
+from .unknown_options import refuse_settings
 
 # `--roofline-rounds=auto`; `stats.looks` plans for the same number.
 MOST_ROUNDS = 12
@@ -213,7 +214,7 @@ def _parse(config: pytest.Config) -> Options:
         **_gate(config) | given,
     )
     if options.record or options.gate:
-        refuse_unknown(config)
+        refuse_settings(config)
     if options.target is not None:
         beside = {
             "ci": options.gate,
