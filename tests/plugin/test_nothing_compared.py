@@ -116,6 +116,43 @@ def test_every_test_that_slips_through_is_red_although_none_failed(desk):
     )
 
 
+def test_a_test_that_skips_itself_after_measuring_is_told_its_own_reason_and_where_to_skip(desk):
+    desk.suite(
+        "import pytest\nfrom pytest_roofline import Work\n"
+        f"def test_one(roofline, busy): {MEASURE}; pytest.skip('slow today')\n"
+    )
+    lines = desk.run("--roofline-ci").stdout.lines
+    assert "  SKIPPED one: slow today" in lines
+    assert any(
+        "move pytest.skip() or pytest.xfail() above roofline.measure()" in line for line in lines
+    )
+
+
+KEPT = f"""
+from pytest_roofline import Work
+kept = []
+def test_one(roofline, busy):
+    kept.append(roofline)
+    {MEASURE}
+def test_other(busy):
+    roofline = kept[0]
+    {MEASURE}
+"""
+
+
+def test_a_fixture_that_outlives_its_test_names_that_test_and_what_to_write(desk):
+    desk.suite(KEPT)
+    result = desk.run()
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*BadInput: the fixture roofline of test_one was used after the verdict of that test, in a teardown or in "
+            "another test; expected it in that test or its set-up: let every test that measures take roofline as an "
+            "argument of its own"
+        ]
+    )
+
+
 EXIT = "pytest.exit('the node is needed', returncode={status})"
 CUT = "pytest.exit(returncode=0) ended the run before every test had its verdict"
 

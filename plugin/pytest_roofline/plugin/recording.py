@@ -11,7 +11,7 @@ from ..core.facts import HardwareKey
 from ..core.keys import Key
 from ..core.records import Ceiling, Measurement
 from ..core.samples import OVERSUBSCRIBED, Ranks
-from ..core.units import encodable
+from ..core.units import encodable, printable
 from ..hardware import above_peak, beyond_belief
 from .device_under_test import DeviceUnderTest
 from .planned import Marks, Planned
@@ -67,7 +67,9 @@ class CurrentTest:
         """Refuse a measurement that nobody would judge, and a note that nobody would show."""
         if self.item.nodeid in self.session.ended:
             raise BadInput(
-                "roofline was used in a teardown, after the verdict; expected it in the test or its set-up"
+                f"the fixture roofline of {printable(self.item.name)} was used after the verdict of that test, in a "
+                "teardown or in another test; expected it in that test or its set-up: let every test that measures "
+                "take roofline as an argument of its own"
             )
 
     def replacement(self, name: str, fn: Callable[..., object]) -> Callable[..., object] | None:

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..baselines.run_rows import XFAIL, how_it_ended
+from ..baselines.run_rows import XFAIL, how_it_ended, reason_of
 from ..core.entries import Entry, ExactEntry
 from ..core.keys import canonical
+from ..core.rows import Row
 from ..core.units import count, encodable, listed, printable
 from ..report.messages import compared_of, recording
 from .command_line import record_command
@@ -56,9 +57,7 @@ def nothing_compared(state: RooflineSession | None, looks: str) -> list[Shortfal
         reasons = f": {printable('; '.join(state.not_measured))}" if state.not_measured else ""
         text = f"nothing was compared, since 0 of {count(len(state.planned), 'test')} measured anything{reasons}"
         return [Shortfall(text, "Mend what kept them from measuring, or select others.")]
-    open_rows = list(
-        dict.fromkeys(printable(f"{row.verdict} {row.label}: {row.reason}") for row in rows)
-    )
+    open_rows = list(dict.fromkeys(_open_text(state, row) for row in rows))
     told = [
         listed(open_rows, MOST_NAMED),
         *recording(rows, record_command(state.config)),
@@ -66,6 +65,12 @@ def nothing_compared(state: RooflineSession | None, looks: str) -> list[Shortfal
     return [
         Shortfall(f"nothing was compared: 0 of {count(len(rows), 'result')}", "\n  ".join(told))
     ]
+
+
+def _open_text(state: RooflineSession, row: Row) -> str:
+    """Return the verdict of a result that nothing was held against, and why: `SKIPPED one: Skipped: slow`."""
+    reason = row.reason or reason_of(state.outcomes.get(row.test))
+    return printable(f"{row.verdict} {row.label}: {reason}".removesuffix(": "))
 
 
 def shortfalls(
@@ -90,7 +95,8 @@ def shortfalls(
         (
             escaped,
             f"{count(len(escaped), 'test')} skipped after a measurement",
-            "Skip before measuring: what was measured had no verdict.",
+            "What was measured had no verdict: move pytest.skip() or pytest.xfail() above roofline.measure(), or leave "
+            "the test out by `--deselect` in the command.",
         ),
         (
             unmeasured,
