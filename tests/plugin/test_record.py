@@ -419,7 +419,7 @@ def test_a_recording_of_which_nothing_is_fit_ends_after_its_first_process(desk, 
     result = desk.run("--roofline-record")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert "No baseline can be made of this run, after 1 of 10 rounds: cc1 works" in texts(result)
-    assert "run this again, once `roofline doctor` exits 0" in texts(result)
+    assert "run this again; --roofline-wait=10m waits for that" in texts(result)
     assert not (desk.path / "baselines").exists()
 
 

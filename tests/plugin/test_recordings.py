@@ -42,7 +42,7 @@ def test_a_recording_on_a_busy_machine_ends_after_its_first_process_and_says_who
     result = desk.run(*RECORDING, *options)
     expected = (
         f"{REFUSED}1 of 5 rounds: {NOW}. Expected one fit result at least, so pytest ended with status 1. Wait until "
-        "they end, or end them, and run this again, under the same name, once `roofline doctor` exits 0."
+        "they end, or end them, and run this again, under the same name; --roofline-wait=10m waits for that."
     )
     assert (result.ret, last_line(result)) == (pytest.ExitCode.TESTS_FAILED, expected)
     # Said once, and what was measured is kept.
@@ -116,7 +116,7 @@ def test_a_failing_test_beside_invalid_ones_is_named_with_who_keeps_the_machine_
     expected = (
         f"{REFUSED}1 of 5 rounds: broken of r: its test failed: AssertionError: wrong; {NOW}. Expected one fit result "
         "at least, so pytest ended with status 1. Mend that, wait until they end, or end them, and run this again, "
-        "under another name, once `roofline doctor` exits 0."
+        "under another name; --roofline-wait=10m waits for that."
     )
     disturbed = iter(("", BUSY))
     monkeypatch.setattr(CoreWatch, "disturbed", lambda _: next(disturbed))

@@ -18,7 +18,10 @@ def narrow(desk, monkeypatch, *options):
     ]
     start = next((at for at, line in enumerate(lines) if "= roofline =" in line), None)
     assert "-q" not in options or "round" not in " ".join(lines[:start])
-    end = next(at for at, line in enumerate(lines) if at > start and line.startswith("="))
+    # With -q pytest's own last line has no frame.
+    end = next(
+        at for at, line in enumerate(lines) if at > start and re.match(r"=|\d+ passed in ", line)
+    )
     # Beside xdist pytest begins a section with an empty line.
     return [line for line in lines[start + 1 : end] if line]
 
@@ -57,6 +60,23 @@ def test_a_red_run_ends_with_what_failed_in_words_of_at_most_80_columns(desk, mo
     assert narrow(desk, monkeypatch, "-q", *against) == lines[-1:]
 
 
+def test_a_quiet_run_that_compared_nothing_says_why_and_what_to_type(desk, monkeypatch):
+    desk.suite()
+    lines = narrow(desk, monkeypatch, "-q")
+    assert lines == [
+        "Record a baseline:",
+        "  pytest --roofline-record",
+        "NO BASELINE copy[64MiB]: no baseline recorded (and 1 more)",
+        "GREY: nothing was compared (2 NO BASELINE)",
+    ]
+    disturbed = "other processes kept 1.6 of 2 cores busy while it was timed"
+    monkeypatch.setattr(CoreWatch, "disturbed", lambda _: disturbed)
+    monkeypatch.setattr(cpu, "neighbours_now", lambda: "other processes keep 1.6 of 2 cores busy")
+    lines = " ".join(line.strip() for line in narrow(desk, monkeypatch, "-q"))
+    assert lines.count("--roofline-wait=10m waits for that") == 1
+    assert f"INVALID copy[64MiB]: {disturbed} (and 1 more)" in lines
+
+
 def test_a_run_on_a_busy_machine_says_once_who_keeps_it_busy_and_what_to_do(desk, monkeypatch):
     busy = iter(
         (
@@ -67,7 +87,7 @@ def test_a_run_on_a_busy_machine_says_once_who_keeps_it_busy_and_what_to_do(desk
     )
     monkeypatch.setattr(CoreWatch, "disturbed", lambda _: next(busy))
     desk.suite()
-    again = "again once `roofline doctor` exits 0"
+    again = "again; --roofline-wait=10m waits for that"
     keep = "other processes keep 1.6 of 2 cores busy (cc1 (7) 1.0)"
     for now, told in ((keep, keep), ("", "other processes kept its cores busy")):
         monkeypatch.setattr(cpu, "neighbours_now", lambda now=now: now)
@@ -89,7 +109,7 @@ def test_what_the_scheduler_took_is_the_neighbours_and_is_repeated_under_another
     assert (
         "This machine was too busy for 1 of 2 results: other processes kept its cores busy" in lines
     )
-    assert "run this again, under another name, once `roofline doctor` exits 0" in lines
+    assert "run this again, under another name; --roofline-wait=10m waits for that" in lines
 
 
 def test_a_run_of_which_nothing_counts_makes_way_for_another_of_its_name_and_is_kept(
@@ -103,7 +123,7 @@ def test_a_run_of_which_nothing_counts_makes_way_for_another_of_its_name_and_is_
         with monkeypatch.context() as patch:
             patch.setattr(CoreWatch, "disturbed", lambda _: disturbed)
             busy = desk.run("--roofline-save=one").stdout.str()
-        assert "run this again, under the same name, once `roofline doctor` exits 0" in busy
+        assert "run this again, under the same name; --roofline-wait=10m waits for that" in busy
         assert desk.cli("baseline", "propose", "one", "-o", "p.json").exit_code == 2
         kept.append((desk.run_path("one").with_name(aside), desk.run_path("one").read_text()))
         if aside == "one.invalid":

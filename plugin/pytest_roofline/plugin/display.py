@@ -23,6 +23,7 @@ from ..report.explain import detail_lines
 from ..report.figures import figure_lines, first_call_lines, rank_lines
 from ..report.messages import (
     closing_lines,
+    compared_of,
     condition_lines,
     counts_line,
     curve_line,
@@ -176,7 +177,8 @@ def _untold_since(session: RooflineSession) -> str:
 def summary_lines(session: RooflineSession, width: int, colour: bool, status: int = 0) -> list[str]:
     """The table, what explains it, what failed, and last the sentence that says how the run ended.
 
-    With -q only what failed and the sentence; with -v also how the numbers were taken, with -vv each in full.
+    With -q only what failed, or why nothing was compared, and the sentence; with -v also how the numbers were taken,
+    with -vv each in full.
     """
     verbosity = session.config.get_verbosity()
     rows = session.rows
@@ -187,7 +189,7 @@ def summary_lines(session: RooflineSession, width: int, colour: bool, status: in
         lines += _legend(session) if session.timed.rows else []
         lines += _details(session, width) if verbosity > 0 else []
         lines += _notes(session, width) + _saved(session)
-    lines += _explained(session) if verbosity >= 0 else []
+    lines += _explained(session) if verbosity >= 0 else _busy(session)
     # What a compiled kernel of a recording asks for turns nothing red.
     judged = [row for row in rows if row.exact is None] if session.options.record else rows
     reds = reds_of({test_id: Ending(one, one) for test_id, one in session.outcomes.items()}, judged)
@@ -207,7 +209,8 @@ def summary_lines(session: RooflineSession, width: int, colour: bool, status: in
         _new_settings(session),
         tell_reds=not prints_failures(session.config),
     )
-    if session.options.shadow or (verbosity < 0 and not reds):
+    explained = bool(session.refused) or compared_of(rows) > 0
+    if session.options.shadow or (verbosity < 0 and not reds and explained):
         # The lines of the watching gate have said why.
         ended = ended[-1:]
     if session.refused:
@@ -380,10 +383,10 @@ def _busy(session: RooflineSession) -> list[str]:
 
     # A drill gives its run a name by itself.
     named = session.options.save is not None and session.options.drill is None
-    under = f", under {'the same' if spoiled == len(session.rows) else 'another'} name," * named
+    under = f", under {'the same' if spoiled == len(session.rows) else 'another'} name" * named
     return [
         f"This machine was too busy for {spoiled} of {count(len(rows), 'result')}: {busy_now()}; {QUIETEN}, and run "
-        f"this again{under} once `roofline doctor` exits 0"
+        f"this again{under}; --roofline-wait=10m waits for that"
     ]
 
 

@@ -90,10 +90,10 @@ def refusal_line(
     remedies = ["mend that"] * bool(faults) + [QUIETEN] * busy
     name = "the same" if run is None or makes_way(run) else "another"
     under = f", under {name} name" * named
-    once = ", once `roofline doctor` exits 0" * busy
+    waiting = "; --roofline-wait=10m waits for that" * busy
     return (
         f"No baseline can be made of this run, after {rounds}: {'; '.join(observed)}. Expected one fit result at "
-        f"least, so pytest ended with status 1. {', '.join(remedies).capitalize()}, and run this again{under}{once}."
+        f"least, so pytest ended with status 1. {', '.join(remedies).capitalize()}, and run this again{under}{waiting}."
     )
 
 
