@@ -83,7 +83,7 @@ def test_a_policy_says_which_verdicts_fail_and_each_message_what_to_do(desk):
             )
             result.stdout.fnmatch_lines(["invalid: INVALID (*datasheet*"])
             result.stdout.fnmatch_lines(
-                ["new: NO BASELINE (*", "*record one with `roofline baseline propose`*"]
+                ["new: NO BASELINE (*", "*record it with `pytest … --roofline-record`*"]
             )
 
 

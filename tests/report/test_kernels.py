@@ -115,7 +115,7 @@ def test_the_message_of_a_red_test_says_first_what_got_worse_and_what_could_not_
     )
     assert (
         second
-        == "  Details: runs/r.jsonl; accept with `roofline baseline propose --accept-slower`."
+        == "  Details: runs/r.jsonl; accept it with `pytest … --roofline-record --roofline-accept-slower=REASON`."
     )
     unread = judged(figures=FEWER | {"registers": 255}, unread="nvdisasm gave up")
     first, second = failure_message(unread, "r").split("\n")

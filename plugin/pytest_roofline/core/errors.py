@@ -13,6 +13,9 @@ NO_TORCH = (
     "torch is not installed, and measuring needs it; expected a vendor's build or PyPI's; "
     "for PyPI's type: pip install 'pytest-roofline[torch]'"
 )
+# What to type where a baseline is missing, and where what became slower is meant; `…` are the tests.
+RECORD = "record it with `pytest … --roofline-record`"
+ACCEPT = "accept it with `pytest … --roofline-record --roofline-accept-slower=REASON`"
 
 
 class RooflineError(Exception):

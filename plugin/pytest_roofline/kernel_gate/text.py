@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ..core.errors import ACCEPT, RECORD
 from ..core.resources import Resources
 from ..core.rows import Row
 from ..core.units import format_bytes, listed, printable
@@ -79,7 +80,7 @@ def failure_message(row: Row, where: str) -> str:
     if row.verdict == Kind.NO_BASELINE:
         return (
             f"{label}: NO BASELINE ({printable(exact.reason)}), and a baseline is required\n"
-            f"  compiled: {figures_text(found)}. {details}; record one with `roofline baseline propose`."
+            f"  compiled: {figures_text(found)}. {details}; {RECORD}."
         )
     if row.verdict == Kind.INVALID:
         return f"{label}: INVALID ({printable(exact.reason)})\n  compiled: {figures_text(found)}. {details}."
@@ -88,7 +89,7 @@ def failure_message(row: Row, where: str) -> str:
     first = f"{label}: {changes_text(worse)} {row.verdict}; exact; {', '.join(exact.remarks)}"
     second = [exact.reason] if exact.reason else []
     second += [f"also {changes_text(others)}"] if others else []
-    second.append(f"{details}; accept with `roofline baseline propose --accept-slower`.")
+    second.append(f"{details}; {ACCEPT}.")
     return printable(first) + "\n  " + printable(". ".join(second))
 
 

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Sequence
 
 from ..baselines.remarks import remarks, since_lines
+from ..core.errors import ACCEPT, RECORD
 from ..core.facts import Finding
 from ..core.rows import Row
 from ..core.units import format_percent, format_tolerance, printable
@@ -81,9 +82,7 @@ def failure_message(row: Row, where: str, degraded: Sequence[str] = ()) -> str:
 def _more_memory(row: Row, judged: Verdict, details: str) -> str:
     first = f"{row.label}: {row.verdict} {row.reason}"
     second = "; ".join([f"its time: {figure(row)} {judged.kind}", *judged.subject.changed])
-    accept = "; accept with `roofline baseline propose --accept-slower`" * (
-        row.verdict == Kind.REGRESSED
-    )
+    accept = f"; {ACCEPT}" * (row.verdict == Kind.REGRESSED)
     return f"{printable(first)}\n  {printable(second)}. {details}{accept}."
 
 
@@ -93,7 +92,7 @@ def _without_difference(row: Row, details: str) -> str:
         return f"{label}: INVALID ({reason})\n  measured {figure(row)}, which must not be trusted. {details}"
     return (
         f"{label}: NO BASELINE ({reason}), and a baseline is required\n"
-        f"  measured {figure(row)}. {details}; record one with `roofline baseline propose`."
+        f"  measured {figure(row)}. {details}; {RECORD}."
     )
 
 
@@ -120,10 +119,7 @@ def _slower(row: Row, judged: Verdict, details: str) -> str:
     if judged.kind is Kind.INCONCLUSIVE:
         return f"{first}\n  {'; '.join([printable(judged.reason), *remarks(judged)])}. {details}"
     facts = [*since_lines(judged), judged.reason, *remarks(judged), _agreement(judged)]
-    return (
-        f"{first}\n  {printable('; '.join(filter(None, facts)))}.\n"
-        f"  {details}; accept with `roofline baseline propose --accept-slower`."
-    )
+    return f"{first}\n  {printable('; '.join(filter(None, facts)))}.\n  {details}; {ACCEPT}."
 
 
 def _agreement(judged: Verdict) -> str:
