@@ -65,6 +65,14 @@ def test_a_file_that_is_no_baseline_is_refused_in_one_sentence(make, tmp_path):
     assert str(error.value).endswith(
         f"that is a run: `roofline baseline propose {run} -o FILE` makes a proposal of it"
     )
+    ini = tmp_path / "pytest.ini"
+    ini.write_text("[pytest]\n")
+    with pytest.raises(BadFile) as error:
+        read_baseline(ini)
+    assert str(error.value).endswith(
+        "expected a baseline or a proposal, which end in .json: name that one, or make one with `roofline baseline "
+        "propose RUN -o FILE.json`"
+    )
     twice = of(make.measured(1.0), make.published(), make.measured(2.0))
     assert complaint(path, twice).startswith(
         "baseline FILE: entries 0 and 2 are the same (memcpy_d2d {'size_bytes': "

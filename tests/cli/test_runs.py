@@ -416,23 +416,34 @@ def test_a_drill_that_proves_nothing_says_what_was_missing(refused, make, drille
     invalid = make.verdict(one, "INVALID", reason=reason)
     nothing = "nothing was compared, so nothing could turn red; "
     ended = (
-        "pytest ended with status {} and measured nothing that could be judged; "
-        "mend what it says, or name other tests"
+        "pytest ended with status {} before anything could be judged; expected 0 or 1: mend what it says "
+        "(without -q it says more), or name other tests"
     )
+    unmeasured = (
+        "no test that measures was run; expected tests that take the fixture roofline: "
+        "name others by path or -k"
+    )
+    broken = make.outcome(one, "failed")
     cases = [
+        ((other, without), 0, f"{nothing}record a baseline first: pytest --roofline-record"),
         (
-            (other, without),
-            0,
-            f"{nothing}record a baseline first, with these arguments: pytest … --roofline-record",
+            (broken,),
+            1,
+            f"{nothing}{one.test_id} failed before it was judged; mend it, and drill again",
         ),
         ((one, other, invalid, without), 1, f"{nothing}one[64MiB] is INVALID: {reason}"),
         (None, 5, "pytest selected no test, so nothing was measured; name others by path or -k"),
-        (None, 1, ended.format(1)),
+        *((None, status, unmeasured) for status in (0, 1)),
         *((red_and_other(make), status, ended.format(status)) for status in (2, 3, 4, -9)),
     ]
     for records, drilled.status, said in cases:
         drilled.records = records
         assert refused("drill", "10%") == said
+    drilled.records, drilled.status = (other, without), 0
+    said = refused(
+        "drill", "10%", "t.py", "-k", "a b", "--roofline-against=old", "--roofline-ci=shadow"
+    )
+    assert said == f"{nothing}record a baseline first: pytest t.py -k 'a b' --roofline-record"
     drilled.command = []
     for share in ("0", "lots", "10", "nan"):
         assert f"SHARE is {share!r}" in refused("drill", share)

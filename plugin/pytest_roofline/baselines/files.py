@@ -32,6 +32,11 @@ def read_baseline(path: Path) -> Baseline:
 def _remedy(path: Path) -> str:
     if path.suffix == ".jsonl":
         return f"that is a run: `roofline baseline propose {path} -o FILE` makes a proposal of it"
+    if path.suffix != ".json":
+        return (
+            "expected a baseline or a proposal, which end in .json: name that one, or make one with "
+            "`roofline baseline propose RUN -o FILE.json`"
+        )
     return "take it back from version control, or remove it and record again (`pytest … --roofline-record`)"
 
 

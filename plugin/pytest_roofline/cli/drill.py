@@ -2,6 +2,7 @@
 
 import math
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,8 @@ from .options import command, print_json, say
 
 # The exit status of pytest that found, or was left with, nothing to run; importing it takes longer than the command.
 NO_TESTS = 5
+# Beside these no run records.
+_NOT_RECORDED = ("--roofline-against=", "--roofline-ci")
 
 
 @command(
@@ -66,16 +69,20 @@ def drill(share: str, arguments: tuple[str, ...], as_json: bool) -> int:
         raise BadInput(
             "pytest selected no test, so nothing was measured; name others by path or -k"
         )
-    if done.returncode not in (0, 1) or path is None or not path.exists():
+    if done.returncode not in (0, 1):
         raise BadInput(
-            f"pytest ended with status {done.returncode} and measured nothing that could be judged; mend what it says, "
-            "or name other tests"
+            f"pytest ended with status {done.returncode} before anything could be judged; expected 0 or 1: mend what "
+            "it says (without -q it says more), or name other tests"
         )
-    return tell_drill(read_run(path), slowdown, as_json=as_json)
+    if path is None or not path.exists():
+        raise BadInput(
+            "no test that measures was run; expected tests that take the fixture roofline: name others by path or -k"
+        )
+    return tell_drill(read_run(path), slowdown, arguments, as_json=as_json)
 
 
-def tell_drill(run: Run, slowdown: float, *, as_json: bool) -> int:
-    """Print what a drill found; returns the exit status."""
+def tell_drill(run: Run, slowdown: float, arguments: Sequence[str] = (), *, as_json: bool) -> int:
+    """Print what a drill found of a run that pytest was given these arguments for; returns the exit status."""
     # Siblings are compared with each other alone, and a drill slows them all alike.
     siblings = {
         (one.test_id, one.label) for one in run.measurements if SIBLINGS in one.samples.labels
@@ -93,14 +100,9 @@ def tell_drill(run: Run, slowdown: float, *, as_json: bool) -> int:
         or (verdict.kind is Kind.INVALID and verdict.reference is not None)
     ]
     if not compared:
-        spoiled = next((verdict for verdict in verdicts if verdict.kind is Kind.INVALID), None)
-        first = (
-            f"{spoiled.subject.label} is INVALID: {spoiled.reason}"
-            if spoiled
-            else "record a baseline first, with these arguments: pytest … --roofline-record"
-        )
+        cause = _nothing_compared(run, verdicts, arguments)
         say(
-            printable(f"roofline: nothing was compared, so nothing could turn red; {first}"),
+            printable(f"roofline: nothing was compared, so nothing could turn red; {cause}"),
             err=True,
         )
         return 2
@@ -119,6 +121,18 @@ def tell_drill(run: Run, slowdown: float, *, as_json: bool) -> int:
     else:
         _print_drill(compared, told, slowdown, red)
     return 1 if red < len(told) or any(one["missed"] for one in told) else 0
+
+
+def _nothing_compared(run: Run, verdicts: Sequence[Verdict], arguments: Sequence[str]) -> str:
+    """Return why nothing was compared, and what to do first."""
+    spoiled = next((verdict for verdict in verdicts if verdict.kind is Kind.INVALID), None)
+    if spoiled is not None:
+        return f"{spoiled.subject.label} is INVALID: {spoiled.reason}"
+    failed = next((each for each in run.outcomes if each.outcome == "failed"), None)
+    if failed is not None and not verdicts:
+        return f"{failed.test_id} failed before it was judged; mend it, and drill again"
+    words = [word for word in arguments if not word.startswith(_NOT_RECORDED)]
+    return f"record a baseline first: {shlex.join(['pytest', *words, '--roofline-record'])}"
 
 
 def _print_drill(
