@@ -286,11 +286,17 @@ class Make:
         return Difference(**(facts | changes))
 
     def verdict(self, measurement, kind="PASSED", **changes):
-        """A verdict on a measurement, whatever its time; `changed` is what differs from its baseline's environment."""
+        """A verdict on a measurement, whatever its time; `changed` is what differs from its baseline's environment.
+
+        `reason` is a fact in words of its source.
+        """
+        from pytest_roofline.core.reasons import text_reasons
         from pytest_roofline.core.verdicts import Kind, Verdict
 
         subject = replace(self.subject(measurement), changed=changes.pop("changed", ()))
-        return Verdict(Kind(kind), **({"tolerance": 0.05, "subject": subject} | changes))
+        reasons = text_reasons(changes.pop("reason", ""))
+        facts = {"tolerance": 0.05, "subject": subject, "reasons": reasons}
+        return Verdict(Kind(kind), **(facts | changes))
 
     def header(self, run_id="run-1", started=STARTED, **environment):
         return Header(

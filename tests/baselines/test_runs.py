@@ -7,6 +7,7 @@ import pytest
 
 from pytest_roofline.baselines.runs import encode_line, ends_of, read_run
 from pytest_roofline.core.errors import BadFile
+from pytest_roofline.core.reasons import Reason, ReasonCode, text_reasons
 from pytest_roofline.core.samples import Block, Calibration, Samples
 from pytest_roofline.core.verdicts import (
     Difference,
@@ -26,7 +27,10 @@ VERDICT = Verdict(
         "memcpy_d2d[64MiB]",
         changed=("driver 550.54 → 570.86",),
     ),
-    reason="may be -1.0 to +9.0 % after 3 processes",
+    reasons=(
+        Reason(ReasonCode.NEEDS_ROUNDS, {"processes": 12, "tolerance_percent": 9}),
+        *text_reasons("no baseline recorded"),
+    ),
     estimate=0.04,
     interval=(-0.01, 0.09),
     p=0.2,

@@ -264,7 +264,7 @@ def test_a_table_names_what_stands_in_it_and_a_comparison_both_times(make):
     ]
     assert text.split("\n") == [line.rstrip() for line in text.split("\n")]
     unknown = comparison_table(
-        [compared(make, Verdict(Kind.NO_BASELINE, 0.05, reason="none"), "memcpy")], 80, False
+        [compared(make, Verdict(Kind.NO_BASELINE, 0.05), "memcpy")], 80, False
     )
     assert re.sub(r" +", " ", unknown.split("\n")[-1]) == "memcpy 1.00 ms NO BASELINE"
 

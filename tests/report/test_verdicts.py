@@ -9,6 +9,7 @@ from rich.cells import cell_len
 from pytest_roofline.baselines.remarks import remarks as remarks_on
 from pytest_roofline.baselines.run_rows import rows_of_run
 from pytest_roofline.core.facts import Finding
+from pytest_roofline.core.reasons import text_reasons
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.core.verdicts import Kind
 from pytest_roofline.report.explain import detail_lines, explanation
@@ -361,7 +362,7 @@ def test_text_from_a_file_cannot_steer_the_terminal(make, tmp_path):
         known,
         reference=replace(known.reference, groups=(group,), source=HOSTILE),
         difference=replace(known.difference, process=process),
-        reason=HOSTILE,
+        reasons=text_reasons(HOSTILE),
         subject=replace(known.subject, changed=(HOSTILE,), left_out=(HOSTILE,)),
     )
     lines = [

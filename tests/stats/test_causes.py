@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_roofline.baselines.reasons import reason_text
 from pytest_roofline.baselines.runs import encode_line
+from pytest_roofline.core.reasons import text_reasons
 from pytest_roofline.core.verdicts import (
     ExactVerdict,
     Kind,
@@ -95,7 +97,7 @@ def test_what_was_held_against_a_limit_or_nothing_keeps_that(make):
     none = make.result(known=False).time_verdict
     subject = make.subject(make.measurement())
     assert none == Verdict(
-        Kind.NO_BASELINE, 0.05, subject, reason="no baseline recorded", processes=1
+        Kind.NO_BASELINE, 0.05, subject, reasons=text_reasons("no baseline recorded"), processes=1
     )
     limits = [Limit(make.published(), 1e-3)]
     missed, met = (
@@ -104,7 +106,7 @@ def test_what_was_held_against_a_limit_or_nothing_keeps_that(make):
     )
     assert (missed.estimate, missed.processes) == (pytest.approx(math.log(1.25)), 1)
     assert missed.interval[0] < missed.estimate < missed.interval[1]
-    assert missed.reason.startswith("BELOW THRESHOLD")
+    assert reason_text(missed).startswith("BELOW THRESHOLD")
     assert missed.limit == TimeLimit("published", 1e-3, "the vendor's guide")
     assert (met.kind, met.limit_s, make.result().time_verdict.limit_s) == (Kind.PASSED, 1e-3, None)
 

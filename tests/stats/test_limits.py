@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_roofline.baselines.comparing import compare
 from pytest_roofline.baselines.files import write_baseline
+from pytest_roofline.baselines.reasons import reason_text
 from pytest_roofline.core.entries import OUT_OF_MEMORY, Baseline, Entry
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.facts import Gpu
@@ -81,7 +82,7 @@ def test_each_statistic_gates_on_its_own_figure_of_a_process(make):
         timed_limit(make, 0.6, "best"),
     ]
     found, _ = verdict_on(make, entries, taken(make, *SKEWED))
-    assert (found.kind, "; mean;" in found.reason) == (Kind.REGRESSED, True)
+    assert (found.kind, "; mean;" in reason_text(found)) == (Kind.REGRESSED, True)
     assert growth(found.estimate) == pytest.approx(1.5 / 1.2 - 1)
     # Of several attempts of a process the slowest stands.
     for statistic in ("mean", "best"):
@@ -97,7 +98,7 @@ def test_a_limit_on_the_fastest_call_does_not_gate_where_a_sample_is_several_cal
         found, idle = verdict_on(
             make, [timed_limit(make, seconds, "best")], *others, replace(batched, process="q")
         )
-        assert (found.kind, found.reason, idle) == (
+        assert (found.kind, reason_text(found), idle) == (
             Kind.NO_BASELINE,
             "no baseline recorded",
             [BATCHED],
@@ -148,7 +149,7 @@ def test_what_passes_by_limits_names_the_one_that_is_most_easily_missed(make):
     found, _ = verdict_on(make, [timed_limit(make, 3.0), timed_limit(make, 2.0)], taken(make, 1.0))
     assert (found.kind, found.limit.seconds) == (Kind.PASSED, 2.0)
     assert (
-        found.reason
+        reason_text(found)
         == "not below threshold 2 s (read + write; the vendor's guide); no baseline recorded"
     )
     # The mean of 1.5 s is nearer to its limit than the fastest call of 0.5 s is to one of fewer seconds.
@@ -169,7 +170,7 @@ def test_a_limit_says_how_its_source_sums_up(make):
             make, [timed_limit(make, 0.01, statistic, source="S")], taken(make, 1.0)
         )
         told = f"BELOW THRESHOLD: threshold 0.01 s (read + writ{words} S)"
-        assert found.reason == f"{told}, 1 process (1 % apart: prior)"
+        assert reason_text(found) == f"{told}, 1 process (1 % apart: prior)"
     assert describe(make.published("reference", value=(1.0, 2.5))).startswith(
         "reference 1 to 2.5 GB/s ("
     )
@@ -219,11 +220,11 @@ def test_a_share_of_the_roofline_is_passed_missed_or_left_open(make):
             "roofline",
             Policy().tolerance,
         ), share
-    assert by_share(make, 0.6).reason == (
+    assert reason_text(by_share(make, 0.6)) == (
         "BELOW 80 % OF THE ROOFLINE (observed 60 % of 3350 GB/s; the maker's datasheet), 1 process (1 % apart: prior)"
     )
     more = "needs about 5 processes (--roofline-rounds=auto)"
-    assert more in by_share(make, 0.77).reason
+    assert more in reason_text(by_share(make, 0.77))
     assert by_share(make, 0.77, count=5).kind is Kind.REGRESSED
     # From three processes on where rounds may follow.
     kinds = [by_share(make, 0.7, count=count, looks=Looks(12)).kind for count in (1, 3)]
@@ -248,11 +249,11 @@ def test_of_several_devices_each_is_held_alone_and_the_one_that_misses_is_named(
         logs[slow] = 0.16
         found = held(make, *devices(*logs))
         assert (found.kind, found.processes) == (Kind.REGRESSED, 1)
-        assert found.reason.endswith(
+        assert reason_text(found).endswith(
             f", GPU-{slow} (1 of 4 devices miss it), 1 process (1 % apart: prior)"
         )
     found = held(make, *devices(-0.08, -0.01, -0.03))
-    assert (found.kind, " on any of 3 devices" in found.reason) == (Kind.PASSED, True)
+    assert (found.kind, " on any of 3 devices" in reason_text(found)) == (Kind.PASSED, True)
 
 
 def test_sessions_that_scatter_widely_do_not_surely_miss_a_limit(make):
@@ -277,8 +278,8 @@ def test_a_first_process_waits_for_others_unless_it_takes_half_as_long_again_or_
         assert held(make, make.group(beyond), looks=looks).kind is kind, (beyond, looks)
     waits = held(make, make.group(0.2), looks=Looks(12))
     assert waits.interval[0] > 0
-    assert "but red needs 3 processes where rounds allow them" in waits.reason
-    assert "reaches" not in waits.reason
+    assert "but red needs 3 processes where rounds allow them" in reason_text(waits)
+    assert "reaches" not in reason_text(waits)
 
 
 def test_what_lies_too_near_a_limit_for_any_number_of_processes_is_given_up(make):
@@ -286,13 +287,13 @@ def test_what_lies_too_near_a_limit_for_any_number_of_processes_is_given_up(make
         found = held(make, make.group(*[beyond] * 5), looks=Looks(12))
         assert (
             found.futile,
-            "too few this near the limit: record more and compare" in found.reason,
+            "too few this near the limit: record more and compare" in reason_text(found),
         ) == (
             futile,
             futile,
         ), beyond
     found = held(make, make.group(*[0.01] * 100), looks=Looks(100))
-    assert found.reason.endswith("(roofline compare FILE.json RUN,RUN,…)")
+    assert reason_text(found).endswith("(roofline compare FILE.json RUN,RUN,…)")
 
 
 def test_what_is_sure_for_one_look_and_not_for_a_run_of_several_says_so(make):
@@ -304,8 +305,8 @@ def test_what_is_sure_for_one_look_and_not_for_a_run_of_several_says_so(make):
     assert held(make, make.group(*beyond)).kind is Kind.REGRESSED
     waiting = held(make, make.group(*beyond), looks=Looks(12))
     assert waiting.kind is Kind.INCONCLUSIVE
-    assert (
-        "but not surely enough for a run that looks more than once, 5 processes" in waiting.reason
+    assert "but not surely enough for a run that looks more than once, 5 processes" in reason_text(
+        waiting
     )
 
 

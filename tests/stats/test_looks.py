@@ -15,8 +15,8 @@ from pytest_roofline.stats.looks import (
     Looks,
     adjusted,
     fewest_red,
-    needs_processes,
     red_at_once,
+    rounds_for,
 )
 
 PATHS = 100_000
@@ -120,16 +120,9 @@ def test_where_many_processes_are_in_another_mode_red_needs_more_than_are_in_it_
     assert pytest.approx(1 / 4000) == STRICT
 
 
-def test_words_name_a_number_of_processes_that_a_run_looks_at():
-    for processes, words in [
-        *((3, "5 processes (--roofline-rounds=auto)"), (5, "5 processes (--roofline-rounds=auto)")),
-        *(
-            (6, "12 processes (--roofline-rounds=auto)"),
-            (12, "12 processes (--roofline-rounds=auto)"),
-        ),
-        (15, "15 processes (--roofline-rounds=15)"),
-    ]:
-        assert needs_processes(processes) == f"needs about {words}", processes
+def test_rounds_to_take_are_a_number_of_processes_that_a_run_looks_at():
+    wanted = [3, 5, 6, 12, 15]
+    assert [rounds_for(processes) for processes in wanted] == [5, 5, 12, 12, 15]
 
 
 @given(p_values, st.integers(0, 60))

@@ -6,6 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from pytest_roofline.baselines.reasons import reason_text
 from pytest_roofline.core.verdicts import Kind
 from pytest_roofline.stats.paired import TimedProcess, judge_paired, order_of_blocks
 
@@ -147,7 +148,7 @@ def test_a_block_without_one_side_is_no_evidence():
         assert one.verdict.p == whole[name].verdict.p
     nothing = judged({"test": [[TimedProcess("A", 1.0), TimedProcess("A", 1.0)], []]})["test"]
     assert (nothing.verdict.kind, nothing.open, nothing.control) == (Kind.INCONCLUSIVE, True, None)
-    assert nothing.verdict.reason == "no block holds enough of both sides"
+    assert reason_text(nothing.verdict) == "no block holds enough of both sides"
     assert not judged({"test": [[TimedProcess("A", 1.0)] * 8]})["test"].open
     assert not judged({"test": []}, ended=True)["test"].open
 
@@ -167,7 +168,7 @@ def test_two_modes_make_no_side_slower_where_they_part_by_chance(moody, fewest, 
     assert found.kind in (Kind.INCONCLUSIVE, Kind.PASSED)
     assert found.fewest == fewest
     if fewest == 8 and slow == "B":
-        assert found.reason.startswith(
+        assert reason_text(found).startswith(
             "looks +6.0 % slower, and red needs 8 processes a side; may be "
         )
 
@@ -178,7 +179,7 @@ def test_a_spoiled_process_among_eight_a_side_is_why_nothing_is_red():
     block.remove(next(one for one in block if one.arm == "A"))
     found = judged(tests, most=8)["test_0"].verdict
     assert (found.kind, found.processes) == (Kind.INCONCLUSIVE, 8)
-    assert ", and red needs 8 processes a side, all of them sound; may be " in found.reason
+    assert ", and red needs 8 processes a side, all of them sound; may be " in reason_text(found)
 
 
 def test_four_a_side_turn_red_where_25_tests_spread_alike():
@@ -205,8 +206,8 @@ def test_what_is_still_open_at_the_end_says_what_would_decide():
     noisy = judged(suite(30, 4, spread=0.06))["test_0"]
     assert noisy.verdict.kind is Kind.INCONCLUSIVE
     assert not noisy.open
-    assert noisy.verdict.reason.startswith("may be -")
-    assert "after 8 processes a side; needs about " in noisy.verdict.reason
+    assert reason_text(noisy.verdict).startswith("may be -")
+    assert "after 8 processes a side; needs about " in reason_text(noisy.verdict)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pytest_roofline.baselines.reasons import reason_text
 from pytest_roofline.core.units import format_percent
 from pytest_roofline.core.verdicts import Group, Kind, Reference
 from pytest_roofline.stats.looks import Looks
@@ -142,7 +143,7 @@ def test_while_all_together_are_red_each_test_is_shifted_and_shows_its_whole_cha
     left = format_percent(
         growth(judge([sides["t0"].new], _held(sides)[1]["t0"], Policy(prior=PRIOR)).estimate)
     )
-    assert shown["t0"].reason == (
+    assert reason_text(shown["t0"]) == (
         f"all 20 tests moved together by {together}; what is left of this test is {left}"
     )
 
@@ -157,7 +158,9 @@ def test_a_test_that_is_slower_than_the_shared_change_stays_red_and_shows_the_wh
     assert [verdict.kind for verdict in shown.values()].count(Kind.REGRESSED) == 1
     assert shown["t0"].kind is Kind.REGRESSED
     assert growth(shown["t0"].estimate) == pytest.approx(growth(alone["t0"].estimate), abs=0.03)
-    assert shown["t0"].reason.startswith("all 20 tests moved together by +9.4 %; what is left of")
+    assert reason_text(shown["t0"]).startswith(
+        "all 20 tests moved together by +9.4 %; what is left of"
+    )
 
 
 def test_while_all_together_are_not_red_a_verdict_is_shown_as_it_is():

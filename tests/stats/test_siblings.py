@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+from pytest_roofline.baselines.reasons import reason_text
 from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.keys import Key
+from pytest_roofline.core.reasons import text_reasons
 from pytest_roofline.core.records import Measurement
 from pytest_roofline.core.samples import SIBLINGS, Samples
 from pytest_roofline.core.verdicts import Kind, Verdict
@@ -59,7 +61,7 @@ def test_who_is_slow_is_named_and_neither_all_nor_camps_nor_less_than_six_percen
 
 def test_the_message_names_the_card_its_rates_and_what_to_do():
     (first, *_) = judge_siblings(siblings(1.102e-3, *[1e-3] * 7))
-    assert first.reason == (
+    assert reason_text(first) == (
         "cuda:0 (GPU-0) is 10.2 % slower than its 7 siblings (1815 GB/s against 2000 GB/s, which lie 1.1 % apart); ask "
         "`roofline doctor` for its errors, clocks and link, then swap it with a sibling: if the slowness moves with "
         "it, replace it, else look at its slot, cooling and power"
@@ -69,11 +71,11 @@ def test_the_message_names_the_card_its_rates_and_what_to_do():
 def test_what_more_processes_would_not_tell_is_left_open_at_once_and_the_rest_until_then():
     (first, *_) = judge_siblings(siblings(1.1e-3, *[1e-3] * 7, metric=GEMM))
     assert (first.kind, first.futile) == (Kind.INCONCLUSIVE, True)
-    assert "too far apart to be sure of more than 6 %" in first.reason
+    assert "too far apart to be sure of more than 6 %" in reason_text(first)
     spread = (1.0, 1.02, 0.98, 1.01, 0.99, 1.0, 1.03)
     (first, *_) = judge_siblings(siblings(1.085e-3, *(1e-3 * value for value in spread)))
     assert (first.kind, first.futile) == (Kind.INCONCLUSIVE, False)
-    assert "--roofline-rounds=auto" in first.reason
+    assert "--roofline-rounds=auto" in reason_text(first)
 
 
 def test_one_that_cannot_be_trusted_says_so_and_where_too_few_can_nothing_is_decided():
@@ -86,7 +88,9 @@ def test_one_that_cannot_be_trusted_says_so_and_where_too_few_can_nothing_is_dec
     ones[2] = Sibling(ones[2].standing, (), invalid="wrong data")
     (first, *_) = judge_siblings(ones)
     assert first.kind is Kind.INCONCLUSIVE
-    assert "2 of the 3 siblings of cuda:0 (GPU-0) gave numbers that can be trusted" in first.reason
+    assert "2 of the 3 siblings of cuda:0 (GPU-0) gave numbers that can be trusted" in reason_text(
+        first
+    )
 
 
 def test_busy_siblings_take_every_verdict_on_a_shared_link_back():
@@ -96,12 +100,13 @@ def test_busy_siblings_take_every_verdict_on_a_shared_link_back():
         assert (found.kind, may_be_red(found), found.futile) == (Kind.INCONCLUSIVE, False, True), (
             kind
         )
-        assert found.reason.startswith("GPU 3 (GPU-3) was 87 % busy: the host's link is shared"), (
-            kind
-        )
+        assert reason_text(found).startswith(
+            "GPU 3 (GPU-3) was 87 % busy: the host's link is shared"
+        ), kind
     for kind in [Kind.INVALID, Kind.NO_BASELINE]:
         busy = standing(0, LINK, siblings_busy="GPU 3 (GPU-3) was 87 % busy")
-        assert unless_busy(Verdict(kind, 0.05, reason="why"), [busy]).reason == "why", kind
+        verdict = Verdict(kind, 0.05, reasons=text_reasons("why"))
+        assert unless_busy(verdict, [busy]) == verdict, kind
 
 
 def links(count, sick):

@@ -12,10 +12,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.weightstats import ttost_ind
 
+from pytest_roofline.baselines.reasons import behind_text, reason_text
 from pytest_roofline.core.verdicts import Group, Kind, TimeLimit
 from pytest_roofline.stats.limits import Limit
 from pytest_roofline.stats.looks import FALSE_RED, Looks
-from pytest_roofline.stats.outlook import WORTH_REPORTING, Policy, behind_text
+from pytest_roofline.stats.outlook import WORTH_REPORTING, Policy
 from pytest_roofline.stats.spread import PRIOR_FREEDOM, one_sitting, priors
 from pytest_roofline.stats.stats import growth
 from pytest_roofline.stats.verdicts import (
@@ -157,11 +158,11 @@ def test_every_verdict_tells_what_it_rests_on_what_would_decide_it_and_is_not_re
     if found.kind is Kind.INCONCLUSIVE:
         too_few = TOO_FEW if found.processes < found.fewest else WOULD_DECIDE
         expected = (HOT if found.hot else too_few) if found.looks_slow else WOULD_DECIDE
-        assert expected.fullmatch(found.reason)
-        assert (asked(found.reason) or math.inf) > found.processes
+        assert expected.fullmatch(reason_text(found))
+        assert (asked(reason_text(found)) or math.inf) > found.processes
         assert found.futile or found.processes < policy.looks.most
     else:
-        assert (found.reason, found.futile) == ("", False)
+        assert (reason_text(found), found.futile) == ("", False)
     # However certain: with the same spreads, shifted until the centre lies within the tolerance.
     shift = math.log1p(policy.tolerance) - found.estimate - below - 1e-9
     within = by_logs(make, [[value + shift for value in side] for side in new], old, policy, device)
@@ -223,7 +224,7 @@ def test_the_processes_that_a_reason_asks_for_decide_where_the_centre_stays(make
         found = judge(
             make.groups(1, count, process=spread, centre=centre), reference, Policy(looks=AUTO)
         )
-        more = asked(found.reason)
+        more = asked(reason_text(found))
         if more is not None:
             again = make.groups(1, math.ceil(1.5 * more), process=spread, centre=centre)
             decided = judge(again, reference, Policy(looks=Looks(len(again[0].medians_s))))
@@ -236,10 +237,13 @@ def test_a_reason_names_the_tolerance_that_unchanged_code_would_pass_and_none_to
     reference = make.reference(*make.groups(1, 5, process=0.06))
     found = judge(make.groups(1, 3, process=0.06), reference, Policy())
     assert found.kind is Kind.INCONCLUSIVE
-    tolerance = int(re.search(r"--roofline-tolerance=(\d+)%", found.reason)[1]) / 100
+    tolerance = int(re.search(r"--roofline-tolerance=(\d+)%", reason_text(found))[1]) / 100
     assert judge(make.groups(1, 3, process=0.06), reference, Policy(tolerance)).kind is Kind.PASSED
     slower = verdict(make, 8, reference=reference)
-    assert (slower.kind, "--roofline-tolerance" in slower.reason) == (Kind.INCONCLUSIVE, False)
+    assert (slower.kind, "--roofline-tolerance" in reason_text(slower)) == (
+        Kind.INCONCLUSIVE,
+        False,
+    )
 
 
 def test_one_process_is_never_red_and_says_how_many_are_by_what_is_known(make):
@@ -253,7 +257,7 @@ def test_one_process_is_never_red_and_says_how_many_are_by_what_is_known(make):
             shape,
             percent,
         )
-        needed, known = map(int, TOO_FEW.fullmatch(found.reason).group("needed", "known"))
+        needed, known = map(int, TOO_FEW.fullmatch(reason_text(found)).group("needed", "known"))
         assert known == shape[0] * shape[1]
         assert needed == {1: 11, 3: 9, 5: 5, 14: 3, 15: 3}[known]
         for count in (needed, 12) if percent > 6 else ():
@@ -308,7 +312,7 @@ def test_rounds_that_are_slower_than_their_first_process_are_not_red_by_first_pr
             not hot,
             hot,
         )
-        assert bool(HOT.fullmatch(found.reason)) == hot
+        assert bool(HOT.fullmatch(reason_text(found))) == hot
         assert judge(new, with_rounds, Policy(looks=AUTO)).hot == 0
 
 
@@ -326,7 +330,7 @@ def test_a_mode_that_the_baseline_may_have_or_has_shown_is_no_ground_for_red(mak
         new = [make.group(*(0.12 + 0.001 * index for index in range(count)))]
         found = judge(new, seen, Policy(looks=Looks(count)))
         assert (found.kind is Kind.REGRESSED) == red, count
-        assert red or "red needs 5 processes against a baseline of 15; may be" in found.reason
+        assert red or "red needs 5 processes against a baseline of 15; may be" in reason_text(found)
     beyond = judge([make.group(0.15, 0.151, 0.149)], seen, Policy(looks=Looks(3)))
     assert beyond.kind is Kind.REGRESSED
 
@@ -340,14 +344,14 @@ def test_three_nights_are_red_where_they_lie_beyond_every_night_of_the_baseline(
     seen = make.reference(*nights[1:], make.group(0.15, started="2026-01-15"))
     again = judge(slow, seen, Policy())
     assert (again.kind, may_be_red(again)) == (Kind.INCONCLUSIVE, False)
-    assert "red needs 5 processes against a baseline of 14" in again.reason
+    assert "red needs 5 processes against a baseline of 14" in reason_text(again)
     five = make.groups(5, 1, process=0.005, centre=math.log(1.15))
     assert judge(five, seen, Policy()).kind is Kind.REGRESSED
     # Few nights on the other side tell less, and the words say how many would do.
     for count, needed in [(3, 9), (4, 8), (5, 5), (8, 4), (9, 3)]:
         few = judge(slow, make.reference(*make.groups(count, 1, process=0.001)), Policy())
         assert (few.kind is Kind.REGRESSED) == (needed <= 3), count
-        assert needed <= 3 or f"red needs {needed} processes against a" in few.reason
+        assert needed <= 3 or f"red needs {needed} processes against a" in reason_text(few)
 
 
 def test_a_quiet_sitting_makes_nothing_red_on_days_of_three_times_the_spread(make):
@@ -427,7 +431,7 @@ def test_another_device_than_the_baselines_must_be_slower_by_more(make):
     """Devices of one product lie about 4 % apart, and the run knows only one of them."""
     same, other = (verdict(make, 8, device=device) for device in ("GPU-1", "GPU-2"))
     assert (same.kind, other.kind) == (Kind.REGRESSED, Kind.INCONCLUSIVE)
-    assert other.reason.endswith(
+    assert reason_text(other).endswith(
         "the baseline has other devices only (4.0% apart): record this one"
     )
     assert verdict(make, 50, device="GPU-2").kind is Kind.REGRESSED
@@ -456,10 +460,18 @@ def test_invalid_hides_every_other_finding_and_no_baseline_keeps_its_reason(make
         found = judge(
             of(percent), reference, Policy(), invalid="wrong data", limits=limits, why_none="none"
         )
-        assert (found.kind, found.reason, found.estimate) == (Kind.INVALID, "wrong data", None)
+        assert (found.kind, reason_text(found), found.estimate) == (
+            Kind.INVALID,
+            "wrong data",
+            None,
+        )
     assert judge([], None, Policy(), invalid="all blocks were spoiled").kind is Kind.INVALID
     none = judge(of(900), None, Policy(), why_none="no baseline recorded")
-    assert (none.kind, none.reason, none.processes) == (Kind.NO_BASELINE, "no baseline recorded", 1)
+    assert (none.kind, reason_text(none), none.processes) == (
+        Kind.NO_BASELINE,
+        "no baseline recorded",
+        1,
+    )
     # What is open wants more processes; the others stand in the order in which one hides another.
     decided = {kind.value: replace(none, kind=kind).decided for kind in Kind}
     assert decided == {
@@ -485,8 +497,8 @@ def test_a_time_surely_beyond_a_limit_is_red_whatever_else_is_known(make):
         assert (found.kind, found.limit, found.processes) == (
             *(Kind.REGRESSED, TimeLimit("published", 1.0, "NVIDIA docs"), 1),
         )
-        assert found.reason.startswith("BELOW THRESHOLD: threshold 235 GB/s (read + write")
-        assert "NVIDIA docs" in found.reason
+        assert reason_text(found).startswith("BELOW THRESHOLD: threshold 235 GB/s (read + write")
+        assert "NVIDIA docs" in reason_text(found)
         assert (growth(found.estimate), found.interval[0] > 0) == (pytest.approx(0.07), True)
     easy, hard = make.published(source="easy"), make.published(source="hard")
     limits = [Limit(easy, 2.0), Limit(hard, 0.5)]
@@ -517,7 +529,7 @@ def test_an_interval_that_reaches_the_limit_breaches_nothing_and_is_open(make):
     found = judge(of(2), None, Policy(), limits=limits)
     assert (found.kind, found.decided) == (Kind.INCONCLUSIVE, False)
     assert found.interval[0] < 0 < found.interval[1]
-    assert found.reason.endswith("; needs about 12 processes (--roofline-rounds=auto)")
+    assert reason_text(found).endswith("; needs about 12 processes (--roofline-rounds=auto)")
     assert judge(of(*[2] * 12), None, Policy(looks=AUTO), limits=limits).kind is Kind.REGRESSED
     assert judge(of(4, 4.1, 3.9, 4, 4), None, Policy(), limits=limits).kind is Kind.REGRESSED
     # From three processes on where rounds may follow.
@@ -556,9 +568,9 @@ def wavering(make, percent=6.0):
 def test_many_other_slow_tests_turn_red_what_alone_is_open_and_no_more(make):
     slow = {str(number): verdict(make, 30) for number in range(20)}
     alone = settle({"open": wavering(make)}, 25)["open"]
-    assert (alone.kind, alone.reason != "") == (Kind.INCONCLUSIVE, True)
+    assert (alone.kind, reason_text(alone) != "") == (Kind.INCONCLUSIVE, True)
     once = settle({"open": wavering(make)} | slow, 25)
-    assert (once["open"].kind, once["open"].reason) == (Kind.REGRESSED, "")
+    assert (once["open"].kind, reason_text(once["open"])) == (Kind.REGRESSED, "")
     assert settle(once, 25) == once
     # Tests that were planned but not measured count as unchanged.
     many = settle({"open": wavering(make)} | slow, 1000)["open"]
@@ -593,7 +605,7 @@ def test_settling_turns_nothing_but_what_may_be_red_and_only_into_red(
             assert may_be_red(before)
             assert after.kind is Kind.REGRESSED
             assert after.p_adjusted <= FALSE_RED
-        assert replace(after, kind=before.kind, reason=before.reason, p_adjusted=None) == before
+        assert replace(after, kind=before.kind, reasons=before.reasons, p_adjusted=None) == before
 
 
 def test_what_changed_beside_the_code_is_named_and_an_interval_reads_in_percent(make):

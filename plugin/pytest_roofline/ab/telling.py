@@ -12,10 +12,11 @@ from rich.text import Text
 from ..baselines.pairs import Twins, Way
 from ..baselines.rows import compared_row
 from ..baselines.run_rows import short_name
+from ..core.reasons import Reason, ReasonCode
 from ..core.records import Measurement
 from ..core.rows import FAILED, Row, plain, worst_first
 from ..core.statuses import WORSE, Status, is_green, status_of
-from ..core.units import count, format_percent, format_seconds, listed, printable
+from ..core.units import format_percent, format_seconds, listed, printable
 from ..core.verdicts import Group, Kind, Reference, Subject
 from ..report.messages import closing_lines
 from ..report.summary import code, line
@@ -138,33 +139,34 @@ def _row(results: SidesResults, twin: str, found: Paired) -> Row:
     """A test of both sides; one that fails on B alone is FAILED, whatever its times were."""
     before, after = ([one for _, one in results.taken_of(twin, arm)] for arm in ("A", "B"))
     tests = {side: results.surveys[side].tests[twin] for side in SIDES}
-    kind, label, reasons = found.verdict.kind, tests["B"].label, [found.verdict.reason]
+    kind, label, reasons = found.verdict.kind, tests["B"].label, found.verdict.reasons
     if before and after:
         # Of two values of a parameter the name without either.
         label = Twins(Way("A", before), Way("B", after)).label + (
             f".{tests['B'].key.name}" * bool(tests["B"].key.name)
         )
         modes = [{one.samples.achieved for one in side} for side in (before, after)]
-        reasons += (
-            [f"A {modes_text(modes[0])}, B {modes_text(modes[1])}"] if modes[0] != modes[1] else []
-        )
+        if modes[0] != modes[1]:
+            texts = {"A": modes_text(modes[0]), "B": modes_text(modes[1])}
+            reasons = *reasons, Reason(ReasonCode.SIDES_TIMED, texts=texts)
         if results.parameters["A"] is None and after[-1].work != before[-1].work:
-            kind, reasons = Kind.INVALID, ["A and B did different work, whose times say nothing"]
+            kind, reasons = Kind.INVALID, (Reason(ReasonCode.OTHER_WORK),)
     else:
         spoiled, taken, why_not = results.unsound(twin)
-        reasons = [
-            f"{spoiled} of {count(taken, 'process', 'es')}: {why_not}"
-            if spoiled
-            else "no process timed it"
-        ]
-        kind = Kind.INVALID
+        numbers: dict[str, int | float] = {"spoiled": spoiled, "processes": taken}
+        unsound = Reason(ReasonCode.UNSOUND, numbers, {"text": why_not})
+        kind, reasons = Kind.INVALID, (unsound if spoiled else Reason(ReasonCode.UNTIMED),)
     why = {side: text for side in SIDES if (text := results.trouble(side).get(tests[side].test_id))}
     if why:
-        kind, reasons = Kind.INVALID, [f"{side}: {text}" for side, text in why.items()]
+        kind = Kind.INVALID
+        reasons = tuple(
+            Reason(ReasonCode.SIDE_ENDED, texts={"side": side, "text": text})
+            for side, text in why.items()
+        )
     verdict = replace(
         found.verdict,
         kind=kind,
-        reason="; ".join(filter(None, reasons)),
+        reasons=reasons,
         subject=Subject(
             tests["B"].test_id, label, tests["B"].key.name, changed=tuple(_changed(results))
         ),

@@ -1,6 +1,5 @@
 """The offline comparison of two files, by the same verdicts as a live run."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,6 +9,7 @@ from ..core.entries import Entry
 from ..core.errors import BadInput, OtherHardware
 from ..core.facts import Gpu
 from ..core.keys import Key
+from ..core.reasons import ReasonCode, text_reasons
 from ..core.records import Measurement
 from ..core.rows import Row, badness
 from ..core.samples import CANARY, SIBLINGS
@@ -179,11 +179,18 @@ def _verdicts(
     return {identity: _of_logs(one) if logs else one for identity, one in settled.items()}, shared
 
 
+_LOGS = {
+    ReasonCode.RED_NEEDS_ROUNDS: ReasonCode.RED_NEEDS_LOGS,
+    ReasonCode.NEEDS_ROUNDS: ReasonCode.NEEDS_LOGS,
+}
+
+
 def _of_logs(verdict: Verdict) -> Verdict:
     """The verdict on logs of another tool, of which nobody can run further rounds here."""
-    reason = verdict.reason.replace("--roofline-rounds=auto decides", "more logs decide")
-    reason = re.sub(r"(about \d+) processes \(--roofline-rounds=\w+\)", r"\1 logs", reason)
-    return replace(verdict, reason=reason)
+    reasons = [
+        replace(reason, code=_LOGS.get(reason.code, reason.code)) for reason in verdict.reasons
+    ]
+    return replace(verdict, reasons=tuple(reasons))
 
 
 def _only_before(before: Comparator, after: Comparator, keys: Sequence[Key]) -> list[str]:
@@ -288,7 +295,7 @@ def _unfit_rows(
         reference, _ = find_reference(before, key, measurement.work)
         limit = tolerance or default_tolerance(key)
         subject = Subject(measurement.test_id, measurement.label, key.name)
-        verdict = Verdict(Kind.INVALID, limit, subject, reason=why, reference=reference)
+        verdict = Verdict(Kind.INVALID, limit, subject, text_reasons(why), reference=reference)
         rows[key.identity] = compared_row(key, measurement.work, verdict, measurement.median_s)
     return list(rows.values())
 

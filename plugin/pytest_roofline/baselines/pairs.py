@@ -210,23 +210,36 @@ def _verdict(one: Twins, parameter: str, asked: float | None, lent: Prior) -> Ve
     tolerance = own or asked or default_tolerance(one.other.taken[0].key)
     new_s, base_s = one.pairs_s
     if not new_s:
-        unsound = [side for side in sides if not side.sound]
-        reason = "; ".join(
-            f"{' and '.join(side.value for side in alike)}: {why}"
-            for why, alike in grouped(unsound, lambda side: side.unfit[-1]).items()
-        )
-        return Verdict(Kind.INVALID, tolerance, subject, reason=reason or "no process timed both")
+        return Verdict(Kind.INVALID, tolerance, subject)
     if len(new_s) == 1:
         alone = math.log(new_s[0] / base_s[0])
-        return Verdict(
-            Kind.INCONCLUSIVE, tolerance, subject, reason=_too_few(1), estimate=alone, processes=1
-        )
+        return Verdict(Kind.INCONCLUSIVE, tolerance, subject, estimate=alone, processes=1)
     verdict = judge_once(
         paired_difference(new_s, base_s, lent), tolerance, subject, processes=len(new_s)
     )
     if len(new_s) >= FEWEST_PAIRS:
         return verdict
-    return replace(verdict, kind=Kind.INCONCLUSIVE, reason=_too_few(len(new_s)), p_spent=None)
+    return replace(verdict, kind=Kind.INCONCLUSIVE, p_spent=None)
+
+
+def _reason(one: Twins, verdict: Verdict, tests: int) -> str:
+    """Return why a verdict is what it is, and how the two were timed where that differs."""
+    if verdict.kind is Kind.INVALID:
+        return _unsound(one)
+    texts = [_modes(one)]
+    if verdict.kind is Kind.INCONCLUSIVE:
+        few = verdict.processes < FEWEST_PAIRS
+        texts.insert(0, _too_few(verdict.processes) if few else _open(verdict, tests))
+    return "; ".join(filter(None, texts))
+
+
+def _unsound(one: Twins) -> str:
+    unsound = [side for side in (one.other, one.base) if not side.sound]
+    texts = [
+        f"{' and '.join(side.value for side in alike)}: {why}"
+        for why, alike in grouped(unsound, lambda side: side.unfit[-1]).items()
+    ]
+    return "; ".join(texts) or "no process timed both"
 
 
 def _too_few(pairs: int) -> str:
@@ -260,14 +273,12 @@ def _modes(one: Twins) -> str:
 def _row(one: Twins, parameter: str, verdict: Verdict, tests: int) -> Row:
     """A test as every door shows it: the base's time stands for a baseline's."""
     key, (new_s, base_s) = one.other.taken[0].key, one.pairs_s
-    is_open = verdict.kind is Kind.INCONCLUSIVE and verdict.processes >= FEWEST_PAIRS
-    told = [_open(verdict, tests) if is_open else verdict.reason, _modes(one) if new_s else ""]
-    verdict = replace(verdict, reason="; ".join(filter(None, told)))
     name = verdict.subject.name
     before_s = geometric_mean(base_s) if base_s else None
     return replace(
         compared_row(key, None, verdict, geometric_mean(new_s) if new_s else None),
         name=name,
+        reason=_reason(one, verdict, tests),
         parameters={
             called: value for called, value in key.parameters.items() if called != parameter
         },

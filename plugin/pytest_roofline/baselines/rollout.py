@@ -249,8 +249,9 @@ def _rows(
         is_open = verdict.kind is Kind.INCONCLUSIVE
         reason = _reason(verdict, changes[identity], len(changes)) if is_open else ""
         # Its times stand for no side: a row leaves them out.
-        verdict = replace(verdict, reason=reason, difference=None)
-        rows.append(replace(compared_row(side.keys[identity], None, verdict, None), unit=None))
+        verdict = replace(verdict, difference=None)
+        row = compared_row(side.keys[identity], None, verdict, None)
+        rows.append(replace(row, unit=None, reason=reason))
     return sorted(rows, key=lambda row: badness(row.verdict, row.change))
 
 

@@ -15,6 +15,7 @@ from ..core.verdicts import ExactVerdict, Idle, Kind, OddSession, Verdict
 from ..core.work import Work, rate_unit
 from ..stats.key_results import KeyResults
 from ..stats.stats import CONFIDENCE, growth
+from .reasons import reason_text
 
 
 def timed_row(
@@ -150,13 +151,14 @@ def _judged_row(row: Row, verdict: Verdict) -> Row:
     """Return a row with what a verdict says of its time."""
     peak, interval = verdict.peak, verdict.interval
     by_peak = peak is not None and verdict.overall is not verdict.kind
-    reference_s = _reference_s(verdict)
+    reference_s, reason = _reference_s(verdict), reason_text(verdict)
     change = growth(verdict.estimate) if verdict.estimate is not None else None
     return replace(
         row,
         time_verdict=verdict,
         verdict=verdict.overall.value,
-        reason=peak.reason if peak is not None and by_peak else verdict.reason,
+        time_reason=reason,
+        reason=peak.reason if peak is not None and by_peak else reason,
         baseline_value=reference_s,
         baseline_time_s=reference_s,
         baseline_rate=row.rate_of(reference_s),

@@ -18,6 +18,7 @@ from ..core.samples import OVERSUBSCRIBED, PROFILED
 from ..core.statuses import GREEN
 from ..core.verdicts import ExactVerdict, Kind, Verdict
 from ..stats.key_results import KeyResults
+from .reasons import reason_text
 from .remarks import remarks, since_lines
 from .rows import compiled_row, exact_row, memory_row, timed_row
 from .run_files import run_names
@@ -69,10 +70,10 @@ def said(
 ) -> tuple[str, str]:
     """The word for a result of a test, and why."""
     if ending.by_itself:
-        return FAILED, judged.reason if judged is not None else reason_of(ending.outcome)
+        return FAILED, _reason(judged) if judged is not None else reason_of(ending.outcome)
     if isinstance(judged, Verdict):
         by_peak = judged.peak is not None and judged.overall is not judged.kind
-        reason = judged.peak.reason if judged.peak is not None and by_peak else judged.reason
+        reason = judged.peak.reason if judged.peak is not None and by_peak else _reason(judged)
         return judged.overall.value, reason
     if judged is not None:
         return judged.verdict, judged.reason
@@ -90,6 +91,10 @@ def said(
         return INTERRUPTED, "the run was cut before its verdicts were written"
     # As of another tool.
     return Kind.NO_BASELINE.value, ""
+
+
+def _reason(judged: Verdict | ExactVerdict) -> str:
+    return reason_text(judged) if isinstance(judged, Verdict) else judged.reason
 
 
 def said_of_memory(ending: Ending, recorded: bool) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from ..baselines.reasons import reason_text
 from ..baselines.runs import Run, read_run
 from ..core.errors import BadInput
 from ..core.samples import SIBLINGS
@@ -127,7 +128,7 @@ def _nothing_compared(run: Run, verdicts: Sequence[Verdict], arguments: Sequence
     """Return why nothing was compared, and what to do first."""
     spoiled = next((verdict for verdict in verdicts if verdict.kind is Kind.INVALID), None)
     if spoiled is not None:
-        return f"{spoiled.subject.label} is INVALID: {spoiled.reason}"
+        return f"{spoiled.subject.label} is INVALID: {reason_text(spoiled)}"
     failed = next((each for each in run.outcomes if each.outcome == "failed"), None)
     if failed is not None and not verdicts:
         return f"{failed.test_id} failed before it was judged; mend it, and drill again"
@@ -205,7 +206,7 @@ def _missed(verdict: Verdict, slowdown: float, tests: int) -> str:
 
 def _not_red(verdict: Verdict, slowdown: float) -> str:
     if verdict.estimate is None:
-        return f"{verdict.subject.label} {verdict.kind}: {verdict.reason}"
+        return f"{verdict.subject.label} {verdict.kind}: {reason_text(verdict)}"
     from ..stats.stats import growth
 
     text = (
@@ -219,4 +220,4 @@ def _not_red(verdict: Verdict, slowdown: float) -> str:
             f"{text}: this run detects slowdowns from {format_tolerance(round(verdict.reach, 3))} only; "
             "use --roofline-rounds=auto, or record more sessions"
         )
-    return f"{text}: {verdict.reason}" if verdict.reason else text
+    return ": ".join(filter(None, (text, reason_text(verdict))))

@@ -208,9 +208,9 @@ def _print_comparison(compared: "Comparison", old: Sequence[Path], new: Sequence
     if rows or not (kernels or compared.lost):
         say(comparison_table(rows, width(), terminal))
     lines = [
-        printable(f"{row.time_verdict.kind} {row.label}: {row.time_verdict.reason}")
+        printable(f"{row.time_verdict.kind} {row.label}: {row.time_reason}")
         for row in rows
-        if row.time_verdict is not None and row.time_verdict.reason
+        if row.time_verdict is not None and row.time_reason
     ]
     lines = cut(lines, MOST_TOLD, "that are open or INVALID; --json has all")
     lines += peak_lines(rows, at_most=len(rows)) + idle_lines(rows)

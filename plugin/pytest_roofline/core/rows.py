@@ -121,6 +121,7 @@ class Row(Columns):
         measurement: the one that stands for all processes.
         measurements: of every process, also those that do not count, in the order taken.
         time_verdict: what was said of their times; None where the test failed for itself.
+        time_reason: why, as a sentence; `reason` is another where the memory is worse or the test failed for itself.
         ended: how the test ended; None where the run was cut before, or is not at its end.
         baseline_figures: what it was compared with, where a comparison of two sides made it.
         published: figures from elsewhere beside it, which never gate.
@@ -133,6 +134,7 @@ class Row(Columns):
     measurement: Measurement | None = None
     measurements: tuple[Measurement, ...] = ()
     time_verdict: Verdict | None = None
+    time_reason: str = ""
     ended: Outcome | None = None
     resources: Resources | None = None
     exact: ExactVerdict | None = None
@@ -182,7 +184,7 @@ class Row(Columns):
         judged = self.time_verdict
         if judged is not None and self.by_peak:
             # The memory, which the word is of then, speaks for itself behind it.
-            yield replace(self, verdict=judged.kind.value, reason=judged.reason)
+            yield replace(self, verdict=judged.kind.value, reason=self.time_reason)
         else:
             yield self
         if self.peak is not None or (

@@ -20,6 +20,7 @@ from .amounts import (
 from .entries import Entry
 from .errors import BadInput, shown
 from .keys import Scalar
+from .reasons import Reason, first_missing
 from .units import format_day, moment
 
 
@@ -330,6 +331,7 @@ class Verdict:
     """The answer, with everything needed to explain it. Differences are of time, in logs; positive is slower.
 
     Args:
+        reasons: why it is this word, and what would decide it; `baselines.reasons` makes the sentence.
         p: of "no more than the smallest effect worth reporting slower"; `p_spent` is paid for the looks of the run,
             and `p_adjusted` also for its other tests (None until `settle`).
         mde: the minimum detectable effect, as a share of time: found 80 times in 100 at the 1 % level with the
@@ -347,13 +349,13 @@ class Verdict:
         peak: the verdict on the memory, beside this one on the time; None where no peak was taken or known.
 
     Raises:
-        BadInput: an interval that cannot be, or a difference without an estimate.
+        BadInput: an interval that cannot be, a difference without an estimate, or a reason without its numbers.
     """
 
     kind: Kind
     tolerance: FromZero
     subject: Subject = UNNAMED
-    reason: str = ""
+    reasons: tuple[Reason, ...] = ()
     estimate: float | None = None
     interval: tuple[float, float] | None = None
     p: Chance | None = None
@@ -380,6 +382,8 @@ class Verdict:
             raise BadInput(f"there is {word} and no estimate; expected both, or neither")
         if self.interval is not None and not self.interval[0] <= self.interval[1]:
             raise BadInput(f"interval is {self.interval}; expected the smaller end first")
+        if missing := first_missing(self.reasons, self):
+            raise BadInput(f"{missing}; expected the verdict to hold it")
 
     @property
     def bad_peak(self) -> ExactVerdict | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from statistics import median
 
+from ..baselines.reasons import reason_text
 from ..baselines.remarks import remarks, since_lines
 from ..baselines.runs import Run
 from ..core.memory import MemoryUse
@@ -123,8 +124,9 @@ def _reference(verdict: Verdict) -> list[str]:
 
 def _reasoning(verdict: Verdict) -> list[str]:
     """The steps of the rule, each with its figures."""
+    reason = reason_text(verdict)
     if verdict.estimate is None or verdict.difference is None or verdict.interval is None:
-        word = printable(f"{verdict.kind}: {verdict.reason or 'nothing to compare with'}")
+        word = printable(f"{verdict.kind}: {reason or 'nothing to compare with'}")
         if verdict.interval is None:
             return [word]
         side = "beyond the limit" if verdict.limit is not None else "against the others"
@@ -142,7 +144,7 @@ def _reasoning(verdict: Verdict) -> list[str]:
         f"is it surely more than the smallest effect worth reporting, {format_tolerance(round(worth, 6))}? "
         f"{_surely(verdict)}",
         *(f"note: {line}" for line in (*since_lines(verdict), *remarks(verdict))),
-        f"{verdict.kind}" + (f": {verdict.reason}" if verdict.reason else ""),
+        f"{verdict.kind}" + (f": {reason}" if reason else ""),
     ]
     return [printable(line) for line in lines]
 

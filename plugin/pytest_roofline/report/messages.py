@@ -78,7 +78,7 @@ def _error(error: float | None, text: Callable[[float], str]) -> str:
 def reason_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
     """Why a number could not be judged, and what would change that."""
     lines = [
-        printable(f"{row.verdict} {row.label}: {row.time_verdict.reason}")
+        printable(f"{row.verdict} {row.label}: {row.time_reason}")
         for row in rows
         if row.time_verdict is not None
         and row.time_verdict.kind in (Kind.INCONCLUSIVE, Kind.INVALID, Kind.NO_BASELINE)
@@ -399,7 +399,7 @@ def _behind(rows: Sequence[Row]) -> str:
 
 
 def _reason(row: Row) -> str:
-    return row.time_verdict.reason if row.time_verdict is not None else row.reason
+    return row.time_reason if row.time_verdict is not None else row.reason
 
 
 def recording(rows: Sequence[Row], record: str) -> list[str]:

@@ -73,7 +73,7 @@ def failure_message(row: Row, where: str, degraded: Sequence[str] = ()) -> str:
     if judged.siblings:
         interval = f", {_interval(row)}" if row.interval is not None else ""
         return (
-            f"{printable(row.label)}: {row.verdict}, {printable(judged.reason)}{interval}\n  {details}."
+            f"{printable(row.label)}: {row.verdict}, {printable(row.time_reason)}{interval}\n  {details}."
             + sick
         )
     return _slower(row, judged, details) + sick
@@ -104,7 +104,7 @@ def _beyond_limit(row: Row, judged: Verdict, details: str) -> str:
     observed_s = judged.limit_s * math.exp(judged.estimate)
     return (
         f"{printable(row.label)}: {format_percent(row.change)} time beyond its limit "
-        f"({figure(row, observed_s)}) {judged.kind}, {printable(judged.reason)}, {_interval(row)}\n  {details}."
+        f"({figure(row, observed_s)}) {judged.kind}, {printable(row.time_reason)}, {_interval(row)}\n  {details}."
     )
 
 
@@ -117,8 +117,8 @@ def _slower(row: Row, judged: Verdict, details: str) -> str:
         f"{_interval(row)}, {processes}"
     )
     if judged.kind is Kind.INCONCLUSIVE:
-        return f"{first}\n  {'; '.join([printable(judged.reason), *remarks(judged)])}. {details}"
-    facts = [*since_lines(judged), judged.reason, *remarks(judged), _agreement(judged)]
+        return f"{first}\n  {'; '.join([printable(row.time_reason), *remarks(judged)])}. {details}"
+    facts = [*since_lines(judged), row.time_reason, *remarks(judged), _agreement(judged)]
     return f"{first}\n  {printable('; '.join(filter(None, facts)))}.\n  {details}; {ACCEPT}."
 
 

@@ -7,10 +7,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ..core.reasons import Reason, ReasonCode, text_reasons
 from ..core.units import count, format_tolerance
 from ..core.verdicts import Group, Spread
 from .limits import Limit
-from .looks import FEWEST_RED, MOST_ROUNDS, WORTHWHILE, Looks, needs_processes
+from .looks import FEWEST_RED, MOST_ROUNDS, WORTHWHILE, Looks, rounds_for
 from .outlook import PLAY
 from .spread import Prior, sittings, within
 from .stats import CONFIDENCE, centre_of, quantile, spreads_of
@@ -111,25 +112,29 @@ def _bound(share: float, freedom: float) -> float:
     return quantile(1 - share * (1 - CONFIDENCE) / 2, freedom)
 
 
-def open_reason(breach: Breach, looks: Looks) -> str:
-    """Why a time beyond a limit is not red, and what would decide."""
-    limit, count = breach.limit.told, breach.processes
+def open_reasons(breach: Breach, looks: Looks) -> tuple[Reason, ...]:
+    """Return why a time beyond a limit is not red, and what would decide."""
+    limit, processes = breach.limit.told, breach.processes
     if breach.interval[0] <= 0:
-        return f"may be below {limit}: its interval reaches back across it, {breach.behind}; {_remedy(breach, looks)}"
+        text = f"may be below {limit}: its interval reaches back across it, {breach.behind}"
+        return *text_reasons(text), _remedy(breach, looks)
     least = min(FEWEST_RED, looks.most)
-    if count < least:
-        return f"is below {limit}, but red needs {least} processes where rounds allow them, {breach.behind}"
+    if processes < least:
+        return text_reasons(
+            f"is below {limit}, but red needs {least} processes where rounds allow them, {breach.behind}"
+        )
     why = "not surely enough for a run that looks more than once"
-    return f"is below {limit}, but {why}, {breach.behind}; {_remedy(breach, looks)}"
+    return *text_reasons(f"is below {limit}, but {why}, {breach.behind}"), _remedy(breach, looks)
 
 
-def _remedy(breach: Breach, looks: Looks) -> str:
+def _remedy(breach: Breach, looks: Looks) -> Reason:
     for processes in WORTHWHILE:
         plan = looks if processes <= looks.most else Looks(max(MOST_ROUNDS, looks.most))
         if processes > breach.processes and _decides(breach, plan, processes, breach.estimate):
-            return needs_processes(processes)
+            return Reason(ReasonCode.NEEDS_ROUNDS, {"processes": rounds_for(processes)})
     few = f"{count(breach.sessions, 'session')} {'is' if breach.sessions == 1 else 'are'} too few this near the limit"
-    return f"{few}: record more and compare them together (roofline compare FILE.json RUN,RUN,…)"
+    text = f"{few}: record more and compare them together (roofline compare FILE.json RUN,RUN,…)"
+    return Reason(ReasonCode.TEXT, texts={"text": text})
 
 
 def _decides(breach: Breach, looks: Looks, processes: int, estimate: float) -> bool:

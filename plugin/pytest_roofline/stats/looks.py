@@ -93,9 +93,6 @@ def adjusted(spent: Sequence[float], comparisons: int) -> list[float]:
     return [float(p) for p in false_discovery_control([*spent, *[1.0] * missing])[: len(spent)]]
 
 
-def needs_processes(processes: int) -> str:
-    """Return the words for what decides an open test if its median stays: the next number that `auto` looks at."""
-    for count in Looks(MOST_ROUNDS).counts:
-        if count >= processes:
-            return f"needs about {count} processes (--roofline-rounds=auto)"
-    return f"needs about {processes} processes (--roofline-rounds={processes})"
+def rounds_for(processes: int) -> int:
+    """Return the rounds to take for so many processes: the next number that `auto` looks at, where there is one."""
+    return next((count for count in Looks(MOST_ROUNDS).counts if count >= processes), processes)

@@ -4,10 +4,10 @@ The statistics are those of `stats` and `spread`, the chances of error those of 
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from ..core.errors import MOST_TOLERANCE, WIDE_TOLERANCE
-from ..core.units import format_percent, format_tolerance
+from ..core.errors import MOST_TOLERANCE
+from ..core.reasons import Reason, ReasonCode
 from ..core.verdicts import Difference, Reference
 from .looks import (
     FALSE_RED,
@@ -15,10 +15,10 @@ from .looks import (
     SECOND_LOOK,
     WORTHWHILE,
     Looks,
-    needs_processes,
+    rounds_for,
 )
 from .spread import ENOUGH_SESSIONS, Prior, priors, sittings
-from .stats import CONFIDENCE, foreseen, growth, interval_of, quantile
+from .stats import CONFIDENCE, foreseen, growth, quantile
 
 # By class of benchmark: what a host's copies scatter by, nobody can judge finer.
 DEFAULT_TOLERANCES = {"device": 0.05, "host": 0.15}
@@ -134,65 +134,39 @@ class Outlook:
         )
 
     @property
-    def reason(self) -> str:
+    def reasons(self) -> tuple[Reason, ...]:
         """What an open test may be, and what would decide it."""
-        found, count = self.found, self.count
-        low, high = (
-            format_percent(growth(bound)).removesuffix(" %")
-            for bound in interval_of(found, CONFIDENCE)
-        )
-        processes = f"{count} process{'es' * (count > 1)} ({_share(found.process.value)} apart: {found.process.origin})"
-        said = f"may be {low} to {high} % after {processes}"
-        slower = _share(growth(found.estimate))
+        may_be = Reason(ReasonCode.MAY_BE)
         if self.hot and self.looks_slow:
-            return (
-                f"looks {slower} slower, but its further rounds are {_share(growth(self.hot))} slower than its first "
-                "process, and the baseline holds first processes alone: heat, or another trace of the rounds before; "
-                f"record the baseline with --roofline-rounds={SECOND_LOOK}; {said}"
-            )
-        if self.looks_slow and count < self.needed:
-            needed = f"red needs {self.needed} processes against a baseline of {len(self.reference.medians_s)}"
-            return f"looks {slower} slower; --roofline-rounds=auto decides: {needed}; {said}"
-        return f"{said}; {self._remedy}{self._wider}"
+            return Reason(ReasonCode.HOT_ROUNDS), may_be
+        if self.looks_slow and self.count < self.needed:
+            return Reason(ReasonCode.RED_NEEDS_ROUNDS, {"processes": self.needed}), may_be
+        remedy = self._remedy
+        return may_be, replace(remedy, numbers=remedy.numbers | self._wider)
 
     @property
-    def _wider(self) -> str:
+    def _wider(self) -> dict[str, int | float]:
         """The tolerance that could be judged, where the test does not look slow."""
         found, most = self.found, max(self.count, self.policy.looks.most)
         level = self.policy.looks.levels(most)[1]
         widest = found.estimate + self.bound_at(most, level)
         percent = max(math.ceil(growth(widest) * 100), math.floor(self.policy.tolerance * 100) + 1)
         if self.looks_slow or percent > 100 * MOST_TOLERANCE:
-            return ""
-        return f", or --roofline-tolerance={percent}%{'!' * (percent > 100 * WIDE_TOLERANCE)}"
+            return {}
+        return {"tolerance_percent": percent}
 
     @property
-    def _remedy(self) -> str:
+    def _remedy(self) -> Reason:
         """What would decide: processes while they help, else a better baseline."""
-        found, behind = self.found, behind_text(self.reference)
+        found = self.found
         for processes in WORTHWHILE:
             if processes > self.count and self._decides(processes):
-                return needs_processes(processes)
+                return Reason(ReasonCode.NEEDS_ROUNDS, {"processes": rounds_for(processes)})
         if found.device is not None:
-            return f"the baseline has other devices only ({found.device.value:.1%} apart): record this one"
+            return Reason(ReasonCode.OTHER_DEVICES, {"spread": found.device.value})
         days = len(sittings(self.reference.groups))
         if days < ENOUGH_SESSIONS:
-            of = f"{behind}{' of one day' * (days == 1)}"
-            return f"the baseline has {of}: record {ENOUGH_SESSIONS} sessions or more, each on another day"
+            return Reason(ReasonCode.FEW_DAYS, {"days": days})
         error, _ = foreseen(found, self.count, WORTHWHILE[-1])
-        if error * NEAR > abs(found.estimate - self.limit):
-            return f"the baseline has only {behind}, too few this near the tolerance: record more"
-        return f"needs more sessions and processes behind the baseline (there are {behind})"
-
-
-def behind_text(reference: Reference) -> str:
-    """Return `15 processes of 3 sessions on 2 devices`."""
-    processes, sessions = len(reference.medians_s), len(reference.groups)
-    text = (
-        f"{processes} process{'es' * (processes > 1)} of {sessions} session{'s' * (sessions > 1)}"
-    )
-    return text + (f" on {reference.devices} devices" if reference.devices > 1 else "")
-
-
-def _share(value: float) -> str:
-    return format_tolerance(round(value, 3))
+        near = error * NEAR > abs(found.estimate - self.limit)
+        return Reason(ReasonCode.FEW_PROCESSES if near else ReasonCode.FEW_SESSIONS)

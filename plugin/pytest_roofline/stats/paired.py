@@ -18,13 +18,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from ..core.units import format_percent
+from ..core.reasons import Reason, ReasonCode
 from ..core.verdicts import Difference, Kind, Spread, Verdict
 from .looks import FALSE_RED, FEWEST_TESTS, LATER_LEVELS, WORTHWHILE
 from .outlook import WORTH_REPORTING, detectable
 from .spread import LEAST_SPREAD, Prior, borrow, priors, with_lent
-from .stats import CONFIDENCE, bound_of, growth, interval_of, p_slower_than, quantile
-from .verdicts import kind_unless_red, settle, span_text, would_decide
+from .stats import CONFIDENCE, bound_of, interval_of, p_slower_than, quantile
+from .verdicts import kind_unless_red, settle, would_decide
 
 Floats = npt.NDArray[np.float64]
 Arm = Literal["A", "B", "control"]
@@ -158,7 +158,7 @@ def judge_paired(
             arms = [each.arm for block in tests[name] for each in block]
             wanted[name] = max(arms.count("A"), arms.count("B")) < most and not ended
             alone[name] = Verdict(
-                Kind.INCONCLUSIVE, tolerances[name], reason="no block holds enough of both sides"
+                Kind.INCONCLUSIVE, tolerances[name], reasons=(Reason(ReasonCode.NO_WHOLE_BLOCK),)
             )
             continue
         # What is as good as known of all does not hold of a test whose own processes rule it out.
@@ -170,9 +170,8 @@ def judge_paired(
     for name, verdict in settle(alone, len(tests)).items():
         one, still = told[name], verdict.kind is Kind.INCONCLUSIVE
         if one is not None and still:
-            verdict = replace(
-                verdict, reason=_reason(verdict, one.blocks, len(tests), last=not wanted[name])
-            )
+            reasons = _reasons(verdict, one.blocks, len(tests), final=not wanted[name])
+            verdict = replace(verdict, reasons=reasons)
         found[name] = Paired(
             verdict, one.control if one is not None else None, wanted[name] and still
         )
@@ -321,18 +320,15 @@ def _may_decide(verdict: Verdict, told: _Told, looks: _Looks, fewest: int, tests
     return slowest > limit and slowest - worthy > quantile(1 - level, freedom) * error
 
 
-def _reason(verdict: Verdict, blocks: int, tests: int, *, last: bool) -> str:
-    """What an open test may be, and at the end how many processes would decide it."""
-    assert verdict.interval is not None
-    assert verdict.estimate is not None
-    said = f"may be {span_text(verdict.interval)} after {verdict.processes} processes a side"
+def _reasons(verdict: Verdict, blocks: int, tests: int, *, final: bool) -> tuple[Reason, ...]:
+    """Return what an open test may be, and at the end how many processes would decide it."""
+    may_be = Reason(ReasonCode.SIDES_MAY_BE)
     if verdict.looks_slow and A_SIDE * blocks < verdict.fewest:
-        looks = f"looks {format_percent(growth(verdict.estimate))} slower"
-        whole = ", all of them sound" if verdict.processes >= verdict.fewest else ""
-        return f"{looks}, and red needs {verdict.fewest} processes a side{whole}; {said}"
-    if not last:
-        return said
+        return Reason(ReasonCode.SIDES_NEED_PROCESSES), may_be
+    if not final:
+        return (may_be,)
     needed = would_decide(verdict, verdict.processes, tests)
     if needed is None:
-        return f"{said}; {WORTHWHILE[-1]} a side are too few this near the tolerance: allow more"
-    return f"{said}; needs about {max(needed + needed % A_SIDE, verdict.fewest)} a side"
+        return may_be, Reason(ReasonCode.SIDES_TOO_FEW, {"processes": WORTHWHILE[-1]})
+    processes = max(needed + needed % A_SIDE, verdict.fewest)
+    return may_be, Reason(ReasonCode.SIDES_NEED_ABOUT, {"processes": processes})

@@ -16,12 +16,11 @@ from statistics import median, mode
 import numpy as np
 import numpy.typing as npt
 
-from ..core.units import format_percent
+from ..core.reasons import Reason, ReasonCode
 from ..core.verdicts import Group, Kind, Reference, Subject, Verdict
 from .looks import Looks
 from .outlook import Policy
 from .spread import ENOUGH_SESSIONS, Prior, priors, sittings
-from .stats import growth
 from .verdicts import default_looks, judge
 
 Floats = npt.NDArray[np.float64]
@@ -102,10 +101,14 @@ class Shared:
         assert together.estimate is not None
         shift, (low, high) = reference.shift, verdict.interval
         estimate = left.estimate + shift
+        numbers = {
+            "tests": len(self.moved),
+            "together": together.estimate,
+            "left": left.estimate,
+        }
         whole = replace(
             verdict,
-            reason=f"all {len(self.moved)} tests moved together by {format_percent(growth(together.estimate))}; "
-            f"what is left of this test is {format_percent(growth(left.estimate))}",
+            reasons=(Reason(ReasonCode.MOVED_TOGETHER, numbers),),
             estimate=estimate,
             interval=(low + shift, high + shift),
             reference=replace(reference, moved=(), shift=0.0),

@@ -21,12 +21,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..core.keys import Key
+from ..core.reasons import Reason, ReasonCode, text_reasons
 from ..core.records import Measurement, rate
-from ..core.units import format_flops, format_rate, format_seconds
 from ..core.verdicts import Kind, Subject, Verdict
 from ..core.work import rate_suffix
 from .outliers import scale_of
-from .stats import CONFIDENCE, growth, quantile
+from .stats import CONFIDENCE, quantile
 
 # Fewer than this say too little of how siblings lie apart.
 FEWEST = 4
@@ -63,12 +63,6 @@ class Sibling:
     invalid: str = ""
 
     @property
-    def called(self) -> str:
-        """`cuda:3 (GPU-8c2f…)`."""
-        name, device = self.standing.key.name, self.standing.device
-        return f"{name} ({device})" if device else f"{name} (without a UUID)"
-
-    @property
     def ends(self) -> set[str]:
         """The names of its devices."""
         return set(self.standing.key.name.split(BETWEEN))
@@ -97,17 +91,18 @@ def judge_sibling(
             Kind.INVALID,
             TOLERANCE,
             subject,
-            reason=mine.invalid,
+            reasons=text_reasons(mine.invalid),
             processes=processes,
             siblings=len(sound),
         )
     if len(sound) < FEWEST - 1:
-        trusted = f"{len(sound)} of the {len(others)} siblings of {mine.called} gave numbers that can be trusted"
+        numbers: dict[str, int | float] = {"siblings": len(others), "expected": FEWEST - 1}
+        few = Reason(ReasonCode.FEW_SIBLINGS, numbers, {"device": mine.standing.device})
         return Verdict(
             Kind.INCONCLUSIVE,
             TOLERANCE,
             subject,
-            reason=f"{trusted}; expected {FEWEST - 1} or more to hold it against",
+            reasons=(few,),
             processes=processes,
             siblings=len(sound),
             futile=True,
@@ -147,12 +142,11 @@ def _compare(mine: Sibling, sound: Sequence[Sibling], subject: Subject, times: i
     kind = _kind(estimate, bound * error)
     # What lies between cards stays, however many processes there are.
     futile = kind is Kind.INCONCLUSIVE and estimate <= bound * assumed.card * widened
-    distance = _distance(mine, estimate, len(sound), math.exp(scale.centre), scale.spread)
     return Verdict(
         kind,
         TOLERANCE,
         subject,
-        reason=distance + _remedy(kind, futile=futile),
+        reasons=(_distance(mine, math.exp(scale.centre), scale.spread),),
         estimate=estimate,
         interval=(estimate - half, estimate + half),
         p=float(special.stdtr(scale.freedom, -estimate / error)),
@@ -170,40 +164,16 @@ def _kind(estimate: float, bound: float) -> Kind:
     return Kind.REGRESSED if estimate > bound else Kind.INCONCLUSIVE
 
 
-def _distance(mine: Sibling, estimate: float, siblings: int, others_s: float, spread: float) -> str:
-    """Return how far a sibling lies from the others, both as rates."""
-    rates = (
-        f"{_figure(mine.standing, math.exp(mine.log_s))} against {_figure(mine.standing, others_s)}"
-    )
-    change = growth(estimate)
-    slow = f"is {abs(change) * 100:.1f} % {'slower' if change > 0 else 'faster'} than"
-    return f"{mine.called} {slow} its {siblings} siblings ({rates}, which lie {spread * 100:.1f} % apart)"
-
-
-def _remedy(kind: Kind, *, futile: bool) -> str:
-    """Return what to do about a slow sibling; empty of one that passed."""
-    if kind is Kind.REGRESSED:
-        return (
-            "; ask `roofline doctor` for its errors, clocks and link, then swap it with a sibling: if the "
-            "slowness moves with it, replace it, else look at its slot, cooling and power"
-        )
-    if kind is Kind.INCONCLUSIVE:
-        tells = (
-            "more GPUs or a repair tell"
-            if futile
-            else "more processes tell (--roofline-rounds=auto)"
-        )
-        return f", too far apart to be sure of more than {TOLERANCE * 100:.0f} %; {tells}"
-    return ""
-
-
-def _figure(measurement: Measurement, seconds: float) -> str:
-    """A time as the rate that it is under the measurement's metric."""
+def _distance(mine: Sibling, siblings_s: float, spread: float) -> Reason:
+    """Return how far a sibling lies from the others, both as rates under the metric; as times where it has none."""
+    measurement = mine.standing
     metric = measurement.key.metric
-    per_second = rate(measurement.work, metric, seconds)
-    if per_second is None:
-        return format_seconds(seconds)
-    return format_flops(per_second) if rate_suffix(metric) == "TFLOPS" else format_rate(per_second)
+    times_s = math.exp(mine.log_s), siblings_s
+    rates = [rate(measurement.work, metric, seconds) for seconds in times_s]
+    value, siblings_value = (per_second or 0.0 for per_second in rates) if all(rates) else times_s
+    numbers = {"value": value, "siblings_value": siblings_value, "spread": spread}
+    texts = {"device": measurement.device, "metric": metric if all(rates) else ""}
+    return Reason(ReasonCode.AMONG_SIBLINGS, numbers, texts)
 
 
 def unless_busy(verdict: Verdict, measurements: Sequence[Measurement]) -> Verdict:
@@ -213,5 +183,5 @@ def unless_busy(verdict: Verdict, measurements: Sequence[Measurement]) -> Verdic
     )
     if not busy or verdict.kind in (Kind.NO_BASELINE, Kind.INVALID):
         return verdict
-    reason = f"{busy}: the host's link is shared, so its rate says nothing of it; measure again on a quiet machine"
-    return replace(verdict, kind=Kind.INCONCLUSIVE, reason=reason, p_spent=None, futile=True)
+    reasons = (Reason(ReasonCode.SHARED_LINK, texts={"text": busy}),)
+    return replace(verdict, kind=Kind.INCONCLUSIVE, reasons=reasons, p_spent=None, futile=True)

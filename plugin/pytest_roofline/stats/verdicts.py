@@ -11,6 +11,7 @@ from functools import partial
 from statistics import fmean
 
 from ..core.facts import known_of
+from ..core.reasons import text_reasons
 from ..core.samples import HEAD
 from ..core.units import format_percent
 from ..core.verdicts import (
@@ -23,7 +24,7 @@ from ..core.verdicts import (
     Subject,
     Verdict,
 )
-from .breaches import Breach, hold, may_decide, open_reason
+from .breaches import Breach, hold, may_decide, open_reasons
 from .limits import Limit
 from .looks import (
     ENOUGH_KNOWN,
@@ -77,7 +78,7 @@ def judge(
             Kind.INVALID,
             policy.tolerance,
             subject,
-            reason=invalid,
+            reasons=text_reasons(invalid),
             reference=reference,
             processes=count,
             peak=peak,
@@ -100,12 +101,12 @@ def judge(
         # Of several that all hold, the one that is most easily missed.
         nearest = held[0]
         each = f" on any of {nearest.devices} devices" if nearest.devices > 1 else ""
-        reason = f"not below {nearest.limit.told}{each}" + (f"; {why_none}" if why_none else "")
+        within = f"not below {nearest.limit.told}{each}"
         return Verdict(
             Kind.PASSED,
             policy.tolerance,
             subject,
-            reason=reason,
+            reasons=text_reasons(within, why_none),
             limit=nearest.limit.facts,
             processes=count,
             peak=peak,
@@ -114,7 +115,7 @@ def judge(
         Kind.NO_BASELINE,
         policy.tolerance,
         subject,
-        reason=why_none,
+        reasons=text_reasons(why_none),
         processes=count,
         peak=peak,
     )
@@ -124,14 +125,15 @@ def _beyond(
     breach: Breach, policy: Policy, looks: Looks, subject: Subject, peak: ExactVerdict | None
 ) -> Verdict:
     if breach.sure:
-        kind, reason = Kind.REGRESSED, f"{breach.limit.breach(breach.estimate)}, {breach.behind}"
+        text = f"{breach.limit.breach(breach.estimate)}, {breach.behind}"
+        kind, reasons = Kind.REGRESSED, text_reasons(text)
     else:
-        kind, reason = Kind.INCONCLUSIVE, open_reason(breach, looks)
+        kind, reasons = Kind.INCONCLUSIVE, open_reasons(breach, looks)
     return Verdict(
         kind=kind,
         tolerance=policy.tolerance,
         subject=subject,
-        reason=reason,
+        reasons=reasons,
         estimate=breach.estimate,
         interval=breach.interval,
         processes=breach.processes,
@@ -176,7 +178,7 @@ def _compare(
         kind=kind,
         tolerance=policy.tolerance,
         subject=subject,
-        reason=outlook.reason if still_open else "",
+        reasons=outlook.reasons if still_open else (),
         estimate=found.estimate,
         interval=interval_of(found, CONFIDENCE),
         p=p,
@@ -302,8 +304,8 @@ def settle(verdicts: Mapping[str, Verdict], comparisons: int) -> dict[str, Verdi
     for name, verdict in verdicts.items():
         p = corrected.get(name)
         red = p is not None and p <= FALSE_RED and may_be_red(verdict)
-        kind, reason = (Kind.REGRESSED, "") if red else (verdict.kind, verdict.reason)
-        settled[name] = replace(verdict, kind=kind, reason=reason, p_adjusted=p)
+        kind, reasons = (Kind.REGRESSED, ()) if red else (verdict.kind, verdict.reasons)
+        settled[name] = replace(verdict, kind=kind, reasons=reasons, p_adjusted=p)
     return settled
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pytest_roofline.baselines.runs import assemble
 from pytest_roofline.core.memory import MemoryUse, OutOfMemory
 from pytest_roofline.core.profiles import ClassTime, Figure, KernelTime, Profile
+from pytest_roofline.core.reasons import text_reasons
 from pytest_roofline.core.records import Ceiling, CurveSummary, Outcome
 from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.core.samples import Block, Ranks, Samples
@@ -85,7 +86,7 @@ def hostile(make, path):
     verdict = result.time_verdict
     told = replace(
         verdict,
-        reason=reason,
+        reasons=text_reasons(reason),
         subject=replace(
             verdict.subject,
             changed=(HOSTILE,),

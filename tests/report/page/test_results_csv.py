@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from pytest_roofline.baselines.run_rows import rows_of
+from pytest_roofline.core.reasons import text_reasons
 from pytest_roofline.core.records import Outcome
 from pytest_roofline.core.rows import plain
 from pytest_roofline.core.samples import Samples
@@ -78,7 +79,7 @@ def test_labels_reason_and_processes_are_what_the_run_says(make, report, tmp_pat
     assert ["cache_resident", "noisy"] == json.loads(rows_of_file(make, tmp_path, one)[0]["labels"])
     ended = make.outcome(make.measurement(), "failed", reason="RuntimeError: in teardown")
     records = report.compared("NO BASELINE", outcome=ended)
-    records[1] = replace(records[1], reason="no baseline recorded", reference=None)
+    records[1] = replace(records[1], reasons=text_reasons("no baseline recorded"), reference=None)
     (row,) = rows_of_file(make, tmp_path, *records)
     assert ("FAILED", "RuntimeError: in teardown; no baseline recorded") == (
         row["verdict"],

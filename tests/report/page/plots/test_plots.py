@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_roofline.core.memory import AllocatorPoint, MemoryPoint, MemoryUse
+from pytest_roofline.core.reasons import text_reasons
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.rows import worst_first
 from pytest_roofline.core.samples import Block, Samples
@@ -190,7 +191,11 @@ def test_whole_programs_are_drawn_by_size_a_line_for_each_world_with_what_is_fix
 
 def test_a_limit_that_gates_is_a_mark_at_its_own_rate_and_none_where_it_is_not_known(bench, make):
     # The difference is not of the median alone where a limit holds for the fastest call, or sums up several processes.
-    breach = {"estimate": 0.1, "kind": Kind.REGRESSED, "reason": "BELOW THRESHOLD: 4 GB/s"}
+    breach = {
+        "estimate": 0.1,
+        "kind": Kind.REGRESSED,
+        "reasons": text_reasons("BELOW THRESHOLD: 4 GB/s"),
+    }
     for limit_s in (0.5e-3, None):
         records = [bench.judged(1e-3, key=make.key(size_bytes=size)) for size in SIZES]
         limit = TimeLimit("published", limit_s, "a guide") if limit_s is not None else None

@@ -1,0 +1,265 @@
+"""Sentences on why a verdict is what it is, made where they are printed of the codes and numbers that it holds."""
+
+from collections.abc import Callable
+
+from ..core.errors import WIDE_TOLERANCE
+from ..core.reasons import Reason, ReasonCode
+from ..core.units import (
+    format_flops,
+    format_percent,
+    format_rate,
+    format_seconds,
+    format_tolerance,
+)
+from ..core.verdicts import Kind, Reference, Verdict
+from ..core.work import rate_suffix
+from ..stats.looks import MOST_ROUNDS, SECOND_LOOK
+from ..stats.spread import ENOUGH_SESSIONS
+from ..stats.stats import growth
+from ..stats.verdicts import span_text
+
+_REPAIR = (
+    "; ask `roofline doctor` for its errors, clocks and link, then swap it with a sibling: if the slowness moves "
+    "with it, replace it, else look at its slot, cooling and power"
+)
+
+
+def reason_text(verdict: Verdict) -> str:
+    """Return why a verdict is what it is, as one sentence; empty where the word says it all."""
+    return "; ".join(_WRITERS[reason.code](verdict, reason) for reason in verdict.reasons)
+
+
+def behind_text(reference: Reference) -> str:
+    """Return `15 processes of 3 sessions on 2 devices`."""
+    processes, sessions = len(reference.medians_s), len(reference.groups)
+    text = (
+        f"{processes} process{'es' * (processes > 1)} of {sessions} session{'s' * (sessions > 1)}"
+    )
+    return text + (f" on {reference.devices} devices" if reference.devices > 1 else "")
+
+
+def _text(_: Verdict, reason: Reason) -> str:
+    return reason.texts["text"]
+
+
+def _may_be(verdict: Verdict, _: Reason) -> str:
+    assert verdict.interval is not None
+    assert verdict.difference is not None
+    low, high = (format_percent(growth(bound)).removesuffix(" %") for bound in verdict.interval)
+    number, process = verdict.processes, verdict.difference.process
+    processes = (
+        f"{number} process{'es' * (number > 1)} ({_share(process.value)} apart: {process.origin})"
+    )
+    return f"may be {low} to {high} % after {processes}"
+
+
+def _hot_rounds(verdict: Verdict, _: Reason) -> str:
+    return (
+        f"{_looks_slower(verdict)}, but its further rounds are {_share(growth(verdict.hot))} slower than its first "
+        "process, and the baseline holds first processes alone: heat, or another trace of the rounds before; "
+        f"record the baseline with --roofline-rounds={SECOND_LOOK}"
+    )
+
+
+def _red_needs_rounds(verdict: Verdict, reason: Reason) -> str:
+    return _red_needs(verdict, reason, "--roofline-rounds=auto decides")
+
+
+def _red_needs_logs(verdict: Verdict, reason: Reason) -> str:
+    return _red_needs(verdict, reason, "more logs decide")
+
+
+def _red_needs(verdict: Verdict, reason: Reason, remedy: str) -> str:
+    assert verdict.reference is not None
+    processes = f"red needs {reason.numbers['processes']} processes"
+    baseline = f"against a baseline of {len(verdict.reference.medians_s)}"
+    return f"{_looks_slower(verdict)}; {remedy}: {processes} {baseline}"
+
+
+def _looks_slower(verdict: Verdict) -> str:
+    assert verdict.estimate is not None
+    return f"looks {_share(growth(verdict.estimate))} slower"
+
+
+def _needs_rounds(_: Verdict, reason: Reason) -> str:
+    processes = reason.numbers["processes"]
+    rounds = "auto" if processes <= MOST_ROUNDS else processes
+    text = f"needs about {processes} processes (--roofline-rounds={rounds})"
+    return text + _wider(reason)
+
+
+def _needs_logs(_: Verdict, reason: Reason) -> str:
+    return f"needs about {reason.numbers['processes']} logs" + _wider(reason)
+
+
+def _other_devices(_: Verdict, reason: Reason) -> str:
+    spread = reason.numbers["spread"]
+    text = f"the baseline has other devices only ({spread:.1%} apart): record this one"
+    return text + _wider(reason)
+
+
+def _few_days(verdict: Verdict, reason: Reason) -> str:
+    processes = _behind(verdict) + " of one day" * (reason.numbers["days"] == 1)
+    remedy = f"record {ENOUGH_SESSIONS} sessions or more, each on another day"
+    return f"the baseline has {processes}: {remedy}" + _wider(reason)
+
+
+def _few_processes(verdict: Verdict, reason: Reason) -> str:
+    few = f"the baseline has only {_behind(verdict)}, too few this near the tolerance"
+    return f"{few}: record more" + _wider(reason)
+
+
+def _few_sessions(verdict: Verdict, reason: Reason) -> str:
+    text = f"needs more sessions and processes behind the baseline (there are {_behind(verdict)})"
+    return text + _wider(reason)
+
+
+def _behind(verdict: Verdict) -> str:
+    assert verdict.reference is not None
+    return behind_text(verdict.reference)
+
+
+def _wider(reason: Reason) -> str:
+    """Return the tolerance that could be judged; empty where none is worth a word."""
+    percent = reason.numbers.get("tolerance_percent")
+    if percent is None:
+        return ""
+    return f", or --roofline-tolerance={percent}%{'!' * (percent > 100 * WIDE_TOLERANCE)}"
+
+
+def _moved_together(_: Verdict, reason: Reason) -> str:
+    together, left = (format_percent(growth(reason.numbers[name])) for name in ("together", "left"))
+    return (
+        f"all {reason.numbers['tests']} tests moved together by {together}; "
+        f"what is left of this test is {left}"
+    )
+
+
+def _among_siblings(verdict: Verdict, reason: Reason) -> str:
+    """Return how far a card lies from its siblings, and what to do where that is slow."""
+    assert verdict.estimate is not None
+    change, metric, numbers = growth(verdict.estimate), reason.texts["metric"], reason.numbers
+    slow = f"is {abs(change) * 100:.1f} % {'slower' if change > 0 else 'faster'} than"
+    figures = (
+        f"{_figure(numbers['value'], metric)} against {_figure(numbers['siblings_value'], metric)}"
+    )
+    text = (
+        f"{_card(verdict, reason)} {slow} its {verdict.siblings} siblings "
+        f"({figures}, which lie {numbers['spread'] * 100:.1f} % apart)"
+    )
+    if verdict.kind is Kind.REGRESSED:
+        return text + _REPAIR
+    if verdict.kind is not Kind.INCONCLUSIVE:
+        return text
+    tells = "more processes tell (--roofline-rounds=auto)"
+    if verdict.futile:
+        tells = "more GPUs or a repair tell"
+    return f"{text}, too far apart to be sure of more than {verdict.tolerance * 100:.0f} %; {tells}"
+
+
+def _few_siblings(verdict: Verdict, reason: Reason) -> str:
+    numbers = reason.numbers
+    siblings = f"{verdict.siblings} of the {numbers['siblings']} siblings"
+    return (
+        f"{siblings} of {_card(verdict, reason)} gave numbers that can be trusted; "
+        f"expected {numbers['expected']} or more to hold it against"
+    )
+
+
+def _shared_link(_: Verdict, reason: Reason) -> str:
+    why = "the host's link is shared, so its rate says nothing of it"
+    return f"{reason.texts['text']}: {why}; measure again on a quiet machine"
+
+
+def _card(verdict: Verdict, reason: Reason) -> str:
+    """Return `cuda:3 (GPU-8c2f…)`."""
+    return f"{verdict.subject.name} ({reason.texts['device'] or 'without a UUID'})"
+
+
+def _figure(value: float, metric: str) -> str:
+    """Return a rate under its metric; a time in seconds where the metric is empty."""
+    if not metric:
+        return format_seconds(value)
+    return format_flops(value) if rate_suffix(metric) == "TFLOPS" else format_rate(value)
+
+
+def _no_whole_block(_verdict: Verdict, _reason: Reason) -> str:
+    return "no block holds enough of both sides"
+
+
+def _sides_need_processes(verdict: Verdict, _: Reason) -> str:
+    assert verdict.estimate is not None
+    sound = ", all of them sound" if verdict.processes >= verdict.fewest else ""
+    return (
+        f"looks {format_percent(growth(verdict.estimate))} slower, and red needs {verdict.fewest} "
+        f"processes a side{sound}"
+    )
+
+
+def _sides_may_be(verdict: Verdict, _: Reason) -> str:
+    assert verdict.interval is not None
+    return f"may be {span_text(verdict.interval)} after {verdict.processes} processes a side"
+
+
+def _sides_need_about(_: Verdict, reason: Reason) -> str:
+    return f"needs about {reason.numbers['processes']} a side"
+
+
+def _sides_too_few(_: Verdict, reason: Reason) -> str:
+    few = f"{reason.numbers['processes']} a side are too few this near the tolerance"
+    return f"{few}: allow more"
+
+
+def _side_ended(_: Verdict, reason: Reason) -> str:
+    return f"{reason.texts['side']}: {reason.texts['text']}"
+
+
+def _sides_timed(_: Verdict, reason: Reason) -> str:
+    return f"A {reason.texts['A']}, B {reason.texts['B']}"
+
+
+def _other_work(_verdict: Verdict, _reason: Reason) -> str:
+    return "A and B did different work, whose times say nothing"
+
+
+def _unsound(_: Verdict, reason: Reason) -> str:
+    spoiled, processes = reason.numbers["spoiled"], reason.numbers["processes"]
+    noun = "process" if processes == 1 else "processes"
+    return f"{spoiled} of {processes} {noun}: {reason.texts['text']}"
+
+
+def _untimed(_verdict: Verdict, _reason: Reason) -> str:
+    return "no process timed it"
+
+
+def _share(value: float) -> str:
+    return format_tolerance(round(value, 3))
+
+
+_WRITERS: dict[ReasonCode, Callable[[Verdict, Reason], str]] = {
+    ReasonCode.TEXT: _text,
+    ReasonCode.MAY_BE: _may_be,
+    ReasonCode.HOT_ROUNDS: _hot_rounds,
+    ReasonCode.RED_NEEDS_ROUNDS: _red_needs_rounds,
+    ReasonCode.RED_NEEDS_LOGS: _red_needs_logs,
+    ReasonCode.NEEDS_ROUNDS: _needs_rounds,
+    ReasonCode.NEEDS_LOGS: _needs_logs,
+    ReasonCode.OTHER_DEVICES: _other_devices,
+    ReasonCode.FEW_DAYS: _few_days,
+    ReasonCode.FEW_PROCESSES: _few_processes,
+    ReasonCode.FEW_SESSIONS: _few_sessions,
+    ReasonCode.MOVED_TOGETHER: _moved_together,
+    ReasonCode.AMONG_SIBLINGS: _among_siblings,
+    ReasonCode.FEW_SIBLINGS: _few_siblings,
+    ReasonCode.SHARED_LINK: _shared_link,
+    ReasonCode.NO_WHOLE_BLOCK: _no_whole_block,
+    ReasonCode.SIDES_NEED_PROCESSES: _sides_need_processes,
+    ReasonCode.SIDES_MAY_BE: _sides_may_be,
+    ReasonCode.SIDES_NEED_ABOUT: _sides_need_about,
+    ReasonCode.SIDES_TOO_FEW: _sides_too_few,
+    ReasonCode.SIDE_ENDED: _side_ended,
+    ReasonCode.SIDES_TIMED: _sides_timed,
+    ReasonCode.OTHER_WORK: _other_work,
+    ReasonCode.UNSOUND: _unsound,
+    ReasonCode.UNTIMED: _untimed,
+}
