@@ -58,9 +58,6 @@ def failure_message(row: Row, where: str, degraded: Sequence[str] = ()) -> str:
     judged = row.time_verdict
     assert judged is not None
     details = f"Details: {where}" if where else "The run could not be saved"
-    if where and judged.compared and judged.kind is Kind.REGRESSED:
-        command = f"roofline explain {shlex.quote(where)} {shlex.quote(printable(row.label))}"
-        details = f"Details: `{command}`"
     more = judged.bad_peak.reason if judged.bad_peak is not None else ""
     if more and row.by_peak:
         return _more_memory(row, judged, details)
@@ -76,7 +73,14 @@ def failure_message(row: Row, where: str, degraded: Sequence[str] = ()) -> str:
             f"{printable(row.label)}: {row.verdict}, {printable(row.time_reason)}{interval}\n  {details}."
             + sick
         )
-    return _slower(row, judged, details) + sick
+    return _slower(row, judged, details) + sick + _next_command(row, judged, where)
+
+
+def _next_command(row: Row, judged: Verdict, where: str) -> str:
+    """Return the command that explains a red comparison, on a line of its own, which no terminal breaks."""
+    if not where or judged.kind is not Kind.REGRESSED:
+        return ""
+    return f"\n  roofline explain {shlex.quote(where)} {shlex.quote(printable(row.label))}"
 
 
 def _more_memory(row: Row, judged: Verdict, details: str) -> str:
