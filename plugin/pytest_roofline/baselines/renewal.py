@@ -187,14 +187,20 @@ def renew(
     size_bytes, peak_why, more_memory = (
         (proposed.peak_bytes, "", "") if other else _renewed_peak(proposed, before, replaces)
     )
+    test = proposed if proposed.tier else before
     decided: dict[str, Any] = {
         "tolerance": proposed.tolerance or before.tolerance,
         "reason": proposed.reason or before.reason,
         "peak_bytes": size_bytes,
         "called": proposed.called,
-    } | _test_of(proposed if proposed.tier else before)
-    history: dict[str, Any] = {"anchor": before.anchor, "renewals": before.renewals}
-    anew, joined = (replace(entry, **decided, **history) for entry in (anew, joined))
+        "test_id": test.test_id,
+        "tier": test.tier,
+        "marks": test.marks,
+    }
+    anew, joined = (
+        replace(entry, **decided, anchor=before.anchor, renewals=before.renewals)
+        for entry in (anew, joined)
+    )
     kept = replace(before, **decided)
     refusal = "" if accept_slower else more_memory
     known = (
@@ -204,7 +210,9 @@ def renew(
     )
     if anew == kept or (known and not replaces):
         why = peak_why or "tolerance"
-        same = kept == replace(before, called=kept.called, **_test_of(kept))
+        same = kept == replace(
+            before, called=kept.called, test_id=kept.test_id, tier=kept.tier, marks=kept.marks
+        )
         return (
             Change(kept, before, "unchanged")
             if same
@@ -233,11 +241,6 @@ def renew(
     )
     told = "; ".join(filter(None, (why, peak_why)))
     return Change(after, before, "replaced" if why else "joined", told, crept or refusal)
-
-
-def _test_of(entry: Entry) -> dict[str, Any]:
-    """The fields of an entry that say which test measured it."""
-    return {"test_id": entry.test_id, "tier": entry.tier, "marks": entry.marks}
 
 
 def _renewed_peak(proposed: Entry, before: Entry, replaces: bool) -> tuple[int | None, str, str]:
