@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 from click.testing import CliRunner
 
+from pytest_roofline.baselines.reasons import reason_text
 from pytest_roofline.cli.main import main
 from pytest_roofline.engine import conditions as siblings
 
@@ -164,7 +165,7 @@ def test_while_a_sibling_is_busy_links_of_the_host_are_not_judged_and_memories_a
     group.members[6].busy = 0.87
     result = bench.run_group(group, *tests)
     assert result.ret == 0, result.stdout.str()
-    kinds = {one.subject.label: (one.kind, one.reason) for one in bench.last.verdicts}
+    kinds = {one.subject.label: (one.kind, reason_text(one)) for one in bench.last.verdicts}
     word, reason = kinds["memcpy_h2d[512MiB-pinned]"]
     assert word == "INCONCLUSIVE"
     assert reason.startswith("GPU 6 (GPU-00000006) was 87 % busy: the host's link is shared")
