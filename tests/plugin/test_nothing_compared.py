@@ -535,3 +535,14 @@ def test_lf_runs_only_what_failed_and_misses_no_entry(recorded):
     result = recorded.run(*ONCE, "--roofline-ci", "--lf")
     assert result.ret == 0
     result.assert_outcomes(passed=1)
+
+
+def test_an_entry_without_a_test_is_not_named_where_the_selection_leaves_its_tests_out(recorded):
+    path = recorded.path / "baselines" / "h100.json"
+    raw = json.loads(path.read_text())
+    for entry in raw["entries"]:
+        del entry["test_id"], entry["tier"]
+    path.write_text(json.dumps(raw))
+    result = recorded.run(*ONCE, "--roofline-ci", "-k", "copy")
+    assert result.ret == 0
+    assert "do not name their test" not in result.stdout.str()

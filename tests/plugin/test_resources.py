@@ -359,7 +359,7 @@ def test_a_missing_baseline_is_red_where_one_is_required_and_names_the_targets_t
     result.stdout.fnmatch_lines(
         [
             "flash[[]sm_90]: NO BASELINE (no baseline recorded), and a baseline is required",
-            "  compiled: 198 registers, 112 KiB shared, 0 spills, 24 matrix instructions. Details: *; record one *",
+            "  compiled: 198 registers, 112 KiB shared, 0 spills, 24 matrix instructions. Details: *; record it with *",
         ]
     )
     lab.desk.run("--roofline-save=whole")

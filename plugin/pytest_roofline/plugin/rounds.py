@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -44,15 +45,21 @@ class Rounds:
         self.crashes: dict[str, list[LostRound]] = {}
         self.failures: dict[str, str] = {}
         self.broken = ""
+
+    @cached_property
+    def _parent(self) -> RoundParent:
+        """What rounds are forked from."""
+        config = self._state.config
         plugins = {
             getattr(plugin, "__name__", type(plugin).__module__)
-            for plugin, _ in state.config.pluginmanager.list_plugin_distinfo()
+            for plugin, _ in config.pluginmanager.list_plugin_distinfo()
         }
-        self._parent = RoundParent(sorted(plugins), folder=state.config.invocation_params.dir)
+        return RoundParent(sorted(plugins), folder=config.invocation_params.dir)
 
     def close(self) -> None:
         """End what rounds are forked from."""
-        self._parent.close()
+        if "_parent" in self.__dict__:
+            self._parent.close()
 
     def run(self, number: int, test_ids: Sequence[str], deadline: float | None) -> None:
         """One round of the given tests; a crash costs only the test that it happened in."""

@@ -211,7 +211,10 @@ class Coverage:
         """Tell whether nobody knows if the run selects the test of an entry, which does not name it."""
         if entry.tier in TIERS or self._selection.partial or self.why(entry):
             return False
-        return isinstance(entry, Entry) or entry.benchmark in self._names
+        if entry.benchmark in self._names:
+            # Where none of its tests was selected, the selection is why.
+            return entry.benchmark in self._planned
+        return isinstance(entry, Entry)
 
     def _why_by_name(self, name: str, parameters: str) -> str:
         """The same of an entry that does not say where its test stands."""
