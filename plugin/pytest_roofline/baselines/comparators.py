@@ -243,6 +243,7 @@ class RunComparator(Comparator):
             odd=self._odd_in(key),
             commit=_commit(newest),
             driver=newest.get("driver", ""),
+            torch=newest.get("torch", ""),
         )
 
     def _newest(self, processes: Iterable[tuple[Session, str]]) -> Run:
@@ -340,6 +341,7 @@ def reference_of(entry: Entry, source: str) -> Reference:
         peak_bytes=entry.peak_bytes,
         commit=_commit(newest),
         driver=newest.get("driver", ""),
+        torch=newest.get("torch", ""),
     )
 
 

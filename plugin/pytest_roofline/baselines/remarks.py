@@ -37,12 +37,16 @@ def remarks(verdict: Verdict) -> tuple[str, ...]:
 def since_lines(verdict: Verdict) -> list[str]:
     """Return since when a test is slower: the origin of its baseline, its last pass, and what changed since then.
 
-    `baseline of 2026-11-20 (abc1234567, driver 550.54)`, `last PASSED 2026-11-26 in nightly-41`.
+    `baseline of 2026-11-20 (abc1234567, driver 550.54, torch 2.13.0)`, `last PASSED 2026-11-26 in nightly-41`.
     """
     reference, last_pass = verdict.reference, verdict.subject.last_pass
     if reference is None or verdict.kind is not Kind.REGRESSED:
         return []
-    origin = [reference.commit, f"driver {reference.driver}" * bool(reference.driver)]
+    origin = [
+        reference.commit,
+        f"driver {reference.driver}" * bool(reference.driver),
+        f"torch {reference.torch}" * bool(reference.torch),
+    ]
     known = ", ".join(filter(None, origin))
     lines = [f"baseline of {reference.day or 'an unknown day'}" + (f" ({known})" if known else "")]
     if last_pass is not None:

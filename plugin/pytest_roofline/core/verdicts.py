@@ -153,7 +153,7 @@ class Reference:
             where they did not.
         shift: by how much that makes this test slower, in log seconds.
         odd: the sessions that were set aside, which `groups` no longer hold.
-        commit: of the tests' code in the newest session; empty where it is not told, as `driver` is.
+        commit: of the tests' code in the newest session; empty where it is not told, as `driver` and `torch` are.
     """
 
     groups: tuple[Group, ...]
@@ -167,6 +167,7 @@ class Reference:
     odd: tuple[OddSession, ...] = ()
     commit: str = ""
     driver: str = ""
+    torch: str = ""
 
     @property
     def day(self) -> str:

@@ -1,0 +1,42 @@
+"""Since when a test is slower: where its baseline is from, when it passed last, and what changed since then."""
+
+from dataclasses import replace
+
+import pytest
+
+from pytest_roofline.baselines.remarks import since_lines
+from pytest_roofline.core.verdicts import LastPass
+
+
+@pytest.fixture
+def slower(make):
+    """A verdict that is REGRESSED against a baseline of one session."""
+    reference = make.reference(make.group(0.0, started="2026-11-20T03:00:00Z"))
+    return make.verdict(make.measurement(), "REGRESSED", estimate=0.2, reference=reference)
+
+
+def test_a_baseline_is_named_by_its_day_and_by_what_it_tells_of_commit_driver_and_torch(slower):
+    assert since_lines(slower) == ["baseline of 2026-11-20"]
+    told = {"commit": "abc1234567", "driver": "550.54", "torch": "2.13.0"}
+    known = replace(slower, reference=replace(slower.reference, **told))
+    assert since_lines(known) == [
+        "baseline of 2026-11-20 (abc1234567, driver 550.54, torch 2.13.0)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "since"),
+    [(("driver 550.54 → 570.86", "torch 2.12 → 2.13"), "driver 550.54 → 570.86, torch 2.12 → 2.13"),
+     ((), "nothing that is known changed")],
+)  # fmt: skip
+def test_the_last_pass_is_named_with_what_changed_since_then(slower, changed, since):
+    last_pass = LastPass("nightly-41", "2026-11-26", changed)
+    verdict = replace(slower, subject=replace(slower.subject, last_pass=last_pass))
+    assert since_lines(verdict)[1:] == [
+        "last PASSED 2026-11-26 in nightly-41",
+        f"since then: {since}",
+    ]
+
+
+def test_a_test_that_is_not_slower_has_no_beginning(slower):
+    assert since_lines(replace(slower, kind=type(slower.kind).PASSED)) == []
