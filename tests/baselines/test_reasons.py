@@ -10,9 +10,12 @@ from pytest_roofline.core.reasons import Reason, ReasonCode, text_reasons
 from pytest_roofline.core.verdicts import Kind, Verdict
 
 NUMBERS = {"processes": 12, "days": 2, "tests": 20, "together": 0.1, "left": 0.0, "value": 1e9,
-           "siblings_value": 2e9, "spread": 0.01, "siblings": 3, "expected": 3, "spoiled": 2}  # fmt: skip
+           "siblings_value": 2e9, "spread": 0.01, "siblings": 3, "devices": 4, "sessions": 1, "least": 3,
+           "expected": 3, "spoiled": 2}  # fmt: skip
 TEXTS = {
     "text": "why",
+    "limit": "threshold 2 s",
+    "processes": "1 process",
     "device": "GPU-0",
     "metric": "traffic_GBps",
     "side": "B",

@@ -127,6 +127,38 @@ def _wider(reason: Reason) -> str:
     return f", or --roofline-tolerance={percent}%{'!' * (percent > 100 * WIDE_TOLERANCE)}"
 
 
+def _beyond_limit(_: Verdict, reason: Reason) -> str:
+    return f"{reason.texts['limit']}, {reason.texts['processes']}"
+
+
+def _within_limit(_: Verdict, reason: Reason) -> str:
+    devices = reason.numbers["devices"]
+    each = f" on any of {devices} devices" if devices > 1 else ""
+    return f"not below {reason.texts['limit']}{each}"
+
+
+def _may_miss_limit(_: Verdict, reason: Reason) -> str:
+    limit, processes = reason.texts["limit"], reason.texts["processes"]
+    return f"may be below {limit}: its interval reaches back across it, {processes}"
+
+
+def _limit_needs_processes(_: Verdict, reason: Reason) -> str:
+    needed = f"red needs {reason.numbers['least']} processes where rounds allow them"
+    return f"is below {reason.texts['limit']}, but {needed}, {reason.texts['processes']}"
+
+
+def _limit_unsure(_: Verdict, reason: Reason) -> str:
+    why = "not surely enough for a run that looks more than once"
+    return f"is below {reason.texts['limit']}, but {why}, {reason.texts['processes']}"
+
+
+def _few_near_limit(_: Verdict, reason: Reason) -> str:
+    sessions = reason.numbers["sessions"]
+    few = "1 session is" if sessions == 1 else f"{sessions} sessions are"
+    remedy = "record more and compare them together (roofline compare FILE.json RUN,RUN,…)"
+    return f"{few} too few this near the limit: {remedy}"
+
+
 def _moved_together(_: Verdict, reason: Reason) -> str:
     together, left = (format_percent(growth(reason.numbers[name])) for name in ("together", "left"))
     return (
@@ -248,6 +280,12 @@ _WRITERS: dict[ReasonCode, Callable[[Verdict, Reason], str]] = {
     ReasonCode.FEW_DAYS: _few_days,
     ReasonCode.FEW_PROCESSES: _few_processes,
     ReasonCode.FEW_SESSIONS: _few_sessions,
+    ReasonCode.BEYOND_LIMIT: _beyond_limit,
+    ReasonCode.WITHIN_LIMIT: _within_limit,
+    ReasonCode.MAY_MISS_LIMIT: _may_miss_limit,
+    ReasonCode.LIMIT_NEEDS_PROCESSES: _limit_needs_processes,
+    ReasonCode.LIMIT_UNSURE: _limit_unsure,
+    ReasonCode.FEW_NEAR_LIMIT: _few_near_limit,
     ReasonCode.MOVED_TOGETHER: _moved_together,
     ReasonCode.AMONG_SIBLINGS: _among_siblings,
     ReasonCode.FEW_SIBLINGS: _few_siblings,

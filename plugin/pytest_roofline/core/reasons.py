@@ -26,6 +26,13 @@ class ReasonCode(enum.StrEnum):
     FEW_DAYS = "few_days"
     FEW_PROCESSES = "few_processes"
     FEW_SESSIONS = "few_sessions"
+    # A limit: `limit` is its description, and `processes` says which stand behind the time.
+    BEYOND_LIMIT = "beyond_limit"
+    WITHIN_LIMIT = "within_limit"
+    MAY_MISS_LIMIT = "may_miss_limit"
+    LIMIT_NEEDS_PROCESSES = "limit_needs_processes"
+    LIMIT_UNSURE = "limit_unsure"
+    FEW_NEAR_LIMIT = "few_near_limit"
     # All tests of a run.
     MOVED_TOGETHER = "moved_together"
     # Cards of one machine.
@@ -66,6 +73,12 @@ _NEEDS = {
     ReasonCode.FEW_DAYS: _Needs(("days",), fields=("reference",)),
     ReasonCode.FEW_PROCESSES: _Needs(fields=("reference",)),
     ReasonCode.FEW_SESSIONS: _Needs(fields=("reference",)),
+    ReasonCode.BEYOND_LIMIT: _Needs(texts=("limit", "processes")),
+    ReasonCode.WITHIN_LIMIT: _Needs(("devices",), ("limit",)),
+    ReasonCode.MAY_MISS_LIMIT: _Needs(texts=("limit", "processes")),
+    ReasonCode.LIMIT_NEEDS_PROCESSES: _Needs(("least",), ("limit", "processes")),
+    ReasonCode.LIMIT_UNSURE: _Needs(texts=("limit", "processes")),
+    ReasonCode.FEW_NEAR_LIMIT: _Needs(("sessions",)),
     ReasonCode.MOVED_TOGETHER: _Needs(("tests", "together", "left")),
     ReasonCode.AMONG_SIBLINGS: _Needs(
         ("value", "siblings_value", "spread"), ("device", "metric"), ("estimate",)

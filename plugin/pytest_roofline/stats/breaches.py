@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..core.reasons import Reason, ReasonCode, text_reasons
+from ..core.reasons import Reason, ReasonCode
 from ..core.units import count, format_tolerance
 from ..core.verdicts import Group, Spread
 from .limits import Limit
@@ -114,17 +114,13 @@ def _bound(share: float, freedom: float) -> float:
 
 def open_reasons(breach: Breach, looks: Looks) -> tuple[Reason, ...]:
     """Return why a time beyond a limit is not red, and what would decide."""
-    limit, processes = breach.limit.told, breach.processes
+    texts = {"limit": breach.limit.told, "processes": breach.behind}
     if breach.interval[0] <= 0:
-        text = f"may be below {limit}: its interval reaches back across it, {breach.behind}"
-        return *text_reasons(text), _remedy(breach, looks)
+        return Reason(ReasonCode.MAY_MISS_LIMIT, texts=texts), _remedy(breach, looks)
     least = min(FEWEST_RED, looks.most)
-    if processes < least:
-        return text_reasons(
-            f"is below {limit}, but red needs {least} processes where rounds allow them, {breach.behind}"
-        )
-    why = "not surely enough for a run that looks more than once"
-    return *text_reasons(f"is below {limit}, but {why}, {breach.behind}"), _remedy(breach, looks)
+    if breach.processes < least:
+        return (Reason(ReasonCode.LIMIT_NEEDS_PROCESSES, {"least": least}, texts),)
+    return Reason(ReasonCode.LIMIT_UNSURE, texts=texts), _remedy(breach, looks)
 
 
 def _remedy(breach: Breach, looks: Looks) -> Reason:
@@ -132,9 +128,7 @@ def _remedy(breach: Breach, looks: Looks) -> Reason:
         plan = looks if processes <= looks.most else Looks(max(MOST_ROUNDS, looks.most))
         if processes > breach.processes and _decides(breach, plan, processes, breach.estimate):
             return Reason(ReasonCode.NEEDS_ROUNDS, {"processes": rounds_for(processes)})
-    few = f"{count(breach.sessions, 'session')} {'is' if breach.sessions == 1 else 'are'} too few this near the limit"
-    text = f"{few}: record more and compare them together (roofline compare FILE.json RUN,RUN,…)"
-    return Reason(ReasonCode.TEXT, texts={"text": text})
+    return Reason(ReasonCode.FEW_NEAR_LIMIT, {"sessions": breach.sessions})
 
 
 def _decides(breach: Breach, looks: Looks, processes: int, estimate: float) -> bool:

@@ -11,7 +11,7 @@ from functools import partial
 from statistics import fmean
 
 from ..core.facts import known_of
-from ..core.reasons import text_reasons
+from ..core.reasons import Reason, ReasonCode, text_reasons
 from ..core.samples import HEAD
 from ..core.units import format_percent
 from ..core.verdicts import (
@@ -100,13 +100,13 @@ def judge(
     if held:
         # Of several that all hold, the one that is most easily missed.
         nearest = held[0]
-        each = f" on any of {nearest.devices} devices" if nearest.devices > 1 else ""
-        within = f"not below {nearest.limit.told}{each}"
+        texts = {"limit": nearest.limit.told}
+        within = Reason(ReasonCode.WITHIN_LIMIT, {"devices": nearest.devices}, texts)
         return Verdict(
             Kind.PASSED,
             policy.tolerance,
             subject,
-            reasons=text_reasons(within, why_none),
+            reasons=(within, *text_reasons(why_none)),
             limit=nearest.limit.facts,
             processes=count,
             peak=peak,
@@ -124,11 +124,10 @@ def judge(
 def _beyond(
     breach: Breach, policy: Policy, looks: Looks, subject: Subject, peak: ExactVerdict | None
 ) -> Verdict:
+    kind, reasons = Kind.INCONCLUSIVE, open_reasons(breach, looks)
     if breach.sure:
-        text = f"{breach.limit.breach(breach.estimate)}, {breach.behind}"
-        kind, reasons = Kind.REGRESSED, text_reasons(text)
-    else:
-        kind, reasons = Kind.INCONCLUSIVE, open_reasons(breach, looks)
+        texts = {"limit": breach.limit.breach(breach.estimate), "processes": breach.behind}
+        kind, reasons = Kind.REGRESSED, (Reason(ReasonCode.BEYOND_LIMIT, texts=texts),)
     return Verdict(
         kind=kind,
         tolerance=policy.tolerance,
