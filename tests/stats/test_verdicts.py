@@ -15,7 +15,7 @@ from statsmodels.stats.weightstats import ttost_ind
 from pytest_roofline.baselines.reasons import behind_text, reason_text
 from pytest_roofline.core.verdicts import Group, Kind, TimeLimit
 from pytest_roofline.stats.limits import Limit
-from pytest_roofline.stats.looks import FALSE_RED, Looks
+from pytest_roofline.stats.looks import FALSE_RED, SECOND_LOOK, Looks
 from pytest_roofline.stats.outlook import WORTH_REPORTING, Policy
 from pytest_roofline.stats.spread import PRIOR_FREEDOM, one_sitting, priors
 from pytest_roofline.stats.stats import growth
@@ -139,6 +139,18 @@ def asked(reason):
     return count and int(count[1])
 
 
+def open_patterns(verdict):
+    """What an open verdict may say."""
+    if not verdict.looks_slow:
+        return (WOULD_DECIDE,)
+    if verdict.hot:
+        return (HOT,)
+    if verdict.processes < verdict.fewest:
+        return (TOO_FEW,)
+    # Where the baseline has shown such a time before, red needs a second look.
+    return (TOO_FEW, WOULD_DECIDE) if verdict.processes < SECOND_LOOK else (WOULD_DECIDE,)
+
+
 @settings(max_examples=60)
 @given(sessions, sessions, policies, devices, st.floats(0.0, 1.0))
 def test_every_verdict_tells_what_it_rests_on_what_would_decide_it_and_is_not_red_within_its_tolerance(
@@ -156,9 +168,7 @@ def test_every_verdict_tells_what_it_rests_on_what_would_decide_it_and_is_not_re
     assert 0 <= found.p <= found.p_spent + 1e-12
     assert found.p_spent <= 1
     if found.kind is Kind.INCONCLUSIVE:
-        too_few = TOO_FEW if found.processes < found.fewest else WOULD_DECIDE
-        expected = (HOT if found.hot else too_few) if found.looks_slow else WOULD_DECIDE
-        assert expected.fullmatch(reason_text(found))
+        assert any(pattern.fullmatch(reason_text(found)) for pattern in open_patterns(found))
         assert (asked(reason_text(found)) or math.inf) > found.processes
         assert found.futile or found.processes < policy.looks.most
     else:
