@@ -205,3 +205,17 @@ def test_a_slowdown_that_is_undecided_makes_the_run_grey_and_a_comparison_end_wi
     failing = desk.run("--roofline-ci", ONCE, "--roofline-fail-on=regressed,inconclusive")
     assert failing.ret == 1
     failing.stdout.fnmatch_lines(["RED: 1 INCONCLUSIVE, 1 of 2 fast enough"])
+
+
+def test_a_red_test_names_the_run_in_which_it_passed_last_and_what_changed_since(desk):
+    against = desk.five_runs_of_one()
+    assert desk.run(*against, "--roofline-save=good").ret == 0
+    header, *lines = desk.run_path("good").read_text().splitlines()
+    earlier = json.dumps(json.loads(header) | {"started": "2026-02-01T03:00:00Z"})
+    desk.run_path("good").write_text("\n".join([earlier, *lines, ""]))
+    desk.script(slow=1.3, driver="570.86")
+    result = desk.run(*against)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        ["*; last PASSED 2026-02-01 in good; since then: driver 550.54 → 570.86;*"]
+    )

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -19,6 +20,16 @@ MOST_RUNS = 30
 _GREEN = (Kind.PASSED, Kind.IMPROVED)
 
 
+@dataclass(frozen=True, slots=True)
+class _PastRun:
+    """What is kept of a run: its environment, and the tests that passed, each with the name of the measurement."""
+
+    run_id: str
+    day: str
+    environment: dict[str, str]
+    passed: frozenset[tuple[str, str]]
+
+
 class PastRuns:
     """The runs in a folder on one hardware that began before another one, read as far as somebody asks.
 
@@ -30,7 +41,7 @@ class PastRuns:
 
     def __init__(self, folder: Path, hardware: HardwareKey, before: str) -> None:
         self._folder, self._hardware, self._before = folder, hardware, before
-        self._read: dict[Path, Run | None] = {}
+        self._read: dict[Path, _PastRun | None] = {}
 
     @cached_property
     def _paths(self) -> list[Path]:
@@ -53,22 +64,27 @@ class PastRuns:
         """
         for path in self._paths:
             run = self._run(path)
-            for verdict in run.verdicts if run is not None else ():
-                subject = verdict.subject
-                if (subject.test_id, subject.name) == (test_id, name) and verdict.kind in _GREEN:
-                    assert run is not None
-                    then = run.header.environment.everything()
-                    return LastPass(
-                        run=run.header.run_id,
-                        day=run.header.started[:10],
-                        changed=changes_between([now], [then]),
-                    )
+            if run is not None and (test_id, name) in run.passed:
+                changed = changes_between([now], [run.environment])
+                return LastPass(run=run.run_id, day=run.day, changed=changed)
         return None
 
-    def _run(self, path: Path) -> Run | None:
+    def _run(self, path: Path) -> _PastRun | None:
         """Read a run once; a damaged file tells nothing."""
         if path not in self._read:
             self._read[path] = None
             with contextlib.suppress(BadFile, OSError):
-                self._read[path] = read_run(path)
+                self._read[path] = _past_run(read_run(path))
         return self._read[path]
+
+
+def _past_run(run: Run) -> _PastRun:
+    passed = {
+        (verdict.subject.test_id, verdict.subject.name)
+        for verdict in run.verdicts
+        if verdict.kind in _GREEN
+    }
+    header = run.header
+    return _PastRun(
+        header.run_id, header.started[:10], header.environment.everything(), frozenset(passed)
+    )

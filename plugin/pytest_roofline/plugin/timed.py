@@ -19,7 +19,7 @@ from ..core.keys import Key
 from ..core.records import Measurement
 from ..core.rows import FAILED, TIME, Row
 from ..core.samples import CANARY, OVERSUBSCRIBED, PROFILED, SIBLINGS
-from ..core.verdicts import Group, Idle, Kind, LastPass, Reference, Subject, Verdict
+from ..core.verdicts import Group, Idle, Kind, Reference, Subject, Verdict
 from ..stats.key_results import KeyResults, LostRound, judge_peak
 from ..stats.limits import Limit, Summary
 from ..stats.looks import Looks
@@ -303,7 +303,6 @@ class TimedResults(ResultKind):
             left_out=self._left_out(measurement, reference, invalid),
             published=tuple(entry for entry in shown if not entry.gates),
             idle=tuple(idle),
-            last_pass=self._last_pass(measurement, reference),
         )
 
     def _changed(self, measurement: Measurement) -> tuple[str, ...]:
@@ -311,16 +310,13 @@ class TimedResults(ResultKind):
         now = self._under_test.environment.everything() | measurement.comparable()
         return changes_between([now], self._under_test.comparator.environments(measurement.key))
 
-    def _last_pass(self, measurement: Measurement, reference: Reference | None) -> LastPass | None:
-        """Return when a measurement passed last, where all its processes are slower than the baseline's centre."""
-        if reference is None:
-            return None
-        results = self._trials[measurement.key.identity]
-        medians_s = results.group(reference, self._under_test.identity, self._started).medians_s
-        if not medians_s or min(medians_s) <= reference.median_s:
-            return None
-        now = self._under_test.environment.everything()
-        return self._past_runs.last_pass(measurement.test_id, measurement.key.name, now)
+    def _with_last_pass(self, verdict: Verdict) -> Verdict:
+        """Return a verdict with the run in which its test passed last, where it looks slower than its baseline."""
+        if verdict.reference is None or not verdict.looks_slow:
+            return verdict
+        subject, now = verdict.subject, self._under_test.environment.everything()
+        last_pass = self._past_runs.last_pass(subject.test_id, subject.name, now)
+        return replace(verdict, subject=replace(subject, last_pass=last_pass))
 
     @cached_property
     def _past_runs(self) -> PastRuns:
@@ -373,7 +369,7 @@ class TimedResults(ResultKind):
             limits=limits,
             why_none=why_none,
         )
-        return unless_busy(verdict, trial.measurements), standing
+        return self._with_last_pass(unless_busy(verdict, trial.measurements)), standing
 
     def _among_siblings(self, measurement: Measurement) -> Verdict:
         """The verdict on one of several like devices, which no baseline is asked for: the others stand for it."""
