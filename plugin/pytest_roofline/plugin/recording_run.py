@@ -69,8 +69,9 @@ def recording_lines(state: RooflineSession, recording: Recording) -> list[str]:
 
 def name_recorded(recording: Recording, rows: Sequence[Row]) -> list[Row]:
     """Return the rows of a table with what became of them, where a recording compared them with nothing."""
+    recorded = recording.tests
     return [
-        replace(row, verdict="RECORDED" if row.test in recording.tests else "NOT RECORDED")
+        replace(row, verdict="RECORDED" if row.test in recorded else "NOT RECORDED")
         if row.verdict == Kind.NO_BASELINE
         else row
         for row in rows

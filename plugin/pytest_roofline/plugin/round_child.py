@@ -142,8 +142,8 @@ def files_of(test_ids: Sequence[str], rootdir: Path) -> list[str]:
 
     A node id begins with its file's path from the root directory, unless the file lies outside of it.
     """
-    paths = [str(rootdir / test_id.partition("::")[0]) for test_id in test_ids]
-    return list(dict.fromkeys(paths)) if all(map(os.path.isfile, paths)) else []
+    paths = dict.fromkeys(str(rootdir / test_id.partition("::")[0]) for test_id in test_ids)
+    return list(paths) if all(map(os.path.isfile, paths)) else []
 
 
 def _asked_by_parent(path: str) -> Round:
