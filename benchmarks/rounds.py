@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median, variance
 
+from load_time import ENVIRONMENT
 from rank_figures.page import QUIET_LOAD, filled, table
 from stamp import stamped
 
@@ -25,8 +26,7 @@ from pytest_roofline.core.errors import BadFile
 from pytest_roofline.core.samples import CANARY
 from pytest_roofline.plugin import round_child
 from pytest_roofline.ranks.children import run_child
-from pytest_roofline.ranks.fork_server import ForkServer
-from pytest_roofline.ranks.round_parent import ROUNDS_PER_PARENT, SERVER
+from pytest_roofline.ranks.round_parent import ROUNDS_PER_PARENT, RoundParent
 
 PROCESSES = 30
 # The centres are to agree within this share.
@@ -35,10 +35,6 @@ SAME_CENTRE = 0.01
 QUANTILE_99, MEDIAN_VARIANCE = 2.576, math.pi / 2
 QUIET_S = 120.0
 FRESH, FORKED = "fresh", "forked"
-# As users have it: compiled modules are kept.
-ENVIRONMENT = {
-    name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
-}
 PLUGINS = (
     "pytest_roofline.plugin",
     "xdist.plugin",
@@ -128,26 +124,20 @@ class Round:
 def measure_rounds(folder: Path, ids: Sequence[str], count: int) -> list[Round]:
     """Run `count` rounds in fresh processes and as many in forked ones, in turn, each kind first every other time."""
     rounds: list[Round] = []
-    server, left, parent = None, 0, -1
+    parent = RoundParent(PLUGINS, folder=folder)
     for number in range(count):
         for kind in (FRESH, FORKED) if number % 2 else (FORKED, FRESH):
             began_s = time.monotonic()
-            if kind == FORKED and not left:
-                if server is not None:
-                    server.end()
-                server = ForkServer(ENVIRONMENT, SERVER, PLUGINS, folder=folder)
-                left, parent = ROUNDS_PER_PARENT, parent + 1
-            left -= kind == FORKED
-            medians_s = run_round(folder, ids, server if kind == FORKED else None)
+            medians_s = run_round(folder, ids, parent if kind == FORKED else None)
             took_s = time.monotonic() - began_s
-            rounds.append(Round(kind, parent if kind == FORKED else -1, medians_s, took_s))
-            print(f"{number + 1} of {count}: {kind}, {rounds[-1].took_s:.1f} s", flush=True)
-    if server is not None:
-        server.end()
+            of_parent = number // ROUNDS_PER_PARENT if kind == FORKED else -1
+            rounds.append(Round(kind, of_parent, medians_s, took_s))
+            print(f"{number + 1} of {count}: {kind}, {took_s:.1f} s", flush=True)
+    parent.close()
     return rounds
 
 
-def run_round(folder: Path, ids: Sequence[str], server: ForkServer | None) -> dict[str, float]:
+def run_round(folder: Path, ids: Sequence[str], parent: RoundParent | None) -> dict[str, float]:
     """Run one round of tests; return their medians in seconds by node id.
 
     Raises:
@@ -163,7 +153,7 @@ def run_round(folder: Path, ids: Sequence[str], server: ForkServer | None) -> di
             cwd=folder,
             environ=ENVIRONMENT,
             quiet_s=QUIET_S,
-            server=server,
+            parent=parent,
         )
         measurements = [
             measurement

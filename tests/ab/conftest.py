@@ -65,7 +65,7 @@ class World:
         # What each counted process was forked from, None of a fresh one.
         self.servers, self.device_type = [], "cuda"
 
-    def run_child(self, command, folder, asked, *, variable, cwd, environ, quiet_s, server=None):
+    def run_child(self, command, folder, asked, *, variable, cwd, environ, quiet_s, parent=None):
         """As `ranks.children.run_child`, but that no process starts."""
         side, number = Path(environ["TRITON_CACHE_DIR"]).parent.name, asked["round"]
         warming = running.WARMING_BUDGET in command
@@ -73,7 +73,7 @@ class World:
             self.warmed[side] += 1
         else:
             self.calls.append((number, side, tuple(asked["ids"]), environ))
-            self.servers.append(server)
+            self.servers.append(parent)
         self.during(0 if warming else number)
         environment = self.make.environment(device_type=self.device_type)
         facts = replace(environment, code=(Code(".", self.commit(cwd)),), variables={})

@@ -284,9 +284,7 @@ class Runner:
             "deadline": None,
             "side": {"checkout": made.checkout, "folder": made.folder},
         }
-        parent = self._parent_of(side, arm)
-        server = parent.next(made.environ) if parent is not None else None
-        ended = run_child(
+        return run_child(
             command,
             folder,
             asked,
@@ -294,16 +292,8 @@ class Runner:
             cwd=made.cwd,
             environ=made.environ,
             quiet_s=quiet_s,
-            server=server,
+            parent=self._parent_of(side, arm),
         )
-        if (
-            server is not None
-            and parent is not None
-            and not ended.started
-            and parent.gave_up(made.environ)
-        ):
-            return self._child(side, folder, number, ids, quiet_s, *more, arm=arm)
-        return ended
 
     def _parent_of(self, side: str, arm: str) -> RoundParent | None:
         """Return what forks the processes of an arm; None until its side has told that it measures a processor."""

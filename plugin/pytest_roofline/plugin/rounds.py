@@ -110,7 +110,6 @@ class Rounds:
             # Its failures are none of the parent's, and no test that failed last time may be preferred.
             command += ["-o", f"cache_dir={folder / 'cache'}"]
         try:
-            server = self._parent.next(os.environ) if may_fork(self._state) else None
             ended = run_child(
                 command,
                 folder,
@@ -120,13 +119,10 @@ class Rounds:
                 environ=os.environ | environ,
                 quiet_s=self._quiet_s,
                 descriptors=descriptors,
-                server=server,
+                parent=self._parent if may_fork(self._state) else None,
             )
         finally:
             kept = self._take_in(folder, number)
-        if server is not None and not ended.started and self._parent.gave_up(os.environ):
-            # The round and those behind it are fresh processes.
-            return self._child(folder, number, test_ids, deadline)
         unsaved = f"what it measured in round {number} could not be saved; is {tempfile.gettempdir()} full?"
         for test_id in (one for one in ended.finished if one not in kept):
             self._lose(test_id, unsaved)

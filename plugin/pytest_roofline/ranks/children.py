@@ -17,7 +17,8 @@ from typing import Any
 from ..core.records import Outcome
 from ..core.units import encodable
 from .fork_server import Forked, ForkServer
-from .processes import REAP_S, ended
+from .processes import ended
+from .round_parent import RoundParent
 
 # A child that says nothing for so long, or for so many times the test's first duration, hangs.
 QUIET_S, QUIET_FACTOR = 180.0, 10.0
@@ -64,7 +65,7 @@ def run_child(
     environ: Mapping[str, str],
     quiet_s: float,
     descriptors: Sequence[int] = (),
-    server: ForkServer | None = None,
+    parent: RoundParent | None = None,
 ) -> Ended:
     """Run a child to its end, or until it is silent for `quiet_s` seconds; nothing that it started is left behind.
 
@@ -76,16 +77,34 @@ def run_child(
         cwd: where it runs.
         environ: all of its variables but that one.
         descriptors: open files that it inherits.
-        server: forks it, in place of a fresh interpreter; `command` is then its interpreter, `-m`, a module and the
-            arguments, and `cwd` is where the server was started.
+        parent: forks it, in place of a fresh interpreter, while it works; `command` is then an interpreter, `-m`, a
+            module and the arguments, and `cwd` is where it starts.
     """
+    own = {**environ, variable: str(folder / "round.json")}
+    server = parent.next(environ) if parent is not None else None
+    ended = _run(command, folder, asked, cwd, own, quiet_s, descriptors, server)
+    if parent is not None and server is not None and not ended.started and parent.gave_up(environ):
+        return _run(command, folder, asked, cwd, own, quiet_s, descriptors, None)
+    return ended
+
+
+def _run(
+    command: Sequence[str],
+    folder: Path,
+    asked: Mapping[str, Any],
+    cwd: Path,
+    environ: Mapping[str, str],
+    quiet_s: float,
+    descriptors: Sequence[int],
+    server: ForkServer | None,
+) -> Ended:
+    """Run a child once, in a fresh interpreter or forked by a server."""
     status, log, told = folder / "status", folder / "log", folder / "round.json"
     status.touch()
     log.touch()
     parent = os.getpid() if server is None else server.pid
     plain = {"folder": str(folder), "parent": parent, "own_process": True, **asked}
     told.write_text(json.dumps(plain), encoding="utf-8")
-    environ = {**environ, variable: str(told)}
     child: subprocess.Popen[bytes] | Forked
     if server is not None:
         child = server.fork(environ, str(log), command[3:])
@@ -149,7 +168,7 @@ def _end(child: "subprocess.Popen[bytes] | Forked") -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             kill(child.pid, signal.SIGKILL)
             break
-    child.wait(REAP_S)
+    child.wait()
 
 
 def _events(status: Path) -> dict[str, tuple[str, ...]]:

@@ -46,16 +46,16 @@ class Forked:
             self._server.listen(0.0)
         return self.returncode
 
-    def wait(self, timeout: float) -> int:
-        """Return its exit status.
+    def wait(self, timeout: float | None = None) -> int:
+        """Return its exit status; without a timeout wait as long as it takes.
 
         Raises:
             subprocess.TimeoutExpired: it still runs after `timeout` seconds.
         """
-        until_s = time.monotonic() + timeout
+        until_s = None if timeout is None else time.monotonic() + timeout
         while self.poll() is None:
-            left_s = until_s - time.monotonic()
-            if left_s <= 0:
+            left_s = None if until_s is None else until_s - time.monotonic()
+            if timeout is not None and left_s is not None and left_s <= 0:
                 raise subprocess.TimeoutExpired("a forked process", timeout)
             self._server.listen(left_s)
         assert self.returncode is not None
@@ -125,8 +125,8 @@ class ForkServer:
             self._connection.send((self._asked, dict(environ), log, list(arguments)))
         return forked
 
-    def listen(self, seconds: float) -> None:
-        """Take note of what it tells within so many seconds; back at once when it has told something."""
+    def listen(self, seconds: float | None) -> None:
+        """Take note of what it tells within so many seconds, None is any; back at once when it has told something."""
         with contextlib.suppress(OSError):
             try:
                 while self._connection.poll(seconds):
