@@ -40,6 +40,8 @@ ROOT = Path(__file__).resolve().parent.parent
 KILLS, CASES, SEED = 200, 20_000, 5
 WANTED_KILLS, WANTED_CASES = 200, 1_000_000
 GONE_S, GIVEN_UP_S, HANG_S = 1.0, 20.0, 300.0
+# After this long the log says what is left.
+SLOW_S = 0.4
 # Words of the command lines of rounds and of ranks, which are those of what they are forked from.
 ROUND, RANK = "pytest_roofline.plugin.round_server", "pytest_roofline.ranks.rank_server"
 SERVERS = (ROUND, RANK)
@@ -178,6 +180,13 @@ def kill_in(
         return [Killed(*one, *kept) for one in found]
     said = (place / "output").read_text(encoding="utf-8", errors="replace")
     told = status == 0 or (" in " in said.splitlines()[-1] and "SIGKILL" in said)
+    if not told:
+        print(
+            f"killed {[victim for victim, *_ in found]}, status {status}, and said:",
+            said,
+            sep="\n",
+            flush=True,
+        )
     return [Killed(*one, *kept, status is not None, told, len(left)) for one in found]
 
 
@@ -186,15 +195,26 @@ def _gone_s(pid: int, number: int, mark: str, everything: bool = False) -> float
     doomed = {pid, *(one.pid for one in descendants(pid))}
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
-    began_s = time.monotonic()
+    began_s, shown = time.monotonic(), False
     while (took_s := time.monotonic() - began_s) < GIVEN_UP_S:
         left = {one: line for one, line in running(mark).items() if everything or one in doomed}
         if not left:
             return time.monotonic() - began_s
-        if GONE_S < took_s < GONE_S + 2 * POLL_S:
-            print(f"after {took_s:.2f} s:", *left.values(), sep="\n    ", flush=True)
+        if not shown and took_s > SLOW_S:
+            shown = True
+            lines = [f"{_state(one)} {line}" for one, line in left.items()]
+            print(f"after {took_s:.2f} s:", *lines, sep="\n    ", flush=True)
         time.sleep(POLL_S)
     return None
+
+
+def _state(pid: int) -> str:
+    """What the kernel says of a process: its state, and the function that it waits in."""
+    with contextlib.suppress(OSError):
+        folder = Path(f"/proc/{pid}")
+        state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+        return f"{state} ({(folder / 'wchan').read_text()})"
+    return "gone"
 
 
 def _prepared(folder: Path) -> Path:
