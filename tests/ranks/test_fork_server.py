@@ -3,6 +3,9 @@
 import atexit
 import os
 import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -14,6 +17,15 @@ from pytest_roofline.ranks.tasks import reference
 
 from . import rank_functions as ranks
 from .real_ranks import PATIENCE_S, RealRanks, end_within, runs
+
+# Starts a server, and waits until it is killed.
+PARENT = """
+import os, sys
+from pytest_roofline.ranks.fork_server import ForkServer
+
+server = ForkServer(os.environ, "needs_long")
+sys.stdin.read()
+"""
 
 
 @pytest.fixture
@@ -130,6 +142,30 @@ def test_a_server_that_ends_while_it_imports_is_blamed_with_its_last_words(
     first, *lines = str(caught.value).splitlines()
     assert first.startswith(f"{FORKER} {end}")
     assert words in "\n".join(lines)
+
+
+def test_a_server_ends_with_its_parent_even_while_it_imports(tmp_path):
+    pid_file = tmp_path / "pid"
+    (tmp_path / "needs_long.py").write_text(
+        f"import os, pathlib, threading\npathlib.Path({str(pid_file)!r}).write_text(f'{{os.getpid()}}.')\n"
+        "threading.Event().wait()\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])},
+        stdin=subprocess.PIPE,
+    )
+    try:
+        until_s = time.monotonic() + PATIENCE_S
+        while not (pid_file.exists() and pid_file.read_text().endswith(".")):
+            assert parent.poll() is None
+            assert time.monotonic() < until_s
+            time.sleep(0.02)
+        parent.kill()
+        assert end_within(PATIENCE_S, [int(pid_file.read_text()[:-1])])
+    finally:
+        parent.kill()
+        parent.communicate()
 
 
 def test_ranks_that_are_not_there_yet_are_ended_with_their_server(monkeypatch, tmp_path):

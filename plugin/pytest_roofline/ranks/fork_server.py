@@ -1,14 +1,16 @@
 """Processes forked from one that has torch already: an import takes seconds of a core, a fork none.
 
-The server is `python -m MODULE DESCRIPTOR ARGUMENTS`, at the other end of a pair of sockets: it imports what its
-processes need, and calls `serve`. It ends with the pair, and what it forked ends with it. Ranks on processors have one
-(`ranks.rank_server`), and further rounds there (`plugin.round_server`). Only on Linux, and only for processors: what
-the library of a device keeps may not survive a fork.
+The server is `python -m pytest_roofline.ranks.fork_server DESCRIPTOR MODULE PLUGINS`, at the other end of a pair of
+sockets: it imports MODULE, which imports what its processes need, and their life is the function `live` of it. It ends
+with the pair, and what it forked ends with it. Ranks on processors have one (`ranks.rank_server`), and further rounds
+there (`plugin.round_server`). Only on Linux, and only for processors: what the library of a device keeps may not
+survive a fork.
 """
 
 import contextlib
 import errno
 import gc
+import importlib
 import os
 import signal
 import subprocess
@@ -67,8 +69,9 @@ class ForkServer:
 
     Args:
         environ: of the server.
-        module: the name of the server's module.
-        arguments: of it.
+        module: what imports all that the processes need; its function `live` is the life of one of them. Called with
+            arguments, it returns an exit status.
+        plugins: modules to import beside it, where they can be imported.
         python: the interpreter.
         folder: where the server starts; None is here.
     """
@@ -77,7 +80,7 @@ class ForkServer:
         self,
         environ: Mapping[str, str],
         module: str,
-        arguments: Sequence[str] = (),
+        plugins: Sequence[str] = (),
         *,
         python: str = sys.executable,
         folder: str | os.PathLike[str] | None = None,
@@ -87,7 +90,7 @@ class ForkServer:
         self._connection, theirs = Pipe()
         with theirs:
             self._process = subprocess.Popen(
-                [python, "-m", module, str(theirs.fileno()), *arguments],
+                [python, "-m", __name__, str(theirs.fileno()), module, *plugins],
                 cwd=folder,
                 env={**environ, PARENT_VARIABLE: str(os.getpid())},
                 pass_fds=[theirs.fileno()],
@@ -190,6 +193,18 @@ def _end(
 # The server.
 
 
+def main(descriptor: str, module: str, *plugins: str) -> int:
+    """Import what the processes need, and serve; return the exit status."""
+    # An import takes seconds, which this process must not live on alone.
+    die_with_parent()
+    live = importlib.import_module(module).live
+    for plugin in plugins:
+        # One that cannot be imported says so in the forked process.
+        with contextlib.suppress(Exception):
+            importlib.import_module(plugin)
+    return serve(int(descriptor), live)
+
+
 def serve(descriptor: int, live: Callable[[Sequence[str]], int]) -> int:
     """Fork a process whenever one is asked for, until nobody can ask any more; return the exit status.
 
@@ -197,11 +212,6 @@ def serve(descriptor: int, live: Callable[[Sequence[str]], int]) -> int:
         descriptor: of the socket to whoever asks.
         live: the life of a process, called with its arguments; returns its exit status.
     """
-    die_with_parent()
-    # What takes longest, in whatever is forked.
-    import torch
-
-    del torch
     connection: Connection[Any, Any] = Connection(descriptor)
     # Collections of garbage in the forked processes neither look at all this nor copy it.
     gc.collect()
@@ -282,3 +292,8 @@ def _live(
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
         os._exit(status)
+
+
+if __name__ == "__main__":
+    # What torch holds at the end of an orderly life is none of pytest's waiting.
+    os._exit(main(*sys.argv[1:]))
