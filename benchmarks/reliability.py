@@ -96,9 +96,10 @@ def test_ranks(roofline, distributed, number):
 """
 # No time is looked at here, and whether there is a second round must not hang on how busy the machine is.
 CONFTEST = """
+from pytest_roofline.engine import conditions
 from pytest_roofline.engine.devices import cpu
 
-cpu.MOST_CORES_TAKEN = float("inf")
+cpu.MOST_CORES_TAKEN = conditions.MOST_PREEMPTIONS_HZ = float("inf")
 """
 COMMAND = (*PYTEST, "--roofline-rounds=2", "--roofline-save=kept", "--roofline-budget=0.1")
 HEAD = """# Kills, strangers, broken files
