@@ -20,8 +20,8 @@ from stamp import stamped
 from pytest_roofline.core.entries import SHARE, Entry
 from pytest_roofline.core.errors import BadFile
 from pytest_roofline.core.records import Ceiling
-from pytest_roofline.core.verdicts import Group, Kind
-from pytest_roofline.stats.limits import Floor, Limit
+from pytest_roofline.core.verdicts import Group, Kind, TimeLimit
+from pytest_roofline.stats.limits import Limit
 from pytest_roofline.stats.looks import MOST_ROUNDS, Looks
 from pytest_roofline.stats.outlook import Policy
 from pytest_roofline.stats.verdicts import judge
@@ -102,7 +102,8 @@ def is_red(draw: random.Random, centre: float, rounds: int) -> bool:
 
 
 ONE_SECOND = Limit(
-    Floor(
+    TimeLimit(
+        1.0,
         Entry(
             "simulated",
             "traffic_GBps",
@@ -113,8 +114,8 @@ ONE_SECOND = Limit(
             figures=1,
         ),
         Ceiling("traffic_GBps", 1e9, "datasheet", "this program"),
-    ),
-    1.0,
+        share=0.5,
+    )
 )
 
 

@@ -10,7 +10,7 @@ from pytest_roofline.core.records import Ceiling, Outcome
 from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.core.rows import plain, worst_first
 from pytest_roofline.core.samples import Samples
-from pytest_roofline.core.verdicts import ExactVerdict, Group, Reference
+from pytest_roofline.core.verdicts import ExactVerdict, Group, Reference, TimeLimit
 from pytest_roofline.core.work import Work
 from pytest_roofline.stats.limits import Limit
 
@@ -295,7 +295,10 @@ def test_a_row_that_a_run_has_made_is_read_back_from_its_file_with_the_same_colu
         make.result(1e-3, key=make.key("new"), known=False),
         make.result(1e-3, key=make.key("wrong"), invalid="busy neighbours"),
         make.result(
-            2e-3, key=make.key("limit"), known=False, limits=[Limit(make.published(), 1e-3)]
+            2e-3,
+            key=make.key("limit"),
+            known=False,
+            limits=[Limit(TimeLimit(1e-3, make.published()))],
         ),
     ]
     run = make.run(

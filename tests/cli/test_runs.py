@@ -358,7 +358,9 @@ def test_a_drill_in_which_every_compared_test_turned_red_is_a_success(command, m
     # What is held against a limit alone tells nothing of the dose.
     drilled.records = (
         red,
-        dosed(make, red, 0.89, reference=None, limit=TimeLimit("published", 1e-3, "a guide")),
+        dosed(
+            make, red, 0.89, reference=None, limit=TimeLimit(1e-3, make.published(source="a guide"))
+        ),
     )
     result = command("drill", "10%")
     assert (result.exit_code, result.stdout) == (0, "drill of +10 %: 1 of 1 tests turned red\n")

@@ -49,10 +49,10 @@ def test_a_status_tells_what_is_slower_from_what_nobody_can_tell(row):
     assert status_of([slower], complete=False) is Status.SLOWER
 
 
-def test_an_estimate_is_held_against_the_tolerance_of_its_test_and_a_limit_allows_none(row):
+def test_an_estimate_is_held_against_the_tolerance_of_its_test_and_a_limit_allows_none(row, make):
     assert [looks_slow(row("INCONCLUSIVE", change)) for change in (0.049, 0.051)] == [False, True]
     assert not looks_slow(row("INCONCLUSIVE", 0.08, tolerance=0.1))
-    assert looks_slow(row("INCONCLUSIVE", 0.01, limit=TimeLimit("published", 1.0, "a guide")))
+    assert looks_slow(row("INCONCLUSIVE", 0.01, limit=TimeLimit(1.0, make.published())))
     # The word of its memory hides no slowdown.
     assert looks_slow(replace(row("INCONCLUSIVE", 0.3), verdict="INVALID"))
 

@@ -211,7 +211,7 @@ def _fullest() -> list[Any]:
             difference=dataclasses.replace(
                 told.difference, device=Spread(0.01, "known", 5.0), unequal=True
             ),
-            limit=TimeLimit("published", 2e-3, "a guide"),
+            limit=TimeLimit(2e-3, MAKE.published(source="a guide")),
             p_adjusted=1.0,
             peak=ExactVerdict(
                 "",

@@ -5,8 +5,9 @@ from dataclasses import replace
 from pytest_roofline.core.entries import OUT_OF_MEMORY
 from pytest_roofline.core.keys import JOB_METRIC
 from pytest_roofline.core.records import Ceiling
+from pytest_roofline.core.verdicts import TimeLimit
 from pytest_roofline.report.published import figure_texts, idle_lines, limit_lines, published_lines
-from pytest_roofline.stats.limits import Limit, RooflineShare
+from pytest_roofline.stats.limits import Limit
 
 HOSTILE = "x\x1b[31m\r\ny\u202e"
 
@@ -113,7 +114,7 @@ def test_hostile_text_cannot_steer_the_terminal(make):
     doubted = figure(make, 1.0, implausible=HOSTILE)
     result = beside(make, entry, doubted, label=HOSTILE, idle=((make.published(), HOSTILE),))
     held = make.result(
-        known=False, limits=[Limit(make.published(source=HOSTILE), 1.0)], label=HOSTILE
+        known=False, limits=[Limit(TimeLimit(1.0, make.published(source=HOSTILE)))], label=HOSTILE
     )
     lines = [*published_lines([result], verbose=True), *limit_lines([held])]
     lines += idle_lines([result])
@@ -122,13 +123,14 @@ def test_hostile_text_cannot_steer_the_terminal(make):
 
 
 def held(make, label, source="the maker"):
-    return make.result(known=False, limits=[Limit(make.published(source=source), 1.0)], label=label)
+    return make.result(
+        known=False, limits=[Limit(TimeLimit(1.0, make.published(source=source)))], label=label
+    )
 
 
 def test_limits_are_named_by_whose_they_are_with_the_tests_they_stood_behind(make):
-    share = Limit(
-        RooflineShare(0.8, Ceiling("traffic_GBps", 4.8e12, "datasheet", "sheet", "high")), 1.0
-    )
+    peak = Ceiling("traffic_GBps", 4.8e12, "datasheet", "sheet", "high")
+    share = Limit(TimeLimit(1.0, peak=peak, share=0.8))
     results = [held(make, f"m{number}") for number in range(5)]
     results += [
         make.result(known=False, limits=[share], label="roofed"),

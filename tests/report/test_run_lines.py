@@ -10,7 +10,7 @@ from pytest_roofline.core.keys import BY_POSITION
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import CurveSummary, Outcome
 from pytest_roofline.core.samples import Block, Samples
-from pytest_roofline.core.verdicts import ExactVerdict
+from pytest_roofline.core.verdicts import ExactVerdict, TimeLimit
 from pytest_roofline.report.messages import (
     GATE,
     closing_lines,
@@ -68,7 +68,7 @@ def test_a_run_ends_in_a_sentence_in_one_of_three_colours(make):
     # One process where red needs three.
     looks_slow = make.result(1.3e-3, policy=Policy(looks=Looks(12)), test_id="t.py::looks")
     shifted = replace(make.result(1.1e-3, test_id="t.py::a"), verdict="SHIFTED")
-    by_limit = make.result(known=False, limits=[Limit(make.published(), 1.2e-3)])
+    by_limit = make.result(known=False, limits=[Limit(TimeLimit(1.2e-3, make.published()))])
     for rows, reds, said in (
         ([good, better], {}, "GREEN: 2 of 2 fast enough"),
         ([good, new], {}, "GREEN: 1 of 2 fast enough, 1 undecided (1 NO BASELINE)"),
@@ -195,7 +195,7 @@ def test_above_the_sentence_stands_what_failed_or_what_would_decide(make):
     assert not set(commands) & set(closing(new, reds=gate, record=record))
     nameless = make.result(known=False, key=make.key(parameters={"fn" + BY_POSITION: "fn0"}))
     assert closing(nameless, record=record)[0].startswith("NO BASELINE")
-    limit = make.result(known=False, limits=[Limit(make.published(), 1.2e-3)])
+    limit = make.result(known=False, limits=[Limit(TimeLimit(1.2e-3, make.published()))])
     assert (
         closing(limit, record=record)[0] == f"A limit finds only what falls below it. {commands[0]}"
     )
@@ -413,7 +413,7 @@ def test_a_run_ends_with_what_it_could_have_seen(make):
 
 def test_what_was_not_compared_says_nothing_of_the_run_and_no_name_steers_the_terminal(make):
     nothing = [make.row(make.measurement()), make.result(known=False)]
-    breach = make.result(9e-3, known=False, limits=[Limit(make.published(), 1e-3)])
+    breach = make.result(9e-3, known=False, limits=[Limit(TimeLimit(1e-3, make.published()))])
     assert ([], []) == (overview_lines([*nothing, *[breach] * 9]), power_lines([*nothing, breach]))
     fine = make.result(
         1.25e-3, policy=Policy(tolerance=0.002), label=HOSTILE, environment={"driver": HOSTILE}

@@ -15,7 +15,7 @@ from pytest_roofline.core.entries import Session
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.rows import COLUMNS
 from pytest_roofline.core.samples import Samples
-from pytest_roofline.core.verdicts import Kind, Subject, Verdict
+from pytest_roofline.core.verdicts import Kind, Subject, TimeLimit, Verdict
 from pytest_roofline.core.work import Work
 from pytest_roofline.report.baseline_tables import (
     LEGEND,
@@ -241,7 +241,9 @@ def test_a_table_names_what_stands_in_it_and_a_comparison_both_times(make):
     heading = ["test", "time", "GB/s", "of roof", "against baseline", "verdict"]
     row = [one.label, "2.00 ms", "2101", "25%", "+100.0 % (+96.7…+103.4)", "REGRESSED"]
     assert (heading, row) == (re.split(r"  +", text.split("\n")[0]), cells(text))
-    held = result(make, known=False, limits=[Limit(make.published(), 1.2e-3)], reference=None)
+    held = result(
+        make, known=False, limits=[Limit(TimeLimit(1.2e-3, make.published()))], reference=None
+    )
     assert cells(results_table([held], 100, False))[-2:] == ["limit 3502 GB/s", "PASSED"]
     unlike = make.result(
         key=make.key("gemm", parameters={}, metric="TFLOPS"), work=Work(flops=10**12), known=False

@@ -11,7 +11,7 @@ from pytest_roofline.baselines.run_rows import rows_of_run
 from pytest_roofline.core.facts import Finding
 from pytest_roofline.core.reasons import text_reasons
 from pytest_roofline.core.samples import Block, Samples
-from pytest_roofline.core.verdicts import Kind
+from pytest_roofline.core.verdicts import Kind, TimeLimit
 from pytest_roofline.report.explain import detail_lines, explanation
 from pytest_roofline.report.verdicts import failure_message, health_message, status_word
 from pytest_roofline.stats.limits import Limit
@@ -32,7 +32,10 @@ def vague(make):
 
 def breach(make, *seconds, **changes):
     return make.result(
-        *(seconds or (1.25e-3,)), known=False, limits=[Limit(make.published(), 1e-3)], **changes
+        *(seconds or (1.25e-3,)),
+        known=False,
+        limits=[Limit(TimeLimit(1e-3, make.published()))],
+        **changes,
     )
 
 
@@ -141,7 +144,7 @@ def test_hostile_text_cannot_break_out_of_the_lines_of_a_failure(make):
         make.result(1.04e-3, reference=vague(make), **facts),
         make.result(known=False, why_none=HOSTILE, **facts),
         make.result(invalid=HOSTILE, **facts),
-        make.result(2e-3, known=False, limits=[Limit(published, 1e-3)], **facts),
+        make.result(2e-3, known=False, limits=[Limit(TimeLimit(1e-3, published))], **facts),
     ):
         message = failure_message(one, "r")
         breaks = 3 if one is slower else 1
@@ -336,7 +339,7 @@ def test_what_was_not_compared_or_stays_open_is_explained_by_its_reason(make, tm
     open_one = judged(make, 1.04e-3, reference=vague(make), policy=Policy(looks=Looks(12)))
     last = explained(make, tmp_path, timed(make, 1.04e-3), open_one)[-1]
     assert re.match(r"INCONCLUSIVE: may be .* % after 1 process .*; .*(needs|record)", last)
-    limited = judged(make, 1.25e-3, known=False, limits=[Limit(make.published(), 1e-3)])
+    limited = judged(make, 1.25e-3, known=False, limits=[Limit(TimeLimit(1e-3, make.published()))])
     text = "\n".join(explained(make, tmp_path, timed(make, 1.25e-3), limited))
     assert "REGRESSED: BELOW THRESHOLD" in text
     assert re.search(rf"\+25\.0 % time \(99 % interval {INTERVAL}\).* 1 process\b", text)

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pytest_roofline.core.verdicts import Group, Kind, Reference, Verdict
+from pytest_roofline.core.verdicts import Group, Kind, Reference, TimeLimit, Verdict
 from pytest_roofline.stats.limits import Limit
 from pytest_roofline.stats.looks import Looks
 from pytest_roofline.stats.outlook import Policy
@@ -168,7 +168,7 @@ def test_a_slowdown_of_what_a_run_can_find_is_found_eight_times_in_ten(make):
 
 def test_at_its_limit_hardly_any_machine_is_red_however_its_sessions_scatter(make):
     generator = random.Random(8)
-    limits = [Limit(make.published(metric="time_s", value=1.0, unit="s"), 1.0)]
+    limits = [Limit(TimeLimit(1.0, make.published(metric="time_s", value=1.0, unit="s")))]
     for count, scatter in ((3, 0.05), (5, 0.1)):
         red = 0
         for _ in range(400):

@@ -62,7 +62,7 @@ def test_a_verdict_is_read_back_from_a_run_file_as_it_was(make, tmp_path):
             baseline_value=2**20,
             allowed=4096,
         ),
-        limit=TimeLimit("published", 1e-3, "a guide"),
+        limit=TimeLimit(1e-3, make.published()),
     )
     assert (verdict.subject.changed, verdict.difference.error > 0) == (
         ("driver 550.54 → 570.86",),
@@ -99,7 +99,7 @@ def test_what_was_held_against_a_limit_or_nothing_keeps_that(make):
     assert none == Verdict(
         Kind.NO_BASELINE, 0.05, subject, reasons=text_reasons("no baseline recorded"), processes=1
     )
-    limits = [Limit(make.published(), 1e-3)]
+    limits = [Limit(TimeLimit(1e-3, make.published()))]
     missed, met = (
         make.result(seconds, known=False, limits=limits).time_verdict
         for seconds in (1.25e-3, 0.5e-3)
@@ -107,7 +107,7 @@ def test_what_was_held_against_a_limit_or_nothing_keeps_that(make):
     assert (missed.estimate, missed.processes) == (pytest.approx(math.log(1.25)), 1)
     assert missed.interval[0] < missed.estimate < missed.interval[1]
     assert reason_text(missed).startswith("BELOW THRESHOLD")
-    assert missed.limit == TimeLimit("published", 1e-3, "the vendor's guide")
+    assert missed.limit == TimeLimit(1e-3, make.published())
     assert (met.kind, met.limit_s, make.result().time_verdict.limit_s) == (Kind.PASSED, 1e-3, None)
 
 
@@ -165,7 +165,9 @@ def test_a_suite_that_moved_as_a_whole_is_said_to_have_moved_and_no_other(make):
     assert common_shift([*verdicts, slower(make, 3)]) is not None
     # What was not compared with a baseline moved nowhere.
     without = judge([make.group(0.0)], None, Policy())
-    breach = judge([make.group(1.0)], None, Policy(), limits=[Limit(make.published(), 1.0)])
+    breach = judge(
+        [make.group(1.0)], None, Policy(), limits=[Limit(TimeLimit(1.0, make.published()))]
+    )
     assert breach.kind == Kind.REGRESSED
     assert common_shift([without] * 9 + [breach] * 9) is None
     assert common_shift([without] * 9 + suite(make, *(10,) * 5)).tests == 5

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_roofline.baselines.rows import timed_row
 from pytest_roofline.core.records import Ceiling
-from pytest_roofline.core.verdicts import Kind
+from pytest_roofline.core.verdicts import Kind, TimeLimit
 from pytest_roofline.stats.curves import judge_curves, summarise
 from pytest_roofline.stats.key_results import KeyResults
 from pytest_roofline.stats.limits import Limit
@@ -194,7 +194,7 @@ def test_a_sweep_is_red_where_a_size_is_and_green_where_the_mean_of_its_sizes_is
     pairs = judged(make, *(0,) * 10)
     pairs[3] = (
         pairs[3][0],
-        judge([make.group(1.0)], None, Policy(), limits=[Limit(make.published(), 1.0)]),
+        judge([make.group(1.0)], None, Policy(), limits=[Limit(TimeLimit(1.0, make.published()))]),
     )
     assert [one.kind for one in verdicts_on(pairs)] == [Kind.REGRESSED]
 

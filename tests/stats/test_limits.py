@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_roofline.baselines.comparing import compare
 from pytest_roofline.baselines.files import write_baseline
+from pytest_roofline.baselines.limit_texts import describe
 from pytest_roofline.baselines.reasons import reason_text
 from pytest_roofline.core.entries import OUT_OF_MEMORY, Baseline, Entry
 from pytest_roofline.core.errors import BadInput
@@ -18,16 +19,13 @@ from pytest_roofline.core.facts import Gpu
 from pytest_roofline.core.keys import JOB_METRIC
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.samples import Block, Samples
-from pytest_roofline.core.verdicts import Kind
+from pytest_roofline.core.verdicts import Kind, TimeLimit
 from pytest_roofline.core.work import Work
 from pytest_roofline.hardware import collective_ceiling, product_like
 from pytest_roofline.stats.key_results import KeyResults
 from pytest_roofline.stats.limits import (
     BATCHED,
-    Floor,
     Limit,
-    RooflineShare,
-    describe,
     floor_limits,
     gating_limits,
     limit_seconds,
@@ -234,7 +232,10 @@ def test_a_share_of_the_roofline_is_passed_missed_or_left_open(make):
 def held(make, *groups, looks=None):
     """The verdict on sessions by a limit of one second, the groups in log seconds."""
     return judge(
-        groups, None, Policy(looks=looks or Looks()), limits=[Limit(timed_limit(make, 1.0), 1.0)]
+        groups,
+        None,
+        Policy(looks=looks or Looks()),
+        limits=[Limit(TimeLimit(1.0, timed_limit(make, 1.0)))],
     )
 
 
@@ -325,11 +326,11 @@ def test_a_roofline_that_cannot_be_trusted_for_it_is_no_limit(make):
     }.items():
         assert roofline_limit(copied(make, 0.1, **changes), 0.8) is None, why
     pinned = roofline_limit(copied(make, 0.1, ceiling=LINK, metric="pinned_auto_payload_GBps"), 0.8)
-    assert pinned.seconds == pytest.approx(64 * MIB / 51.2e9)
+    assert pinned.of.seconds == pytest.approx(64 * MIB / 51.2e9)
     # One that some hosts exceed is reached all the more easily.
     assert roofline_limit(copied(make, 0.1, ceiling=replace(PEAK, bounds=False)), 0.8) is not None
     assert roofline_limit(copied(make), 1.02) == Limit(
-        RooflineShare(1.02, PEAK), pytest.approx(2 * 64 * MIB / 3.417e12)
+        TimeLimit(pytest.approx(2 * 64 * MIB / 3.417e12), peak=PEAK, share=1.02)
     )
     # Arithmetic from one GFLOP up, also in a cache.
     product = Ceiling("bf16_TFLOPS", 989e12, "datasheet", "the maker", "medium")
@@ -354,7 +355,7 @@ def floor(**changes):
 def test_a_floor_is_a_time_at_its_share_of_the_peak_where_it_applies(make):
     seconds = pytest.approx(2 * 64 * MIB / (0.8 * 3.35e12))
     assert floor_limits([floor()], copied(make, 0.5), None) == (
-        [Limit(Floor(floor(), PEAK), seconds)],
+        [Limit(TimeLimit(seconds, floor(), PEAK, 0.8))],
         [],
     )
     capped = Gpu(0, "NVIDIA H100", power_limit_w=500.0, power_default_w=700.0)
@@ -392,7 +393,7 @@ def test_a_floor_of_a_collective_is_a_share_of_what_the_links_carry(make, monkey
     )
     entry = floor(benchmark="all_reduce", metric="busbw_GBps", value=0.9)
     (limit,), _ = floor_limits([entry], one, None)
-    assert limit.seconds == pytest.approx(work.busbw_bytes / (0.9 * 450e9))
+    assert limit.of.seconds == pytest.approx(work.busbw_bytes / (0.9 * 450e9))
     monkeypatch.setenv("NCCL_ALGO", "RING")
     assert floor_limits([entry], one, None)[1][0][1].startswith("NCCL_ALGO chooses for the library")
 

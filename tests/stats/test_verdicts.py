@@ -465,7 +465,7 @@ def test_a_reference_tells_its_centre_and_what_stands_behind_it(make):
 
 
 def test_invalid_hides_every_other_finding_and_no_baseline_keeps_its_reason(make):
-    limits = [Limit(make.published(), 1e-9)]
+    limits = [Limit(TimeLimit(1e-9, make.published()))]
     for reference, percent in itertools.product((make.reference(), None), (900, 0)):
         found = judge(
             of(percent), reference, Policy(), invalid="wrong data", limits=limits, why_none="none"
@@ -503,39 +503,42 @@ def test_a_time_surely_beyond_a_limit_is_red_whatever_else_is_known(make):
     entry = make.published(value=235.0, source="NVIDIA docs")
     for reference in (make.reference(), None):
         # By its own interval, not by the comparisons of the run.
-        found = judge(of(7), reference, Policy(comparisons=10_000), limits=[Limit(entry, 1.0)])
+        found = judge(
+            of(7), reference, Policy(comparisons=10_000), limits=[Limit(TimeLimit(1.0, entry))]
+        )
         assert (found.kind, found.limit, found.processes) == (
-            *(Kind.REGRESSED, TimeLimit("published", 1.0, "NVIDIA docs"), 1),
+            *(Kind.REGRESSED, TimeLimit(1.0, entry), 1),
         )
         assert reason_text(found).startswith("BELOW THRESHOLD: threshold 235 GB/s (read + write")
         assert "NVIDIA docs" in reason_text(found)
         assert (growth(found.estimate), found.interval[0] > 0) == (pytest.approx(0.07), True)
     easy, hard = make.published(source="easy"), make.published(source="hard")
-    limits = [Limit(easy, 2.0), Limit(hard, 0.5)]
-    assert judge(of(0), None, Policy(), limits=limits).limit.source == "hard"
+    limits = [Limit(TimeLimit(2.0, easy)), Limit(TimeLimit(0.5, hard))]
+    assert judge(of(0), None, Policy(), limits=limits).limit.entry is hard
 
 
 def test_a_time_within_its_limit_passes_and_is_still_held_against_the_baseline(make):
-    limits = [Limit(make.published(), 1.0)]
+    limits = [Limit(TimeLimit(1.0, make.published()))]
     for percent in (-50, -0.1):
         found = judge(of(percent), None, Policy(), limits=limits)
         assert (found.kind, found.estimate) == (Kind.PASSED, None), percent
     slower = judge(
-        of(30, 30, 30), make.reference(), Policy(), limits=[Limit(make.published(), 2.0)]
+        of(30, 30, 30), make.reference(), Policy(), limits=[Limit(TimeLimit(2.0, make.published()))]
     )
     assert (slower.kind, slower.limit) == (Kind.REGRESSED, None)
     # As slow as ever does not pass where it may miss its limit.
     reference = make.reference(*make.groups(3, process=0.001, centre=math.log(1.02)))
     found = judge(of(2), reference, Policy(), limits=limits)
-    assert (found.kind, found.limit) == (Kind.INCONCLUSIVE, limits[0].facts)
+    assert (found.kind, found.limit) == (Kind.INCONCLUSIVE, limits[0].of)
     assert (
-        judge(of(2), reference, Policy(), limits=[Limit(make.published(), 1.5)]).kind is Kind.PASSED
+        judge(of(2), reference, Policy(), limits=[Limit(TimeLimit(1.5, make.published()))]).kind
+        is Kind.PASSED
     )
 
 
 def test_an_interval_that_reaches_the_limit_breaches_nothing_and_is_open(make):
     """A limit that may be missed must not pass for good: more processes could tell."""
-    limits = [Limit(make.published(), 1.0)]
+    limits = [Limit(TimeLimit(1.0, make.published()))]
     found = judge(of(2), None, Policy(), limits=limits)
     assert (found.kind, found.decided) == (Kind.INCONCLUSIVE, False)
     assert found.interval[0] < 0 < found.interval[1]
@@ -561,7 +564,9 @@ def test_a_breach_needs_the_lower_end_of_the_interval_beyond_the_limit(make, new
     error = math.sqrt(spread**2 / count + DEVICE_PRIOR.session**2)
     lower = sum(new) / count - scipy.stats.t.ppf(0.995, freedom) * error
     assume(abs(lower) > 1e-9)
-    found = judge([make.group(*new)], None, Policy(), limits=[Limit(make.published(), 1.0)])
+    found = judge(
+        [make.group(*new)], None, Policy(), limits=[Limit(TimeLimit(1.0, make.published()))]
+    )
     assert (lower > 0) == (found.kind is Kind.REGRESSED)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from ..core.errors import WIDE_TOLERANCE
 from ..core.reasons import Reason, ReasonCode
 from ..core.units import (
+    count,
     format_flops,
     format_percent,
     format_rate,
@@ -17,6 +18,7 @@ from ..stats.looks import MOST_ROUNDS, SECOND_LOOK
 from ..stats.spread import ENOUGH_SESSIONS
 from ..stats.stats import growth
 from ..stats.verdicts import span_text
+from .limit_texts import breach_text, limit_text
 
 _REPAIR = (
     "; ask `roofline doctor` for its errors, clocks and link, then swap it with a sibling: if the slowness moves "
@@ -127,29 +129,46 @@ def _wider(reason: Reason) -> str:
     return f", or --roofline-tolerance={percent}%{'!' * (percent > 100 * WIDE_TOLERANCE)}"
 
 
-def _beyond_limit(_: Verdict, reason: Reason) -> str:
-    return f"{reason.texts['limit']}, {reason.texts['processes']}"
+def _beyond_limit(verdict: Verdict, reason: Reason) -> str:
+    limit, estimate = verdict.limit, verdict.estimate
+    assert limit is not None
+    assert estimate is not None
+    return f"{breach_text(limit, estimate)}, {_behind_limit(verdict, reason)}"
 
 
-def _within_limit(_: Verdict, reason: Reason) -> str:
+def _within_limit(verdict: Verdict, reason: Reason) -> str:
     devices = reason.numbers["devices"]
     each = f" on any of {devices} devices" if devices > 1 else ""
-    return f"not below {reason.texts['limit']}{each}"
+    return f"not below {_limit(verdict)}{each}"
 
 
-def _may_miss_limit(_: Verdict, reason: Reason) -> str:
-    limit, processes = reason.texts["limit"], reason.texts["processes"]
-    return f"may be below {limit}: its interval reaches back across it, {processes}"
+def _may_miss_limit(verdict: Verdict, reason: Reason) -> str:
+    behind = _behind_limit(verdict, reason)
+    return f"may be below {_limit(verdict)}: its interval reaches back across it, {behind}"
 
 
-def _limit_needs_processes(_: Verdict, reason: Reason) -> str:
+def _limit_needs_processes(verdict: Verdict, reason: Reason) -> str:
     needed = f"red needs {reason.numbers['least']} processes where rounds allow them"
-    return f"is below {reason.texts['limit']}, but {needed}, {reason.texts['processes']}"
+    return f"is below {_limit(verdict)}, but {needed}, {_behind_limit(verdict, reason)}"
 
 
-def _limit_unsure(_: Verdict, reason: Reason) -> str:
+def _limit_unsure(verdict: Verdict, reason: Reason) -> str:
     why = "not surely enough for a run that looks more than once"
-    return f"is below {reason.texts['limit']}, but {why}, {reason.texts['processes']}"
+    return f"is below {_limit(verdict)}, but {why}, {_behind_limit(verdict, reason)}"
+
+
+def _limit(verdict: Verdict) -> str:
+    assert verdict.limit is not None
+    return limit_text(verdict.limit)
+
+
+def _behind_limit(verdict: Verdict, reason: Reason) -> str:
+    """Return `1 process (1 % apart: prior)`; of several devices also which one it is."""
+    numbers, device = reason.numbers, reason.texts["device"] or "a device without a UUID"
+    worst = f"{device} ({numbers['missed']} of {numbers['devices']} devices miss it), "
+    spread = f"{_share(numbers['spread'])} apart: {reason.texts['origin']}"
+    processes = count(verdict.processes, "process", "es")
+    return f"{worst * (numbers['devices'] > 1)}{processes} ({spread})"
 
 
 def _few_near_limit(_: Verdict, reason: Reason) -> str:

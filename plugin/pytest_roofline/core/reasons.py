@@ -5,7 +5,7 @@ The sentences are `baselines.reasons`', for every door.
 
 import enum
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .errors import BadInput
 
@@ -26,7 +26,7 @@ class ReasonCode(enum.StrEnum):
     FEW_DAYS = "few_days"
     FEW_PROCESSES = "few_processes"
     FEW_SESSIONS = "few_sessions"
-    # A limit: `limit` is its description, and `processes` says which stand behind the time.
+    # A limit, with what stands behind the time that is held against it.
     BEYOND_LIMIT = "beyond_limit"
     WITHIN_LIMIT = "within_limit"
     MAY_MISS_LIMIT = "may_miss_limit"
@@ -61,6 +61,9 @@ class _Needs:
     fields: tuple[str, ...] = ()
 
 
+# Of a time that is held against a limit: the spread between its processes in log seconds and where that comes from, how
+# many devices there are and miss the limit, and the UUID of the worst; empty where it is not told.
+_BEHIND = _Needs(("spread", "devices", "missed"), ("device", "origin"), ("limit", "estimate"))
 _NEEDS = {
     ReasonCode.TEXT: _Needs(texts=("text",)),
     ReasonCode.MAY_BE: _Needs(fields=("interval", "difference")),
@@ -73,11 +76,11 @@ _NEEDS = {
     ReasonCode.FEW_DAYS: _Needs(("days",), fields=("reference",)),
     ReasonCode.FEW_PROCESSES: _Needs(fields=("reference",)),
     ReasonCode.FEW_SESSIONS: _Needs(fields=("reference",)),
-    ReasonCode.BEYOND_LIMIT: _Needs(texts=("limit", "processes")),
-    ReasonCode.WITHIN_LIMIT: _Needs(("devices",), ("limit",)),
-    ReasonCode.MAY_MISS_LIMIT: _Needs(texts=("limit", "processes")),
-    ReasonCode.LIMIT_NEEDS_PROCESSES: _Needs(("least",), ("limit", "processes")),
-    ReasonCode.LIMIT_UNSURE: _Needs(texts=("limit", "processes")),
+    ReasonCode.BEYOND_LIMIT: _BEHIND,
+    ReasonCode.WITHIN_LIMIT: _Needs(("devices",), fields=("limit",)),
+    ReasonCode.MAY_MISS_LIMIT: _BEHIND,
+    ReasonCode.LIMIT_NEEDS_PROCESSES: replace(_BEHIND, numbers=(*_BEHIND.numbers, "least")),
+    ReasonCode.LIMIT_UNSURE: _BEHIND,
     ReasonCode.FEW_NEAR_LIMIT: _Needs(("sessions",)),
     ReasonCode.MOVED_TOGETHER: _Needs(("tests", "together", "left")),
     ReasonCode.AMONG_SIBLINGS: _Needs(

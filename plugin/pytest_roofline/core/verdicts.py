@@ -21,6 +21,7 @@ from .entries import Entry
 from .errors import BadInput, shown
 from .keys import Scalar
 from .reasons import Reason, first_missing
+from .records import Ceiling
 from .units import format_day, moment
 
 
@@ -199,11 +200,36 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class TimeLimit:
-    """A limit that a time was held against: the time of a call that just meets it, in seconds, and whose it is."""
+    """A limit that a time was held against; `baselines.limit_texts` makes the sentences.
 
-    kind: Literal["published", "floor", "roofline"]
+    Args:
+        seconds: the time of a call that just meets it.
+        entry: the published limit or the floor; None of a share of the roofline that the command line asks for.
+        peak: of a floor or a share, the peak of the datasheet that it is a share of.
+        share: of a floor or a share, the least share of that peak; 0.8 is 80 %.
+
+    Raises:
+        BadInput: neither an entry nor a share of a peak, or a share without its peak.
+    """
+
     seconds: AboveZero
-    source: str
+    entry: Entry | None = None
+    peak: Ceiling | None = None
+    share: AboveZero | None = None
+
+    def __post_init__(self) -> None:
+        if (self.peak is None) != (self.share is None) or (self.entry, self.peak) == (None, None):
+            raise BadInput(
+                "a limit has no entry, or only one of share and peak; expected an entry, or a share and its peak, or "
+                "all three of a floor"
+            )
+
+    @property
+    def kind(self) -> Literal["published", "floor", "roofline"]:
+        """The origin of the limit."""
+        if self.entry is None:
+            return "roofline"
+        return "published" if self.peak is None else "floor"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ..baselines.checks import Health
 from ..baselines.exact_proposals import ExactChange
+from ..baselines.limit_texts import value_text
 from ..baselines.plausible import Flaw
 from ..baselines.proposals import Proposal
 from ..baselines.renewal import Change, since, since_accepted
@@ -24,7 +25,6 @@ from ..core.units import (
 )
 from ..core.verdicts import Spread
 from ..core.work import rate_suffix
-from ..stats.limits import value_text
 from ..stats.spread import ENOUGH_SESSIONS
 from .published import figure_text
 from .tables import TextTable, render

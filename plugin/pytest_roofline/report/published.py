@@ -3,12 +3,13 @@
 import math
 from collections.abc import Iterable, Sequence
 
+from ..baselines.limit_texts import describe, limit_source, only_below, value_text
 from ..core.entries import OUT_OF_MEMORY, PEAK_METRIC, Entry
 from ..core.groups import grouped
 from ..core.keys import JOB_METRIC
 from ..core.rows import Row
 from ..core.units import count, format_memory, listed, printable
-from ..stats.limits import describe, only_below, published_s, value_text
+from ..stats.limits import published_s
 from .words import figure
 
 # A source may be a long address; what a person needs is whose it is.
@@ -151,7 +152,7 @@ def _short(entry: Entry) -> str:
 def limit_lines(rows: Sequence[Row], at_most: int = 4) -> list[str]:
     """Return which limits the results were held against in place of a baseline, by their source."""
     limits = [
-        (row.time_verdict.limit.source, row.label)
+        (limit_source(row.time_verdict.limit), row.label)
         for row in rows
         if row.time_verdict is not None and row.time_verdict.limit is not None
     ]

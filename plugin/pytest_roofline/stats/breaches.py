@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..core.reasons import Reason, ReasonCode
-from ..core.units import count, format_tolerance
 from ..core.verdicts import Group, Spread
 from .limits import Limit
 from .looks import FEWEST_RED, MOST_ROUNDS, WORTHWHILE, Looks, rounds_for
@@ -50,12 +49,11 @@ class Breach:
         half = _bound(1.0, self.freedom) * self.error
         return self.estimate - half, self.estimate + half
 
-    @property
-    def behind(self) -> str:
-        """What stands behind it: `1 process (1 % apart: prior)`; of several devices also which one it is."""
-        of = f"{self.device or 'a device without a UUID'} ({self.missed} of {self.devices} devices miss it), "
-        spread = f"{format_tolerance(round(self.process.value, 3))} apart: {self.process.origin}"
-        return f"{of * (self.devices > 1)}{count(self.processes, 'process', 'es')} ({spread})"
+    def reason(self, code: ReasonCode, **numbers: int | float) -> Reason:
+        """Return a reason with what stands behind the estimate."""
+        behind = {"spread": self.process.value, "devices": self.devices, "missed": self.missed}
+        texts = {"device": self.device, "origin": self.process.origin}
+        return Reason(code, behind | numbers, texts)
 
     def error_at(self, processes: int) -> float:
         """Return the standard error with so many processes."""
@@ -96,7 +94,7 @@ def _hold(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Bre
     may_be_red = looked and not guessed and centre.processes >= fewest
     return Breach(
         limit=limit,
-        estimate=centre.value - math.log(limit.seconds),
+        estimate=centre.value - math.log(limit.of.seconds),
         error=math.sqrt(within_s + between_s),
         freedom=process.degrees,
         process=process,
@@ -114,13 +112,12 @@ def _bound(share: float, freedom: float) -> float:
 
 def open_reasons(breach: Breach, looks: Looks) -> tuple[Reason, ...]:
     """Return why a time beyond a limit is not red, and what would decide."""
-    texts = {"limit": breach.limit.told, "processes": breach.behind}
     if breach.interval[0] <= 0:
-        return Reason(ReasonCode.MAY_MISS_LIMIT, texts=texts), _remedy(breach, looks)
+        return breach.reason(ReasonCode.MAY_MISS_LIMIT), _remedy(breach, looks)
     least = min(FEWEST_RED, looks.most)
     if breach.processes < least:
-        return (Reason(ReasonCode.LIMIT_NEEDS_PROCESSES, {"least": least}, texts),)
-    return Reason(ReasonCode.LIMIT_UNSURE, texts=texts), _remedy(breach, looks)
+        return (breach.reason(ReasonCode.LIMIT_NEEDS_PROCESSES, least=least),)
+    return breach.reason(ReasonCode.LIMIT_UNSURE), _remedy(breach, looks)
 
 
 def _remedy(breach: Breach, looks: Looks) -> Reason:

@@ -4,23 +4,19 @@ A limit has no processes behind it and no error of its own. It is breached where
 beyond it, which is decided for each limit alone, and paid for over the looks of the run.
 """
 
-import math
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
-from typing import Literal
 
-from ..core.entries import OUT_OF_MEMORY, PEAK_METRIC, Entry, Statistic
+from ..core.entries import PEAK_METRIC, Entry, Statistic
 from ..core.facts import Gpu
 from ..core.records import Ceiling, Measurement
 from ..core.samples import Samples
-from ..core.units import format_tolerance
 from ..core.verdicts import Group, Idle, TimeLimit
 from ..core.work import RATE_UNITS, Work, rate_suffix
 from ..hardware import (
     collective_ceiling,
-    format_ceiling,
     is_arithmetic,
     is_large,
     product_like,
@@ -29,94 +25,20 @@ from .spread import class_of
 
 MEDIANS_ONLY = "it does not hold for the median, and a baseline file holds medians only"
 BATCHED = "it holds for the fastest single call, and a sample here is the mean of several calls"
-# What somebody may do about a card below its floor.
-FLOOR_REMEDY = (
-    "a healthy card of this product reaches it: `roofline doctor` tells what holds this one back; if this set-up is "
-    "intended, lower or drop the floor with a reason in your own baseline (docs/verdicts.md)"
-)
 # What takes a collective's algorithm out of the library's hands.
 FORCED = {"NCCL_ALGO", "NCCL_PROTO", "RCCL_MSCCL_ENABLE"}
 
 
 @dataclass(frozen=True, slots=True)
-class RooflineShare:
-    """The share of a datasheet's peak that a measurement has to reach; 0.8 is 80 %."""
-
-    share: float
-    ceiling: Ceiling
-
-
-@dataclass(frozen=True, slots=True)
-class Floor:
-    """A floor where it applies: the entry, and the datasheet's peak that it is a share of."""
-
-    entry: Entry
-    peak: Ceiling
-
-    @property
-    def share(self) -> float:
-        """The least share of the peak that a healthy device reaches; 0.8 is 80 %."""
-        assert isinstance(self.entry.value, float | int)
-        return float(self.entry.value)
-
-
-@dataclass(frozen=True, slots=True)
 class Limit:
-    """What a time may not lie beyond.
+    """A limit, and the new processes that are held against it.
 
     Args:
-        new: the new processes, each summed up as the limit's source does; without any, by their medians.
+        new: each summed up as the limit's source does; without any, by their medians.
     """
 
-    standard: Entry | Floor | RooflineShare
-    seconds: float
+    of: TimeLimit
     new: tuple[Group, ...] = ()
-
-    @property
-    def kind(self) -> Literal["published", "floor", "roofline"]:
-        """Where it comes from."""
-        if isinstance(self.standard, Floor):
-            return "floor"
-        return "published" if isinstance(self.standard, Entry) else "roofline"
-
-    @property
-    def facts(self) -> TimeLimit:
-        """What a verdict keeps of it."""
-        return TimeLimit(self.kind, self.seconds, self.whose)
-
-    @property
-    def told(self) -> str:
-        """The limit in words: `threshold 1225 GB/s (read + write, 1e9; fastest call; the vendor's guide)`."""
-        if isinstance(self.standard, Entry):
-            return describe(self.standard)
-        if isinstance(self.standard, Floor):
-            floor, peak = self.standard, self.standard.peak
-            least = format_ceiling(replace(peak, value=peak.value * floor.share))
-            share = f"{format_tolerance(floor.share)} of {format_ceiling(peak)}"
-            return f"the floor {least} ({share}; {rests_on(floor.entry)})"
-        peak = self.standard.ceiling
-        return f"{format_tolerance(self.standard.share)} of the roofline ({format_ceiling(peak)}; {peak.origin})"
-
-    @property
-    def whose(self) -> str:
-        """The source of a published limit, or the share of the roofline."""
-        if isinstance(self.standard, Entry):
-            return self.standard.source or ""
-        if isinstance(self.standard, Floor):
-            return f"floor, {rests_on(self.standard.entry)}"
-        return f"{format_tolerance(self.standard.share)} of the roofline (--roofline-min-percent)"
-
-    def breach(self, estimate: float) -> str:
-        """The sentence on a time that surely lies beyond it, by `estimate` in log seconds."""
-        if isinstance(self.standard, Entry):
-            return f"BELOW THRESHOLD: {self.told}"
-        if isinstance(self.standard, Floor):
-            observed = format_tolerance(round(self.standard.share * math.exp(-estimate), 3))
-            return f"BELOW FLOOR: {observed} of its peak, {self.told}; {FLOOR_REMEDY}"
-        peak, least = self.standard.ceiling, self.standard.share
-        observed = format_tolerance(round(least * math.exp(-estimate), 3))
-        told = f"observed {observed} of {format_ceiling(peak)}; {peak.origin}"
-        return f"BELOW {format_tolerance(least)} OF THE ROOFLINE ({told})"
 
 
 def process_s(samples: Samples, statistic: Statistic | None) -> float:
@@ -161,7 +83,7 @@ def gating_limits(
         elif isinstance(new, str):
             idle.append((entry, new))
         elif new.exact:
-            limits.append(Limit(entry, seconds, tuple(new.groups)))
+            limits.append(Limit(TimeLimit(seconds, entry), tuple(new.groups)))
         else:
             idle.append((entry, BATCHED))
     return limits, idle
@@ -187,7 +109,7 @@ def roofline_limit(measurement: Measurement, share: float) -> Limit | None:
         measurement.work, measurement.samples.labels, computes=is_arithmetic(ceiling)
     ):
         return None
-    return Limit(RooflineShare(share, ceiling), amount / (ceiling.value * share))
+    return Limit(TimeLimit(amount / (ceiling.value * share), peak=ceiling, share=share))
 
 
 def floor_limits(
@@ -203,8 +125,9 @@ def floor_limits(
         if why := _no_floor(entry, measurement, peak, gpu):
             idle.append((entry, why))
         elif peak is not None:
-            floor = Floor(entry, peak)
-            limits.append(Limit(floor, amount / (peak.value * floor.share)))
+            assert isinstance(entry.value, float | int)
+            share = float(entry.value)
+            limits.append(Limit(TimeLimit(amount / (peak.value * share), entry, peak, share)))
     return limits, idle
 
 
@@ -245,47 +168,6 @@ def _no_floor(entry: Entry, measurement: Measurement, peak: Ceiling | None, gpu:
     if gpu is None or not lowered:
         return ""
     return f"the power limit is {gpu.power_limit_w:g} W, and the card is shipped with {gpu.power_default_w:g} W"
-
-
-# What a statistic is called in a sentence.
-_WORDS: dict[Statistic, str] = {"median": "median", "mean": "mean", "best": "fastest call"}
-
-
-def describe(entry: Entry) -> str:
-    """A published figure in words: `threshold 235 GB/s (payload, 1e9; fastest call; vendor's acceptance guide)`."""
-    if entry.kind == "floor":
-        return f"floor {value_text(entry)} ({rests_on(entry)})"
-    how = f"; {_WORDS[entry.statistic]}" if entry.statistic else ""
-    return f"{entry.kind} {value_text(entry)} ({entry.convention}{how}; {entry.source})"
-
-
-def rests_on(entry: Entry) -> str:
-    """Whose figures a floor rests on: `figures of 2 sources: …`; of one that a site lowered, also why."""
-    count = entry.figures or 0
-    whose = (
-        f"figures of {count} source{'s' * (count != 1)}: {entry.source}"
-        if count
-        else f"{entry.source}"
-    )
-    return whose + (f"; set here, since {entry.reason}" if entry.reason else "")
-
-
-def value_text(entry: Entry) -> str:
-    """The value of a published figure as its source has it: `235 GB/s`, `1.5 to 2 s`, `out of memory`."""
-    if entry.kind == "floor":
-        assert isinstance(entry.value, float | int)
-        return f"{format_tolerance(entry.value)} of the datasheet's peak"
-    if entry.value is None or entry.value == OUT_OF_MEMORY:
-        return OUT_OF_MEMORY
-    ends = entry.value if isinstance(entry.value, tuple) else (entry.value,)
-    if only_below(entry):
-        return f"less than {ends[-1]:.10g} {entry.unit}"
-    return f"{' to '.join(f'{end:.10g}' for end in ends)} {entry.unit}"
-
-
-def only_below(entry: Entry) -> bool:
-    """Whether its source says no more than that it was less than a value: a range from nothing."""
-    return isinstance(entry.value, tuple) and entry.value[0] == 0
 
 
 def limit_seconds(entry: Entry, work: Work) -> float | None:

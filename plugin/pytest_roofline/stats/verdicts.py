@@ -11,7 +11,7 @@ from functools import partial
 from statistics import fmean
 
 from ..core.facts import known_of
-from ..core.reasons import Reason, ReasonCode, text_reasons
+from ..core.reasons import ReasonCode, text_reasons
 from ..core.samples import HEAD
 from ..core.units import format_percent
 from ..core.verdicts import (
@@ -100,14 +100,13 @@ def judge(
     if held:
         # Of several that all hold, the one that is most easily missed.
         nearest = held[0]
-        texts = {"limit": nearest.limit.told}
-        within = Reason(ReasonCode.WITHIN_LIMIT, {"devices": nearest.devices}, texts)
+        within = nearest.reason(ReasonCode.WITHIN_LIMIT)
         return Verdict(
             Kind.PASSED,
             policy.tolerance,
             subject,
             reasons=(within, *text_reasons(why_none)),
-            limit=nearest.limit.facts,
+            limit=nearest.limit.of,
             processes=count,
             peak=peak,
         )
@@ -126,8 +125,7 @@ def _beyond(
 ) -> Verdict:
     kind, reasons = Kind.INCONCLUSIVE, open_reasons(breach, looks)
     if breach.sure:
-        texts = {"limit": breach.limit.breach(breach.estimate), "processes": breach.behind}
-        kind, reasons = Kind.REGRESSED, (Reason(ReasonCode.BEYOND_LIMIT, texts=texts),)
+        kind, reasons = Kind.REGRESSED, (breach.reason(ReasonCode.BEYOND_LIMIT),)
     return Verdict(
         kind=kind,
         tolerance=policy.tolerance,
@@ -136,7 +134,7 @@ def _beyond(
         estimate=breach.estimate,
         interval=breach.interval,
         processes=breach.processes,
-        limit=breach.limit.facts,
+        limit=breach.limit.of,
         futile=kind is Kind.INCONCLUSIVE and not may_decide(breach, looks),
         peak=peak,
     )

@@ -198,7 +198,7 @@ def test_a_limit_that_gates_is_a_mark_at_its_own_rate_and_none_where_it_is_not_k
     }
     for limit_s in (0.5e-3, None):
         records = [bench.judged(1e-3, key=make.key(size_bytes=size)) for size in SIZES]
-        limit = TimeLimit("published", limit_s, "a guide") if limit_s is not None else None
+        limit = TimeLimit(limit_s, make.published()) if limit_s is not None else None
         records[2][1] = replace(records[2][1], limit=limit, **breach)
         found = traces(*of_section(bench.rows(*records), SWEEPS))
         assert (limit_s is not None) == ("limit that gates" in found)
@@ -563,7 +563,7 @@ def test_no_figure_fails_on_what_a_file_made_by_hand_may_hold(bench, make):
     """Times of calls are bounded; rooflines, differences and limits are not."""
     changes = [{"reference": Reference((Group((1e-9, 1e3)),), "")}]
     for value in (5e-324, 1.7e308):
-        limit = TimeLimit("published", value, "a guide")
+        limit = TimeLimit(value, make.published())
         changes += [{"limit": limit}, {"estimate": value}, {"tolerance": value}]
     for change in changes:
         roof = Ceiling("traffic_GBps", 4e12, "measured", "")

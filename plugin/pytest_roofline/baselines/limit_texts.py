@@ -1,0 +1,89 @@
+"""Published figures, floors and shares of the roofline in words, made where they are printed."""
+
+import math
+from dataclasses import replace
+
+from ..core.entries import OUT_OF_MEMORY, Entry, Statistic
+from ..core.units import format_tolerance
+from ..core.verdicts import TimeLimit
+from ..hardware import format_ceiling
+
+# What somebody may do about a card below its floor.
+FLOOR_REMEDY = (
+    "a healthy card of this product reaches it: `roofline doctor` tells what holds this one back; if this set-up is "
+    "intended, lower or drop the floor with a reason in your own baseline (docs/verdicts.md)"
+)
+
+
+def limit_text(limit: TimeLimit) -> str:
+    """Return `threshold 1225 GB/s (read + write, 1e9; fastest call; the vendor's guide)`."""
+    if limit.peak is None or limit.share is None:
+        assert limit.entry is not None
+        return describe(limit.entry)
+    share = format_tolerance(limit.share)
+    if limit.entry is None:
+        return f"{share} of the roofline ({format_ceiling(limit.peak)}; {limit.peak.origin})"
+    least = format_ceiling(replace(limit.peak, value=limit.peak.value * limit.share))
+    return f"the floor {least} ({share} of {format_ceiling(limit.peak)}; {rests_on(limit.entry)})"
+
+
+def limit_source(limit: TimeLimit) -> str:
+    """Return the source of a published limit or of a floor, or the share of the roofline."""
+    if limit.entry is None:
+        assert limit.share is not None
+        return f"{format_tolerance(limit.share)} of the roofline (--roofline-min-percent)"
+    if limit.kind == "floor":
+        return f"floor, {rests_on(limit.entry)}"
+    return limit.entry.source or ""
+
+
+def breach_text(limit: TimeLimit, estimate: float) -> str:
+    """Return the sentence on a time that surely lies beyond a limit, by `estimate` in log seconds."""
+    if limit.peak is None or limit.share is None:
+        return f"BELOW THRESHOLD: {limit_text(limit)}"
+    observed = format_tolerance(round(limit.share * math.exp(-estimate), 3))
+    if limit.entry is not None:
+        return f"BELOW FLOOR: {observed} of its peak, {limit_text(limit)}; {FLOOR_REMEDY}"
+    least, peak = format_tolerance(limit.share), limit.peak
+    return f"BELOW {least} OF THE ROOFLINE (observed {observed} of {format_ceiling(peak)}; {peak.origin})"
+
+
+# What a statistic is called in a sentence.
+_WORDS: dict[Statistic, str] = {"median": "median", "mean": "mean", "best": "fastest call"}
+
+
+def describe(entry: Entry) -> str:
+    """A published figure in words: `threshold 235 GB/s (payload, 1e9; fastest call; vendor's acceptance guide)`."""
+    if entry.kind == "floor":
+        return f"floor {value_text(entry)} ({rests_on(entry)})"
+    how = f"; {_WORDS[entry.statistic]}" if entry.statistic else ""
+    return f"{entry.kind} {value_text(entry)} ({entry.convention}{how}; {entry.source})"
+
+
+def rests_on(entry: Entry) -> str:
+    """Whose figures a floor rests on: `figures of 2 sources: …`; of one that a site lowered, also why."""
+    count = entry.figures or 0
+    whose = (
+        f"figures of {count} source{'s' * (count != 1)}: {entry.source}"
+        if count
+        else f"{entry.source}"
+    )
+    return whose + (f"; set here, since {entry.reason}" if entry.reason else "")
+
+
+def value_text(entry: Entry) -> str:
+    """The value of a published figure as its source has it: `235 GB/s`, `1.5 to 2 s`, `out of memory`."""
+    if entry.kind == "floor":
+        assert isinstance(entry.value, float | int)
+        return f"{format_tolerance(entry.value)} of the datasheet's peak"
+    if entry.value is None or entry.value == OUT_OF_MEMORY:
+        return OUT_OF_MEMORY
+    ends = entry.value if isinstance(entry.value, tuple) else (entry.value,)
+    if only_below(entry):
+        return f"less than {ends[-1]:.10g} {entry.unit}"
+    return f"{' to '.join(f'{end:.10g}' for end in ends)} {entry.unit}"
+
+
+def only_below(entry: Entry) -> bool:
+    """Whether its source says no more than that it was less than a value: a range from nothing."""
+    return isinstance(entry.value, tuple) and entry.value[0] == 0
