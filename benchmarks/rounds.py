@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median, variance
@@ -110,13 +110,13 @@ class Round:
 
     Args:
         kind: `FRESH` or `FORKED`.
-        parent: the number of the process that it was forked from, -1 of a fresh one.
+        number: the same of the forked round and the fresh one that ran one after the other.
         medians_s: in seconds, by test.
         took_s: seconds, of the first of a parent with the parent's imports.
     """
 
     kind: str
-    parent: int
+    number: int
     medians_s: dict[str, float]
     took_s: float
 
@@ -130,8 +130,7 @@ def measure_rounds(folder: Path, ids: Sequence[str], count: int) -> list[Round]:
             began_s = time.monotonic()
             medians_s = run_round(folder, ids, parent if kind == FORKED else None)
             took_s = time.monotonic() - began_s
-            of_parent = number // ROUNDS_PER_PARENT if kind == FORKED else -1
-            rounds.append(Round(kind, of_parent, medians_s, took_s))
+            rounds.append(Round(kind, number, medians_s, took_s))
             print(f"{number + 1} of {count}: {kind}, {took_s:.1f} s", flush=True)
     parent.close()
     return rounds
@@ -173,13 +172,15 @@ def _refuse(error: BadFile) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One test in forked processes against fresh ones; logarithms of seconds.
+    """One test in forked processes against fresh ones that ran beside them; logarithms of seconds.
 
     Args:
-        difference: of the centres.
+        processes: pairs of a forked process and a fresh one.
+        difference: the median over the pairs.
         half: half the width of its interval at 99 %.
         spread_forked, spread_fresh: between processes.
         shared: the correlation of two rounds of one parent; near 0 they know nothing of each other.
+        shared_fresh: the same of the fresh processes that ran beside them, which share no more than the time of day.
     """
 
     test: str
@@ -189,6 +190,7 @@ class Comparison:
     spread_forked: float
     spread_fresh: float
     shared: float
+    shared_fresh: float
 
     @property
     def differs(self) -> bool:
@@ -197,33 +199,36 @@ class Comparison:
 
 
 def compare(rounds: Sequence[Round], test_id: str) -> Comparison:
-    """Compare the two kinds of processes of a test by the medians of logs and their spread by quartiles."""
-    logs = {
-        kind: [math.log(each.medians_s[test_id]) for each in rounds
-               if each.kind == kind and test_id in each.medians_s]
-        for kind in (FORKED, FRESH)
-    }  # fmt: skip
-    spreads = {kind: _spread(values) for kind, values in logs.items()}
-    error = math.sqrt(
-        sum(MEDIAN_VARIANCE * spreads[kind] ** 2 / len(values) for kind, values in logs.items())
-    )
+    """Compare the two kinds of processes of a test, each with the one of the other kind that ran beside it."""
+    logs = {kind: _logs(rounds, test_id, kind) for kind in (FORKED, FRESH)}
+    numbers = sorted(logs[FORKED].keys() & logs[FRESH].keys())
+    differences = [logs[FORKED][number] - logs[FRESH][number] for number in numbers]
     return Comparison(
         test=test_id.partition("[")[2].rstrip("]"),
-        processes=min(map(len, logs.values())),
-        difference=median(logs[FORKED]) - median(logs[FRESH]),
-        half=QUANTILE_99 * error,
-        spread_forked=spreads[FORKED],
-        spread_fresh=spreads[FRESH],
-        shared=correlation_within(rounds, test_id),
+        processes=len(numbers),
+        difference=median(differences),
+        half=QUANTILE_99 * math.sqrt(MEDIAN_VARIANCE / len(numbers)) * _spread(differences),
+        spread_forked=_spread(list(logs[FORKED].values())),
+        spread_fresh=_spread(list(logs[FRESH].values())),
+        shared=correlation_within(logs[FORKED]),
+        shared_fresh=correlation_within(logs[FRESH]),
     )
 
 
-def correlation_within(rounds: Sequence[Round], test_id: str) -> float:
-    """Return the intraclass correlation of rounds of one parent, by analysis of variance (Fisher 1925), at most 1."""
+def _logs(rounds: Sequence[Round], test_id: str, kind: str) -> dict[int, float]:
+    """Return the logarithm of a test's median by the number of the round."""
+    return {
+        each.number: math.log(each.medians_s[test_id])
+        for each in rounds
+        if each.kind == kind and test_id in each.medians_s
+    }
+
+
+def correlation_within(logs: Mapping[int, float]) -> float:
+    """Return the intraclass correlation of rounds at the time of one parent (analysis of variance, Fisher 1925)."""
     parents: dict[int, list[float]] = {}
-    for each in rounds:
-        if each.kind == FORKED and test_id in each.medians_s:
-            parents.setdefault(each.parent, []).append(math.log(each.medians_s[test_id]))
+    for number, log in logs.items():
+        parents.setdefault(number // ROUNDS_PER_PARENT, []).append(log)
     groups = [group for group in parents.values() if len(group) == ROUNDS_PER_PARENT]
     within = fmean(variance(group) for group in groups)
     between = ROUNDS_PER_PARENT * variance(map(fmean, groups))
@@ -251,17 +256,19 @@ def page(comparisons: Sequence[Comparison], alone: Sequence[Round], facts: dict[
             f"{each.spread_forked:.1%}",
             f"{each.spread_fresh:.1%}",
             f"{each.shared:+.2f}",
+            f"{each.shared_fresh:+.2f}",
         )
         for each in comparisons
     ]
     head = (
         "test",
-        "processes a kind",
+        "pairs",
         "forked against fresh",
         "99 %",
         "spread, forked",
         "spread, fresh",
-        "shared by a parent",
+        "correlated by a parent",
+        "fresh, at the same times",
     )
     verdict = (
         f"No centre surely differs by more than {SAME_CENTRE:.0%}: the intervals reach from "
@@ -277,13 +284,15 @@ def page(comparisons: Sequence[Comparison], alone: Sequence[Round], facts: dict[
     text = f"""A forked round of one test takes {took[FORKED]:.1f} s, a fresh process {took[FRESH]:.1f} s:
 {took[FORKED] / took[FRESH]:.2f} times as long. {verdict} The spread between forked processes is {ratio:.2f} times that
 between fresh ones, in the median of the tests. Rounds of one parent are correlated by
-{median(each.shared for each in comparisons):+.2f} in the median, where 0 is as between processes that know nothing of
-each other.
+{median(each.shared for each in comparisons):+.2f} in the median, and fresh processes that ran beside them by
+{median(each.shared_fresh for each in comparisons):+.2f}: what a parent adds is the difference, the rest is the
+machine's.
 
 Made by `python benchmarks/rounds.py -o docs/results/rounds.md`: every number of this page, in one run. {facts["cpu"]},
 {facts["cores"]} cores, a virtual machine; torch {facts["torch"]}. Load average {facts["before"]} when it began.
 One test is an addition of 4 MiB; of forked rounds, {ROUNDS_PER_PARENT} of a parent, each time holds its share of the
-parent's imports. Differences are of medians of processes, spreads are 1.4826 times the median absolute deviation.
+parent's imports. A difference is the median over pairs of a forked and a fresh process that ran one after the other;
+spreads are 1.4826 times the median absolute deviation.
 """
     return f"# Rounds: forked and fresh\n\n{filled(text)}\n\n{table(head, rows)}\n"
 

@@ -21,15 +21,15 @@ def rounds(made):
     chance, measured = random.Random(1), []
     for parent in range(PARENTS):
         shared = chance.gauss(0, 0.01)
-        for _ in range(3):
+        for position in range(3):
             fresh = {test: math.exp(chance.gauss(0, 0.01)) for test in TESTS}
             forked = {
                 TESTS[0]: 1.05 * math.exp(chance.gauss(0, 0.01)),
                 TESTS[1]: math.exp(shared + chance.gauss(0, 0.01)),
             }
             measured += [
-                made.Round(made.FRESH, -1, fresh, 6.0),
-                made.Round(made.FORKED, parent, forked, 2.0),
+                made.Round(made.FRESH, 3 * parent + position, fresh, 6.0),
+                made.Round(made.FORKED, 3 * parent + position, forked, 2.0),
             ]
     return measured
 
@@ -45,11 +45,12 @@ def test_what_rounds_of_a_parent_share_is_told(made, rounds):
     slower, same = (made.compare(rounds, test) for test in TESTS)
     assert slower.shared == pytest.approx(0.0, abs=0.2)
     assert same.shared == pytest.approx(0.5, abs=0.2)
+    assert same.shared_fresh == pytest.approx(0.0, abs=0.2)
 
 
 def test_the_page_names_the_tests_that_differ_and_the_ratio_of_seconds(made, rounds):
     alone = [
-        made.Round(made.FRESH, -1, {made.ONE: 1.0}, 6.0),
+        made.Round(made.FRESH, 0, {made.ONE: 1.0}, 6.0),
         made.Round(made.FORKED, 0, {made.ONE: 1.0}, 2.0),
     ]
     text = made.page([made.compare(rounds, test) for test in TESTS], alone, FACTS)
