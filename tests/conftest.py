@@ -212,6 +212,7 @@ class Make:
         self, *seconds, known=True, reference=None, policy=None, limits=(), why_none="", **changes
     ):
         """A row with its verdict: processes that took `seconds`, against fifteen of a millisecond each."""
+        from pytest_roofline.core.reasons import text_reasons
         from pytest_roofline.core.verdicts import Group
         from pytest_roofline.stats.outlook import Policy
         from pytest_roofline.stats.verdicts import judge
@@ -230,7 +231,7 @@ class Make:
             [Group(seconds, DEVICE, STARTED)],
             (reference or self.reference(*steady)) if known else None,
             policy or Policy(),
-            invalid=measurement.invalid,
+            invalid=text_reasons(measurement.invalid),
             subject=self.subject(measurement, **shown),
             limits=limits,
             why_none=why_none or "no baseline recorded",
@@ -255,6 +256,7 @@ class Make:
         self, measurement, environment=None, before=None, published=(), left_out=(), idle=()
     ):
         """What is known of a measurement beside its time; `before` is the environment behind its baseline."""
+        from pytest_roofline.core.reasons import text_reasons
         from pytest_roofline.core.verdicts import Subject
         from pytest_roofline.stats.verdicts import changes_between
 
@@ -265,7 +267,7 @@ class Make:
             name=measurement.key.name,
             clock_hz=measurement.samples.clock_hz,
             changed=changes_between([now], [before] if before else []),
-            left_out=tuple(left_out),
+            left_out=text_reasons(*left_out),
             published=tuple(published),
             idle=tuple(idle),
         )

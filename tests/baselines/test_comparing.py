@@ -10,6 +10,7 @@ from pytest_roofline.baselines.comparators import BaselineComparator, RunCompara
 from pytest_roofline.baselines.comparing import compare
 from pytest_roofline.baselines.files import Entries, read_baseline, write_baseline
 from pytest_roofline.baselines.proposals import propose
+from pytest_roofline.baselines.reasons import reason_text
 from pytest_roofline.baselines.renewal import approve
 from pytest_roofline.baselines.rows import odd_behind
 from pytest_roofline.baselines.runs import read_run
@@ -17,11 +18,13 @@ from pytest_roofline.core.entries import Baseline
 from pytest_roofline.core.errors import BadInput, OtherHardware
 from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.keys import CANARIES, CANARY_BENCHMARK
+from pytest_roofline.core.reasons import ReasonCode
 from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.core.samples import ACHIEVED, Samples
 from pytest_roofline.core.verdicts import Kind
 from pytest_roofline.report.comparison import comparison_as_json, comparison_lines
-from pytest_roofline.stats.verdicts import other_mode
+from pytest_roofline.stats.outlook import Policy
+from pytest_roofline.stats.verdicts import judge, other_mode
 
 
 def words(rows):
@@ -358,20 +361,25 @@ def test_a_graphs_replay_and_its_calls_one_by_one_are_kept_apart(make, tmp_path)
 
 
 def test_a_change_of_mode_is_told_in_words_with_what_to_do(make, tmp_path):
-    assert other_mode(BOUND, make.reference(achieved=(AS_ASKED,))) == (
+    def text(mode, *before):
+        reference = make.reference(achieved=before)
+        return reason_text(judge([], reference, Policy(), invalid=other_mode(mode, reference)))
+
+    assert text(BOUND, AS_ASKED) == (
         "this is host-bound, the baseline timed as asked: two different things were timed; find out why it changed, "
         "or record the baseline anew"
     )
-    back = other_mode(AS_ASKED, make.reference(achieved=(("cache_resident", "wall_clock"),)))
+    back = text(AS_ASKED, ("cache_resident", "wall_clock"))
     assert back.startswith("this is timed as asked, the baseline cache-resident, wall-clock")
-    assert other_mode(BOUND, None) == ""
+    assert other_mode(BOUND, None) == ()
     # A host-bound run among others widens the spread until a time that has doubled is merely INCONCLUSIVE.
     runs = [
         make.run(tmp_path / "one.jsonl", timed(make, 1.0)),
         make.run(tmp_path / "two.jsonl", timed(make, 9.0, BOUND, process="process-2")),
     ]
     for after in (AS_ASKED, BOUND):
-        assert OTHER_THINGS in other_mode(after, RunComparator(runs).reference(make.key()))
+        (reason,) = other_mode(after, RunComparator(runs).reference(make.key()))
+        assert reason.code is ReasonCode.OTHER_MODE
 
 
 def test_runs_timed_in_different_modes_never_become_one_entry(make, tmp_path):

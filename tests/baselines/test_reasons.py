@@ -7,15 +7,19 @@ import pytest
 from pytest_roofline.baselines.reasons import reason_text
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.reasons import Reason, ReasonCode, text_reasons
-from pytest_roofline.core.verdicts import Kind, Verdict
+from pytest_roofline.core.verdicts import Kind, TimeLimit, Verdict
 
 NUMBERS = {"processes": 12, "days": 2, "tests": 20, "together": 0.1, "left": 0.0, "value": 1e9,
            "siblings_value": 2e9, "spread": 0.01, "siblings": 3, "devices": 4, "sessions": 1, "least": 3,
-           "expected": 3, "spoiled": 2}  # fmt: skip
+           "expected": 3, "spoiled": 2, "missed": 1}  # fmt: skip
 TEXTS = {
     "text": "why",
-    "limit": "threshold 2 s",
-    "processes": "1 process",
+    "mode": "graph",
+    "label": "copy",
+    "observed": "1 s",
+    "expected": "2 s",
+    "remedy": "mend it",
+    "origin": "prior",
     "device": "GPU-0",
     "metric": "traffic_GBps",
     "side": "B",
@@ -25,7 +29,8 @@ TEXTS = {
 
 
 def test_every_code_has_a_sentence_of_its_own(make):
-    verdict = make.result(1.2e-3).time_verdict
+    limit = TimeLimit(2.0, make.published())
+    verdict = replace(make.result(1.2e-3).time_verdict, limit=limit)
     sentences = {
         reason_text(replace(verdict, reasons=(Reason(code, NUMBERS, TEXTS),)))
         for code in ReasonCode

@@ -12,6 +12,7 @@ from pytest_roofline.baselines.checks import health_of
 from pytest_roofline.baselines.renewal import Change
 from pytest_roofline.baselines.rows import compared_row
 from pytest_roofline.core.entries import Session
+from pytest_roofline.core.reasons import text_reasons
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.rows import COLUMNS
 from pytest_roofline.core.samples import Samples
@@ -116,7 +117,7 @@ def shortest(make, labels, metric="traffic_GBps"):
     work = Work(read_bytes=10**3, write_bytes=10**3, payload_bytes=10**3, flops=10**3)
     measurement = make.measurement(samples=samples, key=make.key(metric=metric), work=work, **facts)
     subject = make.subject(measurement, {}, published=(make.published("reference"),))
-    invalid = measurement.invalid
+    invalid = text_reasons(measurement.invalid)
     verdict = judge([make.group(0.0)], None, Policy(), subject=subject, invalid=invalid)
     return make.judged(measurement, verdict)
 

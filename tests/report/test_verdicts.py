@@ -366,7 +366,7 @@ def test_text_from_a_file_cannot_steer_the_terminal(make, tmp_path):
         reference=replace(known.reference, groups=(group,), source=HOSTILE),
         difference=replace(known.difference, process=process),
         reasons=text_reasons(HOSTILE),
-        subject=replace(known.subject, changed=(HOSTILE,), left_out=(HOSTILE,)),
+        subject=replace(known.subject, changed=(HOSTILE,), left_out=text_reasons(HOSTILE)),
     )
     lines = [
         *explained(make, tmp_path, measurement, told),

@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_roofline.core.errors import BadInput
+from pytest_roofline.core.reasons import Reason, ReasonCode, of_processes, text_reasons
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.verdicts import Kind
 from pytest_roofline.stats.key_results import KeyResults, judge_peak, typical_peak
@@ -17,6 +18,7 @@ from pytest_roofline.stats.stats import difference
 from pytest_roofline.stats.verdicts import judge
 
 MIB = 2**20
+(NEIGHBOURS,) = text_reasons("neighbours")
 logs = st.floats(-0.3, 0.3)
 # Which process, how slow, and whether it was spoiled.
 attempts = st.lists(
@@ -92,10 +94,13 @@ def test_what_is_spoiled_excuses_no_sound_attempt_and_where_most_is_the_rest_sta
     make,
 ):
     taken = results(make, ("a", 0.3), ("a", 0.0, "neighbours"), ("b", 0.0, "neighbours"))
-    assert (standing(taken), taken.unsound(None)) == ({"a": math.exp(0.3)}, {"b": "neighbours"})
+    assert (standing(taken), taken.unsound(None)) == (
+        {"a": math.exp(0.3)},
+        {"b": NEIGHBOURS},
+    )
     for sound, unsound, reason in [
-        *((0, 1, "neighbours"), (1, 0, ""), (1, 1, ""), (3, 3, "")),
-        *((1, 2, "2 of 3 processes: neighbours"), (2, 3, "3 of 5 processes: neighbours")),
+        *((0, 1, (NEIGHBOURS,)), (1, 0, ()), (1, 1, ()), (3, 3, ())),
+        *((1, 2, (of_processes(NEIGHBOURS, 2, 3),)), (2, 3, (of_processes(NEIGHBOURS, 3, 5),))),
     ]:
         good = [(f"good{number}", 0.0) for number in range(sound)]
         bad = [(f"bad{number}", 0.0, "neighbours") for number in range(unsound)]
@@ -119,7 +124,8 @@ def test_a_process_that_timed_another_thing_than_the_baseline_is_not_sound(make)
     taken = KeyResults([measured(make, "a", 0.0, labels=("host_bound",)), measured(make, "b", 0.1)])
     reference = make.reference(achieved=((),))
     assert list(standing(taken, reference)) == ["b"]
-    assert "two different things were timed" in taken.unsound(reference)["a"]
+    other = Reason(ReasonCode.OTHER_MODE, texts={"mode": "host_bound"})
+    assert {"a": other} == taken.unsound(reference)
     assert list(standing(taken)) == ["a", "b"]
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pytest_roofline.baselines.reasons import reason_text
+from pytest_roofline.core.reasons import text_reasons
 from pytest_roofline.core.units import format_percent
 from pytest_roofline.core.verdicts import Group, Kind, Reference
 from pytest_roofline.stats.looks import Looks
@@ -170,7 +171,10 @@ def test_while_all_together_are_not_red_a_verdict_is_shown_as_it_is():
         verdict = judge([side.new], moved[name], Policy(prior=PRIOR))
         assert shared.whole(verdict) is verdict
     shared, moved = _held(_sides(shared=0.02, today=0.10))
-    for verdict in (judge([], None, Policy()), judge([], moved["t0"], Policy(), invalid="busy")):
+    for verdict in (
+        judge([], None, Policy()),
+        judge([], moved["t0"], Policy(), invalid=text_reasons("busy")),
+    ):
         assert shared.whole(verdict) is verdict
 
 

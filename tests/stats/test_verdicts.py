@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from statsmodels.stats.weightstats import ttost_ind
 
 from pytest_roofline.baselines.reasons import behind_text, reason_text
+from pytest_roofline.core.reasons import text_reasons
 from pytest_roofline.core.verdicts import Group, Kind, TimeLimit
 from pytest_roofline.stats.limits import Limit
 from pytest_roofline.stats.looks import FALSE_RED, SECOND_LOOK, Looks
@@ -468,14 +469,22 @@ def test_invalid_hides_every_other_finding_and_no_baseline_keeps_its_reason(make
     limits = [Limit(TimeLimit(1e-9, make.published()))]
     for reference, percent in itertools.product((make.reference(), None), (900, 0)):
         found = judge(
-            of(percent), reference, Policy(), invalid="wrong data", limits=limits, why_none="none"
+            of(percent),
+            reference,
+            Policy(),
+            invalid=text_reasons("wrong data"),
+            limits=limits,
+            why_none="none",
         )
         assert (found.kind, reason_text(found), found.estimate) == (
             Kind.INVALID,
             "wrong data",
             None,
         )
-    assert judge([], None, Policy(), invalid="all blocks were spoiled").kind is Kind.INVALID
+    assert (
+        judge([], None, Policy(), invalid=text_reasons("all blocks were spoiled")).kind
+        is Kind.INVALID
+    )
     none = judge(of(900), None, Policy(), why_none="no baseline recorded")
     assert (none.kind, reason_text(none), none.processes) == (
         Kind.NO_BASELINE,
@@ -610,7 +619,7 @@ def test_settling_turns_nothing_but_what_may_be_red_and_only_into_red(
     verdicts |= {f"slow{number}": verdict(make, 30) for number in range(slow)}
     verdicts |= {
         "none": judge(of(0), None, Policy()),
-        "bad": judge(of(0), None, Policy(), invalid="neighbours"),
+        "bad": judge(of(0), None, Policy(), invalid=text_reasons("neighbours")),
     }
     settled = settle(verdicts, comparisons)
     assert list(settled) == list(verdicts)

@@ -12,7 +12,7 @@ from rich.text import Text
 from ..baselines.pairs import Twins, Way
 from ..baselines.rows import compared_row
 from ..baselines.run_rows import short_name
-from ..core.reasons import Reason, ReasonCode
+from ..core.reasons import Reason, ReasonCode, of_processes, text_reasons
 from ..core.records import Measurement
 from ..core.rows import FAILED, Row, plain, worst_first
 from ..core.statuses import WORSE, Status, is_green, status_of
@@ -24,7 +24,7 @@ from ..report.tables import TextTable, render, styled
 from ..report.words import tolerance_text
 from ..stats.paired import Paired
 from ..stats.stats import growth
-from ..stats.verdicts import changed_environment, modes_text, span_text
+from ..stats.verdicts import changed_environment, span_text
 from .results import SidesResults, run_name
 from .sides import SIDES, PreparedSide
 
@@ -147,15 +147,16 @@ def _row(results: SidesResults, twin: str, found: Paired) -> Row:
         )
         modes = [{one.samples.achieved for one in side} for side in (before, after)]
         if modes[0] != modes[1]:
-            texts = {"A": modes_text(modes[0]), "B": modes_text(modes[1])}
+            labels = [";".join(sorted(",".join(mode) for mode in side)) for side in modes]
+            texts = dict(zip(SIDES, labels, strict=True))
             reasons = *reasons, Reason(ReasonCode.SIDES_TIMED, texts=texts)
         if results.parameters["A"] is None and after[-1].work != before[-1].work:
             kind, reasons = Kind.INVALID, (Reason(ReasonCode.OTHER_WORK),)
     else:
         spoiled, taken, why_not = results.unsound(twin)
-        numbers: dict[str, int | float] = {"spoiled": spoiled, "processes": taken}
-        unsound = Reason(ReasonCode.UNSOUND, numbers, {"text": why_not})
-        kind, reasons = Kind.INVALID, (unsound if spoiled else Reason(ReasonCode.UNTIMED),)
+        kind, reasons = Kind.INVALID, (Reason(ReasonCode.UNTIMED),)
+        if spoiled:
+            reasons = tuple(of_processes(each, spoiled, taken) for each in text_reasons(why_not))
     why = {side: text for side in SIDES if (text := results.trouble(side).get(tests[side].test_id))}
     if why:
         kind = Kind.INVALID

@@ -157,18 +157,18 @@ def _verdicts(
     for one in tests:
         identity = one.key.identity
         reference = moved.get(identity, one.reference)
-        changed = next(
-            (why for mode in sorted(one.fresh.achieved) if (why := other_mode(mode, reference))), ""
+        modes = (other_mode(mode, reference) for mode in sorted(one.fresh.achieved))
+        invalid = next(filter(None, modes), ()) or distrusted(
+            one.key, _work(after, one.key), reference
         )
-        changed = changed or distrusted(one.key, _work(after, one.key), reference)
         gating, idle = limits[identity]
         verdicts[identity] = judge(
             after.judged(one.key),
             reference,
             policies[identity],
             subject=_subject(before, after, one, idle),
-            peak=None if changed else judge_peak(one.fresh.peak_bytes, reference, one.key),
-            invalid=changed,
+            peak=None if invalid else judge_peak(one.fresh.peak_bytes, reference, one.key),
+            invalid=invalid,
             limits=gating,
             why_none=one.why_none,
         )

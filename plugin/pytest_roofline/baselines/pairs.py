@@ -20,8 +20,9 @@ from ..stats.key_results import KeyResults
 from ..stats.looks import ENOUGH_KNOWN, WORTHWHILE
 from ..stats.spread import Prior, borrow, priors
 from ..stats.stats import paired_difference
-from ..stats.verdicts import judge_once, modes_text, settle, span_text, would_decide
+from ..stats.verdicts import judge_once, settle, span_text, would_decide
 from .comparators import default_tolerance
+from .reasons import modes_text
 from .rows import compared_row
 from .runs import Run
 

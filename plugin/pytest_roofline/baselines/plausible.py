@@ -7,6 +7,7 @@ from ..core.entries import Baseline, Entry
 from ..core.errors import BadInput
 from ..core.facts import HardwareKey
 from ..core.keys import Key
+from ..core.reasons import Reason, ReasonCode
 from ..core.records import Ceiling, rate
 from ..core.units import MIB, format_flops, format_rate
 from ..core.verdicts import Reference
@@ -117,19 +118,15 @@ def refuse_absurd(proposal: Baseline) -> None:
             )
 
 
-def distrusted(key: Key, work: Work, reference: Reference | None) -> str:
-    """Why a reference is not compared with, naming its file and its entry; empty where it may be, or there is none."""
-    flaw = (
-        absurd(key, work, reference.medians_s, reference.achieved)
-        if reference is not None
-        else None
-    )
-    if reference is None or flaw is None:
-        return ""
-    return (
-        f"{reference.source} holds {key.label} with {flaw.observed}, expected {flaw.expected}, so nothing is compared "
-        f"with it; {flaw.remedy}, or take the entry out (`roofline baseline check` lists such entries)"
-    )
+def distrusted(key: Key, work: Work, reference: Reference | None) -> tuple[Reason, ...]:
+    """Return why a reference is not compared with; none where it may be, or there is no reference."""
+    if reference is None:
+        return ()
+    flaw = absurd(key, work, reference.medians_s, reference.achieved)
+    if flaw is None:
+        return ()
+    texts = {"observed": flaw.observed, "expected": flaw.expected, "remedy": flaw.remedy}
+    return (Reason(ReasonCode.ABSURD_BASELINE, texts={"label": key.label} | texts),)
 
 
 def _roof(key: Key, work: Work) -> tuple[float, float] | None:

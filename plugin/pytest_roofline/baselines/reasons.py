@@ -1,9 +1,10 @@
 """Sentences on why a verdict is what it is, made where they are printed of the codes and numbers that it holds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from ..core.errors import WIDE_TOLERANCE
 from ..core.reasons import Reason, ReasonCode
+from ..core.samples import HEAD
 from ..core.units import (
     count,
     format_flops,
@@ -20,6 +21,7 @@ from ..stats.stats import growth
 from ..stats.verdicts import span_text
 from .limit_texts import breach_text, limit_text
 
+_MODES = {"graph": "timed by replaying a graph"}
 _REPAIR = (
     "; ask `roofline doctor` for its errors, clocks and link, then swap it with a sibling: if the slowness moves "
     "with it, replace it, else look at its slot, cooling and power"
@@ -40,8 +42,54 @@ def behind_text(reference: Reference) -> str:
     return text + (f" on {reference.devices} devices" if reference.devices > 1 else "")
 
 
+def left_out_text(verdict: Verdict) -> str:
+    """Return why the last of the processes that do not count does not; empty where all do."""
+    reasons = verdict.subject.left_out
+    return _WRITERS[reasons[-1].code](verdict, reasons[-1]) if reasons else ""
+
+
+def modes_text(modes: Collection[tuple[str, ...]]) -> str:
+    """Return how processes were timed: `host-bound and timed as asked`."""
+    words = [[_mode_text(label) for label in labels] for labels in modes]
+    return " and ".join(sorted(", ".join(texts) or "timed as asked" for texts in words))
+
+
+def _mode_text(label: str) -> str:
+    if label.startswith(HEAD):
+        return label.removeprefix(HEAD)
+    return _MODES.get(label, label.replace("_", "-"))
+
+
 def _text(_: Verdict, reason: Reason) -> str:
-    return reason.texts["text"]
+    return _of_processes(reason) + reason.texts["text"]
+
+
+def _other_mode(verdict: Verdict, reason: Reason) -> str:
+    assert verdict.reference is not None
+    mode = _modes_of(reason.texts["mode"])
+    return (
+        f"{_of_processes(reason)}this is {modes_text(mode)}, the baseline {modes_text(verdict.reference.achieved)}: "
+        "two different things were timed; find out why it changed, or record the baseline anew"
+    )
+
+
+def _of_processes(reason: Reason) -> str:
+    """Return `2 of 3 processes: `; empty of a reason that is not of some of them."""
+    spoiled, processes = (reason.numbers.get(name) for name in ("spoiled", "processes"))
+    if spoiled is None:
+        return ""
+    noun = "process" if processes == 1 else "processes"
+    return f"{spoiled} of {processes} {noun}: "
+
+
+def _absurd_baseline(verdict: Verdict, reason: Reason) -> str:
+    assert verdict.reference is not None
+    texts = reason.texts
+    return (
+        f"{verdict.reference.source} holds {texts['label']} with {texts['observed']}, expected {texts['expected']}, so "
+        f"nothing is compared with it; {texts['remedy']}, or take the entry out (`roofline baseline check` lists such "
+        "entries)"
+    )
 
 
 def _may_be(verdict: Verdict, _: Reason) -> str:
@@ -266,17 +314,16 @@ def _side_ended(_: Verdict, reason: Reason) -> str:
 
 
 def _sides_timed(_: Verdict, reason: Reason) -> str:
-    return f"A {reason.texts['A']}, B {reason.texts['B']}"
+    return ", ".join(f"{side} {modes_text(_modes_of(reason.texts[side]))}" for side in "AB")
+
+
+def _modes_of(text: str) -> set[tuple[str, ...]]:
+    """Return the modes of a side: labels with commas between, of each of several modes, with semicolons between."""
+    return {tuple(filter(None, labels.split(","))) for labels in text.split(";")}
 
 
 def _other_work(_verdict: Verdict, _reason: Reason) -> str:
     return "A and B did different work, whose times say nothing"
-
-
-def _unsound(_: Verdict, reason: Reason) -> str:
-    spoiled, processes = reason.numbers["spoiled"], reason.numbers["processes"]
-    noun = "process" if processes == 1 else "processes"
-    return f"{spoiled} of {processes} {noun}: {reason.texts['text']}"
 
 
 def _untimed(_verdict: Verdict, _reason: Reason) -> str:
@@ -289,6 +336,8 @@ def _share(value: float) -> str:
 
 _WRITERS: dict[ReasonCode, Callable[[Verdict, Reason], str]] = {
     ReasonCode.TEXT: _text,
+    ReasonCode.OTHER_MODE: _other_mode,
+    ReasonCode.ABSURD_BASELINE: _absurd_baseline,
     ReasonCode.MAY_BE: _may_be,
     ReasonCode.HOT_ROUNDS: _hot_rounds,
     ReasonCode.RED_NEEDS_ROUNDS: _red_needs_rounds,
@@ -317,6 +366,5 @@ _WRITERS: dict[ReasonCode, Callable[[Verdict, Reason], str]] = {
     ReasonCode.SIDE_ENDED: _side_ended,
     ReasonCode.SIDES_TIMED: _sides_timed,
     ReasonCode.OTHER_WORK: _other_work,
-    ReasonCode.UNSOUND: _unsound,
     ReasonCode.UNTIMED: _untimed,
 }

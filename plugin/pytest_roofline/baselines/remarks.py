@@ -7,6 +7,7 @@ from ..core.verdicts import Difference, Kind, OddSession, Spread, Verdict
 from ..stats.causes import ClockChange, Modes, clock_change, modes
 from ..stats.spread import one_sitting
 from ..stats.stats import growth
+from .reasons import left_out_text
 
 # Where a baseline is of one sitting.
 RECORD = "record it on three days"
@@ -28,9 +29,9 @@ def remarks(verdict: Verdict) -> tuple[str, ...]:
     if verdict.difference is not None:
         lines += _sitting_text(verdict, verdict.difference.session)
         lines += _of_difference(verdict, verdict.difference)
-    left_out = verdict.subject.left_out
-    if left_out:
-        lines.append(f"{count(len(left_out), 'process', 'es')} left out: {left_out[-1]}")
+    if verdict.subject.left_out:
+        processes = count(len(verdict.subject.left_out), "process", "es")
+        lines.append(f"{processes} left out: {left_out_text(verdict)}")
     return tuple(map(printable, lines))
 
 

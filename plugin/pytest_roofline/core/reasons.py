@@ -13,8 +13,14 @@ from .errors import BadInput
 class ReasonCode(enum.StrEnum):
     """What a verdict rests on, or what would decide it."""
 
-    # A fact in words of its source: why a measurement is invalid, or why there is no baseline.
+    # A fact in words of its source: why a measurement is invalid, or why there is no baseline. Where that is so of some
+    # processes, `spoiled` is how many of how many `processes`.
     TEXT = "text"
+    # Timed in another mode than the baseline: `mode` holds the labels of the way, with commas between. `spoiled` and
+    # `processes` as above.
+    OTHER_MODE = "other_mode"
+    # A baseline that no machine can reach, or none can be so slow as.
+    ABSURD_BASELINE = "absurd_baseline"
     # A comparison with a baseline that is open, and what would decide it.
     MAY_BE = "may_be"
     HOT_ROUNDS = "hot_rounds"
@@ -48,7 +54,6 @@ class ReasonCode(enum.StrEnum):
     SIDE_ENDED = "side_ended"
     SIDES_TIMED = "sides_timed"
     OTHER_WORK = "other_work"
-    UNSOUND = "unsound"
     UNTIMED = "untimed"
 
 
@@ -66,6 +71,10 @@ class _Needs:
 _BEHIND = _Needs(("spread", "devices", "missed"), ("device", "origin"), ("limit", "estimate"))
 _NEEDS = {
     ReasonCode.TEXT: _Needs(texts=("text",)),
+    ReasonCode.OTHER_MODE: _Needs(texts=("mode",), fields=("reference",)),
+    ReasonCode.ABSURD_BASELINE: _Needs(
+        texts=("label", "observed", "expected", "remedy"), fields=("reference",)
+    ),
     ReasonCode.MAY_BE: _Needs(fields=("interval", "difference")),
     ReasonCode.HOT_ROUNDS: _Needs(fields=("estimate",)),
     ReasonCode.RED_NEEDS_ROUNDS: _Needs(("processes",), fields=("estimate", "reference")),
@@ -96,7 +105,6 @@ _NEEDS = {
     ReasonCode.SIDE_ENDED: _Needs(texts=("side", "text")),
     ReasonCode.SIDES_TIMED: _Needs(texts=("A", "B")),
     ReasonCode.OTHER_WORK: _Needs(),
-    ReasonCode.UNSOUND: _Needs(("spoiled", "processes"), ("text",)),
     ReasonCode.UNTIMED: _Needs(),
 }
 
@@ -133,6 +141,11 @@ class Reason:
 def text_reasons(*texts: str) -> tuple[Reason, ...]:
     """Return facts in words of their source as reasons; an empty text is none."""
     return tuple(Reason(ReasonCode.TEXT, texts={"text": text}) for text in texts if text)
+
+
+def of_processes(reason: Reason, spoiled: int, processes: int) -> Reason:
+    """Return a reason as one that holds for `spoiled` of so many processes."""
+    return replace(reason, numbers=reason.numbers | {"spoiled": spoiled, "processes": processes})
 
 
 def first_missing(reasons: Iterable[Reason], verdict: object) -> str:

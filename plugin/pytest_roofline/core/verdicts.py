@@ -269,7 +269,7 @@ class Subject:
     name: str = ""
     clock_hz: AboveZero | None = None
     changed: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[Reason, ...] = ()
     published: tuple[Entry, ...] = ()
     idle: tuple[Idle, ...] = ()
     last_pass: LastPass | None = None

@@ -16,6 +16,7 @@ from ..baselines.rows import timed_row
 from ..baselines.run_rows import INTERRUPTED
 from ..core.entries import Entry, ExactEntry, Statistic
 from ..core.keys import Key
+from ..core.reasons import Reason, text_reasons
 from ..core.records import Measurement
 from ..core.rows import FAILED, TIME, Row
 from ..core.samples import CANARY, OVERSUBSCRIBED, PROFILED, SIBLINGS
@@ -290,7 +291,7 @@ class TimedResults(ResultKind):
         reference: Reference | None,
         entries: Sequence[Entry],
         idle: Sequence[Idle],
-        invalid: str,
+        invalid: Sequence[Reason],
     ) -> Subject:
         """Return what is known of a measurement before its time is compared."""
         shown = (entry for entry in entries if entry.kind in ("threshold", "reference"))
@@ -323,14 +324,14 @@ class TimedResults(ResultKind):
         return PastRuns(self._options.folder, self._under_test.hardware, self._started)
 
     def _left_out(
-        self, measurement: Measurement, reference: Reference | None, invalid: str
-    ) -> tuple[str, ...]:
+        self, measurement: Measurement, reference: Reference | None, invalid: Sequence[Reason]
+    ) -> tuple[Reason, ...]:
         """Return why processes of a key do not count, and how rounds ended that gave no number."""
         results = self._trials[measurement.key.identity]
         unsound = {} if invalid else results.unsound(reference)
         lost = self.lost.get(measurement.test_id, ())
         rounds = (each.text for each in lost if measurement.key.name not in each.measured)
-        return (*unsound.values(), *rounds)
+        return (*unsound.values(), *text_reasons(*rounds))
 
     def _settle(self, row: Row, verdict: Verdict) -> None:
         """Show a verdict as the other tests of the run leave it."""

@@ -10,6 +10,7 @@ from statistics import median_high, median_low
 
 from ..core.entries import Statistic
 from ..core.keys import Key
+from ..core.reasons import Reason, of_processes, text_reasons
 from ..core.records import Measurement
 from ..core.rows import PEAK
 from ..core.samples import MOST_EXCLUDED
@@ -45,23 +46,22 @@ class KeyResults:
                 standing[attempt.process] = attempt
         return list(standing.values())
 
-    def unsound(self, reference: Reference | None) -> dict[str, str]:
+    def unsound(self, reference: Reference | None) -> dict[str, Reason]:
         """Processes without a sound attempt, each with the reason."""
         processes = {measurement.process for measurement in self.sound(reference)}
         return {
-            m.process: _trouble(m, reference)
-            for m in self.measurements
-            if m.process not in processes
+            attempt.process: _trouble(attempt, reference)[0]
+            for attempt in self.measurements
+            if attempt.process not in processes
         }
 
-    def invalid(self, reference: Reference | None) -> str:
-        """Why nothing can be said; empty where enough processes are sound, as with the blocks of one measurement."""
-        reasons, count = self.unsound(reference), len(self.sound(reference))
-        if not reasons or len(reasons) <= MOST_EXCLUDED * (count + len(reasons)):
-            return ""
-        last = list(reasons.values())[-1]
-        total = count + len(reasons)
-        return last if total == 1 else f"{len(reasons)} of {total} processes: {last}"
+    def invalid(self, reference: Reference | None) -> tuple[Reason, ...]:
+        """Why nothing can be said; none where enough processes are sound, as with the blocks of one measurement."""
+        reasons = list(self.unsound(reference).values())
+        spoiled, processes = len(reasons), len(reasons) + len(self.sound(reference))
+        if not reasons or spoiled <= MOST_EXCLUDED * processes:
+            return ()
+        return (reasons[-1] if processes == 1 else of_processes(reasons[-1], spoiled, processes),)
 
     def hopeless(self, reference: Reference | None) -> bool:
         """Whether another process would be no better."""
@@ -112,8 +112,10 @@ def by_process(measurements: Iterable[Measurement]) -> dict[str, list[Measuremen
     return processes
 
 
-def _trouble(measurement: Measurement, reference: Reference | None) -> str:
-    return measurement.invalid or other_mode(measurement.samples.achieved, reference)
+def _trouble(measurement: Measurement, reference: Reference | None) -> tuple[Reason, ...]:
+    if measurement.invalid:
+        return text_reasons(measurement.invalid)
+    return other_mode(measurement.samples.achieved, reference)
 
 
 # As a share of the baseline's peak, either way.

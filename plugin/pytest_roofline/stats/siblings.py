@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..core.keys import Key
-from ..core.reasons import Reason, ReasonCode, text_reasons
+from ..core.reasons import Reason, ReasonCode
 from ..core.records import Measurement, rate
 from ..core.verdicts import Kind, Subject, Verdict
 from ..core.work import rate_suffix
@@ -60,7 +60,7 @@ class Sibling:
 
     standing: Measurement
     medians_s: tuple[float, ...]
-    invalid: str = ""
+    invalid: tuple[Reason, ...] = ()
 
     @property
     def ends(self) -> set[str]:
@@ -80,7 +80,7 @@ def assumed_of(key: Key) -> Assumed:
 
 
 def judge_sibling(
-    mine: Sibling, others: Sequence[Sibling], left_out: Sequence[str] = ()
+    mine: Sibling, others: Sequence[Sibling], left_out: Sequence[Reason] = ()
 ) -> Verdict:
     """Return the verdict on one of several siblings; `left_out` says why processes of it do not count."""
     sound = _elsewhere(mine, [sibling for sibling in others if not sibling.invalid])
@@ -91,7 +91,7 @@ def judge_sibling(
             Kind.INVALID,
             TOLERANCE,
             subject,
-            reasons=text_reasons(mine.invalid),
+            reasons=mine.invalid,
             processes=processes,
             siblings=len(sound),
         )
@@ -110,7 +110,7 @@ def judge_sibling(
     return _compare(mine, sound, subject, times=len(others) + 1)
 
 
-def _subject(mine: Sibling, left_out: Sequence[str]) -> Subject:
+def _subject(mine: Sibling, left_out: Sequence[Reason]) -> Subject:
     measurement = mine.standing
     return Subject(
         test_id=measurement.test_id,

@@ -5,14 +5,13 @@ alone; `settle` then looks at all tests of a run.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import fmean
 
 from ..core.facts import known_of
-from ..core.reasons import ReasonCode, text_reasons
-from ..core.samples import HEAD
+from ..core.reasons import Reason, ReasonCode, text_reasons
 from ..core.units import format_percent
 from ..core.verdicts import (
     UNNAMED,
@@ -60,7 +59,7 @@ def judge(
     *,
     subject: Subject = UNNAMED,
     peak: ExactVerdict | None = None,
-    invalid: str = "",
+    invalid: tuple[Reason, ...] = (),
     limits: Sequence[Limit] = (),
     why_none: str = "",
 ) -> Verdict:
@@ -68,7 +67,7 @@ def judge(
 
     Args:
         subject: what they measured; `peak` is the verdict on its memory.
-        invalid: why their times cannot be trusted; empty where they can.
+        invalid: why their times cannot be trusted; none where they can.
         limits: that they are held against beside the reference.
         why_none: why there is no reference.
     """
@@ -78,7 +77,7 @@ def judge(
             Kind.INVALID,
             policy.tolerance,
             subject,
-            reasons=text_reasons(invalid),
+            reasons=invalid,
             reference=reference,
             processes=count,
             peak=peak,
@@ -306,29 +305,11 @@ def settle(verdicts: Mapping[str, Verdict], comparisons: int) -> dict[str, Verdi
     return settled
 
 
-def other_mode(achieved: tuple[str, ...], reference: Reference | None) -> str:
-    """Why a number cannot be held against its reference: one was bound by the host, or stayed in a cache; else ``."""
+def other_mode(achieved: tuple[str, ...], reference: Reference | None) -> tuple[Reason, ...]:
+    """Return why a time cannot be held against its reference: one was bound by the host, or stayed in a cache."""
     if reference is None or not reference.achieved or reference.achieved == (achieved,):
-        return ""
-    return (
-        f"this is {modes_text({achieved})}, the baseline {modes_text(reference.achieved)}: two different things were "
-        "timed; find out why it changed, or record the baseline anew"
-    )
-
-
-_MODES = {"graph": "timed by replaying a graph"}
-
-
-def modes_text(achieved: Collection[tuple[str, ...]]) -> str:
-    """How processes were timed: `host-bound and timed as asked`."""
-    words = [[_mode_text(label) for label in one] for one in achieved]
-    return " and ".join(sorted(", ".join(one) or "timed as asked" for one in words))
-
-
-def _mode_text(label: str) -> str:
-    if label.startswith(HEAD):
-        return label.removeprefix(HEAD)
-    return _MODES.get(label, label.replace("_", "-"))
+        return ()
+    return (Reason(ReasonCode.OTHER_MODE, texts={"mode": ",".join(achieved)}),)
 
 
 def changed_environment(now: dict[str, str], before: Sequence[dict[str, str]]) -> list[str]:

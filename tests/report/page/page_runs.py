@@ -90,7 +90,7 @@ def hostile(make, path):
         subject=replace(
             verdict.subject,
             changed=(HOSTILE,),
-            left_out=(HOSTILE,),
+            left_out=text_reasons(HOSTILE),
             published=(make.published("reference", source=HOSTILE, note=HOSTILE),),
         ),
         reference=replace(verdict.reference, source=HOSTILE),
