@@ -330,6 +330,12 @@ def test_a_product_is_shown_with_what_bounds_nothing_and_an_unknown_one_with_wha
     assert [line.split(" (")[0] for line in text.split("\n") if line and line[0] != " "] == [
         "mi250x-oam 64gb", "mi300x-oam 192gb", "mi325x-oam 256gb",
     ]  # fmt: skip
+    result = command("hardware", "H100")
+    assert (result.exit_code, result.stdout) == (
+        1,
+        "'H100' is 3 products: h100-nvl, h100-pcie, h100-sxm5; name one of them, for example: roofline hardware "
+        "h100-nvl\n",
+    )
     result = command("hardware", "NVIDIA H20")
     assert result.exit_code == 1
     assert "'NVIDIA H20' is not known. Fill this in from its datasheet" in result.stdout

@@ -95,7 +95,7 @@ REFUSED = (
         "device=",
     ),
     *("save=../x", "save=a/b", "save=/x", "save=.hidden", "save=", "save=a\nb"),
-    *("against=", "against=nowhere/x.json", "dir="),
+    *("against=", "against=nowhere/x.json", "dir=", "dir=C:\\runs"),
     *(f"rounds={text}" for text in ("0", "x", "1001", "-1", "1.5", "", "²")),
     *(f"time={text}" for text in ("0", "soon", "-5m", "nan", "inf", "")),
     *(
@@ -119,7 +119,7 @@ SETTINGS = (
 )  # fmt: skip
 MARKERS = (
     "colour='blue'", "tolerence=0.1", "0.05", "tolerance=0", "tolerance=-0.1", "tolerance=float('nan')",
-    "tolerance='5%'", "tolerance=True", "budget=0", "cache='cold'", "cache=[]", "ranks=0", "ranks=1.5", "gate=1",
+    "tolerance='5 of 100'", "tolerance=True", "budget=0", "cache='cold'", "cache=[]", "ranks=0", "ranks=1.5", "gate=1",
     "gate='yes'", "tier='huge'", "needs='gpu'", "tier=None", "gate=None",
 )  # fmt: skip
 

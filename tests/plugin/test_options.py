@@ -45,6 +45,8 @@ def test_the_argument_goes_before_marker_entry_command_line_ini_and_default(desk
     assert judged_by(desk, option, ini=ini) == "15"
     assert judged_by(desk, option, entry=0.12, ini=ini) == "12"
     assert judged_by(desk, option, text=MARKED, entry=0.12) == "10"
+    percent = BASE.format(marks="@pytest.mark.roofline(tolerance='7%')")
+    assert judged_by(desk, option, text=percent, entry=0.12) == "7"
     assert judged_by(desk, option, text=argument, entry=0.12) == "8"
     assert judged_by(desk, text=nearest) == "10"
     # It holds offline as it does live.

@@ -24,7 +24,7 @@ from .plausible import Flaw, absurd_entry, family_of_key
 MOST_APART = 3.0
 # Clocks of two hosts may differ by so much.
 CLOCKS_APART = datetime.timedelta(hours=1)
-_ANEW = "record it anew with `roofline baseline propose`"
+_ANEW = "take the entry out, and record it with `pytest … --roofline-record`"
 
 
 def check(path: Path, baseline: Baseline, now: datetime.datetime) -> list[Flaw]:

@@ -9,10 +9,12 @@ import click
 
 from ..core.errors import BadInput, CannotStore
 from ..core.storage import to_plain
-from ..core.units import parse_duration, printable
+from ..core.units import count, parse_duration, printable, slug
 from .options import command, print_json, say, width
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ..core.facts import Finding, Machine, Unexpected
     from ..engine.devices import Device
     from ..hardware import Peak, Product
@@ -220,9 +222,24 @@ def _show_product(products: "tuple[Product, ...]", name: str, as_json: bool) -> 
         say("\n\n".join("\n".join(product_lines(product)) for product in rows))
     elif is_slice(name):
         say(part_line(printable(name)))
+    elif like := _products_like(products, name):
+        several = f"{printable(repr(name))} is {count(len(like), 'product')}: {', '.join(like)}"
+        say(f"{several}; name one of them, for example: roofline hardware {like[0]}")
     else:
         say(f"{printable(repr(name))} is not known. {how_to_add(name)}")
     return 0 if rows else 1
+
+
+def _products_like(products: "Iterable[Product]", name: str) -> list[str]:
+    """Return the products of a family, or those whose name begins so, however it is written."""
+    start = slug(name)
+    return sorted(
+        {
+            product.product
+            for product in products
+            if product.family == start or product.product.startswith(f"{start}-")
+        }
+    )
 
 
 def _product_json(product: "Product") -> dict[str, object]:

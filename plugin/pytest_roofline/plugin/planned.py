@@ -15,7 +15,7 @@ import pytest
 
 from ..core.errors import BadInput, RooflineError, refuse_wide
 from ..core.keys import BY_POSITION, CACHES, Cache, canonical
-from ..core.units import count, encodable, listed
+from ..core.units import count, encodable, listed, parse_tolerance
 from .options import FIXTURE, MARKER, MARKER_KEYWORDS, NEEDS, OOM, TIERS, tier_key
 from .settings import parse_options
 
@@ -62,6 +62,8 @@ def read_marks(item: pytest.Item) -> Marks:
                 f"{item.nodeid}: @pytest.mark.roofline does not know {seen}; expected {', '.join(MARKER_KEYWORDS)}"
             )
         merged |= mark.kwargs
+    if isinstance(merged.get("tolerance"), str):
+        merged["tolerance"] = _percent(item, merged["tolerance"])
     for name, value in merged.items():
         fits, expected = _RULES[name]
         # What has a default other than None cannot be left open by it.
@@ -77,6 +79,14 @@ def read_marks(item: pytest.Item) -> Marks:
     except BadInput as error:
         raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.roofline: {error}") from None
     return marks
+
+
+def _percent(item: pytest.Item, text: str) -> float:
+    """Return a tolerance that is written as the option takes it, `5%`."""
+    try:
+        return parse_tolerance(text, "tolerance")
+    except BadInput as error:
+        raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.roofline: {error}") from None
 
 
 def _is_positive(value: object) -> bool:

@@ -1,6 +1,8 @@
 """What the user asked for, parsed once at the border into a frozen record: options with ini twins."""
 
 import math
+import os
+import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,6 +37,8 @@ GATE_FAIL_ON = (*DEFAULT_FAIL_ON, "invalid", NO_BASELINE, NO_HARDWARE)
 BOOT_TIMEOUT_S = 90.0
 # A gate that nobody told how long it may take.
 GATE_TIME_S = 1800.0
+# A drive, and the backslash behind it.
+_OF_WINDOWS = re.compile(r"[A-Za-z]:\\")
 _TRUE, _FALSE = ("true", "yes", "on", "y", "t", "1"), ("false", "no", "off", "n", "f", "0", "")
 
 
@@ -328,6 +332,11 @@ def _path(config: pytest.Config, option: str, text: str | None = None) -> Path |
         return None
     if not text:
         raise BadInput(f"--roofline-{option} is empty; expected a path")
+    if os.sep == "/" and _OF_WINDOWS.match(text):
+        raise BadInput(
+            f"--roofline-{option} is {text!r}, a path of Windows; expected one of this system, such as "
+            f"/{text[3:].replace(chr(92), '/')}"
+        )
     on_command_line = config.getoption(f"--roofline-{option}") is not None
     home = (
         config.inipath.parent
