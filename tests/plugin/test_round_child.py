@@ -4,10 +4,12 @@ import json
 import os
 import shutil
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from pytest_roofline.baselines.runs import read_run
+from pytest_roofline.plugin import round_child
 from pytest_roofline.plugin.round_child import VARIABLE
 
 SUITE = """
@@ -257,3 +259,13 @@ def test_a_process_of_ab_measures_all_that_was_chosen_judges_nothing_and_tells_o
     assert ("stray", f"{here}/test_suite.py") in child(
         None, f"{desk.path.parent}/link/test_suite.py", side=side
     ).events
+
+
+@pytest.mark.parametrize("own_process", [True, False])
+def test_only_a_process_that_was_started_for_a_round_leaves_its_memory_to_its_end(
+    monkeypatch, own_process
+):
+    frozen = []
+    monkeypatch.setattr(round_child.gc, "freeze", lambda: frozen.append(True))
+    round_child.Watch(SimpleNamespace(own_process=own_process)).pytest_unconfigure()
+    assert bool(frozen) is own_process

@@ -5,6 +5,7 @@ selects, stops, reruns or reports is put back to pytest's defaults here, after p
 writing an option can slip through.
 """
 
+import gc
 import json
 import os
 import signal
@@ -129,7 +130,7 @@ def begin(config: pytest.Config) -> None:
         if hasattr(config.option, name) and (asked.ids is not None or name not in _CHOOSING):
             setattr(config.option, name, value)
     config.args = files_of(asked.ids or [], config.rootpath) or config.args
-    config.pluginmanager.register(_Watch(asked))
+    config.pluginmanager.register(Watch(asked))
     if asked.own_process:
         from ..engine.devices.base import started_by
 
@@ -168,7 +169,7 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-class _Watch:
+class Watch:
     """Leaves only the asked tests, and tells the parent of each."""
 
     def __init__(self, asked: Round) -> None:
@@ -204,6 +205,11 @@ class _Watch:
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """A test has ended, one way or another."""
         self._asked.say("end", nodeid)
+
+    def pytest_unconfigure(self) -> None:
+        """Leave what is in memory to the end of this process, in which pytest would look for garbage five times."""
+        if self._asked.own_process:
+            gc.freeze()
 
     def pytest_sessionfinish(self) -> None:
         """Tell of code that came from the checkout although another folder stands for it."""
