@@ -14,7 +14,7 @@ from pytest_roofline.engine.peers import CoreWatch
 from pytest_roofline.plugin.rounds import Rounds
 
 from .conftest import ONE, texts
-from .test_limits import entry, shipped
+from .test_limits import LARGE, entry, floor, shipped
 from .test_out_of_memory import FIRST, SECOND, oom  # noqa: F401
 from .test_peaks import GIB, Steps
 from .test_resources import lab  # noqa: F401
@@ -344,6 +344,16 @@ def test_a_test_that_misses_a_limit_is_red_and_not_recorded(desk):
     assert last_line(result).startswith("RECORDED 1 of 2 in ")
     measured = [each.label for each in entries(desk).values() if each.kind == "measured"]
     assert measured == ["copy[64MiB]"]
+
+
+def test_a_test_below_a_floor_is_red_and_not_recorded(desk):
+    desk.suite(LARGE)
+    shipped(desk, floor(0.8))
+    result = desk.run(*RECORD)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["copy[[]1GiB]: *BELOW FLOOR: 59.7 %*"])
+    result.stdout.fnmatch_lines(["No baseline can be made of this run, after 1 of 5 rounds: *"])
+    assert [each.kind for each in entries(desk).values()] == ["floor"]
 
 
 def test_peaks_are_recorded_with_the_times_and_a_larger_one_stays_as_it_was(desk):

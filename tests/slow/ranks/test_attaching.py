@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from pytest_roofline.baselines.files import read_baseline
 from pytest_roofline.baselines.runs import read_run
 
 from ... import warm
@@ -103,6 +104,23 @@ def test_processes_that_are_told_their_rank_attach_and_a_round_takes_over_the_ra
         (2, "attach", ""),
     ]
     assert len({one.process for one in measured}) == 2
+
+
+def test_of_processes_that_attach_rank_0_alone_records(bare, monkeypatch):
+    (bare.folder / "test_measures.py").write_text(MEASURES)
+    # It waits for no quiet machine.
+    (bare.folder / "conftest.py").write_text(
+        "from pytest_roofline.engine.devices import cpu\n\ncpu.MOST_CORES_TAKEN = float('inf')\n"
+    )
+    monkeypatch.setenv("NAP_S", "0.0001")
+    (status, out, _), other = bare.run("--roofline-record", "--roofline-rounds=5")
+    assert (status, other) == (0, (0, "", "")), out
+    (path,) = (bare.folder / "baselines").glob("*.json")
+    (entry,) = read_baseline(path).entries
+    assert [len(session.process_medians) for session in entry.sessions] == [5]
+    assert [run.name for run in (bare.folder / ".roofline" / "runs").glob("*.jsonl")] == [
+        f"{entry.sessions[0].run_id}.jsonl"
+    ]
 
 
 def test_what_ends_rank_0_early_ends_the_others_in_order_and_one_that_stays_alone_says_so(bare):
