@@ -11,7 +11,7 @@ import torch
 
 from ...core.errors import DeviceError
 from ...core.facts import DeviceFacts, Gpu
-from . import amd, nvidia
+from . import amd, builds, nvidia
 from .base import Counters, EventDevice, Traits, last_level_cache
 
 # Events resolve about 0.5 µs under CUDA and 1 µs under HIP (the vendors' manuals).
@@ -167,7 +167,11 @@ def _uuid(properties: Any) -> str | None:
 
 
 def open_cuda(index: int, option: str = "--roofline-device") -> CudaDevice:
-    """The GPU with this index among the visible ones."""
+    """Return the GPU with this index among the visible ones.
+
+    Raises:
+        DeviceError: there is none, or this build of torch has no code for it.
+    """
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if index >= count:
         found = (
@@ -181,4 +185,18 @@ def open_cuda(index: int, option: str = "--roofline-device") -> CudaDevice:
             else "; this torch is built for the CPU only"
         )
         raise DeviceError(f"{option} asks for cuda:{index}, found {found}{built}")
-    return CudaDevice(index)
+    device = CudaDevice(index)
+    # ROCm has no list of these, nor has a torch that cannot say what it was compiled for.
+    entries = [] if torch.version.hip else torch.cuda.get_arch_list()
+    if entries:
+        _require_code(index, entries, option)
+    return device
+
+
+def _require_code(index: int, entries: list[str], option: str) -> None:
+    """Raise DeviceError, which says what to type, where none of a build's code runs on a GPU."""
+    properties: Any = torch.cuda.get_device_properties(index)
+    capability = properties.major, properties.minor
+    if not any(builds.runs(entry, capability) for entry in entries):
+        lack = builds.lack_of_code(capability, entries, str(torch.__version__))
+        raise DeviceError(f"{option} asks for cuda:{index}, a {properties.name}. {lack}")
