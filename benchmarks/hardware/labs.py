@@ -44,6 +44,9 @@ class Lab(Workloads, Protocol):
     def forbidden(self) -> None:
         """What no capture may contain."""
 
+    def random(self) -> None:
+        """Draw random numbers on the device."""
+
     def stream(self) -> object:
         """The stream that work goes to now; the same one is equal to itself."""
 
@@ -101,6 +104,9 @@ class FakeLab:
     def forbidden(self) -> None:
         """Raises as CUDA does."""
         raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+
+    def random(self) -> None:
+        """Draw none: the fake computes nothing."""
 
     def stream(self) -> object:
         """There is one."""
@@ -170,6 +176,12 @@ class TorchLab:
     def forbidden(self) -> None:
         """Waiting for the whole device."""
         self.device.synchronize()
+
+    def random(self) -> None:
+        """Draw by torch's default generator of the device."""
+        import torch
+
+        torch.rand(4, device=self._where)
 
     def stream(self) -> object:
         """torch's current stream."""

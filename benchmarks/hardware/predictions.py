@@ -149,6 +149,9 @@ def probe(traits: Traits) -> tuple[Prediction, ...]:
             "given_back", 1, 1, "yes", "torch.cuda.graph, CUDAGraph::capture_end", "timing.md: as they were"),
         row("second capture", "probe", "after a failed capture a second one works", "failed capture: after", "again", 1,
             1, "yes", "torch.cuda.graph, CUDAGraph::capture_end", "capture_fails; timing.md: as they were"),
+        row("random numbers", "probe", "behind that second capture random numbers can be drawn",
+            "failed capture: after", "random", 1, 1, "yes", "torch's CUDAGeneratorState::capture_epilogue",
+            "sizing: an empty graph behind a failed capture"),
     )  # fmt: skip
 
 

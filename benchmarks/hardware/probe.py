@@ -377,6 +377,7 @@ def failed_capture(lab: Lab) -> Found:
         words = str(error).partition("\n")[0]
     steps: dict[str, Callable[[], object]] = {
         "given_back": device.release, "computes": call, "again": lambda: device.capture(call)(),
+        "random": lab.random,
     }  # fmt: skip
     found = {"fails": True, "words": words, "stream_restored": lab.stream() == before}
     for name, step in steps.items():

@@ -373,7 +373,7 @@ def test_facts_of_a_card_make_its_line(lab, header, probed, tmp_path, monkeypatc
     )
     device, state, rests = next(line for line in lab.devices_table.lines() if "H100" in line[0])
     assert (device, state) == (lab.faithful.PRODUCT, "**ran**")
-    assert "30 hold, 0 are disproved" in rests
+    assert "31 hold, 0 are disproved" in rests
     (tmp_path / "fake.jsonl").write_text("".join(lines))
     with pytest.raises(BadFile, match="only facts of hardware stand there"):
         lab.devices_table.lines()

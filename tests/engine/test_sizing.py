@@ -364,12 +364,43 @@ def test_a_replay_that_does_not_do_its_calls_or_cannot_be_had_leaves_the_events(
         assert samples.labels == ("graph_refused",), replayed_s
 
 
-def test_after_a_capture_that_failed_no_further_graph_is_taken_in_the_process_and_it_is_said():
-    device = device_with(capture_fails=True)
-    assert [timed(device, kernels(device)).labels for _ in range(2)] == [("graph_refused",)] * 2
+class Counting(FakeDevice):
+    """A device that counts the captures it is asked for."""
+
+    captures = 0
+
+    def capture(self, submit):
+        self.captures += 1
+        return super().capture(submit)
+
+
+def test_a_capture_that_failed_takes_graphs_from_its_own_function_and_from_no_other():
+    device = device_with(kind=Counting)
+
+    def not_capturable():
+        if device._recording is not None:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        device.work(2.3e-6)
+
+    for fn, mode, labels in [
+        (kernels(device), "graph", ()),
+        (not_capturable, "events", ("graph_refused",)),
+        (kernels(device), "graph", ()),
+        (not_capturable, "events", ("graph_refused",)),
+    ]:
+        samples = timed(device, fn)
+        assert (samples.mode, samples.labels) == (mode, labels)
+        assert samples.median_s == pytest.approx(2.3e-6, rel=0.01)
+
+
+def test_where_not_even_an_empty_graph_can_be_taken_no_further_is_tried_in_the_process():
+    device = device_with(kind=Counting, capture_fails=True)
+    assert timed(device, kernels(device)).labels == ("graph_refused",)
+    # That of the function, and the empty one behind it.
+    assert device.captures == 2
     device.capture_fails = False
     samples = timed(device, kernels(device))
-    assert (samples.mode, samples.labels) == ("events", ("graph_refused",))
+    assert (samples.mode, samples.labels, device.captures) == ("events", ("graph_refused",), 2)
     assert samples.median_s == pytest.approx(2.3e-6, rel=0.01)
 
 

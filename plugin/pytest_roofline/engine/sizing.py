@@ -47,8 +47,8 @@ LEAST_LEFT = 0.25
 MOST_LOST = 0.10
 # Replays that are timed, behind one that is not: the first of a graph uploads it.
 REPLAYS = 3
-# Why no further graph is taken of a device in this process: a capture that failed may leave the allocator in a state
-# in which the next one, or giving memory back, fails for no reason of its own (torch until 2.12).
+# Why no further graph is taken of a device in this process: behind a capture that failed, not even an empty one worked.
+# What fails then fails for no reason of its own.
 _refused: WeakKeyDictionary[Device, str] = WeakKeyDictionary()
 # Replays of an empty graph, to learn what a replay costs.
 EMPTY_REPLAYS = 20
@@ -336,7 +336,7 @@ class Sizing:
         return span_s, host_s
 
     def _captured(self, submit: Callable[[], None]) -> Callable[[], None] | None:
-        """What is submitted, as one replay; None where it cannot be captured, or something before it could not."""
+        """Return a replay of what is submitted; None where it cannot be captured, or nothing can any more."""
         device = self.watch.device
         self.refused = _refused.get(device, "")
         if self.refused:
@@ -347,8 +347,10 @@ class Sizing:
         except (
             RuntimeError
         ) as error:  # torch's, for whatever a capture may not contain; the events are there anyway.
-            self.refused = _refused[device] = str(error).partition("\n")[0]
+            self.refused = str(error).partition("\n")[0]
             self.watch.settle()
+            if not _captures(device):
+                _refused[device] = self.refused
             return None
         finally:
             self.capturing_s += self.watch.agreement.now_s() - began_s
@@ -362,6 +364,19 @@ class Sizing:
         return max(
             0.0, median(self._ahead(replay, BlockShape(1, EMPTY_REPLAYS, TRIAL_SPIN_S)).spans)
         )
+
+
+def _captures(device: Device) -> bool:
+    """Return whether a device takes an empty graph, behind a capture that failed.
+
+    This also mends the random numbers of an older torch: its generator refuses every call outside of a graph until a
+    capture ends well. What the failed capture allocated stays allocated: torch keeps the pool of such a graph.
+    """
+    try:
+        device.capture(lambda: None)
+    except RuntimeError:
+        return False
+    return True
 
 
 def _trial_spin_s(idle_s: float) -> float:

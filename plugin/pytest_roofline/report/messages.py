@@ -175,7 +175,7 @@ _LABELS = {
     "drifting": "drifting: still getting slower or faster when the budget was spent (raise --roofline-budget)",
     "clock_moved": "the clock moved by over 10 % within a block (at the power cap or beside others: nobody tells)",
     "wall_clock": "timed by the host's clock, since the device's events cannot be trusted",
-    "graph_refused": "short, and yet timed call by call, since no graph of it could be taken, or of an earlier test",
+    "graph_refused": "short, and yet timed call by call, since no graph of it could be taken",
 }
 
 
