@@ -134,6 +134,14 @@ class DoublingDevice(FakeDevice):
         return super().capture(lambda: (submit(), submit()))
 
 
+class OtherEngineDevice(FakeDevice):
+    """Copies in its graphs are done by an engine that takes half as long again."""
+
+    def work(self, seconds, *arguments, written_bytes=0, **named):
+        slower = 1.5 if written_bytes and self._recording is not None else 1.0
+        super().work(slower * seconds, *arguments, written_bytes=written_bytes, **named)
+
+
 class RefusingDevice(FakeDevice):
     """Its graphs take nothing."""
 
@@ -204,6 +212,10 @@ def test_no_property_fails_for_what_launches_stamps_and_healthy_cards_cost(facts
     assert failing(sound(**facts)) == set()
 
 
+def test_copies_that_a_graph_gives_to_another_engine_are_no_fault_of_a_device():
+    assert failing(sound(OtherEngineDevice)) == set()
+
+
 def test_a_device_broken_in_one_way_fails_that_property_alone():
     for device, limits, workloads, name in [
         (lambda: sound(StuckDevice), RATED, {}, AHEAD),
@@ -234,6 +246,10 @@ def test_a_device_broken_in_one_way_fails_that_property_alone():
     )
     said = r"timed by events: a replay takes \S+ \S+, its calls \S+ \S+"
     assert re.fullmatch(said, prove(sound(EmptyDevice))[GRAPH].observed)
+    # As where every launch waits for its end.
+    assert prove(sound(HastyDevice))[GRAPH].observed == (
+        "timed by events: the host is never ahead of its calls"
+    )
     # A cache many times larger than reported is found without a datasheet, unless its class is known for it.
     for factor in [3, 64]:
         assert {COPY, PEAK, FLUSH} & failing(undersold(factor), None), factor
