@@ -2,6 +2,7 @@
 
     python benchmarks/on_hardware.py --out facts                  # all stages, each of at most eight minutes
     python benchmarks/on_hardware.py --out facts --stages probe,trust
+    python benchmarks/on_hardware.py --out facts --minutes 15     # the most telling questions, in two calls of this
     python benchmarks/on_hardware.py --from facts                 # the page of facts that were brought back
     python benchmarks/on_hardware.py --table                      # what ran on which hardware, into docs/index.md
 
@@ -22,8 +23,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hardware import probe, stages
-from hardware.facts import Fact, Facts, begin, read
+from hardware import attention, probe, processes, stages, two_calls
+from hardware.facts import Facts, begin, read
 from hardware.faithful import faithful, lab_facts, planted
 from hardware.labs import FakeLab, Lab, TorchLab
 from hardware.running import run
@@ -36,9 +37,6 @@ ALL = (probe.STAGE, *stages.STAGES)
 STAGE_S = 480.0
 # To open a device and ask it what it is.
 DESCRIBE_S = 120.0
-# A probe's process that dies or hangs is begun anew with the probes that are left.
-HUNG = "its process was ended after {seconds:.0f} s, while it was asked"
-DIED = "the process ended with status {status} while it was asked; {said}"
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -74,6 +72,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         type=float,
         default=STAGE_S,
         help="deadline of a stage (default: %(default)g)",
+    )
+    add(
+        "--minutes",
+        type=float,
+        help="how long the card is there, in place of --stages: a plan of two calls of this command, "
+        "of 400 and 290 s where it is 15",
     )
     add(
         "--quick",
@@ -153,7 +157,9 @@ def header(machine: Machine) -> dict[str, Any]:
         told = describe(machine.device)
     else:
         said = machine.out / "said" / "device.txt"
-        ended = run(_own(machine, "--describe"), said, DESCRIBE_S, machine.environment, ROOT)
+        ended = run(
+            processes.command(machine, "--describe"), said, DESCRIBE_S, machine.environment, ROOT
+        )
         if ended.status != 0:
             raise DeviceError(
                 f"--device {machine.device} cannot be described; {stages.last_words(said)}"
@@ -169,47 +175,18 @@ def header(machine: Machine) -> dict[str, Any]:
     return own | told
 
 
-def _own(machine: Machine, *arguments: str) -> list[str]:
-    """This program, as a process of its own."""
-    program = str(ROOT / "benchmarks/on_hardware.py")
-    return [
-        sys.executable,
-        program,
-        "--out",
-        str(machine.out),
-        "--device",
-        machine.device,
-        *arguments,
-    ]
-
-
-def ask_probes(machine: Machine, facts: Facts, seconds: float) -> None:
-    """Stage 1, in processes of their own: a card that hangs or a process that dies loses one probe and no other."""
-    began_s = time.monotonic()
-    while True:
-        left = [name for name in probe.PROBES if name not in facts.asked(probe.STAGE)]
-        group = [name for name in left if name not in probe.ALONE] or left[:1]
-        left_s = seconds - (time.monotonic() - began_s)
-        if not left or left_s <= 0:
-            facts.end(probe.STAGE, "cut" if left else "finished", time.monotonic() - began_s)
-            return
-        said = machine.out / "said" / f"probe-{len(facts.all)}.txt"
-        # Half of what is left: one that hangs must leave time for the others.
-        ended = run(_own(machine, "--ask", *group), said, left_s / 2, machine.environment, ROOT)
-        facts.reload()
-        unasked = [name for name in group if name not in facts.asked(probe.STAGE)]
-        if unasked:
-            words = DIED.format(status=ended.status, said=stages.last_words(said))
-            words = HUNG.format(seconds=ended.seconds) if ended.status is None else words
-            facts.add(Fact(probe.STAGE, unasked[0], error=words))
-
-
 def ask(options: argparse.Namespace) -> Facts:
-    """Every stage that was asked for and is not finished."""
+    """Every stage that was asked for and is not finished, or what fits into a call of a plan of minutes."""
+    began_s = time.monotonic()
+    if options.minutes is not None and (options.stages, tuple(options.again)) != (ALL, ()):
+        raise BadInput("--minutes has a plan of its own; expected neither --stages nor --again")
     machine = Machine(chosen(options.device), options.out.resolve(), options.plant, options.quick)
     if options.plant and not machine.fake:
         raise BadInput(f"--plant is for --device fake; this is {machine.device}")
-    facts = begin(machine.out, header(machine))
+    facts = begin(machine.out, header(machine) | {"minutes": options.minutes})
+    if options.minutes is not None:
+        two_calls.call(machine, facts, options.minutes, began_s)
+        return facts
     for stage in options.again:
         facts.forget(stage)
     for stage in options.stages:
@@ -218,7 +195,11 @@ def ask(options: argparse.Namespace) -> Facts:
             continue
         print(f"{stage}: at most {options.seconds_per_stage:g} s", flush=True)
         if stage == probe.STAGE:
-            ask_probes(machine, facts, options.seconds_per_stage)
+            stage_began_s = time.monotonic()
+            finished = processes.ask_probes(
+                machine, facts, list(probe.PROBES), options.seconds_per_stage
+            )
+            facts.end(stage, "finished" if finished else "cut", time.monotonic() - stage_began_s)
         else:
             stages.call(machine, facts, stage, options.seconds_per_stage)
         print(f"{stage}: {facts.outcome(stage)}", flush=True)
@@ -255,7 +236,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(json.dumps(describe(options.device)))
             return 0
         if options.ask is not None:
-            probe.ask(lab_of(options.device), read(options.out), options.ask)
+            stage, *names = options.ask
+            ask_here = {probe.STAGE: probe.ask, attention.STAGE: attention.ask}[stage]
+            ask_here(lab_of(options.device), read(options.out), names)
             return 0
         # Torch takes seconds to import, and a process of the probe on the fake needs none.
         from hardware import devices_table, page

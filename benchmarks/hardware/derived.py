@@ -6,7 +6,8 @@ from typing import Any
 
 from .facts import Fact, Facts
 
-OURS, FLASH = "triton", "sdpa_flash"
+# Of the implementations: ours as it ships, torch's flash, and how those of PyTorch begin.
+OURS, FLASH, PYTORCH = "triton", "sdpa_flash", "sdpa_"
 
 
 def derived(facts: Facts) -> list[Fact]:
@@ -98,11 +99,12 @@ def _attention(facts: Facts) -> Iterator[Fact]:
             key = asked["passes"], asked["head_dim"], asked["causal"], asked["sequence"]
             problems[key][asked["name"]] = one["flops_per_s"]
     for (passes, head_dim, causal, sequence), rates in problems.items():
-        ours, others = rates.get(OURS), [rate for name, rate in rates.items() if name != OURS]
+        ours = rates.get(OURS)
+        peers = [rate for name, rate in rates.items() if name.startswith(PYTORCH)]
         if ours is None:
             continue
         values: dict[str, Any] = {"flops_per_s": ours}
-        values |= {"of_best": ours / max(others)} if others else {}
+        values |= {"of_best": ours / max(peers)} if peers else {}
         values |= {"over_flash": ours / rates[FLASH]} if FLASH in rates else {}
         full = problems.get((passes, head_dim, False, sequence), {}).get(OURS)
         values |= {"less_than_full": 1 - ours / full} if causal and full else {}

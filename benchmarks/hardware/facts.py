@@ -110,7 +110,7 @@ def begin(folder: Path, header: dict[str, Any]) -> Facts:
 
     Args:
         folder: that holds them.
-        header: on what they are found; `device` and `product` must stay the same.
+        header: on what they are found; `device`, `product` and `minutes` must stay the same.
 
     Raises:
         BadInput: those that are there were found on another device.
@@ -124,9 +124,9 @@ def begin(folder: Path, header: dict[str, Any]) -> Facts:
         return facts
     facts.reload()
     unlike = [
-        f"{name} {facts.header.get(name)}, here {header[name]}"
-        for name in ("device", "product", "planted")
-        if facts.header.get(name) != header[name]
+        f"{name} {facts.header.get(name)}, here {header.get(name)}"
+        for name in ("device", "product", "planted", "minutes")
+        if facts.header.get(name) != header.get(name)
     ]
     if unlike:
         raise BadInput(

@@ -64,6 +64,21 @@ LAB: dict[str, Any] = {
 }  # fmt: skip
 
 
+# TFLOP/s by head dimension: ours as the reading of the compiled code expects them, the others' as they were published
+# for an H100 (tritonbench #141, and the table of TLX and FlashAttention-3), between which cuDNN's are put here.
+FORWARD = {
+    "triton": {64: 350, 128: 480},
+    "sdpa_flash": {64: 320, 128: 400},
+    "sdpa_cudnn": {64: 480, 128: 650},
+}
+BACKWARD = {
+    "triton": {64: 240, 128: 260},
+    "sdpa_flash": {64: 250, 128: 290},
+    "sdpa_cudnn": {64: 480, 128: 540},
+}
+CAUSAL = 0.88
+
+
 def planted() -> dict[str, Any]:
     """What was planted in the fake of this process, by name."""
     return dict(json.loads(os.environ.get(PLANTED, "{}")))

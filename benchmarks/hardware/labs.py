@@ -9,7 +9,14 @@ from typing import Any, Protocol
 from pytest_roofline.engine.ceiling import Workloads
 from pytest_roofline.engine.devices import Device
 
+from .faithful import BACKWARD, CAUSAL, FORWARD
+
 MIB = 2**20
+# Configurations of our forward kernel that are tried beside the shipped one: what they change in it.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "triton_overlap": {"overlap": True, "block_n": 64, "num_stages": 2},
+    "triton_persistent": {"persistent": True},
+}
 
 
 class Lacking(Exception):
@@ -37,6 +44,7 @@ class Lab(Workloads, Protocol):
     """What a probe may ask; whatever a machine lacks raises `Lacking`."""
 
     device: Device
+    fake: bool
 
     def node(self, kind: str, size_bytes: int) -> Callable[[], object]:
         """A short call of a graph: a `copy` of so many bytes, or a `kernel` that goes through as many."""
@@ -64,9 +72,16 @@ class Lab(Workloads, Protocol):
     def pin(self, size_bytes: int) -> tuple[int, int]:
         """Host memory taken for so many page-locked bytes, and what is left of it when they are given back."""
 
+    def attention(
+        self, name: str, passes: str, head_dim: int, causal: bool, sequence: int
+    ) -> tuple[Callable[[], object], Callable[[], object]]:
+        """A pass of an implementation of the suite, or of a variant; and a check that its last results are right."""
+
 
 class FakeLab:
     """The faithful fake's: everything takes scripted time on its clocks."""
+
+    fake = True
 
     def __init__(self, device: Any, facts: dict[str, Any]) -> None:
         self.device = device
@@ -138,9 +153,20 @@ class FakeLab:
         taken = (1 << (size_bytes - 1).bit_length()) * self._facts["pinned_share"]
         return int(taken), int(self._facts["pinned_left"])
 
+    def attention(
+        self, name: str, passes: str, head_dim: int, causal: bool, sequence: int
+    ) -> tuple[Callable[[], object], Callable[[], object]]:
+        """The rate that is foreseen, times what is planted; nothing is computed, so nothing is wrong."""
+        rates, flops = (FORWARD, 4.0) if passes == "forward" else (BACKWARD, 10.0)
+        rate = rates[name][head_dim] * 1e12 * (CAUSAL if causal else 1.0)
+        seconds = flops * 16384 * sequence * 2048 / (2 if causal else 1) / rate
+        return lambda: self.device.work(seconds), lambda: None
+
 
 class TorchLab:
     """That of a real device. What only CUDA and ROCm have is lacking elsewhere."""
+
+    fake = False
 
     def __init__(self, device: Device) -> None:
         import torch
@@ -272,6 +298,46 @@ class TorchLab:
         del held
         self.device.release()
         return taken, max(0, _page_locked_bytes() - before)
+
+    def attention(
+        self, name: str, passes: str, head_dim: int, causal: bool, sequence: int
+    ) -> tuple[Callable[[], object], Callable[[], object]]:
+        """One of the suite's, in bfloat16; 16,384 tokens, and 2,048 columns over all heads."""
+        import torch
+
+        from roofline_kernels.attention.checking import right
+        from roofline_kernels.attention.implementations import Unavailable, make_case, pass_of
+
+        self._only_gpus("attention kernels")
+        batch, heads = 16384 // sequence, 2048 // head_dim
+        case = make_case(
+            batch, heads, sequence, head_dim, torch.bfloat16, self._where, causal=causal
+        )
+        try:
+            call = pass_of(passes, self._implementation(name, head_dim), case)
+        except Unavailable as error:
+            raise Lacking(str(error).removeprefix("needs ")) from None
+        return lambda: call(case), lambda: right(case, passes=passes)
+
+    def _implementation(self, name: str, head_dim: int) -> Callable[..., Any]:
+        """The suite's, or ours under a configuration of its own."""
+        from dataclasses import replace
+
+        from roofline_kernels.attention.architectures import architecture_of
+        from roofline_kernels.attention.configurations import chosen, configuration
+        from roofline_kernels.attention.implementations import implementation
+
+        if name not in VARIANTS:
+            return implementation(name)
+        own = implementation("triton")
+        shipped = configuration(architecture_of(self._where), "forward", head_dim, 2)
+        variant = replace(shipped, **VARIANTS[name])
+
+        def run(*arguments: Any) -> Any:
+            with chosen(forward=variant):
+                return own(*arguments)
+
+        return run
 
 
 def _page_locked_bytes() -> int:

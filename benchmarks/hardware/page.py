@@ -23,7 +23,7 @@ FORMATS = {
 }
 HEAD = """# {product}
 
-{ran_on} Found on {started} by `python benchmarks/on_hardware.py`; {software}{driver}. {counts}
+{ran_on} Found on {started} by `{command}`; {software}{driver}. {counts}
 
 Every row asks of the device what the fakes of the tests assume or the documentation says. A source names where the
 prediction comes from, and what rests on it: a switch of the fake, a constant, a page.
@@ -137,10 +137,11 @@ def _head(facts: Facts, found: Sequence[Row]) -> str:
     ran_on += QUICK if known["quick"] else ""
     ran_on += f" Planted in it: {known['planted']}." if known["planted"] else ""
     software = ", ".join(f"{name} {version}" for name, version in environment["software"].items())
-    driver = environment["device"].get("driver")
+    driver, minutes = environment["device"].get("driver"), known.get("minutes")
     return HEAD.format(
         product=f"{product}, faked" if fake else product, ran_on=ran_on, started=known["started"], software=software,
         driver=f", driver {driver}" if driver else "", counts=counts(found),
+        command="python benchmarks/on_hardware.py" + (f" --minutes {minutes:g}" if minutes else ""),
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from .running import Ended, run
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 STANDIN = HERE / "standin"
-PROGRAM = HERE.parent / "on_hardware.py"
 # Less than this left of a stage, and no further command is begun, in shares of the stage.
 LEAST_LEFT = 0.02
 # Runs of the same, and those that make a baseline with their processes: fewer would leave a drill undecided for long.
@@ -35,6 +34,8 @@ flash_attention(q, k, v, causal=True).sum().backward()
 torch.cuda.synchronize()
 """
 SANITIZER_ERRORS = 99
+# Run a command without what an earlier attempt left: that path, then the command.
+WITHOUT = ("sh", "-c", 'rm -rf "$0"; exec "$@"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +98,16 @@ def _fresh(path: Path) -> Path:
 
 
 def suite(
-    machine: Machine, name: str, which: str, *options: str, share: float = 1.0, lacking: str = ""
+    machine: Machine,
+    name: str,
+    which: str,
+    *options: str,
+    share: float = 1.0,
+    lacking: str = "",
+    runs: Path | None = None,
 ) -> Command:
-    """pytest over the shipped suite, or what stands in for it."""
-    runs = _fresh(machine.out / "runs" / name.replace(" ", "-"))
+    """pytest over the shipped suite, or what stands in for it; run files lie in `runs`, or in a folder of their own."""
+    runs = runs or _fresh(machine.out / "runs" / name.replace(" ", "-"))
     where = STANDIN if machine.fake else ROOT / "perf_tests"
     command = [
         sys.executable,
@@ -208,30 +215,26 @@ def model(machine: Machine) -> list[Command]:
     ]
 
 
-def gate(machine: Machine) -> list[Command]:
-    """Stage 7: a baseline of three runs, an unchanged one against it, and one that is slowed down."""
+def gate(
+    machine: Machine, on_gpu: str = "memcpy_d2d", rounds: int = PROCESSES, drill_time: str = "2m"
+) -> list[Command]:
+    """Stage 7: a baseline of three runs, an unchanged one against it, and one that is slowed down.
+
+    Args:
+        machine: to run it on.
+        on_gpu: the tests, where there is a GPU.
+        rounds: processes of a recording.
+        drill_time: for further rounds against the baseline.
+    """
     # The fake knows how long one of its copies takes: the gate is asked, not every size.
     which = (
-        "memcpy_d2d and 4MiB"
-        if machine.fake
-        else "memcpy_d2d"
-        if machine.gpu
-        else "memcpy_h2h and 4MiB"
+        "memcpy_d2d and 4MiB" if machine.fake else on_gpu if machine.gpu else "memcpy_h2h and 4MiB"
     )
     proposal, into = machine.out / "proposal.json", machine.out / "baselines"
-    recorded = [
-        suite(
-            machine,
-            f"baseline {number}",
-            which,
-            f"--roofline-rounds={1 if machine.quick else PROCESSES}",
-            share=0.2,
-        )
-        for number in range(1, RECORDED + 1)
-    ]
+    recorded = [_recording(machine, number, which, rounds) for number in range(1, RECORDED + 1)]
     saved = [str(one.runs / f"{one.name.replace(' ', '-')}.jsonl") for one in recorded if one.runs]
     # What a round on the fake takes is this machine's, and an undecided drill would disprove the fake.
-    most = "1h" if machine.fake else "2m"
+    most = "1h" if machine.fake else drill_time
     against = suite(
         machine,
         "gate",
@@ -248,12 +251,22 @@ def gate(machine: Machine) -> list[Command]:
     drill = _roofline(machine, "drill", QUICK_DRILL if machine.quick else DRILL, "--json", *drilled)
     return [
         *recorded,
-        Command("propose", ["sh", "-c", 'rm -f "$0"; exec "$@"', str(proposal),
+        Command("propose", [*WITHOUT, str(proposal),
                             *_roofline(machine, "baseline", "propose", *saved, "-o", str(proposal))]),
         Command("approve", _roofline(machine, "baseline", "approve", str(proposal), "--into", str(into))),
         against,
         Command("drill", drill, read=_drilled),
     ]  # fmt: skip
+
+
+def _recording(machine: Machine, number: int, which: str, rounds: int) -> Command:
+    """Record once, always into the same folder: whoever proposes later finds it there, whichever call recorded it."""
+    runs = machine.out / "runs" / f"baseline-{number}" / "last"
+    rounds = 1 if machine.quick else rounds
+    recording = suite(
+        machine, f"baseline {number}", which, f"--roofline-rounds={rounds}", share=0.2, runs=runs
+    )
+    return replace(recording, command=[*WITHOUT, str(runs), *recording.command])
 
 
 def _drilled(said: Path) -> dict[str, Any]:
@@ -321,20 +334,27 @@ def call(machine: Machine, facts: Facts, stage: str, seconds: float) -> None:
         left_s = seconds - (time.monotonic() - began_s)
         if command.name in facts.asked(stage) - _cut(facts, stage):
             continue
-        if command.lacking:
-            facts.add(Fact(stage, command.name, lacking=f"needs {command.lacking}"))
-            continue
-        if left_s < LEAST_LEFT * seconds:
+        if not command.lacking and left_s < LEAST_LEFT * seconds:
             facts.end(stage, "cut", time.monotonic() - began_s)
             return
         most_s = min(left_s, command.share * seconds)
-        said = machine.out / "said" / f"{stage}-{command.name.replace(' ', '-')}.txt"
-        ended = run(command.command, said, most_s, machine.environment, ROOT)
-        _tell(facts, stage, command, ended)
-        if ended.status is None and most_s == left_s:
+        if call_one(machine, facts, stage, command, most_s) is None and most_s == left_s:
             facts.end(stage, "cut", time.monotonic() - began_s)
             return
     facts.end(stage, "finished", time.monotonic() - began_s)
+
+
+def call_one(
+    machine: Machine, facts: Facts, stage: str, command: Command, seconds: float
+) -> int | None:
+    """Call a command, and write down what it left behind; return its exit status, None where its time was over."""
+    if command.lacking:
+        facts.add(Fact(stage, command.name, lacking=f"needs {command.lacking}"))
+        return 0
+    said = machine.out / "said" / f"{stage}-{command.name.replace(' ', '-')}.txt"
+    ended = run(command.command, said, seconds, machine.environment, ROOT)
+    _tell(facts, stage, command, ended)
+    return ended.status
 
 
 def _cut(facts: Facts, stage: str) -> set[str]:

@@ -24,6 +24,7 @@ NOT_ON_A_FAKE = {
 def lab(program):
     """The program and the modules that it is made of."""
     names = (
+        "attention",
         "facts",
         "faithful",
         "labs",
@@ -32,6 +33,7 @@ def lab(program):
         "page",
         "running",
         "stages",
+        "two_calls",
         "devices_table",
     )
     return SimpleNamespace(

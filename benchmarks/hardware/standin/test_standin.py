@@ -3,24 +3,12 @@
 from itertools import product
 
 import pytest
+from hardware.faithful import BACKWARD, CAUSAL, FORWARD
 
 from pytest_roofline import Work
 
 MIB = 2**20
 SIZES = {"4KiB": 4096, "4MiB": 4 * MIB, "512MiB": 512 * MIB}
-# TFLOP/s by head dimension: ours as the reading of the compiled code expects them, the others' as they were published
-# for an H100 (tritonbench #141, and the table of TLX and FlashAttention-3), between which cuDNN's are put here.
-FORWARD = {
-    "triton": {64: 350, 128: 480},
-    "sdpa_flash": {64: 320, 128: 400},
-    "sdpa_cudnn": {64: 480, 128: 650},
-}
-BACKWARD = {
-    "triton": {64: 240, 128: 260},
-    "sdpa_flash": {64: 250, 128: 290},
-    "sdpa_cudnn": {64: 480, 128: 540},
-}
-CAUSAL = 0.88
 EXECUTIONS = {"eager": 1.0, "compile": 0.8, "cuda_graph": 0.75}
 
 

@@ -1,0 +1,109 @@
+"""Attention beside the back ends of PyTorch, in two minutes: right, and how fast. One fact a case, written at once.
+
+The shape is 16,384 tokens of 8,192 in a row and 2,048 columns over all heads, in bfloat16. Times are those of stamps,
+the median of 20, after 0.2 s of work.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from itertools import product
+from statistics import median
+
+from . import faithful
+from .facts import Fact, Facts
+from .labs import VARIANTS, Lab, Lacking
+
+STAGE = "attention"
+SEQUENCE, TOKENS, COLUMNS = 8192, 16384, 2048
+WARM_S, TIMES = 0.2, 20
+# Nobody would choose these at this length.
+ASIDE = ("sdpa_efficient", "sdpa_math", "eager", "compiled")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One pass of one implementation, as the suite names it."""
+
+    name: str
+    passes: str
+    head_dim: int
+    causal: bool
+    sequence: int = SEQUENCE
+
+    @property
+    def label(self) -> str:
+        """The name of its fact."""
+        mask = "causal" if self.causal else "full"
+        return f"{STAGE}: {self.name}-{self.passes}-{mask}-s{self.sequence}-d{self.head_dim}"
+
+    @property
+    def flops(self) -> float:
+        """As FlashAttention counts them: 4·B·S²·H·D forward, 2.5 times as many backward, half of it causal."""
+        forward = 4 * TOKENS * self.sequence * COLUMNS
+        return forward * (1.0 if self.passes == "forward" else 2.5) / (2 if self.causal else 1)
+
+
+def names(fake: bool) -> list[str]:
+    """Return the implementations to ask: those of the suite, with the variants of ours; or the fake's."""
+    if fake:
+        return list(faithful.FORWARD)
+    from roofline_kernels.attention.implementations import IMPLEMENTATIONS
+
+    return [*(name for name in IMPLEMENTATIONS if name not in ASIDE), *VARIANTS]
+
+
+def cases(fake: bool) -> dict[str, Case]:
+    """Return the cases by their labels, the ones that decide most first; variants have a forward pass only."""
+    return {
+        case.label: case
+        for head_dim, causal, name, passes in product(
+            (128, 64), (True, False), names(fake), ("forward", "backward")
+        )
+        if passes == "forward" or name not in VARIANTS
+        for case in [Case(name, passes, head_dim, causal)]
+    }
+
+
+def ask(lab: Lab, facts: Facts, labels: list[str]) -> None:
+    """Ask these cases, one after the other; each fact is written when it is known."""
+    by_label = cases(lab.fake)
+    for label in labels:
+        facts.add(answer(by_label[label], lab))
+
+
+def answer(case: Case, lab: Lab) -> Fact:
+    """Return the rate of a case, and what is wrong with its results; an error costs no other case its answer."""
+    try:
+        call, check = lab.attention(case.name, case.passes, case.head_dim, case.causal, SEQUENCE)
+        call_s = _call_s(lab, call)
+        values = {"parameters": asdict(case), "label": case.label, "mode": "events", "labels": []}
+        rates = {"median_s": call_s, "flops_per_s": case.flops / call_s, "invalid": _wrong(check)}
+        return Fact(STAGE, case.label, values | rates)
+    except Lacking as lacking:
+        return Fact(STAGE, case.label, lacking=f"needs {lacking}")
+    except Exception as error:
+        return Fact(STAGE, case.label, error=f"{type(error).__name__}: {error}"[:300])
+
+
+def _call_s(lab: Lab, call: Callable[[], object]) -> float:
+    """Return the median seconds of a call on a device at work."""
+    device = lab.device
+    began_s = device.host_s()
+    while device.host_s() - began_s < WARM_S:
+        call()
+        device.synchronize()
+    stamps = []
+    for _ in range(TIMES):
+        start = device.stamp()
+        call()
+        stamps.append((start, device.stamp()))
+    return median(device.elapsed_s(start, end) for start, end in stamps)
+
+
+def _wrong(check: Callable[[], object]) -> str:
+    """Return what a check of the results says; empty where they are right."""
+    try:
+        check()
+    except AssertionError as error:
+        return str(error)
+    return ""
