@@ -22,7 +22,7 @@ from pytest_roofline.core.verdicts import (
 from pytest_roofline.stats.causes import (
     clock_change,
     common_shift,
-    could_have_seen,
+    detectable_effects,
     modes,
 )
 from pytest_roofline.stats.limits import Limit
@@ -289,8 +289,8 @@ def test_a_run_tells_what_it_could_have_seen_in_round_figures(make):
             ((99.9,), [(1.0, 1, 1)]),
         ),
     ]:
-        found = could_have_seen(reaching(make, *percents))
+        found = detectable_effects(reaching(make, *percents))
         assert [(round(share, 6), caught, tests) for share, caught, tests in found] == seen, (
             percents
         )
-    assert could_have_seen([judge([make.group(0.0)], None, Policy())]) == []
+    assert detectable_effects([judge([make.group(0.0)], None, Policy())]) == []

@@ -38,7 +38,7 @@ def results(make, *attempts):
     return KeyResults([measured(make, *attempt) for attempt in attempts])
 
 
-def standing(results, reference=None):
+def sound_processes(results, reference=None):
     """Of each process that can be judged the time that stands."""
     return {measurement.process: measurement.median_s for measurement in results.sound(reference)}
 
@@ -59,10 +59,10 @@ def test_the_slowest_sound_attempt_of_every_process_stands_and_nothing_is_replac
         if not invalid:
             expected[process] = max(expected.get(process, 0.0), math.exp(log))
     taken = results(make, *attempts)
-    assert standing(taken) == expected
+    assert sound_processes(taken) == expected
     assert set(taken.unsound(None)) == {process for process, _, _ in attempts} - set(expected)
     assert sorted(taken.group(None, "", "").medians_s) == sorted(expected.values())
-    taken.standing(None)
+    taken.representative(None)
     assert [(m.process, math.log(m.median_s), m.invalid) for m in taken.measurements] == [
         (process, pytest.approx(log), invalid) for process, log, invalid in attempts
     ]
@@ -94,7 +94,7 @@ def test_what_is_spoiled_excuses_no_sound_attempt_and_where_most_is_the_rest_sta
     make,
 ):
     taken = results(make, ("a", 0.3), ("a", 0.0, "neighbours"), ("b", 0.0, "neighbours"))
-    assert (standing(taken), taken.unsound(None)) == (
+    assert (sound_processes(taken), taken.unsound(None)) == (
         {"a": math.exp(0.3)},
         {"b": NEIGHBOURS},
     )
@@ -123,18 +123,18 @@ def test_a_process_that_timed_another_thing_than_the_baseline_is_not_sound(make)
     """Or a regression that turns a test host-bound would slip through."""
     taken = KeyResults([measured(make, "a", 0.0, labels=("host_bound",)), measured(make, "b", 0.1)])
     reference = make.reference(achieved=((),))
-    assert list(standing(taken, reference)) == ["b"]
+    assert list(sound_processes(taken, reference)) == ["b"]
     other = Reason(ReasonCode.OTHER_MODE, texts={"mode": "host_bound"})
     assert {"a": other} == taken.unsound(reference)
-    assert list(standing(taken)) == ["a", "b"]
+    assert list(sound_processes(taken)) == ["a", "b"]
 
 
 def test_the_process_in_the_middle_stands_for_all_and_of_two_the_slower(make):
     for times, middle in [((0.1,), 0.1), ((0.1, 0.3, 0.2), 0.2), ((0.1, 0.2, 0.3, 0.4), 0.3)]:
         taken = results(make, *((f"process{log}", log) for log in times))
-        assert math.log(taken.standing(None).median_s) == pytest.approx(middle), times
+        assert math.log(taken.representative(None).median_s) == pytest.approx(middle), times
     nothing = results(make, ("a", 0.0, "neighbours"), ("a", 0.1, "heat"))
-    assert nothing.standing(None).invalid == "heat"
+    assert nothing.representative(None).invalid == "heat"
     group = results(make, ("a", 0.1), ("b", 0.2)).group(None, "GPU-7", "2026-02-01")
     assert (group.device, group.started, len(group.medians_s)) == ("GPU-7", "2026-02-01", 2)
 

@@ -80,12 +80,12 @@ def test_what_more_processes_would_not_tell_is_left_open_at_once_and_the_rest_un
 
 def test_one_that_cannot_be_trusted_says_so_and_where_too_few_can_nothing_is_decided():
     ones = siblings(*[1e-3] * 5)
-    ones[2] = Sibling(ones[2].standing, (), invalid=text_reasons("wrong data"))
+    ones[2] = Sibling(ones[2].measurement, (), invalid=text_reasons("wrong data"))
     found = judge_siblings(ones)
     assert [one.kind.name for one in found] == ["PASSED", "PASSED", "INVALID", "PASSED", "PASSED"]
     assert {one.siblings for one in found} == {3, 4}
     ones = siblings(*[1e-3] * 4)
-    ones[2] = Sibling(ones[2].standing, (), invalid=text_reasons("wrong data"))
+    ones[2] = Sibling(ones[2].measurement, (), invalid=text_reasons("wrong data"))
     (first, *_) = judge_siblings(ones)
     assert first.kind is Kind.INCONCLUSIVE
     assert "2 of the 3 siblings of cuda:0 (GPU-0) gave numbers that can be trusted" in reason_text(

@@ -37,7 +37,7 @@ def timed_row(
         word: for the result, with its `reason`, where that is not the verdict's own.
         published: figures from elsewhere, and limits that are `idle`, where no verdict holds them.
     """
-    measurement = measurement or results.standing(None)
+    measurement = measurement or results.representative(None)
     counted = verdict.processes if verdict is not None else 0
     difference = verdict.difference if verdict is not None else None
     centre = difference.new_s if difference is not None and counted > 1 else None

@@ -214,7 +214,7 @@ def _timed(run: Run, ended: dict[str, Ending]) -> Iterator[Row]:
     by_test = grouped(timed, lambda measurement: (measurement.test_id, measurement.key.identity))
     for (test_id, _), measurements in by_test.items():
         results = KeyResults(measurements)
-        measurement = results.standing(None)
+        measurement = results.representative(None)
         verdict, ending = judged.get((test_id, measurement.key.name)), ended.get(test_id, Ending())
         word, reason = said(ending, verdict, measurement, measurement.invalid)
         yield timed_row(results, verdict, measurement=measurement, word=word, reason=reason)

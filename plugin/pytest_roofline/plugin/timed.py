@@ -346,7 +346,7 @@ class TimedResults(ResultKind):
         """The verdict on a key with all its processes, and the one that stands for them."""
         trial = self._trials[measurement.key.identity]
         if SIBLINGS in measurement.samples.labels:
-            return self._among_siblings(measurement), trial.standing(None)
+            return self._among_siblings(measurement), trial.representative(None)
         reference, why_none = find_reference(
             self._under_test.comparator, measurement.key, measurement.work
         )
@@ -354,7 +354,7 @@ class TimedResults(ResultKind):
             reference, why_none = None, "recorded, and compared with nothing"
         if reference is not None:
             reference = self._moved.get(measurement.key.identity, reference)
-        invalid, standing = trial.invalid(reference), trial.standing(reference)
+        invalid, standing = trial.invalid(reference), trial.representative(reference)
         invalid = invalid or distrusted(measurement.key, measurement.work, reference)
         entries = self._entries_for(measurement)
         group = trial.group(reference, self._under_test.identity, self._started)
@@ -381,9 +381,11 @@ class TimedResults(ResultKind):
             alike = one.test_id == measurement.test_id and one.key.hardware == key.hardware
             if alike and SIBLINGS in one.samples.labels:
                 medians_s = trial.group(None, one.device, self._started).medians_s
-                found[identity] = Sibling(trial.standing(None), medians_s, trial.invalid(None))
+                found[identity] = Sibling(
+                    trial.representative(None), medians_s, trial.invalid(None)
+                )
         mine = found.pop(key.identity)
-        left_out = self._left_out(mine.standing, None, mine.invalid)
+        left_out = self._left_out(mine.measurement, None, mine.invalid)
         return unless_busy(
             judge_sibling(mine, list(found.values()), left_out),
             self._trials[key.identity].measurements,

@@ -8,7 +8,7 @@ from ..baselines.rows import odd_behind
 from ..core.rows import Row, compared_verdicts
 from ..core.units import format_bytes, format_percent, format_tolerance, listed, printable
 from ..core.verdicts import Kind
-from ..stats.causes import clock_change, common_shift, could_have_seen, modes
+from ..stats.causes import clock_change, common_shift, detectable_effects, modes
 from ..stats.curves import CurveVerdict
 from ..stats.stats import CONFIDENCE, growth
 from ..stats.verdicts import span_text as bounds_text
@@ -122,7 +122,7 @@ def changed_texts(rows: Sequence[Row]) -> list[str]:
 def power_lines(rows: Sequence[Row]) -> list[str]:
     """What the run would have caught by its baselines, and on how many tests nothing."""
     verdicts = compared_verdicts(rows)
-    seen = could_have_seen(verdicts)
+    seen = detectable_effects(verdicts)
     parts = [
         f"{format_tolerance(round(share, 6))} on {_of(caught, len(verdicts))}"
         for share, caught, _ in seen

@@ -47,13 +47,14 @@ class ClockChange:
     in_cycles: float
 
     def explains(self, tolerance: float) -> bool:
-        """Whether no more than the tolerance is left in cycles."""
+        """Return True where the difference in cycles is within the tolerance."""
         return abs(self.in_cycles) < math.log1p(tolerance) or self.overshoots(tolerance)
 
     def overshoots(self, tolerance: float) -> bool:
-        """Whether the time moved as the clock did, and by less than the clock alone would have moved it."""
-        moved = math.log(self.after_hz / self.before_hz)
-        return abs(self.in_cycles) >= math.log1p(tolerance) and 0 < 1 - self.in_cycles / moved < 1
+        """Return True where the clock alone explains more than the change."""
+        clock_logs = math.log(self.after_hz / self.before_hz)
+        beyond = abs(self.in_cycles) >= math.log1p(tolerance)
+        return beyond and 0 < 1 - self.in_cycles / clock_logs < 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,12 @@ class Modes:
 
 
 def common_shift(verdicts: Iterable[Verdict]) -> Shift | None:
-    """Whether all tests of a run moved together, by more than the smallest slowdown worth reporting."""
+    """Return the shift of all tests of a run together, or None.
+
+    The shift is more than the smallest slowdown worth reporting.
+
+    The shift is more than the smallest slowdown worth reporting.
+    """
     compared = [verdict for verdict in verdicts if verdict.compared]
     # With what was taken out of them for having moved together.
     estimates = [(verdict.estimate or 0.0) + shift_of(verdict) for verdict in compared]
@@ -78,23 +84,25 @@ def common_shift(verdicts: Iterable[Verdict]) -> Shift | None:
     middle = median(estimates)
     tolerance = min(verdict.tolerance for verdict in compared)
     # The tests of a process are slow together when it is, so all of them know no more than one.
-    worth = max(
+    least = max(
         math.log1p(WORTH_REPORTING * tolerance),
         SURELY * median(verdict.difference.error for verdict in compared if verdict.difference),
     )
-    moved = sum(estimate / middle >= 0.5 for estimate in estimates) if middle else 0
-    if abs(middle) < worth or moved < MOST_SHIFTED * len(estimates):
+    shifted = sum(estimate / middle >= 0.5 for estimate in estimates) if middle else 0
+    if abs(middle) < least or shifted < MOST_SHIFTED * len(estimates):
         return None
-    return Shift(middle, moved, len(estimates))
+    return Shift(middle, shifted, len(estimates))
 
 
 def shift_of(verdict: Verdict) -> float:
-    """Return by how much all tests of the run were slower together, which is taken out of it, in log seconds."""
+    """Return the shared slowdown that the verdict leaves out, in log seconds."""
     return verdict.reference.shift if verdict.reference is not None else 0.0
 
 
 def clock_change(verdict: Verdict) -> ClockChange | None:
-    """How the clock moved since the baseline, where both are known and it did: a drop in clock lengthens every kernel.
+    """Return the change of the clock since the baseline, or None.
+
+    None where either clock is unknown, or they are alike. A drop in clock lengthens every kernel.
 
     Time × clock is cycles, so the difference in cycles is that in log seconds plus that in log clock.
     """
@@ -102,80 +110,97 @@ def clock_change(verdict: Verdict) -> ClockChange | None:
     now = verdict.subject.clock_hz
     if before is None or now is None or verdict.estimate is None:
         return None
-    moved = math.log(now / before)
-    return None if abs(moved) < CLOCK_SHARE else ClockChange(before, now, verdict.estimate + moved)
+    clock_logs = math.log(now / before)
+    if abs(clock_logs) < CLOCK_SHARE:
+        return None
+    return ClockChange(before, now, verdict.estimate + clock_logs)
 
 
 def modes(old_s: Sequence[float], new_s: Sequence[float], tolerance: float) -> Modes | None:
-    """Return two modes of the baseline's processes, or of both sides together; None where there is one.
+    """Return two modes of the baseline's processes or of both sides.
+
+    None where there is one mode.
 
     Args:
         old_s: the medians of the baseline's processes, in seconds.
         new_s: those of the new ones.
         tolerance: as a share of time; modes closer than the smallest change worth reporting are one.
     """
-    for values in (sorted(old_s), sorted([*old_s, *new_s])):
-        gap = _gap_between_modes(values, tolerance)
+    for medians_s in (sorted(old_s), sorted([*old_s, *new_s])):
+        gap = _gap_between_modes(medians_s, tolerance)
         if not gap:
             continue
-        border = math.sqrt(values[gap] * values[gap - 1])
-        slow_before, slow_now = (sum(value > border for value in side) for side in (old_s, new_s))
+        border = math.sqrt(medians_s[gap] * medians_s[gap - 1])
+        slow_before, slow_now = (
+            sum(median_s > border for median_s in side) for side in (old_s, new_s)
+        )
         if 0 < slow_before < len(old_s) or 0 < slow_now < len(new_s):
-            fast_s, slow_s = geometric_mean(values[:gap]), geometric_mean(values[gap:])
+            fast_s, slow_s = geometric_mean(medians_s[:gap]), geometric_mean(medians_s[gap:])
             return Modes(fast_s, slow_s, slow_before, len(old_s), slow_now, len(new_s))
     return None
 
 
-def _gap_between_modes(values: Sequence[float], tolerance: float) -> int:
-    """Return how many of the sorted values are in the fast mode; 0 where there is one mode.
+def _gap_between_modes(medians_s: Sequence[float], tolerance: float) -> int:
+    """Return how many sorted values are in the fast mode.
+
+    It is 0 where there is one mode.
+
+    It is 0 where there is one mode.
 
     Hartigan's dip test says whether there is more than one. It takes equal values for a mode of their own, so
     what the clock has rounded is spread over its tick first.
     """
-    if len(values) < FEWEST_BIMODAL or values[0] == values[-1]:
+    if len(medians_s) < FEWEST_BIMODAL or medians_s[0] == medians_s[-1]:
         return 0
     import diptest
     import numpy as np
 
-    logs = [math.log(value) for value in _spread_ties(values)]
+    logs = [math.log(median_s) for median_s in _spread_ties(medians_s)]
     _, p = diptest.diptest(np.array(logs))
     if p > DIP_LEVEL:
         return 0
     gap = max(range(1, len(logs)), key=lambda index: logs[index] - logs[index - 1])
-    apart = fmean(logs[gap:]) - fmean(logs[:gap])
+    distance = fmean(logs[gap:]) - fmean(logs[:gap])
     enough = FEWEST_IN_A_MODE <= gap <= len(logs) - FEWEST_IN_A_MODE
-    far = apart > math.log1p(WORTH_REPORTING * tolerance)
-    return gap if enough and far and logs[gap] - logs[gap - 1] >= CLEARLY * apart else 0
+    far = distance > math.log1p(WORTH_REPORTING * tolerance)
+    return gap if enough and far and logs[gap] - logs[gap - 1] >= CLEARLY * distance else 0
 
 
-def _spread_ties(values: Sequence[float]) -> list[float]:
-    """Return the sorted values with equal ones spread evenly over the clock's tick.
+def _spread_ties(medians_s: Sequence[float]) -> list[float]:
+    """Return the sorted values with ties spread over the clock's tick.
 
     The tick is the smallest distance between two values that differ, and no more than a share of them.
     """
-    counts = Counter(values)
+    counts = Counter(medians_s)
     distinct = sorted(counts)
     tick = min(after - before for before, after in pairwise(distinct))
     tick = min(tick, COARSEST_TICK * distinct[0])
     return [
-        value + tick * ((place + 0.5) / counts[value] - 0.5)
-        for value in distinct
-        for place in range(counts[value])
+        median_s + tick * ((place + 0.5) / counts[median_s] - 0.5)
+        for median_s in distinct
+        for place in range(counts[median_s])
     ]
 
 
-def could_have_seen(verdicts: Sequence[Verdict]) -> list[tuple[float, int, int]]:
-    """What slowdowns a run would have caught, 80 times in 100: (slowdown, tests that would, tests), the telling two."""
+def detectable_effects(verdicts: Sequence[Verdict]) -> list[tuple[float, int, int]]:
+    """Return the slowdowns that a run could detect 80 times in 100.
+
+    They are the median and the largest over its tests, each as (slowdown, tests that would show it,
+    tests).
+    """
     reaches = sorted(verdict.reach for verdict in verdicts if verdict.reach is not None)
     if not reaches:
         return []
     shares = (reaches[(len(reaches) - 1) // 2], reaches[-1])
-    steps = dict.fromkeys(_rounded_up(share) for share in shares)
+    steps = dict.fromkeys(_round_up(share) for share in shares)
     return [(step, sum(reach <= step for reach in reaches), len(reaches)) for step in steps]
 
 
-def _rounded_up(share: float) -> float:
-    """The next of 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 25, 30, 40, 50, 60, 80, 100 % and so on."""
+def _round_up(share: float) -> float:
+    """Return the next of the round shares.
+
+    These are 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 25, 30, 40, 50, 60, 80, 100 % and so on.
+    """
     scale = 10 ** math.floor(math.log10(max(share, 0.01)) + 1e-9)
     steps = (1, 2, 3, 4, 5, 6, 8, 10) if scale < 0.1 else (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
     return float(next(step * scale for step in steps if step * scale >= share - 1e-9))

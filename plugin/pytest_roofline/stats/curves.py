@@ -24,7 +24,9 @@ LEAST_RESIDUAL = 1e-9
 
 
 def summarise(measurements: Iterable[Measurement]) -> list[CurveSummary]:
-    """One summary for each sweep of at least four sizes: tests alike but for the parameter `size_bytes`.
+    """Return a summary of each sweep of at least four sizes.
+
+    A sweep is the tests that differ only in the parameter `size_bytes`.
 
     Of a whole program, which has no rate, the size over its time stands in for one.
     """
@@ -45,9 +47,9 @@ def summarise(measurements: Iterable[Measurement]) -> list[CurveSummary]:
 
 
 def _sweep(key: Key) -> str:
-    rest = [f"{value}" for name, value in key.parameters.items() if name != "size_bytes"]
+    values = [f"{value}" for name, value in key.parameters.items() if name != "size_bytes"]
     name = f".{key.name}" if key.name else ""
-    return key.benchmark + (f"[{'-'.join(rest)}]" if rest else "") + name
+    return key.benchmark + (f"[{'-'.join(values)}]" if values else "") + name
 
 
 def _summary(
@@ -55,7 +57,8 @@ def _summary(
 ) -> CurveSummary:
     sizes = np.array(list(points), dtype=float)
     seconds, rates, of_roof = (
-        np.array([median(one[at] for one in of) for of in points.values()]) for at in range(3)
+        np.array([median(point[column] for point in at_size) for at_size in points.values()])
+        for column in range(3)
     )
     plateau = float(np.median(rates[-max(2, len(rates) // 3) :]))
     fit = fit_latency_bandwidth(sizes, seconds)
@@ -82,7 +85,7 @@ def _summary(
 
 
 def _size_from(rate: float, sizes: Floats, rates: Floats) -> int | None:
-    """The size from which on every one reaches a rate; None where the largest does not."""
+    """Return the size from which all rates are high enough, or None."""
     below = np.flatnonzero(rates < rate)
     first = int(below[-1]) + 1 if len(below) else 0
     return int(sizes[first]) if first < len(sizes) else None
@@ -103,7 +106,9 @@ class Fit:
 
 
 def fit_latency_bandwidth(sizes: Floats, seconds: Floats) -> Fit:
-    """Non-negative least squares on *relative* errors: absolute ones would leave the latency to the largest sizes.
+    """Return the non-negative least squares fit of *relative* errors.
+
+    Absolute errors would leave the latency to the largest sizes.
 
     Standard errors are those of ordinary least squares with as many parameters as are not zero.
     """
@@ -114,11 +119,11 @@ def fit_latency_bandwidth(sizes: Floats, seconds: Floats) -> Fit:
     values, residual = nnls(design, np.ones(len(weights)))
     free = np.flatnonzero(values > 0)
     scale = np.linalg.norm(design[:, free], axis=0)
-    used = design[:, free] / scale
+    columns = design[:, free] / scale
     # Less is the rounding of the arithmetic, which differs between machines.
     deviation = residual / math.sqrt(len(weights) - len(free)) if residual > LEAST_RESIDUAL else 0.0
-    found = deviation * np.sqrt(np.diag(np.linalg.inv(used.T @ used))) / scale
-    errors = dict(zip(free.tolist(), found.tolist(), strict=True))
+    deviations = deviation * np.sqrt(np.diag(np.linalg.inv(columns.T @ columns))) / scale
+    errors = dict(zip(free.tolist(), deviations.tolist(), strict=True))
     misfit = float(residual) / math.sqrt(len(weights))
     return Fit(float(values[0]), float(values[1]), misfit, errors.get(0), errors.get(1))
 
@@ -141,7 +146,7 @@ class CurveVerdict:
 
 
 def judge_curves(rows: Iterable[Row]) -> list[CurveVerdict]:
-    """A verdict for each sweep of at least four sizes that were compared."""
+    """Return a verdict on each sweep of at least four compared sizes."""
     sweeps: dict[tuple[str, str], list[tuple[int, Verdict]]] = {}
     for row in rows:
         size = row.parameters.get("size_bytes")
@@ -149,28 +154,28 @@ def judge_curves(rows: Iterable[Row]) -> list[CurveVerdict]:
             sweeps.setdefault((_sweep(row.key), row.key.metric), []).append(
                 (size, row.time_verdict)
             )
-    found = []
+    curves = []
     for (label, metric), points in sweeps.items():
         compared = sorted(
             (point for point in points if point[1].compared), key=lambda point: point[0]
         )
         if len(compared) >= FEWEST_POINTS:
             # A size below a published limit is red too, though nothing tells by how much it changed.
-            red = any(judged.kind is Kind.REGRESSED for _, judged in points)
-            found.append(_judge_curve(label, metric, compared, red=red))
-    return found
+            red = any(verdict.kind is Kind.REGRESSED for _, verdict in points)
+            curves.append(_judge_curve(label, metric, compared, red=red))
+    return curves
 
 
 def _judge_curve(
     label: str, metric: str, points: Sequence[tuple[int, Verdict]], *, red: bool
 ) -> CurveVerdict:
-    """Red where a size is red; green where the mean of its sizes is."""
-    judged = [verdict for _, verdict in points]
-    estimates = [verdict.estimate or 0.0 for verdict in judged]
-    differences = [verdict.difference for verdict in judged if verdict.difference is not None]
-    estimate, error = fmean(estimates), fmean(each.error for each in differences)
-    freedom = min(each.degrees for each in differences)
-    tolerance = min(verdict.tolerance for verdict in judged)
+    """Return red where a size is red, green where their mean is."""
+    verdicts = [verdict for _, verdict in points]
+    estimates = [verdict.estimate or 0.0 for verdict in verdicts]
+    differences = [verdict.difference for verdict in verdicts if verdict.difference is not None]
+    estimate, error = fmean(estimates), fmean(difference.error for difference in differences)
+    freedom = min(difference.degrees for difference in differences)
+    tolerance = min(verdict.tolerance for verdict in verdicts)
     # The far bound is that of PASSED itself, as half of all is no demand.
     levels = (*FIRST_LEVELS[:2], 0.5)
     kind = kind_unless_red(
@@ -178,7 +183,7 @@ def _judge_curve(
     )
     if red:
         kind = Kind.REGRESSED
-    elif any(point.kind is Kind.SHIFTED for point in judged):
+    elif any(point.kind is Kind.SHIFTED for point in verdicts):
         kind = Kind.SHIFTED
     half = quantile((1 + CONFIDENCE) / 2, freedom) * error
     sizes = [size for size, _ in points]
@@ -191,18 +196,25 @@ def _judge_curve(
         estimate=estimate,
         interval=(estimate - half, estimate + half),
         points=len(points),
-        passed=sum(verdict.kind in (Kind.PASSED, Kind.IMPROVED) for verdict in judged),
+        passed=sum(verdict.kind in (Kind.PASSED, Kind.IMPROVED) for verdict in verdicts),
         worst=(first, last),
         worst_estimate=worst_estimate,
         processes=(
-            max(verdict.processes for verdict in judged),
-            max(len(verdict.baseline_medians_s) for verdict in judged),
+            max(verdict.processes for verdict in verdicts),
+            max(len(verdict.baseline_medians_s) for verdict in verdicts),
         ),
     )
 
 
 def _worst_region(points: Sequence[tuple[int, float]]) -> tuple[int, int, float]:
-    """Of the windows of neighbouring sizes, a quarter of the sweep wide, the one whose mean difference is largest."""
+    """Return the first size, last size and mean of the worst region.
+
+    It is the window of neighbouring sizes, a quarter of the sweep wide, with the largest mean
+    difference.
+
+    It is the window of neighbouring sizes, a quarter of the sweep wide, with the largest mean
+    difference.
+    """
     width = max(1, round(len(points) / 4))
     windows = [points[start : start + width] for start in range(len(points) - width + 1)]
     worst = max(windows, key=lambda window: fmean(estimate for _, estimate in window))

@@ -38,16 +38,16 @@ class KeyResults:
     measurements: list[Measurement] = field(default_factory=list)
 
     def sound(self, reference: Reference | None) -> list[Measurement]:
-        """One measurement for each process that can be judged: its slowest sound attempt."""
-        standing: dict[str, Measurement] = {}
+        """Return the slowest sound attempt of each process that has one."""
+        slowest: dict[str, Measurement] = {}
         for attempt in self._sound_attempts(reference):
-            known = standing.get(attempt.process)
-            if known is None or attempt.median_s > known.median_s:
-                standing[attempt.process] = attempt
-        return list(standing.values())
+            previous = slowest.get(attempt.process)
+            if previous is None or attempt.median_s > previous.median_s:
+                slowest[attempt.process] = attempt
+        return list(slowest.values())
 
     def unsound(self, reference: Reference | None) -> dict[str, Reason]:
-        """Processes without a sound attempt, each with the reason."""
+        """Return the processes without a sound attempt, each with a reason."""
         processes = {measurement.process for measurement in self.sound(reference)}
         return {
             attempt.process: _trouble(attempt, reference)[0]
@@ -56,19 +56,19 @@ class KeyResults:
         }
 
     def invalid(self, reference: Reference | None) -> tuple[Reason, ...]:
-        """Why nothing can be said; none where enough processes are sound, as with the blocks of one measurement."""
+        """Return why nothing can be judged; empty where enough is sound."""
         reasons = list(self.unsound(reference).values())
-        spoiled, processes = len(reasons), len(reasons) + len(self.sound(reference))
-        if not reasons or spoiled <= MOST_EXCLUDED * processes:
+        unsound, processes = len(reasons), len(reasons) + len(self.sound(reference))
+        if not reasons or unsound <= MOST_EXCLUDED * processes:
             return ()
-        return (reasons[-1] if processes == 1 else of_processes(reasons[-1], spoiled, processes),)
+        return (reasons[-1] if processes == 1 else of_processes(reasons[-1], unsound, processes),)
 
     def hopeless(self, reference: Reference | None) -> bool:
-        """Whether another process would be no better."""
+        """Return True where another process would be no better."""
         return len(self.unsound(reference)) >= MOST_UNSOUND
 
-    def standing(self, reference: Reference | None) -> Measurement:
-        """The measurement that stands for all: of the sound processes the one in the middle, else the last."""
+    def representative(self, reference: Reference | None) -> Measurement:
+        """Return the measurement of the middle sound process, else the last."""
         sound = self.sound(reference)
         if not sound or self.invalid(reference):
             return self.measurements[-1]
@@ -82,7 +82,10 @@ class KeyResults:
         started: str,
         statistic: Statistic = "median",
     ) -> Group:
-        """The sound processes as the session that they are, each its slowest sound attempt under a statistic."""
+        """Return the sound processes as one session.
+
+        Each process counts by its slowest sound attempt under the statistic.
+        """
         slowest: dict[str, float] = {}
         for attempt in self._sound_attempts(reference):
             seconds = process_s(attempt.samples, statistic)
@@ -92,12 +95,14 @@ class KeyResults:
     def summary(
         self, reference: Reference | None, device: str, started: str, statistic: Statistic
     ) -> Summary:
-        """The same, with whether every attempt was taken in a way that tells the statistic itself."""
-        told = all(exact(attempt.samples, statistic) for attempt in self._sound_attempts(reference))
-        return Summary([self.group(reference, device, started, statistic)], told)
+        """Return the group with a flag: each attempt gives the statistic itself."""
+        all_exact = all(
+            exact(attempt.samples, statistic) for attempt in self._sound_attempts(reference)
+        )
+        return Summary([self.group(reference, device, started, statistic)], all_exact)
 
     def peak_bytes(self, reference: Reference | None) -> int | None:
-        """The most memory that a call held, over the sound attempts."""
+        """Return the typical peak memory of a call over the sound attempts."""
         return typical_peak(by_process(self._sound_attempts(reference)).values())
 
     def _sound_attempts(self, reference: Reference | None) -> list[Measurement]:
@@ -105,7 +110,7 @@ class KeyResults:
 
 
 def by_process(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
-    """The attempts of each process, in the order taken."""
+    """Return the attempts of each process, in the order taken."""
     processes: dict[str, list[Measurement]] = {}
     for measurement in measurements:
         processes.setdefault(measurement.process, []).append(measurement)
@@ -126,38 +131,41 @@ NO_PEAK = "the baseline holds no peak yet"
 
 
 def typical_peak(processes: Iterable[Iterable[Measurement]]) -> int | None:
-    """The peak that stands for several processes: the one in the middle, of two the smaller; None where none has one.
+    """Return the median peak of several processes, in bytes, or None.
+
+    Of two in the middle the smaller counts. None where no process has a peak.
 
     Code that takes more takes it in every process; the largest would make a regression of one odd workspace in twelve
     rounds. Of the attempts of one process the largest counts, so that nobody reruns a test into green.
     """
-    known = [
-        [one.peak_bytes for one in attempts if one.peak_bytes is not None] for attempts in processes
+    peaks_by_process = [
+        [attempt.peak_bytes for attempt in attempts if attempt.peak_bytes is not None]
+        for attempts in processes
     ]
-    most = [max(peaks) for peaks in known if peaks]
-    return median_low(most) if most else None
+    largest = [max(peaks) for peaks in peaks_by_process if peaks]
+    return median_low(largest) if largest else None
 
 
 def judge_peak(new_bytes: int | None, reference: Reference | None, key: Key) -> ExactVerdict | None:
-    """Return the verdict on a peak, in bytes; None where there is none on either side."""
+    """Return the verdict on a peak in bytes, None without any peak."""
     old_bytes = reference.peak_bytes if reference is not None else None
     if old_bytes is None:
-        why = "no baseline" if reference is None else NO_PEAK
-        return None if new_bytes is None else _on_peak(Kind.NO_BASELINE, new_bytes, reason=why)
+        reason = "no baseline" if reference is None else NO_PEAK
+        return None if new_bytes is None else _on_peak(Kind.NO_BASELINE, new_bytes, reason=reason)
     if new_bytes is None:
-        why = (
+        reason = (
             f"the baseline has a peak of {format_memory(old_bytes)} and none was taken; expected peak_bytes=True and a "
             "device that tells, or an entry without a peak: `roofline baseline approve --replace`"
         )
-        return _on_peak(Kind.INVALID, None, old_bytes, reason=why)
+        return _on_peak(Kind.INVALID, None, old_bytes, reason=reason)
     allowed_bytes = max(
         int(PEAK_TOLERANCE * old_bytes), PAGE_BYTES if key.hardware.is_cpu else BLOCK_BYTES
     )
-    kind, why = Kind.PASSED, ""
+    kind, reason = Kind.PASSED, ""
     if abs(new_bytes - old_bytes) > allowed_bytes:
         kind = Kind.REGRESSED if new_bytes > old_bytes else Kind.IMPROVED
-        why = f"{moved_text(old_bytes, new_bytes)}, tolerated {format_memory(allowed_bytes)}"
-    return _on_peak(kind, new_bytes, old_bytes, allowed_bytes, why)
+        reason = f"{moved_text(old_bytes, new_bytes)}, tolerated {format_memory(allowed_bytes)}"
+    return _on_peak(kind, new_bytes, old_bytes, allowed_bytes, reason)
 
 
 def _on_peak(
@@ -181,6 +189,9 @@ def _on_peak(
 
 
 def moved_text(old_bytes: int, new_bytes: int) -> str:
-    """`peak memory +10.0 % (1.10 GiB, baseline 1.00 GiB)`; of a baseline of nothing without the share."""
+    """Return `peak memory +10.0 % (1.10 GiB, baseline 1.00 GiB)`.
+
+    The share is left out where the baseline is zero.
+    """
     share = f" {format_percent(new_bytes / old_bytes - 1)}" if old_bytes else ""
     return f"peak memory{share} ({format_memory(new_bytes)}, baseline {format_memory(old_bytes)})"

@@ -42,7 +42,9 @@ class Limit:
 
 
 def process_s(samples: Samples, statistic: Statistic | None) -> float:
-    """Seconds per call of one process under a statistic; a source that names none is taken to mean our median.
+    """Return the seconds per call of a process under a statistic.
+
+    A source that names none is taken to mean our median.
 
     Where a sample is the mean of several calls, the fastest of them is what the fastest call took at most: see `exact`.
     """
@@ -52,7 +54,7 @@ def process_s(samples: Samples, statistic: Statistic | None) -> float:
 
 
 def exact(samples: Samples, statistic: Statistic | None) -> bool:
-    """Whether `process_s` is the statistic itself, and not just a time that it does not exceed."""
+    """Return True where `process_s` is the statistic itself, not a bound."""
     return statistic != "best" or samples.iterations == 1
 
 
@@ -71,36 +73,44 @@ Summed = Callable[[Statistic], Summary | str]
 def gating_limits(
     entries: Iterable[Entry], work: Work, summed: Summed
 ) -> tuple[list[Limit], list[Idle]]:
-    """The published limits among `entries` that may fail a measurement of `work`; and those that cannot here."""
+    """Return the published limits that may fail a measurement.
+
+    They are followed by the entries that cannot apply here, each with a reason.
+
+    They are followed by the entries that cannot apply here, each with a reason.
+    """
     limits, idle = [], []
     for entry in entries:
         if not entry.gates or entry.kind == "floor":
             continue
         seconds = limit_seconds(entry, work)
-        new = summed(entry.statistic or "median")
+        summary = summed(entry.statistic or "median")
         if seconds is None:
             idle.append((entry, f"it counts {entry.metric}, of which the test's work has none"))
-        elif isinstance(new, str):
-            idle.append((entry, new))
-        elif new.exact:
-            limits.append(Limit(TimeLimit(seconds, entry), tuple(new.groups)))
+        elif isinstance(summary, str):
+            idle.append((entry, summary))
+        elif summary.exact:
+            limits.append(Limit(TimeLimit(seconds, entry), tuple(summary.groups)))
         else:
             idle.append((entry, BATCHED))
     return limits, idle
 
 
 def roofline_limit(measurement: Measurement, share: float) -> Limit | None:
-    """The time that reaches a share of the roofline; None where no roofline is to be trusted for that."""
+    """Return the time at a share of the roofline, or None.
+
+    None where no roofline is to be trusted for that.
+    """
     ceiling = measurement.ceiling
     if ceiling is None or ceiling.source != "datasheet":
         return None
     # One that a rate may lie above, as of a link that some hosts have faster, is reached all the more easily.
     if ceiling.confidence not in ("high", "medium"):
         return None
-    whole = measurement.key.hardware.partition == "none"
+    unpartitioned = measurement.key.hardware.partition == "none"
     if (
         measurement.share_of_ceiling is None
-        or not whole
+        or not unpartitioned
         or class_of("device", measurement.key.metric) == "host"
     ):
         return None
@@ -115,15 +125,18 @@ def roofline_limit(measurement: Measurement, share: float) -> Limit | None:
 def floor_limits(
     entries: Iterable[Entry], measurement: Measurement, gpu: Gpu | None
 ) -> tuple[list[Limit], list[Idle]]:
-    """The floors among `entries` that a measurement is held against; and those that could apply, but not here."""
+    """Return the floors that a measurement is held against.
+
+    They are followed by the floors that do not apply here, each with a reason.
+    """
     limits, idle = [], []
     for entry in entries:
         amount = measurement.work.amount(entry.metric)
         if entry.kind != "floor" or amount is None or amount < (entry.from_amount or 0):
             continue
         peak = _floor_peak(measurement)
-        if why := _no_floor(entry, measurement, peak, gpu):
-            idle.append((entry, why))
+        if reason := _no_floor(entry, measurement, peak, gpu):
+            idle.append((entry, reason))
         elif peak is not None:
             assert isinstance(entry.value, float | int)
             share = float(entry.value)
@@ -132,16 +145,19 @@ def floor_limits(
 
 
 def _floor_peak(measurement: Measurement) -> Ceiling | None:
-    """The peak that a floor is a share of: of a collective what the links carry, however the library adds up."""
+    """Return the peak that a floor is a share of.
+
+    For a collective it is the bandwidth of the links, however the library adds up.
+    """
     hardware = measurement.key.hardware
     if rate_suffix(measurement.key.metric) != "busbw_GBps":
         return measurement.ceiling
-    known = product_like(hardware.product, hardware.memory)
-    return collective_ceiling(known, hardware, measurement.work, measurement.key.metric)
+    product = product_like(hardware.product, hardware.memory)
+    return collective_ceiling(product, hardware, measurement.work, measurement.key.metric)
 
 
 def _no_floor(entry: Entry, measurement: Measurement, peak: Ceiling | None, gpu: Gpu | None) -> str:
-    """Why a floor does not apply to a measurement of enough work; empty where it does."""
+    """Return why a floor does not apply; empty where it does."""
     forced = FORCED & os.environ.keys()
     if rate_suffix(entry.metric) == "busbw_GBps" and forced:
         return f"{' and '.join(sorted(forced))} chooses for the library, which reaches it by its own choice"
@@ -171,12 +187,17 @@ def _no_floor(entry: Entry, measurement: Measurement, peak: Ceiling | None, gpu:
 
 
 def limit_seconds(entry: Entry, work: Work) -> float | None:
-    """The time at which `work` just meets a published limit; None where the limit says nothing of it."""
+    """Return the seconds in which `work` just meets a published limit.
+
+    None where the limit does not apply to the work.
+
+    None where the limit does not apply to the work.
+    """
     return published_s(entry, entry.value, work) if isinstance(entry.value, float | int) else None
 
 
 def published_s(entry: Entry, value: float, work: Work) -> float | None:
-    """The time that `work` takes at a value of an entry's metric."""
+    """Return the seconds that `work` takes at a value of the metric."""
     suffix = rate_suffix(entry.metric)
     if value == 0 or entry.metric == PEAK_METRIC or entry.kind == "floor":
         return None

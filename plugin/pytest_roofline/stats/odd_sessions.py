@@ -41,11 +41,13 @@ WIDE = math.log1p(STRANGE["device"])
 def odd_sessions(
     tests: Mapping[str, Sequence[Group]], classes: Mapping[str, str]
 ) -> dict[OddSession, frozenset[str]]:
-    """Return the sessions that are strange in many tests, of each device those with the most tests first.
+    """Return the sessions that are strange in many tests.
 
-    Each comes with the names of these tests.
+    Each comes with the names of these tests; of a device the sessions with the most tests come
+    first.
 
-    A test has one strange session at most, and three or more to begin with: without it two are left.
+    A test has one strange session at most, and three or more to begin with: without it two are
+    left.
 
     Args:
         tests: by name, the processes of all sessions of a test.
@@ -58,20 +60,31 @@ def odd_sessions(
 def _odd_on(
     device: str, tests: Mapping[str, Sequence[Group]], classes: Mapping[str, str]
 ) -> list[tuple[OddSession, frozenset[str]]]:
-    """Return the odd sessions of a device, each with the tests in which it is strange."""
+    """Return the odd sessions of a device with their strange tests."""
     sessions = {name: _by_session(device, groups) for name, groups in tests.items()}
-    left = {name: mine for name, mine in sessions.items() if len(mine) >= ENOUGH_SESSIONS}
+    remaining = {
+        name: groups_by_session
+        for name, groups_by_session in sessions.items()
+        if len(groups_by_session) >= ENOUGH_SESSIONS
+    }
     odd: list[tuple[OddSession, frozenset[str]]] = []
     # Tests that were recorded on other days than the first have a table of their own.
-    while len(left) >= FEWEST_STRANGE:
-        table = _Levels.of(left, classes)
+    while len(remaining) >= FEWEST_STRANGE:
+        table = _Levels.of(remaining, classes)
         odd += table.odd_sessions(device)
-        left = {name: mine for name, mine in left.items() if name not in table.tests}
+        remaining = {
+            name: groups_by_session
+            for name, groups_by_session in remaining.items()
+            if name not in table.tests
+        }
     return odd
 
 
 def _by_session(device: str, groups: Sequence[Group]) -> dict[str, Group]:
-    """Return the sessions of a device by when they began, those of one moment joined; without a date there are none."""
+    """Return the sessions of a device by when they began.
+
+    Sessions of one moment are joined; sessions without a date are left out.
+    """
     sessions: dict[str, Group] = {}
     for group in groups:
         if group.device == device and group.started:
@@ -97,14 +110,14 @@ class _Levels:
 
     @classmethod
     def of(cls, tests: Mapping[str, Mapping[str, Group]], classes: Mapping[str, str]) -> "_Levels":
-        """Return the table of the tests that have enough sessions in common with others."""
+        """Return the table of tests that share enough sessions with others."""
         columns = {
             started: place
             for place, started in enumerate(dict.fromkeys(itertools.chain(*tests.values())))
         }
         means = np.full((len(tests), len(columns)), math.nan)
-        for row, mine in zip(means, tests.values(), strict=True):
-            for started, group in mine.items():
+        for row, groups in zip(means, tests.values(), strict=True):
+            for started, group in groups.items():
                 row[columns[started]] = math.fsum(group.logs) / len(group.logs)
         level = means - _shared(means)
         enough = np.sum(~np.isnan(level), axis=1) >= ENOUGH_SESSIONS
@@ -118,41 +131,46 @@ class _Levels:
         )
 
     def odd_sessions(self, device: str) -> list[tuple[OddSession, frozenset[str]]]:
-        """Return the odd sessions, those with the most tests first; none where more look odd than can be."""
+        """Return the odd sessions, those with the most tests first.
+
+        There are none where more look odd than can be.
+        """
         places = range(len(self.sessions))
         odd = [pair for place in places if (pair := self._odd(device, place)) is not None]
-        known = int(np.sum(np.any(~np.isnan(self.level), axis=0)))
-        most = min(MOST_ODD, max(1, known // MOST_ODD_IN))
+        measured = int(np.sum(np.any(~np.isnan(self.level), axis=0)))
+        most = min(MOST_ODD, max(1, measured // MOST_ODD_IN))
         return sorted(odd, key=lambda pair: -pair[0].strange) if len(odd) <= most else []
 
     def _odd(self, device: str, place: int) -> tuple[OddSession, frozenset[str]] | None:
-        """Return the session in a column with its strange tests, where there are many."""
-        others = np.delete(self.level, place, axis=1)
-        low, high = np.nanmin(others, axis=1), np.nanmax(others, axis=1)
+        """Return the session in a column with its strange tests, or None."""
+        other_sessions = np.delete(self.level, place, axis=1)
+        low, high = np.nanmin(other_sessions, axis=1), np.nanmax(other_sessions, axis=1)
         gaps = np.stack([self.level[:, place] - high, low - self.level[:, place]])
-        least = np.maximum(self._far(), STRANGE_DEVIATIONS * math.sqrt(2) * self._spread(others))
+        least = np.maximum(
+            self._far(), STRANGE_DEVIATIONS * math.sqrt(2) * self._spread(other_sessions)
+        )
         # The others lie closer together than this one lies to any of them.
         strange = gaps > np.maximum(least, high - low)
-        mine = strange[int(np.argmax(strange.sum(axis=1)))]
+        odd_tests = strange[int(np.argmax(strange.sum(axis=1)))]
         measured = int(np.sum(~np.isnan(self.level[:, place])))
-        if mine.sum() < FEWEST_STRANGE or mine.sum() * ONE_IN < measured:
+        if odd_tests.sum() < FEWEST_STRANGE or odd_tests.sum() * ONE_IN < measured:
             return None
-        away = (self.level[:, place] - np.nanmedian(others, axis=1))[mine]
+        distances = (self.level[:, place] - np.nanmedian(other_sessions, axis=1))[odd_tests]
         session = OddSession(
             device=device,
             started=self.sessions[place],
-            strange=int(mine.sum()),
+            strange=int(odd_tests.sum()),
             measured=measured,
-            change=growth(float(np.median(away))),
+            change=growth(float(np.median(distances))),
         )
-        return session, frozenset(itertools.compress(self.tests, mine))
+        return session, frozenset(itertools.compress(self.tests, odd_tests))
 
     def _far(self) -> Floats:
-        """Return of each test the least distance that is strange, in log seconds."""
+        """Return the least strange distance of each test, in log seconds."""
         return np.array([math.log1p(STRANGE[kind]) for kind in self.classes])
 
-    def _spread(self, others: Floats) -> Floats:
-        """Return of each test the standard deviation of the mean of a session.
+    def _spread(self, other_sessions: Floats) -> Floats:
+        """Return the standard deviation of a session's mean, per test.
 
         It is the test's own, and no less than the tests of its class show together: a few sessions may agree by luck.
 
@@ -160,27 +178,32 @@ class _Levels:
             others: [tests, sessions], all columns of `level` but that of the session in question.
         """
         floor = np.array([priors()[kind].session for kind in self.classes])
-        away = np.abs(others - np.nanmedian(others, axis=1, keepdims=True))
-        robust = np.maximum(floor, NORMAL_DEVIATION * np.nanmedian(away, axis=1))
-        own: Floats = np.where(np.isnan(self.error), robust, np.hypot(self.error, floor))
-        freedom = np.sum(~np.isnan(others), axis=1) - 1
+        distances = np.abs(other_sessions - np.nanmedian(other_sessions, axis=1, keepdims=True))
+        robust = np.maximum(floor, NORMAL_DEVIATION * np.nanmedian(distances, axis=1))
+        deviations: Floats = np.where(np.isnan(self.error), robust, np.hypot(self.error, floor))
+        freedom = np.sum(~np.isnan(other_sessions), axis=1) - 1
         typical = special.chdtri(freedom, 0.5) / freedom
-        squares = np.nanvar(others, axis=1, ddof=1) / typical
+        squares = np.nanvar(other_sessions, axis=1, ddof=1) / typical
         for kind in set(self.classes):
             rows = self.classes == kind
-            own[rows] = np.maximum(own[rows], math.sqrt(np.median(squares[rows])))
-        return own
+            deviations[rows] = np.maximum(deviations[rows], math.sqrt(np.median(squares[rows])))
+        return deviations
 
 
 def _error(sessions: Sequence[Group]) -> float:
-    """Return the standard error of the mean of a session, by its processes; NaN where each session has one."""
+    """Return the standard error of a session's mean by its processes.
+
+    It is NaN where each session has one process.
+    """
     squares, freedom = within(sessions)
     fewest = min(len(group.medians_s) for group in sessions)
     return math.sqrt(squares / freedom / fewest) if freedom else math.nan
 
 
 def _shared(means: Floats) -> Floats:
-    """Return what all tests share in each session, [sessions], against one of them that serves as the zero.
+    """Return the shift that all tests share in each session, [sessions].
+
+    One session serves as the zero.
 
     It is the median over tests of how far a session lies from the zero, and NaN where no test measured both. The zero
     is the session from which the others lie most alike in all tests.
@@ -188,14 +211,14 @@ def _shared(means: Floats) -> Floats:
     counts = np.sum(~np.isnan(means), axis=0)
     shared, least = np.full(means.shape[1], math.nan), math.inf
     for zero in np.flatnonzero(2 * counts >= counts.max()):
-        both = means[~np.isnan(means[:, zero])]
-        away = both - both[:, [zero]]
-        known = ~np.all(np.isnan(away), axis=0)
-        low, middle, high = np.nanquantile(away[:, known], MIDDLE, axis=0)
+        common = means[~np.isnan(means[:, zero])]
+        distances = common - common[:, [zero]]
+        is_measured = ~np.all(np.isnan(distances), axis=0)
+        low, middle, high = np.nanquantile(distances[:, is_measured], MIDDLE, axis=0)
         width = float(np.mean(high - low))
         if width < least:
             # Where half of the tests moved the middle is wide: what is shared is the end that is nearer.
             nearer = np.where(np.abs(low) < np.abs(high), low, high)
             shared[:], least = math.nan, width
-            shared[known] = np.where(high - low > WIDE, nearer, middle)
+            shared[is_measured] = np.where(high - low > WIDE, nearer, middle)
     return shared

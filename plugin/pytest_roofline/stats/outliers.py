@@ -42,15 +42,15 @@ class Scale:
     freedom: float
 
     def p(self, size: "ndarray[Any, Any]") -> "ndarray[Any, Any]":
-        """One-sided p of parts that lie so far above the middle."""
+        """Return the one-sided p of parts so far above the middle."""
         from scipy import special
 
-        found: ndarray[Any, Any] = special.stdtr(self.freedom, -size / self.spread)
-        return found
+        p: ndarray[Any, Any] = special.stdtr(self.freedom, -size / self.spread)
+        return p
 
 
 def scale_of(values: "ndarray[Any, Any]", assumed: float) -> Scale:
-    """The scale of parts.
+    """Return the scale of parts.
 
     Args:
         values: log seconds above the middle, one of each part.
@@ -62,15 +62,17 @@ def scale_of(values: "ndarray[Any, Any]", assumed: float) -> Scale:
     centre = float(numpy.median(values))
     upper = float(numpy.quantile(values, UPPER)) - centre
     few = len(values) < MANY
-    own = qn(values) if few else float(median_abs_deviation(values, scale="normal"))
-    own = upper if upper > TWO_CAMPS * own else own
+    deviation = qn(values) if few else float(median_abs_deviation(values, scale="normal"))
+    deviation = upper if upper > TWO_CAMPS * deviation else deviation
     freedom = (EFFICIENCY if few else EFFICIENCY_OF_MANY) * (len(values) - 1)
-    joined = (freedom * own**2 + ASSUMED_FREEDOM * assumed**2) / (freedom + ASSUMED_FREEDOM)
+    joined = (freedom * deviation**2 + ASSUMED_FREEDOM * assumed**2) / (freedom + ASSUMED_FREEDOM)
     return Scale(centre, math.sqrt(joined), freedom + ASSUMED_FREEDOM)
 
 
 def qn(values: "ndarray[Any, Any]") -> float:
-    """The standard deviation of normal values of which up to half may be anything: Qn of Croux and Rousseeuw (1992).
+    """Return the robust standard deviation Qn of Croux and Rousseeuw (1992).
+
+    Up to half of the values may be anything.
 
     It is the first quartile of all differences of two values, 82 % as efficient as the standard deviation itself.
     """

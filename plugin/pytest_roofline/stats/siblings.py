@@ -46,7 +46,7 @@ class Assumed:
     process: float = 0.01
 
     def together(self, processes: int) -> float:
-        """Of the mean of so many processes of a card."""
+        """Return the standard deviation of the mean of so many processes."""
         return math.hypot(self.card, self.process / math.sqrt(processes))
 
 
@@ -58,46 +58,49 @@ STEADY, UNSTEADY = Assumed(0.01), Assumed(0.05)
 class Sibling:
     """One card, or one link between two, with all of its processes."""
 
-    standing: Measurement
+    measurement: Measurement
     medians_s: tuple[float, ...]
     invalid: tuple[Reason, ...] = ()
 
     @property
     def ends(self) -> set[str]:
-        """The names of its devices."""
-        return set(self.standing.key.name.split(BETWEEN))
+        """Return the names of its devices."""
+        return set(self.measurement.key.name.split(BETWEEN))
 
     @property
     def log_s(self) -> float:
-        """The mean of its log-medians."""
+        """Return the mean of its log-medians."""
         return math.fsum(map(math.log, self.medians_s)) / len(self.medians_s)
 
 
 def assumed_of(key: Key) -> Assumed:
-    """What is assumed of a measurement's siblings, by its metric."""
+    """Return the assumed spreads of a measurement's siblings."""
     kind, between = rate_suffix(key.metric), key.hardware.devices not in (None, 1)
     return STEADY if kind == "traffic_GBps" or between else UNSTEADY
 
 
 def judge_sibling(
-    mine: Sibling, others: Sequence[Sibling], left_out: Sequence[Reason] = ()
+    suspect: Sibling, siblings: Sequence[Sibling], left_out: Sequence[Reason] = ()
 ) -> Verdict:
-    """Return the verdict on one of several siblings; `left_out` says why processes of it do not count."""
-    sound = _elsewhere(mine, [sibling for sibling in others if not sibling.invalid])
-    subject = _subject(mine, left_out)
-    processes = len(mine.medians_s)
-    if mine.invalid:
+    """Return the verdict on one of several siblings.
+
+    `left_out` gives the reasons why processes of it do not count.
+    """
+    sound = _elsewhere(suspect, [sibling for sibling in siblings if not sibling.invalid])
+    subject = _subject(suspect, left_out)
+    processes = len(suspect.medians_s)
+    if suspect.invalid:
         return Verdict(
             Kind.INVALID,
             TOLERANCE,
             subject,
-            reasons=mine.invalid,
+            reasons=suspect.invalid,
             processes=processes,
             siblings=len(sound),
         )
     if len(sound) < FEWEST - 1:
-        numbers: dict[str, int | float] = {"siblings": len(others), "expected": FEWEST - 1}
-        few = Reason(ReasonCode.FEW_SIBLINGS, numbers, {"device": mine.standing.device})
+        numbers: dict[str, int | float] = {"siblings": len(siblings), "expected": FEWEST - 1}
+        few = Reason(ReasonCode.FEW_SIBLINGS, numbers, {"device": suspect.measurement.device})
         return Verdict(
             Kind.INCONCLUSIVE,
             TOLERANCE,
@@ -107,11 +110,11 @@ def judge_sibling(
             siblings=len(sound),
             futile=True,
         )
-    return _compare(mine, sound, subject, times=len(others) + 1)
+    return _compare(suspect, sound, subject, times=len(siblings) + 1)
 
 
-def _subject(mine: Sibling, left_out: Sequence[Reason]) -> Subject:
-    measurement = mine.standing
+def _subject(suspect: Sibling, left_out: Sequence[Reason]) -> Subject:
+    measurement = suspect.measurement
     return Subject(
         test_id=measurement.test_id,
         label=measurement.label,
@@ -121,20 +124,23 @@ def _subject(mine: Sibling, left_out: Sequence[Reason]) -> Subject:
     )
 
 
-def _elsewhere(mine: Sibling, others: list[Sibling]) -> list[Sibling]:
-    """Of links those that share no end with it, where enough do not."""
-    apart = [one for one in others if not mine.ends & one.ends]
-    return apart if len(apart) >= FEWEST else others
+def _elsewhere(suspect: Sibling, siblings: list[Sibling]) -> list[Sibling]:
+    """Return the links that share no end with a link.
+
+    Fewer than four of them are no scale: then all links are returned.
+    """
+    separate = [sibling for sibling in siblings if not suspect.ends & sibling.ends]
+    return separate if len(separate) >= FEWEST else siblings
 
 
-def _compare(mine: Sibling, sound: Sequence[Sibling], subject: Subject, times: int) -> Verdict:
+def _compare(suspect: Sibling, sound: Sequence[Sibling], subject: Subject, times: int) -> Verdict:
     import numpy
     from scipy import special
 
-    assumed = assumed_of(mine.standing.key)
-    processes = min(len(sibling.medians_s) for sibling in (mine, *sound))
+    assumed = assumed_of(suspect.measurement.key)
+    processes = min(len(sibling.medians_s) for sibling in (suspect, *sound))
     scale = scale_of(numpy.array([sibling.log_s for sibling in sound]), assumed.together(processes))
-    estimate = mine.log_s - scale.centre
+    estimate = suspect.log_s - scale.centre
     widened = math.sqrt(1 + MEDIAN_VARIANCE / len(sound))
     error = scale.spread * widened
     bound = quantile(1 - (1 - CONFIDENCE) / times, scale.freedom)
@@ -146,29 +152,35 @@ def _compare(mine: Sibling, sound: Sequence[Sibling], subject: Subject, times: i
         kind,
         TOLERANCE,
         subject,
-        reasons=(_distance(mine, math.exp(scale.centre), scale.spread),),
+        reasons=(_distance(suspect, math.exp(scale.centre), scale.spread),),
         estimate=estimate,
         interval=(estimate - half, estimate + half),
         p=float(special.stdtr(scale.freedom, -estimate / error)),
-        processes=len(mine.medians_s),
-        new_medians_s=mine.medians_s,
+        processes=len(suspect.medians_s),
+        new_medians_s=suspect.medians_s,
         siblings=len(sound),
         futile=futile,
     )
 
 
 def _kind(estimate: float, bound: float) -> Kind:
-    """Return the word for an estimate with its one-sided bound, both in log seconds."""
+    """Return the verdict word for an estimate and its one-sided bound.
+
+    Both are in log seconds.
+    """
     if estimate <= math.log1p(TOLERANCE):
         return Kind.PASSED
     return Kind.REGRESSED if estimate > bound else Kind.INCONCLUSIVE
 
 
-def _distance(mine: Sibling, siblings_s: float, spread: float) -> Reason:
-    """Return how far a sibling lies from the others, both as rates under the metric; as times where it has none."""
-    measurement = mine.standing
+def _distance(suspect: Sibling, siblings_s: float, spread: float) -> Reason:
+    """Return how far a sibling lies from the others.
+
+    Both are given as rates under the metric, as times where it has none.
+    """
+    measurement = suspect.measurement
     metric = measurement.key.metric
-    times_s = math.exp(mine.log_s), siblings_s
+    times_s = math.exp(suspect.log_s), siblings_s
     rates = [rate(measurement.work, metric, seconds) for seconds in times_s]
     value, siblings_value = (per_second or 0.0 for per_second in rates) if all(rates) else times_s
     numbers = {"value": value, "siblings_value": siblings_value, "spread": spread}
@@ -177,9 +189,14 @@ def _distance(mine: Sibling, siblings_s: float, spread: float) -> Reason:
 
 
 def unless_busy(verdict: Verdict, measurements: Sequence[Measurement]) -> Verdict:
-    """A verdict, taken back where siblings were at work while a link was timed that they share."""
+    """Return the verdict, or INCONCLUSIVE where siblings used the same link."""
     busy = next(
-        (one.siblings_busy for one in measurements if one.siblings_busy and not one.invalid), ""
+        (
+            measurement.siblings_busy
+            for measurement in measurements
+            if measurement.siblings_busy and not measurement.invalid
+        ),
+        "",
     )
     if not busy or verdict.kind in (Kind.NO_BASELINE, Kind.INVALID):
         return verdict
