@@ -24,7 +24,7 @@ from pytest_roofline.stats.looks import (
     fewest_red,
 )
 from pytest_roofline.stats.outlook import PLAY, WORTH_REPORTING
-from pytest_roofline.stats.shared import followed
+from pytest_roofline.stats.shared import shared_shift
 from pytest_roofline.stats.spread import (
     ASSUMED_SESSION,
     ENOUGH_SESSIONS,
@@ -34,9 +34,9 @@ from pytest_roofline.stats.spread import (
     LEAST_SPREAD,
     NORMAL_DEVIATION,
     PRIOR_FREEDOM,
+    SEPARATION_LEVEL,
     STRANGE,
     STRANGE_DEVIATIONS,
-    TOLD_APART,
     TRIMMED,
     UNBELIEVED,
     Prior,
@@ -307,7 +307,7 @@ def _between_single(
     least = np.maximum(baseline.prior.session, process.value * math.sqrt(LEAST_SHARE_ALONE))
     total = baseline.joined(baseline.mean_square * baseline.between, baseline.between)
     new = np.maximum(LEAST_SPREAD**2, squares / (count - 1))
-    apart = special.fdtrc(total.freedom, count - 1, total.value**2 / new) < TOLD_APART
+    apart = special.fdtrc(total.freedom, count - 1, total.value**2 / new) < SEPARATION_LEVEL
     rest = np.sqrt(np.maximum(0.0, total.value**2 - new))
     return np.where(apart, np.maximum(least, rest), least), least, total.freedom
 
@@ -417,5 +417,5 @@ def without_shared(logs: Floats, shape: Sequence[int], new: Floats) -> tuple[Flo
     """Both sides without what all tests share, as `stats.shared` has it."""
     parts = np.split(logs, np.cumsum(shape)[:-1], axis=1)
     before = np.stack([part.mean(axis=1) for part in parts], axis=1)
-    _, moved, now = followed(before, new[:, :1].mean(axis=1))
+    _, moved, now = shared_shift(before, new[:, :1].mean(axis=1))
     return logs - np.repeat(moved, shape, axis=1), new - now[:, None]

@@ -93,7 +93,7 @@ def plans():
                 [plan.due(count), *plan.levels(count), plan.red_looks(3)],
             )
     for comparisons in (1, 3, 4, 20, 50):
-        yield f"adjusted of {comparisons}", looks.adjusted([1e-5, 0.004, 0.03, 0.9], comparisons)
+        yield f"adjusted of {comparisons}", looks.adjusted_p([1e-5, 0.004, 0.03, 0.9], comparisons)
         yield (
             f"at once of {comparisons}",
             [looks.red_at_once(p, comparisons) for p in (1e-4, 0.0024, 0.0026, 0.05)],
@@ -105,7 +105,7 @@ def followings():
     for tests, sessions in ((9, 3), (20, 5), (41, 8)):
         common = [chance.gauss(0, 0.05) for _ in range(sessions + 1)]
         logs = np.array([[one + chance.gauss(0, 0.004) for one in common] for _ in range(tests)])
-        share, before, now = shared.followed(logs[:, :-1], logs[:, -1])
+        share, before, now = shared.shared_shift(logs[:, :-1], logs[:, -1])
         yield f"{tests} tests, {sessions} sessions", [share, *before[:3].ravel(), *now[:5]]
         yield f"others of {tests}", shared.leave_one_out(logs[:, 0]).tolist()[:9]
 

@@ -13,7 +13,7 @@ from pytest_roofline.stats.looks import (
     FEWEST_TESTS,
     STRICT,
     Looks,
-    adjusted,
+    adjusted_p,
     fewest_red,
     red_at_once,
     rounds_for,
@@ -130,12 +130,12 @@ def test_p_is_adjusted_by_benjamini_and_hochberg_with_the_tests_to_come_as_uncha
     comparisons = len(spent) + more
     padded = spent + [1.0] * (max(comparisons, FEWEST_TESTS) - len(spent))
     expected = scipy.stats.false_discovery_control(padded)[: len(spent)]
-    assert adjusted(spent, comparisons) == pytest.approx(list(expected))
+    assert adjusted_p(spent, comparisons) == pytest.approx(list(expected))
 
 
 def test_a_small_run_is_held_to_as_little_a_test_as_one_of_twenty_five():
     """0.2 % a test, whatever the run."""
-    assert adjusted([0.001], 1) == [pytest.approx(0.025)]
+    assert adjusted_p([0.001], 1) == [pytest.approx(0.025)]
     assert (red_at_once(0.0021, 1), red_at_once(0.0019, 1), red_at_once(0.0019, 50)) == (
         False,
         True,
@@ -149,4 +149,4 @@ def test_what_is_red_at_once_stays_red_whatever_the_other_tests_say(others, comp
     comparisons = max(comparisons, len(others) + 1)
     p = FALSE_RED / max(comparisons, FEWEST_TESTS)
     assert red_at_once(p, comparisons)
-    assert adjusted([p, *others], comparisons)[0] <= FALSE_RED + 1e-12
+    assert adjusted_p([p, *others], comparisons)[0] <= FALSE_RED + 1e-12

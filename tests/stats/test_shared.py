@@ -126,7 +126,7 @@ def _shown(sides):
     policy = Policy(prior=PRIOR)
     left = {name: judge([side.new], moved[name], policy) for name, side in sides.items()}
     alone = {name: judge([side.new], side.reference, policy) for name, side in sides.items()}
-    return {name: shared.whole(verdict) for name, verdict in left.items()}, alone
+    return {name: shared.with_whole_change(verdict) for name, verdict in left.items()}, alone
 
 
 def test_while_all_together_are_red_each_test_is_shifted_and_shows_its_whole_change():
@@ -169,13 +169,13 @@ def test_while_all_together_are_not_red_a_verdict_is_shown_as_it_is():
     shared, moved = _held(sides)
     for name, side in sides.items():
         verdict = judge([side.new], moved[name], Policy(prior=PRIOR))
-        assert shared.whole(verdict) is verdict
+        assert shared.with_whole_change(verdict) is verdict
     shared, moved = _held(_sides(shared=0.02, today=0.10))
     for verdict in (
         judge([], None, Policy()),
         judge([], moved["t0"], Policy(), invalid=text_reasons("busy")),
     ):
-        assert shared.whole(verdict) is verdict
+        assert shared.with_whole_change(verdict) is verdict
 
 
 @pytest.mark.parametrize("few", [{"tests": 1}, {"tests": 3}, {"days": 1}, {"days": 2}], ids=str)

@@ -21,9 +21,9 @@ from pytest_roofline.stats.spread import (
     between_sessions,
     borrow,
     class_of,
+    join_days,
     lend,
     priors,
-    sittings,
     within,
 )
 from pytest_roofline.stats.stats import spreads_of
@@ -283,13 +283,13 @@ def test_sessions_of_a_device_that_begin_within_six_hours_of_the_last_are_one_si
             (("", "", "once"), [5, 5, 5]),
         ),
     ]:
-        assert [len(group.medians_s) for group in sittings(on_days(make, *days))] == sizes, days
+        assert [len(group.medians_s) for group in join_days(on_days(make, *days))] == sizes, days
     # A node measures all of its devices at once.
     groups = [
         replace(group, device=f"GPU-{number}")
         for number, group in enumerate(on_days(make, *TOGETHER))
     ]
-    assert sittings(groups) == tuple(groups)
+    assert join_days(groups) == tuple(groups)
 
 
 def many(make, seed, tests=60, odd=0, session=0.01, process=0.01):

@@ -15,7 +15,7 @@ from pytest_roofline.stats.spread import Prior, priors
 from pytest_roofline.stats.stats import (
     bound_of,
     difference,
-    foreseen,
+    foreseen_error,
     interval_of,
     p_slower_than,
     quantile,
@@ -193,7 +193,9 @@ def test_what_more_processes_would_know_is_what_they_know_once_they_are_there(ma
                 difference(make.groups(1, new, process=0.01 - 1e-9), reference, prior)
                 for new in (count, 12)
             )
-            assert foreseen(now, count, 12) == pytest.approx((later.error, later.freedom)), shape
+            assert foreseen_error(now, count, 12) == pytest.approx((later.error, later.freedom)), (
+                shape
+            )
 
 
 def test_nights_of_one_process_are_sessions_and_rounds_of_a_night_are_one(make):

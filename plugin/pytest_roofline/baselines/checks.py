@@ -13,7 +13,7 @@ from ..core.resources import registers_of
 from ..core.units import format_seconds, format_tolerance, moment
 from ..core.verdicts import Difference, Group, OddSession, Spread
 from ..core.work import RATE_SUFFIXES, rate_suffix
-from ..stats.outlook import detectable
+from ..stats.outlook import detectable_effect
 from ..stats.spread import ENOUGH_SESSIONS, Prior
 from ..stats.stats import difference
 from .comparators import class_of_key, default_tolerance, odd_in, priors_of, reference_of
@@ -213,7 +213,7 @@ def _health(entry: Entry, tolerance: float, prior: Prior) -> Health:
         devices=reference.devices,
         process=found.process,
         session=found.session,
-        mde=detectable(found),
+        mde=detectable_effect(found),
         tolerance=tolerance,
         drivers=tuple(
             sorted(
@@ -236,7 +236,7 @@ def provisional(entry: Entry, tolerance: float, prior: Prior) -> str:
     reasons = []
     if len(entry.sessions) < ENOUGH_SESSIONS:
         reasons.append(f"{len(entry.sessions)} of {ENOUGH_SESSIONS} sessions")
-    mde = detectable(_one_more(reference_of(entry, "").groups, prior))
+    mde = detectable_effect(_one_more(reference_of(entry, "").groups, prior))
     if mde > tolerance:
         reasons.append(f"finds {mde * 100:.1f} %, its tolerance is {format_tolerance(tolerance)}")
     return "; ".join(reasons)

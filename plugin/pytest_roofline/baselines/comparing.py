@@ -174,7 +174,9 @@ def _verdicts(
         )
     settled = settle(verdicts, max(1, count))
     if shared is not None:
-        settled = {identity: shared.whole(verdict) for identity, verdict in settled.items()}
+        settled = {
+            identity: shared.with_whole_change(verdict) for identity, verdict in settled.items()
+        }
     logs = bool(after.runs) and all(map(is_imported, after.runs))
     return {identity: _of_logs(one) if logs else one for identity, one in settled.items()}, shared
 

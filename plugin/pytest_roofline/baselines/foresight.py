@@ -7,7 +7,7 @@ from ..core.entries import Entry
 from ..core.verdicts import Group
 from ..stats.looks import MOST_ROUNDS, Looks
 from ..stats.outlook import Policy
-from ..stats.spread import ENOUGH_SESSIONS, sittings
+from ..stats.spread import ENOUGH_SESSIONS, join_days
 from ..stats.verdicts import judge
 from .comparators import class_of_key, priors_of, reference_of
 from .comparing import policy_of
@@ -57,7 +57,7 @@ def foresee(
         for entry in entries
     ]
     slowdowns = [reach for reach in reaches if reach is not None]
-    days = [len(sittings(reference_of(entry, "").groups)) for entry in entries]
+    days = [len(join_days(reference_of(entry, "").groups)) for entry in entries]
     complete = bool(slowdowns) and len(slowdowns) == len(reaches)
     return Foresight(max(slowdowns) if complete else None, min(days, default=0) < ENOUGH_SESSIONS)
 

@@ -23,7 +23,7 @@ from ..core.keys import Key
 from ..core.units import moment
 from ..core.verdicts import Group, Reference, Spread
 from ..hardware import key_of
-from ..stats.spread import PRIOR_FREEDOM, Prior, priors, with_prior
+from ..stats.spread import PRIOR_FREEDOM, Prior, join_assumed, priors
 from ..stats.stats import difference
 from .comparators import class_of_key, prior_of
 from .runs import Run, read_run
@@ -282,7 +282,7 @@ def _joined(session: Spread, assumed: float) -> Spread:
     if session.freedom is None or session.value <= assumed:
         return Spread(assumed, "prior")
     # A verdict lets what the sessions tell stand alone where it is larger, with the freedom of both.
-    return with_prior(session.value**2, session.freedom - PRIOR_FREEDOM, assumed, "estimated")
+    return join_assumed(session.value**2, session.freedom - PRIOR_FREEDOM, assumed, "estimated")
 
 
 def _is_apart(found: Disagreement, looks: int) -> bool:

@@ -12,7 +12,7 @@ from ..core.entries import RESOURCES, Baseline, Entry, ExactEntry, Renewal, Sess
 from ..core.resources import Resources
 from ..core.units import format_percent, format_tolerance, listed, moment
 from ..core.verdicts import Kind
-from ..stats.spread import ONE_SITTING, Prior
+from ..stats.spread import ONE_DAY, Prior
 from .comparators import default_tolerance, priors_of, typical_clock
 from .exact import KnownKernel, judge_exact
 from .exact_proposals import approve_exact
@@ -151,7 +151,7 @@ def _is_one_sitting(earlier: Session, later: Session) -> bool:
     if begun is None or again is None:
         return False
     alike = (earlier.device_uuid, earlier.achieved) == (later.device_uuid, later.achieved)
-    return alike and again - begun < ONE_SITTING
+    return alike and again - begun < ONE_DAY
 
 
 def _with_processes_of(session: Session, later: Session) -> Session:

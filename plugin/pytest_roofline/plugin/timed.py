@@ -336,7 +336,7 @@ class TimedResults(ResultKind):
     def _settle(self, row: Row, verdict: Verdict) -> None:
         """Show a verdict as the other tests of the run leave it."""
         assert row.measurement is not None
-        shown = verdict if self.shared is None else self.shared.whole(verdict)
+        shown = verdict if self.shared is None else self.shared.with_whole_change(verdict)
         results = self._trials[row.measurement.key.identity]
         self._show(timed_row(results, shown, measurement=row.measurement), verdict)
 

@@ -12,7 +12,7 @@ from ..core.verdicts import Group, Spread
 from .limits import Limit
 from .looks import FEWEST_RED, MOST_ROUNDS, WORTHWHILE, Looks, rounds_for
 from .outlook import PLAY
-from .spread import Prior, sittings, within
+from .spread import Prior, join_days, within
 from .stats import CONFIDENCE, centre_of, quantile, spreads_of
 
 # A first process is sure by itself where it would be with processes so many times as far apart as is assumed: half the
@@ -38,22 +38,25 @@ class Breach:
 
     @property
     def sure(self) -> bool:
-        """Whether the time surely lies beyond the limit: 99 %, paid for over the looks; the limit itself is known."""
+        """Return True where the time surely lies beyond the limit.
+
+        The confidence is 99 %, paid for over the looks; the limit itself has no error.
+        """
         if self.estimate > FAR_APART * _bound(1.0, self.freedom) * self.error:
             return True
         return self.share > 0 and self.estimate > _bound(self.share, self.freedom) * self.error
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The two-sided 99 % interval of the estimate."""
+        """Return the two-sided 99 % interval of the estimate, in log seconds."""
         half = _bound(1.0, self.freedom) * self.error
         return self.estimate - half, self.estimate + half
 
     def reason(self, code: ReasonCode, **numbers: int | float) -> Reason:
-        """Return a reason with what stands behind the estimate."""
-        behind = {"spread": self.process.value, "devices": self.devices, "missed": self.missed}
+        """Return a reason with the spread and the devices behind the estimate."""
+        evidence = {"spread": self.process.value, "devices": self.devices, "missed": self.missed}
         texts = {"device": self.device, "origin": self.process.origin}
-        return Reason(code, behind | numbers, texts)
+        return Reason(code, evidence | numbers, texts)
 
     def error_at(self, processes: int) -> float:
         """Return the standard error with so many processes."""
@@ -64,34 +67,34 @@ class Breach:
 def hold(
     limits: Sequence[Limit], medians: Sequence[Group], prior: Prior, looks: Looks
 ) -> list[Breach]:
-    """The new time against each limit, what surely lies beyond first, then what is nearest to being missed."""
-    found = [_worst(limit, limit.new or medians, prior, looks) for limit in limits]
-    return sorted(found, key=lambda breach: (not breach.sure, -breach.estimate))
+    """Return the breach of each limit, the sure and largest first."""
+    breaches = [_worst(limit, limit.new or medians, prior, looks) for limit in limits]
+    return sorted(breaches, key=lambda breach: (not breach.sure, -breach.estimate))
 
 
 def _worst(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Breach:
     devices = dict.fromkeys(group.device for group in new)
-    found = [
+    breaches = [
         _hold(limit, [group for group in new if group.device == device], prior, looks)
         for device in devices
     ]
-    worst = max(found, key=lambda breach: (breach.sure, breach.estimate))
-    missed = sum(breach.estimate > 0 for breach in found)
-    return worst if len(found) == 1 else replace(worst, devices=len(found), missed=missed)
+    worst = max(breaches, key=lambda breach: (breach.sure, breach.estimate))
+    missed = sum(breach.estimate > 0 for breach in breaches)
+    return worst if len(breaches) == 1 else replace(worst, devices=len(breaches), missed=missed)
 
 
 def _hold(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Breach:
     centre = centre_of(new)
-    spreads = spreads_of([], sittings(new), prior)
+    spreads = spreads_of([], join_days(new), prior)
     process = spreads.process
     # What is assumed of sessions is known no better than what is assumed of processes.
     session = 0.0 if spreads.alone else max(prior.session, spreads.own_session)
     within_s, between_s = process.value**2 / centre.processes, session**2 / centre.sessions
-    looked = looks.due(centre.processes)
+    is_due = looks.due(centre.processes)
     # Not red by what is merely assumed of one process where a second may follow.
     fewest = min(FEWEST_RED, centre.processes if looks.ended else looks.most)
-    guessed = within(new)[1] == 0 and len(new) == 1 and looks.most > 1 and not looks.ended
-    may_be_red = looked and not guessed and centre.processes >= fewest
+    process_assumed = within(new)[1] == 0 and len(new) == 1 and looks.most > 1 and not looks.ended
+    may_be_red = is_due and not process_assumed and centre.processes >= fewest
     return Breach(
         limit=limit,
         estimate=centre.value - math.log(limit.of.seconds),
@@ -106,12 +109,15 @@ def _hold(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Bre
 
 
 def _bound(share: float, freedom: float) -> float:
-    """How many standard errors beyond a limit are sure, where so much of the chance of error may be spent."""
+    """Return the bound of the estimate, in standard errors.
+
+    `share` is the part of the chance of error that may be spent.
+    """
     return quantile(1 - share * (1 - CONFIDENCE) / 2, freedom)
 
 
 def open_reasons(breach: Breach, looks: Looks) -> tuple[Reason, ...]:
-    """Return why a time beyond a limit is not red, and what would decide."""
+    """Return why a time beyond a limit is open, with a remedy."""
     if breach.interval[0] <= 0:
         return breach.reason(ReasonCode.MAY_MISS_LIMIT), _remedy(breach, looks)
     least = min(FEWEST_RED, looks.most)
@@ -129,7 +135,7 @@ def _remedy(breach: Breach, looks: Looks) -> Reason:
 
 
 def _decides(breach: Breach, looks: Looks, processes: int, estimate: float) -> bool:
-    """Whether so many processes would be red, if their centre lay there."""
+    """Return True where so many processes with this estimate would be red."""
     fewest = min(FEWEST_RED, looks.most)
     freedom = breach.freedom + processes - breach.processes
     bound = _bound(1 / looks.red_looks(fewest), freedom)
@@ -137,7 +143,10 @@ def _decides(breach: Breach, looks: Looks, processes: int, estimate: float) -> b
 
 
 def may_decide(breach: Breach, looks: Looks) -> bool:
-    """Whether the last look could still be red or green, if the processes to come moved the centre by one error."""
+    """Return True where the last look could still be red or green.
+
+    The processes to come may move the centre by one standard error.
+    """
     count, most = breach.processes, looks.most
     if count >= most or looks.ended:
         return False

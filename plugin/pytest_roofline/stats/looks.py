@@ -48,23 +48,30 @@ class Looks:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """The numbers of processes after which the test is looked at."""
+        """Return the numbers of processes after which the test is looked at."""
         return tuple(sorted({min(count, self.most) for count in (1, SECOND_LOOK, self.most)}))
 
     def due(self, processes: int) -> bool:
-        """Return whether the test is looked at after so many processes."""
+        """Return True where the test is looked at after so many processes."""
         return self.ended or processes >= self.most or processes in self.counts
 
     def red_looks(self, fewest: int) -> int:
-        """Return how many looks may be red where that needs so many processes; at least one."""
+        """Return how many looks may be red; at least one.
+
+        `fewest` is the number of processes that red needs.
+        """
         return max(1, sum(count >= fewest for count in self.counts))
 
     def levels(self, processes: int) -> tuple[float, float, float]:
-        """Return the chances of a false IMPROVED, of PASSED at the tolerance, and at twice the tolerance."""
+        """Return three chances of error at a look.
+
+        They are the chances of a false IMPROVED, of PASSED at the tolerance, and at twice the
+        tolerance.
+        """
         return FIRST_LEVELS if processes <= self.counts[0] or self.most == 1 else LATER_LEVELS
 
 
-def fewest_red(known: int, strange: float) -> int:
+def fewest_red(reference_processes: int, strange: float) -> int:
     """Return how many new processes REGRESSED needs.
 
     Args:
@@ -72,8 +79,8 @@ def fewest_red(known: int, strange: float) -> int:
         strange: the share of processes in another mode, as all tests of the class show it: so many new ones are
             hardly all in it.
     """
-    fewest = max(FEWEST_RED, FEWEST_TOGETHER - known)
-    if known >= ENOUGH_KNOWN:
+    fewest = max(FEWEST_RED, FEWEST_TOGETHER - reference_processes)
+    if reference_processes >= ENOUGH_KNOWN:
         fewest = min(fewest, SECOND_LOOK)
     if strange > 0:
         fewest = max(fewest, math.ceil(math.log(STRICT) / math.log(strange)))
@@ -81,18 +88,27 @@ def fewest_red(known: int, strange: float) -> int:
 
 
 def red_at_once(p: float, comparisons: int) -> bool:
-    """Return whether p is so small that no other test's can change the verdict: Bonferroni's bound."""
+    """Return True where p is below Bonferroni's bound.
+
+    No other test's p can change the verdict then.
+    """
     return p <= FALSE_RED / max(comparisons, FEWEST_TESTS)
 
 
-def adjusted(spent: Sequence[float], comparisons: int) -> list[float]:
-    """Return Benjamini and Hochberg's adjusted p of a run's tests; tests still to come count as unchanged."""
+def adjusted_p(p_spent: Sequence[float], comparisons: int) -> list[float]:
+    """Return Benjamini and Hochberg's adjusted p of a run's tests.
+
+    Tests still to come count as unchanged.
+    """
     from scipy.stats import false_discovery_control
 
-    missing = max(0, max(comparisons, FEWEST_TESTS) - len(spent))
-    return [float(p) for p in false_discovery_control([*spent, *[1.0] * missing])[: len(spent)]]
+    missing = max(0, max(comparisons, FEWEST_TESTS) - len(p_spent))
+    return [float(p) for p in false_discovery_control([*p_spent, *[1.0] * missing])[: len(p_spent)]]
 
 
 def rounds_for(processes: int) -> int:
-    """Return the rounds to take for so many processes: the next number that `auto` looks at, where there is one."""
+    """Return the rounds to take for so many processes.
+
+    It is the next number that `auto` looks at, where there is one.
+    """
     return next((count for count in Looks(MOST_ROUNDS).counts if count >= processes), processes)

@@ -17,8 +17,8 @@ from .looks import (
     Looks,
     rounds_for,
 )
-from .spread import ENOUGH_SESSIONS, Prior, priors, sittings
-from .stats import CONFIDENCE, foreseen, growth, quantile
+from .spread import ENOUGH_SESSIONS, Prior, join_days, priors
+from .stats import CONFIDENCE, foreseen_error, growth, quantile
 
 # By class of benchmark: what a host's copies scatter by, nobody can judge finer.
 DEFAULT_TOLERANCES = {"device": 0.05, "host": 0.15}
@@ -42,10 +42,14 @@ class Policy:
     looks: Looks = field(default_factory=Looks)
 
 
-def detectable(found: Difference) -> float:
-    """The minimum detectable effect, as a share of time: found 80 times in 100 at the 1 % level."""
+def detectable_effect(difference: Difference) -> float:
+    """Return the minimum detectable effect, as a share of time.
+
+    It is found 80 times in 100 at the 1 % level.
+    """
     return growth(
-        (quantile(CONFIDENCE, found.degrees) + quantile(POWER, found.degrees)) * found.error
+        (quantile(CONFIDENCE, difference.degrees) + quantile(POWER, difference.degrees))
+        * difference.error
     )
 
 
@@ -57,7 +61,7 @@ class Outlook:
         unseen: whether the new processes lie beyond everything that the baseline has shown.
     """
 
-    found: Difference
+    difference: Difference
     reference: Reference
     policy: Policy
     count: int
@@ -67,32 +71,38 @@ class Outlook:
 
     @property
     def needed(self) -> int:
-        """How many processes red needs where these lie: what was seen once may show again, as processes have modes."""
+        """Return how many processes red needs with these times.
+
+        What was seen once may show again, as processes have modes.
+        """
         return self.fewest if self.unseen else max(self.fewest, SECOND_LOOK)
 
     @property
     def limit(self) -> float:
-        """The tolerance, in log seconds."""
+        """Return the tolerance, in log seconds."""
         return math.log1p(self.policy.tolerance)
 
     @property
     def worthy(self) -> float:
-        """The smallest slowdown worth reporting, in log seconds."""
+        """Return the smallest slowdown worth reporting, in log seconds."""
         return math.log1p(WORTH_REPORTING * self.policy.tolerance)
 
     @property
     def looks_slow(self) -> bool:
-        """Whether the estimate lies beyond the tolerance."""
-        return self.found.estimate > self.limit
+        """Return True where the estimate lies beyond the tolerance."""
+        return self.difference.estimate > self.limit
 
     def bound_at(self, processes: int, level: float) -> float:
-        """Return how far a one-sided bound of so many new processes would lie from the estimate, at this level."""
-        error, freedom = foreseen(self.found, self.count, processes)
+        """Return the one-sided bound of so many processes, from the estimate."""
+        error, freedom = foreseen_error(self.difference, self.count, processes)
         return quantile(1 - level, freedom) * error
 
     @property
     def reach(self) -> float | None:
-        """The slowdown that is found 80 times in 100 after all rounds: beyond the tolerance, surely worth reporting."""
+        """Return the detectable effect after all rounds, or None.
+
+        It is found 80 times in 100: beyond the tolerance, and surely worth reporting.
+        """
         looks = self.policy.looks
         most = self.count if looks.ended else max(self.count, looks.most)
         if most < self.fewest:
@@ -102,13 +112,16 @@ class Outlook:
 
     @property
     def _red_level(self) -> float:
-        """The level that one test of the run is held to if no other is slower."""
+        """Return the level of one test if no other is slower."""
         tests = max(self.policy.comparisons, FEWEST_TESTS)
         return FALSE_RED / tests / self.policy.looks.red_looks(self.fewest)
 
     @property
     def may_decide(self) -> bool:
-        """Whether a later look could decide: red for what looks slow, or green if its centre moves by one error."""
+        """Return True where a later look could decide.
+
+        It could be red for what looks slow, or green if its centre moves by one error.
+        """
         looks, count, most = self.policy.looks, self.count, self.policy.looks.most
         if count >= most or looks.ended:
             return False
@@ -116,26 +129,32 @@ class Outlook:
             return True
         if looks.slow_only:
             return False
-        play = PLAY * self.found.process.value * math.sqrt(1 / count - 1 / most)
+        play = PLAY * self.difference.process.value * math.sqrt(1 / count - 1 / most)
         return self._may_pass(most, play)
 
     def _may_pass(self, processes: int, play: float = 0.0) -> bool:
-        """Return whether so many processes would be green if the centre moved by `play`, and the spreads stayed."""
+        """Return True where so many processes could be green.
+
+        The centre may move by `play`, and the spreads stay.
+        """
         level = self.policy.looks.levels(processes)[1]
-        return self.found.estimate - play + self.bound_at(processes, level) < self.limit
+        return self.difference.estimate - play + self.bound_at(processes, level) < self.limit
 
     def _decides(self, processes: int) -> bool:
-        """Return whether so many processes would be green or red, if neither the centre nor the spreads moved."""
+        """Return True where so many processes would be green or red.
+
+        Neither the centre nor the spreads move.
+        """
         if self._may_pass(processes):
             return True
         slow = self.looks_slow and processes >= self.needed
-        return slow and self.found.estimate - self.worthy > self.bound_at(
+        return slow and self.difference.estimate - self.worthy > self.bound_at(
             processes, self._red_level
         )
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
-        """What an open test may be, and what would decide it."""
+        """Return the verdicts that an open test may get, and a remedy."""
         may_be = Reason(ReasonCode.MAY_BE)
         if self.hot and self.looks_slow:
             return Reason(ReasonCode.HOT_ROUNDS), may_be
@@ -146,10 +165,13 @@ class Outlook:
 
     @property
     def _wider(self) -> dict[str, int | float]:
-        """The tolerance that could be judged, where the test does not look slow."""
-        found, most = self.found, max(self.count, self.policy.looks.most)
+        """Return the tolerance that could be judged, in percent.
+
+        It is empty where the test looks slow.
+        """
+        difference, most = self.difference, max(self.count, self.policy.looks.most)
         level = self.policy.looks.levels(most)[1]
-        widest = found.estimate + self.bound_at(most, level)
+        widest = difference.estimate + self.bound_at(most, level)
         percent = max(math.ceil(growth(widest) * 100), math.floor(self.policy.tolerance * 100) + 1)
         if self.looks_slow or percent > 100 * MOST_TOLERANCE:
             return {}
@@ -157,16 +179,16 @@ class Outlook:
 
     @property
     def _remedy(self) -> Reason:
-        """What would decide: processes while they help, else a better baseline."""
-        found = self.found
+        """Return the remedy: more processes while they help, else a better baseline."""
+        difference = self.difference
         for processes in WORTHWHILE:
             if processes > self.count and self._decides(processes):
                 return Reason(ReasonCode.NEEDS_ROUNDS, {"processes": rounds_for(processes)})
-        if found.device is not None:
-            return Reason(ReasonCode.OTHER_DEVICES, {"spread": found.device.value})
-        days = len(sittings(self.reference.groups))
+        if difference.device is not None:
+            return Reason(ReasonCode.OTHER_DEVICES, {"spread": difference.device.value})
+        days = len(join_days(self.reference.groups))
         if days < ENOUGH_SESSIONS:
             return Reason(ReasonCode.FEW_DAYS, {"days": days})
-        error, _ = foreseen(found, self.count, WORTHWHILE[-1])
-        near = error * NEAR > abs(found.estimate - self.limit)
-        return Reason(ReasonCode.FEW_PROCESSES if near else ReasonCode.FEW_SESSIONS)
+        error, _ = foreseen_error(difference, self.count, WORTHWHILE[-1])
+        is_near = error * NEAR > abs(difference.estimate - self.limit)
+        return Reason(ReasonCode.FEW_PROCESSES if is_near else ReasonCode.FEW_SESSIONS)

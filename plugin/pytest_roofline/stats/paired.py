@@ -21,8 +21,8 @@ from scipy import special
 from ..core.reasons import Reason, ReasonCode
 from ..core.verdicts import Difference, Kind, Spread, Verdict
 from .looks import FALSE_RED, FEWEST_TESTS, LATER_LEVELS, WORTHWHILE
-from .outlook import WORTH_REPORTING, detectable
-from .spread import LEAST_SPREAD, Prior, borrow, priors, with_lent
+from .outlook import WORTH_REPORTING, detectable_effect
+from .spread import LEAST_SPREAD, Prior, borrow, join_prior, priors
 from .stats import CONFIDENCE, bound_of, interval_of, p_slower_than, quantile
 from .verdicts import kind_unless_red, settle, would_decide
 
@@ -62,7 +62,7 @@ Block = Sequence[TimedProcess]
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """What is said of one test.
+    """The result of one test.
 
     Args:
         verdict: B against A, in logs; positive is slower. Its `processes` are those of B.
@@ -87,17 +87,20 @@ class _Looks:
     ended: bool = False
 
     def share(self, fewest: int) -> float:
-        """Return the share of a chance that one look may take, where the first is after so many blocks."""
+        """Return the share of a chance that one look may take.
+
+        `fewest` is the number of blocks before the first look.
+        """
         return 1 / max(1, self.most - fewest + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Design:
-    """What a set of processes can tell.
+    """The weights of a set of processes in the model.
 
     Args:
         difference: [processes], the weights of log seconds in B against A; `control` those in the second A against A.
-        residual: [processes, processes], what takes the model out.
+        residual: [processes, processes], the matrix that removes the model.
         worth: processes a side that would tell as much in whole blocks; `freedom` those of the error.
     """
 
@@ -109,8 +112,8 @@ class _Design:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What the processes of one test say by themselves; `squares` is the sum of those of the errors."""
+class _Observations:
+    """The processes of one test in whole blocks; `squares` is the sum of squared errors."""
 
     design: _Design
     logs: Floats
@@ -118,17 +121,17 @@ class _Told:
     seconds: dict[Arm, list[float]]
 
     def beyond(self, spread: float) -> float:
-        """The chance that processes so far apart show at least these errors."""
+        """Return the chance of errors at least so large under a spread."""
         return float(special.chdtrc(self.design.freedom, self.squares / spread**2))
 
     @property
     def control(self) -> float | None:
-        """The second A against A, in logs."""
+        """Return the second A against A, in logs, or None."""
         return None if self.design.control is None else float(self.design.control @ self.logs)
 
     @property
     def blocks(self) -> int:
-        """Whole blocks that would tell as much."""
+        """Return the number of whole blocks with as much information."""
         return math.floor(self.design.worth / A_SIDE + 1e-6)
 
 
@@ -139,7 +142,7 @@ def judge_paired(
     *,
     ended: bool = False,
 ) -> dict[str, Paired]:
-    """All tests of a run after some blocks.
+    """Return the verdicts on all tests of a run after some blocks.
 
     A block in which a side is missing tells nothing of the difference and is left out.
 
@@ -148,151 +151,191 @@ def judge_paired(
         most: how many processes a side the run may take.
         ended: whether this look is the last although more were planned.
     """
-    told = {name: _told(blocks) for name, blocks in tests.items()}
-    lent, alike = _lent([one for one in told.values() if one is not None])
+    observations = {name: _observe(blocks) for name, blocks in tests.items()}
+    shared_prior, alike = _pool_spreads(
+        [observed for observed in observations.values() if observed is not None]
+    )
     looks = _Looks(max(1, most // A_SIDE), ended)
     fewest = FEWEST_BLOCKS if alike else FEWEST_BLOCKS_RED
-    alone, wanted = {}, {}
-    for name, one in told.items():
-        if one is None:
-            arms = [each.arm for block in tests[name] for each in block]
-            wanted[name] = max(arms.count("A"), arms.count("B")) < most and not ended
-            alone[name] = Verdict(
+    verdicts, undecided = {}, {}
+    for name, observed in observations.items():
+        if observed is None:
+            arms = [process.arm for block in tests[name] for process in block]
+            undecided[name] = max(arms.count("A"), arms.count("B")) < most and not ended
+            verdicts[name] = Verdict(
                 Kind.INCONCLUSIVE, tolerances[name], reasons=(Reason(ReasonCode.NO_WHOLE_BLOCK),)
             )
             continue
         # What is as good as known of all does not hold of a test whose own processes rule it out.
-        mine = lent if lent.borrowed and not (alike and one.beyond(lent.process) < ALIKE) else None
-        alone[name] = _judge(one, mine, tolerances[name], looks, fewest)
-        more = one.blocks < looks.most and not ended
-        wanted[name] = more and _may_decide(alone[name], one, looks, fewest, len(tests))
-    found = {}
-    for name, verdict in settle(alone, len(tests)).items():
-        one, still = told[name], verdict.kind is Kind.INCONCLUSIVE
-        if one is not None and still:
-            reasons = _reasons(verdict, one.blocks, len(tests), final=not wanted[name])
-            verdict = replace(verdict, reasons=reasons)
-        found[name] = Paired(
-            verdict, one.control if one is not None else None, wanted[name] and still
+        ruled_out = alike and observed.beyond(shared_prior.process) < ALIKE
+        prior = shared_prior if shared_prior.borrowed and not ruled_out else None
+        verdicts[name] = _judge(observed, prior, tolerances[name], looks, fewest)
+        unfinished = observed.blocks < looks.most and not ended
+        undecided[name] = unfinished and _may_decide(
+            verdicts[name], observed, looks, fewest, len(tests)
         )
-    return found
+    paired = {}
+    for name, verdict in settle(verdicts, len(tests)).items():
+        observed, is_open = observations[name], verdict.kind is Kind.INCONCLUSIVE
+        if observed is not None and is_open:
+            reasons = _reasons(verdict, observed.blocks, len(tests), final=not undecided[name])
+            verdict = replace(verdict, reasons=reasons)
+        paired[name] = Paired(
+            verdict, observed.control if observed is not None else None, undecided[name] and is_open
+        )
+    return paired
 
 
 def order_of_blocks(blocks: int, seed: int) -> list[tuple[Arm, ...]]:
-    """The order of each block's processes.
+    """Return the order of each block's processes.
 
     Of every two blocks one, drawn, begins with A and one with B; of every four whole ones the first or the second,
     drawn, holds a control in its middle, where a drift does not reach it.
     """
-    drawn = random.Random(seed)
+    generator = random.Random(seed)
     orders: list[tuple[Arm, ...]] = []
     for start in range(0, blocks, 4):
-        group = [order for _ in range(2) for order in drawn.sample(ORDERS, 2)]
+        group = [order for _ in range(2) for order in generator.sample(ORDERS, 2)]
         if start + 4 <= blocks:
-            place = drawn.randrange(2)
+            place = generator.randrange(2)
             group[place] = (*group[place][:2], "control", *group[place][2:])
         orders += group
     return orders[:blocks]
 
 
-def _told(blocks: Sequence[Block]) -> _Told | None:
-    """What the blocks with both sides say; None where that is nothing."""
-    whole = [block for block in blocks if {"A", "B"} <= {one.arm for one in block}]
-    taken = [one for block in whole for one in block]
+def _observe(blocks: Sequence[Block]) -> _Observations | None:
+    """Return the observations of the blocks with both sides, or None."""
+    blocks_with_both = [
+        block for block in blocks if {"A", "B"} <= {process.arm for process in block}
+    ]
+    processes = [process for block in blocks_with_both for process in block]
     design = _design(
-        tuple((number, one.arm, one.at) for number, block in enumerate(whole) for one in block)
+        tuple(
+            (number, process.arm, process.at)
+            for number, block in enumerate(blocks_with_both)
+            for process in block
+        )
     )
     if design is None:
         return None
     seconds: dict[Arm, list[float]] = {
-        arm: [one.seconds for one in taken if one.arm == arm] for arm in ("A", "B")
+        arm: [process.seconds for process in processes if process.arm == arm] for arm in ("A", "B")
     }
-    logs = np.log([one.seconds for one in taken])
-    rest = design.residual @ logs
-    return _Told(design, logs, float(rest @ rest), seconds)
+    logs = np.log([process.seconds for process in processes])
+    residuals = design.residual @ logs
+    return _Observations(design, logs, float(residuals @ residuals), seconds)
 
 
 @functools.lru_cache(maxsize=256)
 def _design(places: tuple[tuple[int, Arm, float], ...]) -> _Design | None:
-    """Of processes by block, arm and place in the run; None where they cannot tell the difference, or its error."""
+    """Return the design for processes by block, arm and place.
+
+    None where they cannot tell the difference, or its error.
+    """
     if not places:
         return None
     blocks = [
         [float(block == number) for block, _, _ in places] for number in range(places[-1][0] + 1)
     ]
-    control, side = ([float(arm == which) for _, arm, _ in places] for which in ("control", "B"))
+    control, side = ([float(arm == name) for _, arm, _ in places] for name in ("control", "B"))
     columns = np.array([*blocks, [at - places[0][2] for _, _, at in places], control, side]).T
     freedom = len(places) - int(np.linalg.matrix_rank(columns))
-    own, weights = _weights(columns, len(blocks) + 2)
+    unexplained, weights = _weights(columns, len(blocks) + 2)
     if freedom < 1 or weights is None:
         return None
     residual = np.eye(len(places)) - columns @ np.linalg.pinv(columns)
-    second = _weights(columns, len(blocks) + 1)[1] if any(control) else None
-    return _Design(weights, second, residual, 2 * own, freedom)
+    control_weights = _weights(columns, len(blocks) + 1)[1] if any(control) else None
+    return _Design(weights, control_weights, residual, 2 * unexplained, freedom)
 
 
-def _weights(columns: Floats, which: int) -> tuple[float, Floats | None]:
-    """How much of a column the others do not explain, and the weights of observations in its coefficient."""
-    others, column = np.delete(columns, which, axis=1), columns[:, which]
-    rest = column - others @ np.linalg.lstsq(others, column)[0]
-    own = float(rest @ rest)
-    return own, (rest / own if own > 1e-9 * len(rest) else None)
+def _weights(columns: Floats, index: int) -> tuple[float, Floats | None]:
+    """Return the unexplained square of a column, and its weights.
+
+    The weights give the column's coefficient from the observations; None where the other columns
+    explain it.
+    """
+    other_columns, column = np.delete(columns, index, axis=1), columns[:, index]
+    residuals = column - other_columns @ np.linalg.lstsq(other_columns, column)[0]
+    unexplained = float(residuals @ residuals)
+    return unexplained, (residuals / unexplained if unexplained > 1e-9 * len(residuals) else None)
 
 
-def _lent(told: Sequence[_Told]) -> tuple[Prior, bool]:
-    """How processes spread in all tests, where eight or more tell, and whether 25 or more spread alike."""
-    lent = borrow(
-        priors()["device"], [(one.squares / one.design.freedom, one.design.freedom) for one in told]
+def _pool_spreads(observations: Sequence[_Observations]) -> tuple[Prior, bool]:
+    """Return the prior from all tests, and a flag: all spread alike.
+
+    The prior needs eight tests, the flag 25.
+    """
+    prior = borrow(
+        priors()["device"],
+        [
+            (observed.squares / observed.design.freedom, observed.design.freedom)
+            for observed in observations
+        ],
     )
-    if len(told) < FEWEST_TESTS:
-        return lent, False
-    freedom = sum(one.design.freedom for one in told)
-    pooled = max(LEAST_SPREAD, math.sqrt(math.fsum(one.squares for one in told) / freedom))
+    if len(observations) < FEWEST_TESTS:
+        return prior, False
+    freedom = sum(observed.design.freedom for observed in observations)
+    pooled = max(
+        LEAST_SPREAD, math.sqrt(math.fsum(observed.squares for observed in observations) / freedom)
+    )
     # Bartlett (1937), "Properties of sufficiency and statistical tests"; it overlooks a single test.
-    scores = [(one.design.freedom, one.squares / one.design.freedom / pooled**2) for one in told]
-    apart = math.fsum(-known * math.log(max(LEAST_SPREAD, ratio)) for known, ratio in scores)
-    apart /= 1 + (math.fsum(1 / known for known, _ in scores) - 1 / freedom) / (3 * (len(told) - 1))
-    widest = len(told) * min(one.beyond(pooled) for one in told)
-    if min(special.chdtrc(len(told) - 1, apart), widest) < ALIKE:
-        return lent, False
-    return replace(lent, process=pooled, freedom=float(freedom)), True
+    scores = [
+        (observed.design.freedom, observed.squares / observed.design.freedom / pooled**2)
+        for observed in observations
+    ]
+    statistic = math.fsum(
+        -freedom_of_test * math.log(max(LEAST_SPREAD, ratio)) for freedom_of_test, ratio in scores
+    )
+    statistic /= 1 + (
+        math.fsum(1 / freedom_of_test for freedom_of_test, _ in scores) - 1 / freedom
+    ) / (3 * (len(observations) - 1))
+    widest = len(observations) * min(observed.beyond(pooled) for observed in observations)
+    if min(special.chdtrc(len(observations) - 1, statistic), widest) < ALIKE:
+        return prior, False
+    return replace(prior, process=pooled, freedom=float(freedom)), True
 
 
 def _judge(
-    told: _Told, lent: Prior | None, tolerance: float, looks: _Looks, fewest: int
+    observed: _Observations, prior: Prior | None, tolerance: float, looks: _Looks, fewest: int
 ) -> Verdict:
-    """All but REGRESSED, which follows from all tests together."""
-    found, blocks = _difference(told, lent), told.blocks
-    p = p_slower_than(found, math.log1p(WORTH_REPORTING * tolerance))
+    """Return any verdict but REGRESSED, which needs all tests together."""
+    difference, blocks = _difference(observed, prior), observed.blocks
+    p = p_slower_than(difference, math.log1p(WORTH_REPORTING * tolerance))
     kind = Kind.INCONCLUSIVE
     if blocks >= min(FEWEST_BLOCKS, looks.most):
-        kind = kind_unless_red(found.estimate, partial(bound_of, found), tolerance, LATER_LEVELS)
+        kind = kind_unless_red(
+            difference.estimate, partial(bound_of, difference), tolerance, LATER_LEVELS
+        )
     if kind is Kind.IMPROVED and blocks < fewest:
         kind = Kind.INCONCLUSIVE
     return Verdict(
         kind=kind,
         tolerance=tolerance,
-        estimate=found.estimate,
-        interval=interval_of(found, CONFIDENCE),
+        estimate=difference.estimate,
+        interval=interval_of(difference, CONFIDENCE),
         p=p,
         p_spent=min(1.0, p / looks.share(fewest)) if blocks >= fewest else 1.0,
-        difference=found,
-        processes=len(told.seconds["B"]),
-        mde=detectable(found),
+        difference=difference,
+        processes=len(observed.seconds["B"]),
+        mde=detectable_effect(difference),
         fewest=A_SIDE * fewest,
-        new_medians_s=tuple(told.seconds["B"]),
+        new_medians_s=tuple(observed.seconds["B"]),
     )
 
 
-def _difference(told: _Told, lent: Prior | None) -> Difference:
-    freedom = told.design.freedom
-    own = max(LEAST_SPREAD, math.sqrt(told.squares / freedom))
-    alone = Spread(own, f"estimated, {freedom} degrees of freedom", freedom)
-    spread = with_lent(told.squares, freedom, lent, "estimated") if lent is not None else alone
-    sides = {arm: math.exp(fmean(map(math.log, values))) for arm, values in told.seconds.items()}
+def _difference(observed: _Observations, prior: Prior | None) -> Difference:
+    freedom = observed.design.freedom
+    deviation = max(LEAST_SPREAD, math.sqrt(observed.squares / freedom))
+    unshared = Spread(deviation, f"estimated, {freedom} degrees of freedom", freedom)
+    spread = (
+        join_prior(observed.squares, freedom, prior, "estimated") if prior is not None else unshared
+    )
+    sides = {
+        arm: math.exp(fmean(map(math.log, values))) for arm, values in observed.seconds.items()
+    }
     return Difference(
-        estimate=float(told.design.difference @ told.logs),
-        error=spread.value * math.sqrt(2 / told.design.worth),
+        estimate=float(observed.design.difference @ observed.logs),
+        error=spread.value * math.sqrt(2 / observed.design.worth),
         freedom=spread.freedom,
         process=spread,
         session=Spread(0.0, "the same session on both sides"),
@@ -302,17 +345,22 @@ def _difference(told: _Told, lent: Prior | None) -> Difference:
     )
 
 
-def _may_decide(verdict: Verdict, told: _Told, looks: _Looks, fewest: int, tests: int) -> bool:
-    """Whether the last look could decide, if the blocks to come move the estimate by two errors."""
-    found, most, blocks = verdict.difference, looks.most, told.blocks
-    assert found is not None
+def _may_decide(
+    verdict: Verdict, observed: _Observations, looks: _Looks, fewest: int, tests: int
+) -> bool:
+    """Return True where the last look could decide.
+
+    The blocks to come may move the estimate by two standard errors.
+    """
+    difference, most, blocks = verdict.difference, looks.most, observed.blocks
+    assert difference is not None
     if blocks < FEWEST_BLOCKS:
         return True
-    error = found.error * math.sqrt(told.design.worth / (A_SIDE * most))
-    freedom = found.degrees + 3 * (most - blocks)
-    play = PLAY * math.sqrt(max(0.0, found.error**2 - error**2))
+    error = difference.error * math.sqrt(observed.design.worth / (A_SIDE * most))
+    freedom = difference.degrees + 3 * (most - blocks)
+    play = PLAY * math.sqrt(max(0.0, difference.error**2 - error**2))
     limit, worthy = math.log1p(verdict.tolerance), math.log1p(WORTH_REPORTING * verdict.tolerance)
-    fastest, slowest = found.estimate - play, found.estimate + play
+    fastest, slowest = difference.estimate - play, difference.estimate + play
     # What could end as IMPROVED could end as PASSED.
     if fastest + quantile(1 - LATER_LEVELS[1], freedom) * error < limit:
         return True
@@ -321,7 +369,10 @@ def _may_decide(verdict: Verdict, told: _Told, looks: _Looks, fewest: int, tests
 
 
 def _reasons(verdict: Verdict, blocks: int, tests: int, *, final: bool) -> tuple[Reason, ...]:
-    """Return what an open test may be, and at the end how many processes would decide it."""
+    """Return the verdicts that an open test may get.
+
+    At the end they are followed by the number of processes that would decide.
+    """
     may_be = Reason(ReasonCode.SIDES_MAY_BE)
     if verdict.looks_slow and A_SIDE * blocks < verdict.fewest:
         return Reason(ReasonCode.SIDES_NEED_PROCESSES), may_be

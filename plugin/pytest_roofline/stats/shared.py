@@ -20,7 +20,7 @@ from ..core.reasons import Reason, ReasonCode
 from ..core.verdicts import Group, Kind, Reference, Subject, Verdict
 from .looks import Looks
 from .outlook import Policy
-from .spread import ENOUGH_SESSIONS, Prior, priors, sittings
+from .spread import ENOUGH_SESSIONS, Prior, join_days, priors
 from .verdicts import default_looks, judge
 
 Floats = npt.NDArray[np.float64]
@@ -51,103 +51,125 @@ class Shared:
     Args:
         verdict: on all of them together, as if they were one test; None where too few sessions are known.
         coefficient: how much of the others' median a test follows, 0 to 1.
-        moved: of each test, what is taken out of its new processes, and of each session of its reference, in log
+        shifts: of each test, what is taken out of its new processes, and of each session of its reference, in log
             seconds.
     """
 
     verdict: Verdict | None
     coefficient: float
-    moved: Mapping[str, tuple[float, Mapping[Session, float]]]
+    shifts: Mapping[str, tuple[float, Mapping[Session, float]]]
 
     @property
-    def taken_out(self) -> bool:
-        """Whether tests are held against what is left: not where it is open whether all together are slower."""
+    def is_removed(self) -> bool:
+        """Return True where the shared change is removed from each test.
+
+        It stays while it is open whether all tests together are slower.
+
+        It is not while it is open whether all tests together are slower.
+        """
         # What is taken out of each must be judged once, or a machine that is slower in everything would pass.
-        waits = self.verdict is None or (
+        is_open = self.verdict is None or (
             self.verdict.kind is Kind.INCONCLUSIVE and self.verdict.looks_slow
         )
-        return bool(self.moved and self.coefficient) and not waits
+        return bool(self.shifts and self.coefficient) and not is_open
 
     @property
     def regressed(self) -> Verdict | None:
-        """The verdict on all together where they are slower; where nothing was taken out, each test says so itself."""
-        slower = self.taken_out and self.verdict is not None and self.verdict.kind is Kind.REGRESSED
+        """Return the verdict on all tests together if they are slower.
+
+        It is None where nothing is removed: each test shows it itself.
+
+        Where nothing is taken out of the tests, each test shows it itself.
+        """
+        slower = (
+            self.is_removed and self.verdict is not None and self.verdict.kind is Kind.REGRESSED
+        )
         return self.verdict if slower else None
 
-    def held(self, name: str, reference: Reference) -> Reference:
-        """A test's reference as it would be in the session of the new processes."""
-        if name not in self.moved or not self.taken_out:
+    def adjust_reference(self, name: str, reference: Reference) -> Reference:
+        """Return a test's reference as of the new session."""
+        if name not in self.shifts or not self.is_removed:
             return reference
-        now, before = self.moved[name]
+        shift, session_shifts = self.shifts[name]
         factors = [
-            math.exp(now - before.get((group.device, group.started), 0.0))
+            math.exp(shift - session_shifts.get((group.device, group.started), 0.0))
             for group in reference.groups
         ]
-        moved = tuple(
-            replace(group, medians_s=tuple(value * factor for value in group.medians_s))
+        shifted = tuple(
+            replace(group, medians_s=tuple(median_s * factor for median_s in group.medians_s))
             for group, factor in zip(reference.groups, factors, strict=True)
         )
-        return replace(reference, moved=moved, shift=now)
+        return replace(reference, moved=shifted, shift=shift)
 
-    def whole(self, verdict: Verdict) -> Verdict:
-        """Return a verdict with the whole change of its test, while all tests together are slower.
+    def with_whole_change(self, verdict: Verdict) -> Verdict:
+        """Return a verdict with the whole change of its test.
+
+        That is done while all tests together are slower.
 
         What is not REGRESSED beyond the shared change is SHIFTED then, and its chances of error are unknown.
         """
-        together, reference, left = self.regressed, verdict.reference, verdict.difference
-        if together is None or reference is None or left is None or not reference.shift:
+        together, reference, difference = self.regressed, verdict.reference, verdict.difference
+        if together is None or reference is None or difference is None or not reference.shift:
             return verdict
         assert verdict.interval is not None
         assert together.estimate is not None
         shift, (low, high) = reference.shift, verdict.interval
-        estimate = left.estimate + shift
+        estimate = difference.estimate + shift
         numbers = {
-            "tests": len(self.moved),
+            "tests": len(self.shifts),
             "together": together.estimate,
-            "left": left.estimate,
+            "left": difference.estimate,
         }
-        whole = replace(
+        verdict_of_all = replace(
             verdict,
             reasons=(Reason(ReasonCode.MOVED_TOGETHER, numbers),),
             estimate=estimate,
             interval=(low + shift, high + shift),
             reference=replace(reference, moved=(), shift=0.0),
             difference=replace(
-                left, estimate=estimate, reference_s=left.reference_s * math.exp(-shift)
+                difference, estimate=estimate, reference_s=difference.reference_s * math.exp(-shift)
             ),
         )
         if verdict.kind is Kind.REGRESSED:
-            return whole
-        return replace(whole, kind=Kind.SHIFTED, p=None, p_adjusted=None)
+            return verdict_of_all
+        return replace(verdict_of_all, kind=Kind.SHIFTED, p=None, p_adjusted=None)
 
 
 def shared_of(
     sides: Mapping[str, Side], tolerance: float, prior: Prior, looks: Looks | None
 ) -> Shared | None:
-    """Return what tests and canaries share, where enough were measured in the same sessions of the same device."""
+    """Return what tests and canaries share, or None.
+
+    They need enough tests that were measured in the same sessions of the same device.
+    """
     sessions = _sessions(sides)
-    known = {
+    complete = {
         name: side
         for name, side in sides.items()
-        if all(one in sessions for one in _dated(side.reference))
+        if all(session in sessions for session in _session_keys(side.reference))
     }
-    days = sittings([Group((), device, started) for device, started in sessions])
-    if len(days) < ENOUGH_SESSIONS or len(known) < FEWEST_OTHERS + 1:
+    days = join_days([Group((), device, started) for device, started in sessions])
+    if len(days) < ENOUGH_SESSIONS or len(complete) < FEWEST_OTHERS + 1:
         return None
-    names = list(known)
-    before = _filled(
+    names = list(complete)
+    before = _fill(
         np.array(
-            [[_mean(side.reference, session) for session in sessions] for side in known.values()]
+            [[_mean(side.reference, session) for session in sessions] for side in complete.values()]
         )
     )
-    now = np.array([math.fsum(side.new.logs) / len(side.new.logs) for side in known.values()])
-    coefficient, moved_before, moved_now = followed(before, now)
-    moved = {
-        name: (float(moved_now[row]), dict(zip(sessions, moved_before[row].tolist(), strict=True)))
+    now = np.array([math.fsum(side.new.logs) / len(side.new.logs) for side in complete.values()])
+    coefficient, session_shifts, new_shifts = shared_shift(before, now)
+    shifts = {
+        name: (
+            float(new_shifts[row]),
+            dict(zip(sessions, session_shifts[row].tolist(), strict=True)),
+        )
         for row, name in enumerate(names)
-        if not known[name].canary
+        if not complete[name].canary
     }
-    return Shared(_together(known, sessions, before, tolerance, prior, looks), coefficient, moved)
+    return Shared(
+        _together(complete, sessions, before, tolerance, prior, looks), coefficient, shifts
+    )
 
 
 def hold_shared(
@@ -156,22 +178,25 @@ def hold_shared(
     classes: Sequence[str],
     looks: Looks | None,
 ) -> tuple[Shared | None, dict[str, Reference]]:
-    """Return what tests share, and the reference of each test as it would be today.
+    """Return the shared change and each test's reference as of today.
 
     Args:
         looks: the plan of the run; None where nobody asked for a number of processes.
     """
-    found = None
+    shared = None
     if tolerances:
-        found = shared_of(sides, median(tolerances), priors()[mode(classes)], looks)
+        shared = shared_of(sides, median(tolerances), priors()[mode(classes)], looks)
     tests = {name: side.reference for name, side in sides.items() if not side.canary}
-    return found, {
-        name: found.held(name, one) if found is not None else one for name, one in tests.items()
+    return shared, {
+        name: shared.adjust_reference(name, reference) if shared is not None else reference
+        for name, reference in tests.items()
     }
 
 
-def followed(before: Floats, now: Floats) -> tuple[float, Floats, Floats]:
-    """How much of the others' median tests follow, and what of it is taken out.
+def shared_shift(before: Floats, now: Floats) -> tuple[float, Floats, Floats]:
+    """Return the share of the others' median that tests follow.
+
+    It comes with what is taken out of them.
 
     Args:
         before: [tests, sessions], mean log seconds.
@@ -181,20 +206,20 @@ def followed(before: Floats, now: Floats) -> tuple[float, Floats, Floats]:
         The coefficient, 0 to 1; [tests, sessions] and [tests], the coefficient times the median of the other tests.
     """
     centre = before.mean(axis=1)
-    off, off_now = before - centre[:, None], now - centre
-    others = np.stack([leave_one_out(column) for column in off.T], axis=1)
-    others -= others.mean(axis=1, keepdims=True)
-    square = float(np.sum(others**2))
-    slope = float(np.sum(off * others)) / square if square > 0 else 0.0
-    medians, noise = np.median(off, axis=0), np.array([_noise(column) for column in off.T])
-    seen = float(np.sum((medians - medians.mean()) ** 2)) / (len(medians) - 1)
-    believed = max(0.0, 1 - float(np.mean(noise**2)) / seen) if seen > 0 else 0.0
-    coefficient = min(max(slope, 0.0), 1.0) * believed
-    return coefficient, coefficient * others, coefficient * leave_one_out(off_now)
+    levels, new_levels = before - centre[:, None], now - centre
+    other_medians = np.stack([leave_one_out(column) for column in levels.T], axis=1)
+    other_medians -= other_medians.mean(axis=1, keepdims=True)
+    square = float(np.sum(other_medians**2))
+    slope = float(np.sum(levels * other_medians)) / square if square > 0 else 0.0
+    medians, noise = np.median(levels, axis=0), np.array([_noise(column) for column in levels.T])
+    variance = float(np.sum((medians - medians.mean()) ** 2)) / (len(medians) - 1)
+    certainty = max(0.0, 1 - float(np.mean(noise**2)) / variance) if variance > 0 else 0.0
+    coefficient = min(max(slope, 0.0), 1.0) * certainty
+    return coefficient, coefficient * other_medians, coefficient * leave_one_out(new_levels)
 
 
 def leave_one_out(values: Floats) -> Floats:
-    """Of each value the median of all others, [values]."""
+    """Return the median of all other values, for each value."""
     order = np.argsort(values, kind="stable")
     ordered, rank = values[order], np.empty(len(values), dtype=int)
     rank[order] = np.arange(len(values))
@@ -205,22 +230,28 @@ def leave_one_out(values: Floats) -> Floats:
 
 
 def _noise(values: Floats) -> float:
-    """The standard error of a median: half the way between the order statistics that are one error off."""
+    """Return the standard error of a median.
+
+    It is half the distance between the order statistics that are one error off.
+    """
     ordered, half = np.sort(values), math.sqrt(len(values)) / 2
     middle = (len(values) - 1) / 2
     low, high = max(0, math.floor(middle - half)), min(len(values) - 1, math.ceil(middle + half))
     return float(ordered[high] - ordered[low]) / 2
 
 
-def _dated(reference: Reference) -> list[Session]:
+def _session_keys(reference: Reference) -> list[Session]:
     return [(group.device, group.started) for group in reference.groups]
 
 
 def _sessions(sides: Mapping[str, Side]) -> list[Session]:
-    """The sessions that most tests know, each with a date; an odd one too, where enough tests still have it."""
+    """Return the dated sessions that most tests have.
+
+    An odd session counts where enough tests still have it.
+    """
     counted, odd = Counter[Session](), Counter[Session]()
     for side in sides.values():
-        counted.update({session for session in _dated(side.reference) if session[1]})
+        counted.update({session for session in _session_keys(side.reference) if session[1]})
         odd.update((session.device, session.started) for session in side.reference.odd)
     most = max((counted + odd).values(), default=0)
     return [
@@ -231,13 +262,16 @@ def _sessions(sides: Mapping[str, Side]) -> list[Session]:
 
 
 def _mean(reference: Reference, session: Session) -> float:
-    """The mean log seconds of a session; NaN where it was set aside."""
+    """Return the mean log seconds of a session; NaN if set aside."""
     logs = _logs(reference, session)
     return math.fsum(logs) / len(logs) if logs else math.nan
 
 
-def _filled(before: Floats) -> Floats:
-    """The means with each session that was set aside where it would be if it had moved with the other tests."""
+def _fill(before: Floats) -> Floats:
+    """Return the means with the sessions that were set aside filled in.
+
+    They are put where they would be if they had moved with the other tests.
+    """
     shared = np.nanmedian(before - np.nanmean(before, axis=1, keepdims=True), axis=0)
     level = np.nanmean(before - shared, axis=1, keepdims=True)
     return np.where(np.isnan(before), level + shared, before)
@@ -245,35 +279,38 @@ def _filled(before: Floats) -> Floats:
 
 def _logs(reference: Reference, session: Session) -> list[float]:
     return [
-        value
+        log_s
         for group in reference.groups
         if (group.device, group.started) == session
-        for value in group.logs
+        for log_s in group.logs
     ]
 
 
 def _together(
-    known: Mapping[str, Side],
+    sides: Mapping[str, Side],
     sessions: Sequence[Session],
     before: Floats,
     tolerance: float,
     prior: Prior,
     looks: Looks | None,
 ) -> Verdict | None:
-    """All tests as one: of every process the median of what was measured in it, around each test's own centre."""
+    """Return the verdict on all tests as if they were one.
+
+    Each process counts by the median of its times, around each test's own centre.
+    """
     tests = [
-        (side, centre) for side, centre in zip(known.values(), before.mean(axis=1), strict=True)
+        (side, centre) for side, centre in zip(sides.values(), before.mean(axis=1), strict=True)
     ]
     enough = max(FEWEST_OTHERS + 1, WHOLE * len([side for side, _ in tests if not side.canary]))
 
     def middle(rows: Sequence[tuple[Sequence[float], float]]) -> tuple[float, ...]:
-        found = []
+        centres = []
         for place in range(max(len(logs) for logs, _ in rows)):
             column = [logs[place] - centre for logs, centre in rows if place < len(logs)]
             if len(column) < enough:
                 break
-            found.append(math.exp(median(column)))
-        return tuple(found)
+            centres.append(math.exp(median(column)))
+        return tuple(centres)
 
     groups = []
     for session in sessions:

@@ -22,8 +22,8 @@ from ..core.verdicts import Group, Spread
 PRIOR_FREEDOM = 4.0
 # Below this nothing is believed: medians that agree to the tick say that the clock is coarse, not the machine calm.
 LEAST_SPREAD = 1e-4
-# Sessions that begin so soon one after the other may share a boot, a driver load and a temperature: one sitting.
-ONE_SITTING = datetime.timedelta(hours=6)
+# Sessions of one day: they begin so soon after each other that a boot, a driver load and a temperature may be shared.
+ONE_DAY = datetime.timedelta(hours=6)
 # Of sessions where fewer than three tell, as a multiple of the least that is believed of them.
 ASSUMED_SESSION = 1.5
 # Fewer sessions than this say too little of how sessions differ.
@@ -32,7 +32,7 @@ ENOUGH_SESSIONS = 3
 # where they hold one, so that the two cannot be told apart.
 LEAST_SHARE, LEAST_SHARE_ALONE = 1 / 25, 1 / 8
 # New processes that agree better than sessions of one process did, with less than this chance, tell the two apart.
-TOLD_APART = 0.2
+SEPARATION_LEVEL = 0.2
 # Fewer tests than this say too little of how their spreads differ.
 ENOUGH_TESTS = 8
 # Of tests in the order of how far their sessions lie apart, so many tell what all share: one odd session does not.
@@ -76,17 +76,19 @@ class Prior:
     strange: float = 0.0
 
     def least_session(self, process: float) -> float:
-        """Return the least spread that is believed between sessions of a test with such a spread between processes.
+        """Return the least spread between sessions that is believed.
+
+        `process` is the test's spread between processes.
 
         What the other tests show holds in part as it stands, in part in proportion: the geometric mean of both.
         """
         absolute, relative = self.lent
-        lent = math.sqrt(absolute * relative * process)
-        return max(self.session, lent, process * math.sqrt(LEAST_SHARE))
+        shared = math.sqrt(absolute * relative * process)
+        return max(self.session, shared, process * math.sqrt(LEAST_SHARE))
 
     @property
     def of_total(self) -> "Prior":
-        """What is assumed of the spread between sessions of one process each."""
+        """Return the prior of sessions of one process each."""
         if self.total is None:
             return replace(self, borrowed=False)
         total = self.total
@@ -97,7 +99,7 @@ class Prior:
 
 @functools.cache
 def priors() -> dict[str, Prior]:
-    """The starting values, by class."""
+    """Return the starting values, by class."""
     raw = json.loads(
         resources.files(__package__).joinpath("priors.json").read_text(encoding="utf-8")
     )
@@ -105,49 +107,63 @@ def priors() -> dict[str, Prior]:
 
 
 def class_of(device_type: str, metric: str = "") -> str:
-    """The class of a benchmark: `host` where the CPU does the work, as it does for copies from pageable memory."""
+    """Return the class of a benchmark, `host` or `device`.
+
+    It is `host` where the CPU does the work, as it does for copies from pageable memory.
+    """
     return "host" if device_type == "cpu" or metric.startswith("pageable_") else "device"
 
 
 def within(groups: Sequence[Group]) -> tuple[float, int]:
-    """Sum of squares of the log-medians within their sessions, and its degrees of freedom."""
+    """Return the sum of squares within sessions, and its degrees of freedom."""
     squares, freedom = 0.0, 0
     for group in groups:
         logs = group.logs
         centre = fmean(logs)
-        squares += math.fsum((value - centre) ** 2 for value in logs)
+        squares += math.fsum((log_s - centre) ** 2 for log_s in logs)
         freedom += len(logs) - 1
     return squares, freedom
 
 
 def between_sessions(groups: Sequence[Group]) -> tuple[float, int, float]:
-    """Mean square between the sessions of each device, its degrees of freedom, and the processes in a typical session.
+    """Return the mean square between sessions, freedom and typical size.
+
+    Sessions are those of each device; the size is the processes in a typical session.
+
+    Sessions are those of each device; the size is the processes in a typical session.
 
     Its expectation is process² + processes · session², also where sessions differ in size.
     """
     squares, freedom, weight = 0.0, 0, 0.0
     for device in dict.fromkeys(group.device for group in groups):
-        mine = [group for group in groups if group.device == device]
-        counts = [len(group.medians_s) for group in mine]
+        groups_of_device = [group for group in groups if group.device == device]
+        counts = [len(group.medians_s) for group in groups_of_device]
         total = sum(counts)
-        centre = math.fsum(value for group in mine for value in group.logs) / total
-        squares += math.fsum(len(group.logs) * (fmean(group.logs) - centre) ** 2 for group in mine)
-        freedom += len(mine) - 1
+        centre = math.fsum(log_s for group in groups_of_device for log_s in group.logs) / total
+        squares += math.fsum(
+            len(group.logs) * (fmean(group.logs) - centre) ** 2 for group in groups_of_device
+        )
+        freedom += len(groups_of_device) - 1
         weight += total - sum(count**2 for count in counts) / total
     return (squares / freedom if freedom else 0.0), freedom, (weight / freedom if freedom else 1.0)
 
 
-def sittings(groups: Sequence[Group]) -> tuple[Group, ...]:
-    """Sessions of one device that began within hours of each other, joined into one; without a date each stands."""
+def join_days(groups: Sequence[Group]) -> tuple[Group, ...]:
+    """Return sessions with those of one device and day joined.
+
+    Those are of one day that began within hours of each other; without a date each stays alone.
+
+    Of one day are sessions that began within hours of each other; without a date each stays alone.
+    """
     joined: list[Group] = []
     last: dict[str, tuple[int, datetime.datetime]] = {}
     dated = [(moment(group.started), group) for group in groups]
     for time, group in sorted(
         dated, key=lambda pair: pair[0].timestamp() if pair[0] is not None else math.inf
     ):
-        known = last.get(group.device)
-        if time is not None and known is not None and time - known[1] < ONE_SITTING:
-            place = known[0]
+        previous = last.get(group.device)
+        if time is not None and previous is not None and time - previous[1] < ONE_DAY:
+            place = previous[0]
             joined[place] = replace(
                 joined[place], medians_s=joined[place].medians_s + group.medians_s
             )
@@ -159,59 +175,71 @@ def sittings(groups: Sequence[Group]) -> tuple[Group, ...]:
     return tuple(joined)
 
 
-def one_sitting(groups: Sequence[Group]) -> bool:
-    """Return whether sessions were recorded in one sitting, or there is a single one."""
-    return len(groups) == 1 or len(sittings(groups)) < len(groups)
+def is_one_day(groups: Sequence[Group]) -> bool:
+    """Return True where all sessions but one are of one day."""
+    return len(groups) == 1 or len(join_days(groups)) < len(groups)
 
 
-def with_lent(squares: float, freedom: int, prior: Prior, origin: str) -> Spread:
-    """A test's own estimate joined with the prior, unless that is a guess and the test's own processes rule it out."""
-    told = f"{origin}, {freedom} degrees of freedom"
+def join_prior(squares: float, freedom: int, prior: Prior, origin: str) -> Spread:
+    """Return a test's own spread joined with the prior.
+
+    They stay apart where the prior is a guess and the test's own processes rule it out.
+
+    They are not joined where the prior is a guess and the test's own processes rule it out.
+    """
+    source = f"{origin}, {freedom} degrees of freedom"
     if (
         freedom
         and not prior.borrowed
         and special.chdtrc(freedom, squares / prior.process**2) < UNBELIEVED
     ):
-        return Spread(math.sqrt(squares / freedom), told, freedom)
+        return Spread(math.sqrt(squares / freedom), source, freedom)
     joined = (squares + prior.freedom * prior.process**2) / (freedom + prior.freedom)
-    told = f"{told}, with {prior.origin}" if freedom else prior.origin
-    return Spread(max(LEAST_SPREAD, math.sqrt(joined)), told, freedom + prior.freedom)
+    source = f"{source}, with {prior.origin}" if freedom else prior.origin
+    return Spread(max(LEAST_SPREAD, math.sqrt(joined)), source, freedom + prior.freedom)
 
 
-def with_prior(variance: float, freedom: float, assumed: float, origin: str) -> Spread:
-    """A variance that few have told, joined with a spread that is assumed as if more had told it."""
+def join_assumed(variance: float, freedom: float, assumed: float, origin: str) -> Spread:
+    """Return a variance joined with an assumed spread.
+
+    The variance has few degrees of freedom; the assumed spread counts as if it had more.
+    """
     joined = (freedom * variance + PRIOR_FREEDOM * assumed**2) / (freedom + PRIOR_FREEDOM)
-    told = origin if origin.startswith("prior") else f"{origin}, with prior"
-    return Spread(math.sqrt(joined), told, freedom + PRIOR_FREEDOM)
+    source = origin if origin.startswith("prior") else f"{origin}, with prior"
+    return Spread(math.sqrt(joined), source, freedom + PRIOR_FREEDOM)
 
 
 def lend(prior: Prior, tests: Sequence[Sequence[Group]], kind: str = "device") -> Prior:
-    """A prior from the references of all tests of a class: what each lends to the others, from eight of them on.
+    """Return a prior from the references of all tests of a class.
+
+    It takes at least eight tests.
 
     Args:
         kind: of the class, for what counts as another mode.
     """
-    joined = [sittings(groups) for groups in tests]
+    joined = [join_days(groups) for groups in tests]
     several = [groups for groups in joined if within(groups)[1]]
-    alone = [groups for groups in joined if len(groups) > 1 and not within(groups)[1]]
-    found = borrow(
+    single = [groups for groups in joined if len(groups) > 1 and not within(groups)[1]]
+    shared = borrow(
         prior, [(squares / freedom, freedom) for squares, freedom in map(within, several)]
     )
-    if len(alone) >= ENOUGH_TESTS:
-        told = [(square, freedom) for square, freedom, _ in map(between_sessions, alone)]
-        total = borrow(replace(prior, freedom=PRIOR_FREEDOM), told)
-        found = (
-            replace(found, total=Spread(total.process, total.origin, total.freedom))
+    if len(single) >= ENOUGH_TESTS:
+        estimates = [(square, freedom) for square, freedom, _ in map(between_sessions, single)]
+        total = borrow(replace(prior, freedom=PRIOR_FREEDOM), estimates)
+        shared = (
+            replace(shared, total=Spread(total.process, total.origin, total.freedom))
             if total.borrowed
-            else found
+            else shared
         )
     return replace(
-        found, lent=_lent_sessions(found, several), strange=_strange(joined, STRANGE[kind])
+        shared, lent=_lent_sessions(shared, several), strange=_strange(joined, STRANGE[kind])
     )
 
 
 def _lent_sessions(prior: Prior, tests: Sequence[Sequence[Group]]) -> tuple[float, float]:
-    """What tests show together between sessions, and that as a multiple of what they show between processes.
+    """Return the spread between sessions in all tests, absolute and relative.
+
+    The second is a multiple of the spread between processes.
 
     One test's estimate from three sessions is zero half of the time; the mean of many is not. The fifth of the tests
     whose sessions lie furthest apart is left out: one odd session of a few tests tells nothing of the others.
@@ -223,7 +251,7 @@ def _lent_sessions(prior: Prior, tests: Sequence[Sequence[Group]]) -> tuple[floa
         if len(groups) < ENOUGH_SESSIONS or not between:
             continue
         squares, freedom = within(groups)
-        process = with_lent(squares, freedom, prior, "").value ** 2
+        process = join_prior(squares, freedom, prior, "").value ** 2
         absolutes.append((mean_square - squares / freedom) / count)
         relatives.append(mean_square / process)
         freedoms.append(between)
@@ -243,28 +271,31 @@ def _trimmed_mean(values: Sequence[float]) -> float:
 
 
 def _trimmed_share(freedom: int) -> float:
-    """Return the mean of the lower four fifths of χ² by its mean: E[χ²; χ² < c] is f · P(χ²_{f+2} < c)."""
+    """Return the trimmed mean of χ² by its mean.
+
+    E[χ²; χ² < c] is f · P(χ²_{f+2} < c).
+    """
     border = special.chdtri(freedom, 1 - TRIMMED)
     return float(special.chdtr(freedom + 2, border)) / TRIMMED
 
 
 def _strange(tests: Sequence[Sequence[Group]], apart: float) -> float:
-    """Return the share of all processes that lie in another mode than the middle of their test."""
+    """Return the share of all processes that lie in another mode."""
     if len(tests) < ENOUGH_TESTS:
         return 0.0
     modes = count = 0
     for groups in tests:
-        logs = [value for group in groups for value in group.logs]
+        logs = [log_s for group in groups for log_s in group.logs]
         middle = median(logs)
-        deviation = NORMAL_DEVIATION * median(abs(value - middle) for value in logs)
+        deviation = NORMAL_DEVIATION * median(abs(log_s - middle) for log_s in logs)
         border = middle + max(math.log1p(apart), STRANGE_DEVIATIONS * deviation)
-        modes += sum(value > border for value in logs)
+        modes += sum(log_s > border for log_s in logs)
         count += len(logs)
     return modes / count
 
 
 def borrow(prior: Prior, estimates: Sequence[tuple[float, int]]) -> Prior:
-    """A prior from the other tests of a run: the distribution that their variances come from.
+    """Return a prior from the variances of the other tests.
 
     Empirical Bayes after Smyth (2004), "Linear models and empirical Bayes methods for assessing differential
     expression": variances are drawn from a scaled inverse χ², whose two parameters follow from the mean and the

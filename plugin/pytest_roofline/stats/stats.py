@@ -18,12 +18,12 @@ from .spread import (
     LEAST_SHARE_ALONE,
     LEAST_SPREAD,
     PRIOR_FREEDOM,
-    TOLD_APART,
+    SEPARATION_LEVEL,
     Prior,
     between_sessions,
-    sittings,
-    with_lent,
-    with_prior,
+    join_assumed,
+    join_days,
+    join_prior,
     within,
 )
 
@@ -34,7 +34,7 @@ MOST_LOGS = 14.0
 
 
 def bound_of(difference: Difference, confidence: float) -> float:
-    """Return half the width of a one-sided bound at `confidence`, to add to or take from the estimate."""
+    """Return half the width of a one-sided bound at `confidence`."""
     return quantile(confidence, difference.degrees) * difference.error
 
 
@@ -45,7 +45,7 @@ def interval_of(difference: Difference, confidence: float) -> tuple[float, float
 
 
 def p_slower_than(difference: Difference, shift: float) -> float:
-    """Return the one-sided p of "no more than `shift` log seconds slower"."""
+    """Return the one-sided p of "at most `shift` log seconds slower"."""
     score = (shift - difference.estimate) / difference.error
     if difference.freedom is None:
         return float(special.ndtr(score))
@@ -55,22 +55,30 @@ def p_slower_than(difference: Difference, shift: float) -> float:
 def times_as_fast(
     new_s: Sequence[float], reference_s: Sequence[float], prior: Prior
 ) -> tuple[float, float, float]:
-    """How many times as fast processes of these medians are as others of one session, with a 99 % interval.
+    """Return the speedup of new processes with its 99 % interval.
+
+    Both sides are of one session.
 
     As in a verdict, of what few processes do not show the class of benchmark is assumed.
     """
-    found = difference([Group(tuple(new_s))], [Group(tuple(reference_s))], prior)
-    low, high = interval_of(found, CONFIDENCE)
-    return math.exp(-found.estimate), math.exp(-high), math.exp(-low)
+    compared = difference([Group(tuple(new_s))], [Group(tuple(reference_s))], prior)
+    low, high = interval_of(compared, CONFIDENCE)
+    return math.exp(-compared.estimate), math.exp(-high), math.exp(-low)
 
 
 def growth(logs: float) -> float:
-    """A difference in log seconds as a share of the time; where hardly anything is known, as much as can be written."""
+    """Return a difference in log seconds as a share of the time.
+
+    Where hardly anything is known it is as much as can be written.
+    """
     return math.expm1(min(logs, MOST_LOGS))
 
 
 def quantile(probability: float, freedom: float) -> float:
-    """Of Student's t; of the normal distribution where the degrees of freedom are infinite."""
+    """Return a quantile of Student's t.
+
+    It is that of the normal distribution where the degrees of freedom are infinite.
+    """
     return float(
         special.ndtri(probability) if math.isinf(freedom) else special.stdtrit(freedom, probability)
     )
@@ -98,17 +106,19 @@ class Spreads:
 
 
 def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -> Difference:
-    """Return the difference between new processes and a reference, each of at least one session with one process.
+    """Return the difference between new processes and a reference.
+
+    Each side has at least one session with one process.
 
     Where the reference holds sessions of the new side's own device, or devices, only those are compared, paired; the
     spreads are still estimated from all. Where it does not know one of them, the spread between devices is added.
     """
-    reference, new = sittings(reference), _new_sessions(new)
-    devices, known = {group.device for group in new}, {group.device for group in reference}
-    same = devices <= known
-    held = [group for group in reference if group.device in devices] if same else list(reference)
+    reference, new = join_days(reference), _new_sessions(new)
+    devices = {group.device for group in new}
+    is_paired = devices <= {group.device for group in reference}
+    compared = [group for group in reference if group.device in devices or not is_paired]
     spreads = spreads_of(new, reference, prior)
-    new_centre, old_centre = centre_of(new), centre_of(held)
+    new_centre, old_centre = centre_of(new), centre_of(compared)
     sessions = 1 / new_centre.sessions + (0 if spreads.alone else 1 / old_centre.sessions)
     parts = [
         (spreads.new.value**2 / new_centre.processes, spreads.new.degrees),
@@ -117,8 +127,8 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
     if spreads.new is spreads.process:
         parts = [(math.fsum(part for part, _ in parts), spreads.process.degrees)]
     device = None
-    if not same:
-        device = device_spread(held, prior)
+    if not is_paired:
+        device = device_spread(compared, prior)
         parts.append((device.value**2 * (new_centre.device + old_centre.device), device.degrees))
     session = spreads.session.value**2 * sessions
     variance = math.fsum(part for part, _ in parts) + session
@@ -133,7 +143,7 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
         new_s=math.exp(new_centre.value),
         reference_s=math.exp(old_centre.value),
         device=device,
-        paired=same and devices != {""},
+        paired=is_paired and devices != {""},
         unequal=spreads.new is not spreads.process,
         hidden=spreads.hidden,
         parts=tuple((part, _known_as_none(freedom)) for part, freedom in parts),
@@ -141,7 +151,10 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
 
 
 def _freedom(variance: float, parts: Sequence[tuple[float, float]]) -> float:
-    """Return Satterthwaite's degrees of freedom of a variance with these estimated parts."""
+    """Return Satterthwaite's degrees of freedom of a variance.
+
+    `parts` are its estimated parts, each with its own degrees of freedom.
+    """
     doubt = math.fsum(part**2 / freedom for part, freedom in parts)
     return variance**2 / doubt if doubt else math.inf
 
@@ -152,17 +165,20 @@ def _known_as_none(freedom: float) -> float | None:
 
 
 def _new_sessions(new: Sequence[Group]) -> tuple[Group, ...]:
-    """Return the sessions of the new side: processes of one sitting, or without a date, are the same evidence."""
-    sessions = [group for group in sittings(new) if group.started]
+    """Return the sessions of the new side.
+
+    Processes of one day, or without a date, are the same evidence.
+    """
+    sessions = [group for group in join_days(new) if group.started]
     for device in dict.fromkeys(group.device for group in new):
         undated = [group for group in new if group.device == device and not group.started]
-        medians_s = tuple(value for group in undated for value in group.medians_s)
+        medians_s = tuple(median_s for group in undated for median_s in group.medians_s)
         sessions += [Group(medians_s, device)] if medians_s else []
     return tuple(sessions)
 
 
 def spreads_of(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -> Spreads:
-    """Return what both sides tell of spreads, with what is assumed where they do not tell."""
+    """Return the spreads of both sides, assumed where unknown."""
     inside, between = within(reference)[1], between_sessions(reference)[1]
     if between and not inside:
         return _of_single_processes(new, reference, prior)
@@ -172,52 +188,58 @@ def spreads_of(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
 
 
 def _of_sessions(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -> Spreads:
-    """Return the spreads where three sessions or more hold several processes each."""
+    """Return the spreads from three or more sessions of several processes."""
     squares, freedom = within([*new, *reference])
-    process = with_lent(squares, freedom, prior, "estimated")
+    process = join_prior(squares, freedom, prior, "estimated")
     variance, session_freedom = _between(reference, process)
     least = prior.least_session(process.value)
     origin = f"estimated, {len(reference)} sessions"
-    session = with_prior(variance, session_freedom, least, origin)
+    session = join_assumed(variance, session_freedom, least, origin)
     session = replace(session, value=max(session.value, least))
     return Spreads(process, process, session, known=prior.session, own_session=math.sqrt(variance))
 
 
 def _of_few_sessions(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -> Spreads:
-    """Return the spreads where one or two sittings tell of no other day: new processes that spread more stand alone."""
+    """Return the spreads from sessions of one or two days.
+
+    New processes that spread more are not joined with the reference's.
+    """
     squares, freedom = within([*new, *reference])
-    process = with_lent(squares, freedom, prior, "estimated")
+    process = join_prior(squares, freedom, prior, "estimated")
     new_squares, new_freedom = within(new)
     new_process = process
     if new_freedom and new_squares / new_freedom > process.value**2:
-        deviation = math.sqrt(new_squares / new_freedom)
-        new_process = Spread(deviation, "estimated, new processes", new_freedom)
+        new_deviation = math.sqrt(new_squares / new_freedom)
+        new_process = Spread(new_deviation, "estimated, new processes", new_freedom)
     variance, session_freedom = _between(reference, process)
-    assumed, shown = ASSUMED_SESSION * prior.session, math.sqrt(variance)
+    assumed, deviation_of_sessions = ASSUMED_SESSION * prior.session, math.sqrt(variance)
     sessions = f"{len(reference)} sessions" if len(reference) > 1 else "recorded in one sitting"
-    origin = f"estimated, {sessions}" if shown > assumed else f"prior, {sessions}"
-    session = Spread(max(assumed, shown), origin, PRIOR_FREEDOM + session_freedom)
-    return Spreads(process, new_process, session, own_session=shown)
+    origin = f"estimated, {sessions}" if deviation_of_sessions > assumed else f"prior, {sessions}"
+    session = Spread(max(assumed, deviation_of_sessions), origin, PRIOR_FREEDOM + session_freedom)
+    return Spreads(process, new_process, session, own_session=deviation_of_sessions)
 
 
 def _between(reference: Sequence[Group], process: Spread) -> tuple[float, int]:
-    """Return the variance between sessions as these alone show it, and its degrees of freedom."""
+    """Return the variance between sessions with its degrees of freedom."""
     mean_square, freedom, count = between_sessions(reference)
     return max(0.0, mean_square - process.value**2) / count, freedom
 
 
 def _of_single_processes(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -> Spreads:
-    """Return the spreads where each session holds one process: what lies between these holds both spreads."""
+    """Return the spreads where each session holds one process.
+
+    The distance between such sessions holds both spreads.
+    """
     origin, prior = "estimated from sessions of one process", prior.of_total
     mean_square, freedom, _ = between_sessions(reference)
     squares = mean_square * freedom
-    total = with_lent(squares, freedom, prior, origin)
+    total = join_prior(squares, freedom, prior, origin)
     new_squares, new_freedom = within(new)
     separate = len(new) > 1 and not new_freedom
     if separate:
         new_square, new_freedom, _ = between_sessions(new)
         new_squares = new_square * new_freedom
-    pooled = with_lent(squares + new_squares, freedom + new_freedom, prior, origin)
+    pooled = join_prior(squares + new_squares, freedom + new_freedom, prior, origin)
     # How much of it lies between sessions matters once a new session holds several processes.
     least = max(prior.session, pooled.value * math.sqrt(LEAST_SHARE_ALONE))
     if separate or not new_freedom:
@@ -225,27 +247,29 @@ def _of_single_processes(new: Sequence[Group], reference: Sequence[Group], prior
         return Spreads(pooled, pooled, session, hidden=0.0 if separate else least, alone=True)
     new_square = max(LEAST_SPREAD**2, new_squares / new_freedom)
     session = Spread(least, f"estimated, {len(reference)} sessions", total.freedom)
-    if special.fdtrc(total.degrees, new_freedom, total.value**2 / new_square) < TOLD_APART:
-        rest = math.sqrt(max(0.0, total.value**2 - new_square))
-        session = replace(session, value=max(least, rest))
+    if special.fdtrc(total.degrees, new_freedom, total.value**2 / new_square) < SEPARATION_LEVEL:
+        excess = math.sqrt(max(0.0, total.value**2 - new_square))
+        session = replace(session, value=max(least, excess))
     return Spreads(pooled, pooled, session, known=least, alone=True)
 
 
 def paired_difference(
-    new_s: Sequence[float], reference_s: Sequence[float], lent: Prior
+    new_s: Sequence[float], reference_s: Sequence[float], prior: Prior
 ) -> Difference:
-    """The difference where each of two or more processes gave a time of both sides: the t test of pairs.
+    """Return the difference of pairs: the t test of pairs.
+
+    Each of two or more processes gave a time of both sides.
 
     What a process does to both goes out. How pairs differ is told by these alone, joined with what others lend.
     """
     pairs = Group(tuple(new / old for new, old in zip(new_s, reference_s, strict=True)))
     squares, freedom = within([pairs])
-    own = Spread(
+    alone = Spread(
         max(LEAST_SPREAD, math.sqrt(squares / freedom)),
         f"estimated, {freedom} degrees of freedom",
         freedom,
     )
-    spread = with_lent(squares, freedom, lent, "estimated") if lent.borrowed else own
+    spread = join_prior(squares, freedom, prior, "estimated") if prior.borrowed else alone
     return Difference(
         estimate=fmean(pairs.logs),
         error=spread.value / math.sqrt(len(pairs.logs)),
@@ -258,8 +282,10 @@ def paired_difference(
     )
 
 
-def foreseen(now: Difference, count: int, processes: int) -> tuple[float, float]:
-    """Return the standard error and its degrees of freedom with so many new processes of a session in place of `count`.
+def foreseen_error(now: Difference, count: int, processes: int) -> tuple[float, float]:
+    """Return the standard error and freedom with so many processes.
+
+    `processes` new ones of a session take the place of `count`.
 
     These tell more of how processes lie apart, and nothing of sessions and devices.
     """
@@ -297,7 +323,7 @@ def centre_of(groups: Sequence[Group]) -> Centre:
     processes = sum(counts)
     shares = [count / processes for count in counts]
     return Centre(
-        value=math.fsum(value for group in groups for value in group.logs) / processes,
+        value=math.fsum(log_s for group in groups for log_s in group.logs) / processes,
         processes=processes,
         sessions=1 / math.fsum(share**2 for share in shares),
         device=math.fsum(share**2 for share in _by_device(groups, shares).values()),
@@ -312,7 +338,7 @@ def _by_device(groups: Sequence[Group], shares: Sequence[float]) -> dict[str, fl
 
 
 def device_spread(groups: Sequence[Group], prior: Prior) -> Spread:
-    """The spread between devices: of the reference's own where it holds three or more, else assumed."""
+    """Return the spread between devices, assumed for fewer than three."""
     means: dict[str, list[float]] = {}
     for group in groups:
         means.setdefault(group.device, []).extend(group.logs)
@@ -325,4 +351,4 @@ def device_spread(groups: Sequence[Group], prior: Prior) -> Spread:
     if variance >= prior.device**2:
         return Spread(math.sqrt(variance), f"estimated, {len(centres)} devices", freedom)
     # As with sessions: three devices that agree may do so by chance.
-    return with_prior(variance, freedom, prior.device, f"estimated, {len(centres)} devices")
+    return join_assumed(variance, freedom, prior.device, f"estimated, {len(centres)} devices")

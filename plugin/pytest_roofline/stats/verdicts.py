@@ -34,12 +34,12 @@ from .looks import (
     SECOND_LOOK,
     WORTHWHILE,
     Looks,
-    adjusted,
+    adjusted_p,
     fewest_red,
     red_at_once,
 )
-from .outlook import WORTH_REPORTING, Outlook, Policy, detectable
-from .spread import ENOUGH_SESSIONS, Prior, sittings, within
+from .outlook import WORTH_REPORTING, Outlook, Policy, detectable_effect
+from .spread import ENOUGH_SESSIONS, Prior, join_days, within
 from .stats import CONFIDENCE, bound_of, difference, growth, interval_of, p_slower_than
 
 # So many standard errors between the first process and those of its further rounds are heat, or another such effect.
@@ -47,7 +47,10 @@ HOT = 2.5
 
 
 def may_be_red(verdict: Verdict) -> bool:
-    """Return whether the other tests of the run may still turn it red, as it is slower than the tolerance."""
+    """Return True where the other tests may turn it red.
+
+    It is slower than the tolerance.
+    """
     small = verdict.p_spent is not None and verdict.p_spent <= FALSE_RED
     return verdict.kind is Kind.INCONCLUSIVE and verdict.looks_slow and small
 
@@ -84,27 +87,27 @@ def judge(
         )
     # Where more processes follow only for what looks slower than a reference, a limit is judged by what there is.
     looks = Looks(1) if policy.looks.slow_only else policy.looks
-    held = hold(limits, new, policy.prior, looks)
+    breaches = hold(limits, new, policy.prior, looks)
     beyond = [
-        _beyond(breach, policy, looks, subject, peak) for breach in held if breach.estimate > 0
+        _beyond(breach, policy, looks, subject, peak) for breach in breaches if breach.estimate > 0
     ]
     if beyond and beyond[0].kind is Kind.REGRESSED:
         return beyond[0]
     if reference is not None:
-        found = _compare(new, reference, policy, subject, peak)
+        compared = _compare(new, reference, policy, subject, peak)
         # As fast as ever is not fast enough, where a published limit may be missed.
-        return beyond[0] if beyond and found.kind in (Kind.PASSED, Kind.IMPROVED) else found
+        return beyond[0] if beyond and compared.kind in (Kind.PASSED, Kind.IMPROVED) else compared
     if beyond:
         return beyond[0]
-    if held:
+    if breaches:
         # Of several that all hold, the one that is most easily missed.
-        nearest = held[0]
-        within = nearest.reason(ReasonCode.WITHIN_LIMIT)
+        nearest = breaches[0]
+        reason = nearest.reason(ReasonCode.WITHIN_LIMIT)
         return Verdict(
             Kind.PASSED,
             policy.tolerance,
             subject,
-            reasons=(within, *text_reasons(why_none)),
+            reasons=(reason, *text_reasons(why_none)),
             limit=nearest.limit.of,
             processes=count,
             peak=peak,
@@ -146,50 +149,52 @@ def _compare(
     subject: Subject,
     peak: ExactVerdict | None,
 ) -> Verdict:
-    found = difference(new, reference.moved or reference.groups, policy.prior)
+    change = difference(new, reference.moved or reference.groups, policy.prior)
     count, looks = sum(len(group.medians_s) for group in new), policy.looks
-    centre = fmean(value for group in new for value in group.logs)
+    centre = fmean(log_s for group in new for log_s in group.logs)
     # As in the comparison itself: the device's own processes, where the reference holds some.
-    own = reference.on({group.device for group in new})
-    known = [value for group in own for value in group.logs]
-    fewest = fewest_red(len(known), policy.prior.strange)
-    unseen = centre - math.log1p(WORTH_REPORTING * policy.tolerance) > max(known)
-    outlook = Outlook(found, reference, policy, count, fewest, unseen, _hot(new, own, found))
-    p = p_slower_than(found, outlook.worthy)
+    device_groups = reference.on({group.device for group in new})
+    reference_logs = [log_s for group in device_groups for log_s in group.logs]
+    fewest = fewest_red(len(reference_logs), policy.prior.strange)
+    unseen = centre - math.log1p(WORTH_REPORTING * policy.tolerance) > max(reference_logs)
+    outlook = Outlook(
+        change, reference, policy, count, fewest, unseen, _hot(new, device_groups, change)
+    )
+    p = p_slower_than(change, outlook.worthy)
     red_is_due = looks.due(count) and count >= outlook.needed and not outlook.hot
     # Every look that may be red has the same share of the chance.
-    spent = min(1.0, p * looks.red_looks(fewest)) if red_is_due else 1.0
-    if reference.shift and found.estimate + reference.shift <= outlook.worthy:
+    p_spent = min(1.0, p * looks.red_looks(fewest)) if red_is_due else 1.0
+    if reference.shift and change.estimate + reference.shift <= outlook.worthy:
         # Slower than the others today, and no slower than it was.
-        spent = 1.0
+        p_spent = 1.0
     kind = Kind.INCONCLUSIVE
-    if outlook.looks_slow and red_at_once(spent, policy.comparisons):
+    if outlook.looks_slow and red_at_once(p_spent, policy.comparisons):
         kind = Kind.REGRESSED
     elif looks.due(count):
         kind = kind_unless_red(
-            found.estimate, partial(bound_of, found), policy.tolerance, looks.levels(count)
+            change.estimate, partial(bound_of, change), policy.tolerance, looks.levels(count)
         )
-    still_open = kind is Kind.INCONCLUSIVE
+    is_open = kind is Kind.INCONCLUSIVE
     return Verdict(
         kind=kind,
         tolerance=policy.tolerance,
         subject=subject,
-        reasons=outlook.reasons if still_open else (),
-        estimate=found.estimate,
-        interval=interval_of(found, CONFIDENCE),
+        reasons=outlook.reasons if is_open else (),
+        estimate=change.estimate,
+        interval=interval_of(change, CONFIDENCE),
         p=p,
-        p_spent=spent,
+        p_spent=p_spent,
         reference=reference,
-        difference=found,
+        difference=change,
         processes=count,
-        mde=detectable(found),
+        mde=detectable_effect(change),
         reach=outlook.reach,
-        slower_processes=sum(centre > value for value in known),
-        compared_processes=len(known),
-        new_medians_s=tuple(value for group in new for value in group.medians_s),
+        slower_processes=sum(centre > log_s for log_s in reference_logs),
+        compared_processes=len(reference_logs),
+        new_medians_s=tuple(median_s for group in new for median_s in group.medians_s),
         fewest=fewest,
         hot=outlook.hot,
-        futile=still_open and not outlook.may_decide,
+        futile=is_open and not outlook.may_decide,
         peak=peak,
     )
 
@@ -222,7 +227,10 @@ def judge_once(
     processes: int = 0,
     reference: Reference | None = None,
 ) -> Verdict:
-    """Return the verdict on a difference that is looked at once: all but REGRESSED, which follows from `settle`."""
+    """Return any verdict but REGRESSED on a difference, at one look.
+
+    REGRESSED follows from `settle`.
+    """
     p = p_slower_than(difference, math.log1p(WORTH_REPORTING * tolerance))
     return Verdict(
         kind=kind_unless_red(
@@ -241,60 +249,76 @@ def judge_once(
 
 
 def would_decide(verdict: Verdict, now: int, tests: int) -> int | None:
-    """How many units in place of `now` would decide if neither centre nor spread moved; None where too many."""
-    found, tolerance = verdict.difference, verdict.tolerance
-    assert found is not None
-    for count in (many for many in WORTHWHILE if many > now):
-        freedom = max(count - 1.0, found.degrees)
-        more = replace(found, error=found.error * math.sqrt(now / count), freedom=freedom)
-        surely = p_slower_than(more, math.log1p(WORTH_REPORTING * tolerance)) < FALSE_RED / max(
-            tests, FEWEST_TESTS
+    """Return the number of units that would decide, or None.
+
+    They stand in place of `now`; neither centre nor spread moves. None where too many are needed.
+    """
+    change, tolerance = verdict.difference, verdict.tolerance
+    assert change is not None
+    for count in (number for number in WORTHWHILE if number > now):
+        freedom = max(count - 1.0, change.degrees)
+        foreseen_change = replace(
+            change, error=change.error * math.sqrt(now / count), freedom=freedom
         )
-        if (verdict.looks_slow and surely) or judge_once(
-            more, tolerance
+        is_sure = p_slower_than(
+            foreseen_change, math.log1p(WORTH_REPORTING * tolerance)
+        ) < FALSE_RED / max(tests, FEWEST_TESTS)
+        if (verdict.looks_slow and is_sure) or judge_once(
+            foreseen_change, tolerance
         ).kind is not Kind.INCONCLUSIVE:
             return count
     return None
 
 
 def default_looks(reference: Reference | None, device: str, prior: Prior) -> Looks:
-    """Return the plan of a run that asks for no number of rounds: as many as red needs, for what looks slow alone."""
+    """Return the plan of a run without a given number of rounds.
+
+    It takes as many as red needs, for what looks slow alone.
+    """
     if reference is None:
         return Looks(1)
     groups = reference.on({device})
-    known = sum(len(group.medians_s) for group in groups)
-    needed = fewest_red(known, prior.strange)
-    # Few processes say that they are all in one mode, and few sittings nothing of another day.
-    sure = known >= ENOUGH_KNOWN and (not _few_sittings(reference.groups))
-    return Looks(SECOND_LOOK if sure and needed <= SECOND_LOOK else MOST_ROUNDS, slow_only=True)
+    processes = sum(len(group.medians_s) for group in groups)
+    needed = fewest_red(processes, prior.strange)
+    # Few processes say that they are all in one mode, and few days nothing of another one.
+    is_sure = processes >= ENOUGH_KNOWN and (not _few_days(reference.groups))
+    return Looks(SECOND_LOOK if is_sure and needed <= SECOND_LOOK else MOST_ROUNDS, slow_only=True)
 
 
-def _few_sittings(groups: Sequence[Group]) -> bool:
-    """Return whether sessions of several processes tell of fewer than three days."""
-    joined = sittings(groups)
+def _few_days(groups: Sequence[Group]) -> bool:
+    """Return True where several-process sessions span fewer than three days."""
+    joined = join_days(groups)
     return len(joined) < ENOUGH_SESSIONS and (len(joined) == 1 or within(joined)[1] > 0)
 
 
-def _hot(new: Sequence[Group], known: Sequence[Group], found: Difference) -> float:
-    """By how much further rounds lie above the first process, where the reference holds first processes alone."""
+def _hot(new: Sequence[Group], reference: Sequence[Group], change: Difference) -> float:
+    """Return the logs by which further rounds lie above the first.
+
+    It is 0 unless the reference holds first processes alone.
+    """
     if (
         len(new) > 1
         or len(new[0].medians_s) < 2
-        or any(len(group.medians_s) > 1 for group in known)
+        or any(len(group.medians_s) > 1 for group in reference)
     ):
         return 0.0
     first, *later = new[0].logs
     above = fmean(later) - first
-    return above if above > HOT * found.process.value * math.sqrt(1 + 1 / len(later)) else 0.0
+    return above if above > HOT * change.process.value * math.sqrt(1 + 1 / len(later)) else 0.0
 
 
 def settle(verdicts: Mapping[str, Verdict], comparisons: int) -> dict[str, Verdict]:
-    """The verdicts of a run, each held against all others: p adjusted, and what that turns red."""
-    spent = {
+    """Return the verdicts of a run, each with an adjusted p.
+
+    A test that this turns red is REGRESSED.
+    """
+    p_spent = {
         name: verdict.p_spent for name, verdict in verdicts.items() if verdict.p_spent is not None
     }
     corrected = (
-        dict(zip(spent, adjusted(list(spent.values()), comparisons), strict=True)) if spent else {}
+        dict(zip(p_spent, adjusted_p(list(p_spent.values()), comparisons), strict=True))
+        if p_spent
+        else {}
     )
     settled = {}
     for name, verdict in verdicts.items():
@@ -306,14 +330,20 @@ def settle(verdicts: Mapping[str, Verdict], comparisons: int) -> dict[str, Verdi
 
 
 def other_mode(achieved: tuple[str, ...], reference: Reference | None) -> tuple[Reason, ...]:
-    """Return why a time cannot be held against its reference: one was bound by the host, or stayed in a cache."""
+    """Return why a time cannot be held against its reference.
+
+    One of them was bound by the host, or stayed in a cache.
+    """
     if reference is None or not reference.achieved or reference.achieved == (achieved,):
         return ()
     return (Reason(ReasonCode.OTHER_MODE, texts={"mode": ",".join(achieved)}),)
 
 
 def changed_environment(now: dict[str, str], before: Sequence[dict[str, str]]) -> list[str]:
-    """What differs from every recorded environment: `driver 550.54 → 570.86`, `$NCCL_ALGO unset → Ring`."""
+    """Return the differences from every recorded environment.
+
+    They read `driver 550.54 → 570.86`, `$NCCL_ALGO unset → Ring`.
+    """
     changes = []
     for name in dict.fromkeys(
         [*now, *(name for facts in before for name in facts if name.startswith("$"))]
@@ -327,12 +357,12 @@ def changed_environment(now: dict[str, str], before: Sequence[dict[str, str]]) -
 def changes_between(
     now: Iterable[Mapping[str, str]], before: Sequence[dict[str, str]]
 ) -> tuple[str, ...]:
-    """Return what differs between some new environments and every recorded one, each change once."""
+    """Return the differences between new and recorded environments, each once."""
     changes = (change for facts in now for change in changed_environment(dict(facts), before))
     return tuple(dict.fromkeys(changes))
 
 
 def span_text(interval: tuple[float, float]) -> str:
-    """An interval of a difference in logs as a person reads it."""
+    """Return an interval of a difference in logs as text."""
     low, high = (format_percent(growth(bound)) for bound in interval)
     return f"{low.removesuffix(' %')} … {high}"
