@@ -33,7 +33,7 @@ from rank_figures.page import filled, table
 from stamp import stamp
 
 from pytest_roofline import usable_cores
-from pytest_roofline.baselines.files import PlannedTest, unused
+from pytest_roofline.baselines.files import PlannedTest, unused_entries
 from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.core.units import count
 from pytest_roofline.plugin.planned import measures, plan
@@ -291,7 +291,7 @@ def unmet(every: Sequence[Row], selected: dict[tuple[str, int], Collected]) -> I
             replace(each.entry, provenance={}) for each in account.entries if each.record == one.id
         ]
         benchmarks = {test.benchmark for test in planned}
-        rest = {each.entry.identity for each in unused(mine, planned)}
+        rest = {each.entry.identity for each in unused_entries(mine, planned)}
         rest |= {each.identity for each in mine if each.benchmark not in benchmarks}
         if not own:
             yield f"{one.id}, {title} of {one.document}: it stands in no row"

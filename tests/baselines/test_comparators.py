@@ -32,7 +32,7 @@ def baseline(make, tmp_path):
 
     def write(*entries):
         write_baseline(tmp_path / "h200.json", Baseline("h200", entries))
-        return BaselineComparator(Entries.merged([tmp_path / "h200.json"]))
+        return BaselineComparator(Entries.from_files([tmp_path / "h200.json"]))
 
     return write
 
@@ -198,7 +198,7 @@ def test_what_is_missing_names_the_nearest_hardware_or_the_file(make, baseline, 
         ),
     ]:
         assert find_reference(baseline(*entries), key, make.copy()) == (None, told)
-    none = BaselineComparator(Entries.merged([]))
+    none = BaselineComparator(Entries.from_files([]))
     assert find_reference(none, make.key(), make.copy()) == (None, "no baseline recorded")
 
 

@@ -406,7 +406,9 @@ def test_a_baseline_keeps_how_it_was_timed_from_proposal_to_comparison(make, tmp
         assert [
             session.achieved for entry in read_baseline(path).entries for session in entry.sessions
         ] == [mode]
-        assert BaselineComparator(Entries.merged([path])).reference(make.key()).achieved == (mode,)
+        assert BaselineComparator(Entries.from_files([path])).reference(make.key()).achieved == (
+            mode,
+        )
     # A baseline of old is one that was timed as asked.
     old = make.measured(sessions=(make.session(1.0, device_uuid="GPU-1"),))
     write_baseline(tmp_path / "h200.json", Baseline("h200", (old,)))

@@ -127,7 +127,7 @@ def test_a_sites_own_entry_hides_the_shipped_one_and_leaves_the_others_in_force(
         make.measured(key=make.key("b", name="third")),
     )
     write_baseline(tmp_path / "h200.json", Baseline("h200", names))
-    assert Entries.merged([tmp_path / "h200.json"]).names("memcpy_d2d") == {"", "second"}
+    assert Entries.from_files([tmp_path / "h200.json"]).names("memcpy_d2d") == {"", "second"}
 
 
 def test_the_nearest_hardware_agrees_in_most_facts_and_at_most_three_are_named(make):

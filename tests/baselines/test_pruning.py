@@ -1,13 +1,13 @@
 """An entry is used where a test of its benchmark with its parameters is; a published one may name only some of them."""
 
-from pytest_roofline.baselines.files import PlannedTest, unused
+from pytest_roofline.baselines.files import PlannedTest, unused_entries
 
 MIB = 2**20
 
 
 def idle(entries, *planned):
     tests = [PlannedTest(benchmark, parameters) for benchmark, parameters in planned]
-    return [(one.entry.label, one.benchmark_known) for one in unused(entries, tests)]
+    return [(one.entry.label, one.benchmark_known) for one in unused_entries(entries, tests)]
 
 
 def test_a_measured_entry_is_used_by_a_test_of_its_benchmark_and_parameters(make):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_roofline.baselines.files import unused
+from pytest_roofline.baselines.files import unused_entries
 from pytest_roofline.cli.pruning import collect
 from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.keys import Key
@@ -226,7 +226,7 @@ OTHERS = {
 def test_the_names_and_parameters_are_those_of_our_own_tests(found):
     planned = collect((str(ROOT / "perf_tests"),))
     # As if people had written them: those of a program are never unused.
-    rest = unused([replace(one.entry, provenance={}) for one in found.entries], planned)
+    rest = unused_entries([replace(one.entry, provenance={}) for one in found.entries], planned)
     assert [one.entry.label for one in rest if not one.benchmark_known] == []
     unexplained = [
         f"{one.entry.label} {one.entry.parameters}"

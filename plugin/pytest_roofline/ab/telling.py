@@ -9,7 +9,7 @@ from statistics import geometric_mean
 
 from rich.text import Text
 
-from ..baselines.pairs import Twins, Way
+from ..baselines.pairs import Twins, Variant
 from ..baselines.rows import compared_row
 from ..baselines.run_rows import short_name
 from ..core.reasons import Reason, ReasonCode, of_processes, text_reasons
@@ -142,7 +142,7 @@ def _row(results: SidesResults, twin: str, found: Paired) -> Row:
     kind, label, reasons = found.verdict.kind, tests["B"].label, found.verdict.reasons
     if before and after:
         # Of two values of a parameter the name without either.
-        label = Twins(Way("A", before), Way("B", after)).label + (
+        label = Twins(Variant("A", before), Variant("B", after)).label + (
             f".{tests['B'].key.name}" * bool(tests["B"].key.name)
         )
         modes = [{one.samples.achieved for one in side} for side in (before, after)]

@@ -24,11 +24,11 @@ from .plausible import Flaw, absurd_entry, family_of_key
 MOST_APART = 3.0
 # Clocks of two hosts may differ by so much.
 CLOCKS_APART = datetime.timedelta(hours=1)
-_ANEW = "take the entry out, and record it with `pytest … --roofline-record`"
+_RECORD_AGAIN = "take the entry out, and record it with `pytest … --roofline-record`"
 
 
 def check(path: Path, baseline: Baseline, now: datetime.datetime) -> list[Flaw]:
-    """Everything that is wrong with a baseline file, in the order of its entries."""
+    """Return the flaws of a baseline file, in the order of its entries."""
     flaws = []
     if path.stem != baseline.family:
         flaws.append(
@@ -40,18 +40,20 @@ def check(path: Path, baseline: Baseline, now: datetime.datetime) -> list[Flaw]:
             )
         )
     for entry in baseline.entries:
-        found = _measured(entry, now) if entry.kind == "measured" else _published(entry)
+        entry_flaws = (
+            _measured_flaws(entry, now) if entry.kind == "measured" else _published_flaws(entry)
+        )
         flaws += [
             replace(flaw, entry=entry.label)
-            for flaw in (*_hardware(entry, baseline.family), *found)
+            for flaw in (*_hardware_flaws(entry, baseline.family), *entry_flaws)
         ]
-    flaws += map(_odd, odd_in(baseline.entries))
+    flaws += map(_odd_flaw, odd_in(baseline.entries))
     for exact in baseline.exact:
-        flaws += [replace(flaw, entry=exact.label) for flaw in _exact(exact, baseline.family)]
+        flaws += [replace(flaw, entry=exact.label) for flaw in _exact_flaws(exact, baseline.family)]
     return flaws
 
 
-def _odd(session: OddSession) -> Flaw:
+def _odd_flaw(session: OddSession) -> Flaw:
     return Flaw(
         session.text,
         "as fast as the other sessions",
@@ -60,7 +62,7 @@ def _odd(session: OddSession) -> Flaw:
     )
 
 
-def _exact(entry: ExactEntry, family: str) -> Iterator[Flaw]:
+def _exact_flaws(entry: ExactEntry, family: str) -> Iterator[Flaw]:
     if family != RESOURCES:
         yield Flaw(
             f"an exact entry in {family}.json",
@@ -68,16 +70,16 @@ def _exact(entry: ExactEntry, family: str) -> Iterator[Flaw]:
             "approve it, or move it there",
         )
     if not _has_provenance(entry) or not entry.compiler:
-        yield Flaw("no provenance", "its run and its compiler", _ANEW)
+        yield Flaw("no provenance", "its run and its compiler", _RECORD_AGAIN)
     if registers_of(entry.figures) is None:
-        yield Flaw("no registers", "those of every target", _ANEW)
+        yield Flaw("no registers", "those of every target", _RECORD_AGAIN)
 
 
 def _has_provenance(entry: Entry | ExactEntry) -> bool:
     return any(text.strip() for text in entry.provenance.values())
 
 
-def _hardware(entry: Entry, family: str) -> Iterator[Flaw]:
+def _hardware_flaws(entry: Entry, family: str) -> Iterator[Flaw]:
     belongs = family_of_key(entry.hardware)
     if belongs is not None and belongs != family:
         yield Flaw(
@@ -87,9 +89,9 @@ def _hardware(entry: Entry, family: str) -> Iterator[Flaw]:
         )
 
 
-def _measured(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
+def _measured_flaws(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
     if not _has_provenance(entry):
-        yield Flaw("no provenance", "what it was measured with", _ANEW)
+        yield Flaw("no provenance", "what it was measured with", _RECORD_AGAIN)
     if rate_suffix(entry.metric) is None and entry.metric != "time_s":
         yield Flaw(
             f"metric {entry.metric!r}",
@@ -127,7 +129,7 @@ def _measured(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
         yield flaw
 
 
-def _published(entry: Entry) -> Iterator[Flaw]:
+def _published_flaws(entry: Entry) -> Iterator[Flaw]:
     needed = ("unit", "source") if entry.kind == "floor" else ("unit", "convention", "source")
     missing = [name for name in needed if not str(getattr(entry, name)).strip()]
     if missing:
@@ -137,7 +139,7 @@ def _published(entry: Entry) -> Iterator[Flaw]:
             "say what the figure means",
         )
     if entry.kind in ("threshold", "floor"):
-        yield from _limit(entry)
+        yield from _limit_flaws(entry)
     elif entry.hardware.product is None and not entry.note:
         # A note that says why it is open is answer enough.
         yield Flaw(
@@ -148,8 +150,12 @@ def _published(entry: Entry) -> Iterator[Flaw]:
         )
 
 
-def _limit(entry: Entry) -> Iterator[Flaw]:
-    """A limit fails tests on whatever its hardware matches; so that is one product, whole, or one part of it."""
+def _limit_flaws(entry: Entry) -> Iterator[Flaw]:
+    """Yield the flaws of a limit.
+
+    A limit fails tests on whatever its hardware matches; so that is one product, whole, or one part
+    of it.
+    """
     open_fields = [
         name for name in ("product", "memory", "partition") if getattr(entry.hardware, name) is None
     ]
@@ -186,14 +192,17 @@ class Health:
 
 
 def health_of(entries: Iterable[Entry], tolerance: float | None = None) -> list[Health]:
-    """The health of the measured entries, with what all of them tell of their class as the prior."""
+    """Return the health of each measured entry.
+
+    The prior of its class comes from all of them.
+    """
     measured = [entry for entry in entries if entry.kind == "measured"]
-    assumed = priors_of(measured)
+    priors = priors_of(measured)
     return [
         _health(
             entry,
             entry.tolerance or tolerance or default_tolerance(key),
-            assumed[class_of_key(key)],
+            priors[class_of_key(key)],
         )
         for entry, key in zip(measured, map(key_of_entry, measured), strict=True)
     ]
@@ -202,7 +211,7 @@ def health_of(entries: Iterable[Entry], tolerance: float | None = None) -> list[
 def _health(entry: Entry, tolerance: float, prior: Prior) -> Health:
     assert entry.work is not None
     reference = reference_of(entry, "")
-    found = _one_more(reference.groups, prior)
+    comparison = _one_more(reference.groups, prior)
     dated = [
         (time, session.started) for session in entry.sessions if (time := moment(session.started))
     ]
@@ -211,9 +220,9 @@ def _health(entry: Entry, tolerance: float, prior: Prior) -> Health:
         time_s=reference.median_s,
         rate=rate(entry.work, entry.metric, reference.median_s),
         devices=reference.devices,
-        process=found.process,
-        session=found.session,
-        mde=detectable_effect(found),
+        process=comparison.process,
+        session=comparison.session,
+        mde=detectable_effect(comparison),
         tolerance=tolerance,
         drivers=tuple(
             sorted(
@@ -230,7 +239,10 @@ def _health(entry: Entry, tolerance: float, prior: Prior) -> Health:
 
 
 def provisional(entry: Entry, tolerance: float, prior: Prior) -> str:
-    """Why an entry is no full baseline yet; empty where it is, and for published figures and canaries."""
+    """Return why an entry is no full baseline yet.
+
+    It is empty where the entry is one, and for published figures and canaries.
+    """
     if entry.kind != "measured" or entry.is_canary:
         return ""
     reasons = []
@@ -243,7 +255,10 @@ def provisional(entry: Entry, tolerance: float, prior: Prior) -> str:
 
 
 def _one_more(groups: Sequence[Group], prior: Prior) -> Difference:
-    """The comparison of one more process, in a session of its own on the device that is known best."""
+    """Return the comparison of one more process in a session of its own.
+
+    It is on the device with the most sessions.
+    """
     device = Counter(group.device for group in groups).most_common(1)[0][0]
-    logs = [value for group in groups for value in group.logs]
+    logs = [log_s for group in groups for log_s in group.logs]
     return difference([Group((math.exp(math.fsum(logs) / len(logs)),), device)], groups, prior)

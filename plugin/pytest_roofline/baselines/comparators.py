@@ -48,31 +48,37 @@ class Comparator(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What to call it in a header: file names."""
+        """Return its name in a header: file names."""
 
     @abstractmethod
     def reference(self, key: Key) -> Reference | None:
-        """What stands under exactly this key."""
+        """Return the reference under exactly this key, or None."""
 
     @abstractmethod
     def environments(self, key: Key) -> tuple[dict[str, str], ...]:
-        """The facts of every session, or process, behind a key, as text by name."""
+        """Return the facts of every session or process, as text by name."""
 
     @abstractmethod
     def work(self, key: Key) -> Work | None:
-        """The work that was timed under this key; times of different work must not be compared."""
+        """Return the work that was timed under this key.
+
+        Times of different work must not be compared.
+        """
 
     @abstractmethod
     def achieved(self, key: Key) -> tuple[tuple[str, ...], ...]:
-        """How the processes under this key were timed, as `Reference.achieved`; empty where it knows none."""
+        """Return the modes of the processes, as `Reference.achieved`.
+
+        It is empty where none are recorded.
+        """
 
     @abstractmethod
     def label(self, key: Key) -> str:
-        """What it calls this key."""
+        """Return its label of this key."""
 
     @abstractmethod
     def keys(self) -> list[Key]:
-        """Everything that it knows."""
+        """Return all of its keys."""
 
     def measured(self, key: Key) -> list[Measurement]:
         """Return all measurements of a key; none of entries."""
@@ -80,25 +86,34 @@ class Comparator(ABC):
         return []
 
     def measurement(self, key: Key) -> Measurement | None:
-        """One of the measurements of a key, for its work and its roofline, which are those of all; None of entries."""
+        """Return a measurement of a key; None of entries.
+
+        It serves for the work and the roofline, which are those of all.
+        """
         return next(iter(self.measured(key)), None)
 
     def tolerance(self, key: Key) -> float | None:
-        """The tolerance that the test itself asked for, in its marker or its call; None of entries."""
+        """Return the tolerance in the test's marker or call.
+
+        None of entries.
+        """
         return next((m.tolerance for m in self.measured(key) if m.tolerance), None)
 
     def judged(self, key: Key) -> tuple[Group, ...]:
-        """The processes of a key as they are judged."""
+        """Return the processes of a key as they are judged."""
         reference = self.reference(key)
         return reference.groups if reference is not None else ()
 
     def summary(self, key: Key, statistic: Statistic) -> Summary | str:
-        """The same by a statistic, with whether every attempt tells it by itself; or why there is none."""
+        """Return these processes by a statistic, or a reason without one.
+
+        The summary tells whether every attempt gives the statistic itself.
+        """
         groups = self.judged(key)
         return Summary(groups) if groups and statistic == "median" else MEDIANS_ONLY
 
     def references(self) -> list[tuple[Key, Reference]]:
-        """Everything that it knows, for what only many tests can tell."""
+        """Return every key with its reference."""
         return [
             (key, reference)
             for key in self.keys()
@@ -106,28 +121,31 @@ class Comparator(ABC):
         ]
 
     def without_odd_sessions(self) -> "Comparator":
-        """Return the same without its odd sessions, for measurements to be compared with."""
+        """Return the comparator without its odd sessions."""
         odd = odd_among(self.references())
         return self._without(odd) if odd else self
 
     @abstractmethod
     def _without(self, odd: Odd) -> "Comparator":
-        """Return the same without these sessions in the tests that they spoil."""
+        """Return the comparator without these sessions in their strange tests."""
 
     def _odd_in(self, key: Key) -> tuple[OddSession, ...]:
         """Return the sessions that were set aside in a test."""
         return tuple(session for session, tests in self.odd.items() if key.identity in tests)
 
     def hardware(self) -> list[HardwareKey]:
-        """Every hardware that it knows anything of."""
+        """Return the hardware of every key."""
         return [key.hardware for key in self.keys()]
 
     def count(self, benchmark: str, parameters: dict[str, object], hardware: HardwareKey) -> int:
-        """How many measurements of a test are known on a hardware, however many of its devices the test uses."""
-        return self._counted[benchmark, canonical(parameters), hardware.alone]
+        """Return the number of a test's measurements on a hardware.
+
+        It does not matter how many of its devices the test uses.
+        """
+        return self._counts[benchmark, canonical(parameters), hardware.alone]
 
     @cached_property
-    def _counted(self) -> Counter[tuple[str, str, HardwareKey]]:
+    def _counts(self) -> Counter[tuple[str, str, HardwareKey]]:
         return Counter(
             (key.benchmark, canonical(key.parameters), key.hardware.alone) for key in self.keys()
         )
@@ -142,11 +160,11 @@ class BaselineComparator(Comparator):
 
     @property
     def name(self) -> str:
-        """The paths of the files."""
+        """Return the paths of the files."""
         return ", ".join(str(path) for path in self.entries.paths) or "no baseline"
 
     def reference(self, key: Key) -> Reference | None:
-        """The processes of the entry for `key`."""
+        """Return the processes of the entry for `key`."""
         entry = self._entry(key)
         if entry is None:
             return None
@@ -154,31 +172,33 @@ class BaselineComparator(Comparator):
         return replace(reference, odd=self._odd_in(key_of_entry(entry)))
 
     def environments(self, key: Key) -> tuple[dict[str, str], ...]:
-        """Those of the sessions of the entry for `key`."""
+        """Return the environments of the entry's sessions."""
         entry = self._entry(key)
         return () if entry is None else tuple(session.environment for session in entry.sessions)
 
     def work(self, key: Key) -> Work | None:
-        """The work of the entry for `key`."""
+        """Return the work of the entry for `key`."""
         entry = self._entry(key)
         return None if entry is None else entry.work
 
     def achieved(self, key: Key) -> tuple[tuple[str, ...], ...]:
-        """How the sessions of the entry for `key` were timed."""
+        """Return the modes of the entry's sessions."""
         entry = self._entry(key)
-        return _each_once(session.achieved for session in entry.sessions) if entry else ()
+        return _unique_modes(session.achieved for session in entry.sessions) if entry else ()
 
     def label(self, key: Key) -> str:
-        """The label of the entry for `key`."""
+        """Return the label of the entry for `key`."""
         entry = self._entry(key)
         return key.label if entry is None else entry.label
 
     def keys(self) -> list[Key]:
-        """The keys of the measured entries."""
+        """Return the keys of the measured entries."""
         return [key_of_entry(entry) for entry in self.entries if entry.kind == "measured"]
 
     def _without(self, odd: Odd) -> "BaselineComparator":
-        return BaselineComparator(self.entries.changed(lambda entry: leave_out(entry, odd)), odd)
+        return BaselineComparator(
+            self.entries.with_changes(lambda entry: leave_out(entry, odd)), odd
+        )
 
     def _entry(self, key: Key) -> Entry | None:
         for entry in self.entries.of(key.benchmark, key.name):
@@ -205,10 +225,10 @@ class RunComparator(Comparator):
         for run in runs:
             session = run.header.run_id, run.header.started, identity_of(run.header.environment)
             for measurement in run.measurements:
-                if why := run.unfit(measurement, accept_slower=True) or told_by_position(
+                if reason := run.unfit(measurement, accept_slower=True) or told_by_position(
                     measurement.key.parameters
                 ):
-                    unfit.append((measurement, why))
+                    unfit.append((measurement, reason))
                 else:
                     self._add(run, session, measurement)
 
@@ -222,23 +242,26 @@ class RunComparator(Comparator):
 
     @property
     def name(self) -> str:
-        """The paths of the runs."""
+        """Return the paths of the runs."""
         return ", ".join(str(run.path) for run in self.runs)
 
     def reference(self, key: Key) -> Reference | None:
-        """The processes that measured `key`, a session a run, each with all of its attempts together."""
+        """Return the processes that measured `key`, a session a run.
+
+        Each counts with all of its attempts.
+        """
         processes = self._processes.get(key.identity)
         if not processes:
             return None
-        measured = self.measured(key)
+        measurements = self.measured(key)
         newest = self._newest(processes).environment.comparable()
         return Reference(
             groups=_by_session(
                 {process: pooled_median(attempts) for process, attempts in processes.items()}
             ),
             source=self.name,
-            achieved=_each_once(each.samples.achieved for each in measured),
-            clock_hz=typical_clock(one.samples.clock_hz for one in measured),
+            achieved=_unique_modes(measurement.samples.achieved for measurement in measurements),
+            clock_hz=typical_clock(measurement.samples.clock_hz for measurement in measurements),
             peak_bytes=typical_peak(processes.values()),
             odd=self._odd_in(key),
             commit=_commit(newest),
@@ -251,70 +274,76 @@ class RunComparator(Comparator):
         return self._runs[max((session for session, _ in processes), key=itemgetter(1))]
 
     def environments(self, key: Key) -> tuple[dict[str, str], ...]:
-        """Those of every process that measured `key`, with the way in which it did."""
+        """Return the environment and mode of every process under `key`."""
         return tuple(
             self._runs[session].environment.everything() | attempts[0].comparable()
             for (session, _), attempts in self._processes.get(key.identity, {}).items()
         )
 
     def judged(self, key: Key, statistic: Statistic = "median") -> tuple[Group, ...]:
-        """The same as what is judged: each process its slowest attempt, which in a reference would only loosen it."""
+        """Return the processes of a key, each by its slowest attempt.
+
+        In a reference the slowest attempt would only loosen it.
+        """
         processes = self._processes.get(key.identity, {}).items()
         return _by_session(
             {
-                process: max(process_s(one.samples, statistic) for one in attempts)
+                process: max(process_s(attempt.samples, statistic) for attempt in attempts)
                 for process, attempts in processes
             }
         )
 
     def summary(self, key: Key, statistic: Statistic) -> Summary:
-        """The same, with whether every attempt was taken in a way that tells the statistic itself."""
-        told = all(exact(one.samples, statistic) for one in self.measured(key))
-        return Summary(self.judged(key, statistic), told)
+        """Return these processes by a statistic.
+
+        The summary tells whether every attempt gives the statistic itself.
+        """
+        all_exact = all(exact(measurement.samples, statistic) for measurement in self.measured(key))
+        return Summary(self.judged(key, statistic), all_exact)
 
     def measured(self, key: Key) -> list[Measurement]:
-        """Return every attempt of every process under a key, in the order of the runs."""
+        """Return every attempt of every process, in the order of runs."""
         return list(chain.from_iterable(self._processes.get(key.identity, {}).values()))
 
     def work(self, key: Key) -> Work | None:
-        """The work that the runs timed."""
-        one = self.measurement(key)
-        return None if one is None else one.work
+        """Return the work that the runs timed."""
+        measurement = self.measurement(key)
+        return None if measurement is None else measurement.work
 
     def achieved(self, key: Key) -> tuple[tuple[str, ...], ...]:
-        """How the runs timed it."""
-        return _each_once(one.samples.achieved for one in self.measured(key))
+        """Return the modes in which the runs timed it."""
+        return _unique_modes(measurement.samples.achieved for measurement in self.measured(key))
 
     def label(self, key: Key) -> str:
-        """What the runs call it."""
-        one = self.measurement(key)
-        return key.label if one is None else one.label
+        """Return the label in the runs."""
+        measurement = self.measurement(key)
+        return key.label if measurement is None else measurement.label
 
     def keys(self) -> list[Key]:
-        """Every key measured, in the order of the runs."""
+        """Return every key of the runs, in their order."""
         return list(self._keys.values())
 
     def _without(self, odd: Odd) -> "RunComparator":
-        left = copy(self)
-        left.odd = odd
-        left._processes = {
+        remaining = copy(self)
+        remaining.odd = odd
+        remaining._processes = {
             identity: {
                 process: attempts
                 for process, attempts in processes.items()
-                if not _is_spoiled(odd, identity, process)
+                if not _is_odd(odd, identity, process)
             }
             for identity, processes in self._processes.items()
         }
-        return left
+        return remaining
 
 
-def _is_spoiled(odd: Odd, identity: str, process: Process) -> bool:
+def _is_odd(odd: Odd, identity: str, process: Process) -> bool:
     (_, started, device), _ = process
     return (device, started) in _odd_days(odd, identity)
 
 
 def _odd_days(odd: Odd, identity: str) -> set[tuple[str, str]]:
-    """Return the devices and beginnings of the sessions that are strange in a test."""
+    """Return device and beginning of each session strange in a test."""
     return {
         (session.device, session.started) for session, tests in odd.items() if identity in tests
     }
@@ -328,15 +357,16 @@ def _by_session(processes: dict[Process, float]) -> tuple[Group, ...]:
 
 
 def reference_of(entry: Entry, source: str) -> Reference:
-    """A measured entry as one side of a comparison."""
+    """Return a measured entry as one side of a comparison."""
     newest = max(entry.sessions, key=lambda session: session.started).environment
     return Reference(
         groups=tuple(
-            Group(s.process_medians, s.device_uuid or "", s.started) for s in entry.sessions
+            Group(session.process_medians, session.device_uuid or "", session.started)
+            for session in entry.sessions
         ),
         source=source,
         tolerance=entry.tolerance,
-        achieved=_each_once(session.achieved for session in entry.sessions),
+        achieved=_unique_modes(session.achieved for session in entry.sessions),
         clock_hz=typical_clock(session.clock_hz for session in entry.sessions),
         peak_bytes=entry.peak_bytes,
         commit=_commit(newest),
@@ -346,30 +376,36 @@ def reference_of(entry: Entry, source: str) -> Reference:
 
 
 def _commit(environment: Mapping[str, str]) -> str:
-    """Return the commit of the tests' code, without what is said of changes to it; empty where it is not told."""
+    """Return the commit of the tests' code, or an empty text.
+
+    A note on changes to the code is left out.
+    """
     return environment.get("code", "").partition(" ")[0]
 
 
-def _each_once(achieved: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
-    """Return the ways in which sessions were timed, each once and in one order."""
+def _unique_modes(achieved: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+    """Return the modes of sessions, each once and in one order."""
     return tuple(sorted(set(achieved)))
 
 
 def typical_clock(clocks_hz: Iterable[float | None]) -> float | None:
-    """The median of the clocks that are known."""
-    known = [clock_hz for clock_hz in clocks_hz if clock_hz is not None]
-    return median(known) if known else None
+    """Return the median of the recorded clocks, in Hz, or None."""
+    clocks = [clock_hz for clock_hz in clocks_hz if clock_hz is not None]
+    return median(clocks) if clocks else None
 
 
 def pooled_median(measurements: Iterable[Measurement]) -> float:
-    """The median of all blocks' medians that one process took under one key; a rerun cannot replace what was first."""
+    """Return the median of all block medians of a process.
+
+    A rerun cannot replace what was first.
+    """
     return median(
         sample for measurement in measurements for sample in measurement.samples.block_medians
     )
 
 
 def open_comparator(paths: Sequence[Path]) -> Comparator:
-    """A comparator from run files or baseline files, by what is inside."""
+    """Return a comparator from run files or baseline files."""
     runs = [path for path in paths if path.suffix != ".json"]
     baselines = [path for path in paths if path.suffix == ".json"]
     if runs and baselines:
@@ -377,12 +413,15 @@ def open_comparator(paths: Sequence[Path]) -> Comparator:
     return (
         RunComparator([read_run(path) for path in runs])
         if runs
-        else BaselineComparator(Entries.merged(baselines))
+        else BaselineComparator(Entries.from_files(baselines))
     )
 
 
 def refuse_both_sides(old: Sequence[Run], new: Sequence[Run]) -> None:
-    """Raise BadInput where a process stands on both sides, under whatever names of files."""
+    """Raise BadInput where a process stands on both sides.
+
+    The names of files do not matter.
+    """
     paths = {identity: run.path for run in old for identity in _identities(run)}
     for run in new:
         path = next((paths[identity] for identity in _identities(run) if identity in paths), None)
@@ -394,7 +433,10 @@ def refuse_both_sides(old: Sequence[Run], new: Sequence[Run]) -> None:
 
 
 def refuse_own_baseline(before: Comparator, after: Comparator) -> None:
-    """Raise BadInput where one side is a baseline that the other side is, or was recorded by."""
+    """Raise BadInput where a side is the other's baseline.
+
+    One side is a baseline that the other side is, or was recorded by.
+    """
     for baseline, side in ((before, after), (after, before)):
         recorded = {(session.run_id, session.started) for session in _sessions(baseline)}
         for run in side.runs:
@@ -412,12 +454,15 @@ def refuse_own_baseline(before: Comparator, after: Comparator) -> None:
 
 
 def _sessions(comparator: Comparator) -> list[RecordedSession]:
-    """Return every session that the entries of a baseline hold; none of runs."""
+    """Return every session in a baseline's entries; none of runs."""
     return [session for entry in comparator.entries for session in entry.sessions]
 
 
 def _identities(run: Run) -> list[object]:
-    """Return what no other run has: each measurement of a process, or its header where nothing was measured."""
+    """Return what no other run has.
+
+    That is each measurement of a process, or the header where nothing was measured.
+    """
     header = run.header.run_id, run.header.started
     # A process of an import is named by the content of its log, which may be a part of several imports.
     return [
@@ -427,16 +472,16 @@ def _identities(run: Run) -> list[object]:
 
 
 def find_reference(comparator: Comparator, key: Key, work: Work) -> tuple[Reference | None, str]:
-    """What to compare a measurement of `work` with, or why there is nothing."""
-    known = comparator.work(key)
-    if known is not None and known != work:
+    """Return the reference for a measurement of `work`, or a reason."""
+    reference_work = comparator.work(key)
+    if reference_work is not None and reference_work != work:
         before, now = (
             ", ".join(
-                f"{one.name}={amount}"
-                for one in fields(side)
-                if (amount := getattr(side, one.name))
+                f"{amount_field.name}={amount}"
+                for amount_field in fields(side)
+                if (amount := getattr(side, amount_field.name))
             )
-            for side in (known, work)
+            for side in (reference_work, work)
         )
         return (
             None,
@@ -445,14 +490,14 @@ def find_reference(comparator: Comparator, key: Key, work: Work) -> tuple[Refere
     reference = comparator.reference(key)
     if reference is not None:
         return reference, ""
-    elsewhere = [
-        other.hardware
-        for other in comparator.keys()  # noqa: SIM118
-        if (other.benchmark, other.name) == (key.benchmark, key.name)
-        and other.hardware != key.hardware
+    other_hardware = [
+        candidate.hardware
+        for candidate in comparator.keys()  # noqa: SIM118
+        if (candidate.benchmark, candidate.name) == (key.benchmark, key.name)
+        and candidate.hardware != key.hardware
     ]
-    if elsewhere:
-        names = "; ".join(map(str, nearest(key.hardware, elsewhere)))
+    if other_hardware:
+        names = "; ".join(map(str, nearest(key.hardware, other_hardware)))
         return None, f"no entry for this hardware ({key.hardware}); nearest known: {names}"
     return (
         None,
@@ -463,20 +508,26 @@ def find_reference(comparator: Comparator, key: Key, work: Work) -> tuple[Refere
 
 
 def prior_of(references: Iterable[tuple[Key, Reference]], kind: str) -> Prior:
-    """What to assume of a class of benchmarks: the starting values, or what the references of that class tell."""
+    """Return the prior of a class of benchmarks.
+
+    It is the starting value, or what the references of the class show.
+    """
     groups = [reference.groups for key, reference in references if class_of_key(key) == kind]
     return lend(priors()[kind], groups, kind)
 
 
 def priors_of(entries: Iterable[Entry]) -> dict[str, Prior]:
-    """What to assume of each class of benchmarks where an entry does not tell: what the others of its file do."""
+    """Return the prior of each class of benchmarks.
+
+    It is what the entries of the file show together.
+    """
     tests = [entry for entry in entries if entry.kind == "measured" and not entry.is_canary]
     references = [(key_of_entry(entry), reference_of(entry, "")) for entry in tests]
     return {kind: prior_of(references, kind) for kind in priors()}
 
 
 def odd_among(references: Iterable[tuple[Key, Reference]]) -> Odd:
-    """Return the sessions that are strange in many tests; canaries are no tests."""
+    """Return the sessions strange in many tests; canaries are no tests."""
     tests = {key.identity: (key, groups.groups) for key, groups in references if not key.is_canary}
     return odd_sessions(
         {name: groups for name, (_, groups) in tests.items()},
@@ -504,10 +555,13 @@ def leave_out(entry: Entry, odd: Odd) -> Entry:
 
 
 def default_tolerance(key: Key) -> float:
-    """The tolerance of a test for which nobody asked for one: that of its class."""
+    """Return the tolerance of a test's class.
+
+    It holds where nobody asked for another.
+    """
     return DEFAULT_TOLERANCES[class_of_key(key)]
 
 
 def class_of_key(key: Key) -> str:
-    """The class of a benchmark by its key."""
+    """Return the class of a benchmark by its key."""
     return class_of("cpu" if key.hardware.is_cpu else "device", key.metric)

@@ -37,14 +37,14 @@ from .exact import compare_exact, known_by
 from .exhausted import lost_since
 from .files import nearest
 from .picking import is_imported
-from .plausible import distrusted
+from .plausible import distrust_reasons
 from .rows import compared_row, together_row
 from .runs import Run
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Rows, worst first; what only the old side knows; the runs; compiled kernels; what was lost for want of memory.
+    """Rows, worst first; labels of the old side alone; runs; compiled kernels; tests lost to want of memory.
 
     `unlike` tells whether two different things were timed under some key, which nobody can judge.
     """
@@ -59,7 +59,10 @@ class Comparison:
 
     @property
     def everything(self) -> tuple[Row, ...]:
-        """All of its rows; what ran out of memory and had a time is a regression."""
+        """Return all of its rows.
+
+        What ran out of memory and had a time is a regression.
+        """
         return (
             *self.rows,
             *self.kernels,
@@ -69,40 +72,45 @@ class Comparison:
 
 
 def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = None) -> Comparison:
-    """Every measurement and every compiled kernel of `new`, runs or baseline files, against `old`; worst first."""
+    """Return the comparison of `new` against `old`, worst first.
+
+    Both are runs or baseline files, with measurements and compiled kernels.
+    """
     before, after = open_comparator(old), open_comparator(new)
     refuse_both_sides(before.runs, after.runs)
     refuse_own_baseline(before, after)
     _refuse_other_hardware(before, after)
     before = before.without_odd_sessions()
-    found = [
-        _Pair(key, fresh, *find_reference(before, key, _work(after, key)))
-        for key, fresh in after.references()
+    pairs = [
+        _Pair(key, new_reference, *find_reference(before, key, _work(after, key)))
+        for key, new_reference in after.references()
     ]
-    tests = [one for one in found if not one.key.is_canary]
-    limits = {one.key.identity: _limits(before, after, one.key) for one in tests}
+    tests = [pair for pair in pairs if not pair.key.is_canary]
+    limits = {pair.key.identity: _limits(before, after, pair.key) for pair in tests}
     known_kernels, new_kernels = known_by(before), known_by(after)
     kernels, only_kernels = compare_exact(known_kernels, new_kernels)
     lost = lost_since(before, after, known_kernels, {*new_kernels.kernels, *new_kernels.unfit})
-    compared = any(one.reference is not None for one in tests) or any(
+    compared = any(pair.reference is not None for pair in tests) or any(
         gating for gating, _ in limits.values()
     )
     if not compared and not lost and not any(row.baseline_figures is not None for row in kernels):
         raise BadInput(_why_nothing(before, after))
-    settled, shared = _verdicts(before, after, found, limits, tolerance)
+    verdicts, shared = _verdicts(before, after, pairs, limits, tolerance)
     rows = [
-        compared_row(one.key, _work(after, one.key), settled[one.key.identity], one.fresh.median_s)
-        for one in tests
+        compared_row(
+            pair.key, _work(after, pair.key), verdicts[pair.key.identity], pair.fresh.median_s
+        )
+        for pair in tests
     ]
-    rows += _unfit_rows(before, after, set(settled), tolerance)
-    only = [
+    rows += _unfit_rows(before, after, set(verdicts), tolerance)
+    only_before = [
         *_only_before(before, after, [row.key for row in rows if row.key is not None]),
         *only_kernels,
     ]
-    gone = {one.label for one in lost}
+    lost_labels = {row.label for row in lost}
     return Comparison(
         rows=tuple(sorted(rows, key=lambda row: badness(row.verdict, row.change))),
-        only_old=tuple(label for label in dict.fromkeys(only) if label not in gone),
+        only_old=tuple(label for label in dict.fromkeys(only_before) if label not in lost_labels),
         runs=(*before.runs, *after.runs),
         kernels=kernels,
         lost=tuple(lost),
@@ -128,16 +136,16 @@ class _Pair:
 def _verdicts(
     before: Comparator,
     after: Comparator,
-    found: Sequence[_Pair],
+    pairs: Sequence[_Pair],
     limits: Mapping[str, tuple[list[Limit], list[Idle]]],
     tolerance: float | None,
 ) -> tuple[dict[str, Verdict], Shared | None]:
-    """The verdicts on the tests among the pairs, each held against the others; and what all tests share."""
-    tests = [one for one in found if not one.key.is_canary]
-    count = sum(one.reference is not None for one in tests)
-    known = [pair for pair in before.references() if not pair[0].is_canary]
+    """Return the verdicts on the tests, and what all share."""
+    tests = [pair for pair in pairs if not pair.key.is_canary]
+    count = sum(pair.reference is not None for pair in tests)
+    references = [pair for pair in before.references() if not pair[0].is_canary]
     kinds = priors() | {
-        kind: prior_of(known, kind) for kind in {class_of_key(key) for key, _ in known}
+        kind: prior_of(references, kind) for kind in {class_of_key(key) for key, _ in references}
     }
     policies = {
         pair.key.identity: policy_of(
@@ -145,32 +153,32 @@ def _verdicts(
             pair.reference,
             kinds[class_of_key(pair.key)],
             count,
-            own=after.tolerance(pair.key),
-            asked=tolerance,
+            test_tolerance=after.tolerance(pair.key),
+            run_tolerance=tolerance,
         )
         for pair in tests
     }
-    shared, moved = _shared(
-        after, found, {identity: policy.tolerance for identity, policy in policies.items()}
+    shared, adjusted = _shared(
+        after, pairs, {identity: policy.tolerance for identity, policy in policies.items()}
     )
     verdicts = {}
-    for one in tests:
-        identity = one.key.identity
-        reference = moved.get(identity, one.reference)
-        modes = (other_mode(mode, reference) for mode in sorted(one.fresh.achieved))
-        invalid = next(filter(None, modes), ()) or distrusted(
-            one.key, _work(after, one.key), reference
+    for pair in tests:
+        identity = pair.key.identity
+        reference = adjusted.get(identity, pair.reference)
+        modes = (other_mode(mode, reference) for mode in sorted(pair.fresh.achieved))
+        invalid = next(filter(None, modes), ()) or distrust_reasons(
+            pair.key, _work(after, pair.key), reference
         )
         gating, idle = limits[identity]
         verdicts[identity] = judge(
-            after.judged(one.key),
+            after.judged(pair.key),
             reference,
             policies[identity],
-            subject=_subject(before, after, one, idle),
-            peak=None if invalid else judge_peak(one.fresh.peak_bytes, reference, one.key),
+            subject=_subject(before, after, pair, idle),
+            peak=None if invalid else judge_peak(pair.fresh.peak_bytes, reference, pair.key),
             invalid=invalid,
             limits=gating,
-            why_none=one.why_none,
+            why_none=pair.why_none,
         )
     settled = settle(verdicts, max(1, count))
     if shared is not None:
@@ -178,7 +186,9 @@ def _verdicts(
             identity: shared.with_whole_change(verdict) for identity, verdict in settled.items()
         }
     logs = bool(after.runs) and all(map(is_imported, after.runs))
-    return {identity: _of_logs(one) if logs else one for identity, one in settled.items()}, shared
+    if logs:
+        settled = {identity: _of_logs(verdict) for identity, verdict in settled.items()}
+    return settled, shared
 
 
 _LOGS = {
@@ -188,7 +198,10 @@ _LOGS = {
 
 
 def _of_logs(verdict: Verdict) -> Verdict:
-    """The verdict on logs of another tool, of which nobody can run further rounds here."""
+    """Return the verdict on logs of another tool.
+
+    Nobody can run further rounds of them here.
+    """
     reasons = [
         replace(reason, code=_LOGS.get(reason.code, reason.code)) for reason in verdict.reasons
     ]
@@ -196,18 +209,20 @@ def _of_logs(verdict: Verdict) -> Verdict:
 
 
 def _only_before(before: Comparator, after: Comparator, keys: Sequence[Key]) -> list[str]:
-    """What the older side alone has: measurements, and limits for the new side's hardware that speak of nothing.
+    """Return the labels that only the older side has.
+
+    These are measurements, and limits for the new side's hardware that speak of nothing.
 
     A test that was left out meets no limit.
     """
     measured, machines = {key.identity for key in keys}, {key.alone for key in after.hardware()}
-    only = [
+    labels = [
         before.label(key)
         for key in before.keys()  # noqa: SIM118
         if not key.is_canary and key.identity not in measured
     ]
     limits = [entry for entry in before.entries if entry.gates and entry.kind == "threshold"]
-    return only + [
+    return labels + [
         entry.label
         for entry in limits
         if any(entry.hardware.alone.covers(machine) for machine in machines)
@@ -216,11 +231,11 @@ def _only_before(before: Comparator, after: Comparator, keys: Sequence[Key]) -> 
 
 
 def _subject(before: Comparator, after: Comparator, pair: _Pair, idle: Sequence[Idle]) -> Subject:
-    """Return what is known of a measurement before it is compared."""
-    key, measured = pair.key, after.measurement(pair.key)
+    """Return the facts of a measurement before its comparison."""
+    key, measurement = pair.key, after.measurement(pair.key)
     facts_before = before.environments(key) if pair.reference is not None else ()
     return Subject(
-        test_id=measured.test_id if measured is not None else "",
+        test_id=measurement.test_id if measurement is not None else "",
         label=after.label(key),
         name=key.name,
         clock_hz=pair.fresh.clock_hz,
@@ -230,21 +245,24 @@ def _subject(before: Comparator, after: Comparator, pair: _Pair, idle: Sequence[
 
 
 def _shared(
-    after: Comparator, found: Sequence[_Pair], tolerances: Mapping[str, float]
+    after: Comparator, pairs: Sequence[_Pair], tolerances: Mapping[str, float]
 ) -> tuple[Shared | None, dict[str, Reference]]:
-    """What the tests of one new session share; several sessions at once move each in its own way."""
+    """Return what the tests of one new session share.
+
+    Several sessions at once move each in its own way.
+    """
     sides = {}
-    for one in found:
-        groups = after.judged(one.key)
+    for pair in pairs:
+        groups = after.judged(pair.key)
         if (
-            one.reference is not None
+            pair.reference is not None
             and len({(group.device, group.started) for group in groups}) == 1
         ):
-            medians = tuple(value for group in groups for value in group.medians_s)
-            sides[one.key.identity] = Side(
-                replace(groups[0], medians_s=medians), one.reference, one.key.is_canary
+            medians = tuple(median_s for group in groups for median_s in group.medians_s)
+            sides[pair.key.identity] = Side(
+                replace(groups[0], medians_s=medians), pair.reference, pair.key.is_canary
             )
-    tests = [one.key for one in found if one.key.identity in sides and not one.key.is_canary]
+    tests = [pair.key for pair in pairs if pair.key.identity in sides and not pair.key.is_canary]
     return hold_shared(
         sides,
         [tolerances[key.identity] for key in tests],
@@ -254,26 +272,34 @@ def _shared(
 
 
 def _why_nothing(before: Comparator, after: Comparator) -> str:
-    """Why two sides cannot be compared, and what they share all the same: measurements that are not fit for it."""
+    """Return why two sides cannot be compared.
+
+    It names what they share all the same: measurements that are not fit for it.
+    """
     unfit = {
-        m.key.identity: f"{m.label}: {why}" for side in (before, after) for m, why in side.unfit
+        measurement.key.identity: f"{measurement.label}: {reason}"
+        for side in (before, after)
+        for measurement, reason in side.unfit
     }
     keys = (
         [*side.keys(), *(measurement.key for measurement, _ in side.unfit)]
         for side in (before, after)
     )
     shared = set.intersection(
-        *({key.identity for key in mine if not key.is_canary} for mine in keys)
+        *({key.identity for key in side_keys if not key.is_canary} for side_keys in keys)
     )
     sides = f"{before.name} and {after.name}"
     if not shared & unfit.keys():
         return f"{sides} share no measurement; expected runs of the same tests"
-    told = listed([unfit[identity] for identity in sorted(shared & unfit.keys())], 1, "; ")
-    return f"{sides} have no valid measurement in common: {told}"
+    reasons = listed([unfit[identity] for identity in sorted(shared & unfit.keys())], 1, "; ")
+    return f"{sides} have no valid measurement in common: {reasons}"
 
 
 def _limits(before: Comparator, after: Comparator, key: Key) -> tuple[list[Limit], list[Idle]]:
-    """The published limits and floors of a baseline file that speak of a measurement; and what cannot be judged."""
+    """Return the published limits and floors for a measurement.
+
+    They are followed by those that cannot be judged.
+    """
     entries = [entry for entry in before.entries.of(key.benchmark, key.name) if entry.matches(key)]
     return limits_of(
         entries,
@@ -285,19 +311,22 @@ def _limits(before: Comparator, after: Comparator, key: Key) -> tuple[list[Limit
 
 
 def _unfit_rows(
-    before: Comparator, after: Comparator, known: set[str], tolerance: float | None
+    before: Comparator, after: Comparator, compared: set[str], tolerance: float | None
 ) -> list[Row]:
-    """What the new run measured but cannot vouch for: shown as INVALID, never left out in silence."""
+    """Return the rows of the new run's unfit measurements.
+
+    They are shown as INVALID, never left out in silence.
+    """
     rows = {}
-    for measurement, why in after.unfit:
+    for measurement, reason in after.unfit:
         key = measurement.key
         # Siblings and canaries are judged in their own run, against the others there, or not at all.
-        if key.identity in known or {SIBLINGS, CANARY} & set(measurement.samples.labels):
+        if key.identity in compared or {SIBLINGS, CANARY} & set(measurement.samples.labels):
             continue
         reference, _ = find_reference(before, key, measurement.work)
         limit = tolerance or default_tolerance(key)
         subject = Subject(measurement.test_id, measurement.label, key.name)
-        verdict = Verdict(Kind.INVALID, limit, subject, text_reasons(why), reference=reference)
+        verdict = Verdict(Kind.INVALID, limit, subject, text_reasons(reason), reference=reference)
         rows[key.identity] = compared_row(key, measurement.work, verdict, measurement.median_s)
     return list(rows.values())
 
@@ -309,13 +338,13 @@ def _work(comparator: Comparator, key: Key) -> Work:
 
 
 def _refuse_other_hardware(before: Comparator, after: Comparator) -> None:
-    mine, theirs = after.hardware(), before.hardware()
+    new_hardware, old_hardware = after.hardware(), before.hardware()
     # A test's own number of devices and their link tell two tests apart, not two machines.
-    known_alone = {key.alone for key in theirs}
-    if mine and theirs and not any(key.alone in known_alone for key in mine):
-        known = "; ".join(str(key) for key in nearest(mine[0], theirs))
+    old_devices = {key.alone for key in old_hardware}
+    if new_hardware and old_hardware and not any(key.alone in old_devices for key in new_hardware):
+        names = "; ".join(str(key) for key in nearest(new_hardware[0], old_hardware))
         raise OtherHardware(
-            f"{after.name} was measured on {mine[0]}, but {before.name} knows only {known}; "
+            f"{after.name} was measured on {new_hardware[0]}, but {before.name} knows only {names}; "
             "a comparison across hardware would mean nothing"
         )
 
@@ -326,13 +355,17 @@ def policy_of(
     prior: Prior,
     comparisons: int,
     *,
-    own: float | None,
-    asked: float | None,
+    test_tolerance: float | None,
+    run_tolerance: float | None,
     looks: Looks | None = None,
 ) -> Policy:
-    """The tolerance is the test's own, then its baseline's, then the one asked for, then that of its class."""
+    """Return the policy of a test.
+
+    Its tolerance is the test's own, then its baseline's, then that of the run, then that of its
+    class.
+    """
     entry = reference.tolerance if reference is not None else None
-    tolerance = own or entry or asked or default_tolerance(key)
+    tolerance = test_tolerance or entry or run_tolerance or default_tolerance(key)
     return Policy(tolerance, max(1, comparisons), prior, looks or Looks())
 
 
@@ -346,7 +379,10 @@ def limits_of(
     offline: bool = False,
     min_share: float | None = None,
 ) -> tuple[list[Limit], list[Idle]]:
-    """Published limits, floors and the share of the roofline that was asked for; and what cannot be held here."""
+    """Return the limits, floors and roofline share that apply.
+
+    They are followed by those that cannot be held here.
+    """
     limits, idle = gating_limits(entries, work, summed)
     if measurement is None:
         return limits, idle

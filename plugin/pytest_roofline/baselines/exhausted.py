@@ -25,21 +25,24 @@ def lost_times(
     measured: Collection[str] = (),
     ran_out: tuple[Key, Work] | None = None,
 ) -> dict[str, float]:
-    """Measurements of a test that a baseline has times for, and that there is none of now: medians by name."""
-    wanted = (benchmark, canonical(parameters), hardware.alone)
+    """Return the baseline's medians that have no new time, by name."""
+    test = (benchmark, canonical(parameters), hardware.alone)
     lost: dict[str, Reference | None] = {}
     if ran_out is not None:
         # First: it is the one to name.
         lost[ran_out[0].name], _ = find_reference(comparator, *ran_out)
     for key in comparator.keys():  # noqa: SIM118
-        mine = (key.benchmark, canonical(key.parameters), key.hardware.alone) == wanted
-        if mine and key.name not in measured and key.name not in lost:
+        is_of_test = (key.benchmark, canonical(key.parameters), key.hardware.alone) == test
+        if is_of_test and key.name not in measured and key.name not in lost:
             lost[key.name] = comparator.reference(key)
     return {name: reference.median_s for name, reference in lost.items() if reference is not None}
 
 
-def _lost(label: str, old_s: float | None, record: OutOfMemory) -> Row:
-    """A measurement that one side of a comparison has, and the other ran out of memory for."""
+def _lost_row(label: str, old_s: float | None, record: OutOfMemory) -> Row:
+    """Return the row of a measurement lost to want of memory.
+
+    The other side of the comparison has it.
+    """
     sizes = f" ({record.sizes})" if record.sizes else ""
     before = "was compiled" if old_s is None else f"took {format_seconds(old_s)}"
     row = memory_row(
@@ -51,9 +54,12 @@ def _lost(label: str, old_s: float | None, record: OutOfMemory) -> Row:
 
 
 def lost_since(
-    before: Comparator, after: Comparator, known: ExactKnown, compiled: Collection[str]
+    before: Comparator, after: Comparator, kernels_before: ExactKnown, compiled: Collection[str]
 ) -> list[Row]:
-    """What a newer side has no time for, or compiled, any more, because the test ran out of memory; each once."""
+    """Return a row for each time or kernel lost to memory.
+
+    The newer side has none any more, because the test ran out of memory; each is there once.
+    """
     measured = grouped(after.keys(), lambda key: (key.benchmark, canonical(key.parameters)))
     times: dict[str, Row] = {}
     kernels: dict[str, Row] = {}
@@ -64,8 +70,8 @@ def lost_since(
             names = {key.name for key in measured.get((benchmark, canonical(parameters)), [])}
             for name, seconds in lost_times(before, benchmark, parameters, hardware, names).items():
                 label = label_of(benchmark, parameters, name)
-                times.setdefault(label, _lost(label, seconds, record))
-            for kernel in known.of(benchmark, parameters):
+                times.setdefault(label, _lost_row(label, seconds, record))
+            for kernel in kernels_before.of(benchmark, parameters):
                 if kernel.identity not in compiled:
-                    kernels.setdefault(kernel.label, _lost(kernel.label, None, record))
+                    kernels.setdefault(kernel.label, _lost_row(kernel.label, None, record))
     return [*times.values(), *kernels.values()]

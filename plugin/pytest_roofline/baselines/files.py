@@ -18,7 +18,7 @@ from ..core.writing import json_text, write_atomically, write_new
 
 
 def read_baseline(path: Path) -> Baseline:
-    """A baseline file.
+    """Return a baseline file.
 
     Raises:
         BadFile: it is none, or cannot be read; the sentence ends with what to do.
@@ -65,15 +65,20 @@ def _refuse_duplicates(entries: Sequence[Entry | ExactEntry], where: str) -> Non
     for index, entry in enumerate(entries):
         first = seen.setdefault(entry.identity, index)
         if first != index:
-            what = f"{entry.metric}, {entry.kind}" if isinstance(entry, Entry) else entry.target
+            difference = (
+                f"{entry.metric}, {entry.kind}" if isinstance(entry, Entry) else entry.target
+            )
             raise BadFile(
                 f"{where}: entries {first} and {index} are the same ({entry.benchmark} {entry.parameters}, "
-                f"{what}); expected each once"
+                f"{difference}); expected each once"
             )
 
 
 def write_baseline(path: Path, baseline: Baseline, *, new: bool = False) -> None:
-    """Write a baseline so that a renewal is a reviewable diff: sorted entries and keys, two spaces, final newline."""
+    """Write a baseline so that a renewal is a reviewable diff.
+
+    Entries and keys are sorted, with two spaces and a final newline.
+    """
     ordered = Baseline(
         baseline.family,
         tuple(sorted(baseline.entries, key=_order)),
@@ -86,7 +91,10 @@ def write_baseline(path: Path, baseline: Baseline, *, new: bool = False) -> None
 def _order(
     entry: Entry | ExactEntry,
 ) -> tuple[str, str, tuple[tuple[str, bool, float, str], ...], str]:
-    """Sort key: by benchmark and name, then parameters with numbers in numeric order."""
+    """Return the sort key of an entry.
+
+    It is by benchmark and name, then parameters with numbers in numeric order.
+    """
     parameters = tuple(
         (name, isinstance(value, str), value if isinstance(value, int | float) else 0, str(value))
         for name, value in sorted(entry.parameters.items())
@@ -101,17 +109,20 @@ class BaselineFolders:
         self.folders = tuple(folders)
 
     def family(self, family: str) -> "Entries":
-        """All entries of one hardware family."""
+        """Return all entries of one hardware family."""
         paths = [path for folder in self.folders if (path := folder / f"{family}.json").exists()]
-        return Entries.merged(paths)
+        return Entries.from_files(paths)
 
     def resources(self) -> "Entries":
-        """What compiled kernels ask for, on any machine."""
+        """Return the entries of compiled kernels, on any machine."""
         return self.family(RESOURCES)
 
     def everything(self) -> "Entries":
-        """All entries of all families, for questions that no device can be asked for."""
-        return Entries.merged(
+        """Return all entries of all families.
+
+        They serve for questions that no device can be asked for.
+        """
+        return Entries.from_files(
             [
                 path
                 for folder in self.folders
@@ -144,16 +155,16 @@ class Entries:
         self._by_benchmark = grouped(self, lambda entry: (entry.benchmark, entry.name))
 
     @classmethod
-    def merged(cls, paths: Sequence[Path]) -> "Entries":
-        """The entries of several files."""
+    def from_files(cls, paths: Sequence[Path]) -> "Entries":
+        """Return the entries of several files."""
         entries: dict[str, tuple[Entry, Path]] = {}
         exact: dict[str, tuple[ExactEntry, Path]] = {}
         for path in paths:
             baseline = read_baseline(path)
             for entry in baseline.entries:
                 entries.setdefault(entry.identity, (entry, path))
-            for one in baseline.exact:
-                exact.setdefault(one.identity, (one, path))
+            for exact_entry in baseline.exact:
+                exact.setdefault(exact_entry.identity, (exact_entry, path))
         return cls(entries, paths, exact)
 
     def __len__(self) -> int:
@@ -163,38 +174,46 @@ class Entries:
         return (entry for entry, _ in self._entries.values())
 
     def of(self, benchmark: str, name: str = "") -> list[Entry]:
-        """Entries of one benchmark and measurement name, on any hardware."""
+        """Return the entries of a benchmark and measurement name.
+
+        They are on any hardware.
+        """
         return self._by_benchmark.get((benchmark, name), [])
 
     def names(self, benchmark: str) -> set[str]:
-        """The measurement names under which a benchmark has entries."""
-        return {name for known, name in self._by_benchmark if known == benchmark}
+        """Return the measurement names of a benchmark's entries."""
+        return {
+            name for entry_benchmark, name in self._by_benchmark if entry_benchmark == benchmark
+        }
 
-    def changed(self, change: Callable[[Entry], Entry]) -> "Entries":
-        """Return the same with each entry changed, but for what identifies it."""
+    def with_changes(self, change: Callable[[Entry], Entry]) -> "Entries":
+        """Return the entries with each changed, but for its identity."""
         entries = {name: (change(entry), path) for name, (entry, path) in self._entries.items()}
         return Entries(entries, self.paths, self.exact)
 
     def path_of(self, entry: Entry) -> Path:
-        """The file that an entry came from."""
+        """Return the file that an entry came from."""
         return self._entries[entry.identity][1]
 
 
 def nearest(
-    wanted: HardwareKey, known: Iterable[HardwareKey], at_most: int = 3
+    hardware: HardwareKey, candidates: Iterable[HardwareKey], at_most: int = 3
 ) -> list[HardwareKey]:
-    """The known keys that agree with `wanted` in most facts, best first, as a hint for a person."""
-    facts = asdict(wanted)
+    """Return the keys that agree with `hardware` in most facts.
+
+    They are best first, as a hint for a person.
+    """
+    facts = asdict(hardware)
 
     def agreement(key: HardwareKey) -> int:
-        return sum(value == facts[name] for name, value in asdict(key).items())
+        return sum(fact == facts[name] for name, fact in asdict(key).items())
 
-    unique = {str(key): key for key in known}
+    unique = {str(key): key for key in candidates}
     return sorted(unique.values(), key=lambda key: (-agreement(key), str(key)))[:at_most]
 
 
 def key_of_entry(entry: Entry) -> Key:
-    """The key of a measured entry."""
+    """Return the key of a measured entry."""
     assert entry.cache is not None
     assert entry.timing is not None
     return Key(
@@ -217,27 +236,32 @@ class PlannedTest:
 
 
 @dataclass(frozen=True, slots=True)
-class Unused:
+class UnusedEntry:
     """An entry that no test uses, and whether its benchmark is known with other parameters."""
 
     entry: Entry | ExactEntry
     benchmark_known: bool
 
 
-def unused(entries: Iterable[Entry | ExactEntry], planned: Sequence[PlannedTest]) -> list[Unused]:
-    """The entries that none of the planned tests would be compared with, in their order."""
+def unused_entries(
+    entries: Iterable[Entry | ExactEntry], planned: Sequence[PlannedTest]
+) -> list[UnusedEntry]:
+    """Return the entries that no planned test uses, in their order."""
     tests: dict[str, dict[str, dict[str, Any]]] = {}
     for test in planned:
         tests.setdefault(test.benchmark, {})[canonical(test.parameters)] = test.parameters
     return [
-        Unused(entry, entry.benchmark in tests)
+        UnusedEntry(entry, entry.benchmark in tests)
         for entry in entries
         if not _is_used(entry, tests.get(entry.benchmark, {}))
     ]
 
 
 def _is_used(entry: Entry | ExactEntry, tests: dict[str, dict[str, Any]]) -> bool:
-    """Return if an entry is of one of the tests, by their canonical parameters, or of no test at all."""
+    """Return True where an entry is of one of the tests.
+
+    Tests are given by their canonical parameters. An entry of no test at all counts as used.
+    """
     if isinstance(entry, Entry) and entry.is_canary:
         return True
     if isinstance(entry, ExactEntry) or entry.kind == "measured":

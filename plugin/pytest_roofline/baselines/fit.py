@@ -42,12 +42,12 @@ class FitEntries:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether no test has anything that is fit."""
+        """Return True where no test has anything that is fit."""
         return not self.entries and not self.exact
 
 
 def fewest_of(rounds: int) -> int:
-    """Return how many sound processes an entry needs where so many were planned."""
+    """Return the sound processes that an entry needs, of `rounds`."""
     return max(ENOUGH_KNOWN, math.ceil(rounds / 2))
 
 
@@ -64,13 +64,13 @@ def fit_of(run: Run, fewest: int) -> FitEntries:
     canaries = [record for record in run.measurements if record.key.is_canary]
     for measurements in grouped(tested, lambda record: record.key.identity).values():
         alone = measurements[0].key.hardware.alone
-        beside = [record for record in canaries if record.key.hardware.alone == alone]
-        proposal, why = _proposal_of(run, [*measurements, *beside])
+        canaries_of_device = [record for record in canaries if record.key.hardware.alone == alone]
+        proposal, reason = _proposal_of(run, [*measurements, *canaries_of_device])
         if proposal is not None and not _is_enough(proposal, fewest):
-            why = _too_few(measurements, proposal, fewest, why)
+            reason = _too_few(measurements, proposal, fewest, reason)
             proposal = None
         if proposal is None:
-            refusals.append(Refusal(measurements[0].test_id, why))
+            refusals.append(Refusal(measurements[0].test_id, reason))
             continue
         fit.setdefault(_family(run, proposal), {}).update(
             {
@@ -85,7 +85,10 @@ def fit_of(run: Run, fewest: int) -> FitEntries:
 
 
 def _proposal_of(run: Run, measurements: Sequence[Measurement]) -> tuple[Proposal | None, str]:
-    """Return the proposal of one key with its canaries, and why some or all of its processes are left out."""
+    """Return the proposal of one key with its canaries.
+
+    It comes with the reason why some or all of its processes are left out.
+    """
     try:
         part = replace(run, measurements=tuple(measurements), resources=())
         proposal = propose([part], everything=True)
@@ -97,7 +100,7 @@ def _proposal_of(run: Run, measurements: Sequence[Measurement]) -> tuple[Proposa
 
 
 def _entry_of(proposal: Proposal) -> Entry:
-    """Return the entry of the test itself, and of no canary beside it."""
+    """Return the entry of the test itself, not of a canary."""
     return next(entry for entry in proposal.baseline.entries if not entry.is_canary)
 
 
@@ -105,14 +108,19 @@ def _is_enough(proposal: Proposal, fewest: int) -> bool:
     return len(_entry_of(proposal).medians) >= fewest
 
 
-def _too_few(measurements: Sequence[Measurement], proposal: Proposal, fewest: int, why: str) -> str:
+def _too_few(
+    measurements: Sequence[Measurement], proposal: Proposal, fewest: int, reason: str
+) -> str:
     entry, processes = _entry_of(proposal), len({record.process for record in measurements})
     text = f"{printable(entry.label)}: {len(entry.medians)} of {processes} processes were sound"
-    return f"{text}, expected {fewest} at least" + f" ({why})" * bool(why)
+    return f"{text}, expected {fewest} at least" + f" ({reason})" * bool(reason)
 
 
 def _family(run: Run, proposal: Proposal) -> str:
-    """Return the family of a proposal: that of the run's device, or that of ranks on other hardware."""
+    """Return the family of a proposal.
+
+    It is that of the run's device, or that of ranks on other hardware.
+    """
     hardware = _entry_of(proposal).hardware
     if hardware.alone == key_of(run.header.environment).alone:
         return proposal.baseline.family
@@ -120,7 +128,7 @@ def _family(run: Run, proposal: Proposal) -> str:
 
 
 def _exact_of(run: Run) -> tuple[tuple[ExactEntry, ...], list[Refusal]]:
-    """Return the entries of compiled kernels, and why others have none."""
+    """Return the entries of compiled kernels, and refusals of the others."""
     entries: list[ExactEntry] = []
     refusals = []
     for resources in grouped(run.resources, lambda kernel: kernel.key.identity).values():

@@ -30,27 +30,29 @@ class Foresight:
 
 def foresee(
     entries: Sequence[Entry],
-    own_tolerance: Callable[[Entry], float | None],
-    asked_tolerance: float | None,
+    tolerance_of: Callable[[Entry], float | None],
+    run_tolerance: float | None,
 ) -> Foresight:
-    """Return the slowdown that a gate finds in every entry, 80 times in 100, on another day, after its last round.
+    """Return the detectable effect of a gate in every entry.
+
+    It is found 80 times in 100, on another day, after the last round.
 
     Args:
         entries: measured ones, as their file holds them.
-        own_tolerance: that of an entry's test, as a share of time; None where the test has none.
-        asked_tolerance: of the run, for tests that have none.
+        tolerance_of: that of an entry's test, as a share of time; None where the test has none.
+        run_tolerance: of the run, for tests that have none.
     """
-    assumed = priors_of(entries)
+    priors = priors_of(entries)
     reaches = [
         _reach(
             entry,
             policy_of(
                 key_of_entry(entry),
                 reference_of(entry, ""),
-                assumed[class_of_key(key_of_entry(entry))],
+                priors[class_of_key(key_of_entry(entry))],
                 len(entries),
-                own=own_tolerance(entry),
-                asked=asked_tolerance,
+                test_tolerance=tolerance_of(entry),
+                run_tolerance=run_tolerance,
                 looks=Looks(MOST_ROUNDS),
             ),
         )
@@ -63,7 +65,10 @@ def foresee(
 
 
 def _reach(entry: Entry, policy: Policy) -> float | None:
-    """Return the slowdown that is found in one entry where a gate measures as often as it may."""
+    """Return the detectable effect of one entry.
+
+    The gate measures as often as it may.
+    """
     reference = reference_of(entry, "")
     another_day = Group((reference.median_s,), reference.groups[-1].device)
     return judge([another_day], reference, policy).reach

@@ -28,7 +28,7 @@ def limit_text(limit: TimeLimit) -> str:
 
 
 def limit_source(limit: TimeLimit) -> str:
-    """Return the source of a published limit or of a floor, or the share of the roofline."""
+    """Return the source of a limit, or the roofline's share."""
     if limit.entry is None:
         assert limit.share is not None
         return f"{format_tolerance(limit.share)} of the roofline (--roofline-min-percent)"
@@ -38,7 +38,10 @@ def limit_source(limit: TimeLimit) -> str:
 
 
 def breach_text(limit: TimeLimit, estimate: float) -> str:
-    """Return the sentence on a time that surely lies beyond a limit, by `estimate` in log seconds."""
+    """Return the sentence on a time beyond a limit.
+
+    It lies beyond by `estimate` in log seconds.
+    """
     if limit.peak is None or limit.share is None:
         return f"BELOW THRESHOLD: {limit_text(limit)}"
     observed = format_tolerance(round(limit.share * math.exp(-estimate), 3))
@@ -53,7 +56,10 @@ _WORDS: dict[Statistic, str] = {"median": "median", "mean": "mean", "best": "fas
 
 
 def describe(entry: Entry) -> str:
-    """A published figure in words: `threshold 235 GB/s (payload, 1e9; fastest call; vendor's acceptance guide)`."""
+    """Return a published figure in words.
+
+    It reads `threshold 235 GB/s (payload, 1e9; fastest call; vendor's acceptance guide)`.
+    """
     if entry.kind == "floor":
         return f"floor {value_text(entry)} ({rests_on(entry)})"
     how = f"; {_WORDS[entry.statistic]}" if entry.statistic else ""
@@ -61,7 +67,10 @@ def describe(entry: Entry) -> str:
 
 
 def rests_on(entry: Entry) -> str:
-    """Whose figures a floor rests on: `figures of 2 sources: …`; of one that a site lowered, also why."""
+    """Return the sources that a floor rests on.
+
+    It reads `figures of 2 sources: …`, of a floor that a site lowered with the reason.
+    """
     count = entry.figures or 0
     whose = (
         f"figures of {count} source{'s' * (count != 1)}: {entry.source}"
@@ -72,7 +81,10 @@ def rests_on(entry: Entry) -> str:
 
 
 def value_text(entry: Entry) -> str:
-    """The value of a published figure as its source has it: `235 GB/s`, `1.5 to 2 s`, `out of memory`."""
+    """Return a published value as its source has it.
+
+    It reads `235 GB/s`, `1.5 to 2 s`, `out of memory`.
+    """
     if entry.kind == "floor":
         assert isinstance(entry.value, float | int)
         return f"{format_tolerance(entry.value)} of the datasheet's peak"
@@ -85,5 +97,8 @@ def value_text(entry: Entry) -> str:
 
 
 def only_below(entry: Entry) -> bool:
-    """Whether its source says no more than that it was less than a value: a range from nothing."""
+    """Return True where the source gives only an upper bound.
+
+    Its value is a range from nothing.
+    """
     return isinstance(entry.value, tuple) and entry.value[0] == 0

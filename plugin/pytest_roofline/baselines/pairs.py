@@ -33,18 +33,22 @@ NAME = "name"
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """A test under one value of the parameter: what was taken, and why some of that does not count."""
+class Variant:
+    """A test under one value of the parameter: its measurements, and the reasons of those that do not count."""
 
     value: str
-    taken: list[Measurement] = field(default_factory=list)
+    measurements: list[Measurement] = field(default_factory=list)
     unfit: list[str] = field(default_factory=list)
 
     @property
     def sound(self) -> list[Measurement]:
-        """Of every process its slowest attempt that counts."""
+        """Return the slowest attempt that counts, of every process."""
         return KeyResults(
-            [one for one, why in zip(self.taken, self.unfit, strict=True) if not why]
+            [
+                measurement
+                for measurement, reason in zip(self.measurements, self.unfit, strict=True)
+                if not reason
+            ]
         ).sound(None)
 
 
@@ -52,43 +56,59 @@ class Way:
 class Twins:
     """A test under two values of the parameter, and the processes that timed both."""
 
-    base: Way
-    other: Way
+    base: Variant
+    variant: Variant
 
     @property
     def pairs_s(self) -> tuple[list[float], list[float]]:
-        """Of every such process the time under the other value, and that under the base, in seconds."""
-        base, other = (
-            {one.process: one.median_s for one in side.sound} for side in (self.base, self.other)
+        """Return the times under the variant and under the base.
+
+        Each process that timed both has its place in the two lists, in seconds.
+        """
+        base_s, variant_s = (
+            {measurement.process: measurement.median_s for measurement in side.sound}
+            for side in (self.base, self.variant)
         )
-        both = [process for process in base if process in other]
-        return [other[process] for process in both], [base[process] for process in both]
+        processes = [process for process in base_s if process in variant_s]
+        return [variant_s[process] for process in processes], [
+            base_s[process] for process in processes
+        ]
 
     @property
     def label(self) -> str:
-        """The test's own name without what the two values make of it: `step[small]`."""
-        (name, mine), (_, theirs) = (_parts(side.taken[0]) for side in (self.base, self.other))
-        front = _shared(mine, theirs)
-        back = _shared(mine[len(front) :][::-1], theirs[len(front) :][::-1])[::-1]
+        """Return the test's name without the two values: `step[small]`."""
+        (name, base_words), (_, variant_words) = (
+            _parts(side.measurements[0]) for side in (self.base, self.variant)
+        )
+        front = _shared(base_words, variant_words)
+        back = _shared(base_words[len(front) :][::-1], variant_words[len(front) :][::-1])[::-1]
         return name.replace("[]", f"[{'-'.join(front + back)}]" if front or back else "")
 
 
-def _parts(one: Measurement) -> tuple[str, list[str]]:
-    """Return the name of a measurement, `step[].forward`, and the words between its brackets."""
-    name = f".{one.key.name}" if one.key.name else ""
-    head, bracket, words = one.label.removesuffix(name).partition("[")
+def _parts(measurement: Measurement) -> tuple[str, list[str]]:
+    """Return the name of a measurement and its bracketed words.
+
+    The name reads `step[].forward`.
+    """
+    name = f".{measurement.key.name}" if measurement.key.name else ""
+    head, bracket, words = measurement.label.removesuffix(name).partition("[")
     return head + bracket + "]" * bool(bracket), words.removesuffix("]").split("-")
 
 
-def _shared(mine: list[str], theirs: list[str]) -> list[str]:
+def _shared(first_words: list[str], second_words: list[str]) -> list[str]:
     """Return the words that both begin with."""
-    pairs = zip(mine, theirs, strict=False)
+    pairs = zip(first_words, second_words, strict=False)
     return [word for word, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
 
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """Tests under other values of a parameter against the base: each a value and a row, worst first; and the rest."""
+    """Tests under other values of a parameter against the base.
+
+    Args:
+        rows: each with its value of the parameter, worst first.
+        alone: labels of tests without a twin.
+    """
 
     parameter: str
     base: str
@@ -99,18 +119,18 @@ class Contrast:
 def compare_by(
     runs: Sequence[Run], parameter: str, base: str | None, tolerance: float | None = None
 ) -> Contrast:
-    """Every test of some runs that has the parameter, under its other values against the base.
+    """Return each test under its other values against the base.
 
     Raises:
         BadInput: no test has the parameter, or none has this base and another value.
     """
     tests = _sides(runs, parameter)
     values = dict.fromkeys(value for sides in tests.values() for value in sides)
-    base = _checked(runs, parameter, base, list(values))
-    whole = [sides for sides in tests.values() if base in sides and len(sides) > 1]
+    base = _check_base(runs, parameter, base, list(values))
+    tests_with_base = [sides for sides in tests.values() if base in sides and len(sides) > 1]
     twins = [
         Twins(sides[base], side)
-        for sides in whole
+        for sides in tests_with_base
         for value, side in sides.items()
         if value != base
     ]
@@ -118,13 +138,13 @@ def compare_by(
         raise BadInput(
             f"no test with {parameter}={base} has a twin that differs in {parameter} alone"
         )
-    prior = _lent(twins)
+    prior = _shared_prior(twins)
     verdicts = {
         f"{number}": _verdict(pair, parameter, tolerance, prior)
         for number, pair in enumerate(twins)
     }
     rows = [
-        (pair.other.value, _row(pair, parameter, verdict, len(twins)))
+        (pair.variant.value, _row(pair, parameter, verdict, len(twins)))
         for pair, verdict in zip(twins, settle(verdicts, len(twins)).values(), strict=True)
     ]
     return Contrast(
@@ -132,52 +152,65 @@ def compare_by(
         base=base,
         rows=tuple(sorted(rows, key=lambda pair: badness(pair[1].verdict, pair[1].change))),
         alone=tuple(
-            side.taken[0].label
+            side.measurements[0].label
             for sides in tests.values()
-            if sides not in whole
+            if sides not in tests_with_base
             for side in sides.values()
         ),
     )
 
 
 def parameters_of(key: Key) -> dict[str, Scalar]:
-    """What `--by` may name: a test's parameters, and the names of several measurements."""
+    """Return a test's parameters and measurement name, for `--by`."""
     named = {name.removesuffix(BY_POSITION): value for name, value in key.parameters.items()}
     return ({NAME: key.name} if key.name else {}) | named
 
 
 def twin_of(key: Key, parameter: str) -> tuple[str, str] | None:
-    """A test without a parameter, as one string, and its value of that; None where it has none."""
-    rest = parameters_of(key)
-    if parameter not in rest:
+    """Return a test without a parameter, and the value.
+
+    The test is one string. None where it has no such parameter.
+    """
+    parameters = parameters_of(key)
+    if parameter not in parameters:
         return None
-    value = value_text(parameter, rest.pop(parameter))
-    return canonical({**rest, "": [key.benchmark, str(key.hardware), key.cache, key.timing]}), value
+    value = value_text(parameter, parameters.pop(parameter))
+    return canonical(
+        {**parameters, "": [key.benchmark, str(key.hardware), key.cache, key.timing]}
+    ), value
 
 
-def _sides(runs: Sequence[Run], parameter: str) -> dict[str, dict[str, Way]]:
-    """By test without the parameter, and by value. A rate's name, which may hold the value, tells no tests apart."""
-    tests: dict[str, dict[str, Way]] = {}
+def _sides(runs: Sequence[Run], parameter: str) -> dict[str, dict[str, Variant]]:
+    """Return the variants of each test, by value.
+
+    A rate's name, which may hold the value, tells no tests apart.
+    """
+    tests: dict[str, dict[str, Variant]] = {}
     for run in runs:
         for measurement in run.tested:
             twin_and_value = twin_of(measurement.key, parameter)
             if twin_and_value is not None:
                 twin, value = twin_and_value
-                side = tests.setdefault(twin, {}).setdefault(value, Way(value))
-                side.taken.append(measurement)
+                side = tests.setdefault(twin, {}).setdefault(value, Variant(value))
+                side.measurements.append(measurement)
                 side.unfit.append(run.unfit(measurement, accept_slower=True))
     return tests
 
 
-def _checked(runs: Sequence[Run], parameter: str, base: str | None, values: Sequence[str]) -> str:
-    """The base, if the runs have it and something else."""
+def _check_base(
+    runs: Sequence[Run], parameter: str, base: str | None, values: Sequence[str]
+) -> str:
+    """Return the base, if the runs have it and another value."""
     expected = f"expected one of {', '.join(values)}"
     if not values:
-        known = dict.fromkeys(
-            name for run in runs for one in run.tested for name in parameters_of(one.key)
+        names = dict.fromkeys(
+            name
+            for run in runs
+            for measurement in run.tested
+            for name in parameters_of(measurement.key)
         )
         raise BadInput(
-            f"no test has a parameter {parameter!r}; expected one of {', '.join(known) or 'none at all'}"
+            f"no test has a parameter {parameter!r}; expected one of {', '.join(names) or 'none at all'}"
         )
     if base is None:
         raise BadInput(f"--base is missing, the value of {parameter} to compare with; {expected}")
@@ -188,57 +221,71 @@ def _checked(runs: Sequence[Run], parameter: str, base: str | None, values: Sequ
     return base
 
 
-def _lent(twins: Sequence[Twins]) -> Prior:
-    """How pairs differ in all tests, where eight or more tell; else nothing is lent."""
-    logs = [[math.log(new / old) for new, old in zip(*one.pairs_s, strict=True)] for one in twins]
+def _shared_prior(twins: Sequence[Twins]) -> Prior:
+    """Return the prior of pairs from eight or more tests.
+
+    With fewer tests nothing is borrowed.
+    """
+    logs = [[math.log(new / old) for new, old in zip(*pair.pairs_s, strict=True)] for pair in twins]
     return borrow(
-        priors()["device"], [(variance(each), len(each) - 1) for each in logs if len(each) > 1]
+        priors()["device"],
+        [(variance(pair_logs), len(pair_logs) - 1) for pair_logs in logs if len(pair_logs) > 1],
     )
 
 
 def _subject(twins: Twins, parameter: str) -> Subject:
-    """Return what is compared: a test, without what the two values make of its name."""
-    other = twins.other.taken[0]
-    name = "" if parameter == NAME else other.key.name
-    return Subject(other.test_id, twins.label + (f".{name}" if name else ""), name)
+    """Return the subject of a pair, named without its two values."""
+    measurement = twins.variant.measurements[0]
+    name = "" if parameter == NAME else measurement.key.name
+    return Subject(measurement.test_id, twins.label + (f".{name}" if name else ""), name)
 
 
-def _verdict(one: Twins, parameter: str, asked: float | None, lent: Prior) -> Verdict:
-    """All but REGRESSED, which the other tests have a say in."""
-    subject = _subject(one, parameter)
-    sides = one.other, one.base
-    own = next((each.tolerance for side in sides for each in side.taken if each.tolerance), None)
-    tolerance = own or asked or default_tolerance(one.other.taken[0].key)
-    new_s, base_s = one.pairs_s
+def _verdict(twins: Twins, parameter: str, run_tolerance: float | None, prior: Prior) -> Verdict:
+    """Return any verdict but REGRESSED, which needs all tests."""
+    subject = _subject(twins, parameter)
+    sides = twins.variant, twins.base
+    test_tolerance = next(
+        (
+            measurement.tolerance
+            for side in sides
+            for measurement in side.measurements
+            if measurement.tolerance
+        ),
+        None,
+    )
+    tolerance = (
+        test_tolerance or run_tolerance or default_tolerance(twins.variant.measurements[0].key)
+    )
+    new_s, base_s = twins.pairs_s
     if not new_s:
         return Verdict(Kind.INVALID, tolerance, subject)
     if len(new_s) == 1:
-        alone = math.log(new_s[0] / base_s[0])
-        return Verdict(Kind.INCONCLUSIVE, tolerance, subject, estimate=alone, processes=1)
+        estimate = math.log(new_s[0] / base_s[0])
+        return Verdict(Kind.INCONCLUSIVE, tolerance, subject, estimate=estimate, processes=1)
     verdict = judge_once(
-        paired_difference(new_s, base_s, lent), tolerance, subject, processes=len(new_s)
+        paired_difference(new_s, base_s, prior), tolerance, subject, processes=len(new_s)
     )
     if len(new_s) >= FEWEST_PAIRS:
         return verdict
     return replace(verdict, kind=Kind.INCONCLUSIVE, p_spent=None)
 
 
-def _reason(one: Twins, verdict: Verdict, tests: int) -> str:
-    """Return why a verdict is what it is, and how the two were timed where that differs."""
+def _reason(twins: Twins, verdict: Verdict, tests: int) -> str:
+    """Return the reason of a verdict, and differing modes."""
     if verdict.kind is Kind.INVALID:
-        return _unsound(one)
-    texts = [_modes(one)]
+        return _unsound(twins)
+    texts = [_modes(twins)]
     if verdict.kind is Kind.INCONCLUSIVE:
         few = verdict.processes < FEWEST_PAIRS
         texts.insert(0, _too_few(verdict.processes) if few else _open(verdict, tests))
     return "; ".join(filter(None, texts))
 
 
-def _unsound(one: Twins) -> str:
-    unsound = [side for side in (one.other, one.base) if not side.sound]
+def _unsound(twins: Twins) -> str:
+    unsound = [side for side in (twins.variant, twins.base) if not side.sound]
     texts = [
-        f"{' and '.join(side.value for side in alike)}: {why}"
-        for why, alike in grouped(unsound, lambda side: side.unfit[-1]).items()
+        f"{' and '.join(side.value for side in alike)}: {reason}"
+        for reason, alike in grouped(unsound, lambda side: side.unfit[-1]).items()
     ]
     return "; ".join(texts) or "no process timed both"
 
@@ -251,7 +298,7 @@ def _too_few(pairs: int) -> str:
 
 
 def _open(verdict: Verdict, tests: int) -> str:
-    """What an open test may be, and what would decide it."""
+    """Return the verdicts that an open test may get, and a remedy."""
     assert verdict.interval is not None
     needed = would_decide(verdict, verdict.processes, tests)
     if needed is None:
@@ -261,27 +308,32 @@ def _open(verdict: Verdict, tests: int) -> str:
     return f"may be {span_text(verdict.interval)} time; {remedy}"
 
 
-def _modes(one: Twins) -> str:
-    """How the two were timed, where that differs."""
-    base, other = ({each.samples.achieved for each in side.sound} for side in (one.base, one.other))
+def _modes(twins: Twins) -> str:
+    """Return how the two were timed, where that differs."""
+    base_modes, variant_modes = (
+        {measurement.samples.achieved for measurement in side.sound}
+        for side in (twins.base, twins.variant)
+    )
     return (
         ""
-        if base == other
-        else f"{one.base.value} {modes_text(base)}, {one.other.value} {modes_text(other)}"
+        if base_modes == variant_modes
+        else f"{twins.base.value} {modes_text(base_modes)}, {twins.variant.value} {modes_text(variant_modes)}"
     )
 
 
-def _row(one: Twins, parameter: str, verdict: Verdict, tests: int) -> Row:
-    """A test as every door shows it: the base's time stands for a baseline's."""
-    key, (new_s, base_s) = one.other.taken[0].key, one.pairs_s
+def _row(twins: Twins, parameter: str, verdict: Verdict, tests: int) -> Row:
+    """Return the row of a pair; the base stands for a baseline."""
+    key, (new_s, base_s) = twins.variant.measurements[0].key, twins.pairs_s
     name = verdict.subject.name
     before_s = geometric_mean(base_s) if base_s else None
     return replace(
         compared_row(key, None, verdict, geometric_mean(new_s) if new_s else None),
         name=name,
-        reason=_reason(one, verdict, tests),
+        reason=_reason(twins, verdict, tests),
         parameters={
-            called: value for called, value in key.parameters.items() if called != parameter
+            parameter_name: value
+            for parameter_name, value in key.parameters.items()
+            if parameter_name != parameter
         },
         counting=None,
         baseline_value=before_s,

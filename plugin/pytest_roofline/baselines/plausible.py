@@ -118,7 +118,7 @@ def refuse_absurd(proposal: Baseline) -> None:
             )
 
 
-def distrusted(key: Key, work: Work, reference: Reference | None) -> tuple[Reason, ...]:
+def distrust_reasons(key: Key, work: Work, reference: Reference | None) -> tuple[Reason, ...]:
     """Return why a reference is not compared with; none where it may be, or there is no reference."""
     if reference is None:
         return ()

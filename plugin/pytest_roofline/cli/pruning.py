@@ -10,7 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..baselines.files import PlannedTest, Unused, read_baseline, unused, write_baseline
+from ..baselines.files import (
+    PlannedTest,
+    UnusedEntry,
+    read_baseline,
+    unused_entries,
+    write_baseline,
+)
 from ..core.entries import Baseline, ExactEntry
 from ..core.errors import BadInput
 from ..core.units import printable
@@ -37,7 +43,7 @@ class UnusedEntries:
             len(baseline.entries) + len(baseline.exact) for baseline in baselines.values()
         )
         self._unused = {
-            path: unused([*baseline.entries, *baseline.exact], planned)
+            path: unused_entries([*baseline.entries, *baseline.exact], planned)
             for path, baseline in baselines.items()
         }
 
@@ -75,7 +81,7 @@ class UnusedEntries:
         yield f"{counted(self._count, 'entry', 'entries')} removed"
 
 
-def _hint_of(listed: Unused, removes: bool) -> "Flaw":
+def _hint_of(listed: UnusedEntry, removes: bool) -> "Flaw":
     """Return an entry that no test uses as a hint."""
     from ..baselines.plausible import Flaw
 
@@ -97,7 +103,7 @@ def _hint_of(listed: Unused, removes: bool) -> "Flaw":
     )
 
 
-def _remove(unused_by_path: Mapping[Path, Sequence[Unused]]) -> None:
+def _remove(unused_by_path: Mapping[Path, Sequence[UnusedEntry]]) -> None:
     """Remove the listed entries from the files as they are now: the collection of tests took its time."""
     for path, idle in unused_by_path.items():
         if idle:

@@ -11,7 +11,7 @@ from ..baselines.comparators import class_of_key, find_reference
 from ..baselines.comparing import limits_of, policy_of
 from ..baselines.files import key_of_entry
 from ..baselines.past_runs import PastRuns
-from ..baselines.plausible import distrusted
+from ..baselines.plausible import distrust_reasons
 from ..baselines.rows import timed_row
 from ..baselines.run_rows import INTERRUPTED
 from ..core.entries import Entry, ExactEntry, Statistic
@@ -355,7 +355,7 @@ class TimedResults(ResultKind):
         if reference is not None:
             reference = self._moved.get(measurement.key.identity, reference)
         invalid, standing = trial.invalid(reference), trial.representative(reference)
-        invalid = invalid or distrusted(measurement.key, measurement.work, reference)
+        invalid = invalid or distrust_reasons(measurement.key, measurement.work, reference)
         entries = self._entries_for(measurement)
         group = trial.group(reference, self._under_test.identity, self._started)
         limits, idle = ([], []) if invalid else self._limits(standing, trial, reference, entries)
@@ -415,8 +415,8 @@ class TimedResults(ResultKind):
             reference,
             under_test.prior(key),
             under_test.comparisons,
-            own=own,
-            asked=asked,
+            test_tolerance=own,
+            run_tolerance=asked,
             looks=looks,
         )
 
