@@ -73,8 +73,6 @@ def common_shift(verdicts: Iterable[Verdict]) -> Shift | None:
     """Return the shift of all tests of a run together, or None.
 
     The shift is more than the smallest slowdown worth reporting.
-
-    The shift is more than the smallest slowdown worth reporting.
     """
     compared = [verdict for verdict in verdicts if verdict.compared]
     # With what was taken out of them for having moved together.
@@ -103,8 +101,8 @@ def clock_change(verdict: Verdict) -> ClockChange | None:
     """Return the change of the clock since the baseline, or None.
 
     None where either clock is unknown, or they are alike. A drop in clock lengthens every kernel.
-
-    Time × clock is cycles, so the difference in cycles is that in log seconds plus that in log clock.
+    Time × clock is cycles, so the difference in cycles is that in log seconds plus that in log
+    clock.
     """
     before = verdict.reference.clock_hz if verdict.reference is not None else None
     now = verdict.subject.clock_hz
@@ -143,12 +141,9 @@ def modes(old_s: Sequence[float], new_s: Sequence[float], tolerance: float) -> M
 def _gap_between_modes(medians_s: Sequence[float], tolerance: float) -> int:
     """Return how many sorted values are in the fast mode.
 
-    It is 0 where there is one mode.
-
-    It is 0 where there is one mode.
-
-    Hartigan's dip test says whether there is more than one. It takes equal values for a mode of their own, so
-    what the clock has rounded is spread over its tick first.
+    It is 0 where there is one mode. Hartigan's dip test says whether there is more than one. It
+    takes equal values for a mode of their own, so what the clock has rounded is spread over its
+    tick first.
     """
     if len(medians_s) < FEWEST_BIMODAL or medians_s[0] == medians_s[-1]:
         return 0

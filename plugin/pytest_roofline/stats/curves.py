@@ -26,9 +26,8 @@ LEAST_RESIDUAL = 1e-9
 def summarise(measurements: Iterable[Measurement]) -> list[CurveSummary]:
     """Return a summary of each sweep of at least four sizes.
 
-    A sweep is the tests that differ only in the parameter `size_bytes`.
-
-    Of a whole program, which has no rate, the size over its time stands in for one.
+    A sweep is the tests that differ only in the parameter `size_bytes`. Of a whole program, which
+    has no rate, the size over its time stands in for one.
     """
     sweeps: dict[tuple[str, str], dict[int, list[tuple[float, float, float]]]] = {}
     for m in measurements:
@@ -108,9 +107,8 @@ class Fit:
 def fit_latency_bandwidth(sizes: Floats, seconds: Floats) -> Fit:
     """Return the non-negative least squares fit of *relative* errors.
 
-    Absolute errors would leave the latency to the largest sizes.
-
-    Standard errors are those of ordinary least squares with as many parameters as are not zero.
+    Absolute errors would leave the latency to the largest sizes. Standard errors are those of
+    ordinary least squares with as many parameters as are not zero.
     """
     from scipy.optimize import nnls
 
@@ -208,9 +206,6 @@ def _judge_curve(
 
 def _worst_region(points: Sequence[tuple[int, float]]) -> tuple[int, int, float]:
     """Return the first size, last size and mean of the worst region.
-
-    It is the window of neighbouring sizes, a quarter of the sweep wide, with the largest mean
-    difference.
 
     It is the window of neighbouring sizes, a quarter of the sweep wide, with the largest mean
     difference.

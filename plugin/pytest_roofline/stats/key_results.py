@@ -133,10 +133,10 @@ NO_PEAK = "the baseline holds no peak yet"
 def typical_peak(processes: Iterable[Iterable[Measurement]]) -> int | None:
     """Return the median peak of several processes, in bytes, or None.
 
-    Of two in the middle the smaller counts. None where no process has a peak.
-
-    Code that takes more takes it in every process; the largest would make a regression of one odd workspace in twelve
-    rounds. Of the attempts of one process the largest counts, so that nobody reruns a test into green.
+    Of two in the middle the smaller counts. None where no process has a peak. Code that takes more
+    takes it in every process; the largest would make a regression of one odd workspace in twelve
+    rounds. Of the attempts of one process the largest counts, so that nobody reruns a test into
+    green.
     """
     peaks_by_process = [
         [attempt.peak_bytes for attempt in attempts if attempt.peak_bytes is not None]

@@ -44,9 +44,8 @@ class Limit:
 def process_s(samples: Samples, statistic: Statistic | None) -> float:
     """Return the seconds per call of a process under a statistic.
 
-    A source that names none is taken to mean our median.
-
-    Where a sample is the mean of several calls, the fastest of them is what the fastest call took at most: see `exact`.
+    A source that names none is taken to mean our median. Where a sample is the mean of several
+    calls, the fastest of them is what the fastest call took at most: see `exact`.
     """
     if statistic == "mean":
         return fmean(samples.kept)
@@ -74,8 +73,6 @@ def gating_limits(
     entries: Iterable[Entry], work: Work, summed: Summed
 ) -> tuple[list[Limit], list[Idle]]:
     """Return the published limits that may fail a measurement.
-
-    They are followed by the entries that cannot apply here, each with a reason.
 
     They are followed by the entries that cannot apply here, each with a reason.
     """
@@ -188,8 +185,6 @@ def _no_floor(entry: Entry, measurement: Measurement, peak: Ceiling | None, gpu:
 
 def limit_seconds(entry: Entry, work: Work) -> float | None:
     """Return the seconds in which `work` just meets a published limit.
-
-    None where the limit does not apply to the work.
 
     None where the limit does not apply to the work.
     """

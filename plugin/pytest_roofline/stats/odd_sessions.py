@@ -44,10 +44,8 @@ def odd_sessions(
     """Return the sessions that are strange in many tests.
 
     Each comes with the names of these tests; of a device the sessions with the most tests come
-    first.
-
-    A test has one strange session at most, and three or more to begin with: without it two are
-    left.
+    first. A test has one strange session at most, and three or more to begin with: without it two
+    are left.
 
     Args:
         tests: by name, the processes of all sessions of a test.
@@ -203,10 +201,9 @@ def _error(sessions: Sequence[Group]) -> float:
 def _shared(means: Floats) -> Floats:
     """Return the shift that all tests share in each session, [sessions].
 
-    One session serves as the zero.
-
-    It is the median over tests of how far a session lies from the zero, and NaN where no test measured both. The zero
-    is the session from which the others lie most alike in all tests.
+    One session serves as the zero. It is the median over tests of how far a session lies from the
+    zero, and NaN where no test measured both. The zero is the session from which the others lie
+    most alike in all tests.
     """
     counts = np.sum(~np.isnan(means), axis=0)
     shared, least = np.full(means.shape[1], math.nan), math.inf

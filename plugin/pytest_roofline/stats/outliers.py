@@ -72,9 +72,8 @@ def scale_of(values: "ndarray[Any, Any]", assumed: float) -> Scale:
 def qn(values: "ndarray[Any, Any]") -> float:
     """Return the robust standard deviation Qn of Croux and Rousseeuw (1992).
 
-    Up to half of the values may be anything.
-
-    It is the first quartile of all differences of two values, 82 % as efficient as the standard deviation itself.
+    Up to half of the values may be anything. It is the first quartile of all differences of two
+    values, 82 % as efficient as the standard deviation itself.
     """
     from scipy.spatial.distance import pdist
 

@@ -64,8 +64,6 @@ class Shared:
         """Return True where the shared change is removed from each test.
 
         It stays while it is open whether all tests together are slower.
-
-        It is not while it is open whether all tests together are slower.
         """
         # What is taken out of each must be judged once, or a machine that is slower in everything would pass.
         is_open = self.verdict is None or (
@@ -78,8 +76,6 @@ class Shared:
         """Return the verdict on all tests together if they are slower.
 
         It is None where nothing is removed: each test shows it itself.
-
-        Where nothing is taken out of the tests, each test shows it itself.
         """
         slower = (
             self.is_removed and self.verdict is not None and self.verdict.kind is Kind.REGRESSED
@@ -104,9 +100,8 @@ class Shared:
     def with_whole_change(self, verdict: Verdict) -> Verdict:
         """Return a verdict with the whole change of its test.
 
-        That is done while all tests together are slower.
-
-        What is not REGRESSED beyond the shared change is SHIFTED then, and its chances of error are unknown.
+        That is done while all tests together are slower. What is not REGRESSED beyond the shared
+        change is SHIFTED then, and its chances of error are unknown.
         """
         together, reference, difference = self.regressed, verdict.reference, verdict.difference
         if together is None or reference is None or difference is None or not reference.shift:

@@ -78,9 +78,8 @@ class Prior:
     def least_session(self, process: float) -> float:
         """Return the least spread between sessions that is believed.
 
-        `process` is the test's spread between processes.
-
-        What the other tests show holds in part as it stands, in part in proportion: the geometric mean of both.
+        `process` is the test's spread between processes. What the other tests show holds in part as
+        it stands, in part in proportion: the geometric mean of both.
         """
         absolute, relative = self.lent
         shared = math.sqrt(absolute * relative * process)
@@ -128,11 +127,8 @@ def within(groups: Sequence[Group]) -> tuple[float, int]:
 def between_sessions(groups: Sequence[Group]) -> tuple[float, int, float]:
     """Return the mean square between sessions, freedom and typical size.
 
-    Sessions are those of each device; the size is the processes in a typical session.
-
-    Sessions are those of each device; the size is the processes in a typical session.
-
-    Its expectation is process² + processes · session², also where sessions differ in size.
+    Sessions are those of each device; the size is the processes in a typical session. Its
+    expectation is process² + processes · session², also where sessions differ in size.
     """
     squares, freedom, weight = 0.0, 0, 0.0
     for device in dict.fromkeys(group.device for group in groups):
@@ -152,8 +148,6 @@ def join_days(groups: Sequence[Group]) -> tuple[Group, ...]:
     """Return sessions with those of one device and day joined.
 
     Those are of one day that began within hours of each other; without a date each stays alone.
-
-    Of one day are sessions that began within hours of each other; without a date each stays alone.
     """
     joined: list[Group] = []
     last: dict[str, tuple[int, datetime.datetime]] = {}
@@ -184,8 +178,6 @@ def join_prior(squares: float, freedom: int, prior: Prior, origin: str) -> Sprea
     """Return a test's own spread joined with the prior.
 
     They stay apart where the prior is a guess and the test's own processes rule it out.
-
-    They are not joined where the prior is a guess and the test's own processes rule it out.
     """
     source = f"{origin}, {freedom} degrees of freedom"
     if (
@@ -239,10 +231,10 @@ def lend(prior: Prior, tests: Sequence[Sequence[Group]], kind: str = "device") -
 def _lent_sessions(prior: Prior, tests: Sequence[Sequence[Group]]) -> tuple[float, float]:
     """Return the spread between sessions in all tests, absolute and relative.
 
-    The second is a multiple of the spread between processes.
-
-    One test's estimate from three sessions is zero half of the time; the mean of many is not. The fifth of the tests
-    whose sessions lie furthest apart is left out: one odd session of a few tests tells nothing of the others.
+    The second is a multiple of the spread between processes. One test's estimate from three
+    sessions is zero half of the time; the mean of many is not. The fifth of the tests whose
+    sessions lie furthest apart is left out: one odd session of a few tests tells nothing of the
+    others.
     """
     absolutes, relatives, freedoms, counts = [], [], [], []
     for groups in tests:

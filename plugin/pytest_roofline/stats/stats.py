@@ -57,9 +57,8 @@ def times_as_fast(
 ) -> tuple[float, float, float]:
     """Return the speedup of new processes with its 99 % interval.
 
-    Both sides are of one session.
-
-    As in a verdict, of what few processes do not show the class of benchmark is assumed.
+    Both sides are of one session. As in a verdict, of what few processes do not show the class of
+    benchmark is assumed.
     """
     compared = difference([Group(tuple(new_s))], [Group(tuple(reference_s))], prior)
     low, high = interval_of(compared, CONFIDENCE)
@@ -108,10 +107,9 @@ class Spreads:
 def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -> Difference:
     """Return the difference between new processes and a reference.
 
-    Each side has at least one session with one process.
-
-    Where the reference holds sessions of the new side's own device, or devices, only those are compared, paired; the
-    spreads are still estimated from all. Where it does not know one of them, the spread between devices is added.
+    Each side has at least one session with one process. Where the reference holds sessions of the
+    new side's own device, or devices, only those are compared, paired; the spreads are still
+    estimated from all. Where it does not know one of them, the spread between devices is added.
     """
     reference, new = join_days(reference), _new_sessions(new)
     devices = {group.device for group in new}
@@ -258,9 +256,8 @@ def paired_difference(
 ) -> Difference:
     """Return the difference of pairs: the t test of pairs.
 
-    Each of two or more processes gave a time of both sides.
-
-    What a process does to both goes out. How pairs differ is told by these alone, joined with what others lend.
+    Each of two or more processes gave a time of both sides. What a process does to both goes out.
+    How pairs differ is told by these alone, joined with what others lend.
     """
     pairs = Group(tuple(new / old for new, old in zip(new_s, reference_s, strict=True)))
     squares, freedom = within([pairs])
@@ -285,9 +282,8 @@ def paired_difference(
 def foreseen_error(now: Difference, count: int, processes: int) -> tuple[float, float]:
     """Return the standard error and freedom with so many processes.
 
-    `processes` new ones of a session take the place of `count`.
-
-    These tell more of how processes lie apart, and nothing of sessions and devices.
+    `processes` new ones of a session take the place of `count`. These tell more of how processes
+    lie apart, and nothing of sessions and devices.
     """
     further = processes - count
     less = now.process.value**2 * (1 / processes - 1 / count)
