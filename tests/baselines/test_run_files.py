@@ -10,12 +10,12 @@ import pytest
 
 from pytest_roofline.baselines.run_files import (
     RunWriter,
-    Watched,
+    ShadowRun,
     make_run_folder,
     refuse_existing,
     run_names,
     run_path,
-    watched,
+    shadow_runs,
 )
 from pytest_roofline.baselines.run_rows import rows_of, rows_of_run
 from pytest_roofline.baselines.runs import ends_of, new_run_id, read_run
@@ -191,14 +191,14 @@ def test_only_runs_that_watched_to_their_end_here_are_nights_in_the_order_of_the
     save("cut", "2026-01-06T01:00:00Z", ["never"], cut=True)
     (tmp_path / "runs" / "damaged.jsonl").write_text('{"type": "footer", "shadow": [}\n')
     hardware = key_of(read_run(late).header.environment)
-    found = watched(tmp_path, hardware)
+    found = shadow_runs(tmp_path, hardware)
     assert found == [
-        Watched("2026-01-02", ()),
-        Watched("2026-01-03", ("one: +20.0 % time (1 GB/s)",)),
-        Watched("2026-01-04", (), failed=True),
+        ShadowRun("2026-01-02", ()),
+        ShadowRun("2026-01-03", ("one: +20.0 % time (1 GB/s)",)),
+        ShadowRun("2026-01-04", (), failed=True),
     ]
     assert [run.why for run in found[1:]] == ["one: +20.0 % time", "a test failed for itself"]
     other = type(hardware)("another", "80gb", None, 1, "none")
-    assert watched(tmp_path, other) == watched(tmp_path / "elsewhere", hardware) == []
+    assert shadow_runs(tmp_path, other) == shadow_runs(tmp_path / "elsewhere", hardware) == []
     run = read_run(late)
     assert ends_of(late) == (run.header, run.footer)

@@ -77,11 +77,16 @@ def timed_row(
 
 
 def _sound_processes(results: KeyResults) -> int:
-    return len({each.process for each in results.measurements if not each.invalid})
+    return len(
+        {measurement.process for measurement in results.measurements if not measurement.invalid}
+    )
 
 
 def _roofline_share(row: Row, measurement: Measurement) -> float | None:
-    """Return the rate of the seconds shown as a share of the roofline; None of what is not to be trusted."""
+    """Return the rate shown as a share of the roofline.
+
+    None of what is not to be trusted.
+    """
     ceiling = measurement.ceiling
     if ceiling is None or row.verdict == Kind.INVALID:
         return None
@@ -89,18 +94,24 @@ def _roofline_share(row: Row, measurement: Measurement) -> float | None:
     return finite(rate / ceiling.value) if rate is not None else None
 
 
-def _centre_s(results: KeyResults, standing: Measurement) -> float:
-    """The geometric mean over the processes that count, as where they are compared; where none does what stands."""
+def _centre_s(results: KeyResults, representative: Measurement) -> float:
+    """Return the geometric mean over the processes that count.
+
+    Where none does it is the representative's median.
+    """
     times_s = (
         []
-        if standing.invalid or results.invalid(None)
+        if representative.invalid or results.invalid(None)
         else [measurement.median_s for measurement in results.sound(None)]
     )
-    return geometric_mean(times_s) if len(times_s) > 1 else standing.median_s
+    return geometric_mean(times_s) if len(times_s) > 1 else representative.median_s
 
 
 def compared_row(key: Key, work: Work | None, verdict: Verdict, seconds: float | None) -> Row:
-    """Return the row of a measurement of which a comparison knows no more than the centre of its processes."""
+    """Return the row of a compared measurement.
+
+    The comparison has only the centre of its processes.
+    """
     subject = verdict.subject
     row = _plain_row(key, work, seconds, subject.test_id, subject.label)
     return replace(_judged_row(row, verdict), idle=subject.idle)
@@ -114,7 +125,7 @@ def _plain_row(
     label: str,
     measurement: Measurement | None = None,
 ) -> Row:
-    """Return the row of a measurement without what is said of it."""
+    """Return the row of a measurement without its verdict."""
     row = Row(
         test=test,
         label=label,
@@ -140,15 +151,18 @@ def _plain_row(
 
 
 def _size_bytes(key: Key, work: Work | None) -> int | None:
-    """What the test's own name calls its size, else that of the work: a message and its answer are two of it."""
-    asked = key.parameters.get("size_bytes")
-    if isinstance(asked, int) and asked > 0:
-        return asked
+    """Return the size in the test's name, else its work's.
+
+    A message and its answer are two of it.
+    """
+    size_bytes = key.parameters.get("size_bytes")
+    if isinstance(size_bytes, int) and size_bytes > 0:
+        return size_bytes
     return (work.size_bytes or None) if work is not None else None
 
 
 def _judged_row(row: Row, verdict: Verdict) -> Row:
-    """Return a row with what a verdict says of its time."""
+    """Return a row with the verdict on its time."""
     peak, interval = verdict.peak, verdict.interval
     by_peak = peak is not None and verdict.overall is not verdict.kind
     reference_s, reason = _reference_s(verdict), reason_text(verdict)
@@ -175,14 +189,17 @@ def _judged_row(row: Row, verdict: Verdict) -> Row:
 
 
 def _reference_s(verdict: Verdict) -> float | None:
-    """Return the centre of the part of the reference that was compared, else of all of it, in seconds."""
+    """Return the centre of the compared reference, in seconds.
+
+    It is that of all of the reference where no part was compared.
+    """
     if verdict.difference is not None:
         return verdict.difference.reference_s
     return verdict.reference.median_s if verdict.reference is not None else None
 
 
 def together_row(verdict: Verdict) -> Row:
-    """Return the row of all tests, where they were judged as if they were one."""
+    """Return the row of all tests, judged as one."""
     row = Row(
         test="", label=verdict.subject.label, verdict="", parameters={}, metric=TIME, unit="s"
     )
@@ -191,9 +208,14 @@ def together_row(verdict: Verdict) -> Row:
 
 
 def odd_behind(rows: Iterable[Row]) -> list[OddSession]:
-    """Return the odd sessions that were set aside in the baselines of some rows, those of most tests first."""
+    """Return the odd sessions in some rows' baselines.
+
+    Those of most tests come first.
+    """
     references = [row.time_verdict.reference for row in rows if row.time_verdict is not None]
-    odd = dict.fromkeys(session for each in references if each is not None for session in each.odd)
+    odd = dict.fromkeys(
+        session for reference in references if reference is not None for session in reference.odd
+    )
     return sorted(odd, key=lambda session: -session.strange)
 
 
@@ -228,7 +250,10 @@ def compiled_row(
     verdict: str = "",
     reason: str = "",
 ) -> Row:
-    """Return the same of a kernel that a run has compiled; `verdict` is its word where that is not the exact one."""
+    """Return the row of a kernel that a run compiled.
+
+    `verdict` is its word where that is not the exact one.
+    """
     row = kernel_row(resources.key, resources.figures, exact)
     return replace(
         row,
@@ -241,7 +266,10 @@ def compiled_row(
 
 
 def exact_row(exact: ExactVerdict, *, verdict: str = "", reason: str = "") -> Row:
-    """Return the row of one figure with an exact verdict; `verdict` is its word where that is not the exact one."""
+    """Return the row of one figure with an exact verdict.
+
+    `verdict` is its word where that is not the exact one.
+    """
     return Row(
         test=exact.test_id,
         label=exact.label,
@@ -261,7 +289,7 @@ def exact_row(exact: ExactVerdict, *, verdict: str = "", reason: str = "") -> Ro
 
 
 def memory_row(lost: OutOfMemory, *, verdict: str, reason: str = "") -> Row:
-    """Return the row of what ran out of memory."""
+    """Return the row of a test that ran out of memory."""
     return Row(
         test=lost.test_id,
         label=lost.label,

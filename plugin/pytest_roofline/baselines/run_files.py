@@ -23,28 +23,34 @@ from .runs import FOREIGN, Line, Run, assemble, encode_line, ends_of, read_line,
 MOST_NAMED = 5
 
 
-def run_path(name: str, folder: Path, what: str = "run name") -> Path:
-    """The path that a user's NAME|PATH means: a path if it has a `/` or ends in .json or .jsonl, else a saved name."""
+def run_path(name: str, folder: Path, argument: str = "run name") -> Path:
+    """Return the path that a user's NAME|PATH means.
+
+    It is a path if it has a `/` or ends in .json or .jsonl, else a saved name.
+    """
     if "/" in name or os.sep in name or name.endswith((".json", ".jsonl")):
         return Path(name)
-    return folder / "runs" / f"{check_name(name, what)}.jsonl"
+    return folder / "runs" / f"{check_name(name, argument)}.jsonl"
 
 
-def resolve_run(name: str, folder: Path, what: str = "run name") -> Path:
-    """As `run_path`, of a run that is to be read: a name has to be one of those that are saved."""
-    path = run_path(name, folder, what)
+def resolve_run(name: str, folder: Path, argument: str = "run name") -> Path:
+    """Return the path of a run that is to be read.
+
+    It is as `run_path`; a name has to be one of those that are saved.
+    """
+    path = run_path(name, folder, argument)
     if path != Path(name) and not path.exists():
         raise BadInput(f"run file {path} does not exist; {saved_runs(folder)}")
     return path
 
 
 def saved_runs(folder: Path) -> str:
-    """The newest of the runs that are saved there, in words."""
-    known = sorted((folder / "runs").glob("*.jsonl"), key=lambda path: path.lstat().st_mtime)
-    if not known:
+    """Return the newest of the runs saved there, in words."""
+    paths = sorted((folder / "runs").glob("*.jsonl"), key=lambda path: path.lstat().st_mtime)
+    if not paths:
         return f"no run is saved in {folder} yet, save one with --roofline-save=NAME"
-    older = f" and {len(known) - MOST_NAMED} older" if len(known) > MOST_NAMED else ""
-    return f"saved runs: {', '.join(path.stem for path in known[-MOST_NAMED:])}{older}"
+    older = f" and {len(paths) - MOST_NAMED} older" if len(paths) > MOST_NAMED else ""
+    return f"saved runs: {', '.join(path.stem for path in paths[-MOST_NAMED:])}{older}"
 
 
 class RunWriter:
@@ -74,7 +80,10 @@ class RunWriter:
             self._open_first()
 
     def read_back(self) -> Run | None:
-        """Everything that was written, as it is read from a file, also where it could not be saved; None of nothing."""
+        """Return the run that was written; None of nothing.
+
+        It is as read from a file, also where it could not be saved.
+        """
         path = self.path or Path(f"{self.name}.jsonl")
         records = [
             read_line(line.encode(), number, path) for number, line in enumerate(self._lines, 1)
@@ -95,8 +104,8 @@ class RunWriter:
         try:
             make_run_folder(self.folder)
             path = self.folder / "runs" / f"{self.name}.jsonl"
-            if path.exists() and _is_spoiled(path):
-                self.aside = _set_aside(path)
+            if path.exists() and _can_make_way(path):
+                self.aside = _rename_aside(path)
             self._start(path)
         except OSError as error:
             self._fall_back(error)
@@ -114,18 +123,18 @@ class RunWriter:
         self.path = path
 
     def _fall_back(self, error: OSError) -> None:
-        wanted = self.folder / "runs" / f"{self.name}.jsonl"
-        first, begun = not self.trouble, self.path
+        intended = self.folder / "runs" / f"{self.name}.jsonl"
+        is_first, started = not self.trouble, self.path
         self._abandon()
-        self.trouble = f"the run could not be saved as {wanted}: {error.strerror or error}"
-        if first and self._start_elsewhere():
-            if begun is not None:
+        self.trouble = f"the run could not be saved as {intended}: {error.strerror or error}"
+        if is_first and self._start_elsewhere():
+            if started is not None:
                 # Everything is in the new file; half a run must not keep its name taken.
-                begun.unlink(missing_ok=True)
+                started.unlink(missing_ok=True)
             self.trouble += f"; saved as {self.path} instead"
-        elif begun is not None:
-            kept = "that file" if begun == wanted else begun
-            self.trouble += f"; {kept} has what was measured until then, the rest is printed here and nowhere else"
+        elif started is not None:
+            partial = "that file" if started == intended else started
+            self.trouble += f"; {partial} has what was measured until then, the rest is printed here and nowhere else"
         else:
             self.trouble += "; its measurements are printed here and nowhere else"
         self.trouble += ", choose another place with --roofline-dir"
@@ -141,7 +150,7 @@ class RunWriter:
         return True
 
     def _abandon(self) -> None:
-        """Let go of a file that takes no more."""
+        """Close a file that takes no more."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
@@ -149,33 +158,42 @@ class RunWriter:
 
 
 def make_run_folder(folder: Path) -> None:
-    """Make `folder`/runs, which ignores itself in git; a folder that was there already is left as it is."""
+    """Make `folder`/runs, which ignores itself in git.
+
+    A folder that was there already is left as it is.
+    """
     runs = folder / "runs"
     if not runs.is_dir():
         runs.mkdir(parents=True)
         (runs / ".gitignore").write_text("*\n", encoding="utf-8")
 
 
-def runs_of_child(folder: Path, tell: Callable[[BadFile], None]) -> Iterator[Run]:
-    """What a fresh process wrote into its folder; of a file that cannot be read `tell` gets the error."""
+def runs_of_child(folder: Path, report_error: Callable[[BadFile], None]) -> Iterator[Run]:
+    """Yield the runs that a fresh process wrote.
+
+    Of a file that cannot be read `report_error` gets the error.
+    """
     for path in sorted((folder / "runs").glob("*.jsonl")):
         try:
             yield read_run(path)
         except BadFile as error:
-            tell(error)
+            report_error(error)
 
 
 def refuse_existing(folder: Path, name: str) -> None:
-    """Raise where a run of that name is already saved, unless all that it measured is INVALID."""
+    """Raise CannotStore where a run of that name exists.
+
+    A run whose measurements are all INVALID does not count.
+    """
     path = folder / "runs" / f"{name}.jsonl"
-    if path.exists() and not _is_spoiled(path):
+    if path.exists() and not _can_make_way(path):
         raise CannotStore(
             f"a run named {name!r} is already saved as {path}; choose another name or remove that file"
         )
 
 
-def _is_spoiled(path: Path) -> bool:
-    """Return whether a file can be read and makes way."""
+def _can_make_way(path: Path) -> bool:
+    """Return True where a file can be read and makes way."""
     try:
         return makes_way(read_run(path))
     except (BadFile, OSError):
@@ -183,13 +201,22 @@ def _is_spoiled(path: Path) -> bool:
 
 
 def makes_way(run: Run) -> bool:
-    """Return whether a run came to its end with nothing that a comparison or a baseline could take."""
-    spoiled = [bool(one.invalid) or one.key.identity in run.spoiled for one in run.tested]
-    return run.footer is not None and bool(spoiled) and all(spoiled) and not run.resources
+    """Return True where a complete run has no usable measurement.
+
+    No comparison and no baseline could take any of it.
+    """
+    unusable = [
+        bool(measurement.invalid) or measurement.key.identity in run.spoiled
+        for measurement in run.tested
+    ]
+    return run.footer is not None and bool(unusable) and all(unusable) and not run.resources
 
 
-def _set_aside(path: Path) -> Path:
-    """Keep a run whose name is wanted again, where no command finds it unasked: `one.invalid`, `one.invalid-2`."""
+def _rename_aside(path: Path) -> Path:
+    """Rename a run whose name is used again.
+
+    No command finds `one.invalid`, `one.invalid-2` unasked.
+    """
     names = (
         path.with_suffix(".invalid" + (f"-{number}" if number > 1 else ""))
         for number in itertools.count(1)
@@ -201,17 +228,20 @@ SUFFIX = ".jsonl"
 
 
 def expand(arguments: Sequence[str], folder: Path, listed: Iterable[str] = ()) -> list[str]:
-    """Absolute paths of the run files that arguments name, sorted, each once."""
-    found: dict[str, None] = {}
+    """Return the absolute paths of the run files in arguments.
+
+    They are sorted, each once.
+    """
+    paths: dict[str, None] = {}
     for argument in _all(arguments, listed):
         for path in paths_of(argument, folder):
             # Of a pattern nobody expects a file in particular; of a name everybody does.
             if not os.path.exists(path):  # noqa: PTH110
                 raise BadInput(f"run file {path} does not exist")
-            found[os.path.abspath(path)] = None  # noqa: PTH100
-    if not found:
+            paths[os.path.abspath(path)] = None  # noqa: PTH100
+    if not paths:
         raise BadInput("the list of run files is empty; expected names, paths, folders or patterns")
-    return sorted(found)
+    return sorted(paths)
 
 
 def _all(arguments: Sequence[str], listed: Iterable[str]) -> Iterable[str]:
@@ -223,47 +253,63 @@ def _all(arguments: Sequence[str], listed: Iterable[str]) -> Iterable[str]:
 
 
 def paths_of(argument: str, folder: Path) -> list[str]:
-    """The files that a saved name, a path, a folder or a pattern means, as written; one that is named may not exist."""
+    """Return the files that an argument means, as written.
+
+    It is a saved name, a path, a folder or a pattern; one that is named may not exist.
+    """
     if os.path.isdir(argument) and not (folder / "runs" / f"{argument}{SUFFIX}").exists():  # noqa: PTH112
         return _below(argument)
     # A file may have brackets in its name; only what is no file is a pattern.
-    if any(sign in argument for sign in "*?[") and not os.path.exists(argument):  # noqa: PTH110
-        matched = [path for path in glob.glob(argument, recursive=True) if path.endswith(SUFFIX)]  # noqa: PTH207
-        if not matched:
+    if any(character in argument for character in "*?[") and not os.path.exists(argument):  # noqa: PTH110
+        paths = [path for path in glob.glob(argument, recursive=True) if path.endswith(SUFFIX)]  # noqa: PTH207
+        if not paths:
             raise BadInput(
                 f"no run file matches {argument}; expected some that end in {SUFFIX}; {FOREIGN}"
             )
-        return sorted(matched)
+        return sorted(paths)
     return [str(resolve_run(argument, folder))]
 
 
 def _below(folder: str) -> list[str]:
-    found = [
-        os.path.join(where, name)  # noqa: PTH118
-        for where, _, names in os.walk(folder)
+    paths = [
+        os.path.join(subfolder, name)  # noqa: PTH118
+        for subfolder, _, names in os.walk(folder)
         for name in names
         if name.endswith(SUFFIX)
     ]
-    if not found:
+    if not paths:
         raise BadInput(f"{folder} holds no run file; expected some that end in {SUFFIX}; {FOREIGN}")
-    return sorted(found)
+    return sorted(paths)
 
 
 def run_names(runs: Sequence[Run]) -> dict[Path, str]:
-    """By path, the name of each run's file, with as many folders ahead as tell it from the others: `nightly`, `a/n`."""
+    """Return the name of each run's file, by path.
+
+    It has as many folders ahead as tell it from the others: `nightly`, `a/n`.
+    """
     paths = list(dict.fromkeys(run.path for run in runs))
     parts = {path: path.absolute().with_name(path.stem).parts for path in paths}
     names: dict[Path, str] = {}
     for path in paths:
-        own, others = parts[path], [parts[other] for other in paths if other != path]
+        path_parts, other_parts = (
+            parts[path],
+            [parts[other_path] for other_path in paths if other_path != path],
+        )
         depth = next(
-            (n for n in range(1, len(own)) if all(own[-n:] != other[-n:] for other in others)), 1
+            (
+                count
+                for count in range(1, len(path_parts))
+                if all(path_parts[-count:] != other_path[-count:] for other_path in other_parts)
+            ),
+            1,
         )
         # Folders do not tell `n.json` from `n.jsonl`, nor does what can be printed of two names always differ.
-        name = printable("/".join(own[-depth:]))
+        name = printable("/".join(path_parts[-depth:]))
         numbered = (f"{name} ({number})" for number in itertools.count(2))
         names[path] = next(
-            one for one in itertools.chain([name], numbered) if one not in names.values()
+            candidate
+            for candidate in itertools.chain([name], numbered)
+            if candidate not in names.values()
         )
     return names
 
@@ -273,7 +319,7 @@ NIGHTS = 14
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class ShadowRun:
     """A run that watched: its night, a date in UTC, and what would have been red, the worst first."""
 
     night: str
@@ -282,26 +328,32 @@ class Watched:
 
     @property
     def red(self) -> bool:
-        """Whether the gate would have been red."""
+        """Return True where the gate would have been red."""
         return self.failed or bool(self.alarms)
 
     @property
     def why(self) -> str:
-        """The worst of it: what was measured, and how it ended."""
+        """Return the worst alarm: its measurement and verdict."""
         return self.alarms[0].partition(" (")[0] if self.alarms else "a test failed for itself"
 
 
-def watched(folder: Path, hardware: HardwareKey) -> list[Watched]:
-    """The runs in a folder that watched on this hardware, the oldest first; damaged files are left out."""
+def shadow_runs(folder: Path, hardware: HardwareKey) -> list[ShadowRun]:
+    """Return the runs that watched on this hardware, oldest first.
+
+    Damaged files are left out.
+    """
     return [
-        Watched(header.started[:10], footer.shadow, footer.exit_status != 0)
+        ShadowRun(header.started[:10], footer.shadow, footer.exit_status != 0)
         for _, header, footer in sorted(ended_runs(folder), key=lambda ends: ends[1].started)
         if footer.shadow is not None and key_of(header.environment).alone == hardware.alone
     ]
 
 
 def settings_of_last_green(folder: Path, besides: Path | None) -> tuple[str, ...]:
-    """The settings from outside the command of the newest green gate in a folder, `besides` left out."""
+    """Return the settings of the newest green gate in a folder.
+
+    They are those from outside the command; `besides` is left out.
+    """
     settings: tuple[str, ...] = ()
     for path, _, footer in sorted(ended_runs(folder), key=lambda ends: ends[1].started):
         if path == besides:
@@ -313,7 +365,10 @@ def settings_of_last_green(folder: Path, besides: Path | None) -> tuple[str, ...
 
 
 def ended_runs(folder: Path) -> Iterator[tuple[Path, Header, Footer]]:
-    """Yield file, header and footer of every run in a folder that came to its end, damaged files left out."""
+    """Yield file, header and footer of every complete run.
+
+    Damaged files in the folder are left out.
+    """
     for path in (folder / "runs").glob(f"*{SUFFIX}"):
         ends = None
         with contextlib.suppress(BadFile, OSError):

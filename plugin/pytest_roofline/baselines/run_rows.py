@@ -41,7 +41,10 @@ class Ending:
 
     @property
     def red(self) -> bool:
-        """Whether it failed; what was expected to, or would have where a gate only watched, is kept as failed alone."""
+        """Return True where the test failed.
+
+        What was expected to fail, or would have where a gate only watched, is kept as failed alone.
+        """
         last = self.last
         return (
             last is not None
@@ -51,38 +54,41 @@ class Ending:
 
     @property
     def by_itself(self) -> bool:
-        """Whether it is red for itself, and not for a verdict."""
+        """Return True where it failed for itself, not by verdict."""
         return self.red and self.last is not None and not self.last.by_verdict
 
 
 def endings(run: Run) -> dict[str, Ending]:
-    """By test, how it ended: a rerun that passed does not undo a failure, and is not red."""
+    """Return the ending of each test, by its id.
+
+    A rerun that passed does not undo a failure, and is not red.
+    """
     last = {outcome.test_id: outcome for outcome in run.outcomes}
     worst = last | run.not_passed
     return {test_id: Ending(worst[test_id], outcome) for test_id, outcome in last.items()}
 
 
-def said(
+def result_word(
     ending: Ending,
-    judged: Verdict | ExactVerdict | None,
-    number: Measurement | None = None,
+    verdict: Verdict | ExactVerdict | None,
+    measurement: Measurement | None = None,
     invalid: str = "",
 ) -> tuple[str, str]:
-    """The word for a result of a test, and why."""
+    """Return the word for a result of a test, and why."""
     if ending.by_itself:
-        return FAILED, _reason(judged) if judged is not None else reason_of(ending.outcome)
-    if isinstance(judged, Verdict):
-        by_peak = judged.peak is not None and judged.overall is not judged.kind
-        reason = judged.peak.reason if judged.peak is not None and by_peak else _reason(judged)
-        return judged.overall.value, reason
-    if judged is not None:
-        return judged.verdict, judged.reason
+        return FAILED, _reason(verdict) if verdict is not None else reason_of(ending.outcome)
+    if isinstance(verdict, Verdict):
+        by_peak = verdict.peak is not None and verdict.overall is not verdict.kind
+        reason = verdict.peak.reason if verdict.peak is not None and by_peak else _reason(verdict)
+        return verdict.overall.value, reason
+    if verdict is not None:
+        return verdict.verdict, verdict.reason
     for label in (OVERSUBSCRIBED, PROFILED):
-        if number is not None and label in number.samples.labels:
+        if measurement is not None and label in measurement.samples.labels:
             return label.upper(), ""
-    told = _told(ending)
-    if told and ending.outcome is not None:
-        return told, invalid or reason_of(ending.outcome)
+    word = _outcome_verdict(ending)
+    if word and ending.outcome is not None:
+        return word, invalid or reason_of(ending.outcome)
     if ending.outcome is None or ending.outcome.outcome != "passed":
         return how_it_ended(ending.outcome)
     if invalid:
@@ -93,12 +99,15 @@ def said(
     return Kind.NO_BASELINE.value, ""
 
 
-def _reason(judged: Verdict | ExactVerdict) -> str:
-    return reason_text(judged) if isinstance(judged, Verdict) else judged.reason
+def _reason(verdict: Verdict | ExactVerdict) -> str:
+    return reason_text(verdict) if isinstance(verdict, Verdict) else verdict.reason
 
 
-def said_of_memory(ending: Ending, recorded: bool) -> str:
-    """The word for a test that ran out of memory: FAILED for itself, REGRESSED where its baseline had a time."""
+def memory_word(ending: Ending, recorded: bool) -> str:
+    """Return the word for a test that ran out of memory.
+
+    It is FAILED for itself, REGRESSED where its baseline had a time.
+    """
     if ending.by_itself or (ending.red and not recorded):
         return FAILED
     verdicts = ending.last.verdicts if ending.last is not None and ending.red else ()
@@ -107,7 +116,7 @@ def said_of_memory(ending: Ending, recorded: bool) -> str:
 
 
 def how_it_ended(outcome: Outcome | None) -> tuple[str, str]:
-    """The word for a test without a verdict, and why."""
+    """Return the word for a test without a verdict, and why."""
     if outcome is None:
         return INTERRUPTED, "the run was cut before the test had ended"
     if outcome.reason.startswith(_XFAIL):
@@ -119,13 +128,19 @@ def how_it_ended(outcome: Outcome | None) -> tuple[str, str]:
 
 
 def reason_of(outcome: Outcome | None) -> str:
-    """Why a test ended as it did, without the room that pytest leaves behind a reason that nobody gave."""
+    """Return why a test ended as it did.
+
+    The room that pytest leaves behind a missing reason is removed.
+    """
     text = outcome.reason.rstrip() if outcome is not None else ""
     return "" if text == _XFAIL.rstrip() else text
 
 
-def _told(ending: Ending) -> str:
-    """The verdict that an outcome tells of where the run file has none: its only one, else the worst."""
+def _outcome_verdict(ending: Ending) -> str:
+    """Return the verdict in an outcome, or an empty text.
+
+    The run file has none; it is the outcome's only one, else the worst.
+    """
     last = ending.last
     if (
         last is None
@@ -138,26 +153,31 @@ def _told(ending: Ending) -> str:
 
 
 def rows_of(runs: Sequence[Run]) -> list[Row]:
-    """Everything that some runs say of their tests, run by run, each called by a name of its own."""
+    """Return the rows of some runs, run by run.
+
+    Each is called by a name of its own.
+    """
     names = run_names(runs)
     return [row for run in runs for row in rows_of_run(run, names[run.path])]
 
 
 def rows_of_run(run: Run, name: str = "") -> list[Row]:
-    """Everything that a run says of its tests, in the order in which it measured them."""
-    ended = endings(run)
+    """Return the rows of a run's tests, in the order measured."""
+    endings_by_test = endings(run)
     rows = [
-        *_timed(run, ended),
-        *_kernels(run, ended),
-        *_without_memory(run, ended),
-        *_of_other_kinds(run, ended),
+        *_timed(run, endings_by_test),
+        *_kernels(run, endings_by_test),
+        *_without_memory(run, endings_by_test),
+        *_of_other_kinds(run, endings_by_test),
     ]
-    told = {row.test for row in rows}
+    tests = {row.test for row in rows}
     rows += [
-        _bare(one.outcome) for test_id, one in ended.items() if test_id not in told and one.outcome
+        _bare(ending.outcome)
+        for test_id, ending in endings_by_test.items()
+        if test_id not in tests and ending.outcome
     ]
     name = name or run_names([run])[run.path]
-    return [_of_run(row, run, name, ended.get(row.test, Ending())) for row in rows]
+    return [_of_run(row, run, name, endings_by_test.get(row.test, Ending())) for row in rows]
 
 
 def _of_run(row: Row, run: Run, name: str, ending: Ending) -> Row:
@@ -191,64 +211,87 @@ def _outcome(ending: Ending) -> Literal["passed", "failed", "skipped", "xfailed"
 
 
 def _why(row: Row) -> str:
-    """Why a result is not green, and what may explain it; empty of a green one whose test passed."""
+    """Return why a result is not green, with explanations.
+
+    It is empty of a green one whose test passed.
+    """
     ended = row.ended
-    told: list[str] = []
+    texts: list[str] = []
     if row.time_verdict is not None:
         if row.time_verdict.kind not in GREEN or row.by_peak:
-            told += [row.reason, *since_lines(row.time_verdict), *remarks(row.time_verdict)]
+            texts += [row.reason, *since_lines(row.time_verdict), *remarks(row.time_verdict)]
     elif row.exact is None or row.exact.verdict not in GREEN:
-        told += [row.reason, *(row.exact.remarks if row.exact is not None else ())]
+        texts += [row.reason, *(row.exact.remarks if row.exact is not None else ())]
     if row.red and ended is not None and (not ended.by_verdict or row.metric == MEMORY):
         # It failed for itself, ahead of any verdict; or its message names the time that the baseline has.
-        own = reason_of(ended)
-        told = [own, *(text for text in told if text not in own)]
-    return "; ".join(dict.fromkeys(filter(None, told)))
+        reason = reason_of(ended)
+        texts = [reason, *(text for text in texts if text not in reason)]
+    return "; ".join(dict.fromkeys(filter(None, texts)))
 
 
-def _timed(run: Run, ended: dict[str, Ending]) -> Iterator[Row]:
-    judged = {(verdict.subject.test_id, verdict.subject.name): verdict for verdict in run.verdicts}
-    exhausted = {(one.test_id, one.name) for one in run.out_of_memory}
+def _timed(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:
+    verdicts = {
+        (verdict.subject.test_id, verdict.subject.name): verdict for verdict in run.verdicts
+    }
+    exhausted = {(record.test_id, record.name) for record in run.out_of_memory}
     # What a measurement had taken before memory ran out is no result; that it ran out has a row of its own.
-    timed = (m for m in run.tested if not (m.invalid and (m.test_id, m.key.name) in exhausted))
+    timed = (
+        measurement
+        for measurement in run.tested
+        if not (measurement.invalid and (measurement.test_id, measurement.key.name) in exhausted)
+    )
     by_test = grouped(timed, lambda measurement: (measurement.test_id, measurement.key.identity))
     for (test_id, _), measurements in by_test.items():
         results = KeyResults(measurements)
         measurement = results.representative(None)
-        verdict, ending = judged.get((test_id, measurement.key.name)), ended.get(test_id, Ending())
-        word, reason = said(ending, verdict, measurement, measurement.invalid)
+        verdict, ending = (
+            verdicts.get((test_id, measurement.key.name)),
+            endings_by_test.get(test_id, Ending()),
+        )
+        word, reason = result_word(ending, verdict, measurement, measurement.invalid)
         yield timed_row(results, verdict, measurement=measurement, word=word, reason=reason)
 
 
-def _kernels(run: Run, ended: dict[str, Ending]) -> Iterator[Row]:
-    judged = {(one.test_id, one.name, one.target): one for one in run.exact if one.metric == KERNEL}
+def _kernels(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:
+    exact_verdicts = {
+        (exact_verdict.test_id, exact_verdict.name, exact_verdict.target): exact_verdict
+        for exact_verdict in run.exact
+        if exact_verdict.metric == KERNEL
+    }
     for resources in run.resources:
-        exact = judged.get((resources.test_id, resources.key.name, resources.target))
-        word, reason = said(
-            ended.get(resources.test_id, Ending()), exact, invalid=resources.invalid
+        exact = exact_verdicts.get((resources.test_id, resources.key.name, resources.target))
+        word, reason = result_word(
+            endings_by_test.get(resources.test_id, Ending()), exact, invalid=resources.invalid
         )
         yield compiled_row(resources, exact, verdict=word, reason=reason)
 
 
-def _without_memory(run: Run, ended: dict[str, Ending]) -> Iterator[Row]:
-    measured = {(one.test_id, one.key.name) for one in run.measurements if not one.invalid}
+def _without_memory(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:
+    measured = {
+        (record.test_id, record.key.name) for record in run.measurements if not record.invalid
+    }
     first: dict[tuple[str, str | None], OutOfMemory] = {}
-    for one in run.out_of_memory:
+    for record in run.out_of_memory:
         # What a later round had no room for was measured in the first.
-        if one.round == 1 or (one.test_id, one.name) not in measured:
-            first.setdefault((one.test_id, one.name), one)
-    for one in first.values():
-        word = said_of_memory(ended.get(one.test_id, Ending()), one.recorded)
-        yield memory_row(one, verdict=word, reason=one.message)
+        if record.round == 1 or (record.test_id, record.name) not in measured:
+            first.setdefault((record.test_id, record.name), record)
+    for record in first.values():
+        word = memory_word(endings_by_test.get(record.test_id, Ending()), record.recorded)
+        yield memory_row(record, verdict=word, reason=record.message)
 
 
-def _of_other_kinds(run: Run, ended: dict[str, Ending]) -> Iterator[Row]:
-    """Yield the results of kinds that a conftest.py adds, which the run file keeps as their verdicts alone."""
+def _of_other_kinds(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:
+    """Yield the results of kinds that a conftest.py adds.
+
+    The run file keeps them as their verdicts alone.
+    """
     verdicts = {
-        (one.test_id, one.metric, one.name): one for one in run.exact if one.metric != KERNEL
+        (exact_verdict.test_id, exact_verdict.metric, exact_verdict.name): exact_verdict
+        for exact_verdict in run.exact
+        if exact_verdict.metric != KERNEL
     }
     for exact in verdicts.values():
-        word, reason = said(ended.get(exact.test_id, Ending()), exact)
+        word, reason = result_word(endings_by_test.get(exact.test_id, Ending()), exact)
         yield exact_row(exact, verdict=word, reason=reason)
 
 
@@ -261,6 +304,9 @@ def _bare(outcome: Outcome) -> Row:
 
 
 def short_name(test_id: str) -> str:
-    """The test without its file and class; what stands in brackets may hold anything."""
+    """Return the test without its file and class.
+
+    What stands in brackets may hold anything.
+    """
     function, bracket, parameters = test_id.partition("::")[2].partition("[")
     return function.rpartition("::")[2] + bracket + parameters or test_id

@@ -64,12 +64,15 @@ MOST_FOOTER_BYTES = 2**20
 
 
 def now() -> str:
-    """The time in UTC, to the second, as ISO 8601."""
+    """Return the time in UTC, to the second, as ISO 8601."""
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def new_run_id() -> str:
-    """A name for a run that sorts by time and that two sessions at once do not share."""
+    """Return a name for a run that sorts by time.
+
+    Two sessions at once do not share it.
+    """
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S.%f")
     return f"{stamp}-{os.getpid()}"
 
@@ -96,19 +99,25 @@ class Run:
 
     @cached_property
     def environment(self) -> Environment:
-        """That of its header, with the packages and libraries that were there at its end."""
-        begun = self.header.environment
+        """Return the environment at the end of the run.
+
+        It is that of its header, with the packages and libraries that were there at its end.
+        """
+        environment = self.header.environment
         if self.footer is None:
-            return begun
+            return environment
         return replace(
-            begun,
-            packages=begun.packages | self.footer.packages,
-            libraries=begun.libraries | self.footer.libraries,
+            environment,
+            packages=environment.packages | self.footer.packages,
+            libraries=environment.libraries | self.footer.libraries,
         )
 
     @property
     def drill(self) -> str:
-        """By how much its command slowed down what it measured, as `30%`; empty where it does not say."""
+        """Return the drill's slowdown in its command, as `30%`.
+
+        It is empty where the command names none.
+        """
         words = pairwise([*self.header.command, ""])
         shares = (
             word.partition("=")[2] or after
@@ -119,26 +128,36 @@ class Run:
 
     @property
     def tested(self) -> tuple[Measurement, ...]:
-        """What its tests measured: all but the canaries."""
-        return tuple(one for one in self.measurements if CANARY not in one.samples.labels)
+        """Return the measurements of its tests, without canaries."""
+        return tuple(
+            measurement
+            for measurement in self.measurements
+            if CANARY not in measurement.samples.labels
+        )
 
     @cached_property
     def not_passed(self) -> dict[str, Outcome]:
-        """Tests that did not pass, with the outcome that says so; a rerun that passed does not undo a failure."""
-        found: dict[str, Outcome] = {}
+        """Return the tests that did not pass, with their outcome.
+
+        A rerun that passed does not undo a failure.
+        """
+        outcomes: dict[str, Outcome] = {}
         for outcome in self.outcomes:
-            known = found.get(outcome.test_id)
+            earlier = outcomes.get(outcome.test_id)
             # A failure for itself weighs more than one by verdict, whichever came first.
-            if outcome.outcome != "passed" and (known is None or known.by_verdict):
-                found[outcome.test_id] = outcome
-        return found
+            if outcome.outcome != "passed" and (earlier is None or earlier.by_verdict):
+                outcomes[outcome.test_id] = outcome
+        return outcomes
 
     @cached_property
     def _ended(self) -> frozenset[str]:
         return frozenset(outcome.test_id for outcome in self.outcomes)
 
     def unfit(self, measurement: Measurement, accept_slower: bool) -> str:
-        """Why a measurement may not stand for this hardware in a comparison or a baseline; empty where it may."""
+        """Return why a measurement is unfit, or an empty text.
+
+        Unfit may not stand for this hardware in a comparison or a baseline.
+        """
         if "replaced" in measurement.samples.labels:
             by = f"in a drill of {self.drill}" if self.drill else "through pytest_roofline_function"
             return f"what was measured had been slowed down or replaced on purpose, {by}"
@@ -157,39 +176,54 @@ class Run:
         return self._test_unfit(measurement.test_id, accept_slower)
 
     def unfit_resources(self, resources: Resources, accept_worse: bool) -> str:
-        """Why what a compiled kernel asks for may not be compared with or become a baseline; empty where it may."""
+        """Return why a compiled kernel is unfit, or an empty text.
+
+        Unfit may not be compared with or become a baseline.
+        """
         by_position = told_by_position(resources.key.parameters)
         return resources.invalid or by_position or self._test_unfit(resources.test_id, accept_worse)
 
     def unjudged(self, resources: Resources) -> str:
-        """Why a compiled kernel could not be held against its baseline; empty where it could, or had none."""
-        mine = resources.test_id, resources.key.name, resources.target
-        found = (one for one in self.exact if (one.test_id, one.name, one.target) == mine)
-        return next((one.reason for one in found if one.verdict == Kind.INVALID), "")
+        """Return why a compiled kernel was not judged, or an empty text.
+
+        It is empty where it was held against its baseline, or had none.
+        """
+        kernel = resources.test_id, resources.key.name, resources.target
+        verdicts = (
+            verdict
+            for verdict in self.exact
+            if (verdict.test_id, verdict.name, verdict.target) == kernel
+        )
+        return next((verdict.reason for verdict in verdicts if verdict.verdict == Kind.INVALID), "")
 
     def _test_unfit(self, test_id: str, accept_slower: bool) -> str:
         if test_id not in self._ended:
             return "its test did not come to its end"
-        ended = self.not_passed.get(test_id)
-        if ended is None:
+        outcome = self.not_passed.get(test_id)
+        if outcome is None:
             return ""
         # A test that failed for having no baseline is what a baseline is made from.
         without_baseline = (
-            Kind.NO_BASELINE in ended.verdicts and Kind.REGRESSED not in ended.verdicts
+            Kind.NO_BASELINE in outcome.verdicts and Kind.REGRESSED not in outcome.verdicts
         )
-        if ended.by_verdict and (accept_slower or without_baseline):
+        if outcome.by_verdict and (accept_slower or without_baseline):
             return ""
-        skipped = ended.outcome != "failed"
-        return "its test was skipped" if skipped else f"its test {ended.outcome}: {ended.reason}"
+        skipped = outcome.outcome != "failed"
+        return (
+            "its test was skipped" if skipped else f"its test {outcome.outcome}: {outcome.reason}"
+        )
 
 
 def cut_note(path: Path | str) -> str:
-    """What to say of a run file that was cut."""
+    """Return the note on a run file that was cut."""
     return f"{path} ends in the middle of a line, which is left out"
 
 
 def read_run(path: Path) -> Run:
-    """A run file. A last line that was cut in the middle is left out, and said so by `cut`."""
+    """Return a run file.
+
+    A last line that was cut in the middle is left out, as `cut` tells.
+    """
     records: list[Line] = []
     cut = False
     for number, line in enumerate(read_lines(path, "run file"), 1):
@@ -207,7 +241,10 @@ def read_run(path: Path) -> Run:
 
 
 def ends_of(path: Path) -> tuple[Header, Footer] | None:
-    """The first and the last record of a run file, without what lies between; None where it did not come to its end."""
+    """Return the first and the last record of a run file.
+
+    None where the run did not come to its end.
+    """
     with path.open("rb") as file:
         first = file.readline(MOST_BYTES)
         file.seek(max(0, path.stat().st_size - MOST_FOOTER_BYTES))
@@ -219,20 +256,20 @@ def ends_of(path: Path) -> tuple[Header, Footer] | None:
 
 
 def read_line(line: bytes, number: int, path: Path) -> Line:
-    where = f"run file {path}, line {number}"
-    raw = decode_json(line, where)
+    place = f"run file {path}, line {number}"
+    raw = decode_json(line, place)
     kind = raw.pop("type", None) if isinstance(raw, dict) else None
     if not isinstance(kind, str) or kind not in LINE_TYPES:
-        raise BadFile(f"{where} has type {kind!r}; expected one of {', '.join(LINE_TYPES)}")
+        raise BadFile(f"{place} has type {kind!r}; expected one of {', '.join(LINE_TYPES)}")
     if kind == "header":
-        check_schema(raw, where)
+        check_schema(raw, place)
     if kind == "measurement":
         raw.pop("derived", None)
-    return to_record(raw, LINE_TYPES[kind], where)
+    return to_record(raw, LINE_TYPES[kind], place)
 
 
 def assemble(path: Path, records: list[Line], cut: bool) -> Run:
-    """The run of a file's records, its header first."""
+    """Return the run of a file's records, its header first."""
     header = records[0]
     if not isinstance(header, Header):
         raise BadFile(
@@ -264,7 +301,7 @@ def _all(records: Sequence[Line], kind: type[Record]) -> tuple[Record, ...]:
 
 
 def _mostly_invalid(measurements: Sequence[Measurement]) -> dict[str, str]:
-    """Return, by key, the reason to discard all its processes: over half of them were invalid."""
+    """Return by key why over half of its processes are invalid."""
     reasons = {}
     for identity, attempts in grouped(measurements, lambda m: m.key.identity).items():
         total = len({attempt.process for attempt in attempts})
@@ -275,7 +312,7 @@ def _mostly_invalid(measurements: Sequence[Measurement]) -> dict[str, str]:
 
 
 def encode_line(record: Line) -> str:
-    """One line of a run file, newline included."""
+    """Return one line of a run file, newline included."""
     plain: dict[str, Any] = {"type": _NAMES[type(record)], **to_plain(record)}
     if isinstance(record, Measurement):
         plain["derived"] = record.derived()

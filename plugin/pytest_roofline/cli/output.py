@@ -99,7 +99,7 @@ def _read(names: tuple[str, ...], folder: Path) -> "list[Run]":
 
     runs: list[Run] = []
     for name in names:
-        run = read_run(resolve_run(name, folder, what="RUN"))
+        run = read_run(resolve_run(name, folder, argument="RUN"))
         # A copy under another name would count everything twice.
         same = next(
             (

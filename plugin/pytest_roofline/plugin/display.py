@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ..baselines.run_files import settings_of_last_green, watched
+from ..baselines.run_files import settings_of_last_green, shadow_runs
 from ..baselines.run_rows import Ending
 from ..core.facts import DeviceFacts
 from ..core.groups import grouped
@@ -367,7 +367,7 @@ def _explained(session: RooflineSession) -> list[str]:
     lines = _busy(session) + overview_lines(rows)
     lines += [f"device health: {session.health.splitlines()[0]}"] if session.health else []
     if session.options.shadow:
-        known = watched(session.options.folder, session.under_test.hardware)
+        known = shadow_runs(session.options.folder, session.under_test.hardware)
         lines += shadow_lines(shadow_of(session.config).sentences, known)
     return lines
 

@@ -386,7 +386,7 @@ def _against(config: pytest.Config, folder: Path) -> tuple[Path, ...]:
     for name in option_value(config, "against") or []:
         from ..baselines.run_files import run_path, saved_runs
 
-        path = _path(config, "against", str(run_path(name, folder, what="--roofline-against")))
+        path = _path(config, "against", str(run_path(name, folder, argument="--roofline-against")))
         if path is None or not path.exists():
             raise BadInput(
                 f"--roofline-against={name}: {path} does not exist; {saved_runs(folder)}"

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from ..baselines.run_files import NIGHTS, Watched
+from ..baselines.run_files import NIGHTS, ShadowRun
 from ..baselines.run_rows import XFAIL, Ending, how_it_ended, short_name
 from ..core.keys import JOB_METRIC, told_by_position
 from ..core.records import CurveSummary
@@ -420,7 +420,7 @@ def _is_nameless(row: Row) -> bool:
     return key is not None and bool(told_by_position(key.parameters))
 
 
-def shadow_lines(sentences: Sequence[str], known: Sequence[Watched]) -> list[str]:
+def shadow_lines(sentences: Sequence[str], known: Sequence[ShadowRun]) -> list[str]:
     """What a gate that only watches would have failed, worst first, and how often it would have so far.
 
     Args:
