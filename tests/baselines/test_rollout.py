@@ -79,7 +79,7 @@ def first(found):
 def test_a_slower_test_is_the_first_row_and_a_drift_of_the_whole_fleet_is_no_effect(make):
     found = with_controls(Fleet(make).add(4, effect={0: 0.08})).judged()
     row = found.rows[0]
-    assert (row.benchmark, row.verdict, reds(found), found.shrunk) == (
+    assert (row.benchmark, row.verdict, reds(found), found.has_losses) == (
         "copy0",
         "REGRESSED",
         1,
@@ -92,7 +92,7 @@ def test_a_slower_test_is_the_first_row_and_a_drift_of_the_whole_fleet_is_no_eff
         True,
     )
     drifted = with_controls(Fleet(make, 2).add(4, drift=0.1), drift=0.1).judged()
-    assert (reds(drifted), drifted.shrunk) == (0, False)
+    assert (reds(drifted), drifted.has_losses) == (0, False)
     assert abs(first(drifted).change) < 0.04
 
 
@@ -143,14 +143,14 @@ def test_what_devices_lost_or_did_not_come_back_with_bars_a_rollout_but_not_wher
     fleet = with_controls(Fleet(make, 1, tests=2).add(4))
     failed(fleet.upgraded[1], 1)
     assert {"copy0": [("node0", "GPU-0")]} == fleet.judged().lost
-    assert fleet.judged().shrunk
+    assert fleet.judged().has_losses
     failed(fleet.controls[1], 3)
     failed(fleet.controls[1], 4)
     found = fleet.judged()
-    assert ({}, False, ("copy0",)) == (found.lost, found.shrunk, found.uncontrolled)
+    assert ({}, False, ("copy0",)) == (found.lost, found.has_losses, found.without_control)
     del fleet.upgraded[1][0]
     found = fleet.judged()
-    assert (("GPU-0",), True) == (found.treated.gone, found.shrunk)
+    assert (("GPU-0",), True) == (found.treated.gone, found.has_losses)
 
 
 def test_a_side_without_a_device_that_ran_twice_is_refused(make):

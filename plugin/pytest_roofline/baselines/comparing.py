@@ -211,9 +211,8 @@ def _of_logs(verdict: Verdict) -> Verdict:
 def _only_before(before: Comparator, after: Comparator, keys: Sequence[Key]) -> list[str]:
     """Return the labels that only the older side has.
 
-    These are measurements, and limits for the new side's hardware that speak of nothing.
-
-    A test that was left out meets no limit.
+    These are measurements, and limits for the new side's hardware that speak of nothing. A test
+    that was left out meets no limit.
     """
     measured, machines = {key.identity for key in keys}, {key.alone for key in after.hardware()}
     labels = [

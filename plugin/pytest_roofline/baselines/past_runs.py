@@ -45,7 +45,7 @@ class PastRuns:
 
     @cached_property
     def _paths(self) -> list[Path]:
-        """The files, that of the newest run first."""
+        """Return the files, that of the newest run first."""
         runs = (
             (header.started, path)
             for path, header, _ in ended_runs(self._folder)
@@ -55,7 +55,7 @@ class PastRuns:
         return [path for _, path in islice(sorted(runs, reverse=True), MOST_RUNS)]
 
     def last_pass(self, test_id: str, name: str, now: Mapping[str, str]) -> LastPass | None:
-        """Return the newest run in which a measurement passed; None where no run here tells of one.
+        """Return the newest run in which a measurement passed, or None.
 
         Args:
             test_id: the test's node id.
@@ -70,7 +70,7 @@ class PastRuns:
         return None
 
     def _run(self, path: Path) -> _PastRun | None:
-        """Read a run once; a damaged file tells nothing."""
+        """Return a run, read once; None of a damaged file."""
         if path not in self._read:
             self._read[path] = None
             with contextlib.suppress(BadFile, OSError):

@@ -46,84 +46,91 @@ class Choice:
 
     def __str__(self) -> str:
         before, after = (time.isoformat() if time else "" for time in (self.before, self.after))
-        given = {"driver": self.driver, "product": self.product, "before": before, "after": after}
-        return " ".join(f"--{name} {value}" for name, value in given.items() if value)
+        options = {"driver": self.driver, "product": self.product, "before": before, "after": after}
+        return " ".join(f"--{name} {value}" for name, value in options.items() if value)
 
 
 @dataclass(frozen=True, slots=True)
-class Picked:
+class Selection:
     """The runs to take, and what a person should know of those that were not."""
 
     runs: tuple[Run, ...]
     notes: tuple[str, ...] = ()
 
 
-def parse_moment(text: str, what: str) -> datetime.datetime:
-    """A date or time that a user gave."""
+def parse_moment(text: str, option: str) -> datetime.datetime:
+    """Return a date or time that a user typed."""
     time = moment(text.strip())
     if time is None:
         raise BadInput(
-            f"{what} is {text!r}; expected a date or time in ISO 8601: 2026-03-01 or 2026-03-01T06:30Z"
+            f"{option} is {text!r}; expected a date or time in ISO 8601: 2026-03-01 or 2026-03-01T06:30Z"
         )
     return time
 
 
 def hardware_of(run: Run) -> HardwareKey:
-    """What a run was measured on, as one device."""
+    """Return the hardware of a run, as one device."""
     alone = (measurement.key.hardware.alone for measurement in run.measurements)
     return next(alone, None) or key_of(run.header.environment)
 
 
-def pick(runs: Sequence[Run], choice: Choice) -> Picked:
-    """Those of the named runs that a choice takes."""
+def pick(runs: Sequence[Run], choice: Choice) -> Selection:
+    """Return those of the named runs that match a choice."""
     # A product that names one of the hardware keys in full means no partition of it.
     exact = any(str(hardware_of(run)) == choice.product for run in runs)
-    taken = [run for run in runs if _takes(choice, run, exact)]
-    if not taken:
+    matches = [run for run in runs if _matches(choice, run, exact)]
+    if not matches:
         raise BadInput(f"no run matches {choice}; {describe(runs)}")
-    note = f"{len(taken)} of {len(runs)} runs match {choice}"
-    return Picked(tuple(taken), (note,) if len(taken) < len(runs) else ())
+    note = f"{len(matches)} of {len(runs)} runs match {choice}"
+    return Selection(tuple(matches), (note,) if len(matches) < len(runs) else ())
 
 
-def scan(folder: Path, choice: Choice) -> Picked:
-    """The runs saved in a folder that a choice takes; files that cannot be read are named and left out."""
+def scan(folder: Path, choice: Choice) -> Selection:
+    """Return the runs of a folder that match a choice.
+
+    Files that cannot be read are named and left out.
+    """
     paths = sorted((folder / "runs").glob("*.jsonl"))
-    runs, notes = _readable(paths)
+    runs, notes = _read_all(paths)
     if not runs:
-        seen = f" that can be used ({'; '.join(notes[:3])})" if notes else ""
+        faults = f" that can be used ({'; '.join(notes[:3])})" if notes else ""
         raise BadInput(
-            f"no run in {folder / 'runs'}{seen}; record one with `pytest --roofline-save=NAME`"
+            f"no run in {folder / 'runs'}{faults}; record one with `pytest --roofline-save=NAME`"
         )
-    picked = pick(runs, choice)
-    taken = list(picked.runs)
-    for strange, why in (
+    selection = pick(runs, choice)
+    matches = list(selection.runs)
+    for is_excluded, reason in (
         (is_fake, "it is of a fake device"),
         (is_imported, "it was imported from another tool"),
     ):
-        left = [run for run in taken if strange(run)]
-        if len(left) < len(taken):
-            notes += [f"{run.path} is left out: {why}" for run in left]
-            taken = [run for run in taken if not strange(run)]
-    _refuse_several(taken)
-    return Picked(tuple(taken), (*notes, *picked.notes))
+        excluded = [run for run in matches if is_excluded(run)]
+        if len(excluded) < len(matches):
+            notes += [f"{run.path} is left out: {reason}" for run in excluded]
+            matches = [run for run in matches if not is_excluded(run)]
+    _refuse_several(matches)
+    return Selection(tuple(matches), (*notes, *selection.notes))
 
 
 def is_fake(run: Run) -> bool:
-    """Whether a run is of the fake device that tests use."""
+    """Return True where a run is of the fake test device."""
     return run.header.environment.device.type == "fake"
 
 
 def is_imported(run: Run) -> bool:
-    """Whether a run was made from another tool's output, by `roofline import`."""
+    """Return True where `roofline import` made the run."""
     return run.header.command[:2] == ("roofline", "import")
 
 
 def describe(runs: Sequence[Run]) -> str:
-    """`there are 14, of driver 570.86 (12); 580.10 (2), begun from 2026-02-01 to 2026-02-14, on h200-sxm, 141gb`."""
+    """Return the number, drivers, dates and hardware of runs.
+
+    It reads `there are 14, of driver 570.86 (12); 580.10 (2), begun from 2026-02-01 to 2026-02-14,
+    on h200-sxm, 141gb`.
+    """
     drivers = Counter(run.header.environment.device.driver or "unknown" for run in runs)
     hardware = Counter(str(hardware_of(run)) for run in runs)
     there = f"there are {len(runs)}" if len(runs) > 1 else "there is one"
-    return f"{there}, of driver {_counted(drivers)}, begun {_span(runs)}, on {_counted(hardware)}"
+    return f"{there}, of driver {_counts_text(drivers)}, begun {_span(runs)}, on {_counts_text(hardware)}"
 
 
 def _span(runs: Sequence[Run]) -> str:
@@ -134,13 +141,13 @@ def _span(runs: Sequence[Run]) -> str:
     return f"at {first}" if first == last else f"from {first} to {last}"
 
 
-def _counted(counts: Counter[str]) -> str:
+def _counts_text(counts: Counter[str]) -> str:
     if len(counts) == 1:
         return next(iter(counts))
     return "; ".join(f"{name} ({count})" for name, count in counts.most_common())
 
 
-def _readable(paths: Iterable[Path]) -> tuple[list[Run], list[str]]:
+def _read_all(paths: Iterable[Path]) -> tuple[list[Run], list[str]]:
     runs: dict[str, Run] = {}
     notes = []
     for path in paths:
@@ -149,16 +156,16 @@ def _readable(paths: Iterable[Path]) -> tuple[list[Run], list[str]]:
         except BadFile as error:
             notes.append(f"left out: {error}")
             continue
-        known = runs.setdefault(run.header.run_id, run)
-        if known is not run:
-            notes.append(f"{path} is left out: it is the same run as {known.path}")
+        earlier = runs.setdefault(run.header.run_id, run)
+        if earlier is not run:
+            notes.append(f"{path} is left out: it is the same run as {earlier.path}")
         elif not run.measurements and not run.resources:
             notes.append(f"{path} is left out: it holds no measurement")
             del runs[run.header.run_id]
     return list(runs.values()), notes
 
 
-def _takes(choice: Choice, run: Run, exact: bool) -> bool:
+def _matches(choice: Choice, run: Run, exact: bool) -> bool:
     time = moment(run.header.started)
     if choice.before is not None and not (time and time < choice.before):
         return False
@@ -167,17 +174,17 @@ def _takes(choice: Choice, run: Run, exact: bool) -> bool:
     return _has_driver(run, choice.driver) and _is_product(hardware_of(run), choice.product, exact)
 
 
-def _has_driver(run: Run, wanted: str) -> bool:
-    driver, prefix = run.header.environment.device.driver or "", wanted.rstrip(".")
+def _has_driver(run: Run, version: str) -> bool:
+    driver, prefix = run.header.environment.device.driver or "", version.rstrip(".")
     # The next character must end a part of the version: 550 is no driver of 5501.
     return driver.startswith(prefix) and not (prefix and driver[len(prefix) :][:1].isalnum())
 
 
-def _is_product(hardware: HardwareKey, wanted: str, exact: bool) -> bool:
+def _is_product(hardware: HardwareKey, product: str, exact: bool) -> bool:
     if exact:
-        return str(hardware) == wanted
+        return str(hardware) == product
     facts = {hardware.product, hardware.memory, hardware.partition, hardware.link}
-    return all(word in facts for word in re.split(r"[,\s]+", wanted.strip()) if word)
+    return all(word in facts for word in re.split(r"[,\s]+", product.strip()) if word)
 
 
 def _refuse_several(runs: Sequence[Run]) -> None:
@@ -185,7 +192,7 @@ def _refuse_several(runs: Sequence[Run]) -> None:
     keys = Counter(str(hardware_of(run)) for run in runs if run.measurements)
     if len(keys) > 1:
         raise OtherHardware(
-            f"the runs are of different hardware: {_counted(keys)}; expected one, choose it with "
+            f"the runs are of different hardware: {_counts_text(keys)}; expected one, choose it with "
             f'--product "{keys.most_common(1)[0][0]}"'
         )
 
@@ -221,75 +228,107 @@ class Disagreement:
 
 
 def runs_apart(tests: Sequence[Sessions]) -> list[Disagreement]:
-    """The runs that disagree with the others over most of their tests, worst first; one is set aside at a time."""
-    left = list(dict.fromkeys(run_id for test in tests for run_id in test.groups))
+    """Return the runs that disagree with the others, worst first.
+
+    They disagree over most of their tests; one is set aside at a time.
+    """
+    remaining = list(dict.fromkeys(run_id for test in tests for run_id in test.groups))
     odd: list[str] = []
-    while len(left) > 1:
-        found = [one for run_id in left if (one := _run_apart(run_id, left, tests)) is not None]
+    while len(remaining) > 1:
+        distances = [
+            distance
+            for run_id in remaining
+            if (distance := _run_apart(run_id, remaining, tests)) is not None
+        ]
         # Of two sessions both comparisons, of each against the others, are the same one.
-        apart = [one for one in found if _is_apart(one, len(left) if len(left) > 2 else 1)]
+        apart = [
+            distance
+            for distance in distances
+            if _is_apart(distance, len(remaining) if len(remaining) > 2 else 1)
+        ]
         if not apart:
             break
-        odd.append(max(apart, key=lambda one: abs(one.errors)).run_id)
-        left.remove(odd[-1])
-    return [one for run_id in odd if (one := _run_apart(run_id, left, tests)) is not None]
+        odd.append(max(apart, key=lambda distance: abs(distance.errors)).run_id)
+        remaining.remove(odd[-1])
+    return [
+        distance for run_id in odd if (distance := _run_apart(run_id, remaining, tests)) is not None
+    ]
 
 
 def _run_apart(run_id: str, among: Sequence[str], tests: Sequence[Sessions]) -> Disagreement | None:
-    """How far the middle test of a run lies from those of the others; None where no test is of another one too."""
-    rest = [
+    """Return the distance of a run's middle test from the others.
+
+    None where no test is of another run too.
+    """
+    groups_by_test = [
         (test, [test.groups[name] for name in among if name != run_id and name in test.groups])
         for test in tests
     ]
-    known = [(test, others) for test, others in rest if others]
-    references = [(test.key, Reference(tuple(others), "")) for test, others in known]
-    assumed = {kind: prior_of(references, kind) for kind in priors()}
-    found = [
-        _distance(run_id, test.groups[run_id], others, assumed[class_of_key(test.key)])
-        for test, others in known
+    comparable = [(test, groups) for test, groups in groups_by_test if groups]
+    references = [(test.key, Reference(tuple(groups), "")) for test, groups in comparable]
+    priors_by_class = {kind: prior_of(references, kind) for kind in priors()}
+    distances = [
+        _distance(run_id, test.groups[run_id], groups, priors_by_class[class_of_key(test.key)])
+        for test, groups in comparable
         if run_id in test.groups
     ]
-    if not found:
+    if not distances:
         return None
     estimate, errors, freedom = (
-        median(getattr(one, name) for one in found) for name in ("estimate", "errors", "freedom")
+        median(getattr(distance, name) for distance in distances)
+        for name in ("estimate", "errors", "freedom")
     )
-    return Disagreement(run_id, estimate, errors, freedom, len(found))
+    return Disagreement(run_id, estimate, errors, freedom, len(distances))
 
 
-def _distance(run_id: str, group: Group, others: Sequence[Group], prior: Prior) -> Disagreement:
-    """How far a session lies from the others: the difference of a verdict, its spreads taken more carefully.
+def _distance(
+    run_id: str, group: Group, other_groups: Sequence[Group], prior: Prior
+) -> Disagreement:
+    """Return the distance of a session from the others.
 
-    A verdict may trust processes and sessions that happened to agree. Here nothing is trusted yet: the spread between
+    It is the difference of a verdict, its spreads taken more carefully. A verdict may trust
+    processes and sessions that happened to agree. Here nothing is trusted yet: the spread between
     sessions is at least the prior, and what few of either tell is joined with it.
     """
-    found = difference([group], others, prior)
-    freedom = found.process.degrees
-    if freedom < MANY and not found.unequal:
-        joined = difference([group], others, replace(prior, borrowed=True))
+    compared = difference([group], other_groups, prior)
+    freedom = compared.process.degrees
+    if freedom < MANY and not compared.unequal:
+        joined = difference([group], other_groups, replace(prior, borrowed=True))
         freedom = joined.process.degrees
-        found = max(found, joined, key=lambda one: one.process.value)
-    held = sum(other.device == group.device for other in others) or len(others)
-    session = _joined(found.session, prior.least_session(found.process.value))
-    variance = found.error**2 + (session.value**2 - found.session.value**2) * (1 + 1 / held)
-    known = [freedom, session.degrees, found.device.degrees if found.device else math.inf]
+        compared = max(compared, joined, key=lambda candidate: candidate.process.value)
+    sessions = sum(other_group.device == group.device for other_group in other_groups) or len(
+        other_groups
+    )
+    session = _join_spread(compared.session, prior.least_session(compared.process.value))
+    variance = compared.error**2 + (session.value**2 - compared.session.value**2) * (
+        1 + 1 / sessions
+    )
+    freedoms = [freedom, session.degrees, compared.device.degrees if compared.device else math.inf]
     # The least of all degrees of freedom: Satterthwaite's would count on a spread that came out small by luck.
-    return Disagreement(run_id, found.estimate, found.estimate / math.sqrt(variance), min(known), 1)
+    return Disagreement(
+        run_id, compared.estimate, compared.estimate / math.sqrt(variance), min(freedoms), 1
+    )
 
 
-def _joined(session: Spread, assumed: float) -> Spread:
-    """The spread between sessions that some sessions tell, with what is assumed as if as many more had told it."""
+def _join_spread(session: Spread, assumed: float) -> Spread:
+    """Return the spread between sessions joined with an assumed one.
+
+    The assumed one counts as if as many sessions had shown it.
+    """
     if session.freedom is None or session.value <= assumed:
         return Spread(assumed, "prior")
     # A verdict lets what the sessions tell stand alone where it is larger, with the freedom of both.
     return join_assumed(session.value**2, session.freedom - PRIOR_FREEDOM, assumed, "estimated")
 
 
-def _is_apart(found: Disagreement, looks: int) -> bool:
-    """Whether the middle test lies too many standard errors away, and chance is no excuse."""
-    errors, freedom = abs(found.errors), found.freedom
+def _is_apart(distance: Disagreement, looks: int) -> bool:
+    """Return True where a run is apart, and not by chance.
+
+    Its middle test lies too many standard errors away.
+    """
+    errors, freedom = abs(distance.errors), distance.freedom
     tail = float(special.ndtr(-errors) if math.isinf(freedom) else special.stdtr(freedom, -errors))
-    counted = min(found.tests, INDEPENDENT)
+    independent = min(distance.tests, INDEPENDENT)
     # At least half of the tests lie that far out, all on the same side.
-    chance = 2 * float(special.bdtrc(math.ceil(counted / 2) - 1, counted, tail))
+    chance = 2 * float(special.bdtrc(math.ceil(independent / 2) - 1, independent, tail))
     return errors > RUN_APART and chance <= FALSE_ALARM / looks

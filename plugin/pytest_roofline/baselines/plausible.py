@@ -52,17 +52,23 @@ class Flaw:
 
 
 def family_of_key(hardware: HardwareKey) -> str | None:
-    """The family whose file holds this hardware; None where the entry leaves its product open."""
+    """Return the family whose file holds this hardware.
+
+    None where the entry leaves its product open.
+    """
     if hardware.is_cpu:
         return "cpu"
-    known = product_like(hardware.product, None)
-    return known.family if known is not None else hardware.product
+    product = product_like(hardware.product, None)
+    return product.family if product is not None else hardware.product
 
 
 def absurd(
     key: Key, work: Work, medians_s: Sequence[float], achieved: Iterable[Sequence[str]]
 ) -> Flaw | None:
-    """Why times cannot stand for a machine, whoever wrote them down; None where they can."""
+    """Return the flaw of times that no machine can have, or None.
+
+    It does not matter who wrote them down.
+    """
     fastest, slowest = min(medians_s), max(medians_s)
     if fastest < POSSIBLE_S[0] or slowest > POSSIBLE_S[1]:
         observed = f"processes of {fastest:.3g} to {slowest:.3g} s a call"
@@ -90,7 +96,10 @@ def absurd(
 
 
 def absurd_entry(entry: Entry) -> Flaw | None:
-    """The same of a recorded entry; None of a published figure, which is checked otherwise."""
+    """Return the flaw of a recorded entry's times, or None.
+
+    None of a published figure, which is checked otherwise.
+    """
     if entry.kind != "measured":
         return None
     assert entry.work is not None
@@ -103,7 +112,10 @@ def absurd_entry(entry: Entry) -> Flaw | None:
 
 
 def refuse_absurd(proposal: Baseline) -> None:
-    """Refuse a proposal with entries that can stand for no machine, or not for that of its file."""
+    """Raise BadInput for a proposal with absurd entries.
+
+    They can stand for no machine, or not for that of its file.
+    """
     for entry in proposal.entries:
         family = family_of_key(entry.hardware)
         if family not in (None, proposal.family):
@@ -119,7 +131,10 @@ def refuse_absurd(proposal: Baseline) -> None:
 
 
 def distrust_reasons(key: Key, work: Work, reference: Reference | None) -> tuple[Reason, ...]:
-    """Return why a reference is not compared with; none where it may be, or there is no reference."""
+    """Return why a reference is not compared with.
+
+    It is empty where it may be, or there is no reference.
+    """
     if reference is None:
         return ()
     flaw = absurd(key, work, reference.medians_s, reference.achieved)
@@ -130,26 +145,35 @@ def distrust_reasons(key: Key, work: Work, reference: Reference | None) -> tuple
 
 
 def _roof(key: Key, work: Work) -> tuple[float, float] | None:
-    """The lowest and the highest peak that may apply, in bytes or FLOP per second; None of other work."""
+    """Return the lowest and highest peak that may apply, or None.
+
+    They are in bytes or FLOP per second. None of other work.
+    """
     hardware, is_cpu = key.hardware, key.hardware.is_cpu
     alone = hardware.devices in (None, 1)
-    known = product_like(hardware.product, hardware.memory)
-    if known is not None:
+    product = product_like(hardware.product, hardware.memory)
+    if product is not None:
         if alone:
-            found = product_ceiling(known, work, key.metric)
+            peak = product_ceiling(product, work, key.metric)
         elif rate_suffix(key.metric) == "busbw_GBps":
             operation = str(key.parameters.get("operation", key.benchmark))
-            found = collective_ceiling(known, hardware, work, key.metric, operation)
+            peak = collective_ceiling(product, hardware, work, key.metric, operation)
         else:
-            found = link_ceiling(known, hardware, key.metric)
-        return None if found is None else (found.value, _highest(found))
+            peak = link_ceiling(product, hardware, key.metric)
+        return None if peak is None else (peak.value, _highest(peak))
     # What a CPU computes may be emulated, and what its ranks pass each other crosses no link.
     if not alone or (is_cpu and rate_suffix(key.metric) != "traffic_GBps"):
         return None
     vendor = vendor_of(hardware.product or "")
-    products = [one for one in catalogue().products if is_cpu or vendor_of(one.product) == vendor]
+    products = [
+        candidate
+        for candidate in catalogue().products
+        if is_cpu or vendor_of(candidate.product) == vendor
+    ]
     peaks = [
-        peak for one in products if (peak := product_ceiling(one, work, key.metric)) is not None
+        peak
+        for candidate in products
+        if (peak := product_ceiling(candidate, work, key.metric)) is not None
     ]
     if not peaks:
         return None
@@ -158,17 +182,26 @@ def _roof(key: Key, work: Work) -> tuple[float, float] | None:
 
 
 def _highest(peak: Ceiling) -> float:
-    """What a rate may come to under a peak, in its unit: more than it where it bounds nothing."""
+    """Return the highest rate possible under a peak, in its unit.
+
+    It is more than the peak where that bounds nothing.
+    """
     return (peak.limit or peak.value) * (1.0 if peak.bounds else BEYOND_DOUBT)
 
 
 def vendor_of(product: str) -> str:
-    """Whose products bound one that is not known, by the first letters of its name: NVIDIA's where nothing tells."""
+    """Return the vendor of an unknown product.
+
+    It follows from the first letters of its name, and is NVIDIA where they tell nothing.
+    """
     return "amd" if product.startswith(("mi", "amd")) else "nvidia"
 
 
 def _saturates(key: Key, work: Work) -> bool:
-    """Whether work must come near the roof on any sound machine: a large copy by a device, or a large product."""
+    """Return True where work must come near the roof.
+
+    That is a large copy by a device, or a large product, on any sound machine.
+    """
     if key.hardware.partition not in (None, "none") and not key.hardware.is_cpu:
         return False
     intensity = work.operational_intensity or 0.0

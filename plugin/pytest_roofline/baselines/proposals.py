@@ -38,48 +38,55 @@ class NothingFit(BadInput):
         self.reasons = tuple(left_out) or ("no test measured anything",)
         self.busy = bool(left_out) and all(map(for_neighbours, left_out))
         self.left_out = () if self.busy or len(left_out) < 2 else tuple(left_out)
-        told = (
+        common_reason = (
             "other processes kept the cores busy while it was timed"
             if self.busy
             else "each was left out"
         )
-        why = told if self.busy or self.left_out else next(iter(left_out), "none there")
-        super().__init__(f"no measurement in {where} is fit for a baseline: {why}")
+        reason = common_reason if self.busy or self.left_out else next(iter(left_out), "none there")
+        super().__init__(f"no measurement in {where} is fit for a baseline: {reason}")
 
 
-Taken = dict[str, list[tuple[Run, list[Measurement]]]]
+FitMeasurements = dict[str, list[tuple[Run, list[Measurement]]]]
 
 
 def propose(
     runs: Sequence[Run], *, everything: bool = False, accept_slower: bool = False
 ) -> Proposal:
-    """Entries from whole runs: a session a run, the median of each process within; and the exact ones of kernels."""
+    """Return the entries that whole runs make.
+
+    A session is a run, with the median of each process; the entries of compiled kernels are exact.
+    """
     family = _one_family(runs)
     _refuse_repeated(runs)
     # What siblings measured becomes no baseline, so that its mark leaves nothing out.
-    marked = (
+    gate_candidates = (
         m for run in runs for m in run.measurements if m.gate and SIBLINGS not in m.samples.labels
     )
-    gated = not everything and any(marked)
-    taken, left_out = _fit(runs, gated, accept_slower)
-    for identity, sessions in taken.items():
-        _refuse_different(sessions, "did different work", lambda first, one: one.work == first.work)
+    gated = not everything and any(gate_candidates)
+    fit_by_key, left_out = _fit(runs, gated, accept_slower)
+    for identity, sessions in fit_by_key.items():
+        _refuse_different(
+            sessions,
+            "did different work",
+            lambda first, measurement: measurement.work == first.work,
+        )
         if not sessions[0][1][0].key.is_canary:
-            taken[identity], minority = _of_one_mode(sessions)
+            fit_by_key[identity], minority = _of_one_mode(sessions)
             left_out += minority
             _refuse_different(
-                taken[identity],
+                fit_by_key[identity],
                 "",
-                lambda first, one: one.samples.achieved == first.samples.achieved,
+                lambda first, measurement: measurement.samples.achieved == first.samples.achieved,
             )
     entries = []
-    for entry in map(_entry, taken.values()):
+    for entry in map(_entry, fit_by_key.values()):
         flaw = absurd_entry(entry)
         if flaw is None:
             entries.append(entry)
         else:
-            why = f"{flaw.observed}; expected {flaw.expected}; {flaw.remedy}"
-            left_out.append(printable(f"{entry.label}: {why}"))
+            reason = f"{flaw.observed}; expected {flaw.expected}; {flaw.remedy}"
+            left_out.append(printable(f"{entry.label}: {reason}"))
     odd = runs_apart([_sessions(entry) for entry in entries if not entry.is_canary])
     if odd:
         raise BadInput(_disagreement(odd, runs))
@@ -97,34 +104,44 @@ def propose(
     )
 
 
-def _fit(runs: Sequence[Run], gated: bool, accept_slower: bool) -> tuple[Taken, list[str]]:
-    """By key, of each run the measurements that are fit; and of each process that is not, why."""
-    taken: Taken = {}
+def _fit(
+    runs: Sequence[Run], gated: bool, accept_slower: bool
+) -> tuple[FitMeasurements, list[str]]:
+    """Return the fit measurements of each run by key.
+
+    They are followed by why each process that is not fit is left out.
+    """
+    fit_by_key: FitMeasurements = {}
     left_out: list[str] = []
     for run in runs:
-        fit: list[Measurement] = []
+        fit_of_run: list[Measurement] = []
         unfit: dict[tuple[str, str], str] = {}
         for measurement in run.measurements:
             key = measurement.key
-            why = run.unfit(measurement, accept_slower) or told_by_position(key.parameters)
-            if not why and gated and not measurement.gate and not key.is_canary:
-                why = "not marked gate=True (take it with --all)"
-            if not why:
-                fit.append(measurement)
+            reason = run.unfit(measurement, accept_slower) or told_by_position(key.parameters)
+            if not reason and gated and not measurement.gate and not key.is_canary:
+                reason = "not marked gate=True (take it with --all)"
+            if not reason:
+                fit_of_run.append(measurement)
             elif not key.is_canary:
                 # Whatever spoiled a canary spoiled the tests beside it, of which it is said.
                 unfit[_process(measurement)] = printable(
-                    f"{measurement.label} of {run.header.run_id}: {why}"
+                    f"{measurement.label} of {run.header.run_id}: {reason}"
                 )
         # Processes of a test differ in numbers of a reason only.
         left_out += {
-            (identity, re.sub(r"[\d.]+", "", why)): why for (identity, _), why in unfit.items()
+            (identity, re.sub(r"[\d.]+", "", reason)): reason
+            for (identity, _), reason in unfit.items()
         }.values()
         # A process that has one unfit attempt under a key is unfit as a whole: keeping the good half would select.
-        whole = [measurement for measurement in fit if _process(measurement) not in unfit]
-        for identity, measurements in grouped(whole, lambda m: m.key.identity).items():
-            taken.setdefault(identity, []).append((run, measurements))
-    return taken, left_out
+        sound_processes = [
+            measurement for measurement in fit_of_run if _process(measurement) not in unfit
+        ]
+        for identity, measurements in grouped(
+            sound_processes, lambda measurement: measurement.key.identity
+        ).items():
+            fit_by_key.setdefault(identity, []).append((run, measurements))
+    return fit_by_key, left_out
 
 
 def _process(measurement: Measurement) -> tuple[str, str]:
@@ -132,22 +149,30 @@ def _process(measurement: Measurement) -> tuple[str, str]:
 
 
 def _disagreement(odd: Sequence[Disagreement], runs: Sequence[Run]) -> str:
-    """Which runs disagree with the others, by how much, over how many tests; and whether one can tell who is right."""
+    """Return the sentence on runs that disagree with the others.
+
+    It says by how much, over how many tests, and whether it is known who is right.
+    """
     paths = {run.header.run_id: str(run.path) for run in runs}
-    others = [path for run_id, path in paths.items() if run_id != odd[0].run_id]
-    than = others[0] if len(runs) == 2 else "the others"
-    told = "; ".join(f"{paths[apart.run_id]} is {_how_far(apart, than)}" for apart in odd)
+    other_paths = [path for run_id, path in paths.items() if run_id != odd[0].run_id]
+    reference = other_paths[0] if len(runs) == 2 else "the others"
+    texts = "; ".join(
+        f"{paths[distance.run_id]} is {_how_far(distance, reference)}" for distance in odd
+    )
     if 2 * len(odd) >= len(runs):
         remedy = "choose runs of one kind (--driver, --before, --after), or record more, and propose all of them"
-        return f"{told}: the {len(runs)} runs disagree, so that nobody can tell which are right; {remedy}"
-    them = "it" if len(odd) == 1 else "them"
-    return f"{told}: more than runs of unchanged code differ; find out why, and propose the runs without {them}"
+        return f"{texts}: the {len(runs)} runs disagree, so that nobody can tell which are right; {remedy}"
+    pronoun = "it" if len(odd) == 1 else "them"
+    return f"{texts}: more than runs of unchanged code differ; find out why, and propose the runs without {pronoun}"
 
 
 def _without_odd(
     entries: Sequence[Entry], runs: Sequence[Run], accept_slower: bool
 ) -> tuple[list[Entry], list[str]]:
-    """The entries without their odd sessions, and of each a line that says how to keep it."""
+    """Return the entries without odd sessions, and a line of each.
+
+    The line says how to keep the session.
+    """
     odd = {
         session: tests
         for session, tests in odd_in(entries).items()
@@ -162,12 +187,12 @@ def _without_odd(
     return [leave_out(entry, odd) for entry in entries], list(map(printable, lines))
 
 
-def _how_far(apart: Disagreement, than: str) -> str:
-    """`12.3 % slower than the others (8.1 standard errors, in the middle of 14 tests)`."""
-    change = growth(apart.estimate)
-    over = f", in the middle of {apart.tests} tests" if apart.tests > 1 else ""
+def _how_far(distance: Disagreement, reference: str) -> str:
+    """Return `12.3 % slower than the others (8.1 standard errors, in the middle of 14 tests)`."""
+    change = growth(distance.estimate)
+    over = f", in the middle of {distance.tests} tests" if distance.tests > 1 else ""
     word = "slower" if change > 0 else "faster"
-    return f"{abs(change) * 100:.1f} % {word} than {than} ({abs(apart.errors):.1f} standard errors{over})"
+    return f"{abs(change) * 100:.1f} % {word} than {reference} ({abs(distance.errors):.1f} standard errors{over})"
 
 
 def _one_family(runs: Sequence[Run]) -> str:
@@ -181,67 +206,83 @@ def _one_family(runs: Sequence[Run]) -> str:
             f"{fake[True].path} is of a fake device and {fake[False].path} of a real one; propose each on its own"
         )
     families = {family_of(run.header.environment.device): run for run in runs}
-    keys = {str(m.key.hardware.alone): run for run in runs for m in run.measurements}
+    keys = {
+        str(measurement.key.hardware.alone): run for run in runs for measurement in run.measurements
+    }
     if len(families) > 1 or len(keys) > 1:
-        seen = "; ".join(f"{run.path} is {key}" for key, run in keys.items())
+        hardware = "; ".join(f"{run.path} is {key}" for key, run in keys.items())
         raise OtherHardware(
-            f"the runs are of different hardware ({seen}); expected one, propose each on its own"
+            f"the runs are of different hardware ({hardware}); expected one, propose each on its own"
         )
     return next(iter(families), RESOURCES)
 
 
 def _refuse_repeated(runs: Sequence[Run]) -> None:
-    seen: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for run in runs:
-        if run.header.run_id in seen:
+        if run.header.run_id in paths:
             raise BadInput(
-                f"{run.path} and {seen[run.header.run_id]} are the same run ({run.header.run_id}); a run counts once"
+                f"{run.path} and {paths[run.header.run_id]} are the same run ({run.header.run_id}); a run counts once"
             )
-        seen[run.header.run_id] = run.path
+        paths[run.header.run_id] = run.path
 
 
 def _refuse_different(
     sessions: Sequence[tuple[Run, list[Measurement]]],
-    what: str,
+    fault: str,
     same: Callable[[Measurement, Measurement], bool],
 ) -> None:
-    """Refuse runs whose measurements of a key are not of the same thing: of other work, or timed in another way."""
+    """Raise BadInput for runs whose measurements differ in kind.
+
+    They are of other work, or timed in another mode.
+    """
     first_run, first = sessions[0][0], sessions[0][1][0]
     for run, measurements in sessions:
-        for one in measurements:
-            if same(first, one):
+        for measurement in measurements:
+            if same(first, measurement):
                 continue
-            before, now = (", ".join(m.samples.achieved) or "as asked" for m in (first, one))
-            told = f"{what} in {first_run.path} and {run.path}"
-            timed = f"was timed {before} in {first_run.path} and {now} in {run.path}"
+            before, now = (
+                ", ".join(record.samples.achieved) or "as asked" for record in (first, measurement)
+            )
+            fault_text = f"{fault} in {first_run.path} and {run.path}"
+            mode_text = f"was timed {before} in {first_run.path} and {now} in {run.path}"
             raise BadInput(
-                f"{first.label} {told if what else timed}, so its times cannot stand in one entry; find out why, and "
-                "propose runs of one kind"
+                f"{first.label} {fault_text if fault else mode_text}, so its times cannot stand in one entry; "
+                "find out why, and propose runs of one kind"
             )
 
 
 def _of_one_mode(
     sessions: list[tuple[Run, list[Measurement]]],
 ) -> tuple[list[tuple[Run, list[Measurement]]], list[str]]:
-    """The processes that timed by a graph, or those that did not, whichever are more, with a line about the others.
+    """Return the processes of the more common mode.
 
-    A call about as long as the longest that a graph is taken of is timed now one way, now the other, until a baseline
-    says which.
+    These timed by a graph, or did not; a line tells of the others. A call about as long as the
+    longest that a graph is taken of is timed now one way, now the other, until a baseline says
+    which.
     """
     measured = [measurement for _, measurements in sessions for measurement in measurements]
-    by_graph = {_process(one) for one in measured if "graph" in one.samples.achieved}
-    others = {_process(one) for one in measured} - by_graph
-    if not by_graph or not others:
+    by_graph = {
+        _process(measurement) for measurement in measured if "graph" in measurement.samples.achieved
+    }
+    by_call = {_process(measurement) for measurement in measured} - by_graph
+    if not by_graph or not by_call:
         return sessions, []
-    kept = by_graph if len(by_graph) >= len(others) else others
-    fewer, more = sorted((len(by_graph), len(others)))
-    ways = ("by replaying a graph", "call by call")
+    majority = by_graph if len(by_graph) >= len(by_call) else by_call
+    few, most = sorted((len(by_graph), len(by_call)))
+    modes = ("by replaying a graph", "call by call")
+    rare, common = modes[majority is by_graph], modes[majority is not by_graph]
     line = (
-        f"{measured[0].label}: {fewer} of {fewer + more} processes timed it {ways[kept is by_graph]}, the others "
-        f"{ways[kept is not by_graph]}, which is another thing; the baseline takes the {more}, and runs follow it"
+        f"{measured[0].label}: {few} of {few + most} processes timed it {rare}, the others {common}, which is "
+        f"another thing; the baseline takes the {most}, and runs follow it"
     )
-    whole = [(run, [one for one in taken if _process(one) in kept]) for run, taken in sessions]
-    return [(run, taken) for run, taken in whole if taken], [printable(line)]
+    of_majority = [
+        (run, [measurement for measurement in measurements if _process(measurement) in majority])
+        for run, measurements in sessions
+    ]
+    return [(run, measurements) for run, measurements in of_majority if measurements], [
+        printable(line)
+    ]
 
 
 def _entry(sessions: Sequence[tuple[Run, list[Measurement]]]) -> Entry:
@@ -275,14 +316,17 @@ def _entry(sessions: Sequence[tuple[Run, list[Measurement]]]) -> Entry:
 
 
 def _sessions(entry: Entry) -> Sessions:
-    """Return the processes of an entry by the run that they belong to."""
+    """Return the processes of an entry by their run."""
     run_ids = (session.run_id for session in entry.sessions)
     groups = reference_of(entry, "").groups
     return Sessions(key_of_entry(entry), dict(zip(run_ids, groups, strict=True)))
 
 
 def _newest_peak(sessions: Sequence[tuple[Run, list[Measurement]]]) -> int | None:
-    """The peak of the newest run that has one: what an older one found is not what this code takes."""
+    """Return the peak of the newest run that has one.
+
+    An older one is not the peak of this code.
+    """
     newest_first = sorted(sessions, key=lambda session: session[0].header.started, reverse=True)
     peaks = (typical_peak(by_process(measurements).values()) for _, measurements in newest_first)
     return next((peak for peak in peaks if peak is not None), None)

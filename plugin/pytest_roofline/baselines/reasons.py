@@ -1,4 +1,4 @@
-"""Sentences on why a verdict is what it is, made where they are printed of the codes and numbers that it holds."""
+"""Sentences on the reasons of a verdict, made where they are printed of its codes and numbers."""
 
 from collections.abc import Callable, Collection
 
@@ -29,7 +29,10 @@ _REPAIR = (
 
 
 def reason_text(verdict: Verdict) -> str:
-    """Return why a verdict is what it is, as one sentence; empty where the word says it all."""
+    """Return why a verdict is what it is, as one sentence.
+
+    It is empty where the word says it all.
+    """
     return "; ".join(_WRITERS[reason.code](verdict, reason) for reason in verdict.reasons)
 
 
@@ -43,7 +46,10 @@ def behind_text(reference: Reference) -> str:
 
 
 def left_out_text(verdict: Verdict) -> str:
-    """Return why the last of the processes that do not count does not; empty where all do."""
+    """Return why the last of the left-out processes does not count.
+
+    It is empty where all count.
+    """
     reasons = verdict.subject.left_out
     return _WRITERS[reasons[-1].code](verdict, reasons[-1]) if reasons else ""
 
@@ -74,7 +80,10 @@ def _other_mode(verdict: Verdict, reason: Reason) -> str:
 
 
 def _of_processes(reason: Reason) -> str:
-    """Return `2 of 3 processes: `; empty of a reason that is not of some of them."""
+    """Return `2 of 3 processes: `, or an empty text.
+
+    It is empty of a reason that is not of some of them.
+    """
     spoiled, processes = (reason.numbers.get(name) for name in ("spoiled", "processes"))
     if spoiled is None:
         return ""
@@ -170,7 +179,7 @@ def _behind(verdict: Verdict) -> str:
 
 
 def _wider(reason: Reason) -> str:
-    """Return the tolerance that could be judged; empty where none is worth a word."""
+    """Return the tolerance that could be judged, or an empty text."""
     percent = reason.numbers.get("tolerance_percent")
     if percent is None:
         return ""
@@ -211,7 +220,10 @@ def _limit(verdict: Verdict) -> str:
 
 
 def _behind_limit(verdict: Verdict, reason: Reason) -> str:
-    """Return `1 process (1 % apart: prior)`; of several devices also which one it is."""
+    """Return `1 process (1 % apart: prior)`.
+
+    Of several devices it also names the one.
+    """
     numbers, device = reason.numbers, reason.texts["device"] or "a device without a UUID"
     worst = f"{device} ({numbers['missed']} of {numbers['devices']} devices miss it), "
     spread = f"{_share(numbers['spread'])} apart: {reason.texts['origin']}"
@@ -235,7 +247,10 @@ def _moved_together(_: Verdict, reason: Reason) -> str:
 
 
 def _among_siblings(verdict: Verdict, reason: Reason) -> str:
-    """Return how far a card lies from its siblings, and what to do where that is slow."""
+    """Return the distance of a card from its siblings.
+
+    It ends with what to do where the card is slow.
+    """
     assert verdict.estimate is not None
     change, metric, numbers = growth(verdict.estimate), reason.texts["metric"], reason.numbers
     slow = f"is {abs(change) * 100:.1f} % {'slower' if change > 0 else 'faster'} than"
@@ -276,7 +291,10 @@ def _card(verdict: Verdict, reason: Reason) -> str:
 
 
 def _figure(value: float, metric: str) -> str:
-    """Return a rate under its metric; a time in seconds where the metric is empty."""
+    """Return a rate under its metric, or a time.
+
+    It is a time in seconds where the metric is empty.
+    """
     if not metric:
         return format_seconds(value)
     return format_flops(value) if rate_suffix(metric) == "TFLOPS" else format_rate(value)
@@ -318,7 +336,10 @@ def _sides_timed(_: Verdict, reason: Reason) -> str:
 
 
 def _modes_of(text: str) -> set[tuple[str, ...]]:
-    """Return the modes of a side: labels with commas between, of each of several modes, with semicolons between."""
+    """Return the modes of a side.
+
+    Labels have commas between, those of several modes semicolons.
+    """
     return {tuple(filter(None, labels.split(","))) for labels in text.split(";")}
 
 

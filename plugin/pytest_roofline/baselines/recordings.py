@@ -42,14 +42,16 @@ class Recording:
 
     @property
     def tests(self) -> frozenset[str]:
-        """Return the tests of which everything is recorded that they measured and compiled."""
+        """Return the tests of which every result is recorded."""
         recorded = {entry.test_id for entry in self.entries}
         recorded |= {entry.test_id for entry in self.exact}
         return frozenset(recorded - {refusal.test_id for refusal in (*self.slower, *self.refusals)})
 
 
 def record(run: Run, fewest: int, folder: Path, *, reason: str = "") -> Recording:
-    """Merge a run into the baselines of a folder, each file under its lock, whole or not at all.
+    """Merge a run into the baselines of a folder.
+
+    Each file is under its lock, and written whole or not at all.
 
     Args:
         run: as `fit_of` takes it.
@@ -65,7 +67,7 @@ def record(run: Run, fewest: int, folder: Path, *, reason: str = "") -> Recordin
     paths, entries = [], []
     slower: list[Refusal] = []
     for family, proposed in fit.entries.items():
-        changes = _merged(Baseline(family, proposed), folder, reason)
+        changes = _merge(Baseline(family, proposed), folder, reason)
         tests = [change for change in changes if not change.entry.is_canary]
         merged = [change.entry for change in tests if not change.refusal]
         paths += [folder / f"{family}.json"] * bool(merged)
@@ -79,22 +81,25 @@ def record(run: Run, fewest: int, folder: Path, *, reason: str = "") -> Recordin
     return Recording(tuple(paths), tuple(entries), tuple(exact), (*slower, *worse), fit.refusals)
 
 
-def _merged(proposal: Baseline, folder: Path, reason: str) -> list[Change]:
-    """Merge entries of one family, and return what became of each; one with a refusal stays as it was."""
+def _merge(proposal: Baseline, folder: Path, reason: str) -> list[Change]:
+    """Merge entries of one family, and return their changes.
 
-    def each_renewed(before: Baseline) -> list[Change]:
+    An entry with a refusal stays as it was.
+    """
+
+    def renew_all(before: Baseline) -> list[Change]:
         entries = {entry.identity: entry for entry in before.entries}
         assumed = priors_of(before.entries)
         return [
-            _renewed(entry, entries.get(entry.identity), assumed, reason)
+            _renew(entry, entries.get(entry.identity), assumed, reason)
             for entry in proposal.entries
         ]
 
-    return merge(proposal.family, folder, each_renewed)
+    return merge(proposal.family, folder, renew_all)
 
 
-def _renewed(entry: Entry, before: Entry | None, assumed: dict[str, Prior], reason: str) -> Change:
-    """Return what a recording does to one entry."""
+def _renew(entry: Entry, before: Entry | None, assumed: dict[str, Prior], reason: str) -> Change:
+    """Return the change of one entry by a recording."""
     change = renew(entry, before, assumed)
     refusal = change.refusal or (_slower_text(change) if change.is_slower else "")
     if refusal and reason:
@@ -120,33 +125,39 @@ def _slower_text(change: Change) -> str:
 
 
 def _with_reason(entry: Entry, reason: str) -> Entry:
-    """Return an entry whose newest renewal says why it was accepted."""
+    """Return an entry whose newest renewal has a reason."""
     *earlier, last = entry.renewals or (Renewal(now(), len(entry.sessions), 0.0, 0.0),)
     return replace(entry, renewals=(*earlier, replace(last, reason=reason)))
 
 
 def _in_one_session(entry: Entry, before: Entry) -> Entry:
-    """Return a joined entry in which new processes belong to a session that began within six hours before them."""
+    """Return a joined entry with new processes in an earlier session.
+
+    That session began within six hours before them.
+    """
     old = {session.run_id for session in (*before.sessions, *before.anchor)}
-    sessions, anchor = (_fused(each, old) for each in (entry.sessions, entry.anchor))
+    sessions, anchor = (_fuse(group, old) for group in (entry.sessions, entry.anchor))
     return replace(
         entry, sessions=sessions, anchor=() if anchor == sessions[:MOST_ANCHORED] else anchor
     )
 
 
-def _fused(sessions: Sequence[Session], old: Collection[str]) -> tuple[Session, ...]:
-    fused: list[Session] = []
+def _fuse(sessions: Sequence[Session], old: Collection[str]) -> tuple[Session, ...]:
+    joined: list[Session] = []
     for session in sessions:
-        near = [place for place, earlier in enumerate(fused) if _is_one_sitting(earlier, session)]
+        near = [place for place, earlier in enumerate(joined) if _is_one_day(earlier, session)]
         if near and session.run_id not in old:
-            fused[near[-1]] = _with_processes_of(fused[near[-1]], session)
+            joined[near[-1]] = _with_processes_of(joined[near[-1]], session)
         else:
-            fused.append(session)
-    return tuple(fused)
+            joined.append(session)
+    return tuple(joined)
 
 
-def _is_one_sitting(earlier: Session, later: Session) -> bool:
-    """Return whether a session began within six hours of another, on the same device, timed alike."""
+def _is_one_day(earlier: Session, later: Session) -> bool:
+    """Return True where two sessions are of one day.
+
+    The second began within six hours of the first, on the same device, timed alike.
+    """
     begun, again = (moment(session.started) for session in (earlier, later))
     if begun is None or again is None:
         return False
@@ -155,7 +166,10 @@ def _is_one_sitting(earlier: Session, later: Session) -> bool:
 
 
 def _with_processes_of(session: Session, later: Session) -> Session:
-    """Return a session with the processes of a later one; of the environment, what both tell alike."""
+    """Return a session with the processes of a later one.
+
+    Of the environment it keeps what both have alike.
+    """
     return replace(
         session,
         process_medians=(*session.process_medians, *later.process_medians),
@@ -167,7 +181,10 @@ def _with_processes_of(session: Session, later: Session) -> Session:
 def _no_worse(
     entries: Iterable[ExactEntry], resources: Iterable[Resources], folder: Path, reason: str
 ) -> tuple[list[ExactEntry], list[Refusal]]:
-    """Return the compiled kernels that ask for no more than the folder's, or that a reason accepts, and the others."""
+    """Return the harmless compiled kernels, and refusals of the others.
+
+    They ask for no more than the folder's, or a reason accepts them.
+    """
     before = {entry.identity: entry for entry in baseline_of(RESOURCES, folder).exact}
     by_kernel = {kernel.key.identity: kernel for kernel in resources}
     harmless: list[ExactEntry] = []
@@ -176,13 +193,13 @@ def _no_worse(
         kernel, old = by_kernel[entry.identity], before.get(entry.identity)
         reference = KnownKernel(old, str(folder)) if old is not None else None
         measured = KnownKernel(entry, "", kernel.slack, kernel.unread)
-        judged = judge_exact(measured, reference, "")
-        if judged.verdict not in (Kind.REGRESSED, Kind.INVALID):
+        verdict = judge_exact(measured, reference, "")
+        if verdict.verdict not in (Kind.REGRESSED, Kind.INVALID):
             harmless.append(entry)
         elif reason:
             harmless.append(replace(entry, provenance=entry.provenance | {"accepted": reason}))
         else:
-            figures = [f"{step.figure} {step.before} → {step.after}" for step in judged.changes]
-            text = judged.reason or listed(figures, MOST_REASONS)
+            figures = [f"{step.figure} {step.before} → {step.after}" for step in verdict.changes]
+            text = verdict.reason or listed(figures, MOST_REASONS)
             worse.append(Refusal(entry.test_id, f"{entry.label}: {text}"))
     return harmless, worse

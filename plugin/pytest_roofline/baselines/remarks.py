@@ -9,12 +9,15 @@ from ..stats.spread import is_one_day
 from ..stats.stats import growth
 from .reasons import left_out_text
 
-# Where a baseline is of one sitting.
+# The remedy for a baseline of one day.
 RECORD = "record it on three days"
 
 
 def remarks(verdict: Verdict) -> tuple[str, ...]:
-    """Return what may explain a verdict: the clock, what changed since the baseline, modes, another device."""
+    """Return the possible explanations of a verdict.
+
+    They are the clock, changes since the baseline, modes, another device.
+    """
     if verdict.reference is None:
         return ()
     lines = list(verdict.subject.changed)
@@ -27,7 +30,7 @@ def remarks(verdict: Verdict) -> tuple[str, ...]:
         lines.insert(0, clock_text(clock, verdict.tolerance))
     lines += odd_lines(verdict.reference.odd)
     if verdict.difference is not None:
-        lines += _sitting_text(verdict, verdict.difference.session)
+        lines += _days_text(verdict, verdict.difference.session)
         lines += _of_difference(verdict, verdict.difference)
     if verdict.subject.left_out:
         processes = count(len(verdict.subject.left_out), "process", "es")
@@ -36,9 +39,10 @@ def remarks(verdict: Verdict) -> tuple[str, ...]:
 
 
 def since_lines(verdict: Verdict) -> list[str]:
-    """Return since when a test is slower: the origin of its baseline, its last pass, and what changed since then.
+    """Return the lines on since when a test is slower.
 
-    `baseline of 2026-11-20 (abc1234567, driver 550.54, torch 2.13.0)`, `last PASSED 2026-11-26 in nightly-41`.
+    They tell the origin of its baseline, its last pass, and the changes since then. `baseline of
+    2026-11-20 (abc1234567, driver 550.54, torch 2.13.0)`, `last PASSED 2026-11-26 in nightly-41`.
     """
     reference, last_pass = verdict.reference, verdict.subject.last_pass
     if reference is None or verdict.kind is not Kind.REGRESSED:
@@ -48,8 +52,11 @@ def since_lines(verdict: Verdict) -> list[str]:
         f"driver {reference.driver}" * bool(reference.driver),
         f"torch {reference.torch}" * bool(reference.torch),
     ]
-    known = ", ".join(filter(None, origin))
-    lines = [f"baseline of {reference.day or 'an unknown day'}" + (f" ({known})" if known else "")]
+    origin_text = ", ".join(filter(None, origin))
+    lines = [
+        f"baseline of {reference.day or 'an unknown day'}"
+        + (f" ({origin_text})" if origin_text else "")
+    ]
     if last_pass is not None:
         lines.append(f"last PASSED {last_pass.day} in {last_pass.run}")
         changes = ", ".join(last_pass.changed) or "nothing that is known changed"
@@ -58,7 +65,10 @@ def since_lines(verdict: Verdict) -> list[str]:
 
 
 def _of_difference(verdict: Verdict, difference: Difference) -> list[str]:
-    """Return what the spreads of a comparison that did not simply pass say of it."""
+    """Return the remarks on the spreads of a comparison.
+
+    There are none on what simply passed.
+    """
     if verdict.kind not in (Kind.REGRESSED, Kind.INCONCLUSIVE, Kind.IMPROVED):
         return []
     lines = []
@@ -76,12 +86,18 @@ def _of_difference(verdict: Verdict, difference: Difference) -> list[str]:
 
 
 def odd_lines(odd: Iterable[OddSession]) -> list[str]:
-    """Return a line of each session that was set aside: `session of 3 Nov: 110 of 221 tests 20 % slower; left out`."""
+    """Return a line of each session that was set aside.
+
+    It reads `session of 3 Nov: 110 of 221 tests 20 % slower; left out`.
+    """
     return [printable(f"{session.text}; left out") for session in odd]
 
 
-def _sitting_text(verdict: Verdict, session: Spread) -> list[str]:
-    """Return, of what is or looks slower, that nobody knows how its sessions differ."""
+def _days_text(verdict: Verdict, session: Spread) -> list[str]:
+    """Return the remark that the spread between sessions is assumed.
+
+    It is for what is or looks slower.
+    """
     slow = verdict.kind is Kind.REGRESSED or (
         verdict.kind is Kind.INCONCLUSIVE and verdict.looks_slow
     )
@@ -96,22 +112,26 @@ def _sitting_text(verdict: Verdict, session: Spread) -> list[str]:
 
 
 def clock_text(clock: ClockChange, tolerance: float) -> str:
-    """`the clock explains it: 1980 → 1500 MHz (-24.2 %), in cycles +0.4 %`."""
+    """Return `the clock explains it: 1980 → 1500 MHz (-24.2 %), in cycles +0.4 %`."""
     word = (
         "the clock explains it"
         if clock.explains(tolerance)
         else "the clock does not explain it all"
     )
     word += " and more" * clock.overshoots(tolerance)
-    moved = format_percent(clock.after_hz / clock.before_hz - 1)
+    change = format_percent(clock.after_hz / clock.before_hz - 1)
     return (
-        f"{word}: {clock.before_hz / 1e6:.0f} → {clock.after_hz / 1e6:.0f} MHz ({moved}), "
+        f"{word}: {clock.before_hz / 1e6:.0f} → {clock.after_hz / 1e6:.0f} MHz ({change}), "
         f"in cycles {format_percent(growth(clock.in_cycles))}"
     )
 
 
 def modes_text(split: Modes) -> str:
-    """`3 of 15 baseline processes and 5 of 6 new ones are in the slow mode, 25.5 ms; the others at 22.5 ms`."""
+    """Return the sentence on two modes of processes.
+
+    It reads `3 of 15 baseline processes and 5 of 6 new ones are in the slow mode, 25.5 ms; the
+    others at 22.5 ms`.
+    """
     return (
         f"{split.slow_before} of {split.before} baseline processes and {split.slow_now} of {split.now} new ones are "
         f"in the slow mode, {format_seconds(split.slow_s)}; the others at {format_seconds(split.fast_s)}"

@@ -67,17 +67,20 @@ class Change:
 
     @property
     def before_s(self) -> float | None:
-        """The geometric mean of the processes' medians before; None where there are none."""
+        """Return the geometric mean of the medians before, or None."""
         return None if self.before is None else _centre(self.before)
 
     @property
     def is_slower(self) -> bool:
-        """Return whether the new sessions are surely slower than the entry by more than its tolerance."""
+        """Return True where the new sessions are surely slower.
+
+        They are slower than the entry by more than its tolerance.
+        """
         return self.action == "replaced" and self.why.startswith(_SLOWER)
 
     @property
     def after_s(self) -> float | None:
-        """The same afterwards."""
+        """Return the geometric mean of the medians afterwards."""
         return _centre(self.entry)
 
 
@@ -93,33 +96,39 @@ def changes(
     replaces: bool = False,
     accept_slower: bool = False,
 ) -> list[Change]:
-    """What approving `proposal` into `folder` would do to each of its entries that are not exact."""
+    """Return the changes that approving `proposal` into `folder` makes.
+
+    Those of its exact entries are left out.
+    """
     refuse_absurd(proposal)
-    known = {entry.identity: entry for entry in baseline_of(proposal.family, folder).entries}
-    assumed = priors_of(known.values())
-    found = [
+    entries = {entry.identity: entry for entry in baseline_of(proposal.family, folder).entries}
+    priors = priors_of(entries.values())
+    entry_changes = [
         renew(
             entry,
-            known.get(entry.identity),
-            assumed,
+            entries.get(entry.identity),
+            priors,
             replaces=replaces,
             accept_slower=accept_slower,
         )
         for entry in select(proposal.entries, only, [entry.label for entry in proposal.exact])
     ]
-    refusals = [change.refusal for change in found if change.refusal]
+    refusals = [change.refusal for change in entry_changes if change.refusal]
     if refusals:
         raise BadInput(
             f"{listed(refusals, 5, '; ')}; expected no more than the tolerance, however many renewals it took; find "
             "out what made it slower, approve other entries with --only, or accept it with --accept-slower"
         )
-    return found
+    return entry_changes
 
 
 def kernel_changes(
     proposal: Baseline, folder: Path, *, only: Sequence[str] = ()
 ) -> list[ExactChange]:
-    """The same for its exact entries, which go into a file of their own."""
+    """Return the changes of its exact entries.
+
+    They go into a file of their own.
+    """
     return exact_changes(
         select(proposal.exact, only, [entry.label for entry in proposal.entries]), folder
     )
@@ -133,7 +142,10 @@ def approve(
     replaces: bool = False,
     accept_slower: bool = False,
 ) -> Path:
-    """Merge a proposal into the family's file in `folder`, whole or not at all; other entries stay as they are."""
+    """Merge a proposal into the family's file, whole or not.
+
+    Other entries of the file stay as they are.
+    """
 
     def all_changes(_: Baseline) -> list[Change]:
         return changes(proposal, folder, only=only, replaces=replaces, accept_slower=accept_slower)
@@ -145,7 +157,10 @@ def approve(
 def merge(
     family: str, folder: Path, changes_of: Callable[[Baseline], list[Change]]
 ) -> list[Change]:
-    """Write those changes of a family's file that are not refused, and return all."""
+    """Write those changes of a family's file that are not refused.
+
+    All changes are returned.
+    """
     path = folder / f"{family}.json"
     with alone(path):
         before = baseline_of(family, folder)
@@ -158,37 +173,44 @@ def merge(
 
 
 def select(
-    entries: Sequence[Labelled], parts: Sequence[str], beside: Sequence[str] = ()
+    entries: Sequence[Labelled], substrings: Sequence[str], other_labels: Sequence[str] = ()
 ) -> list[Labelled]:
-    """The entries whose label has one of `parts` in it; all of them where there are none."""
-    labels = list(dict.fromkeys([*(entry.label for entry in entries), *beside]))
-    for part in parts:
-        if not any(part in label for label in labels):
+    """Return the entries whose label contains one of `substrings`.
+
+    All of them where there are none.
+    """
+    labels = list(dict.fromkeys([*(entry.label for entry in entries), *other_labels]))
+    for substring in substrings:
+        if not any(substring in label for label in labels):
             raise BadInput(
-                f"no entry has {part!r} in its label; there are {listed(labels, 5) or 'none'}"
+                f"no entry has {substring!r} in its label; there are {listed(labels, 5) or 'none'}"
             )
-    return [entry for entry in entries if not parts or any(part in entry.label for part in parts)]
+    return [
+        entry
+        for entry in entries
+        if not substrings or any(substring in entry.label for substring in substrings)
+    ]
 
 
 def renew(
     proposed: Entry,
     before: Entry | None,
-    assumed: dict[str, Prior],
+    priors: dict[str, Prior],
     *,
     replaces: bool = False,
     accept_slower: bool = False,
 ) -> Change:
-    """One entry of a proposal merged with the one that is there."""
-    anew = replace(proposed, sessions=newest(proposed.sessions))
+    """Return the change of an entry by a proposed one."""
+    renewed = replace(proposed, sessions=newest(proposed.sessions))
     if before is None:
-        return Change(anew, None, "new")
-    joined = replace(anew, sessions=newest([*before.sessions, *anew.sessions]))
-    other = _why_other(joined, before, proposed.sessions)
+        return Change(renewed, None, "new")
+    joined = replace(renewed, sessions=newest([*before.sessions, *renewed.sessions]))
+    why_different = _why_other(joined, before, proposed.sessions)
     size_bytes, peak_why, more_memory = (
-        (proposed.peak_bytes, "", "") if other else _renewed_peak(proposed, before, replaces)
+        (proposed.peak_bytes, "", "") if why_different else _renew_peak(proposed, before, replaces)
     )
     test = proposed if proposed.tier else before
-    decided: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "tolerance": proposed.tolerance or before.tolerance,
         "reason": proposed.reason or before.reason,
         "peak_bytes": size_bytes,
@@ -197,54 +219,58 @@ def renew(
         "tier": test.tier,
         "marks": test.marks,
     }
-    anew, joined = (
-        replace(entry, **decided, anchor=before.anchor, renewals=before.renewals)
-        for entry in (anew, joined)
+    renewed, joined = (
+        replace(entry, **fields, anchor=before.anchor, renewals=before.renewals)
+        for entry in (renewed, joined)
     )
-    kept = replace(before, **decided)
+    unchanged = replace(before, **fields)
     refusal = "" if accept_slower else more_memory
-    known = (
+    is_recorded = (
         before.kind == "measured"
         and joined.work == before.work
         and joined.sessions == newest(before.sessions)
     )
-    if anew == kept or (known and not replaces):
+    if renewed == unchanged or (is_recorded and not replaces):
         why = peak_why or "tolerance"
-        same = kept == replace(
-            before, called=kept.called, test_id=kept.test_id, tier=kept.tier, marks=kept.marks
+        is_unchanged = unchanged == replace(
+            before,
+            called=unchanged.called,
+            test_id=unchanged.test_id,
+            tier=unchanged.tier,
+            marks=unchanged.marks,
         )
         return (
-            Change(kept, before, "unchanged")
-            if same
-            else Change(kept, before, "replaced", why, refusal)
+            Change(unchanged, before, "unchanged")
+            if is_unchanged
+            else Change(unchanged, before, "replaced", why, refusal)
         )
-    if other:
+    if why_different:
         return Change(
-            replace(anew, anchor=(), renewals=()),
+            replace(renewed, anchor=(), renewals=()),
             before,
             "replaced",
-            "--replace" if replaces else other,
+            "--replace" if replaces else why_different,
         )
     key = key_of_entry(before)
-    prior = assumed[class_of_key(key)]
-    merged = anew if replaces else joined
-    fresh = [session for session in merged.sessions if session not in before.sessions] or list(
-        merged.sessions
-    )
+    prior = priors[class_of_key(key)]
+    merged = renewed if replaces else joined
+    new_sessions = [
+        session for session in merged.sessions if session not in before.sessions
+    ] or list(merged.sessions)
     why = (
         "--replace"
         if replaces
-        else _why_anew(fresh, before, merged.tolerance or default_tolerance(key), prior)
+        else _why_anew(new_sessions, before, merged.tolerance or default_tolerance(key), prior)
     )
-    after, crept = _anchored(
-        anew if why else joined, before, fresh, prior, bool(why), accept_slower
+    entry, creep_refusal = _with_anchor(
+        renewed if why else joined, before, new_sessions, prior, bool(why), accept_slower
     )
-    told = "; ".join(filter(None, (why, peak_why)))
-    return Change(after, before, "replaced" if why else "joined", told, crept or refusal)
+    reason = "; ".join(filter(None, (why, peak_why)))
+    return Change(entry, before, "replaced" if why else "joined", reason, creep_refusal or refusal)
 
 
-def _renewed_peak(proposed: Entry, before: Entry, replaces: bool) -> tuple[int | None, str, str]:
-    """The peak after a renewal, what became of it, and why that may not be.
+def _renew_peak(proposed: Entry, before: Entry, replaces: bool) -> tuple[int | None, str, str]:
+    """Return the peak after a renewal, the change, and a refusal.
 
     It stays the old one as long as the new one is within its tolerance, so that small steps do not add up.
     """
@@ -254,17 +280,20 @@ def _renewed_peak(proposed: Entry, before: Entry, replaces: bool) -> tuple[int |
     before_text, after_text = (
         "none" if size is None else format_memory(size) for size in (old, new)
     )
-    told = f"peak {before_text} → {after_text}"
+    text = f"peak {before_text} → {after_text}"
     if old is None or new is None:
-        return new, told, ""
-    found = judge_peak(new, reference_of(before, ""), key_of_entry(before))
-    if found is None or found.verdict == Kind.PASSED:
+        return new, text, ""
+    verdict = judge_peak(new, reference_of(before, ""), key_of_entry(before))
+    if verdict is None or verdict.verdict == Kind.PASSED:
         return old, "", ""
-    return new, told, f"{before.label} takes {moved_text(old, new)}" if new > old else ""
+    return new, text, f"{before.label} takes {moved_text(old, new)}" if new > old else ""
 
 
 def newest(sessions: Sequence[Session]) -> tuple[Session, ...]:
-    """At most thirty sessions, oldest first; of those of one run the last in the list. Without a date is oldest."""
+    """Return at most thirty sessions, oldest first.
+
+    Of those of one run the last in the list counts. Without a date is oldest.
+    """
     return _in_order(list({session.run_id: session for session in sessions}.values()))[
         -MOST_SESSIONS:
     ]
@@ -275,88 +304,115 @@ def _in_order(sessions: Sequence[Session]) -> tuple[Session, ...]:
 
 
 def _why_other(joined: Entry, before: Entry, proposed: Sequence[Session]) -> str:
-    """Why the old sessions are of something else than the new ones; empty where they are of the same."""
+    """Return why the old sessions are of something else.
+
+    It is empty where old and new are of the same.
+    """
     if joined.kind != "measured":
         return "published figure"
     if joined.work != before.work:
         return "its work changed"
     reference = reference_of(before, "")
-    other = any(other_mode(session.achieved, reference) for session in proposed)
-    return "timed in another mode" if other else ""
+    differs = any(other_mode(session.achieved, reference) for session in proposed)
+    return "timed in another mode" if differs else ""
 
 
 def _why_anew(fresh: Sequence[Session], before: Entry, tolerance: float, prior: Prior) -> str:
-    """Why the old sessions no longer stand for this; empty where the new ones may join them."""
+    """Return why the new sessions replace the old ones.
+
+    It is empty where the new ones may join them.
+    """
     verdict = judge(
         _on_known_devices(fresh, before), reference_of(before, ""), Policy(tolerance, prior=prior)
     )
-    found = verdict.difference
-    assert found is not None
-    change = growth(found.estimate)
+    comparison = verdict.difference
+    assert comparison is not None
+    change = growth(comparison.estimate)
     if verdict.kind is Kind.IMPROVED:
         return f"IMPROVED {format_percent(change)}"
     # The mirror image of IMPROVED, so that chance loosens a baseline as often as it tightens it.
-    surely_slower = found.estimate - bound_of(found, CONFIDENCE) > math.log1p(tolerance)
+    surely_slower = comparison.estimate - bound_of(comparison, CONFIDENCE) > math.log1p(tolerance)
     return f"{_SLOWER}{format_percent(change)}" if surely_slower else ""
 
 
-def _anchored(
+def _with_anchor(
     after: Entry,
     before: Entry,
-    fresh: Sequence[Session],
+    new_sessions: Sequence[Session],
     prior: Prior,
-    anew: bool,
+    is_replaced: bool,
     accept_slower: bool,
 ) -> tuple[Entry, str]:
-    """A renewed entry with its anchor and one more renewal, and why it is refused; empty where it is not."""
+    """Return a renewed entry with its anchor, and a refusal.
+
+    The refusal is empty where the entry is accepted.
+    """
     anchor = anchor_of(before)
-    found = _against(fresh, replace(before, sessions=anchor, anchor=()), prior)
-    if anew and found.estimate <= 0:
+    drift = _against(new_sessions, replace(before, sessions=anchor, anchor=()), prior)
+    if is_replaced and drift.estimate <= 0:
         return replace(after, anchor=(), renewals=()), ""
     tolerance = after.tolerance or default_tolerance(key_of_entry(before))
-    worth = math.log1p(WORTH_REPORTING * tolerance)
-    slower = found.estimate > math.log1p(tolerance) and p_slower_than(found, worth) <= FALSE_CREEP
+    least = math.log1p(WORTH_REPORTING * tolerance)
+    slower = drift.estimate > math.log1p(tolerance) and p_slower_than(drift, least) <= FALSE_CREEP
     # The anchor of a young entry grows: one session alone is known too little.
-    older = () if slower else anchor
-    kept = tuple({session.run_id: session for session in (*older, *_in_order(fresh))}.values())[
-        :MOST_ANCHORED
-    ]
-    change, drift = growth(_against(fresh, before, prior).estimate), growth(found.estimate)
-    renewals = (*before.renewals, Renewal(now(), len(fresh), change, drift, slower))
-    own = kept == _in_order(after.sessions)[:MOST_ANCHORED]
-    entry = replace(after, anchor=() if own else kept, renewals=renewals[-MOST_RENEWALS:])
+    old_anchor = () if slower else anchor
+    new_anchor = tuple(
+        {session.run_id: session for session in (*old_anchor, *_in_order(new_sessions))}.values()
+    )[:MOST_ANCHORED]
+    change_share, drift_share = (
+        growth(_against(new_sessions, before, prior).estimate),
+        growth(drift.estimate),
+    )
+    renewals = (
+        *before.renewals,
+        Renewal(now(), len(new_sessions), change_share, drift_share, slower),
+    )
+    is_oldest = new_anchor == _in_order(after.sessions)[:MOST_ANCHORED]
+    entry = replace(
+        after, anchor=() if is_oldest else new_anchor, renewals=renewals[-MOST_RENEWALS:]
+    )
     if not slower or accept_slower:
         return entry, ""
     count = len(since_accepted(renewals[:-1])) + 1
-    told = f"{after.label} takes {format_percent(drift)} time since {since(before)}, over {count} renewal"
-    return entry, f"{told}{'s' * (count > 1)} (tolerance {format_tolerance(tolerance)})"
+    refusal = f"{after.label} takes {format_percent(drift_share)} time since {since(before)}, over {count} renewal"
+    return entry, f"{refusal}{'s' * (count > 1)} (tolerance {format_tolerance(tolerance)})"
 
 
 def anchor_of(entry: Entry) -> tuple[Session, ...]:
-    """The sessions that an entry's renewals are held against; without any of its own, its oldest."""
+    """Return the sessions that an entry's renewals are held against.
+
+    Without any of its own they are its oldest.
+    """
     return entry.anchor or _in_order(entry.sessions)[:MOST_ANCHORED]
 
 
 def since(entry: Entry) -> str:
-    """The date of an entry's anchor."""
+    """Return the date of an entry's anchor."""
     started = anchor_of(entry)[0].started
     return started[:10] if moment(started) else "its first session"
 
 
 def since_accepted(renewals: Sequence[Renewal]) -> Sequence[Renewal]:
-    """The renewals since slower code was last accepted."""
+    """Return the renewals since slower code was last accepted."""
     last = max(
         (number for number, renewal in enumerate(renewals, 1) if renewal.accepted_slower), default=0
     )
     return renewals[last:]
 
 
-def _on_known_devices(fresh: Sequence[Session], before: Entry) -> tuple[Group, ...]:
-    """The new sessions that tell the most: those on devices that the entry knows; all where it knows none of them."""
-    known = {session.device_uuid for session in before.sessions}
-    told = [session for session in fresh if session.device_uuid in known] or fresh
-    return reference_of(replace(before, sessions=tuple(told)), "").groups
+def _on_known_devices(new_sessions: Sequence[Session], before: Entry) -> tuple[Group, ...]:
+    """Return the new sessions on devices that the entry has.
+
+    All where it has none of them.
+    """
+    devices = {session.device_uuid for session in before.sessions}
+    comparable = [
+        session for session in new_sessions if session.device_uuid in devices
+    ] or new_sessions
+    return reference_of(replace(before, sessions=tuple(comparable)), "").groups
 
 
-def _against(fresh: Sequence[Session], before: Entry, prior: Prior) -> Difference:
-    return difference(_on_known_devices(fresh, before), reference_of(before, "").groups, prior)
+def _against(new_sessions: Sequence[Session], before: Entry, prior: Prior) -> Difference:
+    return difference(
+        _on_known_devices(new_sessions, before), reference_of(before, "").groups, prior
+    )

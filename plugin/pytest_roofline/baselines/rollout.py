@@ -42,12 +42,18 @@ class DeviceChanges:
 
     @property
     def by_node(self) -> bool:
-        """Whether nodes are counted, and not devices: both sides have two or more."""
+        """Return True where both sides have two nodes or more.
+
+        Then nodes are counted, and not devices.
+        """
         return all(len({host for host, _ in side}) > 1 for side in (self.treated, self.controls))
 
     @property
     def units(self) -> tuple[list[float], list[float]]:
-        """The change of each node (the mean of its devices), or of each device, on both sides."""
+        """Return the change of each unit, on both sides.
+
+        A unit is a node, with the mean of its devices, or a device.
+        """
         return self._units(self.treated), self._units(self.controls)
 
     def _units(self, side: Changes) -> list[float]:
@@ -79,17 +85,20 @@ class Rollout:
     changes: Mapping[str, DeviceChanges]
     treated: RolloutSide
     controls: RolloutSide
-    uncontrolled: tuple[str, ...]
+    without_control: tuple[str, ...]
     spread: str
 
     def changes_of(self, row: Row) -> DeviceChanges:
-        """What each device did under one of the rows."""
+        """Return the changes of each device under one of the rows."""
         assert row.key is not None
         return self.changes[row.key.identity]
 
     @property
     def lost(self) -> dict[str, list[Place]]:
-        """Tests that devices lost with the change; what every control lost as well is no effect of it."""
+        """Return the tests that devices lost with the change.
+
+        What every control lost as well is no effect of it.
+        """
         everywhere = {
             label
             for label, places in self.controls.lost.items()
@@ -100,8 +109,8 @@ class Rollout:
         }
 
     @property
-    def shrunk(self) -> bool:
-        """Return whether devices lost a test with the change, or did not come back."""
+    def has_losses(self) -> bool:
+        """Return True where devices lost a test, or did not return."""
         return bool(self.lost or self.treated.gone)
 
 
@@ -111,34 +120,34 @@ def judge_rollout(
     control: tuple[Sequence[Run], Sequence[Run]],
     tolerance: float | None = None,
 ) -> Rollout:
-    """The effect of a change on every test."""
+    """Return the effect of a change on every test."""
     refuse_both_sides(before, after)
     refuse_both_sides(*control)
     controls = _side(*control, frozenset())
     treated = _side(before, after, frozenset(device for _, device in controls.devices))
-    for side, what in ((treated, "the devices that are compared"), (controls, "the controls")):
+    for side, side_name in ((treated, "the devices that are compared"), (controls, "the controls")):
         if not side.changes:
             raise BadInput(
-                f"no test was measured both before and after on one of {what}; expected runs of the same devices"
+                f"no test was measured both before and after on one of {side_name}; expected runs of the same devices"
             )
     changes = {
-        identity: DeviceChanges(mine, controls.changes[identity])
-        for identity, mine in treated.changes.items()
+        identity: DeviceChanges(treated_changes, controls.changes[identity])
+        for identity, treated_changes in treated.changes.items()
         if identity in controls.changes
     }
     if not changes:
         raise BadInput("the controls measured none of the tests; expected runs of the same tests")
-    lent = _lent(list(changes.values()))
-    rows = _rows(treated, changes, lent, tolerance)
-    alone = tuple(
+    prior = _shared_prior(list(changes.values()))
+    rows = _rows(treated, changes, prior, tolerance)
+    without_control = tuple(
         treated.labels[identity] for identity in treated.changes if identity not in changes
     )
     origin = (
-        f"estimated, with {lent.origin}"
-        if lent
+        f"estimated, with {prior.origin}"
+        if prior
         else "estimated, with what is assumed, as fewer than 8 tests tell"
     )
-    return Rollout(tuple(rows), changes, treated, controls, alone, origin)
+    return Rollout(tuple(rows), changes, treated, controls, without_control, origin)
 
 
 def _side(before: Sequence[Run], after: Sequence[Run], without: frozenset[str]) -> RolloutSide:
@@ -147,14 +156,14 @@ def _side(before: Sequence[Run], after: Sequence[Run], without: frozenset[str]) 
         for side in (before, after)
     )
     # A device may have moved to another host in between.
-    was, now = ({place[1]: place for place in places} for places in (old, new))
+    old_places, new_places = ({place[1]: place for place in places} for places in (old, new))
     side = RolloutSide(
-        devices=tuple(place for place in old if place[1] in now),
-        gone=tuple(device for device in was if device not in now),
-        new=tuple(device for device in now if device not in was),
+        devices=tuple(place for place in old if place[1] in new_places),
+        gone=tuple(device for device in old_places if device not in new_places),
+        new=tuple(device for device in new_places if device not in old_places),
     )
     for place in side.devices:
-        first, second = old[place], new[now[place[1]]]
+        first, second = old[place], new[new_places[place[1]]]
         side.environment.update(_environment(first.runs, second.runs))
         for key in [key for key in first.keys() if not key.is_canary]:  # noqa: SIM118
             side.keys.setdefault(key.identity, key)
@@ -169,7 +178,9 @@ def _side(before: Sequence[Run], after: Sequence[Run], without: frozenset[str]) 
 
 def _by_place(runs: Sequence[Run], without: frozenset[str]) -> dict[Place, list[Run]]:
     places = grouped(runs, _place)
-    return {place: mine for place, mine in places.items() if place[1] not in without}
+    return {
+        place: runs_of_place for place, runs_of_place in places.items() if place[1] not in without
+    }
 
 
 def _place(run: Run) -> Place:
@@ -189,41 +200,51 @@ def _environment(before: Sequence[Run], after: Sequence[Run]) -> list[str]:
 
 
 def _change(before: RunComparator, after: RunComparator, key: Key) -> float | None:
-    """How a device's time of a test changed; None where a side has none, or another thing was timed."""
+    """Return the change of a device's time of a test, or None.
+
+    None where a side has none, or another thing was timed.
+    """
     old, new = before.reference(key), after.reference(key)
     first, second = before.work(key), after.work(key)
     if old is None or new is None or old.achieved != new.achieved:
         return None
     if first is None or second is None or first != second:
         return None
-    then, now = (
-        fmean(value for group in side.groups for value in group.logs) for side in (old, new)
+    old_log_s, new_log_s = (
+        fmean(log_s for group in side.groups for log_s in group.logs) for side in (old, new)
     )
-    return now - then
+    return new_log_s - old_log_s
 
 
-def _pooled(sides: Sequence[Sequence[float]]) -> tuple[float, int]:
-    """The variance between the units of a side, of both sides together, and its degrees of freedom."""
+def _pooled_variance(sides: Sequence[Sequence[float]]) -> tuple[float, int]:
+    """Return the variance between units, and its degrees of freedom.
+
+    It is that of both sides together.
+    """
     freedom = sum(len(side) - 1 for side in sides)
     squares = math.fsum(variance(side) * (len(side) - 1) for side in sides if len(side) > 1)
     return (squares / freedom if freedom else 0.0), freedom
 
 
-def _lent(changes: Sequence[DeviceChanges]) -> Prior | None:
-    """How changes differ over all tests, as `process`; None where fewer than eight tests tell (Smyth 2004).
+def _shared_prior(changes: Sequence[DeviceChanges]) -> Prior | None:
+    """Return the prior of changes over all tests, or None.
 
-    Four devices tell their own spread so badly that a driver's 8 % would be missed one time in three.
+    None where fewer than eight tests tell (Smyth 2004). Four devices tell their own spread so badly
+    that a driver's 8 % would be missed one time in three.
     """
-    found = borrow(priors()["device"], [_pooled(one.units) for one in changes])
-    return found if found.borrowed else None
+    prior = borrow(priors()["device"], [_pooled_variance(change.units) for change in changes])
+    return prior if prior.borrowed else None
 
 
-def _assumed(key: Key, sides: Sequence[Sequence[float]]) -> Prior:
-    """What is assumed of how changes differ, as `process`: worth nothing where this test rules it out."""
+def _assumed_prior(key: Key, sides: Sequence[Sequence[float]]) -> Prior:
+    """Return the prior of changes that is assumed.
+
+    It is worth nothing where this test rules it out.
+    """
     prior = priors()[class_of_key(key)]
     # A session before and one after, of one process each.
     spread = math.sqrt(2) * math.hypot(prior.process, prior.session)
-    square, freedom = _pooled(sides)
+    square, freedom = _pooled_variance(sides)
     ruled_out = freedom and special.chdtrc(freedom, freedom * square / spread**2) < UNBELIEVED
     return replace(prior, process=spread, freedom=0.0 if ruled_out else prior.freedom)
 
@@ -231,21 +252,24 @@ def _assumed(key: Key, sides: Sequence[Sequence[float]]) -> Prior:
 def _rows(
     side: RolloutSide,
     changes: Mapping[str, DeviceChanges],
-    lent: Prior | None,
+    prior: Prior | None,
     tolerance: float | None,
 ) -> list[Row]:
-    """Every test held against the others, worst first; what is still open says what would decide."""
-    alone = {}
-    for identity, one in changes.items():
+    """Return the rows of every test, worst first.
+
+    What is still open says what would decide.
+    """
+    verdicts = {}
+    for identity, device_changes in changes.items():
         key = side.keys[identity]
         limit = default_tolerance(key) if tolerance is None else tolerance
-        alone[identity] = judge_once(
-            _difference(one, lent or _assumed(key, one.units)),
+        verdicts[identity] = judge_once(
+            _difference(device_changes, prior or _assumed_prior(key, device_changes.units)),
             limit,
             Subject(label=side.labels[identity]),
         )
     rows = []
-    for identity, verdict in settle(alone, len(changes)).items():
+    for identity, verdict in settle(verdicts, len(changes)).items():
         is_open = verdict.kind is Kind.INCONCLUSIVE
         reason = _reason(verdict, changes[identity], len(changes)) if is_open else ""
         # Its times stand for no side: a row leaves them out.
@@ -255,42 +279,48 @@ def _rows(
     return sorted(rows, key=lambda row: badness(row.verdict, row.change))
 
 
-def _difference(changes: DeviceChanges, assumed: Prior) -> Difference:
-    """The effect, with its error."""
-    sides, none = changes.units, Spread(0.0, "")
-    error, freedom = _error(sides, assumed)
+def _difference(changes: DeviceChanges, prior: Prior) -> Difference:
+    """Return the effect, with its error."""
+    sides, no_spread = changes.units, Spread(0.0, "")
+    error, freedom = _error(sides, prior)
     estimate = fmean(sides[0]) - fmean(sides[1])
     return Difference(
-        estimate, error, freedom, process=none, session=none, new_s=1.0, reference_s=1.0
+        estimate, error, freedom, process=no_spread, session=no_spread, new_s=1.0, reference_s=1.0
     )
 
 
-def _error(sides: Sequence[Sequence[float]], lent: Prior) -> tuple[float, float]:
-    """The standard error of the difference of two means, and Satterthwaite's degrees of freedom.
+def _error(sides: Sequence[Sequence[float]], prior: Prior) -> tuple[float, float]:
+    """Return the standard error and Satterthwaite's degrees of freedom.
 
-    Each side's own variance is joined with what is lent, which is one estimate however many sides lean on it. A side of
-    one unit where nothing is lent has the variance of the other.
+    It is that of the difference of two means. Each side's own variance is joined with what is lent,
+    which is one estimate however many sides lean on it. A side of one unit where nothing is lent
+    has the variance of the other.
     """
-    pooled = max(LEAST_SPREAD**2, _pooled(sides)[0])
+    pooled = max(LEAST_SPREAD**2, _pooled_variance(sides)[0])
     parts = []
     borrowed = 0.0
     for side in sides:
-        own = len(side) - 1
+        own_freedom = len(side) - 1
         # Changes that agree to the tick say that the clock is coarse.
-        square = max(LEAST_SPREAD**2, variance(side)) if own else pooled
-        weight = own / (own + lent.freedom) if own + lent.freedom else 1.0
-        parts.append((weight * square / len(side), max(1, own)))
-        borrowed += (1 - weight) * lent.process**2 / len(side)
-    told = [(part, known) for part, known in (*parts, (borrowed, lent.freedom)) if part]
-    total = math.fsum(part for part, _ in told)
-    return math.sqrt(total), total**2 / math.fsum(part**2 / known for part, known in told)
+        square = max(LEAST_SPREAD**2, variance(side)) if own_freedom else pooled
+        weight = own_freedom / (own_freedom + prior.freedom) if own_freedom + prior.freedom else 1.0
+        parts.append((weight * square / len(side), max(1, own_freedom)))
+        borrowed += (1 - weight) * prior.process**2 / len(side)
+    known_parts = [(part, freedom) for part, freedom in (*parts, (borrowed, prior.freedom)) if part]
+    total = math.fsum(part for part, _ in known_parts)
+    return math.sqrt(total), total**2 / math.fsum(
+        part**2 / freedom for part, freedom in known_parts
+    )
 
 
 def _reason(verdict: Verdict, changes: DeviceChanges, tests: int) -> str:
-    """What an open test may be, and how many units would decide it."""
+    """Return the effect that an open test may have.
+
+    It ends with the number of units that would decide.
+    """
     assert verdict.interval is not None
-    told, unit = f"may be {span_text(verdict.interval)}", "nodes" if changes.by_node else "devices"
+    text, unit = f"may be {span_text(verdict.interval)}", "nodes" if changes.by_node else "devices"
     count = would_decide(verdict, min(map(len, changes.units)), tests)
     if count is not None:
-        return f"{told}; needs about {count} {unit} on either side"
-    return f"{told}; {WORTHWHILE[-1]} {unit} are too few this near the tolerance: allow more, or measure more often"
+        return f"{text}; needs about {count} {unit} on either side"
+    return f"{text}; {WORTHWHILE[-1]} {unit} are too few this near the tolerance: allow more, or measure more often"

@@ -26,7 +26,7 @@ from .options import (
 from .upkeep import check, show
 
 if TYPE_CHECKING:
-    from ..baselines.picking import Choice, Picked
+    from ..baselines.picking import Choice, Selection
     from ..baselines.proposals import Proposal
 
 
@@ -98,10 +98,10 @@ def propose(
         after=parse_moment(after, "--after") if after else None,
         product=product,
     )
-    picked = _picked(runs, folder, choice)
-    notes = [*picked.notes, *_notes(picked.runs)]
+    selection = _select_runs(runs, folder, choice)
+    notes = [*selection.notes, *_notes(selection.runs)]
     _say(notes, "note: ")
-    proposal = _proposal(picked.runs, everything, accept_slower)
+    proposal = _proposal(selection.runs, everything, accept_slower)
     # Another proposal may have taken the name since.
     write_baseline(output, proposal.baseline, new=True)
     _say(proposal.left_out, "left out: ")
@@ -140,7 +140,7 @@ def _counted(entries: Collection[Entry]) -> str:
     return counted(len(entries) - canaries, "entry", "entries") + beside * bool(canaries)
 
 
-def _picked(names: tuple[str, ...], folder: Path, choice: "Choice") -> "Picked":
+def _select_runs(names: tuple[str, ...], folder: Path, choice: "Choice") -> "Selection":
     from ..baselines.picking import pick, scan
 
     if not names:

@@ -190,7 +190,7 @@ def _compare_rollout(
     note_cuts([*before, *after, *old, *new])
     found = judge_rollout(before, after, (old, new), tolerance)
     _show(found, rollout_as_json if as_json else rollout_text, as_json)
-    return status_of(found.rows, worse=found.shrunk)
+    return status_of(found.rows, worse=found.has_losses)
 
 
 def _print_comparison(compared: "Comparison", old: Sequence[Path], new: Sequence[Path]) -> None:

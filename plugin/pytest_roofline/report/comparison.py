@@ -304,7 +304,9 @@ def _lost_lines(found: Rollout) -> list[str]:
             f"lost: {label} has no sound time any more on {on} ({len(places)} of {len(found.treated.devices)})"
         )
     return lines + (
-        [f"on no control: {listed(found.uncontrolled, MOST_PLACES)}"] if found.uncontrolled else []
+        [f"on no control: {listed(found.without_control, MOST_PLACES)}"]
+        if found.without_control
+        else []
     )
 
 
