@@ -8,7 +8,7 @@ from pytest_roofline.core.samples import OVERSUBSCRIBED, Ranks, Samples
 from pytest_roofline.core.work import Work
 from pytest_roofline.report.explain import explanation
 from pytest_roofline.report.figures import (
-    COUNTED,
+    BUSBW,
     after_warm_up,
     figure_lines,
     figure_text,
@@ -216,5 +216,5 @@ def test_stragglers_and_what_is_oversubscribed_are_named_and_of_many_three(make)
 def test_how_a_collectives_rate_is_counted_is_said_once_where_one_is_shown(make):
     work = Work(algbw_bytes=4096, busbw_bytes=4096)
     bus = [shown(make, ranks(), key=make.key(metric="busbw_GBps"), work=work) for _ in range(2)]
-    assert (rank_lines(bus)[0], rank_lines(bus).count(COUNTED)) == (COUNTED, 1)
-    assert COUNTED not in rank_lines([shown(make, ranks(), work=work)])
+    assert (rank_lines(bus)[0], rank_lines(bus).count(BUSBW)) == (BUSBW, 1)
+    assert BUSBW not in rank_lines([shown(make, ranks(), work=work)])

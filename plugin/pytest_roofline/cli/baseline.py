@@ -114,30 +114,30 @@ def propose(
 
 
 def _print(proposal: "Proposal", output: Path) -> None:
-    from ..report.baseline_tables import counted
+    from ..report.baseline_tables import count_text
 
     entries, exact = proposal.baseline.entries, proposal.baseline.exact
     if entries:
         sessions = max(len(entry.sessions) for entry in entries)
         say(
             f"{_counted(entries)} for {printable(str(entries[0].hardware))}, "
-            f"from up to {counted(sessions, 'session', 'sessions')}, in {output}"
+            f"from up to {count_text(sessions, 'session', 'sessions')}, in {output}"
         )
         if note := provisional(entries, output):
             say(note)
     if exact:
         targets = printable(", ".join(sorted({entry.target for entry in exact})))
-        say(f"{counted(len(exact), 'exact entry', 'exact entries')} for {targets}, in {output}")
+        say(f"{count_text(len(exact), 'exact entry', 'exact entries')} for {targets}, in {output}")
     say(f"read it, then: roofline baseline approve {output}")
 
 
 def _counted(entries: Collection[Entry]) -> str:
     """`7 entries and 3 canaries (how fast the machine itself was)`: nobody asked for canaries by name."""
-    from ..report.baseline_tables import counted
+    from ..report.baseline_tables import count_text
 
     canaries = sum(entry.is_canary for entry in entries)
-    beside = f" and {counted(canaries, 'canary', 'canaries')} (how fast the machine itself was)"
-    return counted(len(entries) - canaries, "entry", "entries") + beside * bool(canaries)
+    beside = f" and {count_text(canaries, 'canary', 'canaries')} (how fast the machine itself was)"
+    return count_text(len(entries) - canaries, "entry", "entries") + beside * bool(canaries)
 
 
 def _select_runs(names: tuple[str, ...], folder: Path, choice: "Choice") -> "Selection":
@@ -186,9 +186,9 @@ def _busy_now(runs: tuple[Run, ...]) -> str:
 
 def _say(lines: Iterable[str], start: str) -> None:
     """A line each on standard error, at most twelve."""
-    from ..report.baseline_tables import capped
+    from ..report.baseline_tables import cap_lines
 
-    for line in capped([f"{start}{printable(line)}" for line in lines]):
+    for line in cap_lines([f"{start}{printable(line)}" for line in lines]):
         say(line, err=True)
 
 
@@ -244,7 +244,7 @@ def approve(
     """
     from ..baselines import renewal
     from ..baselines.exact_proposals import approve_exact, exact_path
-    from ..report.baseline_tables import changes_as_json, changes_table, counted
+    from ..report.baseline_tables import changes_as_json, changes_table, count_text
     from ..report.tables import exact_change_lines, exact_table
 
     if not proposal.exists():
@@ -287,7 +287,7 @@ def approve(
                 raise CannotStore(
                     f"{error}; {path} has been written already" if pending else f"{error}"
                 ) from None
-        tell(f"{counted(len(exact), 'exact entry', 'exact entries')} {done} {kernel_path}")
+        tell(f"{count_text(len(exact), 'exact entry', 'exact entries')} {done} {kernel_path}")
     if as_json:
         print_json(
             changes_as_json(

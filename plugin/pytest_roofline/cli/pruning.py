@@ -66,10 +66,10 @@ class UnusedEntries:
         Raises:
             BadInput: no entry is used at all, so the tests are hardly those of the baselines.
         """
-        from ..report.baseline_tables import counted
+        from ..report.baseline_tables import count_text
 
-        tests = counted(self._tests, "test that measures", "tests that measure")
-        yield f"{self._count} of {counted(self._entries, 'entry', 'entries')} unused by the {tests}"
+        tests = count_text(self._tests, "test that measures", "tests that measure")
+        yield f"{self._count} of {count_text(self._entries, 'entry', 'entries')} unused by the {tests}"
         if not (self._count and self._removes):
             return
         if self._count == self._entries:
@@ -78,7 +78,7 @@ class UnusedEntries:
                 "are hardly the tests that they were made from; name them with --tests, or remove the files yourself"
             )
         _remove(self._unused)
-        yield f"{counted(self._count, 'entry', 'entries')} removed"
+        yield f"{count_text(self._count, 'entry', 'entries')} removed"
 
 
 def _hint_of(listed: UnusedEntry, removes: bool) -> "Flaw":

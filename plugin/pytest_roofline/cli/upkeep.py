@@ -75,7 +75,7 @@ def _print_health(
     from ..report.baseline_tables import (
         LEGEND,
         MOST_OF_ONE,
-        capped,
+        cap_lines,
         health_table,
         provisional_lines,
         published_lines,
@@ -90,7 +90,11 @@ def _print_health(
         if len(drivers) == 1:
             say(f"driver: {printable(drivers.pop())}")
     shown = published_lines(published, None if whole else MOST_OF_ONE)
-    for line in [*capped(renewal_lines(healths)), *capped(provisional_lines(healths)), *shown]:
+    for line in [
+        *cap_lines(renewal_lines(healths)),
+        *cap_lines(provisional_lines(healths)),
+        *shown,
+    ]:
         say(line)
 
 
@@ -184,7 +188,7 @@ def _print_flaws(
     flaws: "Sequence[tuple[Path, Flaw]]", baselines: dict[Path, Baseline], wrong: int, others: int
 ) -> None:
     """Print a line for each flaw, and in how much they were looked for, `others` being the files of hardware."""
-    from ..report.baseline_tables import counted
+    from ..report.baseline_tables import count_text
 
     for path, flaw in flaws:
         where = f"{path}{': ' if flaw.entry else ''}{flaw.entry}"
@@ -192,8 +196,8 @@ def _print_flaws(
         say(printable(f"{'hint: ' if flaw.hint else ''}{where}: {text}"))
     count = sum(len(baseline.entries) + len(baseline.exact) for baseline in baselines.values())
     entries, files_read = (
-        counted(count, "entry", "entries"),
-        counted(len(baselines) + others, "file", "files"),
+        count_text(count, "entry", "entries"),
+        count_text(len(baselines) + others, "file", "files"),
     )
     say(f"{wrong or 'nothing'} wrong in {entries} of {files_read}")
 

@@ -1,1 +1,1 @@
-"""What people and programs read: messages, tables, lines of the terminal; the report of a run: page, CSV, JSON."""
+"""Output for people and programs: messages, tables, terminal lines, and the report of a run."""

@@ -35,19 +35,22 @@ MOST_LINES = 12
 MOST_OF_ONE = 4
 
 
-def capped(lines: Sequence[str]) -> list[str]:
-    """Return at most twelve of the lines, and how many more there are."""
-    left = len(lines) - MOST_LINES
-    return [*lines[:MOST_LINES], f"and {left} more"] if left > 0 else list(lines)
+def cap_lines(lines: Sequence[str]) -> list[str]:
+    """Return at most twelve of the lines, with the number left out."""
+    remaining = len(lines) - MOST_LINES
+    return [*lines[:MOST_LINES], f"and {remaining} more"] if remaining > 0 else list(lines)
 
 
-def counted(number: int, singular: str, plural: str) -> str:
+def count_text(number: int, singular: str, plural: str) -> str:
     """Return `1 entry`, `7 entries`."""
     return f"{number} {singular if number == 1 else plural}"
 
 
 def changes_table(changes: Sequence[Change], width: int, colour: bool) -> str:
-    """What an approval would do to each entry: time, sessions and processes before and after, and why."""
+    """Return the table of what an approval does to each entry.
+
+    It has time, sessions and processes before and after, and the reason.
+    """
     table = TextTable(("entry", "left"), ("before", "right"), ("after", "right"), ("sessions", "right"),
                       ("processes", "right"), ("", "left"))  # fmt: skip
     for change in changes:
@@ -64,11 +67,16 @@ def changes_table(changes: Sequence[Change], width: int, colour: bool) -> str:
 
 
 def _what(change: Change) -> str:
-    """`replaced (IMPROVED -7.1 %)`; of an entry that others joined, by how much its time moved, and what else did."""
-    why = change.why
+    """Return the action with its reason: `replaced (IMPROVED -7.1 %)`.
+
+    Of an entry that others joined it tells the change of its time, and what else changed.
+    """
+    reason = change.why
     if change.action == "joined" and change.before_s and change.after_s:
-        why = "; ".join(filter(None, (format_percent(change.after_s / change.before_s - 1), why)))
-    return change.action + (f" ({printable(why)})" if why else "")
+        reason = "; ".join(
+            filter(None, (format_percent(change.after_s / change.before_s - 1), reason))
+        )
+    return change.action + (f" ({printable(reason)})" if reason else "")
 
 
 def _value(entry: Entry, seconds: float | None) -> str:
@@ -82,7 +90,10 @@ def _step(before: int, after: int) -> str:
 
 
 def health_table(healths: Sequence[Health], width: int, colour: bool) -> str:
-    """Of each measured entry the time, what stands behind it, how far that lies apart, and how little it finds."""
+    """Return the table of measured entries and their evidence.
+
+    Of each it has the time, the evidence, its spread, and the slowdown that it finds.
+    """
     rates = [_rate(health) for health in healths]
     units = {rate.rpartition(" ")[2] for rate in rates if rate}
     heading = units.pop() if len(units) == 1 else ""
@@ -127,14 +138,16 @@ def _rate(health: Health) -> str:
 
 
 def _spread(spread: Spread) -> str:
-    """`0.8`, with a mark where it is no estimate of the entry's own alone."""
+    """Return `0.8`, marked where it is no estimate of the entry's own."""
     assumed = spread.origin.startswith("prior")
     mark = "*" if assumed else "+" if "prior" in spread.origin else ""
     return f"{spread.value * 100:.1f}{mark}"
 
 
 def published_lines(entries: Sequence[Entry], at_most: int | None = MOST_OF_ONE) -> list[str]:
-    """Published figures by benchmark, those first that gate, those last that cannot be true.
+    """Return the published figures by benchmark.
+
+    Those first that gate, those last that cannot be true.
 
     Args:
         entries: of a file.
@@ -144,57 +157,71 @@ def published_lines(entries: Sequence[Entry], at_most: int | None = MOST_OF_ONE)
     groups = grouped(published, lambda entry: label_of(entry.benchmark, {}, entry.name))
     lines = []
     for benchmark, members in groups.items():
-        shown = sorted(
+        selected = sorted(
             members,
             key=lambda entry: (not entry.gates, bool(entry.implausible), entry.kind != "threshold"),
         )[:at_most]
-        figures = counted(len(members), "published figure", "published figures")
+        figures = count_text(len(members), "published figure", "published figures")
         limits = sum(entry.gates for entry in members)
-        gating = counted(limits, "limit gates", "limits gate") if limits else "shown only"
+        gating = count_text(limits, "limit gates", "limits gate") if limits else "shown only"
         lines.append(printable(f"{benchmark}: {figures}, {gating}"))
-        lines += [f"  {_published(entry)}" for entry in shown]
-        left = len(members) - len(shown)
-        if left:
+        lines += [f"  {_published(entry)}" for entry in selected]
+        remaining = len(members) - len(selected)
+        if remaining:
             hint = f"roofline baseline show … {benchmark}, or --json"
-            lines.append(printable(f"  and {left} more (all of them: {hint})"))
+            lines.append(printable(f"  and {remaining} more (all of them: {hint})"))
     return lines
 
 
 def _published(entry: Entry) -> str:
-    """`memcpy_h2d[512MiB-pinned] on a100-sxm4, 80gb: threshold 24.7 GB/s (payload; median; …), confidence high`."""
-    where = "" if entry.hardware == HardwareKey() else f" on {entry.hardware}"
-    return printable(f"{entry.label}{where}: ") + figure_text(entry)
+    """Return a published figure with its hardware.
+
+    It reads `memcpy_h2d[512MiB-pinned] on a100-sxm4, 80gb: threshold 24.7 GB/s (payload; median;
+    …), confidence high`.
+    """
+    on_hardware = "" if entry.hardware == HardwareKey() else f" on {entry.hardware}"
+    return printable(f"{entry.label}{on_hardware}: ") + figure_text(entry)
 
 
 def provisional_note(healths: Sequence[Health]) -> str:
-    """How many entries are provisional, and for what; empty where none is."""
+    """Return how many entries are provisional, and the reasons.
+
+    It is empty where none is.
+    """
     healths = [health for health in healths if not health.entry.is_canary]
-    some = [health for health in healths if health.provisional]
-    if not some:
+    provisional = [health for health in healths if health.provisional]
+    if not provisional:
         return ""
-    few = sum(len(health.entry.sessions) < ENOUGH_SESSIONS for health in some)
-    blind = sum(health.mde > health.tolerance for health in some)
+    few = sum(len(health.entry.sessions) < ENOUGH_SESSIONS for health in provisional)
+    blind = sum(health.mde > health.tolerance for health in provisional)
     reasons = [f"{few} with fewer than {ENOUGH_SESSIONS} sessions"] if few else []
     reasons += [f"{blind} that may miss a slowdown of their tolerance"] if blind else []
-    return f"provisional: {len(some)} of {counted(len(healths), 'entry', 'entries')} ({', '.join(reasons)})"
+    return f"provisional: {len(provisional)} of {count_text(len(healths), 'entry', 'entries')} ({', '.join(reasons)})"
 
 
 def provisional_lines(healths: Sequence[Health]) -> list[str]:
-    """Of each provisional entry, why."""
+    """Return the reason of each provisional entry."""
     return [
-        printable(f"{h.entry.label} is provisional: {h.provisional}")
-        for h in healths
-        if h.provisional
+        printable(f"{health.entry.label} is provisional: {health.provisional}")
+        for health in healths
+        if health.provisional
     ]
 
 
 def renewal_lines(healths: Sequence[Health]) -> list[str]:
-    """Return of each renewed entry its creep: since when, in how many renewals, the last five in turn."""
+    """Return the creep of each renewed entry.
+
+    It tells since when, in how many renewals, and the last five in turn.
+    """
     return [_renewals(health.entry) for health in healths if health.entry.renewals]
 
 
 def _renewals(entry: Entry) -> str:
-    """Return `memcpy_d2d[64MiB]: +4.1 % since 2026-01-01, in 5 renewals (+0.0, +1.0, +2.0, +3.0, +4.1 %)`."""
+    """Return the creep of an entry over its renewals.
+
+    It reads `memcpy_d2d[64MiB]: +4.1 % since 2026-01-01, in 5 renewals (+0.0, +1.0, +2.0, +3.0,
+    +4.1 %)`.
+    """
     accepted = [
         renewal.approved[:10] + f" ({renewal.reason})" * bool(renewal.reason)
         for renewal in entry.renewals
@@ -212,7 +239,10 @@ def _renewals(entry: Entry) -> str:
 
 
 def health_as_json(health: Health) -> dict[str, object]:
-    """The same for a machine; times in seconds, rates in bytes or FLOP per second, shares of time."""
+    """Return a row of the health table as JSON.
+
+    Times are in seconds, rates in bytes or FLOP per second, shares of time.
+    """
     entry = health.entry
     return {
         **_named(entry),
@@ -233,7 +263,7 @@ def health_as_json(health: Health) -> dict[str, object]:
 
 
 def published_as_json(entry: Entry) -> dict[str, object]:
-    """A published figure for a machine."""
+    """Return a published figure as JSON."""
     return {
         **_named(entry),
         "value": entry.value,
@@ -263,7 +293,10 @@ def _named(entry: Entry) -> dict[str, object]:
 def proposal_as_json(
     proposal: Proposal, output: Path, notes: Sequence[str], provisional: str
 ) -> dict[str, object]:
-    """What a proposal holds; `provisional` says of which entries too little is known."""
+    """Return a proposal as JSON.
+
+    `provisional` tells of which entries too little is known.
+    """
     entries, exact = proposal.baseline.entries, proposal.baseline.exact
     return {
         "file": str(output),
@@ -285,7 +318,10 @@ def changes_as_json(
     *,
     written: bool,
 ) -> dict[str, object]:
-    """What an approval does to each entry, and whether it was done."""
+    """Return the changes of an approval as JSON.
+
+    `written` tells whether it was done.
+    """
     return {
         "written": written,
         "file": str(path),
@@ -318,5 +354,5 @@ def _change_as_json(change: Change) -> dict[str, object]:
 
 
 def flaw_as_json(path: Path, flaw: Flaw) -> dict[str, object]:
-    """What cannot be true, or is not told; a hint is no mistake."""
+    """Return a flaw as JSON; a hint is no mistake."""
     return {"file": str(path), **asdict(flaw)}

@@ -46,15 +46,18 @@ class DeviceTable:
 
     @property
     def title(self) -> str:
-        """`transformer: time in ms`."""
+        """Return `transformer: time in ms`."""
         return printable(f"{self.benchmark}: {self.quantity} in {self.unit}")
 
     def value(self, row: Row | None) -> float | None:
-        """The number of a cell in SI; None where there is none, or it is not to be trusted."""
+        """Return the number of a cell in SI units, or None.
+
+        None where there is none, or it is not to be trusted.
+        """
         return None if row is None or row.verdict == Kind.INVALID else _value(row, self.quantity)
 
     def cell(self, row: Row | None) -> str:
-        """The number in the table's unit, or what stands for it."""
+        """Return the number in the table's unit, or a word for it."""
         value = self.value(row)
         if value is not None:
             return three_digits(value / self.scale)
@@ -65,29 +68,35 @@ class DeviceTable:
 
 
 def device_tables(rows: Sequence[Row], quantity: Quantity | None = None) -> list[DeviceTable]:
-    """A table for each benchmark and unit, tests in the order in which they were measured.
+    """Return a table for each benchmark and unit.
 
-    Without `quantity` it is the rate of what moves bytes, and the time of everything else.
+    Tests are in the order in which they were measured. Without `quantity` it is the rate of what
+    moves bytes, and the time of everything else.
     """
     devices = _devices(rows)
     # By label, since node ids of imported tests begin with the name of their file.
     tests = grouped((row for row in rows if row.metric == TIME), lambda row: row.label)
     # What failed, was skipped or ran out of memory ahead of any number.
-    without = {(row.test, row.run): row for row in rows if row.metric in (None, MEMORY)}
+    rows_without_number = {(row.test, row.run): row for row in rows if row.metric in (None, MEMORY)}
     groups: dict[tuple[str, Quantity, str], dict[str, tuple[Row | None, ...]]] = {}
     for members in tests.values():
         by_run = {row.run: row for row in members}
         first = by_run[members[0].run]
-        shown: Quantity = quantity or ("rate" if first.rate_unit == "B/s" else "time")
-        if any(_value(row, shown) is not None for row in by_run.values()):
-            si = {"time": "s", "peak": "B"}.get(shown) or first.rate_unit or ""
-            line = tuple(by_run.get(run) or without.get((first.test, run)) for run in devices)
-            groups.setdefault((first.benchmark, shown, si), {})[first.label] = line
+        table_quantity: Quantity = quantity or ("rate" if first.rate_unit == "B/s" else "time")
+        if any(_value(row, table_quantity) is not None for row in by_run.values()):
+            si = {"time": "s", "peak": "B"}.get(table_quantity) or first.rate_unit or ""
+            line = tuple(
+                by_run.get(run) or rows_without_number.get((first.test, run)) for run in devices
+            )
+            groups.setdefault((first.benchmark, table_quantity, si), {})[first.label] = line
     return [_table(*group, tuple(devices.values()), lines) for group, lines in groups.items()]
 
 
 def _devices(rows: Sequence[Row]) -> dict[str | None, str]:
-    """Return the name of each run's column: after its device, and after the run too where others have the same."""
+    """Return the heading of each run's column.
+
+    It is the device, and the run too where several have the same.
+    """
     products = {row.run: row.device or "" for row in rows}
     names = list(products.values())
     return {
@@ -118,21 +127,24 @@ def _value(row: Row | None, quantity: Quantity) -> float | None:
 
 
 def devices_text(tables: Sequence[DeviceTable], width: int, colour: bool) -> str:
-    """The tables below each other."""
+    """Return the tables below each other."""
     blocks = []
     for table in tables:
         names = ("\n".join(textwrap.wrap(name, _HEADING)) for name in table.devices)
-        drawn = TextTable(("test", "left"), *((name, "right") for name in names))
+        text_table = TextTable(("test", "left"), *((name, "right") for name in names))
         for label, line in table.lines.items():
-            drawn.add_row(printable(label), *map(table.cell, line))
+            text_table.add_row(printable(label), *map(table.cell, line))
         blocks.append(
-            f"{table.title}\n{render(drawn, max(width, _HEADING * (2 + len(table.devices))), colour)}"
+            f"{table.title}\n{render(text_table, max(width, _HEADING * (2 + len(table.devices))), colour)}"
         )
     return "\n\n".join(blocks)
 
 
 def devices_as_json(tables: Sequence[DeviceTable]) -> list[dict[str, object]]:
-    """The same for a machine, in SI units: a value and a verdict for each device, both null where it has none."""
+    """Return the tables as JSON, in SI units.
+
+    Each device has a value and a verdict, both null where it has none.
+    """
     return [
         {
             "label": label,

@@ -71,9 +71,14 @@ def _unjudged(row: Row) -> str:
 
 
 def _samples(measurements: Sequence[Measurement], width: int) -> list[str]:
-    """Return a line for each process: its median, its blocks, and its samples on one common scale."""
-    values = sorted(value for measurement in measurements for value in measurement.samples.seconds)
-    low, high = values[0], values[min(len(values) - 1, int(0.98 * len(values)))]
+    """Return a line for each process, on one common scale.
+
+    It has the median, the blocks and the samples.
+    """
+    seconds = sorted(
+        sample_s for measurement in measurements for sample_s in measurement.samples.seconds
+    )
+    low, high = seconds[0], seconds[min(len(seconds) - 1, int(0.98 * len(seconds)))]
     lines = [
         f"samples by process, each strip from {format_seconds(low)} to {format_seconds(high)}:"
     ]
@@ -99,11 +104,14 @@ def _samples(measurements: Sequence[Measurement], width: int) -> list[str]:
 
 
 def _strip(seconds: Sequence[float], low: float, high: float, width: int) -> str:
-    """Return the number of samples by place between two times, as bars; those beyond are in the last."""
-    shares = (0.0 if high == low else (value - low) / (high - low) for value in seconds)
+    """Return the samples by place between two times, as bars.
+
+    Those beyond are in the last.
+    """
+    shares = (0.0 if high == low else (sample_s - low) / (high - low) for sample_s in seconds)
     counts = Counter(min(width - 1, max(0, int(share * width))) for share in shares)
     most = max(counts.values())
-    heights = (math.ceil(counts[at] / most * (len(_HEIGHTS) - 1)) for at in range(width))
+    heights = (math.ceil(counts[place] / most * (len(_HEIGHTS) - 1)) for place in range(width))
     return "".join(_HEIGHTS[height] for height in heights)
 
 
@@ -112,18 +120,20 @@ def _reference(verdict: Verdict) -> list[str]:
         return []
     lines = [f"baseline {verdict.reference.source}:"]
     for session in verdict.reference.groups:
-        values = sorted(session.medians_s)
-        span = f" ({format_seconds(values[0])} … {format_seconds(values[-1])})" * (len(values) > 1)
+        medians_s = sorted(session.medians_s)
+        span = f" ({format_seconds(medians_s[0])} … {format_seconds(medians_s[-1])})" * (
+            len(medians_s) > 1
+        )
         device = f" on {session.device}" if session.device else ""
         lines.append(
             f"  session of {session.started or 'an unknown time'}{device}: "
-            f"{count(len(values), 'process', 'es')}, {format_seconds(median(values))}{span}"
+            f"{count(len(medians_s), 'process', 'es')}, {format_seconds(median(medians_s))}{span}"
         )
     return list(map(printable, lines))
 
 
 def _reasoning(verdict: Verdict) -> list[str]:
-    """The steps of the rule, each with its figures."""
+    """Return the steps of the rule, each with its figures."""
     reason = reason_text(verdict)
     if verdict.estimate is None or verdict.difference is None or verdict.interval is None:
         word = printable(f"{verdict.kind}: {reason or 'nothing to compare with'}")
@@ -132,7 +142,7 @@ def _reasoning(verdict: Verdict) -> list[str]:
         side = "beyond the limit" if verdict.limit is not None else "against the others"
         processes = count(verdict.processes, "process", "es")
         return [printable(f"{difference_text(verdict)}, {side}, from {processes}"), word]
-    limit, worth = verdict.tolerance, WORTH_REPORTING * verdict.tolerance
+    limit, least_effect = verdict.tolerance, WORTH_REPORTING * verdict.tolerance
     slower = verdict.estimate > math.log1p(limit)
     lines = [
         _sides(verdict, verdict.difference),
@@ -141,7 +151,7 @@ def _reasoning(verdict: Verdict) -> list[str]:
         _chances(verdict, verdict.difference),
         f"is it slower than the tolerance? {format_percent(growth(verdict.estimate))} is "
         f"{'more' if slower else 'not more'} than {format_tolerance(limit)}",
-        f"is it surely more than the smallest effect worth reporting, {format_tolerance(round(worth, 6))}? "
+        f"is it surely more than the smallest effect worth reporting, {format_tolerance(round(least_effect, 6))}? "
         f"{_surely(verdict)}",
         *(f"note: {line}" for line in (*since_lines(verdict), *remarks(verdict))),
         f"{verdict.kind}" + (f": {reason}" if reason else ""),
@@ -150,7 +160,7 @@ def _reasoning(verdict: Verdict) -> list[str]:
 
 
 def _memory(peak: ExactVerdict) -> str:
-    """`memory: PASSED, peak 1.02 GiB, baseline 1.00 GiB, tolerated either way 51.2 MiB`."""
+    """Return `memory: PASSED, peak 1.02 GiB, baseline 1.00 GiB, tolerated either way 51.2 MiB`."""
     sizes = {
         "peak": peak.value,
         "baseline": peak.baseline_value,
@@ -172,7 +182,10 @@ def _surely(verdict: Verdict) -> str:
 
 
 def detail_lines(rows: Sequence[Row]) -> list[str]:
-    """For each verdict, three lines with its spreads, its chances of error and what stands behind it."""
+    """Return three lines for each verdict.
+
+    They have its spreads, its chances of error and the processes behind it.
+    """
     return [
         line
         for verdict in compared_verdicts(rows)
@@ -187,7 +200,10 @@ def detail_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def _spreads(difference: Difference) -> str:
-    """The spreads between processes, sessions and devices, each with where it comes from."""
+    """Return the spreads between processes, sessions and devices.
+
+    Each comes with its origin.
+    """
     spreads = (
         ("processes", difference.process),
         ("sessions", difference.session),
@@ -201,7 +217,7 @@ def _spreads(difference: Difference) -> str:
 
 
 def _chances(verdict: Verdict, difference: Difference) -> str:
-    """Standard error, p, adjusted p, and the slowdown that the run's rule finds 80 times in 100."""
+    """Return the standard error, p, adjusted p and detectable effect."""
     freedom = (
         "known" if difference.freedom is None else f"{difference.freedom:.3g} degrees of freedom"
     )
@@ -215,7 +231,7 @@ def _chances(verdict: Verdict, difference: Difference) -> str:
 
 
 def _sides(verdict: Verdict, difference: Difference) -> str:
-    """The two centres, and how many devices, sessions and processes stand behind each."""
+    """Return both centres, with devices, sessions and processes of each."""
     sessions, processes = verdict.sessions, len(verdict.baseline_medians_s)
     devices = len({session.device for session in sessions})
     device = (
@@ -229,7 +245,7 @@ def _sides(verdict: Verdict, difference: Difference) -> str:
 
 
 def difference_text(verdict: Verdict) -> str:
-    """`+6.1 % (99 % -0.4 … +13.2 %), tolerance 5 %`."""
+    """Return `+6.1 % (99 % -0.4 … +13.2 %), tolerance 5 %`."""
     assert verdict.estimate is not None
     assert verdict.interval is not None
     return (
@@ -239,7 +255,7 @@ def difference_text(verdict: Verdict) -> str:
 
 
 def note_labels(run: Run) -> dict[str, str]:
-    """Every label that has a note, with its test id."""
+    """Return every label that has a note, with its test id."""
     notes: tuple[Figure | MemoryUse | Profile, ...] = (
         *run.figures,
         *run.memory_uses,
@@ -249,7 +265,10 @@ def note_labels(run: Run) -> dict[str, str]:
 
 
 def note_lines(run: Run, label: str, width: int) -> list[str]:
-    """The notes of one label, as the run itself showed them; empty where it has none."""
+    """Return the notes of one label, as the run showed them.
+
+    It is empty where the label has none.
+    """
     figures = [figure for figure in run.figures if figure.label == label]
     uses = [use for use in run.memory_uses if use.label == label]
     profiles = [profile for profile in run.profiles if profile.label == label]
@@ -258,7 +277,7 @@ def note_lines(run: Run, label: str, width: int) -> list[str]:
 
 
 def explanation_as_json(run: Run, tests: Sequence[tuple[str, str]]) -> dict[str, object]:
-    """Return the tests as a run has them.
+    """Return the tests of a run as JSON.
 
     Times are in seconds, differences and intervals in log seconds, as in the run file.
 

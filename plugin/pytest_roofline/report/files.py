@@ -26,7 +26,9 @@ from .summary import MOST_BYTES, summary
 def write_report(
     runs: Sequence[Run], folder: Path, rows: Sequence[Row] | None = None
 ) -> list[Path]:
-    """Write the report of some runs, over one that is there; the paths of its files.
+    """Write the report of some runs, and return its paths.
+
+    A report that is there is written over.
 
     Args:
         runs: that it is of.
@@ -57,7 +59,10 @@ def write_report(
 
 
 def reason(error: Exception) -> str:
-    """Return the cause of an error: our own sentence, else also its place, for those who can mend it."""
+    """Return the cause of an error.
+
+    It is our own sentence, else also its place, for those who can mend it.
+    """
     if isinstance(error, RooflineError):
         return str(error)
     *_, last = traceback.extract_tb(error.__traceback__) or [traceback.FrameSummary("?", 0, "?")]
@@ -81,7 +86,9 @@ def _page(runs: Sequence[Run], rows: Sequence[Row]) -> str:
 
 
 def append_summary(runs: Sequence[Run], path: Path, rows: Sequence[Row] | None = None) -> None:
-    """Append the summary to the file that GitHub shows, which stays below a mebibyte with what is in it.
+    """Append the summary to the file that GitHub shows.
+
+    The file stays below a mebibyte with what is in it.
 
     Raises:
         CannotStore: it cannot be written, or has no room left.
@@ -105,7 +112,9 @@ _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
 
 def results_csv(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
-    """The file as text, as RFC 4180 describes it: CRLF, quotes where a cell needs them, the names first.
+    """Return `results.csv` as text, in the form of RFC 4180.
+
+    That is CRLF, quotes where a cell needs them, the names first.
 
     Args:
         runs: that it is of.
@@ -120,7 +129,10 @@ def results_csv(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
 
 
 def _csv_cell(value: object) -> object:
-    """A value as a cell. Text has no control characters, and an apostrophe where a spreadsheet would compute it."""
+    """Return a value as a cell.
+
+    Text has no control characters, and an apostrophe where a spreadsheet would compute it.
+    """
     if isinstance(value, dict | list | bool):
         return json_text(value, ensure_ascii=True, indent=None).rstrip()
     if not isinstance(value, str):
@@ -147,7 +159,7 @@ _LISTS = (
 
 
 def run_json(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
-    """The file as text, without NaN or infinities.
+    """Return `run.json` as text, without NaN or infinities.
 
     Args:
         runs: that it holds.
@@ -157,7 +169,7 @@ def run_json(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
 
 
 def as_plain(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> dict[str, object]:
-    """The file as plain data."""
+    """Return `run.json` as plain data."""
     names, results = run_names(runs), rows_of(runs) if rows is None else rows
     rows_by_path = grouped(results, lambda row: row.path)
     return {

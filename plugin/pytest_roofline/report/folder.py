@@ -1,4 +1,4 @@
-"""Where a report goes, checked before anything is measured; light, since every run that is configured asks."""
+"""The folder of a report, checked before a measurement; light, as every configured run asks."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ FILES = ("run.json", "results.csv", "summary.md", "index.html")
 
 
 def check_folder(folder: Path, setting: str) -> Path:
-    """A folder that a report can be written into, or that can be made.
+    """Return a folder that a report can be written into.
 
     Raises:
         BadInput: it or a file of the report in it is something else, or it cannot be written; the sentence calls it

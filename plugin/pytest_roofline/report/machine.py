@@ -10,7 +10,7 @@ from .tables import TextTable, render
 
 
 def machine_lines(machine: Machine) -> list[str]:
-    """Processor, memory and every GPU."""
+    """Return the processor, memory and every GPU."""
     host = machine.host
     limits = f", of which {format_amount(host.usable_memory_bytes)} usable" * (
         host.usable_memory_bytes < host.memory_bytes
@@ -40,42 +40,51 @@ def _gpu_line(gpu: Gpu) -> str:
 
 
 def finding_lines(findings: Sequence[Finding], width: int) -> list[str]:
-    """Return the limits of trust, each with what would mend it, wrapped to a terminal."""
+    """Return the limits of trust, each with its remedy.
+
+    They are wrapped to a terminal.
+    """
     if not findings:
         return ["nothing that limits the trust in numbers was found"]
     texts = (
         f"{finding.kind.upper():8}{finding.subject}: {finding.observed}: {finding.effect}. Mend: {finding.remedy}."
         for finding in findings
     )
-    return [line for text in texts for line in _wrapped(text, width, 8)]
+    return [line for text in texts for line in _wrap(text, width, 8)]
 
 
-def _wrapped(text: str, width: int, indent: int) -> list[str]:
-    """Return a text in lines of at most `width` columns, those behind the first behind `indent` blanks."""
+def _wrap(text: str, width: int, indent: int) -> list[str]:
+    """Return a text in lines of at most `width` columns.
+
+    Lines behind the first begin with `indent` blanks.
+    """
     return textwrap.wrap(
         printable(text), width, subsequent_indent=" " * indent, break_on_hyphens=False
     )
 
 
-def difference_lines(differences: Sequence[Unexpected], where: str) -> list[str]:
-    """Return every fact that is not as expected, and how many there are."""
+def difference_lines(differences: Sequence[Unexpected], expectations: str) -> list[str]:
+    """Return every unexpected fact, and their number."""
     if not differences:
-        return [f"as expected by {printable(where)}"]
+        return [f"as expected by {printable(expectations)}"]
     lines = [
         printable(
-            f"{d.subject}: {d.fact} expected {d.expected}, found {d.observed}; mend: {d.remedy}"
+            f"{fact.subject}: {fact.fact} expected {fact.expected}, found {fact.observed}; mend: {fact.remedy}"
         )
-        for d in differences
+        for fact in differences
     ]
-    return [*lines, f"{count(len(differences), 'difference')} from {printable(where)}"]
+    return [*lines, f"{count(len(differences), 'difference')} from {printable(expectations)}"]
 
 
 def property_line(proven: Property, width: int) -> str:
-    """Return one property: outcome, name, observation and, where it fails, the expectation."""
+    """Return one property with its outcome and observation.
+
+    Where it fails the expectation follows.
+    """
     text = f"{proven.outcome:15}{proven.name}: {proven.observed}"
     if proven.outcome == "FAILS":
         text += f"; expected {proven.expected}"
-    return "\n".join(_wrapped(text, width, 15))
+    return "\n".join(_wrap(text, width, 15))
 
 
 # What most tests are held against.
@@ -90,7 +99,7 @@ LEGEND = (
 
 
 def product_table(products: Sequence[Product], width: int, colour: bool) -> str:
-    """A row a product, with its main peaks."""
+    """Return a row a product, with its main peaks."""
     table = TextTable(("product", "left"), ("of", "left"), *((head, "right") for head in _SHOWN))
     for product in products:
         figures = (peak_text(product.peaks.get(name)) for name in _SHOWN.values())
@@ -99,18 +108,24 @@ def product_table(products: Sequence[Product], width: int, colour: bool) -> str:
 
 
 def peak_text(figure: Peak | None) -> str:
-    """`989`, or in brackets where it bounds nothing; empty where there is none."""
+    """Return `989`, in brackets where it bounds nothing.
+
+    It is empty where there is none.
+    """
     if figure is None:
         return ""
     return f"{figure.value:g}" if figure.trusted else f"({figure.value:g})"
 
 
 def product_lines(product: Product) -> Iterator[str]:
-    """Yield one product: its make, how drivers call it, and every figure with its source."""
+    """Yield one product with its names and figures.
+
+    Every figure has its source.
+    """
     parts = (product.memory_type, product.pcie, product.nvlink, product.xgmi)
-    made_of = ", ".join(part for part in (product.architecture, *parts) if part)
+    components = ", ".join(part for part in (product.architecture, *parts) if part)
     yield printable(
-        f"{product.product} {product.memory} ({product.variant}; {made_of}), family {product.family}"
+        f"{product.product} {product.memory} ({product.variant}; {components}), family {product.family}"
     )
     for name in product.names:
         needs = f", where {', '.join(name.needs)} agree" if name.needs else ""
