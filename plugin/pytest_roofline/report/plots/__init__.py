@@ -14,7 +14,9 @@ from .roofline import roofline_plots
 
 
 def plots_of(rows: Sequence[Row], runs: Sequence[Run] = ()) -> list[Plot]:
-    """The plots of one run or several, in the order in which they are read; none where there is nothing to plot.
+    """Return the plots of runs, in the order of reading.
+
+    There are none where there is nothing to plot.
 
     Args:
         rows: of the runs.

@@ -27,16 +27,16 @@ from .chart import (
     Trace,
     axis,
     bar_marker,
-    dashed,
-    limited,
+    dashed_line,
+    limit_plots,
     lines_of,
     plain_figure,
     safe,
     short,
-    thinned,
-    thinned_note,
+    thin,
+    thinning_note,
     with_legend,
-    wrapped,
+    wrap_label,
 )
 from .rates import natural
 from .words import (
@@ -70,7 +70,10 @@ Call = tuple[str, dict[str, tuple[float, Sequence[str]]]]
 
 
 def attention_plots(rows: Sequence[Row]) -> list[Plot]:
-    """A plot for each benchmark and shape: those with a parameter `sequence` and one that names the back end."""
+    """Return a plot for each benchmark and shape of attention.
+
+    These have a parameter `sequence` and one that names the back end.
+    """
     computing = [row for row in rows if row.lost is not None or computes(row.counting)]
     groups: dict[str, list[Bar]] = {}
     several = of_several_runs(computing)
@@ -79,9 +82,9 @@ def attention_plots(rows: Sequence[Row]) -> list[Plot]:
         if name is None or not isinstance(sequence, int):
             continue
         values = [
-            _value(other, value)
-            for other, value in row.parameters.items()
-            if other not in (_SEQUENCE, name)
+            _value(parameter, value)
+            for parameter, value in row.parameters.items()
+            if parameter not in (_SEQUENCE, name)
         ]
         title = ", ".join([label_of(row.benchmark, {}, row.name), *values])
         groups.setdefault(title, []).append(
@@ -93,13 +96,16 @@ def attention_plots(rows: Sequence[Row]) -> list[Plot]:
         for group in groups.items()
         if len(group[1]) > 1 and any(row.rate is not None for *_, row in group[1])
     ]
-    return limited(
+    return limit_plots(
         plots, lambda group: _attention(*group), lambda group: [row for *_, row in group[1]]
     )
 
 
 def of_attention(row: Row) -> str | None:
-    """The parameter that names the back end, of what has a sequence length too; else None."""
+    """Return the parameter that names the back end, or None.
+
+    None without a sequence length.
+    """
     sequence = row.parameters.get(_SEQUENCE)
     if not isinstance(sequence, int) or isinstance(sequence, bool):
         return None
@@ -119,13 +125,15 @@ def _attention(title: str, bars: Sequence[Bar]) -> Plot:
     span = [-0.5, len(sequences) - 0.5]
     traces = []
     for index, name in enumerate(sorted({name for name, *_ in bars}, key=natural)):
-        mine = [bar for bar in bars if bar[0] == name]
+        bars_of_name = [bar for bar in bars if bar[0] == name]
         traces.append(
-            _back_end(mine, index, sequences, scale, numbered=len(bars) <= _MOST_NUMBERED)
+            _back_end(bars_of_name, index, sequences, scale, numbered=len(bars) <= _MOST_NUMBERED)
         )
     for number, (ceiling, label) in enumerate(roofs_of(rows), 1):
-        traces += dashed(span, [ceiling.value / scale] * 2, label, DASHES[number % len(DASHES)])
-    most = max(y for trace in traces for y in trace["y"])
+        traces += dashed_line(
+            span, [ceiling.value / scale] * 2, label, DASHES[number % len(DASHES)]
+        )
+    highest = max(y for trace in traces for y in trace["y"])
     ticks = {
         "tickvals": list(range(len(sequences))),
         "ticktext": [f"{sequence}" for sequence in sequences],
@@ -134,7 +142,7 @@ def _attention(title: str, bars: Sequence[Bar]) -> Plot:
         "barmode": "group",
         "bargap": 0.2,
         "xaxis": axis("sequence length (tokens)", range=span, showgrid=False, **ticks),
-        "yaxis": axis(unit, range=[0, most * 1.18]),
+        "yaxis": axis(unit, range=[0, highest * 1.18]),
     }
     figure = plain_figure(traces, layout, with_legend(400, len(traces)))
     return Plot(ATTENTION, printable(f"{title} on {devices(rows)}"), _attention_text(bars), figure)
@@ -143,7 +151,7 @@ def _attention(title: str, bars: Sequence[Bar]) -> Plot:
 def _back_end(
     bars: Sequence[Bar], index: int, sequences: Sequence[int], scale: float, *, numbered: bool
 ) -> Trace:
-    """The bars of one back end."""
+    """Return the bars of one back end."""
     rows = [row for *_, row in bars]
     return {
         "type": "bar",
@@ -174,7 +182,10 @@ def _beside(back_end: str, sequence: int, row: Row) -> list[str]:
 
 
 def _attention_text(bars: Sequence[Bar]) -> str:
-    """Who is fastest at the longest sequence that was measured, by how much, and who ran out of memory."""
+    """Return the fastest back end, and those without memory.
+
+    It is at the longest sequence that was measured, with its lead.
+    """
     measured = [row for *_, row in bars if row.measurement is not None]
     parts = [_fastest(bars), verdicts(measured, "measurement", lambda row: row.label)]
     first: dict[str, int] = {}
@@ -209,20 +220,25 @@ def _fastest(bars: Sequence[Bar]) -> str:
 
 
 def time_plots(runs: Sequence[Run]) -> list[Plot]:
-    """Shares of a call by class of kernel; of a measurement that was profiled again the last time stands."""
+    """Return the shares of a call by class of kernel.
+
+    Of a measurement that was profiled again the last time stands.
+    """
     profiles = [pair for pair in latest(runs, lambda run: run.profiles) if pair[1].classes]
     if not profiles:
         return []
-    shown = thinned(profiles, MOST_BARS)
+    selected = thin(profiles, MOST_BARS)
     label, longest = max(profiles, key=lambda pair: pair[1].span_s / pair[1].calls)
     largest = max(longest.classes, key=lambda kernels: kernels.share)
-    says = printable(
+    text = printable(
         f"Most of the time of {label} goes into {largest.name} ({format_share(largest.share)}). "
     )
-    says += "Profiled times are never judged." + thinned_note(len(shown), len(profiles), "profiles")
-    calls = [(label, _classes(profile)) for label, profile in shown]
+    text += "Profiled times are never judged." + thinning_note(
+        len(selected), len(profiles), "profiles"
+    )
+    calls = [(label, _classes(profile)) for label, profile in selected]
     figure = _stacked(calls, CLASSES, "share of the span (%)")
-    return [Plot(TIME, "Shares of a call by class of kernel, under a profiler", says, figure)]
+    return [Plot(TIME, "Shares of a call by class of kernel, under a profiler", text, figure)]
 
 
 def _classes(profile: Profile) -> dict[str, tuple[float, Sequence[str]]]:
@@ -241,21 +257,24 @@ def _classes(profile: Profile) -> dict[str, tuple[float, Sequence[str]]]:
 
 
 def memory_plots(runs: Sequence[Run]) -> list[Plot]:
-    """Memory at the peak by category; of a call that was followed again the last time stands."""
+    """Return the memory at the peak by category.
+
+    Of a call that was followed again the last time stands.
+    """
     uses = [pair for pair in latest(runs, lambda run: run.memory_uses) if pair[1].peak_bytes]
     if not uses:
         return []
-    shown = thinned(uses, MOST_BARS)
-    scale, unit = memory_unit(use.peak_bytes for _, use in shown)
+    selected = thin(uses, MOST_BARS)
+    scale, unit = memory_unit(use.peak_bytes for _, use in selected)
     label, highest = max(uses, key=lambda pair: pair[1].peak_bytes)
     kind, size = max(highest.categories.items(), key=lambda pair: pair[1])
-    says = printable(
+    text = printable(
         f"The highest peak is that of {label}, {format_memory(highest.peak_bytes)}; "
         f"most of it is {kind} ({format_share(size / highest.peak_bytes)})."
-    ) + thinned_note(len(shown), len(uses), "calls")
-    calls = [(label, _categories(use, scale)) for label, use in shown]
+    ) + thinning_note(len(selected), len(uses), "calls")
+    calls = [(label, _categories(use, scale)) for label, use in selected]
     figure = _stacked(calls, CATEGORIES, f"peak memory ({unit})")
-    return [Plot(MEMORY, "Memory at the peak by category", says, figure)]
+    return [Plot(MEMORY, "Memory at the peak by category", text, figure)]
 
 
 def _categories(use: MemoryUse, scale: float) -> dict[str, tuple[float, Sequence[str]]]:
@@ -272,27 +291,36 @@ def _categories(use: MemoryUse, scale: float) -> dict[str, tuple[float, Sequence
 
 
 def latest(runs: Sequence[Run], notes: Callable[[Run], Sequence[Note]]) -> list[tuple[str, Note]]:
-    """Return the last note of each test and name with its label, which names the run where several have notes."""
-    noted = [run for run in runs if notes(run)]
-    names = run_names(noted)
+    """Return the last note of each test and name.
+
+    Its label names the run where several have notes.
+    """
+    runs_with_notes = [run for run in runs if notes(run)]
+    names = run_names(runs_with_notes)
     labels = {
         (id(run), note.test_id, note.name): (
-            note.label + f", run {names[run.path]}" * (len(noted) > 1),
+            note.label + f", run {names[run.path]}" * (len(runs_with_notes) > 1),
             note,
         )
-        for run in noted
+        for run in runs_with_notes
         for note in notes(run)
     }
     return list(labels.values())
 
 
 def memory_unit(sizes: Iterable[float]) -> tuple[int, str]:
-    """Return the bytes in the unit that fits the largest of some sizes, and its name."""
+    """Return the bytes and the name of a fitting unit.
+
+    It fits the largest of some sizes.
+    """
     return (GIB, "GiB") if max(sizes) >= GIB else (MIB, "MiB")
 
 
 def _stacked(calls: Sequence[Call], kinds: Iterable[str], title: str) -> dict[str, Any]:
-    """Bars below each other, each of parts in one order, which differ in colour and in pattern."""
+    """Return bars below each other, each of parts.
+
+    Parts are in one order, and differ in colour and in pattern.
+    """
     present = [kind for kind in kinds if any(kind in parts for _, parts in calls)]
     traces = [
         {
@@ -309,7 +337,10 @@ def _stacked(calls: Sequence[Call], kinds: Iterable[str], title: str) -> dict[st
         }
         for index, kind in enumerate(present)
     ]
-    names = {"tickvals": list(range(len(calls))), "ticktext": [wrapped(name) for name, _ in calls]}
+    names = {
+        "tickvals": list(range(len(calls))),
+        "ticktext": [wrap_label(name) for name, _ in calls],
+    }
     layout = {
         "barmode": "stack",
         "xaxis": axis(title, rangemode="tozero"),

@@ -1,4 +1,4 @@
-"""What all plots share: colours, marks, axes, text that cannot inject, and a figure as plain data."""
+"""Parts of all plots: colours, marks, axes, safe text, and a figure as plain data."""
 
 import math
 import re
@@ -78,23 +78,32 @@ class Plot:
 
 
 def safe(text: str) -> str:
-    """Text of ids, files and devices for a figure, where Plotly would read tags and entities."""
+    """Return text without tags or entities, as Plotly reads these.
+
+    It is for ids, files and devices.
+    """
     return escape(printable(text), quote=False)
 
 
 def short(text: str, longest: int = 60) -> str:
-    """The same name, cut in its middle where it is too long for a legend."""
+    """Return a name, cut in its middle where too long."""
     half = (longest - 1) // 2
     return text if len(text) <= longest else f"{text[:half]}…{text[-half:]}"
 
 
 def lines_of(texts: Iterable[str]) -> str:
-    """What stands beside the pointer, a line for each text that is not empty."""
+    """Return the text beside the pointer, a line each.
+
+    Empty texts are left out.
+    """
     return "<br>".join(safe(short(text, 100)) for text in texts if text)
 
 
-def wrapped(text: str, width: int = 18, at_most: int = 4) -> str:
-    """A label of an axis in lines that leave room for the bars on a phone; what tells two apart is often its end."""
+def wrap_label(text: str, width: int = 18, at_most: int = 4) -> str:
+    """Return a label of an axis in short lines.
+
+    They leave room for the bars on a phone. The end of two labels often differs, and is kept.
+    """
     lines = [""]
     # Between words and the parts of a test's name, and only within a part where it is longer than a line.
     for part in re.findall(rf"[^\s\-_/,\[]{{0,{width - 1}}}(?:[\s\-_/,\[]|.$|.)", printable(text)):
@@ -106,35 +115,47 @@ def wrapped(text: str, width: int = 18, at_most: int = 4) -> str:
     return "<br>".join(escape(line.strip(), quote=False) for line in lines)
 
 
-def thinned(
-    items: Sequence[Item], at_most: int, keep: Callable[[Item], bool] = lambda _: False
+def thin(
+    elements: Sequence[Item], at_most: int, is_kept: Callable[[Item], bool] = lambda _: False
 ) -> list[Item]:
-    """At most so many of many in their order: those to `keep` first, of the others at equal distances."""
-    if len(items) <= at_most:
-        return list(items)
-    kept = [index for index, item in enumerate(items) if keep(item)][:at_most]
-    others = sorted(set(range(len(items))) - set(kept))
-    room = at_most - len(kept)
-    chosen = sorted({*kept, *(others[number * len(others) // room] for number in range(room))})
-    return [items[index] for index in chosen]
+    """Return at most so many elements, in their order.
+
+    Those of `is_kept` come first, the others at equal distances.
+    """
+    if len(elements) <= at_most:
+        return list(elements)
+    kept_places = [index for index, element in enumerate(elements) if is_kept(element)][:at_most]
+    other_places = sorted(set(range(len(elements))) - set(kept_places))
+    room = at_most - len(kept_places)
+    places = sorted(
+        {
+            *kept_places,
+            *(other_places[number * len(other_places) // room] for number in range(room)),
+        }
+    )
+    return [elements[index] for index in places]
 
 
-def thinned_note(shown: int, total: int, what: str) -> str:
-    """The sentence on what is left out, with a space before it; empty where nothing is."""
-    return f" {shown} of {total} {what} are shown; the run file has all." if shown < total else ""
+def thinning_note(number: int, total: int, noun: str) -> str:
+    """Return the sentence on what is left out.
+
+    It begins with a space, and is empty where nothing is left out.
+    """
+    return f" {number} of {total} {noun} are shown; the run file has all." if number < total else ""
 
 
-def limited(
+def limit_plots(
     groups: Sequence[Item], draw: Callable[[Item], Plot], rows_of: Callable[[Item], Iterable[Row]]
 ) -> list[Plot]:
-    """Return a plot for each group of one kind, those with a red test first where there are too many.
+    """Return a plot for each group of one kind.
 
-    The sentence of the last one says how many are left out.
+    Groups with a red test come first where there are too many. The sentence of the last one says
+    how many are left out.
     """
-    chosen = thinned(groups, MOST_PLOTS, lambda group: any(row.red for row in rows_of(group)))
-    plots = [draw(group) for group in chosen]
-    if len(chosen) < len(groups):
-        note = f" {len(chosen)} of {len(groups)} such plots are drawn; the table of results has the others."
+    selected = thin(groups, MOST_PLOTS, lambda group: any(row.red for row in rows_of(group)))
+    plots = [draw(group) for group in selected]
+    if len(selected) < len(groups):
+        note = f" {len(selected)} of {len(groups)} such plots are drawn; the table of results has the others."
         plots[-1] = replace(plots[-1], says=plots[-1].says + note)
     return plots
 
@@ -142,7 +163,10 @@ def limited(
 def plain_figure(
     traces: Sequence[Trace], layout: Mapping[str, Any], height: int = 420
 ) -> dict[str, Any]:
-    """A figure as Plotly's JavaScript takes it, without the colours of a page."""
+    """Return a figure as Plotly's JavaScript takes it.
+
+    It is without the colours of a page.
+    """
     base = {
         "autosize": True,
         "height": height,
@@ -158,7 +182,10 @@ def plain_figure(
 
 
 def with_legend(height: int, entries: int, at_most: int = 6) -> int:
-    """The height of a figure whose legend takes a line for each of its first entries, in pixels."""
+    """Return the height of a figure with its legend, in pixels.
+
+    The legend takes a line for each of its first entries.
+    """
     return height + 22 * min(at_most, entries)
 
 
@@ -172,56 +199,65 @@ def marks(
     rows: Sequence[Row] = (),
     lines: bool = True,
 ) -> Trace:
-    """A series of points: those of failed tests and of invalid numbers among `rows` have marks of their own.
+    """Return a series of points.
 
-    Colour, symbol and dash each tell the series of an `index` from its neighbours. `texts` are the lines beside the
-    pointer; what has no place on a logarithmic axis is left out.
+    Those of failed tests and of invalid numbers among `rows` have marks of their own. Colour,
+    symbol and dash each tell the series of an `index` from its neighbours. `texts` are the lines
+    beside the pointer; what has no place on a logarithmic axis is left out.
     """
     colour, symbol = COLOURS[index % len(COLOURS)], SYMBOLS[index % len(SYMBOLS)]
     size = 9 if len(xs) <= _MOST_LARGE else 6
-    seen = [
+    symbols = [
         RED_SYMBOL if row.red else f"{symbol}-open" if row.verdict == Kind.INVALID else symbol
         for row in rows
     ]
     sizes = [size + 4 * row.red for row in rows]
     # The legend looks like the first point, so a point of no place stands ahead of a failed one.
-    ahead = seen[:1] not in ([], [symbol])
+    has_placeholder = symbols[:1] not in ([], [symbol])
     marker = {
         "color": colour,
         "opacity": 1,
         "line": {"color": GREY, "width": 1},
-        "symbol": [symbol] * ahead + seen or symbol,
-        "size": [size] * ahead + sizes or size,
+        "symbol": [symbol] * has_placeholder + symbols or symbol,
+        "size": [size] * has_placeholder + sizes or size,
     }
     return {
         "type": "scatter",
-        "x": [None] * ahead + [*xs],
-        "y": [None] * ahead + [y if drawable(y) else None for y in ys],
+        "x": [None] * has_placeholder + [*xs],
+        "y": [None] * has_placeholder + [y if drawable(y) else None for y in ys],
         "mode": "lines+markers" if lines else "markers",
         "name": safe(short(name)),
         "line": {"color": colour, "dash": DASHES[index % len(DASHES)], "width": 2},
         "marker": marker,
         "hoverinfo": "text",
-        "hovertext": [""] * ahead + list(map(lines_of, texts)),
+        "hovertext": [""] * has_placeholder + list(map(lines_of, texts)),
     }
 
 
 def marks_explained(rows: Iterable[Row]) -> list[Trace]:
-    """Entries of the legend for the marks of failed tests and of invalid numbers, where there are any."""
+    """Return legend entries for red and invalid points.
+
+    There are none where there are no such points.
+    """
     states = {RED_SYMBOL if row.red else row.verdict for row in rows}
-    known = (
+    entries = (
         (RED_SYMBOL, "test failed", RED_SYMBOL),
         (Kind.INVALID, "INVALID: not to be trusted", "circle-open"),
     )
     return [
         {"type": "scatter", "x": [None], "y": [None], "mode": "markers", "name": name, "hoverinfo": "skip",
          "marker": {"symbol": symbol, "size": 10, "color": GREY}}
-        for state, name, symbol in known if state in states
+        for state, name, symbol in entries if state in states
     ]  # fmt: skip
 
 
-def dashed(xs: Sequence[float], ys: Sequence[float], name: str, dash: str = "dash") -> list[Trace]:
-    """A grey line that is no series, named in the legend; none where a point of it has no place."""
+def dashed_line(
+    xs: Sequence[float], ys: Sequence[float], name: str, dash: str = "dash"
+) -> list[Trace]:
+    """Return a grey line with a name in the legend.
+
+    It is no series. There is none where a point of it has no place.
+    """
     if xs[0] > xs[-1] or not all(map(drawable, ys)):
         return []
     return [
@@ -238,8 +274,11 @@ def dashed(xs: Sequence[float], ys: Sequence[float], name: str, dash: str = "das
     ]
 
 
-def bar_marker(index: int, **more: object) -> dict[str, object]:
-    """How the bars of a series look: a colour and, for whom that says nothing, a pattern."""
+def bar_marker(index: int, **properties: object) -> dict[str, object]:
+    """Return the colour and pattern of a series of bars.
+
+    The pattern is for whom the colour says nothing.
+    """
     # Behind a full turn of the colours the patterns have moved on by one.
     shape = PATTERNS[(index + index // len(COLOURS)) % len(PATTERNS)]
     pattern = {
@@ -253,22 +292,33 @@ def bar_marker(index: int, **more: object) -> dict[str, object]:
         "color": COLOURS[index % len(COLOURS)],
         "pattern": pattern,
         "line": {"color": GREY, "width": 1},
-        **more,
+        **properties,
     }
 
 
 def drawable(value: float | None) -> TypeGuard[float]:
-    """Whether a number has a place on a logarithmic axis. A file may hold times so short that a rate is infinite."""
+    """Return True where a number fits a logarithmic axis.
+
+    A file may hold times so short that a rate is infinite.
+    """
     return value is not None and _DRAWN[0] < value < _DRAWN[1]
 
 
-def axis(title: str, **more: object) -> dict[str, object]:
-    """An axis with its title, which makes room for its own labels."""
-    return {"title": {"text": title, "standoff": 8}, "automargin": True, "zeroline": False, **more}
+def axis(title: str, **properties: object) -> dict[str, object]:
+    """Return an axis with its title and room for labels."""
+    return {
+        "title": {"text": title, "standoff": 8},
+        "automargin": True,
+        "zeroline": False,
+        **properties,
+    }
 
 
-def log_axis(title: str, values: Iterable[float | None], **more: object) -> dict[str, object]:
-    """A logarithmic axis around those values that have a place, with room above for a label, and round ticks."""
+def log_axis(title: str, values: Iterable[float | None], **properties: object) -> dict[str, object]:
+    """Return a logarithmic axis around values, with round ticks.
+
+    It has room above for a label.
+    """
     logs = [math.log10(value) for value in values if drawable(value)] or [0.0]
     room = max(0.08, 0.05 * (max(logs) - min(logs)))
     low, high = min(logs) - room, max(logs) + 2 * room
@@ -287,16 +337,21 @@ def log_axis(title: str, values: Iterable[float | None], **more: object) -> dict
         for digit in digits
     ]
     ticks = [float(f"{tick:.3g}") for tick in ticks if low <= math.log10(tick) <= high]
-    own = (
+    tick_properties = (
         {"tickvals": ticks, "ticktext": [f"{tick:,.10g}" for tick in ticks]}
         if len(ticks) > 1
         else {}
     )
-    return axis(title, type="log", range=[low, high], exponentformat="none", **own, **more)
+    return axis(
+        title, type="log", range=[low, high], exponentformat="none", **tick_properties, **properties
+    )
 
 
 def size_axis(title: str, sizes: Sequence[float]) -> dict[str, object]:
-    """A logarithmic axis of bytes with a few ticks at powers of two in binary units, number above unit."""
+    """Return a logarithmic axis of bytes.
+
+    It has a few ticks at powers of two in binary units, number above unit.
+    """
     low, high = math.log2(min(sizes)), math.log2(max(sizes))
     exponents = range(
         math.ceil(low), math.floor(high) + 1, max(1, math.ceil((high - low) / _MOST_TICKS))
@@ -310,8 +365,8 @@ def size_axis(title: str, sizes: Sequence[float]) -> dict[str, object]:
 
 
 def names_axis(names: Iterable[str]) -> dict[str, object]:
-    """Return an axis of names below each other, the first of them at 1."""
-    texts = [wrapped(name) for name in names]
+    """Return an axis of names below each other, from 1."""
+    texts = [wrap_label(name) for name in names]
     ticks = {
         "tickvals": list(range(1, len(texts) + 1)),
         "ticktext": texts,

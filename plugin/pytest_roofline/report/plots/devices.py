@@ -9,13 +9,13 @@ from .bars import MOST_BARS
 from .chart import (
     Grid,
     Plot,
-    limited,
+    limit_plots,
     log_axis,
     marks,
     names_axis,
     plain_figure,
-    thinned,
-    thinned_note,
+    thin,
+    thinning_note,
     with_legend,
 )
 from .rates import series_of
@@ -27,12 +27,15 @@ MOST_LINES = 200
 
 
 def device_plots(rows: Sequence[Row]) -> list[Plot]:
-    """For each benchmark a table with a column for each run, and its points; none of runs of one device."""
+    """Return tables and points of several devices.
+
+    Each benchmark has a table with a column for each run. There are none of runs of one device.
+    """
     if len({row.device for row in rows}) < 2:
         return []
     tables = device_tables(rows)
-    drawn = [table for table in tables if not series_of(_rows(table))]
-    return limited(tables, _grid, _rows) + limited(drawn, _points, _rows)
+    pointed = [table for table in tables if not series_of(_rows(table))]
+    return limit_plots(tables, _grid, _rows) + limit_plots(pointed, _points, _rows)
 
 
 def _rows(table: DeviceTable) -> list[Row]:
@@ -40,11 +43,13 @@ def _rows(table: DeviceTable) -> list[Row]:
 
 
 def _grid(table: DeviceTable) -> Plot:
-    shown = thinned(list(table.lines.items()), MOST_LINES)
-    rows = [(printable(label), [_cell(table, row, line) for row in line]) for label, line in shown]
-    note = thinned_note(len(shown), len(table.lines), "tests")
-    says = f"A column for each run, {table.quantity} in {table.unit}; the darker, the slower beside the best.{note}"
-    return Plot(SECTION, table.title, says, Grid("test", table.devices, rows))
+    selected = thin(list(table.lines.items()), MOST_LINES)
+    rows = [
+        (printable(label), [_cell(table, row, line) for row in line]) for label, line in selected
+    ]
+    note = thinning_note(len(selected), len(table.lines), "tests")
+    text = f"A column for each run, {table.quantity} in {table.unit}; the darker, the slower beside the best.{note}"
+    return Plot(SECTION, table.title, text, Grid("test", table.devices, rows))
 
 
 def _cell(
@@ -59,26 +64,28 @@ def _cell(
 
 
 def _points(table: DeviceTable) -> Plot:
-    """Tests below each other, a mark for each device."""
-    shown = thinned(list(table.lines.items()), MOST_BARS)
+    """Return tests below each other, a mark for each device."""
+    selected = thin(list(table.lines.items()), MOST_BARS)
     traces = []
     for index, device in enumerate(table.devices):
         points = [
-            (at, row) for at, (_, line) in enumerate(shown, 1) if (row := line[index]) is not None
+            (place, row)
+            for place, (_, line) in enumerate(selected, 1)
+            if (row := line[index]) is not None
         ]
         rows = [row for _, row in points]
         values = [(table.value(row) or 0.0) / table.scale for row in rows]
         texts = [hover(row, f"{row.label}, {device}") for row in rows]
         trace = marks(
-            device, values, [at for at, _ in points], texts, index, rows=rows, lines=False
+            device, values, [place for place, _ in points], texts, index, rows=rows, lines=False
         )
         traces.append(trace | {"x": [value or None for value in values]})
     layout = {
         "xaxis": log_axis(
             f"{table.quantity} ({table.unit})", [x for trace in traces for x in trace["x"]]
         ),
-        "yaxis": names_axis(label for label, _ in shown),
+        "yaxis": names_axis(label for label, _ in selected),
     }
-    figure = plain_figure(traces, layout, with_legend(150 + 40 * len(shown), len(traces)))
-    says = f"A mark for each device.{thinned_note(len(shown), len(table.lines), 'tests')}"
-    return Plot(SECTION, table.title, says, figure)
+    figure = plain_figure(traces, layout, with_legend(150 + 40 * len(selected), len(traces)))
+    text = f"A mark for each device.{thinning_note(len(selected), len(table.lines), 'tests')}"
+    return Plot(SECTION, table.title, text, figure)

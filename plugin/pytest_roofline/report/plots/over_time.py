@@ -6,7 +6,17 @@ from ...baselines.runs import Run
 from ...core.memory import CATEGORIES, MemoryPoint, MemoryUse
 from ...core.units import format_memory, format_seconds, printable
 from .bars import MEMORY, latest, memory_unit
-from .chart import COLOURS, GREY, Plot, Trace, axis, limited, lines_of, plain_figure, with_legend
+from .chart import (
+    COLOURS,
+    GREY,
+    Plot,
+    Trace,
+    axis,
+    limit_plots,
+    lines_of,
+    plain_figure,
+    with_legend,
+)
 
 # One in every plot; what is rare is grey.
 _COLOUR_OF = dict(zip(CATEGORIES, COLOURS, strict=False))
@@ -14,9 +24,12 @@ _DASHES = {"allocated": "dot", "reserved": "solid"}
 
 
 def over_time_plots(runs: Sequence[Run]) -> list[Plot]:
-    """A plot for each call whose memory was followed; of one that was followed again the last time stands."""
+    """Return a plot for each call whose memory was followed.
+
+    Of one that was followed again the last time stands.
+    """
     pairs = [pair for pair in latest(runs, lambda run: run.memory_uses) if pair[1].over_time]
-    return limited(pairs, lambda pair: _plot(*pair), lambda _: ())
+    return limit_plots(pairs, lambda pair: _plot(*pair), lambda _: ())
 
 
 def _plot(label: str, use: MemoryUse) -> Plot:
@@ -67,7 +80,10 @@ def _beside(point: MemoryPoint, kind: str) -> list[str]:
 
 
 def _says(use: MemoryUse) -> str:
-    """`Begins with 304 MiB, peaks at 1.00 GiB in backward, and ends with 310 MiB.`"""
+    """Return the sentence on memory over a call.
+
+    It reads `Begins with 304 MiB, peaks at 1.00 GiB in backward, and ends with 310 MiB.`
+    """
     first, last = use.over_time[0], use.over_time[-1]
     peak = max(use.over_time, key=lambda point: point.total_bytes)
     text = f"Begins with {format_memory(first.total_bytes)}, peaks at {format_memory(peak.total_bytes)} in {peak.step}"

@@ -15,14 +15,14 @@ from .chart import (
     Plot,
     Trace,
     drawable,
-    limited,
+    limit_plots,
     log_axis,
     marks,
     marks_explained,
     names_axis,
     plain_figure,
-    thinned,
-    thinned_note,
+    thin,
+    thinning_note,
 )
 from .words import devices, hover, of_run, of_several_runs, sentence
 
@@ -32,14 +32,17 @@ Pairs = dict[str, tuple[Row, Row]]
 
 
 def pair_plots(rows: Sequence[Row]) -> list[Plot]:
-    """A plot for each parameter that has two values, wherever both do the same work."""
+    """Return a plot for each parameter with two values.
+
+    Both must do the same work.
+    """
     timed = [row for row in rows if row.key is not None and drawable(row.time_s)]
     several = of_several_runs(timed)
     groups = grouped(
         timed, lambda row: (row.benchmark, row.name, row.counting, of_run(row, several))
     )
     plots = [(name, pairs) for members in groups.values() for name, pairs in _pairs(members)]
-    return limited(
+    return limit_plots(
         plots,
         lambda plot: _plot(*plot, several),
         lambda plot: chain(*plot[1].values()),
@@ -56,14 +59,14 @@ def _pairs(rows: Sequence[Row]) -> Iterator[tuple[str, Pairs]]:
             continue
         sides: dict[str, dict[Scalar, Row]] = {}
         for row in rows:
-            shared = ", ".join(
+            common = ", ".join(
                 _value(key, value) for key, value in row.parameters.items() if key != name
             )
-            sides.setdefault(shared, {})[row.parameters.get(name, "")] = row
+            sides.setdefault(common, {})[row.parameters.get(name, "")] = row
         pairs = {
-            shared: (by[values[0]], by[values[1]])
-            for shared, by in sides.items()
-            if set(values) <= set(by)
+            common: (by_value[values[0]], by_value[values[1]])
+            for common, by_value in sides.items()
+            if set(values) <= set(by_value)
         }
         # By their time, which is by size: what failed comes first in the rows.
         pairs = dict(sorted(pairs.items(), key=lambda pair: pair[1][0].time_s or 0.0))
@@ -73,7 +76,7 @@ def _pairs(rows: Sequence[Row]) -> Iterator[tuple[str, Pairs]]:
 
 
 def _amounts(row: Row) -> tuple[float | None, float | None]:
-    """What a call does, as its rate counts it, and its FLOPs."""
+    """Return the amount of a call's rate, and its FLOPs."""
     return row.rate_of(1.0), row.rate_of(1.0, "TFLOPS")
 
 
@@ -84,52 +87,55 @@ def _value(name: str, value: Scalar) -> str:
 
 
 def _plot(name: str, pairs: Pairs, several: bool) -> Plot:
-    shown = dict(
-        thinned(list(pairs.items()), MOST_BARS, lambda pair: any(row.red for row in pair[1]))
+    selected = dict(
+        thin(list(pairs.items()), MOST_BARS, lambda pair: any(row.red for row in pair[1]))
     )
     first = next(iter(pairs.values()))[0]
     first_value, second_value = (
         _value(name, row.parameters[name]) for row in next(iter(pairs.values()))
     )
-    slowest_s = max(row.time_s or 0.0 for pair in shown.values() for row in pair)
+    slowest_s = max(row.time_s or 0.0 for pair in selected.values() for row in pair)
     scale, unit = next(
         (pair for pair in ((1.0, "s"), (1e-3, "ms")) if slowest_s >= pair[0]), (1e-6, "µs")
     )
-    traces: list[Trace] = [_bars(shown, scale)]
+    traces: list[Trace] = [_bars(selected, scale)]
     for index, side in enumerate((first_value, second_value)):
-        rows = [pair[index] for pair in shown.values()]
+        rows = [pair[index] for pair in selected.values()]
         times = [(row.time_s or 0.0) / scale for row in rows]
         texts = [hover(row, row.label) for row in rows]
         traces.append(
             marks(side, times, range(1, len(rows) + 1), texts, index, rows=rows, lines=False)
         )
-    traces += marks_explained(row for pair in shown.values() for row in pair)
+    traces += marks_explained(row for pair in selected.values() for row in pair)
     layout = {
         "xaxis": log_axis(
             f"time of a call ({unit})", [x for trace in traces[1:] for x in trace["x"]]
         ),
-        "yaxis": names_axis(name or first.benchmark for name in shown),
+        "yaxis": names_axis(name or first.benchmark for name in selected),
     }
     title = f"{label_of(first.benchmark, {}, first.name)}: {first_value} and {second_value} on {devices([first])}"
-    says = _says(first_value, second_value, list(pairs.values())) + thinned_note(
-        len(shown), len(pairs), "pairs"
+    text = _says(first_value, second_value, list(pairs.values())) + thinning_note(
+        len(selected), len(pairs), "pairs"
     )
-    figure = plain_figure(traces, layout, 150 + 46 * len(shown))
-    return Plot(SECTION, printable(title + of_run(first, several)), says, figure)
+    figure = plain_figure(traces, layout, 150 + 46 * len(selected))
+    return Plot(SECTION, printable(title + of_run(first, several)), text, figure)
 
 
 def _bars(pairs: Pairs, scale: float) -> Trace:
-    """The line between the two of each pair."""
+    """Return the line between the two of each pair."""
     xs = [
         x for pair in pairs.values() for x in (*((row.time_s or 0.0) / scale for row in pair), None)
     ]
-    ys = [y for at in range(1, len(pairs) + 1) for y in (at, at, None)]
+    ys = [y for place in range(1, len(pairs) + 1) for y in (place, place, None)]
     return {"type": "scatter", "mode": "lines", "x": xs, "y": ys, "line": {"color": GREY, "width": 3},
             "name": "", "hoverinfo": "skip", "showlegend": False}  # fmt: skip
 
 
 def _says(first: str, second: str, pairs: Sequence[tuple[Row, Row]]) -> str:
-    """`Compiled is 1.56 times as fast as eager (90.0 ms against 140 ms).`"""
+    """Return the speed-up of the second value in a sentence.
+
+    It reads `Compiled is 1.56 times as fast as eager (90.0 ms against 140 ms).`
+    """
     sound = [pair for pair in pairs if all(row.verdict != Kind.INVALID for row in pair)]
     if not sound:
         return "No pair of numbers to be trusted."

@@ -33,17 +33,17 @@ from .chart import (
     Grid,
     Plot,
     Trace,
-    dashed,
+    dashed_line,
     drawable,
-    limited,
+    limit_plots,
     lines_of,
     log_axis,
     marks,
     marks_explained,
     plain_figure,
     size_axis,
-    thinned,
-    thinned_note,
+    thin,
+    thinning_note,
     with_legend,
 )
 from .words import (
@@ -74,7 +74,7 @@ SECTIONS: tuple[tuple[str, dict[str, str]], ...] = (
     ("Whole programs by size and world", {JOB_METRIC: "time of a program"}),
 )  # fmt: skip
 # So many series are told in a sentence each.
-MOST_TOLD = 3
+MOST_SENTENCES = 3
 BETWEEN = "Copies between devices"
 # The rate of the darkest cell is at most this share of the brightest one's.
 _LEAST_SPAN = 0.7
@@ -87,12 +87,17 @@ Pairs = dict[tuple[int, int], Row]
 
 
 def sweep_plots(rows: Sequence[Row]) -> list[Plot]:
-    """A plot for each benchmark with several sizes; with many series it takes several."""
+    """Return a plot for each benchmark with several sizes.
+
+    With many series it takes several.
+    """
     plots = []
-    for section, counted in SECTIONS:
-        rated = [row for row in rows if _counting(row) in counted]
+    for section, names in SECTIONS:
+        rows_of_section = [row for row in rows if _counting(row) in names]
         # What copies by its own kernel belongs beside the driver's engine.
-        groups = grouped(rated, lambda row: (row.benchmark.removesuffix(BY_KERNEL), _counting(row)))
+        groups = grouped(
+            rows_of_section, lambda row: (row.benchmark.removesuffix(BY_KERNEL), _counting(row))
+        )
         sheets = []
         for (benchmark, counting), members in groups.items():
             series = list(series_of(members).items())
@@ -100,61 +105,70 @@ def sweep_plots(rows: Sequence[Row]) -> list[Plot]:
             for number, start in enumerate(starts, 1):
                 part = f", part {number} of {len(starts)}" * (len(starts) > 1)
                 title = f"{benchmark} on {devices(members)}{part}"
-                shown = dict(series[start : start + MOST_SERIES])
-                sheets.append((section, title, counted[counting], shown))
-        plots += limited(sheets, lambda sheet: _sweep(*sheet), lambda sheet: _rows(sheet[3]))
+                selected = dict(series[start : start + MOST_SERIES])
+                sheets.append((section, title, names[counting], selected))
+        plots += limit_plots(sheets, lambda sheet: _sweep(*sheet), lambda sheet: _rows(sheet[3]))
     return plots
 
 
-def _rows(every: Mapping[str, Series]) -> list[Row]:
-    return [row for series in every.values() for row in series.values()]
+def _rows(series_by_name: Mapping[str, Series]) -> list[Row]:
+    return [row for series in series_by_name.values() for row in series.values()]
 
 
 def _counting(row: Row) -> str:
-    """Return what a rate counts, as `SECTIONS` names it; empty where it is none."""
+    """Return the quantity of a rate, as `SECTIONS` names it.
+
+    It is empty where there is none.
+    """
     return JOB_METRIC if row.counting == JOB_METRIC else rate_suffix(row.counting or "") or ""
 
 
-def _sweep(section: str, title: str, rate_name: str, every: dict[str, Series]) -> Plot:
-    total = sum(map(len, every.values()))
-    drawn = {name: _thinned(series, total) for name, series in every.items()}
-    rows = _rows(drawn)
+def _sweep(section: str, title: str, rate_name: str, series_by_name: dict[str, Series]) -> Plot:
+    total = sum(map(len, series_by_name.values()))
+    drawn_series = {name: _thin_series(series, total) for name, series in series_by_name.items()}
+    rows = _rows(drawn_series)
     unit, unit_name = (
         (1.0, "s") if rows[0].counting == JOB_METRIC else rate_unit(rows[0].counting or "")
     )
-    sizes = [size for series in drawn.values() for size in series]
+    sizes = [size for series in drawn_series.values() for size in series]
     traces: list[Trace] = []
     for number, (ceiling, label) in enumerate(roofs_of(rows), 1):
         dash = DASHES[number % len(DASHES)]
-        traces += dashed([min(sizes), max(sizes)], [ceiling.value / unit] * 2, label, dash)
-    for index, (name, series) in enumerate(drawn.items()):
+        traces += dashed_line([min(sizes), max(sizes)], [ceiling.value / unit] * 2, label, dash)
+    for index, (name, series) in enumerate(drawn_series.items()):
         traces += _baseline(
             series, index, unit, explained=not any(trace["name"] == "baseline" for trace in traces)
         )
         ys = [(_height(row) or 0.0) / unit for row in series.values()]
-        beside = [hover(row, name) for row in series.values()]
-        traces.append(marks(name, list(series), ys, beside, index, rows=list(series.values())))
-    traces += _limits(drawn.values(), unit) + marks_explained(rows)
+        texts = [hover(row, name) for row in series.values()]
+        traces.append(marks(name, list(series), ys, texts, index, rows=list(series.values())))
+    traces += _limits(drawn_series.values(), unit) + marks_explained(rows)
     heights = log_axis(f"{rate_name} ({unit_name})", [y for trace in traces for y in trace["y"]])
     layout = {"xaxis": size_axis("size", sizes), "yaxis": heights}
     figure = plain_figure(traces, layout, with_legend(420, len(traces)))
     return Plot(
-        section, printable(title), _says(every) + thinned_note(len(rows), total, "points"), figure
+        section,
+        printable(title),
+        _says(series_by_name) + thinning_note(len(rows), total, "points"),
+        figure,
     )
 
 
 def _height(row: Row) -> float | None:
-    """What is drawn of a row: its rate; of a whole program, which has none, its time."""
+    """Return the rate of a row, of a program the time."""
     return row.time_s if row.counting == JOB_METRIC else row.rate
 
 
-def _thinned(series: Series, total: int) -> Series:
+def _thin_series(series: Series, total: int) -> Series:
     share = len(series) if total <= MOST_POINTS else max(2, len(series) * MOST_POINTS // total)
-    return dict(thinned(list(series.items()), share, lambda point: point[1].red))
+    return dict(thin(list(series.items()), share, lambda point: point[1].red))
 
 
 def _baseline(series: Series, index: int, unit: float, *, explained: bool) -> list[Trace]:
-    """Bars from the slowest to the fastest process of the baseline, of those sizes that have one."""
+    """Return bars over the baseline's processes, by size.
+
+    They reach from the slowest to the fastest process.
+    """
     rates = {
         size: [
             rate / unit
@@ -183,11 +197,14 @@ def _baseline(series: Series, index: int, unit: float, *, explained: bool) -> li
     ]  # fmt: skip
 
 
-def _limits(drawn: Iterable[Series], unit: float) -> list[Trace]:
-    """A mark where a published limit or a share of the roofline gates."""
+def _limits(drawn_series: Iterable[Series], unit: float) -> list[Trace]:
+    """Return a mark where a limit gates.
+
+    It is a published limit, or a share of the roofline.
+    """
     limits = [
         (size, row, rate)
-        for series in drawn
+        for series in drawn_series
         for size, row in series.items()
         if row.time_verdict is not None and drawable(rate := row.rate_of(row.time_verdict.limit_s))
     ]
@@ -206,7 +223,10 @@ def _limits(drawn: Iterable[Series], unit: float) -> list[Trace]:
 
 
 def series_of(rows: Sequence[Row]) -> dict[str, Series]:
-    """The series of one benchmark by name, each of three sizes or more; none where no parameter is the size."""
+    """Return the series of one benchmark by name.
+
+    Each has three sizes or more; there are none where no parameter is the size.
+    """
     parameter = size_parameter(rows)
     by_parts: dict[tuple[str, ...], Series] = {}
     for row in rows:
@@ -227,14 +247,20 @@ def _whole(value: object) -> TypeGuard[int]:
 
 
 def natural(name: str) -> list[tuple[str, int]]:
-    """A key that sorts `2 ranks` before `16 ranks`, so that an order does not depend on what failed."""
+    """Return a key that sorts `2 ranks` before `16 ranks`.
+
+    So an order does not depend on what failed.
+    """
     return [
         (text, int(digits or 0)) for text, digits in re.findall(r"([^0-9]*)([0-9]{0,18})", name)
     ]
 
 
 def size_parameter(rows: Iterable[Row]) -> str | None:
-    """The parameter that is the size: `size_bytes`, else a whole number that the work's size is a multiple of."""
+    """Return the parameter that is the size, or None.
+
+    It is `size_bytes`, else a whole number that the work's size is a multiple of.
+    """
     factors: dict[str, dict[Any, float]] = {}
     for row in rows:
         for name, value in row.parameters.items():
@@ -244,14 +270,16 @@ def size_parameter(rows: Iterable[Row]) -> str | None:
         return SIZE
     fixed = (
         name
-        for name, by in factors.items()
-        if len(by) > 1 and len({*by.values()}) == 1 and 0 not in by.values()
+        for name, factors_by_value in factors.items()
+        if len(factors_by_value) > 1
+        and len({*factors_by_value.values()}) == 1
+        and 0 not in factors_by_value.values()
     )
     return next(fixed, None)
 
 
 def _parts(row: Row, size_parameter: str) -> tuple[str, ...]:
-    """What may tell a row's series from the others of its benchmark."""
+    """Return the parts of a row that may name its series."""
     assert row.key is not None
     parameters = ", ".join(
         _value(name, value) for name, value in row.parameters.items() if name != size_parameter
@@ -272,22 +300,27 @@ def _parts(row: Row, size_parameter: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _without_count(hardware: HardwareKey) -> str:
-    """How many devices there are, the size of the world says already."""
+    """Return hardware without its number of devices.
+
+    The size of the world says it already.
+    """
     return str(replace(hardware, devices=1))
 
 
 def _names(series: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
-    """The parameters, and whatever else differs between any two."""
+    """Return names of series: parameters, and any differences."""
     differs = [len(set(values)) > 1 for values in zip(*series, strict=True)]
     return {
-        parts: ", ".join(part for at, part in enumerate(parts) if part and (at == 0 or differs[at]))
+        parts: ", ".join(
+            part for place, part in enumerate(parts) if part and (place == 0 or differs[place])
+        )
         or "this run"
         for parts in series
     }
 
 
 def _value(name: str, value: Scalar) -> str:
-    """The value of a parameter as it stands in the name of a series."""
+    """Return a parameter's value for the name of a series."""
     if isinstance(value, bool) or not isinstance(value, int):
         return f"{value}"
     if name.endswith("_bytes"):
@@ -296,20 +329,29 @@ def _value(name: str, value: Scalar) -> str:
     return f"{value} ranks" if name == "world_size" else f"{name} {value}"
 
 
-def _says(every: dict[str, Series]) -> str:
-    """Return a sentence for each of the worst series: its plateau beside the roofline, and which sizes got slower."""
-    worst = sorted(every, key=lambda name: -sum(row.red for row in every[name].values()))
-    texts = [f"{name}: {_series_text(every[name])}." if len(every) > 1 else sentence(_series_text(every[name]))
-             for name in worst[:MOST_TOLD]]  # fmt: skip
-    if len(worst) > MOST_TOLD:
-        texts.append(f"{len(worst) - MOST_TOLD} more series are in the figure.")
-    if any(row.baseline_medians_s for row in _rows(every)):
+def _says(series_by_name: dict[str, Series]) -> str:
+    """Return a sentence for each of the worst series.
+
+    It has the plateau beside the roofline, and which sizes got slower.
+    """
+    worst = sorted(
+        series_by_name, key=lambda name: -sum(row.red for row in series_by_name[name].values())
+    )
+    texts = [f"{name}: {_series_text(series_by_name[name])}." for name in worst[:MOST_SENTENCES]]
+    if len(worst) == 1:
+        texts = [sentence(_series_text(series_by_name[worst[0]]))]
+    if len(worst) > MOST_SENTENCES:
+        texts.append(f"{len(worst) - MOST_SENTENCES} more series are in the figure.")
+    if any(row.baseline_medians_s for row in _rows(series_by_name)):
         texts.append("A bar reaches from the slowest to the fastest process of the baseline.")
     return printable(" ".join(texts))
 
 
 def _series_text(series: Series) -> str:
-    """`plateau 3.9 TB/s, 81.2 % of the datasheet's 4.8 TB/s; 2 of 20 sizes slower …`."""
+    """Return the plateau and verdicts of a series.
+
+    It reads `plateau 3.9 TB/s, 81.2 % of the datasheet's 4.8 TB/s; 2 of 20 sizes slower …`.
+    """
     sound = [row for row in series.values() if row.verdict != Kind.INVALID]
     sizes = {id(row): format_bytes(size) for size, row in series.items()}
     cached = sum("cache_resident" in (row.labels or ()) for row in sound)
@@ -320,7 +362,10 @@ def _series_text(series: Series) -> str:
 
 
 def _plateau(rows: Sequence[Row]) -> str:
-    """The median rate of the largest third of the sizes beside the roofline; of few sizes the rate of the largest."""
+    """Return the plateau of the rate beside the roofline.
+
+    It is the median rate of the largest third of the sizes; of few sizes the rate of the largest.
+    """
     if not rows:
         return "no size to be trusted"
     if rows[0].counting == JOB_METRIC:
@@ -332,10 +377,10 @@ def _plateau(rows: Sequence[Row]) -> str:
         )
     last, largest = rows[-max(2, len(rows) // 3) :], rows[-1]
     # Fewer make no plateau; as in the terminal's line on a sweep.
-    enough = len(rows) >= FEWEST_POINTS
-    value = median(row.rate or 0.0 for row in last) if enough else largest.rate or 0.0
+    has_plateau = len(rows) >= FEWEST_POINTS
+    value = median(row.rate or 0.0 for row in last) if has_plateau else largest.rate or 0.0
     reached = rate_words(value, largest.counting or "")
-    text = f"plateau {reached}" if enough else f"{reached} at the largest size"
+    text = f"plateau {reached}" if has_plateau else f"{reached} at the largest size"
     ceiling = ceiling_of(largest)
     if ceiling is None or largest.roofline_share is None or not largest.rate:
         return text
@@ -345,30 +390,34 @@ def _plateau(rows: Sequence[Row]) -> str:
 
 
 def peer_plots(rows: Sequence[Row]) -> list[Plot]:
-    """A matrix for every benchmark and size that was measured between three pairs of devices or more."""
-    between = [
+    """Return a matrix for every benchmark and size.
+
+    It needs three pairs of devices or more.
+    """
+    copies = [
         row
         for row in rows
         if pair_of(row) is not None and rate_suffix(row.counting or "") is not None
     ]
-    several = of_several_runs(between)
-    groups = grouped(
-        between, lambda row: (f"{title_of(row)}, {row.counting}", of_run(row, several))
-    )
+    several = of_several_runs(copies)
+    groups = grouped(copies, lambda row: (f"{title_of(row)}, {row.counting}", of_run(row, several)))
     plots = []
     for (title, run), members in groups.items():
         pairs = {pair: row for row in members if (pair := pair_of(row)) is not None}
         if len(pairs) >= FEWEST_PAIRS:
             plots.append((f"{title} on {devices(members)}{run}", pairs))
-    return limited(
+    return limit_plots(
         plots,
         lambda plot: _matrix(*plot),
         lambda plot: plot[1].values(),
     )
 
 
-def _shown(pairs: Pairs) -> Pairs:
-    """The pairs of so many sources and targets as a figure has room for, those of failed tests first."""
+def _select_pairs(pairs: Pairs) -> Pairs:
+    """Return as many pairs as a figure has room for.
+
+    The numbers of sources and targets are limited; pairs of failed tests come first.
+    """
     sources: set[int] = set()
     targets: set[int] = set()
     for source, target in sorted(pairs, key=lambda pair: (not pairs[pair].red, pair)):
@@ -379,18 +428,20 @@ def _shown(pairs: Pairs) -> Pairs:
 
 
 def _matrix(title: str, pairs: Pairs) -> Plot:
-    shown = _shown(pairs)
-    sources, targets = (sorted({pair[end] for pair in shown}) for end in (0, 1))
-    unit, unit_name = rate_unit(next(iter(shown.values())).counting or "")
+    selected = _select_pairs(pairs)
+    sources, targets = (sorted({pair[end] for pair in selected}) for end in (0, 1))
+    unit, unit_name = rate_unit(next(iter(selected.values())).counting or "")
     sound = [
-        row.rate for row in shown.values() if row.rate is not None and row.verdict != Kind.INVALID
+        row.rate
+        for row in selected.values()
+        if row.rate is not None and row.verdict != Kind.INVALID
     ]
     high = max(sound, default=1.0)
     # From zero a few percent would not show; from the lowest they would look like a collapse.
     low = min([*sound, _LEAST_SPAN * high])
 
     def cell(pair: tuple[int, int]) -> tuple[str, float, str]:
-        row = shown.get(pair)
+        row = selected.get(pair)
         if row is None:
             return "", 0.0, ""
         text = mark_text(row, three_digits((row.rate or 0.0) / unit))
@@ -401,17 +452,20 @@ def _matrix(title: str, pairs: Pairs) -> Plot:
     rows = [(f"{source}", [cell((source, target)) for target in targets]) for source in sources]
     roofs = {ceiling for row in pairs.values() if (ceiling := ceiling_of(row)) is not None}
     title = ", ".join([title, *(ceiling_words(roof) for roof in roofs if len(roofs) == 1)])
-    says = _pairs_text(pairs) + thinned_note(len(shown), len(pairs), "pairs")
+    caption = _pairs_text(pairs) + thinning_note(len(selected), len(pairs), "pairs")
     return Plot(
         BETWEEN,
         printable(title),
-        says,
+        caption,
         Grid(f"{unit_name} from ↓ to →", [*map(str, targets)], rows),
     )
 
 
 def _pairs_text(pairs: Pairs) -> str:
-    """`Lowest 312 GB/s for 2→5, median 390 GB/s, highest 395 GB/s for 0→1; …`."""
+    """Return the lowest, median and highest rate of pairs.
+
+    It reads `Lowest 312 GB/s for 2→5, median 390 GB/s, highest 395 GB/s for 0→1; …`.
+    """
     sound = {
         pair: row.rate
         for pair, row in pairs.items()
@@ -427,5 +481,5 @@ def _pairs_text(pairs: Pairs) -> str:
         f"median {rate_words(median(sound.values()), metric)}, "
         f"highest {rate_words(sound[high], metric)} for {high[0]}→{high[1]}"
     )
-    crossed = f" {RED} marks a failed test." if any(row.red for row in pairs.values()) else ""
-    return f"{text}; {counts} The darker a cell, the slower.{crossed}"
+    red_note = f" {RED} marks a failed test." if any(row.red for row in pairs.values()) else ""
+    return f"{text}; {counts} The darker a cell, the slower.{red_note}"

@@ -14,15 +14,15 @@ from .chart import (
     MOST_SERIES,
     Plot,
     Trace,
-    dashed,
+    dashed_line,
     drawable,
-    limited,
+    limit_plots,
     log_axis,
     marks,
     marks_explained,
     plain_figure,
-    thinned,
-    thinned_note,
+    thin,
+    thinning_note,
     with_legend,
 )
 from .words import ceiling_of, computes, flop_unit, hover, rate_words
@@ -34,13 +34,16 @@ Point = tuple[Row, float, float]
 
 
 def roofline_plots(rows: Sequence[Row]) -> list[Plot]:
-    """One plot for each kind of device on which something has both FLOPs and bytes."""
+    """Return one plot for each kind of device.
+
+    It needs something with both FLOPs and bytes.
+    """
     by_device = grouped(
         (row for row in rows if row.key is not None),
         lambda row: (row.device or "", f"{row.key.hardware.alone}" if row.key is not None else ""),
     )
     groups = [(device, members) for device, members in by_device.items() if points_of(members)]
-    return limited(
+    return limit_plots(
         groups,
         lambda group: _plot(", ".join(group[0] if len(groups) > 1 else group[0][:1]), group[1]),
         lambda group: group[1],
@@ -48,21 +51,24 @@ def roofline_plots(rows: Sequence[Row]) -> list[Plot]:
 
 
 def points_of(rows: Sequence[Row]) -> list[Point]:
-    """A point for each measurement whose FLOPs and bytes are both known."""
+    """Return a point for each measurement with FLOPs and bytes."""
     rates = (
         (row, row.rate_of(row.time_s, "TFLOPS"), row.rate_of(row.time_s, _MEMORY))
         for row in rows
         if row.time_s
     )
     return [
-        (row, flops / moved, flops)
-        for row, flops, moved in rates
-        if drawable(flops) and drawable(moved)
+        (row, flop_rate / byte_rate, flop_rate)
+        for row, flop_rate, byte_rate in rates
+        if drawable(flop_rate) and drawable(byte_rate)
     ]
 
 
 def _roofs(rows: Sequence[Row]) -> dict[str, Ceiling]:
-    """Return the roofs by metric, the lowest first: a datasheet's, else the median of measured ones."""
+    """Return the roofs by metric, the lowest first.
+
+    A roof is a datasheet's, else the median of measured ones.
+    """
     ceilings = [
         ceiling
         for row in rows
@@ -72,24 +78,33 @@ def _roofs(rows: Sequence[Row]) -> dict[str, Ceiling]:
     ]
     roofs = []
     for members in grouped(ceilings, lambda ceiling: ceiling.metric).values():
-        rated = [ceiling for ceiling in members if ceiling.source == "datasheet"] or members
-        value = median(ceiling.value for ceiling in rated)
-        roofs.append(Ceiling(rated[0].metric, value, rated[0].source, rated[0].origin))
+        members_of_source = [
+            ceiling for ceiling in members if ceiling.source == "datasheet"
+        ] or members
+        value = median(ceiling.value for ceiling in members_of_source)
+        roofs.append(
+            Ceiling(
+                members_of_source[0].metric,
+                value,
+                members_of_source[0].source,
+                members_of_source[0].origin,
+            )
+        )
     return {roof.metric: roof for roof in sorted(roofs, key=lambda roof: roof.value)}
 
 
 def _plot(name: str, rows: Sequence[Row]) -> Plot:
     roofs, points = _roofs(rows), points_of(rows)
-    drawn = thinned(points, MOST_POINTS, lambda point: point[0].red)
+    selected = thin(points, MOST_POINTS, lambda point: point[0].red)
     memory = roofs.get(_MEMORY)
     ridges = [
         roof.value / memory.value
         for metric, roof in roofs.items()
         if memory is not None and computes(metric)
     ]
-    xs = list(filter(drawable, [*(x for _, x, _ in drawn), *ridges]))
-    traces = _roof_traces(roofs, min(xs) / 2, max(xs) * 2) + _series(drawn)
-    traces += marks_explained(row for row, *_ in drawn)
+    xs = list(filter(drawable, [*(x for _, x, _ in selected), *ridges]))
+    traces = _roof_traces(roofs, min(xs) / 2, max(xs) * 2) + _series(selected)
+    traces += marks_explained(row for row, *_ in selected)
     scale, unit = flop_unit(y for trace in traces for y in trace["y"])
     for trace in traces:
         trace["y"] = [None if y is None else y / scale for y in trace["y"]]
@@ -97,15 +112,20 @@ def _plot(name: str, rows: Sequence[Row]) -> Plot:
         "xaxis": log_axis("operational intensity (FLOP/byte)", [min(xs) / 2, max(xs) * 2]),
         "yaxis": log_axis(unit, [y for trace in traces for y in trace["y"]]),
     }
-    left = len(rows) - len(points)
-    says = _says(points, roofs) + thinned_note(len(drawn), len(points), "points")
-    says += f" {left} without FLOPs or bytes stand in the table alone." * bool(left)
+    without_amounts = len(rows) - len(points)
+    text = _says(points, roofs) + thinning_note(len(selected), len(points), "points")
+    text += f" {without_amounts} without FLOPs or bytes stand in the table alone." * bool(
+        without_amounts
+    )
     figure = plain_figure(traces, layout, with_legend(420, len(traces), 10))
-    return Plot(SECTION, printable(f"FLOP/s by operational intensity on {name}"), says, figure)
+    return Plot(SECTION, printable(f"FLOP/s by operational intensity on {name}"), text, figure)
 
 
 def _roof_traces(roofs: Mapping[str, Ceiling], low: float, high: float) -> list[Trace]:
-    """The slope of the memory, and a level for each type of arithmetic."""
+    """Return the memory's slope, and a level for arithmetic.
+
+    Each type of arithmetic has a level.
+    """
     memory = roofs.get(_MEMORY)
     traces: list[Trace] = []
     for metric, roof in roofs.items():
@@ -114,19 +134,24 @@ def _roof_traces(roofs: Mapping[str, Ceiling], low: float, high: float) -> list[
             start = max(low, roof.value / memory.value) if memory is not None else low
             kind = metric.removesuffix("TFLOPS").removesuffix("_") or "arithmetic"
             dash = DASHES[(1 + len(traces)) % len(DASHES)]
-            traces += dashed([start, high], [roof.value] * 2, f"{kind} {name}", dash)
+            traces += dashed_line([start, high], [roof.value] * 2, f"{kind} {name}", dash)
         else:
             top = max(
                 (ceiling.value for key, ceiling in roofs.items() if computes(key)),
                 default=high * roof.value,
             )
             end = min(high, top / roof.value)
-            traces += dashed([low, end], [roof.value * low, roof.value * end], f"memory {name}")
+            traces += dashed_line(
+                [low, end], [roof.value * low, roof.value * end], f"memory {name}"
+            )
     return traces
 
 
 def _series(points: Sequence[Point]) -> list[Trace]:
-    """A series for each benchmark; with many of them the last stands for the rest."""
+    """Return a series for each benchmark.
+
+    With many of them the last stands for the rest.
+    """
     groups: dict[str, list[Point]] = {}
     for point in points:
         name = point[0].benchmark
@@ -145,7 +170,10 @@ def _series(points: Sequence[Point]) -> list[Trace]:
 
 
 def _share(point: Point, roofs: Mapping[str, Ceiling]) -> float | None:
-    """The rate as a share of what its roof allows: the memory's, or where its type has one, the lower one."""
+    """Return the rate as a share of its roof.
+
+    That is the memory's, or where its type has one, the lower one.
+    """
     row, intensity, flops = point
     arithmetic, memory = roofs.get(row.counting or ""), roofs.get(_MEMORY)
     shares = (

@@ -13,14 +13,14 @@ from .chart import (
     Plot,
     Trace,
     axis,
-    dashed,
+    dashed_line,
     drawable,
     lines_of,
     plain_figure,
     safe,
     short,
-    thinned,
-    thinned_note,
+    thin,
+    thinning_note,
 )
 from .words import sentence
 
@@ -37,7 +37,10 @@ Dot = tuple[float, str, float, str]
 
 
 def sample_plot(row: Row) -> Plot:
-    """Every block of every process of a measurement, in the order taken, beside the baseline and its tolerance."""
+    """Return every block of a measurement beside its baseline.
+
+    Blocks are in the order taken, process by process; the tolerance is drawn.
+    """
     middle = median(process.median_s for process in row.measurements)
     scale, unit = next((pair for pair in _UNITS if middle >= pair[0]), _UNITS[-1])
     baseline = [(seconds, "") for seconds in row.baseline_medians_s]
@@ -51,13 +54,16 @@ def sample_plot(row: Row) -> Plot:
     before = _dots(baseline, 0, "process of the baseline", MOST_POINTS // 4)
     dots = [
         dot
-        for at, blocks in enumerate(processes, bool(baseline))
-        for dot in _dots(blocks, at, names[at], room)
+        for place, blocks in enumerate(processes, bool(baseline))
+        for dot in _dots(blocks, place, names[place], room)
     ]
     span = [-0.5, len(names) - 0.5]
-    few = range(0, len(names), -(-len(names) // _MOST_TICKS))
-    ticks = {"tickvals": list(few), "ticktext": [safe(short(names[index], 24)) for index in few]}
-    across = axis("", range=span, showgrid=False, **ticks)
+    labelled = range(0, len(names), -(-len(names) // _MOST_TICKS))
+    ticks = {
+        "tickvals": list(labelled),
+        "ticktext": [safe(short(names[index], 24)) for index in labelled],
+    }
+    process_axis = axis("", range=span, showgrid=False, **ticks)
     traces = [
         *_strip("process of the baseline, its median", before, scale, "diamond", COLOURS[2]),
         *_strip(
@@ -68,40 +74,47 @@ def sample_plot(row: Row) -> Plot:
         ),
         *_levels(row, scale, span),
     ]
-    figure = plain_figure(traces, {"xaxis": across, "yaxis": axis(f"time of a call ({unit})")}, 330)
-    says = _says(row, processes) + thinned_note(len(dots), sum(map(len, processes)), "blocks")
-    return Plot("", printable(f"Samples of {row.label} on {row.device}"), says, figure)
+    figure = plain_figure(
+        traces, {"xaxis": process_axis, "yaxis": axis(f"time of a call ({unit})")}, 330
+    )
+    text = _says(row, processes) + thinning_note(len(dots), sum(map(len, processes)), "blocks")
+    return Plot("", printable(f"Samples of {row.label} on {row.device}"), text, figure)
 
 
 def _blocks(measurement: Measurement) -> Iterator[Block]:
-    """The median of every block and why it does not count, in the order taken; without blocks every sample."""
-    samples, at = measurement.samples, 0
+    """Yield the median of every block, and its exclusion.
+
+    They are in the order taken; without blocks every sample.
+    """
+    samples, start = measurement.samples, 0
     if not samples.blocks:
         yield from ((seconds, "") for seconds in samples.seconds)
     for block in samples.blocks:
-        yield median(samples.seconds[at : at + block.samples]), block.excluded
-        at += block.samples
+        yield median(samples.seconds[start : start + block.samples]), block.excluded
+        start += block.samples
 
 
 def _name(row: Row, measurement: Measurement) -> str:
-    """`round 2`; with the process where a round has several attempts."""
-    same = [other for other in row.measurements if other.round == measurement.round]
+    """Return `round 2`, with the attempt where several are."""
+    attempts = [process for process in row.measurements if process.round == measurement.round]
     return (
         f"round {measurement.round}"
-        if len(same) == 1
-        else f"round {measurement.round}, attempt {same.index(measurement) + 1}"
+        if len(attempts) == 1
+        else f"round {measurement.round}, attempt {attempts.index(measurement) + 1}"
     )
 
 
-def _dots(blocks: Sequence[Block], at: int, whose: str, most: int) -> list[Dot]:
-    """At most so many, side by side around their process."""
-    kept = thinned(
+def _dots(blocks: Sequence[Block], centre: int, owner: str, most: int) -> list[Dot]:
+    """Return at most so many blocks around their process."""
+    selected = thin(
         [block for block in blocks if drawable(block[0])], most, lambda block: bool(block[1])
     )
-    places = [at + _WIDTH * ((index + 0.5) / len(kept) - 0.5) for index in range(len(kept))]
+    places = [
+        centre + _WIDTH * ((index + 0.5) / len(selected) - 0.5) for index in range(len(selected))
+    ]
     return [
-        (seconds, excluded, place, whose)
-        for (seconds, excluded), place in zip(kept, places, strict=True)
+        (seconds, excluded, place, owner)
+        for (seconds, excluded), place in zip(selected, places, strict=True)
     ]
 
 
@@ -114,8 +127,8 @@ def _strip(name: str, dots: Sequence[Dot], scale: float, symbol: str, colour: st
         "line": {"color": GREY, "width": 1},
     }
     texts = [
-        [whose, format_seconds(seconds), f"left out: {why}" * bool(why)]
-        for seconds, why, _, whose in dots
+        [owner, format_seconds(seconds), f"left out: {exclusion}" * bool(exclusion)]
+        for seconds, exclusion, _, owner in dots
     ]
     trace = {
         "type": "scatter", "mode": "markers", "marker": marker, "name": name, "hoverinfo": "text",
@@ -126,7 +139,7 @@ def _strip(name: str, dots: Sequence[Dot], scale: float, symbol: str, colour: st
 
 
 def _levels(row: Row, scale: float, span: Sequence[float]) -> list[Trace]:
-    """Where the baseline lies, and how far from it its tolerance reaches."""
+    """Return the lines of the baseline and its tolerance."""
     if row.baseline_time_s is None or row.tolerance is None:
         return []
     limit_s = row.baseline_time_s * (1 + row.tolerance)
@@ -137,25 +150,28 @@ def _levels(row: Row, scale: float, span: Sequence[float]) -> list[Trace]:
     return [
         line
         for seconds, name, dash in levels
-        for line in dashed(span, [seconds / scale] * 2, name, dash)
+        for line in dashed_line(span, [seconds / scale] * 2, name, dash)
     ]
 
 
 def _says(row: Row, processes: Sequence[Sequence[Block]]) -> str:
-    """Return how the processes lie to the baseline's, and how many blocks do not count."""
-    baseline_s, counted = (
+    """Return how the processes compare with the baseline's.
+
+    It ends with how many blocks do not count.
+    """
+    baseline_s, sound = (
         row.baseline_medians_s,
         [process for process in row.measurements if not process.invalid],
     )
     parts = [f"{count(len(row.measurements), 'process', 'es')} measured"]
-    if baseline_s and counted:
-        beyond = sum(process.median_s > max(baseline_s) for process in counted)
+    if baseline_s and sound:
+        beyond = sum(process.median_s > max(baseline_s) for process in sound)
         parts = [
-            f"{beyond} of {count(len(counted), 'process', 'es')} slower than all {len(baseline_s)} of the baseline"
+            f"{beyond} of {count(len(sound), 'process', 'es')} slower than all {len(baseline_s)} of the baseline"
         ]
     total, excluded = (
         sum(map(len, processes)),
-        sum(bool(why) for blocks in processes for _, why in blocks),
+        sum(bool(exclusion) for blocks in processes for _, exclusion in blocks),
     )
     parts += [f"{excluded} of {count(total, 'block')} left out"] if excluded else []
     return printable(sentence("; ".join(parts)))

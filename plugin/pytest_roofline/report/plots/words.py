@@ -26,45 +26,54 @@ RED = "✕"
 
 
 def computes(metric: str | None) -> bool:
-    """Whether a metric counts FLOPs and no bytes."""
+    """Return True where a metric counts FLOPs."""
     return rate_suffix(metric or "") == "TFLOPS"
 
 
 def rate_unit(metric: str) -> tuple[float, str]:
-    """What one of the unit is that a metric is shown in, in bytes or FLOP per second, and the unit's name."""
+    """Return the size and name of a metric's unit.
+
+    The size is in bytes or FLOP per second.
+    """
     return (RATE_UNITS["TFLOPS"], "TFLOP/s") if computes(metric) else (1e9, "GB/s")
 
 
 def rate_words(value: float, metric: str) -> str:
-    """A rate as people say it: `4.8 TB/s`, `25.3 GB/s`, `989 TFLOP/s`."""
+    """Return a rate: `4.8 TB/s`, `25.3 GB/s`, `989 TFLOP/s`."""
     if computes(metric):
         return format_flops(value)
     return f"{value / 1e12:.3g} TB/s" if value >= 1e12 else format_rate(value)
 
 
 def flop_unit(flops: Iterable[float | None]) -> tuple[float, str]:
-    """The unit that fits FLOP/s of which the largest is shown in digits before the point, with its name."""
-    most = max((value for value in flops if value is not None), default=0.0)
-    return (1e12, "TFLOP/s") if most >= 1e12 else (1e9, "GFLOP/s")
+    """Return the size and name of a unit of FLOP/s.
+
+    The largest value has digits before the point.
+    """
+    largest = max((value for value in flops if value is not None), default=0.0)
+    return (1e12, "TFLOP/s") if largest >= 1e12 else (1e9, "GFLOP/s")
 
 
 def sentence(text: str) -> str:
-    """With a capital and a full stop."""
+    """Return a text with a capital and a full stop."""
     return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
 
 
 def ceiling_of(row: Row) -> Ceiling | None:
-    """What bounds a row's work; None where that is not known."""
+    """Return the ceiling of a row's work, or None."""
     return row.measurement.ceiling if row.measurement is not None else None
 
 
 def ceiling_words(ceiling: Ceiling) -> str:
-    """`roofline 4.8 TB/s (datasheet)`."""
+    """Return `roofline 4.8 TB/s (datasheet)`."""
     return f"roofline {rate_words(ceiling.value, ceiling.metric)} ({ceiling.source})"
 
 
 def roofs_of(rows: Iterable[Row]) -> list[tuple[Ceiling, str]]:
-    """Each roofline once, with its label; of measured ones the median of a device."""
+    """Return each roofline once, with its label.
+
+    Of measured ones it is the median of a device.
+    """
     ceilings = [
         (ceiling, row.device, ceiling.value if ceiling.source == "datasheet" else None)
         for row in rows
@@ -79,7 +88,10 @@ def roofs_of(rows: Iterable[Row]) -> list[tuple[Ceiling, str]]:
 
 
 def _roof(ceilings: Sequence[Ceiling], device: str) -> tuple[Ceiling, str]:
-    """Return the median of some ceilings of one metric, and its label, which ends in the device."""
+    """Return the median of some ceilings, and its label.
+
+    They are of one metric; the label ends in the device.
+    """
     first, values = ceilings[0], {ceiling.value for ceiling in ceilings}
     middle = Ceiling(first.metric, median(values), first.source, first.origin)
     number = f", median of {len(values)}" if len(values) > 1 else ""
@@ -87,7 +99,10 @@ def _roof(ceilings: Sequence[Ceiling], device: str) -> tuple[Ceiling, str]:
 
 
 def share_words(row: Row) -> str:
-    """`81.2 % of the roofline 4.8 TB/s (datasheet)`; empty where no roofline is known."""
+    """Return `81.2 % of the roofline 4.8 TB/s (datasheet)`.
+
+    It is empty where no roofline is known.
+    """
     ceiling = ceiling_of(row)
     if row.roofline_share is None or ceiling is None:
         return ""
@@ -95,16 +110,19 @@ def share_words(row: Row) -> str:
 
 
 def change_words(row: Row) -> str:
-    """`+20.0 % time against the baseline, 99 % interval +18.1 % … +22.0 %`; empty where nothing was compared."""
+    """Return the change against the baseline, or empty.
+
+    It reads `+20.0 % time against the baseline, 99 % interval +18.1 % … +22.0 %`.
+    """
     if row.change is None:
         return ""
     basis = "the baseline" if row.baseline_time_s is not None else "the limit"
-    inside = f", 99 % interval {interval_text(row)}" if row.interval is not None else ""
-    return f"{format_percent(row.change)} time against {basis}{inside}"
+    interval = f", 99 % interval {interval_text(row)}" if row.interval is not None else ""
+    return f"{format_percent(row.change)} time against {basis}{interval}"
 
 
 def hover(row: Row, name: str) -> list[str]:
-    """All that is known of a point, a line each."""
+    """Return the facts of a point, a line each."""
     amounts = (
         format_bytes(row.size_bytes) if row.size_bytes else "",
         format_seconds(row.time_s) if row.time_s is not None else "",
@@ -123,7 +141,7 @@ def hover(row: Row, name: str) -> list[str]:
 
 
 def _countings(row: Row) -> str:
-    """Return the rate in each of the ways in which the bytes of a collective are counted."""
+    """Return the rate in each counting of a collective's bytes."""
     work = row.work
     if work is None or not work.algbw_bytes or row.rate is None or row.time_s is None:
         return ""
@@ -134,7 +152,10 @@ def _countings(row: Row) -> str:
 
 
 def mark_text(row: Row, number: str) -> str:
-    """Return the text of a bar or cell: its number, a cross where the test failed, or why there is no number."""
+    """Return the text of a bar or cell.
+
+    It is the number, a cross where the test failed, or why there is no number.
+    """
     if row.lost is not None:
         return "OOM"
     if row.verdict == Kind.INVALID or row.rate is None:
@@ -143,12 +164,15 @@ def mark_text(row: Row, number: str) -> str:
 
 
 def verdicts(rows: Sequence[Row], noun: str, name: Callable[[Row], str]) -> str:
-    """Return how many of the rows are slower than allowed, and the `name` of the slowest; and how many do not count."""
+    """Return how many rows are slower, and the slowest.
+
+    How many do not count follows.
+    """
     slower = [row for row in rows if row.verdict == Kind.REGRESSED]
-    judged, total = sum(row.change is not None for row in rows), count(len(rows), noun)
+    compared, total = sum(row.change is not None for row in rows), count(len(rows), noun)
     text = (
-        f"{judged} of {total} compared, none found slower"
-        if judged
+        f"{compared} of {total} compared, none found slower"
+        if compared
         else f"none of {total} compared"
     )
     if slower:
@@ -166,17 +190,20 @@ def verdicts(rows: Sequence[Row], noun: str, name: Callable[[Row], str]) -> str:
 
 
 def of_several_runs(rows: Iterable[Row]) -> bool:
-    """Whether the rows are of several runs."""
+    """Return True where the rows are of several runs."""
     return len({row.run for row in rows}) > 1
 
 
 def of_run(row: Row, several: bool) -> str:
-    """What stands behind the name of something of a row where its fellows are of several runs: `, run nightly`."""
+    """Return `, run nightly` where rows are of several runs."""
     return f", run {row.run}" if several else ""
 
 
 def devices(rows: Sequence[Row], at_most: int = 2) -> str:
-    """The devices of rows: `NVIDIA H200`, at most a few of them."""
+    """Return the devices of rows, at most a few.
+
+    It reads `NVIDIA H200`.
+    """
     names = list(dict.fromkeys(row.device or "" for row in rows))
-    more = f" and {len(names) - at_most} more" if len(names) > at_most else ""
-    return printable(", ".join(names[:at_most]) + more)
+    suffix = f" and {len(names) - at_most} more" if len(names) > at_most else ""
+    return printable(", ".join(names[:at_most]) + suffix)

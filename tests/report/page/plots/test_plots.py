@@ -23,8 +23,8 @@ from pytest_roofline.report.plots.chart import (
     drawable,
     log_axis,
     size_axis,
-    thinned,
-    wrapped,
+    thin,
+    wrap_label,
 )
 from pytest_roofline.report.plots.samples import sample_plot
 
@@ -598,10 +598,10 @@ def test_looks_differ_and_colours_are_seen_on_black_and_on_white():
 
 
 def test_thinning_keeps_what_matters_and_a_label_its_end_which_tells_runs_apart():
-    kept = thinned(range(1000), 10, lambda number: number in (3, 997))
+    kept = thin(range(1000), 10, lambda number: number in (3, 997))
     assert (10, sorted(kept), True) == (len(kept), kept, {3, 997} <= set(kept))
-    assert [0, 1, 2] == thinned(range(100), 3, lambda _: True)
-    lines = wrapped(
+    assert [0, 1, 2] == thin(range(100), 3, lambda _: True)
+    lines = wrap_label(
         "a_benchmark_of_transformers[small-c128-fp32-forward-with-remat], run nightly"
     ).split("<br>")
     assert (4, "a_benchmark_of_", "nightly", True) == (
