@@ -19,18 +19,24 @@ MOST_NAMED = 3
 
 
 def overview_lines(rows: Sequence[Row]) -> list[str]:
-    """A shift of the whole suite, slowdowns that the clock explains, and what changed: once, ahead of the tests."""
-    judged = [row for row in rows if row.time_verdict is not None and row.time_verdict.compared]
-    changed = changed_texts(judged)
+    """Return the lines ahead of the tests.
+
+    These are a shift of the whole suite, slowdowns that the clock explains, and what changed.
+    """
+    compared = [row for row in rows if row.time_verdict is not None and row.time_verdict.compared]
+    changed = changed_texts(compared)
     lines = (
-        shift_line(judged) + odd_lines(odd_behind(rows)) + clock_line(judged) + _mode_lines(judged)
+        shift_line(compared)
+        + odd_lines(odd_behind(rows))
+        + clock_line(compared)
+        + _mode_lines(compared)
     )
     lines += [printable(f"changed since the baseline: {'; '.join(changed)}")] if changed else []
-    return lines + device_line(judged)
+    return lines + device_line(compared)
 
 
 def shift_line(rows: Sequence[Row]) -> list[str]:
-    """That all tests shifted together, where they did."""
+    """Return that all tests shifted together, where they did."""
     shift = common_shift(compared_verdicts(rows))
     if shift is None:
         return []
@@ -45,18 +51,25 @@ def shift_line(rows: Sequence[Row]) -> list[str]:
 
 
 def together_text(row: Row) -> str:
-    """`all tests together take +8.1 % time (99 % interval +6.9 … +9.2 %, 3 processes against 15), tolerance 5 %`."""
+    """Return the change of all tests together.
+
+    It reads `all tests together take +8.1 % time (99 % interval +6.9 … +9.2 %, 3 processes against
+    15), tolerance 5 %`.
+    """
     assert row.change is not None
     assert row.tolerance is not None
-    behind = f"{row.processes} processes against {row.baseline_processes}"
+    processes = f"{row.processes} processes against {row.baseline_processes}"
     return (
         f"all tests together take {format_percent(row.change)} time ({CONFIDENCE * 100:.0f} % interval "
-        f"{span_text(row)}, {behind}), tolerance {format_tolerance(row.tolerance)}"
+        f"{span_text(row)}, {processes}), tolerance {format_tolerance(row.tolerance)}"
     )
 
 
 def clock_line(rows: Sequence[Row]) -> list[str]:
-    """Slowdowns that a lower clock explains: in cycles there is none."""
+    """Return the slowdowns that a lower clock explains.
+
+    In cycles there is none.
+    """
     slow = [
         row
         for row in rows
@@ -69,66 +82,83 @@ def clock_line(rows: Sequence[Row]) -> list[str]:
             explained.append(
                 f"{printable(row.label)} (clock {format_percent(clock.after_hz / clock.before_hz - 1)})"
             )
-    told = listed(explained, MOST_NAMED)
+    names = listed(explained, MOST_NAMED)
     return (
-        [f"a lower clock explains {len(explained)} of {len(slow)} slowdowns: {told}"]
-        if told
+        [f"a lower clock explains {len(explained)} of {len(slow)} slowdowns: {names}"]
+        if names
         else []
     )
 
 
 def device_line(rows: Sequence[Row]) -> list[str]:
-    """That other devices than the known ones are compared, and what is added for that."""
+    """Return that other devices than the known ones are compared.
+
+    It tells what is added for that.
+    """
     differences = [verdict.difference for verdict in compared_verdicts(rows)]
-    spreads = [each.device for each in differences if each is not None and each.device is not None]
+    spreads = [
+        change.device for change in differences if change is not None and change.device is not None
+    ]
     if not spreads:
         return []
     widest = max(spreads, key=lambda spread: spread.value)
-    of = (
+    in_tests = (
         f" in {len(spreads)} of {len(differences)} tests" if len(spreads) < len(differences) else ""
     )
     return [
-        f"another device of the same product is compared{of}, so the spread between devices is added: "
+        f"another device of the same product is compared{in_tests}, so the spread between devices is added: "
         f"{widest.value:.1%} ({widest.origin})"
     ]
 
 
 def _mode_lines(rows: Sequence[Row]) -> list[str]:
-    """Tests whose baseline has two modes, and how often the slow one is occupied now; of what did not simply pass."""
-    told = []
+    """Return the tests whose baseline has two modes.
+
+    Each tells how often the slow one is occupied now. What simply passed is left out.
+    """
+    texts = []
     for row in rows:
-        judged = row.time_verdict
-        if judged is None or judged.kind in (Kind.PASSED, Kind.INVALID):
+        verdict = row.time_verdict
+        if verdict is None or verdict.kind in (Kind.PASSED, Kind.INVALID):
             continue
-        split = modes(judged.baseline_medians_s, judged.new_medians_s, judged.tolerance)
+        split = modes(verdict.baseline_medians_s, verdict.new_medians_s, verdict.tolerance)
         if split is not None:
-            was, now = f"{split.slow_before} of {split.before}", f"{split.slow_now} of {split.now}"
-            told.append(f"{printable(row.label)} (slow mode {was} before, {now} now)")
-    return [f"processes have two modes: {listed(told, MOST_NAMED)}"] if told else []
+            before, now = (
+                f"{split.slow_before} of {split.before}",
+                f"{split.slow_now} of {split.now}",
+            )
+            texts.append(f"{printable(row.label)} (slow mode {before} before, {now} now)")
+    return [f"processes have two modes: {listed(texts, MOST_NAMED)}"] if texts else []
 
 
 def changed_texts(rows: Sequence[Row]) -> list[str]:
-    """What differs from the baselines' environments, with how many of the tests it concerns where not all."""
+    """Return the differences from the baselines' environments.
+
+    Each tells how many tests it concerns, where not all.
+    """
     verdicts = [row.time_verdict for row in rows if row.time_verdict is not None]
     compared = [verdict for verdict in verdicts if verdict.reference is not None]
     counts = Counter(change for verdict in compared for change in verdict.subject.changed)
-    of = f" of {len(compared)} tests)"
+    of_tests = f" of {len(compared)} tests)"
     return [
-        change + (f" ({number}{of}" if number < len(compared) else "")
+        change + (f" ({number}{of_tests}" if number < len(compared) else "")
         for change, number in counts.items()
     ]
 
 
 def power_lines(rows: Sequence[Row]) -> list[str]:
-    """What the run would have caught by its baselines, and on how many tests nothing."""
+    """Return the slowdowns that the run could detect.
+
+    They are followed by the number of tests where it could detect none.
+    """
     verdicts = compared_verdicts(rows)
-    seen = detectable_effects(verdicts)
+    effects = detectable_effects(verdicts)
     parts = [
         f"{format_tolerance(round(share, 6))} on {_of(caught, len(verdicts))}"
-        for share, caught, _ in seen
+        for share, caught, _ in effects
     ]
     lines = [f"detects a slowdown of {', '.join(parts)} (80 % power)"] if parts else []
-    if blind := [judged.fewest for judged in verdicts if judged.reach is None]:
+    if blind := [verdict.fewest for verdict in verdicts if verdict.reach is None]:
         lines.append(
             f"detects no slowdown on {_of(len(blind), len(verdicts))}: red needs {max(blind)} processes against their "
             "baselines, more than this run takes (--roofline-rounds=auto)"
@@ -147,7 +177,11 @@ def _of(caught: int, total: int) -> str:
 
 
 def curve_verdict_line(curve: CurveVerdict) -> str:
-    """`memcpy_d2d: PASSED +0.4 % (-1.2 … +2.0 %, 1 against 15), 23 of 23 sizes; worst 4 KiB to 64 KiB, +3.1 %`."""
+    """Return the verdict on a sweep.
+
+    It reads `memcpy_d2d: PASSED +0.4 % (-1.2 … +2.0 %, 1 against 15), 23 of 23 sizes; worst 4 KiB
+    to 64 KiB, +3.1 %`.
+    """
     first, last = (format_bytes(size) for size in curve.worst)
     region = first if first == last else f"{first} to {last}"
     return printable(

@@ -18,26 +18,30 @@ WHOLE_PROGRAM = "of whole programs, not comparable with a steady-state time"
 
 
 def published_lines(rows: Sequence[Row], at_most: int = 12, *, verbose: bool = False) -> list[str]:
-    """Return a line for each measurement with figures from elsewhere, which are for a reader and never gate.
+    """Return a line for each measurement with published figures.
 
-    Those come first that are slower here than everything published, the slowest first. With `verbose` all have a line,
-    and below it every figure with the words of its source.
+    They are for a reader and never gate. Those come first that are slower here than everything
+    published, the slowest first. With `verbose` all have a line, and below it every figure with the
+    words of its source.
     """
     published = sorted((row for row in rows if _figures(row)), key=_lag)
-    shown = published if verbose else published[:at_most]
+    selected = published if verbose else published[:at_most]
     lines = [
         line
-        for row in shown
+        for row in selected
         for line in (_line(row), *(f"    {text}" for text in figure_texts(row) if verbose))
     ]
-    left = count(len(published) - len(shown), "more measurement")
-    note = f"… and published figures beside {left} (-v shows all)"
-    return lines + [note] * (len(shown) < len(published))
+    remaining = count(len(published) - len(selected), "more measurement")
+    note = f"… and published figures beside {remaining} (-v shows all)"
+    return lines + [note] * (len(selected) < len(published))
 
 
 def figure_texts(row: Row) -> tuple[str, ...]:
-    """Every figure beside a measurement that does not gate it, with what must be known of it."""
-    idle = {entry.identity: why for entry, why in row.idle}
+    """Return every figure beside a measurement that does not gate.
+
+    Each has its remarks.
+    """
+    idle = {entry.identity: reason for entry, reason in row.idle}
     return tuple(figure_text(entry, idle.get(entry.identity, "")) for entry in _figures(row))
 
 
@@ -48,7 +52,10 @@ def _figures(row: Row) -> tuple[Entry, ...]:
 
 
 def figure_text(entry: Entry, why_idle: str = "") -> str:
-    """Return a published figure with its remarks; `why_idle` is the reason why a limit does not gate."""
+    """Return a published figure with its remarks.
+
+    `why_idle` is the reason why a limit does not gate.
+    """
     remarks = (
         ("confidence", entry.confidence),
         ("does not gate:", why_idle),
@@ -60,11 +67,15 @@ def figure_text(entry: Entry, why_idle: str = "") -> str:
 
 
 def _line(row: Row) -> str:
-    """Return `memcpy_h2d[512MiB-pinned]: 25.4 GB/s; published 25.1 … 26.3 GB/s (3 figures; …), shown, never gating`."""
+    """Return a measurement beside its published figures.
+
+    It reads `memcpy_h2d[512MiB-pinned]: 25.4 GB/s; published 25.1 … 26.3 GB/s (3 figures; …),
+    shown, never gating`.
+    """
     entries = _figures(row)
-    believed = [entry for entry in entries if not entry.implausible]
-    times = [entry for entry in believed if entry.metric != PEAK_METRIC]
-    peaks = [entry for entry in believed if entry.metric == PEAK_METRIC]
+    plausible = [entry for entry in entries if not entry.implausible]
+    times = [entry for entry in plausible if entry.metric != PEAK_METRIC]
+    peaks = [entry for entry in plausible if entry.metric == PEAK_METRIC]
     parts = _times(row, times)
     text = f"{row.label}: {figure(row)}"
     if _amounts(peaks):
@@ -76,15 +87,18 @@ def _line(row: Row) -> str:
         if parts
         else "; nothing published that can be true"
     )
-    doubted = [entry for entry in entries if entry.implausible]
-    if doubted:
-        left = count(len(doubted), "implausible figure")
-        text += f" ({left} left out: {doubted[0].implausible})"
+    implausible = [entry for entry in entries if entry.implausible]
+    if implausible:
+        number = count(len(implausible), "implausible figure")
+        text += f" ({number} left out: {implausible[0].implausible})"
     return printable(text)
 
 
 def _times(row: Row, entries: Sequence[Entry]) -> list[str]:
-    """Return the parts of a line on figures of time: their span, a bound, and where memory ran out."""
+    """Return the parts of a line on figures of time.
+
+    They are their span, a bound, and where memory ran out.
+    """
     bounds = [entry for entry in entries if only_below(entry)]
     points = [entry for entry in entries if not only_below(entry)]
     failed = [entry for entry in entries if entry.value == OUT_OF_MEMORY]
@@ -97,7 +111,10 @@ def _times(row: Row, entries: Sequence[Entry]) -> list[str]:
 
 
 def _span(row: Row, entries: Sequence[Entry]) -> str:
-    """The slowest and the fastest figure in the measurement's own unit, how many there are, whose the nearest is."""
+    """Return the slowest and the fastest figure.
+
+    They are in the measurement's own unit, with their number and the nearest source.
+    """
     times = _seconds(row, entries)
     slowest, fastest = (figure(row, bound(seconds for _, seconds in times)) for bound in (max, min))
     low, high = (slowest, fastest) if slowest.endswith("/s") else (fastest, slowest)
@@ -105,14 +122,19 @@ def _span(row: Row, entries: Sequence[Entry]) -> str:
     text = low if low == high else f"{value if high.endswith(f' {unit}') else low} … {high}"
     nearest, _ = min(times, key=lambda pair: abs(math.log(pair[1] / (row.time_s or 1.0))))
     distinct = {entry.identity: entry for entry, _ in times}
-    noted = sum(bool(entry.note) for entry in distinct.values())
-    figures = count(len(distinct), "figure") + (f", {noted} with a note (-v)" if noted else "")
+    with_note = sum(bool(entry.note) for entry in distinct.values())
+    figures = count(len(distinct), "figure") + (
+        f", {with_note} with a note (-v)" if with_note else ""
+    )
     job = f"; {WHOLE_PROGRAM}" if row.counting == JOB_METRIC else ""
     return f"{text} ({figures}; {'nearest ' * (low != high)}{_short(nearest)}{job})"
 
 
 def _peak(entries: Sequence[Entry]) -> str:
-    """The smallest and the largest amount of memory published: `peak 17.4 MiB (2 figures; …)`."""
+    """Return the smallest and the largest published amount of memory.
+
+    It reads `peak 17.4 MiB (2 figures; …)`.
+    """
     amounts = _amounts(entries)
     low, high = (format_memory(bound(amounts)) for bound in (min, max))
     return f"peak {low if low == high else f'{low} … {high}'} ({count(len(entries), 'figure')}; {_short(entries[0])})"
@@ -123,7 +145,10 @@ def _amounts(entries: Iterable[Entry]) -> list[float]:
 
 
 def _seconds(row: Row, entries: Iterable[Entry]) -> list[tuple[Entry, float]]:
-    """Each figure as the time that this measurement's work takes by it; both ends of a range."""
+    """Return each figure as the time of this work.
+
+    Of a range both ends count.
+    """
     if row.work is None:
         return []
     times = []
@@ -137,7 +162,10 @@ def _seconds(row: Row, entries: Iterable[Entry]) -> list[tuple[Entry, float]]:
 
 
 def _lag(row: Row) -> float:
-    """Sort key: how far behind all that is published, in log seconds; zero where it is not."""
+    """Return the lag behind all published figures, in log seconds.
+
+    It is zero where there is none, and negative, as a sort key.
+    """
     figures = [entry for entry in _figures(row) if not (entry.implausible or only_below(entry))]
     times = [seconds for _, seconds in _seconds(row, figures)]
     # A clock's last digit must not shuffle the tests of a run.
@@ -150,30 +178,33 @@ def _short(entry: Entry) -> str:
 
 
 def limit_lines(rows: Sequence[Row], at_most: int = 4) -> list[str]:
-    """Return which limits the results were held against in place of a baseline, by their source."""
+    """Return the limits that replaced a baseline, by their source."""
     limits = [
         (limit_source(row.time_verdict.limit), row.label)
         for row in rows
         if row.time_verdict is not None and row.time_verdict.limit is not None
     ]
-    lines = [printable(f"limit: {source}: {names}") for source, names in _listed(limits)]
-    left = count(len(lines) - at_most, "more source")
-    return lines[:at_most] + [f"… and limits of {left}"] * (len(lines) > at_most)
+    lines = [printable(f"limit: {source}: {names}") for source, names in _group_names(limits)]
+    remaining = count(len(lines) - at_most, "more source")
+    return lines[:at_most] + [f"… and limits of {remaining}"] * (len(lines) > at_most)
 
 
 def idle_lines(rows: Iterable[Row]) -> list[str]:
-    """Return the published limits that could gate and do not here, once for each reason, with their labels."""
+    """Return the published limits that do not gate here.
+
+    Each reason is there once, with the labels.
+    """
     limits = [
-        (why, f"{row.label} ({value_text(entry)})") for row in rows for entry, why in row.idle
+        (reason, f"{row.label} ({value_text(entry)})") for row in rows for entry, reason in row.idle
     ]
     return [
-        printable(f"a published limit does not gate, since {why}: {names}")
-        for why, names in _listed(limits)
+        printable(f"a published limit does not gate, since {reason}: {names}")
+        for reason, names in _group_names(limits)
     ]
 
 
-def _listed(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the first of each pair once, with the names that stand second, at most three of them."""
+def _group_names(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the first of each pair once, with at most three names."""
     groups = grouped(pairs, lambda pair: pair[0])
     return [
         (first, listed(list(dict.fromkeys(name for _, name in members)), 3))

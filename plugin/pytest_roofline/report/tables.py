@@ -45,52 +45,61 @@ class TextTable:
         self._rows: list[list[Text]] = []
 
     def add_row(self, *cells: str | Text) -> None:
-        """One more row, a cell for each column."""
+        """Add one row, a cell for each column."""
         self._rows.append([cell if isinstance(cell, Text) else Text(cell) for cell in cells])
 
     def text(self, width: int) -> Text:
-        """Its lines, of at most `width` columns where what is no id fits into them."""
+        """Return its lines, of at most `width` columns.
+
+        They are longer where what is no id does not fit.
+        """
         filled = [
-            not at or any(row[at].plain for row in self._rows) for at in range(len(self._columns))
+            not column or any(row[column].plain for row in self._rows)
+            for column in range(len(self._columns))
         ]
         columns = list(compress(self._columns, filled))
         rows = [list(compress(row, filled)) for row in self._rows]
         heads = [name.split("\n") for name, _ in columns]
         widths = [
-            max(*map(cell_len, head), *(row[at].cell_len for row in rows), 0)
-            for at, head in enumerate(heads)
+            max(*map(cell_len, head), *(row[column].cell_len for row in rows), 0)
+            for column, head in enumerate(heads)
         ]
-        ids = next((at for at, (name, _) in enumerate(columns) if name in ("test", "entry")), None)
+        ids = next(
+            (column for column, (name, _) in enumerate(columns) if name in ("test", "entry")), None
+        )
         if ids is not None:
             room = width - sum(widths) - 2 * len(widths) + 2 + widths[ids]
             widths[ids] = max(len(columns[ids][0]), min(widths[ids], room))
-        out, most = Text(), max(map(len, heads))
-        for line in zip(*([""] * (most - len(head)) + head for head in heads), strict=True):
-            out.append_text(_line([Text(part) for part in line], columns, widths))
-        out.append("─" * (sum(widths) + 2 * len(widths) - 2) + "\n")
+        text, most_lines = Text(), max(map(len, heads))
+        for line in zip(*([""] * (most_lines - len(head)) + head for head in heads), strict=True):
+            text.append_text(_line([Text(part) for part in line], columns, widths))
+        text.append("─" * (sum(widths) + 2 * len(widths) - 2) + "\n")
         for row in rows:
             if ids is not None and row[ids].cell_len > widths[ids]:
-                out.append("".join(f"{line}\n" for line in folded(row[ids].plain, width)))
+                text.append("".join(f"{line}\n" for line in fold(row[ids].plain, width)))
                 row[ids] = Text()
-            out.append_text(_line(row, columns, widths))
-        return out
+            text.append_text(_line(row, columns, widths))
+        return text
 
 
 def _line(cells: Sequence[Text], columns: Sequence[tuple[str, str]], widths: Sequence[int]) -> Text:
-    out = Text()
+    text = Text()
     for cell, (_, justify), room in zip(cells, columns, widths, strict=True):
         blank = " " * (room - cell.cell_len)
-        out.append(blank * (justify == "right")).append_text(cell).append(
+        text.append(blank * (justify == "right")).append_text(cell).append(
             blank * (justify == "left") + "  "
         )
-    out.rstrip()
-    return out.append("\n")
+    text.rstrip()
+    return text.append("\n")
 
 
-def folded(name: str, width: int) -> list[str]:
-    """A name in lines of at most `width` columns; words break where one alone is longer."""
+def fold(name: str, width: int) -> list[str]:
+    """Return a name in lines of at most `width` columns.
+
+    Words break where one alone is longer.
+    """
     lines = [""]
-    for word in (part for whole in _BREAKS.split(name) for part in chop_cells(whole, width)):
+    for word in (part for section in _BREAKS.split(name) for part in chop_cells(section, width)):
         if cell_len(lines[-1] + word) > width:
             lines.append("")
         lines[-1] += word
@@ -98,14 +107,17 @@ def folded(name: str, width: int) -> list[str]:
 
 
 def render(table: TextTable | Text, width: int, colour: bool) -> str:
-    """A table as text of at most `width` columns, or lines that are laid out already; none ends in spaces."""
-    out = io.StringIO()
+    """Return a table as text of at most `width` columns.
+
+    It may be lines that are laid out already; none ends in spaces.
+    """
+    output = io.StringIO()
     console = Console(
-        file=out, width=width, force_terminal=colour, color_system="standard" if colour else None, highlight=False,
+        file=output, width=width, force_terminal=colour, color_system="standard" if colour else None, highlight=False,
         legacy_windows=False, markup=False, emoji=False,
     )  # fmt: skip
     console.print(table if isinstance(table, Text) else table.text(width), soft_wrap=True)
-    return "\n".join(line.rstrip() for line in out.getvalue().rstrip("\n").split("\n"))
+    return "\n".join(line.rstrip() for line in output.getvalue().rstrip("\n").split("\n"))
 
 
 STYLES = {
@@ -133,9 +145,10 @@ MOST_CACHED = 3
 
 
 def results_table(rows: Sequence[Row], width: int, colour: bool) -> str:
-    """Test, time, rate, share of the roofline, difference to the baseline with its interval, verdict.
+    """Return the table of results.
 
-    The worst come first where a test failed.
+    Its columns are test, time, rate, share of the roofline, difference to the baseline with its
+    interval, and verdict. The worst come first where a test failed.
     """
     failed = any(row.verdict in ("FAILED", Kind.REGRESSED) for row in rows)
     ordered = (
@@ -152,22 +165,28 @@ def results_table(rows: Sequence[Row], width: int, colour: bool) -> str:
     for line in lines if unit else []:
         line[2] = line[2].removesuffix(f" {unit}")
     headings = ["test", *(unit or name if name == "rate" else name for name in _COLUMNS), "verdict"]
-    return _aligned(headings, lines, width, colour)
+    return _align(headings, lines, width, colour)
 
 
 def more_table(rows: Sequence[Row], width: int) -> str:
-    """Return the other columns of each test: size, tokens, limit, baseline, memory, compiling, processes."""
+    """Return the other columns of each test.
+
+    They are size, tokens, limit, baseline, memory, compiling and processes.
+    """
     columns = [(row.label, cells(row)) for row in rows]
     lines = [[label, *(texts[name][0] for name in _MORE), ""] for label, texts in columns]
     return (
-        _aligned(["test", *_MORE, ""], lines, width, colour=False)
+        _align(["test", *_MORE, ""], lines, width, colour=False)
         if any(any(line[1:]) for line in lines)
         else ""
     )
 
 
 def warm_up_table(rows: Sequence[Row], width: int) -> str:
-    """Mean and standard deviation of ten calls behind so many of warm-up; empty where nobody asked for as many."""
+    """Return mean and standard deviation of calls after warm-up.
+
+    They are of ten calls; it is empty where nobody asked for as many.
+    """
     series = [
         (row.label, after_warm_up(row.measurement)) for row in rows if row.measurement is not None
     ]
@@ -176,13 +195,14 @@ def warm_up_table(rows: Sequence[Row], width: int) -> str:
     ]
     headings = ["test", *(f"after {number}" for number in WARM_UPS), ""]
     title = f"mean and standard deviation of {STEPS} steps after {listed(list(map(str, WARM_UPS)), 3)} warm-up steps:\n"
-    return title + _aligned(headings, lines, width, colour=False) if lines else ""
+    return title + _align(headings, lines, width, colour=False) if lines else ""
 
 
-def _aligned(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], width: int, colour: bool
-) -> str:
-    """The first column and the last to the left, the last in the colour of a verdict."""
+def _align(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int, colour: bool) -> str:
+    """Return rows with the first and last column left-aligned.
+
+    The last has the colour of a verdict.
+    """
     *middle, last = headings[1:]
     table = TextTable((headings[0], "left"), *((name, "right") for name in middle), (last, "left"))
     for *values, verdict in ([printable(cell) for cell in row] for row in rows):
@@ -191,26 +211,28 @@ def _aligned(
 
 
 def styled(word: str) -> Text:
-    """A verdict in its colour."""
+    """Return a verdict in its colour."""
     return Text(word, style=STYLES.get(word, ""))
 
 
 def roofline_note(rows: Sequence[Row]) -> str:
-    """Return what the column `roof` is a share of, and of which tests it is none; empty where nothing is known."""
+    """Return what the column `roof` is a share of.
+
+    It names the tests of which it is none, and is empty where nothing is known.
+    """
     measured = [(row, row.measurement) for row in rows if row.measurement is not None]
     cached = [row for row, _ in measured if roof_text(row) == CACHED]
     ceilings = {
-        measurement.ceiling
-        for row, measurement in measured
-        if roof_text(row) != CACHED
-        and row.verdict != Kind.INVALID
-        and measurement.ceiling is not None
+        record.ceiling
+        for row, record in measured
+        if roof_text(row) != CACHED and row.verdict != Kind.INVALID and record.ceiling is not None
     }
-    utilized = {m.ceiling for _, m in measured if m.mfu is not None}
+    utilized = {record.ceiling for _, record in measured if record.mfu is not None}
     parts = [
-        f"{'* ' * (c.source == 'measured')}{c.metric} {format_ceiling(c)}, {c.source}: {printable(c.origin)}"
-        + (_MFU[c.source] if c in utilized else "")
-        for c in sorted(ceilings, key=lambda c: (c.source, c.metric))
+        f"{'* ' * (ceiling.source == 'measured')}{ceiling.metric} {format_ceiling(ceiling)}, "
+        f"{ceiling.source}: {printable(ceiling.origin)}"
+        + (_MFU[ceiling.source] if ceiling in utilized else "")
+        for ceiling in sorted(ceilings, key=lambda ceiling: (ceiling.source, ceiling.metric))
     ]
     if cached:
         names = listed([printable(row.label) for row in cached], MOST_CACHED)
@@ -222,7 +244,7 @@ def roofline_note(rows: Sequence[Row]) -> str:
 
 
 def comparison_table(rows: Sequence[Row], width: int, colour: bool) -> str:
-    """The offline comparison, in the order given."""
+    """Return the table of a comparison, in the order given."""
     peaks = any(peak_text(row) for row in rows)
     table = TextTable(("test", "left"), ("old", "right"), ("new", "right"), ("diff", "right"),
                       ("99 % interval", "left"), ("n", "right"), *[("peak", "right")] * peaks,
@@ -242,7 +264,10 @@ def comparison_table(rows: Sequence[Row], width: int, colour: bool) -> str:
 
 
 def _old(row: Row) -> str:
-    """The time before; where there is none but a limit, the time that just meets it."""
+    """Return the time before, or the time of a limit.
+
+    The latter is the time that just meets it.
+    """
     if row.baseline_time_s is not None:
         return format_seconds(row.baseline_time_s)
     limit_s = row.time_verdict.limit_s if row.time_verdict is not None else None
@@ -255,7 +280,10 @@ _FIGURES = tuple((name, "right") for name in KERNEL_COLUMNS)
 
 
 def kernels_table(rows: Sequence[Row], width: int, colour: bool) -> str:
-    """Return the kernels of a run, or of a comparison's new side, with the verdicts, worst first."""
+    """Return the kernels of a run with their verdicts.
+
+    The worst come first; of a comparison they are those of the new side.
+    """
     table = TextTable(("test", "left"), ("target", "left"), *_FIGURES, ("verdict", "left"))
     for row in sorted(rows, key=lambda row: badness(row.verdict)):
         target = row.target or ""
@@ -266,7 +294,10 @@ def kernels_table(rows: Sequence[Row], width: int, colour: bool) -> str:
 
 
 def exact_table(entries: Sequence[ExactEntry], width: int, colour: bool) -> str:
-    """Return a row for each exact entry: its figures, and the compiler they come from."""
+    """Return a row for each exact entry.
+
+    It has the figures, and the compiler that they come from.
+    """
     table = TextTable(("entry", "left"), ("target", "left"), *_FIGURES, ("triton", "left"))
     for entry in entries:
         triton = printable(entry.compiler.get("triton", ""))
@@ -275,7 +306,10 @@ def exact_table(entries: Sequence[ExactEntry], width: int, colour: bool) -> str:
 
 
 def exact_change_lines(changes: Sequence[ExactChange]) -> list[str]:
-    """Return how each entry that is there already would change: `gemm[sm_90]: replaced, registers 108 → 120`."""
+    """Return how each existing entry would change.
+
+    A line reads `gemm[sm_90]: replaced, registers 108 → 120`.
+    """
     texts = (
         (change.entry.label, changes_text(change.changes, at_most=None))
         for change in changes
@@ -286,7 +320,7 @@ def exact_change_lines(changes: Sequence[ExactChange]) -> list[str]:
 
 
 def exact_reason_lines(rows: Sequence[Row]) -> list[str]:
-    """Return the differences, a line for each kernel that does not ask for the very same."""
+    """Return a line for each kernel with other figures."""
     lines = []
     for row in rows:
         assert row.exact is not None
@@ -298,7 +332,7 @@ def exact_reason_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def exact_as_json(entry: ExactEntry) -> dict[str, object]:
-    """An exact entry for a machine."""
+    """Return an exact entry as JSON."""
     return {
         "label": entry.label,
         "benchmark": entry.benchmark,
@@ -313,16 +347,19 @@ def exact_as_json(entry: ExactEntry) -> dict[str, object]:
 
 
 def _names(label: str, target: str) -> tuple[str, str]:
-    """Test and target, which stands in its own column alone."""
+    """Return test and target, each for its own column."""
     return printable(label.removesuffix(f"@{target}")), printable(target)
 
 
 def kernel_cells(figures: Mapping[str, int]) -> list[str]:
-    """Return registers, shared memory, spills and matrix instructions; `?` for a figure that was not read."""
-    shared = figures.get("shared_bytes")
+    """Return registers, shared memory, spills and matrix instructions.
+
+    A figure that was not read is `?`.
+    """
+    shared_bytes = figures.get("shared_bytes")
     values = (
         registers_of(figures),
-        None if shared is None else format_bytes(shared),
+        None if shared_bytes is None else format_bytes(shared_bytes),
         spills_of(figures),
         figures.get("matrix_instructions"),
     )

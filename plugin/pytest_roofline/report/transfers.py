@@ -28,9 +28,10 @@ INVALID, UNRESOLVED = "invalid", "?"
 
 
 def matrix_lines(rows: Sequence[Row], width: int) -> list[str]:
-    """Return a matrix for every benchmark and size that was measured between three pairs of devices or more.
+    """Return a matrix for every benchmark and size.
 
-    Those rows count whose parameters have `source` and `target`, both whole numbers. What is too wide goes on below.
+    It needs three pairs of devices or more. Those rows count whose parameters have `source` and
+    `target`, both whole numbers. What is too wide goes on below.
     """
     copies = [
         row
@@ -50,13 +51,16 @@ def matrix_lines(rows: Sequence[Row], width: int) -> list[str]:
 
 
 def pair_of(row: Row) -> tuple[int, int] | None:
-    """Return the indexes of source and target of a copy between two devices; None of anything else."""
+    """Return the indexes of source and target, or None.
+
+    None of anything but a copy between two devices.
+    """
     source, target = index_of(row, "source"), index_of(row, "target")
     return None if source is None or target is None else (source, target)
 
 
 def index_of(row: Row, name: str) -> int | None:
-    """Return a parameter that is a whole number; None where it is none."""
+    """Return a parameter that is a whole number, or None."""
     value = row.parameters.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
@@ -72,15 +76,18 @@ def _without(row: Row, *names: str) -> dict[str, Scalar]:
 
 
 def _links(rows: Iterable[Row]) -> str:
-    """Return the classes of the links, and for all but the most common class its pairs."""
+    """Return the classes of the links, with their pairs.
+
+    The most common class comes without.
+    """
     groups = grouped(rows, _link)
     pairs_of = {
         link: list(dict.fromkeys("→".join(map(str, pair_of(row) or ())) for row in members))
         for link, members in groups.items()
     }
-    first, *later = sorted(pairs_of, key=lambda link: -len(pairs_of[link]))
+    first, *other_links = sorted(pairs_of, key=lambda link: -len(pairs_of[link]))
     return "link " + ", ".join(
-        [first, *(f"{link} for {_listed(pairs_of[link])}" for link in later)]
+        [first, *(f"{link} for {_list_pairs(pairs_of[link])}" for link in other_links)]
     )
 
 
@@ -88,7 +95,7 @@ def _link(row: Row) -> str:
     return (row.key.hardware.link if row.key is not None else None) or "unknown"
 
 
-def _listed(pairs: Sequence[str]) -> str:
+def _list_pairs(pairs: Sequence[str]) -> str:
     return ", ".join(pairs[:MOST_NAMED]) + " …" * (len(pairs) > MOST_NAMED)
 
 
@@ -98,10 +105,10 @@ def _matrix(rows: Sequence[Row], width: int) -> list[str]:
     at_once = max(1, (width - _COLUMN) // max(_COLUMN, *(len(cell) + 1 for cell in cells.values())))
     lines: list[str] = []
     for start in range(0, len(targets), at_once):
-        shown = targets[start : start + at_once]
-        table = TextTable(("", "right"), *((f"{target}", "right") for target in shown))
+        columns = targets[start : start + at_once]
+        table = TextTable(("", "right"), *((f"{target}", "right") for target in columns))
         for source in sources:
-            table.add_row(f"{source}", *(cells.get((source, target), "") for target in shown))
+            table.add_row(f"{source}", *(cells.get((source, target), "") for target in columns))
         lines += render(table, width, colour=False).split("\n")
     return lines
 
@@ -122,9 +129,11 @@ MOST_ENGINES = 4
 
 
 def engine_lines(rows: Sequence[Row]) -> list[str]:
-    """`memcpy_h2d[512MiB-pinned]: 55.1 GB/s as the driver chooses, 24.0 GB/s by multiprocessors (0.44 ×)`.
+    """Return copies by a kernel beside the driver's.
 
-    At the largest size that a benchmark and the one called so with `_triton` behind it share.
+    A line reads `memcpy_h2d[512MiB-pinned]: 55.1 GB/s as the driver chooses, 24.0 GB/s by
+    multiprocessors (0.44 ×)`. It is at the largest size that a benchmark and the one called so with
+    `_triton` behind it share.
     """
     lines = []
     for name in dict.fromkeys(row.benchmark for row in rows if row.benchmark.endswith(BY_KERNEL)):
@@ -145,23 +154,30 @@ def engine_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def _twin(row: Row, rows: Sequence[Row]) -> Row | None:
-    """Return the same copy as the driver does it, of pinned memory where that is a choice."""
+    """Return the same copy as the driver does it.
+
+    It is of pinned memory where that is a choice.
+    """
     name, parameters = row.benchmark.removesuffix(BY_KERNEL), {MEMORY: "pinned"} | row.parameters
     copies = (copy for copy in rows if copy.benchmark == name and copy.run == row.run)
     return next((copy for copy in copies if copy.parameters.items() <= parameters.items()), None)
 
 
 def transfer_lines(rows: Sequence[Row]) -> list[str]:
-    """Return the lines on engines, fans, latencies and memories, of valid measurements."""
+    """Return the lines on engines, fans, latencies and memories.
+
+    They are of valid measurements.
+    """
     sound = [row for row in rows if row.measurement is not None and not row.measurement.invalid]
     return engine_lines(sound) + fan_lines(sound) + latency_lines(sound) + memory_lines(sound)
 
 
 def fan_lines(rows: Sequence[Row]) -> list[str]:
-    """Return the rate between one device and all others at once, beside the sum of its links measured singly.
+    """Return the rate between one device and all others.
 
-    A fan has only one of `source` and `target` among its parameters, and more than two devices; its links are the
-    valid measurements of that size and metric that have both.
+    Beside it stands the sum of its links measured singly. A fan has only one of `source` and
+    `target` among its parameters, and more than two devices; its links are the valid measurements
+    of that size and metric that have both.
     """
     return [line for row in rows for line in _fan(row, rows)]
 
@@ -180,15 +196,18 @@ def _fan(row: Row, rows: Sequence[Row]) -> Iterator[str]:
         text += f"({links} × {format_rate(median(rates))} one by one)"
     else:
         text += f"; {len(rates)} of them were measured one by one, so their sum is not known"
-    rated = link_peak(product_like(key.hardware.product, key.hardware.memory), key.hardware.link)
+    peak = link_peak(product_like(key.hardware.product, key.hardware.memory), key.hardware.link)
     # Through a switch or over PCIe all of them share what the one device has.
-    if rated is not None and key.hardware.link == "xgmi":
-        text += f"; rated {links} × {three_digits(rated.value)} GB/s"
+    if peak is not None and key.hardware.link == "xgmi":
+        text += f"; rated {links} × {three_digits(peak.value)} GB/s"
     yield text
 
 
 def _rates_of_links(rows: Iterable[Row], fan: Row, end: str) -> list[float]:
-    """Return the rates of the links at one end of a fan, measured one by one, in bytes per second."""
+    """Return the rates of the links at one end of a fan.
+
+    They were measured one by one, in bytes per second.
+    """
 
     def shared(row: Row) -> tuple[str | None, int | None, int | None]:
         return row.counting, index_of(row, "size_bytes"), index_of(row, end)
@@ -202,7 +221,10 @@ def _rates_of_links(rows: Iterable[Row], fan: Row, end: str) -> list[float]:
 
 
 def latency_lines(rows: Sequence[Row]) -> list[str]:
-    """Return half a round trip of the smallest message of every sweep whose parameter `pattern` is `round_trip`."""
+    """Return half a round trip of the smallest message.
+
+    There is one of every sweep whose parameter `pattern` is `round_trip`.
+    """
     trips = [row for row in rows if row.parameters.get("pattern") == "round_trip"]
     sweeps = grouped(trips, lambda row: _alike(row, "size_bytes")).values()
     return [
@@ -213,7 +235,7 @@ def latency_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def _alike(row: Row, *names: str) -> str:
-    """Return what rows share that differ in the named parameters alone."""
+    """Return the identity of rows that differ in some parameters."""
     return canonical({"": row.benchmark, **_without(row, *names)})
 
 
@@ -226,24 +248,25 @@ def _seconds(row: Row) -> float:
 
 
 def memory_lines(rows: Sequence[Row]) -> list[str]:
-    """Return how much faster messages go from other memory than from the `host`'s, at the largest size of both.
+    """Return the speed-up of messages from other memory.
 
-    Those rows count that differ in their parameter `memory` alone.
+    It is against the `host`'s, at the largest size of both. Those rows count that differ in their
+    parameter `memory` alone.
     """
     messages = [row for row in rows if isinstance(row.parameters.get(MEMORY), str)]
     groups = grouped(messages, lambda row: (row.name, _alike(row, MEMORY, "size_bytes")))
     lines = []
     for members in groups.values():
         sizes = [
-            {f"{row.parameters[MEMORY]}": row for row in same}
-            for _, same in sorted(grouped(members, _size).items())
+            {f"{row.parameters[MEMORY]}": row for row in rows_of_size}
+            for _, rows_of_size in sorted(grouped(members, _size).items())
         ]
-        shared = [memories for memories in sizes if HOST in memories and len(memories) > 1]
-        lines += [_compared(memories) for memories in shared[-1:]]
+        comparable = [memories for memories in sizes if HOST in memories and len(memories) > 1]
+        lines += [_memory_text(memories) for memories in comparable[-1:]]
     return lines
 
 
-def _compared(memories: Mapping[str, Row]) -> str:
+def _memory_text(memories: Mapping[str, Row]) -> str:
     host = memories[HOST]
     texts = [
         f"{memory} {three_digits(_seconds(host) / _seconds(row))} × as fast"
@@ -259,9 +282,10 @@ PYTORCH_METRICS = {HOST: "gloo_payload_GBps", "device": "auto_payload_GBps"}
 
 
 def path_lines(rows: Sequence[Row], width: int) -> list[str]:
-    """Return MPI against PyTorch, one way between the first two: at equal sizes, and from which size on each is fast.
+    """Return MPI against PyTorch, one way between two ranks.
 
-    MPI's rows have the parameters `pattern` and `memory`; PyTorch's a `pattern` too where ranks copy, else a pair.
+    It is at equal sizes, and from which size on each is fast. MPI's rows have the parameters
+    `pattern` and `memory`; PyTorch's a `pattern` too where ranks copy, else a pair.
     """
     one_way = [
         row
@@ -278,12 +302,12 @@ def path_lines(rows: Sequence[Row], width: int) -> list[str]:
             for row in one_way
             if row.counting == MPI_METRIC and row.parameters.get(MEMORY) == memory
         }
-        shared = sorted(pytorch.keys() & mpi.keys())
-        if shared:
+        sizes = sorted(pytorch.keys() & mpi.keys())
+        if sizes:
             lines.append(
                 f"MPI against PyTorch from the memory of the {memory}, with a 99 % interval:"
             )
-            lines += _ratios([(pytorch[size], mpi[size]) for size in shared], width)
+            lines += _ratios([(pytorch[size], mpi[size]) for size in sizes], width)
             lines += _shifts(pytorch, mpi)
     return lines
 
@@ -311,7 +335,10 @@ def _medians_s(row: Row) -> list[float]:
 
 
 def _shifts(pytorch: Mapping[int, Row], mpi: Mapping[int, Row]) -> Iterator[str]:
-    """Yield from which size on each reaches 80 and 90 % of one rate: that of the link, else of the slower plateau."""
+    """Yield the sizes that reach 80 and 90 % of a rate.
+
+    It is that of the link, else of the slower plateau.
+    """
     processes = [
         [process for row in rows.values() for process in row.measurements]
         for rows in (pytorch, mpi)
@@ -327,10 +354,10 @@ def _shifts(pytorch: Mapping[int, Row], mpi: Mapping[int, Row]) -> Iterator[str]
         else (min(curve.plateau for (curve,) in curves), "the slower plateau")
     )
     for share in SHARES[1:]:
-        first, second = (_reached_from(share * rate, rows) for rows in (pytorch, mpi))
+        pytorch_size, mpi_size = (_reached_from(share * rate, rows) for rows in (pytorch, mpi))
         texts = (f"{side} {f'from {format_bytes(size)}' if size else 'at no size'}"
-                 for side, size in (("PyTorch", first), ("MPI", second)))  # fmt: skip
-        yield f"{share:.0%} of {name} ({format_rate(share * rate)}): {', '.join(texts)}{_shift(first, second)}"
+                 for side, size in (("PyTorch", pytorch_size), ("MPI", mpi_size)))  # fmt: skip
+        yield f"{share:.0%} of {name} ({format_rate(share * rate)}): {', '.join(texts)}{_shift(pytorch_size, mpi_size)}"
 
 
 def _shift(first: int | None, second: int | None) -> str:
@@ -341,6 +368,6 @@ def _shift(first: int | None, second: int | None) -> str:
 
 
 def _reached_from(rate: float, rows: Mapping[int, Row]) -> int | None:
-    """Return the size from which on every one reaches a rate; None where the largest does not."""
+    """Return the size from which all reach a rate, or None."""
     below = max((size for size, row in rows.items() if (row.rate or 0.0) < rate), default=0)
     return min((size for size in rows if size > below), default=None)

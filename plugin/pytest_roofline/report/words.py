@@ -46,16 +46,22 @@ CACHED = "cache"
 _PEAK_PROPERTIES = ("verdict", "baseline_value", "change")
 
 
-def cut(lines: Sequence[str], at_most: int, what: str) -> list[str]:
-    """At most so many of the lines, and behind them `… and 3 more of these`, where `what` is `of these`."""
+def cut(lines: Sequence[str], at_most: int, noun: str) -> list[str]:
+    """Return at most so many lines, and the number left out.
+
+    The last reads `… and 3 more of these`, where `noun` is `of these`.
+    """
     return [
         *lines[:at_most],
-        *([f"… and {len(lines) - at_most} more {what}"] if len(lines) > at_most else []),
+        *([f"… and {len(lines) - at_most} more {noun}"] if len(lines) > at_most else []),
     ]
 
 
 def rate_text(row: Row, seconds: float | None = None) -> str:
-    """The rate of its work, in the metric's unit; of another time than its own where `seconds` is given."""
+    """Return the rate of a row's work, in the metric's unit.
+
+    It is of another time than its own where `seconds` is given.
+    """
     seconds = seconds or row.time_s
     per_second = row.rate_of(seconds)
     if per_second is None or row.key is None:
@@ -68,7 +74,10 @@ def rate_text(row: Row, seconds: float | None = None) -> str:
 
 
 def figure(row: Row, seconds: float | None = None) -> str:
-    """The number that stands for a measurement: its rate, or its time where what crosses links is small."""
+    """Return the rate of a measurement, or its time.
+
+    It is the time where what crosses links is small.
+    """
     work, seconds = row.work, seconds or row.time_s
     crosses = (
         work is not None
@@ -79,61 +88,79 @@ def figure(row: Row, seconds: float | None = None) -> str:
 
 
 def limit_text(row: Row) -> str:
-    """The rate (or time) that a result was held against in place of a baseline, as `235 GB/s`; else empty."""
+    """Return the limit that replaced a baseline: `235 GB/s`.
+
+    It is a rate or a time, and empty where there is none.
+    """
     limit_s = row.time_verdict.limit_s if row.time_verdict is not None else None
     return "" if limit_s is None else rate_text(row, limit_s)
 
 
 def now_text(row: Row) -> str:
-    """What was found: a rate or a time, a kernel's registers and spills, a figure, or the memory that was asked for."""
+    """Return the number of a result in words.
+
+    It is a rate or a time, a kernel's registers and spills, a figure, or the memory that was asked
+    for.
+    """
     if row.resources is not None:
-        held = row.resources.figures
-        known = {"registers": registers_of(held), "spills": spills_of(held)}
-        return ", ".join(f"{number} {name}" for name, number in known.items() if number is not None)
+        figures = row.resources.figures
+        numbers = {"registers": registers_of(figures), "spills": spills_of(figures)}
+        return ", ".join(
+            f"{number} {name}" for name, number in numbers.items() if number is not None
+        )
     if is_value(row):
         return value_text(row.value, row.unit)
     return row.lost.sizes if row.lost is not None else figure(row)
 
 
 def is_value(row: Row) -> bool:
-    """Return whether a result is one figure that is no time."""
+    """Return True where a result is a figure and no time."""
     return row.value is not None and row.time_s is None
 
 
 def value_text(value: float | None, unit: str | None) -> str:
-    """A figure that is no time with its unit, as `12.5 J`; empty where there is none."""
+    """Return a figure that is no time: `12.5 J`.
+
+    It is empty where there is none.
+    """
     return "" if value is None else f"{value:g} {unit or ''}".rstrip()
 
 
 def baseline_text(row: Row) -> str:
-    """What it was compared with, in the same unit; empty where it was not, or with a limit."""
+    """Return the number of the baseline, in the same unit.
+
+    It is empty where there is none, or a limit in its place.
+    """
     if is_value(row):
         return value_text(row.baseline_value, row.unit)
     return "" if row.baseline_time_s is None else figure(row, row.baseline_time_s)
 
 
 def difference_text(row: Row) -> str:
-    """`+25.1 %` of the time or of another figure, or which figures of a kernel changed."""
+    """Return `+25.1 %`, or the changes of a kernel."""
     if row.exact is not None and row.exact.changes:
         return changes_text(row.exact.changes)
     return "" if row.change is None else format_percent(row.change)
 
 
 def interval_text(row: Row) -> str:
-    """`+20.4 % … +30.0 %`, the 99 % interval of the difference."""
+    """Return the 99 % interval of a difference: `+20.4 % … +30.0 %`."""
     return "" if row.interval is None else " … ".join(map(format_percent, row.interval))
 
 
 def span_text(row: Row) -> str:
-    """The same as a person reads it in a line: `+20.4 … +30.0 %`."""
+    """Return the interval with one percent sign: `+20.4 … +30.0 %`."""
     return interval_text(row).replace(" %", "", 1)
 
 
 def cells(row: Row) -> dict[str, tuple[str, float | None]]:
-    """What tables show of a result by column: the text, and the number that it is sorted by; empty is unknown."""
-    one = row.measurement
-    time_s = row.time_s or (one.median_s if one is not None else None)
-    peak_bytes = one.peak_bytes if one is not None else None
+    """Return the cells of a result by column.
+
+    Each is the text, and the number that it is sorted by; empty is unknown.
+    """
+    measurement = row.measurement
+    time_s = row.time_s or (measurement.median_s if measurement is not None else None)
+    peak_bytes = measurement.peak_bytes if measurement is not None else None
     return {
         "size": _amount(row.size_bytes or None, lambda size: format_size(int(size))),
         "time": _amount(time_s, format_seconds),
@@ -158,7 +185,10 @@ def cells(row: Row) -> dict[str, tuple[str, float | None]]:
 
 
 def against_text(row: Row) -> str:
-    """`+30.0 % (+25.8…+34.4)`, what it changed against its baseline; of a limit alone `limit 235 GB/s`."""
+    """Return the change against the baseline: `+30.0 % (+25.8…+34.4)`.
+
+    Of a limit alone it is `limit 235 GB/s`.
+    """
     if limit_text(row) and row.baseline_time_s is None:
         return f"limit {limit_text(row)}"
     span = span_text(row).replace(" … ", "…").removesuffix(" %")
@@ -170,7 +200,10 @@ def _amount(value: float | None, form: Callable[[float], str]) -> tuple[str, flo
 
 
 def roof_text(row: Row) -> str:
-    """The share of the roofline, with a star where that was measured; `cache` where a rate of bytes was a cache's."""
+    """Return the share of the roofline, starred where that was measured.
+
+    It is `cache` where a rate of bytes was a cache's.
+    """
     ceiling = row.measurement.ceiling if row.measurement is not None else None
     if row.roofline_share is None or ceiling is None:
         return ""
@@ -182,41 +215,51 @@ def roof_text(row: Row) -> str:
 
 
 def peak_text(row: Row) -> str:
-    """By how much the peak of memory differs from the baseline's."""
+    """Return the change of the peak of memory."""
     change = row.peak.change if row.peak is not None else None
     return "" if change is None else format_percent(change)
 
 
 def processes_text(row: Row) -> str:
-    """New processes against those behind the baseline; a published limit has none behind it."""
+    """Return the numbers of new and of baseline processes.
+
+    A published limit has none behind it.
+    """
     if row.interval is None or row.processes is None:
         return ""
     return f"{row.processes}" + (f":{row.baseline_processes}" if row.baseline_processes else "")
 
 
 def sentence(row: Row) -> str:
-    """A result in a sentence, the difference first: `+25.1 % time (57.8 GB/s, baseline 118 GB/s), …`."""
-    told = [row.reason]
-    timed = row.exact is None and not row.by_peak
-    if timed and row.tolerance is not None and row.change is not None:
+    """Return a result as a sentence, the difference first.
+
+    It reads `+25.1 % time (57.8 GB/s, baseline 118 GB/s), …`.
+    """
+    texts = [row.reason]
+    is_timed = row.exact is None and not row.by_peak
+    if is_timed and row.tolerance is not None and row.change is not None:
         parts = [now_text(row), *(f"baseline {text}" for text in [baseline_text(row)] if text)]
-        told.insert(0, f"{difference_text(row)} time ({', '.join(parts)}), 99 % interval {interval_text(row)}, "
+        texts.insert(0, f"{difference_text(row)} time ({', '.join(parts)}), 99 % interval {interval_text(row)}, "
                        f"tolerance {format_tolerance(row.tolerance)}")  # fmt: skip
     elif row.exact is not None and difference_text(row):
-        told.insert(0, difference_text(row))
-    return "; ".join(filter(None, told)) or f"{row.verdict} {now_text(row)}".strip()
+        texts.insert(0, difference_text(row))
+    return "; ".join(filter(None, texts)) or f"{row.verdict} {now_text(row)}".strip()
 
 
 def counts_text(rows: Iterable[Row]) -> str:
-    """How many of each word, in the order of the rows: `1 REGRESSED, 6 PASSED`."""
+    """Return how many of each word: `1 REGRESSED, 6 PASSED`.
+
+    They are in the order of the rows.
+    """
     counts = Counter(row.verdict for row in rows)
     return ", ".join(f"{number} {word}" for word, number in counts.items())
 
 
 def tolerance_text(rows: Iterable[Row]) -> str:
-    """Return the tolerance that times were judged by: `tolerance 5 %`, or `tolerance 5 % in 4 of 6 tests, 10 % in 2`.
+    """Return the tolerance by which times were judged.
 
-    Empty where nothing was compared by one.
+    It reads `tolerance 5 %`, or `tolerance 5 % in 4 of 6 tests, 10 % in 2`. Empty where nothing was
+    compared by one.
     """
     return tolerances_text(
         row.tolerance
@@ -226,18 +269,24 @@ def tolerance_text(rows: Iterable[Row]) -> str:
 
 
 def tolerances_text(tolerances: Iterable[float]) -> str:
-    """Return the tolerances of tests, each a share of the time, as one text; empty for none."""
+    """Return the tolerances of tests, shares of time, as text.
+
+    It is empty for none.
+    """
     counts = Counter(map(format_tolerance, tolerances))
     if len(counts) < 2:
         return "".join(f"tolerance {share}" for share in counts)
-    (first, number), *others = counts.most_common()
+    (first, number), *other_counts = counts.most_common()
     parts = [f"{first} in {number} of {counts.total()} tests"]
-    parts += [f"{share} in {times}" for share, times in others]
+    parts += [f"{share} in {times}" for share, times in other_counts]
     return f"tolerance {', '.join(parts)}"
 
 
 def slow_text(rows: Iterable[Row]) -> str:
-    """Return what is undecided and looks slow, as `copy[64MiB] +30 %`; empty for none."""
+    """Return the undecided tests that look slow: `copy[64MiB] +30 %`.
+
+    It is empty for none.
+    """
     slow = [
         f"{printable(row.label)} +{format_tolerance(round(row.change, 3))}"
         for row in rows
@@ -247,29 +296,32 @@ def slow_text(rows: Iterable[Row]) -> str:
 
 
 def totals_text(rows: Sequence[Row]) -> str:
-    """Return how many of each word, and what leaves a comparison undecided."""
+    """Return how many of each word, and what is undecided."""
     slow = slow_text(rows)
     return counts_text(rows) + (f"; undecided: {slow}" if slow else "")
 
 
 def properties(rows: Sequence[Row]) -> list[tuple[str, str]]:
-    """The times of a test as name and text, for JUnit XML and other reports; names are those of the columns."""
+    """Return the times of a test as names and texts.
+
+    They are for JUnit XML and other reports; names are those of the columns.
+    """
     pairs = []
     for row in rows:
-        told = {name: getattr(row, name) for name in _PROPERTIES}
-        told["limit_time_s"] = row.time_verdict.limit_s if row.time_verdict is not None else None
-        pairs += _pairs(row, told)
+        figures = {name: getattr(row, name) for name in _PROPERTIES}
+        figures["limit_time_s"] = row.time_verdict.limit_s if row.time_verdict is not None else None
+        pairs += _pairs(row, figures)
     return pairs
 
 
 def peak_properties(rows: Sequence[Row]) -> list[tuple[str, str]]:
-    """The peaks of memory of a test, in the same way."""
+    """Return the peaks of memory of a test, alike."""
     return [
         pair
         for row in rows
         for column in row.columns()
         if column.metric == PEAK
-        for pair in _pairs(row, _of_peak(column, judged=row.peak is not None))
+        for pair in _pairs(row, _of_peak(column, has_verdict=row.peak is not None))
     ]
 
 
@@ -283,6 +335,8 @@ def _pairs(row: Row, figures: Mapping[str, object]) -> list[tuple[str, str]]:
     return [(printable(prefix + name), text) for name, text in texts.items()]
 
 
-def _of_peak(peak: Columns, *, judged: bool) -> dict[str, object]:
-    verdict = {f"{PEAK}.{name}": getattr(peak, name) for name in _PEAK_PROPERTIES} if judged else {}
+def _of_peak(peak: Columns, *, has_verdict: bool) -> dict[str, object]:
+    verdict = (
+        {f"{PEAK}.{name}": getattr(peak, name) for name in _PEAK_PROPERTIES} if has_verdict else {}
+    )
     return {PEAK: peak.value, **verdict}
