@@ -300,7 +300,7 @@ def test_every_condition_has_a_line_that_names_it_and_the_tests(make):
     unprobed = condition_lines([under(make, blocks=(Block(2, power_capped=True),))])
     assert unprobed[0].endswith("copy (in 100% of its blocks)")
     silent = condition_lines(
-        [under(make, mode="events", neighbours="none")], untold_since="nothing is installed"
+        [under(make, mode="events", neighbours="none")], unknown_since="nothing is installed"
     )
     assert silent == [
         "not known whether the device was throttled, since nothing is installed: copy"

@@ -328,7 +328,7 @@ def _details(session: RooflineSession, width: int) -> list[str]:
     lines += rank_lines(rows) + first_call_lines(rows)
     lines.append(warm_up_table(rows, width))
     lines += reason_lines(rows) + peak_lines(rows)
-    lines += condition_lines(rows, untold_since=_untold_since(session)) if rows else []
+    lines += condition_lines(rows, unknown_since=_untold_since(session)) if rows else []
     lines += idle_lines(rows) + published_lines(rows, verbose=True) + power_lines(rows)
     lines += detail_lines(rows) if session.config.get_verbosity() > 1 else []
     rounds = f", {session.rounds_used} rounds" if session.rounds_used > 1 else ""

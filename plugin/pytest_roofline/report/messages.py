@@ -8,6 +8,7 @@ from ..baselines.run_rows import XFAIL, Ending, how_it_ended, short_name
 from ..core.keys import JOB_METRIC, told_by_position
 from ..core.records import CurveSummary
 from ..core.rows import FAILED, KERNEL, MEMORY, Row, badness, worst_first
+from ..core.samples import Samples
 from ..core.statuses import (
     WORSE,
     Status,
@@ -36,27 +37,33 @@ MOST_REASONS = 4
 MOST_ALARMS = 3
 
 # A device that idles for less of a call costs no one a verdict.
-LEAST_TOLD = 0.01
+LEAST_WAIT = 0.01
 
 # Relative errors of a fit beyond which a sweep has another shape, as where its small sizes stay in a cache.
 FAIR_FIT = 0.25
 
 
 def curve_line(curve: CurveSummary) -> str:
-    """A sweep in a line: plateau, where it and the roofline are reached, latency and bandwidth."""
+    """Return a sweep in a line.
+
+    It has the plateau, the sizes that reach it and the roofline, latency and bandwidth.
+    """
     unit, name = _rate_unit(curve)
     shares = curve.reached | {f"{share} of roof": size for share, size in curve.of_roof.items()}
-    reached = [
+    sizes = [
         f"{share} from {format_bytes(size)}" for share, size in shares.items() if size is not None
     ]
     plateau = f"plateau {three_digits(curve.plateau / unit)} {name} ({curve.metric})"
     # Starting a program is in its time, so that no size shows the rate of its work.
-    told = [] if curve.metric == JOB_METRIC else [", ".join([plateau, *reached])]
-    return f"{printable(curve.label)}: {'; '.join([*told, fit_text(curve)])}"
+    parts = [] if curve.metric == JOB_METRIC else [", ".join([plateau, *sizes])]
+    return f"{printable(curve.label)}: {'; '.join([*parts, fit_text(curve)])}"
 
 
 def fit_text(curve: CurveSummary) -> str:
-    """`fits 2.00 µs ± 30.0 ns + size at 2.10 ± 0.01 GB/s`, with the standard errors of both."""
+    """Return the fit of a sweep with both standard errors.
+
+    It reads `fits 2.00 µs ± 30.0 ns + size at 2.10 ± 0.01 GB/s`.
+    """
     unit, name = _rate_unit(curve)
     fit = f"fits {format_seconds(curve.latency_s)}{_error(curve.latency_error_s, format_seconds)}"
     if curve.bandwidth is not None:
@@ -76,7 +83,7 @@ def _error(error: float | None, text: Callable[[float], str]) -> str:
 
 
 def reason_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
-    """Why a number could not be judged, and what would change that."""
+    """Return why numbers could not be judged, with remedies."""
     lines = [
         printable(f"{row.verdict} {row.label}: {row.time_reason}")
         for row in rows
@@ -87,23 +94,29 @@ def reason_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
 
 
 def peak_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
-    """What became of the peaks of memory that are not as in the baseline, and how many the baseline has not."""
+    """Return the peaks that differ from the baseline.
+
+    The number of those that the baseline has not follows.
+    """
     peaks = [(printable(row.label), row.peak) for row in rows if row.peak is not None]
-    known = [
+    changed = [
         (label, peak) for label, peak in peaks if peak.baseline_value is not None and peak.reason
     ]
-    lines = [f"peak {peak.verdict} {label}: {printable(peak.reason)}" for label, peak in known]
-    unknown = [label for label, peak in peaks if peak.reason == NO_PEAK]
+    lines = [f"peak {peak.verdict} {label}: {printable(peak.reason)}" for label, peak in changed]
+    without_baseline = [label for label, peak in peaks if peak.reason == NO_PEAK]
     return [
         *cut(lines, at_most, "of these"),
-        *_about(f"{NO_PEAK}, so it is compared with nothing", unknown, at_most),
+        *_about(f"{NO_PEAK}, so it is compared with nothing", without_baseline, at_most),
     ]
 
 
 def condition_lines(
-    rows: Sequence[Row], at_most: int = 3, untold_since: str = "the driver does not tell"
+    rows: Sequence[Row], at_most: int = 3, unknown_since: str = "the driver does not tell"
 ) -> list[str]:
-    """How the numbers were taken: the host's pace, excluded blocks, drift, the power cap, what no device told."""
+    """Return the conditions under which the numbers were taken.
+
+    These are the host's pace, excluded blocks, drift, the power cap, and facts that no device gave.
+    """
     lines: list[str] = []
     samples = [
         (printable(row.label), row.measurement.samples)
@@ -111,47 +124,67 @@ def condition_lines(
         if row.measurement is not None
     ]
     for label, meaning in _PACES.items():
-        both = [
-            f"{name} ({format_seconds(s.median_s)} on the device's clock, {format_seconds(s.wall_s)} on the host's)"
-            for name, s in samples
-            if label in s.labels and s.wall_s is not None
+        paces = [
+            f"{name} ({format_seconds(sample.median_s)} on the device's clock, "
+            f"{format_seconds(sample.wall_s)} on the host's)"
+            for name, sample in samples
+            if label in sample.labels and sample.wall_s is not None
         ]
-        lines += _about(meaning, both, at_most)
+        lines += _about(meaning, paces, at_most)
     for label, meaning in _LABELS.items():
-        lines += _about(meaning, [name for name, s in samples if label in s.labels], at_most)
-    spoiled = [
-        f"{label} ({', '.join(f'{count} of {len(s.blocks)} by {cause}' for cause, count in s.excluded.items())})"
-        for label, s in samples
-        if s.excluded
-    ]
-    lines += _about("blocks excluded", spoiled, at_most)
+        lines += _about(
+            meaning, [name for name, sample in samples if label in sample.labels], at_most
+        )
+    excluded = [f"{label} ({_causes_text(sample)})" for label, sample in samples if sample.excluded]
+    lines += _about("blocks excluded", excluded, at_most)
     capped = [
-        f"{label} (in {s.power_capped_share:.0%} of its blocks"
-        + (f", at {s.clock_hz / 1e6:.0f} MHz)" if s.clock_hz else ")")
-        for label, s in samples
-        if s.power_capped_share
+        f"{label} (in {sample.power_capped_share:.0%} of its blocks"
+        + (f", at {sample.clock_hz / 1e6:.0f} MHz)" if sample.clock_hz else ")")
+        for label, sample in samples
+        if sample.power_capped_share
     ]
     lines += _about("at the software power cap, as a busy card is", capped, at_most)
-    withheld = [
-        name for name, s in samples if s.mode in ("events", "graph") and s.neighbours == "unknown"
+    neighbours_unknown = [
+        name
+        for name, sample in samples
+        if sample.mode in ("events", "graph") and sample.neighbours == "unknown"
     ]
     lines += _about(
-        f"not known whether others used the device, since {untold_since}", withheld, at_most
+        f"not known whether others used the device, since {unknown_since}",
+        neighbours_unknown,
+        at_most,
     )
-    untold = [name for name, s in samples if s.mode in ("events", "graph") and not s.throttle_known]
+    throttle_unknown = [
+        name
+        for name, sample in samples
+        if sample.mode in ("events", "graph") and not sample.throttle_known
+    ]
     lines += _about(
-        f"not known whether the device was throttled, since {untold_since}", untold, at_most
+        f"not known whether the device was throttled, since {unknown_since}",
+        throttle_unknown,
+        at_most,
     )
     lines += _about(
         "another process uses the device",
-        [label for label, s in samples if s.neighbours == "seen"],
+        [label for label, sample in samples if sample.neighbours == "seen"],
         at_most,
     )
     return lines
 
 
+def _causes_text(samples: Samples) -> str:
+    """Return how many blocks were excluded by each cause: `2 of 40 by heat`."""
+    total = len(samples.blocks)
+    return ", ".join(
+        f"{number} of {total} by {cause}" for cause, number in samples.excluded.items()
+    )
+
+
 def waiting_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
-    """Return a line for each test whose function waits for the device inside, with the time that this costs."""
+    """Return the tests whose function waits for the device.
+
+    Each has the time that this costs.
+    """
     lines = [
         f"{printable(row.label)}: waits inside the call for {format_tolerance(round(share, 2))} of its time "
         f"({format_seconds(share * samples.median_s)} of {format_seconds(samples.median_s)}); "
@@ -159,7 +192,7 @@ def waiting_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
         for row in rows
         if row.measurement is not None
         and (samples := row.measurement.samples)
-        and (share := samples.idle_share or 0.0) >= LEAST_TOLD
+        and (share := samples.idle_share or 0.0) >= LEAST_WAIT
     ]
     return cut(lines, at_most, "of these")
 
@@ -183,23 +216,25 @@ def _about(meaning: str, names: Sequence[str], at_most: int) -> list[str]:
     return [f"{meaning}: {listed(names, at_most)}"] if names else []
 
 
-def counts_line(counted: Mapping[str, int], not_measured: Mapping[str, int]) -> str:
-    """`12 measured, 4 compiled, 3 not measured (needs 2 GPUs, found 1)`."""
-    counts = {"measured": 0} | {kind: number for kind, number in counted.items() if number}
+def counts_line(numbers: Mapping[str, int], not_measured: Mapping[str, int]) -> str:
+    """Return `12 measured, 4 compiled, 3 not measured (needs 2 GPUs, found 1)`."""
+    counts = {"measured": 0} | {kind: number for kind, number in numbers.items() if number}
     line = ", ".join(f"{number} {kind}" for kind, number in counts.items())
     if not_measured:
-        told = [
+        reasons = [
             printable(reason) + (f" ({count}×)" if len(not_measured) > 1 else "")
             for reason, count in list(not_measured.items())[:MOST_REASONS]
         ]
-        left = len(not_measured) - len(told)
-        reasons = "; ".join(told + ([f"and {left} other reasons"] if left else []))
-        line += f", {sum(not_measured.values())} not measured ({reasons})"
+        remaining = len(not_measured) - len(reasons)
+        reasons_text = "; ".join(
+            reasons + ([f"and {remaining} other reasons"] if remaining else [])
+        )
+        line += f", {sum(not_measured.values())} not measured ({reasons_text})"
     return line
 
 
 def compared_of(rows: Sequence[Row]) -> int:
-    """How many results were compared with anything."""
+    """Return how many results were compared with anything."""
     return sum(_own(row) not in (Kind.NO_BASELINE, Kind.INVALID) for row in _judged(rows))
 
 
@@ -208,7 +243,10 @@ def _judged(rows: Sequence[Row]) -> list[Row]:
 
 
 def _own(row: Row) -> str:
-    """The verdict on the time or the kernel, whatever that on the memory is."""
+    """Return the verdict on the time or the kernel.
+
+    The verdict on the memory does not count.
+    """
     return row.time_verdict.kind.value if row.time_verdict is not None else row.verdict
 
 
@@ -228,14 +266,17 @@ _STATUS = {
 }
 
 
-def reds_of(ended: Mapping[str, Ending], rows: Sequence[Row]) -> Reds:
-    """By test, what is red about it, worst first; also what a gate that only watched would have failed."""
+def reds_of(endings: Mapping[str, Ending], rows: Sequence[Row]) -> Reds:
+    """Return the red tests, worst first, each with its sentence.
+
+    Also those that a gate that only watched would have failed.
+    """
     reds = {}
-    for test_id, ending in ended.items():
+    for test_id, ending in endings.items():
         if ending.last is not None and (ending.red or ending.last.shadow):
             reds[test_id] = _red_word(ending), _red_sentence(ending, test_id)
     for row in rows:
-        expected = how_it_ended(ended.get(row.test, Ending()).outcome)[0] == XFAIL
+        expected = how_it_ended(endings.get(row.test, Ending()).outcome)[0] == XFAIL
         if row.verdict == Kind.REGRESSED and row.test not in reds and not expected:
             reds[row.test] = row.verdict, f"{row.label}: {sentence(row)}"
     slower: dict[str, float] = {}
@@ -245,7 +286,10 @@ def reds_of(ended: Mapping[str, Ending], rows: Sequence[Row]) -> Reds:
 
 
 def _red_word(ending: Ending) -> str:
-    """The worst verdict that turned a test red; FAILED where it failed for itself."""
+    """Return the worst verdict of a red test, else FAILED.
+
+    FAILED is for a test that failed for itself.
+    """
     last = ending.last
     if last is None or not last.by_verdict:
         return FAILED
@@ -256,7 +300,10 @@ def _red_word(ending: Ending) -> str:
 
 
 def _red_sentence(ending: Ending, test_id: str) -> str:
-    """Why it is red; a failure of its own gets the test's name, which a verdict has."""
+    """Return why a test is red.
+
+    A failure of its own gets the test's name, which a verdict has.
+    """
     last, name = ending.last, short_name(test_id)
     reason = printable(last.reason if last is not None else "").removeprefix("Failed: ")
     return (
@@ -267,18 +314,19 @@ def _red_sentence(ending: Ending, test_id: str) -> str:
 
 
 def colour_of(rows: Sequence[Row], reds: Reds, status: int = 0) -> str:
-    """Return RED where a test is slower or broken, GREY where nobody can tell, else GREEN.
+    """Return RED where a test is slower or broken.
 
-    A run of which fewer than half of the results are fast enough is GREY at best, and so is a run that did not come to
-    its end, as its exit status tells.
+    It is GREY where nobody can tell, else GREEN. A run of which fewer than half of the results are
+    fast enough is GREY at best, and so is a run that did not come to its end, as its exit status
+    tells.
     """
     # What is worse and not red was expected to be.
     decided = [row for row in rows if row.verdict not in WORSE]
-    ended = status_of(decided, worse=bool(reds), complete=status in (0, 1))
-    if ended is Status.SLOWER:
+    run_status = status_of(decided, worse=bool(reds), complete=status in (0, 1))
+    if run_status is Status.SLOWER:
         return RED
     mostly = 2 * sum(map(is_green, rows)) >= len(rows)
-    return GREEN if ended is Status.NOTHING_SLOWER and mostly else GREY
+    return GREEN if run_status is Status.NOTHING_SLOWER and mostly else GREY
 
 
 def closing_lines(
@@ -292,7 +340,9 @@ def closing_lines(
     settings: Sequence[str] = (),
     tell_reds: bool = True,
 ) -> list[str]:
-    """Return what is red, or what would decide what is open, and last the sentence that says how the run ended.
+    """Return the closing lines, the sentence on the run last.
+
+    Ahead of it is what is red, or what would decide what is open.
 
     Args:
         rows: what was measured, what was compiled, and where memory ran out.
@@ -318,15 +368,15 @@ def closing_lines(
     )
     if reds:
         reasons = [printable(sentence) for _, sentence in reds.values()] if tell_reds else []
-        above = cut(reasons, MOST_FAILURES, "that failed")
+        lines = cut(reasons, MOST_FAILURES, "that failed")
     else:
-        above = [
+        lines = [
             printable(f"{row.verdict} {row.label}: {_reason(row)}")
             for row in undecided[:most]
             if _reason(row)
         ]
-    if len(undecided) > len(above) > 0 and not reds and most:
-        above[-1] += f" (and {len(undecided) - len(above)} more)"
+    if len(undecided) > len(lines) > 0 and not reds and most:
+        lines[-1] += f" (and {len(undecided) - len(lines)} more)"
     colour = colour_of(rows, reds, status)
     colour += f" ({printable(', '.join(settings))})" if settings else ""
     last = [_sentence(rows, reds, undecided, planned, colour)]
@@ -334,18 +384,22 @@ def closing_lines(
     last += [f"{len(slower)} REGRESSED as expected (xfail)"] if slower else []
     # Tests that measure nothing are none of ours, but nobody should take their failure for a green run.
     if (status or lost) and not reds:
-        why = _STATUS.get(status, "see above") if status else f"{lost} could not be saved"
-        last.append(f"but pytest ended with status {status or 1} ({why})")
+        cause = _STATUS.get(status, "see above") if status else f"{lost} could not be saved"
+        last.append(f"but pytest ended with status {status or 1} ({cause})")
     # A gate that compared nothing has said it in its failure.
     gate_failed = any(word == GATE for word, _ in reds.values())
-    cure = [] if gate_failed else recording(rows, record)
-    return [*cure, *above, "; ".join(last)]
+    recording_lines = [] if gate_failed else recording(rows, record)
+    return [*recording_lines, *lines, "; ".join(last)]
 
 
 def _sentence(
     rows: Sequence[Row], reds: Reds, undecided: Sequence[Row], planned: Sequence[str], colour: str
 ) -> str:
-    """`RED: 1 REGRESSED, 11 of 14 fast enough, 2 undecided (2 INCONCLUSIVE)`; `GREY: nothing was compared, …`."""
+    """Return the sentence on the run.
+
+    It reads `RED: 1 REGRESSED, 11 of 14 fast enough, 2 undecided (2 INCONCLUSIVE)`, or `GREY:
+    nothing was compared, …`.
+    """
     if not rows and not reds:
         return f"{colour}: nothing was compared, since 0 of {count(len(planned), 'test')} measured anything"
     if not reds and not any(map(is_compared, rows)):
@@ -365,7 +419,10 @@ def _sentence(
 
 
 def _undecided_text(undecided: Sequence[Row]) -> str:
-    """Return the estimates of what looks slow, and the words of all else: `copy[64MiB] +30 %, 1 INVALID`."""
+    """Return the estimates of what looks slow, then words.
+
+    It reads `copy[64MiB] +30 %, 1 INVALID`.
+    """
     calm = [row for row in undecided if not looks_slow(row)]
     return ", ".join(filter(None, (slow_text(undecided), counts_text(calm))))
 
@@ -383,7 +440,10 @@ def _limit_of(row: Row) -> str:
 
 
 def _behind(rows: Sequence[Row]) -> str:
-    """What stands behind verdicts where that is no recorded baseline: ` (3 by published limits)`."""
+    """Return the evidence of verdicts without a recorded baseline.
+
+    It reads ` (3 by published limits)`.
+    """
     counts = Counter(filter(None, map(_limit_of, filter(is_green, rows))))
     siblings = sum(
         row.time_verdict is not None and row.time_verdict.siblings > 0
@@ -392,7 +452,7 @@ def _behind(rows: Sequence[Row]) -> str:
     )
     counts.update({"their siblings": siblings} if siblings else {})
     return (
-        f" ({', '.join(f'{number} by {what}' for what, number in counts.items())})"
+        f" ({', '.join(f'{number} by {noun}' for noun, number in counts.items())})"
         if counts
         else ""
     )
@@ -403,7 +463,10 @@ def _reason(row: Row) -> str:
 
 
 def recording(rows: Sequence[Row], record: str) -> list[str]:
-    """The command that records a baseline, where nothing was held against one."""
+    """Return the command that records a baseline.
+
+    It is empty where something was held against one.
+    """
     # What a drill slowed down becomes no baseline, nor what only its position names.
     rows = [row for row in rows if "replaced" not in (row.labels or ()) and not _is_nameless(row)]
     compared = compared_of(rows)
@@ -411,8 +474,8 @@ def recording(rows: Sequence[Row], record: str) -> list[str]:
     missing = any(_own(row) == Kind.NO_BASELINE for row in _judged(rows))
     if not record or compared > by_limit or not (missing or by_limit):
         return []
-    why = "A limit finds only what falls below it. " if by_limit else ""
-    return [f"{why}Record a baseline:", f"  {record}"]
+    remark = "A limit finds only what falls below it. " if by_limit else ""
+    return [f"{remark}Record a baseline:", f"  {record}"]
 
 
 def _is_nameless(row: Row) -> bool:
@@ -420,8 +483,10 @@ def _is_nameless(row: Row) -> bool:
     return key is not None and bool(told_by_position(key.parameters))
 
 
-def shadow_lines(sentences: Sequence[str], known: Sequence[ShadowRun]) -> list[str]:
-    """What a gate that only watches would have failed, worst first, and how often it would have so far.
+def shadow_lines(sentences: Sequence[str], shadow_runs: Sequence[ShadowRun]) -> list[str]:
+    """Return what a gate that only watches would have failed.
+
+    The worst comes first, and last how often it would have so far.
 
     Args:
         sentences: of this run.
@@ -429,12 +494,12 @@ def shadow_lines(sentences: Sequence[str], known: Sequence[ShadowRun]) -> list[s
     """
     lines = [f"SHADOW: would have failed: {sentence}" for sentence in sentences]
     lines = lines or ["SHADOW: nothing would have failed"]
-    nights, red = len({run.night for run in known}), [run for run in known if run.red]
-    told = f"SHADOW: in {count(nights, 'night')} {len(red)} of {count(len(known), 'run')} would have been red"
-    told += ": " * bool(red) + "; ".join(f"{run.night} {run.why}" for run in red[-MOST_ALARMS:])
+    nights, red = len({run.night for run in shadow_runs}), [run for run in shadow_runs if run.red]
+    text = f"SHADOW: in {count(nights, 'night')} {len(red)} of {count(len(shadow_runs), 'run')} would have been red"
+    text += ": " * bool(red) + "; ".join(f"{run.night} {run.why}" for run in red[-MOST_ALARMS:])
     if nights < NIGHTS:
         return [
             *lines,
-            f"{told}; from {NIGHTS} nights on this rate tells whether to switch the gate on",
+            f"{text}; from {NIGHTS} nights on this rate tells whether to switch the gate on",
         ]
-    return [*lines, f"{told}; switch the gate on by --roofline-ci"]
+    return [*lines, f"{text}; switch the gate on by --roofline-ci"]

@@ -28,11 +28,11 @@ from .page_text import (
     MEANINGS,
     changed_lines,
     chips,
+    circumstance_lines,
     drill_line,
     family,
     inside_of,
-    known_lines,
-    not_told,
+    left_out_reds,
     published_of,
     reason,
     reds,
@@ -108,17 +108,20 @@ class Table:
 
     @property
     def first(self) -> Sequence[Sequence[Cell]]:
-        """The rows that stand in the page from the start."""
+        """Return the rows that stand in the page from the start."""
         return self.rows[:SHOWN_ROWS]
 
     @property
     def rest(self) -> Sequence[Sequence[Cell]]:
-        """Those that are drawn when somebody asks; without JavaScript the page has them at once."""
+        """Return the rows that are drawn when somebody asks.
+
+        Without JavaScript the page has them at once.
+        """
         return self.rows[SHOWN_ROWS:]
 
 
 def _table(caption: str, rows: Sequence[dict[str, Cell]]) -> Table:
-    """A table of rows by heading, without the columns in which nothing stands."""
+    """Return a table of rows by heading, without empty columns."""
     filled = {name for row in rows for name, cell in row.items() if cell.text}
     names = [name for name in (rows[0] if rows else ()) if name in filled]
     columns = [Column(name, name not in _TEXTS, _MEANS.get(name, "")) for name in names]
@@ -126,7 +129,10 @@ def _table(caption: str, rows: Sequence[dict[str, Cell]]) -> Table:
 
 
 def results_table(rows: Sequence[Row], several: bool) -> Table:
-    """All rows in the order given; with a column for the run where there are several."""
+    """Return all rows in the order given.
+
+    Where there are several runs it has a column for the run.
+    """
     return _table("All results, worst first", [_result(row, several) for row in rows])
 
 
@@ -146,7 +152,11 @@ def _finite(value: float | None) -> float | None:
 
 
 def kernels_table(rows: Iterable[Row]) -> Table | None:
-    """Registers, shared memory, spills and matrix instructions, with what of all figures changed."""
+    """Return the figures of compiled kernels, or None.
+
+    They are registers, shared memory, spills and matrix instructions, with what of all figures
+    changed.
+    """
     kernels = [_kernel(row) for row in rows if row.resources is not None]
     return _table("Compiled kernels", kernels) if kernels else None
 
@@ -164,7 +174,10 @@ def _kernel(row: Row) -> dict[str, Cell]:
 
 
 def machine_table(runs: Sequence[Run]) -> Table:
-    """The facts of each run, a column for each; where they differ, the row says so in a word."""
+    """Return the facts of each run, a column for each.
+
+    Where they differ, the row says so in a word.
+    """
     facts, names = [_facts(run) for run in runs], run_names(runs)
     several = len(runs) > 1
     columns = ["fact", *(names[run.path] for run in runs), *["between runs"] * several]
@@ -213,7 +226,10 @@ def _facts(run: Run) -> dict[str, str]:
 
 
 def _measured_facts(owner: str, record: DeviceFacts | HostFacts) -> dict[str, str]:
-    """Return the facts of a device or host that are known, each with its unit, which is the end of its name."""
+    """Return the known facts of a device or host.
+
+    Each has its unit, which is the end of its name.
+    """
     facts = {}
     for name, value in asdict(record).items():
         words, _, unit = name.rpartition("_")
@@ -229,7 +245,9 @@ _IN_SCRIPT = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
 def page(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
-    """The whole page of one run, or of several beside each other, as text to write in UTF-8.
+    """Return the whole page of one run or several.
+
+    It is text to write in UTF-8.
 
     Args:
         runs: read or just ended.
@@ -237,8 +255,8 @@ def page(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
     """
     worst = worst_first(rows_of(runs) if rows is None else rows)
     content = _content(runs, worst)
-    drawn = any(red.plot for red in content["reds"]) or content["sections"]
-    scripts = [asset("page.js"), *([asset(PLOTLY)] if drawn else [])]
+    has_plots = any(red.plot for red in content["reds"]) or content["sections"]
+    scripts = [asset("page.js"), *([asset(PLOTLY)] if has_plots else [])]
     return (
         _templates()
         .get_template("page.html.j2")
@@ -252,7 +270,7 @@ def page(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
 
 
 def _content(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, Any]:
-    """Everything that the template shows, by its name there."""
+    """Return everything that the template shows, by name."""
     products = dict.fromkeys(printable(run.header.environment.device.product) for run in runs)
     return {
         "title": f"Roofline report: {listed(list(products), 3)}" if products else "Roofline report",
@@ -261,7 +279,7 @@ def _content(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, Any]:
         "runs": run_lines(runs, rows),
         "chips": chips(rows),
         "reds": reds(rows),
-        "more_red": not_told(rows),
+        "more_red": left_out_reds(rows),
         "results": results_table(rows, len(runs) > 1),
         "sweeps": [
             curve_line(curve)
@@ -274,7 +292,7 @@ def _content(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, Any]:
         "inside": inside_of(runs),
         "kernels": kernels_table(rows),
         "changed": changed_lines(rows),
-        "known": known_lines(rows),
+        "known": circumstance_lines(rows),
         "machine": machine_table(runs),
         "words": MEANINGS,
         "tool": listed(list(dict.fromkeys(run.header.tool for run in runs)), 3),
@@ -283,14 +301,17 @@ def _content(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, Any]:
 
 @cache
 def _templates() -> Environment:
-    """Templates that escape all that they show, and refuse a name that nobody gave them."""
+    """Return templates that escape all that they show.
+
+    They refuse a name that nobody gave them.
+    """
     templates = Environment(
         loader=PackageLoader(__package__, "assets"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_shown,
+        finalize=_printable_text,
     )
     # In text that is shown, the end of a line would be written as an escape.
     templates.globals["newline"] = Markup("\n")
@@ -298,8 +319,11 @@ def _templates() -> Environment:
     return templates
 
 
-def _shown(value: Any) -> Any:
-    """Text as it may stand in a page: without characters that are not seen, or that turn the reading round."""
+def _printable_text(value: Any) -> Any:
+    """Return text as it may stand in a page.
+
+    It has no characters that are not seen, or that turn the reading round.
+    """
     # What `isprintable` lets pass, `printable` leaves as it is; the first is the quick one of the two.
     plain = isinstance(value, str) and not isinstance(value, Markup)
     return printable(value) if plain and not (value.isprintable() and "##" not in value) else value
@@ -307,12 +331,15 @@ def _shown(value: Any) -> Any:
 
 @cache
 def asset(name: str) -> str:
-    """The text of a style sheet or script of ours."""
+    """Return the text of a style sheet or script of ours."""
     return (files(__package__) / "assets" / name).read_text(encoding="utf-8")
 
 
 def _policy(scripts: Sequence[str]) -> str:
-    """A Content-Security-Policy under which nothing is loaded, and only these scripts run."""
+    """Return the Content-Security-Policy of a page.
+
+    Under it nothing is loaded, and only these scripts run.
+    """
     hashes = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
@@ -326,7 +353,9 @@ def _digest(script: str) -> str:
 
 
 def for_script(value: Any) -> Markup:
-    """JSON that can stand in a script element, whatever its texts hold.
+    """Return JSON that can stand in a script element.
+
+    It does not matter what its texts hold.
 
     Raises:
         ValueError: a number that JSON does not have.

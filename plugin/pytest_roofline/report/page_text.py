@@ -1,4 +1,4 @@
-"""What the page says beside its tables and plots: how it went, what is red, how the numbers were taken."""
+"""Texts of the page beside its tables and plots: endings, red tests, circumstances."""
 
 import shlex
 from collections import Counter
@@ -22,7 +22,7 @@ from .plots.chart import Plot
 from .plots.samples import sample_plot
 from .published import figure_texts
 from .sentences import MOST_ENDED
-from .summary import remarks_of, run_tolerance, watched_text
+from .summary import remarks_of, run_tolerance, shadow_text
 from .tables import roofline_note
 from .words import cut, difference_text
 
@@ -31,13 +31,13 @@ MOST_DETAILED, MOST_OF_A_TEST = 40, 5
 # Of so many the samples are drawn.
 MOST_DRAWN = 10
 # Of each kind of line, and of calls that were looked into; the run file has all.
-MOST_TOLD = 40
+MOST_LINES = 40
 # The item that looks at the device, which has no file to run it from.
 DEVICE = "device health"
 # Columns of an explanation.
 WIDTH = 110
 # A run file holds what the device told, and not why it told no more.
-UNTOLD_SINCE = "neither the driver nor a library told of it"
+UNKNOWN_SINCE = "neither the driver nor a library told of it"
 # A verdict is told by its word and by a shape, so that nobody has to see colours; and by one of four colours.
 _LOOKS = {
     FAILED: ("✖", "bad"),
@@ -69,12 +69,15 @@ MEANINGS = {
 
 
 def shape(word: str) -> str:
-    """The sign in front of a verdict."""
+    """Return the sign in front of a verdict."""
     return _LOOKS.get(word, ("·", ""))[0]
 
 
 def family(word: str) -> str:
-    """`bad`, `doubt`, `good` or `plain`: the colour of a verdict."""
+    """Return the colour of a verdict.
+
+    It is `bad`, `doubt`, `good` or `plain`.
+    """
     return _LOOKS.get(word, ("", "plain"))[1]
 
 
@@ -82,25 +85,34 @@ _ENDS = {"RED": "bad", "GREY": "doubt", "GREEN": "good"}
 
 
 def sentence_family(sentence: str) -> str:
-    """Return the colour of a sentence that says how a run ended; a name may stand in front of its word."""
+    """Return the colour of a sentence on a run's end.
+
+    A name may stand in front of its word.
+    """
     words = (word.strip(":(") for word in sentence.split())
     return next((_ENDS[word] for word in words if word in _ENDS), "plain")
 
 
 def chips(rows: Sequence[Row]) -> list[tuple[str, int, str]]:
-    """Each verdict with how often it was given, worst first, and the name under which the page filters by it."""
+    """Return each verdict with its number, worst first.
+
+    The third is the name under which the page filters by it.
+    """
     counts = Counter(row.verdict for row in worst_first(rows))
     return [(word, number, slug(word)) for word, number in counts.items()]
 
 
 def reason(row: Row) -> str:
-    """Why, in a sentence; of a kernel what it asks for, and what of that changed; of lost memory how it ran out."""
-    told = [row.reason]
+    """Return why a row is what it is, in a sentence.
+
+    Of a kernel it tells the figures and what of them changed, of lost memory how it ran out.
+    """
+    texts = [row.reason]
     if row.resources is not None:
-        told += [difference_text(row), f"{row.resources.target}: {figures_text(row.resources)}"]
+        texts += [difference_text(row), f"{row.resources.target}: {figures_text(row.resources)}"]
     elif row.lost is not None:
-        told += [circumstances(row.lost), row.lost.message]
-    return "; ".join(dict.fromkeys(filter(None, told)))
+        texts += [circumstances(row.lost), row.lost.message]
+    return "; ".join(dict.fromkeys(filter(None, texts)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,27 +127,35 @@ class Red:
 
 
 def reds(rows: Sequence[Row]) -> list[Red]:
-    """The measurements of failed tests, in the order given, up to the number that anybody reads."""
-    told = [row for test in _by_test(rows)[:MOST_DETAILED] for row in test[:MOST_OF_A_TEST]]
-    drawn = [id(row) for row in told if row.measurements][:MOST_DRAWN]
-    return [_red(row, plotted=id(row) in drawn) for row in told]
+    """Return the measurements of failed tests, in order.
+
+    They end at the number that anybody reads.
+    """
+    detailed = [row for test in _by_test(rows)[:MOST_DETAILED] for row in test[:MOST_OF_A_TEST]]
+    plotted = [id(row) for row in detailed if row.measurements][:MOST_DRAWN]
+    return [_red(row, plotted=id(row) in plotted) for row in detailed]
 
 
-def not_told(rows: Sequence[Row]) -> str:
-    """How many failed tests, and measurements of those that are told, stand in the table of all results alone."""
+def left_out_reds(rows: Sequence[Row]) -> str:
+    """Return how many failed tests have no details.
+
+    They, and further measurements of the others, stand in the table of all results alone.
+    """
     tests = _by_test(rows)
-    measured = sum(len(test[MOST_OF_A_TEST:]) for test in tests[:MOST_DETAILED])
+    measurements = sum(len(test[MOST_OF_A_TEST:]) for test in tests[:MOST_DETAILED])
     parts = (
         [count(len(tests) - MOST_DETAILED, "more failed test")]
         if len(tests) > MOST_DETAILED
         else []
     )
-    parts += [f"{count(measured, 'more measurement')} of the tests above"] if measured else []
+    parts += (
+        [f"{count(measurements, 'more measurement')} of the tests above"] if measurements else []
+    )
     return f"… and {' and '.join(parts)}, in the table of all results." if parts else ""
 
 
 def _by_test(rows: Sequence[Row]) -> list[list[Row]]:
-    """Return the rows that are red, a list for each test of a run."""
+    """Return the red rows, a list for each test."""
     red = [row for row in rows if row.red]
     return list(grouped(red, lambda row: (row.run or "", row.test)).values())
 
@@ -155,7 +175,10 @@ def _red(row: Row, *, plotted: bool) -> Red:
 
 
 def _commands(row: Row) -> tuple[str, ...]:
-    """What to type next; nothing for what looks at the device, which is no test."""
+    """Return the commands to type next.
+
+    There are none for what looks at the device, which is no test.
+    """
     if row.test == DEVICE:
         return ()
     rounds = ["--roofline-rounds=auto"] if row.metric == TIME else []
@@ -170,50 +193,63 @@ def _commands(row: Row) -> tuple[str, ...]:
 
 
 def inside_of(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
-    """What was found inside of calls besides times: where time and memory go, and figures; lines by label."""
+    """Return the findings inside of calls, as lines by label.
+
+    They are where time and memory go, and figures.
+    """
     names = run_names(runs)
     labels = [(run, label) for run in runs for label in note_labels(run)]
-    found = [
+    notes = [
         (label + f", run {names[run.path]}" * (len(runs) > 1), note_lines(run, label, WIDTH)[1:])
-        for run, label in labels[:MOST_TOLD]
+        for run, label in labels[:MOST_LINES]
     ]
-    left = len(labels) - MOST_TOLD
-    return found + ([(f"… and {left} more in the run file", [])] if left > 0 else [])
+    remaining = len(labels) - MOST_LINES
+    return notes + ([(f"… and {remaining} more in the run file", [])] if remaining > 0 else [])
 
 
 def changed_lines(rows: Sequence[Row]) -> list[str]:
-    """What is not as it was behind the baselines, with how many results say so."""
-    told, of = remarks_of(rows)
+    """Return the changes since the baselines.
+
+    Each tells how many results say so.
+    """
+    texts, results = remarks_of(rows)
     lines = [
-        text + (f" ({number} of {of} results)" if number < of else "")
-        for text, number in told.items()
+        text + (f" ({number} of {results} results)" if number < results else "")
+        for text, number in texts.items()
     ]
-    return cut(lines, MOST_TOLD, "of this kind")
+    return cut(lines, MOST_LINES, "of this kind")
 
 
-def known_lines(rows: Sequence[Row]) -> list[str]:
-    """How the numbers were taken: the roofline, ranks, pace, excluded blocks, first calls."""
+def circumstance_lines(rows: Sequence[Row]) -> list[str]:
+    """Return how the numbers were taken.
+
+    These are the roofline, ranks, pace, excluded blocks, first calls.
+    """
     lines = [
         *filter(None, [roofline_note(rows)]),
         *rank_lines(rows),
         *waiting_lines(rows, 5),
-        *condition_lines(rows, 5, UNTOLD_SINCE),
+        *condition_lines(rows, 5, UNKNOWN_SINCE),
     ]
     return lines + [f"first calls of {line}" for line in first_call_lines(rows)]
 
 
 def published_of(rows: Sequence[Row]) -> list[str]:
-    """Figures from elsewhere beside the results, which never gate."""
-    known = [(row.label, figure_texts(row)) for row in rows if row.time_verdict is not None]
-    lines = [f"{label}: {'; '.join(texts)}" for label, texts in known if texts]
-    return cut(lines, MOST_TOLD, "of this kind")
+    """Return figures from elsewhere, which never gate."""
+    figures = [(row.label, figure_texts(row)) for row in rows if row.time_verdict is not None]
+    lines = [f"{label}: {'; '.join(texts)}" for label, texts in figures if texts]
+    return cut(lines, MOST_LINES, "of this kind")
 
 
 def run_lines(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
-    """For each run its name, when and where it was, how many were measured, the tolerance, and that it was cut."""
-    called = run_names(runs)
+    """Return a line for each run.
+
+    It has the name, when and where it was, how many were measured, the tolerance, and that it was
+    cut.
+    """
+    names = run_names(runs)
     several = len({run.header.environment.device.product for run in runs}) > 1
-    lines = [_run_line(run, called[run.path], several, run_tolerance(run, rows)) for run in runs]
+    lines = [_run_line(run, names[run.path], several, run_tolerance(run, rows)) for run in runs]
     return cut(lines, MOST_ENDED, "runs")
 
 
@@ -227,12 +263,12 @@ def _run_line(run: Run, name: str, several: bool, tolerance: str) -> str:
     facts += [header.environment.device.product] * several
     if footer is not None:
         # Why, the rows of the tests say.
-        left = sum(footer.not_measured.values())
+        not_measured = sum(footer.not_measured.values())
         facts.append(
             counts_line({"measured": footer.measured, "compiled": footer.compiled}, {})
-            + f", {left} not measured" * bool(left)
+            + f", {not_measured} not measured" * bool(not_measured)
         )
-        facts.append(watched_text(run))
+        facts.append(shadow_text(run))
     facts.append(tolerance)
     if footer is None or run.cut:
         facts.append("cut before its end: what follows is what it had until then")
@@ -240,9 +276,14 @@ def _run_line(run: Run, name: str, several: bool, tolerance: str) -> str:
 
 
 def drill_line(runs: Sequence[Run]) -> str:
-    """That what was measured had been slowed down on purpose, and by how much where the command says so."""
-    if not any("replaced" in one.samples.labels for run in runs for one in run.measurements):
+    """Return that the run was a drill, or an empty text.
+
+    It tells the slowdown where the command says so.
+    """
+    if not any(
+        "replaced" in measurement.samples.labels for run in runs for measurement in run.measurements
+    ):
         return ""
     shares = [run.drill for run in runs if run.drill]
-    by = f", by {listed(list(dict.fromkeys(shares)), 3)}" if shares else ""
-    return f"This was a drill: what was measured had been slowed down or replaced on purpose{by}."
+    by_how_much = f", by {listed(list(dict.fromkeys(shares)), 3)}" if shares else ""
+    return f"This was a drill: what was measured had been slowed down or replaced on purpose{by_how_much}."

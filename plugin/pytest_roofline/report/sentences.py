@@ -14,26 +14,31 @@ MOST_ENDED = 8
 
 
 def sentence_of(run: Run, rows: Sequence[Row]) -> str:
-    """Return the sentence of a run: `RED: 1 REGRESSED, 11 of 14 fast enough, 2 undecided (…)`.
+    """Return the sentence of a run.
+
+    It reads `RED: 1 REGRESSED, 11 of 14 fast enough, 2 undecided (…)`.
 
     Args:
         run: read or just ended.
         rows: its own, and those of others.
     """
-    own = [row for row in rows if row.path == run.path]
-    numbers = [row for row in own if row.metric is not None]
+    rows_of_run = [row for row in rows if row.path == run.path]
+    numbers = [row for row in rows_of_run if row.metric is not None]
     status = run.footer.exit_status if run.footer is not None else 0
     # The terminal leaves out those that an earlier green run had too.
     settings = (run.footer.elsewhere if run.footer is not None else None) or ()
     # What a run adds at its end, such as the device's health, is no test of a file.
-    tests = list({row.test: None for row in own if "::" in row.test})
+    tests = list({row.test: None for row in rows_of_run if "::" in row.test})
     reds = reds_of(endings(run), numbers)
     *_, text = closing_lines(numbers, reds, tests, status=status, settings=settings)
     return printable(text)
 
 
 def sentences(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
-    """Return the sentence of each run, behind its name where there are several."""
+    """Return the sentence of each run.
+
+    Where there are several it follows the run's name.
+    """
     names = run_names(runs)
     lines = [
         f"{names[run.path]}: " * (len(runs) > 1) + sentence_of(run, rows)

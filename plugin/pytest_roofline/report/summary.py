@@ -46,7 +46,9 @@ _RIGHT = ("now", "baseline", "difference", "99 % interval")
 def summary(
     runs: Sequence[Run], rows: Sequence[Row] | None = None, most_bytes: int = MOST_BYTES
 ) -> str:
-    """Verdicts, facts, what changed, and a table worst first, as Markdown.
+    """Return the summary of runs as Markdown.
+
+    It has verdicts, facts, changes, and a table worst first.
 
     Args:
         runs: that it is of.
@@ -55,9 +57,9 @@ def summary(
             never cut, so where even that has no room, nothing comes back.
     """
     worst = worst_first(rows_of(runs) if rows is None else rows)
-    skipped, listed = (
-        [row for row in worst if (row.metric is None and row.verdict == SKIPPED) == wanted]
-        for wanted in (True, False)
+    skipped, results = (
+        [row for row in worst if (row.metric is None and row.verdict == SKIPPED) == is_skipped]
+        for is_skipped in (True, False)
     )
     counts = ["", f"**{counts_text(worst)}**"] if worst else []
     head = _join(
@@ -71,22 +73,22 @@ def summary(
     )
     tail = _join([*_not_measured(skipped), *_commands(worst)])
     table = _table(
-        listed, several=len(runs) > 1, most_bytes=most_bytes - len((head + tail).encode())
+        results, several=len(runs) > 1, most_bytes=most_bytes - len((head + tail).encode())
     )
     text = head + table + tail
     return text if len(text.encode()) <= most_bytes else ""
 
 
 def _heading(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
-    """Return how each run ended; of a single one as the heading itself."""
-    told = [code(sentence) for sentence in sentences(runs, rows)]
-    if len(told) == 1:
-        return [f"## roofline: {told[0]}"]
-    return [f"## roofline: {count(len(runs), 'run')}", "", *(f"* {sentence}" for sentence in told)]
+    """Return how each run ended, a single one as heading."""
+    lines = [code(sentence) for sentence in sentences(runs, rows)]
+    if len(lines) == 1:
+        return [f"## roofline: {lines[0]}"]
+    return [f"## roofline: {count(len(runs), 'run')}", "", *(f"* {sentence}" for sentence in lines)]
 
 
 def _facts(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
-    """A line a run: hardware, driver, torch, and how it ended."""
+    """Return a line a run: hardware, driver, torch, and its end."""
     names = run_names(runs)
     lines = [
         f"* {_run_line(run, names[run.path], run_tolerance(run, rows))}" for run in runs[:MOST_RUNS]
@@ -102,7 +104,7 @@ def _facts(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
 
 
 def run_tolerance(run: Run, rows: Sequence[Row]) -> str:
-    """Return the tolerance by which the rows of a run were judged."""
+    """Return the tolerance by which a run's rows were judged."""
     return tolerance_text(row for row in rows if row.path == run.path)
 
 
@@ -117,19 +119,19 @@ def _run_line(run: Run, name: str, tolerance: str) -> str:
         f"on {code(host.name)}",
         f"run {code(name)} of {code(run.header.started)}",
         tolerance,
-        watched_text(run),
-        _ended(run),
+        shadow_text(run),
+        _end_text(run),
     )
     return ", ".join(filter(None, facts))
 
 
-def watched_text(run: Run) -> str:
-    """Return that the gate of a run only watched; else empty."""
+def shadow_text(run: Run) -> str:
+    """Return that the gate only watched, or an empty text."""
     shadow = run.footer.shadow if run.footer is not None else None
     return "" if shadow is None else f"the gate only watched, {len(shadow)} would have failed"
 
 
-def _ended(run: Run) -> str:
+def _end_text(run: Run) -> str:
     if run.footer is None or run.cut:
         return "**which did not come to its end**"
     return (
@@ -138,46 +140,55 @@ def _ended(run: Run) -> str:
 
 
 def remarks_of(rows: Sequence[Row]) -> tuple[Counter[str], int]:
-    """Return the changes since the baselines, by how many results remark on them, and how many have a verdict."""
-    texts = [each for row in rows if (each := _remarks_on(row)) is not None]
-    return Counter(text for each in texts for text in dict.fromkeys(each)), len(texts)
+    """Return the remarks of results with their numbers.
+
+    The total of results with a verdict follows.
+    """
+    texts = [row_texts for row in rows if (row_texts := _remarks_on(row)) is not None]
+    return Counter(text for row_texts in texts for text in dict.fromkeys(row_texts)), len(texts)
 
 
 def _remarks_on(row: Row) -> tuple[str, ...] | None:
-    """Return what may explain the verdict on a result; None where it has none."""
+    """Return the remarks on a result; None without a verdict."""
     if row.time_verdict is not None:
         return remarks(row.time_verdict)
     return row.exact.remarks if row.exact is not None else None
 
 
 def _changes(rows: Sequence[Row]) -> list[str]:
-    """Return the changes since the baselines, as the results remark on them."""
-    counted, total = remarks_of(rows)
-    if not counted:
+    """Return the changes since the baselines, as results remark."""
+    numbers, total = remarks_of(rows)
+    if not numbers:
         has_baseline = any(row.exact is not None or row.baseline_medians_s for row in rows)
         return [
             "",
             "Nothing that is known of this machine changed since the baseline.",
         ] * has_baseline
     lines = ["", "Not as behind the baseline:", ""]
-    for text, number in counted.most_common(MOST_CHANGES):
+    for text, number in numbers.most_common(MOST_CHANGES):
         lines.append(f"* {code(text)}{f' ({number} of {total} results)' * (number < total)}")
-    left = len(counted) - MOST_CHANGES
-    return lines + [f"* and {count(left, 'more remark')}"] * (left > 0)
+    remaining = len(numbers) - MOST_CHANGES
+    return lines + [f"* and {count(remaining, 'more remark')}"] * (remaining > 0)
 
 
 def _not_measured(skipped: Sequence[Row]) -> list[str]:
-    """Tests that were skipped without a number, by their reasons, since rows of them would hide the others."""
+    """Return the skipped tests by their reasons.
+
+    Rows of them would hide the others.
+    """
     reasons = Counter(row.reason for row in skipped)
-    shown = reasons.most_common(MOST_REASONS)
-    left = len(skipped) - sum(number for _, number in shown)
-    lines = [f"* {number} skipped: {code(reason)}" for reason, number in shown]
-    lines += [f"* and {left} more for other reasons"] * bool(left)
+    listed = reasons.most_common(MOST_REASONS)
+    remaining = len(skipped) - sum(number for _, number in listed)
+    lines = [f"* {number} skipped: {code(reason)}" for reason, number in listed]
+    lines += [f"* and {remaining} more for other reasons"] * bool(remaining)
     return ["", *lines] if lines else []
 
 
 def _table(rows: Sequence[Row], *, several: bool, most_bytes: int) -> str:
-    """The table worst first, as many whole rows as there is room for."""
+    """Return the table, worst first, as far as it fits.
+
+    No row is cut.
+    """
     names = [*_HEADING, *(["run"] if several else [])]
     lines = [
         "",
@@ -186,12 +197,12 @@ def _table(rows: Sequence[Row], *, several: bool, most_bytes: int) -> str:
     ]
     if not rows:
         return ""
-    left_bytes = most_bytes - len(_join([*lines, *_left_out(len(rows))]).encode())
-    for shown, row in enumerate(rows):
+    free_bytes = most_bytes - len(_join([*lines, *_left_out(len(rows))]).encode())
+    for number, row in enumerate(rows):
         text = line([*_cells(row), *([code(row.run or "")] if several else [])])
-        left_bytes -= len(text.encode()) + 1
-        if left_bytes < 0:
-            return _join([*lines, *_left_out(len(rows) - shown)])
+        free_bytes -= len(text.encode()) + 1
+        if free_bytes < 0:
+            return _join([*lines, *_left_out(len(rows) - number)])
         lines.append(text)
     return _join(lines)
 
@@ -238,7 +249,7 @@ def _commands(rows: Sequence[Row]) -> list[str]:
 
 
 def _run_argument(path: Path) -> str:
-    """The name of its run where `roofline` will find it from here, else its path."""
+    """Return a run's name where `roofline` finds it, else its path."""
     here = path.absolute().parent == Path.cwd() / ".roofline" / "runs" and path.suffix == ".jsonl"
     return path.stem if here else printable(str(path))
 
@@ -248,19 +259,25 @@ LONGEST = 300
 
 
 def code(text: str) -> str:
-    """Text as it is, in which nothing is markup, a link or a mention; empty text stays empty."""
-    shown = printable(text)
-    shown = shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
-    if not shown.strip():
+    """Return text as a code span; empty text stays empty.
+
+    Nothing in it is markup, a link or a mention.
+    """
+    visible = printable(text)
+    visible = visible if len(visible) <= LONGEST else visible[: LONGEST - 1] + "…"
+    if not visible.strip():
         return ""
-    longest = max(map(len, re.findall(r"`+", shown)), default=0)
+    longest = max(map(len, re.findall(r"`+", visible)), default=0)
     fence = "`" * (longest + 1)
-    room = " " if shown[0] in "` " or shown[-1] in "` " else ""
-    return f"{fence}{room}{shown}{room}{fence}"
+    room = " " if visible[0] in "` " or visible[-1] in "` " else ""
+    return f"{fence}{room}{visible}{room}{fence}"
 
 
 def line(cells: Iterable[str]) -> str:
-    """Return a row of a table. A bar would end its cell, in code spans too."""
+    """Return a row of a table, with bars escaped.
+
+    A bar would end its cell, in code spans too.
+    """
     # Some readers pair backslashes ahead of a bar, others look at the last one only; an odd number satisfies both.
     texts = (re.sub(r"(\\*)\|", r"\1\1\\|", cell) for cell in cells)
     return f"| {' | '.join(texts)} |"
@@ -270,7 +287,7 @@ def line(cells: Iterable[str]) -> str:
 MOST = 10
 # GitHub cuts what is longer than some four thousand bytes: a message, and each property, as they are written.
 LONGEST_MESSAGE, LONGEST_PROPERTY = 2000, 900
-_WARNED = (Kind.INVALID.value, Kind.INCONCLUSIVE.value, Kind.NO_BASELINE.value)
+_WARNINGS = (Kind.INVALID.value, Kind.INCONCLUSIVE.value, Kind.NO_BASELINE.value)
 
 # Characters that end a message, or begin an escape; a property ends at two more.
 _SPECIAL = "%\r\n"
@@ -286,7 +303,9 @@ def annotations(
     errors: bool = True,
     most: int = MOST,
 ) -> list[str]:
-    """Workflow commands for what failed, and warnings for what could not be judged; one a test, worst first.
+    """Return workflow commands for red and doubtful tests.
+
+    Red tests are errors, what could not be judged is a warning; there is one a test, worst first.
 
     Args:
         rows: of one run.
@@ -295,18 +314,21 @@ def annotations(
         most: so many commands; how many were left out is said in a line of its own.
     """
     worst = [members[0] for members in grouped(worst_first(rows), lambda row: row.test).values()]
-    shown = [row for row in worst if (errors if row.red else _doubtful(row))]
-    lines = [_command(row, place_of(row.test)) for row in shown[:most]]
-    if len(shown) > most:
+    annotated = [row for row in worst if (errors if row.red else _is_doubtful(row))]
+    lines = [_command(row, place_of(row.test)) for row in annotated[:most]]
+    if len(annotated) > most:
         lines.append(
-            f"roofline: {len(shown) - most} more annotations left out, the worst {most} are shown"
+            f"roofline: {len(annotated) - most} more annotations left out, the worst {most} are shown"
         )
     return lines
 
 
-def _doubtful(row: Row) -> bool:
-    """Return whether a result could not be judged, or would have failed, had the gate not only watched."""
-    return row.verdict in _WARNED or (row.ended is not None and row.ended.shadow)
+def _is_doubtful(row: Row) -> bool:
+    """Return True where a result needs a warning.
+
+    It could not be judged, or would have failed, had the gate not only watched.
+    """
+    return row.verdict in _WARNINGS or (row.ended is not None and row.ended.shadow)
 
 
 def _command(row: Row, place: Place | None) -> str:
@@ -317,17 +339,20 @@ def _command(row: Row, place: Place | None) -> str:
         "title": f"{row.verdict} {row.label}",
     }
     pairs = (
-        f"{name}={_escaped(value, _SPECIAL + ':,', LONGEST_PROPERTY)}"
+        f"{name}={_escape(value, _SPECIAL + ':,', LONGEST_PROPERTY)}"
         for name, value in properties.items()
         if value
     )
     # What is printable has no line ends, but only what is escaped here may be relied upon.
-    message = _escaped(sentence(row), _SPECIAL, LONGEST_MESSAGE)
+    message = _escape(sentence(row), _SPECIAL, LONGEST_MESSAGE)
     return f"::{'error' if row.red else 'warning'} {','.join(pairs)}::{message}"
 
 
-def _escaped(text: str, special: str, most_bytes: int) -> str:
-    """Text with special characters as `%0A`, cut between two characters where it is too long as it is written."""
+def _escape(text: str, special: str, most_bytes: int) -> str:
+    """Return text with special characters as `%0A`, cut if long.
+
+    The cut is between two characters; the limit is in bytes as written.
+    """
     parts = [f"%{ord(char):02X}" if char in special else char for char in printable(text)]
     ends = list(accumulate(len(part.encode()) for part in parts))
     if not ends or ends[-1] <= most_bytes:

@@ -29,12 +29,12 @@ from pytest_roofline.report.page import (
 from pytest_roofline.report.page_text import (
     MOST_DETAILED,
     MOST_DRAWN,
+    MOST_LINES,
     MOST_OF_A_TEST,
-    MOST_TOLD,
     changed_lines,
     drill_line,
     inside_of,
-    not_told,
+    left_out_reds,
     published_of,
     reds,
     run_lines,
@@ -261,9 +261,9 @@ def test_of_very_many_failed_tests_and_measurements_some_are_told_and_the_others
     )
     assert (
         f"… and {60 - MOST_OF_A_TEST} more measurements of the tests above, in the table"
-        in not_told(rows)
+        in left_out_reds(rows)
     )
-    assert "" == not_told([])
+    assert "" == left_out_reds([])
 
 
 def test_a_result_fills_every_column_and_what_is_empty_everywhere_has_none(make, tmp_path):
@@ -358,7 +358,7 @@ def test_the_header_says_run_date_host_and_drill_and_whatever_is_long_is_cut_wit
         make.run(tmp_path / f"{name}.jsonl", make.footer(), product=name) for name in ("A", "B")
     ]
     assert ["run A", "A"] == run_lines(others, ())[0].split(" · ")[:4:3]
-    notes = [Figure("t", f"f{number}", "p", "loss", 0.5, "x") for number in range(MOST_TOLD + 3)]
+    notes = [Figure("t", f"f{number}", "p", "loss", 0.5, "x") for number in range(MOST_LINES + 3)]
     assert ("… and 3 more in the run file", []) == inside_of(
         [make.run(tmp_path / "n.jsonl", *notes)]
     )[-1]
