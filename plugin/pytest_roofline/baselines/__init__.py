@@ -1,1 +1,1 @@
-"""What a measurement is compared with: run files and baseline files, their comparison, proposals and upkeep."""
+"""References of measurements: run files and baseline files, comparison, proposals, upkeep."""

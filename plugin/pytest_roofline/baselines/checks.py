@@ -1,4 +1,4 @@
-"""Whether a baseline file is sane, and what stands behind its entries: what a reviewer of one has to know."""
+"""Flaws of a baseline file, and the health of its entries, for its reviewer."""
 
 import datetime
 import math

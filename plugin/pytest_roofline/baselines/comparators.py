@@ -1,4 +1,4 @@
-"""What a measurement is compared with: the entries of baseline files, or saved runs, behind one question."""
+"""References of a measurement: entries of baseline files, or saved runs, behind one interface."""
 
 from abc import ABC, abstractmethod
 from collections import Counter

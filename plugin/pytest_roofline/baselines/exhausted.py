@@ -1,4 +1,4 @@
-"""What is known of a test that ran out of memory: times that it took before."""
+"""Earlier times of tests that ran out of memory."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace

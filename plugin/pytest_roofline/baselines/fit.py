@@ -1,4 +1,4 @@
-"""What of one run is sound enough to go into the baselines of its hardware, test by test.
+"""The results of one run that are sound enough for the baselines of its hardware.
 
 Every test is proposed by itself, so that one that is refused costs no other its entry.
 """
@@ -34,7 +34,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class FitEntries:
-    """What of a run can go into baselines: entries by the family of their file, and those of compiled kernels."""
+    """The results of a run for baselines: entries by the family of their file, and exact ones."""
 
     entries: dict[str, tuple[Entry, ...]]
     exact: tuple[ExactEntry, ...]

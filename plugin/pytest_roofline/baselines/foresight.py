@@ -1,4 +1,4 @@
-"""How large a slowdown a gate will find with recorded entries, told before anything is slower."""
+"""The detectable effect of a gate with recorded entries, before anything is slower."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from .files import key_of_entry
 
 @dataclass(frozen=True, slots=True)
 class Foresight:
-    """What a gate will find.
+    """The detectable effect of a gate.
 
     Args:
         slowdown: that it finds in every test, as a share of time; None where some test needs more processes than it

@@ -22,7 +22,7 @@ _GREEN = (Kind.PASSED, Kind.IMPROVED)
 
 @dataclass(frozen=True, slots=True)
 class _PastRun:
-    """What is kept of a run: its environment, and the tests that passed, each with the name of the measurement."""
+    """The environment of a run, and its passed tests, each with the name of the measurement."""
 
     run_id: str
     day: str

@@ -1,4 +1,4 @@
-"""Which saved runs become a baseline: chosen by what they ran on, and none that lies apart from the rest.
+"""The choice of saved runs for a baseline, without runs that lie apart from the rest.
 
 A driver that is gone can still be compared. Runs of unchanged code differ, but only so far: each session is held
 against all the others by the statistics of a verdict, with the spreads of the others, so that the odd one cannot excuse
@@ -31,7 +31,7 @@ from .runs import Run, read_run
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a run must have run on, and when; what is empty or None lets every run through.
+    """The hardware and dates that a run must match; an empty field lets every run through.
 
     Args:
         driver: the driver's version, or its first parts: `550` takes 550.54.14, but not 5501.
@@ -218,7 +218,7 @@ class Sessions:
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """How far a session lies from the others."""
+    """The distance of a session from the others."""
 
     run_id: str
     estimate: float

@@ -1,4 +1,4 @@
-"""Whether figures can be true: held against the datasheet's peak, whose data has a source, and nothing else."""
+"""Plausibility of figures, held against the datasheet's peak and nothing else."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

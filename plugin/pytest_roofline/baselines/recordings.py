@@ -24,7 +24,7 @@ from .runs import Run, now
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What a run has written into baselines.
+    """The result of a recording: files, entries and refusals.
 
     Args:
         paths: the files that hold it.

@@ -51,7 +51,7 @@ _LONG_AGO = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What an approval does to one entry.
+    """The change of one entry by an approval.
 
     Args:
         action: whether the proposal's sessions replace the old ones or join them.

@@ -1,4 +1,4 @@
-"""What a change does to every test, told apart from what happened anyway: devices with it against devices without.
+"""The effect of a change on every test: devices with the change against devices without.
 
 Each device is its own reference: its change is the log of its time after by its time before. The effect is the mean
 change of the devices that got it less that of the controls (difference in differences; Card and Krueger 1994, "Minimum
@@ -35,7 +35,7 @@ Changes = dict[Place, float]
 
 @dataclass(frozen=True, slots=True)
 class DeviceChanges:
-    """What a test did on the devices that got a change, and on the controls."""
+    """The changes of a test on the devices that got the rollout, and on the controls."""
 
     treated: Changes
     controls: Changes
@@ -65,7 +65,7 @@ class DeviceChanges:
 
 @dataclass(frozen=True, slots=True)
 class RolloutSide:
-    """What became of the devices that got a change, or of the controls."""
+    """The devices that got a change, or the controls, with the changes of their tests."""
 
     devices: tuple[Place, ...]
     gone: tuple[str, ...]

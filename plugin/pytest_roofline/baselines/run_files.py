@@ -1,4 +1,4 @@
-"""Where run files lie: which files a user means, what each is called, and the writer that appends to one."""
+"""The places of run files: a user's names for them, and the writer that appends to one."""
 
 import contextlib
 import glob

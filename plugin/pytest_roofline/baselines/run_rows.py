@@ -34,7 +34,7 @@ _XFAIL = "xfail: "
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a test ended."""
+    """The ending of a test: its worst outcome and its last."""
 
     outcome: Outcome | None = None
     last: Outcome | None = None

@@ -1,4 +1,4 @@
-"""How far a time lies beyond a limit, how surely, and what would decide where that is open.
+"""The distance of a time from a limit, its certainty, and a remedy where that is open.
 
 A limit says how fast one machine has to be: of several devices each is held against it alone, and the worst stands.
 """

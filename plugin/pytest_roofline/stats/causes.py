@@ -1,4 +1,4 @@
-"""What the verdicts of a run tell of why it is slower: all tests moved, the clock, two modes of processes."""
+"""Causes of a slower run: a shift of all tests, the clock, two modes of processes."""
 
 import math
 from collections import Counter

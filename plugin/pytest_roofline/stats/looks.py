@@ -1,4 +1,4 @@
-"""When a test is looked at, and how the chances of error are paid for: over its looks and over the tests of a run.
+"""The looks at a test, and the chances of error that its looks and the run's tests share.
 
 A test is judged after its first process, after five, and after the last that its run may take. Each look has a chance
 of error of its own, and these add up to what is promised (Bonferroni). The tests of a run are paid for by Benjamini and

@@ -1,4 +1,4 @@
-"""Which of many like parts is slower than its peers are apart, so that none is invented among thousands.
+"""Parts that are slower than their like peers, by a rule that invents none among thousands.
 
 The scale is robust: Qn of few parts, which makes more of them than the median absolute deviation does, and that of
 many; or the distance to the 84th percentile where that is far more, so that two camps are not called outliers of each
@@ -35,7 +35,7 @@ TWO_CAMPS = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How far parts lie apart: their middle, the standard deviation of one, and its degrees of freedom."""
+    """The scale of parts: their middle, the spread of one part, its degrees of freedom."""
 
     centre: float
     spread: float

@@ -1,4 +1,4 @@
-"""What a measurement is compared with, how strictly, and what more processes would make of it.
+"""The outlook of a comparison: its strictness, and the effect of more processes on it.
 
 The statistics are those of `stats` and `spread`, the chances of error those of `looks`.
 """
@@ -34,7 +34,7 @@ NEAR = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How strict to be: the tolerance of time, the comparisons of this run, what to assume, when to look."""
+    """The strictness of a run: tolerance of time, number of comparisons, prior and looks."""
 
     tolerance: float = DEFAULT_TOLERANCE
     comparisons: int = 1

@@ -1,4 +1,4 @@
-"""What all tests of a run share: a machine that is slower today in everything, which is no test's own slowdown.
+"""The change that all tests of a run share, as of a machine that is slower today.
 
 Each test is held against the median of the others (and of the canaries, which are not the code under test) in the same
 session. How much of that median a test follows is estimated from the sessions behind the baseline, and shrunk to zero
@@ -46,7 +46,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the tests of a run share.
+    """The change that the tests of a run share.
 
     Args:
         verdict: on all of them together, as if they were one test; None where too few sessions are known.

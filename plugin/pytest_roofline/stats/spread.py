@@ -1,4 +1,4 @@
-"""How far runs of unchanged code lie apart: between processes, sessions and devices, estimated or assumed.
+"""Spreads of unchanged code: between processes, sessions and devices, estimated or assumed.
 
 The model is log y = μ + device + session + process; the samples of a process say almost nothing of the rest, so a
 process is one number, its log-median. Estimates are those of the analysis of variance, truncated at zero.
@@ -53,7 +53,7 @@ NORMAL_DEVIATION = 1.4826
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """What to assume where the data do not tell, by class of benchmark: standard deviations of log seconds.
+    """Assumed standard deviations of log seconds, by class of benchmark.
 
     Args:
         process: between processes of a session.
