@@ -211,7 +211,7 @@ def health_of(entries: Iterable[Entry], tolerance: float | None = None) -> list[
 def _health(entry: Entry, tolerance: float, prior: Prior) -> Health:
     assert entry.work is not None
     reference = reference_of(entry, "")
-    comparison = _one_more(reference.groups, prior)
+    comparison = _compare_one_more(reference.groups, prior)
     dated = [
         (time, session.started) for session in entry.sessions if (time := moment(session.started))
     ]
@@ -248,13 +248,13 @@ def provisional(entry: Entry, tolerance: float, prior: Prior) -> str:
     reasons = []
     if len(entry.sessions) < ENOUGH_SESSIONS:
         reasons.append(f"{len(entry.sessions)} of {ENOUGH_SESSIONS} sessions")
-    mde = detectable_effect(_one_more(reference_of(entry, "").groups, prior))
+    mde = detectable_effect(_compare_one_more(reference_of(entry, "").groups, prior))
     if mde > tolerance:
         reasons.append(f"finds {mde * 100:.1f} %, its tolerance is {format_tolerance(tolerance)}")
     return "; ".join(reasons)
 
 
-def _one_more(groups: Sequence[Group], prior: Prior) -> Difference:
+def _compare_one_more(groups: Sequence[Group], prior: Prior) -> Difference:
     """Return the comparison of one more process in a session of its own.
 
     It is on the device with the most sessions.

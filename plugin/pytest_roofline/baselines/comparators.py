@@ -123,10 +123,10 @@ class Comparator(ABC):
     def without_odd_sessions(self) -> "Comparator":
         """Return the comparator without its odd sessions."""
         odd = odd_among(self.references())
-        return self._without(odd) if odd else self
+        return self._set_aside(odd) if odd else self
 
     @abstractmethod
-    def _without(self, odd: Odd) -> "Comparator":
+    def _set_aside(self, odd: Odd) -> "Comparator":
         """Return the comparator without these sessions in their strange tests."""
 
     def _odd_in(self, key: Key) -> tuple[OddSession, ...]:
@@ -195,7 +195,7 @@ class BaselineComparator(Comparator):
         """Return the keys of the measured entries."""
         return [key_of_entry(entry) for entry in self.entries if entry.kind == "measured"]
 
-    def _without(self, odd: Odd) -> "BaselineComparator":
+    def _set_aside(self, odd: Odd) -> "BaselineComparator":
         return BaselineComparator(
             self.entries.with_changes(lambda entry: leave_out(entry, odd)), odd
         )
@@ -323,7 +323,7 @@ class RunComparator(Comparator):
         """Return every key of the runs, in their order."""
         return list(self._keys.values())
 
-    def _without(self, odd: Odd) -> "RunComparator":
+    def _set_aside(self, odd: Odd) -> "RunComparator":
         remaining = copy(self)
         remaining.odd = odd
         remaining._processes = {

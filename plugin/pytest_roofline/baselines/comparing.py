@@ -94,7 +94,7 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
         gating for gating, _ in limits.values()
     )
     if not compared and not lost and not any(row.baseline_figures is not None for row in kernels):
-        raise BadInput(_why_nothing(before, after))
+        raise BadInput(_incomparable_reason(before, after))
     verdicts, shared = _verdicts(before, after, pairs, limits, tolerance)
     rows = [
         compared_row(
@@ -187,7 +187,7 @@ def _verdicts(
         }
     logs = bool(after.runs) and all(map(is_imported, after.runs))
     if logs:
-        settled = {identity: _of_logs(verdict) for identity, verdict in settled.items()}
+        settled = {identity: _with_log_remedies(verdict) for identity, verdict in settled.items()}
     return settled, shared
 
 
@@ -197,7 +197,7 @@ _LOGS = {
 }
 
 
-def _of_logs(verdict: Verdict) -> Verdict:
+def _with_log_remedies(verdict: Verdict) -> Verdict:
     """Return the verdict on logs of another tool.
 
     Nobody can run further rounds of them here.
@@ -270,7 +270,7 @@ def _shared(
     )
 
 
-def _why_nothing(before: Comparator, after: Comparator) -> str:
+def _incomparable_reason(before: Comparator, after: Comparator) -> str:
     """Return why two sides cannot be compared.
 
     It names what they share all the same: measurements that are not fit for it.

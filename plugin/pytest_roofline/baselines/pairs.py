@@ -80,8 +80,9 @@ class Twins:
         (name, base_words), (_, variant_words) = (
             _parts(side.measurements[0]) for side in (self.base, self.variant)
         )
-        front = _shared(base_words, variant_words)
-        back = _shared(base_words[len(front) :][::-1], variant_words[len(front) :][::-1])[::-1]
+        front = _common_start(base_words, variant_words)
+        reversed_words = (words[len(front) :][::-1] for words in (base_words, variant_words))
+        back = _common_start(*reversed_words)[::-1]
         return name.replace("[]", f"[{'-'.join(front + back)}]" if front or back else "")
 
 
@@ -95,7 +96,7 @@ def _parts(measurement: Measurement) -> tuple[str, list[str]]:
     return head + bracket + "]" * bool(bracket), words.removesuffix("]").split("-")
 
 
-def _shared(first_words: list[str], second_words: list[str]) -> list[str]:
+def _common_start(first_words: list[str], second_words: list[str]) -> list[str]:
     """Return the words that both begin with."""
     pairs = zip(first_words, second_words, strict=False)
     return [word for word, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
@@ -273,15 +274,15 @@ def _verdict(twins: Twins, parameter: str, run_tolerance: float | None, prior: P
 def _reason(twins: Twins, verdict: Verdict, tests: int) -> str:
     """Return the reason of a verdict, and differing modes."""
     if verdict.kind is Kind.INVALID:
-        return _unsound(twins)
-    texts = [_modes(twins)]
+        return _unsound_text(twins)
+    texts = [_modes_reason(twins)]
     if verdict.kind is Kind.INCONCLUSIVE:
         few = verdict.processes < FEWEST_PAIRS
-        texts.insert(0, _too_few(verdict.processes) if few else _open(verdict, tests))
+        texts.insert(0, _too_few_text(verdict.processes) if few else _open_text(verdict, tests))
     return "; ".join(filter(None, texts))
 
 
-def _unsound(twins: Twins) -> str:
+def _unsound_text(twins: Twins) -> str:
     unsound = [side for side in (twins.variant, twins.base) if not side.sound]
     texts = [
         f"{' and '.join(side.value for side in alike)}: {reason}"
@@ -290,14 +291,14 @@ def _unsound(twins: Twins) -> str:
     return "; ".join(texts) or "no process timed both"
 
 
-def _too_few(pairs: int) -> str:
+def _too_few_text(pairs: int) -> str:
     return (
         f"{count(pairs, 'process', 'es')} timed both, and fewer than {FEWEST_PAIRS} decide nothing: measure with "
         f"--roofline-rounds={FEWEST_PAIRS} --roofline-save=NAME, or name several runs with commas between"
     )
 
 
-def _open(verdict: Verdict, tests: int) -> str:
+def _open_text(verdict: Verdict, tests: int) -> str:
     """Return the verdicts that an open test may get, and a remedy."""
     assert verdict.interval is not None
     needed = would_decide(verdict, verdict.processes, tests)
@@ -308,7 +309,7 @@ def _open(verdict: Verdict, tests: int) -> str:
     return f"may be {span_text(verdict.interval)} time; {remedy}"
 
 
-def _modes(twins: Twins) -> str:
+def _modes_reason(twins: Twins) -> str:
     """Return how the two were timed, where that differs."""
     base_modes, variant_modes = (
         {measurement.samples.achieved for measurement in side.sound}

@@ -130,10 +130,10 @@ def describe(runs: Sequence[Run]) -> str:
     drivers = Counter(run.header.environment.device.driver or "unknown" for run in runs)
     hardware = Counter(str(hardware_of(run)) for run in runs)
     there = f"there are {len(runs)}" if len(runs) > 1 else "there is one"
-    return f"{there}, of driver {_counts_text(drivers)}, begun {_span(runs)}, on {_counts_text(hardware)}"
+    return f"{there}, of driver {_counts_text(drivers)}, begun {_span_text(runs)}, on {_counts_text(hardware)}"
 
 
-def _span(runs: Sequence[Run]) -> str:
+def _span_text(runs: Sequence[Run]) -> str:
     times = sorted(time for run in runs if (time := moment(run.header.started)))
     if not times:
         return "nobody knows when"

@@ -160,7 +160,7 @@ def _roof(key: Key, work: Work) -> tuple[float, float] | None:
             peak = collective_ceiling(product, hardware, work, key.metric, operation)
         else:
             peak = link_ceiling(product, hardware, key.metric)
-        return None if peak is None else (peak.value, _highest(peak))
+        return None if peak is None else (peak.value, _highest_rate(peak))
     # What a CPU computes may be emulated, and what its ranks pass each other crosses no link.
     if not alone or (is_cpu and rate_suffix(key.metric) != "traffic_GBps"):
         return None
@@ -178,10 +178,10 @@ def _roof(key: Key, work: Work) -> tuple[float, float] | None:
     if not peaks:
         return None
     lowest = min(peak.value for peak in peaks) * (LEAST_OF_A_CPU if is_cpu else 1.0)
-    return lowest, max(_highest(peak) for peak in peaks)
+    return lowest, max(_highest_rate(peak) for peak in peaks)
 
 
-def _highest(peak: Ceiling) -> float:
+def _highest_rate(peak: Ceiling) -> float:
     """Return the highest rate possible under a peak, in its unit.
 
     It is more than the peak where that bounds nothing.

@@ -64,7 +64,7 @@ def propose(
         m for run in runs for m in run.measurements if m.gate and SIBLINGS not in m.samples.labels
     )
     gated = not everything and any(gate_candidates)
-    fit_by_key, left_out = _fit(runs, gated, accept_slower)
+    fit_by_key, left_out = _fit_measurements(runs, gated, accept_slower)
     for identity, sessions in fit_by_key.items():
         _refuse_different(
             sessions,
@@ -72,7 +72,7 @@ def propose(
             lambda first, measurement: measurement.work == first.work,
         )
         if not sessions[0][1][0].key.is_canary:
-            fit_by_key[identity], minority = _of_one_mode(sessions)
+            fit_by_key[identity], minority = _common_mode(sessions)
             left_out += minority
             _refuse_different(
                 fit_by_key[identity],
@@ -87,10 +87,10 @@ def propose(
         else:
             reason = f"{flaw.observed}; expected {flaw.expected}; {flaw.remedy}"
             left_out.append(printable(f"{entry.label}: {reason}"))
-    odd = runs_apart([_sessions(entry) for entry in entries if not entry.is_canary])
+    odd = runs_apart([_sessions_of(entry) for entry in entries if not entry.is_canary])
     if odd:
-        raise BadInput(_disagreement(odd, runs))
-    entries, odd_lines = _without_odd(entries, runs, accept_slower)
+        raise BadInput(_disagreement_text(odd, runs))
+    entries, odd_lines = _leave_out_odd(entries, runs, accept_slower)
     left_out += odd_lines
     exact, exact_left_out = propose_exact(runs, accept_worse=accept_slower)
     left_out += exact_left_out
@@ -104,7 +104,7 @@ def propose(
     )
 
 
-def _fit(
+def _fit_measurements(
     runs: Sequence[Run], gated: bool, accept_slower: bool
 ) -> tuple[FitMeasurements, list[str]]:
     """Return the fit measurements of each run by key.
@@ -148,7 +148,7 @@ def _process(measurement: Measurement) -> tuple[str, str]:
     return measurement.key.identity, measurement.process
 
 
-def _disagreement(odd: Sequence[Disagreement], runs: Sequence[Run]) -> str:
+def _disagreement_text(odd: Sequence[Disagreement], runs: Sequence[Run]) -> str:
     """Return the sentence on runs that disagree with the others.
 
     It says by how much, over how many tests, and whether it is known who is right.
@@ -157,7 +157,7 @@ def _disagreement(odd: Sequence[Disagreement], runs: Sequence[Run]) -> str:
     other_paths = [path for run_id, path in paths.items() if run_id != odd[0].run_id]
     reference = other_paths[0] if len(runs) == 2 else "the others"
     texts = "; ".join(
-        f"{paths[distance.run_id]} is {_how_far(distance, reference)}" for distance in odd
+        f"{paths[distance.run_id]} is {_distance_text(distance, reference)}" for distance in odd
     )
     if 2 * len(odd) >= len(runs):
         remedy = "choose runs of one kind (--driver, --before, --after), or record more, and propose all of them"
@@ -166,7 +166,7 @@ def _disagreement(odd: Sequence[Disagreement], runs: Sequence[Run]) -> str:
     return f"{texts}: more than runs of unchanged code differ; find out why, and propose the runs without {pronoun}"
 
 
-def _without_odd(
+def _leave_out_odd(
     entries: Sequence[Entry], runs: Sequence[Run], accept_slower: bool
 ) -> tuple[list[Entry], list[str]]:
     """Return the entries without odd sessions, and a line of each.
@@ -187,7 +187,7 @@ def _without_odd(
     return [leave_out(entry, odd) for entry in entries], list(map(printable, lines))
 
 
-def _how_far(distance: Disagreement, reference: str) -> str:
+def _distance_text(distance: Disagreement, reference: str) -> str:
     """Return `12.3 % slower than the others (8.1 standard errors, in the middle of 14 tests)`."""
     change = growth(distance.estimate)
     over = f", in the middle of {distance.tests} tests" if distance.tests > 1 else ""
@@ -252,7 +252,7 @@ def _refuse_different(
             )
 
 
-def _of_one_mode(
+def _common_mode(
     sessions: list[tuple[Run, list[Measurement]]],
 ) -> tuple[list[tuple[Run, list[Measurement]]], list[str]]:
     """Return the processes of the more common mode.
@@ -315,7 +315,7 @@ def _entry(sessions: Sequence[tuple[Run, list[Measurement]]]) -> Entry:
     )
 
 
-def _sessions(entry: Entry) -> Sessions:
+def _sessions_of(entry: Entry) -> Sessions:
     """Return the processes of an entry by their run."""
     run_ids = (session.run_id for session in entry.sessions)
     groups = reference_of(entry, "").groups

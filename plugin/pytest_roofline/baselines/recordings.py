@@ -75,7 +75,7 @@ def record(run: Run, fewest: int, folder: Path, *, reason: str = "") -> Recordin
         slower += [
             Refusal(change.entry.test_id, change.refusal) for change in tests if change.refusal
         ]
-    exact, worse = _no_worse(fit.exact, run.resources, folder, reason)
+    exact, worse = _harmless_kernels(fit.exact, run.resources, folder, reason)
     if exact:
         paths.append(approve_exact(exact, folder))
     return Recording(tuple(paths), tuple(entries), tuple(exact), (*slower, *worse), fit.refusals)
@@ -109,7 +109,7 @@ def _renew(entry: Entry, before: Entry | None, assumed: dict[str, Prior], reason
         return replace(change, refusal=refusal)
     if before is None or change.action != "joined":
         return change
-    return replace(change, entry=_in_one_session(change.entry, before))
+    return replace(change, entry=_join_session(change.entry, before))
 
 
 def _slower_text(change: Change) -> str:
@@ -130,7 +130,7 @@ def _with_reason(entry: Entry, reason: str) -> Entry:
     return replace(entry, renewals=(*earlier, replace(last, reason=reason)))
 
 
-def _in_one_session(entry: Entry, before: Entry) -> Entry:
+def _join_session(entry: Entry, before: Entry) -> Entry:
     """Return a joined entry with new processes in an earlier session.
 
     That session began within six hours before them.
@@ -178,7 +178,7 @@ def _with_processes_of(session: Session, later: Session) -> Session:
     )
 
 
-def _no_worse(
+def _harmless_kernels(
     entries: Iterable[ExactEntry], resources: Iterable[Resources], folder: Path, reason: str
 ) -> tuple[list[ExactEntry], list[Refusal]]:
     """Return the harmless compiled kernels, and refusals of the others.

@@ -31,7 +31,7 @@ def remarks(verdict: Verdict) -> tuple[str, ...]:
     lines += odd_lines(verdict.reference.odd)
     if verdict.difference is not None:
         lines += _days_text(verdict, verdict.difference.session)
-        lines += _of_difference(verdict, verdict.difference)
+        lines += _difference_lines(verdict, verdict.difference)
     if verdict.subject.left_out:
         processes = count(len(verdict.subject.left_out), "process", "es")
         lines.append(f"{processes} left out: {left_out_text(verdict)}")
@@ -64,7 +64,7 @@ def since_lines(verdict: Verdict) -> list[str]:
     return list(map(printable, lines))
 
 
-def _of_difference(verdict: Verdict, difference: Difference) -> list[str]:
+def _difference_lines(verdict: Verdict, difference: Difference) -> list[str]:
     """Return the remarks on the spreads of a comparison.
 
     There are none on what simply passed.

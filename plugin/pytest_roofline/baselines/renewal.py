@@ -205,7 +205,7 @@ def renew(
     if before is None:
         return Change(renewed, None, "new")
     joined = replace(renewed, sessions=newest([*before.sessions, *renewed.sessions]))
-    why_different = _why_other(joined, before, proposed.sessions)
+    why_different = _difference_reason(joined, before, proposed.sessions)
     size_bytes, peak_why, more_memory = (
         (proposed.peak_bytes, "", "") if why_different else _renew_peak(proposed, before, replaces)
     )
@@ -260,7 +260,9 @@ def renew(
     why = (
         "--replace"
         if replaces
-        else _why_anew(new_sessions, before, merged.tolerance or default_tolerance(key), prior)
+        else _replacement_reason(
+            new_sessions, before, merged.tolerance or default_tolerance(key), prior
+        )
     )
     entry, creep_refusal = _with_anchor(
         renewed if why else joined, before, new_sessions, prior, bool(why), accept_slower
@@ -294,16 +296,16 @@ def newest(sessions: Sequence[Session]) -> tuple[Session, ...]:
 
     Of those of one run the last in the list counts. Without a date is oldest.
     """
-    return _in_order(list({session.run_id: session for session in sessions}.values()))[
+    return _by_date(list({session.run_id: session for session in sessions}.values()))[
         -MOST_SESSIONS:
     ]
 
 
-def _in_order(sessions: Sequence[Session]) -> tuple[Session, ...]:
+def _by_date(sessions: Sequence[Session]) -> tuple[Session, ...]:
     return tuple(sorted(sessions, key=lambda session: moment(session.started) or _LONG_AGO))
 
 
-def _why_other(joined: Entry, before: Entry, proposed: Sequence[Session]) -> str:
+def _difference_reason(joined: Entry, before: Entry, proposed: Sequence[Session]) -> str:
     """Return why the old sessions are of something else.
 
     It is empty where old and new are of the same.
@@ -317,13 +319,15 @@ def _why_other(joined: Entry, before: Entry, proposed: Sequence[Session]) -> str
     return "timed in another mode" if differs else ""
 
 
-def _why_anew(fresh: Sequence[Session], before: Entry, tolerance: float, prior: Prior) -> str:
+def _replacement_reason(
+    fresh: Sequence[Session], before: Entry, tolerance: float, prior: Prior
+) -> str:
     """Return why the new sessions replace the old ones.
 
     It is empty where the new ones may join them.
     """
     verdict = judge(
-        _on_known_devices(fresh, before), reference_of(before, ""), Policy(tolerance, prior=prior)
+        _comparable_groups(fresh, before), reference_of(before, ""), Policy(tolerance, prior=prior)
     )
     comparison = verdict.difference
     assert comparison is not None
@@ -348,7 +352,7 @@ def _with_anchor(
     The refusal is empty where the entry is accepted.
     """
     anchor = anchor_of(before)
-    drift = _against(new_sessions, replace(before, sessions=anchor, anchor=()), prior)
+    drift = _compare(new_sessions, replace(before, sessions=anchor, anchor=()), prior)
     if is_replaced and drift.estimate <= 0:
         return replace(after, anchor=(), renewals=()), ""
     tolerance = after.tolerance or default_tolerance(key_of_entry(before))
@@ -357,17 +361,17 @@ def _with_anchor(
     # The anchor of a young entry grows: one session alone is known too little.
     old_anchor = () if slower else anchor
     new_anchor = tuple(
-        {session.run_id: session for session in (*old_anchor, *_in_order(new_sessions))}.values()
+        {session.run_id: session for session in (*old_anchor, *_by_date(new_sessions))}.values()
     )[:MOST_ANCHORED]
     change_share, drift_share = (
-        growth(_against(new_sessions, before, prior).estimate),
+        growth(_compare(new_sessions, before, prior).estimate),
         growth(drift.estimate),
     )
     renewals = (
         *before.renewals,
         Renewal(now(), len(new_sessions), change_share, drift_share, slower),
     )
-    is_oldest = new_anchor == _in_order(after.sessions)[:MOST_ANCHORED]
+    is_oldest = new_anchor == _by_date(after.sessions)[:MOST_ANCHORED]
     entry = replace(
         after, anchor=() if is_oldest else new_anchor, renewals=renewals[-MOST_RENEWALS:]
     )
@@ -383,7 +387,7 @@ def anchor_of(entry: Entry) -> tuple[Session, ...]:
 
     Without any of its own they are its oldest.
     """
-    return entry.anchor or _in_order(entry.sessions)[:MOST_ANCHORED]
+    return entry.anchor or _by_date(entry.sessions)[:MOST_ANCHORED]
 
 
 def since(entry: Entry) -> str:
@@ -400,7 +404,7 @@ def since_accepted(renewals: Sequence[Renewal]) -> Sequence[Renewal]:
     return renewals[last:]
 
 
-def _on_known_devices(new_sessions: Sequence[Session], before: Entry) -> tuple[Group, ...]:
+def _comparable_groups(new_sessions: Sequence[Session], before: Entry) -> tuple[Group, ...]:
     """Return the new sessions on devices that the entry has.
 
     All where it has none of them.
@@ -412,7 +416,7 @@ def _on_known_devices(new_sessions: Sequence[Session], before: Entry) -> tuple[G
     return reference_of(replace(before, sessions=tuple(comparable)), "").groups
 
 
-def _against(new_sessions: Sequence[Session], before: Entry, prior: Prior) -> Difference:
+def _compare(new_sessions: Sequence[Session], before: Entry, prior: Prior) -> Difference:
     return difference(
-        _on_known_devices(new_sessions, before), reference_of(before, "").groups, prior
+        _comparable_groups(new_sessions, before), reference_of(before, "").groups, prior
     )

@@ -282,14 +282,14 @@ def _rows(
 def _difference(changes: DeviceChanges, prior: Prior) -> Difference:
     """Return the effect, with its error."""
     sides, no_spread = changes.units, Spread(0.0, "")
-    error, freedom = _error(sides, prior)
+    error, freedom = _standard_error(sides, prior)
     estimate = fmean(sides[0]) - fmean(sides[1])
     return Difference(
         estimate, error, freedom, process=no_spread, session=no_spread, new_s=1.0, reference_s=1.0
     )
 
 
-def _error(sides: Sequence[Sequence[float]], prior: Prior) -> tuple[float, float]:
+def _standard_error(sides: Sequence[Sequence[float]], prior: Prior) -> tuple[float, float]:
     """Return the standard error and Satterthwaite's degrees of freedom.
 
     It is that of the difference of two means. Each side's own variance is joined with what is lent,

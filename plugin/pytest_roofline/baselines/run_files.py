@@ -233,7 +233,7 @@ def expand(arguments: Sequence[str], folder: Path, listed: Iterable[str] = ()) -
     They are sorted, each once.
     """
     paths: dict[str, None] = {}
-    for argument in _all(arguments, listed):
+    for argument in _expand_dash(arguments, listed):
         for path in paths_of(argument, folder):
             # Of a pattern nobody expects a file in particular; of a name everybody does.
             if not os.path.exists(path):  # noqa: PTH110
@@ -244,7 +244,7 @@ def expand(arguments: Sequence[str], folder: Path, listed: Iterable[str] = ()) -
     return sorted(paths)
 
 
-def _all(arguments: Sequence[str], listed: Iterable[str]) -> Iterable[str]:
+def _expand_dash(arguments: Sequence[str], listed: Iterable[str]) -> Iterable[str]:
     for argument in arguments:
         if argument == "-":
             yield from filter(None, (line.strip() for line in listed))
@@ -258,7 +258,7 @@ def paths_of(argument: str, folder: Path) -> list[str]:
     It is a saved name, a path, a folder or a pattern; one that is named may not exist.
     """
     if os.path.isdir(argument) and not (folder / "runs" / f"{argument}{SUFFIX}").exists():  # noqa: PTH112
-        return _below(argument)
+        return _files_below(argument)
     # A file may have brackets in its name; only what is no file is a pattern.
     if any(character in argument for character in "*?[") and not os.path.exists(argument):  # noqa: PTH110
         paths = [path for path in glob.glob(argument, recursive=True) if path.endswith(SUFFIX)]  # noqa: PTH207
@@ -270,7 +270,7 @@ def paths_of(argument: str, folder: Path) -> list[str]:
     return [str(resolve_run(argument, folder))]
 
 
-def _below(folder: str) -> list[str]:
+def _files_below(folder: str) -> list[str]:
     paths = [
         os.path.join(subfolder, name)  # noqa: PTH118
         for subfolder, _, names in os.walk(folder)

@@ -165,22 +165,22 @@ def rows_of_run(run: Run, name: str = "") -> list[Row]:
     """Return the rows of a run's tests, in the order measured."""
     endings_by_test = endings(run)
     rows = [
-        *_timed(run, endings_by_test),
-        *_kernels(run, endings_by_test),
-        *_without_memory(run, endings_by_test),
-        *_of_other_kinds(run, endings_by_test),
+        *_timed_rows(run, endings_by_test),
+        *_kernel_rows(run, endings_by_test),
+        *_memory_rows(run, endings_by_test),
+        *_other_rows(run, endings_by_test),
     ]
     tests = {row.test for row in rows}
     rows += [
-        _bare(ending.outcome)
+        _outcome_row(ending.outcome)
         for test_id, ending in endings_by_test.items()
         if test_id not in tests and ending.outcome
     ]
     name = name or run_names([run])[run.path]
-    return [_of_run(row, run, name, endings_by_test.get(row.test, Ending())) for row in rows]
+    return [_in_run(row, run, name, endings_by_test.get(row.test, Ending())) for row in rows]
 
 
-def _of_run(row: Row, run: Run, name: str, ending: Ending) -> Row:
+def _in_run(row: Row, run: Run, name: str, ending: Ending) -> Row:
     header = run.header
     environment = header.environment
     row = replace(
@@ -198,7 +198,7 @@ def _of_run(row: Row, run: Run, name: str, ending: Ending) -> Row:
         header=header,
         path=run.path,
     )
-    return replace(row, reason=_why(row))
+    return replace(row, reason=_explanation(row))
 
 
 def _outcome(ending: Ending) -> Literal["passed", "failed", "skipped", "xfailed"] | None:
@@ -210,7 +210,7 @@ def _outcome(ending: Ending) -> Literal["passed", "failed", "skipped", "xfailed"
     return "skipped" if ending.outcome.outcome == "skipped" else "passed"
 
 
-def _why(row: Row) -> str:
+def _explanation(row: Row) -> str:
     """Return why a result is not green, with explanations.
 
     It is empty of a green one whose test passed.
@@ -229,7 +229,7 @@ def _why(row: Row) -> str:
     return "; ".join(dict.fromkeys(filter(None, texts)))
 
 
-def _timed(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:
+def _timed_rows(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:
     verdicts = {
         (verdict.subject.test_id, verdict.subject.name): verdict for verdict in run.verdicts
     }
@@ -252,7 +252,7 @@ def _timed(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:
         yield timed_row(results, verdict, measurement=measurement, word=word, reason=reason)
 
 
-def _kernels(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:
+def _kernel_rows(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:
     exact_verdicts = {
         (exact_verdict.test_id, exact_verdict.name, exact_verdict.target): exact_verdict
         for exact_verdict in run.exact
@@ -266,7 +266,7 @@ def _kernels(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:
         yield compiled_row(resources, exact, verdict=word, reason=reason)
 
 
-def _without_memory(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:
+def _memory_rows(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:
     measured = {
         (record.test_id, record.key.name) for record in run.measurements if not record.invalid
     }
@@ -280,7 +280,7 @@ def _without_memory(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Ro
         yield memory_row(record, verdict=word, reason=record.message)
 
 
-def _of_other_kinds(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:
+def _other_rows(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:
     """Yield the results of kinds that a conftest.py adds.
 
     The run file keeps them as their verdicts alone.
@@ -295,7 +295,7 @@ def _of_other_kinds(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Ro
         yield exact_row(exact, verdict=word, reason=reason)
 
 
-def _bare(outcome: Outcome) -> Row:
+def _outcome_row(outcome: Outcome) -> Row:
     word, reason = (
         (DEGRADED, reason_of(outcome)) if DEGRADED in outcome.verdicts else how_it_ended(outcome)
     )

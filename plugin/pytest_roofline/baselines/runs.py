@@ -188,11 +188,11 @@ class Run:
 
         It is empty where it was held against its baseline, or had none.
         """
-        kernel = resources.test_id, resources.key.name, resources.target
+        identity = resources.test_id, resources.key.name, resources.target
         verdicts = (
             verdict
             for verdict in self.exact
-            if (verdict.test_id, verdict.name, verdict.target) == kernel
+            if (verdict.test_id, verdict.name, verdict.target) == identity
         )
         return next((verdict.reason for verdict in verdicts if verdict.verdict == Kind.INVALID), "")
 
@@ -280,23 +280,23 @@ def assemble(path: Path, records: list[Line], cut: bool) -> Run:
     return Run(
         path=path,
         header=header,
-        measurements=_all(records, Measurement),
-        outcomes=_all(records, Outcome),
-        footer=next(iter(_all(records[::-1], Footer)), None),
+        measurements=_records_of(records, Measurement),
+        outcomes=_records_of(records, Outcome),
+        footer=next(iter(_records_of(records[::-1], Footer)), None),
         cut=cut,
-        calibrations=_all(records, Calibration),
-        verdicts=_all(records, Verdict),
-        out_of_memory=_all(records, OutOfMemory),
-        spoiled=_mostly_invalid(_all(records, Measurement)),
-        resources=_all(records, Resources),
-        exact=_all(records, ExactVerdict),
-        figures=_all(records, Figure),
-        memory_uses=_all(records, MemoryUse),
-        profiles=_all(records, Profile),
+        calibrations=_records_of(records, Calibration),
+        verdicts=_records_of(records, Verdict),
+        out_of_memory=_records_of(records, OutOfMemory),
+        spoiled=_mostly_invalid(_records_of(records, Measurement)),
+        resources=_records_of(records, Resources),
+        exact=_records_of(records, ExactVerdict),
+        figures=_records_of(records, Figure),
+        memory_uses=_records_of(records, MemoryUse),
+        profiles=_records_of(records, Profile),
     )
 
 
-def _all(records: Sequence[Line], kind: type[Record]) -> tuple[Record, ...]:
+def _records_of(records: Sequence[Line], kind: type[Record]) -> tuple[Record, ...]:
     return tuple(record for record in records if isinstance(record, kind))
 
 

@@ -53,7 +53,7 @@ class Breach:
         return self.estimate - half, self.estimate + half
 
     def reason(self, code: ReasonCode, **numbers: int | float) -> Reason:
-        """Return a reason with the spread and the devices behind the estimate."""
+        """Return a reason with the evidence of the estimate."""
         evidence = {"spread": self.process.value, "devices": self.devices, "missed": self.missed}
         texts = {"device": self.device, "origin": self.process.origin}
         return Reason(code, evidence | numbers, texts)
@@ -68,14 +68,14 @@ def hold(
     limits: Sequence[Limit], medians: Sequence[Group], prior: Prior, looks: Looks
 ) -> list[Breach]:
     """Return the breach of each limit, the sure and largest first."""
-    breaches = [_worst(limit, limit.new or medians, prior, looks) for limit in limits]
+    breaches = [_worst_breach(limit, limit.new or medians, prior, looks) for limit in limits]
     return sorted(breaches, key=lambda breach: (not breach.sure, -breach.estimate))
 
 
-def _worst(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Breach:
+def _worst_breach(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Breach:
     devices = dict.fromkeys(group.device for group in new)
     breaches = [
-        _hold(limit, [group for group in new if group.device == device], prior, looks)
+        _breach(limit, [group for group in new if group.device == device], prior, looks)
         for device in devices
     ]
     worst = max(breaches, key=lambda breach: (breach.sure, breach.estimate))
@@ -83,7 +83,7 @@ def _worst(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Br
     return worst if len(breaches) == 1 else replace(worst, devices=len(breaches), missed=missed)
 
 
-def _hold(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Breach:
+def _breach(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Breach:
     centre = centre_of(new)
     spreads = spreads_of([], join_days(new), prior)
     process = spreads.process

@@ -115,9 +115,9 @@ def clock_change(verdict: Verdict) -> ClockChange | None:
 
 
 def modes(old_s: Sequence[float], new_s: Sequence[float], tolerance: float) -> Modes | None:
-    """Return two modes of the baseline's processes or of both sides.
+    """Return two modes of the processes of one or both sides.
 
-    None where there is one mode.
+    They are those of the baseline, or of both sides together. None where there is one mode.
 
     Args:
         old_s: the medians of the baseline's processes, in seconds.

@@ -24,7 +24,7 @@ LEAST_RESIDUAL = 1e-9
 
 
 def summarise(measurements: Iterable[Measurement]) -> list[CurveSummary]:
-    """Return a summary of each sweep of at least four sizes.
+    """Return a summary of each sweep of four sizes or more.
 
     A sweep is the tests that differ only in the parameter `size_bytes`. Of a whole program, which
     has no rate, the size over its time stands in for one.
@@ -37,7 +37,9 @@ def summarise(measurements: Iterable[Measurement]) -> list[CurveSummary]:
         )
         if isinstance(size, int) and rate is not None and not m.invalid:
             point = m.median_s, rate, math.nan if m.share_of_ceiling is None else m.share_of_ceiling
-            sweeps.setdefault((_sweep(m.key), m.key.metric), {}).setdefault(size, []).append(point)
+            sweeps.setdefault((_sweep_label(m.key), m.key.metric), {}).setdefault(size, []).append(
+                point
+            )
     return [
         _summary(*names, {size: points[size] for size in sorted(points)})
         for names, points in sweeps.items()
@@ -45,7 +47,7 @@ def summarise(measurements: Iterable[Measurement]) -> list[CurveSummary]:
     ]
 
 
-def _sweep(key: Key) -> str:
+def _sweep_label(key: Key) -> str:
     values = [f"{value}" for name, value in key.parameters.items() if name != "size_bytes"]
     name = f".{key.name}" if key.name else ""
     return key.benchmark + (f"[{'-'.join(values)}]" if values else "") + name
@@ -144,12 +146,15 @@ class CurveVerdict:
 
 
 def judge_curves(rows: Iterable[Row]) -> list[CurveVerdict]:
-    """Return a verdict on each sweep of at least four compared sizes."""
+    """Return a verdict on each sweep of four or more sizes.
+
+    Only sizes that were compared count.
+    """
     sweeps: dict[tuple[str, str], list[tuple[int, Verdict]]] = {}
     for row in rows:
         size = row.parameters.get("size_bytes")
         if isinstance(size, int) and row.key is not None and row.time_verdict is not None:
-            sweeps.setdefault((_sweep(row.key), row.key.metric), []).append(
+            sweeps.setdefault((_sweep_label(row.key), row.key.metric), []).append(
                 (size, row.time_verdict)
             )
     curves = []

@@ -151,13 +151,15 @@ def judge_peak(new_bytes: int | None, reference: Reference | None, key: Key) -> 
     old_bytes = reference.peak_bytes if reference is not None else None
     if old_bytes is None:
         reason = "no baseline" if reference is None else NO_PEAK
-        return None if new_bytes is None else _on_peak(Kind.NO_BASELINE, new_bytes, reason=reason)
+        return (
+            None if new_bytes is None else _peak_verdict(Kind.NO_BASELINE, new_bytes, reason=reason)
+        )
     if new_bytes is None:
         reason = (
             f"the baseline has a peak of {format_memory(old_bytes)} and none was taken; expected peak_bytes=True and a "
             "device that tells, or an entry without a peak: `roofline baseline approve --replace`"
         )
-        return _on_peak(Kind.INVALID, None, old_bytes, reason=reason)
+        return _peak_verdict(Kind.INVALID, None, old_bytes, reason=reason)
     allowed_bytes = max(
         int(PEAK_TOLERANCE * old_bytes), PAGE_BYTES if key.hardware.is_cpu else BLOCK_BYTES
     )
@@ -165,10 +167,10 @@ def judge_peak(new_bytes: int | None, reference: Reference | None, key: Key) -> 
     if abs(new_bytes - old_bytes) > allowed_bytes:
         kind = Kind.REGRESSED if new_bytes > old_bytes else Kind.IMPROVED
         reason = f"{moved_text(old_bytes, new_bytes)}, tolerated {format_memory(allowed_bytes)}"
-    return _on_peak(kind, new_bytes, old_bytes, allowed_bytes, reason)
+    return _peak_verdict(kind, new_bytes, old_bytes, allowed_bytes, reason)
 
 
-def _on_peak(
+def _peak_verdict(
     kind: Kind,
     new_bytes: int | None,
     old_bytes: int | None = None,

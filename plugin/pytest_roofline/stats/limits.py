@@ -42,10 +42,11 @@ class Limit:
 
 
 def process_s(samples: Samples, statistic: Statistic | None) -> float:
-    """Return the seconds per call of a process under a statistic.
+    """Return the seconds of a call under a statistic.
 
-    A source that names none is taken to mean our median. Where a sample is the mean of several
-    calls, the fastest of them is what the fastest call took at most: see `exact`.
+    They are of one process. A source that names no statistic is taken to mean our median. Where a
+    sample is the mean of several calls, the fastest of them is what the fastest call took at most:
+    see `exact`.
     """
     if statistic == "mean":
         return fmean(samples.kept)
@@ -53,7 +54,7 @@ def process_s(samples: Samples, statistic: Statistic | None) -> float:
 
 
 def exact(samples: Samples, statistic: Statistic | None) -> bool:
-    """Return True where `process_s` is the statistic itself, not a bound."""
+    """Return True where `process_s` is the statistic, not a bound."""
     return statistic != "best" or samples.iterations == 1
 
 
@@ -122,7 +123,7 @@ def roofline_limit(measurement: Measurement, share: float) -> Limit | None:
 def floor_limits(
     entries: Iterable[Entry], measurement: Measurement, gpu: Gpu | None
 ) -> tuple[list[Limit], list[Idle]]:
-    """Return the floors that a measurement is held against.
+    """Return the floors of a measurement.
 
     They are followed by the floors that do not apply here, each with a reason.
     """
@@ -132,7 +133,7 @@ def floor_limits(
         if entry.kind != "floor" or amount is None or amount < (entry.from_amount or 0):
             continue
         peak = _floor_peak(measurement)
-        if reason := _no_floor(entry, measurement, peak, gpu):
+        if reason := _idle_reason(entry, measurement, peak, gpu):
             idle.append((entry, reason))
         elif peak is not None:
             assert isinstance(entry.value, float | int)
@@ -153,7 +154,9 @@ def _floor_peak(measurement: Measurement) -> Ceiling | None:
     return collective_ceiling(product, hardware, measurement.work, measurement.key.metric)
 
 
-def _no_floor(entry: Entry, measurement: Measurement, peak: Ceiling | None, gpu: Gpu | None) -> str:
+def _idle_reason(
+    entry: Entry, measurement: Measurement, peak: Ceiling | None, gpu: Gpu | None
+) -> str:
     """Return why a floor does not apply; empty where it does."""
     forced = FORCED & os.environ.keys()
     if rate_suffix(entry.metric) == "busbw_GBps" and forced:

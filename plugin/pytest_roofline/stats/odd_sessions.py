@@ -52,10 +52,10 @@ def odd_sessions(
         classes: by name, the class of a test, `device` or `host`.
     """
     devices = dict.fromkeys(group.device for groups in tests.values() for group in groups)
-    return dict(odd for device in devices for odd in _odd_on(device, tests, classes))
+    return dict(odd for device in devices for odd in _odd_sessions_on(device, tests, classes))
 
 
-def _odd_on(
+def _odd_sessions_on(
     device: str, tests: Mapping[str, Sequence[Group]], classes: Mapping[str, str]
 ) -> list[tuple[OddSession, frozenset[str]]]:
     """Return the odd sessions of a device with their strange tests."""
@@ -117,7 +117,7 @@ class _Levels:
         for row, groups in zip(means, tests.values(), strict=True):
             for started, group in groups.items():
                 row[columns[started]] = math.fsum(group.logs) / len(group.logs)
-        level = means - _shared(means)
+        level = means - _shared_shift(means)
         enough = np.sum(~np.isnan(level), axis=1) >= ENOUGH_SESSIONS
         names = list(itertools.compress(tests, enough))
         return cls(
@@ -125,7 +125,7 @@ class _Levels:
             sessions=tuple(columns),
             classes=np.array([classes[name] for name in names]),
             level=level[enough],
-            error=np.array([_error(list(tests[name].values())) for name in names]),
+            error=np.array([_mean_error(list(tests[name].values())) for name in names]),
         )
 
     def odd_sessions(self, device: str) -> list[tuple[OddSession, frozenset[str]]]:
@@ -134,18 +134,19 @@ class _Levels:
         There are none where more look odd than can be.
         """
         places = range(len(self.sessions))
-        odd = [pair for place in places if (pair := self._odd(device, place)) is not None]
+        odd = [pair for place in places if (pair := self._odd_session(device, place)) is not None]
         measured = int(np.sum(np.any(~np.isnan(self.level), axis=0)))
         most = min(MOST_ODD, max(1, measured // MOST_ODD_IN))
         return sorted(odd, key=lambda pair: -pair[0].strange) if len(odd) <= most else []
 
-    def _odd(self, device: str, place: int) -> tuple[OddSession, frozenset[str]] | None:
+    def _odd_session(self, device: str, place: int) -> tuple[OddSession, frozenset[str]] | None:
         """Return the session in a column with its strange tests, or None."""
         other_sessions = np.delete(self.level, place, axis=1)
         low, high = np.nanmin(other_sessions, axis=1), np.nanmax(other_sessions, axis=1)
         gaps = np.stack([self.level[:, place] - high, low - self.level[:, place]])
         least = np.maximum(
-            self._far(), STRANGE_DEVIATIONS * math.sqrt(2) * self._spread(other_sessions)
+            self._least_distances(),
+            STRANGE_DEVIATIONS * math.sqrt(2) * self._mean_deviations(other_sessions),
         )
         # The others lie closer together than this one lies to any of them.
         strange = gaps > np.maximum(least, high - low)
@@ -163,11 +164,11 @@ class _Levels:
         )
         return session, frozenset(itertools.compress(self.tests, odd_tests))
 
-    def _far(self) -> Floats:
+    def _least_distances(self) -> Floats:
         """Return the least strange distance of each test, in log seconds."""
         return np.array([math.log1p(STRANGE[kind]) for kind in self.classes])
 
-    def _spread(self, other_sessions: Floats) -> Floats:
+    def _mean_deviations(self, other_sessions: Floats) -> Floats:
         """Return the standard deviation of a session's mean, per test.
 
         It is the test's own, and no less than the tests of its class show together: a few sessions may agree by luck.
@@ -188,7 +189,7 @@ class _Levels:
         return deviations
 
 
-def _error(sessions: Sequence[Group]) -> float:
+def _mean_error(sessions: Sequence[Group]) -> float:
     """Return the standard error of a session's mean by its processes.
 
     It is NaN where each session has one process.
@@ -198,7 +199,7 @@ def _error(sessions: Sequence[Group]) -> float:
     return math.sqrt(squares / freedom / fewest) if freedom else math.nan
 
 
-def _shared(means: Floats) -> Floats:
+def _shared_shift(means: Floats) -> Floats:
     """Return the shift that all tests share in each session, [sessions].
 
     One session serves as the zero. It is the median over tests of how far a session lies from the

@@ -149,7 +149,10 @@ def shared_of(
     names = list(complete)
     before = _fill(
         np.array(
-            [[_mean(side.reference, session) for session in sessions] for side in complete.values()]
+            [
+                [_session_mean(side.reference, session) for session in sessions]
+                for side in complete.values()
+            ]
         )
     )
     now = np.array([math.fsum(side.new.logs) / len(side.new.logs) for side in complete.values()])
@@ -163,7 +166,7 @@ def shared_of(
         if not complete[name].canary
     }
     return Shared(
-        _together(complete, sessions, before, tolerance, prior, looks), coefficient, shifts
+        _judge_together(complete, sessions, before, tolerance, prior, looks), coefficient, shifts
     )
 
 
@@ -206,7 +209,10 @@ def shared_shift(before: Floats, now: Floats) -> tuple[float, Floats, Floats]:
     other_medians -= other_medians.mean(axis=1, keepdims=True)
     square = float(np.sum(other_medians**2))
     slope = float(np.sum(levels * other_medians)) / square if square > 0 else 0.0
-    medians, noise = np.median(levels, axis=0), np.array([_noise(column) for column in levels.T])
+    medians, noise = (
+        np.median(levels, axis=0),
+        np.array([_median_error(column) for column in levels.T]),
+    )
     variance = float(np.sum((medians - medians.mean()) ** 2)) / (len(medians) - 1)
     certainty = max(0.0, 1 - float(np.mean(noise**2)) / variance) if variance > 0 else 0.0
     coefficient = min(max(slope, 0.0), 1.0) * certainty
@@ -224,7 +230,7 @@ def leave_one_out(values: Floats) -> Floats:
     )
 
 
-def _noise(values: Floats) -> float:
+def _median_error(values: Floats) -> float:
     """Return the standard error of a median.
 
     It is half the distance between the order statistics that are one error off.
@@ -256,9 +262,9 @@ def _sessions(sides: Mapping[str, Side]) -> list[Session]:
     ]
 
 
-def _mean(reference: Reference, session: Session) -> float:
+def _session_mean(reference: Reference, session: Session) -> float:
     """Return the mean log seconds of a session; NaN if set aside."""
-    logs = _logs(reference, session)
+    logs = _session_logs(reference, session)
     return math.fsum(logs) / len(logs) if logs else math.nan
 
 
@@ -272,7 +278,7 @@ def _fill(before: Floats) -> Floats:
     return np.where(np.isnan(before), level + shared, before)
 
 
-def _logs(reference: Reference, session: Session) -> list[float]:
+def _session_logs(reference: Reference, session: Session) -> list[float]:
     return [
         log_s
         for group in reference.groups
@@ -281,7 +287,7 @@ def _logs(reference: Reference, session: Session) -> list[float]:
     ]
 
 
-def _together(
+def _judge_together(
     sides: Mapping[str, Side],
     sessions: Sequence[Session],
     before: Floats,
@@ -309,7 +315,9 @@ def _together(
 
     groups = []
     for session in sessions:
-        medians = middle([(_logs(side.reference, session), centre) for side, centre in tests])
+        medians = middle(
+            [(_session_logs(side.reference, session), centre) for side, centre in tests]
+        )
         groups += [Group(medians, *session)] if medians else []
     new = middle([(side.new.logs, centre) for side, centre in tests])
     if len(groups) < ENOUGH_SESSIONS or not new:

@@ -86,7 +86,7 @@ def judge_sibling(
 
     `left_out` gives the reasons why processes of it do not count.
     """
-    sound = _elsewhere(suspect, [sibling for sibling in siblings if not sibling.invalid])
+    sound = _without_shared_end(suspect, [sibling for sibling in siblings if not sibling.invalid])
     subject = _subject(suspect, left_out)
     processes = len(suspect.medians_s)
     if suspect.invalid:
@@ -124,7 +124,7 @@ def _subject(suspect: Sibling, left_out: Sequence[Reason]) -> Subject:
     )
 
 
-def _elsewhere(suspect: Sibling, siblings: list[Sibling]) -> list[Sibling]:
+def _without_shared_end(suspect: Sibling, siblings: list[Sibling]) -> list[Sibling]:
     """Return the links that share no end with a link.
 
     Fewer than four of them are no scale: then all links are returned.

@@ -224,11 +224,11 @@ def lend(prior: Prior, tests: Sequence[Sequence[Group]], kind: str = "device") -
             else shared
         )
     return replace(
-        shared, lent=_lent_sessions(shared, several), strange=_strange(joined, STRANGE[kind])
+        shared, lent=_pool_sessions(shared, several), strange=_strange_share(joined, STRANGE[kind])
     )
 
 
-def _lent_sessions(prior: Prior, tests: Sequence[Sequence[Group]]) -> tuple[float, float]:
+def _pool_sessions(prior: Prior, tests: Sequence[Sequence[Group]]) -> tuple[float, float]:
     """Return the spread between sessions in all tests, absolute and relative.
 
     The second is a multiple of the spread between processes. One test's estimate from three
@@ -271,7 +271,7 @@ def _trimmed_share(freedom: int) -> float:
     return float(special.chdtr(freedom + 2, border)) / TRIMMED
 
 
-def _strange(tests: Sequence[Sequence[Group]], apart: float) -> float:
+def _strange_share(tests: Sequence[Sequence[Group]], apart: float) -> float:
     """Return the share of all processes that lie in another mode."""
     if len(tests) < ENOUGH_TESTS:
         return 0.0

@@ -135,7 +135,7 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
     return Difference(
         estimate=new_centre.value - old_centre.value,
         error=math.sqrt(variance),
-        freedom=_known_as_none(_freedom(variance, parts)),
+        freedom=_none_if_infinite(_freedom(variance, parts)),
         process=spreads.new,
         session=spreads.session,
         new_s=math.exp(new_centre.value),
@@ -144,7 +144,7 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
         paired=is_paired and devices != {""},
         unequal=spreads.new is not spreads.process,
         hidden=spreads.hidden,
-        parts=tuple((part, _known_as_none(freedom)) for part, freedom in parts),
+        parts=tuple((part, _none_if_infinite(freedom)) for part, freedom in parts),
     )
 
 
@@ -157,7 +157,7 @@ def _freedom(variance: float, parts: Sequence[tuple[float, float]]) -> float:
     return variance**2 / doubt if doubt else math.inf
 
 
-def _known_as_none(freedom: float) -> float | None:
+def _none_if_infinite(freedom: float) -> float | None:
     """Return degrees of freedom as a record holds them."""
     return None if math.isinf(freedom) else freedom
 
@@ -179,17 +179,17 @@ def spreads_of(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
     """Return the spreads of both sides, assumed where unknown."""
     inside, between = within(reference)[1], between_sessions(reference)[1]
     if between and not inside:
-        return _of_single_processes(new, reference, prior)
+        return _spreads_of_single_processes(new, reference, prior)
     if len(reference) < ENOUGH_SESSIONS:
-        return _of_few_sessions(new, reference, prior)
-    return _of_sessions(new, reference, prior)
+        return _spreads_of_few_sessions(new, reference, prior)
+    return _spreads_of_sessions(new, reference, prior)
 
 
-def _of_sessions(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -> Spreads:
+def _spreads_of_sessions(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -> Spreads:
     """Return the spreads from three or more sessions of several processes."""
     squares, freedom = within([*new, *reference])
     process = join_prior(squares, freedom, prior, "estimated")
-    variance, session_freedom = _between(reference, process)
+    variance, session_freedom = _session_variance(reference, process)
     least = prior.least_session(process.value)
     origin = f"estimated, {len(reference)} sessions"
     session = join_assumed(variance, session_freedom, least, origin)
@@ -197,7 +197,9 @@ def _of_sessions(new: Sequence[Group], reference: Sequence[Group], prior: Prior)
     return Spreads(process, process, session, known=prior.session, own_session=math.sqrt(variance))
 
 
-def _of_few_sessions(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -> Spreads:
+def _spreads_of_few_sessions(
+    new: Sequence[Group], reference: Sequence[Group], prior: Prior
+) -> Spreads:
     """Return the spreads from sessions of one or two days.
 
     New processes that spread more are not joined with the reference's.
@@ -209,7 +211,7 @@ def _of_few_sessions(new: Sequence[Group], reference: Sequence[Group], prior: Pr
     if new_freedom and new_squares / new_freedom > process.value**2:
         new_deviation = math.sqrt(new_squares / new_freedom)
         new_process = Spread(new_deviation, "estimated, new processes", new_freedom)
-    variance, session_freedom = _between(reference, process)
+    variance, session_freedom = _session_variance(reference, process)
     assumed, deviation_of_sessions = ASSUMED_SESSION * prior.session, math.sqrt(variance)
     sessions = f"{len(reference)} sessions" if len(reference) > 1 else "recorded in one sitting"
     origin = f"estimated, {sessions}" if deviation_of_sessions > assumed else f"prior, {sessions}"
@@ -217,13 +219,15 @@ def _of_few_sessions(new: Sequence[Group], reference: Sequence[Group], prior: Pr
     return Spreads(process, new_process, session, own_session=deviation_of_sessions)
 
 
-def _between(reference: Sequence[Group], process: Spread) -> tuple[float, int]:
+def _session_variance(reference: Sequence[Group], process: Spread) -> tuple[float, int]:
     """Return the variance between sessions with its degrees of freedom."""
     mean_square, freedom, count = between_sessions(reference)
     return max(0.0, mean_square - process.value**2) / count, freedom
 
 
-def _of_single_processes(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -> Spreads:
+def _spreads_of_single_processes(
+    new: Sequence[Group], reference: Sequence[Group], prior: Prior
+) -> Spreads:
     """Return the spreads where each session holds one process.
 
     The distance between such sessions holds both spreads.

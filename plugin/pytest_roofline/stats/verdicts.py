@@ -89,7 +89,9 @@ def judge(
     looks = Looks(1) if policy.looks.slow_only else policy.looks
     breaches = hold(limits, new, policy.prior, looks)
     beyond = [
-        _beyond(breach, policy, looks, subject, peak) for breach in breaches if breach.estimate > 0
+        _judge_breach(breach, policy, looks, subject, peak)
+        for breach in breaches
+        if breach.estimate > 0
     ]
     if beyond and beyond[0].kind is Kind.REGRESSED:
         return beyond[0]
@@ -122,7 +124,7 @@ def judge(
     )
 
 
-def _beyond(
+def _judge_breach(
     breach: Breach, policy: Policy, looks: Looks, subject: Subject, peak: ExactVerdict | None
 ) -> Verdict:
     kind, reasons = Kind.INCONCLUSIVE, open_reasons(breach, looks)
@@ -158,7 +160,7 @@ def _compare(
     fewest = fewest_red(len(reference_logs), policy.prior.strange)
     unseen = centre - math.log1p(WORTH_REPORTING * policy.tolerance) > max(reference_logs)
     outlook = Outlook(
-        change, reference, policy, count, fewest, unseen, _hot(new, device_groups, change)
+        change, reference, policy, count, fewest, unseen, _heat(new, device_groups, change)
     )
     p = p_slower_than(change, outlook.worthy)
     red_is_due = looks.due(count) and count >= outlook.needed and not outlook.hot
@@ -291,7 +293,7 @@ def _few_days(groups: Sequence[Group]) -> bool:
     return len(joined) < ENOUGH_SESSIONS and (len(joined) == 1 or within(joined)[1] > 0)
 
 
-def _hot(new: Sequence[Group], reference: Sequence[Group], change: Difference) -> float:
+def _heat(new: Sequence[Group], reference: Sequence[Group], change: Difference) -> float:
     """Return the logs by which further rounds lie above the first.
 
     It is 0 unless the reference holds first processes alone.
