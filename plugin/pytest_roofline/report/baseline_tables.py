@@ -57,16 +57,16 @@ def changes_table(changes: Sequence[Change], width: int, colour: bool) -> str:
         before, after = change.before, change.entry
         table.add_row(
             printable(after.label),
-            "" if before is None else _value(before, change.before_s),
-            _value(after, change.after_s),
-            _step(len(before.sessions) if before else 0, len(after.sessions)),
-            _step(len(before.medians) if before else 0, len(after.medians)),
-            _what(change),
+            "" if before is None else _value_cell(before, change.before_s),
+            _value_cell(after, change.after_s),
+            _step_cell(len(before.sessions) if before else 0, len(after.sessions)),
+            _step_cell(len(before.medians) if before else 0, len(after.medians)),
+            _action_text(change),
         )
     return render(table, width, colour)
 
 
-def _what(change: Change) -> str:
+def _action_text(change: Change) -> str:
     """Return the action with its reason: `replaced (IMPROVED -7.1 %)`.
 
     Of an entry that others joined it tells the change of its time, and what else changed.
@@ -79,11 +79,11 @@ def _what(change: Change) -> str:
     return change.action + (f" ({printable(reason)})" if reason else "")
 
 
-def _value(entry: Entry, seconds: float | None) -> str:
+def _value_cell(entry: Entry, seconds: float | None) -> str:
     return printable(value_text(entry)) if seconds is None else format_seconds(seconds)
 
 
-def _step(before: int, after: int) -> str:
+def _step_cell(before: int, after: int) -> str:
     if not after:
         return ""
     return f"{after}" if before in (0, after) else f"{before} → {after}"
@@ -94,7 +94,7 @@ def health_table(healths: Sequence[Health], width: int, colour: bool) -> str:
 
     Of each it has the time, the evidence, its spread, and the slowdown that it finds.
     """
-    rates = [_rate(health) for health in healths]
+    rates = [_rate_cell(health) for health in healths]
     units = {rate.rpartition(" ")[2] for rate in rates if rate}
     heading = units.pop() if len(units) == 1 else ""
     drivers = any(health.drivers != healths[0].drivers for health in healths)
@@ -111,7 +111,7 @@ def health_table(healths: Sequence[Health], width: int, colour: bool) -> str:
             rate.removesuffix(heading).strip(),
             *["" if entry.peak_bytes is None else format_memory(entry.peak_bytes)] * peaks,
             f"{health.devices}/{len(entry.sessions)}/{len(entry.medians)}",
-            f"{_spread(health.process)} {_spread(health.session)}",
+            f"{_spread_cell(health.process)} {_spread_cell(health.session)}",
             f"{health.mde * 100:.1f}",
             printable(health.newest[:10]),
             *([printable(", ".join(health.drivers))] if drivers else []),
@@ -127,7 +127,7 @@ sessions; * is assumed (prior), + joined with what is. finds: the slowdown that
 one new process finds 80 times in 100 at the 1 % level. prov.: provisional."""
 
 
-def _rate(health: Health) -> str:
+def _rate_cell(health: Health) -> str:
     if health.rate is None:
         return ""
     return (
@@ -137,7 +137,7 @@ def _rate(health: Health) -> str:
     )
 
 
-def _spread(spread: Spread) -> str:
+def _spread_cell(spread: Spread) -> str:
     """Return `0.8`, marked where it is no estimate of the entry's own."""
     assumed = spread.origin.startswith("prior")
     mark = "*" if assumed else "+" if "prior" in spread.origin else ""
@@ -165,7 +165,7 @@ def published_lines(entries: Sequence[Entry], at_most: int | None = MOST_OF_ONE)
         limits = sum(entry.gates for entry in members)
         gating = count_text(limits, "limit gates", "limits gate") if limits else "shown only"
         lines.append(printable(f"{benchmark}: {figures}, {gating}"))
-        lines += [f"  {_published(entry)}" for entry in selected]
+        lines += [f"  {_published_line(entry)}" for entry in selected]
         remaining = len(members) - len(selected)
         if remaining:
             hint = f"roofline baseline show … {benchmark}, or --json"
@@ -173,7 +173,7 @@ def published_lines(entries: Sequence[Entry], at_most: int | None = MOST_OF_ONE)
     return lines
 
 
-def _published(entry: Entry) -> str:
+def _published_line(entry: Entry) -> str:
     """Return a published figure with its hardware.
 
     It reads `memcpy_h2d[512MiB-pinned] on a100-sxm4, 80gb: threshold 24.7 GB/s (payload; median;
@@ -213,10 +213,10 @@ def renewal_lines(healths: Sequence[Health]) -> list[str]:
 
     It tells since when, in how many renewals, and the last five in turn.
     """
-    return [_renewals(health.entry) for health in healths if health.entry.renewals]
+    return [_creep_line(health.entry) for health in healths if health.entry.renewals]
 
 
-def _renewals(entry: Entry) -> str:
+def _creep_line(entry: Entry) -> str:
     """Return the creep of an entry over its renewals.
 
     It reads `memcpy_d2d[64MiB]: +4.1 % since 2026-01-01, in 5 renewals (+0.0, +1.0, +2.0, +3.0,
@@ -245,7 +245,7 @@ def health_as_json(health: Health) -> dict[str, object]:
     """
     entry = health.entry
     return {
-        **_named(entry),
+        **_identity_fields(entry),
         "time_s": health.time_s,
         "rate": health.rate,
         "peak_bytes": entry.peak_bytes,
@@ -265,7 +265,7 @@ def health_as_json(health: Health) -> dict[str, object]:
 def published_as_json(entry: Entry) -> dict[str, object]:
     """Return a published figure as JSON."""
     return {
-        **_named(entry),
+        **_identity_fields(entry),
         "value": entry.value,
         "unit": entry.unit,
         "convention": entry.convention,
@@ -278,7 +278,7 @@ def published_as_json(entry: Entry) -> dict[str, object]:
     }
 
 
-def _named(entry: Entry) -> dict[str, object]:
+def _identity_fields(entry: Entry) -> dict[str, object]:
     return {
         "label": entry.label,
         "benchmark": entry.benchmark,

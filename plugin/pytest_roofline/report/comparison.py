@@ -43,7 +43,7 @@ def comparison_lines(comparison: Comparison, old: Sequence[Run], new: Sequence[R
     lines += (
         _blind_line(rows, new) + shift_line(rows) + odd_lines(odd_behind(rows)) + clock_line(rows)
     )
-    changed = _apart(old, new) + changed_texts(rows)
+    changed = _place_changes(old, new) + changed_texts(rows)
     lines += [printable(f"changed: {'; '.join(changed)}")] if changed else []
     return list(filter(None, [*lines, *device_line(rows), tolerance_text(rows)]))
 
@@ -75,7 +75,7 @@ def _blind_line(rows: Sequence[Row], new: Sequence[Run]) -> list[str]:
     ]
 
 
-def _apart(old: Sequence[Run], new: Sequence[Run]) -> list[str]:
+def _place_changes(old: Sequence[Run], new: Sequence[Run]) -> list[str]:
     """Return the hosts and devices of sides that share none.
 
     A baseline tells neither.
@@ -103,18 +103,18 @@ def comparison_as_json(comparison: Comparison) -> list[dict[str, object]]:
     return [
         plain(columns)
         | (
-            _kernel(row)
+            _kernel_fields(row)
             if row.exact
             else {}
             if columns.metric == PEAK
-            else _more(row, suite_change)
+            else _time_fields(row, suite_change)
         )
         for row in comparison.everything
         for columns in row.columns()
     ]
 
 
-def _more(row: Row, suite_change: float | None) -> dict[str, object]:
+def _time_fields(row: Row, suite_change: float | None) -> dict[str, object]:
     """Return the fields that a comparison adds to a time.
 
     Args:
@@ -133,7 +133,7 @@ def _more(row: Row, suite_change: float | None) -> dict[str, object]:
     }
 
 
-def _kernel(row: Row) -> dict[str, object]:
+def _kernel_fields(row: Row) -> dict[str, object]:
     """Return the fields that a comparison adds to a kernel."""
     assert row.exact is not None
     return {
@@ -174,7 +174,7 @@ def contrast_text(contrast: Contrast, width: int, colour: bool) -> str:
     sentences = [
         text.replace("{}", listed(labels, MOST_NAMED), 1) for text, labels in reasons.items()
     ]
-    sentences += [_closing(contrast, value) for value in values]
+    sentences += [_value_sentence(contrast, value) for value in values]
     head = tolerance_text(row for _, row in contrast.rows)
     table = render(_contrast_table(contrast, values), width, colour)
     return "\n".join([*filter(None, (head,)), table, *map(printable, sentences)])
@@ -212,7 +212,7 @@ def _contrast_table(contrast: Contrast, values: Sequence[str]) -> TextTable:
     return table
 
 
-def _closing(contrast: Contrast, value: str) -> str:
+def _value_sentence(contrast: Contrast, value: str) -> str:
     """Return the sentence that sums up one value.
 
     It reads `compiled against eager: 3 IMPROVED, 1 PASSED; 1.31x as fast, the geometric mean of 4
@@ -252,7 +252,7 @@ def rollout_text(rollout: Rollout, width: int, colour: bool) -> str:
     return "\n".join(
         [
             *map(printable, lines),
-            _table(rollout, width, colour),
+            _rollout_table(rollout, width, colour),
             *map(printable, notes),
             totals_text(rollout.rows),
         ]
@@ -260,7 +260,7 @@ def rollout_text(rollout: Rollout, width: int, colour: bool) -> str:
 
 
 def _side_lines(word: str, side: RolloutSide) -> list[str]:
-    lines = [f"{word}: {listed([_name(place) for place in side.devices], MOST_PLACES)}"]
+    lines = [f"{word}: {listed([_place_text(place) for place in side.devices], MOST_PLACES)}"]
     changes = [
         f"{change} on {count} of {len(side.devices)}" for change, count in side.environment.items()
     ]
@@ -269,12 +269,12 @@ def _side_lines(word: str, side: RolloutSide) -> list[str]:
     return lines + ([f"  only after: {listed(side.new, MOST_PLACES)}"] if side.new else [])
 
 
-def _name(place: Place) -> str:
+def _place_text(place: Place) -> str:
     host, device = place
     return host if host == device else f"{device} ({host})"
 
 
-def _table(rollout: Rollout, width: int, colour: bool) -> str:
+def _rollout_table(rollout: Rollout, width: int, colour: bool) -> str:
     table = TextTable(("test", "left"), ("changed", "right"), ("control", "right"), ("effect", "right"),
                       ("99 % interval", "right"), ("n", "right"), ("verdict", "left"))  # fmt: skip
     for row in rollout.rows:
@@ -283,8 +283,8 @@ def _table(rollout: Rollout, width: int, colour: bool) -> str:
         assert verdict.interval is not None
         table.add_row(
             printable(row.label),
-            _percent(changes.treated),
-            _percent(changes.controls),
+            _mean_change_text(changes.treated),
+            _mean_change_text(changes.controls),
             format_percent(row.change or 0.0),
             span_text(verdict.interval),
             ":".join(str(len(side)) for side in changes.units),
@@ -293,7 +293,7 @@ def _table(rollout: Rollout, width: int, colour: bool) -> str:
     return render(table, width, colour)
 
 
-def _percent(changes: Changes) -> str:
+def _mean_change_text(changes: Changes) -> str:
     return format_percent(growth(fmean(changes.values())))
 
 
@@ -319,7 +319,7 @@ def _outlier_lines(rollout: Rollout) -> list[str]:
         for changes in (device_changes.treated, device_changes.controls):
             middle = median(changes.values())
             far = [
-                f"{_name(place)} {format_percent(growth(change))}"
+                f"{_place_text(place)} {format_percent(growth(change))}"
                 for place, change in changes.items()
                 if abs(growth(change - middle)) > (row.tolerance or 0.0)
             ]
@@ -334,7 +334,7 @@ def _outlier_lines(rollout: Rollout) -> list[str]:
 def _lost_lines(rollout: Rollout) -> list[str]:
     lines = []
     for label, places in rollout.lost.items():
-        devices = listed([_name(place) for place in places], MOST_PLACES)
+        devices = listed([_place_text(place) for place in places], MOST_PLACES)
         lines.append(
             f"lost: {label} has no sound time any more on {devices} ({len(places)} of {len(rollout.treated.devices)})"
         )
@@ -362,15 +362,15 @@ def rollout_as_json(rollout: Rollout) -> list[dict[str, object]]:
         )
         for label in rollout.lost
     ]
-    return [plain(row) | _of_devices(rollout, row) for row in (*rollout.rows, *lost)]
+    return [plain(row) | _device_fields(rollout, row) for row in (*rollout.rows, *lost)]
 
 
-def _of_devices(rollout: Rollout, row: Row) -> dict[str, object]:
+def _device_fields(rollout: Rollout, row: Row) -> dict[str, object]:
     if row.key is None or row.time_verdict is None:
         return {"p": None, "control_change": None, "devices": {}, "control_devices": {}}
     changes = rollout.changes_of(row)
     treated, controls = (
-        {_name(place): growth(change) for place, change in side.items()}
+        {_place_text(place): growth(change) for place, change in side.items()}
         for side in (changes.treated, changes.controls)
     )
     control = growth(fmean(changes.controls.values()))

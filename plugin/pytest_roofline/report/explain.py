@@ -48,20 +48,20 @@ def explanation(row: Row, width: int) -> list[str]:
     lines = [printable(f"{row.label} in {row.path}")]
     if row.measurement is None:
         return [*lines, *map(printable, f"{row.verdict}: {row.reason}".splitlines())]
-    lines += _samples(row.measurements, width)
+    lines += _sample_lines(row.measurements, width)
     verdict = row.time_verdict
     if verdict is None:
-        return [*lines, *map(printable, f"no verdict: {_unjudged(row)}".splitlines())]
+        return [*lines, *map(printable, f"no verdict: {_no_verdict_reason(row)}".splitlines())]
     return [
         *lines,
-        *_reference(verdict),
+        *_reference_lines(verdict),
         *(printable(f"published, shown only: {text}") for text in figure_texts(row)),
-        *_reasoning(verdict),
-        *([_memory(verdict.peak)] if verdict.peak is not None else []),
+        *_reasoning_lines(verdict),
+        *([_memory_line(verdict.peak)] if verdict.peak is not None else []),
     ]
 
 
-def _unjudged(row: Row) -> str:
+def _no_verdict_reason(row: Row) -> str:
     if row.header is not None and row.header.command[:2] == ("roofline", "import"):
         return "an imported run is judged by `roofline compare` only"
     reason = row.ended.reason if row.ended is not None and row.ended.outcome != "passed" else ""
@@ -70,7 +70,7 @@ def _unjudged(row: Row) -> str:
     )
 
 
-def _samples(measurements: Sequence[Measurement], width: int) -> list[str]:
+def _sample_lines(measurements: Sequence[Measurement], width: int) -> list[str]:
     """Return a line for each process, on one common scale.
 
     It has the median, the blocks and the samples.
@@ -115,7 +115,7 @@ def _strip(seconds: Sequence[float], low: float, high: float, width: int) -> str
     return "".join(_HEIGHTS[height] for height in heights)
 
 
-def _reference(verdict: Verdict) -> list[str]:
+def _reference_lines(verdict: Verdict) -> list[str]:
     if verdict.reference is None:
         return []
     lines = [f"baseline {verdict.reference.source}:"]
@@ -132,7 +132,7 @@ def _reference(verdict: Verdict) -> list[str]:
     return list(map(printable, lines))
 
 
-def _reasoning(verdict: Verdict) -> list[str]:
+def _reasoning_lines(verdict: Verdict) -> list[str]:
     """Return the steps of the rule, each with its figures."""
     reason = reason_text(verdict)
     if verdict.estimate is None or verdict.difference is None or verdict.interval is None:
@@ -145,21 +145,21 @@ def _reasoning(verdict: Verdict) -> list[str]:
     limit, least_effect = verdict.tolerance, WORTH_REPORTING * verdict.tolerance
     slower = verdict.estimate > math.log1p(limit)
     lines = [
-        _sides(verdict, verdict.difference),
+        _sides_line(verdict, verdict.difference),
         f"difference {difference_text(verdict)}",
-        _spreads(verdict.difference),
-        _chances(verdict, verdict.difference),
+        _spreads_line(verdict.difference),
+        _chances_line(verdict, verdict.difference),
         f"is it slower than the tolerance? {format_percent(growth(verdict.estimate))} is "
         f"{'more' if slower else 'not more'} than {format_tolerance(limit)}",
         f"is it surely more than the smallest effect worth reporting, {format_tolerance(round(least_effect, 6))}? "
-        f"{_surely(verdict)}",
+        f"{_p_text(verdict)}",
         *(f"note: {line}" for line in (*since_lines(verdict), *remarks(verdict))),
         f"{verdict.kind}" + (f": {reason}" if reason else ""),
     ]
     return [printable(line) for line in lines]
 
 
-def _memory(peak: ExactVerdict) -> str:
+def _memory_line(peak: ExactVerdict) -> str:
     """Return `memory: PASSED, peak 1.02 GiB, baseline 1.00 GiB, tolerated either way 51.2 MiB`."""
     sizes = {
         "peak": peak.value,
@@ -172,7 +172,7 @@ def _memory(peak: ExactVerdict) -> str:
     )
 
 
-def _surely(verdict: Verdict) -> str:
+def _p_text(verdict: Verdict) -> str:
     if verdict.p is None or verdict.p_adjusted is None:
         return "not asked"
     return (
@@ -192,14 +192,14 @@ def detail_lines(rows: Sequence[Row]) -> list[str]:
         if verdict.difference is not None
         for line in (
             f"{printable(verdict.subject.label)}: {verdict.kind}",
-            f"    {_spreads(verdict.difference)}",
-            f"    {_chances(verdict, verdict.difference)}",
-            f"    {_sides(verdict, verdict.difference)}",
+            f"    {_spreads_line(verdict.difference)}",
+            f"    {_chances_line(verdict, verdict.difference)}",
+            f"    {_sides_line(verdict, verdict.difference)}",
         )
     ]
 
 
-def _spreads(difference: Difference) -> str:
+def _spreads_line(difference: Difference) -> str:
     """Return the spreads between processes, sessions and devices.
 
     Each comes with its origin.
@@ -216,7 +216,7 @@ def _spreads(difference: Difference) -> str:
     )
 
 
-def _chances(verdict: Verdict, difference: Difference) -> str:
+def _chances_line(verdict: Verdict, difference: Difference) -> str:
     """Return the standard error, p, adjusted p and detectable effect."""
     freedom = (
         "known" if difference.freedom is None else f"{difference.freedom:.3g} degrees of freedom"
@@ -230,7 +230,7 @@ def _chances(verdict: Verdict, difference: Difference) -> str:
     return ", ".join([f"standard error {difference.error:.2%} ({freedom})", *texts])
 
 
-def _sides(verdict: Verdict, difference: Difference) -> str:
+def _sides_line(verdict: Verdict, difference: Difference) -> str:
     """Return both centres, with devices, sessions and processes of each."""
     sessions, processes = verdict.sessions, len(verdict.baseline_medians_s)
     devices = len({session.device for session in sessions})
@@ -289,12 +289,13 @@ def explanation_as_json(run: Run, tests: Sequence[tuple[str, str]]) -> dict[str,
         "run": str(run.path),
         "run_id": run.header.run_id,
         "tests": [
-            {"label": label, "test_id": test_id, **_test(run, label)} for label, test_id in tests
+            {"label": label, "test_id": test_id, **_test_fields(run, label)}
+            for label, test_id in tests
         ],
     }
 
 
-def _test(run: Run, label: str) -> dict[str, object]:
+def _test_fields(run: Run, label: str) -> dict[str, object]:
     def records(name: str) -> list[dict[str, object]]:
         return [asdict(record) for record in getattr(run, name) if record.label == label]
 
@@ -302,7 +303,9 @@ def _test(run: Run, label: str) -> dict[str, object]:
     return {
         "verdict": next(verdicts, None),
         "processes": [
-            _process(measurement) for measurement in run.measurements if measurement.label == label
+            _process_fields(measurement)
+            for measurement in run.measurements
+            if measurement.label == label
         ],
         "kernel": next(iter(records("resources")), None),
         "kernel_judgement": next(iter(records("exact")), None),
@@ -310,7 +313,7 @@ def _test(run: Run, label: str) -> dict[str, object]:
     }
 
 
-def _process(measurement: Measurement) -> dict[str, object]:
+def _process_fields(measurement: Measurement) -> dict[str, object]:
     return {
         "process": measurement.process,
         "round": measurement.round,

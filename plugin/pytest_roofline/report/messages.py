@@ -65,9 +65,9 @@ def fit_text(curve: CurveSummary) -> str:
     It reads `fits 2.00 µs ± 30.0 ns + size at 2.10 ± 0.01 GB/s`.
     """
     unit, name = _rate_unit(curve)
-    fit = f"fits {format_seconds(curve.latency_s)}{_error(curve.latency_error_s, format_seconds)}"
+    fit = f"fits {format_seconds(curve.latency_s)}{_error_text(curve.latency_error_s, format_seconds)}"
     if curve.bandwidth is not None:
-        error = _error(curve.bandwidth_error, lambda value: three_digits(value / unit))
+        error = _error_text(curve.bandwidth_error, lambda value: three_digits(value / unit))
         fit += f" + size at {three_digits(curve.bandwidth / unit)}{error} {name}"
     if curve.misfit > FAIR_FIT:
         return f"no latency and bandwidth fit it: the best, {fit.removeprefix('fits ')}, are {curve.misfit:.0%} off"
@@ -78,7 +78,7 @@ def _rate_unit(curve: CurveSummary) -> tuple[float, str]:
     return (1e12, "TFLOP/s") if rate_suffix(curve.metric) == "TFLOPS" else (1e9, "GB/s")
 
 
-def _error(error: float | None, text: Callable[[float], str]) -> str:
+def _error_text(error: float | None, text: Callable[[float], str]) -> str:
     return f" ± {text(error)}" if error else ""
 
 
@@ -106,7 +106,7 @@ def peak_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
     without_baseline = [label for label, peak in peaks if peak.reason == NO_PEAK]
     return [
         *cut(lines, at_most, "of these"),
-        *_about(f"{NO_PEAK}, so it is compared with nothing", without_baseline, at_most),
+        *_about_lines(f"{NO_PEAK}, so it is compared with nothing", without_baseline, at_most),
     ]
 
 
@@ -130,26 +130,26 @@ def condition_lines(
             for name, sample in samples
             if label in sample.labels and sample.wall_s is not None
         ]
-        lines += _about(meaning, paces, at_most)
+        lines += _about_lines(meaning, paces, at_most)
     for label, meaning in _LABELS.items():
-        lines += _about(
+        lines += _about_lines(
             meaning, [name for name, sample in samples if label in sample.labels], at_most
         )
     excluded = [f"{label} ({_causes_text(sample)})" for label, sample in samples if sample.excluded]
-    lines += _about("blocks excluded", excluded, at_most)
+    lines += _about_lines("blocks excluded", excluded, at_most)
     capped = [
         f"{label} (in {sample.power_capped_share:.0%} of its blocks"
         + (f", at {sample.clock_hz / 1e6:.0f} MHz)" if sample.clock_hz else ")")
         for label, sample in samples
         if sample.power_capped_share
     ]
-    lines += _about("at the software power cap, as a busy card is", capped, at_most)
+    lines += _about_lines("at the software power cap, as a busy card is", capped, at_most)
     neighbours_unknown = [
         name
         for name, sample in samples
         if sample.mode in ("events", "graph") and sample.neighbours == "unknown"
     ]
-    lines += _about(
+    lines += _about_lines(
         f"not known whether others used the device, since {unknown_since}",
         neighbours_unknown,
         at_most,
@@ -159,12 +159,12 @@ def condition_lines(
         for name, sample in samples
         if sample.mode in ("events", "graph") and not sample.throttle_known
     ]
-    lines += _about(
+    lines += _about_lines(
         f"not known whether the device was throttled, since {unknown_since}",
         throttle_unknown,
         at_most,
     )
-    lines += _about(
+    lines += _about_lines(
         "another process uses the device",
         [label for label, sample in samples if sample.neighbours == "seen"],
         at_most,
@@ -212,7 +212,7 @@ _LABELS = {
 }
 
 
-def _about(meaning: str, names: Sequence[str], at_most: int) -> list[str]:
+def _about_lines(meaning: str, names: Sequence[str], at_most: int) -> list[str]:
     return [f"{meaning}: {listed(names, at_most)}"] if names else []
 
 
@@ -235,14 +235,17 @@ def counts_line(numbers: Mapping[str, int], not_measured: Mapping[str, int]) -> 
 
 def compared_of(rows: Sequence[Row]) -> int:
     """Return how many results were compared with anything."""
-    return sum(_own(row) not in (Kind.NO_BASELINE, Kind.INVALID) for row in _judged(rows))
+    return sum(
+        _main_verdict(row) not in (Kind.NO_BASELINE, Kind.INVALID)
+        for row in _rows_with_verdict(rows)
+    )
 
 
-def _judged(rows: Sequence[Row]) -> list[Row]:
+def _rows_with_verdict(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row.time_verdict is not None or row.exact is not None]
 
 
-def _own(row: Row) -> str:
+def _main_verdict(row: Row) -> str:
     """Return the verdict on the time or the kernel.
 
     The verdict on the memory does not count.
@@ -371,9 +374,9 @@ def closing_lines(
         lines = cut(reasons, MOST_FAILURES, "that failed")
     else:
         lines = [
-            printable(f"{row.verdict} {row.label}: {_reason(row)}")
+            printable(f"{row.verdict} {row.label}: {_row_reason(row)}")
             for row in undecided[:most]
-            if _reason(row)
+            if _row_reason(row)
         ]
     if len(undecided) > len(lines) > 0 and not reds and most:
         lines[-1] += f" (and {len(undecided) - len(lines)} more)"
@@ -411,7 +414,7 @@ def _sentence(
         "the gate compared too little" if word == GATE else f"{words[word]} {word}"
         for word in sorted(words, key=badness)
     ]
-    parts += [f"{sum(map(is_green, rows))} of {total} {fine}{_behind(rows)}"]
+    parts += [f"{sum(map(is_green, rows))} of {total} {fine}{_evidence_text(rows)}"]
     shifted = sum(row.verdict == Kind.SHIFTED for row in rows)
     parts += [f"{shifted} SHIFTED"] if shifted else []
     parts += [f"{len(undecided)} undecided ({_undecided_text(undecided)})"] if undecided else []
@@ -439,7 +442,7 @@ def _limit_of(row: Row) -> str:
     return _LIMITS[limit.kind] if limit is not None else ""
 
 
-def _behind(rows: Sequence[Row]) -> str:
+def _evidence_text(rows: Sequence[Row]) -> str:
     """Return the evidence of verdicts without a recorded baseline.
 
     It reads ` (3 by published limits)`.
@@ -458,7 +461,7 @@ def _behind(rows: Sequence[Row]) -> str:
     )
 
 
-def _reason(row: Row) -> str:
+def _row_reason(row: Row) -> str:
     return row.time_reason if row.time_verdict is not None else row.reason
 
 
@@ -471,7 +474,7 @@ def recording(rows: Sequence[Row], record: str) -> list[str]:
     rows = [row for row in rows if "replaced" not in (row.labels or ()) and not _is_nameless(row)]
     compared = compared_of(rows)
     by_limit = sum(bool(_limit_of(row)) for row in rows)
-    missing = any(_own(row) == Kind.NO_BASELINE for row in _judged(rows))
+    missing = any(_main_verdict(row) == Kind.NO_BASELINE for row in _rows_with_verdict(rows))
     if not record or compared > by_limit or not (missing or by_limit):
         return []
     remark = "A limit finds only what falls below it. " if by_limit else ""

@@ -154,19 +154,19 @@ def power_lines(rows: Sequence[Row]) -> list[str]:
     verdicts = compared_verdicts(rows)
     effects = detectable_effects(verdicts)
     parts = [
-        f"{format_tolerance(round(share, 6))} on {_of(caught, len(verdicts))}"
+        f"{format_tolerance(round(share, 6))} on {_share_text(caught, len(verdicts))}"
         for share, caught, _ in effects
     ]
     lines = [f"detects a slowdown of {', '.join(parts)} (80 % power)"] if parts else []
     if blind := [verdict.fewest for verdict in verdicts if verdict.reach is None]:
         lines.append(
-            f"detects no slowdown on {_of(len(blind), len(verdicts))}: red needs {max(blind)} processes against their "
-            "baselines, more than this run takes (--roofline-rounds=auto)"
+            f"detects no slowdown on {_share_text(len(blind), len(verdicts))}: red needs {max(blind)} processes "
+            "against their baselines, more than this run takes (--roofline-rounds=auto)"
         )
     return lines
 
 
-def _of(caught: int, total: int) -> str:
+def _share_text(caught: int, total: int) -> str:
     return (
         f"{caught} of {total} tests"
         if caught < total

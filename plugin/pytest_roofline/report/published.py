@@ -29,7 +29,10 @@ def published_lines(rows: Sequence[Row], at_most: int = 12, *, verbose: bool = F
     lines = [
         line
         for row in selected
-        for line in (_line(row), *(f"    {text}" for text in figure_texts(row) if verbose))
+        for line in (
+            _published_line(row),
+            *(f"    {text}" for text in figure_texts(row) if verbose),
+        )
     ]
     remaining = count(len(published) - len(selected), "more measurement")
     note = f"… and published figures beside {remaining} (-v shows all)"
@@ -66,7 +69,7 @@ def figure_text(entry: Entry, why_idle: str = "") -> str:
     return printable(", ".join([describe(entry), *texts]))
 
 
-def _line(row: Row) -> str:
+def _published_line(row: Row) -> str:
     """Return a measurement beside its published figures.
 
     It reads `memcpy_h2d[512MiB-pinned]: 25.4 GB/s; published 25.1 … 26.3 GB/s (3 figures; …),
@@ -76,12 +79,12 @@ def _line(row: Row) -> str:
     plausible = [entry for entry in entries if not entry.implausible]
     times = [entry for entry in plausible if entry.metric != PEAK_METRIC]
     peaks = [entry for entry in plausible if entry.metric == PEAK_METRIC]
-    parts = _times(row, times)
+    parts = _time_parts(row, times)
     text = f"{row.label}: {figure(row)}"
     if _amounts(peaks):
         peak_bytes = row.measurement.peak_bytes if row.measurement is not None else None
         text += f", peak {format_memory(peak_bytes or 0)}"
-        parts.append(_peak(peaks))
+        parts.append(_peak_text(peaks))
     text += (
         f"; published {', '.join(parts)}, shown, never gating"
         if parts
@@ -94,7 +97,7 @@ def _line(row: Row) -> str:
     return printable(text)
 
 
-def _times(row: Row, entries: Sequence[Entry]) -> list[str]:
+def _time_parts(row: Row, entries: Sequence[Entry]) -> list[str]:
     """Return the parts of a line on figures of time.
 
     They are their span, a bound, and where memory ran out.
@@ -102,15 +105,15 @@ def _times(row: Row, entries: Sequence[Entry]) -> list[str]:
     bounds = [entry for entry in entries if only_below(entry)]
     points = [entry for entry in entries if not only_below(entry)]
     failed = [entry for entry in entries if entry.value == OUT_OF_MEMORY]
-    parts = [_span(row, points)] if _seconds(row, points) else []
-    parts += [f"{value_text(entry)} ({_short(entry)})" for entry in bounds[:1]]
-    parts += [f"{OUT_OF_MEMORY} ({_short(entry)})" for entry in failed[:1]]
+    parts = [_span_text(row, points)] if _seconds(row, points) else []
+    parts += [f"{value_text(entry)} ({_short_source(entry)})" for entry in bounds[:1]]
+    parts += [f"{OUT_OF_MEMORY} ({_short_source(entry)})" for entry in failed[:1]]
     if entries and not parts:
         parts = [f"in another counting ({count(len(entries), 'figure')})"]
     return parts
 
 
-def _span(row: Row, entries: Sequence[Entry]) -> str:
+def _span_text(row: Row, entries: Sequence[Entry]) -> str:
     """Return the slowest and the fastest figure.
 
     They are in the measurement's own unit, with their number and the nearest source.
@@ -127,17 +130,18 @@ def _span(row: Row, entries: Sequence[Entry]) -> str:
         f", {with_note} with a note (-v)" if with_note else ""
     )
     job = f"; {WHOLE_PROGRAM}" if row.counting == JOB_METRIC else ""
-    return f"{text} ({figures}; {'nearest ' * (low != high)}{_short(nearest)}{job})"
+    return f"{text} ({figures}; {'nearest ' * (low != high)}{_short_source(nearest)}{job})"
 
 
-def _peak(entries: Sequence[Entry]) -> str:
+def _peak_text(entries: Sequence[Entry]) -> str:
     """Return the smallest and the largest published amount of memory.
 
     It reads `peak 17.4 MiB (2 figures; …)`.
     """
     amounts = _amounts(entries)
     low, high = (format_memory(bound(amounts)) for bound in (min, max))
-    return f"peak {low if low == high else f'{low} … {high}'} ({count(len(entries), 'figure')}; {_short(entries[0])})"
+    span = low if low == high else f"{low} … {high}"
+    return f"peak {span} ({count(len(entries), 'figure')}; {_short_source(entries[0])})"
 
 
 def _amounts(entries: Iterable[Entry]) -> list[float]:
@@ -172,7 +176,7 @@ def _lag(row: Row) -> float:
     return -max(0.0, round(math.log((row.time_s or 1.0) / max(times)), 3)) if times else 0.0
 
 
-def _short(entry: Entry) -> str:
+def _short_source(entry: Entry) -> str:
     source = entry.source or ""
     return source if len(source) <= LONGEST_SOURCE else source[: LONGEST_SOURCE - 1] + "…"
 

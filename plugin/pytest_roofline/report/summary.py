@@ -67,11 +67,11 @@ def summary(
             *_heading(runs, worst),
             *counts,
             "",
-            *_facts(runs, worst),
-            *_changes(worst),
+            *_fact_lines(runs, worst),
+            *_change_lines(worst),
         ]
     )
-    tail = _join([*_not_measured(skipped), *_commands(worst)])
+    tail = _join([*_skipped_lines(skipped), *_command_lines(worst)])
     table = _table(
         results, several=len(runs) > 1, most_bytes=most_bytes - len((head + tail).encode())
     )
@@ -87,7 +87,7 @@ def _heading(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
     return [f"## roofline: {count(len(runs), 'run')}", "", *(f"* {sentence}" for sentence in lines)]
 
 
-def _facts(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
+def _fact_lines(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
     """Return a line a run: hardware, driver, torch, and its end."""
     names = run_names(runs)
     lines = [
@@ -155,7 +155,7 @@ def _remarks_on(row: Row) -> tuple[str, ...] | None:
     return row.exact.remarks if row.exact is not None else None
 
 
-def _changes(rows: Sequence[Row]) -> list[str]:
+def _change_lines(rows: Sequence[Row]) -> list[str]:
     """Return the changes since the baselines, as results remark."""
     numbers, total = remarks_of(rows)
     if not numbers:
@@ -171,7 +171,7 @@ def _changes(rows: Sequence[Row]) -> list[str]:
     return lines + [f"* and {count(remaining, 'more remark')}"] * (remaining > 0)
 
 
-def _not_measured(skipped: Sequence[Row]) -> list[str]:
+def _skipped_lines(skipped: Sequence[Row]) -> list[str]:
     """Return the skipped tests by their reasons.
 
     Rows of them would hide the others.
@@ -197,17 +197,17 @@ def _table(rows: Sequence[Row], *, several: bool, most_bytes: int) -> str:
     ]
     if not rows:
         return ""
-    free_bytes = most_bytes - len(_join([*lines, *_left_out(len(rows))]).encode())
+    free_bytes = most_bytes - len(_join([*lines, *_left_out_lines(len(rows))]).encode())
     for number, row in enumerate(rows):
         text = line([*_cells(row), *([code(row.run or "")] if several else [])])
         free_bytes -= len(text.encode()) + 1
         if free_bytes < 0:
-            return _join([*lines, *_left_out(len(rows) - number)])
+            return _join([*lines, *_left_out_lines(len(rows) - number)])
         lines.append(text)
     return _join(lines)
 
 
-def _left_out(number: int) -> list[str]:
+def _left_out_lines(number: int) -> list[str]:
     return [
         "",
         f"{count(number, 'more row')} found no room here; all of them are in `results.csv`, `run.json` and "
@@ -232,7 +232,7 @@ def _cells(row: Row) -> list[str]:
     return [word, *map(code, texts)]
 
 
-def _commands(rows: Sequence[Row]) -> list[str]:
+def _command_lines(rows: Sequence[Row]) -> list[str]:
     """Return the commands that explain the worst results."""
     worst = [row for row in rows if row.metric in (TIME, KERNEL)][:MOST_COMMANDS]
     saved = [row for row in worst if row.path.is_file()]

@@ -252,7 +252,7 @@ def comparison_table(rows: Sequence[Row], width: int, colour: bool) -> str:
     for row in rows:
         table.add_row(
             printable(row.label),
-            _old(row),
+            _old_cell(row),
             "" if row.time_s is None else format_seconds(row.time_s),
             difference_text(row),
             span_text(row),
@@ -263,7 +263,7 @@ def comparison_table(rows: Sequence[Row], width: int, colour: bool) -> str:
     return render(table, width, colour)
 
 
-def _old(row: Row) -> str:
+def _old_cell(row: Row) -> str:
     """Return the time before, or the time of a limit.
 
     The latter is the time that just meets it.

@@ -226,7 +226,7 @@ def latency_lines(rows: Sequence[Row]) -> list[str]:
     There is one of every sweep whose parameter `pattern` is `round_trip`.
     """
     trips = [row for row in rows if row.parameters.get("pattern") == "round_trip"]
-    sweeps = grouped(trips, lambda row: _alike(row, "size_bytes")).values()
+    sweeps = grouped(trips, lambda row: _identity_without(row, "size_bytes")).values()
     return [
         f"{printable(row.label)}: latency {format_seconds(_seconds(row) / 2)}, half a round trip of "
         f"{format_bytes(_size(row))}"
@@ -234,7 +234,7 @@ def latency_lines(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _alike(row: Row, *names: str) -> str:
+def _identity_without(row: Row, *names: str) -> str:
     """Return the identity of rows that differ in some parameters."""
     return canonical({"": row.benchmark, **_without(row, *names)})
 
@@ -254,7 +254,7 @@ def memory_lines(rows: Sequence[Row]) -> list[str]:
     parameter `memory` alone.
     """
     messages = [row for row in rows if isinstance(row.parameters.get(MEMORY), str)]
-    groups = grouped(messages, lambda row: (row.name, _alike(row, MEMORY, "size_bytes")))
+    groups = grouped(messages, lambda row: (row.name, _identity_without(row, MEMORY, "size_bytes")))
     lines = []
     for members in groups.values():
         sizes = [

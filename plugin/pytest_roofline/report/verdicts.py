@@ -68,20 +68,20 @@ def failure_message(row: Row, path: str, degraded: Sequence[str] = ()) -> str:
     details = f"Details: {path}" if path else "The run could not be saved"
     peak_reason = verdict.bad_peak.reason if verdict.bad_peak is not None else ""
     if peak_reason and row.by_peak:
-        return _more_memory(row, verdict, details)
+        return _memory_message(row, verdict, details)
     details = f"{printable(peak_reason)}. {details}" if peak_reason else details
     sick = f"\n  the device is DEGRADED: {printable('; '.join(degraded))}" if degraded else ""
     if verdict.kind in (Kind.NO_BASELINE, Kind.INVALID):
-        return _without_difference(row, details) + sick
+        return _plain_message(row, details) + sick
     if verdict.limit_s is not None:
-        return _beyond_limit(row, verdict, details) + sick
+        return _limit_message(row, verdict, details) + sick
     if verdict.siblings:
         interval = f", {_interval(row)}" if row.interval is not None else ""
         return (
             f"{printable(row.label)}: {row.verdict}, {printable(row.time_reason)}{interval}\n  {details}."
             + sick
         )
-    return _slower(row, verdict, details) + sick + _next_command(row, verdict, path)
+    return _slower_message(row, verdict, details) + sick + _next_command(row, verdict, path)
 
 
 def _next_command(row: Row, verdict: Verdict, path: str) -> str:
@@ -94,14 +94,14 @@ def _next_command(row: Row, verdict: Verdict, path: str) -> str:
     return f"\n  roofline explain {shlex.quote(path)} {shlex.quote(printable(row.label))}"
 
 
-def _more_memory(row: Row, verdict: Verdict, details: str) -> str:
+def _memory_message(row: Row, verdict: Verdict, details: str) -> str:
     first = f"{row.label}: {row.verdict} {row.reason}"
     second = "; ".join([f"its time: {figure(row)} {verdict.kind}", *verdict.subject.changed])
     accept = f"; {ACCEPT}" * (row.verdict == Kind.REGRESSED)
     return f"{printable(first)}\n  {printable(second)}. {details}{accept}."
 
 
-def _without_difference(row: Row, details: str) -> str:
+def _plain_message(row: Row, details: str) -> str:
     label, reason = printable(row.label), printable(row.reason)
     if row.verdict == Kind.INVALID:
         return f"{label}: INVALID ({reason})\n  measured {figure(row)}, which must not be trusted. {details}"
@@ -111,7 +111,7 @@ def _without_difference(row: Row, details: str) -> str:
     )
 
 
-def _beyond_limit(row: Row, verdict: Verdict, details: str) -> str:
+def _limit_message(row: Row, verdict: Verdict, details: str) -> str:
     assert verdict.limit_s is not None
     assert verdict.estimate is not None
     assert row.change is not None
@@ -123,7 +123,7 @@ def _beyond_limit(row: Row, verdict: Verdict, details: str) -> str:
     )
 
 
-def _slower(row: Row, verdict: Verdict, details: str) -> str:
+def _slower_message(row: Row, verdict: Verdict, details: str) -> str:
     assert row.change is not None
     processes = f"{against(row)} process{'es' * ((row.baseline_processes or 0) > 1)}"
     first = (
@@ -133,11 +133,11 @@ def _slower(row: Row, verdict: Verdict, details: str) -> str:
     )
     if verdict.kind is Kind.INCONCLUSIVE:
         return f"{first}\n  {'; '.join([printable(row.time_reason), *remarks(verdict)])}. {details}"
-    facts = [*since_lines(verdict), row.time_reason, *remarks(verdict), _agreement(verdict)]
+    facts = [*since_lines(verdict), row.time_reason, *remarks(verdict), _agreement_text(verdict)]
     return f"{first}\n  {printable('; '.join(filter(None, facts)))}.\n  {details}; {ACCEPT}."
 
 
-def _agreement(verdict: Verdict) -> str:
+def _agreement_text(verdict: Verdict) -> str:
     count = verdict.compared_processes
     if count == 1:
         return "one process behind the baseline"
@@ -153,7 +153,7 @@ def health_message(findings: Sequence[Finding]) -> str:
         return ""
     worst = findings[0]
     suffix = f", and {len(findings) - 1} more" if len(findings) > 1 else ""
-    lines = [f"DEGRADED: {worst.observed} ({_flat(worst.subject)}){suffix}"]
+    lines = [f"DEGRADED: {worst.observed} ({_without_parentheses(worst.subject)}){suffix}"]
     lines += [
         f"  {finding.subject}: {finding.observed}: {finding.effect}. Mend: {finding.remedy}."
         for finding in findings
@@ -161,7 +161,7 @@ def health_message(findings: Sequence[Finding]) -> str:
     return "\n".join(printable(line) for line in lines)
 
 
-def _flat(subject: str) -> str:
+def _without_parentheses(subject: str) -> str:
     """Return `GPU 0, NVIDIA H200` for `GPU 0 (NVIDIA H200)`.
 
     It stands in parentheses itself.

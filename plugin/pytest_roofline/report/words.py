@@ -162,22 +162,25 @@ def cells(row: Row) -> dict[str, tuple[str, float | None]]:
     time_s = row.time_s or (measurement.median_s if measurement is not None else None)
     peak_bytes = measurement.peak_bytes if measurement is not None else None
     return {
-        "size": _amount(row.size_bytes or None, lambda size: format_size(int(size))),
-        "time": _amount(time_s, format_seconds),
+        "size": _amount_cell(row.size_bytes or None, lambda size: format_size(int(size))),
+        "time": _amount_cell(time_s, format_seconds),
         "rate": ("", None) if row.rate is None else (rate_text(row), row.rate),
-        "tokens/s": _amount(row.tokens_per_second, three_digits),
+        "tokens/s": _amount_cell(row.tokens_per_second, three_digits),
         "roof": (roof_text(row), row.roofline_share),
         "limit": (limit_text(row), None),
-        "baseline": _amount(row.baseline_time_s, format_seconds)
+        "baseline": _amount_cell(row.baseline_time_s, format_seconds)
         if not is_value(row)
         else (baseline_text(row), row.baseline_value),
-        "peak": (f"{_amount(peak_bytes, format_memory)[0]} {peak_text(row)}".strip(), peak_bytes),
-        "held": _amount(row.held_bytes, format_memory),
-        "compile": _amount(row.compile_s, format_seconds),
-        "diff %": _amount(row.change, lambda change: f"{change * 100:+.1f}"),
+        "peak": (
+            f"{_amount_cell(peak_bytes, format_memory)[0]} {peak_text(row)}".strip(),
+            peak_bytes,
+        ),
+        "held": _amount_cell(row.held_bytes, format_memory),
+        "compile": _amount_cell(row.compile_s, format_seconds),
+        "diff %": _amount_cell(row.change, lambda change: f"{change * 100:+.1f}"),
         "99 %": (span_text(row).replace(" … ", "…").removesuffix(" %"), row.change_low),
         "n": (processes_text(row), row.processes),
-        "value": _amount(
+        "value": _amount_cell(
             row.value if is_value(row) else None,
             lambda value: f"{value_text(value, row.unit)} {row.metric}",
         ),
@@ -195,7 +198,7 @@ def against_text(row: Row) -> str:
     return difference_text(row) + (f" ({span})" if span else "")
 
 
-def _amount(value: float | None, form: Callable[[float], str]) -> tuple[str, float | None]:
+def _amount_cell(value: float | None, form: Callable[[float], str]) -> tuple[str, float | None]:
     return ("", None) if value is None else (form(value), value)
 
 
@@ -310,7 +313,7 @@ def properties(rows: Sequence[Row]) -> list[tuple[str, str]]:
     for row in rows:
         figures = {name: getattr(row, name) for name in _PROPERTIES}
         figures["limit_time_s"] = row.time_verdict.limit_s if row.time_verdict is not None else None
-        pairs += _pairs(row, figures)
+        pairs += _property_pairs(row, figures)
     return pairs
 
 
@@ -321,11 +324,11 @@ def peak_properties(rows: Sequence[Row]) -> list[tuple[str, str]]:
         for row in rows
         for column in row.columns()
         if column.metric == PEAK
-        for pair in _pairs(row, _of_peak(column, has_verdict=row.peak is not None))
+        for pair in _property_pairs(row, _peak_fields(column, has_verdict=row.peak is not None))
     ]
 
 
-def _pairs(row: Row, figures: Mapping[str, object]) -> list[tuple[str, str]]:
+def _property_pairs(row: Row, figures: Mapping[str, object]) -> list[tuple[str, str]]:
     prefix = f"roofline.{row.name}." if row.name else "roofline."
     texts = {
         name: f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -335,7 +338,7 @@ def _pairs(row: Row, figures: Mapping[str, object]) -> list[tuple[str, str]]:
     return [(printable(prefix + name), text) for name, text in texts.items()]
 
 
-def _of_peak(peak: Columns, *, has_verdict: bool) -> dict[str, object]:
+def _peak_fields(peak: Columns, *, has_verdict: bool) -> dict[str, object]:
     verdict = (
         {f"{PEAK}.{name}": getattr(peak, name) for name in _PEAK_PROPERTIES} if has_verdict else {}
     )

@@ -82,7 +82,7 @@ def attention_plots(rows: Sequence[Row]) -> list[Plot]:
         if name is None or not isinstance(sequence, int):
             continue
         values = [
-            _value(parameter, value)
+            _value_text(parameter, value)
             for parameter, value in row.parameters.items()
             if parameter not in (_SEQUENCE, name)
         ]
@@ -112,7 +112,7 @@ def of_attention(row: Row) -> str | None:
     return next((name for name in _BACK_ENDS if isinstance(row.parameters.get(name), str)), None)
 
 
-def _value(name: str, value: Scalar) -> str:
+def _value_text(name: str, value: Scalar) -> str:
     if name == "causal" and isinstance(value, bool):
         return "causal" if value else "full"
     return value if isinstance(value, str) else f"{name} {value}"
@@ -172,11 +172,11 @@ def _back_end(
         "textangle": 0 if numbered else -90,
         "cliponaxis": False,
         "hoverinfo": "text",
-        "hovertext": [lines_of(_beside(*bar)) for bar in bars],
+        "hovertext": [lines_of(_hover_lines(*bar)) for bar in bars],
     }
 
 
-def _beside(back_end: str, sequence: int, row: Row) -> list[str]:
+def _hover_lines(back_end: str, sequence: int, row: Row) -> list[str]:
     name = f"{back_end}, {sequence} tokens"
     return hover(row, name) if row.lost is None else [name, "out of memory", row.lost.sizes]
 
@@ -237,7 +237,7 @@ def time_plots(runs: Sequence[Run]) -> list[Plot]:
         len(selected), len(profiles), "profiles"
     )
     calls = [(label, _classes(profile)) for label, profile in selected]
-    figure = _stacked(calls, CLASSES, "share of the span (%)")
+    figure = _stacked_bars(calls, CLASSES, "share of the span (%)")
     return [Plot(TIME, "Shares of a call by class of kernel, under a profiler", text, figure)]
 
 
@@ -273,7 +273,7 @@ def memory_plots(runs: Sequence[Run]) -> list[Plot]:
         f"most of it is {kind} ({format_share(size / highest.peak_bytes)})."
     ) + thinning_note(len(selected), len(uses), "calls")
     calls = [(label, _categories(use, scale)) for label, use in selected]
-    figure = _stacked(calls, CATEGORIES, f"peak memory ({unit})")
+    figure = _stacked_bars(calls, CATEGORIES, f"peak memory ({unit})")
     return [Plot(MEMORY, "Memory at the peak by category", text, figure)]
 
 
@@ -316,7 +316,7 @@ def memory_unit(sizes: Iterable[float]) -> tuple[int, str]:
     return (GIB, "GiB") if max(sizes) >= GIB else (MIB, "MiB")
 
 
-def _stacked(calls: Sequence[Call], kinds: Iterable[str], title: str) -> dict[str, Any]:
+def _stacked_bars(calls: Sequence[Call], kinds: Iterable[str], title: str) -> dict[str, Any]:
     """Return bars below each other, each of parts.
 
     Parts are in one order, and differ in colour and in pattern.

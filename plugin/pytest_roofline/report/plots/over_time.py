@@ -49,7 +49,7 @@ def _plot(label: str, use: MemoryUse) -> Plot:
             "y": [point.categories.get(kind, 0) / size for point in use.over_time],
             "line": {"width": 1, "shape": "hv", "color": _COLOUR_OF.get(kind, GREY)},
             "hoverinfo": "text",
-            "hovertext": [lines_of(_beside(point, kind)) for point in use.over_time],
+            "hovertext": [lines_of(_hover_lines(point, kind)) for point in use.over_time],
         }
         for kind in present
     ]  # fmt: skip
@@ -69,17 +69,19 @@ def _plot(label: str, use: MemoryUse) -> Plot:
         "yaxis": axis(f"memory ({unit})", rangemode="tozero"),
     }
     figure = plain_figure(traces, layout, with_legend(380, len(traces)))
-    return Plot(MEMORY, printable(f"{label}: memory over time on {use.device}"), _says(use), figure)
+    return Plot(
+        MEMORY, printable(f"{label}: memory over time on {use.device}"), _sentence(use), figure
+    )
 
 
-def _beside(point: MemoryPoint, kind: str) -> list[str]:
+def _hover_lines(point: MemoryPoint, kind: str) -> list[str]:
     return [
         f"{kind}: {format_memory(point.categories.get(kind, 0))} of {format_memory(point.total_bytes)}",
         f"{point.step}, {format_seconds(point.at_s)}",
     ]
 
 
-def _says(use: MemoryUse) -> str:
+def _sentence(use: MemoryUse) -> str:
     """Return the sentence on memory over a call.
 
     It reads `Begins with 304 MiB, peaks at 1.00 GiB in backward, and ends with 310 MiB.`

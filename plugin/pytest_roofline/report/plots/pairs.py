@@ -60,7 +60,7 @@ def _pairs(rows: Sequence[Row]) -> Iterator[tuple[str, Pairs]]:
         sides: dict[str, dict[Scalar, Row]] = {}
         for row in rows:
             common = ", ".join(
-                _value(key, value) for key, value in row.parameters.items() if key != name
+                _value_text(key, value) for key, value in row.parameters.items() if key != name
             )
             sides.setdefault(common, {})[row.parameters.get(name, "")] = row
         pairs = {
@@ -80,7 +80,7 @@ def _amounts(row: Row) -> tuple[float | None, float | None]:
     return row.rate_of(1.0), row.rate_of(1.0, "TFLOPS")
 
 
-def _value(name: str, value: Scalar) -> str:
+def _value_text(name: str, value: Scalar) -> str:
     if name.endswith("_bytes") and isinstance(value, int):
         return size_label(value)
     return value if isinstance(value, str) else f"{name} {value}"
@@ -92,7 +92,7 @@ def _plot(name: str, pairs: Pairs, several: bool) -> Plot:
     )
     first = next(iter(pairs.values()))[0]
     first_value, second_value = (
-        _value(name, row.parameters[name]) for row in next(iter(pairs.values()))
+        _value_text(name, row.parameters[name]) for row in next(iter(pairs.values()))
     )
     slowest_s = max(row.time_s or 0.0 for pair in selected.values() for row in pair)
     scale, unit = next(
@@ -114,7 +114,7 @@ def _plot(name: str, pairs: Pairs, several: bool) -> Plot:
         "yaxis": names_axis(name or first.benchmark for name in selected),
     }
     title = f"{label_of(first.benchmark, {}, first.name)}: {first_value} and {second_value} on {devices([first])}"
-    text = _says(first_value, second_value, list(pairs.values())) + thinning_note(
+    text = _sentence(first_value, second_value, list(pairs.values())) + thinning_note(
         len(selected), len(pairs), "pairs"
     )
     figure = plain_figure(traces, layout, 150 + 46 * len(selected))
@@ -131,7 +131,7 @@ def _bars(pairs: Pairs, scale: float) -> Trace:
             "name": "", "hoverinfo": "skip", "showlegend": False}  # fmt: skip
 
 
-def _says(first: str, second: str, pairs: Sequence[tuple[Row, Row]]) -> str:
+def _sentence(first: str, second: str, pairs: Sequence[tuple[Row, Row]]) -> str:
     """Return the speed-up of the second value in a sentence.
 
     It reads `Compiled is 1.56 times as fast as eager (90.0 ms against 140 ms).`

@@ -149,7 +149,7 @@ def _sweep(section: str, title: str, rate_name: str, series_by_name: dict[str, S
     return Plot(
         section,
         printable(title),
-        _says(series_by_name) + thinning_note(len(rows), total, "points"),
+        _sentences(series_by_name) + thinning_note(len(rows), total, "points"),
         figure,
     )
 
@@ -231,7 +231,7 @@ def series_of(rows: Sequence[Row]) -> dict[str, Series]:
     by_parts: dict[tuple[str, ...], Series] = {}
     for row in rows:
         size = row.parameters.get(SIZE) if parameter == SIZE else row.size_bytes
-        if parameter is not None and _whole(size) and drawable(_height(row)):
+        if parameter is not None and _is_positive_integer(size) and drawable(_height(row)):
             by_parts.setdefault(_parts(row, parameter), {})[size] = row
     names = _names(list(by_parts))
     series = {
@@ -242,7 +242,7 @@ def series_of(rows: Sequence[Row]) -> dict[str, Series]:
     return dict(sorted(series.items(), key=lambda pair: natural(pair[0])))
 
 
-def _whole(value: object) -> TypeGuard[int]:
+def _is_positive_integer(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
@@ -264,7 +264,7 @@ def size_parameter(rows: Iterable[Row]) -> str | None:
     factors: dict[str, dict[Any, float]] = {}
     for row in rows:
         for name, value in row.parameters.items():
-            if _whole(value):
+            if _is_positive_integer(value):
                 factors.setdefault(name, {})[value] = (row.size_bytes or 0) / value
     if SIZE in factors:
         return SIZE
@@ -282,7 +282,7 @@ def _parts(row: Row, size_parameter: str) -> tuple[str, ...]:
     """Return the parts of a row that may name its series."""
     assert row.key is not None
     parameters = ", ".join(
-        _value(name, value) for name, value in row.parameters.items() if name != size_parameter
+        _value_text(name, value) for name, value in row.parameters.items() if name != size_parameter
     )
     hardware = _without_count(row.key.hardware)
     engine = BY_KERNEL.strip("_") if row.benchmark.endswith(BY_KERNEL) else ""
@@ -319,7 +319,7 @@ def _names(series: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
     }
 
 
-def _value(name: str, value: Scalar) -> str:
+def _value_text(name: str, value: Scalar) -> str:
     """Return a parameter's value for the name of a series."""
     if isinstance(value, bool) or not isinstance(value, int):
         return f"{value}"
@@ -329,7 +329,7 @@ def _value(name: str, value: Scalar) -> str:
     return f"{value} ranks" if name == "world_size" else f"{name} {value}"
 
 
-def _says(series_by_name: dict[str, Series]) -> str:
+def _sentences(series_by_name: dict[str, Series]) -> str:
     """Return a sentence for each of the worst series.
 
     It has the plateau beside the roofline, and which sizes got slower.

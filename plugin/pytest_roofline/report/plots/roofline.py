@@ -113,7 +113,7 @@ def _plot(name: str, rows: Sequence[Row]) -> Plot:
         "yaxis": log_axis(unit, [y for trace in traces for y in trace["y"]]),
     }
     without_amounts = len(rows) - len(points)
-    text = _says(points, roofs) + thinning_note(len(selected), len(points), "points")
+    text = _sentence(points, roofs) + thinning_note(len(selected), len(points), "points")
     text += f" {without_amounts} without FLOPs or bytes stand in the table alone." * bool(
         without_amounts
     )
@@ -185,7 +185,7 @@ def _share(point: Point, roofs: Mapping[str, Ceiling]) -> float | None:
     return max(shares, default=None)
 
 
-def _says(points: Sequence[Point], roofs: Mapping[str, Ceiling]) -> str:
+def _sentence(points: Sequence[Point], roofs: Mapping[str, Ceiling]) -> str:
     trusted = [point for point in points if point[0].verdict != Kind.INVALID]
     sound = sorted(
         ((share, point[0].label) for point in trusted if (share := _share(point, roofs))),

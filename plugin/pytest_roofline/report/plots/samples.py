@@ -77,7 +77,7 @@ def sample_plot(row: Row) -> Plot:
     figure = plain_figure(
         traces, {"xaxis": process_axis, "yaxis": axis(f"time of a call ({unit})")}, 330
     )
-    text = _says(row, processes) + thinning_note(len(dots), sum(map(len, processes)), "blocks")
+    text = _sentence(row, processes) + thinning_note(len(dots), sum(map(len, processes)), "blocks")
     return Plot("", printable(f"Samples of {row.label} on {row.device}"), text, figure)
 
 
@@ -154,7 +154,7 @@ def _levels(row: Row, scale: float, span: Sequence[float]) -> list[Trace]:
     ]
 
 
-def _says(row: Row, processes: Sequence[Sequence[Block]]) -> str:
+def _sentence(row: Row, processes: Sequence[Sequence[Block]]) -> str:
     """Return how the processes compare with the baseline's.
 
     It ends with how many blocks do not count.
